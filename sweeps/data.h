@@ -1,0 +1,13 @@
+// The data files of this folder (recipes/, grids/, hardware/, models/, report/) as the program carries them;
+// the table is made by tools/cmake/embed.cmake. To be given to register_embedded (src/embedded.h) once per program.
+#pragma once
+
+#include <span>
+
+#include "src/embedded.h"
+
+namespace fp4 {
+
+std::span<const EmbeddedFile> sweeps_data();
+
+}  // namespace fp4

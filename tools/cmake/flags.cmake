@@ -1,0 +1,23 @@
+# fp4_flags: how every file of the project itself is compiled. Not exported: a consumer keeps its own warnings.
+add_library(fp4_flags INTERFACE)
+target_compile_features(fp4_flags INTERFACE cxx_std_20)
+# -ffp-contract=off: g++ fuses a*b+c as soon as the target has FMA (a function with a target attribute is enough), clang
+# also within one expression; a fused result has one rounding instead of two, so bits would depend on the machine.
+# -Wswitch turns a forgotten enumerator of an axis into an error.
+target_compile_options(
+  fp4_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wconversion;-Wswitch;-Werror>
+                      # g++ 12 reports overlapping memcpy inside its own std::string at -O3 (GCC bug 105651).
+                      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
+                      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Debug>>:-D_GLIBCXX_ASSERTIONS>)
+if(FP4_SANITIZE)
+  target_compile_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE})
+  # With sanitizers on, g++ 12 warns about paths it invented itself (GCC bug 105562 and others).
+  target_compile_options(fp4_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+endif()
+if(FP4_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "FP4_FUZZ needs clang (libFuzzer): configure with -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  target_compile_options(fp4_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
