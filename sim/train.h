@@ -1,0 +1,77 @@
+// Decides: what a training run is, from its outside: a function of (canonical configuration, seed). The result
+// holds the curve, the metrics at the end, counts of what ran in which precision, and a digest (training.md
+// section 5). Progress, tracing and checkpoints observe a run and never change a bit of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/config.h"
+
+namespace fp4::sim {
+
+class Task;  // sim/task.h
+
+enum class Status : uint8_t { finished, diverged, failed };
+std::string to_string(Status status);
+
+struct CurvePoint {
+  int step = 0;                           // steps done
+  std::optional<double> train_loss;       // mean since the previous point
+  std::optional<double> validation_loss;  // forward as trained
+};
+
+/// How many products of each kind ran, by the precision of their operands ("mxfp4-like word": "e2m1/e8m0").
+using PrecisionCounts = std::map<std::string, int64_t>;
+
+struct History {
+  Status status = Status::finished;
+  std::string message;                    // why it diverged or failed
+  std::map<std::string, double> metrics;  // loss, loss_hp, trivial_loss, accuracy, ...
+  std::vector<CurvePoint> curve;
+  std::string digest;  // 16 hex digits
+  int steps_done = 0;
+  double seconds = 0;
+  double steps_per_second = 0;
+  std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
+};
+
+struct Progress {
+  int step = 0;
+  int steps = 0;
+  double train_loss = 0;  // last step
+  double seconds = 0;
+};
+
+/// One line of --trace: a named quantity of one layer and GEMM operand at one step.
+struct TraceRow {
+  int step = 0;
+  std::string layer, gemm, operand, quantity;
+  double value = 0;
+};
+
+struct RunOptions {
+  std::string backend = "auto";  // auto, reference, avx2, avx512, gpu
+  int threads = 1;
+  std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status failed)
+  std::function<void(const TraceRow&)> trace = {};
+  int trace_every = 0;        // steps between traced steps; 0: no trace
+  std::string checkpoint_to;  // written at `stop_at` (or at the end), and the run returns
+  int stop_at = 0;            // 0: run to the end
+  std::string resume_from;
+};
+
+/// Runs `config` = {"recipe": .., "task": .., "train": ..} (canonical) on `task`. Divergence is a result;
+/// fp4::Error comes only from impossible input.
+History train(const Task& task, const Json& config, uint64_t seed, const RunOptions& options = {});
+
+/// The rows of the "train" section; a task gives its own defaults.
+const Schema& train_schema();
+
+}  // namespace fp4::sim

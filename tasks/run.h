@@ -1,0 +1,42 @@
+// Decides: a training run by its JSON, for the command line and the sweep engine.
+//   {"task": {"name": "classifier", ..}, "recipe": "mxfp4" or {..}, "train": {"steps": 300, ..}}
+// becomes, in canonical form, the same three sections in full; the seed stays outside, so that runs that differ
+// in their seed only share a configuration hash. All functions may be called from several threads at once:
+// data pools are built once per (task parameters, data_seed) and shared read-only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/train.h"
+
+namespace fp4::tasks {
+
+using sim::Json;
+
+/// Names of the tasks in display order, and one task's {"task": .., "train": ..} defaults with a "doc" line.
+std::vector<std::string> task_names();
+Json task_defaults(const std::string& name);
+/// The rows (path, default, doc, words) of a task's parameters.
+const sim::Schema& task_schema(const std::string& name);
+
+/// The full configuration: recipe resolved ("mxfp4@wgrad", embedded name or object), defaults filled in, dead
+/// fields erased, keys sorted. Throws fp4::Error for unknown names, fields, words and ranges.
+Json canonical(const Json& given);
+
+/// First 16 hex digits of SHA-256 over a canonical configuration; data files count by content, never by path.
+std::string config_hash(const Json& canonical);
+
+/// Why this configuration cannot run ("" when it can), for grids that count impossible points.
+std::string invalid_reason(const Json& canonical);
+
+/// Multiply-adds x steps of a canonical configuration: a static cost for scheduling, the same everywhere.
+double static_cost(const Json& canonical);
+
+/// One run, on the calling thread. Deterministic: (configuration, seed, signature, train signature).
+sim::History run(const Json& canonical, uint64_t seed, const sim::RunOptions& options = {});
+
+/// 16 hex digits over the digests of a frozen 5-step run of each task in fp32 and mxfp4.
+std::string train_signature();
+
+}  // namespace fp4::tasks
