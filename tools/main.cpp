@@ -1,1 +1,146 @@
-int main() { return 0; }
+// The program: a table of subcommands and the only catch. Exit codes: 0 fine; 1 the work failed or a comparison
+// mismatched; 2 wrong usage or bad input, nothing was written.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "src/embedded.h"
+#include "src/error.h"
+#include "sweeps/data.h"
+#include "tools/command.h"
+#include "tools/table_print.h"
+
+// One line per subcommand, in the order of --help; each is defined in tools/cmd_<name>.cpp.
+#define FP4_COMMANDS(X) X(version)
+
+namespace fp4::tools {
+
+#define FP4_DECLARE(name) Command command_##name();
+FP4_COMMANDS(FP4_DECLARE)
+#undef FP4_DECLARE
+
+namespace {
+
+std::vector<Command> commands() {
+#define FP4_CALL(name) command_##name(),
+  return {FP4_COMMANDS(FP4_CALL)};
+#undef FP4_CALL
+}
+
+// CLI11's help with texts wrapped to the width of our tables.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override { return wrapped(option->get_description()); }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, sub->get_name(), wrapped(sub->get_description()), get_column_width());
+    return out.str();
+  }
+
+ private:
+  std::string wrapped(const std::string& text) const {
+    std::string out;
+    for (const std::string& line : wrap_text(text, terminal_width() - get_column_width()))
+      out += (out.empty() ? "" : "\n") + line;
+    return out;
+  }
+};
+
+const CLI::App* deepest(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* at = deepest(&app);
+  std::string place = at->get_name();
+  for (const CLI::App* up = at->get_parent(); up != nullptr; up = up->get_parent())
+    place = up->get_name() + " " + place;
+  const std::vector<std::string> rest = app.remaining(true);
+  if (rest.empty() || rest.front().empty()) return place + ": " + error.what();
+  const std::string word = rest.front().substr(0, rest.front().find('='));
+  if (word.front() == '-') return unknown_word(place + ": option", word, option_names(*at)).what();
+  std::vector<std::string> names;
+  for (const CLI::App* sub : at->get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  if (!names.empty()) return unknown_word(place, word, names).what();
+  return place + ": unexpected word '" + word + "'; `" + place + " --help` shows the usage";
+}
+
+// Quoted only where a shell needs it.
+std::string command_line(int argc, char** argv) {
+  std::string line = "fp4sim";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-+=.,:/@%") == std::string::npos;
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    line += " " + (plain ? word : quoted + "'");
+  }
+  return line;
+}
+
+int run(int argc, char** argv) {
+  register_embedded(sweeps_data());
+  Invocation invocation;
+  invocation.command_line = command_line(argc, argv);
+  CLI::App app("Bit-exact FP4 design-space simulator: formats, quantised GEMMs, training, sweeps.", "fp4sim");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_version_flag("--version", "fp4sim " FP4_VERSION, "Print the version and exit");
+  app.require_subcommand(1);
+  app.footer("`fp4sim COMMAND --help` shows the options of a command with an example.");
+  for (const Command& command : commands()) command.add(*app.add_subcommand(command.name, command.doc), invocation);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    if (argc <= 1) {
+      fmt::print(stderr, "{}", app.help());
+    } else {
+      fmt::print(stderr, "{}\n", usage_message(app, error));
+    }
+    return 2;
+  }
+  return invocation.exit_code;
+}
+
+}  // namespace
+
+void set_example(CLI::App& app, const std::string& lines) { app.footer("Example:\n  " + lines); }
+
+}  // namespace fp4::tools
+
+int main(int argc, char** argv) {
+  int exit_code = 1;
+  try {
+    exit_code = fp4::tools::run(argc, argv);
+  } catch (const fp4::Error& error) {
+    fmt::print(stderr, "fp4sim: {}\n", error.what());
+    exit_code = error.exit_code;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "fp4sim: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "fp4sim: {}\n", error.what());
+  }
+  // A result that did not reach its reader (`fp4sim list > /dev/full`) is a failure.
+  if (std::fflush(stdout) != 0 && exit_code == 0) {
+    std::perror("fp4sim: standard output");
+    exit_code = 1;
+  }
+  return exit_code;
+}

@@ -1,0 +1,136 @@
+// Layout of terminal tables: natural widths first, then the widest left column gives way until the line fits.
+#include "tools/table_print.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace fp4::tools {
+namespace {
+
+constexpr std::size_t kMaximumWidth = 100;
+constexpr std::size_t kGap = 2;
+constexpr std::size_t kNarrowest = 8;  // a column of text below this width reads like a word list
+
+// Code points, since every continuation byte of UTF-8 is 10xxxxxx; wide and combining characters do not occur here.
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, std::size_t width, Align align) {
+  const std::size_t used = display_width(text);
+  const std::string space(used < width ? width - used : 0, ' ');
+  return align == Align::left ? text + space : space + text;
+}
+
+std::vector<std::size_t> column_widths(const Table& table, std::size_t width) {
+  std::vector<std::size_t> widths;
+  for (const Column& column : table.columns) widths.push_back(display_width(column.title));
+  for (const auto& row : table.rows)
+    for (std::size_t i = 0; i < std::min(row.size(), widths.size()); ++i)
+      widths[i] = std::max(widths[i], display_width(row[i]));
+  const std::size_t gaps = widths.empty() ? 0 : kGap * (widths.size() - 1);
+  for (std::size_t total = std::accumulate(widths.begin(), widths.end(), gaps); total > width; --total) {
+    std::size_t widest = widths.size();
+    for (std::size_t i = 0; i < widths.size(); ++i)
+      if (table.columns[i].align == Align::left && widths[i] > kNarrowest &&
+          (widest == widths.size() || widths[i] > widths[widest]))
+        widest = i;
+    if (widest == widths.size()) break;  // only numbers left: a long line is better than a cut number
+    --widths[widest];
+  }
+  return widths;
+}
+
+void append_row(std::string& out, const Table& table, const std::vector<std::string>& cells,
+                const std::vector<std::size_t>& widths) {
+  std::vector<std::vector<std::string>> lines(widths.size());
+  std::size_t height = 1;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const std::string cell = i < cells.size() ? cells[i] : std::string();
+    lines[i] = table.columns[i].align == Align::left ? wrap_text(cell, widths[i]) : std::vector<std::string>{cell};
+    height = std::max(height, lines[i].size());
+  }
+  for (std::size_t h = 0; h < height; ++h) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (i != 0) line.append(kGap, ' ');
+      line += padded(h < lines[i].size() ? lines[i][h] : std::string(), widths[i], table.columns[i].align);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+}
+
+}  // namespace
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+std::size_t terminal_width() {
+  winsize size = {};
+  if (stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+    return std::min<std::size_t>(size.ws_col, kMaximumWidth);
+  return kMaximumWidth;
+}
+
+std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  width = std::max<std::size_t>(width, 1);
+  while (!text.empty()) {
+    if (text.front() == '\n') {
+      lines.emplace_back();
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(" \n", 1), text.size());  // a word with the space before it
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(end);
+    if (display_width(lines.back()) + display_width(word) > width && !lines.back().empty()) lines.emplace_back();
+    if (lines.back().empty() && word.front() == ' ' && lines.size() > 1) word.remove_prefix(1);
+    while (display_width(word) > width) {
+      std::size_t cut = 0, shown = 0;
+      while (cut < word.size() && (shown < width || (word[cut] & 0xc0) == 0x80)) shown += (word[cut++] & 0xc0) != 0x80;
+      lines.back() = word.substr(0, cut);
+      word.remove_prefix(cut);
+      lines.emplace_back();
+    }
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string format_table(const Table& table, std::size_t width, bool styled) {
+  const std::vector<std::size_t> widths = column_widths(table, width);
+  std::vector<std::string> titles, rule;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    titles.push_back(table.columns[i].title);
+    rule.emplace_back(widths[i], '-');
+  }
+  std::string head;
+  append_row(head, table, titles, widths);
+  std::string out = styled ? "\033[1m" + head.substr(0, head.size() - 1) + "\033[0m\n" : head;
+  if (!styled) append_row(out, table, rule, widths);
+  for (const auto& row : table.rows) append_row(out, table, row, widths);
+  return out;
+}
+
+void print_table(const Table& table) { fmt::print("{}", format_table(table, terminal_width(), stdout_is_terminal())); }
+
+void print_fields(const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::size_t width = 0;
+  for (const auto& [name, value] : fields) width = std::max(width, display_width(name));
+  for (const auto& [name, value] : fields) {
+    const auto lines = wrap_text(value, terminal_width() - width - kGap);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      fmt::print("{}  {}\n", padded(i == 0 ? name : std::string(), width, Align::left), lines[i]);
+  }
+}
+
+void print_json(const nlohmann::ordered_json& value) {
+  fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,40 @@
+// Tables and JSON for people and scripts. A table fits 100 columns (or the terminal, when that is narrower): left
+// columns wrap at spaces, numbers never do. Without a terminal the text carries no escape codes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp4::tools {
+
+enum class Align { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::left;
+};
+
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;  // a row shorter than the columns is filled with ""
+};
+
+// styled: title row in bold instead of underlined by dashes.
+std::string format_table(const Table& table, std::size_t width, bool styled);
+void print_table(const Table& table);
+
+// "name: value" lines with the values aligned.
+void print_fields(const std::vector<std::pair<std::string, std::string>>& fields);
+
+// Two-space indent; text that is not UTF-8 is shown with replacement characters.
+void print_json(const nlohmann::ordered_json& value);
+
+// Lines of at most `width` characters, broken at spaces (and inside a word that is longer than a line).
+std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
+
+bool stdout_is_terminal();
+std::size_t terminal_width();  // at most 100, and 100 when stdout is no terminal
+
+}  // namespace fp4::tools
