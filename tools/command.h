@@ -19,6 +19,6 @@ struct Command {
 };
 
 // The example shown below the options of --help.
-void set_example(CLI::App& app, const std::string& lines);
+inline void set_example(CLI::App& app, const std::string& lines) { app.footer("Example:\n  " + lines); }
 
 }  // namespace fp4::tools

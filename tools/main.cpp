@@ -121,8 +121,6 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-void set_example(CLI::App& app, const std::string& lines) { app.footer("Example:\n  " + lines); }
-
 }  // namespace fp4::tools
 
 int main(int argc, char** argv) {
