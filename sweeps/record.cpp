@@ -1,0 +1,40 @@
+// Words of roles and statuses, in one place for store, tables and command line.
+#include "sweeps/record.h"
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+std::string_view word(Role role) {
+  switch (role) {
+    case Role::run: return "run";
+    case Role::confirm: return "confirm";
+    case Role::reference: return "reference";
+  }
+  return "";
+}
+
+std::string_view word(Status status) {
+  switch (status) {
+    case Status::finished: return "finished";
+    case Status::diverged: return "diverged";
+    case Status::failed: return "failed";
+  }
+  return "";
+}
+
+Role parse_role(std::string_view text) {
+  for (const Role role : {Role::run, Role::confirm, Role::reference}) {
+    if (word(role) == text) return role;
+  }
+  throw unknown_word("role", text, {"run", "confirm", "reference"});
+}
+
+Status parse_status(std::string_view text) {
+  for (const Status status : {Status::finished, Status::diverged, Status::failed}) {
+    if (word(status) == text) return status;
+  }
+  throw unknown_word("status", text, {"finished", "diverged", "failed"});
+}
+
+}  // namespace fp4::sweeps

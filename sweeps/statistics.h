@@ -1,0 +1,74 @@
+// The statistics of studies: paired t intervals, Holm's step-down correction, the four words a study may use, and
+// weighted averages over an importance sample. Runs are paired by seed: a comparison takes the differences of two
+// configurations on the same seeds, never two intervals, because the spread of a difference is 3-100 times smaller.
+// Sources: Student 1908 (t), Holm 1979 (step-down), Hajek 1971 (ratio estimator), Kish 1965 (effective sample size).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace fp4::sweeps {
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// n values: mean, SD (n - 1 in the denominator; 0 below n = 2) and mean +- t * SD / sqrt(n); no interval below n = 3.
+struct Summary {
+  size_t n = 0;
+  double mean = 0;
+  double sd = 0;
+  std::optional<Interval> interval;
+};
+
+double t_quantile(double probability, double degrees_of_freedom);
+double t_two_sided_p(double t, double degrees_of_freedom);
+
+Summary summarise(std::span<const double> values, double confidence = 0.95);
+
+// p values adjusted for testing all of them (never below the raw one, at most 1, monotone in the raw order).
+std::vector<double> holm(std::span<const double> p_values);
+
+enum class Verdict { better, worse, equal, undecided };
+std::string_view word(Verdict verdict);
+
+// One comparison a study lists: `differences` are L(candidate, s) - L(other, s), so negative means the candidate is
+// better. `decided_by_divergence` marks a comparison that needs no test: exactly one side diverged (verdict given).
+struct Comparison {
+  std::vector<double> differences;
+  std::optional<Verdict> decided_by_divergence;
+  // Filled by judge():
+  Summary summary;
+  double p = 1;
+  double p_holm = 1;
+  std::optional<Interval> holm_interval;  // at the level Holm tested this comparison at
+  Verdict verdict = Verdict::undecided;
+};
+
+// Judges a family of comparisons together: better / worse when the interval after Holm excludes 0, equal when it lies
+// inside +-delta (delta 0: never equal), else undecided. Fewer than three pairs are undecided.
+void judge(std::vector<Comparison>& family, double delta, double alpha = 0.05);
+
+// Smallest true paired difference, in SDs of that difference, that n seeds find with the given power at 5 %:
+// (t(.975, n-1) + t(power, n-1)) / sqrt(n): 3.1 for n = 3, 1.7 (5), 1.0 (10), 0.66 (20). Infinite below n = 2.
+double detectable_effect(size_t n, double power = 0.8);
+
+// Hajek's estimate sum(y/p) / sum(1/p) over a sample with inclusion probabilities p, and the effective sample size
+// (sum w)^2 / sum w^2 with w = 1/p.
+struct WeightedMean {
+  double mean = 0;
+  double effective_n = 0;
+};
+WeightedMean hajek(std::span<const double> y, std::span<const double> probability);
+
+// Kendall's tau-b of two equally long lists (ties allowed); 0 when either list is constant.
+double kendall_tau(std::span<const double> a, std::span<const double> b);
+
+// The value below which a share q of the sorted copy lies, linear between neighbours (type 7 of Hyndman and Fan).
+double quantile(std::vector<double> values, double q);
+
+}  // namespace fp4::sweeps
