@@ -1,0 +1,70 @@
+#!/bin/sh
+# Installs what building and testing needs and is not here yet: Debian packages from the table below and, where
+# package.json exists, the npm packages of its lock file. Says what it does; when nothing is missing it takes a second.
+#   tools/setup.sh          everything
+#   tools/setup.sh build    only what the program itself needs
+set -eu
+cd "$(dirname "$0")/.."
+wanted=${1:-all}
+case $wanted in build|all) ;; *) echo "setup.sh: unknown word '$wanted'; accepted: build, all" >&2; exit 2 ;; esac
+
+# package | group | a command that makes the package unnecessary, or - | what for
+table='
+g++                  | build | c++      | compiler
+cmake                | build | cmake    | build files
+ninja-build          | build | ninja    | build
+libfmt-dev           | build | -        | text
+libcli11-dev         | build | -        | command line
+nlohmann-json3-dev   | build | -        | JSON
+libsqlite3-dev       | build | -        | result store
+libtbb-dev           | build | -        | scheduling of sweeps
+libeigen3-dev        | build | -        | statistics, low-rank algebra
+zlib1g-dev           | build | -        | .npz files, the report
+nodejs               | build | node     | chart library of the report
+npm                  | build | npm      | chart library of the report
+catch2               | test  | -        | tests
+python3              | test  | python3  | oracle, include check
+python3-numpy        | test  | -        | reads and writes the files of the tests
+clang                | test  | clang++  | second compiler, fuzzing
+libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang
+libomp-dev           | test  | -        | OpenMP of clang
+libopenblas-dev      | test  | -        | yardstick of the benchmarks
+libdnnl-dev          | test  | -        | yardstick of the benchmarks
+chromium             | test  | chromium | the report in a browser
+'
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else echo "setup.sh: needs root or sudo to run: $*" >&2; exit 1
+  fi
+}
+
+missing=$(echo "$table" | while IFS='|' read -r package group command purpose; do
+  package=$(echo $package) group=$(echo $group) command=$(echo $command)
+  [ -n "$package" ] || continue
+  [ "$wanted" = all ] || [ "$group" = build ] || continue
+  [ "$command" = - ] || ! command -v "$command" >/dev/null || continue
+  case $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true) in *'ok installed') continue ;; esac
+  echo "$package"
+done)
+
+if [ -n "$missing" ]; then
+  echo "setup: installing Debian packages:" $missing
+  export DEBIAN_FRONTEND=noninteractive
+  as_root apt-get update -q
+  as_root apt-get install -q -y --no-install-recommends $missing
+else
+  echo "setup: all Debian packages are here"
+fi
+
+if [ -f package.json ]; then
+  # npm writes node_modules/.package-lock.json last, so its age tells whether the folder belongs to the lock file.
+  if [ ! -f node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then
+    echo "setup: installing npm packages of package-lock.json"
+    npm ci --no-audit --no-fund
+    touch node_modules/.package-lock.json
+  else
+    echo "setup: all npm packages are here"
+  fi
+fi

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Everything a change has to pass, in stages with their times (under 30 minutes on 2 cores):
+#   setup   missing packages            asan    quick label under AddressSanitizer and UndefinedBehaviorSanitizer
+#   build   optimised, all warnings     fuzz    every fuzz target for FUZZ_SECONDS (default 60)
+#   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
+#   tools/test.sh build test     runs only the named stages
+set -eu
+cd "$(dirname "$0")/.."
+stages=${*:-setup build test asan fuzz gpu}
+jobs=${JOBS:-$(nproc)}
+
+stage_setup() { tools/setup.sh; }
+stage_build() {
+  cmake --preset ci -DFP4_TESTS=ON >/dev/null
+  cmake --build --preset ci -j "$jobs"
+}
+stage_test() { ctest --preset ci -j "$jobs"; }
+stage_asan() {
+  cmake --preset asan >/dev/null
+  cmake --build --preset asan -j "$jobs"
+  ctest --preset asan -j "$jobs"
+}
+stage_fuzz() {
+  command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
+  cmake --preset fuzz >/dev/null
+  targets=$(cd tests && ls fuzz_*.cpp 2>/dev/null | sed 's/\.cpp$//') || true
+  [ -n "$targets" ] || { echo "fuzz: no target"; return 0; }
+  cmake --build --preset fuzz -j "$jobs" --target $targets
+  for target in $targets; do
+    corpus=build-fuzz/corpus/$target
+    mkdir -p "$corpus"
+    echo "fuzz: $target for ${FUZZ_SECONDS:-60} s"
+    build-fuzz/tests/"$target" -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+      -artifact_prefix="build-fuzz/" "$corpus"
+  done
+}
+stage_gpu() { ctest --test-dir build -L '^gpu-compile$' --output-on-failure -j "$jobs"; }
+
+for stage in $stages; do
+  case $stage in setup|build|test|asan|fuzz|gpu) ;;
+    *) echo "test.sh: unknown word '$stage'; accepted: setup, build, test, asan, fuzz, gpu" >&2; exit 2 ;;
+  esac
+done
+summary=
+total=$(date +%s)
+for stage in $stages; do
+  echo "=== $stage"
+  begin=$(date +%s)
+  stage_"$stage"
+  summary="$summary$(printf '\n%-6s %5d s' "$stage" $(($(date +%s) - begin)))"
+done
+echo "=== passed$summary"
+printf '%-6s %5d s\n' total $(($(date +%s) - total))
