@@ -1,0 +1,132 @@
+// The contract of a fast path: it may decline a call (supports... = false) or be bit-identical to the reference; there
+// is no third way. Callers use src/backends.h, which asks the backends in priority order.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "fp4/spec.h"
+
+namespace fp4 {
+
+// Element (r, c) at data[r*row_stride + c*col_stride]; a transpose is a swap of strides.
+struct MatrixView {
+  const float* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t row_stride = 0;
+  int64_t col_stride = 1;
+
+  constexpr MatrixView transposed() const { return {data, cols, rows, col_stride, row_stride}; }
+  constexpr float at(int64_t r, int64_t c) const { return data[r * row_stride + c * col_stride]; }
+};
+constexpr MatrixView view_of(const float* data, int64_t rows, int64_t cols) { return {data, rows, cols, cols, 1}; }
+
+// One operand [rows, K] as its GEMM consumes it, before the Hadamard.
+struct QuantizeCall {
+  MatrixView x;
+  QuantSpec spec;
+  HadamardSpec hadamard;    // applied first, K padded to whole tiles
+  RandomPlace place;        // element rounding; scale rounding and signs follow from it (rng.h)
+  float held_amax = -1.0f;  // >= 0: the tensor amax of `hold`, else it is measured (after the Hadamard)
+  float soft_alpha = 0.0f;  // > 0: smooth block maximum (estimator.h)
+  int threads = 1;
+};
+
+// Codes and scales in the layout of the command line's files.
+//   codes  FP4: [rows, ceil(K'/2)] two a byte, even k in the low nibble; wider elements [rows, K'] in the smallest
+//          unsigned integer that holds one (1, 2 or 4 bytes, native order)
+//   scales [scale_rows, scale_cols] one byte, or float32 values of real scales; empty for scale `none`
+struct Quantized {
+  QuantSpec spec;
+  int64_t rows = 0;
+  int64_t cols = 0;  // K, Hadamard padding included, block padding not
+  BlockGeometry geometry;
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+  std::vector<float> real_scales;
+  std::vector<float> tensor_scale;  // [1], or [rows, ceil(K/128)] for outer128
+  float amax = 0.0f;                // the tensor amax that was used (0 when no tensor scale asked for it)
+
+  int code_bits() const { return format_of(spec.element).code_bits(); }
+  bool is_packed() const { return code_bits() == 4; }
+  int code_bytes() const { return code_bits() <= 8 ? 1 : (code_bits() <= 16 ? 2 : 4); }
+  int64_t code_row_bytes() const {
+    return is_packed() ? (geometry.padded_cols + 1) / 2 : geometry.padded_cols * code_bytes();
+  }
+  uint32_t code(int64_t r, int64_t k) const {
+    const uint8_t* row = codes.data() + r * code_row_bytes();
+    if (is_packed()) return (row[k / 2] >> (4 * (k % 2))) & 0xFu;
+    uint32_t c = 0;
+    for (int byte = 0; byte < code_bytes(); ++byte)
+      c |= static_cast<uint32_t>(row[k * code_bytes() + byte]) << (8 * byte);
+    return c;
+  }
+  // For a zero-initialised array: packed codes are or-ed in.
+  void set_code(int64_t r, int64_t k, uint32_t c) {
+    uint8_t* row = codes.data() + r * code_row_bytes();
+    if (is_packed()) {
+      row[k / 2] = static_cast<uint8_t>(row[k / 2] | (c << (4 * (k % 2))));
+      return;
+    }
+    for (int byte = 0; byte < code_bytes(); ++byte)
+      row[k * code_bytes() + byte] = static_cast<uint8_t>(c >> (8 * byte));
+  }
+  int64_t scale_index(int64_t r, int64_t k) const {
+    return r / geometry.block_rows * geometry.scale_cols + k / geometry.block_cols;
+  }
+  float tensor_factor_at(int64_t r, int64_t k) const {
+    if (spec.tensor_scale != TensorScale::outer128 || !spec.has_scale()) return tensor_scale[0];
+    return tensor_scale[static_cast<size_t>(r * ((cols + outer_scale_width - 1) / outer_scale_width) +
+                                            k / outer_scale_width)];
+  }
+};
+
+struct GemmOptions {
+  Accumulator accumulator = fp32_block;
+  float hadamard_divisor = 1.0f;  // h of a folded Hadamard
+  int threads = 1;
+};
+
+// C = Q(A) Q(B)^T from high-precision operands; `c` is [a.x.rows, b.x.rows] with row stride c_stride.
+struct MultiplyCall {
+  QuantizeCall a;
+  QuantizeCall b;
+  GemmOptions options;
+  float* c = nullptr;
+  int64_t c_stride = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const = 0;
+  virtual bool available() const = 0;  // on this machine
+
+  // Quantises into `out`, reusing its storage.
+  virtual bool supports_quantize(const QuantizeCall& call) const = 0;
+  virtual void quantize(const QuantizeCall& call, Quantized& out) const = 0;
+
+  // out [rows, K] float32.
+  virtual bool supports_dequantize(const Quantized& q) const = 0;
+  virtual void dequantize(const Quantized& q, float* out, int threads) const = 0;
+
+  // C [a.rows, b.rows], row stride c_stride.
+  virtual bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const = 0;
+  virtual void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                    int64_t c_stride) const = 0;
+
+  // Quantise and multiply in one go; a fast path fuses quantisation with packing. false: the caller takes the two
+  // steps.
+  virtual bool multiply(const MultiplyCall& call) const {
+    static_cast<void>(call);
+    return false;
+  }
+
+  // y [rows, K padded to tiles], row stride = padded K. `place` is the sign stream.
+  virtual bool supports_hadamard(const HadamardSpec& h) const = 0;
+  virtual void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
+                        int threads) const = 0;
+};
+
+}  // namespace fp4

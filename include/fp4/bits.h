@@ -1,0 +1,121 @@
+// Bit-level helpers: bit casts, leading zeros, exact magnitudes and fixed-point shifts that remember what
+// they dropped. Floats enter and leave the core as bit patterns; nothing here rounds.
+#pragma once
+
+#include <cstdint>
+
+#include "fp4/hd.h"
+
+namespace fp4 {
+
+__extension__ typedef unsigned __int128 uint128;
+__extension__ typedef __int128 int128;
+
+inline constexpr uint32_t float_sign_bit = 0x80000000u;
+inline constexpr uint32_t float_infinity_bits = 0x7F800000u;
+inline constexpr uint32_t float_largest_bits = 0x7F7FFFFFu;
+inline constexpr uint32_t canonical_nan_bits = 0x7FFFFFFFu;  // every NaN that fp4sim writes
+
+FP4_HD constexpr uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
+FP4_HD constexpr uint64_t bits_of(double x) { return __builtin_bit_cast(uint64_t, x); }
+FP4_HD constexpr float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+FP4_HD constexpr uint32_t magnitude_bits(float x) { return bits_of(x) & 0x7FFFFFFFu; }
+FP4_HD constexpr float magnitude(float x) { return float_of(magnitude_bits(x)); }
+FP4_HD constexpr bool is_negative(float x) { return (bits_of(x) & float_sign_bit) != 0; }
+FP4_HD constexpr bool is_nan(float x) { return magnitude_bits(x) > float_infinity_bits; }
+FP4_HD constexpr bool is_infinite(float x) { return magnitude_bits(x) == float_infinity_bits; }
+FP4_HD constexpr bool is_finite(float x) { return magnitude_bits(x) < float_infinity_bits; }
+FP4_HD constexpr float canonical(float x) { return is_nan(x) ? float_of(canonical_nan_bits) : x; }
+
+template <class T>
+FP4_HD constexpr T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+FP4_HD constexpr T larger(T a, T b) {
+  return a < b ? b : a;
+}
+
+// floor(log2 x) of an integer; x > 0.
+FP4_HD constexpr int floor_log2(uint64_t x) {
+#if defined(__CUDA_ARCH__)
+  return 63 - __clzll(static_cast<long long>(x));
+#else
+  return 63 - __builtin_clzll(x);
+#endif
+}
+FP4_HD constexpr int floor_log2(uint128 x) {
+  const uint64_t high = static_cast<uint64_t>(x >> 64);
+  return high != 0 ? 64 + floor_log2(high) : floor_log2(static_cast<uint64_t>(x));
+}
+
+// 2^e as a float for any e: 0 below 2^-149, infinity above 2^127.
+FP4_HD constexpr float power_of_two(int e) {
+  if (e > 127) return float_of(float_infinity_bits);
+  if (e >= -126) return float_of(static_cast<uint32_t>(e + 127) << 23);
+  if (e >= -149) return float_of(1u << (e + 149));
+  return 0.0f;
+}
+
+// A non-negative real number: (significand + epsilon) * 2^exponent with 0 < epsilon < 1 if `sticky`, else 0.
+// With `sticky` the significand has at least 62 bits, more than any rounding here looks at (24 + 33).
+struct Magnitude {
+  uint64_t significand = 0;
+  int exponent = 0;
+  bool sticky = false;
+
+  FP4_HD constexpr bool is_zero() const { return significand == 0 && !sticky; }
+  // floor(log2 value); the value is not zero.
+  FP4_HD constexpr int log2_floor() const { return exponent + floor_log2(significand); }
+  FP4_HD constexpr bool is_power_of_two() const { return !sticky && (significand & (significand - 1)) == 0; }
+};
+
+// |x| of a finite float: subnormals need no special case once the hidden bit is conditional.
+FP4_HD constexpr Magnitude exact_magnitude(float x) {
+  const uint32_t bits = magnitude_bits(x);
+  const int field = static_cast<int>(bits >> 23);
+  const uint32_t fraction = bits & 0x7FFFFFu;
+  if (field == 0) return {fraction, -149, false};
+  return {fraction | 0x800000u, field - 150, false};
+}
+
+// a*b exactly; both significands together at most 64 bits (24-bit factors, at most two of them and a small integer).
+FP4_HD constexpr Magnitude exact_product(Magnitude a, Magnitude b) {
+  return {a.significand * b.significand, a.exponent + b.exponent, false};
+}
+
+// a/b to at least 62 bits and a sticky bit; b is not zero, neither operand is sticky.
+FP4_HD constexpr Magnitude quotient(Magnitude a, Magnitude b) {
+  if (a.significand == 0) return {};
+  const int shift_a = 63 - floor_log2(a.significand);
+  const int shift_b = 63 - floor_log2(b.significand);
+  const uint128 numerator = static_cast<uint128>(a.significand << shift_a) << 63;
+  const uint64_t denominator = b.significand << shift_b;
+  return {static_cast<uint64_t>(numerator / denominator), a.exponent - shift_a - 63 - b.exponent + shift_b,
+          numerator % denominator != 0};
+}
+
+// How a magnitude lies on a grid of step 2^unit_log2: whole steps and the exact rest as a 64-bit binary fraction.
+struct Fraction {
+  uint64_t bits = 0;    // floor(rest * 2^64)
+  bool sticky = false;  // something non-zero below those 64 bits
+};
+struct GridPosition {
+  uint64_t whole = 0;
+  Fraction rest;
+};
+
+FP4_HD constexpr GridPosition position_on_grid(Magnitude x, int unit_log2) {
+  const int shift = unit_log2 - x.exponent;
+  if (shift <= 0) return {x.significand << -shift, {0, x.sticky}};
+  if (shift < 64) return {x.significand >> shift, {x.significand << (64 - shift), x.sticky}};
+  if (shift == 64) return {0, {x.significand, x.sticky}};
+  if (shift < 128) {
+    const int down = shift - 64;
+    return {0, {x.significand >> down, x.sticky || (x.significand << (64 - down)) != 0}};
+  }
+  return {0, {0, !x.is_zero()}};
+}
+
+}  // namespace fp4

@@ -1,0 +1,215 @@
+// Quantise and dequantise one block. The order of the policies: non-finite, all-zero, rule, scale_floor, zero_scale.
+// A Quantizer is a QuantSpec (spec.h) resolved to numbers: it travels to kernels by value. An element reads
+// x ~ q*s*g/p: element value q, decode-side block scale s, tensor scale g, prescale p.
+#pragma once
+
+#include "fp4/elementary.h"
+#include "fp4/policy.h"
+#include "fp4/rng.h"
+#include "fp4/scale_rule.h"
+#include "fp4/tensor_scale.h"
+
+namespace fp4 {
+
+struct Quantizer {
+  FloatFormat element;
+  FloatFormat scale;
+  bool has_scale = true;
+  ScaleRule scale_rule = ScaleRule::floor;
+  Rounding scale_rounding = Rounding::nearest_even;
+  Arithmetic arithmetic = Arithmetic::exact;
+  Rounding rounding = Rounding::nearest_even;
+  int random_bits = 8;
+  float prescale = 1.0f;
+  float target = 448.0f;
+  TensorScale tensor_scale = TensorScale::none;
+  float scale_floor = 0.0f;
+  ZeroBlock zero_block = ZeroBlock::one;
+  ZeroScale zero_scale = ZeroScale::smallest;
+  NegativeZero negative_zero = NegativeZero::keep;
+  Nonfinite nonfinite = Nonfinite::block_nan;
+  float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
+
+  FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
+};
+
+// The valid part of a block: [rows, cols] elements with strides; a full block has `count` elements, pads included.
+struct BlockView {
+  const float* data = nullptr;
+  int64_t row_stride = 0;
+  int64_t col_stride = 1;
+  int64_t rows = 1;
+  int64_t cols = 0;
+  int64_t count = 0;
+
+  FP4_HD float at(int64_t r, int64_t c) const { return data[r * row_stride + c * col_stride]; }
+};
+
+struct BlockMaximum {
+  float amax = 0.0f;  // over finite elements
+  bool has_nonfinite = false;
+};
+
+FP4_HD inline BlockMaximum block_maximum(const BlockView& x) {
+  uint32_t amax = 0;
+  bool nonfinite = false;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const uint32_t bits = magnitude_bits(x.at(r, c));
+      if (bits >= float_infinity_bits) {
+        nonfinite = true;
+      } else {
+        amax = larger(amax, bits);
+      }
+    }
+  }
+  return {float_of(amax), nonfinite};
+}
+
+// a + ln(sum_i exp(alpha(|x_i| - a)))/alpha, ascending i: the smooth maximum of 2509.17791.
+FP4_HD inline float soft_maximum(const BlockView& x, float amax, float alpha) {
+  float sum = 0.0f;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) sum = sum + elementary::exp(alpha * (magnitude(x.at(r, c)) - amax));
+  }
+  return at_most_largest(amax + elementary::log(sum) / alpha);
+}
+
+// The decode-side scale of a code: its value, or fl32(1/mu) where the multiplier is stored. NaN codes give NaN.
+FP4_HD constexpr float scale_value(const Quantizer& q, uint32_t scale_code) {
+  if (!q.has_scale) return 1.0f;
+  const float stored = decode(q.scale, scale_code);
+  return q.stores_multiplier() && !is_nan(stored) ? 1.0f / stored : stored;
+}
+
+// Code of one element under a finite scale code. Infinity and NaN reach this function under `saturate` and with scale
+// `none`, where they pass if the element format has them.
+FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t scale_code, TensorFactor t,
+                                       uint32_t random) {
+  const bool negative = is_negative(x);
+  const uint32_t sign = negative ? q.element.sign_code() : 0u;
+  if (is_nan(x)) return !q.has_scale && q.element.has_nan() ? q.element.nan_code : 0u;
+  if (is_infinite(x)) {
+    return sign | (!q.has_scale && q.element.has_infinity ? q.element.infinity_code() : q.element.largest_code);
+  }
+  uint32_t code = 0;
+  if (magnitude_bits(x) != 0) {
+    const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
+    if (stored != 0.0f || q.arithmetic == Arithmetic::te) {
+      const Magnitude u = q.has_scale && q.stores_multiplier()
+                              ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
+                              : payload(q.arithmetic, x, stored, t, q.prescale);
+      code = encode(q.element, u, negative, {q.rounding, q.random_bits, random});
+    }
+  }
+  return code == 0 && q.negative_zero == NegativeZero::drop ? 0u : sign | code;
+}
+
+// Decoded value fl32(fl32(q*s/p)*g); the inner rounding is one rounding of the exact rational.
+FP4_HD constexpr float element_value(const Quantizer& q, uint32_t code, float s, float g) {
+  if (is_nan(s) || q.element.is_nan_code(code)) return float_of(canonical_nan_bits);
+  if (!q.element.is_finite_code(code)) return decode(q.element, code);
+  const Magnitude product = exact_product(q.element.value(code & q.element.magnitude_mask()), exact_magnitude(s));
+  const Magnitude unscaled = quotient(product, prescale_magnitude(q.prescale));
+  return round_to_float(unscaled, (code & q.element.sign_code()) != 0, Rounding::nearest_even) * g;
+}
+
+// scale_floor, then zero_scale.
+FP4_HD constexpr uint32_t apply_scale_policies(const Quantizer& q, uint32_t code) {
+  if (q.scale_floor > 0.0f && decode(q.scale, code) < q.scale_floor) {
+    code = encode(q.scale, exact_magnitude(q.scale_floor), false, {Rounding::away_from_zero, 0, 0});
+  }
+  if (q.scale.has_zero && code == 0) {
+    if (q.zero_scale == ZeroScale::smallest) code = 1;
+    if (q.zero_scale == ZeroScale::one) code = code_of_one(q.scale);
+  }
+  return code;
+}
+
+// Sum of squared errors in fp64, ascending k, nearest-even trials.
+FP4_HD inline double trial_error(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t) {
+  q.rounding = Rounding::nearest_even;
+  const float s = scale_value(q, scale_code);
+  double sum = 0.0;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const float value = x.at(r, c);
+      const double error = static_cast<double>(value) -
+                           static_cast<double>(element_value(q, element_code(q, value, scale_code, t, 0), s, t.g));
+      sum = sum + error * error;
+    }
+  }
+  return sum;
+}
+
+FP4_HD inline uint32_t quest_code(const Quantizer& q, const BlockView& x, float amax, float g) {
+  double sum = 0.0;
+  double squares = 0.0;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) {
+      if (!is_finite(x.at(r, c))) continue;
+      const double v = static_cast<double>(x.at(r, c)) / static_cast<double>(g);
+      sum = sum + v;
+      squares = squares + v * v;
+    }
+  }
+  const int fallback = power_rule_exponent(ScaleRule::floor, amax, g, q.element);
+  return power_code(q.scale, quest_exponent(q.scale_rule, sum, squares, static_cast<double>(x.count), fallback));
+}
+
+// The amax code c or one of c-1, c+1, c-2, c+2 (finite, non-zero): the first with the least squared error.
+FP4_HD inline uint32_t mse_code(const Quantizer& q, const BlockView& x, uint32_t amax_code, TensorFactor t) {
+  constexpr int offsets[] = {0, -1, 1, -2, 2};
+  uint32_t best = amax_code;
+  double least = -1.0;
+  for (int offset : offsets) {
+    const int64_t raw = static_cast<int64_t>(amax_code) + offset;
+    if (raw < (q.scale.has_zero ? 1 : 0) || raw > static_cast<int64_t>(q.scale.largest_code)) continue;
+    const uint32_t code = apply_scale_policies(q, static_cast<uint32_t>(raw));
+    const double error = trial_error(q, x, code, t);
+    if (least < 0.0 || error < least) {
+      least = error;
+      best = static_cast<uint32_t>(raw);
+    }
+  }
+  return best;
+}
+
+// Scale code of a block by the rule alone; amax > 0. `random` is the draw of stochastic scale rounding.
+FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float amax, TensorFactor t, uint32_t random) {
+  if (is_quest(q.scale_rule)) return quest_code(q, x, amax, t.g);
+  if (is_power_of_two_rule(q.scale_rule)) {
+    return power_code(q.scale, power_rule_exponent(q.scale_rule, amax, t.g, q.element));
+  }
+  const RoundingDraw how = {q.scale_rounding, q.random_bits, random};
+  const Magnitude largest = q.element.largest();
+  if (q.scale_rule == ScaleRule::encode) {
+    const Magnitude n = q.scale.has_zero ? largest : Magnitude{1, q.element.max_exponent(), false};
+    return encode(q.scale, multiplier_quotient(q.arithmetic, amax, n, t), false, how);
+  }
+  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, {largest, 1}, t), false, how);
+  if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
+  if (q.scale_rule != ScaleRule::four_over_six) return code;
+  const Divisor two_thirds = {exact_product(largest, {2, 0, false}), 3};  // 4 for e2m1
+  const uint32_t smaller_target = encode(q.scale, scale_quotient(q.arithmetic, amax, two_thirds, t), false, how);
+  const double error_of_6 = trial_error(q, x, apply_scale_policies(q, code), t);
+  const double error_of_4 = trial_error(q, x, apply_scale_policies(q, smaller_target), t);
+  return error_of_4 < error_of_6 ? smaller_target : code;
+}
+
+FP4_HD constexpr uint32_t zero_block_code(const Quantizer& q) {
+  if (q.zero_block == ZeroBlock::one) return code_of_one(q.scale);
+  return q.stores_multiplier() ? q.scale.largest_code : 0u;
+}
+
+// Scale code of a block; the scale format's NaN code when the block has a non-finite element under `block_nan`.
+FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t, uint32_t random) {
+  if (!q.has_scale) return 0;
+  const BlockMaximum maximum = block_maximum(x);
+  if (maximum.has_nonfinite && q.nonfinite == Nonfinite::block_nan && q.scale.has_nan()) return q.scale.nan_code;
+  if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
+  const float amax = q.soft_alpha > 0.0f ? soft_maximum(x, maximum.amax, q.soft_alpha) : maximum.amax;
+  return apply_scale_policies(q, rule_code(q, x, amax, t, random));
+}
+
+}  // namespace fp4

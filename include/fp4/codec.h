@@ -1,0 +1,74 @@
+// Encode and decode between values and codes, for every format row. Encoding takes an exact magnitude (a float
+// or an exact quotient), so there is one rounding, to the code. Finite values saturate first: they never become
+// infinity or NaN (numerics: OCP MX 1.0 section 5.3, saturating conversion).
+#pragma once
+
+#include "fp4/float_format.h"
+#include "fp4/rounding.h"
+
+namespace fp4 {
+
+// How to round: the mode, and for stochastic modes the width and value of the random draw.
+struct RoundingDraw {
+  Rounding mode = Rounding::nearest_even;
+  int random_bits = 8;
+  uint32_t random = 0;
+};
+
+// Magnitude code of x on the format's grid extended upward without end (largest_code + 1 follows largest_code).
+// Formats without zero clamp to code 0 below their smallest value.
+FP4_HD constexpr uint64_t round_to_grid(const FloatFormat& f, Magnitude x, bool negative, RoundingDraw how) {
+  if (x.is_zero()) return 0;
+  const int exponent = x.log2_floor();
+  if (!f.has_zero && exponent < f.min_exponent()) return 0;
+  const int binade = larger(exponent, f.min_exponent());
+  const GridPosition p = position_on_grid(x, binade - f.mantissa_bits);
+  uint64_t code = (static_cast<uint64_t>(binade - f.min_exponent()) << f.mantissa_bits) + p.whole;
+  if (!f.has_zero) code -= uint64_t{1} << f.mantissa_bits;
+  return code + (rounds_up(how.mode, p.rest, (code & 1) != 0, negative, how.random_bits, how.random) ? 1 : 0);
+}
+
+// Magnitude code of a finite x; |x| >= the largest value gives the largest code whatever the mode.
+FP4_HD constexpr uint32_t encode(const FloatFormat& f, Magnitude x, bool negative, RoundingDraw how) {
+  if (x.is_zero()) return 0;
+  if (x.log2_floor() > f.max_exponent()) return f.largest_code;
+  const uint64_t floor_code = round_to_grid(f, x, negative, {Rounding::toward_zero, 0, 0});
+  if (floor_code >= f.largest_code) return f.largest_code;
+  return static_cast<uint32_t>(round_to_grid(f, x, negative, how));
+}
+
+// One IEEE fp32 rounding (nearest even or toward zero) of an exact magnitude; overflow gives infinity, or the
+// largest float when rounding toward zero.
+FP4_HD constexpr float round_to_float(Magnitude x, bool negative, Rounding mode) {
+  constexpr FloatFormat fp32 = {8, 23, 127, true, true, true, float_largest_bits, canonical_nan_bits};
+  uint32_t bits = float_infinity_bits;
+  if (x.is_zero()) {
+    bits = 0;
+  } else if (x.log2_floor() <= 127) {
+    bits = static_cast<uint32_t>(round_to_grid(fp32, x, negative, {mode, 0, 0}));
+  }
+  if (bits == float_infinity_bits && mode == Rounding::toward_zero) bits = float_largest_bits;
+  return float_of(bits | (negative ? float_sign_bit : 0u));
+}
+
+// Value of any code as float32; exact for every format. NaN codes give the canonical NaN.
+FP4_HD constexpr float decode(const FloatFormat& f, uint32_t code) {
+  if (f.is_nan_code(code)) return float_of(canonical_nan_bits);
+  const bool negative = (code & f.sign_code()) != 0;
+  const uint32_t magnitude_code = code & f.magnitude_mask();
+  if (!f.is_finite_code(code)) return float_of(float_infinity_bits | (negative ? float_sign_bit : 0u));
+  return round_to_float(f.value(magnitude_code), negative, Rounding::toward_zero);
+}
+
+// Element value as an integer multiple of 2^f.quantum_log2(); finite codes of formats up to 16 bits without
+// a bf16-like exponent range (the formats that carry block scales).
+FP4_HD constexpr int64_t decode_fixed(const FloatFormat& f, uint32_t code) {
+  const Magnitude m = f.value(code & f.magnitude_mask());
+  const int64_t v = static_cast<int64_t>(m.significand << (m.exponent - f.quantum_log2()));
+  return (code & f.sign_code()) != 0 ? -v : v;
+}
+
+// Code of 1.0.
+FP4_HD constexpr uint32_t code_of_one(const FloatFormat& f) { return encode(f, {1, 0, false}, false, {}); }
+
+}  // namespace fp4

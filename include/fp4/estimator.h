@@ -1,0 +1,269 @@
+// Gradient estimators: the backward of the quantisers of fprop. With G the gradient of the decoded operand,
+//   dL/dx = G * Q'(u)  +  scale-gradient term,   fp32 in the order written.
+// Sources: STE; QuEST 2502.05003 (mask); Wang et al. 2501.17116 (DGE); 2509.17791 (dge_raw, sigmoid, spline, scale
+// terms).
+// `*_as_published` keep the slips of that paper's code (estimators at u >= +M only, G left out of decoded parts), so
+// that its finding "STE is as good" can be tested again.
+#pragma once
+
+#include "fp4/block.h"
+
+namespace fp4 {
+
+enum class Estimator : uint8_t {
+  ste,
+  clipped_ste,
+  dge,
+  dge_raw,
+  sigmoid,
+  spline,
+  dge_raw_as_published,
+  sigmoid_as_published,
+  spline_as_published
+};
+enum class ScaleGradient : uint8_t {
+  none,
+  absmax,
+  absmax_diagonal,
+  hardsoftmax,
+  softsoftmax,
+  absmax_as_published,
+  hardsoftmax_as_published,
+  softsoftmax_as_published
+};
+
+struct EstimatorInfo {
+  Estimator id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  int ops;  // vector operations per element in backward
+  bool saves_payload;
+};
+struct ScaleGradientInfo {
+  ScaleGradient id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  int ops;
+};
+
+// clang-format off
+inline constexpr EstimatorInfo estimator_table[] = {
+    {Estimator::ste, "ste", "1", "Bengio et al. 1308.3432", 0, false},
+    {Estimator::clipped_ste, "clipped_ste", "1 where |u| <= M, else 0", "QuEST 2502.05003", 1, true},
+    {Estimator::dge, "dge", "(1/k) |2(w-lo)/delta - 1|^(1/k-1), capped", "2501.17116", 15, true},
+    {Estimator::dge_raw, "dge_raw", "(delta/2)(1/k) |w-c|^(1/k-1)", "2509.17791 (baseline)", 15, true},
+    {Estimator::sigmoid, "sigmoid", "slope of a sigmoid step, clipped to [lb, ub]", "2509.17791", 12, true},
+    {Estimator::spline, "spline", "slope of the interpolant through 40 points, clipped", "2509.17791", 6, true},
+    {Estimator::dge_raw_as_published, "dge_raw_as_published", "dge_raw at u >= +M only", "2509.17791, released code", 15, true},
+    {Estimator::sigmoid_as_published, "sigmoid_as_published", "sigmoid at u >= +M only", "2509.17791, released code", 12, true},
+    {Estimator::spline_as_published, "spline_as_published", "spline at u >= +M only", "2509.17791, released code", 6, true},
+};
+inline constexpr ScaleGradientInfo scale_gradient_table[] = {
+    {ScaleGradient::none, "none", "the scale is a constant", "STE", 0},
+    {ScaleGradient::absmax, "absmax", "full block vector-Jacobian product at the arg-max", "2509.17791, corrected", 2},
+    {ScaleGradient::absmax_diagonal, "absmax_diagonal", "its diagonal", "2509.17791, corrected", 2},
+    {ScaleGradient::hardsoftmax, "hardsoftmax", "arg-max spread by a softmax", "2509.17791, corrected", 12},
+    {ScaleGradient::softsoftmax, "softsoftmax", "smooth maximum forward and backward", "2509.17791, corrected", 12},
+    {ScaleGradient::absmax_as_published, "absmax_as_published", "G missing in the decoded part", "2509.17791, released code", 2},
+    {ScaleGradient::hardsoftmax_as_published, "hardsoftmax_as_published", "G missing in the decoded part", "2509.17791, released code", 12},
+    {ScaleGradient::softsoftmax_as_published, "softsoftmax_as_published", "G missing in the decoded part", "2509.17791, released code", 12},
+};
+// clang-format on
+static_assert(ids_are_indices(estimator_table) && ids_are_indices(scale_gradient_table));
+
+struct EstimatorSpec {
+  Estimator estimator = Estimator::ste;
+  ScaleGradient scale_gradient = ScaleGradient::none;
+  Estimator scale_estimator = Estimator::ste;  // ste, dge, dge_raw or sigmoid on the scale grid
+  float estimator_k = 5.0f;
+  float estimator_cap = 3.0f;
+  float temperature = 0.5f;
+  float lb = 0.5f;
+  float ub = 1e4f;
+  float alpha = 1.0f;
+
+  friend constexpr bool operator==(const EstimatorSpec&, const EstimatorSpec&) = default;
+  // Whether the multiplier is 1 everywhere and the scale carries no gradient.
+  constexpr bool is_straight_through() const {
+    return estimator == Estimator::ste && scale_gradient == ScaleGradient::none;
+  }
+};
+
+FP4_HD constexpr bool is_soft_maximum(ScaleGradient g) {
+  return g == ScaleGradient::softsoftmax || g == ScaleGradient::softsoftmax_as_published;
+}
+
+// The bucket [lo, hi) of w on a format's grid (the last one closed), w in [0, M].
+struct Bucket {
+  float low, delta, middle;
+};
+FP4_HD constexpr Bucket bucket_of(const FloatFormat& f, float w) {
+  uint32_t code = encode(f, exact_magnitude(w), false, {Rounding::toward_zero, 0, 0});
+  if (code >= f.largest_code) code = f.largest_code - 1;
+  const float low = decode(f, code);
+  const float delta = decode(f, code + 1) - low;
+  return {low, delta, low + 0.5f * delta};
+}
+
+// Slope at w of the interpolant of nearest-even Q through 40 equidistant points on [-M, M]
+// (e2m1: 0, 1.625, 3.25 or 6.5).
+FP4_HD constexpr float spline_slope(const FloatFormat& f, float w) {
+  const float largest = decode(f, f.largest_code);
+  const float step = 2.0f * largest / 39.0f;
+  const float position = (w + largest) / step;
+  int j = position >= 38.0f ? 38 : static_cast<int>(position);
+  const auto q = [&](int i) {  // Q at point i: -M + i*2M/39 = M*(2i - 39)/39, exactly
+    const int n = 2 * i - 39;
+    const Magnitude point =
+        quotient(exact_product(f.largest(), {static_cast<uint64_t>(n < 0 ? -n : n), 0, false}), {39, 0, false});
+    const float value = decode(f, encode(f, point, n < 0, {}));
+    return n < 0 ? -value : value;
+  };
+  return (q(j + 1) - q(j)) / step;
+}
+
+FP4_HD constexpr float clip(float x, float low, float high) { return x < low ? low : (x > high ? high : x); }
+
+// Q'(u) on the grid of `f`. u: payload, signed, not clamped.
+FP4_HD inline float estimator_multiplier(Estimator which, const EstimatorSpec& e, const FloatFormat& f, float u) {
+  const float largest = decode(f, f.largest_code);
+  const float w = smaller(magnitude(u), largest);
+  switch (which) {
+    case Estimator::ste: return 1.0f;
+    case Estimator::clipped_ste: return magnitude(u) <= largest ? 1.0f : 0.0f;
+    case Estimator::dge: {
+      const Bucket b = bucket_of(f, w);
+      const float base = magnitude(2.0f * (w - b.low) / b.delta - 1.0f);
+      if (base == 0.0f) return e.estimator_cap;
+      const float slope = 1.0f / e.estimator_k * elementary::pow(base, 1.0f / e.estimator_k - 1.0f);
+      return smaller(slope, e.estimator_cap);
+    }
+    case Estimator::dge_raw: {
+      const Bucket b = bucket_of(f, w);
+      if (w == b.middle) return 0.0f;
+      const float power = elementary::pow(magnitude(w - b.middle), 1.0f / e.estimator_k - 1.0f);
+      return b.delta / 2.0f * (1.0f / e.estimator_k) * power;
+    }
+    case Estimator::sigmoid: {
+      const Bucket b = bucket_of(f, w);
+      const float sg = elementary::sigmoid((w - b.middle) * 12.0f / b.delta / e.temperature);
+      return clip(sg * (1.0f - sg) * 12.0f / e.temperature, e.lb, e.ub);
+    }
+    case Estimator::spline: return clip(spline_slope(f, w), e.lb, e.ub);
+    case Estimator::dge_raw_as_published:
+      return u >= largest ? estimator_multiplier(Estimator::dge_raw, e, f, u) : 1.0f;
+    case Estimator::sigmoid_as_published:
+      return u >= largest ? estimator_multiplier(Estimator::sigmoid, e, f, u) : 1.0f;
+    case Estimator::spline_as_published: return u >= largest ? estimator_multiplier(Estimator::spline, e, f, u) : 1.0f;
+  }
+  return 1.0f;
+}
+
+// The payload of an element as saved by fprop: one fp32 rounding of the exact payload (the others are fp32 already).
+FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale_code, TensorFactor t) {
+  if (magnitude_bits(x) == 0 || !is_finite(x)) return x;
+  const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
+  if (is_nan(stored)) return stored;
+  if (stored == 0.0f && q.arithmetic != Arithmetic::te) return 0.0f;
+  const Magnitude u = q.has_scale && q.stores_multiplier() ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
+                                                           : payload(q.arithmetic, x, stored, t, q.prescale);
+  return round_to_float(u, is_negative(x), Rounding::nearest_even);
+}
+
+// s~: the stored scale of a block before rounding, from its (smooth) maximum. `code` chooses between the two of 4/6.
+FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor t, uint32_t code) {
+  const auto fl32 = [](Magnitude m) { return round_to_float(m, false, Rounding::nearest_even); };
+  const Magnitude a = quotient(exact_magnitude(amax), exact_magnitude(t.g));
+  const Magnitude emax_power = {1, q.element.max_exponent(), false};
+  switch (q.scale_rule) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::even:
+    case ScaleRule::quest_floor:  // no amax in these two: invalid_reason refuses scale gradients
+    case ScaleRule::quest_nearest: return fl32({a.significand, a.exponent - emax_power.exponent, a.sticky});
+    case ScaleRule::uos: return fl32(scale_quotient(Arithmetic::exact, amax, {{29, 0, false}, 4}, t));
+    case ScaleRule::rceil:
+    case ScaleRule::nearest_log2: return fl32(scale_quotient(Arithmetic::exact, amax, {q.element.largest(), 1}, t));
+    case ScaleRule::encode:
+      return fl32(multiplier_quotient(q.arithmetic, amax, q.scale.has_zero ? q.element.largest() : emax_power, t));
+    case ScaleRule::four_over_six: {
+      const float six = fl32(scale_quotient(q.arithmetic, amax, {q.element.largest(), 1}, t));
+      const Divisor two_thirds = {exact_product(q.element.largest(), {2, 0, false}), 3};
+      const float four = fl32(scale_quotient(q.arithmetic, amax, two_thirds, t));
+      const float chosen = decode(q.scale, code);
+      return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
+    }
+    case ScaleRule::amax:
+    case ScaleRule::mse: break;
+  }
+  return fl32(scale_quotient(q.arithmetic, amax, {q.element.largest(), 1}, t));
+}
+
+// dL/dx of one block. `upstream`, `decoded` and `out` have the strides of x; scale_code is the block's stored code.
+struct BlockGradient {
+  const float* upstream;
+  const float* decoded;
+  float* out;
+};
+
+FP4_HD inline void block_gradient(const Quantizer& q, const EstimatorSpec& e, const BlockView& x, uint32_t scale_code,
+                                  TensorFactor t, const BlockGradient& io) {
+  const auto at = [&](int64_t r, int64_t c) { return r * x.row_stride + c * x.col_stride; };
+  const auto slope = [&](int64_t r, int64_t c) {
+    return estimator_multiplier(e.estimator, e, q.element, saved_payload(q, x.at(r, c), scale_code, t));
+  };
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) io.out[at(r, c)] = io.upstream[at(r, c)] * slope(r, c);
+  }
+  const float hard_amax = block_maximum(x).amax;
+  const float stored = q.has_scale ? decode(q.scale, scale_code) : 0.0f;
+  if (e.scale_gradient == ScaleGradient::none || hard_amax == 0.0f || !(stored > 0.0f)) return;
+
+  const bool soft = is_soft_maximum(e.scale_gradient);
+  const float amax = soft ? soft_maximum(x, hard_amax, e.alpha) : hard_amax;
+  const float unrounded = unrounded_scale(q, amax, t, scale_code);
+  const float q_prime = estimator_multiplier(e.scale_estimator, e, q.scale, unrounded);
+  const float ratio = q_prime * (unrounded / stored);
+  float sum = 0.0f;  // Sum = sum_i G_i (xhat_i - x_i Q'_i)
+  float softmax_sum = 0.0f;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) {
+      sum = sum + io.upstream[at(r, c)] * (io.decoded[at(r, c)] - x.at(r, c) * slope(r, c));
+      softmax_sum = softmax_sum + elementary::exp(e.alpha * (magnitude(x.at(r, c)) - hard_amax));
+    }
+  }
+  bool found = false;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const float xj = x.at(r, c);
+      const float sign = xj == 0.0f ? 0.0f : (xj < 0.0f ? -1.0f : 1.0f);
+      const float gj = io.upstream[at(r, c)];
+      const float decoded = io.decoded[at(r, c)];
+      const bool is_maximum = magnitude(xj) == hard_amax;
+      const float softmax = elementary::exp(e.alpha * (magnitude(xj) - hard_amax)) / softmax_sum;
+      float term = 0.0f;
+      switch (e.scale_gradient) {
+        case ScaleGradient::none: break;
+        case ScaleGradient::absmax: term = is_maximum && !found ? ratio * (sign / amax) * sum : 0.0f; break;
+        case ScaleGradient::absmax_diagonal:
+          term = is_maximum && !found ? ratio * (sign / amax) * (gj * (decoded - xj * slope(r, c))) : 0.0f;
+          break;
+        case ScaleGradient::hardsoftmax:
+        case ScaleGradient::softsoftmax: term = ratio * (sign * (softmax / amax)) * sum; break;
+        case ScaleGradient::absmax_as_published:
+          term = is_maximum ? ratio * (magnitude(decoded) / (t.g * amax) - gj * slope(r, c)) : 0.0f;
+          break;
+        case ScaleGradient::hardsoftmax_as_published:
+        case ScaleGradient::softsoftmax_as_published:
+          term = q_prime * softmax * (sign * decoded / t.g - magnitude(xj) * gj * slope(r, c)) / amax;
+          break;
+      }
+      found = found || is_maximum;
+      io.out[at(r, c)] = io.out[at(r, c)] + term;
+    }
+  }
+}
+
+}  // namespace fp4

@@ -1,0 +1,50 @@
+// What happens at the edges: all-zero blocks, scales that round to zero, negative zeros, infinities and NaN, and rows
+// that do not fill their last block. Five small axes of words only; block.h acts on them.
+#pragma once
+
+#include <cstdint>
+
+#include "fp4/axis.h"
+
+namespace fp4 {
+
+enum class ZeroBlock : uint8_t { one, limit };
+enum class ZeroScale : uint8_t { smallest, one, keep };
+enum class NegativeZero : uint8_t { keep, drop };
+enum class Nonfinite : uint8_t { block_nan, saturate };
+enum class Ragged : uint8_t { pad, refuse };
+
+template <class Id>
+struct PolicyInfo {
+  Id id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr PolicyInfo<ZeroBlock> zero_block_table[] = {
+    {ZeroBlock::one, "one", "an all-zero block has scale 1", "definition"},
+    {ZeroBlock::limit, "limit", "the code the rule tends to as amax -> 0", "torchao, Transformer Engine"},
+};
+inline constexpr PolicyInfo<ZeroScale> zero_scale_table[] = {
+    {ZeroScale::smallest, "smallest", "a scale that rounds to zero becomes the smallest positive one", "definition"},
+    {ZeroScale::one, "one", "it becomes 1", "2609.02846"},
+    {ZeroScale::keep, "keep", "it stays zero: the block decodes to zeros", "Transformer Engine"},
+};
+inline constexpr PolicyInfo<NegativeZero> negative_zero_table[] = {
+    {NegativeZero::keep, "keep", "negatives that round to zero give -0", "OCP MX 1.0"},
+    {NegativeZero::drop, "drop", "they give +0", "ggml"},
+};
+inline constexpr PolicyInfo<Nonfinite> nonfinite_table[] = {
+    {Nonfinite::block_nan, "block_nan", "infinity or NaN makes the block's scale NaN", "OCP MX 1.0"},
+    {Nonfinite::saturate, "saturate", "infinity becomes the largest code, NaN code 0", "saturating kernels"},
+};
+inline constexpr PolicyInfo<Ragged> ragged_table[] = {
+    {Ragged::pad, "pad", "K is padded with zeros to a multiple of the block", "definition"},
+    {Ragged::refuse, "refuse", "K must be a multiple of the block", "strict kernels"},
+};
+static_assert(ids_are_indices(zero_block_table) && ids_are_indices(zero_scale_table));
+static_assert(ids_are_indices(negative_zero_table) && ids_are_indices(nonfinite_table) &&
+              ids_are_indices(ragged_table));
+
+}  // namespace fp4

@@ -1,0 +1,90 @@
+// The only function that drops bits. A payload u lies between neighbouring codes lo <= |u| < hi;
+// d = (|u| - lo)/(hi - lo) is exact, and each mode is one predicate on d, on the parity of lo's code, on the
+// sign and, for stochastic modes, on an n-bit random draw r. Sources: OCP MX 1.0 (nearest_even), IEEE 754
+// directions, Croci et al. 2022 (stochastic rounding), published FP4 recipes named in the rows.
+#pragma once
+
+#include "fp4/axis.h"
+#include "fp4/bits.h"
+
+namespace fp4 {
+
+enum class Rounding : uint8_t {
+  nearest_even,
+  nearest_away,
+  nearest_toward_zero,
+  toward_zero,
+  away_from_zero,
+  toward_positive,
+  toward_negative,
+  stochastic,
+  stochastic_midpoint,
+  stochastic_truncated
+};
+
+struct RoundingInfo {
+  Rounding id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  bool is_stochastic;  // draws `random_bits` bits per element: the cost model prices them
+};
+
+inline constexpr RoundingInfo rounding_table[] = {
+    {Rounding::nearest_even, "nearest_even", "nearest, ties to the even code", "OCP MX 1.0", false},
+    {Rounding::nearest_away, "nearest_away", "nearest, ties away from zero", "FBGEMM MX4, QPyTorch", false},
+    {Rounding::nearest_toward_zero, "nearest_toward_zero", "nearest, ties toward zero", "ggml MXFP4, Quartet", false},
+    {Rounding::toward_zero, "toward_zero", "truncate the magnitude", "IEEE 754", false},
+    {Rounding::away_from_zero, "away_from_zero", "up in magnitude unless exact", "IEEE 754 (family)", false},
+    {Rounding::toward_positive, "toward_positive", "toward plus infinity", "IEEE 754", false},
+    {Rounding::toward_negative, "toward_negative", "toward minus infinity", "IEEE 754", false},
+    {Rounding::stochastic, "stochastic", "up when rne(d*2^n) + r >= 2^n", "2502.20586; n-bit hardware converters",
+     true},
+    {Rounding::stochastic_midpoint, "stochastic_midpoint", "up when floor(d*2^n + 1/2) + r >= 2^n", "2609.02846", true},
+    {Rounding::stochastic_truncated, "stochastic_truncated", "up when floor(d*2^n) + r >= 2^n (biased low)",
+     "low-cost circuits", true},
+};
+static_assert(ids_are_indices(rounding_table));
+
+FP4_HD constexpr bool is_stochastic(Rounding mode) { return mode >= Rounding::stochastic; }
+
+// t = d * 2^n split into its whole part and what follows; n in {4, 8, 16, 32}.
+//   d.bits  | n whole bits of t | 64-n bits after the point | sticky
+FP4_HD constexpr bool stochastic_rounds_up(Rounding mode, int random_bits, Fraction d, uint32_t r) {
+  const uint64_t floor_t = d.bits >> (64 - random_bits);
+  const uint64_t after_point = d.bits << random_bits;
+  constexpr uint64_t half = uint64_t{1} << 63;
+  uint64_t t = floor_t;
+  if (mode == Rounding::stochastic) {
+    const bool above_half = after_point > half || (after_point == half && d.sticky);
+    const bool tie = after_point == half && !d.sticky;
+    if (above_half || (tie && (floor_t & 1) != 0)) ++t;
+  } else if (mode == Rounding::stochastic_midpoint) {
+    if (after_point >= half) ++t;
+  }
+  return t + r >= (uint64_t{1} << random_bits);
+}
+
+// Whether |u| moves up to the larger neighbour. `r` is read by stochastic modes only: r in [0, 2^random_bits).
+FP4_HD constexpr bool rounds_up(Rounding mode, Fraction d, bool low_code_is_odd, bool negative, int random_bits,
+                                uint32_t r) {
+  constexpr uint64_t half = uint64_t{1} << 63;
+  const bool above_half = d.bits > half || (d.bits == half && d.sticky);
+  const bool tie = d.bits == half && !d.sticky;
+  const bool inexact = d.bits != 0 || d.sticky;
+  switch (mode) {
+    case Rounding::nearest_even: return above_half || (tie && low_code_is_odd);
+    case Rounding::nearest_away: return above_half || tie;
+    case Rounding::nearest_toward_zero: return above_half;
+    case Rounding::toward_zero: return false;
+    case Rounding::away_from_zero: return inexact;
+    case Rounding::toward_positive: return inexact && !negative;
+    case Rounding::toward_negative: return inexact && negative;
+    case Rounding::stochastic:
+    case Rounding::stochastic_midpoint:
+    case Rounding::stochastic_truncated: return inexact && stochastic_rounds_up(mode, random_bits, d, r);
+  }
+  return false;
+}
+
+}  // namespace fp4

@@ -1,0 +1,123 @@
+// From a block maximum to a scale code. Exponents come from bits, never from log2f: float log2 is wrong for maxima 1-4
+// ulp below a power of two. Rules of the power-of-two family work on a' = a/g exactly in every order of operations; the
+// others round a number given by arithmetic.h. four_over_six and mse try several codes: block.h runs their trials.
+#pragma once
+
+#include "fp4/arithmetic.h"
+
+namespace fp4 {
+
+enum class ScaleRule : uint8_t {
+  floor,
+  ceil,
+  rceil,
+  even,
+  uos,
+  nearest_log2,
+  quest_floor,
+  quest_nearest,
+  amax,
+  encode,
+  four_over_six,
+  mse
+};
+
+struct ScaleRuleInfo {
+  ScaleRule id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  int extra_ops;  // vector operations per element beyond amax, multiply, convert and pack
+};
+
+inline constexpr ScaleRuleInfo scale_rule_table[] = {
+    {ScaleRule::floor, "floor", "2^(floor(log2 a) - emax)", "OCP MX 1.0, 6.3", 0},
+    {ScaleRule::ceil, "ceil", "floor, one up unless a is a power of two", "torchao CEIL", 0},
+    {ScaleRule::rceil, "rceil", "2^ceil(log2(a/M)): never clips", "PTX cvt.rp.ue8m0, TetraJet 2502.20853", 0},
+    {ScaleRule::even, "even", "floor, one up from (2-2^-(m+1))*2^k", "torchao EVEN, Quark, ALTO", 0},
+    {ScaleRule::uos, "uos", "2^ceil(log2(a/7.25)), e2m1 only", "ALTO", 0},
+    {ScaleRule::nearest_log2, "nearest_log2", "2^round(log2(a/M))", "log-nearest exponent", 0},
+    {ScaleRule::quest_floor, "quest_floor", "Gaussian-optimal clip from the variance, exponent floored", "Quartet code",
+     2},
+    {ScaleRule::quest_nearest, "quest_nearest", "the same, exponent rounded", "Quartet 2505.14669", 2},
+    {ScaleRule::amax, "amax", "round(a/(M*g)) to the scale format", "NVFP4", 0},
+    {ScaleRule::encode, "encode", "stores the multiplier round(N*g/a)", "Graphcore 2509.17791", 0},
+    {ScaleRule::four_over_six, "four_over_six", "amax to 6 or to 4, smaller squared error", "2512.02010", 6},
+    {ScaleRule::mse, "mse", "the amax code or one of its four neighbours, least squared error", "search", 12},
+};
+static_assert(ids_are_indices(scale_rule_table));
+
+FP4_HD constexpr bool is_quest(ScaleRule r) { return r == ScaleRule::quest_floor || r == ScaleRule::quest_nearest; }
+FP4_HD constexpr bool is_power_of_two_rule(ScaleRule r) { return r <= ScaleRule::quest_nearest; }
+
+// ceil(log2 x) of an exact positive number.
+FP4_HD constexpr int log2_ceil(Magnitude x) { return x.log2_floor() + (x.is_power_of_two() ? 0 : 1); }
+
+// Whether x >= (numerator/2^bits) * 2^floor(log2 x), numerator in [2^bits, 2^(bits+1)).
+FP4_HD constexpr bool significand_at_least(Magnitude x, uint64_t numerator, int bits) {
+  const int top = floor_log2(x.significand);
+  return top >= bits ? (x.significand >> (top - bits)) >= numerator : (x.significand << (bits - top)) >= numerator;
+}
+
+// k = round(log2 x): up when x^2 > 2^(2k+1). No ties, and the 62-bit quotient decides: sqrt(2)*2^63 =
+// 13043817825332782212.3 and a quotient of 24- by 27-bit integers stays 2^-54 away from sqrt(2).
+FP4_HD constexpr int log2_nearest(Magnitude x) {
+  const int top = floor_log2(x.significand);
+  const uint64_t normalized = x.significand << (63 - top);
+  return x.log2_floor() + (normalized > 13043817825332782212u ? 1 : 0);
+}
+
+// Exponent of the power-of-two rules that read the amax only; amax > 0.
+FP4_HD constexpr int power_rule_exponent(ScaleRule rule, float amax, float g, const FloatFormat& element) {
+  const Magnitude a = quotient(exact_magnitude(amax), exact_magnitude(g));
+  const Magnitude a_over_m = quotient(exact_magnitude(amax), exact_product(element.largest(), exact_magnitude(g)));
+  const int emax = element.max_exponent();
+  switch (rule) {
+    case ScaleRule::ceil: return log2_ceil(a) - emax;
+    case ScaleRule::rceil: return log2_ceil(a_over_m);
+    case ScaleRule::even: {
+      const int m = element.mantissa_bits;  // threshold (2 - 2^-(m+1)) = (2^(m+2) - 1)/2^(m+1): 1.75 for e2m1
+      return a.log2_floor() - emax + (significand_at_least(a, (uint64_t{1} << (m + 2)) - 1, m + 1) ? 1 : 0);
+    }
+    case ScaleRule::uos: {
+      const Magnitude scaled = exact_product(exact_magnitude(amax), {4, 0, false});  // 7.25 = 29/4
+      return log2_ceil(quotient(scaled, exact_product({29, 0, false}, exact_magnitude(g))));
+    }
+    case ScaleRule::nearest_log2: return log2_nearest(a_over_m);
+    case ScaleRule::floor:
+    case ScaleRule::quest_floor:  // constant blocks fall back to floor
+    case ScaleRule::quest_nearest:
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse: break;
+  }
+  return a.log2_floor() - emax;
+}
+
+// floor(log2 v) of a positive double, from its bits.
+FP4_HD constexpr int floor_log2_of_double(double v) {
+  const uint64_t bits = bits_of(v);
+  const int field = static_cast<int>(bits >> 52);
+  return field != 0 ? field - 1023 : floor_log2(bits) - 1074;
+}
+
+// Exponent from v = c*c*var (QuEST 2502.05003: clip of least Gaussian error 2.92247856 standard deviations, over 6).
+FP4_HD constexpr int quest_exponent(ScaleRule rule, double sum, double sum_of_squares, double count,
+                                    int floor_exponent) {
+  constexpr double c = 2.92247856 / 6.0;
+  const double mean = sum / count;
+  const double variance = sum_of_squares / count - mean * mean;
+  const double v = c * c * variance;
+  if (!(v > 0.0)) return floor_exponent;
+  const int e = floor_log2_of_double(v) + (rule == ScaleRule::quest_nearest ? 1 : 0);
+  return e >= 0 ? e / 2 : -((1 - e) / 2);  // floor(e/2)
+}
+
+// Code of 2^e, e clamped to the format's powers of two.
+FP4_HD constexpr uint32_t power_code(const FloatFormat& scale, int e) {
+  const int lowest = scale.has_zero ? scale.quantum_log2() : scale.min_exponent();
+  return encode(scale, {1, smaller(larger(e, lowest), scale.max_exponent()), false}, false, {});
+}
+
+}  // namespace fp4

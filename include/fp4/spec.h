@@ -1,0 +1,206 @@
+// What to compute, as plain data: QuantSpec (one operand), GemmSpec (one product), Recipe (a training recipe).
+// `resolve` turns a QuantSpec into the numbers that kernels carry; `invalid_reason` says why a combination of legal
+// words means nothing, so that a grid can count impossible points. Words and JSON live in src/spec_text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fp4/accumulate.h"
+#include "fp4/block.h"
+#include "fp4/estimator.h"
+#include "fp4/hadamard.h"
+
+namespace fp4 {
+
+// Elements that share a scale: 1 x B along the contraction axis, B x B, a whole row, the whole tensor.
+enum class BlockKind : uint8_t { vector, square, row, tensor };
+
+struct BlockShape {
+  BlockKind kind = BlockKind::vector;
+  int size = 32;  // B of vector and square blocks, else 0
+  friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
+};
+inline constexpr int block_sizes[] = {8, 16, 32, 64, 128};
+
+struct QuantSpec {
+  Element element = Element::e2m1;
+  Scale scale = Scale::e8m0;
+  BlockShape block;
+  ScaleRule scale_rule = ScaleRule::floor;
+  Rounding scale_rounding = Rounding::nearest_even;
+  Arithmetic arithmetic = Arithmetic::exact;
+  Rounding rounding = Rounding::nearest_even;
+  int random_bits = 8;
+  float prescale = 1.0f;
+  TensorScale tensor_scale = TensorScale::none;
+  float target = 0.0f;  // 0: the default of default_target()
+  int hold_steps = 50;
+  ZeroScale zero_scale = ZeroScale::smallest;
+  ZeroBlock zero_block = ZeroBlock::one;
+  float scale_floor = 0.0f;
+  NegativeZero negative_zero = NegativeZero::keep;
+  Nonfinite nonfinite = Nonfinite::block_nan;
+  Ragged ragged = Ragged::pad;
+
+  friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
+  constexpr bool has_scale() const { return scale != Scale::none; }
+  constexpr bool has_tensor_scale() const { return has_scale() && tensor_scale != TensorScale::none; }
+  constexpr bool draws_random_bits() const {
+    return is_stochastic(rounding) ||
+           (has_scale() && !is_power_of_two_rule(scale_rule) && is_stochastic(scale_rounding));
+  }
+};
+
+// 448, or the largest scale if that is smaller; 256 for four_over_six.
+constexpr float default_target(const QuantSpec& s) {
+  if (!s.has_scale()) return 448.0f;
+  const float preferred = s.scale_rule == ScaleRule::four_over_six ? 256.0f : 448.0f;
+  return smaller(preferred, decode(format_of(s.scale), format_of(s.scale).largest_code));
+}
+
+constexpr Quantizer resolve(const QuantSpec& s) {
+  Quantizer q;
+  q.element = format_of(s.element);
+  q.scale = format_of(s.scale);
+  q.has_scale = s.has_scale();
+  q.scale_rule = s.scale_rule;
+  q.scale_rounding = s.scale_rounding;
+  q.arithmetic = s.arithmetic;
+  q.rounding = s.rounding;
+  q.random_bits = s.random_bits;
+  q.prescale = s.prescale;
+  q.target = s.target > 0.0f ? s.target : default_target(s);
+  q.tensor_scale = s.has_scale() ? s.tensor_scale : TensorScale::none;
+  q.scale_floor = s.scale_floor;
+  q.zero_block = s.zero_block;
+  q.zero_scale = s.zero_scale;
+  q.negative_zero = s.negative_zero;
+  q.nonfinite = s.nonfinite;
+  return q;
+}
+
+// How an operand [rows, K] is cut into blocks.
+struct BlockGeometry {
+  int64_t block_rows = 1;
+  int64_t block_cols = 1;
+  int64_t scale_rows = 0;   // blocks down
+  int64_t scale_cols = 0;   // blocks along K
+  int64_t padded_cols = 0;  // K' of the code array
+};
+
+constexpr BlockGeometry geometry_of(const QuantSpec& s, int64_t rows, int64_t cols) {
+  BlockGeometry g;
+  const int64_t b = s.block.size;
+  if (!s.has_scale()) return {1, larger<int64_t>(cols, 1), 0, 0, cols};
+  switch (s.block.kind) {
+    case BlockKind::vector: g = {1, b, rows, 0, 0}; break;
+    case BlockKind::square: g = {b, b, (rows + b - 1) / b, 0, 0}; break;
+    case BlockKind::row: return {1, larger<int64_t>(cols, 1), rows, 1, cols};
+    case BlockKind::tensor: return {larger<int64_t>(rows, 1), larger<int64_t>(cols, 1), 1, 1, cols};
+  }
+  g.scale_cols = (cols + b - 1) / b;
+  g.padded_cols = g.scale_cols * b;
+  return g;
+}
+
+// Why this combination is impossible; empty when it is fine.
+inline std::string invalid_reason(const QuantSpec& s) {
+  const auto in = [](const auto& list, int v) {
+    for (int x : list) {
+      if (x == v) return true;
+    }
+    return false;
+  };
+  constexpr int bit_counts[] = {4, 8, 16, 32};
+  if (!in(bit_counts, s.random_bits)) return "random_bits must be 4, 8, 16 or 32";
+  if (s.prescale != 1.0f && s.prescale != 0.75f) return "prescale must be 1 or 0.75";
+  if (!s.has_scale()) return "";
+  const FloatFormat& scale = format_of(s.scale);
+  if (s.element == Element::bf16 || s.element == Element::fp16 || s.element == Element::fp32) {
+    return "elements bf16, fp16 and fp32 carry their own exponents: scale must be none";
+  }
+  if ((s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square) && !in(block_sizes, s.block.size)) {
+    return "block must be 8, 16, 32, 64 or 128, one of these squared, row or tensor";
+  }
+  if (s.scale_rule == ScaleRule::uos && s.element != Element::e2m1) return "scale_rule uos is defined for e2m1 only";
+  if (s.scale_rule == ScaleRule::four_over_six && scale.mantissa_bits == 0) {
+    return "scale_rule four_over_six needs a scale format with mantissa bits";
+  }
+  if (s.scale_rule == ScaleRule::encode && s.arithmetic == Arithmetic::te) {
+    return "arithmetic te is not defined for scale_rule encode";
+  }
+  if (s.scale_rule == ScaleRule::encode && s.zero_scale == ZeroScale::keep && scale.has_zero) {
+    return "zero_scale keep is not defined for scale_rule encode";
+  }
+  if (s.scale_rounding != Rounding::nearest_even && s.scale_rounding != Rounding::toward_positive &&
+      s.scale_rounding != Rounding::stochastic) {
+    return "scale_rounding must be nearest_even, toward_positive or stochastic";
+  }
+  if (s.tensor_scale == TensorScale::outer128 && s.block.kind != BlockKind::vector) {
+    return "tensor_scale outer128 needs 1 x B blocks";
+  }
+  if (!(s.target >= 0.0f) || !is_finite(s.target)) return "target must be a positive number";
+  if (s.hold_steps < 1) return "hold_steps must be at least 1";
+  if (!(s.scale_floor >= 0.0f) || s.scale_floor > decode(scale, scale.largest_code)) {
+    return "scale_floor must lie between 0 and the largest scale";
+  }
+  return "";
+}
+
+// Where an operand of a backward product comes from.
+enum class Source : uint8_t { high_precision, fprop_quantised };
+struct SourceInfo {
+  Source id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+inline constexpr SourceInfo source_table[] = {
+    {Source::high_precision, "high_precision", "quantised from the high-precision tensor", "2509.25149"},
+    {Source::fprop_quantised, "fprop_quantised", "quantised again from the decoded forward operand",
+     "TetraJet 2502.20853"},
+};
+static_assert(ids_are_indices(source_table));
+
+struct OperandSpec {
+  QuantSpec quant;
+  Source source = Source::high_precision;  // dgrad.b and wgrad.b
+  EstimatorSpec estimator;                 // fprop only
+  friend constexpr bool operator==(const OperandSpec&, const OperandSpec&) = default;
+};
+
+// C = Q(A) Q(B)^T with A [rows, K], B [cols, K].
+struct GemmSpec {
+  OperandSpec a;
+  OperandSpec b;
+  HadamardSpec hadamard;
+  Accumulator accumulator = fp32_block;
+  friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
+};
+
+// Which quantisable linear layers are quantised. `amount` < 1 is a share of them, rounded to nearest, half up.
+struct LayerPolicy {
+  enum class Kind : uint8_t { all, skip_first, skip_last, names };
+  Kind kind = Kind::all;
+  double amount = 0;
+  std::vector<std::string> names;
+  friend bool operator==(const LayerPolicy&, const LayerPolicy&) = default;
+};
+
+// A named point of the design space (training.md's three products of a linear layer).
+struct Recipe {
+  std::string name;
+  std::string doc;
+  std::string source;
+  std::string deviations;  // what is known to differ from the source
+  GemmSpec fprop;          // Y  = Q(X) Q(W)^T
+  GemmSpec dgrad;          // dX = Q(dY) Q(W^T)^T
+  GemmSpec wgrad;          // dW = Q(dY^T) Q(X^T)^T
+  bool quantise = true;    // false: the plain products, Hadamards kept
+  LayerPolicy layers;
+  std::string optimizer;  // empty: the task's own
+  bool loss_scaling = false;
+};
+
+}  // namespace fp4
