@@ -15,7 +15,9 @@
 #include "tools/table_print.h"
 
 // One line per subcommand, in the order of --help; each is defined in tools/cmd_<name>.cpp.
-#define FP4_COMMANDS(X) X(version)
+#define FP4_COMMANDS(X) \
+  X(completion)         \
+  X(version)
 
 namespace fp4::tools {
 

@@ -1,0 +1,45 @@
+// What `cmake --install` gives: a program that runs, a package that another project builds against, man page,
+// completion.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/support/support.h"
+
+using fp4::test::run_shell;
+
+TEST_CASE("another project builds against the installed package", "[cli]") {
+  const char* build = std::getenv("FP4SIM_BUILD");
+  const std::string build_folder = build != nullptr ? build : "build";
+  const fp4::test::TemporaryFolder folder;
+  const std::string prefix = folder / "prefix";
+  const auto install = run_shell("cmake --install '" + build_folder + "' --prefix '" + prefix + "'");
+  INFO(install.err);
+  REQUIRE(install.exit_code == 0);
+  const auto consumer =
+      run_shell("cmake -S tests/consumer -B '" + folder / "build" + "' -DCMAKE_PREFIX_PATH='" + prefix +
+                "' && cmake --build '" + folder / "build" + "' && '" + folder / "build/consumer" + "'");
+  INFO(consumer.out + consumer.err);
+  REQUIRE(consumer.exit_code == 0);
+  CHECK_THAT(consumer.out, Catch::EndsWith("\n2 1\n"));  // the tie 1.25 goes to the even code
+  CHECK(run_shell("'" + prefix + "/bin/fp4sim' version").exit_code == 0);
+  for (const char* file : {"share/man/man1/fp4sim.1", "share/bash-completion/completions/fp4sim",
+                           "share/zsh/site-functions/_fp4sim", "share/fish/vendor_completions.d/fp4sim.fish"}) {
+    INFO(file);
+    REQUIRE(std::filesystem::exists(prefix + "/" + file));
+    CHECK(std::filesystem::file_size(prefix + "/" + file) > 200);
+  }
+}
+
+TEST_CASE("completion of bash offers commands, options and closed sets of words", "[cli]") {
+  const auto offers = [](const std::string& words) {
+    return run_shell("PATH=$(dirname '" + fp4::test::fp4sim_path() + "'):$PATH\nexport PATH\n" +
+                     "bash -c 'source <(fp4sim completion bash); COMP_WORDS=(" + words +
+                     "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _fp4sim; echo ${COMPREPLY[*]}'")
+        .out;
+  };
+  CHECK_THAT(offers("fp4sim \"\""), Catch::Contains("completion") && Catch::Contains("version"));
+  CHECK(offers("fp4sim vers") == "version\n");
+  CHECK(offers("fp4sim version --j") == "--json\n");
+  CHECK(offers("fp4sim completion z") == "zsh\n");
+}

@@ -1,0 +1,31 @@
+# What `cmake --install` gives beside the targets' own rules: the CMake package, man page and shell completions, and the
+# licence. Man page and completions are printed by the program itself from its option table.
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/fp4sim")
+install(EXPORT fp4sim NAMESPACE fp4sim:: DESTINATION "${package_dir}" FILE fp4simTargets.cmake)
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/fp4simConfig.cmake" @ONLY CONTENT
+"include(\"\${CMAKE_CURRENT_LIST_DIR}/fp4simTargets.cmake\")
+")
+# Before version 1 a minor version may change the headers.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/fp4simConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/fp4simConfig.cmake" "${PROJECT_BINARY_DIR}/fp4simConfigVersion.cmake"
+        DESTINATION "${package_dir}")
+
+install(TARGETS fp4sim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(generated "${PROJECT_BINARY_DIR}/share")
+file(MAKE_DIRECTORY "${generated}")
+add_custom_command(
+  OUTPUT "${generated}/fp4sim.bash" "${generated}/_fp4sim" "${generated}/fp4sim.fish" "${generated}/fp4sim.1"
+  COMMAND fp4sim completion bash > "${generated}/fp4sim.bash"
+  COMMAND fp4sim completion zsh > "${generated}/_fp4sim"
+  COMMAND fp4sim completion fish > "${generated}/fp4sim.fish"
+  COMMAND fp4sim completion man > "${generated}/fp4sim.1"
+  DEPENDS fp4sim
+  VERBATIM)
+add_custom_target(fp4_share ALL DEPENDS "${generated}/fp4sim.1")
+install(FILES "${generated}/fp4sim.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME fp4sim)
+install(FILES "${generated}/_fp4sim" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+install(FILES "${generated}/fp4sim.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+install(FILES "${generated}/fp4sim.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
