@@ -1,0 +1,78 @@
+// Decides: how gradients flow. A tape records, during the forward pass, one closure per operation; backward()
+// calls them in reverse. Variables, closures and buffers live in an arena that is reset every step. A gradient
+// is written by its first user and added to by the others, in tape order, so the order of every sum is fixed.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "sim/kernels.h"
+#include "sim/tensor.h"
+
+namespace fp4::sim {
+
+class Trace;
+
+/// What an operation may need to know about the run it is part of.
+struct Pass {
+  uint64_t seed = 0;
+  uint32_t step = 0;     // 1, 2, ..: the step being trained; validation uses the last one
+  bool training = true;  // false: nothing is recorded and no state (held amax) changes
+  bool quantise = true;  // false: loss_hp, every layer in high precision
+  int threads = 1;
+  Trace* trace = nullptr;
+};
+
+struct Variable {
+  Tensor value;
+  float* grad = nullptr;  // same shape; valid once has_grad
+  bool has_grad = false;
+  bool needs_grad = false;
+};
+using Var = Variable*;
+
+class Tape {
+ public:
+  Tape(Arena& arena, const Kernels& kernels, Pass& pass) : arena(arena), k(kernels), pass(pass) {}
+
+  Arena& arena;
+  const Kernels& k;
+  Pass& pass;
+
+  /// A variable over existing memory, or over fresh, uninitialised memory.
+  Var variable(Tensor value, bool needs_grad);
+  Var variable(int rows, int cols, bool needs_grad) { return variable(arena.tensor(rows, cols), needs_grad); }
+  Var constant(Tensor value) { return variable(value, false); }
+
+  /// Records `step(tape)`, to be called in reverse order if `result` has received a gradient by then.
+  template <class Step>
+  void record(Var result, Step step) {
+    static_assert(std::is_trivially_destructible_v<Step>, "closures are dropped with the arena");
+    if (!pass.training || !result->needs_grad) return;
+    Entry* entry = arena.take<Entry>(1);
+    Step* stored = new (arena.take<Step>(1)) Step(std::move(step));
+    *entry = {[](void* s, Tape& tape) { (*static_cast<Step*>(s))(tape); }, stored, result, last_};
+    last_ = entry;
+  }
+
+  /// Where an operation writes its contribution to x's gradient: the gradient itself the first time, a
+  /// temporary afterwards. add_gradient(x, p) completes it. Call the two in pairs, only if x->needs_grad.
+  float* new_gradient(Var x);
+  void add_gradient(Var x, float* contribution);
+
+  /// Sets d(loss)/d(loss) = seed and runs the tape backwards.
+  void backward(Var loss, float seed = 1.0f);
+  void reset();
+
+ private:
+  struct Entry {
+    void (*call)(void*, Tape&);
+    void* step;
+    Var result;
+    Entry* previous;
+  };
+  Entry* last_ = nullptr;
+};
+
+}  // namespace fp4::sim

@@ -1,0 +1,96 @@
+// Decides: the loops of the trainer, once per instruction set, always with the same bits. The bodies stand in
+// kernels_body.h and are compiled for the generic CPU, AVX2 and AVX-512 by target attributes; the choice is
+// made at run time. What keeps the bits apart from the vector width: elementwise loops have no order, sums use
+// 16 partial lanes (element i goes to lane i mod 16, ascending) and one fixed tree (8, 4, 2, 1), products use
+// fma in ascending k per output (numerics.md, `fma_sequential`).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace fp4::sim {
+
+struct AdamStep {
+  float lr, beta1, beta2, eps, weight_decay;
+  float correction1, correction2;  // 1 / (1 - beta^t)
+  float gradient_scale;            // clipping and loss scaling; 1 leaves the gradient alone
+};
+
+struct Kernels {
+  std::string_view name;  // generic, avx2, avx512
+
+  // y = x + y, y = x * y, y = s * x; n elements.
+  void (*add)(float* y, const float* x, int64_t n);
+  void (*multiply)(float* y, const float* x, int64_t n);
+  void (*scale)(float* y, const float* x, float s, int64_t n);
+  // y[r][c] += bias[c]; and its backward: bias_grad[c] = sum over r, ascending.
+  void (*add_bias)(float* y, const float* bias, int rows, int cols);
+  void (*column_sums)(float* sums, const float* y, int rows, int cols);
+
+  void (*relu)(float* y, const float* x, int64_t n);
+  void (*relu_backward)(float* dx, const float* dy, const float* y, int64_t n);
+  // y = x * s with s = sigmoid(x), which the backward pass needs.
+  void (*silu)(float* y, float* s, const float* x, int64_t n);
+  void (*silu_backward)(float* dx, const float* dy, const float* y, const float* s, int64_t n);
+  // y = silu(gate) * up.
+  void (*swiglu)(float* y, float* s, const float* gate, const float* up, int64_t n);
+  void (*swiglu_backward)(float* dgate, float* dup, const float* dy, const float* gate, const float* up, const float* s,
+                          int64_t n);
+
+  // p = softmax of each row, row_loss[r] = -ln p[r][label]; the row weights and 1/rows enter in backward.
+  void (*softmax_loss)(float* p, float* row_loss, const float* logits, const int32_t* labels, int rows, int cols);
+  void (*softmax_loss_backward)(float* dlogits, const float* p, const int32_t* labels, const float* weights,
+                                float scale, int rows, int cols);
+  // row_loss[r] = mean over columns of (y - target)^2; dy = 2/cols * weight * scale * (y - target).
+  void (*square_loss)(float* row_loss, const float* y, const float* target, int rows, int cols);
+  void (*square_loss_backward)(float* dy, const float* y, const float* target, const float* weights, float scale,
+                               int rows, int cols);
+
+  // y = x * r * gain, r = 1/sqrt(mean(x^2) + eps) per row.
+  void (*rmsnorm)(float* y, float* r, const float* x, const float* gain, float eps, int rows, int cols);
+  void (*rmsnorm_backward)(float* dx, float* dgain, const float* dy, const float* x, const float* r, const float* gain,
+                           int rows, int cols);
+  // Rotates the pairs (c, c + width/2) of each head by the angles of the row: y0 = x0 cos - x1 sin, y1 = x1 cos +
+  // x0 sin; direction -1 rotates back. cosine, sine: [context, width/2]; row r is at position r mod context.
+  void (*rope)(float* y, const float* x, const float* cosine, const float* sine, float direction, int rows, int heads,
+               int width, int context);
+  // Causal softmax of scale * s for one [n, n] tile, entries above the diagonal become 0; its backward in place of dp.
+  void (*causal_softmax)(float* s, float scale, int n);
+  void (*causal_softmax_backward)(float* dp, const float* p, float scale, int n);
+
+  float (*sum)(const float* x, int64_t n);
+  float (*dot)(const float* x, const float* y, int64_t n);
+  bool (*all_finite)(const float* x, int64_t n);
+
+  void (*adam)(float* w, float* m, float* v, const float* g, int64_t n, const AdamStep& step);
+  void (*sgd)(float* w, float* m, const float* g, int64_t n, float lr, float momentum, float weight_decay,
+              float gradient_scale);
+
+  // i-th normal / uniform number of a stream (numerics.md section 3), first .. first + n - 1.
+  void (*normals)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);
+  void (*uniforms)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);
+  // sin and cos of x; |x| <= 8192.
+  void (*sin_cos)(float* sine, float* cosine, const float* x, int64_t n);
+
+  // C[i][j] = sum over k of A(i,k) B(k,j), fma in ascending k. A(i,k) = a[i*a_row + k*a_col]; B likewise, packed
+  // first into panels of panel_width columns: [ceil(n/panel_width)][k][panel_width], the last one padded with 0.
+  int panel_width;
+  void (*pack)(float* packed, const float* b, int64_t b_row, int64_t b_col, int k, int n);
+  void (*gemm)(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* packed, int m, int n,
+               int k);
+};
+
+/// The best set this CPU has, or the one named ("generic" and "reference" always exist); throws when absent.
+const Kernels& kernels(std::string_view backend = "auto");
+
+namespace generic {
+extern const Kernels table;
+}
+namespace avx2 {
+extern const Kernels table;
+}
+namespace avx512 {
+extern const Kernels table;
+}
+
+}  // namespace fp4::sim

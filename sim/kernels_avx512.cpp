@@ -1,0 +1,31 @@
+// The trainer's loops for AVX-512 (x86-64-v4).
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "fp4/bits.h"
+#include "fp4/elementary.h"
+#include "sim/kernels.h"
+
+#define LANES     16
+#define TILE_ROWS 8
+#define ISA_NAME  "avx512"
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
+#endif
+namespace fp4::sim::avx512 {
+typedef float fma_vector __attribute__((vector_size(64), aligned(4)));
+static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
+  return (fma_vector)_mm512_fmadd_ps(_mm512_set1_ps(x), (__m512)b, (__m512)acc);
+}
+#include "sim/kernels_body.h"
+}  // namespace fp4::sim::avx512
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif

@@ -1,0 +1,232 @@
+// Forward beside backward for every unquantised operation; see ops.h.
+#include "sim/ops.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fp4/elementary.h"
+
+namespace fp4::sim {
+
+Var add(Tape& tape, Var x, Var y) {
+  const int64_t n = x->value.size();
+  Var z = tape.variable(x->value.rows, x->value.cols, x->needs_grad || y->needs_grad);
+  std::memcpy(z->value.data, x->value.data, sizeof(float) * static_cast<size_t>(n));
+  tape.k.add(z->value.data, y->value.data, n);
+  tape.record(z, [=](Tape& t) {
+    for (Var input : {x, y}) {
+      if (!input->needs_grad) continue;
+      float* g = t.new_gradient(input);
+      std::memcpy(g, z->grad, sizeof(float) * static_cast<size_t>(n));
+      t.add_gradient(input, g);
+    }
+  });
+  return z;
+}
+
+Var relu(Tape& tape, Var x) {
+  Var y = tape.variable(x->value.rows, x->value.cols, x->needs_grad);
+  tape.k.relu(y->value.data, x->value.data, x->value.size());
+  tape.record(y, [=](Tape& t) {
+    float* g = t.new_gradient(x);
+    t.k.relu_backward(g, y->grad, y->value.data, x->value.size());
+    t.add_gradient(x, g);
+  });
+  return y;
+}
+
+Var silu(Tape& tape, Var x) {
+  const int64_t n = x->value.size();
+  Var y = tape.variable(x->value.rows, x->value.cols, x->needs_grad);
+  float* s = tape.arena.take<float>(n);
+  tape.k.silu(y->value.data, s, x->value.data, n);
+  tape.record(y, [=](Tape& t) {
+    float* g = t.new_gradient(x);
+    t.k.silu_backward(g, y->grad, y->value.data, s, n);
+    t.add_gradient(x, g);
+  });
+  return y;
+}
+
+Var swiglu(Tape& tape, Var gate, Var up) {
+  const int64_t n = gate->value.size();
+  Var y = tape.variable(gate->value.rows, gate->value.cols, true);
+  float* s = tape.arena.take<float>(n);
+  tape.k.swiglu(y->value.data, s, gate->value.data, up->value.data, n);
+  tape.record(y, [=](Tape& t) {
+    float* dgate = t.new_gradient(gate);
+    float* dup = t.new_gradient(up);
+    t.k.swiglu_backward(dgate, dup, y->grad, gate->value.data, up->value.data, s, n);
+    t.add_gradient(gate, dgate);
+    t.add_gradient(up, dup);
+  });
+  return y;
+}
+
+Var rms_norm(Tape& tape, Var x, Var gain) {
+  const int rows = x->value.rows, cols = x->value.cols;
+  Var y = tape.variable(rows, cols, true);
+  float* r = tape.arena.take<float>(rows);
+  tape.k.rmsnorm(y->value.data, r, x->value.data, gain->value.data, 1e-5f, rows, cols);
+  tape.record(y, [=](Tape& t) {
+    float* dx = t.new_gradient(x);
+    float* dgain = t.new_gradient(gain);
+    t.k.rmsnorm_backward(dx, dgain, y->grad, x->value.data, r, gain->value.data, rows, cols);
+    t.add_gradient(x, dx);
+    t.add_gradient(gain, dgain);
+  });
+  return y;
+}
+
+Var embedding(Tape& tape, const int32_t* tokens, int n, Var table) {
+  const int cols = table->value.cols;
+  const size_t bytes = sizeof(float) * static_cast<size_t>(cols);
+  Var y = tape.variable(n, cols, true);
+  for (int i = 0; i < n; ++i) std::memcpy(y->value.row(i), table->value.row(tokens[i]), bytes);
+  tape.record(y, [=](Tape& t) {
+    float* g = t.new_gradient(table);
+    std::memset(g, 0, sizeof(float) * static_cast<size_t>(table->value.size()));
+    // Ascending tokens: the order in which occurrences of one row are added.
+    for (int i = 0; i < n; ++i) t.k.add(g + int64_t{tokens[i]} * cols, y->grad + int64_t{i} * cols, cols);
+    t.add_gradient(table, g);
+  });
+  return y;
+}
+
+RopeTable rope_table(Arena& arena, const Kernels& k, int context, int width) {
+  const int half = width / 2;
+  Tensor angle = arena.tensor(context, half);
+  for (int t = 0; t < context; ++t)
+    for (int i = 0; i < half; ++i) {
+      const float frequency = elementary::pow(10000.0f, -static_cast<float>(2 * i) / static_cast<float>(width));
+      angle.row(t)[i] = static_cast<float>(t) * frequency;
+    }
+  RopeTable table{arena.tensor(context, half), arena.tensor(context, half)};
+  k.sin_cos(table.sine.data, table.cosine.data, angle.data, angle.size());
+  return table;
+}
+
+Var rope(Tape& tape, Var x, int heads, const RopeTable& table) {
+  const int rows = x->value.rows, width = x->value.cols / heads, context = table.cosine.rows;
+  const float *cosine = table.cosine.data, *sine = table.sine.data;
+  Var y = tape.variable(rows, x->value.cols, x->needs_grad);
+  tape.k.rope(y->value.data, x->value.data, cosine, sine, 1.0f, rows, heads, width, context);
+  tape.record(y, [=](Tape& t) {
+    float* g = t.new_gradient(x);
+    t.k.rope(g, y->grad, cosine, sine, -1.0f, rows, heads, width, context);
+    t.add_gradient(x, g);
+  });
+  return y;
+}
+
+Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
+  const int rows = q->value.rows, cols = q->value.cols, width = cols / heads, tiles = rows / context * heads;
+  const float factor = elementary::rsqrt(static_cast<float>(width));
+  const int64_t square = int64_t{context} * context;
+  // Tile i = (sequence, head): the head's columns of the sequence's rows.
+  const auto corner = [=](int i) { return int64_t{i / heads} * context * cols + int64_t{i % heads} * width; };
+  Var y = tape.variable(rows, cols, true);
+  float* p = tape.arena.take<float>(tiles * square);
+  const int panel = tape.k.panel_width;
+  const auto packed_size = [=](int columns, int depth) {
+    return int64_t{(columns + panel - 1) / panel * panel} * depth;
+  };
+  float* packed =
+      tape.arena.take<float>(packed_size(context, context) + packed_size(width, context) + packed_size(context, width));
+  for (int i = 0; i < tiles; ++i) {
+    const int64_t at = corner(i);
+    float* s = p + i * square;
+    tape.k.pack(packed, k->value.data + at, 1, cols, width, context);  // S = Q K^T
+    tape.k.gemm(s, context, q->value.data + at, cols, 1, packed, context, context, width);
+    tape.k.causal_softmax(s, factor, context);
+    tape.k.pack(packed, v->value.data + at, cols, 1, context, width);  // Y = P V
+    tape.k.gemm(y->value.data + at, cols, s, context, 1, packed, context, width, context);
+  }
+  tape.record(y, [=](Tape& t) {
+    float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
+    float* ds = t.arena.take<float>(square);
+    for (int i = 0; i < tiles; ++i) {
+      const int64_t at = corner(i);
+      const float *s = p + i * square, *dy = y->grad + at;
+      t.k.pack(packed, dy, cols, 1, context, width);  // dV = P^T dY
+      t.k.gemm(dv + at, cols, s, 1, context, packed, context, width, context);
+      t.k.pack(packed, v->value.data + at, 1, cols, width, context);  // dP = dY V^T
+      t.k.gemm(ds, context, dy, cols, 1, packed, context, context, width);
+      t.k.causal_softmax_backward(ds, s, factor, context);
+      t.k.pack(packed, k->value.data + at, cols, 1, context, width);  // dQ = dS K
+      t.k.gemm(dq + at, cols, ds, context, 1, packed, context, width, context);
+      t.k.pack(packed, q->value.data + at, cols, 1, context, width);  // dK = dS^T Q
+      t.k.gemm(dk + at, cols, ds, 1, context, packed, context, width, context);
+    }
+    t.add_gradient(q, dq);
+    t.add_gradient(k, dk);
+    t.add_gradient(v, dv);
+  });
+  return y;
+}
+
+namespace {
+
+// sum over rows of weight * row_loss, divided by the number of rows.
+Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int rows, bool needs_grad) {
+  Var loss = tape.variable(1, 1, needs_grad);
+  const float total = weights ? tape.k.dot(row_loss, weights, rows) : tape.k.sum(row_loss, rows);
+  loss->value.data[0] = total / static_cast<float>(rows);
+  return loss;
+}
+
+}  // namespace
+
+Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights) {
+  const int rows = logits->value.rows, cols = logits->value.cols;
+  float* p = tape.arena.take<float>(logits->value.size());
+  float* row_loss = tape.arena.take<float>(rows);
+  tape.k.softmax_loss(p, row_loss, logits->value.data, labels, rows, cols);
+  Var loss = weighted_mean(tape, row_loss, weights, rows, logits->needs_grad);
+  tape.record(loss, [=](Tape& t) {
+    float* g = t.new_gradient(logits);
+    const float factor = loss->grad[0] / static_cast<float>(rows);
+    t.k.softmax_loss_backward(g, p, labels, weights, factor, rows, cols);
+    t.add_gradient(logits, g);
+  });
+  return loss;
+}
+
+Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights) {
+  const int rows = y->value.rows, cols = y->value.cols;
+  float* row_loss = tape.arena.take<float>(rows);
+  tape.k.square_loss(row_loss, y->value.data, target.data, rows, cols);
+  Var loss = weighted_mean(tape, row_loss, weights, rows, y->needs_grad);
+  tape.record(loss, [=](Tape& t) {
+    float* g = t.new_gradient(y);
+    const float factor = loss->grad[0] / static_cast<float>(rows);
+    t.k.square_loss_backward(g, y->value.data, target.data, weights, factor, rows, cols);
+    t.add_gradient(y, g);
+  });
+  return loss;
+}
+
+float* pack(Tape& tape, Matrix b, int k, int n) {
+  const int panel = tape.k.panel_width;
+  float* packed = tape.arena.take<float>(int64_t{(n + panel - 1) / panel * panel} * k);
+  tape.k.pack(packed, b.data, b.row, b.col, k, n);
+  return packed;
+}
+
+void multiply_packed(Tape& tape, float* c, int64_t c_row, Matrix a, const float* packed, int m, int n, int k) {
+  // Rows are independent, so any split over threads gives the same bits; below 64^3 * 8 a fork costs more.
+  const int threads = int64_t{m} * n * k < int64_t{1} << 21 ? 1 : tape.pass.threads;
+  if (threads == 1) return tape.k.gemm(c, c_row, a.data, a.row, a.col, packed, m, n, k);
+  const int share = ((m + threads - 1) / threads + 7) / 8 * 8;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int begin = 0; begin < m; begin += share) {
+    const int rows = std::min(share, m - begin);
+    tape.k.gemm(c + begin * c_row, c_row, a.data + begin * a.row, a.row, a.col, packed, rows, n, k);
+  }
+}
+
+void multiply(Tape& tape, float* c, int64_t c_row, Matrix a, Matrix b, int m, int n, int k) {
+  multiply_packed(tape, c, c_row, a, pack(tape, b, k, n), m, n, k);
+}
+
+}  // namespace fp4::sim
