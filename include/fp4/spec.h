@@ -26,7 +26,7 @@ inline constexpr int block_sizes[] = {8, 16, 32, 64, 128};
 struct QuantSpec {
   Element element = Element::e2m1;
   Scale scale = Scale::e8m0;
-  BlockShape block;
+  BlockShape block = {};
   ScaleRule scale_rule = ScaleRule::floor;
   Rounding scale_rounding = Rounding::nearest_even;
   Arithmetic arithmetic = Arithmetic::exact;

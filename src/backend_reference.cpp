@@ -1,0 +1,233 @@
+// The reference backend: plain loops over include/fp4, one element, one block, one output at a time. It supports
+// everything and defines what every other backend must give. Threads split rows; they never change a result.
+#include "src/backend_reference.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "fp4/gemm.h"
+
+namespace fp4 {
+namespace {
+
+// The operand after its Hadamard: [rows, K] contiguous, or the caller's own view when there is none.
+MatrixView transformed(const MatrixView& x, const HadamardSpec& h, RandomPlace signs, bool inverse,
+                       std::vector<float>& storage) {
+  if (h.size == 0) return x;
+  const int64_t k = hadamard_padded(h, x.cols);
+  const HadamardSignMask mask = hadamard_signs(h, signs);
+  storage.assign(static_cast<size_t>(x.rows * k), 0.0f);
+  for (int64_t r = 0; r < x.rows; ++r) {
+    float* row = storage.data() + r * k;
+    for (int64_t c = 0; c < x.cols; ++c) row[c] = x.at(r, c);
+    for (int64_t c = 0; c < k; c += h.size) {
+      if (inverse) {
+        inverse_hadamard_tile(row + c, h, mask);
+      } else {
+        hadamard_tile(row + c, h, mask);
+      }
+    }
+  }
+  return view_of(storage.data(), x.rows, k);
+}
+
+float finite_amax(const MatrixView& x, int64_t row, int64_t rows, int64_t col, int64_t cols) {
+  const BlockView all = {x.data + row * x.row_stride + col * x.col_stride, x.row_stride, x.col_stride, rows, cols, 0};
+  return block_maximum(all).amax;
+}
+
+// Fills tensor_scale and gives the factor of every (row, 128-group), or the one of the tensor.
+std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantizer& q, const MatrixView& x,
+                                         Quantized& out) {
+  const float largest = decode(q.element, q.element.largest_code);
+  const auto factor = [&](float amax) { return tensor_factor(q.arithmetic, amax, q.target, largest); };
+  std::vector<TensorFactor> factors(1);
+  out.amax = 0.0f;
+  if (q.tensor_scale == TensorScale::outer128) {
+    factors.clear();
+    for (int64_t r = 0; r < x.rows; ++r) {
+      for (int64_t c = 0; c < x.cols; c += outer_scale_width) {
+        factors.push_back(factor(finite_amax(x, r, 1, c, std::min<int64_t>(outer_scale_width, x.cols - c))));
+      }
+    }
+  } else if (q.tensor_scale != TensorScale::none) {
+    const bool held = q.tensor_scale == TensorScale::hold && call.held_amax >= 0.0f;
+    out.amax = held ? call.held_amax : finite_amax(x, 0, x.rows, 0, x.cols);
+    factors[0] = factor(out.amax);
+  }
+  out.tensor_scale.clear();
+  for (const TensorFactor& f : factors) out.tensor_scale.push_back(f.g);
+  return factors;
+}
+
+void store_scale(Quantized& out, int64_t index, uint32_t code) {
+  if (is_real(out.spec.scale)) {
+    out.real_scales[static_cast<size_t>(index)] = decode(format_of(out.spec.scale), code);
+  } else {
+    out.scales[static_cast<size_t>(index)] = static_cast<uint8_t>(code);
+  }
+}
+
+uint32_t load_scale(const Quantized& q, int64_t index) {
+  if (!q.spec.has_scale()) return 0;
+  if (!is_real(q.spec.scale)) return q.scales[static_cast<size_t>(index)];
+  const float s = q.real_scales[static_cast<size_t>(index)];
+  const FloatFormat& f = format_of(q.spec.scale);
+  return is_nan(s) ? f.nan_code : encode(f, exact_magnitude(s), false, {});
+}
+
+void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const MatrixView& x,
+                        const std::vector<TensorFactor>& factors, int64_t block_row, Quantized& out) {
+  const BlockGeometry& g = out.geometry;
+  const int64_t first_row = block_row * g.block_rows;
+  const int64_t rows = std::min(g.block_rows, x.rows - first_row);
+  const int64_t outer_cols = (x.cols + outer_scale_width - 1) / outer_scale_width;
+  const bool random_scale = is_stochastic(q.scale_rounding);
+  const bool random_element = is_stochastic(q.rounding);
+  for (int64_t first_col = 0; first_col < x.cols; first_col += g.block_cols) {
+    const BlockView block = {x.data + first_row * x.row_stride + first_col * x.col_stride,
+                             x.row_stride,
+                             x.col_stride,
+                             rows,
+                             std::min(g.block_cols, x.cols - first_col),
+                             g.block_rows * g.block_cols};
+    const TensorFactor t = factors.size() > 1
+                               ? factors[static_cast<size_t>(first_row * outer_cols + first_col / outer_scale_width)]
+                               : factors[0];
+    const int64_t index = block_row * g.scale_cols + first_col / g.block_cols;
+    const uint32_t scale_draw =
+        random_scale ? random_draw(call.place.scale_rounding(), static_cast<uint64_t>(index), q.random_bits) : 0u;
+    const uint32_t scale_code = block_scale_code(q, block, t, scale_draw);
+    if (q.has_scale) store_scale(out, index, scale_code);
+    if (q.has_scale && q.scale.is_nan_code(scale_code)) continue;  // codes 0
+    for (int64_t r = 0; r < block.rows; ++r) {
+      for (int64_t c = 0; c < block.cols; ++c) {
+        const int64_t row = first_row + r;
+        const int64_t col = first_col + c;
+        const uint32_t draw =
+            random_element ? random_draw(call.place, static_cast<uint64_t>(row * x.cols + col), q.random_bits) : 0u;
+        out.set_code(row, col, element_code(q, block.at(r, c), scale_code, t, draw));
+      }
+    }
+  }
+}
+
+// A row of a quantised operand in the shape that accumulate.h reads. Decoded once per row, not per output.
+class RowReader {
+ public:
+  RowReader(const Quantized& q, int64_t row) : q_(q), resolved_(resolve(q.spec)) {
+    const auto k = static_cast<size_t>(q.cols);
+    values_.resize(k);
+    scaled_.resize(k);
+    fixed_.resize(q.spec.has_scale() ? k : 0);
+    scales_.resize(k);
+    factors_.resize(k);
+    for (int64_t i = 0; i < q.cols; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const uint32_t code = q.code(row, i);
+      const float s = scale_value(resolved_, load_scale(q, q.spec.has_scale() ? q.scale_index(row, i) : 0));
+      factors_[at] = q.tensor_factor_at(row, i);
+      scales_[at] = s;
+      values_[at] = element_value(resolved_, code, s, factors_[at]);
+      scaled_[at] = decode(resolved_.element, code) * s;
+      if (q.spec.has_scale()) fixed_[at] = decode_fixed(resolved_.element, code);
+    }
+  }
+  int64_t fixed(int64_t k) const { return fixed_[static_cast<size_t>(k)]; }
+  float scale(int64_t k) const { return scales_[static_cast<size_t>(k)]; }
+  float scaled(int64_t k) const { return scaled_[static_cast<size_t>(k)]; }
+  float value(int64_t k) const { return values_[static_cast<size_t>(k)]; }
+  float tensor_scale(int64_t k) const { return factors_.empty() ? 1.0f : factors_[static_cast<size_t>(k)]; }
+  bool has_scale() const { return q_.spec.has_scale(); }
+  const FloatFormat& format() const { return resolved_.element; }
+  int64_t block() const {
+    const BlockKind kind = q_.spec.block.kind;
+    return kind == BlockKind::row || kind == BlockKind::tensor ? 0 : q_.spec.block.size;
+  }
+  // fl32(1/mu) is an fp32 number, whatever the format of mu.
+  int scale_min_exponent() const { return resolved_.stores_multiplier() ? -126 : resolved_.scale.min_exponent(); }
+
+ private:
+  const Quantized& q_;
+  Quantizer resolved_;
+  std::vector<float> values_, scaled_, scales_, factors_;
+  std::vector<int64_t> fixed_;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  const char* name() const override { return "reference"; }
+  bool available() const override { return true; }
+  bool supports_quantize(const QuantizeCall&) const override { return true; }
+  bool supports_dequantize(const Quantized&) const override { return true; }
+  bool supports_gemm(const QuantSpec&, const QuantSpec&, const GemmOptions&) const override { return true; }
+  bool supports_hadamard(const HadamardSpec&) const override { return true; }
+
+  void quantize(const QuantizeCall& call, Quantized& out) const override {
+    std::vector<float> storage;
+    const MatrixView x = transformed(call.x, call.hadamard, call.place.hadamard_signs(), false, storage);
+    Quantizer q = resolve(call.spec);
+    q.soft_alpha = call.soft_alpha;
+    out.spec = call.spec;
+    out.rows = x.rows;
+    out.cols = x.cols;
+    out.geometry = geometry_of(call.spec, x.rows, x.cols);
+    const BlockGeometry& g = out.geometry;
+    out.codes.assign(static_cast<size_t>(x.rows * out.code_row_bytes()), 0);
+    const auto scale_count = static_cast<size_t>(g.scale_rows * g.scale_cols);
+    out.scales.assign(call.spec.has_scale() && !is_real(call.spec.scale) ? scale_count : 0, 0);
+    out.real_scales.assign(is_real(call.spec.scale) ? scale_count : 0, 0.0f);
+    const std::vector<TensorFactor> factors = tensor_factors(call, q, x, out);
+    const int64_t block_rows = (x.rows + g.block_rows - 1) / g.block_rows;
+#pragma omp parallel for num_threads(call.threads) if (call.threads > 1)
+    for (int64_t b = 0; b < block_rows; ++b) quantize_block_row(call, q, x, factors, b, out);
+  }
+
+  void dequantize(const Quantized& q, float* out, int threads) const override {
+    const Quantizer resolved = resolve(q.spec);
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t r = 0; r < q.rows; ++r) {
+      for (int64_t k = 0; k < q.cols; ++k) {
+        const float s = scale_value(resolved, load_scale(q, q.spec.has_scale() ? q.scale_index(r, k) : 0));
+        out[r * q.cols + k] = element_value(resolved, q.code(r, k), s, q.tensor_factor_at(r, k));
+      }
+    }
+  }
+
+  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+            int64_t c_stride) const override {
+    GemmFinish finish;
+    finish.prescale_product = a.spec.prescale * b.spec.prescale;
+    finish.hadamard_divisor = options.hadamard_divisor;
+    const auto is_outer = [](const QuantSpec& s) { return s.has_scale() && s.tensor_scale == TensorScale::outer128; };
+    finish.restarts_every_128 = is_outer(a.spec) || is_outer(b.spec);
+    std::vector<RowReader> columns;
+    columns.reserve(static_cast<size_t>(b.rows));
+    for (int64_t j = 0; j < b.rows; ++j) columns.emplace_back(b, j);
+#pragma omp parallel for num_threads(options.threads) if (options.threads > 1)
+    for (int64_t i = 0; i < a.rows; ++i) {
+      const RowReader row(a, i);
+      for (int64_t j = 0; j < b.rows; ++j) {
+        c[i * c_stride + j] = gemm_output(options.accumulator, row, columns[static_cast<size_t>(j)], a.cols, finish);
+      }
+    }
+  }
+
+  void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
+                int) const override {
+    std::vector<float> storage;
+    const MatrixView t = transformed(x, h, place, inverse, storage);
+    for (int64_t r = 0; r < t.rows; ++r) {
+      for (int64_t k = 0; k < t.cols; ++k) y[r * t.cols + k] = t.at(r, k);
+    }
+  }
+};
+
+}  // namespace
+
+const Backend& reference_backend() {
+  static const ReferenceBackend backend;
+  return backend;
+}
+
+}  // namespace fp4

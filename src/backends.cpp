@@ -1,0 +1,108 @@
+#include "src/backends.h"
+
+#include <cstdlib>
+
+#include "src/error.h"
+
+namespace fp4 {
+
+// Fastest first. A new fast path is one file and one line here.
+const std::vector<const Backend*>& all_backends() {
+  static const std::vector<const Backend*> list = {&reference_backend()};
+  return list;
+}
+
+namespace {
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names = {"auto", "reference", "avx2", "avx512", "gpu"};
+  return names;
+}
+
+void check_spec(const QuantSpec& spec, int64_t k) {
+  if (const std::string reason = invalid_reason(spec); !reason.empty()) throw Error("spec: " + reason);
+  const bool blocked =
+      spec.has_scale() && (spec.block.kind == BlockKind::vector || spec.block.kind == BlockKind::square);
+  if (blocked && spec.ragged == Ragged::refuse && k % spec.block.size != 0) {
+    throw Error("spec: ragged=refuse, but K = " + std::to_string(k) + " is not a multiple of the block " +
+                std::to_string(spec.block.size));
+  }
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(std::string_view name) : name_(name) {
+  const char* forced = std::getenv("FP4SIM_BACKEND");
+  if (name_ == "auto" && forced != nullptr && *forced != '\0') name_ = forced;
+  bool known = false;
+  for (const std::string& n : known_names()) known = known || n == name_;
+  if (!known) throw unknown_word("backend", name_, known_names());
+  for (const Backend* b : all_backends()) {
+    if ((name_ == "auto" || name_ == b->name()) && b->available()) chosen_.push_back(b);
+  }
+  if (chosen_.empty()) {
+    std::string message = "backend: '" + name_ + "' is not available on this machine or in this build; available:";
+    for (const Backend* b : all_backends()) {
+      if (b->available()) message += std::string(" ") + b->name();
+    }
+    throw Error(message);
+  }
+}
+
+const Backend& Dispatcher::for_quantize(const QuantizeCall& call) const {
+  for (const Backend* b : chosen_) {
+    if (b->supports_quantize(call)) return *b;
+  }
+  throw Error("backend: '" + name_ + "' does not support this quantisation; accepted: auto, reference");
+}
+
+const Backend& Dispatcher::for_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const {
+  for (const Backend* backend : chosen_) {
+    if (backend->supports_gemm(a, b, options)) return *backend;
+  }
+  throw Error("backend: '" + name_ + "' does not support this gemm; accepted: auto, reference");
+}
+
+void Dispatcher::quantize(const QuantizeCall& call, Quantized& out) const {
+  check_spec(call.spec, hadamard_padded(call.hadamard, call.x.cols));
+  for_quantize(call).quantize(call, out);
+}
+
+void Dispatcher::dequantize(const Quantized& q, float* out, int threads) const {
+  for (const Backend* b : chosen_) {
+    if (b->supports_dequantize(q)) return b->dequantize(q, out, threads);
+  }
+  throw Error("backend: '" + name_ + "' does not support this dequantisation; accepted: auto, reference");
+}
+
+void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                      int64_t c_stride) const {
+  if (a.cols != b.cols) {
+    throw Error("gemm: A has K = " + std::to_string(a.cols) + ", B has K = " + std::to_string(b.cols));
+  }
+  for_gemm(a.spec, b.spec, options).gemm(a, b, options, c, c_stride);
+}
+
+void Dispatcher::multiply(const MultiplyCall& call) const {
+  const int64_t k = hadamard_padded(call.a.hadamard, call.a.x.cols);
+  check_spec(call.a.spec, k);
+  check_spec(call.b.spec, k);
+  for (const Backend* b : chosen_) {
+    if (b->multiply(call)) return;
+  }
+  thread_local Quantized a;
+  thread_local Quantized b;
+  quantize(call.a, a);
+  quantize(call.b, b);
+  gemm(a, b, call.options, call.c, call.c_stride);
+}
+
+void Dispatcher::hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
+                          int threads) const {
+  for (const Backend* b : chosen_) {
+    if (b->supports_hadamard(h)) return b->hadamard(x, h, place, inverse, y, threads);
+  }
+  throw Error("backend: '" + name_ + "' does not support this Hadamard; accepted: auto, reference");
+}
+
+}  // namespace fp4

@@ -1,0 +1,371 @@
+#include "src/spec_text.h"
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "src/error.h"
+
+namespace fp4 {
+namespace {
+
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& row : table) names.emplace_back(row.name);
+  return names;
+}
+
+std::string text_of(const Json& v, const std::string& place) {
+  if (!v.is_string()) throw Error(place + ": expected a word, got " + v.dump());
+  return v.get<std::string>();
+}
+
+template <class Table>
+auto id_from(const Table& table, const Json& v, const std::string& place) {
+  const std::string word = text_of(v, place);
+  const auto* row = find_row(table, word);
+  if (row == nullptr) throw unknown_word(place, word, names_of(table));
+  return row->id;
+}
+
+// JSON numbers, and the texts that come from key=value.
+double number_from(const Json& v, const std::string& place) {
+  if (v.is_number()) return v.get<double>();
+  if (v.is_string()) return number_from_text(v.get<std::string>(), place);
+  throw Error(place + ": expected a number, got " + v.dump());
+}
+
+int integer_from(const Json& v, const std::string& place) {
+  const double d = number_from(v, place);
+  if (d != std::floor(d) || std::abs(d) > 1e9) throw Error(place + ": expected a whole number, got " + v.dump());
+  return static_cast<int>(d);
+}
+
+float float_from(const Json& v, const std::string& place) {
+  const auto f = static_cast<float>(number_from(v, place));
+  if (!std::isfinite(f)) throw Error(place + ": expected a finite fp32 number, got " + v.dump());
+  return f;
+}
+
+Json block_json(const BlockShape& b) {
+  switch (b.kind) {
+    case BlockKind::vector: return b.size;
+    case BlockKind::square: return Json::array({b.size, b.size});
+    case BlockKind::row: return "row";
+    case BlockKind::tensor: return "tensor";
+  }
+  return nullptr;
+}
+
+BlockShape block_from(const Json& v, const std::string& place) {
+  const auto wrong = [&] {
+    return Error(place + ": unknown block " + v.dump() +
+                 "; accepted: 8, 16, 32, 64, 128, 16x16 (and so on), row, tensor");
+  };
+  if (v.is_number()) return {BlockKind::vector, integer_from(v, place)};
+  if (v.is_array()) {
+    if (v.size() != 2 || !v[0].is_number_integer() || v[0] != v[1]) throw wrong();
+    return {BlockKind::square, integer_from(v[0], place)};
+  }
+  const std::string word = text_of(v, place);
+  if (word == "row") return {BlockKind::row, 0};
+  if (word == "tensor") return {BlockKind::tensor, 0};
+  const auto x = word.find('x');
+  int first = 0;
+  int second = 0;
+  const char* end = word.data() + word.size();
+  const char* mid = x == std::string::npos ? end : word.data() + x;
+  if (std::from_chars(word.data(), mid, first).ptr != mid || word.empty()) throw wrong();
+  if (x == std::string::npos) return {BlockKind::vector, first};
+  if (std::from_chars(mid + 1, end, second).ptr != end || first != second) throw wrong();
+  return {BlockKind::square, first};
+}
+
+bool always(const QuantSpec&) { return true; }
+bool with_scale(const QuantSpec& s) { return s.has_scale(); }
+bool with_rounded_scale(const QuantSpec& s) { return s.has_scale() && !is_power_of_two_rule(s.scale_rule); }
+
+// Power-of-two scales without tensor scale and prescale give one payload in every order, but for payloads below 2^-149,
+// which only directed rounding can see.
+bool arithmetic_matters(const QuantSpec& s) {
+  const bool directed = s.rounding == Rounding::away_from_zero || s.rounding == Rounding::toward_positive ||
+                        s.rounding == Rounding::toward_negative;
+  if (!s.has_scale()) return s.prescale != 1.0f;
+  return directed || s.prescale != 1.0f || s.has_tensor_scale() || !is_power_of_two_rule(s.scale_rule);
+}
+
+template <class T>
+void set_fields(T& target, const std::vector<SpecField<T>>& fields, const Json& given, const std::string& place,
+                const std::vector<std::string>& handled_elsewhere) {
+  if (!given.is_object()) throw Error(place + ": expected an object, got " + given.dump());
+  for (const auto& [key, value] : given.items()) {
+    bool known = false;
+    for (const std::string& h : handled_elsewhere) known = known || h == key;
+    for (const auto& f : fields) {
+      if (key == f.name) {
+        f.set(target, value, place + "." + key);
+        known = true;
+      }
+    }
+    if (!known) {
+      std::vector<std::string> accepted = names_of(fields);
+      accepted.insert(accepted.end(), handled_elsewhere.begin(), handled_elsewhere.end());
+      throw unknown_word(place, key, accepted);
+    }
+  }
+}
+
+template <class T>
+void get_fields(Json& out, const T& value, const std::vector<SpecField<T>>& fields) {
+  for (const auto& f : fields) out[f.name] = f.get(value);
+}
+
+template <class T>
+T erase_dead(T value, const std::vector<SpecField<T>>& fields) {
+  const T defaults;
+  for (const auto& f : fields) {
+    if (!f.alive(value)) f.set(value, f.get(defaults), f.name);
+  }
+  return value;
+}
+
+}  // namespace
+
+double number_from_text(std::string_view text, const std::string& place) {
+  const auto plain = [&](std::string_view t) {
+    double v = 0;
+    const char* end = t.data() + t.size();
+    const auto [ptr, error] = std::from_chars(t.data(), end, v);
+    if (t.empty() || ptr != end || error != std::errc()) {
+      throw Error(place + ": '" + std::string(text) + "' is not a number; accepted: 0.75, 1e-3, 2^-6, 1/6");
+    }
+    return v;
+  };
+  if (const auto caret = text.find('^'); caret != std::string_view::npos) {
+    return std::pow(plain(text.substr(0, caret)), plain(text.substr(caret + 1)));
+  }
+  if (const auto slash = text.find('/'); slash != std::string_view::npos) {
+    return plain(text.substr(0, slash)) / plain(text.substr(slash + 1));
+  }
+  return plain(text);
+}
+
+Json json_number(float x) {
+  if (x == std::floor(x) && std::abs(x) < 1e9f) return static_cast<int64_t>(x);
+  char buffer[32];
+  const char* end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
+  double d = 0;
+  std::from_chars(buffer, end, d);
+  return d;
+}
+
+// A field of an enum axis: its words are the rows of a table.
+#define FP4_AXIS_FIELD(Type, member, table, doc, alive)                                                   \
+  {                                                                                                       \
+#member,                                                                                                \
+   doc,                                                                                                    \
+   [](const Type& s) -> Json { return row_of(table, s.member).name; },                                     \
+   [](Type& s, const Json& v, const std::string& place) { s.member = id_from(table, v, place); },          \
+   alive,                                                                                                  \
+   [] { return names_of(table); } \
+  }
+#define FP4_NUMBER_FIELD(Type, member, doc, alive, to, from)                                                       \
+  {                                                                                                                \
+#member, doc,                                                                                                  \
+        [](const Type& s)                                                                                          \
+             -> Json { return to(s.member); }, [](Type & s, const Json& v,                                         \
+                                                  const std::string& place) { s.member = from(v, place); }, alive, \
+                                                                                                         nullptr   \
+  }
+#define FP4_ALIVE(Type, ...) [](const Type& s) -> bool { return __VA_ARGS__; }
+
+const std::vector<SpecField<QuantSpec>>& quant_fields() {
+  static const std::vector<SpecField<QuantSpec>> fields = {
+      FP4_AXIS_FIELD(QuantSpec, element, element_table, "element format", always),
+      FP4_AXIS_FIELD(QuantSpec, scale, scale_table, "scale format", always),
+      FP4_NUMBER_FIELD(QuantSpec, block, "elements that share a scale", with_scale, block_json, block_from),
+      FP4_AXIS_FIELD(QuantSpec, scale_rule, scale_rule_table, "block maximum to scale code", with_scale),
+      FP4_AXIS_FIELD(QuantSpec, scale_rounding, rounding_table, "rounding of scale codes", with_rounded_scale),
+      FP4_AXIS_FIELD(QuantSpec, arithmetic, arithmetic_table, "order of operations", arithmetic_matters),
+      FP4_AXIS_FIELD(QuantSpec, rounding, rounding_table, "rounding of elements", always),
+      FP4_NUMBER_FIELD(QuantSpec, random_bits, "bits of a random draw", FP4_ALIVE(QuantSpec, s.draws_random_bits()),
+                       Json, integer_from),
+      FP4_NUMBER_FIELD(QuantSpec, prescale, "1 or 0.75, undone in the decode", always, json_number, float_from),
+      FP4_AXIS_FIELD(QuantSpec, tensor_scale, tensor_scale_table, "second-level fp32 scale", with_scale),
+      FP4_NUMBER_FIELD(QuantSpec, target, "largest block scale aimed at; 0: the default",
+                       FP4_ALIVE(QuantSpec, s.has_tensor_scale() && s.target != default_target(s)), json_number,
+                       float_from),
+      FP4_NUMBER_FIELD(QuantSpec, hold_steps, "steps between samples of `hold`",
+                       FP4_ALIVE(QuantSpec, s.has_scale() && s.tensor_scale == TensorScale::hold), Json, integer_from),
+      FP4_AXIS_FIELD(QuantSpec, zero_scale, zero_scale_table, "scales that round to zero",
+                     FP4_ALIVE(QuantSpec, s.has_scale() && format_of(s.scale).has_zero)),
+      FP4_AXIS_FIELD(QuantSpec, zero_block, zero_block_table, "scale of all-zero blocks", with_scale),
+      FP4_NUMBER_FIELD(QuantSpec, scale_floor, "smallest scale", with_scale, json_number, float_from),
+      FP4_AXIS_FIELD(QuantSpec, negative_zero, negative_zero_table, "negatives that round to zero", always),
+      FP4_AXIS_FIELD(QuantSpec, nonfinite, nonfinite_table, "infinity and NaN",
+                     FP4_ALIVE(QuantSpec, s.has_scale() && format_of(s.scale).has_nan())),
+      FP4_AXIS_FIELD(QuantSpec, ragged, ragged_table, "K that is no multiple of the block",
+                     FP4_ALIVE(QuantSpec, s.has_scale() && s.block.size > 0)),
+  };
+  return fields;
+}
+
+const std::vector<SpecField<EstimatorSpec>>& estimator_fields() {
+  static const auto uses = [](const EstimatorSpec& s, std::initializer_list<Estimator> list) {
+    for (const Estimator e : list) {
+      if (s.estimator == e || (s.scale_gradient != ScaleGradient::none && s.scale_estimator == e)) return true;
+    }
+    return false;
+  };
+  static const auto is_dge = [](const EstimatorSpec& s) {
+    return uses(s, {Estimator::dge, Estimator::dge_raw, Estimator::dge_raw_as_published});
+  };
+  static const auto is_clipped = [](const EstimatorSpec& s) {
+    return uses(
+        s, {Estimator::sigmoid, Estimator::spline, Estimator::sigmoid_as_published, Estimator::spline_as_published});
+  };
+  static const std::vector<SpecField<EstimatorSpec>> fields = {
+      FP4_AXIS_FIELD(EstimatorSpec, estimator, estimator_table, "backward of the element grid",
+                     FP4_ALIVE(EstimatorSpec, static_cast<void>(s), true)),
+      FP4_AXIS_FIELD(EstimatorSpec, scale_gradient, scale_gradient_table, "gradient through the block scale",
+                     FP4_ALIVE(EstimatorSpec, static_cast<void>(s), true)),
+      FP4_AXIS_FIELD(EstimatorSpec, scale_estimator, estimator_table, "backward of the scale grid",
+                     FP4_ALIVE(EstimatorSpec, s.scale_gradient != ScaleGradient::none)),
+      FP4_NUMBER_FIELD(EstimatorSpec, estimator_k, "k of dge", FP4_ALIVE(EstimatorSpec, is_dge(s)), json_number,
+                       float_from),
+      FP4_NUMBER_FIELD(EstimatorSpec, estimator_cap, "cap of dge", FP4_ALIVE(EstimatorSpec, uses(s, {Estimator::dge})),
+                       json_number, float_from),
+      FP4_NUMBER_FIELD(EstimatorSpec, temperature, "T of sigmoid",
+                       FP4_ALIVE(EstimatorSpec, uses(s, {Estimator::sigmoid, Estimator::sigmoid_as_published})),
+                       json_number, float_from),
+      FP4_NUMBER_FIELD(EstimatorSpec, lb, "lower clip of the slope", FP4_ALIVE(EstimatorSpec, is_clipped(s)),
+                       json_number, float_from),
+      FP4_NUMBER_FIELD(EstimatorSpec, ub, "upper clip of the slope", FP4_ALIVE(EstimatorSpec, is_clipped(s)),
+                       json_number, float_from),
+      FP4_NUMBER_FIELD(EstimatorSpec, alpha, "sharpness of the softmax",
+                       FP4_ALIVE(EstimatorSpec, s.scale_gradient != ScaleGradient::none &&
+                                                    row_of(scale_gradient_table, s.scale_gradient).ops > 2),
+                       json_number, float_from),
+  };
+  return fields;
+}
+
+const std::vector<SpecField<HadamardSpec>>& hadamard_fields() {
+  static const std::vector<SpecField<HadamardSpec>> fields = {
+      FP4_NUMBER_FIELD(HadamardSpec, size, "0 (none), 16, 32, 64, 128 or 256",
+                       FP4_ALIVE(HadamardSpec, static_cast<void>(s), true), Json, integer_from),
+      FP4_AXIS_FIELD(HadamardSpec, signs, hadamard_signs_table, "sign policy", FP4_ALIVE(HadamardSpec, s.size > 0)),
+      FP4_AXIS_FIELD(HadamardSpec, normalise, hadamard_normalise_table, "normalisation",
+                     FP4_ALIVE(HadamardSpec, s.size > 0)),
+  };
+  return fields;
+}
+
+Json to_json(const QuantSpec& s) {
+  Json out = Json::object();
+  get_fields(out, s, quant_fields());
+  return out;
+}
+
+Json to_json(const HadamardSpec& h) {
+  Json out = Json::object();
+  get_fields(out, h, hadamard_fields());
+  return out;
+}
+
+void set_quant(QuantSpec& s, const Json& given, const std::string& place) {
+  if (given.is_object() && given.contains("preset")) {
+    const std::string name = text_of(given["preset"], place + ".preset");
+    const Preset* p = find_preset(name);
+    if (p == nullptr) throw unknown_word(place + ".preset", name, names_of(preset_table));
+    s = p->spec;
+  }
+  set_fields(s, quant_fields(), given, place, {"preset"});
+}
+
+void set_hadamard(HadamardSpec& h, const Json& given, const std::string& place) {
+  set_fields(h, hadamard_fields(), given, place, {});
+  bool known = h.size == 0;
+  for (int size : hadamard_sizes) known = known || h.size == size;
+  if (!known)
+    throw Error(place + ".size: " + std::to_string(h.size) + " is no Hadamard size; accepted: 0, 16, 32, 64, 128, 256");
+}
+
+QuantSpec canonical(QuantSpec s) { return erase_dead(s, quant_fields()); }
+EstimatorSpec canonical(EstimatorSpec e) { return erase_dead(e, estimator_fields()); }
+HadamardSpec canonical(HadamardSpec h) { return erase_dead(h, hadamard_fields()); }
+
+#undef FP4_AXIS_FIELD
+#undef FP4_NUMBER_FIELD
+#undef FP4_ALIVE
+
+namespace {
+
+std::string read_file(const std::string& path, const std::string& place) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(place + ": cannot read '" + path + "'");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+Json parse_json_file(const std::string& path, const std::string& place) {
+  try {
+    return Json::parse(read_file(path, place));
+  } catch (const Json::exception& e) {
+    throw Error(place + ": '" + path + "' is not JSON: " + e.what());
+  }
+}
+
+bool ends_with_json(std::string_view w) { return w.ends_with(".json"); }
+
+std::vector<std::string> split_words(std::string_view words) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= words.size();) {
+    const size_t comma = std::min(words.find(',', at), words.size());
+    out.emplace_back(words.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+QuantSpec quant_spec_from_words(std::string_view words, const std::string& place) {
+  QuantSpec s = mxfp4_spec;
+  bool first = true;
+  for (const std::string& word : split_words(words)) {
+    const size_t equals = word.find('=');
+    if (equals != std::string::npos) {
+      set_quant(s, Json{{word.substr(0, equals), word.substr(equals + 1)}}, place);
+    } else if (first && ends_with_json(word)) {
+      Json given = parse_json_file(word, place);
+      if (given.is_object() && given.contains("spec")) given = given["spec"];  // a manifest of `quantize`
+      set_quant(s, given, place + " " + word);
+    } else if (first) {
+      set_quant(s, Json{{"preset", word}}, place);
+    } else {
+      throw Error(place + ": '" + word + "' is not key=value");
+    }
+    first = false;
+  }
+  if (const std::string reason = invalid_reason(s); !reason.empty()) throw Error(place + ": " + reason);
+  return s;
+}
+
+std::string preset_of_words(std::string_view words) {
+  const std::string first = split_words(words)[0];
+  return find_preset(first) != nullptr ? first : "";
+}
+
+Accumulator accumulator_from_words(std::string_view words, const std::string& place) {
+  if (ends_with_json(words)) {
+    const std::string path(words);
+    return accumulator_from(parse_json_file(path, place), place + " " + path);
+  }
+  return accumulator_from(std::string(words), place);
+}
+
+}  // namespace fp4

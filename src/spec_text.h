@@ -1,0 +1,67 @@
+// Words and JSON of the core's specs. One row per field (name, doc, get, set, when it is alive) serves JSON, the
+// command line (`preset,key=value,...`), grids and canonical forms; a word that no row knows is an Error that names the
+// place, the word and the accepted words.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4/presets.h"
+
+namespace fp4 {
+
+using Json = nlohmann::json;
+
+template <class T>
+struct SpecField {
+  const char* name;
+  const char* doc;
+  Json (*get)(const T&);
+  void (*set)(T&, const Json&, const std::string& place);
+  // Whether the field can change a result, given the others; dead fields are erased from canonical forms.
+  bool (*alive)(const T&);
+  std::vector<std::string> (*words)();  // accepted words; null for numbers
+};
+
+const std::vector<SpecField<QuantSpec>>& quant_fields();
+const std::vector<SpecField<EstimatorSpec>>& estimator_fields();
+const std::vector<SpecField<HadamardSpec>>& hadamard_fields();
+
+// Full JSON object of every field, defaults included. `set_*` changes the fields named in `given` (an object); a
+// "preset" key of a QuantSpec is applied first. Setters check words and types, not combinations (invalid_reason does).
+Json to_json(const QuantSpec& s);
+Json to_json(const HadamardSpec& h);
+Json to_json(const Accumulator& a);  // its name, or an object for one described by parameters
+Json to_json(const OperandSpec& o, bool is_fprop);
+Json to_json(const GemmSpec& g, bool is_fprop);
+void set_quant(QuantSpec& s, const Json& given, const std::string& place);
+void set_hadamard(HadamardSpec& h, const Json& given, const std::string& place);
+void set_operand(OperandSpec& o, const Json& given, const std::string& place);
+void set_gemm(GemmSpec& g, const Json& given, const std::string& place);
+Accumulator accumulator_from(const Json& given, const std::string& place);
+
+// Dead fields at their defaults, an explicit target equal to its default written as 0.
+QuantSpec canonical(QuantSpec s);
+EstimatorSpec canonical(EstimatorSpec e);
+HadamardSpec canonical(HadamardSpec h);
+GemmSpec canonical(GemmSpec g, bool is_fprop);
+
+// invalid_reason of a whole product: both operands, estimator, K-independent conditions.
+std::string invalid_reason(const GemmSpec& g, bool is_fprop);
+
+// `preset`, `preset,key=value,...`, `key=value,...` on top of mxfp4, or a path ending in .json (followed by ,key=value
+// too). Throws Error also for impossible combinations.
+QuantSpec quant_spec_from_words(std::string_view words, const std::string& place = "--spec");
+// The preset whose words a --spec started with, or "".
+std::string preset_of_words(std::string_view words);
+// An accumulator name or the path of a JSON file.
+Accumulator accumulator_from_words(std::string_view words, const std::string& place = "--accumulator");
+
+// A number as people write it: 0.75, 1e-3, 2^-6, 1/6. Throws Error.
+double number_from_text(std::string_view text, const std::string& place);
+// The shortest decimal that reads back as the same float, as a JSON number.
+Json json_number(float x);
+
+}  // namespace fp4
