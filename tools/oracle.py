@@ -12,6 +12,7 @@ an oracle that is copied to another machine must not need a second file.
   oracle.py quantize|gemm|hadamard|random    one case, hexadecimal words on standard input
 """
 import argparse
+import ast
 import json
 import math
 import os
@@ -1455,6 +1456,250 @@ def selftest():
 
 
 # ---------------------------------------------------------------- the binary under test
+NPY_DTYPES = {"|u1": "B", "<u2": "<H", "<u4": "<I", "<f4": "<I"}  # float32 is compared by its bits
+
+
+def write_npy(path, words, shape):
+    """float32 words, version 1.0, C order."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }" % "".join(f"{n}, " for n in shape)
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(words)}I", *words))
+
+
+def read_npy(path):
+    """(words, shape) of an unsigned integer or float32 array."""
+    with open(path, "rb") as f:
+        data = f.read()
+    size, at = (struct.unpack("<H", data[8:10])[0], 10) if data[6] == 1 else (struct.unpack("<I", data[8:12])[0], 12)
+    header = ast.literal_eval(data[at:at + size].decode())
+    kind = NPY_DTYPES[header["descr"]]
+    if header["fortran_order"]:
+        raise ValueError(path + " is in Fortran order")
+    return [v for v, in struct.iter_unpack(kind, data[at + size:])], tuple(header["shape"])
+
+
+class Failure(Exception):
+    """The binary refused or crashed where the oracle has an answer."""
+
+
+class Fuzzer:
+    def __init__(self, binary, rng, folder, extra, keep_going=20):
+        self.binary, self.rng, self.folder, self.extra, self.limit = binary, rng, folder, extra, keep_going
+        self.compared = self.mismatches = self.bad_cases = 0
+        self.reports = []
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def call(self, *words):
+        command = [self.binary, *map(str, words), *self.extra]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise Failure(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr.strip()[:500]}")
+        return done.stdout
+
+    def compare(self, what, got, wanted, describe):
+        """describe(i): what led to element i."""
+        self.compared += len(wanted)
+        if len(got) != len(wanted):
+            self.mismatches += 1
+            self.reports.append(f"{what}: {len(got)} values, expected {len(wanted)}")
+            return False
+        bad = [i for i, (g, w) in enumerate(zip(got, wanted)) if g != w]
+        self.mismatches += len(bad)
+        for i in bad[:3]:
+            self.reports.append(f"{what}[{i}]: expected {wanted[i]:x}, got {got[i]:x}; {describe(i)}")
+        return not bad
+
+    def ids(self):
+        seed, stream, step = random_ids(self.rng)
+        return seed, stream, step, ("--seed", seed, "--stream", stream, "--step", step)
+
+    def quantize(self):
+        rng = self.rng
+        spec = draw_spec(rng, dict(scale="none") if rng.chance(1, 16) else (), rng.pick([(0, 1), (1, 4), (1, 3), (2, 3)]))
+        if "x" in spec.block:
+            rows, cols = rng.between(1, 40), rng.between(1, 70)
+        else:
+            rows, cols = rng.between(1, 16), rng.pick([1, 7, 31, 32, 33, 64, 65, 127, 130, 200, 257])
+        if rows * cols > 1500:
+            rows = max(1, 1500 // cols)
+        seed, stream, step, ids = self.ids()
+        x = boundary_inputs(rng, spec, rows, cols, seed, stream, step)
+        q = quantize(spec, x, rows, cols, seed, stream, step)
+        unpacked = rng.chance(1, 2)
+        if rng.chance(1, 8):  # the same matrix handed over transposed
+            write_npy(self.path("in.npy"), [x[r * cols + k] for k in range(cols) for r in range(rows)], (cols, rows))
+            ids += ("--transpose",)
+        else:
+            write_npy(self.path("in.npy"), x, (rows, cols))
+        out = self.path("out")
+        label = f"quantize --spec {spec.words} {' '.join(map(str, ids))} [{rows},{cols}]"
+        try:
+            self.call("quantize", self.path("in.npy"), "--spec", spec.words, "--out", out, *ids, *(["--unpacked"] if unpacked else []))
+            fine = self.compare_quantised(spec, x, rows, cols, q, out, label, unpacked)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+        return fine
+
+    def compare_quantised(self, spec, x, rows, cols, q, out, label, unpacked):
+        codes, shape = read_npy(os.path.join(out, "codes.npy"))
+        if spec.elem.bits == 4 and not unpacked:
+            codes = [c >> s & 15 for c in codes for s in (0, 4)]
+            shape = (shape[0], shape[1] * 2)
+        if shape[0] != rows or shape[1] not in (q.padded, q.padded + 1) and spec.scale != "none":
+            self.reports.append(f"{label}: codes have shape {shape}")
+            self.mismatches += 1
+            return False
+        width = min(q.padded, shape[1])
+
+        def element(i):
+            r, k = divmod(i, width)
+            return f"row {r} column {k} " + (f"x={x[r * cols + k]:08x}" if k < cols else "(padding)")
+
+        fine = self.compare("codes", [codes[r * shape[1] + k] for r in range(rows) for k in range(width)],
+                            [c for line in q.codes for c in line], element)
+        bc = getattr(q, "block_cols", 0)
+        if q.scale_codes is not None:
+            def block(i):
+                r, j = divmod(i, q.scale_shape[1])
+                xs = [x[rr * cols + k] for rr in range(r * q.block_rows, min(rows, (r + 1) * q.block_rows))
+                      for k in range(j * bc, min(cols, j * bc + bc))]
+                return f"block ({r},{j}) g={q.g[r * q.g_cols + j * bc // 128 if q.outer else 0]:08x} x={words32(xs[:128])}"
+            scales, shape = read_npy(os.path.join(out, "scales.npy"))
+            fine &= self.compare("scales", scales, scale_words(spec, q), block)
+            if tuple(shape) != tuple(q.scale_shape):
+                self.reports.append(f"scales have shape {shape}, expected {q.scale_shape}")
+                self.mismatches += 1
+                fine = False
+        elif os.path.exists(os.path.join(out, "scales.npy")):
+            self.reports.append("scales.npy written though scale is none")
+            self.mismatches += 1
+            fine = False
+        g, _ = read_npy(os.path.join(out, "tensor_scale.npy"))
+        fine &= self.compare("tensor_scale", g, q.g, lambda i: f"amax {finite_amax(x):08x}")
+        decoded, _ = read_npy(os.path.join(out, "dequantized.npy"))
+        width = cols
+        if "--transpose" in label and len(decoded) == rows * cols:
+            pass  # the shape of what was quantised: [rows, columns] after the transpose
+        fine &= self.compare("dequantized", decoded, [b for line in q.decoded for b in line], element)
+        if not fine:
+            self.reports.append("  in " + label)
+        return fine
+
+    def gemm(self):
+        rng = self.rng
+        described = rng.chance(1, 5)
+        accumulator = rng.pick(DESCRIBED) if described else rng.pick(list(ACCUMULATORS))
+        c = GemmCase(rng, accumulator, wide=True)
+        write_npy(self.path("a.npy"), c.x, (c.m, c.k))
+        write_npy(self.path("b.npy"), c.y, (c.n, c.k))
+        name = accumulator
+        if described:
+            name = self.path("accumulator.json")
+            with open(name, "w", encoding="ascii") as f:
+                fields = [part.split(":") for part in accumulator.split(";")]
+                json.dump({k: int(v) if v.isdigit() else v for k, v in fields}, f)
+        words = ["--spec", c.spec_a.words, "--accumulator", name, "--seed", c.seed, "--stream", c.stream, "--step", c.step]
+        if c.spec_b is not c.spec_a:
+            words += ["--spec-b", c.spec_b.words]
+        if c.size:
+            words += ["--hadamard", c.size, "--signs", c.signs, "--normalise", c.normalise]
+        out = self.path("c.npy")
+        try:
+            self.call("gemm", self.path("a.npy"), self.path("b.npy"), *words, "--out", out)
+            got, _ = read_npy(out)
+        finally:
+            if os.path.exists(out):
+                os.remove(out)
+
+        def dot(i):
+            r, j = divmod(i, c.n)
+            return f"a={words32(c.x[r * c.k:(r + 1) * c.k])} b={words32(c.y[j * c.k:(j + 1) * c.k])}"
+
+        fine = self.compare("c", got, c.expected(), dot)
+        if not fine:
+            self.reports.append(f"  in gemm {accumulator} k={c.k} {' '.join(map(str, words))}")
+        return fine
+
+    def hadamard(self):
+        rng = self.rng
+        size, word, normalise = rng.pick(list(SQRT_FACTOR)), rng.pick(["none", "fixed", "per_layer", "per_step"]), rng.pick(["sqrt", "fold"])
+        rows, cols, inverse = rng.between(1, 4), rng.between(1, 2 * size + 3), rng.chance(1, 3)
+        if inverse:
+            cols = size * rng.between(1, 2)
+        seed, stream, step, ids = self.ids()
+        x = hadamard_input(rng, rows * cols)
+        write_npy(self.path("in.npy"), x, (rows, cols))
+        out = self.path("y.npy")
+        words = ("--size", size, "--signs", word, "--normalise", normalise, *ids, *(["--inverse"] if inverse else []))
+        try:
+            self.call("hadamard", self.path("in.npy"), *words, "--out", out)
+            got, _ = read_npy(out)
+        finally:
+            if os.path.exists(out):
+                os.remove(out)
+        wanted, padded = hadamard(x, rows, cols, size, word, normalise, seed, stream, step, inverse)
+        fine = self.compare("y", got, wanted, lambda i: f"row {i // padded} column {i % padded}")
+        if not fine:
+            self.reports.append(f"  in hadamard {' '.join(map(str, words))} [{rows},{cols}] x={words32(x[:64])}")
+        return fine
+
+    def random(self):
+        rng = self.rng
+        bits, count = rng.pick([4, 8, 16, 32]), rng.between(1, 200)
+        first = rng.pick([0, 1, 31, rng.below(1 << 20), (1 << 36) - 3, rng.below(1 << 60)])
+        seed, stream, step, ids = self.ids()
+        text = self.call("random", "--bits", bits, "--count", count, "--first", first, *ids, "--json")
+        d = Draws(seed, stream, step, bits)
+        fine = self.compare("draws", find_draws(json.loads(text)), [d(first + i) for i in range(count)], lambda i: f"position {first + i}")
+        if not fine:
+            self.reports.append(f"  in random --bits {bits} --count {count} --first {first} {' '.join(map(str, ids))}")
+        return fine
+
+
+def find_draws(value):
+    """The list of numbers in what `random --json` prints, however it is wrapped."""
+    if isinstance(value, list):
+        if all(isinstance(v, int) for v in value):
+            return value
+        return [v["draw"] if "draw" in v else v["value"] for v in value]
+    for key in ("draws", "rows", "values"):
+        if key in value:
+            return find_draws(value[key])
+    raise Failure("random --json prints no list of draws")
+
+
+def check(binary, cases, seed, extra, only):
+    """Differential fuzzing of the binary's quantize, gemm, hadamard, random. 0 when every bit is equal."""
+    binary = os.path.abspath(binary)
+    kinds = only or ["quantize"] * 11 + ["gemm"] * 6 + ["hadamard"] * 2 + ["random"]
+    counts, start = {}, time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        f = Fuzzer(binary, None, folder, extra)
+        for case in range(cases):
+            f.rng = Rng(seed * 1000003 + case)  # any case can be had alone
+            kind = kinds[f.rng.below(len(kinds))]
+            counts[kind] = counts.get(kind, 0) + 1
+            before = len(f.reports)
+            try:
+                fine = getattr(f, kind)()
+            except Failure as failure:
+                fine = False
+                f.reports.append(str(failure))
+            if not fine:
+                f.bad_cases += 1
+                f.reports.insert(before, f"case {case}:")
+            if f.bad_cases >= f.limit:
+                break
+    for line in f.reports[:120]:
+        print(line)
+    spread = ", ".join(f"{v} {k}" for k, v in sorted(counts.items()))
+    print(f"check: {spread}; {f.compared} values compared, {f.mismatches} differ, {f.bad_cases} cases bad, {time.time() - start:.1f} s")
+    return 1 if f.bad_cases else 0
+
+
 def read_words(stream):
     return [int(w, 16) for w in stream.read().replace(",", " ").split()]
 
@@ -1464,6 +1709,12 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("selftest")
     commands.add_parser("golden").add_argument("outdir")
+    p = commands.add_parser("check")
+    p.add_argument("binary")
+    p.add_argument("--cases", type=int, default=500)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--only", nargs="*", choices=("quantize", "gemm", "hadamard", "random"))
+    p.add_argument("--extra", default="", help="words handed to every call, such as `--extra='--backend avx2'`")
     for name in ("quantize", "gemm", "hadamard", "random"):
         p = commands.add_parser(name)
         for option in ("--seed", "--stream", "--step"):
@@ -1482,6 +1733,8 @@ def main():
         selftest()
     elif o.command == "golden":
         golden(o.outdir)
+    elif o.command == "check":
+        sys.exit(check(o.binary, o.cases, o.seed, o.extra.split(), o.only))
     elif o.command == "quantize":
         print(quantize_line(Spec(o.spec), read_words(sys.stdin), o.rows, o.cols, o.seed, o.stream, o.step).replace(" ", "\n"))
     elif o.command == "gemm":
