@@ -35,7 +35,7 @@ TEST_CASE("completion of bash offers commands, options and closed sets of words"
   const auto offers = [](const std::string& words) {
     return run_shell("PATH=$(dirname '" + fp4::test::fp4sim_path() + "'):$PATH\nexport PATH\n" +
                      "bash -c 'source <(fp4sim completion bash); COMP_WORDS=(" + words +
-                     "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _fp4sim; echo ${COMPREPLY[*]}'")
+                     "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _fp4sim_words; echo ${COMPREPLY[*]}'")
         .out;
   };
   CHECK_THAT(offers("fp4sim \"\""), Catch::Contains("completion") && Catch::Contains("version"));

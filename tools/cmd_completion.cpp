@@ -86,47 +86,55 @@ std::vector<Entry> entries(const CLI::App& root) {
   return all;
 }
 
-// The body shared by bash and zsh (which runs it through bashcompinit): $path is the command so far.
-std::string bash_script(const CLI::App& root) {
+// The function shared by bash and zsh (which runs it through bashcompinit, where path and words are special names):
+// $typed is the command so far.
+std::string shell_function(const CLI::App& root) {
   std::string paths, words, values;
   for (const Entry& entry : entries(root)) {
     if (!entry.path.empty()) paths += "'" + entry.path + "'|";
-    words += fmt::format("    '{}') words='{}'; positional='{}' ;;\n", entry.path, entry.words, entry.positional);
+    words += fmt::format("    '{}') choices='{}'; positional='{}' ;;\n", entry.path, entry.words, entry.positional);
     if (!entry.values.empty())
       values += fmt::format("    '{}') case $previous in\n{}      esac ;;\n", entry.path, entry.values);
   }
   if (!paths.empty()) paths.pop_back();
-  return fmt::format(R"sh(# Completion of fp4sim for bash; made by `fp4sim completion bash`.
-_fp4sim() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} path='' word words='' positional='' kind='-'
-  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    case "${{path:+$path }}$word" in
-      {paths}) path="${{path:+$path }}$word" ;;
+  return fmt::format(R"sh(_fp4sim_words() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  local typed='' word choices='' positional='' kind='-'
+  for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
+    case "${{typed:+$typed }}$word" in
+      {paths}) typed="${{typed:+$typed }}$word" ;;
     esac
   done
-  case $path in
+  case $typed in
 {words}  esac
-  case $path in
+  case $typed in
 {values}  esac
   COMPREPLY=()
   if [[ $kind == - && $current != -* && -n $positional ]]; then kind=$positional; fi
   case $kind in
-    -) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
+    -) COMPREPLY=($(compgen -W "$choices" -- "$current")) ;;
     @file) COMPREPLY=($(compgen -f -- "$current")) ;;
     @dir) COMPREPLY=($(compgen -d -- "$current")) ;;
     =*) COMPREPLY=($(compgen -W "${{kind#=}}" -- "$current")) ;;
     ?*) COMPREPLY=($(compgen -W "$(fp4sim list "$kind" --words 2>/dev/null)" -- "$current")) ;;
   esac
 }}
-complete -o bashdefault -o default -F _fp4sim fp4sim
 )sh",
                      fmt::arg("paths", paths), fmt::arg("words", words), fmt::arg("values", values));
 }
 
+std::string bash_script(const CLI::App& root) {
+  return "# Completion of fp4sim for bash; made by `fp4sim completion bash`.\n" + shell_function(root) +
+         "complete -o bashdefault -o default -F _fp4sim_words fp4sim\n";
+}
+
+// Found in fpath the file is the body of the completion function _fp4sim; sourced it registers itself.
 std::string zsh_script(const CLI::App& root) {
-  return "#compdef fp4sim\n# Completion of fp4sim for zsh, by its bash emulation.\nautoload -Uz bashcompinit && "
-         "bashcompinit\n" +
-         bash_script(root);
+  return "#compdef fp4sim\n# Completion of fp4sim for zsh; made by `fp4sim completion zsh`.\n"
+         "autoload -Uz bashcompinit && bashcompinit\n" +
+         shell_function(root) +
+         "if [[ ${funcstack[1]} == _fp4sim ]]; then\n  _bash_complete -o default -F _fp4sim_words\n"
+         "else\n  complete -o default -F _fp4sim_words fp4sim\nfi\n";
 }
 
 std::string fish_quoted(std::string text) {
