@@ -1,0 +1,120 @@
+// Format by extension, then by the first bytes; the array by name, or the only one.
+#include "src/tensor_file/open_array.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "src/error.h"
+#include "src/tensor_file/npy.h"
+#include "src/tensor_file/npz.h"
+#include "src/tensor_file/safetensors.h"
+
+namespace fp4 {
+namespace {
+
+enum class Format { npy, npz, safetensors };
+
+Format format_of(const Bytes& bytes) {
+  std::string name = bytes->name();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.ends_with(".npy")) return Format::npy;
+  if (name.ends_with(".npz")) return Format::npz;
+  if (name.ends_with(".safetensors")) return Format::safetensors;
+  unsigned char start[9] = {};
+  bytes->read(0, start, static_cast<std::size_t>(std::min<std::uint64_t>(9, bytes->size())));
+  if (std::memcmp(start, "\x93NUMPY", 6) == 0) return Format::npy;
+  if (std::memcmp(start, "PK\3\4", 4) == 0 || std::memcmp(start, "PK\5\6", 4) == 0) return Format::npz;
+  if (start[8] == '{') return Format::safetensors;
+  throw Error(
+      fmt::format("{}: unknown format; accepted: .npy, .npz, .safetensors, or raw elements with --dtype and --shape",
+                  bytes->name()));
+}
+
+// The wanted name, or the only one there is.
+std::string choose(const Bytes& bytes, const std::string& wanted, const std::vector<std::string>& names) {
+  if (!wanted.empty()) return wanted;
+  if (names.size() == 1) return names[0];
+  if (names.empty()) throw Error(fmt::format("{}: holds no array", bytes->name()));
+  std::string some;
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 10); ++i) some += (i == 0 ? "" : ", ") + names[i];
+  throw Error(fmt::format("{}: holds {} arrays; write {}:NAME for one of: {}{}", bytes->name(), names.size(),
+                          bytes->name(), some, names.size() > 10 ? ", ..." : ""));
+}
+
+StoredArray open_raw(const Bytes& bytes, Dtype dtype, const Shape& shape) {
+  const std::uint64_t wanted = byte_count(bytes->name(), dtype, shape);
+  if (wanted != bytes->size())
+    throw Error(fmt::format("{}: shape {} of {} needs {} bytes, the file has {}", bytes->name(), shape_text(shape),
+                            info(dtype).name, wanted, bytes->size()));
+  return {.bytes = bytes, .offset = 0, .dtype = dtype, .shape = shape};
+}
+
+StoredArray open_safetensors(const Bytes& bytes, const std::string& wanted) {
+  const SafetensorsHeader header = parse_safetensors(bytes);
+  std::vector<std::string> names;
+  for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.tensor.name);
+  const std::string name = choose(bytes, wanted, names);
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (entry.tensor.name != name) continue;
+    const std::uint64_t size = byte_count(bytes->name(), entry.tensor.dtype, entry.tensor.shape);
+    Bytes part = open_part(bytes, bytes->name() + ":" + name, entry.begin, size);
+    return {.bytes = std::move(part), .offset = 0, .dtype = entry.tensor.dtype, .shape = entry.tensor.shape};
+  }
+  names.resize(std::min<std::size_t>(names.size(), 20));
+  throw unknown_word(bytes->name() + ": array", name, names);
+}
+
+}  // namespace
+
+StoredArray open_array(const Bytes& bytes, const OpenOptions& options) {
+  if (options.raw_dtype) return open_raw(bytes, *options.raw_dtype, options.raw_shape);
+  switch (format_of(bytes)) {
+    case Format::npy:
+      if (!options.entry.empty())
+        throw Error(fmt::format("{}: a .npy holds one array; '{}' names none", bytes->name(), options.entry));
+      return parse_npy(bytes);
+    case Format::npz: return parse_npz(bytes, choose(bytes, options.entry, npz_names(bytes)));
+    case Format::safetensors: break;
+  }
+  return open_safetensors(bytes, options.entry);
+}
+
+PathAndEntry split_entry(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return {path, ""};
+  for (const std::string_view extension : {".npz:", ".safetensors:"})
+    if (const std::size_t at = path.find(extension); at != std::string::npos) {
+      const std::size_t colon = at + extension.size() - 1;
+      return {path.substr(0, colon), path.substr(colon + 1)};
+    }
+  return {path, ""};
+}
+
+std::vector<TensorInfo> list_tensors(const std::string& path) {
+  const Bytes bytes = open_file(path);
+  std::vector<TensorInfo> tensors;
+  switch (format_of(bytes)) {
+    case Format::npy: {
+      const StoredArray array = parse_npy(bytes);
+      tensors.push_back({"", array.dtype, array.shape});
+      break;
+    }
+    case Format::npz:
+      for (const std::string& name : npz_names(bytes)) {
+        const StoredArray array = parse_npz(bytes, name);
+        tensors.push_back({name, array.dtype, array.shape});
+      }
+      break;
+    case Format::safetensors:
+      for (SafetensorsEntry& entry : parse_safetensors(bytes).entries) tensors.push_back(std::move(entry.tensor));
+      break;
+  }
+  return tensors;
+}
+
+}  // namespace fp4

@@ -1,0 +1,30 @@
+// What a format's parser hands to the reader: where the elements of one array lie and how they are laid out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/tensor_file/byte_source.h"
+#include "src/tensor_file/dtype.h"
+
+namespace fp4 {
+
+struct StoredArray {
+  Bytes bytes{};
+  std::uint64_t offset = 0;  // of the first element; byte_count(dtype, shape) bytes follow, checked by the parser
+  Dtype dtype = Dtype::f32;
+  Shape shape{};
+  bool big_endian = false;
+  bool fortran_order = false;        // first axis fastest
+  std::vector<std::string> notes{};  // what a person should hear about ("big endian: converted")
+};
+
+// Name, type and shape of an array inside a container.
+struct TensorInfo {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  Shape shape;
+};
+
+}  // namespace fp4
