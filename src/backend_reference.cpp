@@ -82,6 +82,7 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
   const int64_t first_row = block_row * g.block_rows;
   const int64_t rows = std::min(g.block_rows, x.rows - first_row);
   const int64_t outer_cols = (x.cols + outer_scale_width - 1) / outer_scale_width;
+  const int64_t first_index = call.row_offset / g.block_rows * g.scale_cols;  // in the whole operand's scale array
   const bool random_scale = is_stochastic(q.scale_rounding);
   const bool random_element = is_stochastic(q.rounding);
   for (int64_t first_col = 0; first_col < x.cols; first_col += g.block_cols) {
@@ -95,8 +96,9 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
                                ? factors[static_cast<size_t>(first_row * outer_cols + first_col / outer_scale_width)]
                                : factors[0];
     const int64_t index = block_row * g.scale_cols + first_col / g.block_cols;
-    const uint32_t scale_draw =
-        random_scale ? random_draw(call.place.scale_rounding(), static_cast<uint64_t>(index), q.random_bits) : 0u;
+    const uint32_t scale_draw = random_scale ? random_draw(call.place.scale_rounding(),
+                                                           static_cast<uint64_t>(first_index + index), q.random_bits)
+                                             : 0u;
     const uint32_t scale_code = block_scale_code(q, block, t, scale_draw);
     if (q.has_scale) store_scale(out, index, scale_code);
     if (q.has_scale && q.scale.is_nan_code(scale_code)) continue;  // codes 0
@@ -104,8 +106,8 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
       for (int64_t c = 0; c < block.cols; ++c) {
         const int64_t row = first_row + r;
         const int64_t col = first_col + c;
-        const uint32_t draw =
-            random_element ? random_draw(call.place, static_cast<uint64_t>(row * x.cols + col), q.random_bits) : 0u;
+        const auto position = static_cast<uint64_t>((call.row_offset + row) * x.cols + col);
+        const uint32_t draw = random_element ? random_draw(call.place, position, q.random_bits) : 0u;
         out.set_code(row, col, element_code(q, block.at(r, c), scale_code, t, draw));
       }
     }

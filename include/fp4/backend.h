@@ -30,6 +30,9 @@ struct QuantizeCall {
   RandomPlace place;        // element rounding; scale rounding and signs follow from it (rng.h)
   float held_amax = -1.0f;  // >= 0: the tensor amax of `hold`, else it is measured (after the Hadamard)
   float soft_alpha = 0.0f;  // > 0: smooth block maximum (estimator.h)
+  // x is the rows from this one on of a longer operand (a multiple of the block's rows): random draws are placed as in
+  // the whole operand, so that a tensor can be streamed in bands. Its tensor scale is `none`, or `hold` with held_amax.
+  int64_t row_offset = 0;
   int threads = 1;
 };
 

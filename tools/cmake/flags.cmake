@@ -6,6 +6,8 @@ target_compile_features(fp4_flags INTERFACE cxx_std_20)
 # -Wswitch turns a forgotten enumerator of an axis into an error.
 target_compile_options(
   fp4_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wconversion;-Wswitch;-Werror>
+                      # Designated initialisers leave the other members at their defaults on purpose.
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
                       # g++ 12 reports overlapping memcpy inside its own std::string at -O3 (GCC bug 105651).
                       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
                       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Debug>>:-D_GLIBCXX_ASSERTIONS>)
