@@ -947,9 +947,9 @@ class Rng:
 
 
 def near(rng, f, ulps):
-    """fp32 magnitude bits within so many ulp of the fraction f >= 0, finite."""
+    """fp32 magnitude bits within so many ulp of the fraction f >= 0 (often none: ties live there), finite."""
     b = fraction_to_f32(f) if f else 0
-    return min(max(b + rng.between(-ulps, ulps), 0), FLT_MAX)
+    return min(max(b + (0 if rng.chance(2, 5) else rng.between(-ulps, ulps)), 0), FLT_MAX)
 
 
 def value_of(b):
@@ -971,6 +971,8 @@ def block_amax(rng, spec, g):
         c = rng.between(0, fmt.largest_code - 1)
         if fmt.power_of_two and rng.chance(2, 3):
             c = rng.between(107, 147)
+        elif rng.chance(1, 8):
+            c = rng.below(2)
         lo, hi = fmt.value_units(c), fmt.value_units(c + 1)
         s = Fraction(lo, 1 << fmt.shift)
         if what < 8:
@@ -1088,7 +1090,7 @@ AXES = {
     "tensor_scale": ["none", "current", "hold", "outer128"],
     "zero_scale": ["smallest", "one", "keep"],
     "zero_block": ["one", "limit"],
-    "scale_floor": ["0", "0.015625", "1.17549435e-38", "0.3"],
+    "scale_floor": ["0", "0.015625", "1.17549435e-38", "0.3", "2.5"],
     "negative_zero": ["keep", "drop"],
     "nonfinite": ["block_nan", "saturate"],
 }
@@ -1143,19 +1145,20 @@ def random_ids(rng):
 
 
 # ---------------------------------------------------------------- products worth adding up
-def gemm_operand(rng, spec, rows, cols, style, seed, stream, step):
-    """Rows for dot products: boundary-dense, or code values with block exponents near or far apart, with cancelling pairs."""
+def gemm_operand(rng, spec, rows, cols, style, offset, seed, stream, step):
+    """Rows for dot products: boundary-dense, or code values with block exponents near or far apart, shifted by 2^offset."""
     if style == 0:
         return boundary_inputs(rng, spec, rows, cols, seed, stream, step, special=rng.chance(1, 12))
     elem = spec.elem
-    spread = rng.pick([2, 8, 14, 40, 100])
+    spread = rng.pick([2, 8, 14, 40, 100]) if offset == 0 else rng.pick([0, 1, 3, 12])
     b = 8 if not spec.block.isdigit() else int(spec.block)
     x = []
     for _ in range(rows):
-        exponents = [rng.between(-spread, spread) for _ in range(cols // b + 1)]
+        exponents = [offset + rng.between(-spread, spread) for _ in range(cols // b + 1)]
         zero_run = rng.chance(1, 3)
         for k in range(cols):
-            top = min(elem.largest_code, 0x7E)
+            # style 3: small codes under one large one a block, so that subnormal elements meet in the products
+            top = min(elem.largest_code, 0x7E) if style != 3 or k % b == rows % b else 3
             v = Fraction(elem.value_units(rng.between(0, top)), 1 << elem.shift) if elem.bits <= 8 else Fraction(rng.below(256), 64)
             if style == 2:
                 v *= 1 + Fraction(rng.below(1 << 12), 1 << 12)
@@ -1164,6 +1167,10 @@ def gemm_operand(rng, spec, rows, cols, style, seed, stream, step):
             w = min(fraction_to_f32(v * Fraction(2) ** exponents[k // b]), FLT_MAX) if v else 0
             x.append(w | (SIGN if rng.chance(1, 2) else 0))
     return x
+
+
+# exponents of the two operands: products at 2^-149, at the snap's 2^-11, at 2^128, a subnormal scale against a huge one
+OFFSETS = [(0, 0)] * 5 + [(-75, -75), (-60, -92), (-6, -7), (-6, -7), (60, 66), (62, 63), (-136, 104), (120, -140)]
 
 
 def cancel(rng, x, y, m, n, k):
@@ -1188,7 +1195,12 @@ GEMM_BASES = [
     "mxfp4,element=e1m2", "nvfp4,block=128,prescale=0.75", "mxfp4,rounding=stochastic", "ue5m3fp4,zero_scale=keep",
     "nvfp4,scale_rule=four_over_six", "nvfp4,scale_rule=mse,scale_rounding=stochastic,random_bits=16", "fp32", "bf16", "fp16",
     "ue5m3fp4,tensor_scale=outer128,scale_rule=encode,block=32", "mxfp4,nonfinite=saturate",
+    "mxfp8,block=8", "mxfp8,element=e5m2,block=8", "ue5m3fp4,zero_scale=keep,zero_block=limit,block=8",
 ]
+# scales of 24 bits: what fp32_block rounds and what fused models read as subnormals
+REAL_BASES = ["mxfp4,scale=fp32,scale_rule=amax", "mxfp4,scale=fp32,scale_rule=amax,block=8", "ue5m3fp4,scale_rule=encode,target=37.333333",
+              "mxfp4,scale=bf16,scale_rule=amax,block=16", "mxfp8,scale=fp32,scale_rule=mse", "ue5m3fp4,scale_rule=encode,tensor_scale=current",
+              "mxfp4,scale=fp32,scale_rule=encode", "mxfp4,scale=bf16,scale_rule=encode,block=8"]
 DESCRIBED = [
     "kind:group;group:32;group_rounding:nearest_even;rounding:nearest_even", "kind:group;group:16;group_rounding:toward_zero;rounding:toward_zero",
     "kind:group;group:128;group_rounding:toward_zero;rounding:nearest_even;snap:6", "kind:block;rounding:toward_zero",
@@ -1201,8 +1213,9 @@ DESCRIBED = [
 class GemmCase:
     def __init__(self, rng, accumulator, wide=False):
         self.accumulator = accumulator
-        self.spec_a = Spec(rng.pick(GEMM_BASES))
-        self.spec_b = self.spec_a if rng.chance(3, 4) else Spec(rng.pick(GEMM_BASES))
+        bases = REAL_BASES if accumulator.startswith(("fp32_block", "fused")) and rng.chance(1, 3) else GEMM_BASES
+        self.spec_a = Spec(rng.pick(bases))
+        self.spec_b = self.spec_a if rng.chance(3, 4) else Spec(rng.pick(bases))
         self.m, self.n = (rng.between(1, 6), rng.between(1, 6)) if wide else (rng.between(1, 2), rng.between(1, 2))
         self.k = rng.pick([1, 15, 33, 40, 64, 65, 72, 96, 128, 130] + ([200, 256, 300] if wide else []))
         outer = "outer128" in (self.spec_a.tensor_scale, self.spec_b.tensor_scale)
@@ -1216,9 +1229,11 @@ class GemmCase:
             self.size = rng.pick([16, 32, 64, 128] + ([256] if wide else []))
             self.signs = rng.pick(["none", "fixed", "per_layer", "per_step"])
             self.normalise = rng.pick(["sqrt", "fold"])
-        style = rng.below(4)
-        self.x = gemm_operand(rng, self.spec_a, self.m, self.k, style, self.seed, self.stream, self.step)
-        self.y = gemm_operand(rng, self.spec_b, self.n, self.k, style, self.seed, self.stream ^ 16, self.step)
+        style, offsets = rng.below(4), rng.pick(OFFSETS)
+        if "snap" in accumulator:
+            offsets = (-6, -7)
+        self.x = gemm_operand(rng, self.spec_a, self.m, self.k, style, offsets[0], self.seed, self.stream, self.step)
+        self.y = gemm_operand(rng, self.spec_b, self.n, self.k, style, offsets[1], self.seed, self.stream ^ 16, self.step)
         if rng.chance(1, 2):
             cancel(rng, self.x, self.y, self.m, self.n, self.k)
 
@@ -1257,6 +1272,35 @@ def spec_pairs(spec):
     return {(a, b) for i, a in enumerate(values) for b in values[i + 1:]}
 
 
+# Cases found by search in which one rule differs from its nearest wrong reading; they are rare among drawn ones. A change of
+# the generators above moves them: search again.
+GEMM_WITNESSES = [
+    ("fused35_rz", 2), ("fused35_rz", 52),  # the exponents of a zero dot count
+    ("fused35_rz", 1642),  # a zero scale has exponent -126
+    ("fused25_rz", 629), ("fused25_rz", 773),  # exponents of scales stop at the smallest normal one,
+    ("fused25_rz", 1701), ("fused25_rz", 71),  # in encode at -126,
+    ("fused25_rz", 1550), ("fused25_rz", 1383), ("fused25_rz", 698),  # and those of elements at theirs
+    ("fused35_rz", 90), ("fused35_rz", 242),  # an underflow is +0
+    ("fp32_block", 53), ("exact", 260),  # fl32(1/(pA pB)) is one rounding
+    ("fp32_block", 12), ("fp32_block", 3),  # fl32(sA sB) when only one scale is long
+    ("k64_rz_snap", 18), ("k64_rz_snap", 8),  # a sum that snaps to zero is +0
+    ("k64_rz_snap", 38), ("k64_rz_snap", 86),  # ties of the snap go to even
+]
+QUANTIZE_WITNESSES = [
+    ("nvfp4,arithmetic=te,block=8", 32, (8, 9, 20)),  # fl32(S fl32(1/M)), not fl32(S/M), nor a S first
+    ("nvfp4,arithmetic=te,block=8", 16, (7, 76)),  # S stops at FLT_MAX
+    ("nvfp4,arithmetic=te,block=8,zero_scale=keep", 32, (1, 6)),  # the clamped payload under a zero scale
+    ("ue5m3fp4,arithmetic=te,block=8,zero_scale=keep", 16, (8, 11)),
+    ("ue5m3fp4,scale_rule=encode,block=8,zero_block=limit", 16, (4, 8)),  # the limit of encode is the largest code
+    ("nvfp4,zero_block=limit,block=8", 24, (10, 11)),  # zero_scale acts on the all-zero policy's code
+    ("nvfp4,scale_rule=encode,arithmetic=divide,block=8", 32, (7, 9)),  # fl32(fl32(N/a) g)
+    ("nvfp4,arithmetic=divide,block=8", 32, (7, 32, 43)),  # fl32(fl32(a/M)/g)
+    ("nvfp4,arithmetic=reciprocal", 16, (5, 10)),  # fl32(fl32(1/g)/s)
+    ("nvfp4,scale_rounding=stochastic,random_bits=16,block=8", 24, (2, 3)),  # draws of a scale have random_bits bits
+]
+MSE_TIES = [[7.5, 6.125], [8.25, 6.75]]  # c-1 and c+1 have the same error, below that of c: c-1 comes first
+
+
 def golden_quantize_lines(rng):
     """Every rule x arithmetic x rounding and preset x rule; the other axes chosen so that each case covers many new pairs."""
     # the worked examples, then all presets as they are
@@ -1266,16 +1310,26 @@ def golden_quantize_lines(rng):
                for r in AXES["rounding"] if not (s == "encode" and a == "te")]
     wanted += [dict(preset=p, scale_rule=s) for p in ("mxfp4", "nvfp4", "ue5m3fp4", "mxfp8", "mxfp6") for s in AXES["scale_rule"]
                if not (s == "uos" and p in ("mxfp8", "mxfp6")) and not (s == "four_over_six" and p.startswith("mx"))]
+    # short blocks: many scale codes next to a rounding threshold, under each order of operations
+    wanted += [dict(preset=p, scale_rule=s, arithmetic=a, block="8", scale_floor="0", nonfinite="saturate", **extra)
+               for p in ("nvfp4", "ue5m3fp4", "mxfp4") for s in VALUE_RULES for a in AXES["arithmetic"]
+               for extra in (dict(), dict(zero_scale="one" if s == "encode" else "keep", tensor_scale="current"))
+               if not (s == "encode" and a == "te") and not (s == "four_over_six" and p == "mxfp4")]
     wanted += [dict(scale="none", preset=p) for p in ("mxfp4", "bf16", "fp16", "fp32") for _ in range(6)]
+    for words, cols, seeds in QUANTIZE_WITNESSES:
+        for s in seeds:
+            yield quantize_line(Spec(words), boundary_inputs(Rng(s), Spec(words), 1, cols, 5, 3, 2), 1, cols, 5, 3, 2)
+    for x in MSE_TIES:
+        yield quantize_line(Spec("ue5m3fp4,scale_rule=mse"), bits_of(*x), 1, len(x), 0, 0, 0)
     seen = set()
-    for index, fixed in enumerate(wanted):
-        plain = index < 3 * len(PRESETS) or (len(fixed) == 2 and "preset" in fixed and "scale_rule" in fixed)
+    for fixed in wanted:
+        plain = "arithmetic" not in fixed or "block" in fixed
         if plain:
             spec = draw_spec(rng, fixed, (0, 1))
         else:
             spec = max((draw_spec(rng, fixed, (1, 2)) for _ in range(8)), key=lambda s: len(spec_pairs(s) - seen))
         seen |= spec_pairs(spec)
-        rows, cols = draw_shape(rng, spec, 40)
+        rows, cols = (1, 48) if fixed.get("block") == "8" and len(fixed) > 4 else draw_shape(rng, spec, 40)
         if spec.scale == "none":
             rows, cols = rng.between(1, 2), 32  # a multiple of every preset's block: padded and unpadded codes are the same
         seed, stream, step = random_ids(rng)
@@ -1292,8 +1346,10 @@ def golden_gemm_lines(rng):
         worked.accumulator = name
         yield gemm_line(worked)
     for name in list(ACCUMULATORS):
-        for _ in range(16):
+        for _ in range({"exact": 12, "fp32_block": 36, "fused35_rz": 30, "fused25_rz": 30}.get(name, 14)):
             yield gemm_line(GemmCase(rng, name))
+    for name, seed in GEMM_WITNESSES:
+        yield gemm_line(GemmCase(Rng(seed), name))
     for text in DESCRIBED:
         for _ in range(4):
             yield gemm_line(GemmCase(rng, text))
