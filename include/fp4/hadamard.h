@@ -127,8 +127,9 @@ FP4_HD inline void inverse_hadamard_tile(float* x, const HadamardSpec& h, const 
   const float factor =
       h.normalise == HadamardNormalise::sqrt ? inverse_root(h.size) : 1.0f / static_cast<float>(h.size);
   butterflies(x, h.size);
-  for (int j = 0; j < h.size; ++j) x[j] = canonical(x[j] * factor);
+  for (int j = 0; j < h.size; ++j) x[j] = x[j] * factor;
   apply_signs(x, h.size, signs);
+  for (int j = 0; j < h.size; ++j) x[j] = canonical(x[j]);
 }
 
 }  // namespace fp4

@@ -1,0 +1,204 @@
+// Does the core agree, in every bit, with the independent oracle (tools/oracle.py: exact fractions, search over
+// decoded values)? Reads the golden lines that the oracle wrote; the reference backend answers.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "fp4/rng.h"
+#include "src/backends.h"
+#include "src/spec_text.h"
+
+namespace {
+
+using Fields = std::map<std::string, std::string>;
+
+std::vector<uint32_t> hex_words(const std::string& text) {
+  std::vector<uint32_t> out;
+  if (text == "-" || text.empty()) return out;
+  std::stringstream in(text);
+  std::string word;
+  while (std::getline(in, word, ',')) out.push_back(static_cast<uint32_t>(std::stoul(word, nullptr, 16)));
+  return out;
+}
+
+std::vector<float> floats(const std::string& text) {
+  std::vector<float> out;
+  for (const uint32_t w : hex_words(text)) out.push_back(fp4::float_of(w));
+  return out;
+}
+
+std::vector<uint32_t> bits(const std::vector<float>& values) {
+  std::vector<uint32_t> out;
+  for (const float v : values) out.push_back(fp4::bits_of(v));
+  return out;
+}
+
+int64_t integer(const Fields& f, const char* key) { return std::stoll(f.at(key)); }
+
+fp4::RandomPlace place_of(const Fields& f) {
+  return {std::stoull(f.at("seed")), static_cast<uint32_t>(integer(f, "stream")),
+          static_cast<uint32_t>(integer(f, "step"))};
+}
+
+fp4::HadamardSpec hadamard_of(const Fields& f, const char* size_key) {
+  fp4::HadamardSpec h;
+  fp4::set_hadamard(h, {{"size", integer(f, size_key)}, {"signs", f.at("signs")}, {"normalise", f.at("normalise")}},
+                    "golden");
+  return h;
+}
+
+// Compares and reports the first difference of a case; at most 20 cases are printed.
+class Judge {
+ public:
+  void compare(const std::string& line, const char* what, const std::vector<uint32_t>& got,
+               const std::vector<uint32_t>& expected) {
+    ++compared_;
+    if (got == expected) return;
+    if (++failures_ > 20) return;
+    size_t at = 0;
+    while (at < got.size() && at < expected.size() && got[at] == expected[at]) ++at;
+    const auto hex = [&](const std::vector<uint32_t>& v) {
+      std::ostringstream out;
+      if (at < v.size())
+        out << std::hex << v[at];
+      else
+        out << "end of " << std::dec << v.size();
+      return out.str();
+    };
+    WARN(what << " differ first at " << at << ": expected " << hex(expected) << ", got " << hex(got) << " in\n  "
+              << line.substr(0, 700));
+  }
+  void finish() {
+    INFO(failures_ << " of " << compared_ << " arrays differ");
+    CHECK(compared_ > 0);
+    CHECK(failures_ == 0);
+  }
+
+ private:
+  int compared_ = 0;
+  int failures_ = 0;
+};
+
+template <class F>
+void for_each_line(const char* path, const char* verb, F&& f) {
+  std::ifstream in(path);
+  REQUIRE(in);
+  Judge judge;
+  std::string line;
+  while (std::getline(in, line)) {
+    std::stringstream words(line);
+    std::string word;
+    words >> word;
+    if (word != verb) continue;
+    Fields fields;
+    while (words >> word) {
+      const auto equals = word.find('=');
+      // a spec contains further '=': its key is the first word only
+      fields[word.substr(0, equals)] = word.substr(equals + 1);
+    }
+    f(line, fields, judge);
+  }
+  judge.finish();
+}
+
+fp4::Accumulator accumulator_of(const std::string& word) {
+  if (word.find(':') == std::string::npos) return fp4::accumulator_from(word, "golden");
+  fp4::Json described = fp4::Json::object();
+  std::stringstream in(word);
+  std::string field;
+  while (std::getline(in, field, ';')) {
+    const auto colon = field.find(':');
+    const std::string value = field.substr(colon + 1);
+    if (value.find_first_not_of("-0123456789") == std::string::npos) {
+      described[field.substr(0, colon)] = std::stoi(value);
+    } else if (value != "none") {
+      described[field.substr(0, colon)] = value;
+    }
+  }
+  return fp4::accumulator_from(described, "golden");
+}
+
+}  // namespace
+
+TEST_CASE("every code of every small format has the oracle's value", "[quick]") {
+  for_each_line("tests/golden/formats.txt", "format", [](const std::string& line, const Fields& f, Judge& judge) {
+    const std::string name = f.at("name");
+    const auto* element = fp4::find_row(fp4::element_table, name);
+    const auto* scale = fp4::find_row(fp4::scale_table, name);
+    REQUIRE((element != nullptr || scale != nullptr));
+    const fp4::FloatFormat& format = element != nullptr ? element->format : scale->format;
+    const auto code = static_cast<uint32_t>(std::stoul(f.at("code"), nullptr, 16));
+    judge.compare(line, "values", {fp4::bits_of(fp4::decode(format, code))}, hex_words(f.at("value")));
+  });
+}
+
+TEST_CASE("random draws equal the oracle's", "[quick]") {
+  for_each_line("tests/golden/random.txt", "random", [](const std::string& line, const Fields& f, Judge& judge) {
+    std::vector<uint32_t> draws;
+    for (int64_t i = 0; i < integer(f, "count"); ++i) {
+      draws.push_back(fp4::random_draw(place_of(f), static_cast<uint64_t>(integer(f, "first") + i),
+                                       static_cast<int>(integer(f, "bits"))));
+    }
+    judge.compare(line, "draws", draws, hex_words(f.at("draws")));
+  });
+}
+
+TEST_CASE("Hadamard transforms equal the oracle's", "[quick]") {
+  for_each_line("tests/golden/hadamard.txt", "hadamard", [](const std::string& line, const Fields& f, Judge& judge) {
+    const fp4::HadamardSpec h = hadamard_of(f, "size");
+    const auto x = floats(f.at("x"));
+    const int64_t rows = integer(f, "rows");
+    const int64_t cols = integer(f, "cols");
+    std::vector<float> y(static_cast<size_t>(rows * fp4::hadamard_padded(h, cols)));
+    fp4::reference_backend().hadamard(fp4::view_of(x.data(), rows, cols), h, place_of(f).hadamard_signs(),
+                                      integer(f, "inverse") != 0, y.data(), 1);
+    judge.compare(line, "outputs", bits(y), hex_words(f.at("y")));
+  });
+}
+
+TEST_CASE("codes, scales, tensor scales and decoded values equal the oracle's", "[quick]") {
+  for_each_line("tests/golden/quantize.txt", "quantize", [](const std::string& line, const Fields& f, Judge& judge) {
+    const auto x = floats(f.at("x"));
+    fp4::QuantizeCall call;
+    call.spec = fp4::quant_spec_from_words(f.at("spec"), "golden");
+    call.x = fp4::view_of(x.data(), integer(f, "rows"), integer(f, "cols"));
+    call.place = place_of(f);
+    fp4::Quantized q;
+    fp4::Dispatcher("reference").quantize(call, q);
+    std::vector<uint32_t> codes;
+    for (int64_t r = 0; r < q.rows; ++r) {
+      for (int64_t k = 0; k < q.geometry.padded_cols; ++k) codes.push_back(q.code(r, k));
+    }
+    std::vector<float> decoded(x.size());
+    fp4::reference_backend().dequantize(q, decoded.data(), 1);
+    judge.compare(line, "codes", codes, hex_words(f.at("codes")));
+    const std::vector<uint32_t> byte_scales(q.scales.begin(), q.scales.end());
+    judge.compare(line, "scales", fp4::is_real(call.spec.scale) ? bits(q.real_scales) : byte_scales,
+                  hex_words(f.at("scales")));
+    judge.compare(line, "tensor scales", bits(q.tensor_scale), hex_words(f.at("tensor_scale")));
+    judge.compare(line, "decoded values", bits(decoded), hex_words(f.at("decoded")));
+  });
+}
+
+TEST_CASE("products equal the oracle's under every accumulator", "[quick]") {
+  for_each_line("tests/golden/gemm.txt", "gemm", [](const std::string& line, const Fields& f, Judge& judge) {
+    const auto a = floats(f.at("a"));
+    const auto b = floats(f.at("b"));
+    const int64_t k = integer(f, "k");
+    std::vector<float> c(static_cast<size_t>(integer(f, "m") * integer(f, "n")));
+    fp4::MultiplyCall call;
+    call.a.x = fp4::view_of(a.data(), integer(f, "m"), k);
+    call.b.x = fp4::view_of(b.data(), integer(f, "n"), k);
+    call.a.spec = fp4::quant_spec_from_words(f.at("spec"), "golden");
+    call.b.spec = fp4::quant_spec_from_words(f.at("spec_b"), "golden");
+    call.a.hadamard = call.b.hadamard = hadamard_of(f, "hadamard");
+    call.a.place = place_of(f);
+    call.b.place = place_of(f).second_operand();
+    call.options = {accumulator_of(f.at("accumulator")), call.a.hadamard.product_divisor(), 1};
+    call.c = c.data();
+    call.c_stride = integer(f, "n");
+    fp4::Dispatcher("reference").multiply(call);
+    judge.compare(line, "outputs", bits(c), hex_words(f.at("c")));
+  });
+}
