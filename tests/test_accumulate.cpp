@@ -1,0 +1,138 @@
+// Does each accumulator add up as its row says? The worked example of the definitions, edges of range, identities.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "fp4/gemm.h"
+#include "src/backends.h"
+#include "src/spec_text.h"
+
+using namespace fp4;
+
+namespace {
+
+float product(const std::vector<float>& a, const std::vector<float>& b, const Json& accumulator,
+              const char* words = "mxfp4", const char* words_b = nullptr) {
+  MultiplyCall call;
+  call.a.spec = quant_spec_from_words(words, "test");
+  call.b.spec = quant_spec_from_words(words_b != nullptr ? words_b : words, "test");
+  call.a.x = view_of(a.data(), 1, static_cast<int64_t>(a.size()));
+  call.b.x = view_of(b.data(), 1, static_cast<int64_t>(b.size()));
+  call.options.accumulator = accumulator_from(accumulator, "test");
+  float c = -1;
+  call.c = &c;
+  call.c_stride = 1;
+  Dispatcher("reference").multiply(call);
+  return c;
+}
+
+std::vector<float> sparse(size_t n, std::initializer_list<std::pair<size_t, float>> entries) {
+  std::vector<float> v(n, 0.0f);
+  for (const auto& [at, value] : entries) v[at] = value;
+  return v;
+}
+
+}  // namespace
+
+TEST_CASE("four accumulators, four answers", "[quick]") {
+  const auto a = sparse(128, {{0, 0x1p22f}, {32, 1.5f}, {64, 1.5f}});
+  const auto b = sparse(128, {{0, 4.0f}, {32, 1.0f}, {64, 1.0f}});
+  CHECK(product(a, b, "exact") == 16777220.0f);
+  CHECK(product(a, b, "fp32_block") == 16777220.0f);
+  CHECK(product(a, b, "k64_rz") == 16777218.0f);
+  CHECK(product(a, b, "fused35_rz") == 16777216.0f);
+}
+
+TEST_CASE("accumulators described by parameters equal the named rows", "[quick]") {
+  std::vector<float> a(300);
+  std::vector<float> b(300);
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = random_uniform({1, 0, 0}, i) * std::ldexp(1.0f, static_cast<int>(i % 37) - 18);
+    b[i] = random_uniform({1, 1, 0}, i) - 0.5f;
+  }
+  const Json k64 = {{"kind", "group"}, {"group", 64}, {"rounding", "toward_zero"}};
+  const Json fused = {
+      {"kind", "aligned"}, {"group", 64}, {"inner", 16}, {"fraction_bits", 35}, {"rounding", "toward_zero"}};
+  CHECK(product(a, b, k64, "nvfp4") == product(a, b, "k64_rz", "nvfp4"));
+  CHECK(product(a, b, fused, "nvfp4") == product(a, b, "fused35_rz", "nvfp4"));
+  CHECK(to_json(accumulator_from(k64, "test")) == "k64_rz");
+}
+
+TEST_CASE("overflow and tiny products", "[quick]") {
+  const std::vector<float> huge(64, 0x1p126f);
+  CHECK(product(huge, huge, "fp32_block") == INFINITY);
+  CHECK(product(huge, huge, "exact") == INFINITY);
+  CHECK(product(huge, huge, "fused35_rz") == INFINITY);
+  // groups round to nearest (infinity here), so only the running sum can stay at the largest float
+  std::vector<float> a(192, 0.0f);
+  std::vector<float> b(192, 0.0f);
+  for (const size_t at : {0, 64, 128}) {
+    a[at] = 0x1p64f * 1.5f;
+    b[at] = 0x1p63f;
+  }
+  CHECK(product(a, b, "k64_rz") == float_of(float_largest_bits));
+  CHECK(product(a, b, "fp32_block") == INFINITY);
+  const std::vector<float> tiny(32, 0x1p-126f);
+  CHECK(bits_of(product(tiny, tiny, "fp32_block")) == 0);
+  // exact also where P = sA*sB leaves fp32: 2^-127 * 2^127
+  CHECK(product(sparse(32, {{0, 0x1p-126f}}), sparse(32, {{0, 0x1p126f}}), "fp32_block") == 1.0f);
+}
+
+TEST_CASE("NaN scales poison the outputs that read them", "[quick]") {
+  auto a = std::vector<float>(64, 1.0f);
+  const auto b = std::vector<float>(64, 1.0f);
+  for (const AccumulatorInfo& row : accumulator_table) {
+    INFO(row.name);
+    CHECK(product(a, b, row.name) == 64.0f);
+  }
+  a[40] = NAN;
+  for (const AccumulatorInfo& row : accumulator_table) CHECK(bits_of(product(a, b, row.name)) == canonical_nan_bits);
+}
+
+TEST_CASE("zero sums are +0", "[quick]") {
+  const std::vector<float> a = {1, -1};
+  const std::vector<float> b = {1, 1};
+  for (const AccumulatorInfo& row : accumulator_table) CHECK(bits_of(product(a, b, row.name)) == 0u);
+}
+
+TEST_CASE("k64_rz_snap keeps multiples of 2^-10", "[quick]") {
+  CHECK(product({0x1p-10f}, {1.5f}, "k64_rz_snap") == 0x1p-9f);  // 1.5 steps: tie to the even 2
+  CHECK(product({0x1p-11f}, {1.0f}, "k64_rz_snap") == 0.0f);     // half a step: to 0
+  CHECK(product({-0x1p-11f}, {1.5f}, "k64_rz_snap") == -0x1p-10f);
+}
+
+TEST_CASE("unscaled operands use one fused multiply-add a product", "[quick]") {
+  const std::vector<float> a = {0x1.000002p0f, -1.0f};
+  const std::vector<float> b = {0x1.000002p0f, 0x1.000004p0f};
+  // a0*b0 = 1 + 2^-22 + 2^-46 rounds to 1 + 2^-22; fma(a1, b1, acc) is then exactly 0
+  CHECK(product(a, b, "fp32_block", "fp32") == 0.0f);
+  CHECK(product({1.0f, 0x1.000002p0f}, {-0x1.000004p0f, 0x1.000002p0f}, "exact", "fp32") == 0x1p-46f);
+}
+
+TEST_CASE("ExactSum is exact", "[quick]") {
+  ExactSum sum;
+  sum.add(0x1p127f);
+  sum.add(0x1p-149f);
+  sum.add(-0x1p127f);
+  CHECK(sum.round(Rounding::nearest_even) == 0x1p-149f);
+  sum.add(-0x1p-149f);
+  CHECK(sum.is_zero());
+  sum.add(static_cast<int128>(-3), -200);
+  CHECK(sum.magnitude_of_sum().log2_floor() == -199);
+  CHECK(sum.is_negative_sum());
+  ExactSum rounding;
+  rounding.add(16777216.0f);
+  rounding.add(1.0f);
+  CHECK(rounding.round(Rounding::nearest_even) == 16777216.0f);
+  rounding.add(0x1p-100f);
+  CHECK(rounding.round(Rounding::nearest_even) == 16777218.0f);
+  CHECK(rounding.round(Rounding::toward_zero) == 16777216.0f);
+}
+
+TEST_CASE("the finish undoes prescale and folded Hadamards", "[quick]") {
+  // 4 and 8 with FLOOR + 3/4: payloads 3 (s = 1, 2), so 9 * 2 * 16/9 = 32 up to the rounding of 16/9
+  CHECK(product({4}, {8}, "fp32_block", "mxfp4,prescale=0.75") == 18.0f * (1.0f / 0.5625f));
+  CHECK(product({4}, {8}, "fp32_block", "mxfp4,prescale=0.75", "mxfp4") == 24.0f * (1.0f / 0.75f));
+  GemmFinish folded;
+  folded.hadamard_divisor = 64;
+  CHECK(folded.factor(0.5f) == 0.5f / 64);
+}

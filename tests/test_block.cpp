@@ -1,0 +1,170 @@
+// The worked examples of the definitions, and the ranges of scaled maxima that each scale rule promises.
+#include <catch2/catch.hpp>
+
+#include "src/backends.h"
+#include "src/spec_text.h"
+
+using namespace fp4;
+
+namespace {
+
+Quantized quantized(const char* words, const std::vector<float>& x, int64_t rows, RandomPlace place = {}) {
+  QuantizeCall call;
+  call.spec = quant_spec_from_words(words, "test");
+  call.x = view_of(x.data(), rows, static_cast<int64_t>(x.size()) / rows);
+  call.place = place;
+  Quantized q;
+  Dispatcher("reference").quantize(call, q);
+  return q;
+}
+
+std::vector<float> decoded(const Quantized& q) {
+  std::vector<float> out(static_cast<size_t>(q.rows * q.cols));
+  reference_backend().dequantize(q, out.data(), 1);
+  return out;
+}
+
+using Bytes = std::vector<uint8_t>;
+
+}  // namespace
+
+TEST_CASE("a block of eight under each power-of-two rule", "[quick]") {
+  const std::vector<float> x = {6.5f, -3.5f, 2.5f, 1.5f, 0.75f, -0.25f, 5, 0.5f};
+  for (const char* rule : {"floor", "even", "uos"}) {
+    const Quantized q = quantized((std::string("mxfp4,block=8,scale_rule=") + rule).c_str(), x, 1);
+    CHECK(q.scales == Bytes{127});
+    CHECK(q.codes == Bytes{0xE7, 0x34, 0x82, 0x16});
+    CHECK(decoded(q) == std::vector<float>{6, -4, 2, 1.5f, 1, -0.0f, 4, 0.5f});
+    CHECK(is_negative(decoded(q)[5]));
+  }
+  for (const char* rule : {"rceil", "ceil"}) {
+    const Quantized q = quantized((std::string("mxfp4,block=8,scale_rule=") + rule).c_str(), x, 1);
+    CHECK(q.scales == Bytes{128});
+    CHECK(q.codes == Bytes{0xC5, 0x22, 0x81, 0x04});
+    CHECK(decoded(q) == std::vector<float>{6, -4, 2, 2, 1, -0.0f, 4, 0});
+  }
+}
+
+TEST_CASE("the maximum on both sides of each rule's threshold", "[quick]") {
+  const auto code = [](const char* rule, float amax) {
+    return static_cast<int>(quantized((std::string("mxfp4,block=8,scale_rule=") + rule).c_str(), {amax}, 1).scales[0]);
+  };
+  const auto below = [](float x) { return float_of(bits_of(x) - 1); };
+  const auto above = [](float x) { return float_of(bits_of(x) + 1); };
+  CHECK(code("floor", 7) == 127);
+  CHECK(code("uos", 7) == 127);
+  CHECK(code("even", 7) == 128);
+  CHECK(code("even", below(7)) == 127);
+  CHECK(code("floor", 8) == 128);
+  CHECK(code("floor", below(8)) == 127);
+  CHECK(code("rceil", 6) == 127);
+  CHECK(code("rceil", above(6)) == 128);
+  CHECK(code("ceil", 6) == 128);
+  CHECK(code("ceil", 4) == 127);
+  CHECK(code("ceil", above(4)) == 128);
+  CHECK(code("uos", 7.25f) == 127);
+  CHECK(code("uos", above(7.25f)) == 128);
+  const float root = 6 * 1.41421354f;  // the float below 6*sqrt(2) and the next
+  CHECK(code("nearest_log2", below(root)) == 127);
+  CHECK(code("nearest_log2", above(above(root))) == 128);
+  // exponents from bits: 1 ulp below a power of two stays below, where a float log2 would round up
+  for (int e = -120; e < 120; e += 7) {
+    CHECK(code("floor", below(std::ldexp(1.0f, e))) == 127 + e - 3);
+    CHECK(code("floor", std::ldexp(1.0f, e)) == 127 + e - 2);
+  }
+  CHECK(code("floor", float_of(1)) == 0);  // 2^-149: clamped to 2^-127
+}
+
+TEST_CASE("two levels of scales: nvfp4", "[quick]") {
+  std::vector<float> x(32, 0.0f);
+  x[0] = 21;
+  const float tail[] = {10, 4, -3, 1, 0.75f};
+  std::copy(std::begin(tail), std::end(tail), x.begin() + 16);
+  const Quantized q = quantized("nvfp4", x, 1);
+  CHECK(q.tensor_scale == std::vector<float>{0x1p-7f});
+  CHECK(q.scales == Bytes{0x7E, 0x75});
+  CHECK(q.code(0, 0) == 7);
+  const uint32_t expected_codes[] = {7, 4, 12, 1, 1};
+  const float expected[] = {9.75f, 3.25f, -3.25f, 0.8125f, 0.8125f};
+  for (int64_t k = 0; k < 5; ++k) {
+    CHECK(q.code(0, 16 + k) == expected_codes[k]);
+    CHECK(decoded(q)[static_cast<size_t>(16 + k)] == expected[k]);
+  }
+}
+
+TEST_CASE("four_over_six keeps the scale of smaller error", "[quick]") {
+  const Quantized q = quantized("nvfp4,scale_rule=four_over_six,tensor_scale=none", {10, 20, 30, 40}, 1);
+  CHECK(q.scales == Bytes{0x52});
+  CHECK(decoded(q) == std::vector<float>{10, 20, 30, 40});
+  const Quantized six = quantized("nvfp4,tensor_scale=none", {10, 20, 30, 40}, 1);
+  CHECK(six.scales == Bytes{0x4D});
+  CHECK(decoded(six) == std::vector<float>{9.75f, 19.5f, 26, 39});
+}
+
+TEST_CASE("stochastic rounding with the draws of a place", "[quick]") {
+  const std::vector<float> x = {1.25f, 2.0771484375f, 0.125f, -5.37890625f};
+  const RandomPlace at = {5, 3, 2};
+  CHECK(decoded(quantized("mxfp4,rounding=stochastic", x, 1, at)) == std::vector<float>{1, 3, 0.5f, -4});
+  CHECK(decoded(quantized("mxfp4,rounding=stochastic_midpoint", x, 1, at)) == std::vector<float>{1, 3, 0.5f, -6});
+  CHECK(decoded(quantized("mxfp4,rounding=stochastic_truncated", x, 1, at)) == std::vector<float>{1, 2, 0.5f, -4});
+}
+
+TEST_CASE("scaled maxima lie where the rules promise", "[quick]") {
+  struct Range {
+    const char* rule;
+    double low, high;
+    bool low_closed, high_closed;
+  };
+  const Range ranges[] = {{"floor", 4, 8, true, false},      {"ceil", 2, 4, false, true},
+                          {"rceil", 3, 6, false, true},      {"even", 3.5, 7, true, false},
+                          {"uos", 3.625, 7.25, false, true}, {"nearest_log2", 4.242, 8.486, true, true}};
+  for (const Range& r : ranges) {
+    QuantSpec s = quant_spec_from_words(std::string("mxfp4,scale_rule=") + r.rule, "test");
+    const Quantizer q = resolve(s);
+    for (uint32_t bits = 0x03000000u; bits < 0x7E000000u; bits += 9973) {
+      const float amax = float_of(bits);
+      const BlockView block = {&amax, 1, 1, 1, 1, 1};
+      const double u =
+          static_cast<double>(amax) / static_cast<double>(scale_value(q, block_scale_code(q, block, {}, 0)));
+      const bool fine = (r.low_closed ? u >= r.low : u > r.low) && (r.high_closed ? u <= r.high : u < r.high);
+      if (!fine) FAIL_CHECK(r.rule << " amax bits " << bits << " scaled " << u);
+      if (std::string(r.rule) == "floor" && !(0.75 * u < 6)) FAIL_CHECK("3/4 of floor clips at bits " << bits);
+    }
+  }
+}
+
+TEST_CASE("policies at the edges", "[quick]") {
+  const float inf = INFINITY;
+  const std::vector<float> zeros = {0, -0.0f, 0, 0};
+  CHECK(quantized("mxfp4", zeros, 1).scales == Bytes{0x7F});
+  CHECK(quantized("mxfp4", zeros, 1).codes[0] == 0x80);
+  CHECK(quantized("mxfp4,negative_zero=drop", zeros, 1).codes[0] == 0x00);
+  CHECK(quantized("mxfp4,zero_block=limit", zeros, 1).scales == Bytes{0x00});
+  CHECK(quantized("nvfp4,zero_block=limit,zero_scale=keep", zeros, 1).scales == Bytes{0x00});
+  CHECK(quantized("torchao_nvfp4", zeros, 1).scales == Bytes{0x08});  // clamped at 2^-6
+  CHECK(quantized("mxfp4,scale_rule=encode,zero_block=limit", zeros, 1).scales == Bytes{0xFE});
+  const std::vector<float> bad = {1, inf, 2, -3};
+  CHECK(quantized("mxfp4", bad, 1).scales == Bytes{0xFF});
+  CHECK(quantized("mxfp4", bad, 1).codes[0] == 0x00);
+  for (const float v : decoded(quantized("mxfp4", bad, 1))) CHECK(bits_of(v) == canonical_nan_bits);
+  const Quantized saturated = quantized("mxfp4,nonfinite=saturate", {1, inf, -inf, NAN}, 1);
+  CHECK(saturated.code(0, 1) == 7);
+  CHECK(saturated.code(0, 2) == 15);
+  CHECK(saturated.code(0, 3) == 0);
+  CHECK(quantized("nvfp4,scale=ue5m2,tensor_scale=none", bad, 1).code(0, 1) == 7);  // no NaN code: saturates
+  const std::vector<float> tiny = {1e-9f};
+  CHECK(quantized("nvfp4,tensor_scale=none", tiny, 1).scales == Bytes{0x01});
+  CHECK(quantized("nvfp4,tensor_scale=none,zero_scale=one", tiny, 1).scales == Bytes{0x38});
+  CHECK(quantized("nvfp4,tensor_scale=none,zero_scale=keep", tiny, 1).scales == Bytes{0x00});
+  CHECK(bits_of(decode(format_of(Element::bf16), quantized("bf16", {inf}, 1).code(0, 0))) == float_infinity_bits);
+  CHECK(quantized("bf16", {float_of(float_largest_bits)}, 1).code(0, 0) == 0x7F7F);  // finite stays finite
+}
+
+TEST_CASE("ragged rows are padded or refused", "[quick]") {
+  const std::vector<float> x(33, 1.0f);
+  CHECK(quantized("mxfp4", x, 1).geometry.padded_cols == 64);
+  CHECK(quantized("mxfp4", x, 1).scales.size() == 2);
+  CHECK_THROWS_WITH(quantized("mxfp4,ragged=refuse", x, 1), Catch::Contains("33") && Catch::Contains("32"));
+  const Quantized square = quantized("mxfp4,block=16x16", std::vector<float>(20 * 33, 1.0f), 20);
+  CHECK(square.scales.size() == 2 * 3);
+}
