@@ -38,7 +38,7 @@ struct EstimatorInfo {
   const char* doc;
   const char* source;
   int ops;  // vector operations per element in backward
-  bool saves_payload;
+  int saved_bits;  // kept per element from forward to backward: nothing, a mask, the payload in bf16
 };
 struct ScaleGradientInfo {
   ScaleGradient id;
@@ -50,15 +50,15 @@ struct ScaleGradientInfo {
 
 // clang-format off
 inline constexpr EstimatorInfo estimator_table[] = {
-    {Estimator::ste, "ste", "1", "Bengio et al. 1308.3432", 0, false},
-    {Estimator::clipped_ste, "clipped_ste", "1 where |u| <= M, else 0", "QuEST 2502.05003", 1, true},
-    {Estimator::dge, "dge", "(1/k) |2(w-lo)/delta - 1|^(1/k-1), capped", "2501.17116", 15, true},
-    {Estimator::dge_raw, "dge_raw", "(delta/2)(1/k) |w-c|^(1/k-1)", "2509.17791 (baseline)", 15, true},
-    {Estimator::sigmoid, "sigmoid", "slope of a sigmoid step, clipped to [lb, ub]", "2509.17791", 12, true},
-    {Estimator::spline, "spline", "slope of the interpolant through 40 points, clipped", "2509.17791", 6, true},
-    {Estimator::dge_raw_as_published, "dge_raw_as_published", "dge_raw at u >= +M only", "2509.17791, released code", 15, true},
-    {Estimator::sigmoid_as_published, "sigmoid_as_published", "sigmoid at u >= +M only", "2509.17791, released code", 12, true},
-    {Estimator::spline_as_published, "spline_as_published", "spline at u >= +M only", "2509.17791, released code", 6, true},
+    {Estimator::ste, "ste", "1", "Bengio et al. 1308.3432", 0, 0},
+    {Estimator::clipped_ste, "clipped_ste", "1 where |u| <= M, else 0", "QuEST 2502.05003", 1, 1},
+    {Estimator::dge, "dge", "(1/k) |2(w-lo)/delta - 1|^(1/k-1), capped", "2501.17116", 15, 16},
+    {Estimator::dge_raw, "dge_raw", "(delta/2)(1/k) |w-c|^(1/k-1)", "2509.17791 (baseline)", 15, 16},
+    {Estimator::sigmoid, "sigmoid", "slope of a sigmoid step, clipped to [lb, ub]", "2509.17791", 12, 16},
+    {Estimator::spline, "spline", "slope of the interpolant through 40 points, clipped", "2509.17791", 6, 16},
+    {Estimator::dge_raw_as_published, "dge_raw_as_published", "dge_raw at u >= +M only", "2509.17791, released code", 15, 16},
+    {Estimator::sigmoid_as_published, "sigmoid_as_published", "sigmoid at u >= +M only", "2509.17791, released code", 12, 16},
+    {Estimator::spline_as_published, "spline_as_published", "spline at u >= +M only", "2509.17791, released code", 6, 16},
 };
 inline constexpr ScaleGradientInfo scale_gradient_table[] = {
     {ScaleGradient::none, "none", "the scale is a constant", "STE", 0},

@@ -1,0 +1,101 @@
+#include "sweeps/cost/adapt.h"
+
+#include <algorithm>
+
+namespace fp4::cost {
+
+namespace {
+
+// Scales are stored in whole bytes: UE4M3 has 7 bits and takes 8.
+double scale_storage_bits(Scale scale) {
+  const int bits = format_of(scale).code_bits();
+  return bits <= 8 ? 8 : bits <= 16 ? 16 : 32;
+}
+
+// Elements along K that share a scale. Square blocks are expanded to 1 x B, which is what matrix units read; a row or
+// a tensor has so few scales that they weigh nothing, written as a very long block.
+double scale_block(const BlockShape& block) {
+  constexpr double whole_row = 1 << 20;
+  return block.kind == BlockKind::vector || block.kind == BlockKind::square ? block.size : whole_row;
+}
+
+void add_tensor_scale(const QuantSpec& spec, OperandFacts& facts) {
+  if (spec.has_tensor_scale()) {
+    const TensorScaleInfo& row = row_of(tensor_scale_table, spec.tensor_scale);
+    facts.extra_passes += row.is_amortised ? static_cast<double>(row.extra_reads) / spec.hold_steps : row.extra_reads;
+    // One fp32 factor per row and 128 elements along K.
+    if (spec.tensor_scale == TensorScale::outer128) facts.scale_bits += 32.0 * facts.scale_block / outer_scale_width;
+  }
+  // One scale a tensor: its largest value must be known before the first element can be quantised.
+  if (spec.block.kind == BlockKind::tensor) facts.extra_passes += 1;
+}
+
+HadamardFacts hadamard_facts(const HadamardSpec& hadamard) {
+  return {hadamard.size, row_of(hadamard_normalise_table, hadamard.normalise).extra_ops > 0,
+          row_of(hadamard_signs_table, hadamard.signs).is_random};
+}
+
+GemmFacts gemm_facts(const GemmSpec& gemm, bool quantise) {
+  GemmFacts facts{facts_of(gemm.a), facts_of(gemm.b), hadamard_facts(gemm.hadamard)};
+  if (!quantise) {
+    facts.a = facts.b = OperandFacts{};
+    facts.hadamard = {};
+  }
+  return facts;
+}
+
+LayerPolicy policy_facts(const fp4::LayerPolicy& policy) {
+  return {static_cast<LayerPolicy::Kind>(policy.kind), policy.amount, policy.names};
+}
+
+static_assert(static_cast<int>(LayerPolicy::Kind::names) == static_cast<int>(fp4::LayerPolicy::Kind::names));
+
+}  // namespace
+
+OperandFacts facts_of(const OperandSpec& operand) {
+  const QuantSpec& spec = operand.quant;
+  OperandFacts facts;
+  facts.element_bits = format_of(spec.element).code_bits();
+  // A cast to bf16 or fp32 is the tensor as it is; fp16 counts as bf16.
+  facts.quantised = facts.element_bits < 16;
+  if (!facts.quantised) return facts;
+  if (spec.has_scale()) {
+    facts.scale_bits = scale_storage_bits(spec.scale);
+    facts.scale_block = scale_block(spec.block);
+    facts.square = spec.block.kind == BlockKind::square;
+    facts.rule_ops = row_of(scale_rule_table, spec.scale_rule).extra_ops;
+    if (!is_power_of_two_rule(spec.scale_rule) && is_stochastic(spec.scale_rounding))
+      facts.random_bits += spec.random_bits / facts.scale_block;
+    add_tensor_scale(spec, facts);
+  }
+  if (is_stochastic(spec.rounding)) facts.random_bits += spec.random_bits;
+  const EstimatorInfo& estimator = row_of(estimator_table, operand.estimator.estimator);
+  facts.estimator_ops = estimator.ops;
+  facts.scale_gradient_ops = row_of(scale_gradient_table, operand.estimator.scale_gradient).ops;
+  facts.saved_bits = facts.scale_gradient_ops > 0 ? std::max(16, estimator.saved_bits) : estimator.saved_bits;
+  facts.from_fprop = operand.source == Source::fprop_quantised;
+  return facts;
+}
+
+RecipeFacts facts_of(const Recipe& recipe) {
+  RecipeFacts facts;
+  facts.name = recipe.name;
+  facts.fprop = gemm_facts(recipe.fprop, recipe.quantise);
+  facts.dgrad = gemm_facts(recipe.dgrad, recipe.quantise);
+  facts.wgrad = gemm_facts(recipe.wgrad, recipe.quantise);
+  // Codes of a square weight block serve the transpose when nothing differs (numerics: 2-D weights, both GEMMs plain).
+  facts.one_weight_quantiser = recipe.quantise && recipe.fprop.b.quant == recipe.dgrad.b.quant &&
+                               facts.fprop.b.square && recipe.fprop.hadamard.size == 0 &&
+                               recipe.dgrad.hadamard.size == 0 && recipe.dgrad.b.source == Source::high_precision;
+  facts.layers = policy_facts(recipe.layers);
+  facts.stabilised_optimizer = !recipe.optimizer.empty() && recipe.optimizer.find("spam") != std::string::npos;
+  facts.loss_scaling = recipe.loss_scaling;
+  bool fp32 = true;
+  for (int gemm = 0; gemm < 3; ++gemm) {
+    fp32 = fp32 && gemm_of(facts, gemm).a.element_bits > 16 && gemm_of(facts, gemm).b.element_bits > 16;
+  }
+  if (fp32) facts.high_class = "fp32";
+  return facts;
+}
+
+}  // namespace fp4::cost

@@ -1,0 +1,13 @@
+// Decides: what a recipe (fp4/spec.h) means to the cost model. The only file here that knows the axes; it reads the
+// cost facts of their rows (bits, slots per element, passes, random bits) and no word, so a new row needs no change.
+#pragma once
+
+#include "fp4/spec.h"
+#include "sweeps/cost/workload.h"
+
+namespace fp4::cost {
+
+RecipeFacts facts_of(const Recipe& recipe);
+OperandFacts facts_of(const OperandSpec& operand);
+
+}  // namespace fp4::cost

@@ -1,0 +1,110 @@
+// Decides: what a training step costs. The one entry for sweeps and tools: evaluate(recipe, model, hardware, options).
+// Pure: the same arguments give the same numbers, nothing is measured, and every term says its formula, its numbers and
+// the resource that binds it.
+//
+// Two overheads. `overhead` = T / T_ideal - 1, T_ideal = the same workload with every quantisable GEMM at the chip's
+// fastest low-precision rate and free quantisation: ONE reference for all recipes. `quantisation_overhead` =
+// T / T(same recipe, free quantisation) - 1: what the recipe's own techniques cost; bf16 has none.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp4/spec.h"
+#include "sweeps/cost/hardware.h"
+#include "sweeps/cost/kernels.h"
+#include "sweeps/cost/model.h"
+#include "sweeps/cost/weights.h"
+#include "sweeps/cost/workload.h"
+
+namespace fp4::cost {
+
+struct CostOptions {
+  CostWeights weights;
+  bool one_pass = true;  // X and dY are read once for their row and column copies; false: once a copy
+  bool fused = false;    // quantisation in the producer's epilogue: the first read is free
+  HadamardKernel hadamard = HadamardKernel::fused;
+  double recompute = 0;  // share of the forward pass computed again (activation checkpointing)
+  int devices = 1;       // data-parallel accelerators; optimizer state and master weights are sharded over them
+  bool formulas = true;  // false: terms carry no formula text (sweeps evaluate thousands of recipes)
+};
+
+/// One summand of the step time. Terms add up to CostResult::compute_s.
+struct Term {
+  std::string name;   // "matmul fprop qkv", "hadamard dY of down"
+  std::string group;  // "matmul", "quantise", ... (cost_groups)
+  double seconds = 0;
+  std::string formula;  // "2.06e+13 FLOP / 1.19e+15 FLOP/s"
+  std::string binding;  // matrix, memory, issue, fitted
+  double flop = 0, bytes = 0, ops = 0;
+  bool backward = false;
+};
+/// Groups in the order of tables and bars.
+const std::vector<std::string>& cost_groups();
+
+/// Bytes on one accelerator at the peak of a step.
+struct MemoryFootprint {
+  double weights = 0, master_weights = 0, optimizer = 0, gradients = 0, activations = 0, logits = 0;
+  double total() const { return weights + master_weights + optimizer + gradients + activations + logits; }
+  bool fits = true;
+};
+
+/// Stash's terms: T0 one accelerator, T1 a node of them, Tm all nodes.
+struct Communication {
+  int devices = 1, nodes = 1;
+  double t0_s = 0, t1_s = 0, tm_s = 0;
+  double interconnect_s = 0, network_s = 0;          // all-reduce times before hiding
+  double hidden_s = 0;                               // what the last backward pass can hide
+  double interconnect_stall = 0, network_stall = 0;  // (T1-T0)/T1, (Tm-T1)/T1
+};
+
+/// Speed-ups over FP8 of the bit-operations model (Quartet, arXiv 2505.14669, table 1).
+struct BopsSpeedup {
+  double forward = 0, backward = 0, training = 0;
+};
+
+struct CostResult {
+  double step_time_s = 0;  // with communication
+  double compute_s = 0;    // one accelerator, without communication
+  double ideal_s = 0, free_quantisation_s = 0;
+  double overhead = 0, quantisation_overhead = 0;
+  double speedup_bf16 = 0, speedup_fp8 = 0;  // of compute_s; fp8 = MXFP8 on everything
+  double tokens_per_second = 0;              // all accelerators
+  std::optional<double> energy_j;            // a step, all accelerators; empty without power figures
+  std::optional<double> price;               // a step, all accelerators, the profile's currency
+  std::optional<double> points;              // empty at 0 points
+  BopsSpeedup bops;
+  MemoryFootprint memory;
+  Communication communication;
+  std::vector<Term> terms;
+};
+
+CostResult evaluate(const Recipe& recipe, const Model& model, const Hardware& hardware,
+                    const CostOptions& options = {});
+CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                    const CostOptions& options = {});
+
+/// Seconds of a group; the groups add up to compute_s.
+double group_seconds(const CostResult& result, std::string_view group);
+
+/// Pieces of evaluate, for tests and for validation against published kernels.
+std::vector<Term> step_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                             const CostOptions& options);
+double total_seconds(const std::vector<Term>& terms);
+RecipeFacts ideal_recipe(const Hardware& hardware);
+std::vector<QuantiseKernel> quantise_kernels(const RecipeFacts& recipe, const Linear& linear, double tokens,
+                                             double width_out, const CostOptions& options);
+MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                                 const CostOptions& options);
+Communication communication(const Model& model, const Hardware& hardware, const CostOptions& options, double compute_s,
+                            double backward_s);
+std::optional<double> modelled_energy(const std::vector<Term>& terms, const Communication& communication,
+                                      const Hardware& hardware, const CostOptions& options);
+std::optional<double> points(const RecipeFacts& recipe, const CostWeights& weights);
+BopsSpeedup bops_speedup(const RecipeFacts& recipe);
+/// The score of arXiv 2509.17791: improvement over a reference loss, relative, per point; empty at 0 points.
+std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points);
+
+}  // namespace fp4::cost

@@ -1,0 +1,116 @@
+// Decides: the figures of a recipe from its terms and those of its references: the ideal step, the same step with free
+// quantisation, the bf16 and the MXFP8 step.
+#include <algorithm>
+
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/cost.h"
+
+namespace fp4::cost {
+
+namespace {
+
+// The same GEMMs in the same formats, but operands arrive quantised.
+RecipeFacts without_quantisers(RecipeFacts recipe) {
+  recipe.free_quantisation = true;
+  return recipe;
+}
+
+double seconds_of(const RecipeFacts& recipe, const Model& model, const Hardware& hardware, CostOptions options) {
+  options.formulas = false;
+  return total_seconds(step_terms(recipe, model, hardware, options));
+}
+
+bool any(const RecipeFacts& recipe, bool (*condition)(const OperandFacts&)) {
+  for (int gemm = 0; gemm < 3; ++gemm) {
+    const GemmFacts& facts = gemm_of(recipe, gemm);
+    if ((facts.a.quantised && condition(facts.a)) || (facts.b.quantised && condition(facts.b))) return true;
+  }
+  return false;
+}
+
+double width(const GemmFacts& gemm) { return std::max(gemm.a.element_bits, gemm.b.element_bits); }
+
+}  // namespace
+
+RecipeFacts ideal_recipe(const Hardware& hardware) {
+  double best = 0;
+  RecipeFacts ideal;
+  const struct {
+    const char* name;
+    double bits, scale_bits, block;
+  } candidates[] = {{"fp4", 4, 8, 32}, {"fp8", 8, 8, 32}, {"bf16", 16, 0, 1}};
+  for (const auto& row : candidates) {
+    if (!hardware.rates.contains(row.name) && !hardware.emulate.contains(row.name)) continue;
+    if (hardware.rate(row.name) <= best) continue;
+    best = hardware.rate(row.name);
+    ideal = row.bits < 16 ? uniform_recipe("ideal", row.bits, row.scale_bits, row.block)
+                          : unquantised_recipe("ideal", row.bits);
+  }
+  return ideal;
+}
+
+std::optional<double> points(const RecipeFacts& recipe, const CostWeights& w) {
+  double sum = 0;
+  if (any(recipe, [](const OperandFacts& o) { return o.random_bits > 0; })) sum += w.points_sr;
+  if (any(recipe, [](const OperandFacts& o) { return o.extra_passes > 0; })) sum += w.points_tensor_scale;
+  if (any(recipe, [](const OperandFacts& o) { return o.estimator_ops > 0; })) sum += w.points_estimator;
+  if (any(recipe, [](const OperandFacts& o) { return o.scale_gradient_ops > 0; })) sum += w.points_scale_gradient;
+  if (recipe.fprop.hadamard.size > 0 || recipe.dgrad.hadamard.size > 0 || recipe.wgrad.hadamard.size > 0)
+    sum += w.points_hadamard;
+  if (recipe.stabilised_optimizer) sum += w.points_optimizer;
+  if (recipe.loss_scaling) sum += w.points_loss_scaling;
+  if (sum == 0) return std::nullopt;
+  return sum;
+}
+
+std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points) {
+  if (!points || *points == 0 || reference_loss == 0) return std::nullopt;
+  return (reference_loss - loss) / reference_loss / *points;
+}
+
+BopsSpeedup bops_speedup(const RecipeFacts& recipe) {
+  BopsSpeedup speedup;
+  speedup.forward = 8 / width(recipe.fprop);
+  speedup.backward = 2 / (width(recipe.dgrad) / 8 + width(recipe.wgrad) / 8);
+  speedup.training = 1 / (1.0 / 3 / speedup.forward + 2.0 / 3 / speedup.backward);
+  return speedup;
+}
+
+double group_seconds(const CostResult& result, std::string_view group) {
+  double total = 0;
+  for (const Term& term : result.terms)
+    if (term.group == group) total += term.seconds;
+  return total;
+}
+
+CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                    const CostOptions& options) {
+  CostResult result;
+  result.terms = step_terms(recipe, model, hardware, options);
+  result.compute_s = total_seconds(result.terms);
+  double backward_s = 0;
+  for (const Term& term : result.terms)
+    if (term.backward) backward_s += term.seconds;
+  result.communication = communication(model, hardware, options, result.compute_s, backward_s);
+  result.step_time_s = result.communication.tm_s;
+  result.ideal_s = seconds_of(without_quantisers(ideal_recipe(hardware)), model, hardware, options);
+  result.free_quantisation_s = seconds_of(without_quantisers(recipe), model, hardware, options);
+  result.overhead = result.compute_s / result.ideal_s - 1;
+  result.quantisation_overhead = result.compute_s / result.free_quantisation_s - 1;
+  result.speedup_bf16 = seconds_of(unquantised_recipe("bf16", 16), model, hardware, options) / result.compute_s;
+  result.speedup_fp8 = seconds_of(uniform_recipe("mxfp8", 8, 8, 32), model, hardware, options) / result.compute_s;
+  result.tokens_per_second = static_cast<double>(model.tokens_per_step) * options.devices / result.step_time_s;
+  result.energy_j = modelled_energy(result.terms, result.communication, hardware, options);
+  if (hardware.price_per_hour)
+    result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;
+  result.points = points(recipe, options.weights);
+  result.bops = bops_speedup(recipe);
+  result.memory = memory_footprint(recipe, model, hardware, options);
+  return result;
+}
+
+CostResult evaluate(const Recipe& recipe, const Model& model, const Hardware& hardware, const CostOptions& options) {
+  return evaluate(facts_of(recipe), model, hardware, options);
+}
+
+}  // namespace fp4::cost

@@ -1,0 +1,60 @@
+// Decides: what the cost model knows of a chip. A profile is a JSON file (sweeps/hardware/NAME.json, or a path given by
+// the user); every quantity carries where it comes from, so that each number of a result can be traced to a data sheet,
+// a fit or an estimate. A chip whose rate for a format is missing and not declared as emulated is an error, never zero.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sweeps/cost/json_reader.h"
+
+namespace fp4::cost {
+
+/// A number and its origin. kind: stated (data sheet, price list), fitted, measured, estimate, given (no source told).
+struct Quantity {
+  double value = 0;
+  std::string kind = "given";
+  std::string source;
+};
+
+/// Operand formats as matrix units see them; rates and emulation are keyed by these words.
+const std::vector<std::string>& format_classes();  // fp32 bf16 fp8 fp6 fp4 int8 int4
+
+struct Hardware {
+  std::string name, doc;
+  std::map<std::string, Quantity, std::less<>> rates;       // dense FLOP/s by format class
+  std::map<std::string, std::string, std::less<>> emulate;  // "fp4" -> "bf16": runs at that class' rate
+  Quantity efficiency;                                      // share of the rate that GEMMs reach
+  Quantity issue_per_s;                                     // vector instruction slots: lanes x clock
+  Quantity issue_efficiency;                                // share of them that a quantiser reaches
+  Quantity memory_bandwidth, memory_bytes;
+  bool hardware_random = false;                               // stochastic conversions bring their own generator
+  std::string random_kind, random_source;                     // origin of the line above
+  std::optional<Quantity> link_bandwidth, network_bandwidth;  // bytes/s, one direction, per accelerator
+  int node_size = 1;                                          // accelerators that the links join
+  std::string node_source;
+  std::optional<Quantity> board_w, idle_w, system_w;  // system: whole system's share per accelerator
+  std::optional<Quantity> price_per_hour;
+  Quantity other_s_per_token;  // what is neither GEMM, attention, head nor optimizer
+  std::string other_model;     // the model it was fitted on; "" with 0
+  double other_size = 1;       // that model's layers x width
+
+  /// FLOP/s of a class after emulation; throws Error naming the profile and the class.
+  double rate(std::string_view format_class) const;
+  /// The class whose rate that is: "bf16" for fp4 on a chip that emulates it so.
+  std::string executed_class(std::string_view format_class) const;
+};
+
+Hardware parse_hardware(const Json& object, const std::string& place);
+/// A built-in name, or a path ending in .json.
+Hardware load_hardware(std::string_view word);
+std::vector<std::string> hardware_names();
+Json to_json(const Hardware& hardware);
+
+/// Chips with a native FP4 rate: the profiles on which FP4 recipes are worth comparing.
+bool has_fp4(const Hardware& hardware);
+
+}  // namespace fp4::cost

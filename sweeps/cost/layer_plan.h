@@ -1,0 +1,24 @@
+// Decides: which part of a model's linear layers a recipe's layer policy quantises.
+#pragma once
+
+#include <vector>
+
+#include "sweeps/cost/model.h"
+#include "sweeps/cost/workload.h"
+
+namespace fp4::cost {
+
+/// `blocks` repetitions of one fused linear, of whose output columns `quantised` are computed as the recipe says and
+/// `high` in high precision.
+struct PlannedLinear {
+  const Linear* linear = nullptr;
+  int64_t blocks = 0;
+  int64_t quantised = 0;
+  int64_t high = 0;
+};
+
+/// Layers are counted in the order of the forward pass; a share below 1 is of all quantisable layers, rounded to
+/// nearest, half up. Names that match no layer of the model are an error.
+std::vector<PlannedLinear> plan_layers(const Model& model, const LayerPolicy& policy);
+
+}  // namespace fp4::cost

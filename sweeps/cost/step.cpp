@@ -1,0 +1,229 @@
+// Decides: the terms of a training step: three GEMMs of every linear layer, the quantisers that feed them, estimators,
+// attention, layers outside the recipe, optimizer, and what was fitted as "other". Times are summed, not overlapped:
+// quantisers and GEMMs of one stream follow each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sweeps/cost/cost.h"
+#include "sweeps/cost/layer_plan.h"
+
+namespace fp4::cost {
+
+namespace {
+
+class StepBuilder {
+ public:
+  StepBuilder(const RecipeFacts& recipe, const Model& model, const Hardware& hardware, const CostOptions& options)
+      : recipe_(recipe),
+        model_(model),
+        options_(options),
+        chip_(hardware, options.weights),
+        tokens_(static_cast<double>(model.tokens_per_step)) {}
+
+  std::vector<Term> build() {
+    for (const PlannedLinear& row : plan_layers(model_, recipe_.layers)) {
+      if (row.quantised > 0) quantised_linear(row);
+      if (row.high > 0) high_linear(*row.linear, row.high, row.blocks, recipe_.high_class, "matmul left in 16 bits");
+    }
+    for (const UnquantisedLinear& row : model_.unquantised)
+      high_linear(row.linear, row.linear.width_out(), 1,
+                  recipe_.high_class == "fp32" ? recipe_.high_class : row.format_class, "head");
+    attention();
+    optimizer();
+    other();
+    return std::move(terms_);
+  }
+
+ private:
+  static const char* gemm_name(int gemm) {
+    static const char* const names[] = {"fprop", "dgrad", "wgrad"};
+    return names[gemm];
+  }
+
+  void add(const std::string& name, const char* group, const Resources& work, bool backward) {
+    const Bound bound = roofline(work, chip_);
+    terms_.push_back({name, group, bound.seconds, options_.formulas ? roofline_formula(work, chip_) : "", bound.binding,
+                      work.flop, work.bytes, work.ops, backward});
+  }
+
+  // One GEMM [M, K] x [N, K] of a layer, over all micro-batches: operands read in their formats, result written as
+  // bf16, weight gradients accumulated in fp32. `repeat` > 1 counts a forward pass that is computed again.
+  Resources gemm_work(int gemm, const GemmFacts& facts, double in, double out, double repeat, double rate) const {
+    const auto bits = [](const OperandFacts& operand) {
+      return operand.element_bits + (operand.quantised ? operand.scale_bits / operand.scale_block : 0);
+    };
+    const double micro_batches = static_cast<double>(model_.micro_batches);
+    Resources work;
+    work.flop = repeat * 2 * tokens_ * in * out;
+    work.flop_rate = rate;
+    // Rows of a and b, and elements of the result, summed over micro-batches.
+    const double activations = tokens_ * (gemm == 0 ? in : out), weights = micro_batches * in * out;
+    switch (gemm) {
+      case 0: work.bytes = (activations * bits(facts.a) + weights * bits(facts.b)) / 8 + tokens_ * out * 2; break;
+      case 1: work.bytes = (activations * bits(facts.a) + weights * bits(facts.b)) / 8 + tokens_ * in * 2; break;
+      default:
+        work.bytes =
+            (tokens_ * out * bits(facts.a) + tokens_ * in * bits(facts.b)) / 8 + in * out * 4 * (2 * micro_batches - 1);
+    }
+    work.bytes *= repeat;
+    return work;
+  }
+
+  static Resources times(Resources work, double factor) {
+    work.flop *= factor;
+    work.bytes *= factor;
+    work.ops *= factor;
+    return work;
+  }
+
+  void quantised_linear(const PlannedLinear& row) {
+    const Linear& linear = *row.linear;
+    const double in = static_cast<double>(linear.in), out = static_cast<double>(row.quantised);
+    const double blocks = static_cast<double>(row.blocks);
+    for (int gemm = 0; gemm < 3; ++gemm) {
+      if (gemm == 1 && !linear.dgrad) continue;
+      const GemmFacts& facts = gemm_of(recipe_, gemm);
+      const double rate = chip_.matrix_rate(format_class(facts));
+      const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
+      add(fmt::format("matmul {} {}", gemm_name(gemm), linear.name), "matmul",
+          times(gemm_work(gemm, facts, in, out, repeat, rate), blocks), gemm > 0);
+    }
+    if (recipe_.free_quantisation) return;
+    for (const QuantiseKernel& kernel : quantise_kernels(recipe_, linear, tokens_, out, options_))
+      quantiser(kernel, blocks);
+    estimator(linear.name + " X", recipe_.fprop.a, tokens_ * in * blocks);
+    estimator(linear.name + " W", recipe_.fprop.b, in * out * blocks);
+  }
+
+  // Charges each technique what the kernel grows by when it is switched on, in the order of the enumerators.
+  void quantiser(QuantiseKernel kernel, double blocks) {
+    kernel.elements *= blocks;
+    const QuantiseOptions options{&options_.weights, options_.hadamard};
+    const bool backward = kernel.name.starts_with("dY") || kernel.name.ends_with("again");
+    double before = 0;
+    Resources earlier;
+    for (int i = 0; i < technique_count; ++i) {
+      const Technique technique = static_cast<Technique>(i);
+      const Resources work = quantise_work(kernel, technique, chip_, options);
+      const Bound bound = roofline(work, chip_);
+      const bool changed = work.ops != earlier.ops || work.bytes != earlier.bytes || work.flop != earlier.flop;
+      if (changed) {
+        Term term{fmt::format("{} {}", technique_name(technique), kernel.name),
+                  technique_name(technique),
+                  bound.seconds - before,
+                  "",
+                  bound.binding,
+                  work.flop - earlier.flop,
+                  work.bytes - earlier.bytes,
+                  work.ops - earlier.ops,
+                  backward};
+        if (options_.formulas)
+          term.formula = i == 0 ? roofline_formula(work, chip_)
+                                : fmt::format("{} - {:.5g} s", roofline_formula(work, chip_), before);
+        terms_.push_back(std::move(term));
+      }
+      before = bound.seconds;
+      earlier = work;
+    }
+  }
+
+  // Backward multiplication by Q'(u), in the epilogue of dgrad or wgrad: the saved payload is written in the forward
+  // pass and read here. With a Hadamard on fprop the gradient is rotated there and back.
+  void estimator(const std::string& name, const OperandFacts& operand, double elements) {
+    const double ops = operand.estimator_ops + operand.scale_gradient_ops;
+    if (!operand.quantised || ops == 0) return;
+    const HadamardFacts& hadamard = recipe_.fprop.hadamard;
+    const CostWeights& w = options_.weights;
+    double per_element = ops;
+    if (hadamard.size > 0)
+      per_element += 2 * w.hadamard *
+                     (w.butterfly_ops * std::log2(hadamard.size) + (hadamard.normalised ? w.normalise_ops : 0) +
+                      (hadamard.random_signs ? w.sign_ops : 0));
+    Resources work;
+    work.ops = w.estimator * elements * per_element;
+    work.bytes = w.estimator * elements * 2 * operand.saved_bits / 8;
+    add("estimator " + name, "estimator", work, true);
+  }
+
+  // A layer that stays in bf16 or fp32: fprop, dgrad and wgrad at that class' rate.
+  void high_linear(const Linear& linear, int64_t out, int64_t blocks, const std::string& format_class,
+                   const char* group) {
+    OperandFacts operand;
+    operand.element_bits = format_class == "fp32" ? 32 : 16;
+    const GemmFacts facts{operand, operand, {}};
+    const double rate = chip_.matrix_rate(format_class);
+    const bool recomputed = std::string_view(group) != "head";  // the last layer is never checkpointed
+    for (int gemm = 0; gemm < 3; ++gemm) {
+      if (gemm == 1 && !linear.dgrad) continue;
+      const double repeat = gemm == 0 && recomputed ? 1 + options_.recompute : 1;
+      const Resources work =
+          gemm_work(gemm, facts, static_cast<double>(linear.in), static_cast<double>(out), repeat, rate);
+      add(fmt::format("{} {} {}", group, gemm_name(gemm), linear.name), group, times(work, static_cast<double>(blocks)),
+          gemm > 0);
+    }
+  }
+
+  // Causal: half of the 4*S*width FLOP a token of scores and values, forward; twice that backward.
+  void attention() {
+    if (model_.attention_width == 0) return;
+    const double forward =
+        2.0 * static_cast<double>(model_.blocks * model_.attention_width * model_.sequence) * tokens_;
+    Resources work;
+    work.flop_rate = chip_.matrix_rate(recipe_.high_class);
+    work.flop = forward * (1 + options_.recompute);
+    add("attention forward", "attention", work, false);
+    work.flop = forward * 2;
+    add("attention backward", "attention", work, true);
+  }
+
+  void optimizer() {
+    Resources work;
+    work.bytes = options_.weights.optimizer_bytes * static_cast<double>(model_.parameters()) / options_.devices;
+    add("optimizer", "optimizer", work, false);
+  }
+
+  // Norms, activations, residual adds, losses, launches: proportional to layers x width, fitted on one model.
+  void other() {
+    const Hardware& hardware = *chip_.hardware;
+    if (hardware.other_s_per_token.value == 0 || options_.weights.other == 0) return;
+    const double scale = static_cast<double>(model_.blocks * model_.width) / hardware.other_size;
+    const double seconds = options_.weights.other * hardware.other_s_per_token.value * scale * tokens_;
+    Term term{"other", "other", seconds, "",   hardware.other_s_per_token.kind == "fitted" ? "fitted" : "estimate",
+              0,       0,       0,       false};
+    if (options_.formulas)
+      term.formula = fmt::format("{:.4g} s/token of {} x {:.4g} (layers x width) x {:.6g} tokens",
+                                 hardware.other_s_per_token.value, hardware.other_model, scale, tokens_);
+    terms_.push_back(std::move(term));
+  }
+
+  const RecipeFacts& recipe_;
+  const Model& model_;
+  const CostOptions& options_;
+  const Chip chip_;
+  const double tokens_;
+  std::vector<Term> terms_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& cost_groups() {
+  static const std::vector<std::string> groups = {
+      "matmul",   "matmul left in 16 bits", "head",     "attention",           "optimizer",  "other",
+      "quantise", "tensor scale",           "hadamard", "stochastic rounding", "scale rule", "estimator"};
+  return groups;
+}
+
+std::vector<Term> step_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                             const CostOptions& options) {
+  return StepBuilder(recipe, model, hardware, options).build();
+}
+
+double total_seconds(const std::vector<Term>& terms) {
+  double total = 0;
+  for (const Term& term : terms) total += term.seconds;
+  return total;
+}
+
+}  // namespace fp4::cost

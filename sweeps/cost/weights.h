@@ -1,0 +1,49 @@
+// Decides: every number of the cost model that is neither a chip's nor a recipe's: instruction slots of each step of a
+// quantiser, bytes, overlap, utilisations, points, and the factors that a sensitivity study turns. One row per number
+// (weight_table), so that a JSON object {"sr": 2} and `--weight sr=2` know the same words.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sweeps/cost/json_reader.h"
+
+namespace fp4::cost {
+
+struct CostWeights {
+  // Factors on what a technique adds; 1 = as modelled.
+  double quantise = 1, sr = 1, hadamard = 1, tensor_scale = 1, scale_rule = 1, estimator = 1;
+  // Factors on the chip.
+  double bandwidth = 1, issue = 1, efficiency = 1, other = 1;
+  // Instruction slots per element.
+  double amax_ops = 2, multiply_ops = 1, convert_ops = 1, pack_ops = 0.5;
+  double philox_ops = 100, software_sr_ops = 2, hardware_sr_ops = 1;
+  double butterfly_ops = 1, normalise_ops = 1, sign_ops = 1;
+  // Bytes.
+  double input_bytes = 2, unfused_hadamard_bytes = 4, optimizer_bytes = 30, gradient_bytes = 2;
+  // Share of the backward pass of the last micro-batch behind which communication can hide.
+  double overlap = 0.8;
+  // Power above idle as a share of (board - idle), by what binds the kernel.
+  double utilisation_matrix = 1, utilisation_vector = 0.7, utilisation_memory = 0.7, utilisation_stall = 0.2;
+  // Points of a switched-on technique.
+  double points_sr = 1, points_hadamard = 1, points_tensor_scale = 1, points_estimator = 1, points_scale_gradient = 1,
+         points_optimizer = 1, points_loss_scaling = 1;
+};
+
+struct WeightRow {
+  const char* name;
+  double CostWeights::*field;
+  double low, high;
+  const char* doc;
+};
+std::span<const WeightRow> weight_table();
+
+/// {"sr": 2, "bandwidth": 0.5} over the defaults; unknown words and negative numbers are errors.
+CostWeights parse_weights(const Json& object, const std::string& place);
+/// "sr=2" from the command line.
+void set_weight(CostWeights& weights, std::string_view assignment);
+/// The weights that differ from the defaults.
+Json to_json(const CostWeights& weights);
+
+}  // namespace fp4::cost

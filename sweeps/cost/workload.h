@@ -1,0 +1,71 @@
+// Decides: what the cost model wants to know of a recipe, as plain numbers per GEMM and operand. sweeps/cost/adapt.h
+// fills them from the axis rows, which carry their own cost facts: a new variant of an axis reaches the cost model as
+// other numbers in these fields, never as a new word, and nothing here or in the formulas has to change for it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fp4::cost {
+
+/// One operand of one GEMM. Everything "per element" is per element of the operand.
+struct OperandFacts {
+  bool quantised = false;  // false: consumed as it is, bf16 or fp32
+  double element_bits = 16;
+  double scale_bits = 0;     // of one scale ...
+  double scale_block = 1;    // ... shared by so many elements along K, as the matrix unit reads them
+  bool square = false;       // 2-D blocks: one set of codes for an operand and its transpose
+  double random_bits = 0;    // drawn per element; 0: deterministic rounding
+  double rule_ops = 0;       // scale rules beyond amax: 4/6 and mse try several scales
+  double extra_passes = 0;   // reads of the tensor before it can be quantised: tensor scale current 1, hold 1/D
+  double estimator_ops = 0;  // backward multiplication by Q'(u); 0: straight through
+  double scale_gradient_ops = 0;
+  double saved_bits = 0;    // payload kept from forward to backward for the two above
+  bool from_fprop = false;  // quantised again from the decoded forward operand, not from bf16
+};
+
+struct HadamardFacts {
+  int size = 0;               // 0: none
+  bool normalised = true;     // a multiplication by 1/sqrt(size); false: folded into the product
+  bool random_signs = false;  // drawn per layer or step; fixed signs cost nothing, they turn adds into subtractions
+};
+
+struct GemmFacts {
+  OperandFacts a, b;
+  HadamardFacts hadamard;
+};
+
+/// Which linear layers the recipe quantises; the others run in bf16.
+struct LayerPolicy {
+  enum class Kind : uint8_t { all, skip_first, skip_last, names } kind = Kind::all;
+  double count = 0;                // layers, or a share of them when below 1
+  std::vector<std::string> names;  // layers to quantise ("qkv", "blocks.3.down")
+};
+
+/// Switches of a recipe that the points score of arXiv 2509.17791 counts besides what the operands show.
+struct RecipeFacts {
+  std::string name;
+  GemmFacts fprop, dgrad, wgrad;
+  LayerPolicy layers;
+  bool one_weight_quantiser = false;  // fprop's and dgrad's b are one set of codes (equal square blocks, no Hadamard)
+  bool free_quantisation = false;     // operands arrive quantised, estimators are free: the reference of an overhead
+  bool stabilised_optimizer = false;  // StableSPAM
+  bool loss_scaling = false;
+  std::string high_class = "bf16";  // what layers outside the policy, head and attention run in
+};
+
+/// The three GEMMs of a linear layer and their two operands, in the order of every table of the program.
+inline const GemmFacts& gemm_of(const RecipeFacts& recipe, int gemm) {
+  return gemm == 0 ? recipe.fprop : gemm == 1 ? recipe.dgrad : recipe.wgrad;
+}
+
+/// All operands as they are: bf16 (16 bits) or fp32 (32).
+RecipeFacts unquantised_recipe(std::string name, double element_bits);
+/// One plain block format on all operands of all GEMMs: what speed-ups over FP8 are measured against.
+RecipeFacts uniform_recipe(std::string name, double element_bits, double scale_bits, double scale_block);
+
+/// "fp4", "fp6", "fp8", "bf16" or "fp32": the narrowest class that holds both operands.
+std::string format_class(const GemmFacts& gemm);
+
+}  // namespace fp4::cost

@@ -1,0 +1,253 @@
+// The cost model against totals computed by hand. The chip and the model are made up of powers of two, so that every
+// quotient is exact and "equal" means equal bits:
+//   chip   fp4 8192 FLOP/s, fp8 4096, bf16 2048, fp32 1024, efficiency 1/2; 8192 bytes/s; 65536 slots/s, half reached
+//   model  one linear layer 64 -> 32, 128 tokens in 2 micro-batches, 2048 parameters
+// Each GEMM is 2*128*64*32 = 524288 FLOP: 128 s at the fp4 rate; optimizer 30 bytes * 2048 / 8192 = 7.5 s.
+#include <catch2/catch.hpp>
+
+#include "fp4/presets.h"
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/cost.h"
+
+using namespace fp4;
+using namespace fp4::cost;
+
+namespace {
+
+Json chip_json() {
+  return Json::parse(R"({"name": "toy", "doc": "powers of two",
+    "rates": {"fp4": 8192, "fp8": 4096, "bf16": 2048, "fp32": 1024}, "efficiency": 0.5,
+    "issue_per_s": 65536, "issue_efficiency": 0.5, "memory_bandwidth": 8192, "memory_bytes": 42496,
+    "link_bandwidth": 1024, "network_bandwidth": 512, "node_size": 2, "board_w": 300, "idle_w": 100, "system_w": 500,
+    "price_per_hour": 3600, "random_source": "philox"})");
+}
+
+Json model_json() {
+  return Json::parse(R"({"name": "one", "doc": "one layer", "source": "test", "blocks": 1, "width": 64,
+    "linears": [{"name": "l", "in": 64, "out": [32]}], "unquantised": [], "attention_width": 0, "sequence": 0,
+    "tokens_per_step": 128, "micro_batches": 2, "saved_per_token_block": 10, "extra_parameters": 0})");
+}
+
+Recipe uniform(const QuantSpec& spec) {
+  Recipe recipe;
+  for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) gemm->a.quant = gemm->b.quant = spec;
+  return recipe;
+}
+
+const Hardware chip = parse_hardware(chip_json(), "test chip");
+const Model model = parse_model(model_json(), "test model");
+
+CostResult cost_of(const Recipe& recipe, const CostOptions& options = {}) {
+  return evaluate(recipe, model, chip, options);
+}
+
+double group(const CostResult& result, const char* name) { return group_seconds(result, name); }
+
+}  // namespace
+
+TEST_CASE("matmuls, quantisers and the optimizer add up to the hand-computed step", "[quick]") {
+  const CostResult mxfp4 = cost_of(uniform(mxfp4_spec));
+  REQUIRE(group(mxfp4, "matmul") == 3 * 128.0);
+  REQUIRE(group(mxfp4, "optimizer") == 7.5);
+  // X: 8192 elements, 2 bytes read, two copies of (4 + 8/32)/8 = 0.53125 bytes: 25088 bytes, 3.0625 s; the slots,
+  // 2 * 4.5 * 8192 / 32768 = 2.25 s, hide behind them. W: 2048 elements, dY: 4096.
+  REQUIRE(group(mxfp4, "quantise") == 3.0625 + 0.765625 + 1.53125);
+  REQUIRE(mxfp4.compute_s == 396.859375);
+  REQUIRE(mxfp4.step_time_s == 396.859375);
+  REQUIRE(mxfp4.ideal_s == 391.5);
+  REQUIRE(mxfp4.overhead == 396.859375 / 391.5 - 1);
+  REQUIRE(mxfp4.quantisation_overhead == mxfp4.overhead);
+  REQUIRE(mxfp4.speedup_bf16 == 1543.5 / 396.859375);  // 3 * 512 + 7.5
+  REQUIRE(mxfp4.tokens_per_second == 128 / 396.859375);
+  REQUIRE(*mxfp4.price == 396.859375);
+
+  const CostResult bf16 = evaluate(unquantised_recipe("bf16", 16), model, chip);
+  REQUIRE(bf16.compute_s == 1543.5);
+  REQUIRE(bf16.overhead == 1543.5 / 391.5 - 1);
+  REQUIRE(bf16.quantisation_overhead == 0);
+  REQUIRE_FALSE(bf16.points.has_value());
+}
+
+TEST_CASE("each technique is charged what its kernel grows by", "[quick]") {
+  SECTION("stochastic rounding on dgrad's dY: 8 of Philox's 128 bits are 6.25 slots, 2 to use them") {
+    Recipe recipe = uniform(mxfp4_spec);
+    recipe.dgrad.a.quant.rounding = Rounding::stochastic;
+    // dY: (9 + 8.25) * 4096 / 32768 = 2.15625 s of slots against 1.53125 s of bytes.
+    REQUIRE(group(cost_of(recipe), "stochastic rounding") == 0.625);
+    REQUIRE(cost_of(recipe).compute_s == 396.859375 + 0.625);
+    CostOptions doubled;
+    doubled.weights.sr = 2;
+    REQUIRE(group(cost_of(recipe, doubled), "stochastic rounding") == 0.625 + 8.25 * 4096 / 32768);
+  }
+  SECTION("a Hadamard of 16 on wgrad: 4 adds and the multiplication by 1/4, on both column copies") {
+    Recipe recipe = uniform(mxfp4_spec);
+    recipe.wgrad.hadamard.size = 16;
+    // X: (9 + 5) * 8192 / 32768 = 3.5 against 3.0625; dY: 1.75 against 1.53125.
+    REQUIRE(group(cost_of(recipe), "hadamard") == 0.4375 + 0.21875);
+    recipe.wgrad.hadamard.normalise = HadamardNormalise::fold;
+    REQUIRE(group(cost_of(recipe), "hadamard") == 0.1875 + 0.09375);
+    recipe.wgrad.hadamard.signs = HadamardSigns::per_step;
+    REQUIRE(group(cost_of(recipe), "hadamard") == 0.4375 + 0.21875);
+    CostOptions unfused;
+    unfused.hadamard = HadamardKernel::unfused;  // 4 more bytes an element: 32768 and 16384 bytes
+    REQUIRE(group(cost_of(recipe, unfused), "hadamard") == 4.0 + 2.0);
+    CostOptions dense;
+    dense.hadamard = HadamardKernel::dense;  // 32 FLOP an element at 1024: 256 s and 128 s, less what hid before
+    REQUIRE(group(cost_of(recipe, dense), "hadamard") == 256 - 3.0625 + 128 - 1.53125);
+  }
+  SECTION("a current tensor scale reads the tensor once more and looks for its maximum") {
+    const CostResult nvfp4 = cost_of(uniform(nvfp4_spec));
+    // (4 + 8/16)/8 = 0.5625 bytes a copy: X 3.125 s, W 0.78125, dY 1.5625; the pass adds 2 bytes an element.
+    REQUIRE(group(nvfp4, "quantise") == 3.125 + 0.78125 + 1.5625);
+    REQUIRE(group(nvfp4, "tensor scale") == 2.0 + 0.5 + 1.0);
+    QuantSpec hold = nvfp4_spec;
+    hold.tensor_scale = TensorScale::hold;
+    hold.hold_steps = 64;
+    REQUIRE(group(cost_of(uniform(hold)), "tensor scale") == 3.5 / 64);
+  }
+  SECTION("four_over_six tries two scales: 6 slots an element and copy") {
+    QuantSpec spec = nvfp4_spec;
+    spec.scale_rule = ScaleRule::four_over_six;
+    spec.tensor_scale = TensorScale::none;
+    // X: (9 + 12) * 8192 / 32768 = 5.25 against 3.125; W a quarter, dY half of that.
+    REQUIRE(group(cost_of(uniform(spec)), "scale rule") == 2.125 * 1.75);
+  }
+  SECTION("an estimator multiplies in the backward pass and moves its payload twice") {
+    Recipe recipe = uniform(mxfp4_spec);
+    recipe.fprop.b.estimator.estimator = Estimator::dge;  // 15 slots, 2 + 2 bytes on 2048 weights
+    REQUIRE(group(cost_of(recipe), "estimator") == 1.0);  // 8192 bytes; 30720 slots are 0.9375 s
+  }
+  SECTION("square weight blocks are quantised once: slots shrink, bytes stay") {
+    CostOptions slots_only;
+    slots_only.weights.bandwidth = 1024;
+    slots_only.weights.optimizer_bytes = 0;
+    Recipe recipe = uniform(mxfp4_spec);
+    REQUIRE(group(cost_of(recipe, slots_only), "quantise") == 9.0 * (8192 + 2048 + 4096) / 32768);
+    recipe.fprop.b.quant.block = recipe.dgrad.b.quant.block = {BlockKind::square, 32};
+    REQUIRE(group(cost_of(recipe, slots_only), "quantise") == (9.0 * (8192 + 4096) + 4.5 * 2048) / 32768);
+    recipe.dgrad.hadamard.size = 32;  // the transpose of the codes no longer serves
+    REQUIRE(facts_of(recipe).one_weight_quantiser == false);
+  }
+}
+
+TEST_CASE("views: one pass or separate, fused or not", "[quick]") {
+  const Recipe recipe = uniform(mxfp4_spec);
+  CostOptions separate;
+  separate.one_pass = false;  // one more read of 2 bytes: 2 s for X, 0.5 for W, 1 for dY
+  REQUIRE(group(cost_of(recipe, separate), "quantise") == 5.359375 + 3.5);
+  CostOptions fused;
+  fused.fused = true;  // no read: slots bind, 2.25 + 0.5625 + 1.125
+  REQUIRE(group(cost_of(recipe, fused), "quantise") == 3.9375);
+}
+
+TEST_CASE("double quantisation reads the codes of the forward operand", "[quick]") {
+  Recipe recipe = uniform(mxfp4_spec);
+  recipe.wgrad.b.source = Source::fprop_quantised;
+  // X row copy: 2.53125 bytes an element; again: 0.53125 read and written, slots 4.5 bind: 1.125 s.
+  REQUIRE(group(cost_of(recipe), "quantise") == 2.53125 + 1.125 + 0.765625 + 1.53125);
+}
+
+TEST_CASE("layers outside the policy run in bf16 and count as overhead, not as quantisation", "[quick]") {
+  Json two = model_json();
+  two["linears"][0]["out"] = {16, 16};
+  const Model halves = parse_model(two, "two layers");
+  Recipe recipe = uniform(mxfp4_spec);
+  recipe.layers = {fp4::LayerPolicy::Kind::skip_last, 0.5, {}};
+  const CostResult result = evaluate(recipe, halves, chip);
+  REQUIRE(group(result, "matmul") == 3 * 64.0);
+  REQUIRE(group(result, "matmul left in 16 bits") == 3 * 256.0);
+  REQUIRE(result.ideal_s == 391.5);
+  REQUIRE(result.free_quantisation_s == 192 + 768 + 7.5);
+  recipe.layers = {fp4::LayerPolicy::Kind::skip_first, 0.2, {}};  // 0.4 layers: none
+  REQUIRE(group(evaluate(recipe, halves, chip), "matmul left in 16 bits") == 0);
+  recipe.layers = {fp4::LayerPolicy::Kind::skip_first, 0.25, {}};  // 0.5 layers: one, half up
+  REQUIRE(group(evaluate(recipe, halves, chip), "matmul left in 16 bits") == 768);
+  recipe.layers = {fp4::LayerPolicy::Kind::names, 0, {"l"}};
+  REQUIRE(group(evaluate(recipe, halves, chip), "matmul left in 16 bits") == 0);
+  recipe.layers.names = {"q"};
+  REQUIRE_THROWS_WITH(evaluate(recipe, halves, chip), Catch::Contains("unknown word 'q'") && Catch::Contains("l"));
+}
+
+TEST_CASE("the wider operand decides the rate, and a first layer has no dgrad", "[quick]") {
+  Recipe recipe = uniform(mxfp4_spec);
+  recipe.fprop.a.quant = find_preset("mxfp8")->spec;
+  REQUIRE(group(cost_of(recipe), "matmul") == 256 + 128 + 128);
+  recipe.fprop.a.quant = find_preset("bf16")->spec;
+  REQUIRE(group(cost_of(recipe), "matmul") == 512 + 128 + 128);
+  Json first = model_json();
+  first["linears"][0]["dgrad"] = false;
+  const CostResult result = evaluate(uniform(mxfp4_spec), parse_model(first, "first layer"), chip);
+  REQUIRE(group(result, "matmul") == 256);
+  REQUIRE(group(result, "quantise") == 3.0625 + (2048 + 4096) * 2.53125 / 8192);
+}
+
+TEST_CASE("attention and head run in high precision", "[quick]") {
+  Json llm = model_json();
+  llm["attention_width"] = 64;
+  llm["sequence"] = 16;
+  llm["unquantised"] = Json::parse(R"([{"name": "head", "in": 64, "out": [8], "class": "bf16"}])");
+  const CostResult result = evaluate(uniform(mxfp4_spec), parse_model(llm, "llm"), chip);
+  REQUIRE(group(result, "attention") == 6.0 * 64 * 16 * 128 / 1024);
+  REQUIRE(group(result, "head") == 6.0 * 64 * 8 * 128 / 1024);
+  CostOptions recompute;
+  recompute.recompute = 0.5;
+  const CostResult again = evaluate(uniform(mxfp4_spec), parse_model(llm, "llm"), chip, recompute);
+  REQUIRE(group(again, "matmul") == 384 + 64);
+  REQUIRE(group(again, "attention") == 7.0 * 64 * 16 * 128 / 1024);
+}
+
+TEST_CASE("communication, energy, memory, points", "[quick]") {
+  const Recipe recipe = uniform(mxfp4_spec);
+  CostOptions options;
+  options.devices = 4;
+  options.weights.overlap = 0;
+  const CostResult result = cost_of(recipe, options);
+  // 2048 gradients of 2 bytes: 2 * 1/2 * 4096 / 1024 within the node, half as many bytes between the two nodes.
+  REQUIRE(result.communication.interconnect_s == 4.0);
+  REQUIRE(result.communication.network_s == 4.0);
+  REQUIRE(result.communication.t0_s == 396.859375 - 7.5 + 7.5 / 4);
+  REQUIRE(result.communication.t1_s == result.communication.t0_s + 4);
+  REQUIRE(result.step_time_s == result.communication.t0_s + 8);
+  REQUIRE(result.communication.interconnect_stall == 4 / result.communication.t1_s);
+  REQUIRE(result.communication.network_stall == 4 / result.communication.t1_s);
+  options.weights.overlap = 1;  // the backward pass of one micro-batch, over 100 s, hides it all
+  REQUIRE(cost_of(recipe, options).step_time_s == result.communication.t0_s);
+
+  const CostResult one = cost_of(recipe);
+  // GEMMs at 300 W, memory-bound kernels at 100 + 200 * 0.7 W, the rest of the system 200 W throughout.
+  REQUIRE(*one.energy_j == Approx(384 * 300 + 12.859375 * 240 + 396.859375 * 200).epsilon(1e-15));
+  Json dark = chip_json();
+  dark.erase("idle_w");
+  REQUIRE_FALSE(evaluate(recipe, model, parse_hardware(dark, "chip without power")).energy_j.has_value());
+
+  REQUIRE(one.memory.weights == 4096 + 2 * 1088);  // bf16, and two copies of 0.53125 bytes
+  REQUIRE(one.memory.activations == 64 * (10 * 2 + 64 * 0.53125));
+  REQUIRE(one.memory.total() == 42496);
+  REQUIRE(one.memory.fits);
+  Json small = chip_json();
+  small["memory_bytes"] = 42495;
+  REQUIRE_FALSE(evaluate(recipe, model, parse_hardware(small, "small chip")).memory.fits);
+
+  Recipe loaded = uniform(nvfp4_spec);
+  REQUIRE(cost_of(loaded).points == 1.0);
+  loaded.wgrad.hadamard.size = 16;
+  loaded.dgrad.a.quant.rounding = Rounding::stochastic;
+  loaded.fprop.b.estimator.estimator = Estimator::sigmoid;
+  loaded.loss_scaling = true;
+  REQUIRE(cost_of(loaded).points == 5.0);
+  REQUIRE(points_score(2.0, 1.5, 5.0) == 0.05);
+  REQUIRE_FALSE(points_score(2.0, 1.5, std::nullopt).has_value());
+}
+
+TEST_CASE("speed-ups of the bit-operations model equal Quartet's table 1", "[quick]") {
+  Recipe recipe = uniform(mxfp4_spec);
+  REQUIRE(bops_speedup(facts_of(recipe)).training == Approx(2.0).epsilon(1e-15));
+  const QuantSpec fp8 = find_preset("mxfp8")->spec;
+  recipe.dgrad.a.quant = recipe.dgrad.b.quant = recipe.wgrad.a.quant = recipe.wgrad.b.quant = fp8;
+  REQUIRE(bops_speedup(facts_of(recipe)).forward == 2.0);
+  REQUIRE(bops_speedup(facts_of(recipe)).backward == 1.0);
+  REQUIRE(bops_speedup(facts_of(recipe)).training == Approx(1.2).epsilon(1e-15));
+  recipe = uniform(mxfp4_spec);
+  recipe.fprop.a.quant = recipe.fprop.b.quant = fp8;
+  REQUIRE(bops_speedup(facts_of(recipe)).training == Approx(1.5).epsilon(1e-15));
+}

@@ -1,0 +1,209 @@
+// Hardware profiles, models and weights as files: what is accepted, what every built-in file must state, and that
+// recipes order sensibly on every chip that has FP4.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "fp4/presets.h"
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/cost.h"
+#include "tests/support/support.h"
+
+using namespace fp4;
+using namespace fp4::cost;
+using Catch::Contains;
+
+namespace {
+
+Json chip_json() {
+  return Json::parse(R"({"name": "toy", "doc": "d", "rates": {"bf16": 2048}, "efficiency": 0.5, "issue_per_s": 65536,
+    "issue_efficiency": 0.5, "memory_bandwidth": 8192, "memory_bytes": 1, "random_source": "philox"})");
+}
+
+std::string chip_error(const Json& json) {
+  try {
+    parse_hardware(json, "chip");
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Recipe uniform(const QuantSpec& spec) {
+  Recipe recipe;
+  for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) gemm->a.quant = gemm->b.quant = spec;
+  return recipe;
+}
+
+void check_source(const std::string& name, const char* field, const std::optional<Quantity>& quantity) {
+  if (!quantity) return;
+  INFO(name << " " << field);
+  CHECK(quantity->source.size() > 10);
+  CHECK(quantity->kind != "given");
+}
+
+}  // namespace
+
+TEST_CASE("faults of a profile are named", "[quick]") {
+  REQUIRE(chip_error(chip_json()).empty());
+  const auto with = [](const char* key, const Json& value) {
+    Json json = chip_json();
+    json[key] = value;
+    return chip_error(json);
+  };
+  CHECK_THAT(with("memory_bandwidth", -8192), Contains("chip: memory_bandwidth") && Contains("-8192"));
+  CHECK_THAT(with("memory_bandwidth", 0), Contains("memory_bandwidth"));
+  CHECK_THAT(with("memory_bandwidth", "fast"), Contains("expected an object") || Contains("expected a number"));
+  CHECK_THAT(with("efficiency", 1.5), Contains("efficiency") && Contains("1.5"));
+  CHECK_THAT(with("bandwith", 1), Contains("unknown word 'bandwith'"));
+  CHECK_THAT(with("random_source", "dice"), Contains("unknown word 'dice'") && Contains("philox, hardware"));
+  CHECK_THAT(with("rates", Json::parse(R"({"fp4": 1})")), Contains("missing rate rates.bf16"));
+  CHECK_THAT(with("rates", Json::parse(R"({"bf16": 1, "fp5": 1})")), Contains("unknown word 'fp5'"));
+  CHECK_THAT(with("rates", Json::parse(R"({"bf16": -1})")), Contains("rates.bf16") && Contains("-1"));
+  CHECK_THAT(with("emulate", Json::parse(R"({"fp4": "fp8"})")), Contains("missing rate rates.fp8"));
+  CHECK_THAT(with("other_s_per_token", 1e-6), Contains("other_model"));
+  CHECK_THAT(with("efficiency", Json::parse(R"({"value": 0.5, "kind": "guess", "source": "s"})")),
+             Contains("unknown word 'guess'"));
+  Json headless = chip_json();
+  headless.erase("issue_per_s");
+  CHECK_THAT(chip_error(headless), Contains("missing key 'issue_per_s'"));
+  Json hot = chip_json();
+  hot["board_w"] = 100;
+  hot["idle_w"] = 200;
+  CHECK_THAT(chip_error(hot), Contains("idle_w is larger than board_w"));
+}
+
+TEST_CASE("a rate that a recipe needs and a chip lacks is an error", "[quick]") {
+  const Hardware chip = parse_hardware(chip_json(), "chip");
+  const Model model = load_model("classifier");
+  CHECK_THROWS_WITH(evaluate(uniform(mxfp4_spec), model, chip), Contains("toy") && Contains("missing rate rates.fp4"));
+  Json json = chip_json();
+  json["emulate"] = {{"fp4", "bf16"}, {"fp8", "bf16"}};
+  json["rates"]["fp32"] = 1024;
+  const Hardware emulating = parse_hardware(json, "chip");
+  CHECK(emulating.rate("fp4") == 2048);
+  CHECK(emulating.executed_class("fp4") == "bf16");
+  CHECK(evaluate(uniform(mxfp4_spec), model, emulating).overhead > 0);
+}
+
+TEST_CASE("unknown names are answered with the accepted ones, and paths are read", "[quick]") {
+  CHECK_THROWS_WITH(load_hardware("mi355"), Contains("hardware profile") && Contains("mi355x"));
+  CHECK_THROWS_WITH(load_model("llama8b"), Contains("model") && Contains("llama3_8b"));
+  CHECK_THROWS_WITH(load_hardware("absent.json"), Contains("absent.json: cannot be read"));
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "chip.json", chip_json().dump());
+  CHECK(load_hardware(folder / "chip.json").name == "toy");
+  test::write_text(folder / "broken.json", "{\"name\": ");
+  CHECK_THROWS_WITH(load_hardware(folder / "broken.json"), Contains("not JSON"));
+  Json again = to_json(load_hardware("mi355x"));
+  CHECK(to_json(parse_hardware(again, "again")) == again);
+  again = to_json(load_model("llama3_8b"));
+  CHECK(to_json(parse_model(again, "again")) == again);
+}
+
+TEST_CASE("faults of a model are named", "[quick]") {
+  const auto with = [](const char* key, const Json& value) {
+    Json json = to_json(load_model("classifier"));
+    json[key] = value;
+    try {
+      parse_model(json, "net");
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(with("width", 64).empty());
+  CHECK_THAT(with("blocks", 0), Contains("blocks"));
+  CHECK_THAT(with("blocks", 1.5), Contains("whole number"));
+  CHECK_THAT(with("micro_batches", 3), Contains("does not divide"));
+  CHECK_THAT(with("linears", Json::array()), Contains("linears"));
+  CHECK_THAT(with("linears", Json::parse(R"([{"name": "l", "in": -4, "out": [2]}])")), Contains("-4"));
+  CHECK_THAT(with("layerz", 1), Contains("unknown word 'layerz'"));
+}
+
+TEST_CASE("weights: unknown words and negative numbers are errors, defaults stay out of the JSON", "[quick]") {
+  const CostWeights weights = parse_weights(Json::parse(R"({"sr": 2, "bandwidth": 0.5})"), "cost.weights");
+  CHECK(weights.sr == 2);
+  CHECK(to_json(weights) == Json::parse(R"({"bandwidth": 0.5, "sr": 2.0})"));
+  CHECK_THROWS_WITH(parse_weights(Json::parse(R"({"speed": 2})"), "cost.weights"), Contains("unknown word 'speed'"));
+  CHECK_THROWS_WITH(parse_weights(Json::parse(R"({"sr": -1})"), "cost.weights"), Contains("cost.weights: sr"));
+  CostWeights set;
+  set_weight(set, "hadamard=0.25");
+  CHECK(set.hadamard == 0.25);
+  CHECK_THROWS_WITH(set_weight(set, "hadamard"), Contains("NAME=NUMBER"));
+  CHECK_THROWS_WITH(set_weight(set, "hadamard=x"), Contains("not a number"));
+}
+
+TEST_CASE("every number of a built-in profile has an origin", "[quick]") {
+  REQUIRE(hardware_names().size() >= 8);
+  for (const std::string& name : hardware_names()) {
+    const Hardware chip = load_hardware(name);
+    CHECK(chip.name == name);
+    for (const auto& [key, rate] : chip.rates) check_source(name, key.c_str(), rate);
+    check_source(name, "efficiency", chip.efficiency);
+    check_source(name, "issue_per_s", chip.issue_per_s);
+    check_source(name, "issue_efficiency", chip.issue_efficiency);
+    check_source(name, "memory_bandwidth", chip.memory_bandwidth);
+    check_source(name, "memory_bytes", chip.memory_bytes);
+    check_source(name, "link_bandwidth", chip.link_bandwidth);
+    check_source(name, "network_bandwidth", chip.network_bandwidth);
+    check_source(name, "board_w", chip.board_w);
+    check_source(name, "idle_w", chip.idle_w);
+    check_source(name, "system_w", chip.system_w);
+    check_source(name, "price_per_hour", chip.price_per_hour);
+    for (const char* format : {"fp32", "bf16", "fp8", "fp6", "fp4"}) CHECK(chip.rate(format) > 0);
+  }
+  for (const std::string& name : model_names()) {
+    CHECK(load_model(name).name == name);
+    CHECK(load_model(name).source.size() > 10);
+  }
+}
+
+TEST_CASE("sizes of the models are the published ones", "[quick]") {
+  CHECK(load_model("llama3_8b").parameters() == 8030261248);  // meta-llama/Llama-3.1-8B
+  CHECK(load_model("llama3_8b").layers() == 224);
+  CHECK(load_model("llama_1b").parameters() == 1339082752);  // GaLore's 1.34 B
+  CHECK(load_model("classifier").layers() == 2);
+  CHECK(load_model("lm").layers() == 14);
+}
+
+TEST_CASE("recipes order sensibly in overhead on every chip with FP4", "[quick]") {
+  const Model model = load_model("llama3_8b");
+  Recipe sr_rht = uniform(mxfp4_spec);
+  sr_rht.dgrad.a.quant.rounding = sr_rht.wgrad.a.quant.rounding = Rounding::stochastic;
+  sr_rht.dgrad.hadamard.size = sr_rht.wgrad.hadamard.size = 64;
+  sr_rht.dgrad.hadamard.signs = sr_rht.wgrad.hadamard.signs = HadamardSigns::per_step;
+  int chips = 0;
+  for (const std::string& name : hardware_names()) {
+    const Hardware chip = load_hardware(name);
+    if (!has_fp4(chip) || name == "host") continue;
+    ++chips;
+    INFO(name);
+    const auto overhead = [&](const RecipeFacts& facts) { return evaluate(facts, model, chip).overhead; };
+    const double fp32 = overhead(unquantised_recipe("fp32", 32)), bf16 = overhead(unquantised_recipe("bf16", 16));
+    const double fp8 = overhead(facts_of(uniform(find_preset("mxfp8")->spec)));
+    const double mxfp4 = overhead(facts_of(uniform(mxfp4_spec))), nvfp4 = overhead(facts_of(uniform(nvfp4_spec)));
+    CHECK(fp32 > bf16);
+    CHECK(bf16 > fp8);
+    CHECK(fp8 > nvfp4);
+    CHECK(nvfp4 > mxfp4);
+    CHECK(mxfp4 > 0);
+    CHECK(overhead(facts_of(sr_rht)) >= mxfp4);
+    CHECK(overhead(facts_of(sr_rht)) < fp8);
+  }
+  CHECK(chips == 4);
+}
+
+TEST_CASE("terms add up, name what binds and show their numbers", "[quick]") {
+  const CostResult result = evaluate(uniform(nvfp4_spec), load_model("llama3_8b"), load_hardware("mi355x"));
+  double sum = 0, groups = 0;
+  for (const Term& term : result.terms) {
+    sum += term.seconds;
+    CHECK_FALSE(term.formula.empty());
+    CHECK_FALSE(term.binding.empty());
+    CHECK(std::isfinite(term.seconds));
+    CHECK(term.seconds >= 0);
+  }
+  CHECK(sum == result.compute_s);
+  for (const std::string& group : cost_groups()) groups += group_seconds(result, group);
+  CHECK(groups == Approx(sum).epsilon(1e-12));
+}
