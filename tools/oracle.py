@@ -729,8 +729,8 @@ ACCUMULATORS = {
     "exact": dict(kind="exact"),
     "fp32_block": dict(kind="block", rounding="nearest_even"),
     "fp32_sequential": dict(kind="sequential", rounding="nearest_even"),
-    "k64_rz": dict(kind="group", group=64, group_rounding="nearest_even", rounding="toward_zero", snap=0),
-    "k64_rz_snap": dict(kind="group", group=64, group_rounding="nearest_even", rounding="toward_zero", snap=10),
+    "k64_rz": dict(kind="group", group=64, group_rounding="nearest_even", rounding="toward_zero"),
+    "k64_rz_snap": dict(kind="group", group=64, group_rounding="nearest_even", rounding="toward_zero", snap=-10),
     "fused35_rz": dict(kind="aligned", group=64, inner=16, fraction_bits=35, rounding="toward_zero"),
     "fused25_rz": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero"),
     "double": dict(kind="double"),
@@ -742,7 +742,7 @@ def parse_accumulator(word):
     """A name, or field:value;field:value."""
     if word in ACCUMULATORS:
         return dict(ACCUMULATORS[word])
-    row = dict(rounding="nearest_even", group_rounding="nearest_even", snap=0, group=0, inner=1, fraction_bits=23)
+    row = dict(rounding="nearest_even", group_rounding="nearest_even", group=0, inner=1, fraction_bits=23)
     for part in word.split(";"):
         key, value = part.split(":")
         row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap") else value
@@ -818,10 +818,11 @@ def accumulate(row, a, b, first, last):
             p, e = sa * sb, exponent
             if significant_bits(sa) > 8 or significant_bits(sb) > 8:
                 rounded = round_dyadic(sa * sb, -298)
-                if rounded == INF and dot:
-                    acc = f_add(acc, INF | (SIGN if dot < 0 else 0))
+                if rounded == INF:  # infinite where it meets a product; an infinite sum stays
+                    if dot and is_finite(acc):
+                        acc = INF | (SIGN if dot < 0 else 0)
                     continue
-                p, e = magnitude_units(rounded) if rounded != INF else 0, exponent + 149
+                p, e = magnitude_units(rounded), exponent + 149
             if is_finite(acc):
                 acc = round_signed((units(acc) << (-149 - e)) + dot * p, e, row["rounding"])
         return acc
@@ -829,21 +830,21 @@ def accumulate(row, a, b, first, last):
     if kind == "group":
         for lo, hi in groups:
             acc = f_add(acc, round_signed(products(lo, hi), exponent, row["group_rounding"]), row["rounding"])
-        return snapped(acc, row.get("snap", 0))
+        return snapped(acc, row.get("snap"))
     assert kind == "aligned", kind
     for lo, hi in groups:
         acc = aligned_step(row, a, b, lo, hi, acc, exponent)
-    return snapped(acc, row.get("snap", 0))
+    return snapped(acc, row.get("snap"))
 
 
-def snapped(acc, bits):
-    """The nearest multiple of 2^-bits, ties to even; 0 = off. A zero is +0."""
-    if not bits or not is_finite(acc) or acc & NAN >= (24 - bits + 126) << 23:
+def snapped(acc, exponent):
+    """The nearest multiple of 2^exponent, ties to even; None = off. A zero is +0."""
+    if exponent is None or not is_finite(acc):
         return acc
-    n = magnitude_units(acc)
-    q, rest, half = n >> (149 - bits), n & ((1 << (149 - bits)) - 1), 1 << (148 - bits)
+    n, drop = magnitude_units(acc), 149 + exponent
+    q, rest, half = n >> drop, n & ((1 << drop) - 1), 1 << (drop - 1)
     q += rest > half or (rest == half and q & 1)
-    return (acc & SIGN) | round_dyadic(q, -bits) if q else 0
+    return (acc & SIGN) | round_dyadic(q, exponent) if q else 0
 
 
 def aligned_step(row, a, b, lo, hi, acc, exponent):
@@ -1203,7 +1204,7 @@ REAL_BASES = ["mxfp4,scale=fp32,scale_rule=amax", "mxfp4,scale=fp32,scale_rule=a
               "mxfp4,scale=fp32,scale_rule=encode", "mxfp4,scale=bf16,scale_rule=encode,block=8"]
 DESCRIBED = [
     "kind:group;group:32;group_rounding:nearest_even;rounding:nearest_even", "kind:group;group:16;group_rounding:toward_zero;rounding:toward_zero",
-    "kind:group;group:128;group_rounding:toward_zero;rounding:nearest_even;snap:6", "kind:block;rounding:toward_zero",
+    "kind:group;group:128;group_rounding:toward_zero;rounding:nearest_even;snap:-6", "kind:block;rounding:toward_zero",
     "kind:aligned;group:32;inner:8;fraction_bits:25;rounding:toward_zero", "kind:aligned;group:16;inner:1;fraction_bits:23;rounding:toward_zero",
     "kind:aligned;group:128;inner:32;fraction_bits:28;rounding:toward_zero", "kind:aligned;group:64;inner:4;fraction_bits:30;rounding:toward_zero",
     "kind:sequential;rounding:nearest_even",
@@ -1656,7 +1657,7 @@ class Fuzzer:
             name = self.path("accumulator.json")
             with open(name, "w", encoding="ascii") as f:
                 fields = [part.split(":") for part in accumulator.split(";")]
-                json.dump({k: int(v) if v.isdigit() else v for k, v in fields}, f)
+                json.dump({k: int(v) if v.lstrip("-").isdigit() else v for k, v in fields}, f)
         words = ["--spec", c.spec_a.words, "--accumulator", name, "--seed", c.seed, "--stream", c.stream, "--step", c.step]
         if c.spec_b is not c.spec_a:
             words += ["--spec-b", c.spec_b.words]
