@@ -2,13 +2,19 @@
 
 #include <cstdlib>
 
+#include "src/backend_avx512.h"
 #include "src/error.h"
 
 namespace fp4 {
 
 // Fastest first. A new fast path is one file and one line here.
 const std::vector<const Backend*>& all_backends() {
-  static const std::vector<const Backend*> list = {&reference_backend()};
+  static const std::vector<const Backend*> list = {
+#if defined(__x86_64__)
+    &avx512_backend(),
+#endif
+    &reference_backend()
+  };
   return list;
 }
 

@@ -1,0 +1,123 @@
+// C = Q(A) Q(B)^T for small-integer elements (FP4, e2m3): u8 x s8 dot products of four (vpdpbusd), exact in int32, one
+// scale product and one fused multiply-add at the end of each block (numerics.md section 7, fp32_block).
+// Tile: 8 rows of A, broadcast dword by dword, times 16 or 32 rows of B in the lanes; the fp32 accumulators live in L1.
+#pragma once
+
+#include "fp4/gemm.h"
+#include "src/fast/isa_avx512.h"
+#include "src/fast/panels.h"
+
+namespace fp4::avx512 {
+
+using fast::panel_rows;
+using fast::Panels;
+
+inline constexpr int tile_rows = 8;
+
+struct TileOutput {
+  float* c;
+  int64_t stride;
+  int rows;
+  int cols;
+  F factor;
+  uint32_t nan_rows;  // bits
+  uint32_t nan_cols;
+};
+
+// Where a tile reads: bytes of A (from its first row on) and of up to two panels of B, and how scales advance.
+struct TileInput {
+  const int8_t* a;
+  const int8_t* b[2];
+  const float* scale_a;
+  const float* scale_b[2];
+  const int32_t* correction[2];
+  int64_t runs;
+  int64_t run4;       // dwords per run
+  int scale_shift_a;  // scale index = run >> shift
+  int scale_shift_b;
+  float quantum;  // of a product
+};
+
+// Dots of one run: dot[r][j] lanes = columns.
+template <int panels, int fixed_run4>
+FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_rows][panels]) {
+  const int64_t run4 = fixed_run4 > 0 ? fixed_run4 : t.run4;
+  for (int j = 0; j < panels; ++j) {
+    const __m512i start = _mm512_load_si512(t.correction[j] + run * panel_rows);
+    for (int r = 0; r < tile_rows; ++r) dot[r][j] = start;
+  }
+  const int8_t* a = t.a + run * run4 * 64;
+  const int8_t* b0 = t.b[0] + run * run4 * 64;
+  const int8_t* b1 = t.b[panels - 1] + run * run4 * 64;
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < run4; ++k) {
+    __m512i column[panels];
+    column[0] = _mm512_load_si512(b0 + k * 64);
+    if (panels == 2) column[panels - 1] = _mm512_load_si512(b1 + k * 64);
+#pragma GCC unroll 8
+    for (int r = 0; r < tile_rows; ++r) {
+      int32_t four;
+      __builtin_memcpy(&four, a + k * 64 + r * 4, 4);
+      const __m512i row = _mm512_set1_epi32(four);
+#pragma GCC unroll 2
+      for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_dpbusd_epi32(dot[r][j], row, column[j]);
+    }
+  }
+}
+
+template <int panels>
+FP4_SIMD void finish_tile(const float* acc, const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+    for (int j = 0; j < panels; ++j) {
+      const int cols = out.cols - j * panel_rows;
+      F c = F{_mm512_load_ps(acc + (r * panels + j) * panel_rows)} * out.factor;
+      const uint32_t nan = (out.nan_rows >> r & 1u) != 0 ? 0xFFFFu : out.nan_cols >> (j * panel_rows);
+      const M bad = is_nan(c) | mask_from_bits(nan);
+      c = select(bad, as_float(all(canonical_nan_bits)), c);
+      store(out.c + r * out.stride + j * panel_rows, c, first_lanes(cols));
+    }
+  }
+}
+
+// acc = fl32(acc + dot * sA*sB): the dot is exact in fp32 (below 2^24), the scale product is exact or rounded as
+// section 7 asks, the fused operation is the one rounding.
+template <int panels, int fixed_run4>
+FP4_TARGET void block_tile(const TileInput& t, const TileOutput& out) {
+  alignas(64) float acc[tile_rows * panels * panel_rows];
+  for (int i = 0; i < tile_rows * panels; ++i) _mm512_store_ps(acc + i * panel_rows, _mm512_setzero_ps());
+  for (int64_t run = 0; run < t.runs; ++run) {
+    __m512i dot[tile_rows][panels];
+    int8_dots<panels, fixed_run4>(t, run, dot);
+    const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
+    __m512 sb[panels];
+    for (int j = 0; j < panels; ++j) {
+      sb[j] = _mm512_mul_ps(_mm512_load_ps(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows),
+                            _mm512_set1_ps(t.quantum));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < tile_rows; ++r) {
+#pragma GCC unroll 2
+      for (int j = 0; j < panels; ++j) {
+        float* at = acc + (r * panels + j) * panel_rows;
+        const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(sa[r]), sb[j]);
+        _mm512_store_ps(at, _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][j]), scale, _mm512_load_ps(at)));
+      }
+    }
+  }
+  finish_tile<panels>(acc, out);
+}
+
+using TileKernel = void (*)(const TileInput&, const TileOutput&);
+
+template <int panels>
+inline TileKernel block_kernel(int64_t run4) {
+  switch (run4) {
+    case 2: return block_tile<panels, 2>;
+    case 4: return block_tile<panels, 4>;
+    case 8: return block_tile<panels, 8>;
+    case 16: return block_tile<panels, 16>;
+    default: return block_tile<panels, 0>;
+  }
+}
+
+}  // namespace fp4::avx512

@@ -1,0 +1,85 @@
+// Operands as the fast gemms read them: panels of 16 rows, K padded, decoded to small integers or to floats. A panel is
+// the unit of both sides: its rows are broadcast one by one on side A and fill the lanes on side B.
+//   bytes   [panel][K/4][16 rows][4 k]   element value / quantum, as int8 (side B) or + byte_offset as uint8 (side A)
+//   values  [panel][K][16 rows]          floats: element values, scaled or fully decoded values
+//   scale   [panel][K/block][16 rows]    decode-side block scales; a NaN scale is stored as 1 and noted in nan_rows
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "fp4/backend.h"
+
+namespace fp4::fast {
+
+inline constexpr int panel_rows = 16;
+
+constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Exponent range of the non-zero scales of a panel, as float bits: a gemm checks its range conditions per tile.
+struct ScaleRange {
+  uint32_t least = 0xFFFFFFFFu;
+  uint32_t largest = 0;
+};
+
+struct Panels {
+  int64_t rows = 0;
+  int64_t cols = 0;    // K, Hadamard padding included
+  int64_t padded = 0;  // K as stored
+  int64_t block = 0;   // elements along K that share a scale
+  int64_t count = 0;   // panels
+  int64_t scales_per_panel = 0;
+  int8_t* bytes = nullptr;
+  float* values = nullptr;
+  float* scale = nullptr;
+  int32_t* correction = nullptr;  // [panel][K/run][16]: -byte_offset of the other side * sum of bytes over a run
+  uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K
+  ScaleRange* range = nullptr;    // [panel]
+  TensorFactor factor;
+
+  const int8_t* panel_bytes(int64_t p) const { return bytes + p * padded * panel_rows; }
+  const float* panel_values(int64_t p) const { return values + p * padded * panel_rows; }
+  const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
+};
+
+// Grow-only storage of one thread: kernels allocate nothing in the steady state.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() { std::free(data_); }
+
+  // Starts anew with room for `bytes`; earlier pointers become invalid.
+  void reset(size_t bytes) {
+    used_ = 0;
+    if (bytes <= size_) return;
+    std::free(data_);
+    size_ = (bytes + bytes / 4 + 4095) / 4096 * 4096;
+    data_ = static_cast<std::byte*>(std::aligned_alloc(64, size_));
+    if (data_ == nullptr) {
+      size_ = 0;
+      throw std::bad_alloc();
+    }
+  }
+  template <class T>
+  T* take(int64_t n) {
+    T* p = reinterpret_cast<T*>(data_ + used_);
+    used_ += bytes_for<T>(n);
+    return p;
+  }
+  // A cache line beyond each array keeps power-of-two arrays from sharing cache sets.
+  template <class T>
+  static constexpr size_t bytes_for(int64_t n) {
+    return (static_cast<size_t>(n) * sizeof(T) + 127) / 64 * 64;
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  size_t used_ = 0;
+};
+
+}  // namespace fp4::fast

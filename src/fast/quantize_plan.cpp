@@ -1,0 +1,133 @@
+// Chooses the vector paths of a quantisation and derives their constants from the core's tables.
+#include "src/fast/quantize_plan.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fp4/codec.h"
+
+namespace fp4::fast {
+namespace {
+
+// Entry s stands for u = s/(2*steps): even s exactly, odd s for the open interval between two grid steps. All rounding
+// boundaries are grid steps, so the middle of the interval represents it.
+struct RoundingTable {
+  int8_t entry[128];
+};
+
+RoundingTable make_table(const FloatFormat& element, float steps, Rounding rounding) {
+  RoundingTable t;
+  for (int s = -64; s < 64; ++s) {
+    const float u = static_cast<float>(s) / (2.0f * steps);
+    const uint32_t code = encode(element, exact_magnitude(u), s < 0, {rounding, 0, 0});
+    const int64_t value = decode_fixed(element, code);
+    t.entry[s & 127] = static_cast<int8_t>(s < 0 ? -value : value);
+  }
+  return t;
+}
+
+constexpr int deterministic_roundings = static_cast<int>(Rounding::stochastic);
+
+const RoundingTable& table_of(Element element, Rounding rounding) {
+  struct All {
+    RoundingTable e2m1[deterministic_roundings];
+    RoundingTable e1m2[deterministic_roundings];
+    All() {
+      for (int i = 0; i < deterministic_roundings; ++i) {
+        e2m1[i] = make_table(format_of(Element::e2m1), 4.0f, static_cast<Rounding>(i));
+        e1m2[i] = make_table(format_of(Element::e1m2), 8.0f, static_cast<Rounding>(i));
+      }
+    }
+  };
+  static const All all;
+  const int i = static_cast<int>(rounding);
+  return element == Element::e2m1 ? all.e2m1[i] : all.e1m2[i];
+}
+
+// The rules that only look at the exponent and mantissa of the maximum: one threshold on the mantissa, above which the
+// exponent moves up; adding (2^23 - threshold) to the bits carries exactly then.
+void set_power_rule(QuantPlan& p) {
+  const FloatFormat& f = p.q.element;
+  const Magnitude largest = f.largest();
+  const int emax = f.max_exponent();
+  const auto fraction =
+      static_cast<int32_t>((largest.significand << (23 - floor_log2(largest.significand))) & 0x7FFFFF);
+  p.scale_path = ScalePath::power;
+  p.rule_subtract = emax;
+  switch (p.q.scale_rule) {
+    case ScaleRule::floor: p.rule_add = 0; return;
+    case ScaleRule::ceil: p.rule_add = 0x7FFFFF; return;
+    case ScaleRule::rceil: p.rule_add = 0x7FFFFF - fraction; return;
+    case ScaleRule::even: p.rule_add = 1 << (23 - f.mantissa_bits - 1); return;
+    case ScaleRule::uos: p.rule_add = 0x7FFFFF - 0x680000; return;  // 7.25 = 1.8125 * 4
+    case ScaleRule::nearest_log2: {
+      // up when a > M*sqrt(2)*2^k: irrational, so its rounded-down mantissa decides
+      int exponent = 0;
+      const double bound = static_cast<double>(decode(f, f.largest_code)) * 1.4142135623730951;
+      const double significand = 2.0 * std::frexp(bound, &exponent);
+      p.rule_add = 0x7FFFFF - static_cast<int32_t>((significand - 1.0) * 0x1p23);
+      p.rule_subtract = exponent - 1;
+      return;
+    }
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest:
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse: break;
+  }
+  p.scale_path = ScalePath::scalar;
+}
+
+}  // namespace
+
+QuantPlan make_plan(const QuantizeCall& call) {
+  QuantPlan p;
+  p.spec = call.spec;
+  p.q = resolve(call.spec);
+  p.q.soft_alpha = call.soft_alpha;
+  p.hadamard = call.hadamard;
+  if (call.hadamard.size > 0) p.signs = hadamard_signs(call.hadamard, call.place.hadamard_signs());
+  p.x = call.x;
+  p.rows = call.x.rows;
+  p.cols = hadamard_padded(call.hadamard, call.x.cols);
+  p.row_offset = call.row_offset;
+  p.geometry = geometry_of(call.spec, p.rows, p.cols);
+  p.place = call.place;
+  p.held_amax = call.held_amax;
+  p.quantum_log2 = p.q.element.quantum_log2();
+  if (p.q.has_scale) {
+    p.zero_block_code = apply_scale_policies(p.q, zero_block_code(p.q));
+    p.zero_block_scale = scale_value(p.q, p.zero_block_code);
+  }
+
+  const bool is_e8m0 = call.spec.scale == Scale::e8m0;
+  const bool unit_tensor_scale = p.q.tensor_scale == TensorScale::none;
+  if (!p.q.has_scale) {
+    p.scale_path = ScalePath::none;
+  } else if (call.soft_alpha == 0.0f && p.q.scale_floor == 0.0f && is_e8m0 && unit_tensor_scale) {
+    set_power_rule(p);
+  }
+  const bool power_scale = is_power_of_two_rule(p.q.scale_rule) || (is_e8m0 && p.q.scale_rule != ScaleRule::encode);
+  if (!p.q.has_scale) {
+    p.payload_path = PayloadPath::none;
+  } else if (power_scale && unit_tensor_scale) {
+    p.payload_path = PayloadPath::power;
+  }
+
+  const Element e = call.spec.element;
+  if ((e == Element::e2m1 || e == Element::e1m2) && !is_stochastic(p.q.rounding)) {
+    p.code_path = CodePath::table;
+    p.steps = e == Element::e2m1 ? 4.0f : 8.0f;
+    p.clamp_index = !(p.scale_path == ScalePath::power && p.q.scale_rule <= ScaleRule::uos);
+    std::memcpy(p.table, table_of(e, p.q.rounding).entry, sizeof p.table);
+  } else if (e == Element::e2m1 && p.q.random_bits <= 16) {
+    p.code_path = CodePath::stochastic_fp4;
+  }
+  if (p.q.has_scale) {
+    p.largest_fixed = static_cast<int>(decode_fixed(p.q.element, p.q.element.largest_code));
+  }
+  return p;
+}
+
+}  // namespace fp4::fast

@@ -1,0 +1,51 @@
+// What a panel quantiser needs to know, worked out once per call: which vector path fits a spec and its constants.
+// Whatever no vector path fits goes, block by block, through the scalar core (block.h): the result is the same bits.
+#pragma once
+
+#include "src/fast/panels.h"
+
+namespace fp4::fast {
+
+// How a payload is formed. `power` multiplies by an exact power of two (times p): exact before rounding.
+enum class PayloadPath : uint8_t { power, divide, multiply, exact, encode, encode_exact, none, scalar };
+// How a scale code is formed from the block maximum.
+enum class ScalePath : uint8_t { power, quotient, scalar, none };
+// How codes are formed: `table` looks floor(step*u)+ceil(step*u) up (deterministic roundings of FP4), `stochastic_fp4`
+// draws on the e2m1 grid, `generic` rounds to any format.
+enum class CodePath : uint8_t { table, stochastic_fp4, generic };
+
+struct QuantPlan {
+  QuantSpec spec;
+  Quantizer q;
+  BlockGeometry geometry;
+  HadamardSpec hadamard;
+  HadamardSignMask signs;
+  MatrixView x;
+  int64_t rows = 0;
+  int64_t cols = 0;  // K with Hadamard padding
+  int64_t row_offset = 0;
+  RandomPlace place;
+  float held_amax = -1.0f;
+  TensorFactor factor;
+
+  ScalePath scale_path = ScalePath::scalar;
+  PayloadPath payload_path = PayloadPath::scalar;
+  CodePath code_path = CodePath::generic;
+
+  // ScalePath::power: code = ((amax bits + rule_add) >> 23) - rule_subtract, clamped to [0, 254].
+  int32_t rule_add = 0;
+  int32_t rule_subtract = 0;
+  uint32_t zero_block_code = 0;
+  float zero_block_scale = 1.0f;
+
+  // CodePath::table
+  float steps = 4.0f;        // grid steps per unit: every rounding boundary is a multiple of 1/steps
+  bool clamp_index = false;  // scaled maxima may pass 64 half steps
+  int8_t table[128] = {};    // signed value / quantum by index mod 128
+  int quantum_log2 = -1;
+  int largest_fixed = 12;  // largest value / quantum
+};
+
+QuantPlan make_plan(const QuantizeCall& call);
+
+}  // namespace fp4::fast

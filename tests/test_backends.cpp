@@ -1,0 +1,168 @@
+// Every fast backend against the reference: same bits on odd shapes, boundary-dense data and poisoned outputs, or a
+// refusal, which is counted and shown.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "src/backends.h"
+#include "src/spec_text.h"
+
+namespace fp4 {
+namespace {
+
+// Data that finds rounding bugs: Gaussian values hardly ever lie on a code boundary.
+enum class Data { gaussian, boundaries, all_exponents, zeros, tiny, huge };
+constexpr Data all_data[] = {Data::gaussian, Data::boundaries, Data::all_exponents,
+                             Data::zeros,    Data::tiny,       Data::huge};
+
+float near(float x, uint32_t random) {  // within 2 ulp
+  return float_of(bits_of(x) + static_cast<uint32_t>(static_cast<int>(random % 5) - 2));
+}
+
+std::vector<float> make_data(Data kind, int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> data(static_cast<size_t>(count));
+  for (float& x : data) {
+    const uint32_t word = static_cast<uint32_t>(random());
+    switch (kind) {
+      case Data::gaussian: x = normal(random); break;
+      case Data::boundaries: {  // quarters of a grid step, times powers of two, two ulp around; tied to no scale
+        const float grid = static_cast<float>(static_cast<int>(word % 129) - 64) / 8.0f;
+        x = std::ldexp(grid, static_cast<int>(random() % 4) - 2);
+        if (x != 0.0f && word % 3 == 0) x = near(x, static_cast<uint32_t>(random()));
+        break;
+      }
+      case Data::all_exponents: {
+        uint32_t pattern = word;
+        if (random() % 4 != 0) pattern = (word & 0x807FFFFFu) | (100 + static_cast<uint32_t>(random() % 60)) << 23;
+        x = float_of(pattern);
+        if (!is_finite(x) && random() % 20 != 0) x = 0.0f;
+        break;
+      }
+      case Data::zeros:
+        x = word % 3 != 0 ? 0.0f : -0.0f;
+        if (random() % 7 == 0) x = normal(random) * 1e-39f;
+        break;
+      case Data::tiny: x = normal(random) * 1e-37f; break;
+      case Data::huge: x = normal(random) * 1e36f; break;
+    }
+  }
+  return data;
+}
+
+struct Shape {
+  int64_t m, n, k;
+};
+constexpr Shape shapes[] = {{1, 31, 32}, {33, 17, 100}, {20, 48, 33}, {64, 40, 160}};
+
+struct Counts {
+  int compared = 0;
+  int declined = 0;
+  int wrong = 0;
+};
+
+QuantizeCall operand(const std::vector<float>& data, int64_t rows, int64_t k, bool transposed, const QuantSpec& spec,
+                     const HadamardSpec& hadamard) {
+  QuantizeCall call;
+  call.x = transposed ? view_of(data.data(), k, rows).transposed() : view_of(data.data(), rows, k);
+  call.spec = spec;
+  call.hadamard = hadamard;
+  call.place = {5, 3, 2};
+  return call;
+}
+
+void compare_products(const Backend& fast, const char* words_a, const char* words_b, const Accumulator& accumulator,
+                      Counts& counts) {
+  const Dispatcher reference("reference");
+  const QuantSpec spec_a = quant_spec_from_words(words_a);
+  const QuantSpec spec_b = quant_spec_from_words(words_b);
+  uint32_t seed = 1;
+  for (const int size : {0, 16, 64}) {
+    const HadamardSpec hadamard = {size, HadamardSigns::per_step,
+                                   size == 64 ? HadamardNormalise::fold : HadamardNormalise::sqrt};
+    for (const Data kind : all_data) {
+      for (const Shape& shape : shapes) {
+        const bool transposed_a = seed % 2 != 0;
+        const bool transposed_b = seed / 2 % 2 != 0;
+        const std::vector<float> a = make_data(kind, shape.m * shape.k, seed++);
+        const std::vector<float> b = make_data(kind, shape.n * shape.k, seed++);
+        const int64_t stride = shape.n + 3;
+        std::vector<float> got(static_cast<size_t>(shape.m * stride), -7.0f);
+        std::vector<float> expected = got;
+        MultiplyCall call;
+        call.a = operand(a, shape.m, shape.k, transposed_a, spec_a, hadamard);
+        call.b = operand(b, shape.n, shape.k, transposed_b, spec_b, hadamard);
+        call.b.place = call.a.place.second_operand();
+        call.options.accumulator = accumulator;
+        call.options.hadamard_divisor = hadamard.product_divisor();
+        call.c = got.data();
+        call.c_stride = stride;
+        if (!fast.multiply(call)) {
+          ++counts.declined;
+          continue;
+        }
+        call.c = expected.data();
+        reference.multiply(call);
+        ++counts.compared;
+        if (std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0) continue;
+        if (++counts.wrong > 20) return;
+        size_t i = 0;
+        while (bits_of(got[i]) == bits_of(expected[i])) ++i;
+        UNSCOPED_INFO(fast.name() << " " << words_a << " | " << words_b << " hadamard " << size << " data "
+                                  << static_cast<int>(kind) << " shape " << shape.m << "x" << shape.n << "x" << shape.k
+                                  << " at " << i << ": got " << std::hex << bits_of(got[i]) << " expected "
+                                  << bits_of(expected[i]));
+      }
+    }
+  }
+}
+
+constexpr const char* specs[] = {
+    "mxfp4",
+    "mxfp4,scale_rule=ceil",
+    "mxfp4,scale_rule=rceil",
+    "mxfp4,scale_rule=even",
+    "mxfp4,scale_rule=uos",
+    "mxfp4,scale_rule=nearest_log2",
+    "mxfp4,scale_rule=quest_floor",
+    "mxfp4,block=8,rounding=nearest_away",
+    "mxfp4,block=16,rounding=toward_positive",
+    "mxfp4,block=64,rounding=toward_negative",
+    "mxfp4,block=128,rounding=away_from_zero",
+    "mxfp4,rounding=nearest_toward_zero,negative_zero=drop",
+    "mxfp4,rounding=toward_zero,prescale=0.75",
+    "mxfp4,rounding=stochastic",
+    "mxfp4,rounding=stochastic,random_bits=4,scale_rule=rceil",
+    "mxfp4,rounding=stochastic,random_bits=16,prescale=0.75",
+    "mxfp4,rounding=stochastic,random_bits=32",
+    "mxfp4,rounding=stochastic_midpoint",
+    "mxfp4,rounding=stochastic_truncated,prescale=0.75",
+    "mxfp4,nonfinite=saturate",
+    "mxfp4,zero_block=limit",
+    "mxfp4,scale_floor=1",
+    "mxfp4,element=e1m2",
+    "mxfp4,element=e1m2,scale_rule=ceil",
+    "mxfp4,element=e3m0",
+    "mxfp4,element=e2m3,rounding=stochastic",
+};
+
+TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
+  for (const Backend* fast : all_backends()) {
+    if (std::string(fast->name()) == "reference") continue;
+    if (!fast->available()) {
+      WARN(fast->name() << ": skipped, not on this machine");
+      continue;
+    }
+    Counts counts;
+    for (const char* words : specs) compare_products(*fast, words, words, fp32_block, counts);
+    compare_products(*fast, "mxfp4,block=16", "mxfp4,rounding=stochastic", fp32_block, counts);
+    compare_products(*fast, "mxfp4,element=e1m2", "mxfp4,prescale=0.75,block=64", fp32_block, counts);
+    CHECK(counts.wrong == 0);
+    WARN(fast->name() << ": " << counts.compared << " products compared, " << counts.declined << " declined");
+  }
+}
+
+}  // namespace
+}  // namespace fp4
