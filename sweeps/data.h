@@ -10,4 +10,7 @@ namespace fp4 {
 
 std::span<const EmbeddedFile> sweeps_data();
 
+// The report's chart library, one file; empty when node_modules was missing at build time.
+std::span<const EmbeddedFile> chart_library_data();
+
 }  // namespace fp4

@@ -1,0 +1,130 @@
+// The web page of a sweep: what the page needs to know, as plain data, and the function that turns it into one
+// self-contained HTML file. Statistics are decided by the sweep engine (pareto, table) and only shown here; this file
+// knows no axis, no column and no cost term by name, so a new one appears on the page by itself.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fp4 {
+
+inline constexpr double report_unknown = std::numeric_limits<double>::quiet_NaN();
+
+// One varied axis. `reference` is the word that the base configuration has on it: the page describes every point by its
+// differences from the references, and effects are paired differences to the reference.
+struct ReportAxis {
+  std::string name;       // the grid's path, e.g. "wgrad.*.rounding"
+  std::string doc;        // one line, may be empty
+  std::string reference;  // may be empty: then no value counts as a difference
+};
+
+// A column of numbers to choose as x, y or colour. `unit`: "share" (shown in percent), "s", "J", "nats" or any other
+// word, printed as it stands.
+struct ReportColumn {
+  std::string name;
+  std::string unit;
+  std::string doc;
+  bool lower_is_better = true;
+};
+
+// Mean over seeds and its 95 % interval; low and high stay unknown below three seeds.
+struct ReportEstimate {
+  double mean = report_unknown;
+  double low = report_unknown;
+  double high = report_unknown;
+};
+
+struct ReportCostTerm {
+  std::string term;  // e.g. "fprop gemm", "quantise dY", "attention and head", "communication stall"
+  double seconds = 0;
+};
+
+// A front point stays undominated (by means) while the cost weight is multiplied by a factor in [low, high].
+struct ReportSensitivity {
+  std::string weight;
+  double low = 1;
+  double high = 1;
+};
+
+// One configuration of one task. A task is part of the configuration, so config_hash alone is the key.
+struct ReportPoint {
+  std::string task;
+  std::string config_hash;                // 16 hex digits
+  std::string name;                       // recipe name or label; needed for baselines, else may be empty
+  bool baseline = false;                  // fp32, bf16, mxfp8 ...: labelled in the chart, always in the cost bars
+  std::string front;                      // "on", "off", "undecided", "screening", or "" where it was not judged
+  std::vector<std::string> axis_values;   // one per ReportInput::axes; "" where the axis is dead or does not apply
+  std::vector<double> costs;              // one per ReportInput::cost_columns, exact, report_unknown allowed
+  std::vector<ReportEstimate> qualities;  // one per ReportInput::quality_columns; of the seeds that finished
+  int seeds = 0;                          // runs behind the estimates
+  int diverged = 0;                       // runs without a loss; any of them puts the point into the strip
+  int failed = 0;
+  std::string reference_hash;  // config_hash of its fp32 reference, for the curves
+  std::vector<ReportCostTerm> cost_terms;
+  std::vector<ReportSensitivity> sensitivity;
+  std::string config;   // canonical configuration, JSON text
+  std::string command;  // reproduces one run; the word {seed} is replaced by the page
+};
+
+struct ReportRun {
+  std::string task;
+  std::string config_hash;
+  std::int64_t seed = 0;
+  std::string status;             // finished, diverged, failed
+  std::string role;               // run, confirm, reference
+  std::vector<double> qualities;  // one per quality_columns
+  std::string digest;             // 16 hex digits, empty if none
+  double seconds = 0;
+};
+
+// Attribution of one axis value on one task (mean paired difference to `reference` over the other axes, t interval over
+// the seeds); q10, q90: range over the other axes' settings; share: of settings with the sign of the mean.
+struct ReportEffect {
+  std::string task;
+  std::string axis;
+  std::string value;
+  std::string reference;
+  ReportEstimate effect;
+  double q10 = report_unknown;
+  double q90 = report_unknown;
+  double share = report_unknown;
+  std::string verdict;  // better, worse, equal, undecided (after Holm), or empty
+};
+
+struct ReportCurve {
+  std::string config_hash;
+  std::int64_t seed = 0;
+  std::vector<double> step;
+  std::vector<double> train_loss;       // report_unknown where not measured
+  std::vector<double> validation_loss;  // report_unknown where not measured
+};
+
+struct ReportInput {
+  std::string name;                // the grid's name
+  std::string workload;            // what the costs are for, e.g. "llama3_8b on MI355X"
+  std::vector<std::string> notes;  // whole sentences shown as they are: noise floor, detectable effect, exploration
+  std::string x = "overhead";      // the columns that ReportPoint::front and the default view refer to
+  std::string y = "loss_gap";
+  std::vector<ReportAxis> axes;
+  std::vector<ReportColumn> cost_columns;
+  std::vector<ReportColumn> quality_columns;
+  std::vector<ReportPoint> points;
+  std::vector<ReportRun> runs;
+  std::vector<ReportEffect> effects;
+  std::vector<ReportCurve> curves;  // more than the page keeps is fine: make_report drops the rest
+  std::string provenance = "{}";    // JSON object: commit, compiler, command line, host, signature ...
+};
+
+// The configurations whose curves the page keeps: everything on, near (`nearest` smallest distances above the front, in
+// shares of the task's spread) or undecided at the front, the baselines, and the fp32 references of all of these. Ask
+// for it before filling `curves`, so that a store of 100,000 runs is not read for nothing.
+std::set<std::string> report_curve_hashes(const ReportInput& input, std::size_t nearest = 300);
+
+// The page: HTML that opens from a disk without a network. Throws Error if the input's vectors disagree in length, if
+// x or y is no column, if a configuration or the provenance is not JSON, or if this binary carries no chart library.
+std::string make_report(const ReportInput& input);
+
+}  // namespace fp4

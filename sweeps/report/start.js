@@ -1,0 +1,72 @@
+// Unpacks library and data, sets the page up, and draws: what is on the first screen at once, the rest right after.
+
+async function load_library() {
+  const code = new TextDecoder().decode(await inflate(bytes_of_base64(by_id('packed-library').textContent)));
+  const script = document.createElement('script');
+  script.textContent = code;
+  document.head.append(script);
+  if (typeof echarts === 'undefined') throw new Error('The chart library in this file is damaged.');
+}
+
+function setup_theme() {
+  const wish = window.matchMedia('(prefers-color-scheme: dark)');
+  const set = (dark) => {
+    state.dark = dark;
+    apply_theme(dark ? 'dark' : 'light');
+    by_id('theme').textContent = dark ? 'Light' : 'Dark';
+    by_id('theme').setAttribute('aria-label', `Switch to the ${dark ? 'light' : 'dark'} theme`);
+  };
+  set(wish.matches);
+  const change = (dark) => {
+    set(dark);
+    if (state.model) refresh('theme');
+  };
+  wish.addEventListener('change', (event) => change(event.matches));
+  by_id('theme').addEventListener('click', () => change(!state.dark));
+}
+
+function setup_sections() {
+  setup_summary();
+  setup_filters();
+  setup_scatter();
+  on_change('task pins panel theme', paint_panel);
+  on_change('task pins theme size', paint_costs, true);
+  setup_effects();
+  setup_heat();
+  setup_table();
+  let width = window.innerWidth, timer = 0;
+  window.addEventListener('resize', () => {
+    if (window.innerWidth === width) return;  // a phone's address bar changes only the height
+    width = window.innerWidth;
+    clearTimeout(timer);
+    timer = setTimeout(() => refresh('size'), 120);
+  });
+}
+
+async function start() {
+  setup_theme();
+  try {
+    const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
+    const model = build_model(read_pack(bytes));
+    state.model = model;
+    Object.assign(state, {x: model.head.x, y: model.head.y, task: [...model.task.values].sort()[0] ?? ''});
+    recall_place();
+    by_id('title').textContent = model.head.name;
+    document.title = `${model.head.name} · fp4sim report`;
+    by_id('main').hidden = false;
+    if (!model.count) throw new Error('This sweep has no configuration to show yet.');
+    setup_sections();
+    // Everything below the first screen waits until that is on the glass.
+    for (const {paint, later} of painters) if (!later) paint();
+    await new Promise((done) => setTimeout(done, 0));
+    document.documentElement.dataset.painted = 'first';
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+    for (const {paint, later} of painters) if (later) paint();
+    document.documentElement.dataset.painted = 'all';
+  } catch (error) {
+    by_id('subtitle').textContent = '';
+    by_id('failure').hidden = false;
+    by_id('failure').textContent = error.message;
+    throw error;
+  }
+}

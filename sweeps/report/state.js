@@ -1,0 +1,111 @@
+// What the user has chosen, and which points that leaves. Every control changes `state` and calls `refresh`; sections
+// register a function that redraws them.
+
+const state = {
+  model: null, task: '', x: '', y: '', colour: 'status', x_scale: 'auto', y_scale: 'auto', intervals: 'front',
+  range: null, dark: false, filters: new Map(), pins: [], panel: 'front',
+};
+const painters = [];  // [{needs: Set of reasons, paint}]
+
+// `later`: not on the first screen, painted once that is visible.
+const on_change = (reasons, paint, later = false) => painters.push({needs: new Set(reasons.split(' ')), paint, later});
+
+// Reasons: task, view (x, y, colour, scale), filter, pins, theme, size.
+function refresh(...reasons) {
+  for (const {needs, paint} of painters) if (reasons.some((reason) => needs.has(reason))) paint(reasons);
+  remember_place();
+}
+
+// Facets that a filter can cut by: every axis, and the front status.
+function facet_code(facet, point) {
+  return facet === 'status' ? model_state(point) : state.model.axes[facet].codes[point];
+}
+const model_state = (point) => state.model.states[point];
+
+// One pass gives both the visible points and, for every facet, how many points each value would leave: a point counts
+// for a facet if that facet is the only one, or none, that hides it.
+function select_points() {
+  const {model} = state;
+  const facets = ['status', ...model.axes.keys()];
+  const counts = new Map(facets.map((facet) => [facet, new Map()]));
+  const active = [...state.filters].filter(([, values]) => values.size);
+  const visible = [];
+  const add = (facet, point) => {
+    const count = counts.get(facet);
+    const code = facet_code(facet, point);
+    count.set(code, (count.get(code) ?? 0) + 1);
+  };
+  for (let i = 0; i < model.count; ++i) {
+    if (words_at(model.task, i) !== state.task) continue;
+    const hiding = active.filter(([facet, values]) => !values.has(facet_code(facet, i)));
+    if (hiding.length === 0) {
+      visible.push(i);
+      for (const facet of facets) add(facet, i);
+    } else if (hiding.length === 1) {
+      add(hiding[0][0], i);
+    }
+  }
+  return {visible, counts};
+}
+
+let selection = null;
+function current_selection(fresh = false) {
+  if (fresh || !selection) selection = select_points();
+  return selection;
+}
+
+function task_points(task = state.task) {
+  const points = [];
+  for (let i = 0; i < state.model.count; ++i) if (words_at(state.model.task, i) === task) points.push(i);
+  return points;
+}
+
+const is_narrow = () => window.innerWidth < 640;
+
+function pin(point) {
+  const {pins} = state;
+  if (!pins.includes(point)) {
+    if (pins.length === 4) pins.shift();
+    pins.push(point);
+  }
+  state.panel = point;
+  refresh('pins');
+}
+
+function unpin(point) {
+  state.pins = state.pins.filter((other) => other !== point);
+  state.panel = state.pins.at(-1) ?? 'front';
+  refresh('pins');
+}
+
+// The place is kept behind '#', so that a link can open the page on a view: #task=lm&x=overhead&pin=HASH.
+function remember_place() {
+  const words = new URLSearchParams();
+  const {model} = state;
+  if (model.task.values.length > 1) words.set('task', state.task);
+  if (state.x !== model.head.x) words.set('x', state.x);
+  if (state.y !== model.head.y) words.set('y', state.y);
+  if (state.colour !== 'status') words.set('colour', state.colour);
+  if (state.pins.length) words.set('pin', state.pins.map((i) => model.hash[i]).join(' '));
+  const text = words.toString();
+  try {
+    history.replaceState(null, '', text ? '#' + text : location.pathname + location.search);
+  } catch {
+    // Some browsers refuse this for files on disk; the page works without.
+  }
+}
+
+function recall_place() {
+  const words = new URLSearchParams(location.hash.slice(1));
+  const {model} = state;
+  if (model.task.values.includes(words.get('task'))) state.task = words.get('task');
+  for (const key of ['x', 'y']) if (model.column(words.get(key))) state[key] = words.get(key);
+  const colour = words.get('colour');
+  if (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5))))) state.colour = colour;
+  for (const hash of (words.get('pin') ?? '').split(' ')) {
+    if (!model.index_of.has(hash) || state.pins.length === 4) continue;
+    state.pins.push(model.index_of.get(hash));
+    state.panel = state.pins.at(-1);
+    state.task = words_at(model.task, state.panel);
+  }
+}

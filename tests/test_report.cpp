@@ -1,0 +1,155 @@
+// The report page: packing is exact, curves are chosen as documented, bad input is refused, and (label cli) headless
+// Chromium explores pages of 60 and 20,000 points by tests/test_report_page.mjs.
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "src/error.h"
+#include "sweeps/data.h"
+#include "sweeps/report_pack.h"
+#include "tests/report_synthetic.h"
+#include "tests/support/support.h"
+
+namespace fp4::test {
+namespace {
+
+// Prints "skipped: ..." where the page cannot be made; CMake turns "[test skipped]" into ctest's word "Skipped".
+bool no_library() {
+  if (!chart_library_data().empty()) return false;
+  WARN("skipped: built without node_modules/echarts (tools/setup.sh installs it)");
+  return true;
+}
+
+// What the page's script must be able to undo, done here once more from the description in report_pack.h.
+std::vector<double> unpack_floats(const std::string& bytes, const nlohmann::json& column, std::size_t header) {
+  const std::size_t count = column["count"], width = column["width"], at = column["at"];
+  std::vector<double> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t bits = 0;
+    for (std::size_t k = 0; k < width; ++k)
+      bits |= std::uint64_t{static_cast<unsigned char>(bytes[4 + header + at + k * count + i])} << (8 * k);
+    values.push_back(width == 8 ? std::bit_cast<double>(bits)
+                                : static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits))));
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("base64 follows RFC 4648", "[quick]") {
+  CHECK(base64("") == "");
+  CHECK(base64("f") == "Zg==");
+  CHECK(base64("fo") == "Zm8=");
+  CHECK(base64("foo") == "Zm9v");
+  CHECK(base64("foobar") == "Zm9vYmFy");
+  CHECK(base64("\xff\xfe\xfd") == "//79");
+}
+
+TEST_CASE("columns keep every bit", "[quick]") {
+  std::vector<double> floats, doubles;
+  for (int i = 0; i < 100; ++i) {
+    floats.push_back(static_cast<double>(static_cast<float>(1.0 / (i + 1))));
+    doubles.push_back(1.0 / (i + 3));
+  }
+  ColumnPack pack;
+  pack.table("t", 100);
+  pack.numbers("floats", floats);
+  pack.numbers("doubles", doubles);
+  pack.numbers("few", std::vector<double>(100, -0.0));
+  pack.words("words", std::vector<std::string>(100, "a"));
+  const std::string bytes = pack.finish({{"schema", 1}});
+  std::size_t header = 0;
+  for (std::size_t k = 0; k < 4; ++k) header |= std::size_t{static_cast<unsigned char>(bytes[k])} << (8 * k);
+  const nlohmann::json head = nlohmann::json::parse(bytes.substr(4, header));
+  const auto& columns = head["tables"]["t"]["columns"];
+  CHECK(columns["floats"]["width"] == 4);
+  CHECK(columns["doubles"]["width"] == 8);
+  CHECK(unpack_floats(bytes, columns["floats"], header) == floats);
+  CHECK(unpack_floats(bytes, columns["doubles"], header) == doubles);
+  CHECK(columns["few"]["values"].dump() == "[-0.0]");
+  CHECK(columns["words"]["values"].size() == 1);
+}
+
+TEST_CASE("deflate_bytes is a zlib stream", "[quick]") {
+  const std::string text(100000, 'x');
+  const std::string packed = deflate_bytes(text);
+  CHECK(packed.size() < 200);
+  std::string back(text.size(), '\0');
+  uLongf size = back.size();
+  REQUIRE(uncompress(reinterpret_cast<Bytef*>(back.data()), &size, reinterpret_cast<const Bytef*>(packed.data()),
+                     packed.size()) == Z_OK);
+  CHECK(back == text);
+}
+
+TEST_CASE("curves are kept for front, baselines, the nearest and their references", "[quick]") {
+  const ReportInput input = synthetic_report(2000, 3, {"regression", "lm"}, false);
+  const std::set<std::string> kept = report_curve_hashes(input, 50);
+  std::size_t wanted = 50;
+  for (const ReportPoint& point : input.points) {
+    if (!point.baseline && point.front != "on" && point.front != "undecided") continue;
+    ++wanted;
+    CHECK(kept.contains(point.config_hash));
+  }
+  CHECK(kept.size() == wanted);
+}
+
+TEST_CASE("inputs that do not fit together are refused", "[quick]") {
+  ReportInput input = synthetic_report(10, 3, {"lm"}, false);
+  SECTION("unknown column") { input.y = "los_gap"; }
+  SECTION("missing axis value") { input.points[4].axis_values.pop_back(); }
+  SECTION("missing quality of a run") { input.runs[4].qualities.pop_back(); }
+  SECTION("unknown front word") { input.points[4].front = "maybe"; }
+  SECTION("configuration that is no JSON") { input.points[4].config = "{"; }
+  SECTION("provenance that is no JSON") { input.provenance = "commit 1"; }
+  if (no_library()) return;
+  CHECK_THROWS_AS(make_report(input), Error);
+}
+
+TEST_CASE("a name cannot leave its place in the HTML", "[quick]") {
+  if (no_library()) return;
+  ReportInput input = synthetic_report(10, 3, {"lm"}, false);
+  input.name = "</title><script>alert(1)</script>{{data}}";
+  const std::string page = make_report(input);
+  CHECK(page.find("<script>alert(1)") == std::string::npos);
+  CHECK(page.find("&lt;script&gt;alert(1)&lt;/script&gt;{{data}}") != std::string::npos);
+}
+
+TEST_CASE("people can explore the page in Chromium", "[cli]") {
+  if (no_library()) {
+    std::cout << "[test skipped]\n";
+    return;
+  }
+  const char* build = std::getenv("FP4SIM_BUILD");
+  const std::filesystem::path folder = std::filesystem::path(build != nullptr ? build : "build") / "report_pages";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const ReportInput& input) {
+    const std::string page = make_report(input);
+    CHECK(page.size() < 3'000'000);
+    write_text(folder / name, page);
+  };
+  ReportInput small = synthetic_report(60, 5, {"classifier", "lm"}, false);
+  small.name = "<img src=x onerror=window.hacked=1> & </script><script>window.hacked=2</script>";
+  small.points[5].name = "<b onmouseover=window.hacked=3>bold</b>";
+  for (ReportPoint& point : small.points)
+    if (point.axis_values[2] == "stochastic") point.axis_values[2] = "<svg onload=window.hacked=4>{a|b}";
+  small.provenance = R"({"command":"<script>window.hacked=5</script>","commit":"0123"})";
+  write("small.html", small);
+  write("nice.html", synthetic_report(60, 5, {"classifier", "lm"}, false));
+  write("screening.html", synthetic_report(2000, 2, {"classifier"}, true));
+  write("runs.html", synthetic_report(5000, 4, {"classifier", "regression"}, false));
+  write("large.html", synthetic_report(20000, 1, {"classifier"}, true));
+  const RunResult result =
+      run_shell("node tests/test_report_page.mjs '" + folder.string() + "' '" + folder.string() + "/shots'");
+  INFO(result.out << result.err);
+  if (result.exit_code == 77) {
+    std::cout << "[test skipped] " << result.out;
+    return;
+  }
+  CHECK(result.exit_code == 0);
+}
+
+}  // namespace fp4::test
