@@ -15,9 +15,19 @@
 #include "tools/table_print.h"
 
 // One line per subcommand, in the order of --help; each is defined in tools/cmd_<name>.cpp.
+// clang-format off
 #define FP4_COMMANDS(X) \
-  X(completion)         \
+  X(list) \
+  X(show) \
+  X(quantize) \
+  X(dequantize) \
+  X(gemm) \
+  X(hadamard) \
+  X(random) \
+  X(signature) \
+  X(completion) \
   X(version)
+// clang-format on
 
 namespace fp4::tools {
 

@@ -1,0 +1,25 @@
+// What `fp4sim list` and `show` know: the axis tables of the core and the data files that the program carries.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp4::tools {
+
+struct CatalogueRow {
+  std::string name, doc, source;
+};
+
+// Topics in the order of `fp4sim list`, and the rows of one. Error for an unknown topic.
+std::vector<std::string> catalogue_topics();
+std::vector<CatalogueRow> catalogue_rows(std::string_view topic);
+
+// Kinds in which `show` looks, in this order, and the JSON of a name. An empty kind means all of them; Error for a name
+// that none has.
+std::vector<std::string> catalogue_kinds();
+nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view kind);
+std::vector<std::string> catalogue_show_names();
+
+}  // namespace fp4::tools

@@ -1,0 +1,67 @@
+// Spelling and help of shared options.
+#include "tools/options.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "src/error.h"
+
+namespace fp4::tools {
+
+void add_place_options(CLI::App& app, PlaceOptions& options) {
+  app.add_option("--seed", options.seed, "Key of the random bits (default 0)")->type_name("S");
+  app.add_option("--stream", options.stream, "Stream of the first operand's element rounding (default 0)")
+      ->type_name("N");
+  app.add_option("--step", options.step, "Training step (default 0)")->type_name("N");
+}
+
+int BackendOptions::thread_count() const {
+  return threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void add_backend_options(CLI::App& app, BackendOptions& options) {
+  app.add_option("--backend", options.backend, "auto, reference, avx2, avx512 or gpu; a forced one is never replaced")
+      ->type_name("BACKEND");
+  app.add_option("--threads", options.threads, "Threads (default: all cores); they never change a result")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
+}
+
+OpenOptions InputOptions::open_options() const {
+  OpenOptions options;
+  options.entry = entry;
+  options.uint16_is_bfloat16 = uint16_is_bfloat16;
+  if (dtype.empty() != shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
+  if (!dtype.empty()) {
+    options.raw_dtype = parse_dtype("--dtype", dtype);
+    options.raw_shape = parse_shape("--shape", shape);
+  }
+  return options;
+}
+
+void add_input_options(CLI::App& app, InputOptions& options) {
+  app.add_option("--dtype", options.dtype, "Element type of a raw file: f32, f16, bf16, u8, ...")->type_name("TYPE");
+  app.add_option("--shape", options.shape, "Shape of a raw file: 128x4096")->type_name("SHAPE");
+  app.add_option("--entry", options.entry, "Array of a .npz or .safetensors with several (also FILE:NAME)")
+      ->type_name("NAME");
+  app.add_flag("--bf16", options.uint16_is_bfloat16, "uint16 elements are bfloat16 (numpy has no such type)");
+}
+
+void add_force_option(CLI::App& app, bool& force) { app.add_flag("--force", force, "Replace existing results"); }
+
+void add_json_option(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print JSON"); }
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "fp4sim: note: {}\n", note);
+}
+
+std::string grouped(int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+}  // namespace fp4::tools

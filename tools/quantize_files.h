@@ -1,0 +1,50 @@
+// Tensor file -> folder of codes, scales, tensor scale, decoded values and manifest, and back; both by bands of rows,
+// so that memory does not grow with the number of rows.
+#pragma once
+
+#include <string>
+
+#include "fp4/spec.h"
+#include "src/backends.h"
+#include "src/tensor_file/tensor_reader.h"
+
+namespace fp4::tools {
+
+struct QuantizeJob {
+  std::string in;
+  OpenOptions open;
+  QuantSpec spec;
+  std::string preset;  // "" when the spec came from a file
+  RandomPlace place;
+  bool transpose = false;  // quantise IN^T: blocks along axis 0
+  bool unpacked = false;   // one code a byte also where two would fit
+  std::string out;
+  bool force = false;
+  std::string backend = "auto";
+  int threads = 1;
+  std::string command_line;
+};
+
+// Over finite elements and finite decoded values.
+struct QuantizeReport {
+  int64_t rows = 0, cols = 0;
+  double error_squares = 0, squares = 0;  // NMSE = their quotient
+  int64_t clipped = 0;                    // beyond the largest code: |x| > |decoded| and the code is the largest
+  int64_t zeros = 0;                      // decoded to zero
+  int64_t underflows = 0;                 // of these, x was not zero
+  int64_t nonfinite = 0;                  // elements left out
+  std::string backend;                    // that did the work
+  double nmse() const { return squares > 0 ? error_squares / squares : 0.0; }
+  double share(int64_t count) const {
+    const double all = static_cast<double>(rows) * static_cast<double>(cols);
+    return all > 0 ? static_cast<double>(count) / all : 0.0;
+  }
+};
+
+QuantizeReport quantize_to_folder(const QuantizeJob& job);
+
+// Decodes what quantize_to_folder wrote, by its manifest.
+void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend,
+                       int threads);
+
+}  // namespace fp4::tools
