@@ -874,7 +874,7 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
 
     total = truncated(acc_units, -149) + sum(truncated(v, exponent) for v, _ in terms)
     out = round_signed(total, lsb, row["rounding"])
-    if row["rounding"] == "toward_zero" and abs(total).bit_length() + lsb > 128:
+    if total and abs(total).bit_length() + lsb > 128:
         out = (out & SIGN) | INF
     return out if out & NAN else 0
 
