@@ -49,15 +49,24 @@ class CheckedSource final : public ByteSource {
   std::uint64_t counted_ = 0;
 };
 
+// zlib's state as an owner, so that it is freed also when a constructor further out throws.
+struct Inflater {
+  z_stream stream{};
+  Inflater() {
+    // -15: a raw stream, without zlib's header.
+    if (::inflateInit2(&stream, -15) != Z_OK) throw Error("zlib cannot start: out of memory", 1);
+  }
+  ~Inflater() { ::inflateEnd(&stream); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+};
+
 class InflatedSource final : public ByteSource {
  public:
   InflatedSource(Bytes deflated, std::uint64_t bytes, std::uint32_t crc)
       : ByteSource(deflated->name(), bytes), deflated_(std::move(deflated)), wanted_(crc), input_(kBlock) {
-    // -15: a raw stream, without zlib's header.
-    if (::inflateInit2(&stream_, -15) != Z_OK) throw Error(fmt::format("{}: zlib cannot start", name()), 1);
     if (size() == 0) check_end();
   }
-  ~InflatedSource() override { ::inflateEnd(&stream_); }
 
   void verify() override {
     if (done_) return;
@@ -138,7 +147,8 @@ class InflatedSource final : public ByteSource {
   Bytes deflated_;
   std::uint32_t wanted_;
   std::vector<unsigned char> input_;
-  z_stream stream_{};
+  Inflater inflater_{};
+  z_stream& stream_ = inflater_.stream;
   std::uint64_t at_ = 0, fed_ = 0;  // bytes given out and taken in
   uLong crc_ = 0;
   bool done_ = false;  // the whole stream has been checked once

@@ -46,9 +46,10 @@ NpzWriter::~NpzWriter() = default;
 void NpzWriter::begin(const std::string& name, Dtype dtype, const Shape& shape) {
   end();
   const std::string header = npy_header(dtype, shape);
-  left_ = byte_count(name, dtype, shape);
-  zip_->begin(name + ".npy", compression_ == Compression::deflated, header.size() + left_);
+  const std::uint64_t bytes = byte_count(name, dtype, shape);
+  zip_->begin(name + ".npy", compression_ == Compression::deflated, header.size() + bytes);
   zip_->write(header.data(), header.size());
+  left_ = bytes;
   open_ = true;
 }
 

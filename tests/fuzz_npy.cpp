@@ -1,0 +1,26 @@
+// libFuzzer: arbitrary bytes as a .npy, both as they are and as the dictionary of a well-formed header, so that the
+// mutations reach the grammar and the sizes behind it.
+#include "src/tensor_file/npy.h"
+#include "tests/fuzz_support.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fp4::fuzz::read_all("x.npy", data, size, {.uint16_is_bfloat16 = true});
+  if (size == 0 || size > 4096) return 0;
+  // First byte: how many of the bytes are elements.
+  const std::size_t elements = std::min<std::size_t>(data[0], size - 1), text = size - 1 - elements;
+  std::vector<std::uint8_t> file = {0x93,
+                                    'N',
+                                    'U',
+                                    'M',
+                                    'P',
+                                    'Y',
+                                    1,
+                                    0,
+                                    static_cast<std::uint8_t>(text & 0xff),
+                                    static_cast<std::uint8_t>(text >> 8)};
+  file.insert(file.end(), data + 1, data + size);
+  fp4::fuzz::read_all("y.npy", file.data(), file.size());
+  return 0;
+}

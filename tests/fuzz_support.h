@@ -1,0 +1,42 @@
+// What the fuzzers of tensor files share: open bytes as a file of the given name, read everything in it by rows,
+// forwards, transposed and as codes. Only fp4::Error may come out.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/error.h"
+#include "src/tensor_file/tensor_reader.h"
+
+namespace fp4::fuzz {
+
+inline void read_some(TensorReader& reader) {
+  // A row is the caller's unit of memory; a real caller also refuses rows it cannot hold.
+  constexpr std::uint64_t kMaxElements = 1 << 20;
+  if (reader.cols() > kMaxElements || reader.rows() == 0) return;
+  const std::uint64_t step = std::min(reader.rows(), kMaxElements / std::max<std::uint64_t>(reader.cols(), 1));
+  std::vector<float> values(static_cast<std::size_t>(step * reader.cols()));
+  std::vector<unsigned char> codes(static_cast<std::size_t>(step) * reader.row_bytes());
+  reader.read_raw(0, step, codes.data());
+  reader.read_rows(reader.rows() - step, step, values.data());
+}
+
+inline void read_all(const std::string& name, const std::uint8_t* data, std::size_t size,
+                     const OpenOptions& options = {}) {
+  try {
+    TensorReader reader(open_memory(name, {data, data + size}), options);
+    for (const bool transposed : {false, true}) {
+      if (transposed) reader.transpose();
+      try {
+        read_some(reader);
+      } catch (const Error&) {
+      }
+    }
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace fp4::fuzz
