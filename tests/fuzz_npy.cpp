@@ -8,19 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fp4::fuzz::read_all("x.npy", data, size, {.uint16_is_bfloat16 = true});
   if (size == 0 || size > 4096) return 0;
-  // First byte: how many of the bytes are elements.
-  const std::size_t elements = std::min<std::size_t>(data[0], size - 1), text = size - 1 - elements;
-  std::vector<std::uint8_t> file = {0x93,
-                                    'N',
-                                    'U',
-                                    'M',
-                                    'P',
-                                    'Y',
-                                    1,
-                                    0,
-                                    static_cast<std::uint8_t>(text & 0xff),
-                                    static_cast<std::uint8_t>(text >> 8)};
-  file.insert(file.end(), data + 1, data + size);
+  const std::vector<std::uint8_t> file = fp4::fuzz::npy_of(data, size);
   fp4::fuzz::read_all("y.npy", file.data(), file.size());
   return 0;
 }

@@ -58,7 +58,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fp4::fuzz::read_all("stored.npz", stored.data(), stored.size());
   if (size < 2) return 0;
   // The first two bytes say how much the rest claims to inflate to; its CRC is never right, which comes last.
-  const auto deflated = archive(data + 2, size - 2, 8, data[0] + 256u * data[1], 0);
-  fp4::fuzz::read_all("deflated.npz", deflated.data(), deflated.size());
+  const auto damaged = archive(data + 2, size - 2, 8, data[0] + 256u * data[1], 0);
+  fp4::fuzz::read_all("damaged.npz", damaged.data(), damaged.size());
+  // A right archive around a .npy made of the same bytes as fuzz_npy's second form.
+  const std::vector<std::uint8_t> array = fp4::fuzz::npy_of(data, std::min<std::size_t>(size, 4096));
+  std::vector<std::uint8_t> packed(array.size() + 1024);
+  z_stream stream{};
+  if (deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) return 0;
+  stream.next_in = const_cast<Bytef*>(array.data());
+  stream.avail_in = static_cast<uInt>(array.size());
+  stream.next_out = packed.data();
+  stream.avail_out = static_cast<uInt>(packed.size());
+  deflate(&stream, Z_FINISH);
+  const auto right = archive(packed.data(), stream.total_out, 8, array.size(), crc32_z(0, array.data(), array.size()));
+  deflateEnd(&stream);
+  fp4::fuzz::read_all("right.npz", right.data(), right.size());
   return 0;
 }

@@ -39,4 +39,15 @@ inline void read_all(const std::string& name, const std::uint8_t* data, std::siz
   }
 }
 
+// A .npy of version 1.0 whose dictionary and elements are the given bytes; the first one counts the elements' bytes.
+// At least one byte, at most 65,000.
+inline std::vector<std::uint8_t> npy_of(const std::uint8_t* data, std::size_t size) {
+  const std::size_t elements = std::min<std::size_t>(data[0], size - 1), text = size - 1 - elements;
+  std::vector<std::uint8_t> file = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
+  file.push_back(static_cast<std::uint8_t>(text & 0xff));
+  file.push_back(static_cast<std::uint8_t>(text >> 8));
+  file.insert(file.end(), data + 1, data + size);
+  return file;
+}
+
 }  // namespace fp4::fuzz

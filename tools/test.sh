@@ -29,9 +29,11 @@ stage_fuzz() {
   for target in $targets; do
     corpus=build-fuzz/corpus/$target
     mkdir -p "$corpus"
+    seeds=tests/fuzz_corpus/$target  # read, never written
+    [ -d "$seeds" ] || seeds=
     echo "fuzz: $target for ${FUZZ_SECONDS:-60} s"
     build-fuzz/tests/"$target" -max_total_time="${FUZZ_SECONDS:-60}" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
-      -artifact_prefix="build-fuzz/" "$corpus"
+      -artifact_prefix="build-fuzz/" "$corpus" $seeds
   done
 }
 stage_gpu() { ctest --test-dir build -L '^gpu-compile$' --output-on-failure -j "$jobs"; }
