@@ -4,13 +4,7 @@
 
 #if defined(__x86_64__)
 
-#include "fp4/gemm.h"
-#include "src/fast/gemm_int8_avx512.h"
-#include "src/fast/isa_avx512.h"
-#include "src/fast/load_body.h"
 #include "src/fast/multiply_avx512.h"
-#include "src/fast/panel_reader.h"
-#include "src/fast/quantize_body.h"
 
 namespace fp4 {
 namespace {

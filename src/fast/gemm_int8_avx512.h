@@ -22,6 +22,7 @@ struct TileOutput {
   F factor;
   uint32_t nan_rows;  // bits
   uint32_t nan_cols;
+  bool is_finite;  // the factor
 };
 
 // Where a tile reads: bytes of A (from its first row on) and of up to two panels of B, and how scales advance.
@@ -65,46 +66,60 @@ FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
-template <int panels>
-FP4_SIMD void finish_tile(const float* acc, const TileOutput& out) {
-  for (int r = 0; r < out.rows; ++r) {
+// acc = fl32(acc + dot * sA*sB): the dot is exact in fp32 (below 2^24), the scale product is exact or rounded as
+// section 7 asks, the fused operation is the one rounding. The last run multiplies by the finish and stores to C.
+template <int panels, int fixed_run4, bool first, bool last>
+FP4_SIMD void block_run(const TileInput& t, const TileOutput& out, int64_t run, float* acc) {
+  __m512i dot[tile_rows][panels];
+  int8_dots<panels, fixed_run4>(t, run, dot);
+  const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
+  __m512 sb[panels];
+  __mmask16 mask[panels];
+  for (int j = 0; j < panels; ++j) {
+    sb[j] =
+        _mm512_mul_ps(_mm512_load_ps(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows), _mm512_set1_ps(t.quantum));
+    mask[j] = first_lanes(out.cols - j * panel_rows).v;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+    if (last && r >= out.rows) break;
+#pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) {
-      const int cols = out.cols - j * panel_rows;
-      F c = F{_mm512_load_ps(acc + (r * panels + j) * panel_rows)} * out.factor;
-      const uint32_t nan = (out.nan_rows >> r & 1u) != 0 ? 0xFFFFu : out.nan_cols >> (j * panel_rows);
-      const M bad = is_nan(c) | mask_from_bits(nan);
-      c = select(bad, as_float(all(canonical_nan_bits)), c);
-      store(out.c + r * out.stride + j * panel_rows, c, first_lanes(cols));
+      float* at = acc + (r * panels + j) * panel_rows;
+      const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(sa[r]), sb[j]);
+      const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(at);
+      const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][j]), scale, before);
+      if (last) {
+        _mm512_mask_storeu_ps(out.c + r * out.stride + j * panel_rows, mask[j], _mm512_mul_ps(sum, out.factor.v));
+      } else {
+        _mm512_store_ps(at, sum);
+      }
     }
   }
 }
 
-// acc = fl32(acc + dot * sA*sB): the dot is exact in fp32 (below 2^24), the scale product is exact or rounded as
-// section 7 asks, the fused operation is the one rounding.
+// NaN where a row or column of the tile has a NaN scale, and where a NaN came from an infinite factor.
+FP4_TARGET inline void put_nans(const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+    for (int c = 0; c < out.cols; ++c) {
+      float& x = out.c[r * out.stride + c];
+      const bool nan = (out.nan_rows >> r & 1u) != 0 || (out.nan_cols >> c & 1u) != 0;
+      x = nan ? float_of(canonical_nan_bits) : canonical(x);
+    }
+  }
+}
+
 template <int panels, int fixed_run4>
 FP4_TARGET void block_tile(const TileInput& t, const TileOutput& out) {
   alignas(64) float acc[tile_rows * panels * panel_rows];
-  for (int i = 0; i < tile_rows * panels; ++i) _mm512_store_ps(acc + i * panel_rows, _mm512_setzero_ps());
-  for (int64_t run = 0; run < t.runs; ++run) {
-    __m512i dot[tile_rows][panels];
-    int8_dots<panels, fixed_run4>(t, run, dot);
-    const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
-    __m512 sb[panels];
-    for (int j = 0; j < panels; ++j) {
-      sb[j] = _mm512_mul_ps(_mm512_load_ps(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows),
-                            _mm512_set1_ps(t.quantum));
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < tile_rows; ++r) {
-#pragma GCC unroll 2
-      for (int j = 0; j < panels; ++j) {
-        float* at = acc + (r * panels + j) * panel_rows;
-        const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(sa[r]), sb[j]);
-        _mm512_store_ps(at, _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][j]), scale, _mm512_load_ps(at)));
-      }
-    }
+  if (t.runs == 1) {
+    block_run<panels, fixed_run4, true, true>(t, out, 0, acc);
+  } else {
+    block_run<panels, fixed_run4, true, false>(t, out, 0, acc);
+    for (int64_t run = 1; run + 1 < t.runs; ++run) block_run<panels, fixed_run4, false, false>(t, out, run, acc);
+    block_run<panels, fixed_run4, false, true>(t, out, t.runs - 1, acc);
   }
-  finish_tile<panels>(acc, out);
+  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
 }
 
 using TileKernel = void (*)(const TileInput&, const TileOutput&);

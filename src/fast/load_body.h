@@ -1,6 +1,8 @@
 // Brings 16 rows of an operand, a chunk of K at a time, into a local buffer [k][16 rows]: row-major operands are
 // transposed in registers, column-major ones are read as they lie, and the Hadamard runs down the buffer, where a
 // butterfly is one addition of whole vectors. Included once per instruction set, after isa_*.h.
+#pragma once
+
 #include <cstring>
 
 #include "src/fast/quantize_plan.h"

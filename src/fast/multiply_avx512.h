@@ -2,8 +2,11 @@
 // and multiplied there. Shapes of training are small, so nothing here allocates or starts threads below a size.
 #pragma once
 
+#include "src/fast/isa_avx512.h"
+// After the instruction set they are compiled for:
 #include "src/fast/gemm_int8_avx512.h"
 #include "src/fast/panel_reader.h"
+#include "src/fast/quantize_body.h"
 
 namespace fp4::avx512 {
 
@@ -92,7 +95,8 @@ FP4_TARGET inline void multiply_panels(const Int8Product& p, float* c, int64_t c
                               cols,
                               all(factor),
                               static_cast<uint32_t>(p.a.nan_rows[pa]) >> half,
-                              nan_cols};
+                              nan_cols,
+                              is_finite(factor)};
       if (!scales_in_range(p.a.range[pa], range_b)) {
         slow_tile(p, row0, col0, out);
       } else if (wide == 2) {

@@ -1,6 +1,9 @@
 // Quantises an operand into panels: sixteen rows in sixteen lanes, so that maxima, scale rules and rounding are plain
 // vector code without shuffles. What has no vector path (see QuantPlan) goes lane by lane through the scalar core.
 // Included once per instruction set, after load_body.h.
+#pragma once
+
+#include "src/fast/load_body.h"
 #include "src/fast/quantize_plan.h"
 
 namespace fp4::FP4_ISA {
