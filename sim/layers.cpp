@@ -1,0 +1,77 @@
+// Parameters and layers; see layers.h.
+#include "sim/layers.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fp4/rng.h"
+#include "sim/quantized_linear.h"
+
+namespace fp4::sim {
+
+int Parameters::declare(std::string name, int rows, int cols, Init init) {
+  rows_.push_back({std::move(name), rows, cols, init, total_});
+  total_ += (int64_t{rows} * cols + 15) / 16 * 16;
+  return count() - 1;
+}
+
+void Parameters::allocate(const Kernels& k, uint64_t seed) {
+  values_ = memory_.tensor(1, static_cast<int>(total_));
+  gradients_ = memory_.tensor(1, static_cast<int>(total_));
+  std::memset(values_.data, 0, sizeof(float) * static_cast<size_t>(total_));
+  std::memset(gradients_.data, 0, sizeof(float) * static_cast<size_t>(total_));
+  for (int i = 0; i < count(); ++i) {
+    const Init init = rows_[static_cast<size_t>(i)].init;
+    const Tensor v = value(i);
+    const uint32_t stream = stream_number(static_cast<uint32_t>(i), 0, 0, Purpose::weights);
+    if (init.scale != 0.0f) k.normals(v.data, 0, v.size(), seed, stream, 0);
+    for (int64_t j = 0; j < v.size(); ++j) v.data[j] = init.constant + init.scale * v.data[j];
+  }
+}
+
+Tensor Parameters::value(int i) const {
+  const Row& r = rows_[static_cast<size_t>(i)];
+  return {values_.data + r.offset, r.rows, r.cols};
+}
+
+float* Parameters::gradient(int i) const { return gradients_.data + rows_[static_cast<size_t>(i)].offset; }
+
+Var Parameters::variable(Tape& tape, int i) {
+  Row& r = rows_[static_cast<size_t>(i)];
+  if (!r.variable) {
+    r.variable = tape.variable(value(i), true);
+    r.variable->grad = gradient(i);
+  }
+  return r.variable;
+}
+
+void Parameters::begin_step() {
+  for (Row& r : rows_) r.variable = nullptr;
+}
+
+void Parameters::finish_gradients() {
+  for (int i = 0; i < count(); ++i) {
+    const Row& r = rows_[static_cast<size_t>(i)];
+    if (!r.variable || !r.variable->has_grad)
+      std::memset(gradient(i), 0, sizeof(float) * static_cast<size_t>(int64_t{r.rows} * r.cols));
+  }
+}
+
+Linear::Linear(Builder& build, const std::string& name, Shape shape)
+    : parameters_(&build.parameters), engine_(&build.engine) {
+  const float scale = shape.gain / std::sqrt(static_cast<float>(shape.in));
+  layer_ = engine_->add_layer(name, shape.in, shape.out, shape.quantisable);
+  weight_ = parameters_->declare(name + ".weight", shape.out, shape.in, {0.0f, scale});
+  if (shape.bias) bias_ = parameters_->declare(name + ".bias", 1, shape.out, {});
+}
+
+Var Linear::operator()(Tape& tape, Var x) const {
+  Var bias = bias_ < 0 ? nullptr : parameters_->variable(tape, bias_);
+  return engine_->forward(tape, layer_, x, parameters_->variable(tape, weight_), bias);
+}
+
+RmsNorm::RmsNorm(Builder& build, const std::string& name, int width) : parameters_(&build.parameters) {
+  gain_ = parameters_->declare(name + ".gain", 1, width, {1.0f, 0.0f});
+}
+
+}  // namespace fp4::sim

@@ -1,0 +1,100 @@
+// Decides: what models are made of. Parameters live in one contiguous buffer (weights, gradients), so that the
+// optimizer, the digest and a checkpoint are single loops. Layers are numbered in construction order; the number
+// places their random bits (numerics.md section 3) and names them in policies and traces.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/ops.h"
+
+namespace fp4::sim {
+
+/// How a parameter starts: constant + scale * N(0,1); the stream is (number of the parameter, weights).
+struct Init {
+  float constant = 0.0f;
+  float scale = 0.0f;
+};
+
+class Parameters {
+ public:
+  /// Declares a [rows, cols] parameter; returns its number. All declarations come before allocate().
+  int declare(std::string name, int rows, int cols, Init init);
+  void allocate(const Kernels& k, uint64_t seed);
+
+  int count() const { return static_cast<int>(rows_.size()); }
+  const std::string& name(int i) const { return rows_[static_cast<size_t>(i)].name; }
+  Tensor value(int i) const;
+  float* gradient(int i) const;
+  /// The variable of a parameter in this step; the same one however often it is used.
+  Var variable(Tape& tape, int i);
+  /// Forgets the step's variables and gradients.
+  void begin_step();
+  /// Gradients that no operation has written become 0, so that optimizers see every element.
+  void finish_gradients();
+
+  // The whole buffer: `total()` floats, each parameter padded with zeros to 16.
+  float* values() const { return values_.data; }
+  float* gradients() const { return gradients_.data; }
+  int64_t total() const { return total_; }
+
+ private:
+  struct Row {
+    std::string name;
+    int rows, cols;
+    Init init;
+    int64_t offset;
+    Var variable = nullptr;
+  };
+  std::vector<Row> rows_;
+  Arena memory_;
+  Tensor values_, gradients_;
+  int64_t total_ = 0;
+};
+
+class LinearEngine;  // sim/quantized_linear.h: what a recipe does to linear layers
+struct LinearState;
+
+/// Collects layers while a model is built.
+class Builder {
+ public:
+  Builder(Parameters& parameters, LinearEngine& engine) : parameters(parameters), engine(engine) {}
+  Parameters& parameters;
+  LinearEngine& engine;
+};
+
+/// Y = X W^T (+ bias); X [N, in], W [out, in]. `quantisable` layers follow the recipe, the others stay fp32.
+class Linear {
+ public:
+  struct Shape {
+    int in, out;
+    float gain = 1.0f;  // initial weights gain * N(0,1)/sqrt(in)
+    bool bias = true;
+    bool quantisable = true;
+  };
+  Linear(Builder& build, const std::string& name, Shape shape);
+  Var operator()(Tape& tape, Var x) const;
+
+  int weight() const { return weight_; }
+
+ private:
+  Parameters* parameters_;
+  LinearEngine* engine_;
+  int layer_;
+  int weight_;
+  int bias_ = -1;
+};
+
+class RmsNorm {
+ public:
+  RmsNorm(Builder& build, const std::string& name, int width);
+  Var operator()(Tape& tape, Var x) const { return rms_norm(tape, x, parameters_->variable(tape, gain_)); }
+  int gain() const { return gain_; }
+
+ private:
+  Parameters* parameters_;
+  int gain_;
+};
+
+}  // namespace fp4::sim

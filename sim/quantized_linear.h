@@ -1,0 +1,76 @@
+// Decides: the quantised linear layer, the one place where a recipe meets autograd (training.md section 1).
+//   fprop  Y  [N, out] = Qx(X) Qw(W)^T            contraction over in
+//   dgrad  dX [N, in]  = Qg(dY) Qw(W^T)^T         contraction over out
+//   wgrad  dW [out, in] = Qg(dY^T) Qx(X^T)^T      contraction over N
+// Each operand is quantised along the contraction axis of the product that eats it. Estimators of fprop's a and b
+// multiply dX and dW at fprop's payload; backward quantisers and Hadamards are straight-through.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "sim/layers.h"
+#include "sim/train.h"
+#include "src/backends.h"
+
+namespace fp4::sim {
+
+enum class Gemm : uint8_t { fprop, dgrad, wgrad };
+inline constexpr const char* gemm_names[] = {"fprop", "dgrad", "wgrad"};
+
+class LinearEngine {
+ public:
+  LinearEngine(const Recipe& recipe, const Dispatcher& backend);
+
+  /// Layers are numbered in this order, unquantised ones included.
+  int add_layer(const std::string& name, int in, int out, bool quantisable);
+  /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
+  void finish();
+
+  /// Y = X W^T + bias (bias may be null), recorded on the tape.
+  Var forward(Tape& tape, int layer, Var x, Var w, Var bias);
+
+  /// How many products of each GEMM ran in which precision; training steps only.
+  const std::array<PrecisionCounts, 3>& products() const { return products_; }
+  /// Layers that follow the recipe, the others being fp32 (heads) or bf16 (left out by the policy).
+  std::vector<std::string> quantised_layers() const;
+
+  /// Held tensor amaxes, in layer, GEMM, operand order: what a checkpoint must keep.
+  std::vector<float> state() const;
+  void restore(const std::vector<float>& state);
+
+ private:
+  enum class Treatment : uint8_t { plain, skipped, quantised };
+  struct Layer {
+    std::string name;
+    int in, out;
+    bool quantisable;
+    Treatment treatment = Treatment::plain;
+    std::array<std::array<float, 2>, 3> held_amax = {{{-1, -1}, {-1, -1}, {-1, -1}}};
+    Quantized x, w, w_transposed;  // fprop's operands, for backward; storage is kept between steps
+    Quantized scratch;             // an operand whose amax is being sampled, or traced
+    Quantized scratch_b;
+  };
+  struct Operand;  // one side of a product: where it comes from and how it is quantised
+  struct Saved;    // what fprop leaves for backward
+
+  const GemmSpec& spec(const Layer& layer, Gemm gemm) const;
+  QuantizeCall call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const;
+  bool samples_amax(const Tape& tape, const QuantSpec& q) const;
+  void quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x, Quantized& out);
+  void product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
+               const Quantized* ready_b = nullptr);
+  void count(const Tape& tape, Gemm gemm, const GemmSpec& s);
+  void backward(Tape& tape, int number, const Saved& saved);
+  float* apply_estimator(Tape& tape, const Layer& layer, int number, int operand, Tensor x, float* gradient,
+                         bool is_rotated) const;
+
+  Recipe recipe_;
+  Recipe skipped_;  // every product bf16: layers that the policy leaves out
+  const Dispatcher& backend_;
+  std::vector<Layer> layers_;
+  std::array<PrecisionCounts, 3> products_;
+};
+
+}  // namespace fp4::sim
