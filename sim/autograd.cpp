@@ -39,6 +39,7 @@ void Tape::backward(Var loss, float seed) {
 void Tape::reset() {
   last_ = nullptr;
   arena.reset();
+  ++generation_;
 }
 
 }  // namespace fp4::sim

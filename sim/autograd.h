@@ -63,7 +63,9 @@ class Tape {
 
   /// Sets d(loss)/d(loss) = seed and runs the tape backwards.
   void backward(Var loss, float seed = 1.0f);
+  /// Forgets everything recorded and every variable; a new generation begins.
   void reset();
+  uint64_t generation() const { return generation_; }
 
  private:
   struct Entry {
@@ -73,6 +75,7 @@ class Tape {
     Entry* previous;
   };
   Entry* last_ = nullptr;
+  uint64_t generation_ = 1;
 };
 
 }  // namespace fp4::sim

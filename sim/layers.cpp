@@ -38,21 +38,18 @@ float* Parameters::gradient(int i) const { return gradients_.data + rows_[static
 
 Var Parameters::variable(Tape& tape, int i) {
   Row& r = rows_[static_cast<size_t>(i)];
-  if (!r.variable) {
+  if (r.generation != tape.generation()) {
+    r.generation = tape.generation();
     r.variable = tape.variable(value(i), true);
     r.variable->grad = gradient(i);
   }
   return r.variable;
 }
 
-void Parameters::begin_step() {
-  for (Row& r : rows_) r.variable = nullptr;
-}
-
-void Parameters::finish_gradients() {
+void Parameters::finish_gradients(const Tape& tape) {
   for (int i = 0; i < count(); ++i) {
     const Row& r = rows_[static_cast<size_t>(i)];
-    if (!r.variable || !r.variable->has_grad)
+    if (r.generation != tape.generation() || !r.variable->has_grad)
       std::memset(gradient(i), 0, sizeof(float) * static_cast<size_t>(int64_t{r.rows} * r.cols));
   }
 }

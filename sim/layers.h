@@ -29,10 +29,8 @@ class Parameters {
   float* gradient(int i) const;
   /// The variable of a parameter in this step; the same one however often it is used.
   Var variable(Tape& tape, int i);
-  /// Forgets the step's variables and gradients.
-  void begin_step();
   /// Gradients that no operation has written become 0, so that optimizers see every element.
-  void finish_gradients();
+  void finish_gradients(const Tape& tape);
 
   // The whole buffer: `total()` floats, each parameter padded with zeros to 16.
   float* values() const { return values_.data; }
@@ -46,6 +44,7 @@ class Parameters {
     Init init;
     int64_t offset;
     Var variable = nullptr;
+    uint64_t generation = 0;  // of the tape that `variable` belongs to
   };
   std::vector<Row> rows_;
   Arena memory_;

@@ -52,8 +52,7 @@ class LinearEngine {
     Quantized scratch;             // an operand whose amax is being sampled, or traced
     Quantized scratch_b;
   };
-  struct Operand;  // one side of a product: where it comes from and how it is quantised
-  struct Saved;    // what fprop leaves for backward
+  struct Saved;  // what fprop leaves for backward
 
   const GemmSpec& spec(const Layer& layer, Gemm gemm) const;
   QuantizeCall call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const;
@@ -63,8 +62,6 @@ class LinearEngine {
                const Quantized* ready_b = nullptr);
   void count(const Tape& tape, Gemm gemm, const GemmSpec& s);
   void backward(Tape& tape, int number, const Saved& saved);
-  float* apply_estimator(Tape& tape, const Layer& layer, int number, int operand, Tensor x, float* gradient,
-                         bool is_rotated) const;
 
   Recipe recipe_;
   Recipe skipped_;  // every product bf16: layers that the policy leaves out

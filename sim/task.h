@@ -27,7 +27,9 @@ class Model {
   }
   /// After the parameters have their initial values and before step 1: outlier factors in gains, a student that
   /// starts near its teacher.
-  virtual void initialised(const Kernels& k) { static_cast<void>(k); }
+  virtual void initialised(Parameters& parameters, const Kernels& k) {
+    static_cast<void>(parameters), static_cast<void>(k);
+  }
 };
 
 /// Examples of the validation set that a point of the curve uses.
@@ -38,13 +40,18 @@ class Task {
   virtual ~Task() = default;
   virtual std::string name() const = 0;
   virtual std::string doc() const = 0;
-  virtual Schema schema() const = 0;
-  /// Defaults of the "train" section; may depend on the task's own parameters (a variant).
+  /// Rows of the task's parameters; defaults may follow from others that are given (a variant).
+  virtual Schema schema(const Json& given) const = 0;
+  /// Defaults of the "train" section, given the canonical parameters.
   virtual Json train_defaults(const Json& parameters) const = 0;
   /// Builds the model of one run: declares its layers and takes its data. `config`: {"task", "recipe", "train"}.
   virtual std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const = 0;
-  /// Multiply-adds of one training step, all three products of every layer.
+  /// Multiply-adds of one training step, all products of every layer.
   virtual double multiply_adds(const Json& config) const = 0;
+  /// Why these parameters cannot go together; empty when they can.
+  virtual std::string invalid_reason(const Json& config) const { return static_cast<void>(config), std::string(); }
+  /// Parameters that name data files: they count by content.
+  virtual std::vector<std::string> file_parameters() const { return {}; }
   /// Examples of the validation set used by a curve point.
   virtual int curve_validation_examples() const { return curve_examples; }
 };

@@ -38,15 +38,15 @@ double sigmoid_in_double(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double rsqrt_in_double(double x) { return 1.0 / std::sqrt(x); }
 
 const Function functions[] = {
-    {"exp", elementary::exp, std::exp, 1.0, -infinity, infinity},
-    {"log", elementary::log, std::log, 0.8, 0.0f, infinity},
+    {"exp", elementary::exp, std::exp, 1.05, -infinity, infinity},
+    {"log", elementary::log, std::log, 0.85, 0.0f, infinity},
     {"tanh", elementary::tanh, std::tanh, 1.4, -infinity, infinity},
-    {"sigmoid", elementary::sigmoid, sigmoid_in_double, 2.3, -infinity, infinity},
+    {"sigmoid", elementary::sigmoid, sigmoid_in_double, 2.5, -infinity, infinity},
     {"rsqrt", elementary::rsqrt, rsqrt_in_double, 1.5, 0.0f, infinity},
     {"sin", elementary::sin, std::sin, 1.6, -10.0f, 10.0f},
     {"cos", elementary::cos, std::cos, 1.6, -10.0f, 10.0f},
-    {"sin", elementary::sin, std::sin, 2.4, -8192.0f, 8192.0f},
-    {"cos", elementary::cos, std::cos, 2.4, -8192.0f, 8192.0f},
+    {"sin", elementary::sin, std::sin, 2.5, -8192.0f, 8192.0f},
+    {"cos", elementary::cos, std::cos, 2.5, -8192.0f, 8192.0f},
 };
 
 void sweep(const Function& f, uint64_t step) {

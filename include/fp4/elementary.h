@@ -5,7 +5,7 @@
 // SSE, AVX2, AVX-512 and GPU give the same bits. pow works inside in fp64, the others in fp32.
 // Polynomials: least-maximum fits (Lawson iteration, 400 Chebyshev nodes, 40 digits), rounded to fp32.
 // Largest error against correct values over the stated ranges, in ulp (tests/test_elementary.cpp):
-//   exp 1.0, log 0.8, tanh 1.4, sigmoid 2.3, rsqrt 1.5, pow 0.51, sin and cos 1.6 (|x| <= 10), 2.4 (|x| <= 8192).
+//   exp 1.05, log 0.85, tanh 1.4, sigmoid 2.5, rsqrt 1.5, pow 0.51, sin and cos 1.6 (|x| <= 10), 2.5 (|x| <= 8192).
 #pragma once
 
 #include <cmath>

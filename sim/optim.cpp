@@ -1,0 +1,171 @@
+// Optimizers over one flat buffer; see optim.h.
+#include "sim/optim.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fp4/elementary.h"
+#include "src/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+constexpr float first_scale = 1024.0f;  // 2^10
+constexpr int good_steps_to_double = 2000;
+constexpr int momentum_reset = 1000;  // StableSPAM's interval
+constexpr float theta = 0.999f, gamma1 = 0.7f, gamma2 = 0.9f;
+
+const std::vector<std::string> optimizer_words = {"adam", "adamw", "sgd", "stable_spam"};
+
+// decay^t by repeated multiplication in fp64: the same everywhere.
+double power(float decay, int t) {
+  double p = 1;
+  for (int i = 0; i < t; ++i) p *= static_cast<double>(decay);
+  return p;
+}
+float bias_correction(double power) { return static_cast<float>(1.0 / (1.0 - power)); }
+
+}  // namespace
+
+Schema optimizer_schema() {
+  return {
+      {"optimizer", "adamw", "update rule", optimizer_words},
+      {"lr", 1e-3, "learning rate", {}, 0, 1e3},
+      {"schedule", "cosine", "learning rate after the warm-up", {"cosine", "linear", "constant"}},
+      {"final_lr", 0.1, "last learning rate as a share of lr", {}, 0, 1},
+      {"warmup", 0, "steps of linear warm-up", {}, 0, 1e9},
+      {"beta1", 0.9, "decay of the first moment", {}, 0, 1},
+      {"beta2", 0.95, "decay of the second moment", {}, 0, 1},
+      {"eps", 1e-8, "added to the root of the second moment", {}, 0, 1},
+      {"weight_decay", 0.0, "decoupled weight decay (sgd: L2)", {}, 0, 1e3},
+      {"momentum", 0.0, "of sgd", {}, 0, 1},
+      {"clip", 0.0, "largest global gradient norm, 0: no clipping", {}, 0, 1e9},
+  };
+}
+
+Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, const Parameters& parameters)
+    : schedule_(train.at("schedule")),
+      steps_(train.at("steps")),
+      warmup_(train.at("warmup")),
+      loss_scaling_(loss_scaling),
+      total_(parameters.total()),
+      loss_scale_(loss_scaling ? first_scale : 1.0f) {
+  const std::string word = name.empty() ? train.at("optimizer").get<std::string>() : name;
+  const auto found = std::find(optimizer_words.begin(), optimizer_words.end(), word);
+  if (found == optimizer_words.end()) throw unknown_word("optimizer", word, optimizer_words);
+  kind_ = word == "sgd" ? Kind::sgd : word == "adam" ? Kind::adam : word == "adamw" ? Kind::adamw : Kind::stable_spam;
+  const auto number = [&](const char* key) { return static_cast<float>(train.at(key).get<double>()); };
+  lr_ = number("lr"), final_share_ = number("final_lr"), beta1_ = number("beta1"), beta2_ = number("beta2");
+  eps_ = number("eps"), weight_decay_ = number("weight_decay"), momentum_ = number("momentum"), clip_ = number("clip");
+  m_ = memory_.take<float>(2 * total_);
+  v_ = m_ + total_;
+  std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
+  spam_.resize(static_cast<size_t>(parameters.count()));
+}
+
+float Optimizer::learning_rate(int step) const {
+  if (step <= warmup_) return lr_ * (static_cast<float>(step) / static_cast<float>(warmup_));
+  if (schedule_ == "constant") return lr_;
+  const int last = std::max(steps_ - warmup_ - 1, 1);
+  const float progress = std::min(1.0f, static_cast<float>(step - warmup_ - 1) / static_cast<float>(last));
+  const float share = schedule_ == "linear" ? 1.0f - progress : 0.5f * (1.0f + elementary::cos(3.14159274f * progress));
+  const float low = lr_ * final_share_;
+  return low + (lr_ - low) * share;
+}
+
+// AdaClip: entries beyond the running maximum shrink to it. AdaGN: the norm of each tensor follows its own moments.
+void Optimizer::stabilise(Parameters& parameters, const Kernels& k) {
+  if (spam_step_ % momentum_reset == 0 && spam_step_ > 0) {
+    std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
+    power1_ = power2_ = 1;
+  }
+  ++spam_step_;
+  const auto correction = [&](float decay) { return static_cast<float>(1.0 - power(decay, spam_step_)); };
+  for (int i = 0; i < parameters.count(); ++i) {
+    Spam& s = spam_[static_cast<size_t>(i)];
+    float* g = parameters.gradient(i);
+    const int64_t n = parameters.value(i).size();
+    float largest = 0;
+    for (int64_t j = 0; j < n; ++j) largest = std::max(largest, std::fabs(g[j]));
+    if (largest == 0) continue;
+    s.maximum = theta * s.maximum + (1 - theta) * largest;
+    const float limit = s.maximum / correction(theta);
+    for (int64_t j = 0; j < n; ++j)
+      if (std::fabs(g[j]) > limit) g[j] = g[j] / largest * limit;
+    const float norm = std::sqrt(k.dot(g, g, n));
+    s.norm = gamma1 * s.norm + (1 - gamma1) * norm;
+    s.square = gamma2 * s.square + (1 - gamma2) * (norm * norm);
+    const float mean = s.norm / correction(gamma1), root = std::sqrt(s.square / correction(gamma2));
+    if (norm > 0) k.scale(g, g, mean / (root + eps_) / norm, n);
+  }
+}
+
+bool Optimizer::step(Parameters& parameters, const Kernels& k, int step) {
+  float* g = parameters.gradients();
+  if (!k.all_finite(g, total_)) {
+    if (!loss_scaling_) return false;
+    loss_scale_ *= 0.5f;
+    good_steps_ = 0;
+    return true;
+  }
+  float gradient_scale = 1.0f / loss_scale_;
+  if (clip_ > 0) {
+    const float norm = std::sqrt(k.dot(g, g, total_)) * gradient_scale;
+    if (norm > clip_) gradient_scale *= clip_ / norm;
+  }
+  if (kind_ == Kind::stable_spam) {
+    k.scale(g, g, gradient_scale, total_);
+    gradient_scale = 1.0f;
+    stabilise(parameters, k);
+  }
+  const float lr = learning_rate(step);
+  if (kind_ == Kind::sgd) {
+    k.sgd(parameters.values(), m_, g, total_, lr, momentum_, weight_decay_, gradient_scale);
+  } else {
+    power1_ *= static_cast<double>(beta1_), power2_ *= static_cast<double>(beta2_);
+    const float decay = kind_ == Kind::adam ? 0.0f : weight_decay_;
+    k.adam(parameters.values(), m_, v_, g, total_,
+           {lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale});
+  }
+  if (loss_scaling_ && ++good_steps_ == good_steps_to_double) loss_scale_ *= 2.0f, good_steps_ = 0;
+  return true;
+}
+
+namespace {
+// fp64 travels as two floats: bit patterns, not values.
+void put(std::vector<float>& out, double v) {
+  float parts[2];
+  std::memcpy(parts, &v, sizeof v);
+  out.insert(out.end(), parts, parts + 2);
+}
+double get(const std::vector<float>& in, size_t at) {
+  double v;
+  std::memcpy(&v, in.data() + at, sizeof v);
+  return v;
+}
+}  // namespace
+
+std::vector<float> Optimizer::state() const {
+  std::vector<float> out(m_, m_ + 2 * total_);
+  for (const Spam& s : spam_) out.insert(out.end(), {s.maximum, s.norm, s.square});
+  put(out, power1_);
+  put(out, power2_);
+  put(out, spam_step_);
+  put(out, good_steps_);
+  out.push_back(loss_scale_);
+  return out;
+}
+
+void Optimizer::restore(const std::vector<float>& state) {
+  const size_t moments = static_cast<size_t>(2 * total_);
+  if (state.size() != moments + 3 * spam_.size() + 9) throw Error("checkpoint: the optimizer's state has another size");
+  std::memcpy(m_, state.data(), sizeof(float) * moments);
+  size_t at = moments;
+  for (Spam& s : spam_) s = {state[at], state[at + 1], state[at + 2]}, at += 3;
+  power1_ = get(state, at), power2_ = get(state, at + 2);
+  spam_step_ = static_cast<int>(get(state, at + 4)), good_steps_ = static_cast<int>(get(state, at + 6));
+  loss_scale_ = state[at + 8];
+}
+
+}  // namespace fp4::sim

@@ -1,0 +1,44 @@
+// See pool.h.
+#include "sim/pool.h"
+
+#include <cmath>
+#include <utility>
+
+#include "fp4/elementary.h"
+
+namespace fp4::sim {
+
+std::vector<int32_t> permutation(int n, DataSource source) {
+  std::vector<int32_t> order(static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
+  PhiloxBlock block = {};
+  for (int i = n - 1; i > 0; --i) {
+    const int draw = n - 1 - i;
+    if (draw % 4 == 0)
+      block = random_block({source.seed, source.stream(), source.step}, static_cast<uint64_t>(draw / 4));
+    // Multiply-shift instead of a division: uniform to 2^-32 * n.
+    const uint64_t j = (uint64_t{block.word[draw % 4]} * static_cast<uint64_t>(i + 1)) >> 32;
+    std::swap(order[static_cast<size_t>(i)], order[j]);
+  }
+  return order;
+}
+
+std::vector<float> channel_factors(int channels, double strength, DataSource source) {
+  std::vector<float> f = source.normals(channels);
+  double squares = 0;
+  for (float& x : f) {
+    x = elementary::exp(static_cast<float>(strength) * x);
+    squares += static_cast<double>(x) * static_cast<double>(x);
+  }
+  const float rms = static_cast<float>(std::sqrt(squares / channels));
+  for (float& x : f) x /= rms;
+  return f;
+}
+
+void token_weights(float* weights, int64_t n, double t, DataSource source) {
+  source.normals(weights, 0, n);
+  const float s = static_cast<float>(t), mean = static_cast<float>(t * t / 2);
+  for (int64_t i = 0; i < n; ++i) weights[i] = elementary::exp(s * weights[i] - mean);
+}
+
+}  // namespace fp4::sim

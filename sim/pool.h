@@ -1,0 +1,93 @@
+// Decides: how data is made and shared. Numbers come from the counter generator by (seed, data set, position), so
+// example i is the same whatever the size of the pool. A pool is built once per process and key, grows when a longer
+// run asks for more, and is read-only for everybody.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fp4/rng.h"
+#include "sim/kernels.h"
+
+namespace fp4::sim {
+
+/// Numbers of one data set (numerics.md section 3: stream = number*128 + purpose, step 0).
+struct DataSource {
+  uint64_t seed;
+  uint32_t number;
+  Purpose purpose = Purpose::data;
+  uint32_t step = 0;
+
+  uint32_t stream() const { return stream_number(number, 0, 0, purpose); }
+  void normals(float* x, int64_t first, int64_t n) const { kernels().normals(x, first, n, seed, stream(), step); }
+  void uniforms(float* x, int64_t first, int64_t n) const { kernels().uniforms(x, first, n, seed, stream(), step); }
+  std::vector<float> normals(int64_t n) const {
+    std::vector<float> x(static_cast<size_t>(n));
+    normals(x.data(), 0, n);
+    return x;
+  }
+  std::vector<float> uniforms(int64_t n) const {
+    std::vector<float> x(static_cast<size_t>(n));
+    uniforms(x.data(), 0, n);
+    return x;
+  }
+};
+
+/// 0 .. n-1 in random order (Fisher-Yates): the walk of a run through its pool.
+std::vector<int32_t> permutation(int n, DataSource source);
+
+/// Factors exp(strength * N(0,1)) per channel, scaled to rms 1: outliers that leave the function alone.
+std::vector<float> channel_factors(int channels, double strength, DataSource source);
+
+/// Per-example weights exp(t*N(0,1) - t*t/2) of the training loss: mean 1, heavy-tailed.
+void token_weights(float* weights, int64_t n, double t, DataSource source);
+
+/// Pools by key, the most recently used ones kept.
+template <class Pool>
+class PoolCache {
+ public:
+  /// The pool of `key` with at least `count` examples; `build(count)` makes it, without blocking other keys.
+  std::shared_ptr<const Pool> get(const std::string& key, int64_t count,
+                                  const std::function<std::shared_ptr<const Pool>(int64_t)>& build) {
+    std::shared_ptr<Entry> entry;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto it = entries_.begin(); it != entries_.end(); ++it)
+        if ((*it)->key == key) {
+          entries_.splice(entries_.begin(), entries_, it);
+          break;
+        }
+      if (entries_.empty() || entries_.front()->key != key) {
+        entries_.push_front(std::make_shared<Entry>());
+        entries_.front()->key = key;
+        if (entries_.size() > kept) entries_.pop_back();
+      }
+      entry = entries_.front();
+    }
+    const std::lock_guard lock(entry->mutex);
+    if (!entry->pool || entry->count < count) {
+      entry->pool = build(count);
+      entry->count = count;
+    }
+    return entry->pool;
+  }
+
+ private:
+  static constexpr size_t kept = 16;
+  struct Entry {
+    std::string key;
+    std::mutex mutex;
+    std::shared_ptr<const Pool> pool;
+    int64_t count = 0;
+  };
+  std::mutex mutex_;
+  std::list<std::shared_ptr<Entry>> entries_;
+};
+
+}  // namespace fp4::sim

@@ -1,0 +1,314 @@
+// The three products of a linear layer under a recipe; see quantized_linear.h. Backward of the estimators stands in
+// estimator_gradient.cpp.
+#include "sim/quantized_linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "fp4/presets.h"
+#include "sim/estimator_gradient.h"
+#include "sim/trace.h"
+#include "src/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
+
+bool is_unscaled(const QuantSpec& q) { return !q.has_scale(); }
+
+// fp32 operands as they are: the plain product.
+bool is_plain(const GemmSpec& s) {
+  return s.hadamard.size == 0 && s.a.quant.element == Element::fp32 && is_unscaled(s.a.quant) &&
+         s.b.quant.element == Element::fp32 && is_unscaled(s.b.quant);
+}
+
+QuantSpec unquantised() {
+  QuantSpec s;
+  s.element = Element::fp32;
+  s.scale = Scale::none;
+  return s;
+}
+
+// Quantising the transpose anew gives the transposed codes, if no random bits and no order of summation are involved.
+bool transposes_by_itself(const QuantSpec& s) {
+  return !s.draws_random_bits() && !is_quest(s.scale_rule) && s.scale_rule != ScaleRule::four_over_six &&
+         s.scale_rule != ScaleRule::mse;
+}
+
+// numerics.md section 5: when dgrad's b is the transpose of fprop's b.
+bool shares_weights(const GemmSpec& fprop, const GemmSpec& dgrad) {
+  return fprop.b.quant == dgrad.b.quant && fprop.b.quant.has_scale() && fprop.b.quant.block.kind == BlockKind::square &&
+         dgrad.b.source == Source::high_precision && fprop.hadamard.size == 0 && dgrad.hadamard.size == 0;
+}
+
+// 2-D blocks: codes, scales and tensor scale of the transpose, element by element.
+void transpose(const Quantized& q, Quantized& t) {
+  t.spec = q.spec;
+  t.rows = q.cols, t.cols = q.rows;
+  t.geometry = geometry_of(t.spec, t.rows, t.cols);
+  t.codes.assign(static_cast<size_t>(t.rows * t.code_row_bytes()), 0);
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t c = 0; c < t.cols; ++c) t.set_code(r, c, q.code(c, r));
+  const int64_t rows = t.geometry.scale_rows, cols = t.geometry.scale_cols;
+  const auto flip = [&](const auto& from, auto& to) {
+    to.resize(from.size());
+    if (from.empty()) return;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c)
+        to[static_cast<size_t>(r * cols + c)] = from[static_cast<size_t>(c * rows + r)];
+  };
+  flip(q.scales, t.scales);
+  flip(q.real_scales, t.real_scales);
+  t.tensor_scale = q.tensor_scale;
+  t.amax = q.amax;
+}
+
+}  // namespace
+
+struct LinearEngine::Saved {
+  Var x, w, bias, y;
+  Tensor decoded_x, decoded_w;  // forward operands, in fprop's rotated basis; where a source asks for them
+};
+
+LinearEngine::LinearEngine(const Recipe& recipe, const Dispatcher& backend) : recipe_(recipe), backend_(backend) {
+  if (!recipe_.quantise) {  // Hadamards stay: the check that every path gives the plain gradients
+    for (GemmSpec* g : {&recipe_.fprop, &recipe_.dgrad, &recipe_.wgrad}) g->a.quant = g->b.quant = unquantised();
+  }
+  const Preset* bf16 = find_preset("bf16");
+  for (GemmSpec* g : {&skipped_.fprop, &skipped_.dgrad, &skipped_.wgrad}) g->a.quant = g->b.quant = bf16->spec;
+}
+
+int LinearEngine::add_layer(const std::string& name, int in, int out, bool quantisable) {
+  Layer layer;
+  layer.name = name, layer.in = in, layer.out = out, layer.quantisable = quantisable;
+  layers_.push_back(std::move(layer));
+  return static_cast<int>(layers_.size()) - 1;
+}
+
+void LinearEngine::finish() {
+  std::vector<Layer*> candidates;
+  for (Layer& l : layers_)
+    if (l.quantisable) candidates.push_back(&l);
+  const LayerPolicy& p = recipe_.layers;
+  const int n = static_cast<int>(candidates.size());
+  const double share = p.amount < 1 ? std::floor(p.amount * n + 0.5) : p.amount;
+  const int left_out = std::min(n, static_cast<int>(share));
+  for (int i = 0; i < n; ++i) {
+    Layer& l = *candidates[static_cast<size_t>(i)];
+    const bool named = std::find(p.names.begin(), p.names.end(), l.name) != p.names.end();
+    bool quantised = true;
+    switch (p.kind) {
+      case LayerPolicy::Kind::all: break;
+      case LayerPolicy::Kind::skip_first: quantised = i >= left_out; break;
+      case LayerPolicy::Kind::skip_last: quantised = i < n - left_out; break;
+      case LayerPolicy::Kind::names: quantised = named; break;
+    }
+    l.treatment = quantised ? Treatment::quantised : Treatment::skipped;
+  }
+  for (const std::string& name : p.names) {
+    std::vector<std::string> known;
+    for (const Layer* l : candidates) known.push_back(l->name);
+    if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe layers", name, known);
+  }
+}
+
+std::vector<std::string> LinearEngine::quantised_layers() const {
+  std::vector<std::string> names;
+  for (const Layer& l : layers_)
+    if (l.treatment == Treatment::quantised) names.push_back(l.name);
+  return names;
+}
+
+const GemmSpec& LinearEngine::spec(const Layer& layer, Gemm gemm) const {
+  const Recipe& r = layer.treatment == Treatment::skipped ? skipped_ : recipe_;
+  return gemm == Gemm::fprop ? r.fprop : gemm == Gemm::dgrad ? r.dgrad : r.wgrad;
+}
+
+bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
+  return q.has_tensor_scale() && q.tensor_scale == TensorScale::hold && tape.pass.training &&
+         (tape.pass.step - 1) % static_cast<uint32_t>(q.hold_steps) == 0;
+}
+
+QuantizeCall LinearEngine::call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const {
+  const GemmSpec& s = spec(layer, gemm);
+  const OperandSpec& o = operand == 0 ? s.a : s.b;
+  QuantizeCall call;
+  call.x = x;
+  call.spec = o.quant;
+  call.hadamard = s.hadamard;
+  call.place = {tape.pass.seed,
+                stream_number(static_cast<uint32_t>(number), static_cast<uint32_t>(gemm),
+                              static_cast<uint32_t>(operand), Purpose::rounding),
+                tape.pass.step};
+  if (!samples_amax(tape, o.quant))
+    call.held_amax = layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
+  if (gemm == Gemm::fprop && is_soft_maximum(o.estimator.scale_gradient)) call.soft_alpha = o.estimator.alpha;
+  call.threads = tape.pass.threads;
+  return call;
+}
+
+void LinearEngine::quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
+                            Quantized& out) {
+  const QuantizeCall call = call_of(tape, layer, number, gemm, operand, x);
+  backend_.quantize(call, out);
+  if (samples_amax(tape, call.spec))
+    layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
+}
+
+void LinearEngine::count(const Tape& tape, Gemm gemm, const GemmSpec& s) {
+  if (!tape.pass.training) return;
+  const std::string a = row_of(element_table, s.a.quant.element).name;
+  const std::string b = row_of(element_table, s.b.quant.element).name;
+  ++products_[static_cast<size_t>(gemm)][a == b ? a : a + " x " + b];
+}
+
+// C = Q(A) Q(B)^T; `ready_b` replaces the quantisation of B.
+void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c,
+                           int64_t c_row, const Quantized* ready_b) {
+  const GemmSpec& s = spec(layer, gemm);
+  count(tape, gemm, s);
+  if (is_plain(s)) {
+    multiply(tape, c, c_row, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
+             static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
+    return;
+  }
+  const GemmOptions options = {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads};
+  const bool needs_amax = samples_amax(tape, s.a.quant) || (!ready_b && samples_amax(tape, s.b.quant));
+  if (!needs_amax && !ready_b) {
+    backend_.multiply(
+        {call_of(tape, layer, number, gemm, 0, a), call_of(tape, layer, number, gemm, 1, b), options, c, c_row});
+    return;
+  }
+  quantize(tape, layer, number, gemm, 0, a, layer.scratch);
+  if (!ready_b) quantize(tape, layer, number, gemm, 1, b, layer.scratch_b);
+  backend_.gemm(layer.scratch, ready_b ? *ready_b : layer.scratch_b, options, c, c_row);
+}
+
+Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
+  Layer& layer = layers_[static_cast<size_t>(number)];
+  const int rows = x->value.rows;
+  Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
+  Saved saved = {x, w, bias, y, {}, {}};
+  if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
+    multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
+             layer.out, layer.in);
+    if (tape.pass.training) ++products_[0]["fp32"];
+  } else {
+    const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
+    const bool decode_x = tape.pass.training && g.b.source == Source::fprop_quantised;
+    const bool decode_w = tape.pass.training && x->needs_grad && d.b.source == Source::fprop_quantised;
+    const bool keep_x = decode_x || !f.a.estimator.is_straight_through();
+    const bool keep_w =
+        decode_w || !f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b.quant));
+    if (keep_x || keep_w) {
+      count(tape, Gemm::fprop, f);
+      quantize(tape, layer, number, Gemm::fprop, 0, view(x->value), layer.x);
+      quantize(tape, layer, number, Gemm::fprop, 1, view(w->value), layer.w);
+      const GemmOptions options = {f.accumulator, f.hadamard.product_divisor(), tape.pass.threads};
+      backend_.gemm(layer.x, layer.w, options, y->value.data, layer.out);
+      const auto decoded = [&](const Quantized& q) {
+        Tensor t = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+        backend_.dequantize(q, t.data, tape.pass.threads);
+        return t;
+      };
+      if (decode_x) saved.decoded_x = decoded(layer.x);
+      if (decode_w) saved.decoded_w = decoded(layer.w);
+    } else {
+      product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out);
+    }
+    if (tape.pass.trace)
+      tape.pass.trace->product(tape, layer.name, "fprop", f, backend_, view(x->value), view(w->value), y->value);
+  }
+  if (bias) tape.k.add_bias(y->value.data, bias->value.data, rows, layer.out);
+  tape.record(y, [this, number, saved](Tape& t) { backward(t, number, saved); });
+  return y;
+}
+
+void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
+  Layer& layer = layers_[static_cast<size_t>(number)];
+  const auto [x, w, bias, y, decoded_x, decoded_w] = saved;
+  const int rows = x->value.rows;
+  if (bias) {
+    float* g = tape.new_gradient(bias);
+    tape.k.column_sums(g, y->grad, rows, layer.out);
+    tape.add_gradient(bias, g);
+  }
+  const Tensor dy = {y->grad, rows, layer.out};
+  const bool plain = layer.treatment == Treatment::plain;
+  const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
+
+  // One backward product: straight into the gradient, or through fprop's rotated basis and its estimator.
+  const auto finish = [&](Var target, int operand, bool is_rotated, const auto& compute) {
+    const OperandSpec& o = operand == 0 ? f.a : f.b;
+    float* gradient = tape.new_gradient(target);
+    if (plain || (o.estimator.is_straight_through() && !is_rotated)) {
+      compute(gradient, target->value.cols);
+    } else {
+      const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, layer.in)) : layer.in;
+      Tensor raw = tape.arena.tensor(target->value.rows, cols);
+      compute(raw.data, cols);
+      const QuantizeCall call = call_of(tape, layer, number, Gemm::fprop, operand, view(target->value));
+      estimator_gradient(tape, backend_, call, o.estimator, operand == 0 ? layer.x : layer.w, raw, is_rotated,
+                         gradient);
+    }
+    tape.add_gradient(target, gradient);
+  };
+
+  if (x->needs_grad) {
+    const bool rotated = decoded_w.data && f.hadamard.size > 0;
+    finish(x, 0, rotated, [&](float* c, int64_t c_row) {
+      if (plain) {
+        multiply(tape, c, c_row, {dy.data, layer.out, 1}, {w->value.data, layer.in, 1}, rows, layer.in, layer.out);
+        ++products_[1]["fp32"];
+        return;
+      }
+      const Quantized* ready = nullptr;
+      if (shares_weights(f, d)) {
+        float* held = layer.held_amax[1].data();
+        held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
+        if (!transposes_by_itself(f.b.quant)) {
+          transpose(layer.w, layer.w_transposed);
+          ready = &layer.w_transposed;
+        }
+      }
+      const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
+      product(tape, layer, number, Gemm::dgrad, view(dy), b, c, c_row, ready);
+      if (tape.pass.trace)
+        tape.pass.trace->product(tape, layer.name, "dgrad", d, backend_, view(dy), b,
+                                 {c, rows, static_cast<int>(b.rows)});
+    });
+  }
+  const bool rotated = decoded_x.data && f.hadamard.size > 0;
+  finish(w, 1, rotated, [&](float* c, int64_t c_row) {
+    if (plain) {
+      multiply(tape, c, c_row, {dy.data, 1, layer.out}, {x->value.data, layer.in, 1}, layer.out, layer.in, rows);
+      ++products_[2]["fp32"];
+      return;
+    }
+    const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
+    product(tape, layer, number, Gemm::wgrad, view(dy).transposed(), b, c, c_row);
+    if (tape.pass.trace)
+      tape.pass.trace->product(tape, layer.name, "wgrad", g, backend_, view(dy).transposed(), b,
+                               {c, layer.out, static_cast<int>(b.rows)});
+  });
+}
+
+std::vector<float> LinearEngine::state() const {
+  std::vector<float> out;
+  for (const Layer& l : layers_)
+    for (const auto& gemm : l.held_amax) out.insert(out.end(), gemm.begin(), gemm.end());
+  return out;
+}
+
+void LinearEngine::restore(const std::vector<float>& state) {
+  if (state.size() != layers_.size() * 6) throw Error("checkpoint: the held amaxes belong to another model");
+  size_t at = 0;
+  for (Layer& l : layers_)
+    for (auto& gemm : l.held_amax)
+      for (float& a : gemm) a = state[at++];
+}
+
+}  // namespace fp4::sim

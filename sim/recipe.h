@@ -1,0 +1,30 @@
+// Decides: recipes as JSON. A recipe is a file of sweeps/recipes (or a user's file or object):
+//   {"name": .., "doc": .., "source": .., "deviations": .., "base": "mxfp4",
+//    "all": {..}, "fprop": {"a": {..}, "b": {..}, "*": {..}, "hadamard": {..}, "accumulator": ..}, "dgrad": ..,
+//    "wgrad": .., "quantise": true, "layers": "all" | {"skip_last": 0.15} | {"names": [..]}, "optimizer": "",
+//    "loss_scaling": false}
+// `base` names another recipe to start from (default fp32), "all" applies to the three products before the single
+// ones, "*" to both operands. NAME@GEMM is that product of NAME, the other two in bf16.
+#pragma once
+
+#include <string>
+
+#include "sim/config.h"
+#include "src/spec_text.h"
+
+namespace fp4::sim {
+
+/// `given`: a name, NAME@GEMM, the path of a .json file, or an object. Throws Error for unknown words.
+Recipe recipe_from_json(const Json& given);
+
+/// Canonical JSON: every field, dead ones at their defaults; reading it back gives the same recipe.
+Json to_json(const Recipe& recipe);
+Recipe canonical(Recipe recipe);
+
+/// Why a recipe is impossible; empty when it is fine.
+std::string invalid_reason(const Recipe& recipe);
+
+/// Names of the recipes that the program carries, sorted.
+std::vector<std::string> recipe_names();
+
+}  // namespace fp4::sim

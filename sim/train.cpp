@@ -1,0 +1,257 @@
+// The training loop; see train.h. One step: tape, loss, backward, optimizer; then, at 20 places, a point of the curve.
+#include "sim/train.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "sim/checkpoint.h"
+#include "sim/optim.h"
+#include "sim/quantized_linear.h"
+#include "sim/recipe.h"
+#include "sim/task.h"
+#include "sim/trace.h"
+#include "src/error.h"
+#include "src/sha256.h"
+
+namespace fp4::sim {
+
+namespace {
+
+constexpr int divergence_window = 20;
+constexpr double divergence_factor = 3;
+
+// The steps after which the curve has a point: floor(i * steps / points), i = 1 .. points, each once.
+std::vector<int> curve_steps(int steps, int points) {
+  std::vector<int> at;
+  for (int64_t i = 1; i <= points; ++i) {
+    const int step = static_cast<int>(i * steps / points);
+    if (step > 0 && (at.empty() || step > at.back())) at.push_back(step);
+  }
+  return at;
+}
+
+class Run {
+ public:
+  Run(const Task& task, const Json& config, uint64_t seed, const RunOptions& options)
+      : task_(task),
+        config_(config),
+        options_(options),
+        train_(config.at("train")),
+        recipe_(recipe_from_json(config.at("recipe"))),
+        backend_(options.backend),
+        kernels_(kernels(backend_.name())),
+        engine_(recipe_, backend_),
+        tape_(arena_, kernels_, pass_) {
+    pass_.seed = seed;
+    pass_.threads = options.threads;
+    Builder build(parameters_, engine_);
+    model_ = task.model(build, config, seed);
+    engine_.finish();
+    parameters_.allocate(kernels_, seed);
+    model_->initialised(parameters_, kernels_);
+    optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_);
+    steps_ = train_.at("steps");
+    points_ = curve_steps(steps_, train_.at("curve_points"));
+    history_.metrics["trivial_loss"] = model_->trivial_loss();
+  }
+
+  History run() {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto elapsed = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
+    const int first = step_;
+    bool stopped = false;
+    while (step_ < steps_ && history_.status == Status::finished && !stopped) {
+      const float loss = step();
+      if (history_.status == Status::finished && next_point_ < points_.size() && step_ == points_[next_point_]) point();
+      if (options_.progress && !options_.progress({step_, steps_, static_cast<double>(loss), elapsed()})) {
+        history_.status = Status::failed;
+        history_.message = "stopped at step " + std::to_string(step_);
+      }
+      stopped = options_.stop_at > 0 && step_ == options_.stop_at && step_ < steps_;
+    }
+    if (history_.status == Status::diverged && curve_count_ > 0) {
+      history_.curve.push_back({step_, curve_sum_ / curve_count_, {}});
+    }
+    if (!options_.checkpoint_to.empty()) save_checkpoint(options_.checkpoint_to);
+    history_.seconds = elapsed();
+    history_.steps_done = step_;
+    history_.steps_per_second = history_.seconds > 0 ? (step_ - first) / history_.seconds : 0;
+    history_.products = engine_.products();
+    history_.digest = digest();
+    return history_;
+  }
+
+ private:
+  // One training step; sets status `diverged` when the rules of training.md section 3 say so.
+  float step() {
+    ++step_;
+    pass_.step = static_cast<uint32_t>(step_);
+    pass_.training = pass_.quantise = true;
+    std::unique_ptr<Trace> trace;
+    if (options_.trace && options_.trace_every > 0 && (step_ - 1) % options_.trace_every == 0)
+      trace = std::make_unique<Trace>(options_.trace);
+    pass_.trace = trace.get();
+    tape_.reset();
+    Var loss = model_->training_loss(tape_, step_);
+    const float value = loss->value.data[0];
+    curve_sum_ += static_cast<double>(value), ++curve_count_;
+    recent_.push_back(value);
+    if (recent_.size() > divergence_window) recent_.erase(recent_.begin());
+    if (!std::isfinite(value)) return diverge("the loss is not finite"), value;
+    tape_.backward(loss, optimizer_->loss_scale());
+    pass_.trace = nullptr;
+    parameters_.finish_gradients(tape_);
+    if (!optimizer_->step(parameters_, kernels_, step_)) return diverge("a gradient is not finite"), value;
+    if (!kernels_.all_finite(parameters_.values(), parameters_.total()))
+      return diverge("a weight is not finite"), value;
+    double mean = 0;
+    for (float l : recent_) mean += static_cast<double>(l) / divergence_window;
+    if (recent_.size() == divergence_window && mean > divergence_factor * history_.metrics["trivial_loss"])
+      diverge("the training loss exceeds 3x that of the trivial predictor");
+    return value;
+  }
+
+  void diverge(const std::string& reason) {
+    history_.status = Status::diverged;
+    history_.message = reason + " (step " + std::to_string(step_) + ")";
+  }
+
+  double evaluate(int examples, bool quantise) {
+    pass_.training = false;
+    pass_.quantise = quantise;
+    return model_->validation_loss(tape_, examples);
+  }
+
+  // Validation at every second point; the last one is the full evaluation, which also gives the metrics.
+  void point() {
+    CurvePoint p;
+    p.step = step_;
+    p.train_loss = curve_sum_ / curve_count_;
+    curve_sum_ = 0, curve_count_ = 0;
+    ++next_point_;
+    if (next_point_ == points_.size()) {
+      p.validation_loss = history_.metrics["loss"] = evaluate(0, true);
+      model_->metrics(tape_, history_.metrics);
+      history_.metrics["loss_hp"] = evaluate(0, false);
+    } else if (next_point_ % 2 == 0) {
+      p.validation_loss = evaluate(task_.curve_validation_examples(), true);
+    }
+    history_.curve.push_back(p);
+  }
+
+  // Weights, little-endian fp32 in parameter order, then the losses of the curve as fp64. One NaN stands for all.
+  std::string digest() const {
+    Sha256 sha;
+    for (int i = 0; i < parameters_.count(); ++i) {
+      const Tensor v = parameters_.value(i);
+      for (int64_t j = 0; j < v.size(); ++j) {
+        const float x = fp4::canonical(v.data[j]);
+        if (bits_of(x) != bits_of(v.data[j])) v.data[j] = x;
+      }
+      sha.update(v.data, sizeof(float) * static_cast<size_t>(v.size()));
+    }
+    for (const CurvePoint& p : history_.curve)
+      for (const auto& loss : {p.train_loss, p.validation_loss})
+        if (loss) {
+          const double l = std::isnan(*loss) ? std::numeric_limits<double>::quiet_NaN() : *loss;
+          sha.update(&l, sizeof l);
+        }
+    return sha.hex().substr(0, 16);
+  }
+
+  void save_checkpoint(const std::string& path) const {
+    Checkpoint c;
+    c.config = config_;
+    c.seed = pass_.seed;
+    c.step = step_;
+    c.next_point = next_point_;
+    c.weights.assign(parameters_.values(), parameters_.values() + parameters_.total());
+    c.optimizer = optimizer_->state();
+    c.held_amax = engine_.state();
+    c.recent = recent_;
+    c.curve_sum = curve_sum_;
+    c.curve_count = curve_count_;
+    c.curve = history_.curve;
+    write_checkpoint(path, c);
+  }
+
+  void load_checkpoint(const std::string& path) {
+    const Checkpoint c = read_checkpoint(path);
+    if (c.config != config_ || c.seed != pass_.seed)
+      throw Error(path + ": the checkpoint belongs to another configuration or seed");
+    if (static_cast<int64_t>(c.weights.size()) != parameters_.total()) throw Error(path + ": wrong number of weights");
+    std::memcpy(parameters_.values(), c.weights.data(), sizeof(float) * c.weights.size());
+    optimizer_->restore(c.optimizer);
+    engine_.restore(c.held_amax);
+    step_ = c.step;
+    next_point_ = c.next_point;
+    recent_ = c.recent;
+    curve_sum_ = c.curve_sum, curve_count_ = c.curve_count;
+    history_.curve = c.curve;
+  }
+
+  const Task& task_;
+  const Json& config_;
+  const RunOptions& options_;
+  const Json& train_;
+  Recipe recipe_;
+  Dispatcher backend_;
+  const Kernels& kernels_;
+  Parameters parameters_;
+  LinearEngine engine_;
+  Arena arena_;
+  Pass pass_;
+  Tape tape_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  int steps_ = 0, step_ = 0;
+  std::vector<int> points_;
+  size_t next_point_ = 0;
+  std::vector<float> recent_;  // losses of the last steps
+  double curve_sum_ = 0;
+  int curve_count_ = 0;
+  History history_;
+};
+
+}  // namespace
+
+std::string to_string(Status status) {
+  switch (status) {
+    case Status::finished: return "finished";
+    case Status::diverged: return "diverged";
+    case Status::failed: return "failed";
+  }
+  return "failed";
+}
+
+const Schema& train_schema() {
+  static const Schema schema = [] {
+    Schema s = {{"steps", 600, "training steps", {}, 1, 1e9},
+                {"batch", 128, "examples (lm: sequences) per step", {}, 1, 1 << 20},
+                {"curve_points", 20, "points of the loss curve", {}, 1, 1e6}};
+    const Schema optimizer = optimizer_schema();
+    s.insert(s.end(), optimizer.begin(), optimizer.end());
+    return s;
+  }();
+  return schema;
+}
+
+double mean_over_batches(Tape& tape, int count, int batch, const std::function<Var(int begin, int n)>& loss) {
+  double total = 0;
+  for (int begin = 0; begin < count; begin += batch) {
+    const int n = std::min(batch, count - begin);
+    tape.reset();
+    total += static_cast<double>(loss(begin, n)->value.data[0]) * n;
+  }
+  return total / count;
+}
+
+History train(const Task& task, const Json& config, uint64_t seed, const RunOptions& options) {
+  return Run(task, config, seed, options).run();
+}
+
+}  // namespace fp4::sim

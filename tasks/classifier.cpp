@@ -1,0 +1,167 @@
+// Classifier: an MLP side*side - width - .. - classes with ReLU on small pictures (glyphs by formula, or IDX files such
+// as MNIST); the output head stays fp32. Loss: cross-entropy; second metric: accuracy.
+#include <cmath>
+
+#include "tasks/glyphs.h"
+#include "tasks/idx.h"
+#include "tasks/tasks.h"
+
+namespace fp4::tasks {
+namespace {
+
+using namespace sim;
+
+constexpr int validation_size = 4096;
+constexpr float noise_sd = 0.3f;
+
+struct Pictures {
+  int pixels = 0, classes = 0;
+  std::vector<float> images, validation_images;  // [n, pixels]
+  std::vector<int32_t> labels, validation_labels;
+  std::vector<float> weights;  // of the training loss; empty: all 1
+};
+
+std::shared_ptr<const Pictures> glyph_pictures(const Json& config, int64_t count) {
+  const uint64_t seed = data_seed(config);
+  auto p = std::make_shared<Pictures>();
+  const Glyphs glyphs(integer(config, "classes"), integer(config, "size"), seed);
+  p->pixels = glyphs.pixels();
+  p->classes = integer(config, "classes");
+  const auto make = [&](int64_t n, DataSet choices, DataSet noise, auto& images, auto& labels) {
+    images.resize(static_cast<size_t>(n * p->pixels));
+    labels.resize(static_cast<size_t>(n));
+    glyphs.examples(images.data(), labels.data(), 0, n, source(seed, choices), source(seed, noise), noise_sd);
+  };
+  make(count, DataSet::pool_labels, DataSet::pool_noise, p->images, p->labels);
+  make(validation_size, DataSet::validation_labels, DataSet::validation_noise, p->validation_images,
+       p->validation_labels);
+  return p;
+}
+
+// The last tenth of the files, at most 4,096 examples, validates.
+std::shared_ptr<const Pictures> file_pictures(const Json& config) {
+  const IdxImages all = read_idx(config.at("task").at("images"), config.at("task").at("labels"));
+  auto p = std::make_shared<Pictures>();
+  p->pixels = all.pixels;
+  p->classes = all.classes;
+  const int64_t held = std::min<int64_t>(validation_size, all.count / 10), train = all.count - held;
+  p->images.assign(all.images.begin(), all.images.begin() + train * all.pixels);
+  p->validation_images.assign(all.images.begin() + train * all.pixels, all.images.end());
+  p->labels.assign(all.labels.begin(), all.labels.begin() + train);
+  p->validation_labels.assign(all.labels.begin() + train, all.labels.end());
+  return p;
+}
+
+std::shared_ptr<const Pictures> pictures(const Json& config) {
+  static PoolCache<Pictures> cache;
+  return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
+    const uint64_t seed = data_seed(config);
+    const bool from_files = !config.at("task").at("images").get<std::string>().empty();
+    auto p = std::make_shared<Pictures>(*(from_files ? file_pictures(config) : glyph_pictures(config, count)));
+    const std::vector<float> factors =
+        channel_factors(p->pixels, number(config, "outliers.channel"), source(seed, DataSet::channels));
+    for (auto* images : {&p->images, &p->validation_images})
+      for (size_t i = 0; i < images->size(); ++i) (*images)[i] *= factors[i % factors.size()];
+    if (const double t = number(config, "outliers.token"); t > 0) {
+      p->weights.resize(p->labels.size());
+      token_weights(p->weights.data(), static_cast<int64_t>(p->weights.size()), t, source(seed, DataSet::pool_weights));
+    }
+    return p;
+  });
+}
+
+class ClassifierModel : public Model {
+ public:
+  ClassifierModel(Builder& build, const Json& config, uint64_t seed)
+      : data_(pictures(config)),
+        batch_(batch_of(config)),
+        walk_(config.at("task").at("images") == "" ? examples_of(config) : static_cast<int64_t>(data_->labels.size()),
+              batch_, seed) {
+    int in = data_->pixels;
+    for (int i = 0; i < integer(config, "depth"); ++i) {
+      const int width = integer(config, "width");
+      hidden_.emplace_back(build, "hidden" + std::to_string(i), Linear::Shape{.in = in, .out = width, .gain = 1.4f});
+      in = width;
+    }
+    head_ =
+        std::make_unique<Linear>(build, "head", Linear::Shape{.in = in, .out = data_->classes, .quantisable = false});
+  }
+
+  Var training_loss(Tape& tape, int step) override {
+    const int32_t* index = walk_.batch(step);
+    Var x = tape.constant(gather(tape.arena, data_->images.data(), data_->pixels, index, batch_));
+    const int32_t* labels = gather(tape.arena, data_->labels.data(), index, batch_);
+    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
+    return cross_entropy(tape, logits(tape, x), labels, weights);
+  }
+
+  double validation_loss(Tape& tape, int examples) override {
+    const int all = static_cast<int>(data_->validation_labels.size());
+    const int count = examples > 0 ? std::min(examples, all) : all;
+    correct_ = 0;
+    return mean_over_batches(tape, count, batch_, [&](int begin, int n) {
+      float* images = const_cast<float*>(data_->validation_images.data()) + int64_t{begin} * data_->pixels;
+      const int32_t* labels = data_->validation_labels.data() + begin;
+      Var y = logits(tape, tape.constant({images, n, data_->pixels}));
+      for (int i = 0; i < n; ++i) {
+        const float* row = y->value.row(i);
+        correct_ += std::max_element(row, row + data_->classes) - row == labels[i];
+      }
+      return cross_entropy(tape, y, labels, nullptr);
+    });
+  }
+
+  void metrics(Tape&, std::map<std::string, double>& out) override {
+    out["accuracy"] = static_cast<double>(correct_) / static_cast<double>(data_->validation_labels.size());
+  }
+  double trivial_loss() const override { return std::log(static_cast<double>(data_->classes)); }
+
+ private:
+  Var logits(Tape& tape, Var x) {
+    for (const Linear& layer : hidden_) x = relu(tape, layer(tape, x));
+    return (*head_)(tape, x);
+  }
+
+  std::shared_ptr<const Pictures> data_;
+  int batch_;
+  Walk walk_;
+  std::vector<Linear> hidden_;
+  std::unique_ptr<Linear> head_;
+  int64_t correct_ = 0;  // of the last validation
+};
+
+class Classifier : public Task {
+ public:
+  std::string name() const override { return "classifier"; }
+  std::string doc() const override { return "MLP with ReLU on 8x8 glyphs or IDX images, fp32 head"; }
+  Schema schema(const Json&) const override {
+    Schema s = common_schema(0.5, 0.0);
+    s.insert(s.end(), {{"depth", 2, "hidden layers", {}, 1, 64},
+                       {"width", 128, "of the hidden layers", {}, 1, 8192},
+                       {"size", 8, "side of the glyphs in pixels", {}, 4, 64},
+                       {"classes", 10, "of the glyphs", {}, 2, 1000},
+                       {"images", "", "IDX file of images instead of glyphs"},
+                       {"labels", "", "IDX file of labels"}});
+    return s;
+  }
+  std::vector<std::string> file_parameters() const override { return {"images", "labels"}; }
+  Json train_defaults(const Json&) const override { return {{"steps", 600}, {"batch", 128}, {"lr", 1e-3}}; }
+  std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {
+    return std::make_unique<ClassifierModel>(build, config, seed);
+  }
+  double multiply_adds(const Json& config) const override {
+    const double width = integer(config, "width"), depth = integer(config, "depth");
+    const double in = number(config, "size") * number(config, "size"), classes = number(config, "classes");
+    // The first layer has no dgrad.
+    return batch_of(config) * (2 * in * width + 3 * ((depth - 1) * width * width + width * classes));
+  }
+};
+
+}  // namespace
+
+const sim::Task& classifier() {
+  static const Classifier task;
+  return task;
+}
+
+}  // namespace fp4::tasks

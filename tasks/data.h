@@ -1,0 +1,101 @@
+// Decides: what the tasks share: numbers of data sets, outlier parameters, walking a pool in a run's own order.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "sim/config.h"
+#include "sim/pool.h"
+#include "sim/tensor.h"
+
+namespace fp4::tasks {
+
+using sim::DataSource;
+using sim::Json;
+
+/// Numbers of data sets (numerics.md section 3: `layer` of a data stream). Drawn with data_seed, but `order`.
+enum class DataSet : uint32_t {
+  teacher = 0,  // + parameter number
+  pool = 16,
+  pool_labels,
+  pool_noise,
+  pool_weights,
+  validation,
+  validation_labels,
+  validation_noise,
+  channels,  // outlier factors; + norm number (lm)
+  shapes = 64,
+  order,
+  times,
+  samples,
+};
+
+inline DataSource source(uint64_t seed, DataSet set, uint32_t offset = 0, Purpose purpose = Purpose::data) {
+  return {seed, static_cast<uint32_t>(set) + offset, purpose};
+}
+
+inline uint64_t data_seed(const Json& config) { return config.at("task").at("data_seed").get<uint64_t>(); }
+inline double number(const Json& config, const char* path) {
+  return sim::at_path(config.at("task"), path)->get<double>();
+}
+inline int integer(const Json& config, const char* key) { return config.at("task").at(key).get<int>(); }
+inline int batch_of(const Json& config) { return config.at("train").at("batch").get<int>(); }
+inline int64_t examples_of(const Json& config) {
+  return config.at("train").at("steps").get<int64_t>() * batch_of(config);
+}
+
+/// The parameters that every task has.
+inline sim::Schema common_schema(double channel, double token) {
+  return {{"data_seed", 0, "moves teacher, pool, outlier factors and validation set", {}, 0, 9e15},
+          {"outliers.channel", channel, "factors exp(c*N(0,1)) per channel, rms 1", {}, 0, 10},
+          {"outliers.token", token, "weights exp(t*N(0,1) - t*t/2) per example on the training loss", {}, 0, 10}};
+}
+
+/// The key of a pool: everything that its content depends on.
+inline std::string pool_key(const Json& config) { return config.at("task").dump(); }
+
+/// The batches of a run: a permutation of the pool, a new one each time it has been walked through.
+class Walk {
+ public:
+  Walk(int64_t pool, int batch, uint64_t seed) : pool_(static_cast<int>(pool)), batch_(batch), seed_(seed) {}
+
+  /// Indices of the examples of step 1, 2, ..; a pure function of (seed, step).
+  const int32_t* batch(int step) {
+    indices_.resize(static_cast<size_t>(batch_));
+    for (int i = 0; i < batch_; ++i) {
+      const int64_t at = int64_t{step - 1} * batch_ + i;
+      const uint32_t epoch = static_cast<uint32_t>(at / pool_);
+      if (order_.empty() || epoch != epoch_) {
+        DataSource s = source(seed_, DataSet::order);
+        s.step = epoch;
+        order_ = sim::permutation(pool_, s);
+        epoch_ = epoch;
+      }
+      indices_[static_cast<size_t>(i)] = order_[static_cast<size_t>(at % pool_)];
+    }
+    return indices_.data();
+  }
+
+ private:
+  int pool_, batch_;
+  uint64_t seed_;
+  uint32_t epoch_ = 0;
+  std::vector<int32_t> order_, indices_;
+};
+
+/// Rows `index` of [.., cols] data as one batch.
+inline sim::Tensor gather(sim::Arena& arena, const float* data, int cols, const int32_t* index, int n) {
+  sim::Tensor t = arena.tensor(n, cols);
+  for (int i = 0; i < n; ++i)
+    std::memcpy(t.row(i), data + int64_t{index[i]} * cols, sizeof(float) * static_cast<size_t>(cols));
+  return t;
+}
+template <class T>
+T* gather(sim::Arena& arena, const T* data, const int32_t* index, int n) {
+  T* out = arena.take<T>(n);
+  for (int i = 0; i < n; ++i) out[i] = data[index[i]];
+  return out;
+}
+
+}  // namespace fp4::tasks

@@ -1,0 +1,295 @@
+// Diffusion in v-prediction: x = cos(a) x0 + sin(a) noise, v = cos(a) noise - sin(a) x0, a = pi/2 u, u = (k+.5)/50.
+// Model: Fourier features of x and u -> fp32 -> width, residual layers h + silu(W h + b), fp32 head. Data: a spiral,
+// 8 Gaussians, or glyph images. Loss: mean squared error of v; second metric: sliced Wasserstein distance of samples.
+#include <algorithm>
+#include <cmath>
+
+#include "fp4/elementary.h"
+#include "tasks/glyphs.h"
+#include "tasks/tasks.h"
+
+namespace fp4::tasks {
+namespace {
+
+using namespace sim;
+
+constexpr int validation_size = 4096;
+constexpr int levels = 50;
+constexpr int sampling_stride = 5;  // 10 deterministic steps: sampling stays under a tenth of a run
+constexpr int directions = 64;
+constexpr int x_frequencies = 8;  // 2^-1, 2^-0.5, .., 2^2.5
+constexpr int u_frequencies = 6;  // 2^0, .., 2^5
+constexpr float half_pi = 1.57079637f, pi = 3.14159274f;
+
+struct Pool {
+  int width = 0;                       // of x
+  std::vector<float> x, validation_x;  // [n, width]
+  std::vector<float> noise, time;      // of the validation set: [4096, width], [4096]
+  std::vector<float> weights;          // of the training loss; empty: all 1
+};
+
+void spiral(float* x, int64_t n, DataSource shape, DataSource noise) {
+  std::vector<float> u = shape.uniforms(n);
+  noise.normals(x, 0, 2 * n);
+  for (int64_t i = 0; i < n; ++i) {
+    const float angle = std::sqrt(u[static_cast<size_t>(i)]) * (3.0f * pi);
+    x[2 * i] = angle * elementary::cos(angle) / 5.0f + 0.03f * x[2 * i];
+    x[2 * i + 1] = angle * elementary::sin(angle) / 5.0f + 0.03f * x[2 * i + 1];
+  }
+}
+
+void gaussians(float* x, int64_t n, DataSource shape, DataSource noise) {
+  constexpr float radius = 1.5f, deviation = 0.15f;
+  std::vector<float> u = shape.uniforms(n);
+  noise.normals(x, 0, 2 * n);
+  for (int64_t i = 0; i < n; ++i) {
+    const float angle = static_cast<float>(static_cast<int>(u[static_cast<size_t>(i)] * 8.0f)) * (pi / 4.0f);
+    x[2 * i] = radius * elementary::cos(angle) + deviation * x[2 * i];
+    x[2 * i + 1] = radius * elementary::sin(angle) + deviation * x[2 * i + 1];
+  }
+}
+
+void examples(std::vector<float>& x, const Json& config, int width, int64_t n, DataSet shape, DataSet noise) {
+  const uint64_t seed = data_seed(config);
+  const std::string word = config.at("task").at("data");
+  x.resize(static_cast<size_t>(n * width));
+  if (word == "spiral") return spiral(x.data(), n, source(seed, shape), source(seed, noise));
+  if (word == "gaussians") return gaussians(x.data(), n, source(seed, shape), source(seed, noise));
+  std::vector<int32_t> labels(static_cast<size_t>(n));
+  const Glyphs glyphs(10, 8, seed);
+  glyphs.examples(x.data(), labels.data(), 0, n, source(seed, shape), source(seed, noise), 0.05f);
+}
+
+std::shared_ptr<const Pool> pool(const Json& config) {
+  static PoolCache<Pool> cache;
+  return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
+    const uint64_t seed = data_seed(config);
+    auto p = std::make_shared<Pool>();
+    p->width = config.at("task").at("data") == "glyphs" ? 64 : 2;
+    examples(p->x, config, p->width, count, DataSet::pool, DataSet::pool_noise);
+    examples(p->validation_x, config, p->width, validation_size, DataSet::validation, DataSet::validation_labels);
+    p->noise = source(seed, DataSet::validation_noise, 0, Purpose::noise).normals(int64_t{validation_size} * p->width);
+    p->time = source(seed, DataSet::times, 0, Purpose::noise).uniforms(validation_size);
+    if (const double t = number(config, "outliers.token"); t > 0) {
+      p->weights.resize(static_cast<size_t>(count));
+      token_weights(p->weights.data(), count, t, source(seed, DataSet::pool_weights));
+    }
+    return p;
+  });
+}
+
+class DiffusionModel : public Model {
+ public:
+  DiffusionModel(Builder& build, const Json& config, uint64_t seed)
+      : seed_(seed),
+        data_(pool(config)),
+        batch_(batch_of(config)),
+        walk_(examples_of(config), batch_, seed),
+        factors_(channel_factors(features(), number(config, "outliers.channel"),
+                                 source(data_seed(config), DataSet::channels))),
+        data_seed_(data_seed(config)) {
+    const int width = integer(config, "width");
+    in_ = std::make_unique<Linear>(build, "in", Linear::Shape{.in = features(), .out = width, .quantisable = false});
+    for (int i = 0; i < integer(config, "depth"); ++i)
+      layers_.emplace_back(build, "layer" + std::to_string(i), Linear::Shape{.in = width, .out = width, .gain = 1.4f});
+    head_ = std::make_unique<Linear>(
+        build, "head", Linear::Shape{.in = width, .out = data_->width, .gain = 0.1f, .quantisable = false});
+    // Loss of predicting 0, the best constant: E v^2.
+    Arena arena;
+    const Noisy all =
+        noisy(arena, data_->validation_x.data(), data_->noise.data(), data_->time.data(), validation_size);
+    for (int64_t i = 0; i < all.v.size(); ++i)
+      variance_ += static_cast<double>(all.v.data[i]) * static_cast<double>(all.v.data[i]);
+    variance_ /= static_cast<double>(all.v.size());
+  }
+
+  Var training_loss(Tape& tape, int step) override {
+    const int32_t* index = walk_.batch(step);
+    const Tensor x0 = gather(tape.arena, data_->x.data(), data_->width, index, batch_);
+    // Noise and times by (seed, step): an example that returns meets new ones.
+    DataSource noise = source(seed_, DataSet::pool_noise, 0, Purpose::noise);
+    DataSource time = source(seed_, DataSet::times, 0, Purpose::noise);
+    noise.step = time.step = static_cast<uint32_t>(step);
+    float* e = tape.arena.take<float>(x0.size());
+    float* u = tape.arena.take<float>(batch_);
+    noise.normals(e, 0, x0.size());
+    time.uniforms(u, 0, batch_);
+    const Noisy b = noisy(tape.arena, x0.data, e, u, batch_);
+    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
+    return mean_squared_error(tape, velocity(tape, b.x, b.u), b.v, weights);
+  }
+
+  double validation_loss(Tape& tape, int count) override {
+    return mean_over_batches(tape, count > 0 ? std::min(count, validation_size) : validation_size, batch_,
+                             [&](int begin, int n) {
+                               const int64_t at = int64_t{begin} * data_->width;
+                               const Noisy b = noisy(tape.arena, data_->validation_x.data() + at,
+                                                     data_->noise.data() + at, data_->time.data() + begin, n);
+                               return mean_squared_error(tape, velocity(tape, b.x, b.u), b.v, nullptr);
+                             });
+  }
+
+  void metrics(Tape& tape, std::map<std::string, double>& out) override {
+    const int width = data_->width;
+    const DataSource start = source(data_seed_, DataSet::samples, 0, Purpose::noise);
+    std::vector<float> samples = start.normals(int64_t{validation_size} * width);
+    for (int begin = 0; begin < validation_size; begin += batch_) {
+      const int n = std::min(batch_, validation_size - begin);
+      sample(tape, samples.data() + int64_t{begin} * width, n);
+    }
+    out["sliced_wasserstein"] = sliced_wasserstein(samples, data_->validation_x);
+  }
+  double trivial_loss() const override { return variance_; }
+
+ private:
+  struct Noisy {
+    Tensor x, v;
+    float* u;  // time of each row
+  };
+
+  int features() const {
+    return data_->width == 2 ? 2 + 2 * 2 * x_frequencies + 2 * u_frequencies : data_->width + 2 * u_frequencies;
+  }
+
+  Noisy noisy(Arena& arena, const float* x0, const float* noise, const float* uniform, int n) const {
+    const int width = data_->width;
+    Noisy b = {arena.tensor(n, width), arena.tensor(n, width), arena.take<float>(n)};
+    for (int i = 0; i < n; ++i) {
+      const int k = static_cast<int>(uniform[i] * static_cast<float>(levels));
+      b.u[i] = (static_cast<float>(k) + 0.5f) / static_cast<float>(levels);
+      const float c = elementary::cos(half_pi * b.u[i]), s = elementary::sin(half_pi * b.u[i]);
+      for (int64_t j = int64_t{i} * width; j < int64_t{i + 1} * width; ++j) {
+        b.x.data[j] = c * x0[j] + s * noise[j];
+        b.v.data[j] = c * noise[j] - s * x0[j];
+      }
+    }
+    return b;
+  }
+
+  // x (2-D: and sin, cos of x at 8 frequencies), sin and cos of u at 6 frequencies, times the channel factors.
+  Var feature_rows(Tape& tape, Tensor x, const float* u) const {
+    const int n = x.rows, width = x.cols, fourier = width == 2 ? width * x_frequencies : 0;
+    const int angles = fourier + u_frequencies;
+    Tensor angle = tape.arena.tensor(n, angles), sine = tape.arena.tensor(n, angles),
+           cosine = tape.arena.tensor(n, angles);
+    constexpr float root2 = 1.41421354f;
+    for (int i = 0; i < n; ++i) {
+      float* a = angle.row(i);
+      float f = 0.5f;
+      for (int k = 0; k < fourier / width; ++k, f *= root2)
+        for (int c = 0; c < width; ++c) *a++ = f * x.row(i)[c];
+      f = 1.0f;
+      for (int k = 0; k < u_frequencies; ++k, f *= 2.0f) *a++ = f * u[i];
+    }
+    tape.k.sin_cos(sine.data, cosine.data, angle.data, angle.size());
+    Tensor rows = tape.arena.tensor(n, features());
+    for (int i = 0; i < n; ++i) {
+      float* r = rows.row(i);
+      r = std::copy(x.row(i), x.row(i) + width, r);
+      r = std::copy(sine.row(i), sine.row(i) + angles, r);
+      std::copy(cosine.row(i), cosine.row(i) + angles, r);
+      tape.k.multiply(rows.row(i), factors_.data(), features());
+    }
+    return tape.constant(rows);
+  }
+
+  Var velocity(Tape& tape, Tensor x, const float* u) {
+    Var h = (*in_)(tape, feature_rows(tape, x, u));
+    for (const Linear& layer : layers_) h = add(tape, h, silu(tape, layer(tape, h)));
+    return (*head_)(tape, h);
+  }
+
+  // From noise to data along the probability flow: x0 and noise as predicted, mixed at the next time.
+  void sample(Tape& tape, float* x, int n) {
+    const int64_t size = int64_t{n} * data_->width;
+    std::vector<float> u(static_cast<size_t>(n));
+    for (int k = levels - 1; k >= 0; k -= sampling_stride) {
+      const float time = (static_cast<float>(k) + 0.5f) / static_cast<float>(levels);
+      const float next = std::max(0.0f, time - static_cast<float>(sampling_stride) / static_cast<float>(levels));
+      std::fill(u.begin(), u.end(), time);
+      tape.reset();
+      const float* v = velocity(tape, {x, n, data_->width}, u.data())->value.data;
+      const float c = elementary::cos(half_pi * time), s = elementary::sin(half_pi * time);
+      const bool last = k - sampling_stride < 0;
+      const float nc = last ? 1.0f : elementary::cos(half_pi * next),
+                  ns = last ? 0.0f : elementary::sin(half_pi * next);
+      for (int64_t i = 0; i < size; ++i) {
+        const float x0 = c * x[i] - s * v[i], noise = s * x[i] + c * v[i];
+        x[i] = nc * x0 + ns * noise;
+      }
+    }
+  }
+
+  // Root of the mean squared distance between sorted projections, over fixed random directions.
+  double sliced_wasserstein(const std::vector<float>& a, const std::vector<float>& b) const {
+    const int width = data_->width;
+    std::vector<float> d = source(data_seed_, DataSet::samples, 1).normals(int64_t{directions} * width);
+    std::vector<float> p(validation_size), q(validation_size);
+    double total = 0;
+    for (int k = 0; k < directions; ++k) {
+      float* direction = d.data() + int64_t{k} * width;
+      float norm = 0;
+      for (int c = 0; c < width; ++c) norm += direction[c] * direction[c];
+      for (int c = 0; c < width; ++c) direction[c] /= std::sqrt(norm);
+      for (size_t i = 0; i < validation_size; ++i) {
+        p[i] = q[i] = 0;
+        for (size_t c = 0; c < static_cast<size_t>(width); ++c) {
+          p[i] += direction[c] * a[i * static_cast<size_t>(width) + c];
+          q[i] += direction[c] * b[i * static_cast<size_t>(width) + c];
+        }
+      }
+      if (!kernels().all_finite(p.data(), validation_size)) return std::numeric_limits<double>::infinity();
+      std::sort(p.begin(), p.end());
+      std::sort(q.begin(), q.end());
+      for (size_t i = 0; i < validation_size; ++i) {
+        const double e = static_cast<double>(p[i]) - static_cast<double>(q[i]);
+        total += e * e;
+      }
+    }
+    return std::sqrt(total / (directions * validation_size));
+  }
+
+  uint64_t seed_;
+  std::shared_ptr<const Pool> data_;
+  int batch_;
+  Walk walk_;
+  std::vector<float> factors_;
+  uint64_t data_seed_;
+  std::unique_ptr<Linear> in_, head_;
+  std::vector<Linear> layers_;
+  double variance_ = 0;
+};
+
+class Diffusion : public Task {
+ public:
+  std::string name() const override { return "diffusion"; }
+  std::string doc() const override {
+    return "v-prediction of a spiral, 8 Gaussians or glyphs by a residual SiLU network";
+  }
+  Schema schema(const Json&) const override {
+    Schema s = common_schema(0.0, 0.0);
+    s.insert(s.end(), {{"data", "spiral", "what is learned", {"spiral", "gaussians", "glyphs"}},
+                       {"width", 128, "of the residual layers", {}, 1, 8192},
+                       {"depth", 3, "residual layers", {}, 1, 64}});
+    return s;
+  }
+  Json train_defaults(const Json&) const override { return {{"steps", 600}, {"batch", 256}, {"lr", 2e-3}}; }
+  std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {
+    return std::make_unique<DiffusionModel>(build, config, seed);
+  }
+  double multiply_adds(const Json& config) const override {
+    const double width = integer(config, "width"), depth = integer(config, "depth");
+    const bool glyphs = config.at("task").at("data") == "glyphs";
+    return batch_of(config) *
+           (2 * (glyphs ? 76 : 46) * width + 3 * (depth * width * width + width * (glyphs ? 64 : 2)));
+  }
+};
+
+}  // namespace
+
+const sim::Task& diffusion() {
+  static const Diffusion task;
+  return task;
+}
+
+}  // namespace fp4::tasks

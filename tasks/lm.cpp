@@ -1,0 +1,225 @@
+// Language model on bytes, Llama-like: RMSNorm, RoPE, causal attention, SwiGLU; seven quantised linear layers a block
+// and an fp32 head that is not tied. Text: a grammar by formula, or the user's files (the last tenth validates).
+// Loss: cross-entropy in nats per byte.
+#include <cmath>
+
+#include "tasks/data.h"
+#include "tasks/tasks.h"
+#include "tasks/text.h"
+
+namespace fp4::tasks {
+namespace {
+
+using namespace sim;
+
+constexpr int bytes = 256;
+constexpr int validation_windows = 128;
+constexpr int curve_windows = 16;
+
+struct Text {
+  std::vector<int32_t> train, validation;
+  double entropy = 0;  // of the bytes of the validation text
+  std::vector<float> weights;
+};
+
+std::shared_ptr<const Text> text_pool(const Json& config) {
+  static PoolCache<Text> cache;
+  const int64_t context = integer(config, "context");
+  return cache.get(pool_key(config), examples_of(config) * context + 1, [&](int64_t count) {
+    const uint64_t seed = data_seed(config);
+    const std::string path = config.at("task").at("text");
+    const int64_t held = validation_windows * context + 1;
+    std::string train, validation;
+    if (path.empty()) {
+      train = grammar_text(seed, count, 0);
+      validation = grammar_text(seed, held, uint64_t{1} << 40);
+    } else {
+      const std::string all = text_of_path(path, 20 * (context + 1));
+      train = all.substr(0, all.size() * 9 / 10);
+      validation = all.substr(all.size() * 9 / 10);
+    }
+    auto t = std::make_shared<Text>();
+    const auto tokens = [](const std::string& text) {
+      std::vector<int32_t> out;
+      out.reserve(text.size());
+      for (char c : text) out.push_back(static_cast<unsigned char>(c));
+      return out;
+    };
+    t->train = tokens(train);
+    t->validation = tokens(validation);
+    t->entropy = unigram_entropy(validation);
+    if (const double s = number(config, "outliers.token"); s > 0) {
+      t->weights.resize(t->train.size());
+      token_weights(t->weights.data(), static_cast<int64_t>(t->weights.size()), s, source(seed, DataSet::pool_weights));
+    }
+    return t;
+  });
+}
+
+struct Block {
+  RmsNorm attention_norm;
+  Linear q, k, v, o;
+  RmsNorm ffn_norm;
+  Linear gate, up, down;
+};
+
+class LmModel : public Model {
+ public:
+  LmModel(Builder& build, const Json& config, uint64_t seed)
+      : data_(text_pool(config)),
+        context_(integer(config, "context")),
+        heads_(integer(config, "heads")),
+        batch_(batch_of(config)),
+        channel_(number(config, "outliers.channel")),
+        data_seed_(data_seed(config)),
+        // A grammar is never read twice, though the shared pool may be longer than this run needs.
+        walk_(config.at("task").at("text") == "" ? examples_of(config)
+                                                 : (static_cast<int64_t>(data_->train.size()) - 1) / context_,
+              batch_, seed) {
+    const int d = integer(config, "width"), ffn = integer(config, "ffn"), layers = integer(config, "layers");
+    const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(layers));
+    parameters_ = &build.parameters;
+    embedding_ = build.parameters.declare("embedding", bytes, d, {0.0f, 0.1f});
+    for (int i = 0; i < layers; ++i) {
+      const std::string at = "block" + std::to_string(i) + ".";
+      const auto linear = [&](const char* name, int in, int out, float gain) {
+        return Linear(build, at + name, {.in = in, .out = out, .gain = gain, .bias = false});
+      };
+      // Braces evaluate in order, which numbers the layers.
+      blocks_.push_back(Block{RmsNorm(build, at + "attention_norm", d), linear("q", d, d, 1), linear("k", d, d, 1),
+                              linear("v", d, d, 1), linear("o", d, d, residual), RmsNorm(build, at + "ffn_norm", d),
+                              linear("gate", d, ffn, 1), linear("up", d, ffn, 1), linear("down", ffn, d, residual)});
+    }
+    norm_ = std::make_unique<RmsNorm>(build, "norm", d);
+    head_ = std::make_unique<Linear>(build, "head",
+                                     Linear::Shape{.in = d, .out = bytes, .bias = false, .quantisable = false});
+    rope_ = rope_table(memory_, kernels(), context_, d / heads_);
+  }
+
+  // Outlier channels: the norm's gain times a factor, the columns of the weights that read it divided by it.
+  void initialised(Parameters& parameters, const Kernels&) override {
+    if (channel_ == 0) return;
+    uint32_t norm = 0;
+    const auto scale = [&](const RmsNorm& n, std::initializer_list<const Linear*> readers) {
+      const Tensor gain = parameters.value(n.gain());
+      const std::vector<float> f = channel_factors(gain.cols, channel_, source(data_seed_, DataSet::channels, norm++));
+      for (int c = 0; c < gain.cols; ++c) gain.data[c] *= f[static_cast<size_t>(c)];
+      for (const Linear* l : readers) {
+        const Tensor w = parameters.value(l->weight());
+        for (int64_t i = 0; i < w.size(); ++i) w.data[i] /= f[static_cast<size_t>(i % w.cols)];
+      }
+    };
+    for (const Block& b : blocks_) {
+      scale(b.attention_norm, {&b.q, &b.k, &b.v});
+      scale(b.ffn_norm, {&b.gate, &b.up});
+    }
+    scale(*norm_, {head_.get()});
+  }
+
+  Var training_loss(Tape& tape, int step) override {
+    const int32_t* window = walk_.batch(step);
+    const int tokens = batch_ * context_;
+    int32_t* input = tape.arena.take<int32_t>(tokens);
+    int32_t* target = tape.arena.take<int32_t>(tokens);
+    float* weights = data_->weights.empty() ? nullptr : tape.arena.take<float>(tokens);
+    for (int b = 0; b < batch_; ++b) {
+      const int64_t at = int64_t{window[b]} * context_;
+      for (int t = 0; t < context_; ++t) {
+        input[b * context_ + t] = data_->train[static_cast<size_t>(at + t)];
+        target[b * context_ + t] = data_->train[static_cast<size_t>(at + t + 1)];
+        if (weights) weights[b * context_ + t] = data_->weights[static_cast<size_t>(at + t)];
+      }
+    }
+    return cross_entropy(tape, logits(tape, input, tokens), target, weights);
+  }
+
+  // Windows spread evenly over the validation text.
+  double validation_loss(Tape& tape, int windows) override {
+    const int64_t room = static_cast<int64_t>(data_->validation.size()) - 1 - context_;
+    const int all = static_cast<int>(std::min<int64_t>(validation_windows, room + 1));
+    const int count = windows > 0 ? std::min(windows, all) : all;
+    return mean_over_batches(tape, count, batch_, [&](int begin, int n) {
+      int32_t* input = tape.arena.take<int32_t>(n * context_);
+      int32_t* target = tape.arena.take<int32_t>(n * context_);
+      for (int b = 0; b < n; ++b) {
+        const int64_t at = count > 1 ? room * (begin + b) / (count - 1) : 0;
+        for (int t = 0; t < context_; ++t) {
+          input[b * context_ + t] = data_->validation[static_cast<size_t>(at + t)];
+          target[b * context_ + t] = data_->validation[static_cast<size_t>(at + t + 1)];
+        }
+      }
+      return cross_entropy(tape, logits(tape, input, n * context_), target, nullptr);
+    });
+  }
+
+  double trivial_loss() const override { return data_->entropy; }
+
+ private:
+  Var logits(Tape& tape, const int32_t* tokens, int n) {
+    Var x = embedding(tape, tokens, n, parameters_->variable(tape, embedding_));
+    for (const Block& b : blocks_) {
+      Var h = b.attention_norm(tape, x);
+      Var q = rope(tape, b.q(tape, h), heads_, rope_);
+      Var k = rope(tape, b.k(tape, h), heads_, rope_);
+      x = add(tape, x, b.o(tape, causal_attention(tape, q, k, b.v(tape, h), heads_, context_)));
+      h = b.ffn_norm(tape, x);
+      x = add(tape, x, b.down(tape, swiglu(tape, b.gate(tape, h), b.up(tape, h))));
+    }
+    return (*head_)(tape, (*norm_)(tape, x));
+  }
+
+  std::shared_ptr<const Text> data_;
+  int context_, heads_, batch_;
+  double channel_;
+  uint64_t data_seed_;
+  Walk walk_;
+  Parameters* parameters_ = nullptr;
+  int embedding_ = 0;
+  std::vector<Block> blocks_;
+  std::unique_ptr<RmsNorm> norm_;
+  std::unique_ptr<Linear> head_;
+  Arena memory_;
+  RopeTable rope_;
+};
+
+class Lm : public Task {
+ public:
+  std::string name() const override { return "lm"; }
+  std::string doc() const override { return "Llama-like byte model on a grammar or on your text"; }
+  Schema schema(const Json&) const override {
+    Schema s = common_schema(0.5, 0.0);
+    s.insert(s.end(), {{"width", 128, "of the model", {}, 8, 8192},
+                       {"layers", 2, "blocks", {}, 1, 64},
+                       {"heads", 4, "of attention; divides width", {}, 1, 256},
+                       {"ffn", 352, "width of SwiGLU", {}, 1, 32768},
+                       {"context", 64, "bytes per sequence", {}, 2, 4096},
+                       {"text", "", "file or folder instead of the grammar"}});
+    return s;
+  }
+  std::vector<std::string> file_parameters() const override { return {"text"}; }
+  Json train_defaults(const Json&) const override {
+    return {{"steps", 300}, {"batch", 16}, {"lr", 1e-3}, {"warmup", 20}, {"weight_decay", 0.1}, {"clip", 1.0}};
+  }
+  std::string invalid_reason(const Json& config) const override {
+    const int width = integer(config, "width"), heads = integer(config, "heads");
+    return width % heads != 0 || width / heads % 2 != 0 ? "lm: width must be heads times an even number" : "";
+  }
+  std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {
+    return std::make_unique<LmModel>(build, config, seed);
+  }
+  double multiply_adds(const Json& config) const override {
+    const double d = integer(config, "width"), ffn = integer(config, "ffn"), context = integer(config, "context");
+    const double block = 4 * d * d + 3 * d * ffn + 2 * context * d;
+    return batch_of(config) * context * 3 * (integer(config, "layers") * block + d * bytes);
+  }
+  int curve_validation_examples() const override { return curve_windows; }
+};
+
+}  // namespace
+
+const sim::Task& lm() {
+  static const Lm task;
+  return task;
+}
+
+}  // namespace fp4::tasks

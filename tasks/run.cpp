@@ -1,0 +1,151 @@
+// See run.h.
+#include "tasks/run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "src/sha256.h"
+#include "tasks/tasks.h"
+
+namespace fp4::tasks {
+
+using namespace sim;
+
+namespace {
+
+// The numbered table of defaults that hashes are taken against: fields at these values are left out, so that a new
+// field with a default leaves old hashes alone. Change the number when a default of an existing field changes.
+constexpr int defaults_number = 1;
+
+// `value` without what equals `defaults`; objects recursively.
+Json difference(const Json& value, const Json& defaults) {
+  Json result = Json::object();
+  for (const auto& [key, v] : value.items()) {
+    const auto found = defaults.find(key);
+    if (found == defaults.end()) {
+      result[key] = v;
+    } else if (v.is_object() && found->is_object()) {
+      if (Json d = difference(v, *found); !d.empty()) result[key] = std::move(d);
+    } else if (v != *found) {
+      result[key] = v;
+    }
+  }
+  return result;
+}
+
+// SHA-256 over names and contents of the files that text_of_path would read.
+std::string content_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(path)) return sha256_file(path);
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& e : fs::directory_iterator(path))
+    if (!e.is_symlink() && e.is_regular_file()) files.push_back(e.path());
+  std::sort(files.begin(), files.end());
+  std::string all;
+  for (const fs::path& f : files) all += sha256_file(f);
+  return sha256_hex(all);
+}
+
+const Task& task_of(const Json& config) { return task(config.at("task").at("name").get<std::string>()); }
+
+Json without(Json object, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) object.erase(key);
+  return object;
+}
+
+}  // namespace
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const Task* t : all_tasks()) names.push_back(t->name());
+  return names;
+}
+
+Json task_defaults(const std::string& name) {
+  Json d = tasks::canonical({{"task", {{"name", name}}}, {"recipe", Json::object()}});
+  d.erase("recipe");
+  d["doc"] = task(name).doc();
+  return d;
+}
+
+const Schema& task_schema(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, Schema> schemas;
+  const std::lock_guard lock(mutex);
+  const auto [it, is_new] = schemas.try_emplace(name);
+  if (is_new) it->second = task(name).schema(Json::object());
+  return it->second;
+}
+
+Json canonical(const Json& given) {
+  const std::vector<std::string> sections = {"task", "recipe", "train"};
+  if (!given.is_object()) throw Error("configuration: expected an object with task, recipe and train");
+  for (const auto& [key, value] : given.items())
+    if (std::find(sections.begin(), sections.end(), key) == sections.end())
+      throw unknown_word("configuration", key, sections);
+  if (!given.contains("task")) throw Error("configuration: no task; accepted: a name or {\"name\": .., ..}");
+  Json section = given.at("task");
+  if (section.is_string()) section = Json{{"name", section}};
+  if (!section.is_object() || !section.contains("name") || !section.at("name").is_string())
+    throw Error("configuration: task needs a name");
+  const Task& t = task(section.at("name").get<std::string>());
+  const Json parameters = without(section, {"name"});
+  Json result;
+  result["task"] = sim::canonical(t.schema(parameters), parameters, "task " + t.name());
+  result["task"]["name"] = t.name();
+  const Schema train = with_defaults(train_schema(), t.train_defaults(result["task"]));
+  result["train"] = sim::canonical(train, given.value("train", Json::object()), "train");
+  result["recipe"] = to_json(sim::canonical(recipe_from_json(given.value("recipe", Json("fp32")))));
+  return result;
+}
+
+std::string config_hash(const Json& config) {
+  const Task& t = task_of(config);
+  Json base = {{"fprop", fp4::to_json(GemmSpec{}, true)},
+               {"dgrad", fp4::to_json(GemmSpec{}, false)},
+               {"wgrad", fp4::to_json(GemmSpec{}, false)},
+               {"layers", "all"},
+               {"quantise", true},
+               {"optimizer", ""},
+               {"loss_scaling", false}};
+  Json hashed;
+  hashed["defaults"] = defaults_number;
+  hashed["recipe"] = difference(without(config.at("recipe"), {"name", "doc", "source", "deviations"}), base);
+  Json parameters = config.at("task");
+  for (const std::string& key : t.file_parameters())
+    if (const std::string path = parameters.at(key); !path.empty()) parameters[key] = content_of(path);
+  hashed["task"] = difference(parameters, sim::canonical(t.schema(Json::object()), Json::object(), t.name()));
+  hashed["train"] = difference(config.at("train"), sim::canonical(train_schema(), Json::object(), "train"));
+  return content_hash(hashed);
+}
+
+std::string invalid_reason(const Json& config) {
+  const std::string reason = sim::invalid_reason(recipe_from_json(config.at("recipe")));
+  return !reason.empty() ? reason : task_of(config).invalid_reason(config);
+}
+
+double static_cost(const Json& config) {
+  return task_of(config).multiply_adds(config) * config.at("train").at("steps").get<double>();
+}
+
+History run(const Json& config, uint64_t seed, const RunOptions& options) {
+  if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error("recipe: " + reason);
+  return train(task_of(config), config, seed, options);
+}
+
+std::string train_signature() {
+  std::string digests;
+  for (const std::string& name : task_names())
+    for (const char* recipe : {"fp32", "mxfp4"}) {
+      Json section = {{"all", {{"*", {{"preset", recipe}}}}}};
+      const Json config =
+          tasks::canonical({{"task", name}, {"recipe", section}, {"train", {{"steps", 5}, {"curve_points", 1}}}});
+      digests += run(config, 1).digest;
+    }
+  return sha256_hex(digests).substr(0, 16);
+}
+
+}  // namespace fp4::tasks

@@ -1,0 +1,150 @@
+// See text.h. The grammar asks for what a small model can learn in a few hundred steps: spelling of Zipf-drawn
+// invented words, number agreement across a bracketed relative clause (depth 2), a name that returns at the end of
+// its sentence, one-digit sums.
+#include "tasks/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "src/error.h"
+#include "tasks/data.h"
+
+namespace fp4::tasks {
+
+namespace {
+
+// Draws of one sentence: uniform i of block `sentence * 64`.
+class Draws {
+ public:
+  Draws(uint64_t seed, uint64_t sentence)
+      : place_{seed, source(seed, DataSet::pool).stream(), 0}, next_(sentence * 64) {}
+  int below(int n) { return static_cast<int>(random_uniform(place_, next_++) * static_cast<float>(n)); }
+  /// Zipf's law over n ranks: P(r) ~ 1/(r + 1).
+  size_t zipf(size_t n) {
+    double total = 0;
+    for (size_t r = 0; r < n; ++r) total += 1.0 / static_cast<double>(r + 1);
+    double u = static_cast<double>(random_uniform(place_, next_++)) * total;
+    for (size_t r = 0; r < n; ++r)
+      if ((u -= 1.0 / static_cast<double>(r + 1)) < 0) return r;
+    return n - 1;
+  }
+
+ private:
+  RandomPlace place_;
+  uint64_t next_;
+};
+
+class Grammar {
+ public:
+  explicit Grammar(uint64_t seed) : seed_(seed) {
+    uint64_t letter = 0;
+    const RandomPlace place = {seed, source(seed, DataSet::shapes).stream(), 0};
+    const auto draw = [&](int n) { return static_cast<int>(random_uniform(place, letter++) * static_cast<float>(n)); };
+    const auto invent = [&](std::vector<std::string>& words, size_t count, int syllables) {
+      static const std::string consonants = "bcdfghjklmnpqrtvwxyz", vowels = "aeiou";
+      while (words.size() < count) {
+        std::string w;
+        for (int s = 0; s < syllables; ++s) {
+          w += consonants[static_cast<size_t>(draw(20))];
+          w += vowels[static_cast<size_t>(draw(5))];
+        }
+        w += consonants[static_cast<size_t>(draw(20))];
+        if (std::find(words.begin(), words.end(), w) == words.end()) words.push_back(w);
+      }
+    };
+    invent(nouns_, 60, 2);
+    invent(verbs_, 40, 1);
+    invent(adjectives_, 30, 2);
+    invent(names_, 30, 2);
+    for (std::string& n : names_) n[0] = static_cast<char>(n[0] - 'a' + 'A');
+  }
+
+  std::string sentence(uint64_t i) const {
+    Draws d(seed_, i);
+    switch (d.below(5)) {
+      case 0: return sum(d);
+      case 1: return named(d);
+      default: {
+        const bool plural = d.below(2) == 1;
+        return noun_phrase(d, plural, 2) + ' ' + verb(d, plural) + ". ";
+      }
+    }
+  }
+
+ private:
+  // "the fubar nilok (that the dazem gifs)": the clause's verb agrees with its own noun.
+  std::string noun_phrase(Draws& d, bool plural, int depth) const {
+    std::string text = plural ? "some " : "the ";
+    if (d.below(3) == 0) text += adjectives_[d.zipf(adjectives_.size())] + ' ';
+    text += nouns_[d.zipf(nouns_.size())] + (plural ? "s" : "");
+    if (depth > 0 && d.below(3) == 0) {
+      const bool inner = d.below(2) == 1;
+      text += " (that " + noun_phrase(d, inner, depth - 1) + ' ' + verb(d, inner) + ')';
+    }
+    return text;
+  }
+  std::string verb(Draws& d, bool plural) const { return verbs_[d.zipf(verbs_.size())] + (plural ? "" : "s"); }
+
+  std::string named(Draws& d) const {
+    const std::string& name = names_[d.zipf(names_.size())];
+    const bool plural = d.below(2) == 1;
+    return name + ' ' + verb(d, false) + ' ' + noun_phrase(d, plural, 1) + ", says " + name + ". ";
+  }
+  static std::string sum(Draws& d) {
+    const int a = d.below(10), b = d.below(10 - a);
+    return std::to_string(a) + '+' + std::to_string(b) + '=' + std::to_string(a + b) + ". ";
+  }
+
+  uint64_t seed_;
+  std::vector<std::string> nouns_, verbs_, adjectives_, names_;
+};
+
+}  // namespace
+
+std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first) {
+  const Grammar grammar(data_seed);
+  std::string text;
+  text.reserve(static_cast<size_t>(bytes) + 256);
+  for (uint64_t i = first; static_cast<int64_t>(text.size()) < bytes; ++i) text += grammar.sentence(i);
+  return text;
+}
+
+std::string text_of_path(const std::string& path, int64_t least) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    for (const fs::directory_entry& e : fs::directory_iterator(path, error))
+      if (!e.is_symlink() && e.is_regular_file()) files.push_back(e.path());
+    std::sort(files.begin(), files.end());
+  } else {
+    files.push_back(path);
+  }
+  std::string text;
+  for (const fs::path& f : files) {
+    std::ifstream in(f, std::ios::binary);
+    if (!in) throw Error(f.string() + ": cannot be read");
+    text.append(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  if (static_cast<int64_t>(text.size()) < least)
+    throw Error(path + ": " + std::to_string(text.size()) + " bytes of text, at least " + std::to_string(least) +
+                " are needed");
+  return text;
+}
+
+double unigram_entropy(const std::string& text) {
+  std::array<int64_t, 256> counts = {};
+  for (char c : text) ++counts[static_cast<unsigned char>(c)];
+  double h = 0;
+  for (int64_t n : counts) {
+    const double p = static_cast<double>(n) / static_cast<double>(text.size());
+    if (n > 0) h -= p * std::log(p);
+  }
+  return h;
+}
+
+}  // namespace fp4::tasks
