@@ -25,6 +25,7 @@
   X(hadamard) \
   X(random) \
   X(signature) \
+  X(train) \
   X(completion) \
   X(version)
 // clang-format on
