@@ -76,7 +76,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
     tensor_scale.read_rows(0, 1, q.tensor_scale.data());
   }
   TensorWriter writer(out, Dtype::f32, manifest.shape, force);
-  const int64_t band = band_rows(spec, rows, cols);
+  const int64_t band = band_rows(spec, rows, cols, QuantizeJob().band_bytes);
   std::vector<float> y;
   for (int64_t first = 0; first < rows; first += band) {
     q.rows = std::min(band, rows - first);

@@ -121,7 +121,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   const Shape decoded_shape = job.transpose ? shape_of(report.rows, report.cols) : reader.shape();
   const Layout layout = layout_of(job.spec, report.rows, report.cols, job.unpacked, decoded_shape);
   StagedFolder folder(job.out, job.force);
-  const int64_t band = band_rows(job.spec, report.rows, report.cols);
+  const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
   QuantizeCall call;
   call.spec = job.spec;

@@ -23,6 +23,7 @@ struct QuantizeJob {
   std::string backend = "auto";
   int threads = 1;
   std::string command_line;
+  int64_t band_bytes = int64_t{16} << 20;  // of float32 input handled at a time; codes and decoded values come on top
 };
 
 // Over finite elements and finite decoded values.

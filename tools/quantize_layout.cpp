@@ -7,8 +7,6 @@
 namespace fp4::tools {
 namespace {
 
-constexpr int64_t kBandBytes = int64_t{16} << 20;  // of float32 input; codes and decoded values come on top
-
 int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 Dtype code_dtype(const QuantSpec& spec) {
@@ -20,10 +18,10 @@ bool is_packed(const QuantSpec& spec) { return format_of(spec.element).code_bits
 
 }  // namespace
 
-int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols) {
+int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t bytes) {
   if (spec.has_scale() && spec.block.kind == BlockKind::tensor) return std::max<int64_t>(rows, 1);
   const int64_t block_rows = geometry_of(spec, rows, cols).block_rows;
-  const int64_t fitting = kBandBytes / (4 * std::max<int64_t>(cols, 1));
+  const int64_t fitting = bytes / (4 * std::max<int64_t>(cols, 1));
   return std::max(rounded_up(fitting + 1, block_rows) - block_rows, block_rows);
 }
 

@@ -22,8 +22,8 @@ struct Layout {
 
 Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, bool unpacked, const Shape& decoded_shape);
 
-// Rows of one band: whole blocks, about 16 MiB of float32, and the whole tensor where one block is.
-int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols);
+// Rows of one band of about `bytes` of float32: whole blocks, at least one, and the whole tensor where one block is.
+int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t bytes);
 
 Shape shape_of(int64_t rows, int64_t cols);
 
