@@ -150,6 +150,19 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
     return;
   }
   CHECK(result.exit_code == 0);
+
+  // The figure of a study is drawn from the page itself.
+  const std::string figure = (folder / "front.svg").string();
+  const RunResult drawn =
+      run_shell("node tools/figure.mjs '" + (folder / "large.html").string() + "' --out '" + figure + "'");
+  INFO(drawn.out << drawn.err);
+  REQUIRE(drawn.exit_code == 0);
+  const std::string svg = read_text(figure);
+  CHECK(svg.starts_with("<svg"));
+  CHECK(svg.find("overhead (%)") != std::string::npos);
+  CHECK(svg.size() < 1'000'000);
+  CHECK(run_shell("node tools/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los").exit_code ==
+        2);
 }
 
 }  // namespace fp4::test

@@ -5,7 +5,12 @@ import {existsSync, mkdirSync, readFileSync} from 'node:fs';
 import {resolve} from 'node:path';
 
 const [folder, shots] = process.argv.slice(2).map((path) => resolve(path));
-const executable = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => path && existsSync(path));
+const executable = [
+  process.env.CHROMIUM,
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+].find((path) => path && existsSync(path));
 
 function skip(reason) {
   console.log(`skipped: ${reason}`);
@@ -15,8 +20,18 @@ if (!executable) skip('no Chromium (tools/setup.sh installs it, or set CHROMIUM)
 const {chromium} = await import('playwright-core').catch(() => skip('no node_modules/playwright-core (npm ci)'));
 if (shots) mkdirSync(shots, {recursive: true});
 
-const browser = await chromium.launch({executablePath: executable, args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-  '--disable-background-networking', '--disable-component-update', '--disable-sync']});
+const browser = await chromium.launch({
+  executablePath: executable,
+  args: [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ],
+});
 let failures = 0;
 let checks = 0;
 
@@ -34,7 +49,9 @@ async function visit(name, options, explore) {
   await context.grantPermissions(['clipboard-read', 'clipboard-write']).catch(() => {});
   const page = await context.newPage();
   const complaints = [];
-  page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) complaints.push(message.text()); });
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+  });
   page.on('pageerror', (error) => complaints.push(error.stack));
   page.on('dialog', (dialog) => {
     complaints.push('dialog ' + dialog.message());
@@ -42,18 +59,25 @@ async function visit(name, options, explore) {
   });
   const url = `file://${folder}/${name}`;
   page.on('request', (request) => {
-    if (!request.url().startsWith(url) && !/^(data|blob):/.test(request.url())) complaints.push('request ' + request.url());
+    if (!request.url().startsWith(url) && !/^(data|blob):/.test(request.url()))
+      complaints.push('request ' + request.url());
   });
   // Work, not wall time: on a busy machine the clock says nothing about the page.
   const session = await context.newCDPSession(page);
   await session.send('Performance.enable', {timeDomain: 'threadTicks'});
-  const work = async () => Math.round(1000 * (await session.send('Performance.getMetrics')).metrics.find(({name: key}) => key === 'ThreadTime').value);
+  const work = async () =>
+    Math.round(
+      1000 * (await session.send('Performance.getMetrics')).metrics.find(({name: key}) => key === 'ThreadTime').value,
+    );
   const begin = Date.now();
   await page.goto(url);
   await page.waitForSelector('html[data-painted]', {timeout: 60000});
   const [first, wall] = [await work(), Date.now() - begin];
   await page.waitForSelector('html[data-painted=all]', {timeout: 60000});
-  console.log(`${name} at ${page.viewportSize().width}: first paint after ${wall} ms, ${first} ms of work; all after ${Date.now() - begin} ms`);
+  console.log(
+    `${name} at ${page.viewportSize().width}: first paint after ${wall} ms, ${first} ms of work; all after ${Date.now() - begin} ms`,
+  );
+  const entered = Date.now();
   try {
     await explore(page, first);
   } catch (error) {
@@ -61,69 +85,116 @@ async function visit(name, options, explore) {
   }
   check(complaints.length === 0, `${name}: ${complaints.join('; ')}`);
   check(await page.evaluate(() => window.hacked === undefined), `${name}: a name from the data ran as script`);
+  console.log(`  explored for ${Date.now() - entered} ms`);
   await context.close();
 }
 
 const count_of = (page) => page.locator('#shown-count').textContent();
 
-// Where a configuration is drawn, in page pixels; the page keeps no global, so the mouse has to find it.
+// Where a configuration is drawn, in page pixels: its ring shows while the list's entry is under the mouse; then the
+// mouse goes there itself.
 async function hover_some_point(page) {
   const box = await page.locator('#scatter').boundingBox();
-  for (let y = 0.95; y > 0.1; y -= 0.03)
-    for (let x = 0.1; x < 0.98; x += 0.02) {
-      await page.mouse.move(box.x + box.width * x, box.y + box.height * y);
-      if (await page.locator('#scatter .tip').isVisible()) return [box.x + box.width * x, box.y + box.height * y];
-    }
+  for (const entry of await page.locator('#panel .entry').all()) {
+    await entry.hover();
+    const ring = await page.locator('#scatter .hover-ring').boundingBox();
+    if (!ring) continue;
+    const spot = [ring.x + ring.width / 2, ring.y + ring.height / 2];
+    await page.mouse.move(box.x + 2, box.y + 2);
+    await page.mouse.move(...spot);
+    if (await page.locator('#scatter .tip').isVisible()) return spot;
+  }
   return null;
 }
 
 async function explore_fully(page) {
   // Front list, hover, click.
-  check(await page.locator('#panel .entry').count() > 3, 'the front is listed');
+  check((await page.locator('#panel .entry').count()) > 3, 'the front is listed');
   const spot = await hover_some_point(page);
   check(spot !== null, 'hovering finds a point');
   const tip = await page.locator('#scatter .tip').textContent();
   check(/overhead/.test(tip) && /loss gap/.test(tip), `tip shows both columns: ${tip}`);
   await page.mouse.click(...spot);
-  check(await page.locator('.tab.current').textContent().then((text) => text.includes('Pin A')), 'a click pins the point');
-  check(await page.locator('#curve-chart canvas').count() === 1 || (await page.locator('#panel').textContent()).includes('Not stored on this page'), 'loss curves are drawn');
-  check(/^fp4sim train --task \w+ .*--seed \d+$/.test(await page.locator('#command').textContent()), 'the command names a seed');
+  check(
+    await page
+      .locator('.tab.current')
+      .textContent()
+      .then((text) => text.includes('Pin A')),
+    'a click pins the point',
+  );
+  check(
+    (await page.locator('#curve-chart canvas').count()) === 1 ||
+      (await page.locator('#panel').textContent()).includes('Not stored on this page'),
+    'loss curves are drawn',
+  );
+  check(
+    /^fp4sim train --task \w+ .*--seed \d+$/.test(await page.locator('#command').textContent()),
+    'the command names a seed',
+  );
   await page.locator('#copy-command').click();
-  check(await page.locator('#copy-command').textContent() === 'Copied', 'the command is copied');
+  const command = await page.locator('#command').textContent();
+  const copied = await page
+    .waitForFunction((text) => navigator.clipboard.readText().then((found) => found === text), command, {
+      timeout: 10000,
+    })
+    .then(
+      () => true,
+      () => false,
+    );
+  check(copied, 'the command is copied');
   await page.locator('.full-config summary').click();
-  check((await page.locator('.full-config pre').textContent()).includes('steps: 400'), 'the full configuration is shown');
+  check(
+    (await page.locator('.full-config pre').textContent()).includes('steps: 400'),
+    'the full configuration is shown',
+  );
   await page.locator('.tab .close').click();
-  check(await page.locator('.tab').count() === 1, 'unpinning closes the tab');
+  check((await page.locator('.tab').count()) === 1, 'unpinning closes the tab');
   // Filter by an axis value, with counts that add up.
   const all = await count_of(page);
   await page.locator('.filter[data-facet="*.*.block"] summary').click();
   const tick = page.locator('.filter[data-facet="*.*.block"] .tick', {hasText: /^16/});
   const expected = (await tick.locator('.count').textContent()).trim();
   await tick.locator('input').check();
-  check((await count_of(page)).startsWith(expected + ' of'), `the filter leaves what its count said (${expected}, ${await count_of(page)})`);
+  check(
+    (await count_of(page)).startsWith(expected + ' of'),
+    `the filter leaves what its count said (${expected}, ${await count_of(page)})`,
+  );
   await page.keyboard.press('Escape');
   // Table: search, sort, download.
   const [download] = await Promise.all([page.waitForEvent('download'), page.locator('#download').click()]);
-  const lines = readFileSync(await download.path(), 'utf8').trim().split('\n');
+  const lines = readFileSync(await download.path(), 'utf8')
+    .trim()
+    .split('\n');
   check(lines.length - 1 === Number(expected.replace(/\D/g, '')), 'the CSV has the rows of the selection');
-  check(lines[0].includes('config_hash') && lines[0].includes('loss_gap_low') && lines[0].includes('wgrad.*.rounding'), 'the CSV has its columns');
+  check(
+    lines[0].includes('config_hash') && lines[0].includes('loss_gap_low') && lines[0].includes('wgrad.*.rounding'),
+    'the CSV has its columns',
+  );
   const hash = await page.locator('#table-scroll tbody tr').first().locator('td').last().textContent();
   await page.locator('#search').fill(hash);
   check((await page.locator('#table-count').textContent()).includes('of 1 configuration'), 'a hash finds one row');
   await page.locator('#search').fill('');
   await page.locator('#table-scroll th button', {hasText: 'overhead'}).first().click();
   const overheads = await page.locator('#table-scroll tbody tr').evaluateAll((rows) => {
-    const at = [...document.querySelectorAll('#table-scroll th')].findIndex((head) => head.textContent.startsWith('overhead'));
+    const at = [...document.querySelectorAll('#table-scroll th')].findIndex((head) =>
+      head.textContent.startsWith('overhead'),
+    );
     return rows.map((row) => parseFloat(row.children[at].textContent));
   });
-  check(overheads.every((value, k) => k === 0 || value >= overheads[k - 1]), 'sorting by overhead sorts');
+  check(
+    overheads.every((value, k) => k === 0 || value >= overheads[k - 1]),
+    'sorting by overhead sorts',
+  );
   await page.locator('#clear-filters').click();
-  check(await count_of(page) === all, 'clearing the filters shows everything');
+  check((await count_of(page)) === all, 'clearing the filters shows everything');
   // Other axes, colours, tasks.
   await page.locator('#choose-x').selectOption('step_time_s');
   await page.locator('#choose-y').selectOption('loss');
   await page.locator('#choose-colour').selectOption('axis wgrad.hadamard.size');
-  check((await page.locator('#legend').textContent()).includes('front by means'), 'another view shows its front by means');
+  check(
+    (await page.locator('#legend').textContent()).includes('front by means'),
+    'another view shows its front by means',
+  );
   check((await page.locator('#legend').textContent()).includes('128'), 'the legend names the colours');
   await page.locator('#choose-colour').selectOption('energy_j');
   await page.locator('#choose-intervals').selectOption('all');
@@ -137,14 +208,14 @@ async function explore_fully(page) {
   for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown', 'End', 'ArrowLeft']) await page.keyboard.press(key);
   check((await page.locator('#scatter-live').textContent()).includes('seeds'), 'the keyboard reads points out');
   await page.keyboard.press('Enter');
-  check(await page.locator('.tab').count() === 2, 'Enter pins');
+  check((await page.locator('.tab').count()) === 2, 'Enter pins');
   // Drag zoom and back.
   const box = await page.locator('#scatter').boundingBox();
   await page.mouse.move(box.x + box.width * 0.2, box.y + box.height * 0.3);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.7, {steps: 4});
   await page.mouse.up();
-  check(await page.locator('.tab').count() === 2, 'the end of a drag pins nothing');
+  check((await page.locator('.tab').count()) === 2, 'the end of a drag pins nothing');
   await page.locator('#zoom button', {hasText: 'Show all'}).click();
   await page.locator('#zoom button', {hasText: 'Zoom to front'}).click();
 }
@@ -155,28 +226,43 @@ await visit('nice.html', {}, async (page, first) => {
   await explore_fully(page);
   await page.locator('#panel .tabs button').first().click();
   await page.locator('#panel .entry').nth(2).click();
-  check(await page.locator('#curve-chart canvas').count() === 1, 'the front has loss curves');
+  check((await page.locator('#curve-chart canvas').count()) === 1, 'the front has loss curves');
   await page.locator('#tasks button', {hasText: 'lm'}).click();
   check((await page.locator('#explore-intro').textContent()).includes('lm'), 'the task changes');
 });
 await visit('nice.html', {colorScheme: 'dark'}, async (page) => {
   if (shots) await page.screenshot({path: `${shots}/dark_1280.png`, fullPage: true});
-  check(await page.evaluate(() => document.documentElement.dataset.theme) === 'dark', 'the dark theme follows the system');
+  check(
+    (await page.evaluate(() => document.documentElement.dataset.theme)) === 'dark',
+    'the dark theme follows the system',
+  );
 });
 for (const name of ['nice.html', 'large.html'])
   await visit(name, {viewport: {width: 390, height: 844}, hasTouch: true, isMobile: true}, async (page) => {
     check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), 'nothing sticks out at 390 pixels');
     await page.locator('#panel .entry').first().tap();
-    check(await page.locator('.tab.current').textContent().then((text) => text.includes('Pin A')), 'a tap pins');
+    check(
+      await page
+        .locator('.tab.current')
+        .textContent()
+        .then((text) => text.includes('Pin A')),
+      'a tap pins',
+    );
     if (shots) await page.screenshot({path: `${shots}/${name}_390.png`, fullPage: true});
   });
 await visit('small.html', {}, async (page) => {
-  check(await page.locator('h1 img').count() === 0 && (await page.locator('h1').textContent()).startsWith('<img src=x'), 'the title is text');
-  check((await page.locator('footer').textContent()).includes('<script>window.hacked=5</script>'), 'provenance is text');
+  check(
+    (await page.locator('h1 img').count()) === 0 && (await page.locator('h1').textContent()).startsWith('<img src=x'),
+    'the title is text',
+  );
+  check(
+    (await page.locator('footer').textContent()).includes('<script>window.hacked=5</script>'),
+    'provenance is text',
+  );
   await page.locator('#choose-colour').selectOption('axis wgrad.*.rounding');
   for (const entry of await page.locator('#panel .entry').all()) await entry.hover();
-  await page.locator('#panel .entry').nth(1).click();
   await hover_some_point(page);
+  await page.locator('#panel .entry').nth(1).click();
   await page.locator('#search').fill('bold');
   check((await page.locator('#table-scroll').textContent()).includes('<b onmouseover'), 'a recipe name is text');
   for (const chart of ['#effects-chart', '#cost-chart', '#heat-chart']) {
@@ -191,7 +277,9 @@ await visit('screening.html', {}, async (page) => {
 await visit('runs.html', {}, async (page) => {
   await page.locator('#table-controls button', {hasText: 'Runs'}).click();
   const [download] = await Promise.all([page.waitForEvent('download'), page.locator('#download').click()]);
-  const lines = readFileSync(await download.path(), 'utf8').trim().split('\n');
+  const lines = readFileSync(await download.path(), 'utf8')
+    .trim()
+    .split('\n');
   check(lines.length === 1 + 4 * 2500 + 15, `the CSV has one line per run of the task: ${lines.length}`);
   check(lines[0].includes('digest') && lines[0].includes('seed'), 'runs have seed and digest');
 });

@@ -10,8 +10,10 @@ function bytes_of_base64(text) {
 
 async function inflate(bytes) {
   if (typeof DecompressionStream === 'undefined')
-    throw new Error('This browser is too old to unpack the page (it needs DecompressionStream: Chrome 80, Firefox 113, ' +
-      'Safari 16.4 or newer).');
+    throw new Error(
+      'This browser is too old to unpack the page (it needs DecompressionStream: Chrome 80, Firefox 113, ' +
+        'Safari 16.4 or newer).',
+    );
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -37,7 +39,7 @@ function read_column(column, sections, rows) {
     const values = column.values.map((value) => value ?? NaN);
     return Float64Array.from(codes, (code) => values[code]);
   }
-  return {lists: codes, values: column.values};  // kind 'lists', cut into rows by sentences() when first asked for
+  return {lists: codes, values: column.values}; // kind 'lists', cut into rows by sentences() when first asked for
 }
 
 function read_pack(bytes) {
@@ -77,7 +79,8 @@ function build_model({head, tables}) {
     const {codes, values} = get('points', 'axis ' + axis.name);
     // Shown in the order of sizes, the reference first; '' (the axis is dead there) last.
     const rank = (value) => (value === '' ? 2 : value === axis.reference ? 0 : 1);
-    const order = values.map((_, code) => code)
+    const order = values
+      .map((_, code) => code)
       .sort((a, b) => rank(values[a]) - rank(values[b]) || natural_order(values[a], values[b]));
     return {...axis, label: labels[index], codes, values, order};
   });
@@ -85,9 +88,11 @@ function build_model({head, tables}) {
     ...head.cost_columns.map((column) => ({...column, kind: 'cost'})),
     ...head.quality_columns.map((column) => ({...column, kind: 'quality'})),
   ].map((column) => ({
-    ...column, label: column.name.replace(/_s$/, '').replace(/_j$/, '').replaceAll('_', ' '),
+    ...column,
+    label: column.name.replace(/_s$/, '').replace(/_j$/, '').replaceAll('_', ' '),
     mean: get('points', 'mean ' + column.name),
-    low: get('points', 'low ' + column.name) ?? null, high: get('points', 'high ' + column.name) ?? null,
+    low: get('points', 'low ' + column.name) ?? null,
+    high: get('points', 'high ' + column.name) ?? null,
   }));
   const front = get('points', 'front');
   const diverged = get('points', 'diverged');
@@ -105,9 +110,21 @@ function build_model({head, tables}) {
   const hash_at = Array.isArray(hashes) ? hashes : Array.from({length: count}, (_, i) => words_at(hashes, i));
   let commands = null;
   return {
-    head, tables, count, axes, columns, states, diverged, failed, seeds, baseline,
-    task: get('points', 'task'), name: get('points', 'name'), hash: hash_at,
-    reference_hash: get('points', 'reference_hash'), index_of: new Map(hash_at.map((hash, i) => [hash, i])),
+    head,
+    tables,
+    count,
+    axes,
+    columns,
+    states,
+    diverged,
+    failed,
+    seeds,
+    baseline,
+    task: get('points', 'task'),
+    name: get('points', 'name'),
+    hash: hash_at,
+    reference_hash: get('points', 'reference_hash'),
+    index_of: new Map(hash_at.map((hash, i) => [hash, i])),
     column: (name) => columns.find((column) => column.name === name),
     axis: (name) => axes.find((axis) => axis.name === name),
     command: (i) => (commands ??= sentences(get('points', 'command')))[i],
@@ -117,10 +134,12 @@ function build_model({head, tables}) {
 
 // Where a point leaves the base configuration: [{axis, value, reference}].
 function differences(model, point) {
-  return model.axes.filter((axis) => {
-    const value = axis.values[axis.codes[point]];
-    return value !== '' && axis.reference !== '' && value !== axis.reference;
-  }).map((axis) => ({axis, value: axis.values[axis.codes[point]], reference: axis.reference}));
+  return model.axes
+    .filter((axis) => {
+      const value = axis.values[axis.codes[point]];
+      return value !== '' && axis.reference !== '' && value !== axis.reference;
+    })
+    .map((axis) => ({axis, value: axis.values[axis.codes[point]], reference: axis.reference}));
 }
 
 function point_label(model, point, limit = Infinity) {
@@ -144,7 +163,8 @@ function configuration(model, point) {
     if (!keys.length) return JSON.parse(text);
     let place = root;
     // Own properties only: a key called "__proto__" in a user's file must stay a plain key.
-    const set = (key, value) => Object.defineProperty(place, key, {value, enumerable: true, configurable: true, writable: true});
+    const set = (key, value) =>
+      Object.defineProperty(place, key, {value, enumerable: true, configurable: true, writable: true});
     for (const key of keys.slice(0, -1)) {
       if (!Object.hasOwn(place, key)) set(key, {});
       place = place[key];
@@ -179,8 +199,12 @@ function curves_of(model, hash) {
     const end = begin + lengths[row];
     if (words_at(hashes, row) === hash) {
       const cut = (name) => Array.from(model.get('curve_points', name).subarray(begin, end));
-      curves.push({seed: table.columns.get('seed')[row], step: cut('step'), train: cut('train'),
-        validation: cut('validation')});
+      curves.push({
+        seed: table.columns.get('seed')[row],
+        step: cut('step'),
+        train: cut('train'),
+        validation: cut('validation'),
+      });
     }
     begin = end;
   }

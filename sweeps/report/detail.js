@@ -2,15 +2,30 @@
 
 function fact_rows(point) {
   const {model} = state;
-  return model.columns.filter((column) => Number.isFinite(column.mean[point])).map((column) => h('tr', {title: column.doc || null},
-    h('th', {scope: 'row'}, column.label), h('td', {}, value_text(column, column.mean[point], 4)),
-    h('td', {class: 'quiet'}, column.low && Number.isFinite(column.low[point]) ? `[${value_text(column, column.low[point])}, ${value_text(column, column.high[point])}]` : '')));
+  return model.columns
+    .filter((column) => Number.isFinite(column.mean[point]))
+    .map((column) =>
+      h(
+        'tr',
+        {title: column.doc || null},
+        h('th', {scope: 'row'}, column.label),
+        h('td', {}, value_text(column, column.mean[point], 4)),
+        h(
+          'td',
+          {class: 'quiet'},
+          column.low && Number.isFinite(column.low[point])
+            ? `[${value_text(column, column.low[point])}, ${value_text(column, column.high[point])}]`
+            : '',
+        ),
+      ),
+    );
 }
 
 // In words, why the point has its status.
 function verdict_text(point) {
   const {model} = state;
-  const x = model.column(model.head.x), y = model.column(model.head.y);
+  const x = model.column(model.head.x),
+    y = model.column(model.head.y);
   const n = model.seeds[point];
   const words = {
     on: `It beats every candidate of no higher ${x.label} in ${y.label}, on ${plural(n, 'seed')}, after correction for the number of comparisons.`,
@@ -20,17 +35,39 @@ function verdict_text(point) {
     failed: 'Its runs failed; the message is in the store.',
   };
   if (model.states[point] !== 'off') return words[model.states[point]];
-  const better = front_rows().points.filter((i) => direction(x) * (x.mean[i] - x.mean[point]) <= 0 && direction(y) * (y.mean[i] - y.mean[point]) < 0);
+  const better = front_rows().points.filter(
+    (i) => direction(x) * (x.mean[i] - x.mean[point]) <= 0 && direction(y) * (y.mean[i] - y.mean[point]) < 0,
+  );
   const best = better.sort((i, j) => direction(y) * (y.mean[i] - y.mean[j]))[0];
-  return best === undefined ? 'It is not on the front.' : `Off the front: at ${x.label} ${value_text(x, x.mean[best])} (here ${value_text(x, x.mean[point])}) the front has ` +
-    `${y.label} ${value_text(y, y.mean[best])} (here ${value_text(y, y.mean[point])}).`;
+  return best === undefined
+    ? 'It is not on the front.'
+    : `Off the front: at ${x.label} ${value_text(x, x.mean[best])} (here ${value_text(x, x.mean[point])}) the front has ` +
+        `${y.label} ${value_text(y, y.mean[best])} (here ${value_text(y, y.mean[point])}).`;
 }
 
 function difference_table(point) {
   const changes = differences(state.model, point);
-  if (!changes.length) return h('p', {class: 'quiet'}, state.model.baseline[point] ? 'A baseline recipe: the axes of the grid do not apply.' : 'Nothing: this is the base configuration.');
-  return h('table', {class: 'facts'}, changes.map(({axis, value, reference}) => h('tr', {title: axis.doc || null},
-    h('th', {scope: 'row'}, axis.name), h('td', {}, h('s', {class: 'quiet'}, reference)), h('td', {}, h('b', {}, value)))));
+  if (!changes.length)
+    return h(
+      'p',
+      {class: 'quiet'},
+      state.model.baseline[point]
+        ? 'A baseline recipe: the axes of the grid do not apply.'
+        : 'Nothing: this is the base configuration.',
+    );
+  return h(
+    'table',
+    {class: 'facts'},
+    changes.map(({axis, value, reference}) =>
+      h(
+        'tr',
+        {title: axis.doc || null},
+        h('th', {scope: 'row'}, axis.name),
+        h('td', {}, h('s', {class: 'quiet'}, reference)),
+        h('td', {}, h('b', {}, value)),
+      ),
+    ),
+  );
 }
 
 function sensitivity_table(point) {
@@ -39,19 +76,33 @@ function sensitivity_table(point) {
   const rows = [];
   for (let row = 0; row < points.length; ++row) {
     if (points[row] !== point) continue;
-    const low = model.get('sensitivity', 'low')[row], high = model.get('sensitivity', 'high')[row];
+    const low = model.get('sensitivity', 'low')[row],
+      high = model.get('sensitivity', 'high')[row];
     // Factors from 1/4 to 4 on a logarithmic track of 100 %.
     const place = (factor) => 50 + 25 * Math.log2(Math.min(Math.max(factor, 0.25), 4));
     const bar = h('span', {class: 'track-bar'});
     bar.style.left = `${place(low)}%`;
     bar.style.width = `${Math.max(place(high) - place(low), 2)}%`;
-    rows.push(h('tr', {}, h('th', {scope: 'row'}, words_at(model.get('sensitivity', 'weight'), row)),
-      h('td', {class: 'track-cell'}, h('span', {class: 'track'}, bar)), h('td', {class: 'quiet'}, `× ${significant(low, 2)} … ${significant(high, 2)}`)));
+    rows.push(
+      h(
+        'tr',
+        {},
+        h('th', {scope: 'row'}, words_at(model.get('sensitivity', 'weight'), row)),
+        h('td', {class: 'track-cell'}, h('span', {class: 'track'}, bar)),
+        h('td', {class: 'quiet'}, `× ${significant(low, 2)} … ${significant(high, 2)}`),
+      ),
+    );
   }
   if (!rows.length) return null;
-  return [h('h3', {}, 'How safe is its place?'),
-    h('p', {class: 'quiet small'}, 'Factors by which a cost may change with the point still undominated (track: ¼ to 4; the middle is the cost as modelled).'),
-    h('table', {class: 'facts'}, rows)];
+  return [
+    h('h3', {}, 'How safe is its place?'),
+    h(
+      'p',
+      {class: 'quiet small'},
+      'Factors by which a cost may change with the point still undominated (track: ¼ to 4; the middle is the cost as modelled).',
+    ),
+    h('table', {class: 'facts'}, rows),
+  ];
 }
 
 function command_block(point) {
@@ -61,13 +112,37 @@ function command_block(point) {
   const rows = point_runs(model, point);
   const seeds = rows.map((row) => model.get('runs', 'seed')[row]);
   const text = h('code', {class: 'command', id: 'command'});
-  const set = (seed) => { text.textContent = template.replaceAll('{seed}', String(seed)); };
+  const set = (seed) => {
+    text.textContent = template.replaceAll('{seed}', String(seed));
+  };
   set(seeds[0] ?? 1);
-  const copy = h('button', {type: 'button', class: 'button', id: 'copy-command', onclick: () => copy_text(text.textContent, copy)}, 'Copy');
-  const choose = seeds.length > 1 && template.includes('{seed}')
-    ? h('label', {class: 'choice'}, h('span', {}, 'seed'), h('select', {onchange: (event) => set(event.target.value)}, [...new Set(seeds)].map((seed) => h('option', {value: seed}, String(seed))))) : null;
-  return [h('h3', {}, 'Run it again'), h('div', {class: 'command-box'}, text, h('div', {class: 'command-tools'}, choose, copy)),
-    h('p', {class: 'quiet small'}, 'The digest it prints must equal the one of that seed below: same bits on every machine and for any number of threads.')];
+  const copy = h(
+    'button',
+    {type: 'button', class: 'button', id: 'copy-command', onclick: () => copy_text(text.textContent, copy)},
+    'Copy',
+  );
+  const choose =
+    seeds.length > 1 && template.includes('{seed}')
+      ? h(
+          'label',
+          {class: 'choice'},
+          h('span', {}, 'seed'),
+          h(
+            'select',
+            {onchange: (event) => set(event.target.value)},
+            [...new Set(seeds)].map((seed) => h('option', {value: seed}, String(seed))),
+          ),
+        )
+      : null;
+  return [
+    h('h3', {}, 'Run it again'),
+    h('div', {class: 'command-box'}, text, h('div', {class: 'command-tools'}, choose, copy)),
+    h(
+      'p',
+      {class: 'quiet small'},
+      'The digest it prints must equal the one of that seed below: same bits on every machine and for any number of threads.',
+    ),
+  ];
 }
 
 function seed_table(point) {
@@ -75,14 +150,52 @@ function seed_table(point) {
   const rows = point_runs(model, point).sort((a, b) => model.get('runs', 'seed')[a] - model.get('runs', 'seed')[b]);
   if (!rows.length) return null;
   const qualities = model.columns.filter((column) => column.kind === 'quality');
-  return [h('h3', {}, plural(rows.length, 'run')), h('div', {class: 'scroll-x'}, h('table', {class: 'runs'},
-    h('thead', {}, h('tr', {}, h('th', {}, 'seed'), h('th', {}, 'role'), qualities.map((column) => h('th', {class: 'number'}, column.label)), h('th', {}, 'digest'))),
-    h('tbody', {}, rows.slice(0, 60).map((row) => {
-      const status = words_at(model.get('runs', 'status'), row);
-      const digest = model.get('runs', 'digest');
-      return h('tr', {}, h('td', {}, String(model.get('runs', 'seed')[row])), h('td', {}, words_at(model.get('runs', 'role'), row), status === 'finished' ? null : h('b', {}, ' ' + status)),
-        qualities.map((column) => h('td', {class: 'number'}, value_text(column, model.get('runs', column.name)[row], 4))), h('td', {class: 'mono'}, words_at(digest, row) || '–'));
-    }))))];
+  return [
+    h('h3', {}, plural(rows.length, 'run')),
+    h(
+      'div',
+      {class: 'scroll-x'},
+      h(
+        'table',
+        {class: 'runs'},
+        h(
+          'thead',
+          {},
+          h(
+            'tr',
+            {},
+            h('th', {}, 'seed'),
+            h('th', {}, 'role'),
+            qualities.map((column) => h('th', {class: 'number'}, column.label)),
+            h('th', {}, 'digest'),
+          ),
+        ),
+        h(
+          'tbody',
+          {},
+          rows.slice(0, 60).map((row) => {
+            const status = words_at(model.get('runs', 'status'), row);
+            const digest = model.get('runs', 'digest');
+            return h(
+              'tr',
+              {},
+              h('td', {}, String(model.get('runs', 'seed')[row])),
+              h(
+                'td',
+                {},
+                words_at(model.get('runs', 'role'), row),
+                status === 'finished' ? null : h('b', {}, ' ' + status),
+              ),
+              qualities.map((column) =>
+                h('td', {class: 'number'}, value_text(column, model.get('runs', column.name)[row], 4)),
+              ),
+              h('td', {class: 'mono'}, words_at(digest, row) || '–'),
+            );
+          }),
+        ),
+      ),
+    ),
+  ];
 }
 
 // The configuration as text; lines that the base configuration does not have are marked.
@@ -91,72 +204,88 @@ function configuration_block(point) {
   const value = configuration(model, point);
   if (!value) return null;
   const text = JSON.stringify(value, null, 1);
-  const base = task_points(words_at(model.task, point)).find((i) => !model.baseline[i] && !differences(model, i).length);
+  const base = task_points(words_at(model.task, point)).find(
+    (i) => !model.baseline[i] && !differences(model, i).length,
+  );
   const base_lines = new Set();
   const flat = (item, path, out) => {
-    if (item !== null && typeof item === 'object' && !Array.isArray(item)) for (const [key, child] of Object.entries(item)) flat(child, `${path}/${key}`, out);
+    if (item !== null && typeof item === 'object' && !Array.isArray(item))
+      for (const [key, child] of Object.entries(item)) flat(child, `${path}/${key}`, out);
     else out.push([path, JSON.stringify(item)]);
     return out;
   };
-  if (base !== undefined && base !== point) for (const [path, leaf] of flat(configuration(model, base) ?? {}, '', [])) base_lines.add(`${path}=${leaf}`);
+  if (base !== undefined && base !== point)
+    for (const [path, leaf] of flat(configuration(model, base) ?? {}, '', [])) base_lines.add(`${path}=${leaf}`);
   const show = (item, indent, path) => {
     const pad = '  '.repeat(indent);
     return Object.entries(item).flatMap(([key, child]) => {
       const here = `${path}/${key}`;
-      if (child !== null && typeof child === 'object' && !Array.isArray(child)) return [h('span', {class: 'code-line'}, `${pad}${key}:`), ...show(child, indent + 1, here)];
+      if (child !== null && typeof child === 'object' && !Array.isArray(child))
+        return [h('span', {class: 'code-line'}, `${pad}${key}:`), ...show(child, indent + 1, here)];
       const leaf = JSON.stringify(child);
       const changed = base_lines.size > 0 && !base_lines.has(`${here}=${leaf}`);
       return [h('span', {class: changed ? 'code-line changed' : 'code-line'}, `${pad}${key}: ${leaf}`)];
     });
   };
   const copy = h('button', {type: 'button', class: 'plain', onclick: () => copy_text(text, copy)}, 'Copy as JSON');
-  return h('details', {class: 'full-config'}, h('summary', {}, 'Full configuration'),
-    h('p', {class: 'quiet small'}, base_lines.size ? 'Marked lines differ from the base configuration. ' : '', copy), h('pre', {}, show(value, 0, '')));
+  return h(
+    'details',
+    {class: 'full-config'},
+    h('summary', {}, 'Full configuration'),
+    h('p', {class: 'quiet small'}, base_lines.size ? 'Marked lines differ from the base configuration. ' : '', copy),
+    h('pre', {}, show(value, 0, '')),
+  );
 }
 
 function paint_detail(body, point) {
   const {model} = state;
   const word = model.states[point];
   const name = words_at(model.name, point);
-  const curve_chart = h('div', {class: 'chart', id: 'curve-chart'}), curve_legend = h('div', {class: 'legend'});
-  const cost_chart = h('div', {class: 'chart'}), cost_legend = h('div', {class: 'legend'});
+  const curve_chart = h('div', {class: 'chart', id: 'curve-chart'}),
+    curve_legend = h('div', {class: 'legend'});
+  const cost_chart = h('div', {class: 'chart'}),
+    cost_legend = h('div', {class: 'legend'});
   const has_terms = point_terms(model, point).length > 0;
-  fill(body,
-    h('p', {class: 'badge-line'}, h('span', {class: `badge ${word}`}, state_icon(word), state_words[word]), h('span', {class: 'mono quiet', title: 'configuration hash'}, model.hash[point])),
+  fill(
+    body,
+    h(
+      'p',
+      {class: 'badge-line'},
+      h('span', {class: `badge ${word}`}, state_icon(word), state_words[word]),
+      h('span', {class: 'mono quiet', title: 'configuration hash'}, model.hash[point]),
+    ),
     name ? h('h3', {class: 'detail-name'}, name) : null,
     h('p', {class: 'small'}, verdict_text(point)),
     h('table', {class: 'facts'}, fact_rows(point)),
-    h('h3', {}, 'Difference to the base'), difference_table(point),
-    h('h3', {}, 'Loss curves'), curve_legend, curve_chart,
-    has_terms ? [h('h3', {}, 'Where the time of a step goes'), cost_legend, cost_chart] : null,
-    command_block(point), sensitivity_table(point), seed_table(point), configuration_block(point));
+    h('h3', {}, 'Difference to the base'),
+    difference_table(point),
+    h('h3', {}, 'Loss curves'),
+    curve_legend,
+    curve_chart,
+    has_terms ? [h('h3', {}, 'Where the time of a step goes'), cost_legend, cost_chart, term_table(point)] : null,
+    command_block(point),
+    sensitivity_table(point),
+    seed_table(point),
+    configuration_block(point),
+  );
   if (!paint_curves(curve_chart, curve_legend, point))
-    curve_chart.replaceWith(h('p', {class: 'quiet small'}, 'Not stored on this page: curves are kept for the front, the baselines and the 300 configurations nearest to the front. The command below makes it again.'));
+    curve_chart.replaceWith(
+      h(
+        'p',
+        {class: 'quiet small'},
+        'Not stored on this page: curves are kept for the front, the baselines and the 300 configurations nearest to the front. The command below makes it again.',
+      ),
+    );
   if (has_terms) {
-    const title = (i) => (state.pins.includes(i) ? `${String.fromCharCode(65 + state.pins.indexOf(i))}: ` : '') + point_label(model, i, 1);
-    const others = [...state.pins.filter((i) => i !== point), ...task_points().filter((i) => model.baseline[i] && !state.pins.includes(i))].filter((i) => point_terms(model, i).length);
-    paint_cost_bars(cost_chart, cost_legend, [point, ...others].slice(0, 7).map((i) => ({point: i, name: title(i)})), {title_width: 120});
+    const others = [
+      ...state.pins.filter((i) => i !== point),
+      ...task_points().filter((i) => model.baseline[i] && !state.pins.includes(i)),
+    ].filter((i) => point_terms(model, i).length);
+    paint_cost_bars(
+      cost_chart,
+      cost_legend,
+      [point, ...others].slice(0, 7).map((i) => ({point: i, name: row_title(i, 1)})),
+      {title_width: 120},
+    );
   }
-}
-
-// The cost section below the chart: front, pins and baselines as stacked bars.
-function paint_costs() {
-  const {model} = state;
-  const section = by_id('costs');
-  const {points} = front_rows();
-  const x = model.column(model.head.x);
-  const with_terms = (i) => point_terms(model, i).length > 0;
-  const front = points.filter(with_terms);
-  const limit = 14;
-  const baselines = task_points().filter((i) => model.baseline[i] && with_terms(i) && !front.includes(i));
-  const pins = state.pins.filter((i) => with_terms(i) && !front.includes(i) && !baselines.includes(i) && words_at(model.task, i) === state.task);
-  const step = Math.max(1, Math.ceil(front.length / limit));
-  const shown = front.filter((i, k) => k % step === 0 || k === front.length - 1 || state.pins.includes(i));
-  const rows = [...shown, ...pins, ...baselines].sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
-  section.hidden = !rows.length;
-  if (!rows.length) return;
-  const title = (i) => (state.pins.includes(i) ? `${String.fromCharCode(65 + state.pins.indexOf(i))}: ` : '') + point_label(model, i, 2);
-  by_id('costs-intro').textContent = `Modelled time of one training step${model.head.workload ? ` of ${model.head.workload}` : ''}, cheapest first: the ` +
-    `${step > 1 ? `front (${shown.length} of ${front.length})` : 'front'}, the baselines${pins.length ? ', your pins' : ''}. The figure at the end is the overhead over the ideal step.`;
-  paint_cost_bars(by_id('cost-chart'), by_id('cost-legend'), rows.map((point) => ({point, name: title(point)})), {title_width: Math.min(330, window.innerWidth * 0.3)});
 }

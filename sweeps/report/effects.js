@@ -10,11 +10,25 @@ function effect_groups(task) {
   for (let row = 0; row < model.tables.effects.rows; ++row) {
     if (words_at(get('task'), row) !== task) continue;
     const name = words_at(get('axis'), row);
-    if (!groups.has(name)) groups.set(name, {name, label: model.axis(name)?.label ?? name, reference: words_at(get('reference'), row), rows: []});
+    if (!groups.has(name))
+      groups.set(name, {
+        name,
+        label: model.axis(name)?.label ?? name,
+        reference: words_at(get('reference'), row),
+        rows: [],
+      });
     const value = words_at(get('value'), row);
     if (value === groups.get(name).reference) continue;
-    groups.get(name).rows.push({value, mean: get('mean')[row], low: get('low')[row], high: get('high')[row], q10: get('q10')[row], q90: get('q90')[row],
-      share: get('share')[row], verdict: words_at(get('verdict'), row)});
+    groups.get(name).rows.push({
+      value,
+      mean: get('mean')[row],
+      low: get('low')[row],
+      high: get('high')[row],
+      q10: get('q10')[row],
+      q90: get('q90')[row],
+      share: get('share')[row],
+      verdict: words_at(get('verdict'), row),
+    });
   }
   const list = [...groups.values()].filter((group) => group.rows.some((row) => Number.isFinite(row.mean)));
   for (const group of list) {
@@ -44,12 +58,27 @@ function paint_effects() {
   more.hidden = shown.length === groups.length && !all_effects;
   more.textContent = all_effects ? 'Show the largest only' : `Show all ${groups.length} axes`;
   const [first, second] = groups;
-  by_id('effects-intro').textContent = `Change of ${y.label}${y.unit && y.unit !== 'share' ? ` (${y.unit})` : ''} against the reference value of each axis, averaged over all settings of the other axes and paired by seed. ` +
-    `${first.label} moves it the most, by ${value_text(y, first.size)}${second ? `; next is ${second.label}, by ${value_text(y, second.size)}` : ''}.`;
+  by_id('effects-intro').textContent =
+    `Change of ${y.label}${y.unit && y.unit !== 'share' ? ` (${y.unit})` : ''} against the reference value of each axis, averaged over all settings of the other axes and paired by seed. ` +
+    `${first.label} moves it the most, by ${even_text(y, first.size, first.size)}${second ? `; next is ${second.label}, by ${even_text(y, second.size, first.size)}` : ''}.`;
   const better = y.lower_is_better ? 'lower' : 'higher';
-  fill(by_id('effects-legend'), h('span', {class: 'key'}, h('span', {class: 'dot-key', 'aria-hidden': 'true'}), 'mean'), h('span', {class: 'key'}, swatch(theme.ink, true), '95 % interval over seeds'),
+  fill(
+    by_id('effects-legend'),
+    h('span', {class: 'key'}, h('span', {class: 'dot-key', 'aria-hidden': 'true'}), 'mean'),
+    h('span', {class: 'key'}, swatch(theme.ink, true), '95 % interval over seeds'),
     h('span', {class: 'key'}, swatch(theme.line, true), 'middle 80 % of the other settings'),
-    h('span', {class: 'key'}, h('span', {class: 'quiet'}, 'colour:'), swatch(theme.better), 'better', swatch(theme.worse), 'worse', swatch(theme.neutral), 'equal or undecided'));
+    h(
+      'span',
+      {class: 'key'},
+      h('span', {class: 'quiet'}, 'colour:'),
+      swatch(theme.better),
+      'better',
+      swatch(theme.worse),
+      'worse',
+      swatch(theme.neutral),
+      'equal or undecided',
+    ),
+  );
   const lines = [];
   for (const group of shown) {
     lines.push({header: true, group, text: group.label});
@@ -59,37 +88,142 @@ function paint_effects() {
   const good = (row) => (better === 'lower' ? ['better', 'lower'] : ['better', 'higher']).includes(effect_word(row));
   const bad = (row) => (better === 'lower' ? ['worse', 'higher'] : ['worse', 'lower']).includes(effect_word(row));
   const colour = (row) => (good(row) ? theme.better : bad(row) ? theme.worse : theme.neutral);
-  const segments = (low, high) => lines.flatMap((line, k) => (line.header || !Number.isFinite(line[low]) ? [] : [[line[low], k], [line[high], k], [null, null]]));
+  const segments = (low, high) =>
+    lines.flatMap((line, k) =>
+      line.header || !Number.isFinite(line[low])
+        ? []
+        : [
+            [line[low], k],
+            [line[high], k],
+            [null, null],
+          ],
+    );
   const width = narrow ? 118 : 210;
   const chart = chart_in(by_id('effects-chart'), lines.length * 23 + 52);
-  const bar = (data, style, z) => ({type: 'line', data, symbol: 'none', silent: true, animation: false, z, lineStyle: style});
-  chart.setOption({
-    animation: false, textStyle: {fontFamily: 'system-ui, sans-serif'}, grid: {left: width + 8, right: narrow ? 12 : 170, top: 6, bottom: 44},
-    tooltip: {trigger: 'item', ...tooltip_box(theme), formatter: ({data}) => {
-      const {line} = data;
-      return h('div', {}, h('b', {}, `${line.group.name} = ${line.text}`), h('p', {class: 'quiet small'}, `against ${line.group.reference || 'the reference'}`),
-        h('table', {class: 'tip-table'}, h('tr', {}, h('td', {}, 'mean change'), h('td', {}, interval_text(y, line.mean, line.low, line.high))),
-          Number.isFinite(line.q10) ? h('tr', {}, h('td', {}, 'middle 80 % of settings'), h('td', {}, `${value_text(y, line.q10)} … ${value_text(y, line.q90)}`)) : null,
-          Number.isFinite(line.share) ? h('tr', {}, h('td', {}, 'settings with this sign'), h('td', {}, `${significant(100 * line.share, 3)} %`)) : null,
-          h('tr', {}, h('td', {}, 'verdict'), h('td', {}, effect_word(line)))));
-    }},
-    xAxis: {type: 'value', name: `change of ${column_title(y)}: left is ${y.lower_is_better ? 'better' : 'worse'}`, nameLocation: 'middle', nameGap: 28, nameTextStyle: {color: theme.quiet},
-      axisLabel: {color: theme.quiet, hideOverlap: true, formatter: (v) => tick_text(y, v)}, splitLine: {lineStyle: {color: theme.line}}},
-    // The right axis repeats mean and verdict as text, so that nothing depends on reading positions or colours.
-    yAxis: [{type: 'category', inverse: true, data: lines.map((line, k) => String(k)), axisTick: {show: false}, axisLine: {show: false}, splitLine: {show: false},
-      axisLabel: {interval: 0, width, overflow: 'truncate', formatter: (k) => `{${lines[k].header ? 'head' : 'row'}|${lines[k].text.replace(/[{}|]/g, ' ')}}`,
-        rich: {head: {color: theme.ink, fontWeight: 700, fontSize: 12}, row: {color: theme.quiet, fontSize: 12}}}},
-    {type: 'category', inverse: true, position: 'right', data: lines.map((line, k) => String(k)), axisTick: {show: false}, axisLine: {show: false},
-      axisLabel: {show: !narrow, interval: 0, color: theme.quiet, fontSize: 12, formatter: (k) => (lines[k].header ? '' : `${value_text(y, lines[k].mean)}  ${effect_word(lines[k])}`)}}],
-    series: [
-      bar(segments('q10', 'q90'), {color: theme.line, width: 9, cap: 'butt'}, 2),
-      bar(segments('low', 'high'), {color: theme.ink, width: 2}, 3),
-      {type: 'scatter', z: 4, animation: false, symbolSize: 10, data: lines.map((line, k) => ({line, k})).filter(({line}) => !line.header).map(({line, k}) => ({value: [line.mean, k], line,
-        symbol: good(line) || bad(line) ? 'circle' : 'emptyCircle', itemStyle: {color: colour(line), borderColor: good(line) || bad(line) ? theme.card : colour(line), borderWidth: good(line) || bad(line) ? 1 : 2},
-        })),
-      markLine: {silent: true, symbol: 'none', animation: false, label: {show: false}, lineStyle: {color: theme.strong_line, type: 'solid', width: 1.2}, data: [{xAxis: 0}]}},
-    ],
-  }, {notMerge: true});
+  const bar = (data, style, z) => ({
+    type: 'line',
+    data,
+    symbol: 'none',
+    silent: true,
+    animation: false,
+    z,
+    lineStyle: style,
+  });
+  chart.setOption(
+    {
+      animation: false,
+      textStyle: {fontFamily: 'system-ui, sans-serif'},
+      grid: {left: width + 8, right: narrow ? 12 : 170, top: 6, bottom: 44},
+      tooltip: {
+        trigger: 'item',
+        ...tooltip_box(theme),
+        formatter: ({data}) => {
+          const {line} = data;
+          return h(
+            'div',
+            {},
+            h('b', {}, `${line.group.name} = ${line.text}`),
+            h('p', {class: 'quiet small'}, `against ${line.group.reference || 'the reference'}`),
+            h(
+              'table',
+              {class: 'tip-table'},
+              h('tr', {}, h('td', {}, 'mean change'), h('td', {}, interval_text(y, line.mean, line.low, line.high))),
+              Number.isFinite(line.q10)
+                ? h(
+                    'tr',
+                    {},
+                    h('td', {}, 'middle 80 % of settings'),
+                    h('td', {}, `${value_text(y, line.q10)} … ${value_text(y, line.q90)}`),
+                  )
+                : null,
+              Number.isFinite(line.share)
+                ? h(
+                    'tr',
+                    {},
+                    h('td', {}, 'settings with this sign'),
+                    h('td', {}, `${significant(100 * line.share, 3)} %`),
+                  )
+                : null,
+              h('tr', {}, h('td', {}, 'verdict'), h('td', {}, effect_word(line))),
+            ),
+          );
+        },
+      },
+      xAxis: {
+        type: 'value',
+        name: `change of ${column_title(y)}: left is ${y.lower_is_better ? 'better' : 'worse'}`,
+        nameLocation: 'middle',
+        nameGap: 28,
+        nameTextStyle: {color: theme.quiet},
+        axisLabel: {color: theme.quiet, hideOverlap: true, formatter: (v) => tick_text(y, v)},
+        splitLine: {lineStyle: {color: theme.line}},
+      },
+      // The right axis repeats mean and verdict as text, so that nothing depends on reading positions or colours.
+      yAxis: [
+        {
+          type: 'category',
+          inverse: true,
+          data: lines.map((line, k) => String(k)),
+          axisTick: {show: false},
+          axisLine: {show: false},
+          splitLine: {show: false},
+          axisLabel: {
+            interval: 0,
+            width,
+            overflow: 'truncate',
+            formatter: (k) => `{${lines[k].header ? 'head' : 'row'}|${lines[k].text.replace(/[{}|]/g, ' ')}}`,
+            rich: {head: {color: theme.ink, fontWeight: 700, fontSize: 12}, row: {color: theme.quiet, fontSize: 12}},
+          },
+        },
+        {
+          type: 'category',
+          inverse: true,
+          position: 'right',
+          data: lines.map((line, k) => String(k)),
+          axisTick: {show: false},
+          axisLine: {show: false},
+          axisLabel: {
+            show: !narrow,
+            interval: 0,
+            color: theme.quiet,
+            fontSize: 12,
+            formatter: (k) =>
+              lines[k].header ? '' : `${even_text(y, lines[k].mean, groups[0].size)}  ${effect_word(lines[k])}`,
+          },
+        },
+      ],
+      series: [
+        bar(segments('q10', 'q90'), {color: theme.line, width: 9, cap: 'butt'}, 2),
+        bar(segments('low', 'high'), {color: theme.ink, width: 2}, 3),
+        {
+          type: 'scatter',
+          z: 4,
+          animation: false,
+          symbolSize: 10,
+          data: lines
+            .map((line, k) => ({line, k}))
+            .filter(({line}) => !line.header)
+            .map(({line, k}) => ({
+              value: [line.mean, k],
+              line,
+              itemStyle:
+                good(line) || bad(line)
+                  ? {color: colour(line), borderColor: theme.card, borderWidth: 1}
+                  : {color: theme.card, borderColor: colour(line), borderWidth: 2},
+            })),
+          markLine: {
+            silent: true,
+            symbol: 'none',
+            animation: false,
+            label: {show: false},
+            lineStyle: {color: theme.strong_line, type: 'solid', width: 1.2},
+            data: [{xAxis: 0}],
+          },
+        },
+      ],
+    },
+    {notMerge: true},
+  );
 }
 
 function setup_effects() {

@@ -13,8 +13,13 @@ function select_box(id, label, options, value, change) {
 
 function column_options(kinds) {
   const names = {cost: 'Cost', quality: 'Quality'};
-  return kinds.map((kind) => ({group: names[kind],
-    items: state.model.columns.filter((column) => column.kind === kind && has_values(column)).map((column) => [column.name, column_title(column)])}))
+  return kinds
+    .map((kind) => ({
+      group: names[kind],
+      items: state.model.columns
+        .filter((column) => column.kind === kind && has_values(column))
+        .map((column) => [column.name, column_title(column)]),
+    }))
     .filter((group) => group.items.length);
 }
 
@@ -26,21 +31,46 @@ function varied_axes() {
 }
 
 function paint_controls() {
-  const change = (key, also = {}) => (value) => {
-    Object.assign(state, {[key]: value, ...also});
-    refresh('view');
-  };
-  const scales = [{value: 'auto', text: 'auto'}, {value: 'linear', text: 'linear'}, {value: 'log', text: 'signed log'}];
-  fill(by_id('controls'), 
+  const change =
+    (key, also = {}) =>
+    (value) => {
+      Object.assign(state, {[key]: value, ...also});
+      refresh('view');
+    };
+  const scales = [
+    {value: 'auto', text: 'auto'},
+    {value: 'linear', text: 'linear'},
+    {value: 'log', text: 'signed log'},
+  ];
+  fill(
+    by_id('controls'),
     select_box('choose-x', 'x', column_options(['cost', 'quality']), state.x, change('x', {range: null})),
     select_box('choose-x-scale', 'x scale', scales, state.x_scale, change('x_scale', {range: null})),
     select_box('choose-y', 'y', column_options(['quality', 'cost']), state.y, change('y', {range: null})),
     select_box('choose-y-scale', 'y scale', scales, state.y_scale, change('y_scale', {range: null})),
-    select_box('choose-colour', 'colour', [{value: 'status', text: 'front status'},
-      {group: 'Axis', items: varied_axes().map((axis) => ['axis ' + axis.name, axis.name])}, ...column_options(['quality', 'cost'])],
-    state.colour, change('colour')),
-    select_box('choose-intervals', 'intervals', [{value: 'front', text: 'front and baselines'}, {value: 'all', text: 'all points'},
-      {value: 'none', text: 'none'}], state.intervals, change('intervals')));
+    select_box(
+      'choose-colour',
+      'colour',
+      [
+        {value: 'status', text: 'front status'},
+        {group: 'Axis', items: varied_axes().map((axis) => ['axis ' + axis.name, axis.name])},
+        ...column_options(['quality', 'cost']),
+      ],
+      state.colour,
+      change('colour'),
+    ),
+    select_box(
+      'choose-intervals',
+      'intervals',
+      [
+        {value: 'front', text: 'front and baselines'},
+        {value: 'all', text: 'all points'},
+        {value: 'none', text: 'none'},
+      ],
+      state.intervals,
+      change('intervals'),
+    ),
+  );
 }
 
 // One menu: a button that opens a list of check boxes. Nothing ticked means no restriction.
@@ -54,22 +84,56 @@ function filter_menu(facet, title, hint, rows, counts) {
     refresh('filter');
   };
   const chosen = rows.filter((row) => ticked.has(row.code)).map((row) => row.text);
-  const summary = h('summary', {title: hint}, h('span', {}, title),
-    chosen.length ? h('b', {}, chosen.length > 2 ? `${chosen.length} values` : chosen.join(', ')) : null);
-  const list = rows.map((row) => h('label', {class: 'tick'},
-    h('input', {type: 'checkbox', checked: ticked.has(row.code), 'data-value': row.text, onchange: (event) => toggle(row.code, event.target.checked)}),
-    row.icon ?? null, h('span', {class: 'tick-text'}, row.text), row.mark ? h('i', {class: 'quiet'}, row.mark) : null,
-    h('span', {class: 'count'}, (counts.get(row.code) ?? 0).toLocaleString('en'))));
-  const clear = chosen.length ? h('button', {type: 'button', class: 'plain', onclick: () => {
-    state.filters.delete(facet);
-    refresh('filter');
-  }}, 'Clear') : null;
-  return h('details', {class: chosen.length ? 'filter active' : 'filter', 'data-facet': facet === 'status' ? 'status' : state.model.axes[facet].name,
-    onkeydown: (event) => {
-      if (event.key !== 'Escape') return;
-      event.currentTarget.open = false;
-      event.currentTarget.querySelector('summary').focus();
-    }}, summary, h('div', {class: 'menu'}, hint ? h('p', {class: 'quiet small'}, hint) : null, list, clear));
+  const summary = h(
+    'summary',
+    {title: hint},
+    h('span', {}, title),
+    chosen.length ? h('b', {}, chosen.length > 2 ? `${chosen.length} values` : chosen.join(', ')) : null,
+  );
+  const list = rows.map((row) =>
+    h(
+      'label',
+      {class: 'tick'},
+      h('input', {
+        type: 'checkbox',
+        checked: ticked.has(row.code),
+        'data-value': row.text,
+        onchange: (event) => toggle(row.code, event.target.checked),
+      }),
+      row.icon ?? null,
+      h('span', {class: 'tick-text'}, row.text),
+      row.mark ? h('i', {class: 'quiet'}, row.mark) : null,
+      h('span', {class: 'count'}, (counts.get(row.code) ?? 0).toLocaleString('en')),
+    ),
+  );
+  const clear = chosen.length
+    ? h(
+        'button',
+        {
+          type: 'button',
+          class: 'plain',
+          onclick: () => {
+            state.filters.delete(facet);
+            refresh('filter');
+          },
+        },
+        'Clear',
+      )
+    : null;
+  return h(
+    'details',
+    {
+      class: chosen.length ? 'filter active' : 'filter',
+      'data-facet': facet === 'status' ? 'status' : state.model.axes[facet].name,
+      onkeydown: (event) => {
+        if (event.key !== 'Escape') return;
+        event.currentTarget.open = false;
+        event.currentTarget.querySelector('summary').focus();
+      },
+    },
+    summary,
+    h('div', {class: 'menu'}, hint ? h('p', {class: 'quiet small'}, hint) : null, list, clear),
+  );
 }
 
 function paint_filters() {
@@ -80,25 +144,62 @@ function paint_filters() {
   const open = place.querySelector('details[open]')?.dataset.facet;
   const focused = document.activeElement?.dataset?.value;
   const states = state_order.filter((word) => all.some((i) => model.states[i] === word));
-  const menus = [filter_menu('status', 'status', '', states.map((word) => ({code: word, text: state_words[word], icon: state_icon(word)})), counts.get('status'))];
+  const menus = [
+    filter_menu(
+      'status',
+      'status',
+      '',
+      states.map((word) => ({code: word, text: state_words[word], icon: state_icon(word)})),
+      counts.get('status'),
+    ),
+  ];
   const used = new Map(model.axes.map((axis) => [axis, new Set(all.map((i) => axis.codes[i]))]));
   model.axes.forEach((axis, index) => {
     if (used.get(axis).size < 2) return;
-    const rows = axis.order.filter((code) => used.get(axis).has(code)).map((code) => ({code, text: axis.values[code] || 'not applicable',
-      mark: axis.values[code] === axis.reference && axis.reference ? 'base' : ''}));
-    menus.push(filter_menu(index, axis.label, axis.doc ? `${axis.name}: ${axis.doc}` : axis.name, rows, counts.get(index)));
+    const rows = axis.order
+      .filter((code) => used.get(axis).has(code))
+      .map((code) => ({
+        code,
+        text: axis.values[code] || 'not applicable',
+        mark: axis.values[code] === axis.reference && axis.reference ? 'base' : '',
+      }));
+    menus.push(
+      filter_menu(index, axis.label, axis.doc ? `${axis.name}: ${axis.doc}` : axis.name, rows, counts.get(index)),
+    );
   });
   const restricted = visible.length < all.length;
-  fill(place, h('span', {class: 'filters-title'}, 'Filter'), ...menus,
-    h('span', {class: 'shown', id: 'shown-count'}, restricted ? `${visible.length.toLocaleString('en')} of ${plural(all.length, 'configuration')}` : `${plural(all.length, 'configuration')}`),
-    restricted ? h('button', {type: 'button', class: 'plain', id: 'clear-filters', onclick: () => {
-      state.filters.clear();
-      refresh('filter');
-    }}, 'Clear all') : null);
+  fill(
+    place,
+    h('span', {class: 'filters-title'}, 'Filter'),
+    ...menus,
+    h(
+      'span',
+      {class: 'shown', id: 'shown-count'},
+      restricted
+        ? `${visible.length.toLocaleString('en')} of ${plural(all.length, 'configuration')}`
+        : `${plural(all.length, 'configuration')}`,
+    ),
+    restricted
+      ? h(
+          'button',
+          {
+            type: 'button',
+            class: 'plain',
+            id: 'clear-filters',
+            onclick: () => {
+              state.filters.clear();
+              refresh('filter');
+            },
+          },
+          'Clear all',
+        )
+      : null,
+  );
   if (open) {
     const again = [...place.querySelectorAll('details')].find((menu) => menu.dataset.facet === open);
     if (again) again.open = true;
-    if (again && focused !== undefined) [...again.querySelectorAll('input')].find((box) => box.dataset.value === focused)?.focus();
+    if (again && focused !== undefined)
+      [...again.querySelectorAll('input')].find((box) => box.dataset.value === focused)?.focus();
   }
   keep_menus_apart(place);
 }
@@ -120,6 +221,7 @@ function setup_filters() {
   on_change('task view theme', paint_controls);
   on_change('task filter', paint_filters);
   document.addEventListener('click', (event) => {
-    for (const menu of document.querySelectorAll('.filters details[open]')) if (!menu.contains(event.target)) menu.open = false;
+    for (const menu of document.querySelectorAll('.filters details[open]'))
+      if (!menu.contains(event.target)) menu.open = false;
   });
 }

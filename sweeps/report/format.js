@@ -13,7 +13,10 @@ function h(tag, attributes = {}, ...children) {
 }
 
 // replaceChildren without the nothings.
-const fill = (node, ...children) => node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+const fill = (node, ...children) =>
+  node.replaceChildren(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
 
 const by_id = (id) => document.getElementById(id);
 
@@ -29,7 +32,15 @@ function significant(value, digits = 3) {
   return text.replace(/-/g, '−');
 }
 
-const si_prefixes = [[1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, ''], [1e-3, 'm'], [1e-6, 'µ'], [1e-9, 'n']];
+const si_prefixes = [
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+  [1, ''],
+  [1e-3, 'm'],
+  [1e-6, 'µ'],
+  [1e-9, 'n'],
+];
 
 function si_text(value, unit, digits = 3) {
   if (!Number.isFinite(value) || value === 0) return significant(value, digits) + (value === 0 ? ' ' + unit : '');
@@ -45,9 +56,22 @@ function value_text(column, value, digits = 3) {
   return significant(value, digits);
 }
 
+// Numbers of one table with the same decimals: three significant digits of the largest.
+function even_text(column, value, largest) {
+  if (!Number.isFinite(value)) return '–';
+  const factor = column.unit === 'share' ? 100 : 1;
+  if (column.unit === 's' || column.unit === 'J' || !(largest > 0)) return value_text(column, value);
+  const decimals = Math.min(Math.max(2 - Math.floor(Math.log10(largest * factor)), 0), 10);
+  return (value * factor).toFixed(decimals).replace('-', '−') + (factor === 100 ? ' %' : '');
+}
+
 // A label on an axis: no trailing zeros.
 function tick_text(column, value) {
-  const plain = (v) => (Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-4) ? significant(v, 2) : String(Number(v.toPrecision(4)))).replace('-', '−');
+  const plain = (v) =>
+    (Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-4)
+      ? significant(v, 2)
+      : String(Number(v.toPrecision(4)))
+    ).replace('-', '−');
   if (column.unit === 'share') return plain(100 * value) + ' %';
   if ((column.unit === 's' || column.unit === 'J') && value !== 0) {
     const [factor, prefix] = si_prefixes.find(([size]) => Math.abs(value) >= size * 0.9995) ?? [1e-9, 'n'];
@@ -84,7 +108,8 @@ function short_names(names) {
 
 // Numbers by size, then words; so that 16 stands before 128.
 function natural_order(a, b) {
-  const x = Number(a), y = Number(b);
+  const x = Number(a),
+    y = Number(b);
   if (a !== '' && b !== '' && !Number.isNaN(x) && !Number.isNaN(y)) return x - y;
   return a < b ? -1 : a > b ? 1 : 0;
 }
@@ -116,5 +141,7 @@ async function copy_text(text, button) {
   }
   const before = button.textContent;
   button.textContent = 'Copied';
-  setTimeout(() => { button.textContent = before; }, 1200);
+  setTimeout(() => {
+    button.textContent = before;
+  }, 1200);
 }

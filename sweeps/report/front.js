@@ -5,8 +5,10 @@ const direction = (column) => (column.lower_is_better ? 1 : -1);
 
 // Indices of points that no other point of the list beats in both means (ties kept), in the order of x.
 function front_by_means(points, x, y) {
-  const a = direction(x), b = direction(y);
-  const sorted = points.filter((i) => !Number.isNaN(x.mean[i]) && !Number.isNaN(y.mean[i]))
+  const a = direction(x),
+    b = direction(y);
+  const sorted = points
+    .filter((i) => !Number.isNaN(x.mean[i]) && !Number.isNaN(y.mean[i]))
     .sort((i, j) => a * (x.mean[i] - x.mean[j]) || b * (y.mean[i] - y.mean[j]));
   const front = [];
   let best = Infinity;
@@ -26,7 +28,10 @@ function front_of(model, task_points, x, y) {
     const kept = usable.filter((i) => model.states[i] === 'on' || model.states[i] === 'screening');
     if (kept.length) {
       const tested = kept.some((i) => model.states[i] === 'on');
-      return {points: kept.sort((i, j) => direction(x) * (x.mean[i] - x.mean[j])), kind: tested ? 'tested' : 'screening'};
+      return {
+        points: kept.sort((i, j) => direction(x) * (x.mean[i] - x.mean[j])),
+        kind: tested ? 'tested' : 'screening',
+      };
     }
   }
   return {points: front_by_means(usable, x, y), kind: 'means'};
@@ -35,7 +40,10 @@ function front_of(model, task_points, x, y) {
 // Linear, or sign(v) * log10(1 + |v| / unit): a logarithm that lets a gap of zero, or below, stay on the chart.
 function make_scale(kind, values) {
   if (kind === 'linear') return {kind, to: (v) => v, from: (v) => v, ticks: null};
-  const sizes = values.map(Math.abs).filter((v) => v > 0 && Number.isFinite(v)).sort((a, b) => a - b);
+  const sizes = values
+    .map(Math.abs)
+    .filter((v) => v > 0 && Number.isFinite(v))
+    .sort((a, b) => a - b);
   const small = sizes.length ? sizes[Math.floor(sizes.length * 0.1)] : 1;
   const unit = 10 ** Math.floor(Math.log10(small));
   const to = (v) => Math.sign(v) * Math.log10(1 + Math.abs(v) / unit);
@@ -64,35 +72,59 @@ function default_scale(values) {
 function colour_groups(model, view, points, dark) {
   const theme = dark ? themes.dark : themes.light;
   if (view.colour === 'status')
-    return state_order.filter((state) => state !== 'failed').map((state) => ({name: state_words[state], state,
-      colour: theme.states[state], test: (i) => model.states[i] === state || (state === 'diverged' && model.states[i] === 'failed')}));
+    return state_order
+      .filter((state) => state !== 'failed')
+      .map((state) => ({
+        name: state_words[state],
+        state,
+        colour: theme.states[state],
+        test: (i) => model.states[i] === state || (state === 'diverged' && model.states[i] === 'failed'),
+      }));
   const axis = view.colour.startsWith('axis ') ? model.axis(view.colour.slice(5)) : null;
   if (axis) {
     const used = new Set(points.map((i) => axis.codes[i]));
     const codes = axis.order.filter((code) => used.has(code));
-    const numeric = codes.length > theme.categories.length - 1 &&
+    const numeric =
+      codes.length > theme.categories.length - 1 &&
       codes.every((code) => axis.values[code] === '' || !Number.isNaN(Number(axis.values[code])));
     const named = numeric ? codes : codes.slice(0, theme.categories.length - 1);
-    const groups = named.map((code, k) => ({name: axis.values[code] || 'not applicable',
-      colour: axis.values[code] === '' ? theme.neutral
-        : numeric ? sequence_colour(k / Math.max(named.length - 1, 1), dark) : theme.categories[k],
-      test: (i) => axis.codes[i] === code}));
+    const groups = named.map((code, k) => ({
+      name: axis.values[code] || 'not applicable',
+      colour:
+        axis.values[code] === ''
+          ? theme.neutral
+          : numeric
+            ? sequence_colour(k / Math.max(named.length - 1, 1), dark)
+            : theme.categories[k],
+      test: (i) => axis.codes[i] === code,
+    }));
     if (named.length < codes.length) {
       const rest = new Set(codes.slice(named.length));
-      groups.push({name: plural(rest.size, 'other value'), colour: theme.categories.at(-1), test: (i) => rest.has(axis.codes[i])});
+      groups.push({
+        name: plural(rest.size, 'other value'),
+        colour: theme.categories.at(-1),
+        test: (i) => rest.has(axis.codes[i]),
+      });
     }
     return groups;
   }
   // A number: ten classes of equal width over the middle 98 % of the points.
   const column = model.column(view.colour);
-  const known = points.map((i) => column.mean[i]).filter((v) => Number.isFinite(v)).sort((a, b) => a - b);
+  const known = points
+    .map((i) => column.mean[i])
+    .filter((v) => Number.isFinite(v))
+    .sort((a, b) => a - b);
   if (!known.length) return [{name: 'unknown', colour: theme.neutral, test: () => true}];
-  const low = known[Math.floor(known.length * 0.01)], high = known[Math.ceil(known.length * 0.99) - 1];
+  const low = known[Math.floor(known.length * 0.01)],
+    high = known[Math.ceil(known.length * 0.99) - 1];
   const classes = high > low ? 10 : 1;
-  const class_of = (v) => Math.min(Math.max(Math.floor((v - low) / (high - low || 1) * classes), 0), classes - 1);
-  const groups = Array.from({length: classes}, (_, k) => ({name: `${value_text(column, low + (high - low) * k / classes)} …`,
-    colour: sequence_colour(classes > 1 ? k / (classes - 1) : 0.5, dark), ramp: true,
-    test: (i) => Number.isFinite(column.mean[i]) && class_of(column.mean[i]) === k}));
+  const class_of = (v) => Math.min(Math.max(Math.floor(((v - low) / (high - low || 1)) * classes), 0), classes - 1);
+  const groups = Array.from({length: classes}, (_, k) => ({
+    name: `${value_text(column, low + ((high - low) * k) / classes)} …`,
+    colour: sequence_colour(classes > 1 ? k / (classes - 1) : 0.5, dark),
+    ramp: true,
+    test: (i) => Number.isFinite(column.mean[i]) && class_of(column.mean[i]) === k,
+  }));
   groups.ramp = {low, high, column};
   if (known.length < points.length)
     groups.push({name: 'unknown', colour: theme.neutral, test: (i) => !Number.isFinite(column.mean[i])});

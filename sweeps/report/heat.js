@@ -3,14 +3,22 @@
 
 const heat = {a: '', b: '', value: 'best'};
 
-const heat_values = [['best', 'best mean'], ['mean', 'average of the means'], ['count', 'number of configurations'], ['diverged', 'share that diverged']];
+const heat_values = [
+  ['best', 'best mean'],
+  ['mean', 'average of the means'],
+  ['count', 'number of configurations'],
+  ['diverged', 'share that diverged'],
+];
 
 function default_heat_axes() {
   const axes = varied_axes();
-  const by_effect = effect_groups(state.task).map((group) => state.model.axis(group.name)).filter((axis) => axes.includes(axis));
+  const by_effect = effect_groups(state.task)
+    .map((group) => state.model.axis(group.name))
+    .filter((axis) => axes.includes(axis));
   const order = [...by_effect, ...axes.filter((axis) => !by_effect.includes(axis))];
   if (!order.some((axis) => axis.name === heat.a)) heat.a = order[0]?.name ?? '';
-  if (!order.some((axis) => axis.name === heat.b) || heat.b === heat.a) heat.b = order.find((axis) => axis.name !== heat.a)?.name ?? '';
+  if (!order.some((axis) => axis.name === heat.b) || heat.b === heat.a)
+    heat.b = order.find((axis) => axis.name !== heat.a)?.name ?? '';
   return axes;
 }
 
@@ -31,7 +39,16 @@ function heat_cells(a, b, y) {
     }
   }
   for (const cell of cells.values())
-    cell.value = heat.value === 'count' ? cell.count : heat.value === 'diverged' ? cell.bad / cell.count : heat.value === 'best' ? cell.best : cell.known ? cell.sum / cell.known : NaN;
+    cell.value =
+      heat.value === 'count'
+        ? cell.count
+        : heat.value === 'diverged'
+          ? cell.bad / cell.count
+          : heat.value === 'best'
+            ? cell.best
+            : cell.known
+              ? cell.sum / cell.known
+              : NaN;
   return [...cells.values()];
 }
 
@@ -41,49 +58,159 @@ function paint_heat() {
   by_id('heat').hidden = axes.length < 2;
   if (axes.length < 2) return;
   const theme = current_theme();
-  const a = model.axis(heat.a), b = model.axis(heat.b), y = model.column(state.y);
+  const a = model.axis(heat.a),
+    b = model.axis(heat.b),
+    y = model.column(state.y);
   const options = axes.map((axis) => ({value: axis.name, text: axis.name}));
   const choose = (key) => (value) => {
     if (key !== 'value' && value === heat[key === 'a' ? 'b' : 'a']) heat[key === 'a' ? 'b' : 'a'] = heat[key];
     heat[key] = value;
     paint_heat();
   };
-  fill(by_id('heat-controls'), select_box('heat-a', 'columns', options, heat.a, choose('a')), select_box('heat-b', 'rows', options, heat.b, choose('b')),
-    select_box('heat-value', 'show', heat_values.map(([value, text]) => ({value, text: value === 'best' || value === 'mean' ? `${text}: ${y.label}` : text})), heat.value, choose('value')));
+  fill(
+    by_id('heat-controls'),
+    select_box('heat-a', 'columns', options, heat.a, choose('a')),
+    select_box('heat-b', 'rows', options, heat.b, choose('b')),
+    select_box(
+      'heat-value',
+      'show',
+      heat_values.map(([value, text]) => ({
+        value,
+        text: value === 'best' || value === 'mean' ? `${text}: ${y.label}` : text,
+      })),
+      heat.value,
+      choose('value'),
+    ),
+  );
   const cells = heat_cells(a, b, y);
   const present = (axis, key) => axis.order.filter((code) => cells.some((cell) => cell[key] === code));
-  const columns = present(a, 'a'), rows = present(b, 'b');
-  by_id('heat-intro').textContent = `Every cell sums up the configurations of the current selection with these two values${current_selection().visible.length < task_points().length ? ' (filters apply)' : ''}; ` +
+  const columns = present(a, 'a'),
+    rows = present(b, 'b');
+  by_id('heat-intro').textContent =
+    `Every cell sums up the configurations of the current selection with these two values${current_selection().visible.length < task_points().length ? ' (filters apply)' : ''}; ` +
     'an effect that an average over one axis hides shows as a pattern here.';
   const container = by_id('heat-chart');
   const narrow = is_narrow();
-  const left = narrow ? 96 : 160, right = 16, top = 10, bottom = 52;
+  const left = narrow ? 96 : 160,
+    right = 16,
+    top = 10,
+    bottom = 52;
   const row_height = 40;
   const chart = chart_in(container, rows.length * row_height + top + bottom);
   const known = cells.map((cell) => cell.value).filter((v) => Number.isFinite(v));
-  const low = Math.min(...known), high = Math.max(...known);
-  const text = (v) => (heat.value === 'count' ? String(v) : heat.value === 'diverged' ? `${significant(100 * v, 2)} %` : value_text(y, v, 3));
+  const low = Math.min(...known),
+    high = Math.max(...known);
+  const text = (v) =>
+    heat.value === 'count'
+      ? String(v)
+      : heat.value === 'diverged'
+        ? `${significant(100 * v, 2)} %`
+        : value_text(y, v, 3);
   const width = (container.clientWidth - left - right) / columns.length;
   const size = [Math.max(width - 3, 4), row_height - 3];
-  chart.setOption({
-    animation: false, textStyle: {fontFamily: 'system-ui, sans-serif'}, grid: {left, right, top, bottom},
-    tooltip: {trigger: 'item', ...tooltip_box(theme), formatter: ({data: {cell}}) => h('div', {}, h('b', {}, `${a.label} = ${a.values[cell.a] || 'not applicable'}, ${b.label} = ${b.values[cell.b] || 'not applicable'}`),
-      h('table', {class: 'tip-table'}, h('tr', {}, h('td', {}, 'configurations'), h('td', {}, String(cell.count))), h('tr', {}, h('td', {}, `best ${y.label}`), h('td', {}, value_text(y, cell.best))),
-        h('tr', {}, h('td', {}, `average ${y.label}`), h('td', {}, cell.known ? value_text(y, cell.sum / cell.known) : '–')), h('tr', {}, h('td', {}, 'diverged'), h('td', {}, String(cell.bad)))))},
-    xAxis: {type: 'category', data: columns.map((code) => a.values[code] || 'not applicable'), name: a.name, nameLocation: 'middle', nameGap: 30, nameTextStyle: {color: theme.ink},
-      axisTick: {show: false}, axisLine: {show: false}, axisLabel: {color: theme.quiet, interval: 0, width: Math.max(width - 4, 20), overflow: 'truncate', hideOverlap: true}},
-    yAxis: {type: 'category', inverse: true, data: rows.map((code) => b.values[code] || 'not applicable'), axisTick: {show: false}, axisLine: {show: false},
-      axisLabel: {color: theme.quiet, interval: 0, width: left - 14, overflow: 'truncate'}},
-    series: [{type: 'scatter', symbol: 'rect', symbolSize: size, animation: false, emphasis: {scale: false},
-      data: cells.map((cell) => {
-        const fill = Number.isFinite(cell.value) ? sequence_colour(high > low ? (cell.value - low) / (high - low) : 0.5, state.dark) : null;
-        return {value: [columns.indexOf(cell.a), rows.indexOf(cell.b)], cell, itemStyle: {color: fill ?? theme.empty, borderRadius: 4},
-          label: {show: width > 34, formatter: Number.isFinite(cell.value) ? text(cell.value) : 'diverged', color: fill ? ink_on(fill) : theme.quiet, fontSize: width > 60 ? 12 : 10}};
-      })}],
-  }, {notMerge: true});
+  chart.setOption(
+    {
+      animation: false,
+      textStyle: {fontFamily: 'system-ui, sans-serif'},
+      grid: {left, right, top, bottom},
+      tooltip: {
+        trigger: 'item',
+        ...tooltip_box(theme),
+        formatter: ({data: {cell}}) =>
+          h(
+            'div',
+            {},
+            h(
+              'b',
+              {},
+              `${a.label} = ${a.values[cell.a] || 'not applicable'}, ${b.label} = ${b.values[cell.b] || 'not applicable'}`,
+            ),
+            h(
+              'table',
+              {class: 'tip-table'},
+              h('tr', {}, h('td', {}, 'configurations'), h('td', {}, String(cell.count))),
+              h('tr', {}, h('td', {}, `best ${y.label}`), h('td', {}, value_text(y, cell.best))),
+              h(
+                'tr',
+                {},
+                h('td', {}, `average ${y.label}`),
+                h('td', {}, cell.known ? value_text(y, cell.sum / cell.known) : '–'),
+              ),
+              h('tr', {}, h('td', {}, 'diverged'), h('td', {}, String(cell.bad))),
+            ),
+          ),
+      },
+      xAxis: {
+        type: 'category',
+        data: columns.map((code) => a.values[code] || 'not applicable'),
+        name: a.name,
+        nameLocation: 'middle',
+        nameGap: 30,
+        nameTextStyle: {color: theme.ink},
+        axisTick: {show: false},
+        axisLine: {show: false},
+        axisLabel: {
+          color: theme.quiet,
+          interval: 0,
+          width: Math.max(width - 4, 20),
+          overflow: 'truncate',
+          hideOverlap: true,
+        },
+      },
+      yAxis: {
+        type: 'category',
+        inverse: true,
+        data: rows.map((code) => b.values[code] || 'not applicable'),
+        axisTick: {show: false},
+        axisLine: {show: false},
+        axisLabel: {color: theme.quiet, interval: 0, width: left - 14, overflow: 'truncate'},
+      },
+      series: [
+        {
+          type: 'scatter',
+          symbol: 'rect',
+          symbolSize: size,
+          animation: false,
+          emphasis: {scale: false},
+          data: cells.map((cell) => {
+            const fill = Number.isFinite(cell.value)
+              ? sequence_colour(high > low ? (cell.value - low) / (high - low) : 0.5, state.dark)
+              : null;
+            return {
+              value: [columns.indexOf(cell.a), rows.indexOf(cell.b)],
+              cell,
+              itemStyle: {color: fill ?? theme.empty, opacity: 1},
+              label: {
+                show: width > 34,
+                formatter: Number.isFinite(cell.value) ? text(cell.value) : 'diverged',
+                color: fill ? ink_on(fill) : theme.quiet,
+                fontSize: width > 60 ? 12 : 10,
+              },
+            };
+          }),
+        },
+      ],
+    },
+    {notMerge: true},
+  );
   const bar = h('span', {class: 'ramp', 'aria-hidden': 'true'});
   bar.style.background = `linear-gradient(90deg, ${Array.from({length: 10}, (_, k) => sequence_colour(k / 9, state.dark)).join(',')})`;
-  fill(by_id('heat-legend'), known.length ? h('span', {class: 'key'}, text(low), bar, text(high)) : '', h('span', {class: 'key quiet'}, `rows: ${b.name}`));
+  fill(
+    by_id('heat-legend'),
+    known.length
+      ? h(
+          'span',
+          {class: 'key'},
+          heat.value === 'best' || heat.value === 'mean'
+            ? h('span', {class: 'quiet'}, y.lower_is_better ? 'better' : 'worse')
+            : null,
+          text(low),
+          bar,
+          text(high),
+        )
+      : null,
+    h('span', {class: 'key quiet'}, `rows: ${b.name}`),
+  );
 }
 
 function setup_heat() {

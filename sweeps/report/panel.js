@@ -3,50 +3,120 @@
 // On the front first, then what is still undecided; each in the order of cost.
 function front_rows() {
   const {model} = state;
-  const x = model.column(model.head.x), y = model.column(model.head.y);
+  const x = model.column(model.head.x),
+    y = model.column(model.head.y);
   const points = task_points();
-  const of = (word) => points.filter((i) => model.states[i] === word).sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
+  const of = (word) =>
+    points.filter((i) => model.states[i] === word).sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
   const sure = [...of('on'), ...of('screening')];
-  return sure.length ? {points: sure, undecided: of('undecided'), kind: of('on').length ? 'tested' : 'screening'}
-    : {points: front_by_means(points.filter((i) => model.states[i] === 'off'), x, y), undecided: of('undecided'), kind: 'means'};
+  return sure.length
+    ? {points: sure, undecided: of('undecided'), kind: of('on').length ? 'tested' : 'screening'}
+    : {
+        points: front_by_means(
+          points.filter((i) => model.states[i] === 'off'),
+          x,
+          y,
+        ),
+        undecided: of('undecided'),
+        kind: 'means',
+      };
 }
+
+// The number of a point in the list of the front, as the charts show it; 0 off the front.
+const front_number = (point) => front_rows().points.indexOf(point) + 1;
 
 function difference_chips(point, limit = Infinity) {
   const changes = differences(state.model, point);
-  const shown = changes.slice(0, limit).map(({axis, value, reference}) => h('span', {class: 'chip', title: `${axis.name}: ${reference} in the base`}, axis.label, ' ', h('b', {}, value)));
+  const shown = changes
+    .slice(0, limit)
+    .map(({axis, value, reference}) =>
+      h('span', {class: 'chip', title: `${axis.name}: ${reference} in the base`}, axis.label, ' ', h('b', {}, value)),
+    );
   if (changes.length > limit) shown.push(h('span', {class: 'chip'}, `+${changes.length - limit}`));
-  if (!changes.length && !words_at(state.model.name, point)) shown.push(h('span', {class: 'chip'}, 'base configuration'));
+  if (!changes.length && !words_at(state.model.name, point))
+    shown.push(h('span', {class: 'chip'}, 'base configuration'));
   return shown;
 }
 
-function front_entry(point) {
+function front_entry(point, rank = 0) {
   const {model} = state;
-  const x = model.column(model.head.x), y = model.column(model.head.y);
+  const x = model.column(model.head.x),
+    y = model.column(model.head.y);
   const name = words_at(model.name, point);
   const pinned = state.pins.indexOf(point);
-  return h('li', {}, h('button', {type: 'button', class: 'entry', 'data-hash': model.hash[point], onclick: () => pin(point),
-    onmouseenter: () => show_tip(scatter.drawn.layout.shown.includes(point) ? point : -1), onmouseleave: () => show_tip(-1)},
-  h('span', {class: 'entry-head'}, state_icon(model.states[point]), h('b', {}, name || value_text(x, x.mean[point])),
-    name ? h('span', {}, value_text(x, x.mean[point])) : null,
-    h('span', {class: 'entry-value'}, value_text(y, y.mean[point]), Number.isFinite(y.low?.[point]) ? h('span', {class: 'quiet'}, ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`) : null),
-    pinned >= 0 ? h('span', {class: 'letter'}, String.fromCharCode(65 + pinned)) : null),
-  h('span', {class: 'chips'}, difference_chips(point, 5))));
+  return h(
+    'li',
+    {},
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'entry',
+        'data-hash': model.hash[point],
+        onclick: () => pin(point),
+        onmouseenter: () => show_tip(scatter.drawn.layout.shown.includes(point) ? point : -1),
+        onmouseleave: () => show_tip(-1),
+      },
+      h(
+        'span',
+        {class: 'entry-head'},
+        rank ? h('span', {class: 'rank'}, String(rank)) : null,
+        state_icon(model.states[point]),
+        h('b', {}, name || value_text(x, x.mean[point])),
+        name ? h('span', {}, value_text(x, x.mean[point])) : null,
+        h(
+          'span',
+          {class: 'entry-value'},
+          value_text(y, y.mean[point]),
+          Number.isFinite(y.low?.[point])
+            ? h('span', {class: 'quiet'}, ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`)
+            : null,
+        ),
+        pinned >= 0 ? h('span', {class: 'letter'}, String.fromCharCode(65 + pinned)) : null,
+      ),
+      h('span', {class: 'chips'}, difference_chips(point, 5)),
+    ),
+  );
 }
 
 function front_list() {
   const {model} = state;
   const {points, undecided, kind} = front_rows();
-  const x = model.column(model.head.x), y = model.column(model.head.y);
+  const x = model.column(model.head.x),
+    y = model.column(model.head.y);
   const notes = {
     tested: 'Each beats every cheaper or equally cheap candidate on paired seeds (Holm-adjusted).',
     screening: 'From few seeds and not confirmed on fresh ones: the best of many are partly lucky.',
     means: 'No test was made: these are the best means only.',
   };
-  return h('div', {},
-    h('p', {class: 'quiet small'}, notes[kind], ` Left: ${x.label}; right: ${y.label}${y.unit && y.unit !== 'share' ? ` in ${y.unit}` : ''}.`),
-    h('ul', {class: 'entries'}, points.map(front_entry)),
-    undecided.length ? h('details', {open: undecided.length <= 6}, h('summary', {}, `${plural(undecided.length, 'undecided candidate')}`),
-      h('p', {class: 'quiet small'}, 'Their seeds neither put them on the front nor rule them out.'), h('ul', {class: 'entries'}, undecided.slice(0, 100).map(front_entry))) : null);
+  return h(
+    'div',
+    {},
+    h(
+      'p',
+      {class: 'quiet small'},
+      notes[kind],
+      ` Numbers as in the chart; then ${x.label}; on the right ${y.label}${y.unit && y.unit !== 'share' ? ` in ${y.unit}` : ''}.`,
+    ),
+    h(
+      'ul',
+      {class: 'entries'},
+      points.map((point, k) => front_entry(point, k + 1)),
+    ),
+    undecided.length
+      ? h(
+          'details',
+          {open: undecided.length <= 6},
+          h('summary', {}, `${plural(undecided.length, 'undecided candidate')}`),
+          h('p', {class: 'quiet small'}, 'Their seeds neither put them on the front nor rule them out.'),
+          h(
+            'ul',
+            {class: 'entries'},
+            undecided.slice(0, 100).map((point) => front_entry(point)),
+          ),
+        )
+      : null,
+  );
 }
 
 function paint_panel() {
@@ -57,13 +127,30 @@ function paint_panel() {
     state.panel = what;
     refresh('panel');
   };
-  const tab = (what, text, close) => h('span', {class: state.panel === what ? 'tab current' : 'tab'},
-    h('button', {type: 'button', 'aria-pressed': String(state.panel === what), onclick: () => choose(what)}, text),
-    close ? h('button', {type: 'button', class: 'close', title: 'Unpin', 'aria-label': `Unpin ${text}`, onclick: () => unpin(what)}, '×') : null);
+  const tab = (what, text, close) =>
+    h(
+      'span',
+      {class: state.panel === what ? 'tab current' : 'tab'},
+      h('button', {type: 'button', 'aria-pressed': String(state.panel === what), onclick: () => choose(what)}, text),
+      close
+        ? h(
+            'button',
+            {type: 'button', class: 'close', title: 'Unpin', 'aria-label': `Unpin ${text}`, onclick: () => unpin(what)},
+            '×',
+          )
+        : null,
+    );
   const title = {tested: 'On the front', screening: 'Screened front', means: 'Front by means'}[rows.kind];
-  fill(panel, h('div', {class: 'tabs'}, tab('front', `${title} (${rows.points.length})`),
-    state.pins.map((point, k) => tab(point, `Pin ${String.fromCharCode(65 + k)}`, true))),
-  h('div', {class: 'panel-body', tabindex: 0, id: 'panel-body', role: 'region', 'aria-label': 'Details'}));
+  fill(
+    panel,
+    h(
+      'div',
+      {class: 'tabs'},
+      tab('front', `${title} (${rows.points.length})`),
+      state.pins.map((point, k) => tab(point, `Pin ${String.fromCharCode(65 + k)}`, true)),
+    ),
+    h('div', {class: 'panel-body', tabindex: 0, id: 'panel-body', role: 'region', 'aria-label': 'Details'}),
+  );
   const body = by_id('panel-body');
   if (state.panel === 'front') body.append(front_list());
   else paint_detail(body, state.panel);

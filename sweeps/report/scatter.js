@@ -5,8 +5,20 @@
 const scatter = {chart: null, drawn: null, pixels: null, hover: -1, order: null};
 
 function scatter_view() {
-  return {task: state.task, x: state.x, y: state.y, colour: state.colour, x_scale: state.x_scale, y_scale: state.y_scale,
-    intervals: state.intervals, visible: current_selection().visible, pins: state.pins, range: state.range, narrow: is_narrow()};
+  return {
+    task: state.task,
+    x: state.x,
+    y: state.y,
+    colour: state.colour,
+    x_scale: state.x_scale,
+    y_scale: state.y_scale,
+    intervals: state.intervals,
+    visible: current_selection().visible,
+    pins: state.pins,
+    range: state.range,
+    narrow: is_narrow(),
+    size: [by_id('scatter').clientWidth - 84, by_id('scatter').clientHeight - 72],
+  };
 }
 
 function paint_scatter() {
@@ -18,31 +30,78 @@ function paint_scatter() {
   scatter.order = null;
   show_tip(-1);
   const {layout} = scatter.drawn;
-  container.setAttribute('aria-label', `Scatter chart of ${plural(layout.shown.length, 'configuration')}: ${column_title(layout.y)} against ` +
-    `${column_title(layout.x)}. ${layout.front.points.length} on the ${front_titles[layout.front.kind]}.`);
+  container.setAttribute(
+    'aria-label',
+    `Scatter chart of ${plural(layout.shown.length, 'configuration')}: ${column_title(layout.y)} against ` +
+      `${column_title(layout.x)}. ${layout.front.points.length} on the ${front_titles[layout.front.kind]}.`,
+  );
   paint_legend();
   paint_scatter_note();
 }
 
 function paint_legend() {
   const {groups, layout, theme} = scatter.drawn;
-  const shapes = state_order.filter((word) => word !== 'failed' && [...layout.shown, ...layout.strip].some((i) => state.model.states[i] === word));
+  const shapes = state_order.filter(
+    (word) => word !== 'failed' && [...layout.shown, ...layout.strip].some((i) => state.model.states[i] === word),
+  );
   const shape_colour = (word) => (state.colour === 'status' ? theme.states[word] : theme.ink);
-  const line = h('span', {class: layout.front.kind === 'tested' ? 'line-key' : 'line-key dashed', 'aria-hidden': 'true'});
-  line.style.borderColor = layout.front.kind === 'tested' ? theme.states.on : layout.front.kind === 'screening' ? theme.states.screening : theme.quiet;
-  const keys = [...shapes.map((word) => h('span', {class: 'key'}, state_icon(word, shape_colour(word)), state_words[word])),
-    h('span', {class: 'key'}, line, front_titles[layout.front.kind])];
-  if (layout.local.length) keys.push(h('span', {class: 'key'}, h('span', {class: 'line-key dotted', 'aria-hidden': 'true'}), 'best of the selection, by means'));
+  const line = h('span', {
+    class: layout.front.kind === 'tested' ? 'line-key' : 'line-key dashed',
+    'aria-hidden': 'true',
+  });
+  line.style.borderColor =
+    layout.front.kind === 'tested'
+      ? theme.states.on
+      : layout.front.kind === 'screening'
+        ? theme.states.screening
+        : theme.quiet;
+  const keys = [
+    ...shapes.map((word) => h('span', {class: 'key'}, state_icon(word, shape_colour(word)), state_words[word])),
+    h('span', {class: 'key'}, line, front_titles[layout.front.kind]),
+  ];
+  if (layout.local.length)
+    keys.push(
+      h(
+        'span',
+        {class: 'key'},
+        h('span', {class: 'line-key dotted', 'aria-hidden': 'true'}),
+        'best of the selection, by means',
+      ),
+    );
   if (state.colour !== 'status') {
     keys.push(h('span', {class: 'break'}));
     if (groups.ramp) {
       const bar = h('span', {class: 'ramp', 'aria-hidden': 'true'});
-      bar.style.background = `linear-gradient(90deg, ${groups.filter((group) => group.ramp).map((group) => group.colour).join(',')})`;
-      keys.push(h('span', {class: 'key'}, `${column_title(groups.ramp.column)}: `, value_text(groups.ramp.column, groups.ramp.low), bar, value_text(groups.ramp.column, groups.ramp.high)));
+      bar.style.background = `linear-gradient(90deg, ${groups
+        .filter((group) => group.ramp)
+        .map((group) => group.colour)
+        .join(',')})`;
+      keys.push(
+        h(
+          'span',
+          {class: 'key'},
+          `${column_title(groups.ramp.column)}: `,
+          value_text(groups.ramp.column, groups.ramp.low),
+          bar,
+          value_text(groups.ramp.column, groups.ramp.high),
+        ),
+      );
     } else {
       const title = state.model.axis(state.colour.slice(5))?.label ?? '';
-      keys.push(h('span', {class: 'key quiet'}, title + ':'),
-        ...groups.filter((group) => group.count).map((group) => h('span', {class: 'key'}, swatch(group.colour), group.name, h('span', {class: 'quiet'}, ` ${group.count.toLocaleString('en')}`))));
+      keys.push(
+        h('span', {class: 'key quiet'}, title + ':'),
+        ...groups
+          .filter((group) => group.count)
+          .map((group) =>
+            h(
+              'span',
+              {class: 'key'},
+              swatch(group.colour),
+              group.name,
+              h('span', {class: 'quiet'}, ` ${group.count.toLocaleString('en')}`),
+            ),
+          ),
+      );
     }
   }
   fill(by_id('legend'), ...keys);
@@ -53,90 +112,20 @@ function paint_scatter_note() {
   const parts = [];
   if (layout.y_scale.kind === 'log') parts.push('The y axis is logarithmic on both sides of zero.');
   if (layout.x_scale.kind === 'log') parts.push('The x axis is logarithmic on both sides of zero.');
-  if (layout.strip.length) parts.push(`${plural(layout.strip.length, 'configuration')} with a diverged or failed run ${layout.strip.length === 1 ? 'stands' : 'stand'} in the strip on top: such a run has no loss.`);
-  if (layout.missing) parts.push(`${plural(layout.missing, 'configuration')} ${layout.missing === 1 ? 'is' : 'are'} not drawn: no value in one of the two columns.`);
+  if (layout.strip.length)
+    parts.push(
+      `${plural(layout.strip.length, 'configuration')} with a diverged or failed run ${layout.strip.length === 1 ? 'stands' : 'stand'} in the strip on top: such a run has no loss.`,
+    );
+  if (layout.missing)
+    parts.push(
+      `${plural(layout.missing, 'configuration')} ${layout.missing === 1 ? 'is' : 'are'} not drawn: no value in one of the two columns.`,
+    );
   const judged = state.x === state.model.head.x && state.y === state.model.head.y;
-  if (!judged) parts.push(`Shapes tell the status in the view ${state.model.head.y} against ${state.model.head.x}; the line here is the front by means, which no test stands behind.`);
+  if (!judged)
+    parts.push(
+      `Shapes tell the status in the view ${state.model.head.y} against ${state.model.head.x}; the line here is the front by means, which no test stands behind.`,
+    );
   by_id('scatter-note').textContent = parts.join(' ');
-}
-
-function pixel_positions() {
-  if (scatter.pixels) return scatter.pixels;
-  const {layout} = scatter.drawn;
-  const {range, x_scale, y_scale} = layout;
-  const [x0, y0] = scatter.chart.convertToPixel({gridIndex: 0}, [range.x[0], range.y[0]]);
-  const [x1, y1] = scatter.chart.convertToPixel({gridIndex: 0}, [range.x[1], range.y[1]]);
-  const points = [...layout.shown, ...layout.strip];
-  const xs = new Float32Array(points.length), ys = new Float32Array(points.length);
-  const strip_y = layout.strip.length ? scatter.chart.convertToPixel({gridIndex: 1}, [range.x[0], 0])[1] : 0;
-  points.forEach((i, k) => {
-    xs[k] = x0 + (x_scale.to(layout.x.mean[i]) - range.x[0]) / (range.x[1] - range.x[0]) * (x1 - x0);
-    ys[k] = k < layout.shown.length ? y0 + (y_scale.to(layout.y.mean[i]) - range.y[0]) / (range.y[1] - range.y[0]) * (y1 - y0) : strip_y;
-  });
-  scatter.pixels = {points, xs, ys, box: [x0, Math.min(y0, y1), x1, Math.max(y0, y1)], place: new Map(points.map((i, k) => [i, k]))};
-  return scatter.pixels;
-}
-
-// The nearest point within `radius`; front points and pins win over the crowd around them.
-function point_at(px, py, radius) {
-  const {points, xs, ys, box} = pixel_positions();
-  let best = -1, best_distance = radius * radius;
-  for (let k = 0; k < points.length; ++k) {
-    const dx = xs[k] - px, dy = ys[k] - py;
-    let distance = dx * dx + dy * dy;
-    if (distance > radius * radius || xs[k] < box[0] - 4 || xs[k] > box[2] + 4 || ys[k] > box[3] + 4) continue;
-    if (state.model.states[points[k]] !== 'off') distance *= 0.35;
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = points[k];
-    }
-  }
-  return best;
-}
-
-function tip_content(point) {
-  const {model} = state;
-  const {layout} = scatter.drawn;
-  const word = model.states[point];
-  const changes = differences(model, point);
-  const name = words_at(model.name, point);
-  const rows = [layout.y, layout.x].map((column) => h('tr', {}, h('td', {}, column.label),
-    h('td', {}, column.low ? interval_text(column, column.mean[point], column.low[point], column.high[point]) : value_text(column, column.mean[point]))));
-  const bad = model.diverged[point] ? `${model.diverged[point]} of ${model.diverged[point] + model.seeds[point]} runs diverged` : '';
-  return [
-    h('p', {class: 'tip-head'}, state_icon(word), name ? h('b', {}, name + ' ') : null, state_words[word], model.baseline[point] ? ' · baseline' : ''),
-    h('table', {class: 'tip-table'}, rows, h('tr', {}, h('td', {}, 'seeds'), h('td', {}, String(model.seeds[point]) + (bad ? ` (${bad})` : '')))),
-    changes.length
-      ? h('div', {}, h('p', {class: 'quiet small'}, 'differs from the base in'), h('table', {class: 'tip-table'}, changes.slice(0, 7).map(({axis, value, reference}) =>
-        h('tr', {}, h('td', {}, axis.label), h('td', {}, h('s', {class: 'quiet'}, reference), ' ', h('b', {}, value))))), changes.length > 7 ? h('p', {class: 'quiet small'}, `and ${changes.length - 7} more`) : null)
-      : model.baseline[point] ? null : h('p', {class: 'quiet small'}, 'the base configuration'),
-    h('p', {class: 'quiet small'}, state.pins.includes(point) ? 'pinned' : 'click to pin'),
-  ];
-}
-
-function show_tip(point, by_key = false) {
-  const container = by_id('scatter');
-  let tip = container.querySelector('.tip');
-  if (!tip) {
-    tip = h('div', {class: 'tip', hidden: true});
-    const ring = h('div', {class: 'hover-ring', hidden: true});
-    container.append(ring, tip);
-  }
-  const ring = container.querySelector('.hover-ring');
-  scatter.hover = point;
-  tip.hidden = ring.hidden = point < 0;
-  container.style.cursor = point < 0 ? '' : 'pointer';
-  if (point < 0) return;
-  const {xs, ys, place} = pixel_positions();
-  const k = place.get(point);
-  fill(tip, tip_content(point));
-  ring.style.transform = `translate(${xs[k] - 11}px, ${ys[k] - 11}px)`;
-  const width = container.clientWidth, tall = container.clientHeight;
-  const {offsetWidth, offsetHeight} = tip;
-  const left = xs[k] + 16 + offsetWidth < width ? xs[k] + 16 : Math.max(4, xs[k] - 16 - offsetWidth);
-  const top = Math.min(Math.max(4, ys[k] - offsetHeight / 2), tall - offsetHeight - 4);
-  tip.style.transform = `translate(${left}px, ${Math.max(4, top)}px)`;
-  if (by_key) by_id('scatter-live').textContent = tip.textContent;
 }
 
 // Drag with the mouse draws a box; the chart then shows only that part.
@@ -152,7 +141,12 @@ function drag_zoom(container) {
     show_tip(-1);
     box.hidden = false;
     const [left, top] = [Math.min(start[0], event.offsetX), Math.min(start[1], event.offsetY)];
-    Object.assign(box.style, {left: `${left}px`, top: `${top}px`, width: `${Math.abs(event.offsetX - start[0])}px`, height: `${Math.abs(event.offsetY - start[1])}px`});
+    Object.assign(box.style, {
+      left: `${left}px`,
+      top: `${top}px`,
+      width: `${Math.abs(event.offsetX - start[0])}px`,
+      height: `${Math.abs(event.offsetY - start[1])}px`,
+    });
   });
   window.addEventListener('pointerup', (event) => {
     if (!start) return;
@@ -160,7 +154,7 @@ function drag_zoom(container) {
     start = null;
     if (box.hidden) return;
     box.hidden = true;
-    scatter.dragged = true;  // the click that follows is no click on a point
+    scatter.dragged = true; // the click that follows is no click on a point
     const place = container.getBoundingClientRect();
     const to = [event.clientX - place.left, event.clientY - place.top];
     const corner = (px) => scatter.chart.convertFromPixel({gridIndex: 0}, px);
@@ -173,17 +167,30 @@ function drag_zoom(container) {
 function zoom_to_front() {
   const {layout} = scatter.drawn;
   const {x, y, x_scale, y_scale} = layout;
-  const near = layout.task_points.filter((i) => layout.front.points.includes(i) || (state.model.states[i] === 'undecided'));
+  const near = layout.task_points.filter(
+    (i) => layout.front.points.includes(i) || state.model.states[i] === 'undecided',
+  );
   const ys = near.flatMap((i) => [y.mean[i], y.low?.[i] ?? NaN, y.high?.[i] ?? NaN]);
   const wide = (range) => [range[0] - (range[1] - range[0]) * 0.12, range[1] + (range[1] - range[0]) * 0.12];
-  state.range = {x: wide(plain_range(near.map((i) => x.mean[i]), x_scale)), y: wide(plain_range(ys, y_scale))};
+  state.range = {
+    x: wide(
+      plain_range(
+        near.map((i) => x.mean[i]),
+        x_scale,
+      ),
+    ),
+    y: wide(plain_range(ys, y_scale)),
+  };
   refresh('zoom');
 }
 
 function scatter_keys(event) {
   const {layout} = scatter.drawn;
-  scatter.order ??= [...layout.shown].sort((i, j) => layout.x.mean[i] - layout.x.mean[j] || layout.y.mean[i] - layout.y.mean[j]);
-  const along = {ArrowRight: 1, ArrowLeft: -1}[event.key], front = {ArrowUp: -1, ArrowDown: 1}[event.key];
+  scatter.order ??= [...layout.shown].sort(
+    (i, j) => layout.x.mean[i] - layout.x.mean[j] || layout.y.mean[i] - layout.y.mean[j],
+  );
+  const along = {ArrowRight: 1, ArrowLeft: -1}[event.key],
+    front = {ArrowUp: -1, ArrowDown: 1}[event.key];
   const list = along ? scatter.order : layout.front.points.filter((i) => scatter.order.includes(i));
   if (along || front) {
     if (!list.length) return;
@@ -220,7 +227,7 @@ function setup_scatter() {
       scatter.dragged = false;
       return;
     }
-    const found = point_at(...at(event), 24);
+    const found = point_at(...at(event), event.pointerType === 'mouse' ? 14 : 24);
     if (found >= 0) {
       pin(found);
       if (is_narrow()) by_id('panel').scrollIntoView({behavior: 'smooth', block: 'start'});
@@ -233,11 +240,14 @@ function setup_scatter() {
   });
   drag_zoom(container);
   const button = (text, title, action) => h('button', {type: 'button', class: 'plain', title, onclick: action}, text);
-  by_id('zoom').append(button('Zoom to front', 'Show only the region of the front', zoom_to_front),
+  by_id('zoom').append(
+    button('Zoom to front', 'Show only the region of the front', zoom_to_front),
     button('Show all', 'Show every point (double click does the same)', () => {
       state.range = null;
       refresh('zoom');
-    }));
-  by_id('scatter-help').textContent = 'Click a point to pin it (up to four). Drag a box to zoom, double click to see everything again. ' +
+    }),
+  );
+  by_id('scatter-help').textContent =
+    'Click a point to pin it (up to four). Drag a box to zoom, double click to see everything again. ' +
     'With the keyboard: ← → walk over the points, ↑ ↓ along the front, Enter pins.';
 }

@@ -3,45 +3,6 @@
 //
 // view: {task, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, narrow, labels}
 
-function plain_range(values, scale) {
-  let low = Infinity, high = -Infinity;
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    const place = scale.to(value);
-    low = Math.min(low, place);
-    high = Math.max(high, place);
-  }
-  if (!(high >= low)) return [0, 1];
-  const pad = (high - low || Math.abs(high) || 1) * 0.05;
-  return [low - pad, high + pad];
-}
-
-// Everything the option and the mouse need to know about what is drawn.
-function scatter_layout(model, view) {
-  const x = model.column(view.x), y = model.column(view.y);
-  const task_points = [];
-  for (let i = 0; i < model.count; ++i) if (words_at(model.task, i) === view.task) task_points.push(i);
-  const bad = (i) => model.states[i] === 'diverged' || model.states[i] === 'failed';
-  const shown = view.visible.filter((i) => !bad(i) && Number.isFinite(x.mean[i]) && Number.isFinite(y.mean[i]));
-  const strip = view.visible.filter((i) => bad(i) && Number.isFinite(x.mean[i]));
-  const missing = view.visible.length - shown.length - strip.length;
-  const front = front_of(model, task_points, x, y);
-  const filtered = view.visible.length < task_points.length;
-  const local = filtered ? front_by_means(shown, x, y) : [];
-  const x_values = [...shown, ...strip].map((i) => x.mean[i]);
-  const y_values = shown.map((i) => y.mean[i]);
-  const x_kind = view.x_scale === 'auto' ? default_scale(x_values) : view.x_scale;
-  const y_kind = view.y_scale === 'auto' ? default_scale(y_values) : view.y_scale;
-  const x_scale = make_scale(x_kind, x_values), y_scale = make_scale(y_kind, y_values);
-  for (const i of front.points) {
-    if (y.low && Number.isFinite(y.low[i])) y_values.push(y.low[i], y.high[i]);
-  }
-  const range = {x: view.range?.x ?? plain_range(x_values, x_scale), y: view.range?.y ?? plain_range(y_values, y_scale)};
-  const interval_points = !y.low || view.intervals === 'none' ? [] : view.intervals === 'all' ? shown
-    : shown.filter((i) => model.states[i] !== 'off' || model.baseline[i] || view.pins.includes(i));
-  return {x, y, shown, strip, missing, front, local, x_scale, y_scale, range, interval_points, task_points};
-}
-
 const front_titles = {tested: 'front, tested on fresh seeds', screening: 'screened front', means: 'front by means'};
 
 // Corners of the staircase below which nothing was reached.
@@ -52,7 +13,8 @@ function staircase(points, x, y, layout, range) {
     if (k) corners.push([place(i)[0], place(points[k - 1])[1]]);
     corners.push(place(i));
   });
-  if (points.length) corners.push([x.lower_is_better ? Math.max(range.x[1], corners.at(-1)[0]) : corners.at(-1)[0], corners.at(-1)[1]]);
+  if (points.length)
+    corners.push([x.lower_is_better ? Math.max(range.x[1], corners.at(-1)[0]) : corners.at(-1)[0], corners.at(-1)[1]]);
   return corners;
 }
 
@@ -60,11 +22,20 @@ function scale_axis(scale, range, column, theme, size) {
   const ticks = scale.ticks ? scale.ticks(range[0], range[1]) : null;
   const custom = ticks ? {customValues: ticks.map(scale.to)} : {};
   return {
-    type: 'value', min: range[0], max: range[1],
+    type: 'value',
+    min: range[0],
+    max: range[1],
     axisLine: {show: true, lineStyle: {color: theme.strong_line}},
     axisTick: {show: true, lineStyle: {color: theme.strong_line}, ...custom},
-    axisLabel: {color: theme.quiet, fontSize: size, hideOverlap: true, showMinLabel: ticks ? undefined : false,
-      showMaxLabel: ticks ? undefined : false, formatter: (v) => tick_text(column, Number(scale.from(v).toPrecision(6))), ...custom},
+    axisLabel: {
+      color: theme.quiet,
+      fontSize: size,
+      hideOverlap: true,
+      showMinLabel: ticks ? undefined : false,
+      showMaxLabel: ticks ? undefined : false,
+      formatter: (v) => tick_text(column, Number(scale.from(v).toPrecision(6))),
+      ...custom,
+    },
     splitLine: {lineStyle: {color: theme.line}, ...custom},
   };
 }
@@ -72,14 +43,70 @@ function scale_axis(scale, range, column, theme, size) {
 // Labels of baselines and front points, given room from the left to the right.
 function label_series(model, view, layout, theme, size) {
   const {x, y, shown, x_scale, y_scale} = layout;
-  const data = shown.filter((i) => model.baseline[i]).map((i) => ({
-    value: [x_scale.to(x.mean[i]), y_scale.to(y.mean[i])],
-    label: {show: true, formatter: () => words_at(model.name, i) || 'baseline'},
-  }));
-  return {type: 'scatter', data, symbol: 'circle', symbolSize: 17, silent: true, z: 6,
+  const data = shown
+    .filter((i) => model.baseline[i])
+    .map((i) => ({
+      value: [x_scale.to(x.mean[i]), y_scale.to(y.mean[i])],
+      label: {show: true, formatter: () => words_at(model.name, i) || 'baseline'},
+    }));
+  return {
+    type: 'scatter',
+    data,
+    symbol: 'circle',
+    symbolSize: 17,
+    silent: true,
+    z: 6,
     itemStyle: {color: 'transparent', borderColor: theme.ink, borderWidth: 1.4},
-    label: {position: 'top', color: theme.ink, fontSize: size, distance: 5, textBorderColor: theme.card, textBorderWidth: 3},
-    labelLayout: {hideOverlap: true}, animation: false};
+    label: {
+      position: 'top',
+      color: theme.ink,
+      fontSize: size,
+      distance: 5,
+      textBorderColor: theme.card,
+      textBorderWidth: 3,
+    },
+    labelLayout: {hideOverlap: true},
+    animation: false,
+  };
+}
+
+// Numbers beside the front points, as in the list of the front; left out where they would cover each other.
+function number_series(layout, view, theme, size) {
+  const {x, y, front, shown, x_scale, y_scale, range} = layout;
+  const [width, height] = view.size ?? [700, 450];
+  const visible = new Set(shown);
+  const placed = [];
+  const data = [];
+  front.points.forEach((i, k) => {
+    if (!visible.has(i)) return;
+    const value = [x_scale.to(x.mean[i]), y_scale.to(y.mean[i])];
+    const at = [
+      ((value[0] - range.x[0]) / (range.x[1] - range.x[0])) * width,
+      ((value[1] - range.y[0]) / (range.y[1] - range.y[0])) * height,
+    ];
+    if (placed.some((other) => Math.abs(other[0] - at[0]) < 17 && Math.abs(other[1] - at[1]) < 13)) return;
+    placed.push(at);
+    data.push({value, label: {formatter: () => String(k + 1)}});
+  });
+  return {
+    type: 'scatter',
+    data,
+    symbolSize: 1,
+    silent: true,
+    animation: false,
+    z: 7,
+    itemStyle: {color: 'transparent'},
+    label: {
+      show: true,
+      position: 'left',
+      distance: 8,
+      color: theme.ink,
+      fontSize: size - 1,
+      fontWeight: 600,
+      textBorderColor: theme.card,
+      textBorderWidth: 3,
+    },
+  };
 }
 
 function scatter_option(model, view, dark) {
@@ -102,18 +129,42 @@ function scatter_option(model, view, dark) {
     for (const [state, points] of by_state) {
       const many = points.length > 1500;
       const crowd = shown.length > 4000 ? 0.75 : 1;
-      series.push({type: 'scatter', name: group.name, symbol: symbols[state], silent: true, animation: false,
-        symbolSize: symbol_sizes[state] * (state === 'off' ? crowd : 1), large: many, largeThreshold: 1500, clip: true,
-        z: state === 'off' ? 2 : 5, data: points.map(place),
-        itemStyle: {color: group.colour, opacity: state === 'off' ? (shown.length > 4000 ? 0.4 : 0.62) : 1,
-          borderColor: state === 'off' ? 'transparent' : theme.card, borderWidth: state === 'off' ? 0 : 1}});
+      series.push({
+        type: 'scatter',
+        name: group.name,
+        symbol: symbols[state],
+        silent: true,
+        animation: false,
+        symbolSize: symbol_sizes[state] * (state === 'off' ? crowd : 1),
+        large: many,
+        largeThreshold: 1500,
+        clip: true,
+        z: state === 'off' ? 2 : 5,
+        data: points.map(place),
+        itemStyle: {
+          color: group.colour,
+          opacity: state === 'off' ? (shown.length > 4000 ? 0.4 : 0.62) : 1,
+          borderColor: state === 'off' ? 'transparent' : theme.card,
+          borderWidth: state === 'off' ? 0 : 1,
+        },
+      });
     }
     const fallen = strip.filter(group.test);
     group.count += fallen.length;
     if (fallen.length)
-      series.push({type: 'scatter', name: group.name, symbol: cross, symbolSize: symbol_sizes.diverged, silent: true,
-        animation: false, xAxisIndex: 1, yAxisIndex: 1, z: 3, data: fallen.map((i) => [x_scale.to(x.mean[i]), 0]),
-        itemStyle: {color: group.colour, opacity: fallen.length > 200 ? 0.5 : 0.9}});
+      series.push({
+        type: 'scatter',
+        name: group.name,
+        symbol: cross,
+        symbolSize: symbol_sizes.diverged,
+        silent: true,
+        animation: false,
+        xAxisIndex: 1,
+        yAxisIndex: 1,
+        z: 3,
+        data: fallen.map((i) => [x_scale.to(x.mean[i]), 0]),
+        itemStyle: {color: group.colour, opacity: fallen.length > 200 ? 0.5 : 0.9},
+      });
   }
   const bars = [];
   for (const i of layout.interval_points) {
@@ -122,36 +173,128 @@ function scatter_option(model, view, dark) {
     bars.push([at, y_scale.to(y.low[i])], [at, y_scale.to(y.high[i])], [null, null]);
   }
   if (bars.length)
-    series.push({type: 'line', data: bars, symbol: 'none', silent: true, animation: false, z: 4, clip: true,
-      lineStyle: {color: theme.ink, width: 1.2, opacity: view.intervals === 'all' ? 0.35 : 0.7}});
+    series.push({
+      type: 'line',
+      data: bars,
+      symbol: 'none',
+      silent: true,
+      animation: false,
+      z: 4,
+      clip: true,
+      lineStyle: {color: theme.ink, width: 1.2, opacity: view.intervals === 'all' ? 0.35 : 0.7},
+    });
   if (local.length)
-    series.push({type: 'line', name: 'front of the selection', data: staircase(local, x, y, layout, range), symbol: 'none',
-      silent: true, animation: false, z: 3, clip: true, lineStyle: {color: theme.quiet, width: 1.4, type: [3, 4]}});
-  series.push({type: 'line', name: 'front', data: staircase(front.points, x, y, layout, range), symbol: 'none', silent: true,
-    animation: false, z: 3, clip: true,
-    lineStyle: {color: front.kind === 'tested' ? theme.states.on : front.kind === 'screening' ? theme.states.screening : theme.quiet,
-      width: 2, type: front.kind === 'tested' ? 'solid' : [7, 5]}});
+    series.push({
+      type: 'line',
+      name: 'front of the selection',
+      data: staircase(local, x, y, layout, range),
+      symbol: 'none',
+      silent: true,
+      animation: false,
+      z: 3,
+      clip: true,
+      lineStyle: {color: theme.quiet, width: 1.4, type: [3, 4]},
+    });
+  series.push({
+    type: 'line',
+    name: 'front',
+    data: staircase(front.points, x, y, layout, range),
+    symbol: 'none',
+    silent: true,
+    animation: false,
+    z: 3,
+    clip: true,
+    lineStyle: {
+      color:
+        front.kind === 'tested' ? theme.states.on : front.kind === 'screening' ? theme.states.screening : theme.quiet,
+      width: 2,
+      type: front.kind === 'tested' ? 'solid' : [7, 5],
+    },
+  });
   series.push(label_series(model, view, layout, theme, size));
+  if (view.x === model.head.x && view.y === model.head.y) series.push(number_series(layout, view, theme, size));
   const pins = view.pins.filter((i) => shown.includes(i));
-  series.push({type: 'scatter', data: pins.map((i) => ({value: place(i), label: {formatter: String.fromCharCode(65 + view.pins.indexOf(i))}})),
-    symbol: 'circle', symbolSize: 24, silent: true, animation: false, z: 8,
+  series.push({
+    type: 'scatter',
+    data: pins.map((i) => ({value: place(i), label: {formatter: String.fromCharCode(65 + view.pins.indexOf(i))}})),
+    symbol: 'circle',
+    symbolSize: 24,
+    silent: true,
+    animation: false,
+    z: 8,
     itemStyle: {color: 'transparent', borderColor: theme.accent, borderWidth: 2.5},
-    label: {show: true, position: 'right', distance: 2, color: theme.accent, fontWeight: 700, fontSize: 13,
-      textBorderColor: theme.card, textBorderWidth: 3}});
+    label: {
+      show: true,
+      position: 'right',
+      distance: 2,
+      color: theme.accent,
+      fontWeight: 700,
+      fontSize: 13,
+      textBorderColor: theme.card,
+      textBorderWidth: 3,
+    },
+  });
   const strip_height = strip.length ? 22 : 0;
-  const left = view.narrow ? 52 : 66, right = view.narrow ? 10 : 18, bottom = 44;
+  const left = view.narrow ? 52 : 66,
+    right = view.narrow ? 10 : 18,
+    bottom = 44;
   const hidden = {axisLine: {show: false}, axisTick: {show: false}, axisLabel: {show: false}, splitLine: {show: false}};
   const option = {
-    backgroundColor: 'transparent', animation: false, textStyle: {fontFamily: 'system-ui, sans-serif'},
-    grid: [{left, right, top: 28 + (strip_height ? strip_height + 8 : 0), bottom},
-      {left, right, top: 26, height: strip_height, show: strip_height > 0, backgroundColor: theme.background, borderColor: theme.line, borderWidth: 1}],
-    xAxis: [{...scale_axis(x_scale, range.x, x, theme, size), gridIndex: 0, name: `${column_title(x)}${x.lower_is_better ? '  → costs more' : ''}`,
-      nameLocation: 'middle', nameGap: 28, nameTextStyle: {color: theme.ink, fontSize: size}},
-    {type: 'value', gridIndex: 1, min: range.x[0], max: range.x[1], ...hidden}],
-    yAxis: [{...scale_axis(y_scale, range.y, y, theme, size), gridIndex: 0, name: `${column_title(y)}${y.lower_is_better ? '  ↑ worse' : '  ↑ better'}`,
-      nameGap: strip_height + 16, nameTextStyle: {color: theme.ink, fontSize: size, align: 'left', padding: [0, 0, 0, -left + 12]}},
-      {type: 'value', gridIndex: 1, min: -1, max: 1, ...hidden, ...(strip_height ? {axisLabel: {show: true, color: theme.states.diverged,
-        fontSize: size - 1, customValues: [0], formatter: () => 'diverged'}, axisTick: {show: false, customValues: [0]}} : {})}],
+    backgroundColor: 'transparent',
+    animation: false,
+    textStyle: {fontFamily: 'system-ui, sans-serif'},
+    grid: [
+      {left, right, top: 28 + (strip_height ? strip_height + 8 : 0), bottom},
+      {
+        left,
+        right,
+        top: 26,
+        height: strip_height,
+        show: strip_height > 0,
+        backgroundColor: theme.background,
+        borderColor: theme.line,
+        borderWidth: 1,
+      },
+    ],
+    xAxis: [
+      {
+        ...scale_axis(x_scale, range.x, x, theme, size),
+        gridIndex: 0,
+        name: `${column_title(x)}${x.lower_is_better ? '  → costs more' : ''}`,
+        nameLocation: 'middle',
+        nameGap: 28,
+        nameTextStyle: {color: theme.ink, fontSize: size},
+      },
+      {type: 'value', gridIndex: 1, min: range.x[0], max: range.x[1], ...hidden},
+    ],
+    yAxis: [
+      {
+        ...scale_axis(y_scale, range.y, y, theme, size),
+        gridIndex: 0,
+        name: `${column_title(y)}${y.lower_is_better ? '  ↑ worse' : '  ↑ better'}`,
+        nameGap: strip_height + 16,
+        nameTextStyle: {color: theme.ink, fontSize: size, align: 'left', padding: [0, 0, 0, -left + 12]},
+      },
+      {
+        type: 'value',
+        gridIndex: 1,
+        min: -1,
+        max: 1,
+        ...hidden,
+        ...(strip_height
+          ? {
+              axisLabel: {
+                show: true,
+                color: theme.states.diverged,
+                fontSize: size - 1,
+                customValues: [0],
+                formatter: () => 'diverged',
+              },
+              axisTick: {show: false, customValues: [0]},
+            }
+          : {}),
+      },
+    ],
     series,
   };
   return {option, layout, groups, theme};

@@ -34,9 +34,10 @@ function setup_sections() {
   setup_effects();
   setup_heat();
   setup_table();
-  let width = window.innerWidth, timer = 0;
+  let width = window.innerWidth,
+    timer = 0;
   window.addEventListener('resize', () => {
-    if (window.innerWidth === width) return;  // a phone's address bar changes only the height
+    if (window.innerWidth === width) return; // a phone's address bar changes only the height
     width = window.innerWidth;
     clearTimeout(timer);
     timer = setTimeout(() => refresh('size'), 120);

@@ -2,10 +2,21 @@
 // register a function that redraws them.
 
 const state = {
-  model: null, task: '', x: '', y: '', colour: 'status', x_scale: 'auto', y_scale: 'auto', intervals: 'front',
-  range: null, dark: false, filters: new Map(), pins: [], panel: 'front',
+  model: null,
+  task: '',
+  x: '',
+  y: '',
+  colour: 'status',
+  x_scale: 'auto',
+  y_scale: 'auto',
+  intervals: 'front',
+  range: null,
+  dark: false,
+  filters: new Map(),
+  pins: [],
+  panel: 'front',
 };
-const painters = [];  // [{needs: Set of reasons, paint}]
+const painters = []; // [{needs: Set of reasons, paint}]
 
 // `later`: not on the first screen, painted once that is visible.
 const on_change = (reasons, paint, later = false) => painters.push({needs: new Set(reasons.split(' ')), paint, later});
@@ -101,7 +112,8 @@ function recall_place() {
   if (model.task.values.includes(words.get('task'))) state.task = words.get('task');
   for (const key of ['x', 'y']) if (model.column(words.get(key))) state[key] = words.get(key);
   const colour = words.get('colour');
-  if (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5))))) state.colour = colour;
+  if (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5)))))
+    state.colour = colour;
   for (const hash of (words.get('pin') ?? '').split(' ')) {
     if (!model.index_of.has(hash) || state.pins.length === 4) continue;
     state.pins.push(model.index_of.get(hash));

@@ -6,49 +6,161 @@ function card(title, main, ...rest) {
 
 function paint_summary() {
   const {model} = state;
-  const x = model.column(model.head.x), y = model.column(model.head.y);
+  const x = model.column(model.head.x),
+    y = model.column(model.head.y);
   const all = task_points();
   const {points, undecided, kind} = front_rows();
   const groups = effect_groups(state.task);
   const diverged = all.filter((i) => model.states[i] === 'diverged').length;
-  const link = (point, text) => h('button', {type: 'button', class: 'link', onclick: () => {
-    pin(point);
-    by_id('explore').scrollIntoView({behavior: 'smooth'});
-  }}, text);
+  const link = (point, text) =>
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'link',
+        onclick: () => {
+          pin(point);
+          by_id('explore').scrollIntoView({behavior: 'smooth'});
+        },
+      },
+      text,
+    );
   const cards = [];
-  const front_words = {tested: 'Nothing cheaper or equally cheap is as good, on fresh seeds.', screening: 'Best means of few seeds, not confirmed.', means: 'Best means; nothing was tested.'};
+  const front_words = {
+    tested: 'Nothing cheaper or equally cheap is as good, on fresh seeds.',
+    screening: 'Best means of few seeds, not confirmed.',
+    means: 'Best means; nothing was tested.',
+  };
   const tag = {tested: 'tested on fresh seeds', screening: 'screening only', means: 'by means, not tested'}[kind];
-  cards.push(card('On the front', `${points.length.toLocaleString('en')} of ${all.length.toLocaleString('en')}`,
-    h('p', {}, h('span', {class: kind === 'tested' ? 'badge on' : 'badge screening'}, state_icon(kind === 'tested' ? 'on' : 'screening'), tag)),
-    h('p', {class: 'small'}, front_words[kind]),
-    h('p', {class: 'quiet small'}, undecided.length ? `${plural(undecided.length, 'more candidate')} undecided. ` : '', diverged ? `${plural(diverged, 'configuration')} diverged.` : 'None diverged.')));
+  cards.push(
+    card(
+      'On the front',
+      `${points.length.toLocaleString('en')} of ${all.length.toLocaleString('en')}`,
+      h(
+        'p',
+        {},
+        h(
+          'span',
+          {class: kind === 'tested' ? 'badge on' : 'badge screening'},
+          state_icon(kind === 'tested' ? 'on' : 'screening'),
+          tag,
+        ),
+      ),
+      h('p', {class: 'small'}, front_words[kind]),
+      h(
+        'p',
+        {class: 'quiet small'},
+        undecided.length ? `${plural(undecided.length, 'more candidate')} undecided. ` : '',
+        diverged ? `${plural(diverged, 'configuration')} diverged.` : 'None diverged.',
+      ),
+    ),
+  );
   const own = points.filter((i) => !model.baseline[i]);
   if (own.length) {
-    const extreme = (point, title) => h('p', {class: 'extreme'}, h('span', {class: 'quiet'}, title), h('b', {}, value_text(x, x.mean[point])), h('span', {}, `${y.label} ${value_text(y, y.mean[point])}`),
-      link(point, point_label(model, point, 2)));
-    const others = all.filter((i) => model.baseline[i] && Number.isFinite(x.mean[i])).sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
-    cards.push(card('What the front costs', own.length > 1 ? `${value_text(x, x.mean[own[0]])} to ${value_text(x, x.mean[own.at(-1)])}` : value_text(x, x.mean[own[0]]),
-      extreme(own[0], 'cheapest'), own.length > 1 ? extreme(own.at(-1), 'most accurate') : null,
-      others.length ? h('p', {class: 'quiet small'}, `${x.label} of ${others.slice(0, 4).map((i) => `${words_at(model.name, i)} ${value_text(x, x.mean[i])}`).join(', ')}`) : null));
+    const extreme = (point, title) =>
+      h(
+        'p',
+        {class: 'extreme'},
+        h('span', {class: 'quiet'}, title),
+        h('b', {}, value_text(x, x.mean[point])),
+        h('span', {}, `${y.label} ${value_text(y, y.mean[point])}`),
+        link(point, point_label(model, point, 2)),
+      );
+    const others = all
+      .filter((i) => model.baseline[i] && Number.isFinite(x.mean[i]))
+      .sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
+    cards.push(
+      card(
+        'What the front costs',
+        own.length > 1
+          ? `${value_text(x, x.mean[own[0]])} to ${value_text(x, x.mean[own.at(-1)])}`
+          : value_text(x, x.mean[own[0]]),
+        extreme(own[0], 'cheapest'),
+        own.length > 1 ? extreme(own.at(-1), 'most accurate') : null,
+        others.length
+          ? h(
+              'p',
+              {class: 'quiet small'},
+              `${x.label} of ${others
+                .slice(0, 4)
+                .map((i) => `${words_at(model.name, i)} ${value_text(x, x.mean[i])}`)
+                .join(', ')}`,
+            )
+          : null,
+      ),
+    );
   }
   if (groups.length) {
     const best = Math.max(...groups.map((group) => group.size)) || 1;
     const bars = groups.slice(0, 4).map((group) => {
       const bar = h('span', {class: 'mini-bar'});
-      bar.style.width = `${Math.max(100 * group.size / best, 1)}%`;
-      return h('tr', {}, h('th', {scope: 'row', title: group.name}, group.label), h('td', {class: 'mini'}, bar), h('td', {class: 'number'}, value_text(y, group.size, 2)));
+      bar.style.width = `${Math.max((100 * group.size) / best, 1)}%`;
+      return h(
+        'tr',
+        {},
+        h('th', {scope: 'row', title: group.name}, group.label),
+        h('td', {class: 'mini'}, bar),
+        h('td', {class: 'number'}, even_text(y, group.size, best)),
+      );
     });
-    cards.push(card('What matters most', groups[0].label, h('table', {class: 'minis'}, bars), h('p', {class: 'quiet small'}, `Largest change of ${y.label} along the axis. `, h('a', {href: '#effects'}, 'All effects'))));
+    cards.push(
+      card(
+        'What matters most',
+        groups[0].label,
+        h('table', {class: 'minis'}, bars),
+        h(
+          'p',
+          {class: 'quiet small'},
+          `Largest change of ${y.label} along the axis. `,
+          h('a', {href: '#effects'}, 'All effects'),
+        ),
+      ),
+    );
   } else if (varied_axes().length) {
-    cards.push(card('What matters most', 'see the heat map', h('p', {class: 'quiet small'}, 'This sweep is no full product and no weighted sample, so effects of single axes cannot be separated.'), h('p', {}, h('a', {href: '#heat'}, 'Two axes together'))));
+    cards.push(
+      card(
+        'What matters most',
+        'see the heat map',
+        h(
+          'p',
+          {class: 'quiet small'},
+          'This sweep is no full product and no weighted sample, so effects of single axes cannot be separated.',
+        ),
+        h('p', {}, h('a', {href: '#heat'}, 'Two axes together')),
+      ),
+    );
   }
   const first = points[0] ?? all[0];
-  cards.push(card('Run a point again', 'click, copy, run', h('p', {class: 'quiet small'}, 'Pin any point, in the chart or the table: its command is under “Run it again”, and the digest tells whether you got the same bits.'),
-    first === undefined ? null : h('p', {}, link(first, 'Show me one'))));
-  fill(by_id('summary'), h('div', {class: 'cards'}, cards), ...(model.head.notes.length ? [h('ul', {class: 'notes'}, model.head.notes.map((note) => h('li', {}, note)))] : []));
+  cards.push(
+    card(
+      'Run a point again',
+      'click, copy, run',
+      h(
+        'p',
+        {class: 'quiet small'},
+        'Pin any point, in the chart or the table: its command is under “Run it again”, and the digest tells whether you got the same bits.',
+      ),
+      first === undefined ? null : h('p', {}, link(first, 'Show me one')),
+    ),
+  );
+  fill(
+    by_id('summary'),
+    h('div', {class: 'cards'}, cards),
+    ...(model.head.notes.length
+      ? [
+          h(
+            'ul',
+            {class: 'notes'},
+            model.head.notes.map((note) => h('li', {}, note)),
+          ),
+        ]
+      : []),
+  );
   const runs = model.tables.runs.rows;
-  by_id('subtitle').textContent = `${plural(model.count, 'configuration')}, ${plural(runs, 'training run')}, ${plural(model.task.values.length, 'task')}${model.head.workload ? `. Costs: ${model.head.workload}` : ''}.`;
-  by_id('explore-intro').textContent = `Every point is one configuration on the task ${state.task}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
+  by_id('subtitle').textContent =
+    `${plural(model.count, 'configuration')}, ${plural(runs, 'training run')}, ${plural(model.task.values.length, 'task')}${model.head.workload ? `. Costs: ${model.head.workload}` : ''}.`;
+  by_id('explore-intro').textContent =
+    `Every point is one configuration on the task ${state.task}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
 }
 
 function paint_tasks() {
@@ -56,36 +168,92 @@ function paint_tasks() {
   const tasks = [...model.task.values].sort();
   const place = by_id('tasks');
   place.hidden = tasks.length < 2;
-  fill(place, ...tasks.map((task) => h('button', {type: 'button', 'aria-pressed': String(task === state.task), onclick: () => {
-    Object.assign(state, {task, range: null, panel: 'front', pins: []});
-    state.filters.clear();
-    if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour)) state.colour = 'status';
-    refresh('task');
-  }}, task)));
+  fill(
+    place,
+    ...tasks.map((task) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          'aria-pressed': String(task === state.task),
+          onclick: () => {
+            Object.assign(state, {task, range: null, panel: 'front', pins: []});
+            state.filters.clear();
+            if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
+              state.colour = 'status';
+            refresh('task');
+          },
+        },
+        task,
+      ),
+    ),
+  );
 }
 
 function paint_guide() {
   const {model} = state;
-  const x = model.column(model.head.x), y = model.column(model.head.y);
+  const x = model.column(model.head.x),
+    y = model.column(model.head.y);
   const entry = (term, text) => [h('dt', {}, term), h('dd', {}, text)];
   const shape = (word) => h('span', {class: 'state-cell'}, state_icon(word), state_words[word]);
-  fill(by_id('guide-text'), h('dl', {},
-    model.columns.filter((column) => column.doc && has_values(column)).map((column) => entry(column_title(column), column.doc)),
-    entry(shape('on'), `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, and the tests are corrected for their number (Holm).`),
-    entry(shape('undecided'), 'A candidate for which the seeds decide neither way.'),
-    entry(shape('screening'), 'Best by the mean of few seeds. Among many configurations the best are partly lucky; fresh seeds (“confirm” in the grid) settle it.'),
-    entry(shape('off'), 'Some configuration of no higher cost is better.'),
-    entry(shape('diverged'), 'At least one run ended without a loss. Such runs are counted, never averaged over the rest.'),
-    entry('interval', '95 %, Student t over seeds; none below three seeds. Two configurations must be compared by their paired difference, not by whether two intervals overlap.'),
-    entry('base', `The configuration that has the reference value on every axis: ${model.axes.filter((axis) => axis.reference).map((axis) => `${axis.label}=${axis.reference}`).join(', ') || 'none'}.`)));
+  fill(
+    by_id('guide-text'),
+    h(
+      'dl',
+      {},
+      model.columns
+        .filter((column) => column.doc && has_values(column))
+        .map((column) => entry(column_title(column), column.doc)),
+      entry(
+        shape('on'),
+        `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, and the tests are corrected for their number (Holm).`,
+      ),
+      entry(shape('undecided'), 'A candidate for which the seeds decide neither way.'),
+      entry(
+        shape('screening'),
+        'Best by the mean of few seeds. Among many configurations the best are partly lucky; fresh seeds (“confirm” in the grid) settle it.',
+      ),
+      entry(shape('off'), 'Some configuration of no higher cost is better.'),
+      entry(
+        shape('diverged'),
+        'At least one run ended without a loss. Such runs are counted, never averaged over the rest.',
+      ),
+      entry(
+        'interval',
+        '95 %, Student t over seeds; none below three seeds. Two configurations must be compared by their paired difference, not by whether two intervals overlap.',
+      ),
+      entry(
+        'base',
+        `The configuration that has the reference value on every axis: ${
+          model.axes
+            .filter((axis) => axis.reference)
+            .map((axis) => `${axis.label}=${axis.reference}`)
+            .join(', ') || 'none'
+        }.`,
+      ),
+    ),
+  );
 }
 
 function paint_provenance() {
   const {provenance} = state.model.head;
   const show = (value) => (value !== null && typeof value === 'object' ? JSON.stringify(value) : String(value));
-  fill(by_id('provenance'), h('h2', {}, 'Where these numbers come from'),
-    h('dl', {class: 'provenance'}, Object.entries(provenance).map(([key, value]) => h('div', {}, h('dt', {}, key.replaceAll('_', ' ')), h('dd', {}, show(value))))),
-    h('p', {class: 'quiet small'}, `Made by fp4sim report. Charts: Apache ECharts ${echarts.version} (Apache License 2.0), inside this file. The page loads nothing from anywhere.`));
+  fill(
+    by_id('provenance'),
+    h('h2', {}, 'Where these numbers come from'),
+    h(
+      'dl',
+      {class: 'provenance'},
+      Object.entries(provenance).map(([key, value]) =>
+        h('div', {}, h('dt', {}, key.replaceAll('_', ' ')), h('dd', {}, show(value))),
+      ),
+    ),
+    h(
+      'p',
+      {class: 'quiet small'},
+      `Made by fp4sim report. Charts: Apache ECharts ${echarts.version} (Apache License 2.0), inside this file. The page loads nothing from anywhere.`,
+    ),
+  );
 }
 
 function setup_summary() {

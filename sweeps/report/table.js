@@ -2,39 +2,20 @@
 
 const table = {view: 'points', sort: null, descending: false, search: '', page: 0, size: 50, haystack: new Map()};
 
-// Columns of the view: {title, number, get(row), text(row), csv}. Rows are points, or rows of the runs table.
-function table_columns() {
-  const {model} = state;
-  const axes = varied_axes();
-  const point_of = table.view === 'points' ? (row) => row : (row) => model.get('runs', 'point')[row];
-  const run = (name) => model.get('runs', name);
-  const axis_columns = axes.map((axis) => ({key: axis.name, title: axis.label, hint: axis.name, get: (row) => axis.values[axis.codes[point_of(row)]]}));
-  const costs = model.columns.filter((column) => column.kind === 'cost' && has_values(column)).map((column) => ({key: column.name, title: column_title(column), hint: column.doc, number: true,
-    get: (row) => column.mean[point_of(row)], text: (row) => value_text(column, column.mean[point_of(row)], 4)}));
-  const status = {key: 'status', title: 'status', get: (row) => state_order.indexOf(model.states[point_of(row)]), csv: (row) => model.states[point_of(row)], state: true};
-  const hash = {key: 'config_hash', title: 'hash', get: (row) => model.hash[point_of(row)], mono: true};
-  const task = {key: 'task', title: 'task', get: (row) => words_at(model.task, point_of(row)), hidden: true};
-  const name = {key: 'name', title: 'name', get: (row) => words_at(model.name, point_of(row)), hidden: !task_points().some((i) => words_at(model.name, i))};
-  if (table.view === 'points') {
-    const qualities = model.columns.filter((column) => column.kind === 'quality' && has_values(column)).flatMap((column) => [
-      {key: column.name, title: column_title(column), hint: column.doc, number: true, get: (row) => column.mean[row],
-        text: (row) => value_text(column, column.mean[row], 4), extra: (row) => (Number.isFinite(column.low[row]) ? `± ${value_text(column, (column.high[row] - column.low[row]) / 2, 2)}` : '')},
-      {key: column.name + '_low', hidden: true, get: (row) => column.low[row]}, {key: column.name + '_high', hidden: true, get: (row) => column.high[row]}]);
-    const count = (key, values) => ({key, title: key, number: true, get: (row) => values[row], text: (row) => String(values[row])});
-    return [status, task, name, ...axis_columns, ...costs, ...qualities, count('seeds', model.seeds), count('diverged', model.diverged), hash];
-  }
-  const qualities = model.columns.filter((column) => column.kind === 'quality').map((column) => ({key: column.name, title: column_title(column), number: true,
-    get: (row) => run(column.name)[row], text: (row) => value_text(column, run(column.name)[row], 5)}));
-  const word = (key) => ({key, title: key, get: (row) => words_at(run(key), row)});
-  return [...axis_columns, task, name, {key: 'seed', title: 'seed', number: true, get: (row) => run('seed')[row], text: (row) => String(run('seed')[row])}, word('status'), word('role'), ...qualities, ...costs,
-    {...word('digest'), mono: true}, {key: 'seconds', title: 'seconds', number: true, get: (row) => run('seconds')[row], text: (row) => significant(run('seconds')[row])}, hash];
-}
-
 function search_text(point) {
   if (!table.haystack.has(point)) {
     const {model} = state;
-    table.haystack.set(point, [words_at(model.name, point), state_words[model.states[point]], model.hash[point],
-      ...model.axes.map((axis) => `${axis.label}=${axis.values[axis.codes[point]]}`)].join(' ').toLowerCase());
+    table.haystack.set(
+      point,
+      [
+        words_at(model.name, point),
+        state_words[model.states[point]],
+        model.hash[point],
+        ...model.axes.map((axis) => `${axis.label}=${axis.values[axis.codes[point]]}`),
+      ]
+        .join(' ')
+        .toLowerCase(),
+    );
   }
   return table.haystack.get(point);
 }
@@ -49,16 +30,21 @@ function table_rows(columns) {
     const wanted = new Uint8Array(model.count);
     for (const i of points) wanted[i] = 1;
     rows = [];
-    model.get('runs', 'point').forEach((point, row) => { if (wanted[point]) rows.push(row); });
+    model.get('runs', 'point').forEach((point, row) => {
+      if (wanted[point]) rows.push(row);
+    });
   }
-  const column = columns.find((item) => item.key === table.sort) ?? columns.find((item) => item.key === (table.view === 'points' ? state.y : 'status'));
+  const column =
+    columns.find((item) => item.key === table.sort) ??
+    columns.find((item) => item.key === (table.view === 'points' ? state.y : 'status'));
   if (!column) return rows;
   const sign = table.descending ? -1 : 1;
   const keys = new Map(rows.map((row) => [row, column.get(row)]));
   // Unknown values last, whichever way.
   const unknown = (v) => v === '' || v === null || Number.isNaN(v);
   return [...rows].sort((i, j) => {
-    const a = keys.get(i), b = keys.get(j);
+    const a = keys.get(i),
+      b = keys.get(j);
     if (unknown(a) || unknown(b)) return unknown(a) - unknown(b);
     return sign * (typeof a === 'number' ? a - b : natural_order(a, b));
   });
@@ -72,7 +58,12 @@ function table_cell(column, row) {
   }
   const text = column.text ? column.text(row) : column.get(row);
   const classes = [column.number ? 'number' : '', column.mono ? 'mono' : ''].filter(Boolean).join(' ');
-  return h('td', {class: classes || null}, text === '' ? '–' : text, column.extra?.(row) ? h('span', {class: 'quiet'}, ' ' + column.extra(row)) : null);
+  return h(
+    'td',
+    {class: classes || null},
+    text === '' ? '–' : text,
+    column.extra?.(row) ? h('span', {class: 'quiet'}, ' ' + column.extra(row)) : null,
+  );
 }
 
 function paint_table() {
@@ -88,58 +79,147 @@ function paint_table() {
     table.sort = column.key;
     table.page = 0;
     paint_table();
-    by_id('table-scroll').querySelector(`[data-key="${CSS.escape(column.key)}"]`)?.focus();
+    by_id('table-scroll')
+      .querySelector(`[data-key="${CSS.escape(column.key)}"]`)
+      ?.focus();
   };
   const active = table.sort ?? (table.view === 'points' ? state.y : null);
-  const head = h('tr', {}, h('th', {class: 'pin-cell'}, h('span', {class: 'only-spoken'}, 'pin')), shown.map((column) => h('th', {class: column.number ? 'number' : null, title: column.hint || null,
-    'aria-sort': column.key === active ? (table.descending ? 'descending' : 'ascending') : null},
-  h('button', {type: 'button', 'data-key': column.key, onclick: () => sort_by(column)}, column.title, h('span', {class: 'arrow', 'aria-hidden': 'true'}, column.key === active ? (table.descending ? ' ▼' : ' ▲') : '')))));
+  const head = h(
+    'tr',
+    {},
+    h('th', {class: 'pin-cell'}, h('span', {class: 'only-spoken'}, 'pin')),
+    shown.map((column) =>
+      h(
+        'th',
+        {
+          class: column.number ? 'number' : null,
+          title: column.hint || null,
+          'aria-sort': column.key === active ? (table.descending ? 'descending' : 'ascending') : null,
+        },
+        h(
+          'button',
+          {type: 'button', 'data-key': column.key, onclick: () => sort_by(column)},
+          column.title,
+          h(
+            'span',
+            {class: 'arrow', 'aria-hidden': 'true'},
+            column.key === active ? (table.descending ? ' ▼' : ' ▲') : '',
+          ),
+        ),
+      ),
+    ),
+  );
   const body = rows.slice(table.page * table.size, (table.page + 1) * table.size).map((row) => {
     const point = point_of(row);
     const at = state.pins.indexOf(point);
-    return h('tr', {class: at >= 0 ? 'pinned' : null}, h('td', {class: 'pin-cell'}, h('button', {type: 'button', class: 'pin-button', 'aria-pressed': String(at >= 0), title: at >= 0 ? 'Unpin' : 'Pin: show everything about it',
-      'aria-label': `${at >= 0 ? 'Unpin' : 'Pin'} ${model.hash[point]}`, onclick: () => {
-        if (at >= 0) return unpin(point);
-        pin(point);
-        by_id('explore').scrollIntoView({behavior: 'smooth'});
-      }}, at >= 0 ? String.fromCharCode(65 + at) : '○')), shown.map((column) => table_cell(column, row)));
+    return h(
+      'tr',
+      {class: at >= 0 ? 'pinned' : null},
+      h(
+        'td',
+        {class: 'pin-cell'},
+        h(
+          'button',
+          {
+            type: 'button',
+            class: 'pin-button',
+            'aria-pressed': String(at >= 0),
+            title: at >= 0 ? 'Unpin' : 'Pin: show everything about it',
+            'aria-label': `${at >= 0 ? 'Unpin' : 'Pin'} ${model.hash[point]}`,
+            onclick: () => {
+              if (at >= 0) return unpin(point);
+              pin(point);
+              by_id('explore').scrollIntoView({behavior: 'smooth'});
+            },
+          },
+          at >= 0 ? String.fromCharCode(65 + at) : '○',
+        ),
+      ),
+      shown.map((column) => table_cell(column, row)),
+    );
   });
   fill(by_id('table-scroll'), h('table', {class: 'data'}, h('thead', {}, head), h('tbody', {}, body)));
   const turn = (step) => () => {
     table.page += step;
     paint_table();
   };
-  fill(by_id('table-pages'), 
+  fill(
+    by_id('table-pages'),
     h('button', {type: 'button', class: 'plain', disabled: table.page === 0, onclick: turn(-1)}, '← Previous'),
-    h('span', {id: 'table-count'}, rows.length ? `${(table.page * table.size + 1).toLocaleString('en')}–${Math.min((table.page + 1) * table.size, rows.length).toLocaleString('en')} of ${plural(rows.length, table.view === 'points' ? 'configuration' : 'run')}` : 'Nothing matches'),
-    h('button', {type: 'button', class: 'plain', disabled: table.page >= pages - 1, onclick: turn(1)}, 'Next →'));
+    h(
+      'span',
+      {id: 'table-count'},
+      rows.length
+        ? `${(table.page * table.size + 1).toLocaleString('en')}–${Math.min((table.page + 1) * table.size, rows.length).toLocaleString('en')} of ${plural(rows.length, table.view === 'points' ? 'configuration' : 'run')}`
+        : 'Nothing matches',
+    ),
+    h('button', {type: 'button', class: 'plain', disabled: table.page >= pages - 1, onclick: turn(1)}, 'Next →'),
+  );
   by_id('table-title').textContent = table.view === 'points' ? 'All configurations' : 'All runs';
 }
 
 function csv_of_selection() {
   const columns = table_columns();
   const lines = [columns.map((column) => csv_field(column.key)).join(',')];
-  for (const row of table_rows(columns)) lines.push(columns.map((column) => csv_field(column.csv ? column.csv(row) : column.get(row))).join(','));
+  for (const row of table_rows(columns))
+    lines.push(columns.map((column) => csv_field(column.csv ? column.csv(row) : column.get(row))).join(','));
   return lines.join('\n') + '\n';
 }
 
 function setup_table() {
-  const search = h('input', {type: 'search', id: 'search', placeholder: 'Search names, values, hashes', 'aria-label': 'Search the table', oninput: () => {
-    table.search = search.value;
-    table.page = 0;
-    paint_table();
-  }});
-  const views = [['points', 'Configurations'], ['runs', 'Runs']];
+  const search = h('input', {
+    type: 'search',
+    id: 'search',
+    placeholder: 'Search names, values, hashes',
+    'aria-label': 'Search the table',
+    oninput: () => {
+      table.search = search.value;
+      table.page = 0;
+      paint_table();
+    },
+  });
+  const views = [
+    ['points', 'Configurations'],
+    ['runs', 'Runs'],
+  ];
   const segments = h('div', {class: 'segments', role: 'group', 'aria-label': 'Rows'});
-  const paint_segments = () => fill(segments, ...views.map(([view, text]) => h('button', {type: 'button', 'aria-pressed': String(table.view === view), onclick: () => {
-    Object.assign(table, {view, sort: null, descending: false, page: 0});
-    paint_segments();
-    paint_table();
-  }}, text)));
+  const paint_segments = () =>
+    fill(
+      segments,
+      ...views.map(([view, text]) =>
+        h(
+          'button',
+          {
+            type: 'button',
+            'aria-pressed': String(table.view === view),
+            onclick: () => {
+              Object.assign(table, {view, sort: null, descending: false, page: 0});
+              paint_segments();
+              paint_table();
+            },
+          },
+          text,
+        ),
+      ),
+    );
   paint_segments();
-  by_id('table-controls').append(segments, search, h('button', {type: 'button', class: 'button', id: 'download', onclick: () => {
-    const clean = state.model.head.name.replace(/[^\w.-]+/g, '_') || 'report';
-    download(`${clean}_${state.task}_${table.view}.csv`, csv_of_selection(), 'text/csv');
-  }}, 'Download CSV'), h('span', {class: 'quiet small'}, 'Filters above apply; the file holds all rows of the selection.'));
+  by_id('table-controls').append(
+    segments,
+    search,
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'button',
+        id: 'download',
+        onclick: () => {
+          const clean = state.model.head.name.replace(/[^\w.-]+/g, '_') || 'report';
+          download(`${clean}_${state.task}_${table.view}.csv`, csv_of_selection(), 'text/csv');
+        },
+      },
+      'Download CSV',
+    ),
+    h('span', {class: 'quiet small'}, 'Filters above apply; the file holds all rows of the selection.'),
+  );
   on_change('task view filter pins', paint_table, true);
 }

@@ -1,0 +1,303 @@
+// Stacked bars of where the time of a step goes: the section below the chart, and the same bars in a pin's details.
+
+// Terms of all given points, the largest first; more than eight are summed up as "other".
+function term_groups(points, terms_of) {
+  const totals = new Map();
+  for (const i of points)
+    for (const {name, seconds} of terms_of(i)) totals.set(name, (totals.get(name) ?? 0) + seconds);
+  const names = [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  const kept = names.length > 8 ? names.slice(0, 7) : names;
+  const theme = current_theme();
+  const groups = kept.map((name, k) => ({name, colour: theme.categories[k], names: [name]}));
+  if (kept.length < names.length)
+    groups.push({
+      name: `other (${names.length - kept.length} terms)`,
+      colour: theme.categories[7],
+      names: names.slice(7),
+    });
+  return groups;
+}
+
+// The step with free quantisation, which `overhead` is measured against; the same for every configuration.
+function ideal_seconds(points) {
+  const step = state.model.column('step_time_s'),
+    overhead = state.model.column('overhead');
+  if (!step || !overhead) return null;
+  const known = points.find((i) => step.mean[i] > 0 && overhead.mean[i] > -1);
+  return known === undefined ? null : step.mean[known] / (1 + overhead.mean[known]);
+}
+
+// Stacked bars, one per row {point, name}; `legend` gets the names of the terms. `only`: a set of terms to keep.
+function paint_cost_bars(container, legend, all_rows, {title_width, only = null}) {
+  const {model} = state;
+  const theme = current_theme();
+  const overhead = model.column('overhead');
+  const terms_of = (i) => point_terms(model, i).filter((term) => !only || only.has(term.name));
+  const total = (i) => terms_of(i).reduce((sum, term) => sum + term.seconds, 0);
+  // A baseline several times longer than everything else would squeeze what is to be compared: it is named instead.
+  const usual = Math.max(...all_rows.filter(({point}) => !model.baseline[point]).map(({point}) => total(point)), 0);
+  const fits = ({point}) => total(point) > 0 && (!model.baseline[point] || usual === 0 || total(point) < 2.5 * usual);
+  const rows = all_rows.filter(fits);
+  const left_out = all_rows.filter((row) => !fits(row) && total(row.point) > 0);
+  const points = rows.map((row) => row.point);
+  const groups = term_groups(points, terms_of);
+  const narrow = container.clientWidth < 560;
+  const ideal = only ? null : ideal_seconds(points);
+  const longest = Math.max(...points.map(total), 0);
+  const [factor, prefix] = si_prefixes.find(([size]) => longest >= size) ?? [1, ''];
+  const sum_of = (i, names) =>
+    terms_of(i)
+      .filter((term) => names.includes(term.name))
+      .reduce((sum, term) => sum + term.seconds, 0);
+  fill(
+    legend,
+    groups.map((group) => h('span', {class: 'key'}, swatch(group.colour), group.name)),
+    ideal
+      ? h(
+          'span',
+          {class: 'key'},
+          swatch(theme.ink, true),
+          `ideal step: ${si_text(ideal, 's')} (every quantisable GEMM in FP4, quantisation free)`,
+        )
+      : null,
+    left_out.length
+      ? h(
+          'span',
+          {class: 'key quiet'},
+          `not drawn, far longer: ${left_out.map(({point, name}) => `${name} ${si_text(total(point), 's')}${overhead ? ` (+${value_text(overhead, overhead.mean[point])})` : ''}`).join(', ')}`,
+        )
+      : null,
+  );
+  const end_label = (i) =>
+    only
+      ? si_text(total(i), 's')
+      : overhead && Number.isFinite(overhead.mean[i])
+        ? `+${value_text(overhead, overhead.mean[i])}`
+        : si_text(total(i), 's');
+  const series = groups.map((group, k) => ({
+    type: 'bar',
+    stack: 'step',
+    name: group.name,
+    barMaxWidth: 20,
+    barMinHeight: 0,
+    itemStyle: {color: group.colour, borderColor: theme.card, borderWidth: 0.5},
+    data: points.map((i) => sum_of(i, group.names) / factor),
+    emphasis: {focus: 'none'},
+    animation: false,
+    markLine:
+      k === 0 && ideal
+        ? {
+            silent: true,
+            symbol: 'none',
+            label: {show: false},
+            animation: false,
+            lineStyle: {color: theme.ink, type: 'solid', width: 1.6},
+            data: [{xAxis: ideal / factor}],
+          }
+        : undefined,
+  }));
+  // An invisible last bar carries the label at the end of each stack.
+  series.push({
+    type: 'bar',
+    stack: 'step',
+    silent: true,
+    data: points.map(() => 0),
+    animation: false,
+    tooltip: {show: false},
+    label: {
+      show: true,
+      position: 'right',
+      color: theme.ink,
+      fontSize: 12,
+      formatter: ({dataIndex}) => end_label(points[dataIndex]),
+    },
+  });
+  const row_height = narrow ? 46 : 30;
+  const chart = chart_in(container, rows.length * row_height + 56);
+  const width = narrow ? 0 : title_width;
+  chart.setOption(
+    {
+      animation: false,
+      textStyle: {fontFamily: 'system-ui, sans-serif'},
+      grid: {left: narrow ? 8 : width + 12, right: 76, top: narrow ? 14 : 8, bottom: 44},
+      tooltip: {
+        trigger: 'axis',
+        axisPointer: {type: 'shadow'},
+        ...tooltip_box(theme),
+        formatter: (items) => {
+          const i = points[items[0].dataIndex];
+          return h(
+            'div',
+            {},
+            h('b', {}, rows[items[0].dataIndex].name),
+            h(
+              'table',
+              {class: 'tip-table'},
+              terms_of(i)
+                .sort((a, b) => b.seconds - a.seconds)
+                .map((term) =>
+                  h(
+                    'tr',
+                    {},
+                    h('td', {}, term.name),
+                    h('td', {}, si_text(term.seconds, 's')),
+                    h('td', {}, `${significant((100 * term.seconds) / total(i), 2)} %`),
+                  ),
+                ),
+              h(
+                'tr',
+                {class: 'sum'},
+                h('td', {}, only ? 'together' : 'step'),
+                h('td', {}, si_text(total(i), 's')),
+                h('td', {}, end_label(i)),
+              ),
+            ),
+          );
+        },
+      },
+      xAxis: {
+        type: 'value',
+        name: `${only ? 'quantisation work in' : 'time of'} one training step (${prefix}s)`,
+        nameLocation: 'middle',
+        nameGap: 28,
+        nameTextStyle: {color: theme.quiet},
+        axisLabel: {color: theme.quiet},
+        splitLine: {lineStyle: {color: theme.line}},
+      },
+      yAxis: {
+        type: 'category',
+        inverse: true,
+        data: rows.map((row) => row.name),
+        axisTick: {show: false},
+        axisLine: {lineStyle: {color: theme.strong_line}},
+        axisLabel: narrow
+          ? {
+              color: theme.ink,
+              fontSize: 11,
+              inside: true,
+              verticalAlign: 'bottom',
+              padding: [0, 3, 0, 3],
+              margin: 4,
+              backgroundColor: theme.card,
+              lineHeight: 14,
+              width: container.clientWidth - 24,
+              overflow: 'truncate',
+              interval: 0,
+            }
+          : {color: theme.ink, fontSize: 12, width, overflow: 'truncate', interval: 0},
+        z: 10,
+      },
+      series,
+    },
+    {notMerge: true},
+  );
+}
+
+// "3 · A: scale=ue5m3 +2 more": number on the front, letter of the pin, what it is.
+function row_title(point, limit) {
+  const rank = front_number(point),
+    letter = state.pins.indexOf(point);
+  return (
+    (rank ? `${rank} · ` : '') +
+    (letter >= 0 ? `${String.fromCharCode(65 + letter)}: ` : '') +
+    point_label(state.model, point, limit)
+  );
+}
+
+function term_table(point) {
+  const {model} = state;
+  const terms = point_terms(model, point).sort((a, b) => b.seconds - a.seconds);
+  const total = terms.reduce((sum, term) => sum + term.seconds, 0);
+  return h(
+    'details',
+    {},
+    h('summary', {}, 'The same in numbers'),
+    h(
+      'table',
+      {class: 'facts'},
+      terms.map((term) =>
+        h(
+          'tr',
+          {},
+          h('th', {scope: 'row'}, term.name),
+          h('td', {}, si_text(term.seconds, 's')),
+          h('td', {class: 'quiet'}, `${significant((100 * term.seconds) / total, 2)} %`),
+        ),
+      ),
+    ),
+  );
+}
+
+let cost_mode = 'step';
+
+// Terms that a step without any quantisation (the baseline with the fewest terms) does not have; null without such a
+// baseline.
+function extra_terms(points) {
+  const {model} = state;
+  const plain = points
+    .filter((i) => model.baseline[i] && point_terms(model, i).length)
+    .sort((i, j) => point_terms(model, i).length - point_terms(model, j).length)[0];
+  if (plain === undefined) return null;
+  const known = new Set(point_terms(model, plain).map((term) => term.name));
+  const extra = new Set([...model.tables.terms.columns.keys()].filter((name) => !known.has(name)));
+  return extra.size ? extra : null;
+}
+
+// The cost section below the chart: front, pins and baselines as stacked bars.
+function paint_costs() {
+  const {model} = state;
+  const section = by_id('costs');
+  const {points} = front_rows();
+  const x = model.column(model.head.x);
+  const with_terms = (i) => point_terms(model, i).length > 0;
+  const front = points.filter(with_terms);
+  const limit = 24;
+  const baselines = task_points().filter((i) => model.baseline[i] && with_terms(i) && !front.includes(i));
+  const pins = state.pins.filter(
+    (i) => with_terms(i) && !front.includes(i) && !baselines.includes(i) && words_at(model.task, i) === state.task,
+  );
+  const step = Math.max(1, Math.ceil(front.length / limit));
+  const shown = front.filter((i, k) => k % step === 0 || k === front.length - 1 || state.pins.includes(i));
+  const rows = [...shown, ...pins, ...baselines].sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
+  const plain = extra_terms(task_points());
+  const mode = plain && cost_mode === 'extra' ? plain : null;
+  section.hidden = !rows.length;
+  if (!rows.length) return;
+  const title = (i) => row_title(i, 2);
+  const segments = [
+    ['step', 'Whole step'],
+    ['extra', 'Quantisation work only'],
+  ];
+  fill(
+    by_id('cost-controls'),
+    plain
+      ? h(
+          'div',
+          {class: 'segments', role: 'group', 'aria-label': 'What the bars show'},
+          segments.map(([value, text]) =>
+            h(
+              'button',
+              {
+                type: 'button',
+                'aria-pressed': String(cost_mode === value),
+                onclick: () => {
+                  cost_mode = value;
+                  paint_costs();
+                },
+              },
+              text,
+            ),
+          ),
+        )
+      : null,
+  );
+  by_id('costs-intro').textContent =
+    `Modelled time of one training step${model.head.workload ? ` of ${model.head.workload}` : ''}, cheapest first: the ` +
+    `${step > 1 ? `front (${shown.length} of ${front.length})` : 'front'}, the baselines${pins.length ? ', your pins' : ''}. ${mode ? 'Shown is only the work that a step without quantisation does not have.' : 'The figure at the end is the overhead over the ideal step.'}`;
+  paint_cost_bars(
+    by_id('cost-chart'),
+    by_id('cost-legend'),
+    rows.map((point) => ({point, name: title(point)})),
+    {title_width: Math.min(330, window.innerWidth * 0.3), only: mode},
+  );
+}

@@ -1,0 +1,121 @@
+// The columns of the table and of its CSV: of configurations, or of single runs.
+
+// Columns of the view: {title, number, get(row), text(row), csv}. Rows are points, or rows of the runs table.
+function table_columns() {
+  const {model} = state;
+  const axes = varied_axes();
+  const point_of = table.view === 'points' ? (row) => row : (row) => model.get('runs', 'point')[row];
+  const run = (name) => model.get('runs', name);
+  const axis_columns = axes.map((axis) => ({
+    key: axis.name,
+    title: axis.label,
+    hint: axis.name,
+    get: (row) => axis.values[axis.codes[point_of(row)]],
+  }));
+  const costs = model.columns
+    .filter((column) => column.kind === 'cost' && has_values(column))
+    .map((column) => ({
+      key: column.name,
+      title: column_title(column),
+      hint: column.doc,
+      number: true,
+      get: (row) => column.mean[point_of(row)],
+      text: (row) => value_text(column, column.mean[point_of(row)], 4),
+    }));
+  const status = {
+    key: 'status',
+    title: 'status',
+    get: (row) => state_order.indexOf(model.states[point_of(row)]),
+    csv: (row) => model.states[point_of(row)],
+    state: true,
+  };
+  const hash = {key: 'config_hash', title: 'hash', get: (row) => model.hash[point_of(row)], mono: true};
+  const task = {key: 'task', title: 'task', get: (row) => words_at(model.task, point_of(row)), hidden: true};
+  const name = {
+    key: 'name',
+    title: 'name',
+    get: (row) => words_at(model.name, point_of(row)),
+    hidden: !task_points().some((i) => words_at(model.name, i)),
+  };
+  if (table.view === 'points') {
+    const ranks = new Map(front_rows().points.map((point, k) => [point, k + 1]));
+    const qualities = model.columns
+      .filter((column) => column.kind === 'quality' && has_values(column))
+      .flatMap((column) => [
+        {
+          key: column.name,
+          title: column_title(column),
+          hint: column.doc,
+          number: true,
+          get: (row) => column.mean[row],
+          text: (row) => value_text(column, column.mean[row], 3),
+          extra: (row) =>
+            Number.isFinite(column.low[row])
+              ? `± ${value_text(column, (column.high[row] - column.low[row]) / 2, 2)}`
+              : '',
+        },
+        {key: column.name + '_low', hidden: true, get: (row) => column.low[row]},
+        {key: column.name + '_high', hidden: true, get: (row) => column.high[row]},
+      ]);
+    const count = (key, values) => ({
+      key,
+      title: key,
+      number: true,
+      get: (row) => values[row],
+      text: (row) => String(values[row]),
+    });
+    const main = (list) => list.filter((column) => column.key === state.x || column.key === state.y);
+    const other = (list) => list.filter((column) => column.key !== state.x && column.key !== state.y);
+    const rank = {
+      key: 'front_number',
+      title: 'front',
+      hint: 'number in the list of the front',
+      number: true,
+      get: (row) => ranks.get(row) ?? NaN,
+      text: (row) => String(ranks.get(row) ?? ''),
+    };
+    return [
+      status,
+      rank,
+      task,
+      name,
+      ...main(costs),
+      ...main(qualities),
+      ...axis_columns,
+      ...other(costs),
+      ...other(qualities),
+      count('seeds', model.seeds),
+      count('diverged', model.diverged),
+      hash,
+    ];
+  }
+  const qualities = model.columns
+    .filter((column) => column.kind === 'quality')
+    .map((column) => ({
+      key: column.name,
+      title: column_title(column),
+      number: true,
+      get: (row) => run(column.name)[row],
+      text: (row) => value_text(column, run(column.name)[row], 5),
+    }));
+  const word = (key) => ({key, title: key, get: (row) => words_at(run(key), row)});
+  return [
+    ...axis_columns,
+    task,
+    name,
+    {key: 'seed', title: 'seed', number: true, get: (row) => run('seed')[row], text: (row) => String(run('seed')[row])},
+    word('status'),
+    word('role'),
+    ...qualities,
+    ...costs,
+    {...word('digest'), mono: true},
+    {
+      key: 'seconds',
+      title: 'seconds',
+      number: true,
+      get: (row) => run('seconds')[row],
+      text: (row) => significant(run('seconds')[row]),
+    },
+    hash,
+  ];
+}
