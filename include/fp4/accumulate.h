@@ -244,6 +244,7 @@ FP4_HD float aligned_dot(const Accumulator& row, const A& a, const B& b, int64_t
     const Magnitude total = sum.magnitude_of_sum();
     const bool overflows = !total.is_zero() && total.log2_floor() >= 128;
     acc = round_to_float(total, sum.is_negative_sum(), overflows ? Rounding::nearest_even : row.rounding);
+    if (acc == 0.0f) acc = 0.0f;  // any zero is +0: a negative sum below 2^-149 was truncated to -0
   }
   return acc;
 }
