@@ -1,0 +1,137 @@
+#include "src/golden/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace fp4::golden {
+namespace {
+
+constexpr int64_t far = 1000;
+
+// Order of floats as integers: -0 and +0 are one apart.
+int64_t ordered(uint32_t bits) {
+  const int64_t m = bits & 0x7FFFFFFFu;
+  return (bits & float_sign_bit) != 0 ? -m - 1 : m;
+}
+
+struct Meaning {
+  bool is_float = false;
+  const FloatFormat* format = nullptr;  // of codes
+};
+
+std::string text_of(const Meaning& m, uint32_t word) {
+  const float v = m.is_float ? float_of(word) : decode(*m.format, word);
+  return fmt::format("{}", v);
+}
+
+int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got) {
+  int64_t d = 0;
+  if (m.is_float) {
+    d = ordered(got) - ordered(expected);
+  } else {
+    const auto signed_code = [&](uint32_t c) {
+      const int64_t magnitude_code = c & m.format->magnitude_mask();
+      return (c & m.format->sign_code()) != 0 ? -magnitude_code - 1 : magnitude_code;
+    };
+    d = signed_code(got) - signed_code(expected);
+  }
+  return std::clamp(d, -far, far);
+}
+
+// "in 3 of 8 rows; 12 of 16 blocks; all in column 5 mod 32", as far as something is concentrated.
+std::string describe(const std::vector<uint64_t>& at, uint64_t width, uint64_t block, uint64_t total) {
+  std::set<uint64_t> rows, columns_mod, blocks;
+  for (const uint64_t i : at) {
+    rows.insert(i / width);
+    columns_mod.insert(i % width % block);
+    blocks.insert(i / width * ((width + block - 1) / block) + i % width / block);
+  }
+  const uint64_t height = std::max<uint64_t>(total / width, 1);
+  std::string text = fmt::format("{} of {} rows, {} of {} blocks of {}", rows.size(), height, blocks.size(),
+                                 height * ((width + block - 1) / block), block);
+  if (columns_mod.size() == 1 && block > 1 && at.size() > 1) {
+    text += fmt::format("; all at position {} of their block", *columns_mod.begin());
+  }
+  if (at.size() > 3) {
+    bool odd = true, even = true;
+    for (const uint64_t i : at) (i % 2 == 0 ? odd : even) = false;
+    if (odd || even) text += odd ? "; all at odd indices" : "; all at even indices";
+  }
+  return text;
+}
+
+}  // namespace
+
+bool is_packed_codes(const Case& c, const std::string& array) {
+  if (!array.starts_with("codes")) return false;
+  return format_of(quant_spec_from_words(c.words).element).code_bits() == 4;
+}
+
+std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
+  std::vector<uint32_t> out;
+  if (packed_codes && a.dtype == "u8") {
+    for (const unsigned char b : a.bytes) {
+      out.push_back(b & 0xFu);
+      out.push_back(b >> 4);
+    }
+    return out;
+  }
+  const size_t bytes = a.dtype == "u8" ? 1 : (a.dtype == "u16" ? 2 : 4);
+  for (size_t i = 0; i < a.bytes.size() / bytes; ++i) {
+    uint32_t w = 0;
+    for (size_t b = 0; b < bytes; ++b) w |= static_cast<uint32_t>(a.bytes[i * bytes + b]) << (8 * b);
+    out.push_back(w);
+  }
+  return out;
+}
+
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden) {
+  Comparison r;
+  r.case_name = c.name;
+  r.stage = candidate.stage;
+  r.golden = candidate.golden;
+  const QuantSpec spec = quant_spec_from_words(c.words);
+  Meaning meaning;
+  meaning.is_float = golden.dtype == "f32";
+  meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
+  const bool packed = is_packed_codes(c, candidate.golden);
+  const std::vector<uint32_t> expected = elements_of(golden, packed);
+  uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();
+  if (packed) width *= 2;
+  // an unpacked dump of FP4 codes (one a byte) is as good as a packed one
+  const bool unpacked = packed && candidate.array.bytes.size() == expected.size();
+  const std::vector<uint32_t> got = elements_of(candidate.array, packed && !unpacked);
+  r.compared = expected.size();
+  if (got.size() != expected.size()) {
+    r.mismatches = r.compared;
+    r.shape_note = fmt::format("the candidate has {} elements, the golden array {}", got.size(), expected.size());
+    return r;
+  }
+  std::vector<uint64_t> at;
+  for (uint64_t i = 0; i < expected.size(); ++i) {
+    if (expected[i] == got[i]) continue;
+    at.push_back(i);
+    const bool nan_expected =
+        meaning.is_float ? is_nan(float_of(expected[i])) : meaning.format->is_nan_code(expected[i]);
+    const bool nan_got = meaning.is_float ? is_nan(float_of(got[i])) : meaning.format->is_nan_code(got[i]);
+    if (nan_expected != nan_got) {
+      ++r.nan_against_number;
+    } else {
+      ++r.distance[distance_of(meaning, expected[i], got[i])];
+    }
+    if (r.first.size() < 10) {
+      r.first.push_back(
+          {{i / width, i % width}, expected[i], got[i], text_of(meaning, expected[i]), text_of(meaning, got[i])});
+    }
+  }
+  r.mismatches = at.size();
+  const uint64_t block = candidate.stage == "codes" || candidate.stage == "dequantized"
+                             ? static_cast<uint64_t>(std::max(spec.block.size, 1))
+                             : (candidate.stage == "output" ? 16 : 4);
+  if (!at.empty()) r.where = describe(at, width, block, expected.size());
+  return r;
+}
+
+}  // namespace fp4::golden

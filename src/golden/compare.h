@@ -1,0 +1,38 @@
+// Exact comparison of one candidate array with its golden twin: counts, first mismatches with bits and values, a
+// histogram of distances, and where in block, row and tile the mismatches sit. Integers are compared, never tolerances.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/golden/candidate.h"
+
+namespace fp4::golden {
+
+struct Mismatch {
+  std::vector<uint64_t> index;
+  uint32_t expected_bits = 0, got_bits = 0;
+  std::string expected, got;  // decoded values
+};
+
+struct Comparison {
+  std::string case_name, stage, golden;
+  uint64_t compared = 0;
+  uint64_t mismatches = 0;
+  std::vector<Mismatch> first;           // at most 10
+  std::map<int64_t, uint64_t> distance;  // got - expected in codes or ulp, saturated at +-1000; NaN apart
+  uint64_t nan_against_number = 0;
+  std::string where;       // a sentence about the pattern
+  std::string shape_note;  // set when shapes differ; then everything counts as a mismatch
+};
+
+// Elements of an array as integers: bits of floats, codes (packed FP4 as single codes, row by row).
+std::vector<uint32_t> elements_of(const Array& a, bool packed_codes);
+
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden);
+
+// Whether an array of this case holds two codes a byte.
+bool is_packed_codes(const Case& c, const std::string& array);
+
+}  // namespace fp4::golden

@@ -1,0 +1,279 @@
+#include "src/golden/suite.h"
+
+#include <algorithm>
+
+#include "src/backends.h"
+#include "src/error.h"
+#include "src/golden/layout.h"
+
+namespace fp4::golden {
+namespace {
+
+constexpr const char* formats[] = {"mxfp4", "nvfp4", "ue5m3fp4", "mxfp8"};
+
+struct Builder {
+  std::vector<Case> cases;
+
+  Case& add(const std::string& words, InputKind input, int64_t rows, int64_t cols) {
+    Case c;
+    std::string tag = words;
+    for (char& ch : tag) {
+      if (ch == ',') ch = '.';
+      if (ch == '=') ch = '-';
+    }
+    c.name = tag + "." + row_of(input_kind_table, input).name + "." + std::to_string(rows) + "x" + std::to_string(cols);
+    c.words = words;
+    c.input = input;
+    c.rows = rows;
+    c.cols = cols;
+    c.place = {2026, static_cast<uint32_t>(cases.size()) * 128, 1};
+    cases.push_back(c);
+    return cases.back();
+  }
+  void add_gemm(const std::string& words, int64_t m, int64_t n, int64_t k, InputKind input = InputKind::gaussian) {
+    Case& c = add(words, input, m, k);
+    c.name = "gemm." + c.name + "x" + std::to_string(n);
+    c.is_gemm = true;
+    c.rows_b = n;
+    for (const AccumulatorInfo& row : accumulator_table) c.accumulators.emplace_back(row.name);
+  }
+  void add_hadamard(const std::string& words, int size, HadamardSigns signs, int64_t rows, int64_t cols) {
+    Case& c = add(words, InputKind::gaussian, rows, cols);
+    c.hadamard = {size, signs, HadamardNormalise::sqrt};
+    c.name = "hadamard" + std::to_string(size) + "." + row_of(hadamard_signs_table, signs).name + "." + c.name;
+  }
+};
+
+void add_formats(Builder& b, int64_t rows, int64_t cols, bool transposes) {
+  for (const char* format : formats) {
+    for (const InputKindInfo& kind : input_kind_table) {
+      b.add(format, kind.id, rows, cols).with_transpose = transposes && kind.id == InputKind::boundary;
+    }
+    for (const char* mode : {"stochastic", "stochastic_midpoint", "stochastic_truncated"}) {
+      b.add(std::string(format) + ",rounding=" + mode, InputKind::boundary, rows, cols);
+    }
+  }
+}
+
+std::vector<Case> smoke() {
+  Builder b;
+  for (const char* format : formats) {
+    b.add(format, InputKind::boundary, 8, 64);
+    b.add(format, InputKind::special, 3, 40);
+    b.add(std::string(format) + ",rounding=stochastic", InputKind::boundary, 4, 64);
+    b.add_gemm(format, 4, 3, 192);
+  }
+  for (const char* preset :
+       {"torchao_rceil", "torchao_even", "te_nvfp4", "torchao_nvfp4", "fouroversix", "ggml_mxfp4"}) {
+    b.add(preset, InputKind::boundary, 4, 64);
+  }
+  b.add("mxfp4,block=32x32", InputKind::boundary, 32, 64).with_transpose = true;
+  b.add_hadamard("mxfp4", 16, HadamardSigns::fixed, 4, 64);
+  return b.cases;
+}
+
+std::vector<Case> standard() {
+  Builder b;
+  add_formats(b, 96, 320, true);
+  add_formats(b, 31, 33, false);
+  for (const Preset& p : preset_table) {
+    if (p.spec.has_scale()) b.add(p.name, InputKind::boundary, 48, 256);
+  }
+  for (const int bits : {4, 16, 32}) {
+    b.add("mxfp4,rounding=stochastic,random_bits=" + std::to_string(bits), InputKind::boundary, 32, 128);
+  }
+  b.add("mxfp4,block=32x32", InputKind::boundary, 100, 160).with_transpose = true;
+  b.add("nvfp4,block=16x16", InputKind::gaussian, 100, 160).with_transpose = true;
+  for (const int size : hadamard_sizes) {
+    for (const HadamardSignsInfo& signs : hadamard_signs_table) b.add_hadamard("mxfp4", size, signs.id, 8, 300);
+  }
+  b.add_hadamard("nvfp4,rounding=stochastic", 16, HadamardSigns::per_step, 32, 256);
+  for (const char* format : formats) {
+    for (const int64_t k : {64, 512, 2048}) b.add_gemm(format, 16, 12, k);
+    b.add_gemm(format, 9, 7, 300, InputKind::heavy_tailed);
+  }
+  return b.cases;
+}
+
+std::vector<Case> stress() {
+  Builder b;
+  for (const char* format : formats) {
+    b.add(format, InputKind::boundary, 512, 2048).with_transpose = true;
+    b.add(format, InputKind::heavy_tailed, 511, 2047);
+    b.add(std::string(format) + ",rounding=stochastic", InputKind::boundary, 256, 1024);
+    b.add_gemm(format, 48, 40, 4096);
+  }
+  return b.cases;
+}
+
+std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
+  std::vector<unsigned char> out(v.size() * 4);
+  for (size_t i = 0; i < v.size(); ++i) {
+    const uint32_t w = bits_of(v[i]);
+    for (size_t byte = 0; byte < 4; ++byte) out[4 * i + byte] = static_cast<unsigned char>(w >> (8 * byte));
+  }
+  return out;
+}
+
+Array float_array(const std::string& name, const std::vector<float>& v, int64_t rows, int64_t cols) {
+  return {name, "f32", {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}, bytes_of(v)};
+}
+
+Array byte_array(const std::string& name, const std::vector<uint8_t>& v, std::vector<uint64_t> shape) {
+  return {name, "u8", std::move(shape), {v.begin(), v.end()}};
+}
+
+void add_codes(std::vector<Array>& out, const Quantized& q, const std::string& suffix) {
+  const auto rows = static_cast<uint64_t>(q.rows);
+  const auto width = static_cast<uint64_t>(q.is_packed() ? q.code_row_bytes() : q.geometry.padded_cols);
+  const char* dtype = q.code_bytes() == 1 ? "u8" : (q.code_bytes() == 2 ? "u16" : "u32");
+  out.push_back({"codes" + suffix, dtype, {rows, width}, {q.codes.begin(), q.codes.end()}});
+  if (q.is_packed()) out.push_back(byte_array("codes_high_first" + suffix, swapped_nibbles(q.codes), {rows, width}));
+}
+
+void add_scales(std::vector<Array>& out, const Quantized& q, const std::string& suffix) {
+  const int64_t rows = q.geometry.scale_rows;
+  const int64_t cols = q.geometry.scale_cols;
+  const std::vector<uint64_t> shape = {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)};
+  if (!q.real_scales.empty()) {
+    out.push_back(float_array("scales" + suffix, q.real_scales, rows, cols));
+  } else if (!q.scales.empty()) {
+    out.push_back(byte_array("scales" + suffix, q.scales, shape));
+    for (const ScaleLayoutInfo& layout : scale_layout_table) {
+      if (layout.id == ScaleLayout::linear) continue;
+      out.push_back(byte_array(std::string("scales_") + layout.name + suffix,
+                               to_layout(layout.id, q.scales, rows, cols),
+                               {static_cast<uint64_t>(padded_size(layout.id, rows, cols))}));
+    }
+  }
+  if (q.tensor_scale.size() == 1) {
+    out.push_back({"tensor_scale" + suffix, "f32", {1}, bytes_of(q.tensor_scale)});
+  } else {
+    out.push_back(float_array("tensor_scale" + suffix, q.tensor_scale, q.rows,
+                              static_cast<int64_t>(q.tensor_scale.size()) / q.rows));
+  }
+}
+
+void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const QuantizeCall& call,
+                   const std::string& suffix) {
+  Quantized q;
+  dispatcher.quantize(call, q);
+  add_codes(out, q, suffix);
+  add_scales(out, q, suffix);
+  std::vector<float> decoded(static_cast<size_t>(q.rows * q.cols));
+  dispatcher.dequantize(q, decoded.data(), call.threads);
+  out.push_back(float_array("dequantized" + suffix, decoded, q.rows, q.cols));
+  if (!is_stochastic(call.spec.rounding)) return;
+  std::vector<unsigned char> draws;
+  const uint64_t count = static_cast<uint64_t>(q.rows * q.cols);
+  const int width = (call.spec.random_bits + 7) / 8;
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint32_t r = random_draw(call.place, i, call.spec.random_bits);
+    for (int byte = 0; byte < width; ++byte) draws.push_back(static_cast<unsigned char>(r >> (8 * byte)));
+  }
+  out.push_back({"random" + suffix,
+                 width == 1 ? "u8" : (width == 2 ? "u16" : "u32"),
+                 {static_cast<uint64_t>(q.rows), static_cast<uint64_t>(q.cols)},
+                 std::move(draws)});
+}
+
+}  // namespace
+
+std::vector<Case> suite_cases(const std::string& suite) {
+  if (suite == "smoke") return smoke();
+  if (suite == "standard") return standard();
+  if (suite == "stress") return stress();
+  std::vector<std::string> names;
+  for (const SuiteInfo& s : suite_table) names.emplace_back(s.name);
+  throw unknown_word("golden --suite", suite, names);
+}
+
+std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads) {
+  const Dispatcher dispatcher(backend);
+  std::vector<Array> out;
+  const QuantSpec spec = quant_spec_from_words(c.words, "golden case " + c.name);
+  const std::vector<float> a = make_input(c.input, spec, c.rows, c.cols, c.place);
+  QuantizeCall call = {.x = view_of(a.data(), c.rows, c.cols),
+                       .spec = spec,
+                       .hadamard = c.hadamard,
+                       .place = c.place,
+                       .threads = threads};
+  if (!c.is_gemm) {
+    out.push_back(float_array("input", a, c.rows, c.cols));
+    add_quantized(out, dispatcher, call, "");
+    if (c.with_transpose) {
+      call.x = call.x.transposed();
+      add_quantized(out, dispatcher, call, "_transposed");
+    }
+    return out;
+  }
+  const QuantSpec spec_b = c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, "golden case " + c.name);
+  const std::vector<float> b = make_input(c.input, spec_b, c.rows_b, c.cols, c.place.second_operand());
+  out.push_back(float_array("a", a, c.rows, c.cols));
+  out.push_back(float_array("b", b, c.rows_b, c.cols));
+  std::vector<float> product(static_cast<size_t>(c.rows * c.rows_b));
+  for (const std::string& name : c.accumulators) {
+    MultiplyCall multiply;
+    multiply.a = call;
+    multiply.b = {.x = view_of(b.data(), c.rows_b, c.cols),
+                  .spec = spec_b,
+                  .hadamard = c.hadamard,
+                  .place = c.place.second_operand(),
+                  .threads = threads};
+    multiply.options = {accumulator_from(name, c.name), c.hadamard.product_divisor(), threads};
+    multiply.c = product.data();
+    multiply.c_stride = c.rows_b;
+    dispatcher.multiply(multiply);
+    out.push_back(float_array("output_" + name, product, c.rows, c.rows_b));
+  }
+  return out;
+}
+
+Json case_json(const Case& c) {
+  Json j = {{"name", c.name},
+            {"kind", c.is_gemm ? "gemm" : "quantize"},
+            {"words", c.words},
+            {"spec", to_json(quant_spec_from_words(c.words))},
+            {"input", row_of(input_kind_table, c.input).name},
+            {"rows", c.rows},
+            {"cols", c.cols},
+            {"hadamard", to_json(c.hadamard)},
+            {"seed", c.place.seed},
+            {"stream", c.place.stream},
+            {"step", c.place.step},
+            {"transposed_copies", c.with_transpose}};
+  if (c.is_gemm) {
+    j["rows_b"] = c.rows_b;
+    j["words_b"] = c.words_b.empty() ? c.words : c.words_b;
+    j["accumulators"] = c.accumulators;
+  }
+  return j;
+}
+
+Case case_from_json(const Json& j, const std::string& place) {
+  try {
+    Case c;
+    c.name = j.at("name");
+    c.is_gemm = j.at("kind") == "gemm";
+    c.words = j.at("words");
+    c.rows = j.at("rows");
+    c.cols = j.at("cols");
+    const auto* kind = find_row(input_kind_table, j.at("input").get<std::string>());
+    if (kind == nullptr) throw Error(place + ": case " + c.name + ": unknown input " + j.at("input").dump());
+    c.input = kind->id;
+    set_hadamard(c.hadamard, j.at("hadamard"), place + ".hadamard");
+    c.place = {j.at("seed"), j.at("stream"), j.at("step")};
+    c.with_transpose = j.at("transposed_copies");
+    if (c.is_gemm) {
+      c.rows_b = j.at("rows_b");
+      c.words_b = j.at("words_b");
+      c.accumulators = j.at("accumulators").get<std::vector<std::string>>();
+    }
+    if (c.rows < 1 || c.cols < 1 || c.rows > 1 << 24 || c.cols > 1 << 24) throw Error(place + ": impossible shape");
+    return c;
+  } catch (const Json::exception& e) {
+    throw Error(place + ": not a golden case: " + e.what());
+  }
+}
+
+}  // namespace fp4::golden

@@ -1,0 +1,57 @@
+// Golden suites: which cases a bundle holds, and what a case's arrays are. A case is data; its arrays are a pure
+// function of it, so `make` writes them, `check` computes them again and `verify` explains what differs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/golden/inputs.h"
+#include "src/spec_text.h"
+
+namespace fp4::golden {
+
+struct Case {
+  std::string name;
+  bool is_gemm = false;
+  std::string words;    // spec, as on the command line
+  std::string words_b;  // of the second operand (gemm); empty: the same
+  InputKind input = InputKind::boundary;
+  int64_t rows = 0;
+  int64_t cols = 0;    // K
+  int64_t rows_b = 0;  // gemm: N
+  HadamardSpec hadamard;
+  RandomPlace place;
+  bool with_transpose = false;            // also the operand IN^T, blocks along axis 0
+  std::vector<std::string> accumulators;  // gemm
+};
+
+struct SuiteInfo {
+  const char* name;
+  const char* doc;
+};
+inline constexpr SuiteInfo suite_table[] = {
+    {"smoke", "a few KB a case: every preset and accumulator once, in seconds"},
+    {"standard", "some MB: all inputs, odd shapes, 2-D blocks, transposes, Hadamards, gemm at several K"},
+    {"stress", "100 MB: the same at sizes that fill a device"},
+};
+
+// Throws Error for an unknown suite.
+std::vector<Case> suite_cases(const std::string& suite);
+
+// One array of a case: C-order, little endian.
+struct Array {
+  std::string name;   // "codes", "scales_128x4", "output_k64_rz": file name without .npy
+  std::string dtype;  // "u8", "u16", "u32", "f32"
+  std::vector<uint64_t> shape;
+  std::vector<unsigned char> bytes;
+};
+
+// All arrays of a case: input (a, b), codes, codes_high_first, scales, scales_128x4, scales_amd_preshuffled,
+// tensor_scale, dequantized, random (draws of stochastic rounding) and *_transposed; or a, b, output_<accumulator>.
+std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads);
+
+// JSON of a case as it stands in a bundle's manifest, and back.
+Json case_json(const Case& c);
+Case case_from_json(const Json& j, const std::string& place);
+
+}  // namespace fp4::golden
