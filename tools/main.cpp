@@ -24,6 +24,9 @@
   X(gemm) \
   X(hadamard) \
   X(random) \
+  X(golden) \
+  X(verify) \
+  X(witness) \
   X(signature) \
   X(train) \
   X(completion) \

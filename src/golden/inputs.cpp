@@ -6,11 +6,9 @@
 namespace fp4::golden {
 namespace {
 
-// Streams of the generator's own draws, away from those of any operand.
-constexpr uint32_t input_stream = 0xFFFF0000u;
-
+// Draws of the generator itself, away from those of any operand: the top bit of the stream is set.
 uint32_t draw(RandomPlace place, uint64_t i, uint32_t which) {
-  return random_draw({place.seed ^ 0x9E3779B97F4A7C15u, input_stream + which, place.step}, i, 32);
+  return random_draw({place.seed ^ 0x9E3779B97F4A7C15u, 0x80000000u | place.stream << 3 | which, place.step}, i, 32);
 }
 
 float normal(RandomPlace place, uint64_t i, uint32_t which) {

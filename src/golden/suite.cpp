@@ -177,6 +177,20 @@ void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const 
                  std::move(draws)});
 }
 
+// Floats in a manifest: their bits, so that NaN and -0 survive.
+Json words_of(const std::vector<float>& v) {
+  Json out = Json::array();
+  for (const float x : v) out.push_back(bits_of(x));
+  return out;
+}
+
+std::vector<float> given_floats(const Json& j, int64_t count, const std::string& place) {
+  if (!j.is_array() || static_cast<int64_t>(j.size()) != count) throw Error(place + ": given operand of another size");
+  std::vector<float> out;
+  for (const Json& w : j) out.push_back(float_of(w.get<uint32_t>()));
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> suite_cases(const std::string& suite) {
@@ -192,7 +206,7 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
   const Dispatcher dispatcher(backend);
   std::vector<Array> out;
   const QuantSpec spec = quant_spec_from_words(c.words, "golden case " + c.name);
-  const std::vector<float> a = make_input(c.input, spec, c.rows, c.cols, c.place);
+  const std::vector<float> a = c.given_a.empty() ? make_input(c.input, spec, c.rows, c.cols, c.place) : c.given_a;
   QuantizeCall call = {.x = view_of(a.data(), c.rows, c.cols),
                        .spec = spec,
                        .hadamard = c.hadamard,
@@ -208,7 +222,8 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
     return out;
   }
   const QuantSpec spec_b = c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, "golden case " + c.name);
-  const std::vector<float> b = make_input(c.input, spec_b, c.rows_b, c.cols, c.place.second_operand());
+  const std::vector<float> b =
+      c.given_b.empty() ? make_input(c.input, spec_b, c.rows_b, c.cols, c.place.second_operand()) : c.given_b;
   out.push_back(float_array("a", a, c.rows, c.cols));
   out.push_back(float_array("b", b, c.rows_b, c.cols));
   std::vector<float> product(static_cast<size_t>(c.rows * c.rows_b));
@@ -242,6 +257,8 @@ Json case_json(const Case& c) {
             {"stream", c.place.stream},
             {"step", c.place.step},
             {"transposed_copies", c.with_transpose}};
+  if (!c.given_a.empty()) j["given_a"] = words_of(c.given_a);
+  if (!c.given_b.empty()) j["given_b"] = words_of(c.given_b);
   if (c.is_gemm) {
     j["rows_b"] = c.rows_b;
     j["words_b"] = c.words_b.empty() ? c.words : c.words_b;
@@ -269,6 +286,8 @@ Case case_from_json(const Json& j, const std::string& place) {
       c.words_b = j.at("words_b");
       c.accumulators = j.at("accumulators").get<std::vector<std::string>>();
     }
+    if (j.contains("given_a")) c.given_a = given_floats(j["given_a"], c.rows * c.cols, place);
+    if (j.contains("given_b")) c.given_b = given_floats(j["given_b"], c.rows_b * c.cols, place);
     if (c.rows < 1 || c.cols < 1 || c.rows > 1 << 24 || c.cols > 1 << 24) throw Error(place + ": impossible shape");
     return c;
   } catch (const Json::exception& e) {

@@ -16,6 +16,7 @@ struct Case {
   std::string words;    // spec, as on the command line
   std::string words_b;  // of the second operand (gemm); empty: the same
   InputKind input = InputKind::boundary;
+  std::vector<float> given_a, given_b;  // explicit operands (witnesses) instead of `input`
   int64_t rows = 0;
   int64_t cols = 0;    // K
   int64_t rows_b = 0;  // gemm: N

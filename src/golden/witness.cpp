@@ -1,0 +1,177 @@
+#include "src/golden/witness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/backends.h"
+#include "src/error.h"
+
+namespace fp4::golden {
+namespace {
+
+constexpr RandomPlace search_place = {0xF4517E55, 0, 0};
+
+// Values that make accumulators differ: few per block, one exponent a block, spread so that low bits fall off
+// somewhere.
+float search_value(uint64_t i, int64_t k, int spread) {
+  const uint32_t w = random_draw(search_place, i, 32);
+  const auto block = static_cast<uint64_t>(k) / 16;
+  const uint32_t e = random_draw({search_place.seed, 1, static_cast<uint32_t>(i >> 20)}, i / 16 + block, 32);
+  if (w % 4 == 0) return 0.0f;
+  constexpr float grid[] = {0.5f, 1, 1.5f, 2, 3, 4, 6, 6};
+  const float v = grid[w >> 8 & 7] * power_of_two(static_cast<int>(e % static_cast<uint32_t>(2 * spread + 1)) - spread);
+  return (w & 16) != 0 ? -v : v;
+}
+
+struct Products {
+  std::vector<float> a, b;  // [rows, k]
+};
+
+float one_product(const QuantSpec& s, const Accumulator& row, const float* a, const float* b, int64_t k) {
+  Quantized qa, qb;
+  const RandomPlace place = {};
+  reference_backend().quantize({.x = view_of(a, 1, k), .spec = s, .place = place}, qa);
+  reference_backend().quantize({.x = view_of(b, 1, k), .spec = s, .place = place.second_operand()}, qb);
+  float c = 0;
+  reference_backend().gemm(qa, qb, {row, 1.0f, 1}, &c, 1);
+  return c;
+}
+
+// Sets elements to zero while the two models still differ: what remains is what matters.
+void simplify(Witness& w, const QuantSpec& s, const Accumulator& ma, const Accumulator& mb) {
+  const auto k = static_cast<int64_t>(w.a.size());
+  const auto differ = [&] {
+    return bits_of(one_product(s, ma, w.a.data(), w.b.data(), k)) !=
+           bits_of(one_product(s, mb, w.a.data(), w.b.data(), k));
+  };
+  for (std::vector<float>* v : {&w.a, &w.b}) {
+    for (float& x : *v) {
+      const float saved = x;
+      if (saved == 0.0f) continue;
+      x = 0.0f;
+      if (!differ()) x = saved;
+    }
+  }
+}
+
+void search_accumulators(const WitnessRequest& r, const Accumulator& ma, const Accumulator& mb, WitnessResult& out) {
+  const QuantSpec s = quant_spec_from_words(r.words, "witness --spec");
+  constexpr int64_t side = 16;  // 16 x 16 dot products a batch
+  uint64_t next = 0;
+  for (int64_t k = 1; k <= r.longest && out.witnesses.empty();
+       k = k < 16 ? k + 1 : (k % 16 == 0 ? k + 1 : (k + 15) / 16 * 16)) {
+    for (int64_t batch = 0; batch * side * side < r.tries; ++batch) {
+      const int spread = 2 + 6 * static_cast<int>(batch % 6);
+      Products p;
+      for (std::vector<float>* v : {&p.a, &p.b}) {
+        for (int64_t i = 0; i < side * k; ++i) v->push_back(search_value(next++, i % k, spread));
+      }
+      Quantized a, b;
+      const RandomPlace place = {};
+      reference_backend().quantize({.x = view_of(p.a.data(), side, k), .spec = s, .place = place}, a);
+      reference_backend().quantize({.x = view_of(p.b.data(), side, k), .spec = s, .place = place.second_operand()}, b);
+      float ca[side * side], cb[side * side];
+      reference_backend().gemm(a, b, {ma, 1.0f, 1}, ca, side);
+      reference_backend().gemm(a, b, {mb, 1.0f, 1}, cb, side);
+      out.tried += side * side;
+      for (int64_t i = 0; i < side * side; ++i) {
+        if (bits_of(ca[i]) == bits_of(cb[i]) || static_cast<int>(out.witnesses.size()) >= r.count) continue;
+        const float* row_a = p.a.data() + i / side * k;
+        const float* row_b = p.b.data() + i % side * k;
+        Witness w = {{row_a, row_a + k}, {row_b, row_b + k}, "", ""};
+        const float alone_a = one_product(s, ma, row_a, row_b, k);  // tensor scales of one row may hide the difference
+        const float alone_b = one_product(s, mb, row_a, row_b, k);
+        if (bits_of(alone_a) == bits_of(alone_b)) continue;
+        simplify(w, s, ma, mb);
+        w.answer_a = fmt::format("{}", one_product(s, ma, w.a.data(), w.b.data(), k));
+        w.answer_b = fmt::format("{}", one_product(s, mb, w.a.data(), w.b.data(), k));
+        out.witnesses.push_back(w);
+        out.length = k;
+      }
+    }
+  }
+}
+
+std::string answer(const Quantized& q) {
+  std::string text = "scale ";
+  for (const uint8_t s : q.scales) text += fmt::format("{:02x} ", s);
+  text += "codes";
+  for (int64_t k = 0; k < q.cols; ++k) text += fmt::format(" {:x}", q.code(0, k));
+  return text;
+}
+
+void search_policies(const WitnessRequest& r, const QuantSpec& sa, const QuantSpec& sb, WitnessResult& out) {
+  for (int64_t k = 1; k <= std::min<int64_t>(r.longest, 64) && out.witnesses.empty(); ++k) {
+    for (int i = 0; i < r.tries && static_cast<int>(out.witnesses.size()) < r.count; ++i) {
+      const RandomPlace place = {search_place.seed, static_cast<uint32_t>(i) * 128, static_cast<uint32_t>(k)};
+      const InputKind kind = i % 8 == 7 ? InputKind::special : InputKind::boundary;
+      const std::vector<float> x = make_input(kind, i % 2 == 0 ? sa : sb, 1, k, place);
+      Quantized a, b;
+      reference_backend().quantize({.x = view_of(x.data(), 1, k), .spec = sa}, a);
+      reference_backend().quantize({.x = view_of(x.data(), 1, k), .spec = sb}, b);
+      ++out.tried;
+      if (a.codes == b.codes && a.scales == b.scales) continue;
+      out.witnesses.push_back({x, {}, answer(a), answer(b)});
+      out.length = k;
+    }
+  }
+}
+
+// A word on its own means the value of the axis that has it: "rceil" = "scale_rule=rceil".
+std::string as_policy(const std::string& word, const std::string& base) {
+  if (find_preset(word.substr(0, word.find(','))) != nullptr || word.find(".json") != std::string::npos) return word;
+  if (word.find('=') != std::string::npos) return base + "," + word;
+  for (const auto& field : quant_fields()) {
+    if (field.words == nullptr) continue;
+    for (const std::string& w : field.words()) {
+      if (w == word) return base + "," + field.name + "=" + word;
+    }
+  }
+  std::vector<std::string> accepted;
+  for (const AccumulatorInfo& row : accumulator_table) accepted.emplace_back(row.name);
+  for (const Preset& p : preset_table) accepted.emplace_back(p.name);
+  for (const auto& row : scale_rule_table) accepted.emplace_back(row.name);
+  for (const auto& row : rounding_table) accepted.emplace_back(row.name);
+  throw unknown_word("witness", word, accepted);
+}
+
+bool names_accumulator(const std::string& word) {
+  return find_row(accumulator_table, word) != nullptr || word.ends_with(".json");
+}
+
+}  // namespace
+
+WitnessResult find_witnesses(const WitnessRequest& r) {
+  WitnessResult out;
+  out.is_accumulator = names_accumulator(r.model_a) && names_accumulator(r.model_b);
+  std::string words_a = r.words;
+  if (out.is_accumulator) {
+    search_accumulators(r, accumulator_from_words(r.model_a, "witness"), accumulator_from_words(r.model_b, "witness"),
+                        out);
+  } else {
+    words_a = as_policy(r.model_a, r.words);
+    search_policies(r, quant_spec_from_words(words_a, "witness"),
+                    quant_spec_from_words(as_policy(r.model_b, r.words), "witness"), out);
+  }
+  for (size_t i = 0; i < out.witnesses.size(); ++i) {
+    Case c;
+    c.name = fmt::format("witness_{}", i + 1);
+    c.is_gemm = out.is_accumulator;
+    c.words = c.words_b = words_a;
+    c.rows = 1;
+    c.rows_b = out.is_accumulator ? 1 : 0;
+    c.cols = out.length;
+    c.given_a = out.witnesses[i].a;
+    c.given_b = out.witnesses[i].b;
+    if (out.is_accumulator) {
+      for (const std::string& m : {r.model_a, r.model_b}) {
+        if (find_row(accumulator_table, m) != nullptr) c.accumulators.push_back(m);
+      }
+    }
+    out.cases.push_back(c);
+  }
+  return out;
+}
+
+}  // namespace fp4::golden
