@@ -107,7 +107,7 @@ void compare_products(const Backend& fast, const char* words_a, const char* word
         reference.multiply(call);
         ++counts.compared;
         if (std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0) continue;
-        if (++counts.wrong > 20) return;
+        if (++counts.wrong > 20) continue;
         size_t i = 0;
         while (bits_of(got[i]) == bits_of(expected[i])) ++i;
         UNSCOPED_INFO(fast.name() << " " << words_a << " | " << words_b << " hadamard " << size << " data "
@@ -146,7 +146,53 @@ constexpr const char* specs[] = {
     "mxfp4,element=e1m2,scale_rule=ceil",
     "mxfp4,element=e3m0",
     "mxfp4,element=e2m3,rounding=stochastic",
+    "nvfp4",
+    "nvfp4,rounding=stochastic",
+    "nvfp4,arithmetic=divide",
+    "nvfp4,arithmetic=reciprocal,rounding=stochastic_midpoint,random_bits=16",
+    "nvfp4,tensor_scale=none,scale_rounding=toward_positive",
+    "nvfp4,scale_rounding=stochastic,zero_scale=one",
+    "nvfp4,rounding=away_from_zero,prescale=0.75",
+    "nvfp4,scale_rule=mse",
+    "te_nvfp4",
+    "te_nvfp4,rounding=stochastic",
+    "te_nvfp4,element=e4m3",
+    "torchao_nvfp4",
+    "fouroversix",
+    "ue5m3fp4",
+    "ue5m3fp4,scale=ue5m3_61440,arithmetic=te,zero_scale=one,tensor_scale=hold",
+    "ue5m3fp4,scale=ue5m3_122880,nonfinite=saturate",
+    "nvfp4,scale=ue5m2,scale_rule=floor",
+    "nvfp4,scale=ue3m4,scale_rule=nearest_log2",
+    "nvfp4,scale=ue2m5,scale_rule=even",
+    "nvfp4,scale=ue1m6",
+    "nvfp4,scale=bf16",
+    "nvfp4,scale=fp32",
+    "nvfp4,scale=fp32,block=row,tensor_scale=none",
+    "nvfp4,scale=fp32,block=tensor,tensor_scale=none,element=e1m2",
+    "nvfp4,scale=fp32,block=tensor,tensor_scale=none,element=e3m0,rounding=stochastic",
+    "graphcore_2509_encode",
+    "graphcore_2509_encode,arithmetic=divide,rounding=stochastic,random_bits=16",
+    "mxfp4,scale_rule=encode",
+    "mxfp4,scale_rule=amax",
+    "mxfp4,tensor_scale=current",
+    "mxfp4,tensor_scale=current,scale_rule=nearest_log2",
+    "mxfp4,block=32x32",
+    "mxfp4,block=8x8,rounding=stochastic",
+    "nvfp4,block=16x16,arithmetic=te",
+    "nvfp4,block=64x64,nonfinite=saturate",
+    "mxfp4,arithmetic=te,rounding=away_from_zero",
+    "mxfp4,arithmetic=divide,prescale=0.75",
 };
+
+constexpr const char* unscaled[] = {"fp32",
+                                    "bf16",
+                                    "fp16",
+                                    "bf16,rounding=stochastic,random_bits=16",
+                                    "fp16,rounding=stochastic",
+                                    "mxfp8,scale=none",
+                                    "mxfp4,scale=none,rounding=nearest_away",
+                                    "mxfp8,scale=none,element=e5m2,rounding=stochastic,random_bits=32"};
 
 TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
   for (const Backend* fast : all_backends()) {
@@ -159,6 +205,16 @@ TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
     for (const char* words : specs) compare_products(*fast, words, words, fp32_block, counts);
     compare_products(*fast, "mxfp4,block=16", "mxfp4,rounding=stochastic", fp32_block, counts);
     compare_products(*fast, "mxfp4,element=e1m2", "mxfp4,prescale=0.75,block=64", fp32_block, counts);
+    for (const char* words : unscaled) {
+      compare_products(*fast, words, words, fp32_block, counts);
+      compare_products(*fast, words, "mxfp4", fp32_block, counts);
+    }
+    for (const char* words : {"mxfp4", "mxfp8", "nvfp4,rounding=stochastic", "nvfp4,scale=fp32,prescale=0.75"}) {
+      for (const AccumulatorInfo& info : accumulator_table) {
+        compare_products(*fast, words, words, info.row, counts);
+      }
+      compare_products(*fast, words, "ue5m3fp4,block=16x16", fp32_block, counts);
+    }
     CHECK(counts.wrong == 0);
     WARN(fast->name() << ": " << counts.compared << " products compared, " << counts.declined << " declined");
   }

@@ -57,9 +57,9 @@ FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_row
     if (panels == 2) column[panels - 1] = _mm512_load_si512(b1 + k * 64);
 #pragma GCC unroll 8
     for (int r = 0; r < tile_rows; ++r) {
-      int32_t four;
-      __builtin_memcpy(&four, a + k * 64 + r * 4, 4);
-      const __m512i row = _mm512_set1_epi32(four);
+      // As an instruction: g++ 12 loads some of these dwords into general registers and spills them.
+      __m512i row;
+      asm("vpbroadcastd %1, %0" : "=v"(row) : "m"(*reinterpret_cast<const int32_t*>(a + k * 64 + r * 4)));
 #pragma GCC unroll 2
       for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_dpbusd_epi32(dot[r][j], row, column[j]);
     }

@@ -114,6 +114,8 @@ FP4_SIMD M operator==(I a, I b) { return {_mm512_cmpeq_epi32_mask(a.v, b.v)}; }
 FP4_SIMD M operator>(I a, I b) { return {_mm512_cmpgt_epi32_mask(a.v, b.v)}; }
 FP4_SIMD M operator<(I a, I b) { return {_mm512_cmplt_epi32_mask(a.v, b.v)}; }
 FP4_SIMD M operator>=(I a, I b) { return {_mm512_cmpge_epi32_mask(a.v, b.v)}; }
+FP4_SIMD M less_unsigned(I a, I b) { return {_mm512_cmplt_epu32_mask(a.v, b.v)}; }
+FP4_SIMD I or_where(M m, I a, I b) { return {_mm512_mask_or_epi32(a.v, m.v, a.v, b.v)}; }
 FP4_SIMD M is_odd(I a) { return {_mm512_test_epi32_mask(a.v, _mm512_set1_epi32(1))}; }
 FP4_SIMD I select(M m, I yes, I no) { return {_mm512_mask_blend_epi32(m.v, no.v, yes.v)}; }
 FP4_SIMD I add_where(M m, I a, I b) { return {_mm512_mask_add_epi32(a.v, m.v, a.v, b.v)}; }
@@ -125,6 +127,11 @@ FP4_SIMD I bits(F a) { return {_mm512_castps_si512(a.v)}; }
 FP4_SIMD F as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 FP4_SIMD I truncated(F a) { return {_mm512_cvttps_epi32(a.v)}; }
 FP4_SIMD I rounded(F a) { return {_mm512_cvt_roundps_epi32(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+FP4_SIMD I rounded_unsigned(F a) {
+  return {_mm512_cvt_roundps_epu32(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+FP4_SIMD I truncated_unsigned(F a) { return {_mm512_cvttps_epu32(a.v)}; }
+FP4_SIMD F unsigned_to_float(I a) { return {_mm512_cvtepu32_ps(a.v)}; }
 FP4_SIMD F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 
 FP4_SIMD D widened(F a) {
@@ -132,6 +139,11 @@ FP4_SIMD D widened(F a) {
 }
 FP4_SIMD F joined(__m256 lo, __m256 hi) { return {_mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1)}; }
 FP4_SIMD D all_double(double x) { return {_mm512_set1_pd(x), _mm512_set1_pd(x)}; }
+FP4_SIMD void store(double* p, D a) {
+  _mm512_storeu_pd(p, a.lo);
+  _mm512_storeu_pd(p + 8, a.hi);
+}
+FP4_SIMD D load_double(const double* p) { return {_mm512_loadu_pd(p), _mm512_loadu_pd(p + 8)}; }
 FP4_SIMD D operator*(D a, D b) { return {_mm512_mul_pd(a.lo, b.lo), _mm512_mul_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator/(D a, D b) { return {_mm512_div_pd(a.lo, b.lo), _mm512_div_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator+(D a, D b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
@@ -150,12 +162,29 @@ FP4_SIMD M operator!=(D a, D b) {
                                  (_mm512_cmp_pd_mask(a.hi, b.hi, _CMP_NEQ_UQ) << 8))};
 }
 
+FP4_SIMD M operator<(D a, D b) {
+  return {static_cast<__mmask16>(_mm512_cmp_pd_mask(a.lo, b.lo, _CMP_LT_OQ) |
+                                 (_mm512_cmp_pd_mask(a.hi, b.hi, _CMP_LT_OQ) << 8))};
+}
+FP4_SIMD D select(M m, D yes, D no) {
+  return {_mm512_mask_blend_pd(static_cast<__mmask8>(m.v), no.lo, yes.lo),
+          _mm512_mask_blend_pd(static_cast<__mmask8>(m.v >> 8), no.hi, yes.hi)};
+}
+
 // Four vectors of small integers v0..v3 to bytes: lane j becomes v0[j] v1[j] v2[j] v3[j] (saturated to int8).
 FP4_SIMD B packed_lanes(I v0, I v1, I v2, I v3) {
   const __m512i words01 = _mm512_packs_epi32(v0.v, v1.v);
   const __m512i words23 = _mm512_packs_epi32(v2.v, v3.v);
   const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
   return {_mm512_shuffle_epi8(_mm512_packs_epi16(words01, words23), order)};
+}
+// The same for 0..255.
+FP4_SIMD B packed_lanes_unsigned(I v0, I v1, I v2, I v3) {
+  const I low = {_mm512_or_si512(_mm512_and_si512(v0.v, _mm512_set1_epi32(0xFF)),
+                                 _mm512_slli_epi32(_mm512_and_si512(v1.v, _mm512_set1_epi32(0xFF)), 8))};
+  const I high = {_mm512_or_si512(_mm512_and_si512(v2.v, _mm512_set1_epi32(0xFF)),
+                                  _mm512_slli_epi32(_mm512_and_si512(v3.v, _mm512_set1_epi32(0xFF)), 8))};
+  return {_mm512_or_si512(low.v, _mm512_slli_epi32(high.v, 16))};
 }
 struct ByteTable {  // 128 entries, index = low seven bits
   __m512i lo, hi;

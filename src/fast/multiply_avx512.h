@@ -4,35 +4,58 @@
 
 #include "src/fast/isa_avx512.h"
 // After the instruction set they are compiled for:
+#include "src/fast/gemm_float_body.h"
 #include "src/fast/gemm_int8_avx512.h"
+#include "src/fast/operand_body.h"
 #include "src/fast/panel_reader.h"
-#include "src/fast/quantize_body.h"
 
 namespace fp4::avx512 {
 
-// Element formats whose multiples of the quantum fit a signed byte, and products a block's dot product.
-inline bool has_byte_values(Element e) {
-  return e == Element::e2m1 || e == Element::e1m2 || e == Element::e3m0 || e == Element::e2m3;
+inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
+  const bool blocked = s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square;
+  return s.has_scale() && blocked ? s.block.size : whole;
 }
 
-inline bool int8_product_fits(const QuantSpec& s) {
-  return s.has_scale() && has_byte_values(s.element) && s.tensor_scale != TensorScale::outer128;
+enum class Engine : uint8_t { none, int8_block, fma, multiply_add, fp64 };
+
+// Element formats whose multiples of the quantum fit a signed byte.
+inline bool has_byte_values(const QuantSpec& s) {
+  return s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
+         s.element == Element::e2m3;
 }
 
-inline int64_t scale_block(const QuantSpec& s, int64_t padded) {
-  return s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square ? s.block.size : padded;
+inline bool is_outer(const QuantSpec& s) { return s.has_scale() && s.tensor_scale == TensorScale::outer128; }
+
+inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
+  constexpr Rounding nearest = Rounding::nearest_even;
+  if (accumulator.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
+    return accumulator.kind == AccumulatorKind::fma && accumulator.snap_log2 != no_snap ? Engine::none : Engine::fma;
+  }
+  if (is_outer(a) || is_outer(b) || accumulator.snap_log2 != no_snap || accumulator.rounding != nearest) {
+    return Engine::none;
+  }
+  switch (accumulator.kind) {
+    case AccumulatorKind::sequential:
+      return accumulator.group_rounding == nearest ? Engine::multiply_add : Engine::none;
+    case AccumulatorKind::sequential_double: return Engine::fp64;
+    case AccumulatorKind::block: return has_byte_values(a) && has_byte_values(b) ? Engine::int8_block : Engine::none;
+    case AccumulatorKind::group:
+    case AccumulatorKind::aligned:
+    case AccumulatorKind::fma: break;
+  }
+  return Engine::none;
 }
 
-struct Int8Product {
+struct Product {
+  const MultiplyCall* call;
+  QuantPlan plan_a;
+  QuantPlan plan_b;
   Panels a;
   Panels b;
   int64_t run = 0;
   int offset = 0;
   float quantum = 1.0f;
-  GemmFinish finish;
-  Quantizer qa;
-  Quantizer qb;
-  Accumulator accumulator;
+  float factor = 1.0f;  // what every sum is multiplied by
 };
 
 inline int scale_shift(int64_t block, int64_t run, int64_t padded) {
@@ -46,22 +69,22 @@ inline bool scales_in_range(const fast::ScaleRange& a, const fast::ScaleRange& b
   return least >= -110 && largest <= 90;
 }
 
-FP4_TARGET inline void slow_tile(const Int8Product& p, int64_t row0, int64_t col0, const TileOutput& out) {
-  float factor;
-  _mm_store_ss(&factor, _mm512_castps512_ps128(out.factor.v));
+FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, const TileOutput& out) {
+  const Accumulator& accumulator = p.call->options.accumulator;
   for (int r = 0; r < out.rows; ++r) {
-    const fast::PanelReader a(p.a, row0 + r, p.offset, p.qa.element, p.qa.scale.min_exponent());
+    const fast::PanelReader a(p.a, row0 + r, p.offset, p.plan_a.q);
     for (int c = 0; c < out.cols; ++c) {
-      const fast::PanelReader b(p.b, col0 + c, 0, p.qb.element, p.qb.scale.min_exponent());
+      const fast::PanelReader b(p.b, col0 + c, 0, p.plan_b.q);
       const bool nan = (out.nan_rows >> r & 1u) != 0 || (out.nan_cols >> c & 1u) != 0;
       out.c[r * out.stride + c] =
-          nan ? float_of(canonical_nan_bits) : canonical(dot(p.accumulator, a, b, 0, p.a.cols) * factor);
+          nan ? float_of(canonical_nan_bits) : canonical(dot(accumulator, a, b, 0, p.a.cols) * p.factor);
     }
   }
 }
 
-FP4_TARGET inline void multiply_panels(const Int8Product& p, float* c, int64_t c_stride) {
-  const float factor = p.finish.factor(p.a.factor.g * p.b.factor.g);
+FP4_TARGET inline void multiply_int8_panels(const Product& p) {
+  float* c = p.call->c;
+  const int64_t stride = p.call->c_stride;
   TileInput t;
   t.run4 = p.run / 4;
   t.runs = p.a.padded / p.run;
@@ -89,14 +112,14 @@ FP4_TARGET inline void multiply_panels(const Int8Product& p, float* c, int64_t c
       const int64_t half = row0 % panel_rows;
       t.a = p.a.panel_bytes(pa) + half * 4;
       t.scale_a = p.a.panel_scales(pa) + half;
-      const TileOutput out = {c + row0 * c_stride + col0,
-                              c_stride,
+      const TileOutput out = {c + row0 * stride + col0,
+                              stride,
                               static_cast<int>(smaller<int64_t>(tile_rows, p.a.rows - row0)),
                               cols,
-                              all(factor),
+                              all(p.factor),
                               static_cast<uint32_t>(p.a.nan_rows[pa]) >> half,
                               nan_cols,
-                              is_finite(factor)};
+                              is_finite(p.factor)};
       if (!scales_in_range(p.a.range[pa], range_b)) {
         slow_tile(p, row0, col0, out);
       } else if (wide == 2) {
@@ -108,80 +131,142 @@ FP4_TARGET inline void multiply_panels(const Int8Product& p, float* c, int64_t c
   }
 }
 
-inline size_t panel_bytes_needed(const Panels& p, int64_t runs) {
-  using fast::Arena;
-  return Arena::bytes_for<int8_t>(p.count * p.padded * panel_rows) +
+struct FloatSource {  // side A of a float product: the caller's own array, or panels
+  const float* data;
+  int64_t row_stride;
+  int64_t k_stride;
+};
+
+FP4_TARGET inline void finish_row(const F* sums, int panels, float factor, float* c, int cols) {
+  for (int j = 0; j < panels; ++j) {
+    F x = factor == 1.0f ? sums[j] : sums[j] * all(factor);
+    x = select(is_nan(x), as_float(all(canonical_nan_bits)), x);
+    store(c + j * panel_rows, x, first_lanes(cols - j * panel_rows));
+  }
+}
+
+template <Loop loop>
+FP4_TARGET inline void multiply_float_panels(const Product& p, bool direct_a) {
+  alignas(64) float acc[float_tile_rows * 2 * panel_rows];
+  alignas(64) double sums[float_tile_rows * panel_rows];
+  const MatrixView& x = p.plan_a.x;
+  const int64_t k_end = p.a.cols;
+  const int step = loop == Loop::fp64 ? 1 : 2;
+  for (int64_t pb = 0; pb < p.b.count; pb += step) {
+    const int wide = static_cast<int>(smaller<int64_t>(step, p.b.count - pb));
+    const int64_t col0 = pb * panel_rows;
+    const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
+    for (int64_t row0 = 0; row0 < p.a.rows; row0 += float_tile_rows) {
+      FloatTile t;
+      t.rows = static_cast<int>(smaller<int64_t>(float_tile_rows, p.a.rows - row0));
+      t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panel_values(row0 / panel_rows) + row0 % panel_rows;
+      t.a_row_stride = direct_a ? x.row_stride : 1;
+      t.a_k_stride = direct_a ? x.col_stride : panel_rows;
+      t.b[0] = p.b.panel_values(pb);
+      t.b[1] = p.b.panel_values(pb + wide - 1);
+      t.n = k_end;
+      t.acc = acc;
+      t.first = true;
+      if (loop == Loop::fp64) {
+        double_tile(t, sums);
+      } else if (wide == 2) {
+        float_tile<loop, 2>(t);
+      } else {
+        float_tile<loop, 1>(t);
+      }
+      for (int r = 0; r < t.rows; ++r) {
+        F row[2];
+        for (int j = 0; j < wide; ++j) {
+          row[j] = loop == Loop::fp64 ? narrowed(load_double(sums + r * panel_rows))
+                                      : load(acc + (r * wide + j) * panel_rows);
+        }
+        finish_row(row, wide, p.factor, p.call->c + (row0 + r) * p.call->c_stride + col0, cols);
+      }
+    }
+  }
+}
+
+// Shapes of an operand's panels and the arena bytes they need.
+inline size_t shape_panels(Panels& p, const QuantPlan& plan, int64_t padded, int64_t runs, bool bytes, bool values) {
+  p.rows = plan.rows;
+  p.cols = plan.cols;
+  p.padded = padded;
+  p.block = scale_block(plan.spec, padded);
+  p.count = (p.rows + panel_rows - 1) / panel_rows;
+  p.scales_per_panel = padded / p.block;
+  const int64_t elements = p.count * padded * panel_rows;
+  return (bytes ? Arena::bytes_for<int8_t>(elements) : 0) + (values ? Arena::bytes_for<float>(elements) : 0) +
          Arena::bytes_for<float>(p.count * p.scales_per_panel * panel_rows) +
          Arena::bytes_for<int32_t>(p.count * runs * panel_rows) + Arena::bytes_for<uint16_t>(p.count) +
-         Arena::bytes_for<fast::ScaleRange>(p.count);
+         Arena::bytes_for<fast::ScaleRange>(p.count) + Arena::bytes_for<float>(p.count * p.outer_count() * panel_rows);
 }
 
-inline void shape_panels(Panels& p, int64_t rows, int64_t cols, int64_t padded, const QuantSpec& s) {
-  p.rows = rows;
-  p.cols = cols;
-  p.padded = padded;
-  p.block = scale_block(s, padded);
-  p.count = (rows + panel_rows - 1) / panel_rows;
-  p.scales_per_panel = padded / p.block;
-}
-
-inline void place_panels(Panels& p, fast::Arena& arena, int64_t runs) {
-  p.bytes = arena.take<int8_t>(p.count * p.padded * panel_rows);
+inline void place_panels(Panels& p, Arena& arena, int64_t runs, bool bytes, bool values) {
+  const int64_t elements = p.count * p.padded * panel_rows;
+  if (bytes) p.bytes = arena.take<int8_t>(elements);
+  if (values) p.values = arena.take<float>(elements);
   p.scale = arena.take<float>(p.count * p.scales_per_panel * panel_rows);
   p.correction = arena.take<int32_t>(p.count * runs * panel_rows);
   p.nan_rows = arena.take<uint16_t>(p.count);
   p.range = arena.take<fast::ScaleRange>(p.count);
+  p.outer = arena.take<float>(p.count * p.outer_count() * panel_rows);
 }
 
-FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {
-  Quantization z;
-  z.plan = &plan;
-  z.options = options;
-  z.draws = plan_draws(plan);
-  z.out = &out;
-  alignas(64) int8_t table[128];
-  for (int i = 0; i < 128; ++i) table[i] = static_cast<int8_t>(plan.table[i] + options.byte_offset);
-  z.table = {load_table(table), plan.steps, plan.clamp_index};
-  for (int64_t panel = 0; panel < out.count; ++panel) quantize_vector_panel(z, panel);
-}
-
-FP4_TARGET inline bool multiply_int8(const MultiplyCall& call) {
-  const QuantSpec& sa = call.a.spec;
-  const QuantSpec& sb = call.b.spec;
-  const QuantPlan plan_a = fast::make_plan(call.a);
-  const QuantPlan plan_b = fast::make_plan(call.b);
-  Int8Product p;
-  const int64_t run = smaller(scale_block(sa, 128), scale_block(sb, 128));
-  const int64_t chunk = larger<int64_t>(larger<int64_t>(scale_block(sa, 128), scale_block(sb, 128)), 4);
-  const int64_t padded = fast::round_up(plan_a.cols, chunk);
-  p.run = run;
-  shape_panels(p.a, plan_a.rows, plan_a.cols, padded, sa);
-  shape_panels(p.b, plan_b.rows, plan_b.cols, padded, sb);
-  thread_local fast::Arena arena;
-  const int64_t runs = padded / run;
-  arena.reset(panel_bytes_needed(p.a, runs) + panel_bytes_needed(p.b, runs));
-  place_panels(p.a, arena, runs);
-  place_panels(p.b, arena, runs);
-  p.offset = static_cast<int>(decode_fixed(plan_a.q.element, plan_a.q.element.largest_code));
-  p.quantum = power_of_two(plan_a.quantum_log2 + plan_b.quantum_log2);
-  p.finish.prescale_product = sa.prescale * sb.prescale;
-  p.finish.hadamard_divisor = call.options.hadamard_divisor;
-  p.qa = plan_a.q;
-  p.qb = plan_b.q;
-  p.accumulator = call.options.accumulator;
-  quantize_operand(plan_a, {.byte_offset = p.offset, .run = run}, p.a);
-  quantize_operand(plan_b, {.correction_factor = p.offset, .run = run}, p.b);
-  multiply_panels(p, call.c, call.c_stride);
-  return true;
+inline int64_t piece_of(const QuantSpec& s) {
+  if (!s.has_scale() || s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor) return 32;
+  return s.block.size;
 }
 
 FP4_TARGET inline bool multiply(const MultiplyCall& call) {
-  const auto simple = [](const QuantizeCall& q) FP4_TARGET {
-    return int8_product_fits(q.spec) && q.spec.block.kind == BlockKind::vector &&
-           q.spec.tensor_scale == TensorScale::none && q.soft_alpha == 0.0f;
-  };
-  if (!simple(call.a) || !simple(call.b) || !(call.options.accumulator == fp32_block)) return false;
-  return multiply_int8(call);
+  const QuantSpec& sa = call.a.spec;
+  const QuantSpec& sb = call.b.spec;
+  const Engine engine = choose_engine(sa, sb, call.options.accumulator);
+  if (engine == Engine::none || !has_panel_path(call.a) || !has_panel_path(call.b)) return false;
+  Product p;
+  p.call = &call;
+  p.plan_a = fast::make_plan(call.a);
+  p.plan_b = fast::make_plan(call.b);
+  const int64_t last = (p.plan_a.row_offset + p.plan_a.rows + p.plan_b.row_offset + p.plan_b.rows) * p.plan_a.cols;
+  if (last >= int64_t{1} << 32) return false;  // Philox block numbers are 32-bit lanes here
+  set_tensor_factor(p.plan_a);
+  set_tensor_factor(p.plan_b);
+  const bool int8 = engine == Engine::int8_block;
+  const bool direct_a = !sa.has_scale() && sa.element == Element::fp32 && p.plan_a.hadamard.size == 0 &&
+                        sa.prescale == 1.0f && engine == Engine::fma;
+  const int64_t padded = fast::round_up(larger<int64_t>(p.plan_a.cols, 1), larger(piece_of(sa), piece_of(sb)));
+  p.run = smaller(scale_block(sa, padded), scale_block(sb, padded));
+  const int64_t largest_dot = p.run * p.plan_a.largest_fixed * p.plan_b.largest_fixed;
+  if (int8 && largest_dot > int64_t{1} << 24) return false;  // a dot must be exact in fp32
+  const int64_t runs = int8 ? padded / p.run : 0;
+  thread_local Arena arena;
+  const size_t needed = shape_panels(p.a, p.plan_a, padded, runs, int8, !int8 && !direct_a) +
+                        shape_panels(p.b, p.plan_b, padded, runs, int8, !int8);
+  arena.reset(needed);
+  place_panels(p.a, arena, runs, int8, !int8 && !direct_a);
+  place_panels(p.b, arena, runs, int8, !int8);
+  const float prescale = sa.prescale * sb.prescale;
+  const GemmFinish finish = {prescale, call.options.hadamard_divisor, false};
+  if (int8) {
+    p.offset = p.plan_a.largest_fixed;
+    p.quantum = power_of_two(p.plan_a.quantum_log2 + p.plan_b.quantum_log2);
+    p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
+    quantize_operand(p.plan_a, {.byte_offset = p.offset, .run = p.run}, p.a);
+    quantize_operand(p.plan_b, {.correction_factor = p.offset, .run = p.run}, p.b);
+    multiply_int8_panels(p);
+    return true;
+  }
+  const Values values = engine == Engine::fma ? Values::decoded : Values::scaled;
+  if (engine == Engine::fma) {
+    p.factor = call.options.hadamard_divisor != 1.0f ? 1.0f / call.options.hadamard_divisor : 1.0f;
+  } else {
+    p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
+  }
+  if (!direct_a) quantize_operand(p.plan_a, {.values = values}, p.a);
+  quantize_operand(p.plan_b, {.values = values}, p.b);
+  if (engine == Engine::fma) multiply_float_panels<Loop::fma>(p, direct_a);
+  if (engine == Engine::multiply_add) multiply_float_panels<Loop::multiply_add>(p, direct_a);
+  if (engine == Engine::fp64) multiply_float_panels<Loop::fp64>(p, direct_a);
+  return true;
 }
 
 }  // namespace fp4::avx512

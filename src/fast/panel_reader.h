@@ -8,13 +8,13 @@ namespace fp4::fast {
 
 class PanelReader {
  public:
-  PanelReader(const Panels& p, int64_t row, int byte_offset, const FloatFormat& format, int scale_min_exponent)
+  PanelReader(const Panels& p, int64_t row, int byte_offset, const Quantizer& q)
       : bytes_(p.panel_bytes(row / panel_rows) + row % panel_rows * 4),
         scale_(p.panel_scales(row / panel_rows) + row % panel_rows),
         block_(p.block),
         offset_(byte_offset),
-        format_(format),
-        scale_min_exponent_(scale_min_exponent) {}
+        format_(q.element),
+        scale_min_exponent_(q.stores_multiplier() ? -126 : q.scale.min_exponent()) {}
   int64_t fixed(int64_t k) const {
     const int8_t byte = bytes_[k / 4 * 4 * panel_rows + k % 4];
     return (offset_ != 0 ? static_cast<uint8_t>(byte) : byte) - offset_;

@@ -37,10 +37,12 @@ struct Panels {
   int32_t* correction = nullptr;  // [panel][K/run][16]: -byte_offset of the other side * sum of bytes over a run
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K
   ScaleRange* range = nullptr;    // [panel]
+  float* outer = nullptr;         // [panel][K/128][16] tensor factors of outer128
   TensorFactor factor;
 
   const int8_t* panel_bytes(int64_t p) const { return bytes + p * padded * panel_rows; }
   const float* panel_values(int64_t p) const { return values + p * padded * panel_rows; }
+  int64_t outer_count() const { return (cols + outer_scale_width - 1) / outer_scale_width; }
   const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
 };
 

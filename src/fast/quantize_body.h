@@ -1,201 +1,51 @@
 // Quantises an operand into panels: sixteen rows in sixteen lanes, so that maxima, scale rules and rounding are plain
 // vector code without shuffles. What has no vector path (see QuantPlan) goes lane by lane through the scalar core.
-// Included once per instruction set, after load_body.h.
+// Included once per instruction set, after isa_*.h.
 #pragma once
 
-#include "src/fast/load_body.h"
-#include "src/fast/quantize_plan.h"
+#include "src/fast/draws_body.h"
+#include "src/fast/fp4_codes_body.h"
+#include "src/fast/payload_body.h"
 
 namespace fp4::FP4_ISA {
 
 using fast::CodePath;
-using fast::PayloadPath;
-using fast::ScalePath;
 
-// 1.5 * 2^23: adding it to |t| < 2^22 leaves t, rounded to an integer, in the low bits.
-inline constexpr float to_integer = 12582912.0f;
+// What becomes of the codes.
+enum class Values : uint8_t {
+  element,  // element values, scales apart
+  scaled,   // fl32(element * scale)
+  decoded   // the full value, tensor scale and prescale included
+};
 
 struct PanelOptions {
+  Values values = Values::element;
   int byte_offset = 0;        // added to every byte (side A: makes them unsigned)
   int correction_factor = 0;  // != 0: correction = -factor * sum of bytes over each run (side B)
   int64_t run = 0;            // elements along K between scale changes of the product
   bool neutral_zeros = true;  // all-zero blocks get scale 1, so that they never leave a fast path
 };
 
-// State of one block of 16 rows.
+// Sixteen blocks, one a lane.
 struct Block {
   int64_t row0;  // first row of the panel
   int rows;      // valid rows
-  int64_t k0;    // first column of the block
+  int64_t k0;    // first column
   int n;         // columns
-  LaneBuffer x;  // [n][16]
-  I amax;        // bits of the block maxima
-  M rare;        // lanes for the scalar core
-  I scale_code;
-  F scale;    // decode-side value
-  F inverse;  // PayloadPath::power: p/s
+  LaneBuffer x;  // [n][16] elements
+  LaneBuffer u;  // [n][16] payloads, scratch
+  I amax;        // bits of the maxima over finite elements
+  M nonfinite;   // lanes with Inf or NaN
+  LaneFactor factor;
+  LaneScales scales;
 };
 
-struct DrawPlan {
-  bool wanted = false;
-  bool aligned = false;  // a row starts at a Philox block
-  int bits = 8;
-  int per_block = 16;  // draws in a Philox block
-  int64_t first = 0;   // first position of the whole panel set: row_offset * cols
+// Where a block goes; null pointers are not wanted.
+struct Sink {
+  int8_t* bytes;    // [n/4][16][4]
+  float* values;    // [n][16]
+  uint32_t* codes;  // [n][16], sign included
 };
-
-// The draws of columns k0..k0+n of 16 rows.
-FP4_TARGET inline void fill_draws(const QuantPlan& p, const DrawPlan& d, int64_t row0, int64_t k0, int n,
-                                  uint32_t (*draw)[panel_rows]) {
-  const uint32_t mask = d.bits == 32 ? 0xFFFFFFFFu : (1u << d.bits) - 1u;
-  const int per_word = 32 / d.bits;
-  const auto cols = static_cast<uint64_t>(p.cols);
-  const auto per_block = static_cast<uint64_t>(d.per_block);
-  const uint64_t first = (static_cast<uint64_t>(p.row_offset + row0)) * cols + static_cast<uint64_t>(k0);
-  if (d.aligned) {
-    const I lane_step = multiply_low(lane_numbers(), all(static_cast<uint32_t>(cols / per_block)));
-    for (int k = 0; k < n; k += d.per_block) {
-      const I block = lane_step + all(static_cast<uint32_t>((first + static_cast<uint64_t>(k)) / per_block));
-      const Words w = philox(block, p.place.stream, p.place.step, p.place.seed);
-      for (int i = 0; i < d.per_block && k + i < n; ++i) {
-        store(draw[k + i], shift_right(w.word[i / per_word], (i % per_word) * d.bits) & all(mask));
-      }
-    }
-    return;
-  }
-  alignas(64) uint32_t words[128 / 4 + 8][panel_rows];
-  alignas(64) uint32_t start[panel_rows];
-  alignas(64) uint32_t phase[panel_rows];
-  for (int lane = 0; lane < panel_rows; ++lane) {
-    const uint64_t position = first + static_cast<uint64_t>(lane) * cols;
-    start[lane] = static_cast<uint32_t>(position / per_block);
-    phase[lane] = static_cast<uint32_t>(position % per_block);
-  }
-  const I lane_phase = load(phase);
-  I block = load(start);
-  for (int k = 0; k < n; k += 32) {  // 32 columns at a time touch at most 32/per_block + 1 Philox blocks
-    const int count = n - k < 32 ? n - k : 32;
-    const int blocks = (count + d.per_block - 1) / d.per_block + 1;
-    for (int b = 0; b < blocks; ++b) {
-      const Words w = philox(block + all(static_cast<uint32_t>(b)), p.place.stream, p.place.step, p.place.seed);
-      for (int i = 0; i < 4; ++i) store(words[4 * b + i], w.word[i]);
-    }
-    for (int i = 0; i < count; ++i) {
-      const I position = lane_phase + all(i);
-      const I word = shift_right(position, __builtin_ctz(static_cast<unsigned>(per_word)));
-      const I within_word = position & all(per_word - 1);
-      const I value = gather(words[0], shift_left<4>(word) + lane_numbers());
-      store(draw[k + i],
-            shift_right(value, shift_left(within_word, __builtin_ctz(static_cast<unsigned>(d.bits)))) & all(mask));
-    }
-    block = block + all(32 / d.per_block);
-  }
-}
-
-FP4_TARGET inline DrawPlan plan_draws(const QuantPlan& p) {
-  DrawPlan d;
-  d.wanted = is_stochastic(p.q.rounding);
-  d.bits = p.q.random_bits;
-  d.per_block = 128 / d.bits;
-  d.aligned = p.cols % d.per_block == 0;
-  return d;
-}
-
-FP4_SIMD I block_amax(LaneBuffer x, int n) {
-  I m0 = all(0);
-  I m1 = all(0);
-  const I mask = all(0x7FFFFFFF);
-  for (int k = 0; k < n; k += 2) {
-    m0 = larger_unsigned(m0, bits(load(x[k])) & mask);
-    m1 = larger_unsigned(m1, bits(load(x[k + 1])) & mask);
-  }
-  return larger_unsigned(m0, m1);
-}
-
-// Scale of ScalePath::power from the maxima; zero lanes included.
-FP4_SIMD void power_scale(const QuantPlan& p, Block& b) {
-  I code = shift_right<23>(b.amax + all(p.rule_add)) - all(p.rule_subtract);
-  code = smaller(larger(code, all(0)), all(254));
-  const M zero = b.amax == all(0);
-  code = select(zero, all(p.zero_block_code), code);
-  b.scale_code = code;
-  b.scale = as_float(larger(shift_left<23>(code), all(0x00400000)));
-  b.inverse = as_float(larger(shift_left<23>(all(254) - code), all(0x00400000))) * all(p.q.prescale);
-  if (p.rule_subtract < 1) {  // e1m2: below 2^-126 the carry trick meets subnormals
-    b.rare = b.rare | ((b.amax < all(0x00800000)) & ~zero);
-  }
-}
-
-// Where s < 2^-100, factors like 2^17/s would overflow: such lanes are lifted by 2^64, which is exact both ways.
-inline constexpr int tiny_scale_code = 27;
-FP4_SIMD M tiny_scales(const Block& b) { return b.scale_code < all(tiny_scale_code); }
-
-struct TableConstants {
-  ByteTable table;
-  float steps;
-  bool clamp;
-};
-
-// Bytes of a block by table: index = floor(steps*u) + ceil(steps*u), which sees every tie exactly because the
-// product is rounded once, down, to an integer.
-// With `lifted` the elements of a lane are multiplied by 2^64 or 1 first.
-template <bool lifted>
-FP4_SIMD void table_bytes(const TableConstants& c, LaneBuffer x, int n, F inverse, F lift, int8_t* out) {
-  const F factor = inverse * all(c.steps);
-  const F magic = all(to_integer);
-  for (int k = 0; k < n; k += 4) {
-    I s[4];
-    for (int i = 0; i < 4; ++i) {
-      F u = load(x[k + i]);
-      if (lifted) u = u * lift;
-      s[i] = bits(fma_down(u, factor, magic)) - bits(negated_fma_down(u, factor, magic));
-    }
-    B index = packed_lanes(s[0], s[1], s[2], s[3]);
-    if (c.clamp) index = within(index, -63, 63);
-    store(out + k * panel_rows, look_up(c.table, index));
-  }
-}
-
-// Stochastic rounding on the e2m1 grid: with step = max(2^(e-1), 1/2), |u| * 2^n/step rounded to an integer is
-// 2^n*lo/step + rne(t), so one conversion gives code and fraction together.
-template <Rounding mode>
-FP4_SIMD I stochastic_fp4(F x, F inverse, uint32_t n_bits, I draw) {
-  const I magnitude_mask = all(0x7FFFFFFF);
-  const F a = as_float(bits(x) & magnitude_mask);
-  const I one = all(0x3F800000);
-  const I top = all(0x40C00000);  // 6: everything above saturates, so the exponent may stop at 4
-  // Rounded down: u never crosses into a binade, or to 6, that p*x/s itself does not reach.
-  const I u = smaller(bits(fma_down(a, inverse, all(0.0f))), top);
-  const I binade = larger(u & all(0x7F800000), one);
-  // 2^n/step = 2^(n + 1 - e); the midpoint variant needs one bit more
-  const uint32_t extra = mode == Rounding::stochastic_midpoint ? 1 : 0;
-  const F per_step = as_float(all((254u + n_bits + 1u + extra) << 23) - binade);
-  I t;
-  if (mode == Rounding::stochastic) {
-    t = bits(fma(a, inverse * per_step, all(to_integer))) - all(0x4B400000);
-  } else {
-    t = bits(fma_down(a, inverse * per_step, all(to_integer))) - all(0x4B400000);
-    if (mode == Rounding::stochastic_midpoint) t = shift_right<1>(t + all(1));
-  }
-  const I steps = shift_right(t + draw, static_cast<int>(n_bits));
-  const I fixed = smaller(shift_left(steps, shift_right<23>(binade - one)), all(12));
-  const I saturated = select(u >= top, all(12), fixed);
-  const I sign = shift_right_signed<31>(bits(x));
-  return (saturated ^ sign) - sign;
-}
-
-template <Rounding mode>
-FP4_SIMD void stochastic_bytes(LaneBuffer x, int n, F inverse, F lift, uint32_t n_bits, int offset,
-                               const uint32_t (*draw)[panel_rows], int8_t* out) {
-  for (int k = 0; k < n; k += 4) {
-    I v[4];
-    for (int i = 0; i < 4; ++i) {
-      v[i] = stochastic_fp4<mode>(load(x[k + i]) * lift, inverse, n_bits, load(draw[k + i]));
-    }
-    const B b = packed_lanes(v[0], v[1], v[2], v[3]);
-    store(out + k * panel_rows, offset == 0 ? b : add_bytes(b, all_bytes(static_cast<int8_t>(offset))));
-  }
-}
 
 // Everything a panel quantiser carries around.
 struct Quantization {
@@ -203,117 +53,352 @@ struct Quantization {
   PanelOptions options;
   DrawPlan draws;
   TableConstants table;
+  FormatLanes element;
+  FormatLanes scale;
   Panels* out = nullptr;
 };
 
-// A lane through the scalar core: scale code, then codes. `b.x` holds the untouched elements.
-FP4_TARGET inline void quantize_lane(const Quantization& z, const Block& b, int lane, uint32_t scale_code,
-                                     const uint32_t (*draw)[panel_rows], int8_t* out_bytes, float* out_values) {
-  const QuantPlan& p = *z.plan;
-  const bool is_nan_block = p.q.has_scale && p.q.scale.is_nan_code(scale_code);
+FP4_SIMD void find_maxima(Block& b) {
+  I m0 = all(0);
+  I m1 = all(0);
+  const I mask = all(0x7FFFFFFF);
+  for (int k = 0; k < b.n; k += 2) {
+    m0 = larger_unsigned(m0, bits(load(b.x[k])) & mask);
+    m1 = larger_unsigned(m1, bits(load(b.x[k + 1])) & mask);
+  }
+  b.amax = larger_unsigned(m0, m1);
+  b.nonfinite = b.amax >= all(0x7F800000);
+  if (!any(b.nonfinite)) return;
+  I finite = all(0);
   for (int k = 0; k < b.n; ++k) {
-    const uint32_t random = z.draws.wanted ? draw[k][lane] : 0u;
-    const uint32_t code = is_nan_block ? 0u : element_code(p.q, b.x[k][lane], scale_code, p.factor, random);
-    if (out_bytes != nullptr) {
-      out_bytes[(k / 4 * panel_rows + lane) * 4 + k % 4] =
-          static_cast<int8_t>(decode_fixed(p.q.element, code) + z.options.byte_offset);
-    } else {
-      out_values[k * panel_rows + lane] = decode(p.q.element, code);
-    }
+    const I a = bits(load(b.x[k])) & mask;
+    finite = larger(finite, select(a >= all(0x7F800000), all(0), a));
   }
+  b.amax = finite;
 }
 
-FP4_TARGET inline uint32_t scale_code_of_lane(const Quantization& z, const Block& b, int lane) {
+// Blocks whose scale becomes NaN: their codes are 0.
+FP4_SIMD void poison_blocks(const QuantPlan& p, Block& b) {
+  if (!any(b.nonfinite) || p.q.nonfinite != Nonfinite::block_nan || !p.q.scale.has_nan()) return;
+  b.scales.code = select(b.nonfinite, all(p.q.scale.nan_code), b.scales.code);
+  b.scales.value = select(b.nonfinite, as_float(all(canonical_nan_bits)), b.scales.value);
+  b.scales.stored = select(b.nonfinite, all(1.0f), b.scales.stored);
+  b.scales.rare = b.scales.rare & ~b.nonfinite;
+  for (int k = 0; k < b.n; ++k) store(b.x[k], select(b.nonfinite, all(0.0f), load(b.x[k])));
+  b.nonfinite = mask_from_bits(0);
+}
+
+// Decoded value fl32(fl32(q*s/p)*g).
+FP4_SIMD F decoded_value(const QuantPlan& p, F value, F scale, F g) {
+  if (p.q.prescale == 1.0f) return value * scale * g;
+  const D product = widened(value) * widened(scale);  // 28 bits at most with 24-bit scales: exact
+  return narrowed(product / all_double(static_cast<double>(p.q.prescale))) * g;
+}
+
+// Squared error of a trial scale, fp64, ascending k (block.h, trial_error).
+FP4_TARGET inline D trial_errors(const Quantization& z, const Block& b, const LaneScales& s) {
   const QuantPlan& p = *z.plan;
+  form_payloads(p, s, b.factor, b.x, b.n, b.u);
+  D sum = all_double(0.0);
   const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
-  if (valid <= 0 || lane >= b.rows) return p.zero_block_code;
-  const BlockView view = {&b.x[0][lane], 0, panel_rows, 1, valid, b.n};
-  uint32_t draw = 0;
-  if (is_stochastic(p.q.scale_rounding)) {
-    const int64_t row = (p.row_offset + b.row0 + lane) / p.geometry.block_rows;
-    const int64_t index = row * p.geometry.scale_cols + b.k0 / p.geometry.block_cols;
-    draw = random_draw(p.place.scale_rounding(), static_cast<uint64_t>(index), p.q.random_bits);
+  for (int k = 0; k < valid; ++k) {
+    const F u = load(b.u[k]);
+    const F q = encode_lanes<Rounding::nearest_even>(z.element, u, 8, all(0)).value;
+    const F signed_q = as_float(bits(q) | (bits(u) & all(0x80000000u)));
+    const D error = widened(load(b.x[k])) - widened(decoded_value(p, signed_q, s.value, b.factor.g));
+    sum = sum + error * error;
   }
-  return block_scale_code(p.q, view, p.factor, draw);
+  return sum;
 }
 
-FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint32_t (*draw)[panel_rows],
-                                    int8_t* out_bytes, float* out_values) {
+// four_over_six and mse: the code of least error, in the order of block.h.
+FP4_TARGET inline void try_scales(const Quantization& z, Block& b, I draw) {
   const QuantPlan& p = *z.plan;
-  const M tiny = tiny_scales(b);
-  const F lift = select(tiny, all(0x1p64f), all(1.0f));
-  const F inverse = b.inverse * select(tiny, all(0x1p-64f), all(1.0f));
-  const auto n_bits = static_cast<uint32_t>(p.q.random_bits);
-  const bool vector = p.payload_path == PayloadPath::power && p.code_path != CodePath::generic && out_bytes != nullptr;
-  if (!vector) {
-    b.rare = mask_from_bits(0xFFFF);
-  } else if (p.code_path == CodePath::table) {
-    if (any(tiny)) {
-      table_bytes<true>(z.table, b.x, b.n, inverse, lift, out_bytes);
-    } else {
-      table_bytes<false>(z.table, b.x, b.n, b.inverse, lift, out_bytes);
+  const bool four_over_six = p.q.scale_rule == ScaleRule::four_over_six;
+  const F amax = select(b.amax == all(0), all(1.0f), as_float(b.amax));
+  const F y = scale_quotients(p, amax, b.factor, p.largest_element, 1.0f);
+  const I raw = rounded_scale(p, z.scale, y, draw);
+  const M zero = b.amax == all(0);
+  M rare = ~is_ordinary(y);
+  LaneScales best;
+  best.code = raw;
+  D least = all_double(0.0);
+  constexpr int offsets[] = {0, -1, 1, -2, 2};
+  const int trials = four_over_six ? 2 : 5;
+  for (int i = 0; i < trials; ++i) {
+    I code = raw;
+    M possible = mask_from_bits(0xFFFF);
+    if (four_over_six && i == 1) {
+      const F y4 = scale_quotients(p, amax, b.factor, 2.0f * p.largest_element, 3.0f);
+      rare = rare | ~is_ordinary(y4);
+      code = rounded_scale(p, z.scale, y4, draw);
+    } else if (!four_over_six) {
+      code = raw + all(offsets[i]);
+      possible = (code >= all(p.q.scale.has_zero ? 1 : 0)) & ~(code > all(z.scale.largest_code));
     }
-  } else if (p.q.rounding == Rounding::stochastic) {
-    stochastic_bytes<Rounding::stochastic>(b.x, b.n, inverse, lift, n_bits, z.options.byte_offset, draw, out_bytes);
-  } else if (p.q.rounding == Rounding::stochastic_midpoint) {
-    stochastic_bytes<Rounding::stochastic_midpoint>(b.x, b.n, inverse, lift, n_bits, z.options.byte_offset, draw,
-                                                    out_bytes);
-  } else {
-    stochastic_bytes<Rounding::stochastic_truncated>(b.x, b.n, inverse, lift, n_bits, z.options.byte_offset, draw,
-                                                     out_bytes);
+    LaneScales trial;
+    trial.code = apply_policies(p, select(possible, code, all(1)));
+    finish_scales(p, z.scale, trial);
+    const D error = trial_errors(z, b, trial);
+    const M better = i == 0 ? possible : possible & ((error < least) | ~best.rare);
+    if (i == 0) best.rare = possible;  // here: lanes that have an error to compare with
+    if (i > 0) best.rare = best.rare | possible;
+    best.code = select(better, code, best.code);
+    least = select(better, error, least);
   }
-  if (any(b.rare)) {
-    alignas(64) uint32_t codes[panel_rows];
-    store(codes, b.scale_code);
-    for (int lane = 0; lane < panel_rows; ++lane) {
-      if ((to_bits(b.rare) >> lane & 1u) != 0) quantize_lane(z, b, lane, codes[lane], draw, out_bytes, out_values);
-    }
-  }
+  best.code = select(zero, all(p.zero_block_code), apply_policies(p, best.code));
+  best.rare = (rare & ~zero) | b.nonfinite;
+  finish_scales(p, z.scale, best);
+  b.scales = best;
 }
 
-// Scales of a 1 x B block: vector rules, and the scalar core for lanes that hold Inf, NaN or another rule.
+// quest_*: fp64 sums of x/g and its square over the block, in lanes; the exponent by the scalar core.
+FP4_TARGET inline void scales_from_variance(const Quantization& z, Block& b) {
+  const QuantPlan& p = *z.plan;
+  D sum = all_double(0.0);
+  D squares = all_double(0.0);
+  const D g = widened(b.factor.g);
+  const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
+  for (int k = 0; k < valid; ++k) {
+    D v = widened(load(b.x[k]));
+    if (p.has_tensor_factor) v = v / g;
+    sum = sum + v;
+    squares = squares + v * v;
+  }
+  alignas(64) double sums[panel_rows];
+  alignas(64) double all_squares[panel_rows];
+  alignas(64) float maxima[panel_rows];
+  alignas(64) float factors[panel_rows];
+  alignas(64) uint32_t codes[panel_rows];
+  store(sums, sum);
+  store(all_squares, squares);
+  store(maxima, as_float(b.amax));
+  store(factors, b.factor.g);
+  for (int lane = 0; lane < panel_rows; ++lane) {
+    if (maxima[lane] == 0.0f) {
+      codes[lane] = p.zero_block_code;
+      continue;
+    }
+    const int fallback = power_rule_exponent(ScaleRule::floor, maxima[lane], factors[lane], p.q.element);
+    const int e = quest_exponent(p.q.scale_rule, sums[lane], all_squares[lane], static_cast<double>(b.n), fallback);
+    codes[lane] = apply_scale_policies(p.q, power_code(p.q.scale, e));
+  }
+  b.scales.code = load(codes);
+  b.scales.rare = b.nonfinite;
+  finish_scales(p, z.scale, b.scales);
+}
+
+FP4_TARGET inline uint32_t scale_draw(const QuantPlan& p, int64_t row, int64_t k0) {
+  if (!is_stochastic(p.q.scale_rounding) || is_power_of_two_rule(p.q.scale_rule)) return 0;
+  const int64_t block_row = (p.row_offset + row) / p.geometry.block_rows;
+  const int64_t index = block_row * p.geometry.scale_cols + k0 / p.geometry.block_cols;
+  return random_draw(p.place.scale_rounding(), static_cast<uint64_t>(index), p.q.random_bits);
+}
+
+FP4_TARGET inline I scale_draws(const QuantPlan& p, const Block& b) {
+  if (!is_stochastic(p.q.scale_rounding)) return all(0);
+  alignas(64) uint32_t draws[panel_rows];
+  for (int lane = 0; lane < panel_rows; ++lane) draws[lane] = scale_draw(p, b.row0 + lane, b.k0);
+  return load(draws);
+}
+
+// Lanes that the vector rules could not decide. Without the elements (2-D blocks) only the maximum is known, which is
+// all that the rules with such lanes read.
+FP4_TARGET inline void redo_scales(const Quantization& z, Block& b, bool from_elements) {
+  const QuantPlan& p = *z.plan;
+  alignas(64) uint32_t codes[panel_rows];
+  alignas(64) float values[panel_rows];
+  alignas(64) float stored[panel_rows];
+  alignas(64) float maxima[panel_rows];
+  alignas(64) float g[panel_rows];
+  alignas(64) float multiplier[panel_rows];
+  store(codes, b.scales.code);
+  store(values, b.scales.value);
+  store(stored, b.scales.stored);
+  store(maxima, as_float(b.amax));
+  store(g, b.factor.g);
+  store(multiplier, b.factor.te_multiplier);
+  const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
+  for (int lane = 0; lane < panel_rows; ++lane) {
+    if ((to_bits(b.scales.rare) >> lane & 1u) == 0) continue;
+    const BlockView whole = {&b.x[0][lane], 0, panel_rows, 1, larger<int64_t>(valid, 0), b.n};
+    const BlockView maximum = {&maxima[lane], 0, 1, 1, 1, 1};
+    codes[lane] = block_scale_code(p.q, from_elements ? whole : maximum, {g[lane], multiplier[lane]},
+                                   scale_draw(p, b.row0 + lane, b.k0));
+    values[lane] = scale_value(p.q, codes[lane]);
+    stored[lane] = decode(p.q.scale, codes[lane]);
+  }
+  b.scales.code = load(codes);
+  b.scales.value = load(values);
+  b.scales.stored = load(stored);
+}
+
+// Scales of 1 x B blocks.
 FP4_TARGET inline void find_scales(const Quantization& z, Block& b) {
   const QuantPlan& p = *z.plan;
-  b.amax = block_amax(b.x, b.n);
-  b.rare = ~(b.amax < all(0x7F800000));
-  if (p.scale_path == ScalePath::power) {
-    power_scale(p, b);
-  } else {
-    b.rare = mask_from_bits(0xFFFF);
-    b.scale_code = all(0);
-    b.scale = all(1.0f);
-    b.inverse = all(1.0f);
+  find_maxima(b);
+  switch (p.scale_path) {
+    case ScalePath::power:
+    case ScalePath::quotient: b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b)); break;
+    case ScalePath::trials: try_scales(z, b, scale_draws(p, b)); break;
+    case ScalePath::variance: scales_from_variance(z, b); break;
+    case ScalePath::scalar:
+    case ScalePath::none:
+      b.scales = {all(0), all(1.0f), all(1.0f), mask_from_bits(p.scale_path == ScalePath::scalar ? 0xFFFF : 0)};
+      break;
   }
-  if (!any(b.rare)) return;
-  alignas(64) uint32_t codes[panel_rows];
-  alignas(64) float scales[panel_rows];
-  store(codes, b.scale_code);
-  store(scales, b.scale);
-  for (int lane = 0; lane < panel_rows; ++lane) {
-    if ((to_bits(b.rare) >> lane & 1u) == 0) continue;
-    codes[lane] = scale_code_of_lane(z, b, lane);
-    scales[lane] = scale_value(p.q, codes[lane]);
-  }
-  b.scale_code = load(codes);
-  b.scale = load(scales);
+  if (any(b.scales.rare)) redo_scales(z, b, true);
 }
 
-// Writes scales, ranges and NaN notes of a block.
+// A lane through the scalar core. `b.x` holds the elements, the scale is known.
+FP4_TARGET inline void encode_lane(const Quantization& z, const Block& b, int lane, const uint32_t (*draw)[panel_rows],
+                                   const Sink& sink) {
+  const QuantPlan& p = *z.plan;
+  alignas(64) uint32_t codes[panel_rows];
+  alignas(64) float values[panel_rows];
+  alignas(64) float g[panel_rows];
+  alignas(64) float multiplier[panel_rows];
+  store(codes, b.scales.code);
+  store(values, b.scales.value);
+  store(g, b.factor.g);
+  store(multiplier, b.factor.te_multiplier);
+  const float s = values[lane];
+  for (int k = 0; k < b.n; ++k) {
+    const uint32_t random = z.draws.wanted ? draw[k][lane] : 0u;
+    const uint32_t code =
+        is_nan(s) ? 0u : element_code(p.q, b.x[k][lane], codes[lane], {g[lane], multiplier[lane]}, random);
+    if (sink.codes != nullptr) sink.codes[k * panel_rows + lane] = code;
+    if (sink.bytes != nullptr) {
+      sink.bytes[(k / 4 * panel_rows + lane) * 4 + k % 4] =
+          static_cast<int8_t>(decode_fixed(p.q.element, code) + z.options.byte_offset);
+    }
+    if (sink.values == nullptr) continue;
+    float value = decode(p.q.element, code);
+    if (z.options.values == Values::scaled) value = value * s;
+    if (z.options.values == Values::decoded) value = element_value(p.q, code, s, g[lane]);
+    sink.values[k * panel_rows + lane] = value;
+  }
+}
+
+// Any format and rounding: payloads in b.u.
+template <Rounding mode>
+FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
+                               const Sink& sink) {
+  const QuantPlan& p = *z.plan;
+  const F to_fixed = all(power_of_two(-p.quantum_log2));
+  const I sign_code = all(p.q.element.sign_code());
+  const bool drops = p.q.negative_zero == NegativeZero::drop;
+  for (int k0 = 0; k0 < b.n; k0 += 4) {
+    I fixed[4];
+    for (int i = 0; i < 4; ++i) {
+      const int k = k0 + i;
+      const F u = load(b.u[k]);
+      const I r = is_stochastic(mode) ? load(draw[k]) : all(0);
+      EncodedLanes e = encode_lanes<mode>(z.element, u, p.q.random_bits, r);
+      const I sign = bits(u) & all(0x80000000u);
+      F value = as_float(bits(e.value) | sign);
+      if (drops) value = select(e.code == all(0), all(0.0f), value);
+      if (sink.codes != nullptr) {
+        M negative = sign < all(0);
+        if (drops) negative = negative & (e.code > all(0));
+        store(sink.codes + k * panel_rows, or_where(negative, e.code, sign_code));
+      }
+      if (sink.values != nullptr) {
+        if (z.options.values == Values::scaled) value = value * b.scales.value;
+        if (z.options.values == Values::decoded) value = decoded_value(p, value, b.scales.value, b.factor.g);
+        store(sink.values + k * panel_rows, value);
+      }
+      if (sink.bytes != nullptr) fixed[i] = truncated(value * to_fixed) + all(z.options.byte_offset);
+    }
+    if (sink.bytes != nullptr) {
+      store(sink.bytes + k0 * panel_rows, packed_lanes_unsigned(fixed[0], fixed[1], fixed[2], fixed[3]));
+    }
+  }
+}
+
+FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
+                                  const Sink& sink) {
+  switch (z.plan->q.rounding) {
+    case Rounding::nearest_even: return encode_generic<Rounding::nearest_even>(z, b, draw, sink);
+    case Rounding::nearest_away: return encode_generic<Rounding::nearest_away>(z, b, draw, sink);
+    case Rounding::nearest_toward_zero: return encode_generic<Rounding::nearest_toward_zero>(z, b, draw, sink);
+    case Rounding::toward_zero: return encode_generic<Rounding::toward_zero>(z, b, draw, sink);
+    case Rounding::away_from_zero: return encode_generic<Rounding::away_from_zero>(z, b, draw, sink);
+    case Rounding::toward_positive: return encode_generic<Rounding::toward_positive>(z, b, draw, sink);
+    case Rounding::toward_negative: return encode_generic<Rounding::toward_negative>(z, b, draw, sink);
+    case Rounding::stochastic: return encode_generic<Rounding::stochastic>(z, b, draw, sink);
+    case Rounding::stochastic_midpoint: return encode_generic<Rounding::stochastic_midpoint>(z, b, draw, sink);
+    case Rounding::stochastic_truncated: return encode_generic<Rounding::stochastic_truncated>(z, b, draw, sink);
+  }
+}
+
+// FP4 straight to bytes. For PayloadPath::power the elements are multiplied by 1/s inside the rounding; scales below
+// 2^-100 would overflow factors like 2^17/s, so such lanes are lifted by 2^64, which is exact both ways.
+FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
+                                        int8_t* out) {
+  const QuantPlan& p = *z.plan;
+  const auto n_bits = static_cast<uint32_t>(p.q.random_bits);
+  const int offset = z.options.byte_offset;
+  const bool power = p.payload_path == PayloadPath::power;
+  const LaneBuffer x = power ? b.x : b.u;
+  const M tiny = power ? b.scales.code < all(27) : mask_from_bits(0);
+  const F lift = select(tiny, all(0x1p64f), all(1.0f));
+  F inverse = all(1.0f);
+  if (power) inverse = inverse_power(b.scales.code) * select(tiny, all(0x1p-64f), all(1.0f)) * all(p.q.prescale);
+  if (p.code_path == CodePath::table) {
+    if (any(tiny)) {
+      table_bytes<true>(z.table, x, b.n, inverse, lift, out);
+    } else {
+      table_bytes<false>(z.table, x, b.n, inverse, lift, out);
+    }
+  } else if (p.q.rounding == Rounding::stochastic) {
+    stochastic_bytes<Rounding::stochastic>(x, b.n, inverse, lift, n_bits, offset, draw, out);
+  } else if (p.q.rounding == Rounding::stochastic_midpoint) {
+    stochastic_bytes<Rounding::stochastic_midpoint>(x, b.n, inverse, lift, n_bits, offset, draw, out);
+  } else {
+    stochastic_bytes<Rounding::stochastic_truncated>(x, b.n, inverse, lift, n_bits, offset, draw, out);
+  }
+}
+
+// Codes of sixteen blocks whose scales are known.
+FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint32_t (*draw)[panel_rows],
+                                    const Sink& sink) {
+  const QuantPlan& p = *z.plan;
+  M scalar_lanes = b.nonfinite;
+  if (p.payload_path == PayloadPath::scalar) {
+    scalar_lanes = mask_from_bits(0xFFFF);
+  } else {
+    const bool short_way = p.code_path != CodePath::generic && sink.values == nullptr && sink.codes == nullptr;
+    if (!(short_way && p.payload_path == PayloadPath::power)) {
+      form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
+    }
+    if (short_way) {
+      encode_fp4_bytes(z, b, draw, sink.bytes);
+    } else {
+      encode_any(z, b, draw, sink);
+    }
+  }
+  if (!any(scalar_lanes)) return;
+  for (int lane = 0; lane < panel_rows; ++lane) {
+    if ((to_bits(scalar_lanes) >> lane & 1u) != 0) encode_lane(z, b, lane, draw, sink);
+  }
+}
+
 struct Extremes {  // scale bits so far, lane by lane
   I least = {};
   I largest = {};
 };
 
+// Writes the scales of a block and notes range and NaN.
 FP4_SIMD void note_scales(const Quantization& z, const Block& b, int64_t panel, Extremes& extremes) {
   Panels& out = *z.out;
-  F scale = b.scale;
+  F scale = b.scales.value;
   const M nan = is_nan(scale);
   if (any(nan)) {
     out.nan_rows[panel] = static_cast<uint16_t>(out.nan_rows[panel] | to_bits(nan));
     scale = select(nan, all(1.0f), scale);
   }
-  const M zero = b.amax == all(0);
-  if (z.options.neutral_zeros) scale = select(zero, all(1.0f), scale);
+  if (z.options.neutral_zeros) scale = select(b.amax == all(0), all(1.0f), scale);
   store(out.scale + (panel * out.scales_per_panel + b.k0 / out.block) * panel_rows, scale);
   const I s = bits(scale);
   extremes.least = smaller_unsigned(extremes.least, select(s == all(0), extremes.least, s));
@@ -334,30 +419,67 @@ FP4_TARGET inline void note_corrections(const Quantization& z, int64_t panel) {
   }
 }
 
-// 1 x B blocks: one pass.
+FP4_SIMD Sink sink_at(const Panels& out, int64_t panel, int64_t k) {
+  const int64_t at = (panel * out.padded + k) * panel_rows;
+  return {out.bytes == nullptr ? nullptr : out.bytes + at, out.values == nullptr ? nullptr : out.values + at, nullptr};
+}
+
+// The factors of 16 rows and 128 columns (tensor_scale.h, outer128).
+FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, LaneBuffer x, int n) {
+  I m = all(0);
+  for (int k = 0; k < n; ++k) {
+    const I a = bits(load(x[k])) & all(0x7FFFFFFF);
+    m = larger(m, select(a >= all(0x7F800000), all(0), a));
+  }
+  const M zero = m == all(0);
+  const F amax = as_float(m);
+  const F full = all(p.q.target * p.largest_element);
+  const F most = all(float_of(float_largest_bits));
+  LaneFactor f = {all(1.0f), all(1.0f)};
+  if (p.q.arithmetic == Arithmetic::te) {
+    f.te_multiplier = select(zero, f.te_multiplier, smaller(full / amax, most));
+    f.g = all(1.0f) / f.te_multiplier;
+  } else {
+    const F g = smaller(amax / full, most);
+    f.g = select(zero, f.g, select(g == all(0.0f), all(power_of_two(-149)), g));
+  }
+  return f;
+}
+
+// 1 x B blocks: one pass over the operand. Unscaled operands are cut into pieces of 32.
 FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t panel) {
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
   alignas(64) float buffer[largest_chunk][panel_rows];
+  alignas(64) float payloads[128][panel_rows];
   alignas(64) uint32_t draw[128][panel_rows];
-  const int block = static_cast<int>(out.block);
-  const int chunk = p.hadamard.size > block ? p.hadamard.size : block;
+  const int block = p.q.has_scale ? static_cast<int>(out.block) : 32;
+  const bool outer = p.q.tensor_scale == TensorScale::outer128;
+  const int least_chunk = outer && block < outer_scale_width ? outer_scale_width : block;
+  const int chunk = p.hadamard.size > least_chunk ? p.hadamard.size : least_chunk;
   out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};
+  LaneFactor factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
     load_chunk(p, panel * panel_rows, k0, chunk, buffer);
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {
+      if (outer && k % outer_scale_width == 0 && k < p.cols) {
+        factor = outer_factor(p, buffer + (k - k0), outer_scale_width);
+        store(out.outer + (panel * out.outer_count() + k / outer_scale_width) * panel_rows, factor.g);
+      }
       Block b;
       b.row0 = panel * panel_rows;
       b.rows = static_cast<int>(p.rows - b.row0 < panel_rows ? p.rows - b.row0 : panel_rows);
       b.k0 = k;
       b.n = block;
       b.x = buffer + (k - k0);
+      b.u = payloads;
+      b.factor = factor;
       find_scales(z, b);
+      if (p.q.has_scale) poison_blocks(p, b);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, block, draw);
-      encode_block(z, b, draw, out.bytes == nullptr ? nullptr : out.bytes + (panel * out.padded + k) * panel_rows,
-                   out.values == nullptr ? nullptr : out.values + (panel * out.padded + k) * panel_rows);
-      note_scales(z, b, panel, extremes);
+      encode_block(z, b, draw, sink_at(out, panel, k));
+      if (p.q.has_scale) note_scales(z, b, panel, extremes);
     }
   }
   out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),

@@ -79,6 +79,63 @@ void set_power_rule(QuantPlan& p) {
   p.scale_path = ScalePath::scalar;
 }
 
+void choose_scale_path(QuantPlan& p) {
+  if (!p.q.has_scale) {
+    p.scale_path = ScalePath::none;
+    return;
+  }
+  const FloatFormat& f = p.q.scale;
+  p.zero_block_code = apply_scale_policies(p.q, zero_block_code(p.q));
+  if (p.q.scale_floor > 0.0f) {
+    p.least_scale_code =
+        static_cast<int32_t>(encode(f, exact_magnitude(p.q.scale_floor), false, {Rounding::away_from_zero, 0, 0}));
+  }
+  if (f.has_zero && p.q.zero_scale == ZeroScale::smallest) p.code_instead_of_zero = 1;
+  if (f.has_zero && p.q.zero_scale == ZeroScale::one) p.code_instead_of_zero = code_of_one(f);
+  p.has_tensor_factor = p.q.tensor_scale != TensorScale::none;
+  const bool wide_draw = is_stochastic(p.q.scale_rounding) && p.q.random_bits == 32;
+  const bool inexact_fp32 = p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even;
+  p.scale_path = ScalePath::scalar;
+  if (p.q.soft_alpha > 0.0f) return;
+  if (is_quest(p.q.scale_rule)) {
+    p.scale_path = ScalePath::variance;
+  } else if (is_power_of_two_rule(p.q.scale_rule)) {
+    set_power_rule(p);
+    p.rule_is_irrational = p.q.scale_rule == ScaleRule::nearest_log2;
+    if (is_real(p.spec.scale)) p.scale_path = ScalePath::scalar;
+  } else if (!wide_draw && !inexact_fp32) {
+    const bool tries = p.q.scale_rule == ScaleRule::four_over_six || p.q.scale_rule == ScaleRule::mse;
+    p.scale_path = tries ? ScalePath::trials : ScalePath::quotient;
+  }
+}
+
+bool is_directed(Rounding r) {
+  return r == Rounding::away_from_zero || r == Rounding::toward_positive || r == Rounding::toward_negative;
+}
+
+void choose_payload_path(QuantPlan& p) {
+  const bool is_e8m0 = p.spec.scale == Scale::e8m0;
+  const bool exact = p.q.arithmetic == Arithmetic::exact;
+  const bool wide_scale = p.spec.scale == Scale::fp32;
+  if (!p.q.has_scale) {
+    p.payload_path = p.q.prescale == 1.0f ? PayloadPath::none : PayloadPath::scalar;
+  } else if (is_e8m0 && !p.has_tensor_factor && p.q.scale_rule != ScaleRule::encode &&
+             (exact || (p.q.prescale == 1.0f && !is_directed(p.q.rounding)))) {
+    // One exact product in every order of operations; only fp32 underflow differs, and only directed roundings see it.
+    p.payload_path = PayloadPath::power;
+  } else if (exact && is_stochastic(p.q.rounding) && p.q.random_bits == 32) {
+    p.payload_path = PayloadPath::scalar;  // 2^-33 of a grid step needs more bits than an odd float has
+  } else if (p.q.scale_rule == ScaleRule::encode) {
+    p.payload_path = !exact ? PayloadPath::encode
+                            : (wide_scale && p.has_tensor_factor ? PayloadPath::scalar : PayloadPath::encode_exact);
+  } else if (exact) {
+    // With fp32 scales the divisor s*g has 48 bits: fp64 may land on a boundary that the quotient misses.
+    p.payload_path = wide_scale && p.has_tensor_factor ? PayloadPath::scalar : PayloadPath::exact;
+  } else {
+    p.payload_path = p.q.arithmetic == Arithmetic::divide ? PayloadPath::divide : PayloadPath::multiply;
+  }
+}
+
 }  // namespace
 
 QuantPlan make_plan(const QuantizeCall& call) {
@@ -96,35 +153,21 @@ QuantPlan make_plan(const QuantizeCall& call) {
   p.place = call.place;
   p.held_amax = call.held_amax;
   p.quantum_log2 = p.q.element.quantum_log2();
-  if (p.q.has_scale) {
-    p.zero_block_code = apply_scale_policies(p.q, zero_block_code(p.q));
-    p.zero_block_scale = scale_value(p.q, p.zero_block_code);
-  }
-
-  const bool is_e8m0 = call.spec.scale == Scale::e8m0;
-  const bool unit_tensor_scale = p.q.tensor_scale == TensorScale::none;
-  if (!p.q.has_scale) {
-    p.scale_path = ScalePath::none;
-  } else if (call.soft_alpha == 0.0f && p.q.scale_floor == 0.0f && is_e8m0 && unit_tensor_scale) {
-    set_power_rule(p);
-  }
-  const bool power_scale = is_power_of_two_rule(p.q.scale_rule) || (is_e8m0 && p.q.scale_rule != ScaleRule::encode);
-  if (!p.q.has_scale) {
-    p.payload_path = PayloadPath::none;
-  } else if (power_scale && unit_tensor_scale) {
-    p.payload_path = PayloadPath::power;
-  }
+  p.largest_element = decode(p.q.element, p.q.element.largest_code);
+  p.is_directed = is_directed(p.q.rounding);
+  choose_scale_path(p);
+  choose_payload_path(p);
 
   const Element e = call.spec.element;
   if ((e == Element::e2m1 || e == Element::e1m2) && !is_stochastic(p.q.rounding)) {
     p.code_path = CodePath::table;
     p.steps = e == Element::e2m1 ? 4.0f : 8.0f;
-    p.clamp_index = !(p.scale_path == ScalePath::power && p.q.scale_rule <= ScaleRule::uos);
+    p.clamp_index = p.payload_path != PayloadPath::power || p.q.scale_rule > ScaleRule::uos;
     std::memcpy(p.table, table_of(e, p.q.rounding).entry, sizeof p.table);
-  } else if (e == Element::e2m1 && p.q.random_bits <= 16) {
+  } else if (e == Element::e2m1 && is_stochastic(p.q.rounding) && p.q.random_bits <= 16) {
     p.code_path = CodePath::stochastic_fp4;
   }
-  if (p.q.has_scale) {
+  if (p.q.has_scale && p.q.element.code_bits() <= 6) {
     p.largest_fixed = static_cast<int>(decode_fixed(p.q.element, p.q.element.largest_code));
   }
   return p;

@@ -8,8 +8,9 @@ namespace fp4::fast {
 
 // How a payload is formed. `power` multiplies by an exact power of two (times p): exact before rounding.
 enum class PayloadPath : uint8_t { power, divide, multiply, exact, encode, encode_exact, none, scalar };
-// How a scale code is formed from the block maximum.
-enum class ScalePath : uint8_t { power, quotient, scalar, none };
+// How a scale code is formed: from the block maximum by exponent or by quotient, by trials (four_over_six, mse), from
+// the variance (quest_*), or by the scalar core.
+enum class ScalePath : uint8_t { power, quotient, trials, variance, scalar, none };
 // How codes are formed: `table` looks floor(step*u)+ceil(step*u) up (deterministic roundings of FP4), `stochastic_fp4`
 // draws on the e2m1 grid, `generic` rounds to any format.
 enum class CodePath : uint8_t { table, stochastic_fp4, generic };
@@ -35,8 +36,13 @@ struct QuantPlan {
   // ScalePath::power: code = ((amax bits + rule_add) >> 23) - rule_subtract, clamped to [0, 254].
   int32_t rule_add = 0;
   int32_t rule_subtract = 0;
+  bool rule_is_irrational = false;  // nearest_log2: the threshold is no float
+  bool has_tensor_factor = false;   // g may differ from 1
+  bool is_directed = false;         // rounding away from zero or toward an infinity
+  float largest_element = 6.0f;
   uint32_t zero_block_code = 0;
-  float zero_block_scale = 1.0f;
+  int32_t least_scale_code = 0;  // from scale_floor
+  uint32_t code_instead_of_zero = 0;
 
   // CodePath::table
   float steps = 4.0f;        // grid steps per unit: every rounding boundary is a multiple of 1/steps

@@ -1,0 +1,131 @@
+// Scale codes of sixteen blocks at a time, from their maxima: scale_rule.h and arithmetic.h in lanes. Quotients are
+// formed in fp64 and rounded to odd; for every rounding boundary T (at most 21 bits) and quotient a/b of a 26-bit by a
+// 27-bit number, |a/b - T| is zero or above 2^-48 T, so one fp64 rounding never crosses T.
+#pragma once
+
+#include "src/fast/format_lanes_body.h"
+#include "src/fast/quantize_plan.h"
+
+namespace fp4::FP4_ISA {
+
+using fast::QuantPlan;
+using fast::ScalePath;
+
+// What a block's elements are divided by. Lanes are rows.
+struct LaneFactor {
+  F g;              // tensor factor
+  F te_multiplier;  // its twin of the `te` order
+};
+
+struct LaneScales {
+  I code;
+  F value;   // decode-side scale, NaN for NaN codes
+  F stored;  // the code's value: the scale, or the multiplier of `encode`
+  M rare;    // lanes that the scalar core must redo
+};
+
+// Whether y is far from both ends of fp32, where the lane arithmetic below is exact.
+FP4_SIMD M is_ordinary(F y) { return (y < all(0x1p126f)) & (y > all(0x1p-110f)); }
+
+FP4_SIMD I apply_policies(const QuantPlan& p, I code) {
+  code = larger(code, all(p.least_scale_code));
+  if (p.q.scale.has_zero) code = select(code == all(0), all(p.code_instead_of_zero), code);
+  return code;
+}
+
+// Exponent rules from the bits of a/g (exact or odd): code of 2^e.
+FP4_SIMD I power_rule_codes(const QuantPlan& p, const FormatLanes& f, I a_bits) {
+  const I e8m0_code = shift_right<23>(a_bits + all(p.rule_add)) - all(p.rule_subtract);
+  if (!f.has_zero) return smaller(larger(e8m0_code, all(0)), all(f.largest_code));
+  const int m = f.mantissa_bits;
+  const int lowest = f.least_field - m;  // biased exponent of the smallest subnormal
+  const int highest = (f.largest_code >> m) + f.least_field - 1;
+  const I field = smaller(larger(e8m0_code, all(lowest)), all(highest));
+  const I normal = shift_left(field - all(f.least_field - 1), m);
+  const I subnormal = shift_left(all(1), larger(field - all(lowest), all(0)));
+  return select(field < all(f.least_field), subnormal, normal);
+}
+
+template <Rounding mode>
+FP4_SIMD I scale_codes_of(const QuantPlan& p, const FormatLanes& f, F y, I draw) {
+  return encode_lanes<mode>(f, y, p.q.random_bits, draw).code;
+}
+
+// Rounds a positive quotient to the scale format.
+FP4_SIMD I rounded_scale(const QuantPlan& p, const FormatLanes& f, F y, I draw) {
+  if (p.spec.scale == Scale::fp32) return bits(y);
+  switch (p.q.scale_rounding) {
+    case Rounding::toward_positive: return scale_codes_of<Rounding::toward_positive>(p, f, y, draw);
+    case Rounding::stochastic: return scale_codes_of<Rounding::stochastic>(p, f, y, draw);
+    default: return scale_codes_of<Rounding::nearest_even>(p, f, y, draw);
+  }
+}
+
+// a/(M*g) in the order of operations; `m` is M or 2M/3 as numerator/denominator.
+FP4_SIMD F scale_quotients(const QuantPlan& p, F amax, const LaneFactor& t, float numerator, float denominator) {
+  const float m_rounded = numerator / denominator;
+  switch (p.q.arithmetic) {
+    case Arithmetic::divide:
+    case Arithmetic::reciprocal: return amax / all(m_rounded) / t.g;
+    case Arithmetic::te: return amax * (t.te_multiplier * all(1.0f / m_rounded));
+    case Arithmetic::exact: break;
+  }
+  const D exact = widened(amax) * all_double(static_cast<double>(denominator)) /
+                  (widened(t.g) * all_double(static_cast<double>(numerator)));
+  return p.spec.scale == Scale::fp32 ? narrowed(exact) : narrowed_to_odd(exact);
+}
+
+// N*g/a of the `encode` rule.
+FP4_SIMD F multiplier_quotients(const QuantPlan& p, const FormatLanes& f, F amax, const LaneFactor& t) {
+  const float n = f.has_zero ? p.largest_element : power_of_two(p.q.element.max_exponent());
+  if (p.q.arithmetic != Arithmetic::exact) return all(n) / amax * t.g;
+  const D exact = widened(t.g) * all_double(static_cast<double>(n)) / widened(amax);
+  return p.spec.scale == Scale::fp32 ? narrowed(exact) : narrowed_to_odd(exact);
+}
+
+// Values from codes; codes of NaN blocks are handled by the caller.
+FP4_SIMD void finish_scales(const QuantPlan& p, const FormatLanes& f, LaneScales& s) {
+  if (p.spec.scale == Scale::fp32) {
+    s.stored = as_float(s.code);
+  } else if (f.is_bf16) {
+    s.stored = as_float(shift_left<16>(s.code));
+  } else {
+    s.stored = decode_scale_lanes(f, s.code);
+  }
+  s.value = p.q.stores_multiplier() ? all(1.0f) / s.stored : s.stored;
+}
+
+// The rules that read nothing but the maximum; four_over_six and mse start from this.
+FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f, I amax, const LaneFactor& t, I draw) {
+  LaneScales s;
+  s.rare = mask_from_bits(0);
+  const M zero = amax == all(0);
+  const F a = select(zero, all(1.0f), as_float(amax));
+  if (p.scale_path == ScalePath::power) {
+    I quotient = bits(a);
+    if (p.has_tensor_factor) {
+      const F y = narrowed_to_odd(widened(a) / widened(t.g));
+      s.rare = ~is_ordinary(y);
+      quotient = bits(y);
+      if (p.rule_is_irrational) {  // within one unit of the threshold the odd float cannot tell
+        const I mantissa = quotient & all(0x7FFFFF);
+        const I distance = mantissa + all(p.rule_add) - all(0x7FFFFF);
+        s.rare = s.rare | ((distance >= all(-1)) & (distance < all(3)));
+      }
+    } else if (p.rule_subtract < 1) {  // e1m2: below 2^-126 the carry trick meets subnormals
+      s.rare = bits(a) < all(0x00800000);
+    }
+    s.code = power_rule_codes(p, f, quotient);
+  } else {
+    const F y =
+        p.q.stores_multiplier() ? multiplier_quotients(p, f, a, t) : scale_quotients(p, a, t, p.largest_element, 1.0f);
+    s.rare = ~is_ordinary(y);
+    s.code = rounded_scale(p, f, y, draw);
+  }
+  s.rare = s.rare & ~zero;
+  s.code = select(zero, all(p.zero_block_code), apply_policies(p, s.code));
+  finish_scales(p, f, s);
+  return s;
+}
+
+}  // namespace fp4::FP4_ISA
