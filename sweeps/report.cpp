@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "src/embedded.h"
@@ -112,47 +113,58 @@ std::string fill_template(const ReportInput& input) {
   }
 }
 
+// A point with both its coordinates.
+struct Placed {
+  const ReportPoint* point;
+  double x;
+  double y;
+};
+
+// Those that no other point beats in both coordinates; the points are sorted by x on the way.
+std::vector<Placed> front_by_means(std::vector<Placed>& points) {
+  std::sort(points.begin(), points.end(),
+            [](const Placed& a, const Placed& b) { return a.x != b.x ? a.x < b.x : a.y < b.y; });
+  std::vector<Placed> front;
+  for (const Placed& placed : points)
+    if (placed.point->diverged == 0 && (front.empty() || placed.y < front.back().y)) front.push_back(placed);
+  return front;
+}
+
+double spread_below_median(const std::vector<Placed>& points, double Placed::*coordinate) {
+  std::vector<double> values;
+  for (const Placed& placed : points) values.push_back(placed.*coordinate);
+  std::sort(values.begin(), values.end());
+  const double width = values[values.size() / 2] - values.front();
+  return width > 0 ? width : 1;
+}
+
 }  // namespace
 
 std::set<std::string> report_curve_hashes(const ReportInput& input, std::size_t nearest) {
   const std::size_t x = find_column(input, input.x, "x");
   const std::size_t y = find_column(input, input.y, "y");
-  std::unordered_map<std::string, std::vector<const ReportPoint*>> by_task;
+  std::map<std::string, std::vector<Placed>> contexts;
   std::set<std::string> kept;
   for (const ReportPoint& point : input.points) {
-    if (point.baseline || point.front == "undecided") kept.insert(point.config_hash);
-    by_task[point.task].push_back(&point);
+    if (point.baseline || point.front == "on" || point.front == "undecided") kept.insert(point.config_hash);
+    const Placed placed{&point, column_value(input, point, x), column_value(input, point, y)};
+    if (!std::isnan(placed.x) && !std::isnan(placed.y))
+      contexts[point.context.empty() ? point.task : point.context].push_back(placed);
   }
   std::vector<std::pair<double, std::string>> by_distance;
-  for (const auto& [task, points] : by_task) {
-    std::vector<const ReportPoint*> front, placed;
-    std::vector<double> xs, ys;
-    for (const ReportPoint* point : points) {
-      if (point->front == "on" || point->front == "screening") {
-        front.push_back(point);
-        kept.insert(point->config_hash);
-      }
-      if (std::isnan(column_value(input, *point, x)) || std::isnan(column_value(input, *point, y))) continue;
-      placed.push_back(point);
-      xs.push_back(column_value(input, *point, x));
-      ys.push_back(column_value(input, *point, y));
-    }
+  for (auto& [context, points] : contexts) {
+    const std::vector<Placed> front = front_by_means(points);
+    for (const Placed& on : front)
+      if (on.point->front == "screening") kept.insert(on.point->config_hash);
     // Distances in units of (median - best): far outliers then do not shrink what matters near the front.
-    const auto scale = [](std::vector<double> values) {
-      if (values.empty()) return 1.0;
-      std::sort(values.begin(), values.end());
-      const double width = values[values.size() / 2] - values.front();
-      return width > 0 ? width : 1.0;
-    };
-    const double x_scale = scale(xs);
-    const double y_scale = scale(ys);
-    for (const ReportPoint* point : placed) {
+    const double x_unit = spread_below_median(points, &Placed::x);
+    const double y_unit = spread_below_median(points, &Placed::y);
+    for (const Placed& placed : points) {
+      if (kept.contains(placed.point->config_hash)) continue;
       double distance = std::numeric_limits<double>::infinity();
-      for (const ReportPoint* on : front)
-        distance =
-            std::min(distance, std::max((column_value(input, *point, x) - column_value(input, *on, x)) / x_scale,
-                                        (column_value(input, *point, y) - column_value(input, *on, y)) / y_scale));
-      if (!kept.contains(point->config_hash)) by_distance.emplace_back(distance, point->config_hash);
+      for (const Placed& on : front)
+        distance = std::min(distance, std::max((placed.x - on.x) / x_unit, (placed.y - on.y) / y_unit));
+      by_distance.emplace_back(distance, placed.point->config_hash);
     }
   }
   std::sort(by_distance.begin(), by_distance.end());

@@ -52,10 +52,15 @@ struct ReportSensitivity {
 // One configuration of one task. A task is part of the configuration, so config_hash alone is the key.
 struct ReportPoint {
   std::string task;
-  std::string config_hash;                // 16 hex digits
-  std::string name;                       // recipe name or label; needed for baselines, else may be empty
-  bool baseline = false;                  // fp32, bf16, mxfp8 ...: labelled in the chart, always in the cost bars
-  std::string front;                      // "on", "off", "undecided", "screening", or "" where it was not judged
+  // The points that share an fp32 reference and a front, in words ("classifier, outliers.token=1.5"); the page shows
+  // one context at a time, because losses of two are not comparable. Empty: the task.
+  std::string context;
+  std::string config_hash;  // 16 hex digits
+  std::string name;         // recipe name or label; needed for baselines, else may be empty
+  bool baseline = false;    // fp32, bf16, mxfp8 ...: labelled in the chart, always in the cost bars
+  // "on", "off", "undecided"; "screening": near the front, no fresh seeds (the page draws the line through those that
+  // no other beats by means); "" where it was not judged, shown like "off".
+  std::string front;
   std::vector<std::string> axis_values;   // one per ReportInput::axes; "" where the axis is dead or does not apply
   std::vector<double> costs;              // one per ReportInput::cost_columns, exact, report_unknown allowed
   std::vector<ReportEstimate> qualities;  // one per ReportInput::quality_columns; of the seeds that finished
@@ -118,9 +123,10 @@ struct ReportInput {
   std::string provenance = "{}";    // JSON object: commit, compiler, command line, host, signature ...
 };
 
-// The configurations whose curves the page keeps: everything on, near (`nearest` smallest distances above the front, in
-// shares of the task's spread) or undecided at the front, the baselines, and the fp32 references of all of these. Ask
-// for it before filling `curves`, so that a store of 100,000 runs is not read for nothing.
+// The configurations whose curves the page keeps: everything on or undecided at the front, or undominated in a
+// screening, the baselines, the `nearest` others (smallest distances above the front, in shares of the spread), and the
+// fp32 references of all of these. Ask for it before filling `curves`, so that a store of 100,000 runs is not read for
+// nothing.
 std::set<std::string> report_curve_hashes(const ReportInput& input, std::size_t nearest = 300);
 
 // The page: HTML that opens from a disk without a network. Throws Error if the input's vectors disagree in length, if

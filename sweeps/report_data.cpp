@@ -74,6 +74,7 @@ void pack_points(ColumnPack& pack, const ReportInput& input) {
   const auto& points = input.points;
   pack.table("points", points.size());
   pack.words("task", collect(points, [](const auto& p) { return p.task; }));
+  pack.words("context", collect(points, [](const auto& p) { return p.context.empty() ? p.task : p.context; }));
   pack.hashes("config_hash", collect(points, [](const auto& p) { return p.config_hash; }));
   pack.words("name", collect(points, [](const auto& p) { return p.name; }));
   pack.words("front", collect(points, [](const auto& p) { return p.front; }));

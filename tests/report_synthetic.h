@@ -203,6 +203,8 @@ inline void synthetic_front(ReportInput& input, const std::string& task, bool sc
     point->front = "off";
     if (gap < best - 0.0004)
       point->front = screening ? "screening" : "on";
+    else if (screening && gap < best + 0.002)
+      point->front = "screening";
     else if (gap < best + 0.0006 && ++undecided < 12)
       point->front = "undecided";
     if (point->front != "off")

@@ -2,6 +2,7 @@
 // Chromium explores pages of 60 and 20,000 points by tests/test_report_page.mjs.
 #include <zlib.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -97,6 +98,13 @@ TEST_CASE("curves are kept for front, baselines, the nearest and their reference
   CHECK(kept.size() == wanted);
 }
 
+TEST_CASE("of a screening the undominated keep their curves, not everything near", "[quick]") {
+  const ReportInput input = synthetic_report(2000, 3, {"regression"}, true);
+  const auto near = std::count_if(input.points.begin(), input.points.end(),
+                                  [](const ReportPoint& point) { return point.front == "screening"; });
+  CHECK(report_curve_hashes(input, 0).size() < static_cast<std::size_t>(near));
+}
+
 TEST_CASE("inputs that do not fit together are refused", "[quick]") {
   ReportInput input = synthetic_report(10, 3, {"lm"}, false);
   SECTION("unknown column") { input.y = "los_gap"; }
@@ -139,6 +147,31 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   small.provenance = R"({"command":"<script>window.hacked=5</script>","commit":"0123"})";
   write("small.html", small);
   write("nice.html", synthetic_report(60, 5, {"classifier", "lm"}, false));
+  // A sweep that has hardly begun, and one that failed throughout.
+  ReportInput bare;
+  bare.name = "bare";
+  bare.cost_columns = {{"overhead", "share", ""}};
+  bare.quality_columns = {{"loss_gap", "", ""}};
+  write("empty.html", bare);
+  ReportPoint point;
+  point.task = "lm";
+  point.config_hash = "0123456789abcdef";
+  point.costs = {report_unknown};
+  point.qualities = {{}};
+  bare.points = {point};
+  write("one.html", bare);
+  ReportInput fallen = synthetic_report(60, 3, {"lm"}, false);
+  fallen.curves.clear();
+  fallen.effects.clear();
+  for (ReportPoint& lost : fallen.points) {
+    lost.diverged = 3;
+    lost.seeds = 0;
+    lost.front.clear();
+    lost.qualities = {{}, {}, {}};
+    lost.cost_terms.clear();
+    lost.context = "lm, outliers.token=1.5 and more words than fit on a narrow screen " + lost.axis_values[0];
+  }
+  write("fallen.html", fallen);
   write("screening.html", synthetic_report(2000, 2, {"classifier"}, true));
   write("runs.html", synthetic_report(5000, 4, {"classifier", "regression"}, false));
   write("large.html", synthetic_report(20000, 1, {"classifier"}, true));
@@ -161,6 +194,7 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   CHECK(svg.starts_with("<svg"));
   CHECK(svg.find("overhead (%)") != std::string::npos);
   CHECK(svg.size() < 1'000'000);
+  CHECK(drawn.out.find(" 0 on the") == std::string::npos);
   CHECK(run_shell("node tools/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los").exit_code ==
         2);
 }

@@ -75,7 +75,9 @@ async function visit(name, options, explore) {
   const [first, wall] = [await work(), Date.now() - begin];
   await page.waitForSelector('html[data-painted=all]', {timeout: 60000});
   console.log(
-    `${name} at ${page.viewportSize().width}: first paint after ${wall} ms, ${first} ms of work; all after ${Date.now() - begin} ms`,
+    `${name} at ${page.viewportSize().width}: first paint after ${wall} ms, ${first} ms of work; all after ${
+      Date.now() - begin
+    } ms`,
   );
   const entered = Date.now();
   try {
@@ -109,6 +111,9 @@ async function hover_some_point(page) {
 
 async function explore_fully(page) {
   // Front list, hover, click.
+  const listed = await page.locator('#panel > .panel-body > div > ul .entry').count();
+  const drawn = (await page.locator('#scatter').getAttribute('aria-label')).match(/(\d+) on the/)?.[1];
+  check(Number(drawn) === listed, `the chart draws the front of the list: ${drawn} of ${listed}`);
   check((await page.locator('#panel .entry').count()) > 3, 'the front is listed');
   const spot = await hover_some_point(page);
   check(spot !== null, 'hovering finds a point');
@@ -270,6 +275,17 @@ await visit('small.html', {}, async (page) => {
     const box = await page.locator(chart).boundingBox();
     for (let x = 0.1; x < 1; x += 0.1) await page.mouse.move(box.x + box.width * x, box.y + box.height * 0.4);
   }
+});
+// Sweeps with little in them: nothing to show is said, and nothing breaks.
+for (const name of ['one.html', 'fallen.html'])
+  await visit(name, {viewport: {width: 390, height: 844}}, async (page) => {
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), `${name}: nothing sticks out`);
+    await page.locator('.pin-button').first().click();
+    check((await page.locator('.tab').count()) === 2, `${name}: a point without a place can be pinned from the table`);
+    if (shots) await page.screenshot({path: `${shots}/${name}_390.png`, fullPage: true});
+  });
+await visit('empty.html', {}, async (page) => {
+  check((await page.locator('#failure').textContent()).includes('no configuration'), 'an empty sweep says so');
 });
 await visit('screening.html', {}, async (page) => {
   check((await page.locator('#summary').textContent()).includes('screening only'), 'a screening is called one');

@@ -90,12 +90,12 @@ const echarts = await import('echarts').catch(() => fail('no node_modules/echart
 const page = page_code();
 const model = model_of(positionals[0], page);
 const columns = model.columns.map((column) => column.name);
-const tasks = [...model.task.values].sort();
+const tasks = [...model.context.values].sort();
 const width = Number(options.width);
 const height = Number(options.height);
 if (!(width >= 200 && height >= 150)) fail('--width and --height: numbers of at least 200 and 150');
 const view = {
-  task: choose('task', options.task ?? tasks[0], tasks),
+  context: choose('task', options.task ?? tasks[0], tasks),
   x: choose('column', options.x ?? model.head.x, columns),
   y: choose('column', options.y ?? model.head.y, columns),
   colour: choose('colour', options.colour, ['status', ...columns, ...model.axes.map((axis) => `axis ${axis.name}`)]),
@@ -107,13 +107,15 @@ const view = {
   narrow: false,
   size: [width - 84, height - 124],
 };
-view.visible = Array.from({length: model.count}, (_, i) => i).filter((i) => page.words_at(model.task, i) === view.task);
+view.visible = Array.from({length: model.count}, (_, i) => i).filter(
+  (i) => page.words_at(model.context, i) === view.context,
+);
 const dark = choose('theme', options.theme, ['light', 'dark']) === 'dark';
 const {option, groups, layout, theme} = page.scatter_option(model, view, dark);
 thin(option, width, height);
 option.backgroundColor = theme.card;
 option.title = {
-  text: `${model.head.name}: ${view.task} (${page.front_titles[layout.front.kind]})${view.colour === 'status' ? '' : `, colour: ${view.colour.replace(/^axis /, '')}`}`,
+  text: `${model.head.name}: ${view.context} (${page.front_titles[layout.front.kind]})${view.colour === 'status' ? '' : `, colour: ${view.colour.replace(/^axis /, '')}`}`,
   left: 12,
   top: 8,
   textStyle: {color: theme.ink, fontSize: 15},

@@ -252,14 +252,15 @@ function paint_costs() {
   const with_terms = (i) => point_terms(model, i).length > 0;
   const front = points.filter(with_terms);
   const limit = 24;
-  const baselines = task_points().filter((i) => model.baseline[i] && with_terms(i) && !front.includes(i));
+  const baselines = context_points().filter((i) => model.baseline[i] && with_terms(i) && !front.includes(i));
   const pins = state.pins.filter(
-    (i) => with_terms(i) && !front.includes(i) && !baselines.includes(i) && words_at(model.task, i) === state.task,
+    (i) =>
+      with_terms(i) && !front.includes(i) && !baselines.includes(i) && words_at(model.context, i) === state.context,
   );
   const step = Math.max(1, Math.ceil(front.length / limit));
   const shown = front.filter((i, k) => k % step === 0 || k === front.length - 1 || state.pins.includes(i));
   const rows = [...shown, ...pins, ...baselines].sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
-  const plain = extra_terms(task_points());
+  const plain = extra_terms(context_points());
   const mode = plain && cost_mode === 'extra' ? plain : null;
   section.hidden = !rows.length;
   if (!rows.length) return;

@@ -71,6 +71,22 @@ function sentences({lists, values}) {
   return texts;
 }
 
+// Near the front of a screening are many; only those that none other beats by means are its front. Once fresh seeds
+// have judged a context, what they left out is no more than near.
+function mark_candidates(states, context, x, y) {
+  const by_context = new Map();
+  states.forEach((state, i) => {
+    const name = words_at(context, i);
+    if (!by_context.has(name)) by_context.set(name, {tested: false, near: []});
+    if (state === 'on') by_context.get(name).tested = true;
+    if (state === 'screening') by_context.get(name).near.push(i);
+  });
+  for (const {tested, near} of by_context.values()) {
+    const front = new Set(tested ? [] : front_by_means(near, x, y));
+    for (const i of near) if (!front.has(i)) states[i] = 'candidate';
+  }
+}
+
 function build_model({head, tables}) {
   const get = (table, name) => tables[table].columns.get(name);
   const count = tables.points.rows;
@@ -106,6 +122,12 @@ function build_model({head, tables}) {
     else if (failed[i] > 0 && Number.isNaN(y.mean[i])) states[i] = 'failed';
     else states[i] = words_at(front, i) || 'off';
   }
+  mark_candidates(
+    states,
+    get('points', 'context'),
+    columns.find((column) => column.name === head.x),
+    y,
+  );
   const hashes = get('points', 'config_hash');
   const hash_at = Array.isArray(hashes) ? hashes : Array.from({length: count}, (_, i) => words_at(hashes, i));
   let commands = null;
@@ -121,6 +143,7 @@ function build_model({head, tables}) {
     seeds,
     baseline,
     task: get('points', 'task'),
+    context: get('points', 'context'),
     name: get('points', 'name'),
     hash: hash_at,
     reference_hash: get('points', 'reference_hash'),

@@ -31,6 +31,7 @@ function verdict_text(point) {
     on: `It beats every candidate of no higher ${x.label} in ${y.label}, on ${plural(n, 'seed')}, after correction for the number of comparisons.`,
     undecided: `Its ${plural(n, 'seed')} neither show that it beats the cheaper candidates nor that one of them beats it. More seeds would decide.`,
     screening: `No configuration of no higher ${x.label} has a lower mean ${y.label} on ${plural(n, 'seed')}. Not confirmed on fresh seeds.`,
+    candidate: `Near the front: within three standard errors of it on ${plural(n, 'seed')}. Fresh seeds could still put it there.`,
     diverged: `${plural(model.diverged[point], 'run')} diverged and ${model.diverged[point] === 1 ? 'has' : 'have'} no loss; a configuration that can diverge counts as worse than all that never did.`,
     failed: 'Its runs failed; the message is in the store.',
   };
@@ -204,7 +205,7 @@ function configuration_block(point) {
   const value = configuration(model, point);
   if (!value) return null;
   const text = JSON.stringify(value, null, 1);
-  const base = task_points(words_at(model.task, point)).find(
+  const base = context_points(words_at(model.context, point)).find(
     (i) => !model.baseline[i] && !differences(model, i).length,
   );
   const base_lines = new Set();
@@ -279,7 +280,7 @@ function paint_detail(body, point) {
   if (has_terms) {
     const others = [
       ...state.pins.filter((i) => i !== point),
-      ...task_points().filter((i) => model.baseline[i] && !state.pins.includes(i)),
+      ...context_points().filter((i) => model.baseline[i] && !state.pins.includes(i)),
     ].filter((i) => point_terms(model, i).length);
     paint_cost_bars(
       cost_chart,

@@ -45,7 +45,7 @@ function paint_effects() {
   const {model} = state;
   const theme = current_theme();
   const y = model.column(model.head.y);
-  const groups = effect_groups(state.task);
+  const groups = effect_groups(current_task());
   by_id('effects').hidden = !groups.length;
   if (!groups.length) return;
   const rows_wanted = 26;

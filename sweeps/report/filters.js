@@ -23,11 +23,12 @@ function column_options(kinds) {
     .filter((group) => group.items.length);
 }
 
-const has_values = (column) => column.mean.some((value) => Number.isFinite(value));
+const has_values = (column) =>
+  [state.model.head.x, state.model.head.y].includes(column.name) || column.mean.some((value) => Number.isFinite(value));
 
 function varied_axes() {
   const {model} = state;
-  return model.axes.filter((axis) => new Set(task_points().map((i) => axis.codes[i])).size > 1);
+  return model.axes.filter((axis) => new Set(context_points().map((i) => axis.codes[i])).size > 1);
 }
 
 function paint_controls() {
@@ -139,7 +140,7 @@ function filter_menu(facet, title, hint, rows, counts) {
 function paint_filters() {
   const {model} = state;
   const {visible, counts} = current_selection(true);
-  const all = task_points();
+  const all = context_points();
   const place = by_id('filters');
   const open = place.querySelector('details[open]')?.dataset.facet;
   const focused = document.activeElement?.dataset?.value;

@@ -21,9 +21,9 @@ function front_by_means(points, x, y) {
 }
 
 // The tested front in the view it was tested for; elsewhere, or where nothing was judged, the front by means.
-function front_of(model, task_points, x, y) {
+function front_of(model, context_points, x, y) {
   const judged = x.name === model.head.x && y.name === model.head.y;
-  const usable = task_points.filter((i) => model.states[i] !== 'diverged' && model.states[i] !== 'failed');
+  const usable = context_points.filter((i) => model.states[i] !== 'diverged' && model.states[i] !== 'failed');
   if (judged) {
     const kept = usable.filter((i) => model.states[i] === 'on' || model.states[i] === 'screening');
     if (kept.length) {

@@ -12,7 +12,7 @@ const heat_values = [
 
 function default_heat_axes() {
   const axes = varied_axes();
-  const by_effect = effect_groups(state.task)
+  const by_effect = effect_groups(current_task())
     .map((group) => state.model.axis(group.name))
     .filter((axis) => axes.includes(axis));
   const order = [...by_effect, ...axes.filter((axis) => !by_effect.includes(axis))];
@@ -87,7 +87,7 @@ function paint_heat() {
   const columns = present(a, 'a'),
     rows = present(b, 'b');
   by_id('heat-intro').textContent =
-    `Every cell sums up the configurations of the current selection with these two values${current_selection().visible.length < task_points().length ? ' (filters apply)' : ''}; ` +
+    `Every cell sums up the configurations of the current selection with these two values${current_selection().visible.length < context_points().length ? ' (filters apply)' : ''}; ` +
     'an effect that an average over one axis hides shows as a pattern here.';
   const container = by_id('heat-chart');
   const narrow = is_narrow();

@@ -5,19 +5,20 @@ function front_rows() {
   const {model} = state;
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
-  const points = task_points();
+  const points = context_points();
   const of = (word) =>
     points.filter((i) => model.states[i] === word).sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
   const sure = [...of('on'), ...of('screening')];
+  const near = [...of('undecided'), ...of('candidate')];
   return sure.length
-    ? {points: sure, undecided: of('undecided'), kind: of('on').length ? 'tested' : 'screening'}
+    ? {points: sure, near, kind: of('on').length ? 'tested' : 'screening'}
     : {
         points: front_by_means(
           points.filter((i) => model.states[i] === 'off'),
           x,
           y,
         ),
-        undecided: of('undecided'),
+        near,
         kind: 'means',
       };
 }
@@ -81,7 +82,7 @@ function front_entry(point, rank = 0) {
 
 function front_list() {
   const {model} = state;
-  const {points, undecided, kind} = front_rows();
+  const {points, near, kind} = front_rows();
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
   const notes = {
@@ -103,16 +104,20 @@ function front_list() {
       {class: 'entries'},
       points.map((point, k) => front_entry(point, k + 1)),
     ),
-    undecided.length
+    near.length
       ? h(
           'details',
-          {open: undecided.length <= 6},
-          h('summary', {}, `${plural(undecided.length, 'undecided candidate')}`),
-          h('p', {class: 'quiet small'}, 'Their seeds neither put them on the front nor rule them out.'),
+          {open: near.length <= 6},
+          h('summary', {}, `${plural(near.length, 'more candidate')}`),
+          h(
+            'p',
+            {class: 'quiet small'},
+            'Undecided or not yet confirmed: their seeds neither put them on the front nor rule them out.',
+          ),
           h(
             'ul',
             {class: 'entries'},
-            undecided.slice(0, 100).map((point) => front_entry(point)),
+            near.slice(0, 100).map((point) => front_entry(point)),
           ),
         )
       : null,

@@ -6,7 +6,7 @@ const scatter = {chart: null, drawn: null, pixels: null, hover: -1, order: null}
 
 function scatter_view() {
   return {
-    task: state.task,
+    context: state.context,
     x: state.x,
     y: state.y,
     colour: state.colour,
@@ -167,7 +167,7 @@ function drag_zoom(container) {
 function zoom_to_front() {
   const {layout} = scatter.drawn;
   const {x, y, x_scale, y_scale} = layout;
-  const near = layout.task_points.filter(
+  const near = layout.context_points.filter(
     (i) => layout.front.points.includes(i) || state.model.states[i] === 'undecided',
   );
   const ys = near.flatMap((i) => [y.mean[i], y.low?.[i] ?? NaN, y.high?.[i] ?? NaN]);

@@ -1,5 +1,8 @@
 // Which points the scatter shows, where, and on which scales: shared by the drawing and the mouse.
 
+// Drawn small and without intervals: the many.
+const crowd_states = new Set(['off', 'candidate']);
+
 function plain_range(values, scale) {
   let low = Infinity,
     high = -Infinity;
@@ -18,14 +21,14 @@ function plain_range(values, scale) {
 function scatter_layout(model, view) {
   const x = model.column(view.x),
     y = model.column(view.y);
-  const task_points = [];
-  for (let i = 0; i < model.count; ++i) if (words_at(model.task, i) === view.task) task_points.push(i);
+  const context_points = [];
+  for (let i = 0; i < model.count; ++i) if (words_at(model.context, i) === view.context) context_points.push(i);
   const bad = (i) => model.states[i] === 'diverged' || model.states[i] === 'failed';
   const shown = view.visible.filter((i) => !bad(i) && Number.isFinite(x.mean[i]) && Number.isFinite(y.mean[i]));
   const strip = view.visible.filter((i) => bad(i) && Number.isFinite(x.mean[i]));
   const missing = view.visible.length - shown.length - strip.length;
-  const front = front_of(model, task_points, x, y);
-  const filtered = view.visible.length < task_points.length;
+  const front = front_of(model, context_points, x, y);
+  const filtered = view.visible.length < context_points.length;
   const local = filtered ? front_by_means(shown, x, y) : [];
   const x_values = [...shown, ...strip].map((i) => x.mean[i]);
   const y_values = shown.map((i) => y.mean[i]);
@@ -45,6 +48,6 @@ function scatter_layout(model, view) {
       ? []
       : view.intervals === 'all'
         ? shown
-        : shown.filter((i) => model.states[i] !== 'off' || model.baseline[i] || view.pins.includes(i));
-  return {x, y, shown, strip, missing, front, local, x_scale, y_scale, range, interval_points, task_points};
+        : shown.filter((i) => !crowd_states.has(model.states[i]) || model.baseline[i] || view.pins.includes(i));
+  return {x, y, shown, strip, missing, front, local, x_scale, y_scale, range, interval_points, context_points};
 }

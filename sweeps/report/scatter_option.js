@@ -1,7 +1,7 @@
 // The Pareto scatter as an option of the chart library: a pure function of model, view and theme, used by the page and
 // by tools/figure.mjs alike. Grid 0 is the chart, grid 1 the strip of diverged runs above it; both share x.
 //
-// view: {task, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, narrow, labels}
+// view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, narrow, size}
 
 const front_titles = {tested: 'front, tested on fresh seeds', screening: 'screened front', means: 'front by means'};
 
@@ -65,7 +65,6 @@ function label_series(model, view, layout, theme, size) {
       textBorderColor: theme.card,
       textBorderWidth: 3,
     },
-    labelLayout: {hideOverlap: true},
     animation: false,
   };
 }
@@ -128,24 +127,24 @@ function scatter_option(model, view, dark) {
     }
     for (const [state, points] of by_state) {
       const many = points.length > 1500;
-      const crowd = shown.length > 4000 ? 0.75 : 1;
+      const crowd = (shown.length > 4000 ? 0.75 : 1) * (view.narrow ? 0.75 : 1);
       series.push({
         type: 'scatter',
         name: group.name,
         symbol: symbols[state],
         silent: true,
         animation: false,
-        symbolSize: symbol_sizes[state] * (state === 'off' ? crowd : 1),
+        symbolSize: symbol_sizes[state] * (crowd_states.has(state) ? crowd : view.narrow ? 0.8 : 1),
         large: many,
         largeThreshold: 1500,
         clip: true,
-        z: state === 'off' ? 2 : 5,
+        z: state === 'off' ? 2 : state === 'candidate' ? 3 : 5,
         data: points.map(place),
         itemStyle: {
           color: group.colour,
           opacity: state === 'off' ? (shown.length > 4000 ? 0.4 : 0.62) : 1,
-          borderColor: state === 'off' ? 'transparent' : theme.card,
-          borderWidth: state === 'off' ? 0 : 1,
+          borderColor: crowd_states.has(state) ? 'transparent' : theme.card,
+          borderWidth: crowd_states.has(state) ? 0 : 1,
         },
       });
     }

@@ -50,12 +50,22 @@ async function start() {
     const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
     const model = build_model(read_pack(bytes));
     state.model = model;
-    Object.assign(state, {x: model.head.x, y: model.head.y, task: [...model.task.values].sort()[0] ?? ''});
+    Object.assign(state, {
+      x: model.head.x,
+      y: model.head.y,
+      context: [...model.context.values].sort(natural_order)[0] ?? '',
+    });
     recall_place();
     by_id('title').textContent = model.head.name;
     document.title = `${model.head.name} · fp4sim report`;
+    if (!model.count) {
+      by_id('failure').hidden = false;
+      by_id('failure').textContent = 'This sweep has no configuration to show yet.';
+      paint_provenance();
+      document.documentElement.dataset.painted = 'all';
+      return;
+    }
     by_id('main').hidden = false;
-    if (!model.count) throw new Error('This sweep has no configuration to show yet.');
     setup_sections();
     // Everything below the first screen waits until that is on the glass.
     for (const {paint, later} of painters) if (!later) paint();

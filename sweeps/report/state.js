@@ -3,7 +3,7 @@
 
 const state = {
   model: null,
-  task: '',
+  context: '',
   x: '',
   y: '',
   colour: 'status',
@@ -47,7 +47,7 @@ function select_points() {
     count.set(code, (count.get(code) ?? 0) + 1);
   };
   for (let i = 0; i < model.count; ++i) {
-    if (words_at(model.task, i) !== state.task) continue;
+    if (words_at(model.context, i) !== state.context) continue;
     const hiding = active.filter(([facet, values]) => !values.has(facet_code(facet, i)));
     if (hiding.length === 0) {
       visible.push(i);
@@ -65,10 +65,16 @@ function current_selection(fresh = false) {
   return selection;
 }
 
-function task_points(task = state.task) {
+function context_points(context = state.context) {
   const points = [];
-  for (let i = 0; i < state.model.count; ++i) if (words_at(state.model.task, i) === task) points.push(i);
+  for (let i = 0; i < state.model.count; ++i) if (words_at(state.model.context, i) === context) points.push(i);
   return points;
+}
+
+// The task of the context on show; effects are kept by task.
+function current_task() {
+  const first = context_points()[0];
+  return first === undefined ? '' : words_at(state.model.task, first);
 }
 
 const is_narrow = () => window.innerWidth < 640;
@@ -89,11 +95,11 @@ function unpin(point) {
   refresh('pins');
 }
 
-// The place is kept behind '#', so that a link can open the page on a view: #task=lm&x=overhead&pin=HASH.
+// The place is kept behind '#', so that a link can open the page on a view: #context=lm&x=overhead&pin=HASH.
 function remember_place() {
   const words = new URLSearchParams();
   const {model} = state;
-  if (model.task.values.length > 1) words.set('task', state.task);
+  if (model.context.values.length > 1) words.set('context', state.context);
   if (state.x !== model.head.x) words.set('x', state.x);
   if (state.y !== model.head.y) words.set('y', state.y);
   if (state.colour !== 'status') words.set('colour', state.colour);
@@ -109,7 +115,7 @@ function remember_place() {
 function recall_place() {
   const words = new URLSearchParams(location.hash.slice(1));
   const {model} = state;
-  if (model.task.values.includes(words.get('task'))) state.task = words.get('task');
+  if (model.context.values.includes(words.get('context'))) state.context = words.get('context');
   for (const key of ['x', 'y']) if (model.column(words.get(key))) state[key] = words.get(key);
   const colour = words.get('colour');
   if (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5)))))
@@ -118,6 +124,6 @@ function recall_place() {
     if (!model.index_of.has(hash) || state.pins.length === 4) continue;
     state.pins.push(model.index_of.get(hash));
     state.panel = state.pins.at(-1);
-    state.task = words_at(model.task, state.panel);
+    state.context = words_at(model.context, state.panel);
   }
 }

@@ -8,9 +8,9 @@ function paint_summary() {
   const {model} = state;
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
-  const all = task_points();
-  const {points, undecided, kind} = front_rows();
-  const groups = effect_groups(state.task);
+  const all = context_points();
+  const {points, near, kind} = front_rows();
+  const groups = effect_groups(current_task());
   const diverged = all.filter((i) => model.states[i] === 'diverged').length;
   const link = (point, text) =>
     h(
@@ -50,7 +50,7 @@ function paint_summary() {
       h(
         'p',
         {class: 'quiet small'},
-        undecided.length ? `${plural(undecided.length, 'more candidate')} undecided. ` : '',
+        near.length ? `${plural(near.length, 'more candidate')} near it. ` : '',
         diverged ? `${plural(diverged, 'configuration')} diverged.` : 'None diverged.',
       ),
     ),
@@ -158,35 +158,40 @@ function paint_summary() {
   );
   const runs = model.tables.runs.rows;
   by_id('subtitle').textContent =
-    `${plural(model.count, 'configuration')}, ${plural(runs, 'training run')}, ${plural(model.task.values.length, 'task')}${model.head.workload ? `. Costs: ${model.head.workload}` : ''}.`;
+    `${plural(model.count, 'configuration')}, ${plural(runs, 'training run')}, ${model.task.values.length > 1 ? plural(model.task.values.length, 'task') : `task ${model.task.values[0]}`}${model.head.workload ? `. Costs: ${model.head.workload}` : ''}.`;
   by_id('explore-intro').textContent =
-    `Every point is one configuration on the task ${state.task}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
+    `Every point is one configuration of ${state.context}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
 }
 
-function paint_tasks() {
+// One context at a time: few as buttons, many in a list.
+function paint_contexts() {
   const {model} = state;
-  const tasks = [...model.task.values].sort();
+  const contexts = [...model.context.values].sort(natural_order);
+  const choose = (context) => {
+    Object.assign(state, {context, range: null, panel: 'front', pins: []});
+    state.filters.clear();
+    if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
+      state.colour = 'status';
+    refresh('task');
+  };
   const place = by_id('tasks');
-  place.hidden = tasks.length < 2;
+  place.hidden = contexts.length < 2;
+  const few = contexts.length <= 6 && contexts.join('').length < 90;
+  place.className = few ? 'segments' : '';
   fill(
     place,
-    ...tasks.map((task) =>
-      h(
-        'button',
-        {
-          type: 'button',
-          'aria-pressed': String(task === state.task),
-          onclick: () => {
-            Object.assign(state, {task, range: null, panel: 'front', pins: []});
-            state.filters.clear();
-            if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
-              state.colour = 'status';
-            refresh('task');
-          },
-        },
-        task,
-      ),
-    ),
+    few
+      ? contexts.map((context) => {
+          const chosen = String(context === state.context);
+          return h('button', {type: 'button', 'aria-pressed': chosen, onclick: () => choose(context)}, context);
+        })
+      : select_box(
+          'choose-context',
+          'task',
+          contexts.map((context) => ({value: context, text: context})),
+          state.context,
+          choose,
+        ),
   );
 }
 
@@ -212,6 +217,10 @@ function paint_guide() {
       entry(
         shape('screening'),
         'Best by the mean of few seeds. Among many configurations the best are partly lucky; fresh seeds (“confirm” in the grid) settle it.',
+      ),
+      entry(
+        shape('candidate'),
+        'Within three standard errors of the screened front; fresh seeds could still put it there.',
       ),
       entry(shape('off'), 'Some configuration of no higher cost is better.'),
       entry(
@@ -258,7 +267,7 @@ function paint_provenance() {
 
 function setup_summary() {
   on_change('task', paint_summary);
-  on_change('task', paint_tasks);
+  on_change('task', paint_contexts);
   on_change('task', paint_guide, true);
   on_change('task', paint_provenance, true);
 }

@@ -214,7 +214,7 @@ function setup_table() {
         id: 'download',
         onclick: () => {
           const clean = state.model.head.name.replace(/[^\w.-]+/g, '_') || 'report';
-          download(`${clean}_${state.task}_${table.view}.csv`, csv_of_selection(), 'text/csv');
+          download(`${clean}_${state.context}_${table.view}.csv`, csv_of_selection(), 'text/csv');
         },
       },
       'Download CSV',

@@ -18,7 +18,14 @@ const themes = {
     warn_ink: '#5c4300',
     shadow: '0 1px 2px rgba(20,30,45,.07), 0 4px 16px rgba(20,30,45,.05)',
     categories: ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#b58900', '#56b4e9', '#7a4fb0', '#6b7280'],
-    states: {on: '#0072b2', undecided: '#c46200', screening: '#8a3ffc', off: '#8d97a3', diverged: '#b3261e'},
+    states: {
+      on: '#0072b2',
+      undecided: '#c46200',
+      screening: '#8a3ffc',
+      candidate: '#a58bd0',
+      off: '#8d97a3',
+      diverged: '#b3261e',
+    },
     better: '#00795a',
     worse: '#b84a00',
     neutral: '#6b7280',
@@ -39,7 +46,14 @@ const themes = {
     warn_ink: '#f3d998',
     shadow: '0 1px 2px rgba(0,0,0,.4)',
     categories: ['#4aa8e8', '#f08a4b', '#2fc79a', '#e3a0c6', '#e0bb3a', '#9ad7ff', '#b99af0', '#9aa7b4'],
-    states: {on: '#4aa8e8', undecided: '#f2a33c', screening: '#b99af0', off: '#6f7c8a', diverged: '#ff8a80'},
+    states: {
+      on: '#4aa8e8',
+      undecided: '#f2a33c',
+      screening: '#b99af0',
+      candidate: '#8d7bb8',
+      off: '#6f7c8a',
+      diverged: '#ff8a80',
+    },
     better: '#2fc79a',
     worse: '#f08a4b',
     neutral: '#9aa7b4',
@@ -81,12 +95,13 @@ function ink_on(colour) {
 const state_words = {
   on: 'on the front',
   undecided: 'undecided',
-  screening: 'screened, not confirmed',
+  screening: 'screened front',
+  candidate: 'near the front',
   off: 'off the front',
   diverged: 'diverged',
   failed: 'failed',
 };
-const state_order = ['on', 'undecided', 'screening', 'off', 'diverged', 'failed'];
+const state_order = ['on', 'undecided', 'screening', 'candidate', 'off', 'diverged', 'failed'];
 
 // Symbols of the chart library, and their sizes; the cross is a path in a 10 x 10 box.
 const cross = 'path://M0,1.5L1.5,0L5,3.5L8.5,0L10,1.5L6.5,5L10,8.5L8.5,10L5,6.5L1.5,10L0,8.5L3.5,5Z';
@@ -94,16 +109,18 @@ const symbols = {
   on: 'diamond',
   undecided: 'triangle',
   screening: 'rect',
+  candidate: 'rect',
   off: 'circle',
   diverged: cross,
   failed: cross,
 };
-const symbol_sizes = {on: 15, undecided: 12, screening: 10, off: 6, diverged: 8, failed: 8};
+const symbol_sizes = {on: 15, undecided: 12, screening: 10, candidate: 6, off: 6, diverged: 8, failed: 8};
 
 const svg_shapes = {
   on: 'M7 0.5L13.5 7L7 13.5L0.5 7Z',
   undecided: 'M7 1.5L13 12.5L1 12.5Z',
   screening: 'M2 2H12V12H2Z',
+  candidate: 'M4 4H10V10H4Z',
   off: 'M7 3.6a3.4 3.4 0 1 0 .001 0Z',
   diverged: 'M2 3.5L3.5 2L7 5.5L10.5 2L12 3.5L8.5 7L12 10.5L10.5 12L7 8.5L3.5 12L2 10.5L5.5 7Z',
   failed: 'M2 3.5L3.5 2L7 5.5L10.5 2L12 3.5L8.5 7L12 10.5L10.5 12L7 8.5L3.5 12L2 10.5L5.5 7Z',
