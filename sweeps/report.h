@@ -56,7 +56,7 @@ struct ReportPoint {
   // one context at a time, because losses of two are not comparable. Empty: the task.
   std::string context;
   std::string config_hash;  // 16 hex digits
-  std::string name;         // recipe name or label; needed for baselines, else may be empty
+  std::string name;         // recipe name or label; shown for baselines, and where names differ
   bool baseline = false;    // fp32, bf16, mxfp8 ...: labelled in the chart, always in the cost bars
   // "on", "off", "undecided"; "screening": near the front, no fresh seeds (the page draws the line through those that
   // no other beats by means); "" where it was not judged, shown like "off".
@@ -108,10 +108,12 @@ struct ReportCurve {
 };
 
 struct ReportInput {
-  std::string name;                // the grid's name
-  std::string workload;            // what the costs are for, e.g. "llama3_8b on MI355X"
-  std::vector<std::string> notes;  // whole sentences shown as they are: noise floor, detectable effect, exploration
-  std::string x = "overhead";      // the columns that ReportPoint::front and the default view refer to
+  std::string name;      // the grid's name
+  std::string workload;  // what the costs are for, e.g. "llama3_8b on MI355X"
+  // Whole sentences: noise floor, detectable effect, exploration. One that opens with "CONTEXT: " is shown with that
+  // context only.
+  std::vector<std::string> notes;
+  std::string x = "overhead";  // the columns that ReportPoint::front and the default view refer to
   std::string y = "loss_gap";
   std::vector<ReportAxis> axes;
   std::vector<ReportColumn> cost_columns;

@@ -165,8 +165,18 @@ function differences(model, point) {
     .map((axis) => ({axis, value: axis.values[axis.codes[point]], reference: axis.reference}));
 }
 
+// A name that every configuration shares says nothing about one of them.
+function shown_name(model, point) {
+  if (model.names_differ === undefined) {
+    const names = new Set();
+    for (let i = 0; i < model.count; ++i) if (!model.baseline[i]) names.add(words_at(model.name, i));
+    model.names_differ = names.size > 1;
+  }
+  return model.baseline[point] || model.names_differ ? words_at(model.name, point) : '';
+}
+
 function point_label(model, point, limit = Infinity) {
-  const name = words_at(model.name, point);
+  const name = shown_name(model, point);
   const parts = differences(model, point).map(({axis, value}) => `${axis.label}=${value}`);
   if (name && (model.baseline[point] || !parts.length)) return name;
   if (!parts.length) return 'base configuration';

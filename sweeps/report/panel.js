@@ -34,8 +34,7 @@ function difference_chips(point, limit = Infinity) {
       h('span', {class: 'chip', title: `${axis.name}: ${reference} in the base`}, axis.label, ' ', h('b', {}, value)),
     );
   if (changes.length > limit) shown.push(h('span', {class: 'chip'}, `+${changes.length - limit}`));
-  if (!changes.length && !words_at(state.model.name, point))
-    shown.push(h('span', {class: 'chip'}, 'base configuration'));
+  if (!changes.length && !shown_name(state.model, point)) shown.push(h('span', {class: 'chip'}, 'base configuration'));
   return shown;
 }
 
@@ -43,7 +42,7 @@ function front_entry(point, rank = 0) {
   const {model} = state;
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
-  const name = words_at(model.name, point);
+  const name = shown_name(model, point);
   const pinned = state.pins.indexOf(point);
   return h(
     'li',

@@ -51,7 +51,7 @@ function tip_content(point) {
   const {layout} = scatter.drawn;
   const word = model.states[point];
   const changes = differences(model, point);
-  const name = words_at(model.name, point);
+  const name = shown_name(model, point);
   const rows = [layout.y, layout.x].map((column) =>
     h(
       'tr',

@@ -143,15 +143,18 @@ function paint_summary() {
       first === undefined ? null : h('p', {}, link(first, 'Show me one')),
     ),
   );
+  // A note that opens with a context's name belongs to that context alone.
+  const others = model.context.values.filter((context) => context !== state.context);
+  const notes = model.head.notes.filter((note) => !others.some((context) => note.startsWith(context + ': ')));
   fill(
     by_id('summary'),
     h('div', {class: 'cards'}, cards),
-    ...(model.head.notes.length
+    ...(notes.length
       ? [
           h(
             'ul',
             {class: 'notes'},
-            model.head.notes.map((note) => h('li', {}, note)),
+            notes.map((note) => h('li', {}, note)),
           ),
         ]
       : []),

@@ -35,7 +35,7 @@ function table_columns() {
     key: 'name',
     title: 'name',
     get: (row) => words_at(model.name, point_of(row)),
-    hidden: !context_points().some((i) => words_at(model.name, i)),
+    hidden: !context_points().some((i) => shown_name(model, i)),
   };
   if (table.view === 'points') {
     const ranks = new Map(front_rows().points.map((point, k) => [point, k + 1]));
