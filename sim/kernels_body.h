@@ -27,6 +27,19 @@ static inline __attribute__((always_inline)) float lane_sum(int64_t n, Term term
   return tree(v);
 }
 
+// Largest x[i], n >= 1; NaN is passed over (it shows up in what is computed from it).
+static inline __attribute__((always_inline)) float lane_max(const float* x, int64_t n) {
+  float partial[16];
+  for (int l = 0; l < 16; ++l) partial[l] = x[0];
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int l = 0; l < 16; ++l) partial[l] = x[i + l] > partial[l] ? x[i + l] : partial[l];
+  for (int l = 0; i + l < n; ++l) partial[l] = x[i + l] > partial[l] ? x[i + l] : partial[l];
+  for (int half = 8; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) partial[l] = partial[l + half] > partial[l] ? partial[l + half] : partial[l];
+  return partial[0];
+}
+
 static float sum(const float* x, int64_t n) {
   return lane_sum(n, [=](int64_t i) { return x[i]; });
 }
@@ -97,8 +110,7 @@ static void softmax_loss(float* __restrict p, float* __restrict row_loss, const 
   const int64_t n = int64_t{rows} * cols;
   for (int r = 0; r < rows; ++r) {
     const float* x = logits + int64_t{r} * cols;
-    float top = x[0];
-    for (int c = 1; c < cols; ++c) top = x[c] > top ? x[c] : top;
+    const float top = lane_max(x, cols);
     for (int c = 0; c < cols; ++c) p[int64_t{r} * cols + c] = x[c] - top;
     row_loss[r] = p[int64_t{r} * cols + labels[r]];
   }
@@ -186,18 +198,16 @@ static void rope(float* __restrict y, const float* __restrict x, const float* __
 }
 
 static void causal_softmax(float* s, float factor, int n) {
-  // Future entries become -inf, so that one flat exp serves the whole tile: exp(-inf) = 0.
   for (int i = 0; i < n; ++i) {
     float* row = s + int64_t{i} * n;
-    float top = row[0];
-    for (int j = 1; j <= i; ++j) top = row[j] > top ? row[j] : top;
-    for (int j = 0; j < n; ++j) row[j] = j <= i ? factor * (row[j] - top) : -__builtin_inff();
-  }
-  for (int64_t i = 0; i < int64_t{n} * n; ++i) s[i] = elementary::exp(s[i]);
-  for (int i = 0; i < n; ++i) {
-    float* row = s + int64_t{i} * n;
+    const float top = lane_max(row, i + 1);
+    // Future entries of the last 16 become -inf and exp(-inf) = 0; what follows them needs no exp.
+    const int end = n < (i / 16 + 1) * 16 ? n : (i / 16 + 1) * 16;
+    for (int j = i + 1; j < end; ++j) row[j] = -__builtin_inff();
+    for (int j = 0; j < end; ++j) row[j] = elementary::exp(factor * (row[j] - top));
+    for (int j = end; j < n; ++j) row[j] = 0.0f;
     const float inverse = 1.0f / lane_sum(n, [=](int64_t j) { return row[j]; });
-    for (int j = 0; j < n; ++j) row[j] *= inverse;
+    for (int j = 0; j < end; ++j) row[j] *= inverse;
   }
 }
 // ds = scale * p * (dp - sum_j dp p); p = 0 above the diagonal.

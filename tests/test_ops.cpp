@@ -1,0 +1,284 @@
+// Does every operation of the trainer compute what it says, and is its backward pass the derivative of that? The
+// expected values come from plain fp64 formulas written here; gradients from their central differences.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "sim/ops.h"
+#include "sim/pool.h"
+
+using namespace fp4;
+using namespace fp4::sim;
+
+namespace {
+
+using Doubles = std::vector<double>;
+
+struct Input {
+  Tensor value;
+  Doubles doubles() const { return {value.data, value.data + value.size()}; }
+};
+
+// Runs `ours` on fp32 inputs with the upstream gradient `weight` (loss = sum of weight * output), and compares output
+// and gradients with the fp64 function `truth`.
+class Check {
+ public:
+  Input input(int rows, int cols, float scale = 1.0f) {
+    Input in{arena_.tensor(rows, cols)};
+    DataSource{7, number_++}.normals(in.value.data, 0, in.value.size());
+    for (int64_t i = 0; i < in.value.size(); ++i) in.value.data[i] *= scale;
+    inputs_.push_back(in);
+    return in;
+  }
+
+  void run(const std::function<Var(Tape&, const std::vector<Var>&)>& ours,
+           const std::function<Doubles(const std::vector<Doubles>&)>& truth) {
+    Pass pass;
+    Tape tape(step_, kernels(), pass);
+    std::vector<Var> vars;
+    for (const Input& in : inputs_) vars.push_back(tape.variable(in.value, true));
+    Var out = ours(tape, vars);
+    const int64_t n = out->value.size();
+    std::vector<float> weight(static_cast<size_t>(n), 1.0f);
+    if (n > 1) DataSource{7, 99}.normals(weight.data(), 0, n);
+    // loss = sum(weight * out), built so that backward starts with the weights.
+    Var loss = tape.variable(1, 1, true);
+    loss->value.data[0] = 0;
+    tape.record(loss, [out, n, w = weight.data()](Tape& t) {
+      float* g = t.new_gradient(out);
+      for (int64_t i = 0; i < n; ++i) g[i] = w[i];
+      t.add_gradient(out, g);
+    });
+    tape.backward(loss);
+
+    std::vector<Doubles> x;
+    for (const Input& in : inputs_) x.push_back(in.doubles());
+    const Doubles expected = truth(x);
+    REQUIRE(static_cast<int64_t>(expected.size()) == n);
+    for (int64_t i = 0; i < n; ++i)
+      REQUIRE(static_cast<double>(out->value.data[i]) ==
+              Approx(expected[static_cast<size_t>(i)]).epsilon(2e-5).margin(2e-6));
+    const auto scalar = [&] {
+      const Doubles y = truth(x);
+      double total = 0;
+      for (size_t i = 0; i < y.size(); ++i) total += static_cast<double>(weight[i]) * y[i];
+      return total;
+    };
+    for (size_t v = 0; v < x.size(); ++v) {
+      INFO("gradient of input " << v);
+      REQUIRE(vars[v]->has_grad);
+      for (size_t i = 0; i < x[v].size(); i += 1 + x[v].size() / 40) {
+        const double kept = x[v][i], h = 1e-5;
+        x[v][i] = kept + h;
+        const double up = scalar();
+        x[v][i] = kept - h;
+        const double down = scalar();
+        x[v][i] = kept;
+        REQUIRE(static_cast<double>(vars[v]->grad[i]) == Approx((up - down) / (2 * h)).epsilon(1e-4).margin(2e-5));
+      }
+    }
+  }
+
+ private:
+  Arena arena_, step_;
+  std::vector<Input> inputs_;
+  uint32_t number_ = 0;
+};
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+Doubles map(const Doubles& x, double (*f)(double)) {
+  Doubles y;
+  for (double v : x) y.push_back(f(v));
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("elementwise operations", "[train]") {
+  SECTION("add") {
+    Check c;
+    c.input(5, 7), c.input(5, 7);
+    c.run([](Tape& t, const auto& v) { return add(t, v[0], v[1]); },
+          [](const auto& x) {
+            Doubles y = x[0];
+            for (size_t i = 0; i < y.size(); ++i) y[i] += x[1][i];
+            return y;
+          });
+  }
+  SECTION("an input that is used twice collects both gradients") {
+    Check c;
+    c.input(5, 7);
+    c.run([](Tape& t, const auto& v) { return add(t, v[0], silu(t, v[0])); },
+          [](const auto& x) { return map(x[0], [](double v) { return v + v * sigmoid(v); }); });
+  }
+  SECTION("relu") {
+    Check c;
+    c.input(5, 7);
+    c.run([](Tape& t, const auto& v) { return relu(t, v[0]); },
+          [](const auto& x) { return map(x[0], [](double v) { return v > 0 ? v : 0; }); });
+  }
+  SECTION("silu") {
+    Check c;
+    c.input(5, 7, 3.0f);
+    c.run([](Tape& t, const auto& v) { return silu(t, v[0]); },
+          [](const auto& x) { return map(x[0], [](double v) { return v * sigmoid(v); }); });
+  }
+  SECTION("swiglu") {
+    Check c;
+    c.input(4, 33), c.input(4, 33);
+    c.run([](Tape& t, const auto& v) { return swiglu(t, v[0], v[1]); },
+          [](const auto& x) {
+            Doubles y;
+            for (size_t i = 0; i < x[0].size(); ++i) y.push_back(x[0][i] * sigmoid(x[0][i]) * x[1][i]);
+            return y;
+          });
+  }
+}
+
+TEST_CASE("rms_norm", "[train]") {
+  const int rows = 3, cols = 37;
+  Check c;
+  c.input(rows, cols), c.input(1, cols);
+  c.run([](Tape& t, const auto& v) { return rms_norm(t, v[0], v[1]); },
+        [=](const auto& x) {
+          Doubles y;
+          for (size_t r = 0; r < rows; ++r) {
+            double squares = 0;
+            for (size_t i = 0; i < cols; ++i) squares += x[0][r * cols + i] * x[0][r * cols + i];
+            for (size_t i = 0; i < cols; ++i)
+              y.push_back(x[0][r * cols + i] / std::sqrt(squares / cols + 1e-5) * x[1][i]);
+          }
+          return y;
+        });
+}
+
+TEST_CASE("embedding adds the gradients of repeated tokens", "[train]") {
+  static const int32_t tokens[] = {2, 0, 2, 1, 2};
+  Check c;
+  c.input(4, 6);  // row 3 is never read
+  c.run([](Tape& t, const auto& v) { return embedding(t, tokens, 5, v[0]); },
+        [](const auto& x) {
+          Doubles y;
+          for (int32_t token : tokens)
+            for (size_t i = 0; i < 6; ++i) y.push_back(x[0][static_cast<size_t>(token) * 6 + i]);
+          return y;
+        });
+}
+
+TEST_CASE("rope rotates pairs by position * 10000^(-2i/W)", "[train]") {
+  const int context = 5, heads = 2, width = 6, rows = 10;
+  Arena arena;
+  const RopeTable table = rope_table(arena, kernels(), context, width);
+  Check c;
+  c.input(rows, heads * width);
+  c.run([&](Tape& t, const auto& v) { return rope(t, v[0], heads, table); },
+        [=](const auto& x) {
+          Doubles y(x[0].size());
+          for (size_t r = 0; r < rows; ++r)
+            for (size_t h = 0; h < heads; ++h)
+              for (size_t i = 0; i < width / 2; ++i) {
+                const double angle =
+                    static_cast<double>(r % context) * std::pow(10000.0, -2.0 * static_cast<double>(i) / width);
+                const size_t a = (r * heads + h) * width + i, b = a + width / 2;
+                y[a] = x[0][a] * std::cos(angle) - x[0][b] * std::sin(angle);
+                y[b] = x[0][b] * std::cos(angle) + x[0][a] * std::sin(angle);
+              }
+          return y;
+        });
+}
+
+TEST_CASE("causal attention", "[train]") {
+  const size_t context = 19, heads = 2, width = 4, sequences = 2, cols = heads * width;
+  Check c;
+  for (int i = 0; i < 3; ++i) c.input(static_cast<int>(sequences * context), static_cast<int>(cols));
+  c.run(
+      [=](Tape& t, const auto& v) {
+        return causal_attention(t, v[0], v[1], v[2], static_cast<int>(heads), static_cast<int>(context));
+      },
+      [=](const auto& x) {
+        Doubles y(x[0].size(), 0.0);
+        for (size_t s = 0; s < sequences; ++s)
+          for (size_t h = 0; h < heads; ++h)
+            for (size_t i = 0; i < context; ++i) {
+              const size_t q = (s * context + i) * cols + h * width;
+              Doubles p;
+              double total = 0;
+              for (size_t j = 0; j <= i; ++j) {
+                double dot = 0;
+                for (size_t w = 0; w < width; ++w) dot += x[0][q + w] * x[1][(s * context + j) * cols + h * width + w];
+                p.push_back(std::exp(dot / std::sqrt(static_cast<double>(width))));
+                total += p.back();
+              }
+              for (size_t j = 0; j <= i; ++j)
+                for (size_t w = 0; w < width; ++w)
+                  y[q + w] += p[j] / total * x[2][(s * context + j) * cols + h * width + w];
+            }
+        return y;
+      });
+}
+
+TEST_CASE("losses", "[train]") {
+  static const int32_t labels[] = {3, 0, 9, 9};
+  static const float weights[] = {1.0f, 0.25f, 3.0f, 0.0f};
+  SECTION("weighted cross-entropy") {
+    Check c;
+    c.input(4, 10, 2.0f);
+    c.run([](Tape& t, const auto& v) { return cross_entropy(t, v[0], labels, weights); },
+          [](const auto& x) {
+            double loss = 0;
+            for (size_t r = 0; r < 4; ++r) {
+              double total = 0;
+              for (size_t i = 0; i < 10; ++i) total += std::exp(x[0][r * 10 + i]);
+              loss += static_cast<double>(weights[r]) *
+                      (std::log(total) - x[0][r * 10 + static_cast<size_t>(labels[r])]) / 4;
+            }
+            return Doubles{loss};
+          });
+  }
+  SECTION("weighted mean squared error") {
+    Arena arena;
+    const Tensor target = arena.tensor(4, 5);
+    DataSource{7, 50}.normals(target.data, 0, 20);
+    Check c;
+    c.input(4, 5);
+    c.run([&](Tape& t, const auto& v) { return mean_squared_error(t, v[0], target, weights); },
+          [&](const auto& x) {
+            double loss = 0;
+            for (size_t i = 0; i < 20; ++i) {
+              const double d = x[0][i] - static_cast<double>(target.data[i]);
+              loss += static_cast<double>(weights[i / 5]) * d * d / 20;
+            }
+            return Doubles{loss};
+          });
+  }
+}
+
+TEST_CASE("every instruction set gives the bits of the generic kernels", "[train]") {
+  std::vector<const Kernels*> sets = {&kernels("generic"), &kernels()};
+  for (int m : {1, 7, 8, 33})
+    for (int n : {1, 10, 31, 64})
+      for (int k : {1, 5, 32, 100}) {
+        std::vector<float> a = DataSource{1, 1}.normals(m * k), b = DataSource{1, 2}.normals(n * k);
+        // A(i,k) row-major and transposed, B likewise: what fprop, dgrad and wgrad need.
+        for (int transposed = 0; transposed < 4; ++transposed) {
+          const int64_t a_row = transposed & 1 ? 1 : k, a_col = transposed & 1 ? m : 1;
+          const int64_t b_row = transposed & 2 ? 1 : n, b_col = transposed & 2 ? k : 1;
+          for (const Kernels* set : sets) {
+            std::vector<float> packed(static_cast<size_t>((n + 63) / 32 * 32 * k));
+            std::vector<float> c(static_cast<size_t>(m * n), -77.0f);
+            set->pack(packed.data(), b.data(), b_row, b_col, k, n);
+            set->gemm(c.data(), n, a.data(), a_row, a_col, packed.data(), m, n, k);
+            for (int i = 0; i < m; ++i)
+              for (int j = 0; j < n; ++j) {
+                float sum = 0;
+                for (int l = 0; l < k; ++l)
+                  sum = std::fma(a[static_cast<size_t>(i * a_row + l * a_col)],
+                                 b[static_cast<size_t>(l * b_row + j * b_col)], sum);
+                REQUIRE(bits_of(c[static_cast<size_t>(i * n + j)]) == bits_of(sum));
+              }
+          }
+        }
+      }
+}
