@@ -92,7 +92,8 @@ class Run {
     pass_.step = static_cast<uint32_t>(step_);
     pass_.training = pass_.quantise = true;
     std::unique_ptr<Trace> trace;
-    if (options_.trace && options_.trace_every > 0 && (step_ - 1) % options_.trace_every == 0)
+    if (options_.trace && options_.trace_every > 0 && step_ >= options_.trace_from &&
+        (step_ - options_.trace_from) % options_.trace_every == 0)
       trace = std::make_unique<Trace>(options_.trace);
     pass_.trace = trace.get();
     tape_.reset();

@@ -62,7 +62,8 @@ struct RunOptions {
   std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status failed)
   std::function<void(const TraceRow&)> trace = {};
   int trace_every = 0;        // steps between traced steps; 0: no trace
-  std::string checkpoint_to;  // written at `stop_at` (or at the end), and the run returns
+  int trace_from = 1;         // first traced step
+  std::string checkpoint_to;  // written at `stop_at` (or at the end), where the run returns
   int stop_at = 0;            // 0: run to the end
   std::string resume_from;
 };

@@ -29,6 +29,7 @@
   X(witness) \
   X(signature) \
   X(train) \
+  X(stats) \
   X(completion) \
   X(version)
 // clang-format on

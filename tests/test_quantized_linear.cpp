@@ -1,0 +1,258 @@
+// Is the quantised linear layer the three products of its definition? Expected values: plain fp64 products, the formula
+// of each quantiser and mask written out here, and published error figures.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "sim/pool.h"
+#include "sim/quantized_linear.h"
+#include "sim/recipe.h"
+
+using namespace fp4;
+using namespace fp4::sim;
+
+namespace {
+
+using Doubles = std::vector<double>;
+
+struct Result {
+  Doubles y, dx, dw;
+};
+
+struct Shape {
+  int rows, in, out;
+};
+
+// One forward and backward pass; dL/dY is a fixed random matrix.
+class Layer {
+ public:
+  explicit Layer(Shape s)
+      : shape(s), x_(arena_.tensor(s.rows, s.in)), w_(arena_.tensor(s.out, s.in)), g_(arena_.tensor(s.rows, s.out)) {
+    DataSource{3, 1}.normals(x_.data, 0, x_.size());
+    DataSource{3, 2}.normals(w_.data, 0, w_.size());
+    DataSource{3, 3}.normals(g_.data, 0, g_.size());
+  }
+
+  Result run(const Recipe& recipe, uint32_t step = 1) {
+    const Dispatcher backend;
+    LinearEngine engine(recipe, backend);
+    engine.add_layer("layer", shape.in, shape.out, true);
+    engine.finish();
+    Pass pass;
+    pass.seed = 11, pass.step = step;
+    Arena memory;
+    Tape tape(memory, kernels(), pass);
+    Var x = tape.variable(x_, true), w = tape.variable(w_, true);
+    Var y = engine.forward(tape, 0, x, w, nullptr);
+    Var loss = tape.variable(1, 1, true);
+    loss->value.data[0] = 0;
+    tape.record(loss, [y, this](Tape& t) {
+      float* g = t.new_gradient(y);
+      std::copy(g_.data, g_.data + g_.size(), g);
+      t.add_gradient(y, g);
+    });
+    tape.backward(loss);
+    const auto doubles = [](const float* p, int64_t n) { return Doubles(p, p + n); };
+    return {doubles(y->value.data, y->value.size()), doubles(x->grad, x_.size()), doubles(w->grad, w_.size())};
+  }
+
+  // C[i][j] = sum_k A(i,k) B(k,j) of the fp64 copies.
+  static Doubles product(const Doubles& a, bool a_transposed, const Doubles& b, bool b_transposed, int m, int n,
+                         int k) {
+    Doubles c(static_cast<size_t>(m * n));
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < n; ++j)
+        for (int l = 0; l < k; ++l)
+          c[static_cast<size_t>(i * n + j)] += a[static_cast<size_t>(a_transposed ? l * m + i : i * k + l)] *
+                                               b[static_cast<size_t>(b_transposed ? j * k + l : l * n + j)];
+    return c;
+  }
+  Doubles x() const { return {x_.data, x_.data + x_.size()}; }
+  Doubles w() const { return {w_.data, w_.data + w_.size()}; }
+  Doubles g() const { return {g_.data, g_.data + g_.size()}; }
+  Result plain() const {
+    return {product(x(), false, w(), true, shape.rows, shape.out, shape.in),
+            product(g(), false, w(), false, shape.rows, shape.in, shape.out),
+            product(g(), true, x(), false, shape.out, shape.in, shape.rows)};
+  }
+
+  const Shape shape;
+
+ private:
+  Arena arena_;
+  Tensor x_, w_, g_;
+};
+
+double distance(const Doubles& a, const Doubles& b) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) error += (a[i] - b[i]) * (a[i] - b[i]), norm += b[i] * b[i];
+  return std::sqrt(error / norm);
+}
+
+// Orthonormal Sylvester-Hadamard along rows of length `cols`, in tiles of h: y = x H / sqrt(h), its own inverse.
+Doubles rotated(const Doubles& x, int cols, int h) {
+  Doubles y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int c = static_cast<int>(i) % cols, tile = c / h * h, row = static_cast<int>(i) / cols;
+    for (int j = 0; j < h; ++j)
+      y[i] += x[static_cast<size_t>(row * cols + tile + j)] *
+              (__builtin_popcount(static_cast<unsigned>(c % h & j)) % 2 ? -1 : 1) / std::sqrt(static_cast<double>(h));
+  }
+  return y;
+}
+
+// 1 where |x| / 2^(floor(log2 amax) - 2) <= 6, blocks of 32 along the rows.
+Doubles floor_mask(const Doubles& x) {
+  Doubles mask(x.size());
+  for (size_t b = 0; b < x.size(); b += 32) {
+    double amax = 0;
+    for (size_t i = b; i < b + 32; ++i) amax = std::max(amax, std::fabs(x[i]));
+    const double scale = std::exp2(std::floor(std::log2(amax)) - 2);
+    for (size_t i = b; i < b + 32; ++i) mask[i] = std::fabs(x[i]) / scale <= 6 ? 1 : 0;
+  }
+  return mask;
+}
+
+Doubles times(Doubles a, const Doubles& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] *= b[i];
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("with quantisation off every recipe gives the plain products", "[train]") {
+  Layer layer({48, 64, 80});
+  const Result plain = layer.plain();
+  for (const std::string& name : recipe_names()) {
+    Recipe recipe = recipe_from_json(name);
+    recipe.quantise = false;
+    recipe.layers = {};
+    const Result r = layer.run(recipe, 7);
+    INFO(name);
+    // fp32 rounding of sums over 48..80 terms, and of the Hadamards.
+    const bool masked =
+        !recipe.fprop.a.estimator.is_straight_through() || !recipe.fprop.b.estimator.is_straight_through();
+    CHECK(distance(r.y, plain.y) < 5e-7);
+    if (!masked) {
+      CHECK(distance(r.dx, plain.dx) < 5e-7);
+      CHECK(distance(r.dw, plain.dw) < 5e-7);
+    }
+    // The mask of clipped_ste is 1 everywhere without clipping; only differentiable estimators keep their slope.
+    if (recipe.fprop.a.estimator.estimator == Estimator::clipped_ste) CHECK(distance(r.dx, plain.dx) < 5e-7);
+    if (recipe.fprop.hadamard.size == 0 && recipe.dgrad.hadamard.size == 0)
+      CHECK(r.dx == layer.run(recipe_from_json("fp32")).dx);
+  }
+}
+
+TEST_CASE("fold gives the same products as sqrt with quantisation off", "[train]") {
+  Layer layer({48, 64, 80});
+  const Result plain = layer.plain();
+  for (const char* source : {"high_precision", "fprop_quantised"}) {
+    const Json h = {{"size", 32}, {"signs", "per_step"}, {"normalise", "fold"}};
+    Recipe recipe = recipe_from_json({{"base", "quartet"},
+                                      {"all", {{"hadamard", h}}},
+                                      {"quantise", false},
+                                      {"dgrad", {{"b", {{"source", source}}}}},
+                                      {"wgrad", {{"b", {{"source", source}}}}}});
+    const Result r = layer.run(recipe);
+    INFO(source);
+    CHECK(distance(r.y, plain.y) < 5e-7);
+    CHECK(distance(r.dx, plain.dx) < 5e-7);
+    CHECK(distance(r.dw, plain.dw) < 5e-7);
+  }
+}
+
+TEST_CASE("estimators multiply the gradient at fprop's payload, in fprop's basis", "[train]") {
+  Layer layer({32, 64, 96});
+  const Result plain = layer.plain();
+  Json all = {{"all", {{"*", {{"preset", "fp32"}}}}},
+              {"fprop", {{"*", {{"preset", "mxfp4"}, {"estimator", "clipped_ste"}}}}}};
+  SECTION("without a Hadamard") {
+    const Result r = layer.run(recipe_from_json(all));
+    CHECK(distance(r.dx, times(plain.dx, floor_mask(layer.x()))) < 1e-6);
+    CHECK(distance(r.dw, times(plain.dw, floor_mask(layer.w()))) < 1e-6);
+  }
+  SECTION("with one the mask lives in the rotated basis") {
+    for (const char* normalise : {"sqrt", "fold"}) {
+      // 64: sqrt(64) is a power of two, so that `fold` moves no element across the threshold.
+      all["fprop"]["hadamard"] = {{"size", 64}, {"signs", "none"}, {"normalise", normalise}};
+      const Result r = layer.run(recipe_from_json(all));
+      const auto expected = [](const Doubles& gradient, const Doubles& operand) {
+        return rotated(times(rotated(gradient, 64, 64), floor_mask(rotated(operand, 64, 64))), 64, 64);
+      };
+      INFO(normalise);
+      // An element within fp32 rounding of the threshold may fall on either side; none does with these numbers.
+      CHECK(distance(r.dx, expected(plain.dx, layer.x())) < 1e-6);
+      CHECK(distance(r.dw, expected(plain.dw, layer.w())) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("2-D weights serve fprop and dgrad with the same codes", "[train]") {
+  // Stochastic rounding draws by position, so a second quantisation would give other codes. dX = dY Wq exactly when
+  // both products see the same Wq: X = I makes Wq visible in Y.
+  const int n = 64;
+  Json recipe = {{"all", {{"*", {{"preset", "fp32"}}}}}};
+  const Json weights = {{"preset", "mxfp4"}, {"block", {32, 32}}, {"rounding", "stochastic"}};
+  recipe["fprop"]["b"] = weights;
+  recipe["dgrad"]["b"] = weights;
+  const Dispatcher backend;
+  LinearEngine engine(recipe_from_json(recipe), backend);
+  engine.add_layer("layer", n, n, true);
+  engine.finish();
+  Arena memory;
+  Pass pass;
+  pass.step = 3;
+  Tape tape(memory, kernels(), pass);
+  Tensor identity = memory.tensor(n, n), w_value = memory.tensor(n, n);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) identity.row(i)[j] = i == j ? 1.0f : 0.0f;
+  DataSource{3, 2}.normals(w_value.data, 0, w_value.size());
+  Var x = tape.variable(identity, true), w = tape.variable(w_value, true);
+  Var y = engine.forward(tape, 0, x, w, nullptr);
+  Var loss = tape.variable(1, 1, true);
+  tape.record(loss, [y, identity](Tape& t) {
+    float* g = t.new_gradient(y);
+    std::copy(identity.data, identity.data + identity.size(), g);
+    t.add_gradient(y, g);
+  });
+  tape.backward(loss);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) REQUIRE(y->value.row(j)[i] == x->grad[i * n + j]);  // Wq^T and I Wq
+}
+
+TEST_CASE("rounding errors of the real layers are those of Quartet and of 2502.20586", "[train]") {
+  // W = I in fp32: Y is the quantised X. Gaussians with a factor 2^U(0,1) per block, so that every phase of a
+  // power-of-two scale counts alike; floor with the 3/4 prescale, as in both papers' backward.
+  const int rows = 4096, cols = 256;
+  Arena memory;
+  Tensor x_value = memory.tensor(rows, cols), identity = memory.tensor(cols, cols);
+  DataSource{5, 1}.normals(x_value.data, 0, x_value.size());
+  const std::vector<float> phase = DataSource{5, 2}.uniforms(x_value.size() / 32);
+  for (int64_t i = 0; i < x_value.size(); ++i) x_value.data[i] *= std::exp2(phase[static_cast<size_t>(i / 32)]);
+  for (int i = 0; i < cols; ++i)
+    for (int j = 0; j < cols; ++j) identity.row(i)[j] = i == j ? 1.0f : 0.0f;
+  const auto quantised = [&](const Json& operand) {
+    const Dispatcher backend;
+    LinearEngine engine(recipe_from_json({{"fprop", {{"a", operand}}}}), backend);
+    engine.add_layer("layer", cols, cols, true);
+    engine.finish();
+    Pass pass;
+    Arena step;
+    Tape tape(step, kernels(), pass);
+    Var y = engine.forward(tape, 0, tape.constant(x_value), tape.constant(identity), nullptr);
+    return Doubles(y->value.data, y->value.data + y->value.size());
+  };
+  const Doubles x(x_value.data, x_value.data + x_value.size());
+  const auto relative = [&](const Doubles& q) { return std::pow(distance(q, x), 2); };
+  double along = 0, norm = 0;
+  const Doubles rtn = quantised({{"preset", "mxfp4"}, {"prescale", 0.75}});
+  for (size_t i = 0; i < x.size(); ++i) along += rtn[i] * x[i], norm += x[i] * x[i];
+  CHECK(relative(rtn) == Approx(1.374e-2).epsilon(0.02));
+  CHECK(1 - along / norm == Approx(9.3e-3).epsilon(0.05));  // misalignment: the part of x that rounding takes away
+  const Doubles sr = quantised({{"preset", "mxfp4"}, {"rounding", "stochastic"}, {"prescale", 0.75}});
+  CHECK(relative(sr) == Approx(2.79e-2).epsilon(0.03));
+  along = 0;
+  for (size_t i = 0; i < x.size(); ++i) along += sr[i] * x[i];
+  CHECK(along / norm == Approx(1.0).margin(1e-3));  // unbiased with the prescale
+}

@@ -1,0 +1,217 @@
+// Is a run a function of (configuration, seed) and of nothing else: threads, backend, evaluations, interruption,
+// other runs? Do all recipes run on all tasks?
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "sim/checkpoint.h"
+#include "sim/optim.h"
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "tasks/run.h"
+#include "tests/support/support.h"
+
+using namespace fp4;
+using sim::History;
+using sim::Json;
+using sim::RunOptions;
+
+namespace {
+
+Json short_run(const std::string& task, const Json& recipe, int steps, Json parameters = Json::object()) {
+  Json section = {{"name", task}};
+  section.update(parameters);
+  if (task == "lm") section.update({{"width", 32}, {"heads", 2}, {"ffn", 48}, {"context", 16}});
+  return tasks::canonical({{"task", section},
+                           {"recipe", recipe},
+                           {"train", {{"steps", steps}, {"batch", task == "lm" ? 4 : 32}, {"curve_points", 3}}}});
+}
+
+}  // namespace
+
+TEST_CASE("the result does not depend on threads, backend or the runs before", "[train]") {
+  for (const char* task : {"classifier", "lm"})
+    for (const char* recipe : {"fp32", "mxfp4"}) {
+      const Json config = short_run(task, recipe, 3);
+      const std::string digest = tasks::run(config, 1).digest;
+      INFO(task << " " << recipe);
+      RunOptions two;
+      two.threads = 2;
+      CHECK(tasks::run(config, 1, two).digest == digest);
+      RunOptions reference;
+      reference.backend = "reference";
+      CHECK(tasks::run(config, 1, reference).digest == digest);
+      CHECK(tasks::run(config, 2).digest != digest);
+    }
+}
+
+TEST_CASE("large products are split over threads without a change", "[train]") {
+  // 256 rows x 128 x 256 is above the size from which a product is split.
+  const Json config = tasks::canonical({{"task", {{"name", "regression"}, {"width", 256}}},
+                                        {"recipe", "fp32"},
+                                        {"train", {{"steps", 2}, {"batch", 256}, {"curve_points", 1}}}});
+  RunOptions two;
+  two.threads = 2;
+  CHECK(tasks::run(config, 1, two).digest == tasks::run(config, 1).digest);
+}
+
+TEST_CASE("runs side by side do not touch each other, and a larger pool changes nothing", "[train]") {
+  const Json config = short_run("regression", "mxfp4", 4, {{"data_seed", 77}});
+  const std::string alone = tasks::run(config, 3).digest;
+  std::string first, second;
+  std::thread other([&] { first = tasks::run(config, 3).digest; });
+  second = tasks::run(config, 3).digest;
+  other.join();
+  CHECK(first == alone);
+  CHECK(second == alone);
+  for (const char* task : {"regression", "classifier", "diffusion", "lm"}) {
+    const Json small = short_run(task, "fp32", 3, {{"data_seed", 78}});
+    const std::string before = tasks::run(small, 1).digest;
+    tasks::run(short_run(task, "fp32", 9, {{"data_seed", 78}}), 1);
+    CHECK(tasks::run(small, 1).digest == before);
+  }
+}
+
+TEST_CASE("a resumed run equals an uninterrupted one", "[train]") {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "checkpoint";
+  Json recipe = "ue5m3_hold50";  // held amaxes are part of the state
+  Json config = short_run("regression", recipe, 7);
+  config["recipe"]["loss_scaling"] = true;
+  for (const char* optimizer : {"adamw", "sgd", "stable_spam"}) {
+    config["train"]["optimizer"] = optimizer;
+    const History whole = tasks::run(config, 5);
+    RunOptions half, rest;
+    half.stop_at = 4, half.checkpoint_to = file;
+    rest.resume_from = file;
+    tasks::run(config, 5, half);
+    const History resumed = tasks::run(config, 5, rest);
+    INFO(optimizer);
+    CHECK(resumed.digest == whole.digest);
+    CHECK(resumed.metrics == whole.metrics);
+    CHECK_THROWS_AS(tasks::run(config, 6, rest), Error);
+  }
+  test::write_text(folder / "broken", "no checkpoint");
+  RunOptions broken;
+  broken.resume_from = folder / "broken";
+  CHECK_THROWS_AS(tasks::run(config, 5, broken), Error);
+}
+
+TEST_CASE("the number of evaluations never changes the weights", "[train]") {
+  const test::TemporaryFolder folder;
+  std::vector<std::vector<float>> weights;
+  for (int points : {3, 30}) {
+    Json config = short_run("regression", "ue5m3_hold50", 30);
+    config["train"]["curve_points"] = points;
+    RunOptions options;
+    options.checkpoint_to = folder / "end";
+    const History h = tasks::run(config, 1, options);
+    CHECK(static_cast<int>(h.curve.size()) == points);
+    weights.push_back(sim::read_checkpoint(folder / "end").weights);
+  }
+  CHECK(weights[0] == weights[1]);
+}
+
+TEST_CASE("every recipe runs on every task", "[train]") {
+  for (const std::string& recipe : sim::recipe_names())
+    for (const char* task : {"regression", "classifier", "diffusion", "lm"}) {
+      INFO(recipe << " on " << task);
+      const Json config = short_run(task, recipe, 1, task == std::string("lm") ? Json::object() : Json{{"width", 24}});
+      CHECK(tasks::invalid_reason(config).empty());
+      const History h = tasks::run(config, 1);
+      CHECK(h.status == sim::Status::finished);
+      CHECK(h.metrics.count("loss") == 1);
+      CHECK(h.metrics.count("loss_hp") == 1);
+    }
+}
+
+TEST_CASE("NAME@GEMM quantises one product and leaves bf16 in the others", "[train]") {
+  const Json recipe = short_run("classifier", "mxfp4@wgrad", 1).at("recipe");
+  CHECK(recipe.at("name") == "mxfp4@wgrad");
+  CHECK(recipe.at("wgrad").at("a").at("element") == "e2m1");
+  CHECK(recipe.at("fprop").at("b").at("element") == "bf16");
+  CHECK(recipe.at("dgrad").at("a").at("element") == "bf16");
+  CHECK_THROWS_AS(short_run("classifier", "mxfp4@forward", 1), Error);
+}
+
+TEST_CASE("canonical configurations", "[train]") {
+  const Json config = short_run("classifier", "nvfp4_te", 5);
+  // A fixed point, and readable as a configuration again.
+  CHECK(tasks::canonical(config) == config);
+  CHECK(config.at("task").at("outliers").at("channel") == 0.5);
+  CHECK(config.at("train").at("lr") == 1e-3);
+  // Names, docs and dead fields do not enter the hash; live ones do.
+  Json renamed = config;
+  renamed["recipe"]["name"] = "mine";
+  renamed["recipe"]["doc"] = "";
+  CHECK(tasks::config_hash(renamed) == tasks::config_hash(config));
+  const auto hash = [](const Json& recipe) { return tasks::config_hash(short_run("classifier", recipe, 5)); };
+  const Json base = {{"base", "mxfp4"}};
+  Json dead = base, alive = base;
+  dead["fprop"] = {{"a", {{"random_bits", 16}}}};
+  alive["fprop"] = {{"a", {{"random_bits", 16}, {"rounding", "stochastic"}}}};
+  CHECK(hash(dead) == hash(base));
+  CHECK(hash(alive) != hash(base));
+  CHECK(tasks::static_cost(config) > 0);
+  const auto fails = [](Json given, const std::string& word) {
+    try {
+      tasks::canonical(given);
+      return false;
+    } catch (const Error& e) {
+      return std::string(e.what()).find(word) != std::string::npos;
+    }
+  };
+  CHECK(fails({{"task", "clasifier"}}, "classifier"));
+  CHECK(fails({{"task", {{"name", "lm"}, {"contxt", 3}}}}, "context"));
+  CHECK(fails({{"task", "lm"}, {"train", {{"schedule", "cosinus"}}}}, "cosine"));
+  CHECK(fails({{"task", "lm"}, {"train", {{"steps", 0}}}}, "steps"));
+  CHECK(fails({{"task", "lm"}, {"train", {{"steps", "many"}}}}, "whole number"));
+  CHECK(fails({{"task", "lm"}, {"recipe", {{"fprop", {{"a", {{"elemnt", "e2m1"}}}}}}}}, "element"));
+  CHECK(fails({{"task", "lm"}, {"recipe", "mxfp5"}}, "mxfp4"));
+}
+
+TEST_CASE("layer policies count quantisable layers only", "[train]") {
+  const auto quantised = [](const Json& policy) {
+    Json config = short_run("lm", {{"base", "mxfp4"}, {"layers", policy}}, 1);
+    return tasks::run(config, 1).products[0]["e2m1"];
+  };
+  CHECK(quantised("all") == 14);
+  CHECK(quantised({{"skip_last", 0.15}}) == 12);  // floor(2.1 + .5) = 2 of 14 left out
+  CHECK(quantised({{"skip_first", 3}}) == 11);
+  CHECK(quantised({{"names", {"block0.q", "block1.down"}}}) == 2);
+  CHECK_THROWS_AS(quantised({{"names", {"block7.q"}}}), Error);
+  // An MLP of two or three quantisable layers keeps them all at 15 %, and its first layer has no dgrad.
+  const History h = tasks::run(short_run("classifier", {{"base", "mxfp4"}, {"layers", {{"skip_last", 0.15}}}}, 1), 1);
+  CHECK(h.products[0].at("e2m1") == 2);
+  CHECK(h.products[1].at("e2m1") == 1);
+  CHECK(h.products[2].at("e2m1") == 2);
+}
+
+TEST_CASE("divergence is a result", "[train]") {
+  Json config = short_run("regression", "fp32", 60);
+  config["train"]["lr"] = 10.0;
+  const History h = tasks::run(config, 1);
+  CHECK(h.status == sim::Status::diverged);
+  CHECK(h.steps_done < 60);
+  CHECK(h.metrics.count("loss") == 0);
+  CHECK(!h.curve.empty());
+  CHECK(h.digest.size() == 16);
+}
+
+TEST_CASE("schedules start and end where they say", "[train]") {
+  sim::Parameters parameters;
+  Json train = sim::canonical(sim::train_schema(), {{"steps", 100}, {"lr", 1.0}, {"warmup", 10}}, "train");
+  const auto rate = [&](int step) {
+    return static_cast<double>(sim::Optimizer(train, "", false, parameters).learning_rate(step));
+  };
+  CHECK(rate(1) == Approx(0.1));
+  CHECK(rate(10) == Approx(1.0));
+  CHECK(rate(11) == Approx(1.0));
+  CHECK(rate(100) == Approx(0.1));
+  train["warmup"] = 0;
+  CHECK(rate(1) == Approx(1.0));
+  CHECK(rate(100) == Approx(0.1));
+  train["schedule"] = "linear";
+  CHECK(rate(34) == Approx(0.7));
+  train["schedule"] = "constant";
+  CHECK(rate(100) == Approx(1.0));
+}
