@@ -72,7 +72,8 @@ function paint_table() {
   const rows = table_rows(columns);
   const pages = Math.max(1, Math.ceil(rows.length / table.size));
   table.page = Math.min(table.page, pages - 1);
-  const shown = columns.filter((column) => !column.hidden);
+  const visible = columns.filter((column) => !column.hidden);
+  const shown = [...visible.filter((column) => !column.late), ...visible.filter((column) => column.late)];
   const point_of = table.view === 'points' ? (row) => row : (row) => model.get('runs', 'point')[row];
   const sort_by = (column) => {
     table.descending = table.sort === column.key ? !table.descending : false;

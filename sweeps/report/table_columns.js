@@ -100,7 +100,8 @@ function table_columns() {
     }));
   const word = (key) => ({key, title: key, get: (row) => words_at(run(key), row)});
   return [
-    ...axis_columns,
+    // In the file in the order of table.csv; on the screen the results come first.
+    ...axis_columns.map((column) => ({...column, late: true})),
     task,
     name,
     {key: 'seed', title: 'seed', number: true, get: (row) => run('seed')[row], text: (row) => String(run('seed')[row])},
