@@ -134,7 +134,7 @@ TEST_CASE("weights: unknown words and negative numbers are errors, defaults stay
 }
 
 TEST_CASE("every number of a built-in profile has an origin", "[quick]") {
-  REQUIRE(hardware_names().size() >= 8);
+  REQUIRE(hardware_names().size() >= 9);
   for (const std::string& name : hardware_names()) {
     const Hardware chip = load_hardware(name);
     CHECK(chip.name == name);

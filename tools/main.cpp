@@ -30,6 +30,7 @@
   X(signature) \
   X(train) \
   X(stats) \
+  X(cost) \
   X(completion) \
   X(version)
 // clang-format on

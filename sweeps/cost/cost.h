@@ -73,7 +73,7 @@ struct CostResult {
   double speedup_bf16 = 0, speedup_fp8 = 0;  // of compute_s; fp8 = MXFP8 on everything
   double tokens_per_second = 0;              // all accelerators
   std::optional<double> energy_j;            // a step, all accelerators; empty without power figures
-  std::optional<double> price;               // a step, all accelerators, the profile's currency
+  std::optional<double> price;               // a step, all accelerators, US dollars
   std::optional<double> points;              // empty at 0 points
   BopsSpeedup bops;
   MemoryFootprint memory;

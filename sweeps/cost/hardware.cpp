@@ -113,6 +113,7 @@ Hardware parse_hardware(const Json& object, const std::string& place) {
   Hardware hardware;
   hardware.name = reader.text("name");
   hardware.doc = reader.text("doc");
+  if (reader.find("source") != nullptr) hardware.source = reader.text("source");
   parse_rates(reader, hardware);
   hardware.efficiency = required(reader, "efficiency", tiny, 1);
   hardware.issue_per_s = required(reader, "issue_per_s", tiny);
@@ -155,7 +156,8 @@ std::vector<std::string> hardware_names() { return builtin_names("hardware"); }
 bool has_fp4(const Hardware& hardware) { return hardware.rates.contains("fp4"); }
 
 Json to_json(const Hardware& hardware) {
-  Json out = {{"name", hardware.name}, {"doc", hardware.doc}, {"emulate", hardware.emulate}};
+  Json out = {
+      {"name", hardware.name}, {"doc", hardware.doc}, {"source", hardware.source}, {"emulate", hardware.emulate}};
   out["rates"] = Json::object();
   for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
   out["efficiency"] = quantity_json(hardware.efficiency);
@@ -176,6 +178,7 @@ Json to_json(const Hardware& hardware) {
   add("idle_w", hardware.idle_w);
   add("system_w", hardware.system_w);
   add("price_per_hour", hardware.price_per_hour);
+  if (hardware.other_model.empty()) return out;
   out["other_s_per_token"] = quantity_json(hardware.other_s_per_token);
   out["other_model"] = hardware.other_model;
   return out;

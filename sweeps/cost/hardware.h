@@ -24,7 +24,7 @@ struct Quantity {
 const std::vector<std::string>& format_classes();  // fp32 bf16 fp8 fp6 fp4 int8 int4
 
 struct Hardware {
-  std::string name, doc;
+  std::string name, doc, source;                            // source: in one line, for lists
   std::map<std::string, Quantity, std::less<>> rates;       // dense FLOP/s by format class
   std::map<std::string, std::string, std::less<>> emulate;  // "fp4" -> "bf16": runs at that class' rate
   Quantity efficiency;                                      // share of the rate that GEMMs reach

@@ -1,0 +1,56 @@
+// Decides: how energy is MEASURED, after MLPerf Power's procedure: the window is marked by the workload itself, looped
+// until it lasts long enough (60 s), five windows, best and worst dropped, idle power not subtracted. Sensors: RAPL of
+// the CPU packages and the GPUs of amdgpu through sysfs, NVIDIA's through libnvidia-ml, opened at run time. A machine
+// without any is normal: the answer is then "unavailable" with the reason, never an estimate in its place.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fp4::cost {
+
+/// A source of joules. Counters are read at both ends; power sensors are sampled and summed P_i * dt_i in between.
+class EnergySensor {
+ public:
+  virtual ~EnergySensor() = default;
+  virtual std::string name() const = 0;
+  virtual void start() = 0;
+  virtual void sample(double seconds_since_last) = 0;
+  virtual double stop() = 0;  // joules since start
+};
+
+struct SensorSearch {
+  std::vector<std::unique_ptr<EnergySensor>> sensors;
+  std::vector<std::string> unavailable;  // "rapl: /sys/class/powercap has no intel-rapl package", ...
+};
+
+/// `root` stands for / (a test gives a folder of its own).
+SensorSearch find_sensors(const std::filesystem::path& root = "/");
+
+struct MeterOptions {
+  double window_s = 60;  // at least; the work is repeated to fill it
+  int runs = 5;          // windows; with three or more the best and the worst are dropped
+  double sample_s = 0.1;
+};
+
+struct EnergyWindow {
+  double seconds = 0;
+  int repetitions = 0;
+  std::vector<double> joules;  // by sensor
+};
+
+struct EnergyReading {
+  std::vector<std::string> sensors;
+  std::vector<EnergyWindow> windows;  // all of them, in order
+  double seconds_per_repetition = 0;  // of the kept windows
+  double joules_per_repetition = 0;   // all sensors together
+  double watts = 0;
+};
+
+/// Runs `work` as often as the procedure asks; throws Error (exit code 1) when there is no sensor.
+EnergyReading measure_energy(const std::function<void()>& work, SensorSearch search, const MeterOptions& options);
+
+}  // namespace fp4::cost

@@ -1,0 +1,36 @@
+// Decides: how the cost model is judged: published measurements beside what the formulas give for the same chip, model
+// and recipe. A number that set a parameter of a profile is `fitted` and proves nothing; `predicted` ones count.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fp4::cost {
+
+struct PublishedRow {
+  enum class Class : uint8_t { fitted, predicted, bound, shown };
+  std::string id;        // "gb200_te_nvfp4"
+  std::string chip;      // name of the profile
+  std::string what;      // what was measured
+  std::string unit;      // "x", "share of time", "us/token", "GiB"
+  double published = 0;  // for a bound: the largest value the source allows
+  double model = 0;
+  Class kind = Class::predicted;
+  std::string source;
+  std::string note;  // where they differ: why
+
+  /// max(model / published, published / model): 1 is exact.
+  double factor() const;
+  /// predicted: within 1.5; bound: not above it; fitted and shown: nothing to meet.
+  bool met() const;
+};
+
+const char* class_name(PublishedRow::Class kind);
+
+/// All rows, evaluated with the built-in profiles and models.
+std::vector<PublishedRow> published_comparison();
+
+/// A share of time t costs 1 - 1/(1+t) of throughput; sources quote either.
+double throughput_share(double time_share);
+
+}  // namespace fp4::cost

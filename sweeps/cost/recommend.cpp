@@ -1,0 +1,67 @@
+#include "sweeps/cost/recommend.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/error.h"
+
+namespace fp4::cost {
+
+namespace {
+
+bool better(const Recommendation& a, const Recommendation& b) {
+  if (a.in_time != b.in_time) return a.in_time;
+  return a.in_time ? a.price < b.price : a.hours < b.hours;
+}
+
+Recommendation try_count(const Model& model, const Hardware& chip, const RecipeFacts& recipe,
+                         const RecommendOptions& options, int devices) {
+  CostOptions cost = options.cost;
+  cost.devices = devices;
+  cost.formulas = false;
+  const CostResult result = evaluate(recipe, spread(model, options.global_tokens, devices), chip, cost);
+  const double steps = std::ceil(options.tokens / options.global_tokens);
+  Recommendation row{chip.name, recipe.name, devices, steps * result.step_time_s / 3600, result.step_time_s};
+  row.price = *result.price * steps;
+  if (result.energy_j) row.energy_kwh = *result.energy_j * steps / 3.6e6;
+  row.interconnect_stall = result.communication.interconnect_stall;
+  row.network_stall = result.communication.network_stall;
+  row.memory_bytes = result.memory.total();
+  row.in_time = row.hours <= options.hours && result.memory.fits;
+  return row;
+}
+
+}  // namespace
+
+Model spread(const Model& model, double global_tokens, int devices) {
+  Model out = model;
+  out.tokens_per_step = static_cast<int64_t>(global_tokens) / devices;
+  if (out.tokens_per_step < 1) throw Error("--global-tokens: fewer tokens a step than accelerators");
+  const int64_t micro = std::min(out.tokens_per_step, model.micro_tokens());
+  out.micro_batches = (out.tokens_per_step + micro - 1) / micro;
+  while (out.tokens_per_step % out.micro_batches != 0) ++out.micro_batches;
+  return out;
+}
+
+std::vector<Recommendation> recommend(const Model& model, const std::vector<Hardware>& chips,
+                                      const std::vector<RecipeFacts>& recipes, const RecommendOptions& options) {
+  std::vector<Recommendation> rows;
+  for (const Hardware& chip : chips) {
+    if (!chip.price_per_hour) continue;
+    for (const RecipeFacts& recipe : recipes) {
+      std::optional<Recommendation> best;
+      for (int devices = 1; devices <= options.max_devices; devices *= 2) {
+        // A device works on whole sequences.
+        if (options.global_tokens / devices < static_cast<double>(std::max<int64_t>(1, model.sequence))) break;
+        const Recommendation row = try_count(model, chip, recipe, options, devices);
+        const bool fits = row.memory_bytes <= chip.memory_bytes.value;
+        if (fits && (!best || better(row, *best))) best = row;
+      }
+      if (best) rows.push_back(*best);
+    }
+  }
+  std::stable_sort(rows.begin(), rows.end(), better);
+  return rows;
+}
+
+}  // namespace fp4::cost

@@ -1,0 +1,40 @@
+// Decides: what to rent. For a model, a number of tokens and a time budget: the cheapest chip, count and recipe that
+// finish in time. Costs only: whether a recipe trains as well is for the sweeps to say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/cost/cost.h"
+
+namespace fp4::cost {
+
+struct RecommendOptions {
+  double tokens = 0;               // to train on
+  double hours = 0;                // time budget
+  double global_tokens = 1 << 22;  // tokens of one optimizer step over all accelerators (512 sequences of 8192)
+  int max_devices = 4096;          // counts tried: powers of two
+  CostOptions cost;
+};
+
+struct Recommendation {
+  std::string hardware, recipe;
+  int devices = 0;
+  double hours = 0, step_s = 0;
+  double price = 0;
+  std::optional<double> energy_kwh;
+  double interconnect_stall = 0, network_stall = 0;
+  double memory_bytes = 0;
+  bool in_time = false;
+};
+
+/// One row per chip and recipe: its cheapest count that is in time and fits its memory, or its fastest one when none
+/// is. Rows in time come first, by price; the others follow, by hours. Chips without a price are left out.
+std::vector<Recommendation> recommend(const Model& model, const std::vector<Hardware>& chips,
+                                      const std::vector<RecipeFacts>& recipes, const RecommendOptions& options);
+
+/// The model with its step spread over `devices`; micro-batches keep their size where the share allows.
+/// 0 tokens a device is an error of the caller.
+Model spread(const Model& model, double global_tokens, int devices);
+
+}  // namespace fp4::cost

@@ -1,0 +1,106 @@
+// `fp4sim cost` as a user meets it: what is printed, what a script reads, what wrong words are answered with.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/support.h"
+
+using namespace fp4::test;
+using Catch::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+Json json_of(const std::string& arguments) {
+  const RunResult run = run_cli(arguments);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  return Json::parse(run.out);
+}
+
+}  // namespace
+
+TEST_CASE("cost: JSON carries the fields that scripts rely on, and terms add up", "[cli]") {
+  const Json cost = json_of("cost --recipe mxfp4_all_h16 --json");
+  CHECK(cost["arguments"]["model"] == "llama3_8b");
+  CHECK(cost["arguments"]["hardware"] == "mi355x");
+  for (const char* field : {"step_time_s", "overhead", "quantisation_overhead", "energy_j", "price", "points"})
+    CHECK(cost[field].is_number());
+  double sum = 0;
+  for (const Json& term : cost["terms"]) {
+    sum += term["seconds"].get<double>();
+    CHECK_FALSE(term["formula"].get<std::string>().empty());
+  }
+  CHECK(sum == Approx(cost["compute_s"].get<double>()).epsilon(1e-12));
+  CHECK(cost["view_table"].size() == 4);
+}
+
+TEST_CASE("cost: a heavier weight costs more, and the JSON says which was set", "[cli]") {
+  const Json plain = json_of("cost --recipe mxfp4_sr_rht --hardware b200 --json");
+  const Json heavy = json_of("cost --recipe mxfp4_sr_rht --hardware b200 --weight sr=4 --json");
+  CHECK(heavy["groups"]["stochastic rounding"].get<double>() > plain["groups"]["stochastic rounding"].get<double>());
+  CHECK(heavy["arguments"]["weights"] == Json{{"sr", 4.0}});
+  const Json object = json_of("cost --recipe mxfp4_sr_rht --hardware b200 --weight '{\"sr\": 4}' --json");
+  CHECK(object["overhead"] == heavy["overhead"]);
+}
+
+TEST_CASE("cost compare draws one bar per recipe, the slowest fills the line", "[cli]") {
+  const RunResult run = run_cli("cost compare bf16 mxfp8 nvfp4_te --hardware gb200");
+  REQUIRE(run.exit_code == 0);
+  for (const char* text : {"bf16", "mxfp8", "nvfp4_te", "M matmul", "h hadamard", "overhead"})
+    CHECK_THAT(run.out, Contains(text));
+  const Json rows = json_of("cost compare bf16 mxfp8 nvfp4_te --hardware gb200 --json")["rows"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["overhead"] > rows[1]["overhead"]);
+  CHECK(rows[1]["overhead"] > rows[2]["overhead"]);
+  for (const std::string& line : {run.out}) CHECK(line.find('\033') == std::string::npos);  // no terminal, no colours
+}
+
+TEST_CASE("cost explain, weights, recommend, sensitivity and measure run", "[cli]") {
+  const RunResult explain = run_cli("cost explain --recipe nvfp4_te --hardware b200");
+  CHECK(explain.exit_code == 0);
+  for (const char* text : {"matmul fprop qkv", "FLOP/s", "bytes/s", "data sheet", "estimate"})
+    CHECK_THAT(explain.out, Contains(text));
+  CHECK(json_of("cost weights --json")["rows"].size() > 30);
+  const Json rows =
+      json_of("cost recommend --tokens 1e9 --time-budget 100 --recipes bf16,mxfp4 --hardware b200 --json")["rows"];
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["price"] <= rows[1]["price"]);
+  CHECK(json_of("cost sensitivity bf16 mxfp4 --json")["rows"].size() == 7);
+  const TemporaryFolder root;
+  const Json none = json_of("cost measure --root " + root.path().string() + " --json -- true");
+  CHECK(none["status"] == "unavailable");
+  CHECK(none["energy_j"].is_null());
+}
+
+TEST_CASE("cost validate writes its folder once", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string out = folder / "validation";
+  REQUIRE(run_cli("cost validate --out " + out).exit_code == 0);
+  for (const char* name : {"table.csv", "table.json", "table.md", "ranks.md"})
+    CHECK(!read_text(out + "/" + name).empty());
+  const std::string csv = read_text(out + "/table.csv");
+  CHECK(run_cli("cost validate --out " + out).exit_code == 2);
+  CHECK(run_cli("cost validate --force --out " + out).exit_code == 0);
+  CHECK(read_text(out + "/table.csv") == csv);
+}
+
+TEST_CASE("cost: wrong words are answered with the accepted ones, exit code 2", "[cli]") {
+  const auto refused = [](const char* arguments, const char* text) {
+    const RunResult run = run_cli(arguments);
+    INFO(arguments);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.err, Contains(text));
+    CHECK(run.out.empty());
+  };
+  refused("cost --recipe mxfp4 --hardware mi355", "mi355x");
+  refused("cost --recipe mxfp4 --model llama", "llama3_8b");
+  refused("cost --recipe mxfp5", "mxfp4");
+  refused("cost", "--recipe");
+  refused("cost --recipe mxfp4 --weight hadamrd=2", "hadamard");
+  refused("cost --recipe mxfp4 --weight sr=-1", "sr");
+  refused("cost --recipe mxfp4 --views diagonal", "fused");
+  refused("cost --recipe mxfp4 --recompute 2", "--recompute");
+  refused("cost --recipe mxfp4 --devices 0", "--devices");
+  refused("cost recommend --tokens -1 --time-budget 1", "--tokens");
+  refused("cost measure --runs 0 -- true", "--runs");
+}
