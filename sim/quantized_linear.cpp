@@ -229,7 +229,13 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
 
 void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
   Layer& layer = layers_[static_cast<size_t>(number)];
-  const auto [x, w, bias, y, decoded_x, decoded_w] = saved;
+  // names, not a structured binding: clang 14 cannot capture one in a lambda
+  const auto& x = saved.x;
+  const auto& w = saved.w;
+  const auto& bias = saved.bias;
+  const auto& y = saved.y;
+  const auto& decoded_x = saved.decoded_x;
+  const auto& decoded_w = saved.decoded_w;
   const int rows = x->value.rows;
   if (bias) {
     float* g = tape.new_gradient(bias);
