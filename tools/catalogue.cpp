@@ -3,10 +3,13 @@
 
 #include <algorithm>
 
+#include "sim/recipe.h"
 #include "src/backends.h"
 #include "src/embedded.h"
 #include "src/error.h"
+#include "src/golden/suite.h"
 #include "src/spec_text.h"
+#include "tasks/tasks.h"
 
 namespace fp4::tools {
 namespace {
@@ -50,6 +53,18 @@ std::vector<CatalogueRow> backends() {
   for (const Backend* backend : all_backends())
     rows.push_back(
         {backend->name(), backend->available() ? "available on this machine" : "not available on this machine", ""});
+  return rows;
+}
+
+std::vector<CatalogueRow> suite_rows() {
+  std::vector<CatalogueRow> rows;
+  for (const golden::SuiteInfo& suite : golden::suite_table) rows.push_back({suite.name, suite.doc, ""});
+  return rows;
+}
+
+std::vector<CatalogueRow> tasks_rows() {
+  std::vector<CatalogueRow> rows;
+  for (const sim::Task* task : tasks::all_tasks()) rows.push_back({task->name(), task->doc(), ""});
   return rows;
 }
 
@@ -103,8 +118,10 @@ const std::vector<Topic>& topics() {
       {"scale-gradients", [] { return rows_of(scale_gradient_table); }},
       {"presets", [] { return rows_of(preset_table); }},
       {"recipes", [] { return data_files("recipes"); }},
+      {"tasks", tasks_rows},
       {"hardware", [] { return data_files("hardware"); }},
       {"models", [] { return data_files("models"); }},
+      {"suites", suite_rows},
       {"backends", backends},
       {"grids", [] { return data_files("grids"); }},
   };
@@ -143,6 +160,8 @@ ordered_json accumulator_json(const AccumulatorInfo& info) {
 ordered_json show_in_kind(const Kind& kind, std::string_view name) {
   if (std::string_view(kind.name) == "preset") return to_json(find_preset(name)->spec);
   if (std::string_view(kind.name) == "accumulator") return accumulator_json(*find_row(accumulator_table, name));
+  if (std::string_view(kind.name) == "recipe")
+    return sim::to_json(sim::canonical(sim::recipe_from_json(std::string(name))));
   return parse(std::string(kind.folder) + "/" + std::string(name) + ".json");
 }
 
@@ -180,6 +199,9 @@ nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view wa
   for (const Kind& kind : kinds) {
     if (!wanted.empty() && wanted != kind.name) continue;
     known = true;
+    // RECIPE@GEMM is a recipe too, and an unknown GEMM its own error.
+    if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos)
+      return show_in_kind(kind, name);
     for (const std::string& candidate : names_of_kind(kind)) {
       if (candidate == name) return show_in_kind(kind, name);
       accepted.push_back(candidate);
