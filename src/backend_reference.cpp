@@ -185,7 +185,7 @@ class ReferenceBackend final : public Backend {
     for (int64_t b = 0; b < block_rows; ++b) quantize_block_row(call, q, x, factors, b, out);
   }
 
-  void dequantize(const Quantized& q, float* out, int threads) const override {
+  void dequantize(const Quantized& q, float* out, [[maybe_unused]] int threads) const override {
     const Quantizer resolved = resolve(q.spec);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t r = 0; r < q.rows; ++r) {

@@ -1,0 +1,147 @@
+// The C interface: words in, arrays out; every exception becomes a return code and a message.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "src/backends.h"
+#include "src/error.h"
+#include "src/fp4sim.h"
+#include "src/signature.h"
+#include "src/spec_text.h"
+
+namespace {
+
+using namespace fp4;
+
+thread_local std::string last_error;
+
+template <class F>
+int guarded(F&& f) {
+  try {
+    f();
+    last_error.clear();
+    return 0;
+  } catch (const Error& e) {
+    last_error = e.what();
+    return e.exit_code;
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return 1;
+  }
+}
+
+template <class... Pointers>
+void require(const char* function, Pointers... pointers) {
+  if (((pointers == nullptr) || ...)) throw Error(std::string(function) + ": a null pointer");
+}
+
+void require_shape(const char* function, int64_t rows, int64_t cols) {
+  if (rows < 0 || cols < 0 || (cols > 0 && rows > (int64_t{1} << 40) / cols)) {
+    throw Error(std::string(function) + ": impossible shape " + std::to_string(rows) + " x " + std::to_string(cols));
+  }
+}
+
+RandomPlace place_of(fp4sim_place p) { return {p.seed, p.stream, p.step}; }
+
+int scale_bytes(const QuantSpec& s) { return !s.has_scale() ? 0 : (is_real(s.scale) ? 4 : 1); }
+
+int64_t tensor_scales(const QuantSpec& s, int64_t rows, int64_t cols) {
+  const bool outer = s.has_scale() && s.tensor_scale == TensorScale::outer128;
+  return outer ? rows * ((cols + outer_scale_width - 1) / outer_scale_width) : 1;
+}
+
+Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {
+  Quantized q;
+  q.spec = s;
+  q.rows = rows;
+  q.cols = cols;
+  q.geometry = geometry_of(s, rows, cols);
+  return q;
+}
+
+}  // namespace
+
+const char* fp4sim_version(void) { return FP4_VERSION; }
+
+const char* fp4sim_signature(void) {
+  static const std::string signature = arithmetic_signature();
+  return signature.c_str();
+}
+
+const char* fp4sim_last_error(void) { return last_error.c_str(); }
+
+int fp4sim_shape(const char* spec, int64_t rows, int64_t cols, fp4sim_array_shape* shape) {
+  return guarded([&] {
+    require("fp4sim_shape", spec, shape);
+    require_shape("fp4sim_shape", rows, cols);
+    const QuantSpec s = quant_spec_from_words(spec, "spec");
+    const Quantized q = empty_of(s, rows, cols);
+    *shape = {q.code_row_bytes(), q.geometry.scale_rows, q.geometry.scale_cols, tensor_scales(s, rows, cols),
+              scale_bytes(s)};
+  });
+}
+
+int fp4sim_quantize(const char* spec, const float* x, int64_t rows, int64_t cols, fp4sim_place place, uint8_t* codes,
+                    void* scales, float* tensor_scale) {
+  return guarded([&] {
+    require("fp4sim_quantize", spec, x, codes, tensor_scale);
+    require_shape("fp4sim_quantize", rows, cols);
+    const QuantSpec s = quant_spec_from_words(spec, "spec");
+    if (s.has_scale()) require("fp4sim_quantize", scales);
+    Quantized q;
+    Dispatcher().quantize({.x = view_of(x, rows, cols), .spec = s, .place = place_of(place)}, q);
+    std::copy(q.codes.begin(), q.codes.end(), codes);
+    if (!q.scales.empty()) std::memcpy(scales, q.scales.data(), q.scales.size());
+    if (!q.real_scales.empty()) std::memcpy(scales, q.real_scales.data(), q.real_scales.size() * sizeof(float));
+    std::copy(q.tensor_scale.begin(), q.tensor_scale.end(), tensor_scale);
+  });
+}
+
+int fp4sim_dequantize(const char* spec, int64_t rows, int64_t cols, const uint8_t* codes, const void* scales,
+                      const float* tensor_scale, float* out) {
+  return guarded([&] {
+    require("fp4sim_dequantize", spec, codes, tensor_scale, out);
+    require_shape("fp4sim_dequantize", rows, cols);
+    const QuantSpec s = quant_spec_from_words(spec, "spec");
+    if (s.has_scale()) require("fp4sim_dequantize", scales);
+    Quantized q = empty_of(s, rows, cols);
+    q.codes.assign(codes, codes + rows * q.code_row_bytes());
+    const int64_t count = q.geometry.scale_rows * q.geometry.scale_cols;
+    if (scale_bytes(s) == 1)
+      q.scales.assign(static_cast<const uint8_t*>(scales), static_cast<const uint8_t*>(scales) + count);
+    if (scale_bytes(s) == 4)
+      q.real_scales.assign(static_cast<const float*>(scales), static_cast<const float*>(scales) + count);
+    q.tensor_scale.assign(tensor_scale, tensor_scale + tensor_scales(s, rows, cols));
+    Dispatcher().dequantize(q, out);
+  });
+}
+
+int fp4sim_gemm(const char* spec_a, const char* spec_b, const char* accumulator, const float* a, const float* b,
+                int64_t m, int64_t n, int64_t k, fp4sim_place place, float* c) {
+  return guarded([&] {
+    require("fp4sim_gemm", spec_a, spec_b, accumulator, a, b, c);
+    require_shape("fp4sim_gemm", m, k);
+    require_shape("fp4sim_gemm", n, k);
+    MultiplyCall call;
+    call.a = {.x = view_of(a, m, k), .spec = quant_spec_from_words(spec_a, "spec_a"), .place = place_of(place)};
+    call.b = {.x = view_of(b, n, k),
+              .spec = quant_spec_from_words(spec_b, "spec_b"),
+              .place = place_of(place).second_operand()};
+    call.options.accumulator = accumulator_from_words(accumulator, "accumulator");
+    call.c = c;
+    call.c_stride = n;
+    Dispatcher().multiply(call);
+  });
+}
+
+int fp4sim_hadamard(const float* x, int64_t rows, int64_t cols, int size, const char* signs, const char* normalise,
+                    fp4sim_place place, float* y) {
+  return guarded([&] {
+    require("fp4sim_hadamard", x, signs, normalise, y);
+    require_shape("fp4sim_hadamard", rows, cols);
+    HadamardSpec h;
+    set_hadamard(h, {{"size", size}, {"signs", signs}, {"normalise", normalise}}, "hadamard");
+    if (h.size == 0) throw Error("hadamard: size 0 is no transform; accepted: 16, 32, 64, 128, 256");
+    Dispatcher().hadamard(view_of(x, rows, cols), h, place_of(place).hadamard_signs(), false, y);
+  });
+}
