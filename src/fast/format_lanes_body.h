@@ -42,7 +42,7 @@ FP4_SIMD M moves_up(F d, I low_code, I sign_source, int n_bits, I draw) {
   if (mode == Rounding::away_from_zero) return d > zero;
   if (mode == Rounding::toward_positive) return (d > zero) & (sign_source >= all(0));
   if (mode == Rounding::toward_negative) return (d > zero) & (sign_source < all(0));
-  const F t = d * all(power_of_two(n_bits));
+  const F t = d * as_float(all((127 + n_bits) << 23));
   I whole;
   if (mode == Rounding::stochastic) {
     whole = rounded_unsigned(t);
@@ -94,7 +94,7 @@ FP4_SIMD F decode_scale_lanes(const FormatLanes& f, I code) {
   const int m = f.mantissa_bits;
   if (!f.has_zero) return as_float(larger(shift_left<23>(code), all(0x00400000)));  // e8m0
   const F normal = as_float(shift_left(code, 23 - m) + all((f.least_field - 1) << 23));
-  const F subnormal = to_float(code) * all(power_of_two(f.least_field - 127 - m));
+  const F subnormal = to_float(code) * as_float(all((f.least_field - m) << 23));
   return select(code < all(1 << m), subnormal, normal);
 }
 

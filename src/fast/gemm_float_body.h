@@ -20,55 +20,89 @@ struct FloatTile {
   const float* b[2];  // [k][16]
   int64_t n;          // k count
   float* acc;         // [8][panels][16], carried between K blocks
-  bool first;
+  bool first;         // of the K blocks
+  bool last;          // sums go to C, times `factor`
   int rows;
+  float* c;
+  int64_t c_stride;
+  int cols;
+  float factor;
 };
 
-template <Loop loop, int panels>
-FP4_TARGET void float_tile(const FloatTile& t) {
+FP4_SIMD void put_sums(const FloatTile& t, int r, int j, F sum) {
+  F x = t.factor == 1.0f ? sum : sum * all(t.factor);
+  x = select(is_nan(x), as_float(all(canonical_nan_bits)), x);
+  store(t.c + r * t.c_stride + j * panel_rows, x, first_lanes(t.cols - j * panel_rows));
+}
+
+// unit_rows: the tile's rows lie side by side (panels, transposed operands), so one pointer serves all eight.
+template <Loop loop, int panels, bool unit_rows>
+FP4_TARGET __attribute__((noinline)) void float_tile(const FloatTile& t) {
   F acc[float_tile_rows][panels];
+#pragma GCC unroll 8
   for (int r = 0; r < float_tile_rows; ++r) {
+#pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) {
       acc[r][j] = t.first ? all(0.0f) : load(t.acc + (r * panels + j) * panel_rows);
     }
   }
   const float* a[float_tile_rows];
+#pragma GCC unroll 8
   for (int r = 0; r < float_tile_rows; ++r) a[r] = t.a + (r < t.rows ? r : 0) * t.a_row_stride;
+  const float* side = t.a;
+  const int64_t k_stride = unit_rows ? t.a_k_stride : 1;
   const float* b0 = t.b[0];
   const float* b1 = t.b[panels - 1];
-  int64_t at = 0;
   for (int64_t k = 0; k < t.n; ++k) {
     F column[panels];
     column[0] = load(b0 + k * panel_rows);
     if (panels == 2) column[panels - 1] = load(b1 + k * panel_rows);
 #pragma GCC unroll 8
     for (int r = 0; r < float_tile_rows; ++r) {
-      const F row = all(a[r][at]);
+      const F row = broadcast(unit_rows ? side + r : a[r] + k);
 #pragma GCC unroll 2
       for (int j = 0; j < panels; ++j) {
         acc[r][j] = loop == Loop::fma ? fma(row, column[j], acc[r][j]) : acc[r][j] + row * column[j];
       }
     }
-    at += t.a_k_stride;
+    side += k_stride;
   }
+  if (!t.last) {
+#pragma GCC unroll 8
+    for (int r = 0; r < float_tile_rows; ++r) {
+#pragma GCC unroll 2
+      for (int j = 0; j < panels; ++j) store(t.acc + (r * panels + j) * panel_rows, acc[r][j]);
+    }
+    return;
+  }
+#pragma GCC unroll 8
   for (int r = 0; r < float_tile_rows; ++r) {
-    for (int j = 0; j < panels; ++j) store(t.acc + (r * panels + j) * panel_rows, acc[r][j]);
+    if (r >= t.rows) break;
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) put_sums(t, r, j, acc[r][j]);
   }
 }
 
-// fp64: acc = acc + a*b with exact products, so a fused step is the same; one panel at a time.
-FP4_TARGET inline void double_tile(const FloatTile& t, double* acc) {
+// fp64: acc = acc + a*b with exact products, so a fused step is the same. One panel of B; A widened by eights.
+FP4_TARGET __attribute__((noinline)) inline void double_tile(const FloatTile& t) {
+  constexpr int step = 32;
+  alignas(64) double a[step][float_tile_rows];
   D sum[float_tile_rows];
-  for (int r = 0; r < float_tile_rows; ++r) sum[r] = t.first ? all_double(0.0) : load_double(acc + r * panel_rows);
-  for (int64_t k = 0; k < t.n; ++k) {
-    const D column = widened(load(t.b[0] + k * panel_rows));
 #pragma GCC unroll 8
-    for (int r = 0; r < float_tile_rows; ++r) {
-      const float a = t.a[(r < t.rows ? r : 0) * t.a_row_stride + k * t.a_k_stride];
-      sum[r] = fma(all_double(static_cast<double>(a)), column, sum[r]);
+  for (int r = 0; r < float_tile_rows; ++r) sum[r] = all_double(0.0);
+  for (int64_t k0 = 0; k0 < t.n; k0 += step) {
+    const int count = static_cast<int>(t.n - k0 < step ? t.n - k0 : step);
+    widen_rows(t.a + k0 * t.a_k_stride, t.a_k_stride, count, a[0]);
+    for (int k = 0; k < count; ++k) {
+      const D column = widened(load(t.b[0] + (k0 + k) * panel_rows));
+#pragma GCC unroll 8
+      for (int r = 0; r < float_tile_rows; ++r) sum[r] = fma(broadcast_double(&a[k][r]), column, sum[r]);
     }
   }
-  for (int r = 0; r < float_tile_rows; ++r) store(acc + r * panel_rows, sum[r]);
+#pragma GCC unroll 8
+  for (int r = 0; r < float_tile_rows; ++r) {
+    if (r < t.rows) put_sums(t, r, 0, narrowed(sum[r]));
+  }
 }
 
 }  // namespace fp4::FP4_ISA

@@ -116,6 +116,12 @@ FP4_SIMD M operator<(I a, I b) { return {_mm512_cmplt_epi32_mask(a.v, b.v)}; }
 FP4_SIMD M operator>=(I a, I b) { return {_mm512_cmpge_epi32_mask(a.v, b.v)}; }
 FP4_SIMD M less_unsigned(I a, I b) { return {_mm512_cmplt_epu32_mask(a.v, b.v)}; }
 FP4_SIMD I or_where(M m, I a, I b) { return {_mm512_mask_or_epi32(a.v, m.v, a.v, b.v)}; }
+FP4_SIMD M no_bits(I a, int32_t mask) { return {_mm512_testn_epi32_mask(a.v, _mm512_set1_epi32(mask))}; }
+FP4_SIMD M some_bits(I a, int32_t mask) { return {_mm512_test_epi32_mask(a.v, _mm512_set1_epi32(mask))}; }
+// (a >> 14 | 1) mod 128.
+FP4_SIMD I odd_index(I a) {
+  return {_mm512_ternarylogic_epi32(_mm512_srli_epi32(a.v, 14), _mm512_set1_epi32(0x7F), _mm512_set1_epi32(1), 0xEA)};
+}
 FP4_SIMD M is_odd(I a) { return {_mm512_test_epi32_mask(a.v, _mm512_set1_epi32(1))}; }
 FP4_SIMD I select(M m, I yes, I no) { return {_mm512_mask_blend_epi32(m.v, no.v, yes.v)}; }
 FP4_SIMD I add_where(M m, I a, I b) { return {_mm512_mask_add_epi32(a.v, m.v, a.v, b.v)}; }
@@ -169,6 +175,23 @@ FP4_SIMD M operator<(D a, D b) {
 FP4_SIMD D select(M m, D yes, D no) {
   return {_mm512_mask_blend_pd(static_cast<__mmask8>(m.v), no.lo, yes.lo),
           _mm512_mask_blend_pd(static_cast<__mmask8>(m.v >> 8), no.hi, yes.hi)};
+}
+
+// Loads of one number into all lanes, written as instructions: g++ 12 otherwise loads some of a tile's numbers into
+// general registers and spills them.
+FP4_SIMD F broadcast(const float* p) {
+  F f;
+  asm("vbroadcastss %1, %0" : "=v"(f.v) : "m"(*p));
+  return f;
+}
+FP4_SIMD D broadcast_double(const double* p) {
+  __m512d d;
+  asm("vbroadcastsd %1, %0" : "=v"(d) : "m"(*p));
+  return {d, d};
+}
+// 8 floats of each of `count` rows, `stride` floats apart, as doubles.
+FP4_SIMD void widen_rows(const float* p, int64_t stride, int count, double* out) {
+  for (int k = 0; k < count; ++k) _mm512_store_pd(out + 8 * k, _mm512_cvtps_pd(_mm256_loadu_ps(p + k * stride)));
 }
 
 // Four vectors of small integers v0..v3 to bytes: lane j becomes v0[j] v1[j] v2[j] v3[j] (saturated to int8).

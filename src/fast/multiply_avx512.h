@@ -5,7 +5,7 @@
 #include "src/fast/isa_avx512.h"
 // After the instruction set they are compiled for:
 #include "src/fast/gemm_float_body.h"
-#include "src/fast/gemm_int8_avx512.h"
+#include "src/fast/gemm_wide_avx512.h"
 #include "src/fast/operand_body.h"
 #include "src/fast/panel_reader.h"
 
@@ -16,7 +16,8 @@ inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
   return s.has_scale() && blocked ? s.block.size : whole;
 }
 
-enum class Engine : uint8_t { none, int8_block, fma, multiply_add, fp64 };
+// int8_block: fp32_block on small integers; wide: every other blocked accumulator, or elements of 8 bits.
+enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, fma, multiply_add, fp64 };
 
 // Element formats whose multiples of the quantum fit a signed byte.
 inline bool has_byte_values(const QuantSpec& s) {
@@ -26,21 +27,34 @@ inline bool has_byte_values(const QuantSpec& s) {
 
 inline bool is_outer(const QuantSpec& s) { return s.has_scale() && s.tensor_scale == TensorScale::outer128; }
 
-inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
-  constexpr Rounding nearest = Rounding::nearest_even;
-  if (accumulator.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
-    return accumulator.kind == AccumulatorKind::fma && accumulator.snap_log2 != no_snap ? Engine::none : Engine::fma;
+// Whether groups and alignment of the model fall on the boundaries that the wide kernels know.
+inline bool wide_folds(const Accumulator& row, int64_t run) {
+  const bool whole_groups = row.group == 0 || row.group % run == 0;
+  if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::group) {
+    return whole_groups && row.group_rounding == Rounding::nearest_even &&
+           (row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero);
   }
-  if (is_outer(a) || is_outer(b) || accumulator.snap_log2 != no_snap || accumulator.rounding != nearest) {
-    return Engine::none;
+  return row.kind == AccumulatorKind::aligned && whole_groups && row.inner > 1 && row.rounding == Rounding::toward_zero;
+}
+
+inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  constexpr Rounding nearest_even = Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
+    return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
   }
-  switch (accumulator.kind) {
+  if (is_outer(a) || is_outer(b)) return Engine::none;
+  const bool bytes = has_byte_values(a) && has_byte_values(b);
+  const bool plain = row.rounding == nearest_even && row.snap_log2 == no_snap;
+  switch (row.kind) {
     case AccumulatorKind::sequential:
-      return accumulator.group_rounding == nearest ? Engine::multiply_add : Engine::none;
-    case AccumulatorKind::sequential_double: return Engine::fp64;
-    case AccumulatorKind::block: return has_byte_values(a) && has_byte_values(b) ? Engine::int8_block : Engine::none;
+      return plain && row.group_rounding == nearest_even ? Engine::multiply_add : Engine::none;
+    case AccumulatorKind::sequential_double: return row.snap_log2 == no_snap ? Engine::fp64 : Engine::none;
+    case AccumulatorKind::block:
+      if (bytes && plain) return Engine::int8_block;
+      return bytes ? Engine::wide_int8 : Engine::wide_float;
     case AccumulatorKind::group:
-    case AccumulatorKind::aligned:
+    case AccumulatorKind::aligned: return bytes ? Engine::wide_int8 : Engine::wide_float;
     case AccumulatorKind::fma: break;
   }
   return Engine::none;
@@ -82,7 +96,43 @@ FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, c
   }
 }
 
-FP4_TARGET inline void multiply_int8_panels(const Product& p) {
+// The parts of Folding that do not depend on the tile.
+inline Folding make_folding(const Product& p) {
+  const Accumulator& row = p.call->options.accumulator;
+  Folding f;
+  f.sum = row.kind == AccumulatorKind::block ? Sum::block
+                                             : (row.kind == AccumulatorKind::group ? Sum::group : Sum::aligned);
+  f.runs_per_group = row.group / p.run;
+  f.toward_zero = row.rounding == Rounding::toward_zero;
+  f.fraction_bits = row.fraction_bits;
+  f.runs = (p.a.cols + p.run - 1) / p.run;
+  f.snap_log2 = row.snap_log2;
+  const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
+  f.least_exponent_a = least(p.plan_a.q);
+  f.least_exponent_b = least(p.plan_b.q);
+  return f;
+}
+
+// Bits of a scale's significand below its leading one (or below the smallest normal exponent).
+inline int scale_fraction_bits(const Quantizer& q) { return q.stores_multiplier() ? 23 : q.scale.mantissa_bits; }
+
+// aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
+// false.
+inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
+  if (f.sum != Sum::aligned) return true;
+  const auto exponent = [](uint32_t bits, int least) { return larger(static_cast<int>(bits >> 23) - 127, least); };
+  const int least = exponent(a.least, f.least_exponent_a) + exponent(b.least, f.least_exponent_b);
+  const int largest = exponent(a.largest, f.least_exponent_a) + exponent(b.largest, f.least_exponent_b);
+  const int lowest_bit = least - scale_fraction_bits(p.plan_a.q) - scale_fraction_bits(p.plan_b.q) +
+                         p.plan_a.quantum_log2 + p.plan_b.quantum_log2;
+  const float largest_product = p.plan_a.largest_element * p.plan_b.largest_element;
+  const int sum_log2 =
+      largest + 2 + 1 + floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1);
+  f.safe_accumulator = power_of_two(larger(largest - (f.fraction_bits - 23), -126));
+  return lowest_bit >= sum_log2 - f.fraction_bits;
+}
+
+FP4_TARGET inline void multiply_blocked_panels(const Product& p, Engine engine) {
   float* c = p.call->c;
   const int64_t stride = p.call->c_stride;
   TileInput t;
@@ -93,12 +143,21 @@ FP4_TARGET inline void multiply_int8_panels(const Product& p) {
   t.quantum = p.quantum;
   const TileKernel one = block_kernel<1>(t.run4);
   const TileKernel two = block_kernel<2>(t.run4);
-  for (int64_t pb = 0; pb < p.b.count; pb += 2) {
-    const int wide = pb + 1 < p.b.count ? 2 : 1;
+  Folding f = make_folding(p);
+  const bool bytes = engine != Engine::wide_float;
+  const int64_t step = engine == Engine::int8_block ? 2 : 1;
+  const WideInt8Kernel wide_int8 = f.sum == Sum::block   ? wide_int8_kernel<Sum::block, 1>(t.run4)
+                                   : f.sum == Sum::group ? wide_int8_kernel<Sum::group, 1>(t.run4)
+                                                         : wide_int8_kernel<Sum::aligned, 1>(t.run4);
+  const auto wide_float = f.sum == Sum::block   ? wide_float_tile<Sum::block>
+                          : f.sum == Sum::group ? wide_float_tile<Sum::group>
+                                                : wide_float_tile<Sum::aligned>;
+  for (int64_t pb = 0; pb < p.b.count; pb += step) {
+    const int wide = static_cast<int>(smaller(step, p.b.count - pb));
     uint32_t nan_cols = 0;
     fast::ScaleRange range_b = p.b.range[pb];
     for (int j = 0; j < wide; ++j) {
-      t.b[j] = p.b.panel_bytes(pb + j);
+      t.b[j] = bytes ? p.b.panel_bytes(pb + j) : nullptr;
       t.scale_b[j] = p.b.panel_scales(pb + j);
       t.correction[j] = p.b.correction + (pb + j) * t.runs * panel_rows;
       nan_cols |= static_cast<uint32_t>(p.b.nan_rows[pb + j]) << (16 * j);
@@ -110,7 +169,7 @@ FP4_TARGET inline void multiply_int8_panels(const Product& p) {
     for (int64_t row0 = 0; row0 < p.a.rows; row0 += tile_rows) {
       const int64_t pa = row0 / panel_rows;
       const int64_t half = row0 % panel_rows;
-      t.a = p.a.panel_bytes(pa) + half * 4;
+      t.a = bytes ? p.a.panel_bytes(pa) + half * 4 : nullptr;
       t.scale_a = p.a.panel_scales(pa) + half;
       const TileOutput out = {c + row0 * stride + col0,
                               stride,
@@ -120,13 +179,19 @@ FP4_TARGET inline void multiply_int8_panels(const Product& p) {
                               static_cast<uint32_t>(p.a.nan_rows[pa]) >> half,
                               nan_cols,
                               is_finite(p.factor)};
-      if (!scales_in_range(p.a.range[pa], range_b)) {
-        slow_tile(p, row0, col0, out);
-      } else if (wide == 2) {
-        two(t, out);
-      } else {
-        one(t, out);
+      bool done = false;
+      if (scales_in_range(p.a.range[pa], range_b) && set_alignment(p, p.a.range[pa], range_b, f)) {
+        if (engine == Engine::int8_block) {
+          (wide == 2 ? two : one)(t, out);
+          done = true;
+        } else if (engine == Engine::wide_int8) {
+          done = wide_int8(t, f, out);
+        } else {
+          const FloatRun x = {p.a.panel_values(pa) + half, {p.b.panel_values(pb), nullptr}, p.run};
+          done = wide_float(t, x, f, out);
+        }
       }
+      if (!done) slow_tile(p, row0, col0, out);
     }
   }
 }
@@ -137,18 +202,9 @@ struct FloatSource {  // side A of a float product: the caller's own array, or p
   int64_t k_stride;
 };
 
-FP4_TARGET inline void finish_row(const F* sums, int panels, float factor, float* c, int cols) {
-  for (int j = 0; j < panels; ++j) {
-    F x = factor == 1.0f ? sums[j] : sums[j] * all(factor);
-    x = select(is_nan(x), as_float(all(canonical_nan_bits)), x);
-    store(c + j * panel_rows, x, first_lanes(cols - j * panel_rows));
-  }
-}
-
 template <Loop loop>
 FP4_TARGET inline void multiply_float_panels(const Product& p, bool direct_a) {
   alignas(64) float acc[float_tile_rows * 2 * panel_rows];
-  alignas(64) double sums[float_tile_rows * panel_rows];
   const MatrixView& x = p.plan_a.x;
   const int64_t k_end = p.a.cols;
   const int step = loop == Loop::fp64 ? 1 : 2;
@@ -167,20 +223,19 @@ FP4_TARGET inline void multiply_float_panels(const Product& p, bool direct_a) {
       t.n = k_end;
       t.acc = acc;
       t.first = true;
+      t.last = true;
+      t.c = p.call->c + row0 * p.call->c_stride + col0;
+      t.c_stride = p.call->c_stride;
+      t.cols = cols;
+      t.factor = p.factor;
       if (loop == Loop::fp64) {
-        double_tile(t, sums);
-      } else if (wide == 2) {
-        float_tile<loop, 2>(t);
+        double_tile(t);
+      } else if (t.a_row_stride == 1 && t.rows == float_tile_rows) {
+        (wide == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>)(t);
+      } else if (t.a_k_stride == 1) {
+        (wide == 2 ? float_tile<loop, 2, false> : float_tile<loop, 1, false>)(t);
       } else {
-        float_tile<loop, 1>(t);
-      }
-      for (int r = 0; r < t.rows; ++r) {
-        F row[2];
-        for (int j = 0; j < wide; ++j) {
-          row[j] = loop == Loop::fp64 ? narrowed(load_double(sums + r * panel_rows))
-                                      : load(acc + (r * wide + j) * panel_rows);
-        }
-        finish_row(row, wide, p.factor, p.call->c + (row0 + r) * p.call->c_stride + col0, cols);
+        (wide == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>)(t);
       }
     }
   }
@@ -230,11 +285,19 @@ FP4_TARGET inline bool multiply(const MultiplyCall& call) {
   if (last >= int64_t{1} << 32) return false;  // Philox block numbers are 32-bit lanes here
   set_tensor_factor(p.plan_a);
   set_tensor_factor(p.plan_b);
-  const bool int8 = engine == Engine::int8_block;
-  const bool direct_a = !sa.has_scale() && sa.element == Element::fp32 && p.plan_a.hadamard.size == 0 &&
+  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8;
+  // Eight adjacent rows, or rows that run along K: other strides, and a last tile of fewer adjacent rows, are packed.
+  const MatrixView& xa = call.a.x;
+  const bool readable = xa.col_stride == 1 || (xa.row_stride == 1 && xa.rows % float_tile_rows == 0);
+  const bool direct_a = readable && !sa.has_scale() && sa.element == Element::fp32 && p.plan_a.hadamard.size == 0 &&
                         sa.prescale == 1.0f && engine == Engine::fma;
-  const int64_t padded = fast::round_up(larger<int64_t>(p.plan_a.cols, 1), larger(piece_of(sa), piece_of(sb)));
+  int64_t padded = fast::round_up(larger<int64_t>(p.plan_a.cols, 1), larger(piece_of(sa), piece_of(sb)));
   p.run = smaller(scale_block(sa, padded), scale_block(sb, padded));
+  const Accumulator& row = call.options.accumulator;
+  const bool wide = engine == Engine::wide_int8 || engine == Engine::wide_float;
+  if (wide && row.group > 0) p.run = smaller<int64_t>(p.run, row.group);
+  if (wide && (p.run % 4 != 0 || !wide_folds(row, p.run))) return false;
+  padded = fast::round_up(padded, p.run);
   const int64_t largest_dot = p.run * p.plan_a.largest_fixed * p.plan_b.largest_fixed;
   if (int8 && largest_dot > int64_t{1} << 24) return false;  // a dot must be exact in fp32
   const int64_t runs = int8 ? padded / p.run : 0;
@@ -250,9 +313,18 @@ FP4_TARGET inline bool multiply(const MultiplyCall& call) {
     p.offset = p.plan_a.largest_fixed;
     p.quantum = power_of_two(p.plan_a.quantum_log2 + p.plan_b.quantum_log2);
     p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
-    quantize_operand(p.plan_a, {.byte_offset = p.offset, .run = p.run}, p.a);
-    quantize_operand(p.plan_b, {.correction_factor = p.offset, .run = p.run}, p.b);
-    multiply_int8_panels(p);
+    const bool neutral = row.kind != AccumulatorKind::aligned;
+    quantize_operand(p.plan_a, {.byte_offset = p.offset, .run = p.run, .neutral_zeros = neutral}, p.a);
+    quantize_operand(p.plan_b, {.correction_factor = p.offset, .run = p.run, .neutral_zeros = neutral}, p.b);
+    multiply_blocked_panels(p, engine);
+    return true;
+  }
+  if (engine == Engine::wide_float) {
+    const bool neutral = row.kind != AccumulatorKind::aligned;
+    p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
+    quantize_operand(p.plan_a, {.run = p.run, .neutral_zeros = neutral}, p.a);
+    quantize_operand(p.plan_b, {.run = p.run, .neutral_zeros = neutral}, p.b);
+    multiply_blocked_panels(p, engine);
     return true;
   }
   const Values values = engine == Engine::fma ? Values::decoded : Values::scaled;

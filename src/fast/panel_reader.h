@@ -9,13 +9,16 @@ namespace fp4::fast {
 class PanelReader {
  public:
   PanelReader(const Panels& p, int64_t row, int byte_offset, const Quantizer& q)
-      : bytes_(p.panel_bytes(row / panel_rows) + row % panel_rows * 4),
+      : bytes_(p.bytes == nullptr ? nullptr : p.panel_bytes(row / panel_rows) + row % panel_rows * 4),
+        values_(p.values == nullptr ? nullptr : p.panel_values(row / panel_rows) + row % panel_rows),
+        per_quantum_(power_of_two(-q.element.quantum_log2())),
         scale_(p.panel_scales(row / panel_rows) + row % panel_rows),
         block_(p.block),
         offset_(byte_offset),
         format_(q.element),
         scale_min_exponent_(q.stores_multiplier() ? -126 : q.scale.min_exponent()) {}
   int64_t fixed(int64_t k) const {
+    if (bytes_ == nullptr) return static_cast<int64_t>(values_[k * panel_rows] * per_quantum_);
     const int8_t byte = bytes_[k / 4 * 4 * panel_rows + k % 4];
     return (offset_ != 0 ? static_cast<uint8_t>(byte) : byte) - offset_;
   }
@@ -30,6 +33,8 @@ class PanelReader {
 
  private:
   const int8_t* bytes_;
+  const float* values_;  // element values, where there are no bytes
+  float per_quantum_;
   const float* scale_;
   int64_t block_;
   int offset_;

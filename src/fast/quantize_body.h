@@ -332,6 +332,46 @@ FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const u
   }
 }
 
+// Payloads fused with the table. `multiply`: the fp32 product is formed on the fly. `exact`: an fp32 estimate of
+// steps*p*x/(s*g), at most 2^-22 off in relation, is rounded to multiples of 2^-15; unless it lies within two of them
+// of a rounding boundary (a whole number of steps; zero is none for these roundings) the exact payload has the same
+// index, else the four vectors are formed anew through the exact quotient. false: not here, nothing is written.
+FP4_TARGET inline bool fused_table_bytes(const Quantization& z, const Block& b, int8_t* out) {
+  const QuantPlan& p = *z.plan;
+  if (any(b.nonfinite)) return false;
+  const F amax = as_float(b.amax);
+  if (p.payload_path == PayloadPath::multiply && p.q.prescale == 1.0f && p.q.arithmetic == Arithmetic::te) {
+    const F factor = smaller(all(1.0f) / (b.scales.value * b.factor.g), all(float_of(float_largest_bits)));
+    if (any(~(amax * factor < all(1000.0f)))) return false;
+    table_bytes<true>(z.table, b.x, b.n, all(1.0f), factor, out);
+    return true;
+  }
+  if (p.payload_path != PayloadPath::exact || p.is_directed) return false;
+  const F divisor = b.scales.value * b.factor.g;
+  const F factor = all(p.steps * p.q.prescale) / divisor;
+  // Factors and products well inside fp32, indices inside the table.
+  if (any(~((amax * factor < all(31.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f))))) return false;
+  const F magic = all(384.0f);  // 1.5 * 2^8: units of 2^-15
+  for (int k = 0; k < b.n; k += 4) {
+    I index[4];
+    M unsure = mask_from_bits(0);
+    for (int i = 0; i < 4; ++i) {
+      const I v = bits(fma(load(b.x[k + i]), factor, magic));
+      const I shifted = v + all(2);
+      unsure = unsure | (no_bits(shifted, 0x7FFC) & some_bits(shifted, 0x3F8000));
+      index[i] = odd_index(v);
+    }
+    if (any(unsure)) {
+      form_payloads(p, b.scales, b.factor, b.x + k, 4, b.u);
+      table_bytes<false>(z.table, b.u, 4, all(1.0f), all(1.0f), out + k * panel_rows);
+      continue;
+    }
+    const B packed = packed_lanes(index[0], index[1], index[2], index[3]);
+    store(out + k * panel_rows, look_up(z.table.table, packed));
+  }
+  return true;
+}
+
 // FP4 straight to bytes. For PayloadPath::power the elements are multiplied by 1/s inside the rounding; scales below
 // 2^-100 would overflow factors like 2^17/s, so such lanes are lifted by 2^64, which is exact both ways.
 FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
@@ -340,6 +380,8 @@ FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, c
   const auto n_bits = static_cast<uint32_t>(p.q.random_bits);
   const int offset = z.options.byte_offset;
   const bool power = p.payload_path == PayloadPath::power;
+  if (p.code_path == CodePath::table && fused_table_bytes(z, b, out)) return;
+  if (!power) form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
   const LaneBuffer x = power ? b.x : b.u;
   const M tiny = power ? b.scales.code < all(27) : mask_from_bits(0);
   const F lift = select(tiny, all(0x1p64f), all(1.0f));
@@ -369,12 +411,10 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
     scalar_lanes = mask_from_bits(0xFFFF);
   } else {
     const bool short_way = p.code_path != CodePath::generic && sink.values == nullptr && sink.codes == nullptr;
-    if (!(short_way && p.payload_path == PayloadPath::power)) {
-      form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
-    }
     if (short_way) {
       encode_fp4_bytes(z, b, draw, sink.bytes);
     } else {
+      form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
       encode_any(z, b, draw, sink);
     }
   }
@@ -460,6 +500,13 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};
   LaneFactor factor = {all(p.factor.g), all(p.factor.te_multiplier)};
+  if (!p.q.has_scale && p.spec.element == Element::fp32 && p.payload_path == PayloadPath::none &&
+      p.hadamard.size == 0 && out.values != nullptr) {  // nothing to round: straight into the panel
+    for (int64_t k = 0; k < out.padded; k += block) {
+      load_chunk(p, panel * panel_rows, k, block, reinterpret_cast<LaneBuffer>(sink_at(out, panel, k).values));
+    }
+    return;
+  }
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
     load_chunk(p, panel * panel_rows, k0, chunk, buffer);
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {

@@ -1,0 +1,293 @@
+// The accumulators that need more than one fused step a block: `exact`, groups rounded to fp32 and added toward zero
+// (k64_rz), aligned sums (fused35_rz), and blocks of wide elements (FP8) whose dots need fp64.
+//
+// Everything is formed in fp64 and certified by the processor: a fused step that drops a bit raises the inexact flag of
+// MXCSR, while the roundings that a model asks for use embedded rounding, which suppresses flags. So a clear flag at
+// the end of a tile proves that every sum in it was exact, and a set one sends the tile to the scalar core.
+#pragma once
+
+#include "src/fast/gemm_int8_avx512.h"
+
+namespace fp4::avx512 {
+
+enum class Sum : uint8_t { block, group, aligned };
+
+// How the sums of a tile fold (accumulate.h).
+struct Folding {
+  Sum sum = Sum::block;
+  int64_t runs_per_group = 0;   // 0: all of K, rounded once to nearest
+  bool toward_zero = false;     // group: of the additions
+  int fraction_bits = 35;       // aligned
+  int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
+  int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
+  int least_exponent_b = -127;
+  int term_bits = 2;              // aligned: bits of a term below its weight
+  float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
+  int snap_log2 = no_snap;
+};
+
+inline constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+inline constexpr int toward_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+
+FP4_SIMD D fma_quiet(D a, D b, D c) {
+  return {_mm512_fmadd_round_pd(a.lo, b.lo, c.lo, nearest), _mm512_fmadd_round_pd(a.hi, b.hi, c.hi, nearest)};
+}
+FP4_SIMD D sub_quiet(D a, D b) {
+  return {_mm512_sub_round_pd(a.lo, b.lo, nearest), _mm512_sub_round_pd(a.hi, b.hi, nearest)};
+}
+FP4_SIMD D add_quiet(D a, D b) {
+  return {_mm512_add_round_pd(a.lo, b.lo, nearest), _mm512_add_round_pd(a.hi, b.hi, nearest)};
+}
+FP4_SIMD D mul_quiet(D a, D b) {
+  return {_mm512_mul_round_pd(a.lo, b.lo, nearest), _mm512_mul_round_pd(a.hi, b.hi, nearest)};
+}
+FP4_SIMD D add_toward_zero(D a, D b) {
+  return {_mm512_add_round_pd(a.lo, b.lo, toward_zero), _mm512_add_round_pd(a.hi, b.hi, toward_zero)};
+}
+
+FP4_SIMD bool has_midpoint(__m512d s) {  // low 29 bits 1000..0: between two floats
+  const __m512i low = _mm512_and_si512(_mm512_castpd_si512(s), _mm512_set1_epi64(0x1FFFFFFF));
+  return _mm512_cmpeq_epi64_mask(low, _mm512_set1_epi64(0x10000000)) != 0;
+}
+FP4_SIMD __m512d nudged(__m512d s, __m512d error) {  // one fp64 unit toward the part that s lost
+  const __mmask8 away = _mm512_cmp_pd_mask(_mm512_mul_round_pd(s, error, nearest), _mm512_setzero_pd(), _CMP_GT_OQ);
+  const __mmask8 back = _mm512_cmp_pd_mask(_mm512_mul_round_pd(s, error, nearest), _mm512_setzero_pd(), _CMP_LT_OQ);
+  __m512i bits = _mm512_castpd_si512(s);
+  bits = _mm512_mask_add_epi64(bits, away, bits, _mm512_set1_epi64(1));
+  bits = _mm512_mask_sub_epi64(bits, back, bits, _mm512_set1_epi64(1));
+  return _mm512_castsi512_pd(bits);
+}
+
+// fl32(acc + dot*scale) with one rounding: fp64 first, and where that landed between two floats the part it lost
+// decides.
+FP4_SIMD F rounded_step(D dot, D scale, F acc) {
+  const D before = widened(acc);
+  D s = fma_quiet(dot, scale, before);
+  if (has_midpoint(s.lo) || has_midpoint(s.hi)) {
+    const D product = mul_quiet(dot, scale);
+    const D rest = fma_quiet(
+        dot, scale, D{_mm512_sub_pd(_mm512_setzero_pd(), product.lo), _mm512_sub_pd(_mm512_setzero_pd(), product.hi)});
+    const D b = sub_quiet(s, before);  // TwoSum
+    const D error = add_quiet(add_quiet(sub_quiet(before, sub_quiet(s, b)), sub_quiet(product, b)), rest);
+    s = {nudged(s.lo, error.lo), nudged(s.hi, error.hi)};
+  }
+  return narrowed(s);
+}
+
+// floor(log2 s), not below the format's smallest normal exponent; -126 for zero.
+FP4_SIMD I alignment_exponents(F s, int least) {
+  const I e = larger(shift_right<23>(bits(s)) - all(127), all(least));
+  return select(s == all(0.0f), all(-126), e);
+}
+
+// An accumulator aligned to 2^(largest - fraction_bits) and cut toward zero there.
+FP4_SIMD F aligned_accumulator(F acc, I weight, int fraction_bits) {
+  const I a = bits(acc) & all(0x7FFFFFFF);
+  const I exponent = larger(shift_right<23>(a), all(1)) - all(127);
+  const I largest = larger(weight, exponent);
+  const I drop = smaller(larger(largest - all(fraction_bits) - exponent + all(23), all(0)), all(24));
+  const I kept = bits(acc) & (all(0) - shift_left(all(1), drop));
+  return as_float(select(drop > all(23), all(0), kept));
+}
+
+FP4_SIMD void clear_inexact() {
+  asm volatile("" ::: "memory");
+  _mm_setcsr(_mm_getcsr() & ~0x3Fu);
+  asm volatile("" ::: "memory");
+}
+FP4_SIMD bool was_inexact() {
+  asm volatile("" ::: "memory");
+  const bool inexact = (_mm_getcsr() & 0x20u) != 0;
+  asm volatile("" ::: "memory");
+  return inexact;
+}
+
+FP4_SIMD F snapped_lanes(F acc, int snap_log2) {
+  if (snap_log2 == no_snap) return acc;
+  // Adding 1.5 * 2^(52 + snap) leaves a multiple of 2^snap, ties to even; larger sums are multiples already.
+  const double magic = 1.5 * static_cast<double>(power_of_two(snap_log2)) * 0x1p52;
+  const D shifted = add_quiet(widened(acc), all_double(magic));
+  const F rounded = narrowed(sub_quiet(shifted, all_double(magic)));
+  const F a = as_float(bits(acc) & all(0x7FFFFFFF));
+  return select(a < all(static_cast<float>(magic / 8)), rounded, acc);
+}
+
+// The sums of one tile between runs.
+template <int panels>
+struct alignas(64) WideState {
+  double sum[tile_rows][panels * panel_rows];
+  float acc[tile_rows][panels * panel_rows];
+};
+
+// Largest weight e(sA) + e(sB) of a group, lanes = columns.
+FP4_SIMD I group_weight(const TileInput& t, const Folding& f, int r, int j, int64_t first, int64_t last) {
+  I weight = all(INT32_MIN / 2);
+  for (int64_t run = first; run < last; ++run) {
+    const F sa = all(t.scale_a[(run >> t.scale_shift_a) * panel_rows + r]);
+    const F sb = load(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
+    weight = larger(weight, alignment_exponents(sa, f.least_exponent_a) + alignment_exponents(sb, f.least_exponent_b));
+  }
+  return weight;
+}
+
+// Folds a finished group into the accumulator.
+FP4_SIMD F fold_group(const TileInput& t, const Folding& f, D sum, F acc, int r, int j, int64_t first, int64_t last) {
+  if (f.sum == Sum::group) {
+    const F rounded = narrowed(sum);
+    if (f.runs_per_group == 0) return rounded;
+    return F{f.toward_zero ? _mm512_add_round_ps(acc.v, rounded.v, toward_zero)
+                           : _mm512_add_round_ps(acc.v, rounded.v, nearest)};
+  }
+  F cut = acc;
+  const F a = as_float(bits(acc) & all(0x7FFFFFFF));
+  if (any((a < all(f.safe_accumulator)) & (a > all(0.0f)))) {
+    cut = aligned_accumulator(acc, group_weight(t, f, r, j, first, last), f.fraction_bits);
+  }
+  return narrowed_toward_zero(add_toward_zero(widened(cut), sum));
+}
+
+// Adds a run's dots (fp64) to the state; `Dots` gives dot(r, j).
+template <Sum kind, int panels, class Dots>
+FP4_SIMD void add_run(const TileInput& t, const Folding& f, int64_t run, const Dots& dots, WideState<panels>& state) {
+  const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
+  const bool opens = f.runs_per_group == 0 ? run == 0 : run % f.runs_per_group == 0;
+  D sb[panels];
+  F sb32[panels];
+#pragma GCC unroll 2
+  for (int j = 0; j < panels; ++j) {
+    sb32[j] = load(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
+    sb[j] = mul_quiet(widened(sb32[j]), all_double(static_cast<double>(t.quantum)));
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+    const D row = all_double(static_cast<double>(sa[r]));
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      const D dot = dots.get(r, j);
+      if (kind == Sum::block) {
+        float* acc = state.acc[r] + j * panel_rows;
+        // fl32(sA*sB), as section 7 asks of this accumulator; exact for scales of at most 8 bits.
+        const D scale = mul_quiet(widened(F{_mm512_mul_round_ps(_mm512_set1_ps(sa[r]), sb32[j].v, nearest)}),
+                                  all_double(static_cast<double>(t.quantum)));
+        store(acc, rounded_step(dot, scale, load(acc)));
+      } else {
+        double* sum = state.sum[r] + j * panel_rows;
+        const D scale = row * sb[j];
+        store(sum, opens ? dot * scale : fma(dot, scale, load_double(sum)));
+      }
+    }
+  }
+  if (kind == Sum::block) return;
+  const bool closes = run + 1 == f.runs || (f.runs_per_group != 0 && (run + 1) % f.runs_per_group == 0);
+  if (!closes) return;
+  const int64_t first = f.runs_per_group == 0 ? 0 : run / f.runs_per_group * f.runs_per_group;
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      float* acc = state.acc[r] + j * panel_rows;
+      const D sum = load_double(state.sum[r] + j * panel_rows);
+      store(acc, fold_group(t, f, sum, load(acc), r, j, first, run + 1));
+    }
+  }
+}
+
+template <int panels>
+FP4_SIMD void finish_wide(const Folding& f, const WideState<panels>& state, const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      const F acc = snapped_lanes(load(state.acc[r] + j * panel_rows), f.snap_log2);
+      store(out.c + r * out.stride + j * panel_rows, acc * out.factor, first_lanes(out.cols - j * panel_rows));
+    }
+  }
+  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+}
+
+template <int panels>
+struct IntegerDots {
+  __m512i dot[tile_rows][panels];
+  FP4_SIMD D get(int r, int j) const {
+    return {_mm512_cvtepi32_pd(_mm512_castsi512_si256(dot[r][j])),
+            _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(dot[r][j], 1))};
+  }
+};
+
+// false: some sum was inexact, C is not written.
+template <Sum kind, int panels, int fixed_run4>
+FP4_TARGET bool wide_int8_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
+  WideState<panels> state;
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
+  }
+  clear_inexact();
+  for (int64_t run = 0; run < f.runs; ++run) {
+    IntegerDots<panels> dots;
+    int8_dots<panels, fixed_run4>(t, run, dots.dot);
+    add_run<kind, panels>(t, f, run, dots, state);
+  }
+  if (was_inexact()) return false;
+  finish_wide<panels>(f, state, out);
+  return true;
+}
+
+// Elements of up to 8 bits as floats: dots in fp64.
+struct FloatRun {
+  const float* a;     // [k][16] from the tile's first row
+  const float* b[2];  // [k][16]
+  int64_t length;
+};
+
+template <int panels>
+struct DoubleDots {
+  D dot[tile_rows][panels];
+  FP4_SIMD D get(int r, int j) const { return dot[r][j]; }
+};
+
+template <Sum kind>
+FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Folding& f, const TileOutput& out) {
+  constexpr int panels = 1;
+  WideState<panels> state;
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) store(state.acc[r], all(0.0f));
+  clear_inexact();
+  for (int64_t run = 0; run < f.runs; ++run) {
+    DoubleDots<panels> dots;
+#pragma GCC unroll 8
+    for (int r = 0; r < tile_rows; ++r) dots.dot[r][0] = all_double(0.0);
+    const float* a = x.a + run * x.length * panel_rows;
+    const float* b = x.b[0] + run * x.length * panel_rows;
+    alignas(64) double rows[32][tile_rows];
+    for (int64_t k0 = 0; k0 < x.length; k0 += 32) {
+      const int count = static_cast<int>(smaller<int64_t>(x.length - k0, 32));
+      widen_rows(a + k0 * panel_rows, panel_rows, count, rows[0]);
+      for (int k = 0; k < count; ++k) {
+        const D column = widened(load(b + (k0 + k) * panel_rows));
+#pragma GCC unroll 8
+        for (int r = 0; r < tile_rows; ++r) {
+          dots.dot[r][0] = fma(broadcast_double(&rows[k][r]), column, dots.dot[r][0]);
+        }
+      }
+    }
+    add_run<kind, panels>(t, f, run, dots, state);
+  }
+  if (was_inexact()) return false;
+  finish_wide<panels>(f, state, out);
+  return true;
+}
+
+using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
+
+template <Sum kind, int panels>
+inline WideInt8Kernel wide_int8_kernel(int64_t run4) {
+  switch (run4) {
+    case 2: return wide_int8_tile<kind, panels, 2>;
+    case 4: return wide_int8_tile<kind, panels, 4>;
+    case 8: return wide_int8_tile<kind, panels, 8>;
+    default: return wide_int8_tile<kind, panels, 0>;
+  }
+}
+
+}  // namespace fp4::avx512
