@@ -101,6 +101,16 @@ inline ReportPoint synthetic_point(const std::string& task, const SyntheticChoic
     config += fmt::format(R"(,"{}":{{"value":"{}","random_bits":16,"tile":[32,32]}})", axes[a].name, value);
     if (choice.value[a] != 0) sets += fmt::format(" --set {}={}", axes[a].name, value);
   }
+  // As many leaves as a real canonical configuration has.
+  for (const char* gemm : {"fprop", "dgrad", "wgrad"})
+    for (const char* operand : {"a", "b"}) {
+      config += fmt::format(R"(,"{}_{}":{{"element":"e2m1")", gemm, operand);
+      for (const char* field :
+           {"arithmetic", "hold_steps", "negative_zero", "nonfinite", "prescale", "ragged", "scale_floor",
+            "scale_rounding", "source", "target", "zero_block", "zero_scale", "accumulator", "estimator"})
+        config += fmt::format(R"(,"{}":"as in the base")", field);
+      config += "}";
+    }
   point.config = config + "}}";
   point.command = fmt::format("fp4sim train --task {} --recipe mxfp4{} --steps 400 --seed {{seed}}", task, sets);
   double step_s = 0;
