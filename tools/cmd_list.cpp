@@ -1,6 +1,8 @@
 // `fp4sim list`: the axis tables and data files, one line each with its source. `fp4sim show`: one of them in full.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tools/catalogue.h"
 #include "tools/options.h"
 #include "tools/table_print.h"
@@ -34,8 +36,11 @@ void run_list(const Options& o) {
   auto rows = nlohmann::ordered_json::array();
   std::string text;
   for (const std::string& topic : topics) {
-    Table table = {{{topic}, {""}, {"source"}}, {}};
-    for (const CatalogueRow& row : catalogue_rows(topic)) {
+    Table table = {{{topic}, {""}}, {}};
+    const std::vector<CatalogueRow> catalogue = catalogue_rows(topic);
+    const auto has_source = [](const CatalogueRow& row) { return !row.source.empty(); };
+    if (std::any_of(catalogue.begin(), catalogue.end(), has_source)) table.columns.push_back({"source"});
+    for (const CatalogueRow& row : catalogue) {
       rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
       table.rows.push_back({row.name, row.doc, row.source});
     }

@@ -25,8 +25,8 @@ void add_backend_options(CLI::App& app, BackendOptions& options) {
   app.add_option("--backend", options.backend, "auto, reference, avx2, avx512 or gpu; a forced one is never replaced")
       ->type_name("BACKEND");
   app.add_option("--threads", options.threads, "Threads (default: all cores); they never change a result")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
 }
 
 OpenOptions InputOptions::open_options() const {

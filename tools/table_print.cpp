@@ -1,4 +1,4 @@
-// Layout of terminal tables: natural widths first, then the widest left column gives way until the line fits.
+// Layout of terminal tables: natural widths first, then text columns give way until the line fits.
 #include "tools/table_print.h"
 
 #include <fmt/core.h>
@@ -26,21 +26,61 @@ std::string padded(const std::string& text, std::size_t width, Align align) {
   return align == Align::left ? text + space : space + text;
 }
 
+// The longest word of a column, at most 30: below that a wrapped name would be torn.
+std::size_t longest_word(const Table& table, std::size_t column) {
+  std::size_t longest = kNarrowest;
+  for (const auto& row : table.rows) {
+    if (column >= row.size()) continue;
+    std::string_view rest = row[column];
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(' '), rest.size());
+      longest = std::max(longest, display_width(rest.substr(0, end)));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+  return std::min<std::size_t>(longest, 30);
+}
+
+// Lines that the table would take, roughly: a row is as high as its fullest cell. Judged on the first rows.
+double estimated_height(const Table& table, const std::vector<std::size_t>& widths) {
+  double height = 0;
+  for (std::size_t r = 0; r < std::min<std::size_t>(table.rows.size(), 200); ++r) {
+    double fullest = 1;
+    for (std::size_t i = 0; i < std::min(table.rows[r].size(), widths.size()); ++i)
+      fullest =
+          std::max(fullest, static_cast<double>(display_width(table.rows[r][i])) / static_cast<double>(widths[i]));
+    height += fullest;
+  }
+  return height;
+}
+
 std::vector<std::size_t> column_widths(const Table& table, std::size_t width) {
   std::vector<std::size_t> widths;
   for (const Column& column : table.columns) widths.push_back(display_width(column.title));
   for (const auto& row : table.rows)
     for (std::size_t i = 0; i < std::min(row.size(), widths.size()); ++i)
       widths[i] = std::max(widths[i], display_width(row[i]));
+  std::vector<std::size_t> least = widths;
+  for (std::size_t i = 0; i < widths.size(); ++i)
+    if (table.columns[i].align == Align::left)
+      least[i] = std::min(widths[i], std::max(longest_word(table, i), display_width(table.columns[i].title)));
   const std::size_t gaps = widths.empty() ? 0 : kGap * (widths.size() - 1);
   for (std::size_t total = std::accumulate(widths.begin(), widths.end(), gaps); total > width; --total) {
-    std::size_t widest = widths.size();
-    for (std::size_t i = 0; i < widths.size(); ++i)
-      if (table.columns[i].align == Align::left && widths[i] > kNarrowest &&
-          (widest == widths.size() || widths[i] > widths[widest]))
-        widest = i;
-    if (widest == widths.size()) break;  // only numbers left: a long line is better than a cut number
-    --widths[widest];
+    // The column gives way whose loss makes the table grow least.
+    std::size_t best = widths.size();
+    double best_height = 0;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (widths[i] <= least[i]) continue;
+      --widths[i];
+      const double height = estimated_height(table, widths);
+      ++widths[i];
+      if (best == widths.size() || height < best_height) {
+        best = i;
+        best_height = height;
+      }
+    }
+    if (best == widths.size()) break;  // a long line is better than a cut number or a torn name
+    --widths[best];
   }
   return widths;
 }
