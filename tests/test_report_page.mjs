@@ -232,6 +232,12 @@ await visit('nice.html', {}, async (page, first) => {
   await page.locator('#panel .tabs button').first().click();
   await page.locator('#panel .entry').nth(2).click();
   check((await page.locator('#curve-chart canvas').count()) === 1, 'the front has loss curves');
+  const link = page.url();
+  check(/#.*pin=[0-9a-f]{16}/.test(link), 'the address keeps the pin');
+  await page.goto('about:blank');
+  await page.goto(link);
+  await page.waitForSelector('html[data-painted=all]');
+  check((await page.locator('.tab.current').textContent()).includes('Pin'), 'a link opens on its pin');
   await page.locator('#tasks button', {hasText: 'lm'}).click();
   check((await page.locator('#explore-intro').textContent()).includes('lm'), 'the task changes');
 });
