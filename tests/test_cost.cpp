@@ -164,6 +164,12 @@ TEST_CASE("layers outside the policy run in bf16 and count as overhead, not as q
   REQUIRE(group(evaluate(recipe, halves, chip), "matmul left in 16 bits") == 768);
   recipe.layers = {fp4::LayerPolicy::Kind::names, 0, {"l"}};
   REQUIRE(group(evaluate(recipe, halves, chip), "matmul left in 16 bits") == 0);
+  two["linears"][0]["layers"] = {"gate", "up"};
+  const Model named = parse_model(two, "named layers");
+  for (const char* name : {"up", "block0.up"}) {
+    recipe.layers.names = {name};
+    REQUIRE(group(evaluate(recipe, named, chip), "matmul") == 192);
+  }
   recipe.layers.names = {"q"};
   REQUIRE_THROWS_WITH(evaluate(recipe, halves, chip), Catch::Contains("unknown word 'q'") && Catch::Contains("l"));
 }

@@ -93,6 +93,9 @@ double group_seconds(const CostResult& result, std::string_view group);
 std::vector<Term> step_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                              const CostOptions& options);
 double total_seconds(const std::vector<Term>& terms);
+/// The same total without the terms.
+double step_seconds(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                    const CostOptions& options);
 RecipeFacts ideal_recipe(const Hardware& hardware);
 std::vector<QuantiseKernel> quantise_kernels(const RecipeFacts& recipe, const Linear& linear, double tokens,
                                              double width_out, const CostOptions& options);

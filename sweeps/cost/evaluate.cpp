@@ -15,11 +15,6 @@ RecipeFacts without_quantisers(RecipeFacts recipe) {
   return recipe;
 }
 
-double seconds_of(const RecipeFacts& recipe, const Model& model, const Hardware& hardware, CostOptions options) {
-  options.formulas = false;
-  return total_seconds(step_terms(recipe, model, hardware, options));
-}
-
 bool any(const RecipeFacts& recipe, bool (*condition)(const OperandFacts&)) {
   for (int gemm = 0; gemm < 3; ++gemm) {
     const GemmFacts& facts = gemm_of(recipe, gemm);
@@ -93,12 +88,12 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
     if (term.backward) backward_s += term.seconds;
   result.communication = communication(model, hardware, options, result.compute_s, backward_s);
   result.step_time_s = result.communication.tm_s;
-  result.ideal_s = seconds_of(without_quantisers(ideal_recipe(hardware)), model, hardware, options);
-  result.free_quantisation_s = seconds_of(without_quantisers(recipe), model, hardware, options);
+  result.ideal_s = step_seconds(without_quantisers(ideal_recipe(hardware)), model, hardware, options);
+  result.free_quantisation_s = step_seconds(without_quantisers(recipe), model, hardware, options);
   result.overhead = result.compute_s / result.ideal_s - 1;
   result.quantisation_overhead = result.compute_s / result.free_quantisation_s - 1;
-  result.speedup_bf16 = seconds_of(unquantised_recipe("bf16", 16), model, hardware, options) / result.compute_s;
-  result.speedup_fp8 = seconds_of(uniform_recipe("mxfp8", 8, 8, 32), model, hardware, options) / result.compute_s;
+  result.speedup_bf16 = step_seconds(unquantised_recipe("bf16", 16), model, hardware, options) / result.compute_s;
+  result.speedup_fp8 = step_seconds(uniform_recipe("mxfp8", 8, 8, 32), model, hardware, options) / result.compute_s;
   result.tokens_per_second = static_cast<double>(model.tokens_per_step) * options.devices / result.step_time_s;
   result.energy_j = modelled_energy(result.terms, result.communication, hardware, options);
   if (hardware.price_per_hour)

@@ -17,27 +17,28 @@ int64_t policy_layers(const LayerPolicy& policy, int64_t layers) {
   return static_cast<int64_t>(std::floor(policy.count * static_cast<double>(layers) + 0.5));
 }
 
-void check_names(const Model& model, const LayerPolicy& policy) {
-  std::set<std::string> known;
-  for (const Linear& linear : model.linears) {
-    known.insert(linear.name);
-    for (int64_t block = 0; block < model.blocks; ++block)
-      known.insert(fmt::format("blocks.{}.{}", block, linear.name));
-  }
-  for (const std::string& name : policy.names) {
-    if (known.contains(name)) continue;
-    std::vector<std::string> accepted;
-    for (const Linear& linear : model.linears) accepted.push_back(linear.name);
-    accepted.emplace_back("blocks.N.NAME");
-    throw unknown_word(fmt::format("layers of model {}", model.name), name, accepted);
-  }
+// "down" is that layer of every block, "block3.down" of one.
+bool matches(const std::string& word, const std::string& layer, int64_t block) {
+  return word == layer || word == fmt::format("block{}.{}", block, layer);
 }
 
-bool named(const LayerPolicy& policy, const Linear& linear, int64_t block) {
-  const auto matches = [&](const std::string& name) {
-    return name == linear.name || name == fmt::format("blocks.{}.{}", block, linear.name);
-  };
-  return std::any_of(policy.names.begin(), policy.names.end(), matches);
+void check_names(const Model& model, const LayerPolicy& policy) {
+  std::set<std::string> known;
+  std::vector<std::string> accepted;
+  for (const Linear& linear : model.linears)
+    for (const std::string& layer : linear.layers) {
+      known.insert(layer);
+      accepted.push_back(layer);
+      for (int64_t block = 0; block < model.blocks; ++block) known.insert(fmt::format("block{}.{}", block, layer));
+    }
+  accepted.emplace_back("blockN.NAME");
+  for (const std::string& name : policy.names)
+    if (!known.contains(name)) throw unknown_word(fmt::format("layers of model {}", model.name), name, accepted);
+}
+
+bool named(const LayerPolicy& policy, const std::string& layer, int64_t block) {
+  const auto match = [&](const std::string& word) { return matches(word, layer, block); };
+  return std::any_of(policy.names.begin(), policy.names.end(), match);
 }
 
 }  // namespace
@@ -55,8 +56,9 @@ std::vector<PlannedLinear> plan_layers(const Model& model, const LayerPolicy& po
   for (int64_t block = 0; block < model.blocks; ++block)
     for (const Linear& linear : model.linears) {
       PlannedLinear row{&linear, 1, 0, 0};
-      for (const int64_t width : linear.out) {
-        const bool quantised = policy.kind == Kind::names        ? named(policy, linear, block)
+      for (size_t i = 0; i < linear.out.size(); ++i) {
+        const int64_t width = linear.out[i];
+        const bool quantised = policy.kind == Kind::names        ? named(policy, linear.layers[i], block)
                                : policy.kind == Kind::skip_first ? position >= skipped
                                                                  : position < layers - skipped;
         (quantised ? row.quantised : row.high) += width;

@@ -24,11 +24,21 @@ Linear parse_linear(JsonReader& reader) {
     linear.out.push_back(
         static_cast<int64_t>(checked_number(width, reader.place() + ": out", 1, static_cast<double>(largest))));
   linear.dgrad = reader.boolean("dgrad", true);
+  if (const Json* layers = reader.find("layers")) {
+    if (!layers->is_array() || layers->size() != linear.out.size())
+      reader.fail("layers: expected one name for each width of out");
+    for (const Json& name : *layers) {
+      if (!name.is_string()) reader.fail("layers: expected names");
+      linear.layers.push_back(name.get<std::string>());
+    }
+  } else {
+    linear.layers.assign(linear.out.size(), linear.name);
+  }
   return linear;
 }
 
 Json linear_json(const Linear& linear) {
-  Json out = {{"name", linear.name}, {"in", linear.in}, {"out", linear.out}};
+  Json out = {{"name", linear.name}, {"in", linear.in}, {"out", linear.out}, {"layers", linear.layers}};
   if (!linear.dgrad) out["dgrad"] = false;
   return out;
 }

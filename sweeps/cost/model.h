@@ -15,8 +15,9 @@ namespace fp4::cost {
 struct Linear {
   std::string name;
   int64_t in = 0;
-  std::vector<int64_t> out;  // one entry a layer; a layer policy counts entries
-  bool dgrad = true;         // false: the first layer, whose input needs no gradient
+  std::vector<int64_t> out;         // one entry a layer; a layer policy counts entries
+  std::vector<std::string> layers;  // their names as a layer policy writes them ("q", "k", "v")
+  bool dgrad = true;                // false: the first layer, whose input needs no gradient
   int64_t width_out() const;
 };
 

@@ -168,7 +168,7 @@ class Comparison {
     Model layer = load_model("llama2_70b_layer");
     std::vector<Linear> apart;
     for (const Linear& linear : layer.linears)
-      for (const int64_t out : linear.out) apart.push_back({linear.name, linear.in, {out}, true});
+      for (const int64_t out : linear.out) apart.push_back({linear.name, linear.in, {out}, {linear.name}, true});
     layer.linears = apart;
     CostOptions options = options_of(0, HadamardKernel::unfused);
     Recipe rotated = route(mxfp4_spec, 32, false);

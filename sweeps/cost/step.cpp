@@ -15,13 +15,17 @@ namespace {
 
 class StepBuilder {
  public:
-  StepBuilder(const RecipeFacts& recipe, const Model& model, const Hardware& hardware, const CostOptions& options)
+  // keep_terms: false adds up seconds only, which is what references need, and sweeps need references by the thousand.
+  StepBuilder(const RecipeFacts& recipe, const Model& model, const Hardware& hardware, const CostOptions& options,
+              bool keep_terms)
       : recipe_(recipe),
         model_(model),
         options_(options),
         chip_(hardware, options.weights),
-        tokens_(static_cast<double>(model.tokens_per_step)) {}
+        tokens_(static_cast<double>(model.tokens_per_step)),
+        keep_terms_(keep_terms) {}
 
+  double seconds() const { return seconds_; }
   std::vector<Term> build() {
     for (const PlannedLinear& row : plan_layers(model_, recipe_.layers)) {
       if (row.quantised > 0) quantised_linear(row);
@@ -37,13 +41,17 @@ class StepBuilder {
   }
 
  private:
-  static const char* gemm_name(int gemm) {
-    static const char* const names[] = {"fprop", "dgrad", "wgrad"};
+  static const char* matmul_name(int gemm) {
+    static const char* const names[] = {"matmul fprop", "matmul dgrad", "matmul wgrad"};
     return names[gemm];
   }
+  static std::string gemm_name(int gemm) { return std::string(matmul_name(gemm)).substr(7) + " "; }
 
-  void add(const std::string& name, const char* group, const Resources& work, bool backward) {
+  void add(const char* what, const std::string& of, const char* group, const Resources& work, bool backward) {
     const Bound bound = roofline(work, chip_);
+    seconds_ += bound.seconds;
+    if (!keep_terms_) return;
+    const std::string name = of.empty() ? what : fmt::format("{} {}", what, of);
     terms_.push_back({name, group, bound.seconds, options_.formulas ? roofline_formula(work, chip_) : "", bound.binding,
                       work.flop, work.bytes, work.ops, backward});
   }
@@ -87,20 +95,25 @@ class StepBuilder {
       const GemmFacts& facts = gemm_of(recipe_, gemm);
       const double rate = chip_.matrix_rate(format_class(facts));
       const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
-      add(fmt::format("matmul {} {}", gemm_name(gemm), linear.name), "matmul",
-          times(gemm_work(gemm, facts, in, out, repeat, rate), blocks), gemm > 0);
+      add(matmul_name(gemm), linear.name, "matmul", times(gemm_work(gemm, facts, in, out, repeat, rate), blocks),
+          gemm > 0);
     }
     if (recipe_.free_quantisation) return;
     for (const QuantiseKernel& kernel : quantise_kernels(recipe_, linear, tokens_, out, options_))
       quantiser(kernel, blocks);
-    estimator(linear.name + " X", recipe_.fprop.a, tokens_ * in * blocks);
-    estimator(linear.name + " W", recipe_.fprop.b, in * out * blocks);
+    estimator("X of ", linear, recipe_.fprop.a, tokens_ * in * blocks);
+    estimator("W of ", linear, recipe_.fprop.b, in * out * blocks);
   }
 
   // Charges each technique what the kernel grows by when it is switched on, in the order of the enumerators.
   void quantiser(QuantiseKernel kernel, double blocks) {
     kernel.elements *= blocks;
     const QuantiseOptions options{&options_.weights, options_.hadamard};
+    if (!keep_terms_) {
+      seconds_ +=
+          roofline(quantise_work(kernel, static_cast<Technique>(technique_count - 1), chip_, options), chip_).seconds;
+      return;
+    }
     const bool backward = kernel.name.starts_with("dY") || kernel.name.ends_with("again");
     double before = 0;
     Resources earlier;
@@ -131,7 +144,7 @@ class StepBuilder {
 
   // Backward multiplication by Q'(u), in the epilogue of dgrad or wgrad: the saved payload is written in the forward
   // pass and read here. With a Hadamard on fprop the gradient is rotated there and back.
-  void estimator(const std::string& name, const OperandFacts& operand, double elements) {
+  void estimator(const char* tensor, const Linear& linear, const OperandFacts& operand, double elements) {
     const double ops = operand.estimator_ops + operand.scale_gradient_ops;
     if (!operand.quantised || ops == 0) return;
     const HadamardFacts& hadamard = recipe_.fprop.hadamard;
@@ -144,7 +157,7 @@ class StepBuilder {
     Resources work;
     work.ops = w.estimator * elements * per_element;
     work.bytes = w.estimator * elements * 2 * operand.saved_bits / 8;
-    add("estimator " + name, "estimator", work, true);
+    add("estimator", tensor + linear.name, "estimator", work, true);
   }
 
   // A layer that stays in bf16 or fp32: fprop, dgrad and wgrad at that class' rate.
@@ -160,8 +173,8 @@ class StepBuilder {
       const double repeat = gemm == 0 && recomputed ? 1 + options_.recompute : 1;
       const Resources work =
           gemm_work(gemm, facts, static_cast<double>(linear.in), static_cast<double>(out), repeat, rate);
-      add(fmt::format("{} {} {}", group, gemm_name(gemm), linear.name), group, times(work, static_cast<double>(blocks)),
-          gemm > 0);
+      add(recomputed ? "high precision" : "head", keep_terms_ ? gemm_name(gemm) + linear.name : "", group,
+          times(work, static_cast<double>(blocks)), gemm > 0);
     }
   }
 
@@ -173,15 +186,15 @@ class StepBuilder {
     Resources work;
     work.flop_rate = chip_.matrix_rate(recipe_.high_class);
     work.flop = forward * (1 + options_.recompute);
-    add("attention forward", "attention", work, false);
+    add("attention forward", "", "attention", work, false);
     work.flop = forward * 2;
-    add("attention backward", "attention", work, true);
+    add("attention backward", "", "attention", work, true);
   }
 
   void optimizer() {
     Resources work;
     work.bytes = options_.weights.optimizer_bytes * static_cast<double>(model_.parameters()) / options_.devices;
-    add("optimizer", "optimizer", work, false);
+    add("optimizer", "", "optimizer", work, false);
   }
 
   // Norms, activations, residual adds, losses, launches: proportional to layers x width, fitted on one model.
@@ -190,6 +203,8 @@ class StepBuilder {
     if (hardware.other_s_per_token.value == 0 || options_.weights.other == 0) return;
     const double scale = static_cast<double>(model_.blocks * model_.width) / hardware.other_size;
     const double seconds = options_.weights.other * hardware.other_s_per_token.value * scale * tokens_;
+    seconds_ += seconds;
+    if (!keep_terms_) return;
     Term term{"other", "other", seconds, "",   hardware.other_s_per_token.kind == "fitted" ? "fitted" : "estimate",
               0,       0,       0,       false};
     if (options_.formulas)
@@ -203,6 +218,8 @@ class StepBuilder {
   const CostOptions& options_;
   const Chip chip_;
   const double tokens_;
+  const bool keep_terms_;
+  double seconds_ = 0;
   std::vector<Term> terms_;
 };
 
@@ -217,7 +234,14 @@ const std::vector<std::string>& cost_groups() {
 
 std::vector<Term> step_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                              const CostOptions& options) {
-  return StepBuilder(recipe, model, hardware, options).build();
+  return StepBuilder(recipe, model, hardware, options, true).build();
+}
+
+double step_seconds(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                    const CostOptions& options) {
+  StepBuilder builder(recipe, model, hardware, options, false);
+  builder.build();
+  return builder.seconds();
 }
 
 double total_seconds(const std::vector<Term>& terms) {

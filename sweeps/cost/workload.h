@@ -40,7 +40,7 @@ struct GemmFacts {
 struct LayerPolicy {
   enum class Kind : uint8_t { all, skip_first, skip_last, names } kind = Kind::all;
   double count = 0;                // layers, or a share of them when below 1
-  std::vector<std::string> names;  // layers to quantise ("qkv", "blocks.3.down")
+  std::vector<std::string> names;  // layers to quantise ("down", "block3.down")
 };
 
 /// Switches of a recipe that the points score of arXiv 2509.17791 counts besides what the operands show.
