@@ -31,6 +31,10 @@
   X(train) \
   X(stats) \
   X(cost) \
+  X(sweep) \
+  X(table) \
+  X(pareto) \
+  X(report) \
   X(completion) \
   X(version)
 // clang-format on

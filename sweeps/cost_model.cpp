@@ -1,0 +1,54 @@
+// Binds fronts and tables to the cost model (sweeps/cost/cost.h).
+#include <cmath>
+#include <memory>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/cost.h"
+#include "sweeps/simulator.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+double cost::CostWeights::*weight_field(const std::string& name) {
+  std::vector<std::string> names;
+  for (const cost::WeightRow& row : cost::weight_table()) {
+    if (name == row.name) return row.field;
+    names.emplace_back(row.name);
+  }
+  throw unknown_word("cost weight", name, names);
+}
+
+}  // namespace
+
+CostModel real_cost_model(const std::string& hardware_name, const std::string& model_name, const CostWeights& weights) {
+  const auto hardware = std::make_shared<const cost::Hardware>(cost::load_hardware(hardware_name));
+  const auto model = std::make_shared<const cost::Model>(cost::load_model(model_name));
+  cost::CostOptions options;
+  options.formulas = false;
+  for (const auto& [name, value] : weights) options.weights.*weight_field(name) = value;
+  const auto evaluate = [hardware, model, options](const Json& recipe, const CostWeights& factors) {
+    cost::CostOptions turned = options;
+    for (const auto& [name, factor] : factors) turned.weights.*weight_field(name) *= factor;
+    const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, turned);
+    return Cost{.overhead = result.overhead,
+                .quantisation_overhead = result.quantisation_overhead,
+                .step_time_s = result.step_time_s,
+                .energy_j = result.energy_j.value_or(std::nan("")),
+                .points = result.points.value_or(0),
+                .speedup_bf16 = result.speedup_bf16};
+  };
+  const auto groups = [hardware, model, options](const Json& recipe) {
+    const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, options);
+    std::vector<std::pair<std::string, double>> list;
+    for (const std::string& group : cost::cost_groups()) {
+      if (const double seconds = cost::group_seconds(result, group); seconds > 0) list.emplace_back(group, seconds);
+    }
+    return list;
+  };
+  return {.evaluate = evaluate, .groups = groups, .hardware = hardware->name, .model = model->name};
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,411 @@
+// The stages of an exploration. Random choices are order statistics and thresholds of content hashes, never a generator
+// with a state: the same configurations are chosen whatever was interrupted, and on every machine.
+#include "sweeps/explore.h"
+
+#include <fmt/format.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+Planner::Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models)
+    : grid_(std::move(grid)), models_(std::move(models)) {
+  if (grid_.explore == Explore::halving) {
+    for (const int steps : grid_.rungs) {
+      plans_.push_back(expand(grid_, simulator, steps));
+      stage_names_.push_back(fmt::format("rung of {} steps", steps));
+    }
+  } else {
+    plans_.push_back(expand(grid_, simulator));
+    stage_names_ = grid_.explore == Explore::importance ? std::vector<std::string>{"pilot", "importance sample"}
+                                                        : std::vector<std::string>{"runs"};
+  }
+  if (!grid_.confirm.empty()) stage_names_.push_back("confirm");
+}
+
+void Planner::take(const std::vector<const ConfigRecord*>& configs, size_t rung, Stage& stage) {
+  for (const ConfigRecord* config : configs) {
+    const auto [entry, fresh] = taken_.try_emplace(config->hash, *config);
+    // What is also a reference has its seeds already, but is now a row of the table.
+    for (const uint64_t seed : grid_.seeds) stage.jobs.push_back({&entry->second, seed, Role::run});
+  }
+  const Plan& plan = plans_[rung];
+  std::set<std::string> contexts;
+  for (const ConfigRecord* config : configs) contexts.insert(config->reference);
+  for (const std::string& context : contexts) {
+    for (const std::string& hash : plan.context.at(context)) {
+      const auto [entry, fresh] = references_.try_emplace(hash, plan.references.at(hash));
+      for (const uint64_t seed : grid_.seeds) stage.jobs.push_back({&entry->second, seed, Role::reference});
+    }
+  }
+}
+
+std::vector<const ConfigRecord*> Planner::smallest(size_t count, const std::string& salt) const {
+  std::vector<std::pair<double, const ConfigRecord*>> order;
+  for (const ConfigRecord& config : plans_[0].configs) {
+    order.emplace_back(uniform_hash(salt, grid_.name, config.hash), &config);
+  }
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->hash) < std::tie(b.first, b.second->hash);
+  });
+  std::vector<const ConfigRecord*> chosen;
+  for (size_t i = 0; i < std::min(count, order.size()); ++i) chosen.push_back(order[i].second);
+  return chosen;
+}
+
+Results Planner::results(const std::vector<RunRecord>& runs) const {
+  Contents all = contents();
+  return {grid_, std::move(all.axes), std::move(all.configs), std::move(all.points), {}, runs};
+}
+
+Planner::Contents Planner::contents() const {
+  Contents contents{.axes = plans_[0].axes, .configs = {}, .points = {}};
+  for (const auto& [hash, config] : taken_) contents.configs.push_back(config);
+  for (const auto& [hash, config] : references_) {
+    if (!taken_.contains(hash)) contents.configs.push_back(config);
+  }
+  for (const Plan& plan : plans_) {
+    for (const PointRecord& point : plan.points) {
+      if (taken_.contains(point.hash)) contents.points.push_back(point);
+    }
+  }
+  return contents;
+}
+
+Stage Planner::stage(size_t index, const std::vector<RunRecord>& runs) {
+  Stage stage{.name = stage_names_[index], .jobs = {}, .notes = {}};
+  if (stage.name == "confirm") {
+    confirm(results(runs), stage);
+  } else if (index == 0) {
+    std::vector<const ConfigRecord*> configs;
+    switch (grid_.explore) {
+      case Explore::all:
+      case Explore::halving:
+        for (const ConfigRecord& config : plans_[0].configs) configs.push_back(&config);
+        break;
+      case Explore::random: configs = smallest(grid_.sample, "random"); break;
+      case Explore::importance: configs = smallest(std::max<size_t>(20, grid_.sample / 4), "pilot"); break;
+    }
+    take(configs, 0, stage);
+    if (grid_.explore == Explore::importance) {
+      // Everyone had this chance; the second stage raises it for those it may add.
+      const double chance = static_cast<double>(configs.size()) / static_cast<double>(plans_[0].configs.size());
+      for (auto& [hash, config] : taken_) config.probability = chance;
+    }
+  } else if (grid_.explore == Explore::halving) {
+    take(promoted(index, results(runs), stage), index, stage);
+  } else {
+    take(important(results(runs), stage), 0, stage);
+  }
+  // A configuration may be asked for as a run and as a reference: the run counts.
+  std::set<std::pair<std::string, uint64_t>> wanted;
+  for (const Job& job : stage.jobs) {
+    if (job.role != Role::reference) wanted.emplace(job.config->hash, job.seed);
+  }
+  std::set<std::pair<std::string, uint64_t>> seen;
+  std::erase_if(stage.jobs, [&](const Job& job) {
+    const std::pair key{job.config->hash, job.seed};
+    return (job.role == Role::reference && wanted.contains(key)) || !seen.insert(key).second;
+  });
+  sort_jobs(stage.jobs);
+  return stage;
+}
+
+// ---- halving ----
+
+namespace {
+
+// Fronts peeled one by one: 0 for the undominated, 1 for those undominated without them, and so on.
+std::vector<int> dominated_ranks(const std::vector<double>& x, std::vector<double> y) {
+  std::vector<int> ranks(x.size(), -1);
+  for (int rank = 0;; ++rank) {
+    const std::vector<bool> best = undominated(x, y);
+    bool any = false;
+    for (size_t i = 0; i < best.size(); ++i) {
+      if (!best[i]) continue;
+      ranks[i] = rank;
+      y[i] = NAN;
+      any = true;
+    }
+    if (!any) return ranks;
+  }
+}
+
+std::string point_key(const std::string& task, const std::vector<std::string>& labels) {
+  std::string key = task;
+  // The last label of a halving grid is its rung.
+  for (size_t i = 0; i + 1 < labels.size(); ++i) key += "\n" + labels[i];
+  return key;
+}
+
+}  // namespace
+
+std::vector<const ConfigRecord*> Planner::promoted(size_t rung, const Results& results, Stage& stage) {
+  const Plan& before = plans_[rung - 1];
+  const Plan& next = plans_[rung];
+  const Costs costs(results, models_.front());
+  // The same point one rung up has another hash: found by its labels.
+  std::map<std::string, const ConfigRecord*> of_point;
+  std::map<std::string, const ConfigRecord*> by_hash;
+  for (const ConfigRecord& config : next.configs) by_hash[config.hash] = &config;
+  std::map<std::string, std::string> task_of;
+  for (const ConfigRecord& config : before.configs) task_of[config.hash] = config.task;
+  for (const PointRecord& point : next.points) {
+    of_point[point_key(by_hash.at(point.hash)->task, point.labels)] = by_hash.at(point.hash);
+  }
+  std::map<std::string, std::vector<const ConfigResult*>> contexts;
+  for (const ConfigRecord& config : before.configs) {
+    const ConfigResult* result = results.find(config.hash);
+    if (result != nullptr && taken_.contains(config.hash)) contexts[config.reference].push_back(result);
+  }
+  std::set<std::string> kept;
+  for (const auto& [context, configs] : contexts) {
+    std::vector<double> x, y;
+    for (const ConfigResult* config : configs) {
+      const std::vector<double> gaps = results.gaps(*config, false);
+      const bool whole = !gaps.empty() && !Results::diverged(*config);
+      x.push_back(costs.of(*config).overhead);
+      y.push_back(whole ? summarise(gaps).mean : NAN);
+    }
+    const std::vector<int> ranks = dominated_ranks(x, y);
+    std::vector<size_t> order(configs.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::erase_if(order, [&](size_t i) { return ranks[i] < 0; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return std::tie(ranks[a], y[a]) < std::tie(ranks[b], y[b]); });
+    const auto share = static_cast<size_t>(std::ceil(grid_.keep * static_cast<double>(configs.size())));
+    for (size_t k = 0; k < std::min(share, order.size()); ++k) kept.insert(configs[order[k]]->record.hash);
+    stage.notes.push_back(fmt::format("{}: {} of {} configurations go on", configs.front()->record.task,
+                                      std::min(share, order.size()), configs.size()));
+  }
+  if (rung >= 2) {
+    // Did the shorter rung rank as the longer one did? Compared on the configurations that both have.
+    std::vector<double> shorter, longer;
+    std::map<std::string, double> earlier;
+    std::map<std::string, std::string> task_earlier;
+    for (const ConfigRecord& config : plans_[rung - 2].configs) task_earlier[config.hash] = config.task;
+    for (const PointRecord& point : plans_[rung - 2].points) {
+      const ConfigResult* result = results.find(point.hash);
+      if (result == nullptr || Results::diverged(*result)) continue;
+      const std::vector<double> gaps = results.gaps(*result, false);
+      if (!gaps.empty()) earlier[point_key(task_earlier.at(point.hash), point.labels)] = summarise(gaps).mean;
+    }
+    for (const PointRecord& point : before.points) {
+      const ConfigResult* result = results.find(point.hash);
+      const auto old = earlier.find(point_key(task_of.at(point.hash), point.labels));
+      if (result == nullptr || Results::diverged(*result) || old == earlier.end()) continue;
+      const std::vector<double> gaps = results.gaps(*result, false);
+      if (gaps.empty()) continue;
+      shorter.push_back(old->second);
+      longer.push_back(summarise(gaps).mean);
+    }
+    stage.notes.push_back(fmt::format("Kendall's tau of the mean gaps at {} and {} steps: {:.2f} ({} configurations)",
+                                      grid_.rungs[rung - 2], grid_.rungs[rung - 1], kendall_tau(shorter, longer),
+                                      shorter.size()));
+  }
+  std::set<const ConfigRecord*> chosen;
+  for (const PointRecord& point : before.points) {
+    if (!kept.contains(point.hash)) continue;
+    const auto up = of_point.find(point_key(task_of.at(point.hash), point.labels));
+    if (up != of_point.end()) chosen.insert(up->second);
+  }
+  return {chosen.begin(), chosen.end()};
+}
+
+// ---- importance ----
+
+std::vector<double> inclusion_probabilities(const std::vector<double>& z, double budget, const std::vector<bool>& open,
+                                            double floor) {
+  std::vector<double> weight(z.size());
+  double count = 0;
+  for (size_t i = 0; i < z.size(); ++i) {
+    weight[i] = std::max(std::exp(-std::max(z[i], 0.0)), floor);
+    count += open.empty() || open[i];
+  }
+  if (budget >= count) return std::vector<double>(z.size(), 1.0);
+  const auto total = [&](double c) {
+    double sum = 0;
+    for (size_t i = 0; i < z.size(); ++i) sum += open.empty() || open[i] ? std::min(1.0, c * weight[i]) : 0;
+    return sum;
+  };
+  double low = 0;
+  double high = 1;
+  while (total(high) < budget) high *= 2;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = 0.5 * (low + high);
+    (total(middle) < budget ? low : high) = middle;
+  }
+  std::vector<double> probability(z.size());
+  for (size_t i = 0; i < z.size(); ++i) probability[i] = std::min(1.0, high * weight[i]);
+  return probability;
+}
+
+namespace {
+
+// One-hot columns of axis values and tasks; a dead axis ("") is a value of its own.
+class Features {
+ public:
+  explicit Features(const std::vector<const ConfigResult*>& configs) {
+    for (const ConfigResult* config : configs) {
+      for (const std::string& name : names(*config))
+        columns_.try_emplace(name, static_cast<Eigen::Index>(columns_.size() + 1));
+    }
+  }
+  Eigen::Index size() const { return static_cast<Eigen::Index>(columns_.size() + 1); }
+  Eigen::VectorXd row(const ConfigResult& config) const {
+    Eigen::VectorXd row = Eigen::VectorXd::Zero(size());
+    row[0] = 1;
+    for (const std::string& name : names(config)) row[columns_.at(name)] = 1;
+    return row;
+  }
+
+ private:
+  static std::vector<std::string> names(const ConfigResult& config) {
+    std::vector<std::string> names = {"task=" + config.record.task};
+    for (size_t i = 0; i < config.labels.size(); ++i) names.push_back(std::to_string(i) + "=" + config.labels[i]);
+    return names;
+  }
+  std::map<std::string, Eigen::Index> columns_;
+};
+
+struct Prediction {
+  std::vector<double> value;
+  double residual_sd = 0;
+};
+
+// Ridge regression of ln(gap + 1e-4) on the pilot (penalty 1, intercept free): additive in the axes, which is enough to
+// tell promising corners from hopeless ones; the probabilities make up for where it is wrong.
+Prediction predict(const std::vector<const ConfigResult*>& all, const std::vector<const ConfigResult*>& pilot,
+                   const std::vector<double>& gaps) {
+  const Features features(all);
+  const auto rows = static_cast<Eigen::Index>(pilot.size());
+  Eigen::MatrixXd x(rows, features.size());
+  Eigen::VectorXd y(rows);
+  for (Eigen::Index i = 0; i < rows; ++i) {
+    x.row(i) = features.row(*pilot[static_cast<size_t>(i)]);
+    y[i] = std::log(std::max(gaps[static_cast<size_t>(i)], 0.0) + 1e-4);
+  }
+  Eigen::MatrixXd penalty = Eigen::MatrixXd::Identity(features.size(), features.size());
+  penalty(0, 0) = 0;
+  const Eigen::VectorXd weights = (x.transpose() * x + penalty).ldlt().solve(x.transpose() * y);
+  Prediction prediction;
+  const double freedom = std::max(1.0, static_cast<double>(rows) - 1);
+  prediction.residual_sd = std::sqrt((y - x * weights).squaredNorm() / freedom);
+  for (const ConfigResult* config : all) prediction.value.push_back(features.row(*config).dot(weights));
+  return prediction;
+}
+
+}  // namespace
+
+std::vector<const ConfigRecord*> Planner::important(const Results& pilot_results, Stage& stage) {
+  // All configurations of the space with their labels, taken or not.
+  const Results space(grid_, plans_[0].axes, plans_[0].configs, plans_[0].points, {}, {});
+  const Costs costs(space, models_.front());
+  std::vector<const ConfigResult*> all, pilot;
+  std::vector<double> gaps;
+  double worst = 0;
+  std::vector<const ConfigResult*> lost;
+  for (const ConfigResult& config : space.configs()) {
+    all.push_back(&config);
+    if (!taken_.contains(config.record.hash)) continue;
+    const ConfigResult* result = pilot_results.find(config.record.hash);
+    const std::vector<double> values = pilot_results.gaps(*result, false);
+    if (values.empty() || Results::diverged(*result)) {
+      lost.push_back(&config);
+      continue;
+    }
+    pilot.push_back(&config);
+    gaps.push_back(summarise(values).mean);
+    worst = std::max(worst, gaps.back());
+  }
+  // A diverged pilot teaches too: as bad as the worst that finished.
+  for (const ConfigResult* config : lost) {
+    pilot.push_back(config);
+    gaps.push_back(worst);
+  }
+  const Prediction prediction = predict(all, pilot, gaps);
+  std::map<std::string, std::vector<size_t>> contexts;
+  for (size_t i = 0; i < all.size(); ++i) contexts[all[i]->record.reference].push_back(i);
+  std::vector<double> z(all.size(), 0);
+  for (const auto& [context, members] : contexts) {
+    std::vector<size_t> order = members;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const double xa = costs.of(*all[a]).overhead;
+      const double xb = costs.of(*all[b]).overhead;
+      return std::tie(xa, prediction.value[a]) < std::tie(xb, prediction.value[b]);
+    });
+    double best = INFINITY;
+    for (const size_t i : order) {
+      best = std::min(best, prediction.value[i]);
+      if (prediction.residual_sd > 0) z[i] = (prediction.value[i] - best) / prediction.residual_sd;
+    }
+  }
+  const double budget = static_cast<double>(grid_.sample) - static_cast<double>(pilot.size());
+  std::vector<bool> rest;
+  for (const ConfigResult* config : all) rest.push_back(!taken_.contains(config->record.hash));
+  const std::vector<double> chance = inclusion_probabilities(z, std::max(budget, 0.0), rest);
+  const double pilot_chance = static_cast<double>(pilot.size()) / static_cast<double>(all.size());
+  std::map<std::string, const ConfigRecord*> by_hash;
+  for (const ConfigRecord& config : plans_[0].configs) by_hash[config.hash] = &config;
+  std::vector<const ConfigRecord*> chosen;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string& hash = all[i]->record.hash;
+    const double p = 1 - (1 - pilot_chance) * (1 - chance[i]);
+    const bool pilot_member = taken_.contains(hash);
+    if (!pilot_member && uniform_hash("importance", grid_.name, hash) >= chance[i]) continue;
+    if (!pilot_member) chosen.push_back(by_hash.at(hash));
+    const auto [entry, fresh] = taken_.try_emplace(hash, *by_hash.at(hash));
+    entry->second.probability = p;
+  }
+  stage.notes.push_back(fmt::format("{} pilot configurations, residual SD {:.2f} of ln(gap); {} more by importance",
+                                    pilot.size(), prediction.residual_sd, chosen.size()));
+  return chosen;
+}
+
+// ---- confirm ----
+
+void Planner::confirm(const Results& results, Stage& stage) {
+  std::set<std::string> candidates;
+  std::map<std::string, size_t> left_out;
+  for (const CostModel& model : models_) {
+    const Costs costs(results, model);
+    for (const ContextFront& front : fronts(results, costs, {.delta = {}, .target = {}, .screening_only = true})) {
+      // Rungs below the last were only a way to choose.
+      size_t count = 0;
+      for (const FrontPoint& point : front.points) {
+        const bool last_rung = grid_.rungs.empty() || !point.config->in_plan ||
+                               point.config->labels.back() == std::to_string(grid_.rungs.back());
+        if (!point.candidate || !point.config->in_plan || !last_rung) continue;
+        candidates.insert(point.config->record.hash);
+        ++count;
+      }
+      if (front.left_out > 0) {
+        stage.notes.push_back(fmt::format("{} on {}: {} candidates beyond the limit of {} stay unconfirmed",
+                                          front.description, model.hardware, front.left_out, grid_.candidates));
+      }
+      if (count == 0) continue;
+      stage.notes.push_back(fmt::format("{} on {}: {} candidates", front.description, model.hardware, count));
+      for (const FrontPoint& point : front.points) {
+        if (!point.config->in_plan && references_.contains(point.config->record.hash)) {
+          const ConfigRecord& reference = references_.at(point.config->record.hash);
+          for (const uint64_t seed : grid_.confirm) stage.jobs.push_back({&reference, seed, Role::reference});
+        }
+      }
+      // Where the grid names fp32 itself, it is no extra reference; its gap is needed all the same.
+      candidates.insert(front.context);
+    }
+  }
+  for (const std::string& hash : candidates) {
+    const auto taken = taken_.find(hash);
+    if (taken == taken_.end()) continue;
+    for (const uint64_t seed : grid_.confirm) stage.jobs.push_back({&taken->second, seed, Role::confirm});
+  }
+}
+
+}  // namespace fp4::sweeps

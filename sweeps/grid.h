@@ -1,0 +1,86 @@
+// A grid: which configurations an experiment asks for. A JSON file with a product of axes, exclusions and inclusions,
+// seeds and the way to explore; read, checked and expanded here into distinct configurations.
+//
+// Axes, in the order of the file (which is the order of table columns):
+//   recipe                        values: names of recipes, or objects laid over the base
+//   fprop | dgrad | wgrad         a whole GEMM: RECIPE.GEMM, or an object laid over the base's GEMM
+//   wgrad.*.rounding, ...         a path into the recipe; * = both operands (in first place: all three GEMMs), x|y =
+//   both task.NAME.path, task.*.path   a task parameter train.path                    a training setting
+// An object value may carry "label", its word in tables; {"label": "on"} alone changes nothing. `recipe` is applied first,
+// the others in file order: a whole GEMM after the paths switches off what they set.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sweeps/simulator.h"
+
+namespace fp4::sweeps {
+
+enum class AxisKind : uint8_t { recipe, gemm, path, task, train };
+
+struct Axis {
+  std::string path;
+  AxisKind kind = AxisKind::path;
+  std::vector<Json> values;
+  std::vector<std::string> labels;
+};
+
+enum class Explore : uint8_t { all, random, halving, importance };
+
+struct Grid {
+  std::string name;
+  std::string doc;
+  std::vector<std::string> tasks;
+  Json base;  // a recipe's name, or an object {"recipe": NAME, paths...}
+  std::vector<Axis> axes;
+  Json train = Json::object();                // settings of all tasks
+  std::map<std::string, Json> train_of_task;  // on top, by task
+  std::vector<std::map<std::string, Json>> exclude;
+  std::vector<std::map<std::string, Json>> include;
+  std::vector<uint64_t> seeds;
+  std::vector<uint64_t> confirm;
+  Explore explore = Explore::all;
+  size_t sample = 0;       // random: N; importance: N
+  std::vector<int> rungs;  // halving: steps of each rung
+  double keep = 1.0 / 3;   // halving: share promoted
+  std::vector<std::string> references = {"fp32", "bf16"};
+  std::vector<std::string> hardware = {"mi355x"};  // whose fronts choose the candidates for `confirm`
+  std::string model = "llama3_8b";
+  size_t candidates = 60;  // most candidates per task and chip that `confirm` runs
+  Json source;             // the file
+};
+
+// Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked when expanded, by the
+// trainer's own schema. `place` opens messages.
+Grid parse_grid(const std::string& text, const std::string& place);
+
+// What became of the product, for people.
+struct Counts {
+  size_t product = 0;
+  size_t excluded = 0;
+  std::map<std::string, size_t> impossible;  // by reason
+  size_t included = 0;
+  size_t duplicates = 0;
+  size_t distinct = 0;
+};
+
+struct Plan {
+  std::vector<std::string> axes;
+  std::vector<ConfigRecord> configs;  // distinct, by (task, hash); references not among them unless the grid names them
+  std::vector<PointRecord> points;
+  std::map<std::string, ConfigRecord> references;  // by hash: fp32 and the grid's other references
+  std::map<std::string, std::vector<std::string>>
+      context;  // fp32 hash -> reference hashes of the same task and training
+  Counts counts;
+};
+
+// `steps` > 0 overrides the training length (a rung) and becomes a last axis "train.steps".
+Plan expand(const Grid& grid, const Simulator& simulator, int steps = 0);
+
+// A number in [0, 1) and an order by content: the same on every machine (SHA-256 of the joined texts).
+double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash);
+
+}  // namespace fp4::sweeps

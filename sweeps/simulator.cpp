@@ -1,0 +1,95 @@
+// Binds the sweep engine to the trainer (tasks/run.h). A configuration's hash ignores what a recipe is called, so names
+// and documentation are taken out of it here: two ways to the same arithmetic then store the same text.
+#include "sweeps/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "src/signature.h"
+#include "tasks/run.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+Json nameless(Json recipe) {
+  for (const char* key : {"name", "doc", "source", "deviations"}) recipe.erase(key);
+  return recipe;
+}
+
+Status status_of(sim::Status status) {
+  switch (status) {
+    case sim::Status::finished: return Status::finished;
+    case sim::Status::diverged: return Status::diverged;
+    case sim::Status::failed: return Status::failed;
+  }
+  return Status::failed;
+}
+
+RunRecord record_of(const sim::History& history, const std::string& backend) {
+  RunRecord record{.status = status_of(history.status),
+                   .message = history.message,
+                   .digest = history.digest,
+                   .seconds = history.seconds,
+                   .backend = backend};
+  for (const auto& [name, value] : history.metrics) {
+    if (name == "loss") {
+      record.loss = value;
+    } else if (name == "loss_hp") {
+      record.loss_hp = value;
+    } else {
+      record.metrics.emplace_back(name, value);
+    }
+  }
+  if (record.status != Status::finished) record.loss = record.loss_hp = std::nullopt;
+  for (const sim::CurvePoint& point : history.curve) {
+    record.curve.step.push_back(point.step);
+    record.curve.train_loss.push_back(point.train_loss.value_or(std::nan("")));
+    record.curve.validation_loss.push_back(point.validation_loss.value_or(std::nan("")));
+  }
+  return record;
+}
+
+bool task_has(const std::string& task, const std::string& path) {
+  const std::vector<std::string> names = tasks::task_names();
+  if (std::find(names.begin(), names.end(), task) == names.end()) throw unknown_word("task", task, names);
+  if (path.empty()) return true;
+  const sim::Schema& schema = tasks::task_schema(task);
+  return std::any_of(schema.begin(), schema.end(), [&](const sim::Field& field) { return field.path == path; });
+}
+
+}  // namespace
+
+Simulator real_simulator(const std::string& backend, bool with_signatures) {
+  Simulator simulator{
+      .canonical =
+          [](const Json& given) {
+            Json config = tasks::canonical(given);
+            config["recipe"] = nameless(std::move(config["recipe"]));
+            return config;
+          },
+      .hash = tasks::config_hash,
+      .invalid_reason = tasks::invalid_reason,
+      .static_cost = tasks::static_cost,
+      .run =
+          [backend](const Json& config, uint64_t seed, const std::function<bool()>& quit) {
+            sim::RunOptions options;
+            options.backend = backend;
+            options.threads = 1;
+            options.progress = [&quit](const sim::Progress&) { return !quit(); };
+            return record_of(tasks::run(config, seed, options), backend);
+          },
+      .recipe = [](const std::string& name) { return nameless(sim::to_json(sim::recipe_from_json(name))); },
+      .task_has = task_has,
+      .signature = {},
+      .train_signature = {}};
+  if (with_signatures) {
+    simulator.signature = arithmetic_signature();
+    simulator.train_signature = tasks::train_signature();
+  }
+  return simulator;
+}
+
+}  // namespace fp4::sweeps

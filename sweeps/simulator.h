@@ -1,0 +1,61 @@
+// What the sweep engine knows of training and of costs: a handful of functions, so that grids, engine, stores and
+// statistics are tested with made-up trainings of a known truth, and bind to the real ones in one place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sweeps/record.h"
+
+namespace fp4::sweeps {
+
+using Json = nlohmann::json;
+
+// A configuration in and out: {"task": {"name": .., parameters}, "recipe": {..}, "train": {..}}. Every function may be
+// called from several threads at once.
+struct Simulator {
+  std::function<Json(const Json& given)> canonical;
+  std::function<std::string(const Json& canonical)> hash;            // 16 hex digits
+  std::function<std::string(const Json& canonical)> invalid_reason;  // "" when it can run
+  std::function<double(const Json& canonical)> static_cost;          // multiply-adds x steps
+  // One run on the calling thread; a thrown exception becomes a failed row. `quit` is polled between steps.
+  std::function<RunRecord(const Json& canonical, uint64_t seed, const std::function<bool()>& quit)> run;
+  std::function<Json(const std::string& name)> recipe;  // a named recipe in full, NAME@GEMM included
+  std::function<bool(const std::string& task, const std::string& path)> task_has;  // task "" asks for the task itself
+  std::string signature;
+  std::string train_signature;
+};
+
+// What a configuration costs on one chip for one workload. `weights` multiply single terms ("sr", "hadamard",
+// ...) for the sensitivity of a front; absent means 1.
+using CostWeights = std::map<std::string, double>;
+struct Cost {
+  double overhead = 0;
+  double quantisation_overhead = 0;
+  double step_time_s = 0;
+  double energy_j = 0;
+  double points = 0;  // 0: no score
+  double speedup_bf16 = 1;
+};
+struct CostModel {
+  std::function<Cost(const Json& recipe, const CostWeights& weights)> evaluate;
+  // Seconds of the step by group ("matmul", "quantise", ...), for bars; may be empty.
+  std::function<std::vector<std::pair<std::string, double>>(const Json& recipe)> groups = {};
+  std::vector<std::string> weights = {"sr", "hadamard", "tensor_scale", "estimator",
+                                      "bandwidth"};  // of the sensitivity
+  std::string hardware;
+  std::string model;
+};
+
+// The trainer of this program; `backend` as on the command line. With signatures (a second's work) it may run and
+// store; without, it only knows configurations.
+Simulator real_simulator(const std::string& backend, bool with_signatures = true);
+
+// The cost model of this program for a chip and a workload (built-in names or .json paths); `weights` hold for every
+// evaluation, a sensitivity's factor multiplies them.
+CostModel real_cost_model(const std::string& hardware, const std::string& model, const CostWeights& weights = {});
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,296 @@
+// The real program: a sweep that is killed, stopped, cut into shards, run out of disk; and the files that scripts read.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "tests/support/support.h"
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using fp4::test::read_text;
+using fp4::test::run_cli;
+using fp4::test::run_shell;
+using fp4::test::TemporaryFolder;
+using fp4::test::write_text;
+using Json = nlohmann::json;
+
+namespace {
+
+// 2 tasks x 6 distinct configurations x 3 seeds, references, and confirm seeds: about 100 runs of some 30 ms.
+const std::string grid = R"({"name": "small", "task": ["classifier", "regression"], "base": "mxfp4", "seeds": 3,
+  "confirm": 3, "train": {"steps": 60}, "axes": {"wgrad.hadamard.size": [0, 16, 32],
+  "wgrad.hadamard.signs": ["none", "per_step"], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
+  "exclude": [{"wgrad.hadamard.size": 32, "wgrad.*.rounding": "stochastic"}]})";
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// A CSV without its `seconds` column (no field of these tables holds a comma).
+std::string without_seconds(const std::string& csv) {
+  std::string out;
+  size_t column = 0;
+  for (const std::string& line : lines_of(csv)) {
+    std::vector<std::string> fields;
+    std::istringstream in(line);
+    for (std::string field; std::getline(in, field, ',');) fields.push_back(field);
+    if (out.empty()) column = static_cast<size_t>(std::find(fields.begin(), fields.end(), "seconds") - fields.begin());
+    for (size_t i = 0; i < fields.size(); ++i) out += i == column ? "" : fields[i] + ",";
+    out += "\n";
+  }
+  return out;
+}
+
+std::string table_of(const std::string& folder) {
+  TemporaryFolder scratch;
+  const auto result = run_cli("table " + folder + " --references --csv " + scratch / "table.csv");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return without_seconds(read_text(scratch / "table.csv"));
+}
+
+std::string sweep_command(const std::string& folder, const std::string& grid_file) {
+  return "sweep run " + grid_file + " --out " + folder + " --quiet --jobs 2";
+}
+
+// One undisturbed sweep for all tests of this file.
+struct Undisturbed {
+  TemporaryFolder folder;
+  std::string grid_file = folder / "grid.json";
+  std::string out = folder / "out";
+  std::string table;
+  Undisturbed() {
+    write_text(grid_file, grid);
+    const auto result = run_cli(sweep_command(out, grid_file));
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    table = table_of(out);
+  }
+};
+
+const Undisturbed& undisturbed() {
+  static const Undisturbed sweep;
+  return sweep;
+}
+
+}  // namespace
+
+TEST_CASE("killed with -9 at ten random moments, the table is the undisturbed one", "[cli]") {
+  TemporaryFolder folder;
+  const std::string out = folder / "out";
+  std::mt19937 engine(11);
+  for (int kill = 0; kill < 10; ++kill) {
+    // Between "still starting" and "nearly done"; --foreground keeps the shell's own report out of the way.
+    const int milliseconds = 200 + static_cast<int>(engine() % 1800);
+    run_shell("timeout -s KILL " + std::to_string(milliseconds / 1000.0) + " " + fp4::test::fp4sim_path() + " " +
+              sweep_command(out, undisturbed().grid_file));
+  }
+  const auto last = run_cli(sweep_command(out, undisturbed().grid_file));
+  INFO(last.err);
+  CHECK(last.exit_code == 0);
+  CHECK(table_of(out) == undisturbed().table);
+  CHECK(run_cli("sweep status " + out + " --complete").exit_code == 0);
+}
+
+TEST_CASE("one worker, three shards: the same table", "[cli]") {
+  TemporaryFolder folder;
+  CHECK(run_cli("sweep run " + undisturbed().grid_file + " --out " + folder / "one" + " --jobs 1 --quiet").exit_code ==
+        0);
+  CHECK(table_of(folder / "one") == undisturbed().table);
+  std::string shards;
+  for (int i = 1; i <= 3; ++i) {
+    const std::string shard = folder / ("shard" + std::to_string(i));
+    shards += " " + shard;
+    const auto result = run_cli(sweep_command(shard, undisturbed().grid_file) + " --shard " + std::to_string(i) + "/3");
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.out, Contains("merge"));  // says what the confirm stage waits for
+  }
+  CHECK(run_cli("sweep status" + shards + " --complete").exit_code == 1);
+  CHECK(run_cli("sweep merge" + shards + " --out " + folder / "merged").exit_code == 0);
+  CHECK(run_cli(sweep_command(folder / "merged", undisturbed().grid_file)).exit_code == 0);
+  CHECK(table_of(folder / "merged") == undisturbed().table);
+}
+
+TEST_CASE("SIGTERM and SIGINT stop politely, and the same command goes on", "[cli]") {
+  for (const std::string signal : {"TERM", "INT"}) {
+    TemporaryFolder folder;
+    const std::string out = folder / "out";
+    // The signal is sent as soon as the first runs are stored, whatever the machine's speed.
+    const std::string script =
+        fp4::test::fp4sim_path() + " " + sweep_command(out, undisturbed().grid_file) + " & p=$!; " + "until [ -s " +
+        out + "/sweep.sqlite-wal ] || ! kill -0 $p 2>/dev/null; do :; done; kill -" + signal + " $p; wait $p";
+    const auto result = run_shell(script);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Contains("interrupted") && Contains("same command continues"));
+    CHECK(run_cli(sweep_command(out, undisturbed().grid_file)).exit_code == 0);
+    CHECK(table_of(out) == undisturbed().table);
+  }
+}
+
+TEST_CASE("a full disk keeps every committed run", "[cli]") {
+  TemporaryFolder folder;
+  const std::string disk = folder / "disk";
+  fs::create_directories(disk);
+  if (run_shell("mount -t tmpfs -o size=160k none " + disk).exit_code != 0) {
+    WARN("SKIPPED: a small tmpfs cannot be mounted here; test_store covers the full disk by SQLite's own limit");
+    return;
+  }
+  const auto full = run_cli(sweep_command(disk + "/out", undisturbed().grid_file));
+  CHECK(full.exit_code == 1);
+  CHECK_THAT(full.err, Contains("disk is full"));
+  fs::create_directories(folder / "roomy");
+  // Moved to where there is room, as a user would; the write-ahead log comes along.
+  run_shell("cp -r " + disk + "/out " + folder / "roomy/");
+  run_shell("umount " + disk);
+  CHECK(run_cli(sweep_command(folder / "roomy/out", undisturbed().grid_file)).exit_code == 0);
+  CHECK(table_of(folder / "roomy/out") == undisturbed().table);
+}
+
+TEST_CASE("a folder without permission, a damaged store, a foreign one", "[cli]") {
+  TemporaryFolder folder;
+  const std::string locked = folder / "locked";
+  fs::create_directories(locked);
+  // Root may write everywhere: become nobody for this one.
+  const std::string as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups ";
+  fs::permissions(folder.path(), fs::perms::all);
+  fs::permissions(locked,
+                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
+  if (run_shell(as_nobody + fp4::test::fp4sim_path() + " version").exit_code != 0) {
+    WARN("SKIPPED: the program cannot be run as another user here");
+  } else {
+    const auto result = run_shell(as_nobody + fp4::test::fp4sim_path() + " sweep run quick --out " + locked + "/out");
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Contains(locked));
+    CHECK(fs::is_empty(locked));
+  }
+  fs::create_directories(folder / "damaged");
+  write_text(folder / "damaged/sweep.sqlite", std::string(9000, 'x'));
+  const auto damaged = run_cli(sweep_command(folder / "damaged", undisturbed().grid_file));
+  CHECK(damaged.exit_code == 1);
+  CHECK_THAT(damaged.err, Contains("not a sound store"));
+  CHECK(read_text(folder / "damaged/sweep.sqlite") == std::string(9000, 'x'));
+  CHECK(run_cli("table " + folder / "damaged").exit_code == 1);
+  CHECK(run_cli("table " + folder / "nowhere").exit_code == 2);
+  write_text(folder / "other.json", R"({"name": "other", "task": "classifier", "base": "mxfp4"})");
+  const auto foreign = run_cli(sweep_command(undisturbed().out, folder / "other.json"));
+  CHECK(foreign.exit_code == 2);
+  CHECK_THAT(foreign.err, Contains("holds the sweep 'small'"));
+}
+
+TEST_CASE("a dry run counts and writes nothing", "[cli]") {
+  TemporaryFolder folder;
+  const auto result =
+      run_cli("sweep run " + undisturbed().grid_file + " --out " + folder / "out" + " --dry-run --json");
+  REQUIRE(result.exit_code == 0);
+  const Json json = Json::parse(result.out);
+  CHECK(json["product"] == 24);
+  CHECK(json["excluded"] == 4);
+  CHECK(json["distinct"] ==
+        14);  // per task: size 0 with two roundings, 16 with four, 32 with one rounding: 2 + 4 + 2 - 1
+  CHECK(json["references"] == 12);
+  CHECK(json["runs"] == 16 * 3 + 12);
+  CHECK(json["missing"] == json["runs"]);
+  CHECK(json["seconds"] > 0);
+  CHECK_FALSE(fs::exists(folder / "out"));
+  const Json done = Json::parse(
+      run_cli("sweep run " + undisturbed().grid_file + " --out " + undisturbed().out + " --dry-run --json").out);
+  CHECK(done["missing"] == 0);
+}
+
+TEST_CASE("bad words end with exit code 2 and the accepted words, nothing written", "[cli]") {
+  TemporaryFolder folder;
+  const auto refuse = [&](const std::string& arguments, const std::string& sentence) {
+    const auto result = run_cli(arguments + " --out " + folder / "out");
+    INFO(arguments);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Contains(sentence));
+    CHECK_FALSE(fs::exists(folder / "out"));
+  };
+  refuse("sweep run quikc", "quick");
+  refuse("sweep run no/such.json", "no such file");
+  refuse("sweep run quick --shard 5/4", "--shard");
+  refuse("sweep run quick --backend avx1024", "avx1024");
+  write_text(folder / "bad.json",
+             R"({"name": "b", "task": "classifier", "axes": {"wgrad.*.rounding": ["stochastik"]}})");
+  refuse("sweep run " + folder / "bad.json", "stochastik");
+  CHECK(run_cli("pareto " + undisturbed().out + " --x price").exit_code == 2);
+  CHECK(run_cli("pareto " + undisturbed().out + " --hardware mi999").exit_code == 2);
+  CHECK(run_cli("table " + undisturbed().out + " --where colour=red").exit_code == 2);
+  CHECK(run_cli("table " + undisturbed().out + " --sort colour").exit_code == 2);
+  CHECK(run_cli("table " + undisturbed().out + " --weight nonsense=2").exit_code == 2);
+}
+
+TEST_CASE("table: CSV and JSON with the same columns, filters, groups", "[cli]") {
+  TemporaryFolder folder;
+  const std::string& out = undisturbed().out;
+  REQUIRE(run_cli("table " + out + " --csv " + folder / "t.csv" + " --json " + folder / "t.json").exit_code == 0);
+  CHECK(run_cli("table " + out + " --csv " + folder / "t.csv").exit_code == 2);  // never overwritten without --force
+  CHECK(run_cli("table " + out + " --csv " + folder / "t.csv --force").exit_code == 0);
+  const Json json = Json::parse(read_text(folder / "t.json"));
+  const std::vector<std::string> csv = lines_of(read_text(folder / "t.csv"));
+  std::string header;
+  for (const Json& column : json["columns"]) header += (header.empty() ? "" : ",") + column.get<std::string>();
+  CHECK(csv[0] == header);
+  CHECK(json["rows"].size() == csv.size() - 1);
+  CHECK(json["schema"] == 1);
+  for (const char* column :
+       {"wgrad.hadamard.size", "task", "seed", "status", "role", "loss", "loss_hp", "loss_gap", "overhead",
+        "quantisation_overhead", "step_time_s", "energy_j", "points", "digest", "seconds", "config_hash"}) {
+    CHECK(json["rows"][0].contains(column));
+  }
+  for (const char* key : {"version", "compiler", "command", "host", "signature", "train_signature"}) {
+    CHECK(json["provenance"].contains(key));
+  }
+  std::string previous;
+  for (const Json& row : json["rows"]) {
+    CHECK(row["role"] != "reference");
+    char seed[32];
+    std::snprintf(seed, sizeof seed, "%08d", row["seed"].get<int>());
+    const std::string key = row["task"].get<std::string>() + row["config_hash"].get<std::string>() + seed;
+    CHECK(previous < key);
+    previous = key;
+  }
+  const auto rows = [&](const std::string& options) {
+    return Json::parse(run_cli("table " + out + " " + options + " --json").out)["rows"];
+  };
+  CHECK(rows("--where task=classifier --where role=run").size() == 8 * 3);
+  CHECK(rows("--where 'wgrad.hadamard.size=16|32' --where 'seed<=1' --where task=regression").size() == 6);
+  const Json sorted = rows("--sort -loss_gap");
+  CHECK(sorted[0]["loss_gap"] >= sorted[1]["loss_gap"]);
+  const Json grouped = rows("--group --where role=run");
+  CHECK(grouped.size() == 16);
+  CHECK(grouped[0]["n"] == 3);
+  CHECK(grouped[0]["loss_gap_low"] < grouped[0]["loss_gap"]);
+  CHECK(rows("--references").size() > json["rows"].size());
+  CHECK_THAT(run_cli("table " + out).out, Contains("rows"));
+}
+
+TEST_CASE("pareto: JSON, picture, words", "[cli]") {
+  TemporaryFolder folder;
+  const auto text = run_cli("pareto " + undisturbed().out + " --json " + folder / "p.json");
+  REQUIRE(text.exit_code == 0);
+  CHECK_THAT(text.out, Contains("Noise floor") && Contains("fresh seeds") && Contains("overhead"));
+  for (const std::string& line : lines_of(text.out)) CHECK(line.size() <= 132);
+  const Json json = Json::parse(read_text(folder / "p.json"));
+  CHECK(json["x"] == "overhead");
+  CHECK(json["y"] == "loss_gap");
+  size_t on_front = 0;
+  for (const Json& point : json["points"]) {
+    for (const char* key : {"config_hash", "x", "y", "y_low", "y_high", "on_front", "sensitivity"})
+      CHECK(point.contains(key));
+    on_front += point["on_front"] == true;
+  }
+  CHECK(on_front >= 2);
+  CHECK(json["contexts"].size() == 2);
+  CHECK(json["contexts"][0]["front"] == "confirmed");
+  CHECK(json["effects"].size() == 2 * 4);
+  const Json b200 =
+      Json::parse(run_cli("pareto " + undisturbed().out + " --hardware b200 --task classifier --json").out);
+  CHECK(b200["hardware"] == "b200");
+  CHECK(b200["contexts"].size() == 1);
+}

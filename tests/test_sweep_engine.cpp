@@ -1,0 +1,285 @@
+// The engine on a made-up trainer: the same table whatever interrupted it, however many workers and shards; failures as
+// rows; explorations that choose the same runs every time.
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "sweeps/sweep.h"
+#include "sweeps/table.h"
+#include "tests/support/made_up_training.h"
+#include "tests/support/support.h"
+
+using namespace fp4::sweeps;
+using Catch::Matchers::Contains;
+using fp4::test::MadeUp;
+using fp4::test::TemporaryFolder;
+
+namespace {
+
+const Identity me = {
+    .signature = "0123456789abcdef", .train_signature = "fedcba9876543210", .version = "0", .host = "h"};
+
+const std::string small_grid =
+    R"({"name": "small", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 3, "confirm": 4,
+  "axes": {"wgrad.hadamard.size": [0, 16, 32], "wgrad.*.rounding": ["nearest_even", "stochastic"],
+           "wgrad.*.random_bits": [8, 16]}})";
+
+SweepOutcome sweep(const std::filesystem::path& folder, const std::string& grid, const MadeUp& world,
+                   SweepOptions options = {}, StoreMode mode = StoreMode::automatic) {
+  const Simulator simulator = world.simulator();
+  Planner planner(parse_grid(grid, "grid"), simulator, {fp4::test::made_up_costs()});
+  Store store = Store::open(folder, me, mode);
+  if (options.engine.jobs == 1) options.engine.jobs = 2;
+  return run_sweep(planner, simulator, store, options);
+}
+
+// The table without `seconds`, as CSV.
+std::string table_of(const std::filesystem::path& folder) {
+  const Results results(Store::read(folder));
+  ResultTable table =
+      result_table(results, Costs(results, fp4::test::made_up_costs()), {.references = true, .where = {}, .sort = {}});
+  const auto seconds = std::find(table.columns.begin(), table.columns.end(), "seconds") - table.columns.begin();
+  for (auto& row : table.rows) row[static_cast<size_t>(seconds)] = {};
+  return to_csv(table);
+}
+
+}  // namespace
+
+TEST_CASE("interrupted, resumed, sharded, merged: one table", "[quick]") {
+  const MadeUp world;
+  TemporaryFolder whole;
+  const SweepOutcome outcome = sweep(whole.path(), small_grid, world);
+  CHECK(outcome.complete);
+  const std::string expected = table_of(whole.path());
+  CHECK(std::count(expected.begin(), expected.end(), '\n') > 100);
+
+  SECTION("stopped after every few runs") {
+    TemporaryFolder folder;
+    int starts = 0;
+    for (bool complete = false; !complete; ++starts) {
+      SweepOptions options;
+      options.engine.stop_after = 7;
+      complete = sweep(folder.path(), small_grid, world, options).complete;
+      REQUIRE(starts < 100);
+    }
+    CHECK(starts > 1);  // fast made-up runs may finish a few more while the stop is on its way
+    CHECK(table_of(folder.path()) == expected);
+  }
+  SECTION("one worker, and the journal of network file systems") {
+    TemporaryFolder folder;
+    SweepOptions options;
+    options.engine.jobs = 3;
+    CHECK(sweep(folder.path(), small_grid, world, options, StoreMode::network).complete);
+    CHECK(table_of(folder.path()) == expected);
+  }
+  SECTION("three shards, merged, then the stage that needs them all") {
+    std::vector<std::unique_ptr<TemporaryFolder>> shards;
+    for (size_t i = 1; i <= 3; ++i) {
+      shards.push_back(std::make_unique<TemporaryFolder>());
+      SweepOptions options;
+      options.shard = i;
+      options.shards = 3;
+      const SweepOutcome part = sweep(shards.back()->path(), small_grid, world, options);
+      CHECK_FALSE(part.complete);
+      CHECK_THAT(part.waiting, Contains("confirm"));
+    }
+    TemporaryFolder merged;
+    {
+      Store store = Store::open(merged.path(), me);
+      for (const auto& shard : shards) store.absorb(Store::read(shard->path()));
+    }
+    CHECK(sweep(merged.path(), small_grid, world).complete);
+    CHECK(table_of(merged.path()) == expected);
+  }
+  SECTION("a second start finds nothing to do") {
+    const SweepOutcome again = sweep(whole.path(), small_grid, world);
+    CHECK(again.complete);
+    CHECK(again.progress.done == 0);
+    CHECK(again.present == again.wanted);
+  }
+}
+
+TEST_CASE("more seeds and values run only what is missing", "[quick]") {
+  TemporaryFolder folder;
+  std::mutex mutex;
+  std::multiset<std::string> trained;
+  MadeUp world;
+  world.before_run = [&](const Json& config, uint64_t seed) {
+    const std::lock_guard lock(mutex);
+    trained.insert(config.dump() + std::to_string(seed));
+  };
+  const auto grid = [](const std::string& seeds, const std::string& sizes) {
+    return R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": )" + seeds +
+           R"(, "axes": {"wgrad.hadamard.size": )" + sizes + "}}";
+  };
+  sweep(folder.path(), grid("2", "[0, 16]"), world);
+  CHECK(trained.size() == 2 * 4);  // two configurations, fp32, bf16
+  sweep(folder.path(), grid("3", "[0, 16, 32]"), world);
+  CHECK(trained.size() == 3 * 5);
+  CHECK(std::set<std::string>(trained.begin(), trained.end()).size() == trained.size());
+  sweep(folder.path(), grid("3", "[0]"), world);  // a value taken away: its runs stay in the store, not in the table
+  CHECK(trained.size() == 3 * 5);
+  CHECK(Store::read(folder.path()).runs().size() == 15);
+  const std::string csv = table_of(folder.path());
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 3 * 3);
+}
+
+TEST_CASE("a run that throws is a row, and the sweep goes on", "[quick]") {
+  TemporaryFolder folder;
+  MadeUp world;
+  world.before_run = [](const Json& config, uint64_t seed) {
+    if (config["recipe"]["wgrad"]["hadamard"]["size"] == 16 && seed == 2) throw std::runtime_error("no such luck");
+  };
+  const std::string grid =
+      R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"wgrad.hadamard.size": [0, 16]}})";
+  const SweepOutcome outcome = sweep(folder.path(), grid, world);
+  CHECK(outcome.complete);
+  CHECK(outcome.progress.failed == 1);
+  CHECK_THAT(table_of(folder.path()), Contains("no such luck") && Contains(",failed,"));
+  CHECK(sweep(folder.path(), grid, MadeUp{}).progress.done == 0);
+  SweepOptions retry;
+  retry.retry_failed = true;
+  CHECK(sweep(folder.path(), grid, MadeUp{}, retry).progress.done == 1);
+  CHECK_THAT(table_of(folder.path()), !Contains("failed"));
+}
+
+TEST_CASE("a digest that changed stops the sweep with an error, both rows kept", "[quick]") {
+  TemporaryFolder folder;
+  const std::string grid = R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 1})";
+  sweep(folder.path(), grid, MadeUp{});
+  TemporaryFolder other;
+  MadeUp drifting;
+  drifting.truth = [](const Json&) { return 5.0; };
+  sweep(other.path(), grid, drifting);
+  TemporaryFolder merged;
+  {
+    Store store = Store::open(merged.path(), me);
+    store.absorb(Store::read(folder.path()));
+    store.absorb(Store::read(other.path()));
+  }
+  CHECK(Store::read(merged.path()).conflicts().size() == 3);
+  CHECK_THROWS_WITH(table_of(merged.path()), Contains("non-determinism"));
+}
+
+TEST_CASE("a full disk stops the sweep clearly; room again, and it ends as if nothing had been", "[quick]") {
+  const MadeUp world;
+  TemporaryFolder whole, folder;
+  sweep(whole.path(), small_grid, world);
+  size_t kept = 0;
+  {
+    const Simulator simulator = world.simulator();
+    Planner planner(parse_grid(small_grid, "grid"), simulator, {fp4::test::made_up_costs()});
+    Store store = Store::open(folder.path(), me);
+    store.limit_pages(24);
+    CHECK_THROWS_WITH(run_sweep(planner, simulator, store, {}), Contains("disk is full"));
+    kept = store.runs().size();
+  }
+  CHECK(kept > 0);
+  CHECK(sweep(folder.path(), small_grid, world).complete);
+  CHECK(table_of(folder.path()) == table_of(whole.path()));
+}
+
+TEST_CASE("another grid's folder is refused", "[quick]") {
+  TemporaryFolder folder;
+  sweep(folder.path(), R"({"name": "one", "task": "alpha", "base": "mxfp4"})", MadeUp{});
+  CHECK_THROWS_WITH(sweep(folder.path(), R"({"name": "two", "task": "alpha", "base": "mxfp4"})", MadeUp{}),
+                    Contains("holds the sweep 'one'"));
+}
+
+TEST_CASE("largest first, references before equals, shards of equal load", "[quick]") {
+  const ConfigRecord small{.hash = "s", .static_cost = 1}, large{.hash = "l", .static_cost = 9};
+  const ConfigRecord reference{.hash = "r", .static_cost = 9};
+  std::vector<Job> jobs = {
+      {&small, 1, Role::run}, {&large, 2, Role::run}, {&large, 1, Role::run}, {&reference, 1, Role::reference}};
+  sort_jobs(jobs);
+  CHECK(jobs[0].config == &reference);
+  CHECK((jobs[1].config == &large && jobs[1].seed == 1));
+  CHECK(jobs[3].config == &small);
+  CHECK(shard_of(jobs, 1, 3).size() == 2);
+  CHECK(shard_of(jobs, 1, 3)[1].config == &small);
+  CHECK(shard_of(jobs, 3, 3).size() == 1);
+}
+
+TEST_CASE("memory stays bounded: no more results wait than the queue holds", "[quick]") {
+  // The writer is made slow by a progress callback; workers must wait instead of piling up results.
+  std::atomic<int> running = 0;
+  std::atomic<int> most = 0;
+  std::atomic<int> written = 0;
+  MadeUp world;
+  world.before_run = [&](const Json&, uint64_t) {
+    const int ahead = ++running - written;
+    for (int seen = most; ahead > seen && !most.compare_exchange_weak(seen, ahead);) {
+    }
+  };
+  SweepOptions options;
+  options.engine.jobs = 2;
+  options.engine.progress = [&](const Progress&) {
+    ++written;
+    for (int i = 0; i < 20; ++i) std::this_thread::yield();
+  };
+  TemporaryFolder folder;
+  sweep(folder.path(), R"({"name": "g", "task": "beta", "base": "mxfp4", "seeds": 400})", world, options);
+  CHECK(written == 1200);
+  CHECK(most <= 2 * 16 + 64 + 2 + 1);  // queue, batch, workers
+}
+
+TEST_CASE("halving promotes the best share of each task to longer schedules", "[quick]") {
+  TemporaryFolder folder;
+  const std::string grid = R"({"name": "g", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 2, "axes": {
+    "wgrad.hadamard.size": [0, 16, 32, 64], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
+    "explore": {"halving": {"steps": [10, 20, 40], "keep": 0.5}}})";
+  std::vector<std::string> notes;
+  SweepOptions options;
+  options.on_stage = [&](const Stage& stage, size_t) {
+    notes.insert(notes.end(), stage.notes.begin(), stage.notes.end());
+  };
+  CHECK(sweep(folder.path(), grid, MadeUp{}, options).complete);
+  const Results results(Store::read(folder.path()));
+  std::map<std::string, int> by_rung;
+  for (const ConfigResult& config : results.configs()) {
+    if (config.in_plan) ++by_rung[config.record.task + config.labels.back()];
+  }
+  CHECK(by_rung == std::map<std::string, int>{
+                       {"alpha10", 8}, {"alpha20", 4}, {"alpha40", 2}, {"beta10", 8}, {"beta20", 4}, {"beta40", 2}});
+  CHECK(std::any_of(notes.begin(), notes.end(),
+                    [](const std::string& note) { return note.find("Kendall") != std::string::npos; }));
+  // The least gap is undominated, and ties of rank go by gap: it is always promoted.
+  double least = INFINITY;
+  for (const ConfigResult& config : results.configs()) {
+    if (config.in_plan && config.record.task == "alpha" && config.labels.back() == "20") {
+      least = std::min(least, summarise(results.gaps(config, false)).mean);
+    }
+  }
+  bool promoted = false;
+  for (const ConfigResult& config : results.configs()) {
+    if (!config.in_plan || config.record.task != "alpha" || config.labels.back() != "20") continue;
+    if (summarise(results.gaps(config, false)).mean != least) continue;
+    promoted = std::any_of(results.configs().begin(), results.configs().end(), [&](const ConfigResult& other) {
+      return other.in_plan && other.record.task == "alpha" &&
+             other.labels == std::vector<std::string>{config.labels[0], config.labels[1], "40"};
+    });
+  }
+  CHECK(promoted);
+}
+
+TEST_CASE("random takes N configurations, the same ones every time and on every machine", "[quick]") {
+  const auto grid = [](int n) {
+    return R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 1, "axes": {"wgrad.*.random_bits": [4, 8, 16],
+      "wgrad.*.rounding": ["stochastic"], "wgrad.hadamard.size": [0, 16, 32, 64]}, "explore": {"random": )" +
+           std::to_string(n) + "}}";
+  };
+  const Simulator simulator = MadeUp{}.simulator();
+  std::set<std::string> five, eight;
+  Planner a(parse_grid(grid(5), "g"), simulator, {});
+  for (const Job& job : a.stage(0, {}).jobs) {
+    if (job.role == Role::run) five.insert(job.config->hash);
+  }
+  Planner b(parse_grid(grid(8), "g"), simulator, {});
+  for (const Job& job : b.stage(0, {}).jobs) {
+    if (job.role == Role::run) eight.insert(job.config->hash);
+  }
+  CHECK(five.size() == 5);
+  CHECK(eight.size() == 8);
+  CHECK(std::includes(eight.begin(), eight.end(), five.begin(), five.end()));
+}

@@ -1,0 +1,192 @@
+// Grids: what the product becomes once dead fields are erased, and every way to write an axis.
+#include <catch2/catch.hpp>
+
+#include "sweeps/grid.h"
+#include "tests/support/made_up_training.h"
+
+using namespace fp4::sweeps;
+using Catch::Matchers::Contains;
+using fp4::test::MadeUp;
+
+namespace {
+
+Plan plan_of(const std::string& text, int steps = 0) {
+  return expand(parse_grid(text, "test grid"), MadeUp{}.simulator(), steps);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    plan_of(text);
+  } catch (const fp4::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Json config_of(const Plan& plan, size_t index) { return Json::parse(plan.configs.at(index).config); }
+
+}  // namespace
+
+TEST_CASE("dead fields make duplicates, counted", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {
+    "wgrad.hadamard.size": [0, 16], "wgrad.hadamard.signs": ["none", "fixed", "per_step"],
+    "wgrad.*.rounding": ["nearest_even", "stochastic"], "wgrad.*.random_bits": [8, 16]}})");
+  // signs are dead without a Hadamard: 1 + 3; random bits without stochastic rounding: 1 + 2; 4 * 3 = 12 of 24.
+  CHECK(plan.counts.product == 24);
+  CHECK(plan.counts.distinct == 12);
+  CHECK(plan.counts.duplicates == 12);
+  CHECK(plan.points.size() == 24);
+  CHECK(plan.axes[0] == "wgrad.hadamard.size");  // the order of the file
+  CHECK(plan.points[0].labels == std::vector<std::string>{"0", "none", "nearest_even", "8"});
+}
+
+TEST_CASE("impossible and excluded points are counted by reason", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": ["alpha", "beta"], "base": "mxfp4", "axes": {
+    "wgrad.hadamard.size": [0, 16, 256], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
+    "exclude": [{"task": "beta", "wgrad.hadamard.size": 16}, {"wgrad.hadamard.size": [0, 256], "task": "alpha",
+                 "wgrad.*.rounding": "stochastic"}]})");
+  CHECK(plan.counts.product == 12);
+  CHECK(plan.counts.excluded == 4);
+  CHECK(plan.counts.impossible == std::map<std::string, size_t>{{"Hadamard wider than the tensor", 3}});
+  CHECK(plan.counts.distinct == 5);
+}
+
+TEST_CASE("paths: one operand, both, all GEMMs, a list, and no operand named", "[quick]") {
+  const auto rounding = [](const std::string& path) {
+    const Plan plan =
+        plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {")" + path + R"(": ["stochastic"]}})");
+    std::string marks;
+    const Json config = config_of(plan, 0);
+    for (const char* gemm : {"fprop", "dgrad", "wgrad"}) {
+      for (const char* operand : {"a", "b"}) {
+        marks += config["recipe"][gemm][operand]["rounding"] == "stochastic" ? 'S' : '-';
+      }
+    }
+    return marks;
+  };
+  CHECK(rounding("wgrad.a.rounding") == "----S-");
+  CHECK(rounding("wgrad.*.rounding") == "----SS");
+  CHECK(rounding("wgrad.rounding") == "----SS");
+  CHECK(rounding("*.b.rounding") == "-S-S-S");
+  CHECK(rounding("dgrad|wgrad.a.rounding") == "--S-S-");
+  CHECK(rounding("*.*.rounding") == "SSSSSS");
+}
+
+TEST_CASE("whole GEMMs and whole recipes as axes, objects laid over the base", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {
+    "wgrad": ["bf16.wgrad", "mxfp4.wgrad", {"label": "rotated", "*": {"rounding": "stochastic"},
+              "hadamard": {"size": 32}}]}})");
+  REQUIRE(plan.configs.size() == 3);
+  std::map<std::string, Json> by_label;
+  for (const PointRecord& point : plan.points) {
+    for (const ConfigRecord& config : plan.configs) {
+      if (config.hash == point.hash) by_label[point.labels[0]] = Json::parse(config.config)["recipe"];
+    }
+  }
+  CHECK(by_label["bf16.wgrad"]["wgrad"]["a"]["element"] == "bf16");
+  CHECK(by_label["bf16.wgrad"]["fprop"]["a"]["element"] == "e2m1");
+  CHECK(by_label["rotated"]["wgrad"]["hadamard"]["size"] == 32);
+  CHECK(by_label["rotated"]["wgrad"]["b"]["rounding"] == "stochastic");
+  CHECK(by_label["rotated"]["wgrad"]["b"]["element"] == "e2m1");
+
+  const Plan recipes = plan_of(R"({"name": "g", "task": "alpha", "axes": {"recipe": ["fp32", "mxfp4", "mxfp4@wgrad"],
+    "wgrad.hadamard.size": [0, 16]}})");
+  CHECK(recipes.configs.size() == 6);
+  CHECK(recipes.references.size() == 2);
+}
+
+TEST_CASE("task and train axes; a parameter that a task does not have is dead there", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": ["alpha", "beta"], "base": "mxfp4", "train": {"steps": 50},
+    "train.beta": {"steps": 70}, "axes": {"task.*.outliers.token": [0, 1.5], "task.beta.width": [2, 8],
+    "train.batch": [8, 16]}})");
+  CHECK(plan.counts.product == 16);
+  CHECK(plan.counts.distinct == 8);  // alpha: 2 tokens x 2 batches; beta: 2 widths x 2 batches
+  CHECK(plan.context.size() == 8);   // each has its own fp32 reference
+  for (const ConfigRecord& config : plan.configs) {
+    const Json json = Json::parse(config.config);
+    CHECK(json["train"]["steps"] == (config.task == "alpha" ? 50 : 70));
+    CHECK(plan.references.contains(config.reference));
+    CHECK(Json::parse(plan.references.at(config.reference).config)["train"] == json["train"]);
+  }
+}
+
+TEST_CASE("included points come on top", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": ["alpha", "beta"], "base": "mxfp4",
+    "axes": {"wgrad.*.rounding": ["nearest_even"]}, "include": [{"recipe": "bf16"},
+    {"task": "beta", "wgrad.*.rounding": "stochastic", "fprop.hadamard.size": 16}]})");
+  CHECK(plan.counts.product == 2);
+  CHECK(plan.counts.included == 3);
+  CHECK(plan.counts.distinct == 5);
+  CHECK(plan.points.back().labels == std::vector<std::string>{"stochastic"});
+}
+
+TEST_CASE("more values leave old hashes alone, and threads change nothing", "[quick]") {
+  const Plan small =
+      plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"wgrad.hadamard.size": [0, 16]}})");
+  const Plan large = plan_of(R"({"name": "h", "task": "alpha", "base": "mxfp4",
+    "axes": {"wgrad.*.random_bits": [4, 8], "wgrad.hadamard.size": [32, 16, 0]}})");
+  for (const ConfigRecord& config : small.configs) {
+    CHECK(
+        std::any_of(large.configs.begin(), large.configs.end(), [&](const auto& c) { return c.hash == config.hash; }));
+  }
+}
+
+TEST_CASE("a rung sets the steps and becomes an axis", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"wgrad.hadamard.size": [0]},
+    "explore": {"halving": {"steps": [10, 40]}}})",
+                            40);
+  CHECK(plan.axes.back() == "train.steps");
+  CHECK(plan.points[0].labels.back() == "40");
+  CHECK(config_of(plan, 0)["train"]["steps"] == 40);
+}
+
+TEST_CASE("seeds by count and by list, confirm fresh", "[quick]") {
+  const auto grid = [](const std::string& rest) {
+    return parse_grid(R"({"name": "g", "task": "alpha", )" + rest + "}", "g");
+  };
+  CHECK(grid(R"("seeds": 3, "confirm": 2)").seeds == std::vector<uint64_t>{1, 2, 3});
+  CHECK(grid(R"("seeds": 3, "confirm": 2)").confirm == std::vector<uint64_t>{1001, 1002});
+  CHECK(grid(R"("seeds": [7, 5])").seeds == std::vector<uint64_t>{7, 5});
+  CHECK_THROWS_WITH(grid(R"("seeds": [1001], "confirm": 2)"), Contains("seed 1001 was used for screening"));
+  CHECK_THROWS_WITH(grid(R"("seeds": [1, 1])"), Contains("twice"));
+  CHECK_THROWS_WITH(grid(R"("seeds": [-1])"), Contains("whole number"));
+}
+
+TEST_CASE("mistakes are answered with the accepted words", "[quick]") {
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "exlude": []})"), Contains("exlude") && Contains("exclude"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alhpa"})"), Contains("alhpa") && Contains("alpha"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "base": "mxfp5"})"), Contains("mxfp5"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgrad.*.element": ["nonsense"]}})"),
+             Contains("nonsense") && Contains("wgrad.*.element"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgard.a.element": ["e2m1"]}})"), Contains("wgard"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgrad.*.element": []}})"),
+             Contains("list of values"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgrad.*.element": ["e2m1", "e2m1"]}})"),
+             Contains("twice"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgrad": ["mxfp4"]}})"), Contains("RECIPE.wgrad"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"task.gamma.width": [1]}})"), Contains("gamma"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "beta", "axes": {"task.*.outliers.token": [1]}})"),
+             Contains("outliers.token"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgrad.*.element": ["e2m1"]},
+    "exclude": [{"wgrad.*.element": "e3m0"}]})"),
+             Contains("e3m0"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "explore": {"halving": {"steps": [40, 10]}}})"),
+             Contains("rising"));
+  CHECK_THAT(error_of("{"), Contains("not JSON"));
+  CHECK_THAT(error_of(R"({"task": "alpha"})"), Contains("`name` is missing"));
+}
+
+TEST_CASE("uniform hashes are uniform and depend on content alone", "[quick]") {
+  double sum = 0;
+  double squares = 0;
+  const int count = 4000;
+  for (int i = 0; i < count; ++i) {
+    const double u = uniform_hash("salt", "g", std::to_string(i));
+    CHECK((u >= 0 && u < 1));
+    sum += u;
+    squares += u * u;
+  }
+  CHECK(sum / count == Approx(0.5).margin(0.02));
+  CHECK(squares / count == Approx(1.0 / 3).margin(0.02));
+  CHECK(uniform_hash("a", "g", "x") != uniform_hash("b", "g", "x"));
+}

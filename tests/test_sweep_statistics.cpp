@@ -1,0 +1,340 @@
+// Studies of made-up trainings with a known truth: do fronts, effects and averages say what is true, and no more? Each
+// study is a fresh world of noise (its grid name salts nothing; the truth function carries the study's number).
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "sweeps/attribution.h"
+#include "sweeps/explore.h"
+#include "sweeps/tokens.h"
+#include "tests/support/made_up_training.h"
+
+using namespace fp4::sweeps;
+using fp4::test::made_up_costs;
+using fp4::test::MadeUp;
+using fp4::test::normal_of;
+
+namespace {
+
+// Runs every stage of a grid in memory and gives its results. `salt` moves all noise.
+struct Study {
+  Simulator simulator;
+  Planner planner;
+  std::vector<RunRecord> runs;
+
+  Study(const std::string& grid, const MadeUp& world, uint64_t salt)
+      : simulator(world.simulator()), planner(parse_grid(grid, "grid"), simulator, {made_up_costs()}) {
+    for (size_t i = 0; i < planner.stages(); ++i) {
+      for (const Job& job : planner.stage(i, runs).jobs) {
+        RunRecord run =
+            simulator.run(Json::parse(job.config->config), job.seed + 1'000'000 * salt, [] { return false; });
+        run.hash = job.config->hash;
+        run.seed = job.seed;
+        run.role = job.role;
+        runs.push_back(std::move(run));
+      }
+    }
+  }
+  Results results() const {
+    Planner::Contents contents = planner.contents();
+    return {planner.grid(), contents.axes, contents.configs, contents.points, {}, runs};
+  }
+};
+
+const std::string eight = R"({"name": "eight", "task": "alpha", "base": "mxfp4", "seeds": 5, "confirm": 8, "axes": {
+  "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"],
+  "dgrad.*.rounding": ["nearest_even", "stochastic"]}})";
+
+const FrontPoint& point_of(const ContextFront& front, const std::string& hash) {
+  return *std::find_if(front.points.begin(), front.points.end(),
+                       [&](const FrontPoint& point) { return point.config->record.hash == hash; });
+}
+
+}  // namespace
+
+TEST_CASE("undominated points, with ties and gaps", "[quick]") {
+  //                          front  dominated front  tie   equal twins   no y
+  const std::vector<double> x = {0, 1, 1, 2, 3, 3, 0.5};
+  const std::vector<double> y = {5, 5, 4, 4, 1, 1, NAN};
+  CHECK(undominated(x, y) == std::vector<bool>{true, false, true, false, true, true, false});
+}
+
+TEST_CASE("the gap pairs by seed: what all runs of a seed share does not count", "[quick]") {
+  MadeUp world;
+  world.seed_noise = 10;
+  world.noise = 1e-6;
+  const Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 4})", world, 0);
+  const Results results = study.results();
+  for (const ConfigResult& config : results.configs()) {
+    if (config.in_plan) CHECK(summarise(results.gaps(config, false)).mean == Approx(0.1).margin(1e-4));
+  }
+}
+
+TEST_CASE("a true front is found from fresh seeds", "[quick]") {
+  // Cost 0: plain; 0.05: SR, better; 0.1: Hadamard, better still; 0.15: both, best. dgrad's rounding costs and does
+  // nothing here, so its twins are equally good: the front has four costs.
+  MadeUp world;
+  world.noise = 0.001;
+  const Study study(eight, world, 1);
+  const Results results = study.results();
+  const Costs costs(results, made_up_costs());
+  const std::vector<ContextFront> list = fronts(results, costs, {.delta = {}, .target = {}});
+  REQUIRE(list.size() == 1);
+  const ContextFront& front = list[0];
+  CHECK(front.confirmed);
+  CHECK(front.seeds == 8);
+  CHECK(front.noise_floor->sd == Approx(0.001).epsilon(0.8));
+  std::map<double, int> on_or_undecided;
+  for (const FrontPoint& point : front.points) {
+    const double truth = MadeUp::default_truth(Json::parse(point.config->record.config));
+    if (point.status == FrontStatus::on) CHECK(truth <= 0.1);
+    if (point.on_front) ++on_or_undecided[point.x];
+    if (point.on_front) CHECK(point.y.mean == Approx(truth).margin(0.005));
+  }
+  CHECK(on_or_undecided.size() >= 4);
+  // bf16 (cost 1, gap 0) beats all FP4; fp32 (cost 2, gap 0) cannot be told from bf16 or is beaten by noise.
+  for (const FrontPoint& point : front.points) {
+    if (point.config->record.recipe == "bf16") CHECK(point.status == FrontStatus::on);
+  }
+}
+
+TEST_CASE("a lucky seed makes a candidate, not a front", "[quick]") {
+  // Equal truth, one configuration with a lucky screening: on fresh seeds the luck is gone.
+  MadeUp world;
+  world.noise = 0.01;
+  world.truth = [](const Json& config) { return config["recipe"]["wgrad"]["a"]["element"] == "e2m1" ? 0.1 : 0.0; };
+  Study study(eight, world, 2);
+  std::string lucky;
+  for (RunRecord& run : study.runs) {
+    const Results results = study.results();
+    const ConfigResult* config = results.find(run.hash);
+    if (lucky.empty() && config->in_plan && config->labels[0] == "16") lucky = run.hash;
+    if (run.hash == lucky && run.seed <= 5) *run.loss -= 0.03;
+  }
+  const Results results = study.results();
+  const Costs costs(results, made_up_costs());
+  const ContextFront front = fronts(results, costs, {.delta = {}, .target = {}})[0];
+  const FrontPoint& point = point_of(front, lucky);
+  CHECK(point.candidate);
+  CHECK(point.status != FrontStatus::on);
+  CHECK(point.y.mean == Approx(0.1).margin(0.015));
+}
+
+TEST_CASE("null studies call a winner at most 5 percent of the time; intervals hold", "[quick]") {
+  // Eight equal configurations of different cost: `on` (but for the cheapest, which nobody can beat) is a false winner.
+  MadeUp world;
+  world.truth = [](const Json& config) { return config["recipe"]["wgrad"]["a"]["element"] == "e2m1" ? 0.1 : 0.0; };
+  const int studies = 400;
+  int winners = 0;
+  int held = 0;
+  int intervals = 0;
+  int effects_called = 0;
+  for (int i = 0; i < studies; ++i) {
+    const Study study(
+        R"({"name": "null", "task": "alpha", "base": "mxfp4", "seeds": 4, "confirm": 5, "references": ["fp32"],
+      "axes": {"wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"]}})",
+        world, static_cast<uint64_t>(i + 10));
+    const Results results = study.results();
+    const Costs costs(results, made_up_costs());
+    const ContextFront front = fronts(results, costs, {.delta = {}, .target = {}, .sensitivity = false})[0];
+    bool winner = false;
+    for (const FrontPoint& point : front.points) {
+      if (!point.config->in_plan) continue;
+      winner |= point.status == FrontStatus::on && point.x > 0;
+      if (!point.y.interval || !point.candidate) continue;
+      ++intervals;
+      held += point.y.interval->low <= 0.1 && 0.1 <= point.y.interval->high;
+    }
+    winners += winner;
+    bool called = false;
+    for (const Effect& effect : attribute(results, Metric::loss, {})) {
+      called |= effect.comparison.verdict != Verdict::undecided;
+    }
+    effects_called += called;
+  }
+  CHECK(winners <= 0.05 * studies + 2 * std::sqrt(studies * 0.05 * 0.95));
+  // Two axes of one comparison each: two families at 5 %.
+  CHECK(effects_called <= 0.0975 * studies + 3 * std::sqrt(studies * 0.0975 * 0.9));
+  CHECK(held >= 0.93 * intervals);
+  CHECK(held <= 0.97 * intervals);
+}
+
+TEST_CASE("an effect is averaged over settings, tested over seeds, and dead pairs do not dilute it", "[quick]") {
+  MadeUp world;
+  world.noise = 0.002;
+  const Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 5, "axes": {
+    "wgrad.hadamard.size": [0, 16, 32], "wgrad.hadamard.signs": ["none", "fixed"],
+    "wgrad.*.rounding": ["nearest_even", "stochastic"]}})",
+                    world, 3);
+  const Results results = study.results();
+  const std::vector<Effect> effects = attribute(results, Metric::loss, {{"alpha", 0.005}});
+  REQUIRE(effects.size() == 4);
+  const auto effect = [&](const std::string& axis, const std::string& value) {
+    return *std::find_if(effects.begin(), effects.end(),
+                         [&](const Effect& e) { return e.axis == axis && e.value == value; });
+  };
+  const Effect hadamard = effect("wgrad.hadamard.size", "16");
+  CHECK(hadamard.reference == "0");
+  CHECK(hadamard.settings == 4);
+  CHECK(hadamard.comparison.summary.n == 5);  // seeds, not settings
+  CHECK(hadamard.comparison.summary.mean == Approx(-0.04).margin(0.005));
+  CHECK(hadamard.comparison.verdict == Verdict::better);
+  CHECK(hadamard.same_sign == 1);
+  const Effect signs = effect("wgrad.hadamard.signs", "fixed");
+  CHECK(signs.settings == 4);  // size 16 and 32 times two roundings; without a Hadamard signs are dead
+  CHECK(std::fabs(signs.comparison.summary.mean) < 0.004);
+  CHECK(effect("wgrad.*.rounding", "stochastic").comparison.summary.mean == Approx(-0.02).margin(0.005));
+}
+
+TEST_CASE("importance averages over the space are unbiased", "[quick]") {
+  // 36 configurations, a sample of about 24 with unequal chances. The mean of the estimates over many grids (whose
+  // names salt the choice) must be the true mean of the space.
+  MadeUp world;
+  world.noise = 0;
+  world.seed_noise = 0;
+  world.truth = [](const Json& config) {
+    const Json& recipe = config["recipe"];
+    if (recipe["wgrad"]["a"]["element"] != "e2m1") return 0.0;
+    double gap = 0.05 + 0.01 * recipe["fprop"]["hadamard"]["size"].get<double>() / 16;
+    if (recipe["wgrad"]["a"]["rounding"] == "stochastic") gap += 0.1;
+    return gap + 0.02 * normal_of(recipe.dump());
+  };
+  const auto grid = [](int i) {
+    return R"({"name": "g)" + std::to_string(i) +
+           R"(", "task": "beta", "base": "mxfp4", "seeds": 1, "references": ["fp32"],
+      "axes": {"fprop.hadamard.size": [0, 16, 32, 64], "wgrad.*.rounding": ["nearest_even", "stochastic"],
+      "dgrad.a.rounding": ["nearest_even", "stochastic"], "dgrad.b.rounding": ["nearest_even", "stochastic"]},
+      "explore": {"importance": 24}})";
+  };
+  const Simulator simulator = world.simulator();
+  const Plan plan = expand(parse_grid(grid(0), "g"), simulator);
+  double truth = 0;
+  for (const ConfigRecord& config : plan.configs) truth += world.truth(Json::parse(config.config));
+  truth /= static_cast<double>(plan.configs.size());
+  std::vector<double> estimates, plain;
+  double sampled = 0;
+  const int studies = 300;
+  for (int i = 0; i < studies; ++i) {
+    const Study study(grid(i), world, 0);
+    const Results results = study.results();
+    const WeightedMean mean = space_average(results, Metric::loss).at("beta");
+    estimates.push_back(mean.mean);
+    double sum = 0;
+    double count = 0;
+    for (const ConfigResult& config : results.configs()) {
+      if (!config.in_plan) continue;
+      sum += results.gaps(config, false)[0];
+      ++count;
+    }
+    plain.push_back(sum / count);
+    sampled += count;
+  }
+  const Summary summary = summarise(estimates);
+  CHECK(sampled / studies == Approx(24).epsilon(0.1));
+  CHECK(std::fabs(summary.mean - truth) < 0.03 * truth);
+  CHECK(std::fabs(summarise(plain).mean - truth) > 2 * std::fabs(summary.mean - truth));  // what weighting mends
+}
+
+TEST_CASE("inclusion probabilities add up to the budget and never fall to nothing", "[quick]") {
+  const std::vector<double> p = inclusion_probabilities({0, 0.5, 1, 5, 50, -1}, 3);
+  double sum = 0;
+  for (const double value : p) {
+    CHECK((value > 0 && value <= 1));
+    sum += value;
+  }
+  CHECK(sum == Approx(3));
+  CHECK(p[0] == p[5]);  // below the predicted front counts as on it
+  CHECK(p[3] == p[4]);  // the floor
+  CHECK(p[1] / p[2] == Approx(std::exp(0.5)));
+  CHECK(inclusion_probabilities({0, 9}, 5) == std::vector<double>{1, 1});
+}
+
+TEST_CASE("a diverged configuration is worse than every other, never averaged", "[quick]") {
+  MadeUp world;
+  world.truth = [](const Json& config) {
+    const Json& recipe = config["recipe"];
+    return recipe["wgrad"]["hadamard"]["size"] == 16 ? INFINITY : MadeUp::default_truth(config);
+  };
+  const Study study(eight, world, 4);
+  const Results results = study.results();
+  const Costs costs(results, made_up_costs());
+  const ContextFront front = fronts(results, costs, {.delta = {}, .target = {}})[0];
+  for (const FrontPoint& point : front.points) {
+    if (point.config->labels[0] != "16") continue;
+    CHECK(point.diverged == 5);
+    CHECK_FALSE(point.on_front);
+    CHECK_FALSE(point.candidate);
+  }
+  for (const Effect& effect : attribute(results, Metric::loss, {})) {
+    if (effect.axis != "wgrad.hadamard.size") CHECK(effect.diverged == 2);
+  }
+}
+
+TEST_CASE("sensitivity: the factors over which a front point stays undominated, by hand", "[quick]") {
+  // Stochastic rounding costs .05 w and gains .02; a Hadamard costs .1 and gains .04. SR is dominated by the Hadamard
+  // (less gap) as soon as .05 w >= .1: w = 2; in quarter octaves the last factor that holds is 2^.75.
+  MadeUp world;
+  world.noise = 0;
+  const Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 3, "axes": {
+    "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"]}})",
+                    world, 5);
+  const Results results = study.results();
+  const Costs costs(results, made_up_costs());
+  const ContextFront front = fronts(results, costs, {.delta = {}, .target = {}})[0];
+  CHECK_FALSE(front.confirmed);
+  for (const FrontPoint& point : front.points) {
+    if (point.config->labels != std::vector<std::string>{"0", "stochastic"}) continue;
+    REQUIRE(point.on_front);
+    CHECK(point.status == FrontStatus::screening);
+    CHECK(point.sensitivity.at("sr").high == Approx(std::exp2(0.75)));
+    CHECK(point.sensitivity.at("sr").low == 0.25);
+    CHECK(point.sensitivity.at("hadamard").low == Approx(std::exp2(-0.75)));
+    CHECK(point.sensitivity.at("bandwidth").high == 4);
+  }
+}
+
+TEST_CASE("equal cost and equal digests are one point", "[quick]") {
+  MadeUp world;
+  world.noise = 0;  // dgrad's rounding changes the hash, not the loss
+  const Study study(eight, world, 6);
+  const Results results = study.results();
+  const Costs costs(results, made_up_costs());
+  const ContextFront front = fronts(results, costs, {.delta = {}, .target = {}})[0];
+  size_t twins = 0;
+  for (const FrontPoint& point : front.points) twins += !point.same_as.empty();
+  CHECK(twins == 4);
+  for (const FrontPoint& point : front.points) {
+    if (point.config->in_plan) CHECK(point.status == FrontStatus::on);  // without noise everything is certain
+  }
+}
+
+TEST_CASE("tokens to target by hand", "[quick]") {
+  Curve curve{{0, 10, 20, 30, 40}, {5, 4, 3, 2, 1}, {5, std::nan(""), 3, 2, 1}};
+  // Validation at 0, 20, 30, 40: 5, 3, 2, 1; smoothed 5, 10/3, 2, 1. 2.5 is crossed between 20 and 30.
+  CHECK(*step_to_target(curve, 2.5) == Approx(20 + 10 * (10.0 / 3 - 2.5) / (10.0 / 3 - 2)));
+  CHECK(*step_to_target(curve, 5) == 0);
+  CHECK(*step_to_target(curve, 1) == 40);
+  CHECK_FALSE(step_to_target(curve, 0.9));
+}
+
+TEST_CASE("runs with a constant learning rate carry tokens-to-target and Quartet's objective", "[quick]") {
+  MadeUp world;
+  world.noise = 0;
+  const auto grid = [](const std::string& schedule) {
+    return R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 3, "train": {"schedule": ")" + schedule +
+           R"("}, "axes": {"wgrad.hadamard.size": [0, 16]}})";
+  };
+  for (const char* schedule : {"constant", "cosine"}) {
+    const Study study(grid(schedule), world, 7);
+    const Results results = study.results();
+    const Costs costs(results, made_up_costs());
+    const ContextFront front = fronts(results, costs, {.delta = {}, .target = 1.6})[0];
+    const bool constant = std::string(schedule) == "constant";
+    CHECK(front.target.has_value() == constant);
+    for (const FrontPoint& point : front.points) {
+      CHECK((point.tokens_to_target.has_value() || point.tokens_note == "not reached") == constant);
+      if (constant && point.config->record.recipe == "fp32") {
+        CHECK(*point.quartet == Approx(point.cost.speedup_bf16));
+      }
+    }
+  }
+}

@@ -1,0 +1,402 @@
+// `fp4sim sweep run | status | merge`: experiments of many runs that survive whatever happens to the process.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "src/error.h"
+#include "sweeps/sweep.h"
+#include "tools/options.h"
+#include "tools/sweep_progress.h"
+#include "tools/sweep_view.h"
+#include "tools/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> stop_requested = false;
+
+// The first signal stops politely; the handler is then gone, and a second one ends the process at once.
+extern "C" void on_stop_signal(int) { stop_requested = true; }
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+}
+
+std::string host_name() {
+  std::array<char, 65> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+struct RunOptions {
+  std::string grid, out, shard, backend = "auto", store = "auto";
+  std::vector<std::string> seen;
+  int jobs = 0;
+  bool dry_run = false, retry_failed = false, quiet = false, json = false;
+};
+
+std::vector<sweeps::CostModel> cost_models(const sweeps::Grid& grid) {
+  std::vector<sweeps::CostModel> models;
+  for (const std::string& hardware : grid.hardware) models.push_back(sweeps::real_cost_model(hardware, grid.model));
+  return models;
+}
+
+// 1/4 .. 4/4.
+std::pair<size_t, size_t> parse_shard(const std::string& text) {
+  size_t index = 0;
+  size_t count = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%zu/%zu%c", &index, &count, &rest) != 2 || index < 1 || index > count) {
+    throw Error("--shard: expected I/N with I from 1 to N, such as 1/4, not '" + text + "'");
+  }
+  return {index, count};
+}
+
+// Seconds per unit of static cost for a task: about a second of training the configuration of median cost. A first run
+// builds the data pool, which a sweep does once.
+double measured_seconds(const sweeps::Simulator& simulator, const sweeps::ConfigRecord& config) {
+  const auto seconds_of = [&](int steps) {
+    nlohmann::json shorter = nlohmann::json::parse(config.config);
+    shorter["train"]["steps"] = steps;
+    const nlohmann::json canonical = simulator.canonical(shorter);
+    const auto start = std::chrono::steady_clock::now();
+    simulator.run(canonical, 1, [] { return false; });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return seconds / simulator.static_cost(canonical);
+  };
+  const int steps = nlohmann::json::parse(config.config)["train"]["steps"].get<int>();
+  seconds_of(std::min(steps, 5));
+  double best = INFINITY;
+  const auto start = std::chrono::steady_clock::now();
+  for (int tried = std::min(steps, 10); std::chrono::steady_clock::now() - start < std::chrono::milliseconds(700);
+       tried = std::min(steps, 2 * tried)) {
+    best = std::min(best, seconds_of(tried));
+  }
+  return best;
+}
+
+double estimate_seconds(const sweeps::Simulator& simulator, const std::vector<sweeps::Job>& jobs, int workers) {
+  std::map<std::string, std::vector<const sweeps::ConfigRecord*>> by_task;
+  for (const sweeps::Job& job : jobs) by_task[job.config->task].push_back(job.config);
+  double seconds = 0;
+  for (auto& [task, configs] : by_task) {
+    std::sort(configs.begin(), configs.end(), [](const auto* a, const auto* b) {
+      return std::tie(a->static_cost, a->hash) < std::tie(b->static_cost, b->hash);
+    });
+    const double rate = measured_seconds(simulator, *configs[configs.size() / 2]);
+    for (const sweeps::ConfigRecord* config : configs) seconds += rate * config->static_cost;
+  }
+  return seconds / workers;
+}
+
+void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simulator& simulator,
+             const std::vector<sweeps::RunRecord>& known, std::pair<size_t, size_t> shard, int workers) {
+  const sweeps::Counts& counts = planner.plan().counts;
+  sweeps::Stage stage = planner.stage(0, known);
+  stage.jobs = sweeps::shard_of(stage.jobs, shard.first, shard.second);
+  const std::vector<sweeps::Job> missing = sweeps::missing_jobs(stage, known, o.retry_failed);
+  const auto references =
+      static_cast<size_t>(std::count_if(stage.jobs.begin(), stage.jobs.end(),
+                                        [](const sweeps::Job& job) { return job.role == sweeps::Role::reference; }));
+  const double seconds = missing.empty() ? 0 : estimate_seconds(simulator, missing, workers);
+  size_t impossible = 0;
+  for (const auto& [reason, count] : counts.impossible) impossible += count;
+  if (o.json) {
+    nlohmann::ordered_json json = {{"grid", planner.grid().name},
+                                   {"product", counts.product},
+                                   {"excluded", counts.excluded},
+                                   {"included", counts.included},
+                                   {"impossible", counts.impossible},
+                                   {"duplicates", counts.duplicates},
+                                   {"distinct", counts.distinct},
+                                   {"references", references},
+                                   {"runs", stage.jobs.size()},
+                                   {"missing", missing.size()},
+                                   {"jobs", workers},
+                                   {"seconds", seconds}};
+    json["stages"] = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < planner.stages(); ++i) json["stages"].push_back(planner.stage_name(i));
+    return print_json(json);
+  }
+  std::vector<std::pair<std::string, std::string>> fields = {{"grid", planner.grid().name},
+                                                             {"product", std::to_string(counts.product)},
+                                                             {"excluded", std::to_string(counts.excluded)},
+                                                             {"included", std::to_string(counts.included)},
+                                                             {"impossible", std::to_string(impossible)}};
+  for (const auto& [reason, count] : counts.impossible) fields.emplace_back("  " + reason, std::to_string(count));
+  fields.emplace_back("duplicates", std::to_string(counts.duplicates));
+  fields.emplace_back("distinct", std::to_string(counts.distinct));
+  fields.emplace_back(stage.name, fmt::format("{} (of them {} references)", stage.jobs.size(), references));
+  fields.emplace_back("to do", std::to_string(missing.size()));
+  fields.emplace_back("time", fmt::format("about {} with {} jobs", duration(seconds), workers));
+  for (size_t i = 1; i < planner.stages(); ++i) {
+    fields.emplace_back("then", planner.stage_name(i) + ": chosen from the results of the stage before");
+  }
+  print_fields(fields);
+}
+
+void run_sweep_command(const RunOptions& o, Invocation& invocation) {
+  const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
+  const sweeps::Grid grid = load_grid(o.grid);
+  const fs::path out = o.out.empty() ? fs::path(grid.name + ".sweep") : fs::path(o.out);
+  const int workers = o.jobs > 0 ? o.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
+  sweeps::Planner planner(grid, simulator, cost_models(grid));
+  const sweeps::Identity identity{.signature = simulator.signature,
+                                  .train_signature = simulator.train_signature,
+                                  .version = FP4_VERSION,
+                                  .host = host_name()};
+  if (o.dry_run) {  // writes nothing, not even a folder
+    std::vector<sweeps::RunRecord> known;
+    if (sweeps::Store::exists(out)) {
+      const sweeps::Store store = sweeps::Store::read(out);
+      if (store.identity().signature == identity.signature &&
+          store.identity().train_signature == identity.train_signature) {
+        known = store.runs();
+      }
+    }
+    return dry_run(o, planner, simulator, known, shard, workers);
+  }
+  const auto mode = o.store == "auto"    ? sweeps::StoreMode::automatic
+                    : o.store == "local" ? sweeps::StoreMode::local
+                                         : sweeps::StoreMode::network;
+  sweeps::Store store = sweeps::Store::open(out, identity, mode);
+  store.set_meta("command", invocation.command_line);
+  SweepProgress progress(o.quiet, store.runs());
+  sweeps::SweepOptions options;
+  options.engine = {
+      .jobs = workers, .stop = &stop_requested, .progress = [&](const sweeps::Progress& p) { progress.update(p); }};
+  options.shard = shard.first;
+  options.shards = shard.second;
+  options.retry_failed = o.retry_failed;
+  options.seen.assign(o.seen.begin(), o.seen.end());
+  options.on_stage = [&](const sweeps::Stage& stage, size_t missing) { progress.stage(stage, missing); };
+  options.note = [](const std::string& note) { fmt::print(stderr, "fp4sim: note: {}\n", note); };
+  catch_signals();
+  sweeps::SweepOutcome outcome;
+  try {
+    outcome = sweeps::run_sweep(planner, simulator, store, options);
+  } catch (...) {
+    progress.finish();
+    throw;
+  }
+  progress.finish();
+  fmt::print("{}: {} runs, {} here before, {} done now in {}{}{}\n", out.string(), outcome.wanted, outcome.present,
+             outcome.progress.done, duration(outcome.progress.seconds),
+             outcome.progress.diverged > 0 ? fmt::format(", {} diverged", outcome.progress.diverged) : "",
+             outcome.progress.failed > 0
+                 ? fmt::format(", {} failed (see `message` in the table; --retry-failed)", outcome.progress.failed)
+                 : "");
+  if (outcome.interrupted) {
+    fmt::print(stderr, "fp4sim: interrupted; every finished run is stored, and the same command continues\n");
+    invocation.exit_code = 1;
+  } else if (!outcome.waiting.empty()) {
+    fmt::print("{}\n", outcome.waiting);
+  } else if (shard.second == 1) {
+    fmt::print("next: fp4sim pareto {0}; fp4sim table {0}; fp4sim report {0} --out report.html\n", out.string());
+  }
+}
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<RunOptions>();
+  app.add_option("GRID", o->grid, "A grid file, or the name of a built-in grid (`fp4sim list grids`)")
+      ->required()
+      ->type_name("GRID");
+  app.add_option("--out", o->out, "Folder of the results (default: NAME.sweep); an existing one is continued")
+      ->type_name("DIR");
+  app.add_option("--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--shard", o->shard, "Do part I of N of the runs; merge the folders afterwards")->type_name("I/N");
+  app.add_option("--seen", o->seen, "Other folders of this sweep whose runs need not be done again")->type_name("DIR");
+  app.add_option("--backend", o->backend, "auto, reference, avx2, avx512, gpu: never changes a result")
+      ->capture_default_str();
+  app.add_option("--store", o->store, "Journal: local (WAL), network (rollback, exclusive), auto by the file system")
+      ->check(CLI::IsMember({"auto", "local", "network"}))
+      ->capture_default_str();
+  app.add_flag("--retry-failed", o->retry_failed, "Do failed runs again");
+  app.add_flag("--dry-run", o->dry_run, "Count and estimate only; nothing is written");
+  app.add_flag("--quiet", o->quiet, "No progress");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_sweep_command(*o, invocation); });
+  set_example(app, "fp4sim sweep run quick --out quick.sweep");
+}
+
+struct StatusOptions {
+  std::vector<std::string> folders;
+  bool json = false, complete = false;
+};
+
+void run_status(const StatusOptions& o, Invocation& invocation) {
+  // Several folders (shards, attempts) are looked at together: what is missing in all of them is missing.
+  std::vector<sweeps::RunRecord> runs;
+  std::vector<sweeps::Conflict> conflicts;
+  std::vector<std::string> damaged;
+  std::string grid;
+  sweeps::Identity identity;
+  size_t others = 0;
+  for (const std::string& folder : o.folders) {
+    try {
+      const sweeps::Store store = sweeps::Store::read(folder);
+      if (grid.empty()) {
+        grid = store.meta("grid");
+        identity = store.identity();
+      }
+      if (store.identity().signature != identity.signature ||
+          store.identity().train_signature != identity.train_signature) {
+        throw Error(folder + ": another signature than " + o.folders.front() + ": the arithmetic changed in between",
+                    1);
+      }
+      others += store.runs_of_other_signatures();
+      for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
+      for (sweeps::Conflict& conflict : store.conflicts()) conflicts.push_back(std::move(conflict));
+    } catch (const Error& error) {
+      if (o.folders.size() == 1) throw;
+      damaged.emplace_back(error.what());
+    }
+  }
+  if (grid.empty())
+    throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()), 1);
+  std::map<std::pair<std::string, uint64_t>, sweeps::RunRecord> unique;
+  for (const sweeps::RunRecord& run : runs) {
+    const auto [entry, fresh] = unique.try_emplace({run.hash, run.seed}, run);
+    if (!fresh && entry->second.status == sweeps::Status::failed) entry->second = run;
+    if (!fresh && entry->second.digest != run.digest && run.status != sweeps::Status::failed && o.folders.size() > 1) {
+      conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
+    }
+  }
+  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signatures=*/false);
+  const sweeps::Grid parsed = sweeps::parse_grid(grid, o.folders.front());
+  sweeps::Planner planner(parsed, simulator, cost_models(parsed));
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, runs);
+  std::map<std::string, size_t> by_status, by_role;
+  double seconds = 0;
+  for (const auto& [key, run] : unique) {
+    ++by_status[std::string(word(run.status))];
+    ++by_role[std::string(word(run.role))];
+    seconds += run.seconds;
+  }
+  const bool complete =
+      std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) { return gap.reached && gap.missing == 0; });
+  if (o.json) {
+    nlohmann::ordered_json json = {{"sweep", parsed.name},
+                                   {"complete", complete},
+                                   {"runs", unique.size()},
+                                   {"by_status", by_status},
+                                   {"by_role", by_role},
+                                   {"seconds", seconds},
+                                   {"signature", identity.signature},
+                                   {"train_signature", identity.train_signature},
+                                   {"other_signatures", others}};
+    json["stages"] = nlohmann::ordered_json::array();
+    for (const sweeps::Gap& gap : gaps) {
+      json["stages"].push_back(
+          {{"stage", gap.stage}, {"reached", gap.reached}, {"wanted", gap.wanted}, {"missing", gap.missing}});
+    }
+    json["conflicts"] = nlohmann::ordered_json::array();
+    for (const sweeps::Conflict& conflict : conflicts) {
+      json["conflicts"].push_back(
+          {{"config_hash", conflict.hash}, {"seed", conflict.seed}, {"digests", conflict.digests}});
+    }
+    json["damaged"] = damaged;
+    print_json(json);
+  } else {
+    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", parsed.name},
+                                                               {"runs", std::to_string(unique.size())}};
+    for (const auto& [name, count] : by_status) fields.emplace_back("  " + name, std::to_string(count));
+    for (const auto& [name, count] : by_role) fields.emplace_back("  role " + name, std::to_string(count));
+    fields.emplace_back("time in runs", duration(seconds));
+    for (const sweeps::Gap& gap : gaps) {
+      fields.emplace_back(gap.stage, !gap.reached ? "not reached yet"
+                                     : gap.missing == 0
+                                         ? fmt::format("complete ({} runs)", gap.wanted)
+                                         : fmt::format("{} of {} runs missing", gap.missing, gap.wanted));
+    }
+    if (others > 0) fields.emplace_back("other signatures", fmt::format("{} runs, not used", others));
+    print_fields(fields);
+    for (const sweeps::Conflict& conflict : conflicts) {
+      fmt::print("NON-DETERMINISM: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+                 conflict.digests);
+    }
+    for (const std::string& text : damaged) fmt::print("not read: {}\n", text);
+  }
+  if (!conflicts.empty() || (o.complete && !complete)) invocation.exit_code = 1;
+}
+
+void add_status(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<StatusOptions>();
+  app.add_option("DIR", o->folders, "Folders of one sweep: its store, shards or attempts")
+      ->required()
+      ->type_name("DIR..");
+  app.add_flag("--complete", o->complete, "Exit 1 unless every run is there");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_status(*o, invocation); });
+  set_example(app, "fp4sim sweep status quick.sweep");
+}
+
+struct MergeOptions {
+  std::vector<std::string> folders;
+  std::string out;
+};
+
+void run_merge(const MergeOptions& o, Invocation& invocation) {
+  std::vector<std::string> problems;
+  std::unique_ptr<sweeps::Store> merged;
+  size_t read = 0;
+  for (const std::string& folder : o.folders) {
+    try {
+      const sweeps::Store store = sweeps::Store::read(folder);
+      if (!merged) merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store.identity()));
+      merged->absorb(store);
+      ++read;
+    } catch (const Error& error) {
+      // One damaged shard must not keep the others from being saved.
+      if (merged == nullptr && &folder == &o.folders.back() && problems.empty()) throw;
+      problems.emplace_back(error.what());
+    }
+  }
+  for (const std::string& problem : problems) fmt::print(stderr, "fp4sim: not merged: {}\n", problem);
+  if (!merged) throw Error("sweep merge: no folder could be read", 1);
+  const std::vector<sweeps::Conflict> conflicts = merged->conflicts();
+  for (const sweeps::Conflict& conflict : conflicts) {
+    fmt::print(stderr, "fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+               conflict.digests);
+  }
+  fmt::print("{}: {} runs from {} stores\n", o.out, merged->runs().size(), read);
+  if (!conflicts.empty() || !problems.empty()) invocation.exit_code = 1;
+}
+
+void add_merge(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<MergeOptions>();
+  app.add_option("DIR", o->folders, "Folders of shards or attempts of one sweep")->required()->type_name("DIR..");
+  app.add_option("--out", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
+      ->required()
+      ->type_name("DIR");
+  app.callback([o, &invocation] { run_merge(*o, invocation); });
+  set_example(app, "fp4sim sweep merge shard1 shard2 shard3 --out all.sweep");
+}
+
+void add(CLI::App& app, Invocation& invocation) {
+  app.require_subcommand(1);
+  add_run(*app.add_subcommand("run", "Run what a grid asks for and a folder lacks"), invocation);
+  add_status(*app.add_subcommand("status", "What is done, what is missing, what contradicts itself"), invocation);
+  add_merge(*app.add_subcommand("merge", "Put the folders of shards together"), invocation);
+  set_example(app, "fp4sim sweep run quick --dry-run");
+}
+
+}  // namespace
+
+Command command_sweep() { return {"sweep", "Experiments: run, status, merge", add}; }
+
+}  // namespace fp4::tools

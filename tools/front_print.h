@@ -1,0 +1,20 @@
+// Fronts for the terminal: a scatter of cost against quality, and the tables below it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/attribution.h"
+#include "sweeps/pareto.h"
+
+namespace fp4::tools {
+
+// Letters: # on, o undecided, x off, s screening; . everything else that was run. Points above the picture stand in its
+// top row. Plain ASCII, at most `width` columns.
+std::string front_picture(const sweeps::ContextFront& front, const std::string& x, const std::string& y, size_t width);
+
+void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
+                 size_t limit);
+void print_effects(const std::vector<sweeps::Effect>& effects);
+
+}  // namespace fp4::tools

@@ -1,0 +1,97 @@
+// See sweep_view.h.
+#include "tools/sweep_view.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/embedded.h"
+#include "src/error.h"
+#include "tools/provenance.h"
+
+namespace fp4::tools {
+
+void add_view_options(CLI::App& app, ViewOptions& options) {
+  app.add_option("DIR", options.folder, "The folder of a sweep")->required()->type_name("DIR");
+  app.add_option("--hardware", options.hardware, "Chip of the cost columns (default: the grid's first)")
+      ->type_name("NAME|FILE");
+  app.add_option("--model", options.model, "Workload of the cost columns (default: the grid's)")
+      ->type_name("NAME|FILE");
+  app.add_option("--weight", options.weights, "Cost weight, such as sr=2 (repeatable)")->type_name("NAME=VALUE");
+}
+
+SweepView open_view(const ViewOptions& options, bool with_curves) {
+  sweeps::CostWeights weights;
+  for (const std::string& text : options.weights) {
+    const size_t at = text.find('=');
+    double value = 0;
+    const char* end = text.data() + text.size();
+    if (at == std::string::npos || std::from_chars(text.data() + at + 1, end, value).ptr != end || !(value >= 0)) {
+      throw Error("--weight: expected NAME=VALUE with a value from 0, not '" + text + "'");
+    }
+    weights[text.substr(0, at)] = value;
+  }
+  const sweeps::Store store = sweeps::Store::read(options.folder);
+  sweeps::Results results(store, with_curves);
+  const std::string hardware = options.hardware.empty() ? results.grid().hardware.front() : options.hardware;
+  const std::string model = options.model.empty() ? results.grid().model : options.model;
+  sweeps::Costs costs(results, sweeps::real_cost_model(hardware, model, weights));
+  return {std::move(results), std::move(costs), store.identity(), store.meta("name"), store.runs_of_other_signatures()};
+}
+
+nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& invocation) {
+  nlohmann::ordered_json json = provenance(invocation);
+  json["sweep"] = view.name;
+  json["signature"] = view.identity.signature;
+  json["train_signature"] = view.identity.train_signature;
+  json["runs_by_version"] = view.identity.version;
+  json["runs_on_host"] = view.identity.host;
+  json["hardware"] = view.costs.model().hardware;
+  json["model"] = view.costs.model().model;
+  json["grid"] = view.results.grid().source;
+  return json;
+}
+
+sweeps::Grid load_grid(const std::string& word) {
+  if (std::filesystem::is_regular_file(word)) {
+    std::ifstream in(word, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (!in) throw Error(word + ": cannot be read");
+    return sweeps::parse_grid(text.str(), word);
+  }
+  std::vector<std::string> names;
+  for (const std::string_view path : embedded_names("grids")) {
+    const std::string name = std::filesystem::path(path).stem().string();
+    if (name == word) return sweeps::parse_grid(std::string(embedded(path)), "grid " + name);
+    names.push_back(name);
+  }
+  if (word.ends_with(".json")) throw Error(word + ": no such file");
+  throw unknown_word("grid", word, names);
+}
+
+std::string duration(double seconds) {
+  if (!(seconds >= 0) || std::isinf(seconds)) return "?";
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<int64_t>(std::lround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config) {
+  std::string text;
+  for (size_t i = 0; i < config.labels.size(); ++i) {
+    const std::string& axis = results.axes()[i];
+    if (config.labels[i].empty()) continue;
+    if (axis.rfind("task.", 0) == 0 || axis.rfind("train.", 0) == 0) continue;  // told once, with the front
+    text += (text.empty() ? "" : ", ") + (axis == "recipe" ? config.labels[i] : axis + "=" + config.labels[i]);
+  }
+  return text.empty() ? config.record.recipe : text;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,42 @@
+// What the commands that read sweeps share: opening a folder with its costs, and provenance of what was read.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sweeps/costs.h"
+#include "sweeps/results.h"
+#include "tools/command.h"
+
+namespace fp4::tools {
+
+// DIR --hardware H --model M --weight name=value.
+struct ViewOptions {
+  std::string folder;
+  std::string hardware, model;  // "" = what the grid names first
+  std::vector<std::string> weights;
+};
+void add_view_options(CLI::App& app, ViewOptions& options);
+
+struct SweepView {
+  sweeps::Results results;
+  sweeps::Costs costs;
+  sweeps::Identity identity;
+  std::string name;
+  size_t hidden = 0;  // runs of other signatures
+};
+SweepView open_view(const ViewOptions& options, bool with_curves = false);
+
+// Provenance of a table or front: this command, plus who made the runs.
+nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& invocation);
+
+// A grid file, or the name of one that the program carries.
+sweeps::Grid load_grid(const std::string& word);
+
+// 75 -> "1 min 15 s".
+std::string duration(double seconds);
+
+// Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does.
+std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
+
+}  // namespace fp4::tools
