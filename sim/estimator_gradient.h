@@ -12,4 +12,9 @@ namespace fp4::sim {
 void estimator_gradient(Tape& tape, const Dispatcher& backend, const QuantizeCall& call, const EstimatorSpec& e,
                         const Quantized& q, Tensor raw, bool is_rotated, float* gradient);
 
+/// out = upstream * Q'(u) for n <= 256 elements under one scale code, by the vector kernel. False: it leaves this case
+/// to the definition (scale terms, scales that are zero or NaN, a payload too close to call).
+bool slope_row(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, uint32_t scale_code, TensorFactor t,
+               const float* x, const float* upstream, float* out, int n);
+
 }  // namespace fp4::sim

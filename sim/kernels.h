@@ -8,12 +8,29 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fp4/estimator.h"
+
 namespace fp4::sim {
 
 struct AdamStep {
   float lr, beta1, beta2, eps, weight_decay;
   float correction1, correction2;  // 1 / (1 - beta^t)
   float gradient_scale;            // clipping and loss scaling; 1 leaves the gradient alone
+};
+
+/// How the payloads u of elements of one scale come about, and what their slope Q'(u) is (numerics.md section 8).
+struct SlopeRule {
+  enum class Payload : uint8_t { times, over, wide };
+  Payload payload = Payload::wide;
+  float factor = 1.0f;     // times: u = fl32(x * factor) * prescale; over: u = fl32(x / factor) * prescale
+  double numerator = 1.0;  // wide: u = fl32(x * numerator / denominator), both products exact in fp64
+  double denominator = 1.0;
+  float prescale = 1.0f;
+  EstimatorSpec estimator;
+  float largest = 6.0f;    // M
+  int least_exponent = 0;  // of the element's normal values
+  int mantissa_bits = 1;
+  const float* spline = nullptr;  // slopes of the 39 intervals
 };
 
 struct Kernels {
@@ -65,6 +82,10 @@ struct Kernels {
   void (*adam)(float* w, float* m, float* v, const float* g, int64_t n, const AdamStep& step);
   void (*sgd)(float* w, float* m, const float* g, int64_t n, float lr, float momentum, float weight_decay,
               float gradient_scale);
+
+  // out[i] = upstream[i] * Q'(u(x[i])), n <= 256, all x finite. False: one of the payloads could round either way from
+  // its fp64 quotient; nothing is to be used.
+  bool (*slopes)(float* out, const float* upstream, const float* x, int n, const SlopeRule& rule);
 
   // i-th normal / uniform number of a stream (numerics.md section 3), first .. first + n - 1.
   void (*normals)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);

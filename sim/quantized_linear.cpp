@@ -132,7 +132,8 @@ bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
          (tape.pass.step - 1) % static_cast<uint32_t>(q.hold_steps) == 0;
 }
 
-QuantizeCall LinearEngine::call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const {
+QuantizeCall LinearEngine::call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
+                                   bool uses_held) const {
   const GemmSpec& s = spec(layer, gemm);
   const OperandSpec& o = operand == 0 ? s.a : s.b;
   QuantizeCall call;
@@ -143,7 +144,7 @@ QuantizeCall LinearEngine::call_of(Tape& tape, Layer& layer, int number, Gemm ge
                 stream_number(static_cast<uint32_t>(number), static_cast<uint32_t>(gemm),
                               static_cast<uint32_t>(operand), Purpose::rounding),
                 tape.pass.step};
-  if (!samples_amax(tape, o.quant))
+  if (uses_held || !samples_amax(tape, o.quant))
     call.held_amax = layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
   if (gemm == Gemm::fprop && is_soft_maximum(o.estimator.scale_gradient)) call.soft_alpha = o.estimator.alpha;
   call.threads = tape.pass.threads;
@@ -200,25 +201,21 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = tape.pass.training && g.b.source == Source::fprop_quantised;
     const bool decode_w = tape.pass.training && x->needs_grad && d.b.source == Source::fprop_quantised;
-    const bool keep_x = decode_x || !f.a.estimator.is_straight_through();
-    const bool keep_w =
-        decode_w || !f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b.quant));
-    if (keep_x || keep_w) {
-      count(tape, Gemm::fprop, f);
-      quantize(tape, layer, number, Gemm::fprop, 0, view(x->value), layer.x);
-      quantize(tape, layer, number, Gemm::fprop, 1, view(w->value), layer.w);
-      const GemmOptions options = {f.accumulator, f.hadamard.product_divisor(), tape.pass.threads};
-      backend_.gemm(layer.x, layer.w, options, y->value.data, layer.out);
-      const auto decoded = [&](const Quantized& q) {
-        Tensor t = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-        backend_.dequantize(q, t.data, tape.pass.threads);
-        return t;
-      };
-      if (decode_x) saved.decoded_x = decoded(layer.x);
-      if (decode_w) saved.decoded_w = decoded(layer.w);
-    } else {
-      product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out);
-    }
+    const bool training = tape.pass.training;
+    const bool keep_x = decode_x || (training && !f.a.estimator.is_straight_through());
+    const bool keep_w = decode_w || (training && (!f.b.estimator.is_straight_through() ||
+                                                  (shares_weights(f, d) && !transposes_by_itself(f.b.quant))));
+    // The product first: it samples a held amax, which what is kept below must share.
+    product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out);
+    const auto kept = [&](int operand, Tensor from, Quantized& q, bool decode) {
+      backend_.quantize(call_of(tape, layer, number, Gemm::fprop, operand, view(from), true), q);
+      if (!decode) return Tensor{};
+      Tensor t = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+      backend_.dequantize(q, t.data, tape.pass.threads);
+      return t;
+    };
+    if (keep_x) saved.decoded_x = kept(0, x->value, layer.x, decode_x);
+    if (keep_w) saved.decoded_w = kept(1, w->value, layer.w, decode_w);
     if (tape.pass.trace)
       tape.pass.trace->product(tape, layer.name, "fprop", f, backend_, view(x->value), view(w->value), y->value);
   }

@@ -55,7 +55,9 @@ class LinearEngine {
   struct Saved;  // what fprop leaves for backward
 
   const GemmSpec& spec(const Layer& layer, Gemm gemm) const;
-  QuantizeCall call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const;
+  // `uses_held`: with the held amax even where this step samples it, once it has been sampled.
+  QuantizeCall call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
+                       bool uses_held = false) const;
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x, Quantized& out);
   void product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,

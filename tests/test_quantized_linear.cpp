@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "sim/estimator_gradient.h"
 #include "sim/pool.h"
 #include "sim/quantized_linear.h"
 #include "sim/recipe.h"
@@ -186,6 +187,41 @@ TEST_CASE("estimators multiply the gradient at fprop's payload, in fprop's basis
       CHECK(distance(r.dw, expected(plain.dw, layer.w())) < 1e-6);
     }
   }
+}
+
+TEST_CASE("vectorised slopes are those of the definition, element by element", "[train]") {
+  const int n = 240;
+  std::vector<float> x = DataSource{9, 1}.normals(n), upstream = DataSource{9, 2}.normals(n), out(n);
+  for (int i = 0; i < 64; ++i)
+    x[static_cast<size_t>(i)] = static_cast<float>(i - 32) * 0.25f;  // bucket edges and middles
+  x[64] = -0.0f, x[65] = 1e-42f, x[66] = 3e38f;
+  for (const ElementInfo& element : element_table)
+    for (const EstimatorInfo& info : estimator_table)
+      for (const char* scale : {"e8m0", "ue4m3"}) {
+        if (element.id == Element::fp32 || element.id == Element::bf16 || element.id == Element::fp16) continue;
+        for (const ArithmeticInfo& order : arithmetic_table)
+          for (float prescale : {1.0f, 0.75f}) {
+            QuantSpec spec;
+            spec.element = element.id, spec.arithmetic = order.id, spec.prescale = prescale;
+            spec.scale = find_row(scale_table, scale)->id;
+            spec.scale_rule = spec.scale == Scale::e8m0 ? ScaleRule::floor : ScaleRule::amax;
+            const Quantizer q = resolve(spec);
+            EstimatorSpec e;
+            e.estimator = info.id;
+            const uint32_t code = spec.scale == Scale::e8m0 ? 126 : 0x35;
+            const TensorFactor t = {0.37f, 1.0f / 0.37f};
+            for (const Kernels* k : {&kernels("generic"), &kernels()}) {
+              std::fill(out.begin(), out.end(), -5.0f);
+              if (!slope_row(*k, e, q, code, t, x.data(), upstream.data(), out.data(), n)) continue;
+              for (size_t i = 0; i < n; ++i) {
+                const float u = saved_payload(q, x[i], code, t);
+                const float expected = upstream[i] * estimator_multiplier(e.estimator, e, q.element, u);
+                INFO(element.name << " " << info.name << " " << order.name << " x = " << x[i]);
+                REQUIRE(bits_of(out[i]) == bits_of(expected));
+              }
+            }
+          }
+      }
 }
 
 TEST_CASE("2-D weights serve fprop and dgrad with the same codes", "[train]") {
