@@ -4,6 +4,7 @@
 
 #if defined(__x86_64__)
 
+#include "src/backend_reference.h"
 #include "src/fast/multiply_avx512.h"
 
 namespace fp4 {
@@ -18,15 +19,27 @@ class Avx512Backend final : public Backend {
                              __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
     return here;
   }
-  bool supports_quantize(const QuantizeCall&) const override { return false; }
-  void quantize(const QuantizeCall&, Quantized&) const override {}
-  bool supports_dequantize(const Quantized&) const override { return false; }
-  void dequantize(const Quantized&, float*, int) const override {}
-  bool supports_gemm(const QuantSpec&, const QuantSpec&, const GemmOptions&) const override { return false; }
-  void gemm(const Quantized&, const Quantized&, const GemmOptions&, float*, int64_t) const override {}
+  bool supports_quantize(const QuantizeCall& call) const override {
+    return avx512::has_panel_path(call) && avx512::has_small_positions(call);
+  }
+  void quantize(const QuantizeCall& call, Quantized& out) const override { avx512::quantize_to(call, out); }
+  bool supports_dequantize(const Quantized& q) const override {
+    return q.rows * q.code_row_bytes() < int64_t{1} << 31 || q.code_row_bytes() < int64_t{1} << 27;
+  }
+  void dequantize(const Quantized& q, float* out, int) const override { avx512::dequantize_to(q, out); }
+  bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
+    return avx512::supports_product(a, b, options.accumulator);
+  }
+  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+            int64_t c_stride) const override {
+    if (!avx512::multiply_stored(a, b, options, c, c_stride)) reference_backend().gemm(a, b, options, c, c_stride);
+  }
   bool multiply(const MultiplyCall& call) const override { return avx512::multiply(call); }
-  bool supports_hadamard(const HadamardSpec&) const override { return false; }
-  void hadamard(const MatrixView&, const HadamardSpec&, RandomPlace, bool, float*, int) const override {}
+  bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0; }
+  void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
+                int) const override {
+    avx512::hadamard_to(x, h, place, inverse, y);
+  }
 };
 
 }  // namespace

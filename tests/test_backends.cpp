@@ -221,5 +221,99 @@ TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
   }
 }
 
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Codes, scales, tensor scales, decoded values and the gemm of stored operands.
+void compare_stored(const Backend& fast, const char* words, Counts& counts) {
+  const Backend& reference = reference_backend();
+  const QuantSpec spec = quant_spec_from_words(words);
+  uint32_t seed = 1000;
+  for (const int size : {0, 32}) {
+    const HadamardSpec hadamard = {size, HadamardSigns::fixed, HadamardNormalise::sqrt};
+    for (const Data kind : all_data) {
+      for (const Shape& shape : shapes) {
+        const std::vector<float> x = make_data(kind, shape.m * shape.k, ++seed);
+        QuantizeCall call = operand(x, shape.m, shape.k, seed % 2 == 0, spec, hadamard);
+        call.row_offset = spec.tensor_scale == TensorScale::none && spec.block.kind == BlockKind::vector ? 3 : 0;
+        if (!fast.supports_quantize(call)) {
+          ++counts.declined;
+          continue;
+        }
+        Quantized got;
+        Quantized expected;
+        got.codes.assign(7, 0xAA);  // poison: storage is reused
+        got.scales.assign(5000, 0xAA);
+        fast.quantize(call, got);
+        reference.quantize(call, expected);
+        std::vector<float> decoded(static_cast<size_t>(got.rows * got.cols), -7.0f);
+        std::vector<float> expected_decoded = decoded;
+        fast.dequantize(expected, decoded.data(), 1);
+        reference.dequantize(expected, expected_decoded.data(), 1);
+        std::vector<float> c(static_cast<size_t>(got.rows * got.rows), -7.0f);
+        std::vector<float> expected_c = c;
+        const GemmOptions options;
+        if (fast.supports_gemm(spec, spec, options)) {
+          fast.gemm(expected, expected, options, c.data(), got.rows);
+          reference.gemm(expected, expected, options, expected_c.data(), got.rows);
+        } else {
+          ++counts.declined;
+        }
+        ++counts.compared;
+        const bool same = got.codes == expected.codes && got.scales == expected.scales &&
+                          same_bits(got.real_scales, expected.real_scales) &&
+                          same_bits(got.tensor_scale, expected.tensor_scale) &&
+                          bits_of(got.amax) == bits_of(expected.amax);
+        if (same && same_bits(decoded, expected_decoded) && same_bits(c, expected_c)) continue;
+        if (++counts.wrong > 20) continue;
+        UNSCOPED_INFO(fast.name() << " " << words << " hadamard " << size << " data " << static_cast<int>(kind)
+                                  << " shape " << shape.m << "x" << shape.k << " codes "
+                                  << (got.codes == expected.codes) << " scales " << (got.scales == expected.scales)
+                                  << same_bits(got.real_scales, expected.real_scales) << " tensor "
+                                  << same_bits(got.tensor_scale, expected.tensor_scale) << " decoded "
+                                  << same_bits(decoded, expected_decoded) << " gemm " << same_bits(c, expected_c));
+      }
+    }
+  }
+}
+
+TEST_CASE("fast quantisers, decoders and stored gemms equal the reference", "[quick]") {
+  for (const Backend* fast : all_backends()) {
+    if (std::string(fast->name()) == "reference" || std::string(fast->name()) == "gpu" || !fast->available()) continue;
+    Counts counts;
+    for (const char* words : specs) compare_stored(*fast, words, counts);
+    for (const char* words : unscaled) compare_stored(*fast, words, counts);
+    for (const char* words : {"mxfp8", "mxfp6_e3m2", "mxfp8,element=e5m2,rounding=stochastic",
+                              "nvfp4,tensor_scale=outer128", "te_nvfp4,tensor_scale=outer128,block=64"}) {
+      compare_stored(*fast, words, counts);
+    }
+    CHECK(counts.wrong == 0);
+    WARN(fast->name() << ": " << counts.compared << " operands compared, " << counts.declined << " declined");
+  }
+}
+
+TEST_CASE("fast Hadamards equal the reference", "[quick]") {
+  for (const Backend* fast : all_backends()) {
+    if (std::string(fast->name()) == "reference" || std::string(fast->name()) == "gpu" || !fast->available()) continue;
+    for (const int size : hadamard_sizes) {
+      for (const bool inverse : {false, true}) {
+        for (const Data kind : {Data::gaussian, Data::all_exponents, Data::zeros}) {
+          for (const HadamardSigns signs : {HadamardSigns::none, HadamardSigns::per_step}) {
+            const HadamardSpec h = {size, signs,
+                                    kind == Data::zeros ? HadamardNormalise::fold : HadamardNormalise::sqrt};
+            const std::vector<float> x = make_data(kind, 33 * 300, 9);
+            std::vector<float> got(static_cast<size_t>(33 * hadamard_padded(h, 300)), -7.0f);
+            std::vector<float> expected = got;
+            fast->hadamard(view_of(x.data(), 33, 300), h, {1, 2, 3}, inverse, got.data(), 1);
+            reference_backend().hadamard(view_of(x.data(), 33, 300), h, {1, 2, 3}, inverse, expected.data(), 1);
+            CHECK(same_bits(got, expected));
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fp4

@@ -126,6 +126,9 @@ FP4_SIMD M is_odd(I a) { return {_mm512_test_epi32_mask(a.v, _mm512_set1_epi32(1
 FP4_SIMD I select(M m, I yes, I no) { return {_mm512_mask_blend_epi32(m.v, no.v, yes.v)}; }
 FP4_SIMD I add_where(M m, I a, I b) { return {_mm512_mask_add_epi32(a.v, m.v, a.v, b.v)}; }
 FP4_SIMD I gather(const uint32_t* base, I index) { return {_mm512_i32gather_epi32(index.v, base, 4)}; }
+FP4_SIMD I gather_bytes(const uint8_t* base, I offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
+FP4_SIMD F look_up_16(const float* table, I index) { return {_mm512_permutexvar_ps(index.v, _mm512_load_ps(table))}; }
+FP4_SIMD F from_half(I code) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(code.v))}; }
 FP4_SIMD int32_t largest_lane(I a) { return _mm512_reduce_max_epi32(a.v); }
 FP4_SIMD int32_t smallest_lane(I a) { return _mm512_reduce_min_epi32(a.v); }
 
@@ -281,6 +284,31 @@ FP4_SIMD void transpose_16x4(const float* x, int64_t stride, F out[4]) {
   out[1].v = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)));
   out[2].v = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
   out[3].v = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
+}
+
+// Columns [k][16 rows] back to rows of `valid` floats.
+FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
+  int k = 0;
+  for (; k + 4 <= valid && rows == 16; k += 4) {
+    const __m512 a = _mm512_unpacklo_ps(_mm512_load_ps(x[k]), _mm512_load_ps(x[k + 1]));
+    const __m512 b = _mm512_unpackhi_ps(_mm512_load_ps(x[k]), _mm512_load_ps(x[k + 1]));
+    const __m512 c = _mm512_unpacklo_ps(_mm512_load_ps(x[k + 2]), _mm512_load_ps(x[k + 3]));
+    const __m512 d = _mm512_unpackhi_ps(_mm512_load_ps(x[k + 2]), _mm512_load_ps(x[k + 3]));
+    const __m512d q[4] = {_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)),
+                          _mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)),
+                          _mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)),
+                          _mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d))};
+    for (int r = 0; r < 4; ++r) {  // q[r]: rows r, r + 4, r + 8, r + 12
+      const __m512 row = _mm512_castpd_ps(q[r]);
+      _mm_storeu_ps(out + r * stride + k, _mm512_castps512_ps128(row));
+      _mm_storeu_ps(out + (r + 4) * stride + k, _mm512_extractf32x4_ps(row, 1));
+      _mm_storeu_ps(out + (r + 8) * stride + k, _mm512_extractf32x4_ps(row, 2));
+      _mm_storeu_ps(out + (r + 12) * stride + k, _mm512_extractf32x4_ps(row, 3));
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int i = k; i < valid; ++i) out[r * stride + i] = x[i][r];
+  }
 }
 
 }  // namespace fp4::avx512

@@ -6,8 +6,8 @@
 // After the instruction set they are compiled for:
 #include "src/fast/gemm_float_body.h"
 #include "src/fast/gemm_wide_avx512.h"
-#include "src/fast/operand_body.h"
 #include "src/fast/panel_reader.h"
+#include "src/fast/stored_body.h"
 
 namespace fp4::avx512 {
 
@@ -60,12 +60,27 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
   return Engine::none;
 }
 
+// One side of a product: high-precision (quantised on the way) or stored codes.
+struct Side {
+  QuantSpec spec;
+  Quantizer q;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const QuantPlan* plan = nullptr;
+  const Quantized* stored = nullptr;
+  Panels panels;
+
+  int largest_fixed() const { return static_cast<int>(decode_fixed(q.element, q.element.largest_code)); }
+  float largest_element() const { return decode(q.element, q.element.largest_code); }
+  int quantum_log2() const { return q.element.quantum_log2(); }
+};
+
 struct Product {
-  const MultiplyCall* call;
-  QuantPlan plan_a;
-  QuantPlan plan_b;
-  Panels a;
-  Panels b;
+  GemmOptions options;
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  Side a;
+  Side b;
   int64_t run = 0;
   int offset = 0;
   float quantum = 1.0f;
@@ -84,11 +99,11 @@ inline bool scales_in_range(const fast::ScaleRange& a, const fast::ScaleRange& b
 }
 
 FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, const TileOutput& out) {
-  const Accumulator& accumulator = p.call->options.accumulator;
+  const Accumulator& accumulator = p.options.accumulator;
   for (int r = 0; r < out.rows; ++r) {
-    const fast::PanelReader a(p.a, row0 + r, p.offset, p.plan_a.q);
+    const fast::PanelReader a(p.a.panels, row0 + r, p.offset, p.a.q);
     for (int c = 0; c < out.cols; ++c) {
-      const fast::PanelReader b(p.b, col0 + c, 0, p.plan_b.q);
+      const fast::PanelReader b(p.b.panels, col0 + c, 0, p.b.q);
       const bool nan = (out.nan_rows >> r & 1u) != 0 || (out.nan_cols >> c & 1u) != 0;
       out.c[r * out.stride + c] =
           nan ? float_of(canonical_nan_bits) : canonical(dot(accumulator, a, b, 0, p.a.cols) * p.factor);
@@ -98,7 +113,7 @@ FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, c
 
 // The parts of Folding that do not depend on the tile.
 inline Folding make_folding(const Product& p) {
-  const Accumulator& row = p.call->options.accumulator;
+  const Accumulator& row = p.options.accumulator;
   Folding f;
   f.sum = row.kind == AccumulatorKind::block ? Sum::block
                                              : (row.kind == AccumulatorKind::group ? Sum::group : Sum::aligned);
@@ -108,8 +123,8 @@ inline Folding make_folding(const Product& p) {
   f.runs = (p.a.cols + p.run - 1) / p.run;
   f.snap_log2 = row.snap_log2;
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
-  f.least_exponent_a = least(p.plan_a.q);
-  f.least_exponent_b = least(p.plan_b.q);
+  f.least_exponent_a = least(p.a.q);
+  f.least_exponent_b = least(p.b.q);
   return f;
 }
 
@@ -123,9 +138,9 @@ inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fas
   const auto exponent = [](uint32_t bits, int least) { return larger(static_cast<int>(bits >> 23) - 127, least); };
   const int least = exponent(a.least, f.least_exponent_a) + exponent(b.least, f.least_exponent_b);
   const int largest = exponent(a.largest, f.least_exponent_a) + exponent(b.largest, f.least_exponent_b);
-  const int lowest_bit = least - scale_fraction_bits(p.plan_a.q) - scale_fraction_bits(p.plan_b.q) +
-                         p.plan_a.quantum_log2 + p.plan_b.quantum_log2;
-  const float largest_product = p.plan_a.largest_element * p.plan_b.largest_element;
+  const int lowest_bit =
+      least - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q) + p.a.quantum_log2() + p.b.quantum_log2();
+  const float largest_product = p.a.largest_element() * p.b.largest_element();
   const int sum_log2 =
       largest + 2 + 1 + floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1);
   f.safe_accumulator = power_of_two(larger(largest - (f.fraction_bits - 23), -126));
@@ -133,13 +148,13 @@ inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fas
 }
 
 FP4_TARGET inline void multiply_blocked_panels(const Product& p, Engine engine) {
-  float* c = p.call->c;
-  const int64_t stride = p.call->c_stride;
+  float* c = p.c;
+  const int64_t stride = p.c_stride;
   TileInput t;
   t.run4 = p.run / 4;
-  t.runs = p.a.padded / p.run;
-  t.scale_shift_a = scale_shift(p.a.block, p.run, p.a.padded);
-  t.scale_shift_b = scale_shift(p.b.block, p.run, p.b.padded);
+  t.runs = p.a.panels.padded / p.run;
+  t.scale_shift_a = scale_shift(p.a.panels.block, p.run, p.a.panels.padded);
+  t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
   t.quantum = p.quantum;
   const TileKernel one = block_kernel<1>(t.run4);
   const TileKernel two = block_kernel<2>(t.run4);
@@ -152,42 +167,42 @@ FP4_TARGET inline void multiply_blocked_panels(const Product& p, Engine engine) 
   const auto wide_float = f.sum == Sum::block   ? wide_float_tile<Sum::block>
                           : f.sum == Sum::group ? wide_float_tile<Sum::group>
                                                 : wide_float_tile<Sum::aligned>;
-  for (int64_t pb = 0; pb < p.b.count; pb += step) {
-    const int wide = static_cast<int>(smaller(step, p.b.count - pb));
+  for (int64_t pb = 0; pb < p.b.panels.count; pb += step) {
+    const int wide = static_cast<int>(smaller(step, p.b.panels.count - pb));
     uint32_t nan_cols = 0;
-    fast::ScaleRange range_b = p.b.range[pb];
+    fast::ScaleRange range_b = p.b.panels.range[pb];
     for (int j = 0; j < wide; ++j) {
-      t.b[j] = bytes ? p.b.panel_bytes(pb + j) : nullptr;
-      t.scale_b[j] = p.b.panel_scales(pb + j);
-      t.correction[j] = p.b.correction + (pb + j) * t.runs * panel_rows;
-      nan_cols |= static_cast<uint32_t>(p.b.nan_rows[pb + j]) << (16 * j);
-      range_b.least = smaller(range_b.least, p.b.range[pb + j].least);
-      range_b.largest = larger(range_b.largest, p.b.range[pb + j].largest);
+      t.b[j] = bytes ? p.b.panels.panel_bytes(pb + j) : nullptr;
+      t.scale_b[j] = p.b.panels.panel_scales(pb + j);
+      t.correction[j] = p.b.panels.correction + (pb + j) * t.runs * panel_rows;
+      nan_cols |= static_cast<uint32_t>(p.b.panels.nan_rows[pb + j]) << (16 * j);
+      range_b.least = smaller(range_b.least, p.b.panels.range[pb + j].least);
+      range_b.largest = larger(range_b.largest, p.b.panels.range[pb + j].largest);
     }
     const int64_t col0 = pb * panel_rows;
     const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
     for (int64_t row0 = 0; row0 < p.a.rows; row0 += tile_rows) {
       const int64_t pa = row0 / panel_rows;
       const int64_t half = row0 % panel_rows;
-      t.a = bytes ? p.a.panel_bytes(pa) + half * 4 : nullptr;
-      t.scale_a = p.a.panel_scales(pa) + half;
+      t.a = bytes ? p.a.panels.panel_bytes(pa) + half * 4 : nullptr;
+      t.scale_a = p.a.panels.panel_scales(pa) + half;
       const TileOutput out = {c + row0 * stride + col0,
                               stride,
                               static_cast<int>(smaller<int64_t>(tile_rows, p.a.rows - row0)),
                               cols,
                               all(p.factor),
-                              static_cast<uint32_t>(p.a.nan_rows[pa]) >> half,
+                              static_cast<uint32_t>(p.a.panels.nan_rows[pa]) >> half,
                               nan_cols,
                               is_finite(p.factor)};
       bool done = false;
-      if (scales_in_range(p.a.range[pa], range_b) && set_alignment(p, p.a.range[pa], range_b, f)) {
+      if (scales_in_range(p.a.panels.range[pa], range_b) && set_alignment(p, p.a.panels.range[pa], range_b, f)) {
         if (engine == Engine::int8_block) {
           (wide == 2 ? two : one)(t, out);
           done = true;
         } else if (engine == Engine::wide_int8) {
           done = wide_int8(t, f, out);
         } else {
-          const FloatRun x = {p.a.panel_values(pa) + half, {p.b.panel_values(pb), nullptr}, p.run};
+          const FloatRun x = {p.a.panels.panel_values(pa) + half, {p.b.panels.panel_values(pb), nullptr}, p.run};
           done = wide_float(t, x, f, out);
         }
       }
@@ -205,27 +220,27 @@ struct FloatSource {  // side A of a float product: the caller's own array, or p
 template <Loop loop>
 FP4_TARGET inline void multiply_float_panels(const Product& p, bool direct_a) {
   alignas(64) float acc[float_tile_rows * 2 * panel_rows];
-  const MatrixView& x = p.plan_a.x;
+  const MatrixView x = direct_a ? p.a.plan->x : MatrixView{};
   const int64_t k_end = p.a.cols;
   const int step = loop == Loop::fp64 ? 1 : 2;
-  for (int64_t pb = 0; pb < p.b.count; pb += step) {
-    const int wide = static_cast<int>(smaller<int64_t>(step, p.b.count - pb));
+  for (int64_t pb = 0; pb < p.b.panels.count; pb += step) {
+    const int wide = static_cast<int>(smaller<int64_t>(step, p.b.panels.count - pb));
     const int64_t col0 = pb * panel_rows;
     const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
     for (int64_t row0 = 0; row0 < p.a.rows; row0 += float_tile_rows) {
       FloatTile t;
       t.rows = static_cast<int>(smaller<int64_t>(float_tile_rows, p.a.rows - row0));
-      t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panel_values(row0 / panel_rows) + row0 % panel_rows;
+      t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
       t.a_row_stride = direct_a ? x.row_stride : 1;
       t.a_k_stride = direct_a ? x.col_stride : panel_rows;
-      t.b[0] = p.b.panel_values(pb);
-      t.b[1] = p.b.panel_values(pb + wide - 1);
+      t.b[0] = p.b.panels.panel_values(pb);
+      t.b[1] = p.b.panels.panel_values(pb + wide - 1);
       t.n = k_end;
       t.acc = acc;
       t.first = true;
       t.last = true;
-      t.c = p.call->c + row0 * p.call->c_stride + col0;
-      t.c_stride = p.call->c_stride;
+      t.c = p.c + row0 * p.c_stride + col0;
+      t.c_stride = p.c_stride;
       t.cols = cols;
       t.factor = p.factor;
       if (loop == Loop::fp64) {
@@ -242,11 +257,12 @@ FP4_TARGET inline void multiply_float_panels(const Product& p, bool direct_a) {
 }
 
 // Shapes of an operand's panels and the arena bytes they need.
-inline size_t shape_panels(Panels& p, const QuantPlan& plan, int64_t padded, int64_t runs, bool bytes, bool values) {
-  p.rows = plan.rows;
-  p.cols = plan.cols;
+inline size_t shape_panels(Side& side, int64_t padded, int64_t runs, bool bytes, bool values) {
+  Panels& p = side.panels;
+  p.rows = side.rows;
+  p.cols = side.cols;
   p.padded = padded;
-  p.block = scale_block(plan.spec, padded);
+  p.block = scale_block(side.spec, padded);
   p.count = (p.rows + panel_rows - 1) / panel_rows;
   p.scales_per_panel = padded / p.block;
   const int64_t elements = p.count * padded * panel_rows;
@@ -267,78 +283,158 @@ inline void place_panels(Panels& p, Arena& arena, int64_t runs, bool bytes, bool
   p.outer = arena.take<float>(p.count * p.outer_count() * panel_rows);
 }
 
-inline int64_t piece_of(const QuantSpec& s) {
-  if (!s.has_scale() || s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor) return 32;
-  return s.block.size;
+FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {
+  if (side.stored != nullptr) {
+    pack_stored(*side.stored, options, side.panels);
+  } else {
+    quantize_operand(*side.plan, options, side.panels);
+  }
+}
+
+inline int64_t piece_of(const QuantSpec& s) { return scale_block(s, 32); }
+
+// Eight adjacent rows, or rows that run along K, are read where they lie; other strides, and a last tile of fewer
+// adjacent rows, are packed.
+inline bool reads_in_place(const Side& a) {
+  if (a.plan == nullptr || a.spec.has_scale() || a.spec.element != Element::fp32 || a.spec.prescale != 1.0f)
+    return false;
+  const MatrixView& x = a.plan->x;
+  return a.plan->hadamard.size == 0 && (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
+}
+
+// The smallest K step that respects groups; 0 when the vector kernels do not know the model.
+inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a, const QuantSpec& b, int64_t padded) {
+  int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
+  if (engine != Engine::wide_int8 && engine != Engine::wide_float) return run;
+  if (row.group > 0) run = smaller<int64_t>(run, row.group);
+  return run % 4 == 0 && wide_folds(row, run) ? run : 0;
+}
+
+inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  const Engine engine = choose_engine(a, b, row);
+  return engine != Engine::none && run_of(engine, row, a, b, 1024) != 0;
+}
+
+FP4_TARGET inline bool run_product(Product& p) {
+  const QuantSpec& sa = p.a.spec;
+  const QuantSpec& sb = p.b.spec;
+  const Accumulator& row = p.options.accumulator;
+  const Engine engine = choose_engine(sa, sb, row);
+  if (engine == Engine::none) return false;
+  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8;
+  const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
+  int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
+  p.run = run_of(engine, row, sa, sb, padded);
+  if (p.run == 0) return false;
+  padded = fast::round_up(padded, p.run);
+  if (int8 && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) return false;  // exact in fp32
+  const int64_t runs = int8 ? padded / p.run : 0;
+  thread_local Arena arena;
+  arena.reset(shape_panels(p.a, padded, runs, int8, !int8 && !direct_a) + shape_panels(p.b, padded, runs, int8, !int8));
+  place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
+  place_panels(p.b.panels, arena, runs, int8, !int8);
+  PanelOptions options;
+  options.run = p.run;
+  options.neutral_zeros = row.kind != AccumulatorKind::aligned;
+  if (engine == Engine::fma) options.values = Values::decoded;
+  if (engine == Engine::multiply_add || engine == Engine::fp64) options.values = Values::scaled;
+  if (int8) {
+    p.offset = p.a.largest_fixed();
+    p.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
+    options.byte_offset = p.offset;
+  }
+  if (!direct_a) fill_panels(p.a, options);
+  options.byte_offset = 0;
+  options.correction_factor = p.offset;
+  fill_panels(p.b, options);
+  const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
+  p.factor = finish.factor(p.a.panels.factor.g * p.b.panels.factor.g);
+  if (engine == Engine::fma) {
+    p.factor = p.options.hadamard_divisor != 1.0f ? 1.0f / p.options.hadamard_divisor : 1.0f;
+  }
+  switch (engine) {
+    case Engine::fma: multiply_float_panels<Loop::fma>(p, direct_a); break;
+    case Engine::multiply_add: multiply_float_panels<Loop::multiply_add>(p, direct_a); break;
+    case Engine::fp64: multiply_float_panels<Loop::fp64>(p, direct_a); break;
+    case Engine::int8_block:
+    case Engine::wide_int8:
+    case Engine::wide_float: multiply_blocked_panels(p, engine); break;
+    case Engine::none: break;
+  }
+  return true;
+}
+
+inline Side side_of(const QuantPlan& plan) {
+  Side s;
+  s.spec = plan.spec;
+  s.q = plan.q;
+  s.rows = plan.rows;
+  s.cols = plan.cols;
+  s.plan = &plan;
+  return s;
+}
+
+inline Side side_of(const Quantized& q) {
+  Side s;
+  s.spec = q.spec;
+  s.q = resolve(q.spec);
+  s.rows = q.rows;
+  s.cols = q.cols;
+  s.stored = &q;
+  return s;
 }
 
 FP4_TARGET inline bool multiply(const MultiplyCall& call) {
-  const QuantSpec& sa = call.a.spec;
-  const QuantSpec& sb = call.b.spec;
-  const Engine engine = choose_engine(sa, sb, call.options.accumulator);
-  if (engine == Engine::none || !has_panel_path(call.a) || !has_panel_path(call.b)) return false;
-  Product p;
-  p.call = &call;
-  p.plan_a = fast::make_plan(call.a);
-  p.plan_b = fast::make_plan(call.b);
-  const int64_t last = (p.plan_a.row_offset + p.plan_a.rows + p.plan_b.row_offset + p.plan_b.rows) * p.plan_a.cols;
-  if (last >= int64_t{1} << 32) return false;  // Philox block numbers are 32-bit lanes here
-  set_tensor_factor(p.plan_a);
-  set_tensor_factor(p.plan_b);
-  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8;
-  // Eight adjacent rows, or rows that run along K: other strides, and a last tile of fewer adjacent rows, are packed.
-  const MatrixView& xa = call.a.x;
-  const bool readable = xa.col_stride == 1 || (xa.row_stride == 1 && xa.rows % float_tile_rows == 0);
-  const bool direct_a = readable && !sa.has_scale() && sa.element == Element::fp32 && p.plan_a.hadamard.size == 0 &&
-                        sa.prescale == 1.0f && engine == Engine::fma;
-  int64_t padded = fast::round_up(larger<int64_t>(p.plan_a.cols, 1), larger(piece_of(sa), piece_of(sb)));
-  p.run = smaller(scale_block(sa, padded), scale_block(sb, padded));
-  const Accumulator& row = call.options.accumulator;
-  const bool wide = engine == Engine::wide_int8 || engine == Engine::wide_float;
-  if (wide && row.group > 0) p.run = smaller<int64_t>(p.run, row.group);
-  if (wide && (p.run % 4 != 0 || !wide_folds(row, p.run))) return false;
-  padded = fast::round_up(padded, p.run);
-  const int64_t largest_dot = p.run * p.plan_a.largest_fixed * p.plan_b.largest_fixed;
-  if (int8 && largest_dot > int64_t{1} << 24) return false;  // a dot must be exact in fp32
-  const int64_t runs = int8 ? padded / p.run : 0;
-  thread_local Arena arena;
-  const size_t needed = shape_panels(p.a, p.plan_a, padded, runs, int8, !int8 && !direct_a) +
-                        shape_panels(p.b, p.plan_b, padded, runs, int8, !int8);
-  arena.reset(needed);
-  place_panels(p.a, arena, runs, int8, !int8 && !direct_a);
-  place_panels(p.b, arena, runs, int8, !int8);
-  const float prescale = sa.prescale * sb.prescale;
-  const GemmFinish finish = {prescale, call.options.hadamard_divisor, false};
-  if (int8) {
-    p.offset = p.plan_a.largest_fixed;
-    p.quantum = power_of_two(p.plan_a.quantum_log2 + p.plan_b.quantum_log2);
-    p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
-    const bool neutral = row.kind != AccumulatorKind::aligned;
-    quantize_operand(p.plan_a, {.byte_offset = p.offset, .run = p.run, .neutral_zeros = neutral}, p.a);
-    quantize_operand(p.plan_b, {.correction_factor = p.offset, .run = p.run, .neutral_zeros = neutral}, p.b);
-    multiply_blocked_panels(p, engine);
-    return true;
+  if (!supports_product(call.a.spec, call.b.spec, call.options.accumulator) || !has_panel_path(call.a) ||
+      !has_panel_path(call.b) || !has_small_positions(call.a) || !has_small_positions(call.b)) {
+    return false;
   }
-  if (engine == Engine::wide_float) {
-    const bool neutral = row.kind != AccumulatorKind::aligned;
-    p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
-    quantize_operand(p.plan_a, {.run = p.run, .neutral_zeros = neutral}, p.a);
-    quantize_operand(p.plan_b, {.run = p.run, .neutral_zeros = neutral}, p.b);
-    multiply_blocked_panels(p, engine);
-    return true;
+  QuantPlan plan_a = fast::make_plan(call.a);
+  QuantPlan plan_b = fast::make_plan(call.b);
+  set_tensor_factor(plan_a);
+  set_tensor_factor(plan_b);
+  Product p = {call.options, call.c, call.c_stride, side_of(plan_a), side_of(plan_b)};
+  return run_product(p);
+}
+
+// false: the dots of a whole row would leave exact fp32.
+FP4_TARGET inline bool multiply_stored(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                                       int64_t c_stride) {
+  Product p = {options, c, c_stride, side_of(a), side_of(b)};
+  return run_product(p);
+}
+
+// y [rows, padded K] = H x, or its inverse (butterflies, normalisation, signs).
+FP4_TARGET inline void hadamard_to(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse,
+                                   float* y) {
+  QuantPlan p;
+  p.x = x;
+  p.rows = x.rows;
+  p.cols = hadamard_padded(h, x.cols);
+  const HadamardSignMask signs = hadamard_signs(h, place);
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  HadamardSpec bare = h;
+  if (inverse) {
+    bare.signs = HadamardSigns::none;
+    bare.normalise = HadamardNormalise::fold;
   }
-  const Values values = engine == Engine::fma ? Values::decoded : Values::scaled;
-  if (engine == Engine::fma) {
-    p.factor = call.options.hadamard_divisor != 1.0f ? 1.0f / call.options.hadamard_divisor : 1.0f;
-  } else {
-    p.factor = finish.factor(p.plan_a.factor.g * p.plan_b.factor.g);
+  const float factor =
+      h.normalise == HadamardNormalise::sqrt ? inverse_root(h.size) : 1.0f / static_cast<float>(h.size);
+  for (int64_t row = 0; row < p.rows; row += panel_rows) {
+    const int rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - row));
+    for (int64_t k = 0; k < p.cols; k += h.size) {
+      load_chunk(p, row, k, h.size, buffer);
+      transform_tile(buffer, bare, signs);
+      for (int j = 0; j < h.size; ++j) {
+        F v = load(buffer[j]);
+        if (inverse) v = v * all(factor);
+        v = select(is_nan(v), as_float(all(canonical_nan_bits)), v);
+        if (inverse && signs.is_minus(j)) v = as_float(bits(v) ^ all(0x80000000u));
+        store(buffer[j], v);
+      }
+      store_transposed(buffer, rows, h.size, y + row * p.cols + k, p.cols);
+    }
   }
-  if (!direct_a) quantize_operand(p.plan_a, {.values = values}, p.a);
-  quantize_operand(p.plan_b, {.values = values}, p.b);
-  if (engine == Engine::fma) multiply_float_panels<Loop::fma>(p, direct_a);
-  if (engine == Engine::multiply_add) multiply_float_panels<Loop::multiply_add>(p, direct_a);
-  if (engine == Engine::fp64) multiply_float_panels<Loop::fp64>(p, direct_a);
-  return true;
 }
 
 }  // namespace fp4::avx512

@@ -114,8 +114,9 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
   alignas(64) float buffer[largest_chunk][panel_rows];
   alignas(64) float payloads[128][panel_rows];
   alignas(64) uint32_t draw[128][panel_rows];
+  alignas(64) uint32_t codes[128][panel_rows];
   const int chunk = p.hadamard.size > m.piece ? p.hadamard.size : m.piece;
-  out.nan_rows[panel] = 0;
+  if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};
   Block b;
   b.row0 = panel * panel_rows;
@@ -142,14 +143,16 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
         scales = b.scales;
       }
       b.scales = scales;
-      const bool poisoned = any(b.nonfinite);
       poison_blocks(p, b);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, m.piece, draw);
-      encode_block(z, b, draw, sink_at(out, panel, k));
+      Sink sink = sink_at(out, panel, k);
+      if (z.stored != nullptr) sink.codes = codes[0];
+      encode_block(z, b, draw, sink);
+      if (z.stored != nullptr) store_codes(*z.stored, b, codes[0]);
       if (scale_per_piece || k == 0) note_scales(z, b, panel, extremes);
-      static_cast<void>(poisoned);
     }
   }
+  if (out.range == nullptr) return;
   out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
                       static_cast<uint32_t>(largest_lane(extremes.largest))};
   if (z.options.correction_factor != 0) note_corrections(z, panel);
@@ -187,20 +190,62 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   }
 }
 
+FP4_TARGET inline void quantize_with(Quantization& z) {
+  const QuantPlan& plan = *z.plan;
+  z.draws = plan_draws(plan);
+  z.element = format_lanes(plan.q.element);
+  z.scale = format_lanes(plan.q.scale);
+  z.out->factor = plan.factor;
+  alignas(64) int8_t table[128];
+  for (int i = 0; i < 128; ++i) table[i] = static_cast<int8_t>(plan.table[i] + z.options.byte_offset);
+  z.table = {load_table(table), plan.steps, plan.clamp_index};
+  if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) return quantize_shared(z);
+  for (int64_t panel = 0; panel < z.out->count; ++panel) quantize_vector_panel(z, panel);
+}
+
 FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {
   Quantization z;
   z.plan = &plan;
   z.options = options;
-  z.draws = plan_draws(plan);
-  z.element = format_lanes(plan.q.element);
-  z.scale = format_lanes(plan.q.scale);
   z.out = &out;
-  out.factor = plan.factor;
-  alignas(64) int8_t table[128];
-  for (int i = 0; i < 128; ++i) table[i] = static_cast<int8_t>(plan.table[i] + options.byte_offset);
-  z.table = {load_table(table), plan.steps, plan.clamp_index};
-  if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) return quantize_shared(z);
-  for (int64_t panel = 0; panel < out.count; ++panel) quantize_vector_panel(z, panel);
+  quantize_with(z);
+}
+
+// Codes and scales in the layout of the files.
+FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
+  QuantPlan plan = fast::make_plan(call);
+  out.spec = call.spec;
+  out.rows = plan.rows;
+  out.cols = plan.cols;
+  out.geometry = plan.geometry;
+  out.codes.resize(static_cast<size_t>(plan.rows * out.code_row_bytes()));
+  const auto scale_count = static_cast<size_t>(plan.geometry.scale_rows * plan.geometry.scale_cols);
+  out.scales.resize(call.spec.has_scale() && !is_real(call.spec.scale) ? scale_count : 0);
+  out.real_scales.resize(call.spec.has_scale() && is_real(call.spec.scale) ? scale_count : 0);
+  out.amax = set_tensor_factor(plan);
+  Panels shape;
+  shape.rows = plan.rows;
+  shape.cols = plan.cols;
+  const bool blocked =
+      plan.q.has_scale && (call.spec.block.kind == BlockKind::vector || call.spec.block.kind == BlockKind::square);
+  const int64_t piece = blocked ? call.spec.block.size : 32;
+  shape.padded = fast::round_up(plan.cols, piece);
+  shape.block = blocked ? piece : larger<int64_t>(shape.padded, 1);
+  shape.count = (plan.rows + panel_rows - 1) / panel_rows;
+  shape.scales_per_panel = shape.padded / shape.block;
+  const bool outer = plan.q.tensor_scale == TensorScale::outer128;
+  out.tensor_scale.assign(outer ? static_cast<size_t>(plan.rows * shape.outer_count()) : 1, plan.factor.g);
+  Quantization z;
+  z.plan = &plan;
+  z.out = &shape;
+  z.stored = &out;
+  quantize_with(z);
+}
+
+// Positions fit the 32-bit Philox block numbers of the lanes.
+inline bool has_small_positions(const QuantizeCall& call) {
+  const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
+  return (call.row_offset + call.x.rows + panel_rows) * larger<int64_t>(k, 1) < int64_t{1} << 32;
 }
 
 }  // namespace fp4::FP4_ISA

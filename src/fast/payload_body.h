@@ -21,9 +21,10 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
   const F prescale = all(p.q.prescale);
   const bool has_prescale = p.q.prescale != 1.0f;
   const M dead = s.stored == all(0.0f);
+  const F scale = select(is_nan(s.value), all(1.0f), s.value);  // NaN blocks hold zeros by now: their codes are 0
   switch (p.payload_path) {
     case PayloadPath::divide: {
-      const F divisor = select(dead, all(0x1p127f), s.value * t.g);
+      const F divisor = select(dead, all(0x1p127f), scale * t.g);
       for (int k = 0; k < n; ++k) {
         const F v = load(x[k]);
         F y = select(v == all(0.0f), v, v / divisor);  // s*g may underflow to 0
@@ -34,8 +35,8 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
     }
     case PayloadPath::multiply: {
       const bool te = p.q.arithmetic == Arithmetic::te;
-      const F factor = te ? smaller(all(1.0f) / (s.value * t.g), all(float_of(float_largest_bits)))
-                          : select(dead, all(0.0f), all(1.0f) / t.g / s.value);
+      const F factor = te ? smaller(all(1.0f) / (scale * t.g), all(float_of(float_largest_bits)))
+                          : select(dead, all(0.0f), all(1.0f) / t.g / scale);
       for (int k = 0; k < n; ++k) {
         const F v = load(x[k]);
         F y = select(v == all(0.0f), v, v * factor);
@@ -57,7 +58,7 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
       const bool encode = p.payload_path == PayloadPath::encode_exact;
       const D numerator = encode ? widened(s.stored) * all_double(static_cast<double>(p.q.prescale))
                                  : all_double(static_cast<double>(p.q.prescale));
-      const D denominator = encode ? widened(t.g) : widened(select(dead, all(0x1p127f), s.value)) * widened(t.g);
+      const D denominator = encode ? widened(t.g) : widened(select(dead, all(0x1p127f), scale)) * widened(t.g);
       const bool divides = !encode || p.has_tensor_factor;
       for (int k = 0; k < n; ++k) {
         D y = widened(load(x[k])) * numerator;

@@ -56,6 +56,7 @@ struct Quantization {
   FormatLanes element;
   FormatLanes scale;
   Panels* out = nullptr;
+  Quantized* stored = nullptr;  // codes and scales in the files' layout instead of panels
 };
 
 FP4_SIMD void find_maxima(Block& b) {
@@ -424,6 +425,50 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
   }
 }
 
+// Codes [n][16] of a block to the rows of a Quantized; 8, 4, 2 or 1 codes make a dword of a row.
+FP4_TARGET inline void store_codes(Quantized& q, const Block& b, const uint32_t* codes) {
+  const int width = q.is_packed() ? 4 : 8 * q.code_bytes();
+  const int per_dword = 32 / width;
+  const int64_t row_bytes = q.code_row_bytes();
+  const int64_t first = b.k0 * width / 8;
+  const int64_t left = row_bytes - first;
+  if (left <= 0) return;
+  alignas(64) uint32_t dwords[128][panel_rows];
+  const int count = b.n / per_dword;
+  for (int i = 0; i < count; ++i) {
+    I packed = load(codes + i * per_dword * panel_rows);
+    for (int j = 1; j < per_dword; ++j) {
+      packed = packed | shift_left(load(codes + (i * per_dword + j) * panel_rows), j * width);
+    }
+    store(dwords[i], packed);
+  }
+  const int64_t whole = smaller<int64_t>(count, left / 4);
+  const int64_t rest = smaller<int64_t>(count * 4, left) - whole * 4;
+  for (int r = 0; r < b.rows; ++r) {
+    uint8_t* out = q.codes.data() + (b.row0 + r) * row_bytes + first;
+    for (int64_t i = 0; i < whole; ++i) std::memcpy(out + 4 * i, &dwords[i][r], 4);
+    if (rest > 0) std::memcpy(out + 4 * whole, &dwords[whole][r], static_cast<size_t>(rest));
+  }
+}
+
+FP4_TARGET inline void store_scales(const QuantPlan& p, Quantized& q, const Block& b) {
+  if (b.k0 >= p.cols) return;
+  alignas(64) uint32_t codes[panel_rows];
+  store(codes, b.scales.code);
+  const bool real = is_real(q.spec.scale);
+  for (int r = 0; r < b.rows; ++r) {
+    const int64_t row = b.row0 + r;
+    if (row % q.geometry.block_rows != 0) continue;
+    const auto index =
+        static_cast<size_t>(row / q.geometry.block_rows * q.geometry.scale_cols + b.k0 / q.geometry.block_cols);
+    if (real) {
+      q.real_scales[index] = decode(p.q.scale, codes[r]);
+    } else {
+      q.scales[index] = static_cast<uint8_t>(codes[r]);
+    }
+  }
+}
+
 struct Extremes {  // scale bits so far, lane by lane
   I least = {};
   I largest = {};
@@ -432,6 +477,7 @@ struct Extremes {  // scale bits so far, lane by lane
 // Writes the scales of a block and notes range and NaN.
 FP4_SIMD void note_scales(const Quantization& z, const Block& b, int64_t panel, Extremes& extremes) {
   Panels& out = *z.out;
+  if (z.stored != nullptr) return store_scales(*z.plan, *z.stored, b);
   F scale = b.scales.value;
   const M nan = is_nan(scale);
   if (any(nan)) {
@@ -464,6 +510,16 @@ FP4_SIMD Sink sink_at(const Panels& out, int64_t panel, int64_t k) {
   return {out.bytes == nullptr ? nullptr : out.bytes + at, out.values == nullptr ? nullptr : out.values + at, nullptr};
 }
 
+FP4_SIMD void note_outer(const Quantization& z, int64_t panel, int64_t column, F g) {
+  const Panels& out = *z.out;
+  if (z.stored == nullptr) return store(out.outer + (panel * out.outer_count() + column) * panel_rows, g);
+  alignas(64) float factors[panel_rows];
+  store(factors, g);
+  for (int r = 0; r < panel_rows && panel * panel_rows + r < z.plan->rows; ++r) {
+    z.stored->tensor_scale[static_cast<size_t>((panel * panel_rows + r) * out.outer_count() + column)] = factors[r];
+  }
+}
+
 // The factors of 16 rows and 128 columns (tensor_scale.h, outer128).
 FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, LaneBuffer x, int n) {
   I m = all(0);
@@ -493,11 +549,12 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   alignas(64) float buffer[largest_chunk][panel_rows];
   alignas(64) float payloads[128][panel_rows];
   alignas(64) uint32_t draw[128][panel_rows];
+  alignas(64) uint32_t codes[128][panel_rows];
   const int block = p.q.has_scale ? static_cast<int>(out.block) : 32;
   const bool outer = p.q.tensor_scale == TensorScale::outer128;
   const int least_chunk = outer && block < outer_scale_width ? outer_scale_width : block;
   const int chunk = p.hadamard.size > least_chunk ? p.hadamard.size : least_chunk;
-  out.nan_rows[panel] = 0;
+  if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};
   LaneFactor factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   if (!p.q.has_scale && p.spec.element == Element::fp32 && p.payload_path == PayloadPath::none &&
@@ -512,7 +569,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {
       if (outer && k % outer_scale_width == 0 && k < p.cols) {
         factor = outer_factor(p, buffer + (k - k0), outer_scale_width);
-        store(out.outer + (panel * out.outer_count() + k / outer_scale_width) * panel_rows, factor.g);
+        note_outer(z, panel, k / outer_scale_width, factor.g);
       }
       Block b;
       b.row0 = panel * panel_rows;
@@ -525,10 +582,14 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
       find_scales(z, b);
       if (p.q.has_scale) poison_blocks(p, b);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, block, draw);
-      encode_block(z, b, draw, sink_at(out, panel, k));
+      Sink sink = sink_at(out, panel, k);
+      if (z.stored != nullptr) sink.codes = codes[0];
+      encode_block(z, b, draw, sink);
+      if (z.stored != nullptr) store_codes(*z.stored, b, codes[0]);
       if (p.q.has_scale) note_scales(z, b, panel, extremes);
     }
   }
+  if (out.range == nullptr) return;
   out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
                       static_cast<uint32_t>(largest_lane(extremes.largest))};
   if (z.options.correction_factor != 0) note_corrections(z, panel);
