@@ -172,6 +172,10 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
     lost.context = "lm, outliers.token=1.5 and more words than fit on a narrow screen " + lost.axis_values[0];
   }
   write("fallen.html", fallen);
+  ReportInput open = synthetic_report(60, 5, {"lm"}, false);
+  for (ReportPoint& point : open.points)
+    if (point.front == "on") point.front = "undecided";
+  write("undecided.html", open);
   write("screening.html", synthetic_report(2000, 2, {"classifier"}, true));
   write("runs.html", synthetic_report(5000, 4, {"classifier", "regression"}, false));
   write("large.html", synthetic_report(20000, 1, {"classifier"}, true));

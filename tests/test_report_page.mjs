@@ -112,7 +112,7 @@ async function hover_some_point(page) {
 async function explore_fully(page) {
   // Front list, hover, click.
   const listed = await page.locator('#panel > .panel-body > div > ul .entry').count();
-  const drawn = (await page.locator('#scatter').getAttribute('aria-label')).match(/(\d+) on the/)?.[1];
+  const drawn = (await page.locator('#scatter').getAttribute('aria-label')).match(/(\d+) on the line/)?.[1];
   check(Number(drawn) === listed, `the chart draws the front of the list: ${drawn} of ${listed}`);
   check((await page.locator('#panel .entry').count()) > 3, 'the front is listed');
   const spot = await hover_some_point(page);
@@ -292,6 +292,13 @@ for (const name of ['one.html', 'fallen.html'])
   });
 await visit('empty.html', {}, async (page) => {
   check((await page.locator('#failure').textContent()).includes('no configuration'), 'an empty sweep says so');
+});
+await visit('undecided.html', {}, async (page) => {
+  check(
+    (await page.locator('#summary').textContent()).includes('none for certain'),
+    'a front that no test supports is called that',
+  );
+  check((await page.locator('#panel .entry').count()) > 3, 'the best means among the undecided are listed');
 });
 await visit('screening.html', {}, async (page) => {
   check((await page.locator('#summary').textContent()).includes('screening only'), 'a screening is called one');

@@ -138,6 +138,6 @@ const chart = echarts.init(null, null, {renderer: 'svg', ssr: true, width, heigh
 chart.setOption(option);
 writeFileSync(options.out, plain_svg(chart.renderToSVGString()) + '\n');
 console.log(
-  `${options.out}: ${layout.shown.length} configurations, ${layout.front.points.length} on the ${page.front_titles[layout.front.kind]}`,
+  `${options.out}: ${layout.shown.length} configurations, ${layout.front.points.length} on the line (${page.front_titles[layout.front.kind]})`,
 );
 process.exit(0);

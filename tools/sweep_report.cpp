@@ -89,6 +89,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   const sweeps::ConfigResult& config = *point.config;
   ReportPoint row;
   row.task = config.record.task;
+  row.context = front.description;
   row.config_hash = config.record.hash;
   row.name = config.record.recipe;
   row.baseline = !config.in_plan;

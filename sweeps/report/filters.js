@@ -28,7 +28,8 @@ const has_values = (column) =>
 
 function varied_axes() {
   const {model} = state;
-  return model.axes.filter((axis) => new Set(context_points().map((i) => axis.codes[i])).size > 1);
+  const points = context_points().filter((i) => !model.baseline[i]);
+  return model.axes.filter((axis) => new Set(points.map((i) => axis.codes[i])).size > 1);
 }
 
 function paint_controls() {
@@ -155,8 +156,9 @@ function paint_filters() {
     ),
   ];
   const used = new Map(model.axes.map((axis) => [axis, new Set(all.map((i) => axis.codes[i]))]));
+  const varied = varied_axes();
   model.axes.forEach((axis, index) => {
-    if (used.get(axis).size < 2) return;
+    if (!varied.includes(axis)) return;
     const rows = axis.order
       .filter((code) => used.get(axis).has(code))
       .map((code) => ({

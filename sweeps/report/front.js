@@ -20,19 +20,21 @@ function front_by_means(points, x, y) {
   return front;
 }
 
-// The tested front in the view it was tested for; elsewhere, or where nothing was judged, the front by means.
+// The front of a context, in the order of x. In the view it was judged for (kind):
+//   tested     what fresh seeds put on it
+//   undecided  fresh seeds put nothing on it: the best means among what they left open
+//   screening  the best means of few seeds
+// In other views, or where nothing was judged, `means`: the best means of all, which no test stands behind.
 function front_of(model, context_points, x, y) {
-  const judged = x.name === model.head.x && y.name === model.head.y;
   const usable = context_points.filter((i) => model.states[i] !== 'diverged' && model.states[i] !== 'failed');
-  if (judged) {
-    const kept = usable.filter((i) => model.states[i] === 'on' || model.states[i] === 'screening');
-    if (kept.length) {
-      const tested = kept.some((i) => model.states[i] === 'on');
-      return {
-        points: kept.sort((i, j) => direction(x) * (x.mean[i] - x.mean[j])),
-        kind: tested ? 'tested' : 'screening',
-      };
-    }
+  if (x.name === model.head.x && y.name === model.head.y) {
+    const of = (state) => usable.filter((i) => model.states[i] === state);
+    const on = of('on');
+    if (on.length) return {points: on.sort((i, j) => direction(x) * (x.mean[i] - x.mean[j])), kind: 'tested'};
+    const open = of('undecided');
+    if (open.length) return {points: front_by_means(open, x, y), kind: 'undecided'};
+    const screening = of('screening');
+    if (screening.length) return {points: front_by_means(screening, x, y), kind: 'screening'};
   }
   return {points: front_by_means(usable, x, y), kind: 'means'};
 }

@@ -1,26 +1,15 @@
 // The panel beside the chart: the list of front configurations, and a tab for every pinned one.
 
-// On the front first, then what is still undecided; each in the order of cost.
+// The front in the view it was judged for, and the candidates beside it, in the order of cost.
 function front_rows() {
   const {model} = state;
-  const x = model.column(model.head.x),
-    y = model.column(model.head.y);
+  const x = model.column(model.head.x);
   const points = context_points();
-  const of = (word) =>
-    points.filter((i) => model.states[i] === word).sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
-  const sure = [...of('on'), ...of('screening')];
-  const near = [...of('undecided'), ...of('candidate')];
-  return sure.length
-    ? {points: sure, near, kind: of('on').length ? 'tested' : 'screening'}
-    : {
-        points: front_by_means(
-          points.filter((i) => model.states[i] === 'off'),
-          x,
-          y,
-        ),
-        near,
-        kind: 'means',
-      };
+  const front = front_of(model, points, x, model.column(model.head.y));
+  const near = points
+    .filter((i) => ['undecided', 'candidate'].includes(model.states[i]) && !front.points.includes(i))
+    .sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
+  return {...front, near};
 }
 
 // The number of a point in the list of the front, as the charts show it; 0 off the front.
@@ -86,6 +75,8 @@ function front_list() {
     y = model.column(model.head.y);
   const notes = {
     tested: 'Each beats every cheaper or equally cheap candidate on paired seeds (Holm-adjusted).',
+    undecided:
+      'Fresh seeds put nothing on the front for certain: these are the best means among what they left undecided.',
     screening: 'From few seeds and not confirmed on fresh ones: the best of many are partly lucky.',
     means: 'No test was made: these are the best means only.',
   };
@@ -106,7 +97,7 @@ function front_list() {
     near.length
       ? h(
           'details',
-          {open: near.length <= 6},
+          {open: near.length <= 12},
           h('summary', {}, `${plural(near.length, 'more candidate')}`),
           h(
             'p',
@@ -144,7 +135,12 @@ function paint_panel() {
           )
         : null,
     );
-  const title = {tested: 'On the front', screening: 'Screened front', means: 'Front by means'}[rows.kind];
+  const title = {
+    tested: 'On the front',
+    undecided: 'Best undecided',
+    screening: 'Screened front',
+    means: 'Front by means',
+  }[rows.kind];
   fill(
     panel,
     h(

@@ -33,7 +33,7 @@ function paint_scatter() {
   container.setAttribute(
     'aria-label',
     `Scatter chart of ${plural(layout.shown.length, 'configuration')}: ${column_title(layout.y)} against ` +
-      `${column_title(layout.x)}. ${layout.front.points.length} on the ${front_titles[layout.front.kind]}.`,
+      `${column_title(layout.x)}. ${layout.front.points.length} on the line (${front_titles[layout.front.kind]}).`,
   );
   paint_legend();
   paint_scatter_note();
@@ -49,12 +49,7 @@ function paint_legend() {
     class: layout.front.kind === 'tested' ? 'line-key' : 'line-key dashed',
     'aria-hidden': 'true',
   });
-  line.style.borderColor =
-    layout.front.kind === 'tested'
-      ? theme.states.on
-      : layout.front.kind === 'screening'
-        ? theme.states.screening
-        : theme.quiet;
+  line.style.borderColor = front_colour(layout.front.kind, theme);
   const keys = [
     ...shapes.map((word) => h('span', {class: 'key'}, state_icon(word, shape_colour(word)), state_words[word])),
     h('span', {class: 'key'}, line, front_titles[layout.front.kind]),

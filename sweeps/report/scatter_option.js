@@ -3,7 +3,15 @@
 //
 // view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, narrow, size}
 
-const front_titles = {tested: 'front, tested on fresh seeds', screening: 'screened front', means: 'front by means'};
+const front_titles = {
+  tested: 'front, tested on fresh seeds',
+  undecided: 'best means of the undecided',
+  screening: 'screened front',
+  means: 'front by means',
+};
+const front_colour = (kind, theme) =>
+  ({tested: theme.states.on, undecided: theme.states.undecided, screening: theme.states.screening})[kind] ??
+  theme.quiet;
 
 // Corners of the staircase below which nothing was reached.
 function staircase(points, x, y, layout, range) {
@@ -204,8 +212,7 @@ function scatter_option(model, view, dark) {
     z: 3,
     clip: true,
     lineStyle: {
-      color:
-        front.kind === 'tested' ? theme.states.on : front.kind === 'screening' ? theme.states.screening : theme.quiet,
+      color: front_colour(front.kind, theme),
       width: 2,
       type: front.kind === 'tested' ? 'solid' : [7, 5],
     },

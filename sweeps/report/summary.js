@@ -28,21 +28,29 @@ function paint_summary() {
   const cards = [];
   const front_words = {
     tested: 'Nothing cheaper or equally cheap is as good, on fresh seeds.',
+    undecided: 'Fresh seeds put nothing there for certain; the best means among the undecided are listed.',
     screening: 'Best means of few seeds, not confirmed.',
     means: 'Best means; nothing was tested.',
   };
-  const tag = {tested: 'tested on fresh seeds', screening: 'screening only', means: 'by means, not tested'}[kind];
+  const tag = {
+    tested: 'tested on fresh seeds',
+    undecided: 'undecided',
+    screening: 'screening only',
+    means: 'by means, not tested',
+  }[kind];
   cards.push(
     card(
       'On the front',
-      `${points.length.toLocaleString('en')} of ${all.length.toLocaleString('en')}`,
+      kind === 'undecided'
+        ? 'none for certain'
+        : `${points.length.toLocaleString('en')} of ${all.length.toLocaleString('en')}`,
       h(
         'p',
         {},
         h(
           'span',
-          {class: kind === 'tested' ? 'badge on' : 'badge screening'},
-          state_icon(kind === 'tested' ? 'on' : 'screening'),
+          {class: 'badge'},
+          state_icon({tested: 'on', undecided: 'undecided', screening: 'screening', means: 'off'}[kind]),
           tag,
         ),
       ),
@@ -50,12 +58,19 @@ function paint_summary() {
       h(
         'p',
         {class: 'quiet small'},
-        near.length ? `${plural(near.length, 'more candidate')} near it. ` : '',
+        near.length ? `${plural(near.length, 'more candidate')}. ` : '',
         diverged ? `${plural(diverged, 'configuration')} diverged.` : 'None diverged.',
       ),
     ),
   );
-  const own = points.filter((i) => !model.baseline[i]);
+  // Where the front holds baselines only, what is undecided beside it is what a reader compares.
+  let own = points.filter((i) => !model.baseline[i]);
+  if (!own.length)
+    own = front_by_means(
+      near.filter((i) => !model.baseline[i]),
+      x,
+      y,
+    );
   if (own.length) {
     const extreme = (point, title) =>
       h(
@@ -179,19 +194,20 @@ function paint_contexts() {
   };
   const place = by_id('tasks');
   place.hidden = contexts.length < 2;
-  const few = contexts.length <= 6 && contexts.join('').length < 90;
+  const title = (context) => context.replace(/task\.(\*|\w+)\./g, '');
+  const few = contexts.length <= 6 && contexts.map(title).join('').length < 130;
   place.className = few ? 'segments' : '';
   fill(
     place,
     few
       ? contexts.map((context) => {
           const chosen = String(context === state.context);
-          return h('button', {type: 'button', 'aria-pressed': chosen, onclick: () => choose(context)}, context);
+          return h('button', {type: 'button', 'aria-pressed': chosen, onclick: () => choose(context)}, title(context));
         })
       : select_box(
           'choose-context',
           'task',
-          contexts.map((context) => ({value: context, text: context})),
+          contexts.map((context) => ({value: context, text: title(context)})),
           state.context,
           choose,
         ),
