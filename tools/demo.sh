@@ -1,18 +1,27 @@
 #!/bin/sh
-# From a fresh clone to a first result: installs what is missing, builds the program and runs it on input of its own.
+# From a fresh clone to a Pareto front of FP4 training techniques with its report, in one command:
+#   tools/demo.sh [DIR]      installs what is missing, builds, runs the `quick` sweep; results go to DIR (default: demo)
+# A second run continues where the first stopped: builds and trainings that exist are not done again.
 set -eu
 cd "$(dirname "$0")/.."
+out=${1:-demo}
+began=$(date +%s)
 tools/setup.sh build
 cmake --preset release -DFP4_TESTS=OFF >/dev/null
 cmake --build --preset release --target fp4sim
 PATH=$PWD/build:$PATH
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+mkdir -p "$out"
 
 say() { printf '\n$ %s\n' "$*"; "$@"; }
 
-say fp4sim signature
-# The licence texts that every Debian machine carries, as a tensor of bytes.
-head -c 32768 /usr/share/common-licenses/GPL-3 >"$work/text.bin"
-say fp4sim quantize "$work/text.bin" --dtype u8 --shape 256x128 --spec nvfp4 --out "$work/nvfp4"
-say fp4sim train --task classifier --recipe mxfp4 --steps 300
+# A tensor of real bytes: the licence text that every Debian machine carries.
+head -c 32768 /usr/share/common-licenses/GPL-3 >"$out/text.bin"
+say fp4sim quantize "$out/text.bin" --dtype u8 --shape 256x128 --spec nvfp4 --out "$out/text.nvfp4" --force
+# A byte model trained on all of them.
+say fp4sim train --task lm --recipe mxfp4 --steps 60 --text /usr/share/common-licenses --out "$out/lm.json" --force
+say fp4sim sweep run quick --out "$out/quick.sweep"
+say fp4sim table "$out/quick.sweep" --csv "$out/table.csv" --json "$out/table.json" --limit 10 --force
+say fp4sim pareto "$out/quick.sweep" --json "$out/pareto.json" --force
+say fp4sim report "$out/quick.sweep" --out "$out/report.html" --force
+printf '\n%s: table.csv, table.json, pareto.json, report.html (open it in a browser); %d s in all\n' "$out" \
+  $(($(date +%s) - began))
