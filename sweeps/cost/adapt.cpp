@@ -1,3 +1,5 @@
+// Reads the facts of axis rows: bits of formats, slots of scale rules and estimators, passes of tensor scales, whether
+// a rounding or a sign policy draws random bits. fp16 costs what bf16 costs.
 #include "sweeps/cost/adapt.h"
 
 #include <algorithm>

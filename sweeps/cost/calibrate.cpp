@@ -1,3 +1,6 @@
+// Figures of this machine. Products run through the same dispatcher and kernels as training does; loops for bandwidth
+// and issue rate are what the compiler makes of plain C++ for the generic CPU, as the program's own unspecialised code
+// is.
 #include "sweeps/cost/calibrate.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// Reading a profile. A quantity is {value, kind, source}; a user's file may give the number alone, which is then of
+// kind "given". Ranges are checked here: a bandwidth of 0 would make a kernel endless, a negative one would make it
+// pay. Power figures must be ordered idle <= board <= system, or the modelled energy would subtract.
 #include "sweeps/cost/hardware.h"
 
 #include <fmt/format.h>

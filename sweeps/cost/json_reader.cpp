@@ -1,3 +1,5 @@
+// Words are checked when the last key has been asked for (finish), so that the list of accepted words in the message is
+// the list of keys the reader really knows; nothing is written down twice.
 #include "sweeps/cost/json_reader.h"
 
 #include <fmt/format.h>

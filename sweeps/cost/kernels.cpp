@@ -1,3 +1,5 @@
+// The formulas of kernels.h. Seconds are bytes / bandwidth, FLOP / rate and slots / issue rate; nothing else enters: no
+// launch times and no cache effects, which is why small models belong on `host` only.
 #include "sweeps/cost/kernels.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// The measuring loop. A thread samples while the work runs in the caller's thread; the first and the last sample fall
+// on the marks of the window, so the sum of P_i dt_i covers it exactly.
 #include "sweeps/cost/meter.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Reading a model, and the sizes that follow from it. Every size is capped at 2^40, so that products of three of them
+// divided by FLOP/s stay far from overflow, and a slip of zeros is an error instead of a nonsense time.
 #include "sweeps/cost/model.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// The table of weights. Instruction counts are what one element needs in a straightforward kernel: two for amax
+// (absolute value, maximum), one multiplication, one conversion, half an instruction to pack two codes into a byte.
 #include "sweeps/cost/weights.h"
 
 #include <fmt/format.h>

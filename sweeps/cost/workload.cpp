@@ -1,3 +1,4 @@
+// Recipes made of plain numbers: references of the overheads, and what tests and validation build by hand.
 #include "sweeps/cost/workload.h"
 
 #include <algorithm>
