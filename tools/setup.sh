@@ -19,7 +19,7 @@ nlohmann-json3-dev   | build | -        | JSON
 libsqlite3-dev       | build | -        | result store
 libtbb-dev           | build | -        | scheduling of sweeps
 libeigen3-dev        | build | -        | statistics, low-rank algebra
-libboost-dev         | build | -        | statistics: Student's t
+libboost-dev         | build | -        | statistics: Student t distribution
 zlib1g-dev           | build | -        | .npz files, the report
 nodejs               | build | node     | chart library of the report
 npm                  | build | npm      | chart library of the report
