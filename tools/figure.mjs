@@ -1,7 +1,8 @@
 // The front of a report page as an SVG figure, drawn by the page's own code and chart library, without a browser:
 //   node tools/figure.mjs results/quick/report.html --out results/quick/front.svg [--task lm] [--x overhead]
-//     [--y loss_gap] [--colour status | 'axis NAME' | COLUMN] [--theme light|dark] [--width 900] [--height 560]
-// Needs node_modules (tools/setup.sh). The data are those inside the page, so page and figure cannot disagree.
+//     [--y loss_gap] [--colour status | 'axis NAME' | COLUMN] [--theme light|dark] [--width 900] [--height 560] [--wide]
+// --wide shows baselines far to the right as well. Needs node_modules (tools/setup.sh). The data are those inside the
+// page, so page and figure cannot disagree.
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {inflateSync} from 'node:zlib';
 import {parseArgs} from 'node:util';
@@ -16,9 +17,17 @@ function fail(message) {
 // The page's modules are plain scripts that share one scope; here that scope is a function's.
 function page_code() {
   const folder = new URL('../sweeps/report/', import.meta.url);
-  const files = ['format.js', 'theme.js', 'data.js', 'front.js', 'scatter_layout.js', 'scatter_option.js'];
+  const files = [
+    'format.js',
+    'theme.js',
+    'data.js',
+    'front.js',
+    'scatter_layout.js',
+    'scatter_labels.js',
+    'scatter_option.js',
+  ];
   const code = files.map((file) => readFileSync(new URL(file, folder), 'utf8')).join('\n');
-  const names = 'read_pack, build_model, scatter_option, words_at, front_titles';
+  const names = 'read_pack, build_model, scatter_option, words_at, front_titles, symbols';
   return new Function(`'use strict';\n${code}\nreturn {${names}};`)();
 }
 
@@ -77,6 +86,7 @@ try {
       theme: {type: 'string', default: 'light'},
       width: {type: 'string', default: '900'},
       height: {type: 'string', default: '560'},
+      wide: {type: 'boolean', default: false},
     },
   });
 } catch (error) {
@@ -104,6 +114,7 @@ const view = {
   intervals: 'front',
   pins: [],
   range: null,
+  wide: options.wide,
   narrow: false,
   size: [width - 84, height - 124],
 };
@@ -122,7 +133,7 @@ option.title = {
 };
 // The legend of the page is HTML; here the library draws one: shapes when colour is the status, else colours.
 const shown = groups.filter((group) => group.count > 0 && !group.ramp);
-const symbol = (group) => ({on: 'diamond', undecided: 'triangle', screening: 'rect'})[group.state] ?? 'circle';
+const symbol = (group) => page.symbols[group.state] ?? 'circle';
 option.legend = {
   top: 32,
   left: 12,

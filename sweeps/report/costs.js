@@ -192,17 +192,6 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
   );
 }
 
-// "3 · A: scale=ue5m3 +2 more": number on the front, letter of the pin, what it is.
-function row_title(point, limit) {
-  const rank = front_number(point),
-    letter = state.pins.indexOf(point);
-  return (
-    (rank ? `${rank} · ` : '') +
-    (letter >= 0 ? `${String.fromCharCode(65 + letter)}: ` : '') +
-    point_label(state.model, point, limit)
-  );
-}
-
 function term_table(point) {
   const {model} = state;
   const terms = point_terms(model, point).sort((a, b) => b.seconds - a.seconds);

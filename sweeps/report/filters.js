@@ -46,10 +46,10 @@ function paint_controls() {
   ];
   fill(
     by_id('controls'),
-    select_box('choose-x', 'x', column_options(['cost', 'quality']), state.x, change('x', {range: null})),
-    select_box('choose-x-scale', 'x scale', scales, state.x_scale, change('x_scale', {range: null})),
-    select_box('choose-y', 'y', column_options(['quality', 'cost']), state.y, change('y', {range: null})),
-    select_box('choose-y-scale', 'y scale', scales, state.y_scale, change('y_scale', {range: null})),
+    select_box('choose-x', 'x', column_options(['cost', 'quality']), state.x, change('x', {range: null, wide: false})),
+    select_box('choose-x-scale', 'x scale', scales, state.x_scale, change('x_scale', {range: null, wide: false})),
+    select_box('choose-y', 'y', column_options(['quality', 'cost']), state.y, change('y', {range: null, wide: false})),
+    select_box('choose-y-scale', 'y scale', scales, state.y_scale, change('y_scale', {range: null, wide: false})),
     select_box(
       'choose-colour',
       'colour',

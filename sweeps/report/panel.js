@@ -15,6 +15,17 @@ function front_rows() {
 // The number of a point in the list of the front, as the charts show it; 0 off the front.
 const front_number = (point) => front_rows().points.indexOf(point) + 1;
 
+// "3 · A: scale=ue5m3 +2 more": number on the front, letter of the pin, what it is.
+function row_title(point, limit) {
+  const rank = front_number(point),
+    letter = state.pins.indexOf(point);
+  return (
+    (rank ? `${rank} · ` : '') +
+    (letter >= 0 ? `${String.fromCharCode(65 + letter)}: ` : '') +
+    point_label(state.model, point, limit)
+  );
+}
+
 function difference_chips(point, limit = Infinity) {
   const changes = differences(state.model, point);
   const shown = changes

@@ -16,6 +16,7 @@ function scatter_view() {
     visible: current_selection().visible,
     pins: state.pins,
     range: state.range,
+    wide: state.wide,
     narrow: is_narrow(),
     size: [by_id('scatter').clientWidth - 84, by_id('scatter').clientHeight - 72],
   };
@@ -107,6 +108,11 @@ function paint_scatter_note() {
   const parts = [];
   if (layout.y_scale.kind === 'log') parts.push('The y axis is logarithmic on both sides of zero.');
   if (layout.x_scale.kind === 'log') parts.push('The x axis is logarithmic on both sides of zero.');
+  const outside = [...layout.far].filter((i) => layout.shown.includes(i));
+  if (outside.length && !state.range)
+    parts.push(
+      `Outside on the x axis: ${outside.map((i) => `${words_at(state.model.name, i) || 'a baseline'} at ${value_text(layout.x, layout.x.mean[i])}`).join(', ')}. “Show all” brings them in.`,
+    );
   if (layout.strip.length)
     parts.push(
       `${plural(layout.strip.length, 'configuration')} with a diverged or failed run ${layout.strip.length === 1 ? 'stands' : 'stand'} in the strip on top: such a run has no loss.`,
@@ -181,9 +187,11 @@ function zoom_to_front() {
 
 function scatter_keys(event) {
   const {layout} = scatter.drawn;
-  scatter.order ??= [...layout.shown].sort(
-    (i, j) => layout.x.mean[i] - layout.x.mean[j] || layout.y.mean[i] - layout.y.mean[j],
-  );
+  const {xs, ys, box, place} = pixel_positions();
+  const in_view = (i) => xs[place.get(i)] >= box[0] && xs[place.get(i)] <= box[2] && ys[place.get(i)] <= box[3];
+  scatter.order ??= layout.shown
+    .filter(in_view)
+    .sort((i, j) => layout.x.mean[i] - layout.x.mean[j] || layout.y.mean[i] - layout.y.mean[j]);
   const along = {ArrowRight: 1, ArrowLeft: -1}[event.key],
     front = {ArrowUp: -1, ArrowDown: 1}[event.key];
   const list = along ? scatter.order : layout.front.points.filter((i) => scatter.order.includes(i));
@@ -230,19 +238,19 @@ function setup_scatter() {
   });
   container.addEventListener('keydown', scatter_keys);
   container.addEventListener('dblclick', () => {
-    state.range = null;
+    Object.assign(state, {range: null, wide: false});
     refresh('zoom');
   });
   drag_zoom(container);
   const button = (text, title, action) => h('button', {type: 'button', class: 'plain', title, onclick: action}, text);
   by_id('zoom').append(
     button('Zoom to front', 'Show only the region of the front', zoom_to_front),
-    button('Show all', 'Show every point (double click does the same)', () => {
-      state.range = null;
+    button('Show all', 'Show every point, baselines far to the right too', () => {
+      Object.assign(state, {range: null, wide: true});
       refresh('zoom');
     }),
   );
   by_id('scatter-help').textContent =
-    'Click a point to pin it (up to four). Drag a box to zoom, double click to see everything again. ' +
+    'Click a point to pin it (up to four). Drag a box to zoom, double click to go back. ' +
     'With the keyboard: ← → walk over the points, ↑ ↓ along the front, Enter pins.';
 }

@@ -1,7 +1,7 @@
 // The Pareto scatter as an option of the chart library: a pure function of model, view and theme, used by the page and
 // by tools/figure.mjs alike. Grid 0 is the chart, grid 1 the strip of diverged runs above it; both share x.
 //
-// view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, narrow, size}
+// view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, wide, narrow, size}
 
 const front_titles = {
   tested: 'front, tested on fresh seeds',
@@ -45,74 +45,6 @@ function scale_axis(scale, range, column, theme, size) {
       ...custom,
     },
     splitLine: {lineStyle: {color: theme.line}, ...custom},
-  };
-}
-
-// Labels of baselines and front points, given room from the left to the right.
-function label_series(model, view, layout, theme, size) {
-  const {x, y, shown, x_scale, y_scale} = layout;
-  const data = shown
-    .filter((i) => model.baseline[i])
-    .map((i) => ({
-      value: [x_scale.to(x.mean[i]), y_scale.to(y.mean[i])],
-      label: {show: true, formatter: () => words_at(model.name, i) || 'baseline'},
-    }));
-  return {
-    type: 'scatter',
-    data,
-    symbol: 'circle',
-    symbolSize: 17,
-    silent: true,
-    z: 6,
-    itemStyle: {color: 'transparent', borderColor: theme.ink, borderWidth: 1.4},
-    label: {
-      position: 'top',
-      color: theme.ink,
-      fontSize: size,
-      distance: 5,
-      textBorderColor: theme.card,
-      textBorderWidth: 3,
-    },
-    animation: false,
-  };
-}
-
-// Numbers beside the front points, as in the list of the front; left out where they would cover each other.
-function number_series(layout, view, theme, size) {
-  const {x, y, front, shown, x_scale, y_scale, range} = layout;
-  const [width, height] = view.size ?? [700, 450];
-  const visible = new Set(shown);
-  const placed = [];
-  const data = [];
-  front.points.forEach((i, k) => {
-    if (!visible.has(i)) return;
-    const value = [x_scale.to(x.mean[i]), y_scale.to(y.mean[i])];
-    const at = [
-      ((value[0] - range.x[0]) / (range.x[1] - range.x[0])) * width,
-      ((value[1] - range.y[0]) / (range.y[1] - range.y[0])) * height,
-    ];
-    if (placed.some((other) => Math.abs(other[0] - at[0]) < 17 && Math.abs(other[1] - at[1]) < 13)) return;
-    placed.push(at);
-    data.push({value, label: {formatter: () => String(k + 1)}});
-  });
-  return {
-    type: 'scatter',
-    data,
-    symbolSize: 1,
-    silent: true,
-    animation: false,
-    z: 7,
-    itemStyle: {color: 'transparent'},
-    label: {
-      show: true,
-      position: 'left',
-      distance: 8,
-      color: theme.ink,
-      fontSize: size - 1,
-      fontWeight: 600,
-      textBorderColor: theme.card,
-      textBorderWidth: 3,
-    },
   };
 }
 

@@ -125,15 +125,17 @@ function show_tip(point, by_key = false) {
   tip.hidden = ring.hidden = point < 0;
   container.style.cursor = point < 0 ? '' : 'pointer';
   if (point < 0) return;
-  const {xs, ys, place} = pixel_positions();
+  const {xs, ys, place, box} = pixel_positions();
   const k = place.get(point);
   fill(tip, tip_content(point));
-  ring.style.transform = `translate(${xs[k] - 11}px, ${ys[k] - 11}px)`;
-  const width = container.clientWidth,
-    tall = container.clientHeight;
+  // A point outside of the zoomed part has a tip at the nearest edge, and no ring.
+  const px = Math.min(Math.max(xs[k], box[0]), box[2]),
+    py = Math.min(Math.max(ys[k], 0), box[3]);
+  ring.hidden = px !== xs[k] || py !== ys[k];
+  ring.style.transform = `translate(${px - 11}px, ${py - 11}px)`;
   const {offsetWidth, offsetHeight} = tip;
-  const left = xs[k] + 16 + offsetWidth < width ? xs[k] + 16 : Math.max(4, xs[k] - 16 - offsetWidth);
-  const top = Math.min(Math.max(4, ys[k] - offsetHeight / 2), tall - offsetHeight - 4);
+  const left = px + 16 + offsetWidth < container.clientWidth ? px + 16 : Math.max(4, px - 16 - offsetWidth);
+  const top = Math.min(Math.max(4, py - offsetHeight / 2), container.clientHeight - offsetHeight - 4);
   tip.style.transform = `translate(${left}px, ${Math.max(4, top)}px)`;
   if (by_key) by_id('scatter-live').textContent = tip.textContent;
 }

@@ -11,6 +11,7 @@ const state = {
   y_scale: 'auto',
   intervals: 'front',
   range: null,
+  wide: false,
   dark: false,
   filters: new Map(),
   pins: [],

@@ -186,7 +186,7 @@ function paint_contexts() {
   const {model} = state;
   const contexts = [...model.context.values].sort(natural_order);
   const choose = (context) => {
-    Object.assign(state, {context, range: null, panel: 'front', pins: []});
+    Object.assign(state, {context, range: null, wide: false, panel: 'front', pins: []});
     state.filters.clear();
     if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
       state.colour = 'status';
