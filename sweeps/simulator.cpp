@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/recipe.h"
+#include "src/backends.h"
 #include "src/error.h"
 #include "src/signature.h"
 #include "tasks/run.h"
@@ -63,6 +64,7 @@ bool task_has(const std::string& task, const std::string& path) {
 }  // namespace
 
 Simulator real_simulator(const std::string& backend, bool with_signatures) {
+  const Dispatcher known(backend);  // an unknown or absent backend is refused before any work
   Simulator simulator{
       .canonical =
           [](const Json& given) {

@@ -147,7 +147,7 @@ void run(Options& o, const Invocation& invocation) {
   fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", view.name, o.front.y, o.front.x, view.costs.model().model,
              view.costs.model().hardware);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
-  print_effects(effects);
+  print_effects(results, effects);
   if (sampled) {
     fmt::print("\nAverage gap over the whole space (Hajek, effective sample size):\n");
     for (const auto& [task, mean] : sweeps::space_average(results, metric)) {

@@ -148,6 +148,7 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
 }
 
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
+  if (!o.dry_run) catch_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
   const sweeps::Grid grid = load_grid(o.grid);
   const fs::path out = o.out.empty() ? fs::path(grid.name + ".sweep") : fs::path(o.out);
@@ -184,7 +185,6 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   options.seen.assign(o.seen.begin(), o.seen.end());
   options.on_stage = [&](const sweeps::Stage& stage, size_t missing) { progress.stage(stage, missing); };
   options.note = [](const std::string& note) { fmt::print(stderr, "fp4sim: note: {}\n", note); };
-  catch_signals();
   sweeps::SweepOutcome outcome;
   try {
     outcome = sweeps::run_sweep(planner, simulator, store, options);

@@ -24,7 +24,7 @@ struct Options {
 
 // Terminal text: six significant digits are plenty to look at; files keep every bit.
 std::string shown(const sweeps::Cell& cell) {
-  if (const double* value = std::get_if<double>(&cell)) return fmt::format("{:.6g}", *value);
+  if (const double* value = std::get_if<double>(&cell)) return fmt::format("{:.5g}", *value);
   return sweeps::text_of(cell);
 }
 
@@ -44,7 +44,8 @@ std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axe
   return chosen;
 }
 
-void print(const sweeps::ResultTable& table, const Options& o, size_t axes) {
+void print(const sweeps::ResultTable& table, const Options& o, const std::vector<std::string>& axis_names) {
+  const size_t axes = axis_names.size();
   std::vector<size_t> chosen;
   for (const std::string& name : o.columns) {
     const auto at = std::find(table.columns.begin(), table.columns.end(), name);
@@ -55,7 +56,7 @@ void print(const sweeps::ResultTable& table, const Options& o, size_t axes) {
   Table text;
   for (const size_t i : chosen) {
     const bool numbers = !table.rows.empty() && !std::holds_alternative<std::string>(table.rows.front()[i]);
-    text.columns.push_back({table.columns[i], numbers ? Align::right : Align::left});
+    text.columns.push_back({i < axes ? axis_names[i] : table.columns[i], numbers ? Align::right : Align::left});
   }
   for (size_t r = 0; r < table.rows.size() && (o.limit == 0 || r < o.limit); ++r) {
     std::vector<std::string>& row = text.rows.emplace_back();
@@ -80,7 +81,7 @@ void run(const Options& o, const Invocation& invocation) {
       write_file(o.json, json.dump() + "\n", o.force);
     }
   }
-  if (o.csv.empty() && o.json.empty()) print(table, o, view.results.axes().size());
+  if (o.csv.empty() && o.json.empty()) print(table, o, short_axis_names(view.results.axes()));
   if (view.hidden > 0) {
     fmt::print(stderr, "fp4sim: note: {} runs of other signatures (older arithmetic) are in the store and not shown\n",
                view.hidden);

@@ -56,10 +56,11 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
   Frame across, up;
   for (const FrontPoint& point : front.points) {
     if (point.y.n == 0 || point.diverged > 0) continue;
-    if (point.status != FrontStatus::unjudged || front.points.size() < 40) {
-      across.hold(point.x);
-      up.hold(point.y.mean);
-    }
+    // fp32 stands at ten times the cost of bf16: it goes to the right edge instead of squeezing all others together.
+    const bool far = !point.config->in_plan && point.config->record.recipe == "fp32";
+    if (far || (point.status == FrontStatus::unjudged && front.points.size() >= 40)) continue;
+    across.hold(point.x);
+    up.hold(point.y.mean);
   }
   if (across.low > across.high) return "(no finished runs yet)\n";
   across.widen();
@@ -67,9 +68,11 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
   std::vector<std::string> canvas(rows, std::string(columns, ' '));
   const auto rank = [](char c) { return std::string(" .sxo#").find(c); };
   for (const FrontPoint& point : front.points) {
-    if (point.y.n == 0 || point.diverged > 0 || point.x > across.high) continue;
+    if (point.y.n == 0 || point.diverged > 0) continue;
+    if (point.status == FrontStatus::unjudged && point.x > across.high) continue;
     const double height = std::clamp(up.at(point.y.mean), 0.0, 1.0);
-    const auto column = static_cast<size_t>(std::lround(across.at(point.x) * static_cast<double>(columns - 1)));
+    const auto column =
+        static_cast<size_t>(std::lround(std::min(across.at(point.x), 1.0) * static_cast<double>(columns - 1)));
     const auto row = rows - 1 - static_cast<size_t>(std::lround(height * static_cast<double>(rows - 1)));
     char& cell = canvas[row][column];
     if (rank(letter(point)) > rank(cell)) cell = letter(point);
@@ -95,16 +98,15 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
 void print_front(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit) {
   fmt::print("\n== {} ==\n", front.description);
-  fmt::print(
-      "{}\n",
+  print_wrapped(
       front.confirmed
           ? fmt::format("Front from {} fresh seeds, {} paired comparisons under Holm.", front.seeds, front.comparisons)
           : fmt::format("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid `confirm` "
                         "seeds for one.",
                         front.seeds));
   if (front.noise_floor) {
-    fmt::print("Noise floor (SD of bf16 - fp32): {:.3g}; detectable at 80 % power: {:.3g} = {:.2f} SD.\n",
-               front.noise_floor->sd, front.detectable, sweeps::detectable_effect(front.seeds));
+    print_wrapped(fmt::format("Noise floor (SD of bf16 - fp32): {:.3g}; detectable at 80 % power: {:.3g} = {:.2f} SD.",
+                              front.noise_floor->sd, front.detectable, sweeps::detectable_effect(front.seeds)));
   }
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
@@ -148,44 +150,58 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
         text += fmt::format("{}{} x{:.2f}..{:.2f}", text.empty() ? "" : ", ", weight, range.low, range.high);
       }
     }
-    if (!text.empty()) fmt::print("  {} stays on the front for: {}\n", point->config->record.hash, text);
+    if (!text.empty()) print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash, text));
   }
   if (front.target) {
     fmt::print("Tokens to a loss of {:.5g} (constant learning rate):\n", *front.target);
     for (const FrontPoint* point : shown) {
-      fmt::print("  {:<16} {:>12}  {}  {}\n", point->config->record.hash,
-                 point->tokens_to_target ? fmt::format("{:.4g}", *point->tokens_to_target) : point->tokens_note,
-                 point->quartet ? fmt::format("efficiency x speed-up {:.3f}", *point->quartet) : "",
-                 setting_of(results, *point->config));
+      print_wrapped(
+          fmt::format("{:<16} {:>12}  {}  {}", point->config->record.hash,
+                      point->tokens_to_target ? fmt::format("{:.4g}", *point->tokens_to_target) : point->tokens_note,
+                      point->quartet ? fmt::format("efficiency x speed-up {:.3f}", *point->quartet) : "",
+                      setting_of(results, *point->config)));
     }
   }
 }
 
-void print_effects(const std::vector<sweeps::Effect>& effects) {
+void print_effects(const sweeps::Results& results, const std::vector<sweeps::Effect>& effects) {
   if (effects.empty()) return;
-  fmt::print(
-      "\nWhat one value does on average over the other axes (t interval over seeds, Holm over an axis's values):\n\n");
-  Table table{{{"task"},
-               {"axis"},
-               {"value"},
-               {"against"},
-               {"effect", Align::right},
-               {"95 %", Align::right},
-               {"10..90 % of settings", Align::right},
-               {"same sign", Align::right},
-               {"settings", Align::right},
-               {"word"}},
-              {}};
-  for (const sweeps::Effect& effect : effects) {
-    const auto& interval = effect.comparison.summary.interval;
-    table.rows.push_back({effect.task, effect.axis, effect.value, effect.reference,
-                          fmt::format("{:+.3g}", effect.comparison.summary.mean),
-                          interval ? fmt::format("+-{:.2g}", interval->high - effect.comparison.summary.mean) : "",
-                          effect.weighted ? "" : fmt::format("{:+.2g}..{:+.2g}", effect.low_decile, effect.high_decile),
-                          effect.weighted ? "" : fmt::format("{:.0f}%", 100 * effect.same_sign),
-                          std::to_string(effect.settings), std::string(word(effect.comparison.verdict))});
+  const std::vector<std::string> names = short_axis_names(results.axes());
+  const auto short_name = [&](const std::string& axis) {
+    const auto at = std::find(results.axes().begin(), results.axes().end(), axis);
+    return names[static_cast<size_t>(at - results.axes().begin())];
+  };
+  fmt::print("\n");
+  print_wrapped(
+      "What one value does on average over the settings of the other axes (t interval over seeds, Holm over an axis's "
+      "values), and over how many settings how often with that sign:");
+  for (size_t begin = 0; begin < effects.size();) {
+    size_t end = begin;
+    Table table{{{"axis"},
+                 {"value"},
+                 {"against"},
+                 {"effect", Align::right},
+                 {"95 %", Align::right},
+                 {"10..90 %", Align::right},
+                 {"same sign", Align::right},
+                 {"word"}},
+                {}};
+    for (; end < effects.size() && effects[end].task == effects[begin].task; ++end) {
+      const sweeps::Effect& effect = effects[end];
+      const auto& interval = effect.comparison.summary.interval;
+      table.rows.push_back(
+          {short_name(effect.axis), effect.value, effect.reference,
+           fmt::format("{:+.2g}", effect.comparison.summary.mean),
+           interval ? fmt::format("+-{:.1g}", interval->high - effect.comparison.summary.mean) : "",
+           effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile),
+           effect.weighted ? std::to_string(effect.settings)
+                           : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings),
+           std::string(word(effect.comparison.verdict))});
+    }
+    fmt::print("\n{}:\n", effects[begin].task);
+    print_table(table);
+    begin = end;
   }
-  print_table(table);
 }
 
 }  // namespace fp4::tools

@@ -15,6 +15,6 @@ std::string front_picture(const sweeps::ContextFront& front, const std::string& 
 
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);
-void print_effects(const std::vector<sweeps::Effect>& effects);
+void print_effects(const sweeps::Results& results, const std::vector<sweeps::Effect>& effects);
 
 }  // namespace fp4::tools

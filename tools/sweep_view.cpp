@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "src/embedded.h"
 #include "src/error.h"
 #include "tools/provenance.h"
+#include "tools/table_print.h"
 
 namespace fp4::tools {
 
@@ -83,13 +85,34 @@ std::string duration(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
+std::vector<std::string> short_axis_names(const std::vector<std::string>& axes) {
+  std::vector<std::string> names;
+  for (const std::string& axis : axes) {
+    for (size_t dot = axis.rfind('.');; dot = axis.rfind('.', dot - 1)) {
+      const std::string ending = dot == std::string::npos ? axis : axis.substr(dot);
+      const auto same = std::count_if(axes.begin(), axes.end(), [&](const std::string& other) {
+        return ("." + other).ends_with(dot == std::string::npos ? "." + ending : ending);
+      });
+      if (same > 1 && dot != std::string::npos && dot > 0) continue;
+      names.push_back(dot == std::string::npos || same > 1 ? axis : ending.substr(1));
+      break;
+    }
+  }
+  return names;
+}
+
+void print_wrapped(const std::string& text) {
+  for (const std::string& line : wrap_text(text, terminal_width())) fmt::print("{}\n", line);
+}
+
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config) {
   std::string text;
+  const std::vector<std::string> names = short_axis_names(results.axes());
   for (size_t i = 0; i < config.labels.size(); ++i) {
     const std::string& axis = results.axes()[i];
     if (config.labels[i].empty()) continue;
     if (axis.rfind("task.", 0) == 0 || axis.rfind("train.", 0) == 0) continue;  // told once, with the front
-    text += (text.empty() ? "" : ", ") + (axis == "recipe" ? config.labels[i] : axis + "=" + config.labels[i]);
+    text += (text.empty() ? "" : ", ") + (axis == "recipe" ? config.labels[i] : names[i] + "=" + config.labels[i]);
   }
   return text.empty() ? config.record.recipe : text;
 }

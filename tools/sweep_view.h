@@ -36,6 +36,12 @@ sweeps::Grid load_grid(const std::string& word);
 // 75 -> "1 min 15 s".
 std::string duration(double seconds);
 
+// Axis paths cut to the shortest ending that tells them apart: "wgrad.*.rounding" -> "rounding". For the terminal.
+std::vector<std::string> short_axis_names(const std::vector<std::string>& axes);
+
+// Text broken at the terminal's width.
+void print_wrapped(const std::string& text);
+
 // Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does.
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
 
