@@ -198,6 +198,11 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   CHECK(svg.starts_with("<svg"));
   CHECK(svg.find("overhead (%)") != std::string::npos);
   CHECK(svg.size() < 1'000'000);
+  CHECK(run_shell("node tools/figure.mjs '" + (folder / "nice.html").string() + "' --out '" + figure + "'").exit_code ==
+        0);
+  const std::string panels = read_text(figure);  // one for each of the two tasks
+  CHECK(panels.find("classifier") != std::string::npos);
+  CHECK(panels.find("lm") != std::string::npos);
   CHECK(drawn.out.find(" 0 on the") == std::string::npos);
   CHECK(run_shell("node tools/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los").exit_code ==
         2);

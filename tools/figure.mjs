@@ -1,8 +1,9 @@
 // The front of a report page as an SVG figure, drawn by the page's own code and chart library, without a browser:
 //   node tools/figure.mjs results/quick/report.html --out results/quick/front.svg [--task lm] [--x overhead]
 //     [--y loss_gap] [--colour status | 'axis NAME' | COLUMN] [--theme light|dark] [--width 900] [--height 560] [--wide]
-// --wide shows baselines far to the right as well. Needs node_modules (tools/setup.sh). The data are those inside the
-// page, so page and figure cannot disagree.
+// Without --task every task gets a panel, two in a row; --height is that of one panel. --wide shows baselines far to
+// the right as well. Needs node_modules (tools/setup.sh). The data are those inside the page, so page and figure cannot
+// disagree.
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {inflateSync} from 'node:zlib';
 import {parseArgs} from 'node:util';
@@ -84,8 +85,8 @@ try {
       y: {type: 'string'},
       colour: {type: 'string', default: 'status'},
       theme: {type: 'string', default: 'light'},
-      width: {type: 'string', default: '900'},
-      height: {type: 'string', default: '560'},
+      width: {type: 'string'},
+      height: {type: 'string'},
       wide: {type: 'boolean', default: false},
     },
   });
@@ -101,54 +102,74 @@ const page = page_code();
 const model = model_of(positionals[0], page);
 const columns = model.columns.map((column) => column.name);
 const tasks = [...model.context.values].sort();
-const width = Number(options.width);
-const height = Number(options.height);
-if (!(width >= 200 && height >= 150)) fail('--width and --height: numbers of at least 200 and 150');
-const view = {
-  context: choose('task', options.task ?? tasks[0], tasks),
+const chosen = options.task === undefined ? tasks : [choose('task', options.task, tasks)];
+const panels = chosen.slice(0, 12);
+const across = panels.length > 1 ? 2 : 1;
+const width = Number(options.width ?? (across > 1 ? 1200 : 900)) / across;
+const height = Number(options.height ?? (across > 1 ? 430 : 560));
+if (!(width >= 200 && height >= 150)) fail('--width and --height: numbers; a panel needs 200 x 150');
+const dark = choose('theme', options.theme, ['light', 'dark']) === 'dark';
+const choice = {
   x: choose('column', options.x ?? model.head.x, columns),
   y: choose('column', options.y ?? model.head.y, columns),
   colour: choose('colour', options.colour, ['status', ...columns, ...model.axes.map((axis) => `axis ${axis.name}`)]),
-  x_scale: 'auto',
-  y_scale: 'auto',
-  intervals: 'front',
-  pins: [],
-  range: null,
-  wide: options.wide,
-  narrow: false,
-  size: [width - 84, height - 124],
 };
-view.visible = Array.from({length: model.count}, (_, i) => i).filter(
-  (i) => page.words_at(model.context, i) === view.context,
+
+// One context as an SVG of its own.
+function panel(context) {
+  const everything = Array.from({length: model.count}, (_, i) => i);
+  const view = {
+    ...choice,
+    context,
+    visible: everything.filter((i) => page.words_at(model.context, i) === context),
+    x_scale: 'auto',
+    y_scale: 'auto',
+    intervals: 'front',
+    pins: [],
+    range: null,
+    wide: options.wide,
+    narrow: false,
+    size: [width - 84, height - 124],
+  };
+  const {option, groups, layout, theme} = page.scatter_option(model, view, dark);
+  thin(option, width, height);
+  option.backgroundColor = theme.card;
+  const title = context.replace(/task\.(\*|\w+)\./g, '');
+  const colour = view.colour === 'status' ? '' : `, colour: ${view.colour.replace(/^axis /, '')}`;
+  option.title = {
+    text: across > 1 ? `${title}${colour}` : `${model.head.name}: ${title}${colour}`,
+    left: 12,
+    top: 8,
+    textStyle: {color: theme.ink, fontSize: 15},
+  };
+  // The legend of the page is HTML; here the library draws one: shapes when colour is the status, else colours.
+  const shown = groups.filter((group) => group.count > 0 && !group.ramp);
+  const symbol = (group) => page.symbols[group.state] ?? 'circle';
+  const line = page.front_titles[layout.front.kind];
+  option.legend = {
+    top: 32,
+    left: 12,
+    itemGap: 26, // node has no font to measure: room for wide letters
+    itemWidth: 12,
+    itemHeight: 11,
+    textStyle: {color: theme.ink, fontSize: 12},
+    data: shown.map((group) => ({name: group.name, icon: symbol(group), itemStyle: {color: group.colour, opacity: 1}})),
+  };
+  const legend_height = shown.length > (across > 1 ? 3 : 5) ? 74 : 58;
+  for (const grid of option.grid) grid.top += legend_height;
+  const chart = echarts.init(null, null, {renderer: 'svg', ssr: true, width, height});
+  chart.setOption(option);
+  console.log(`${context}: ${layout.shown.length} configurations, ${layout.front.points.length} on the line (${line})`);
+  return plain_svg(chart.renderToSVGString());
+}
+
+const drawn = panels.map(panel);
+if (panels.length < chosen.length)
+  console.log(`only ${panels.length} of ${chosen.length} tasks are drawn; choose one by --task`);
+const total = [width * across, height * Math.ceil(panels.length / across)];
+const nested = drawn.map((svg, k) =>
+  svg.replace('<svg ', `<svg x="${(k % across) * width}" y="${Math.floor(k / across) * height}" `),
 );
-const dark = choose('theme', options.theme, ['light', 'dark']) === 'dark';
-const {option, groups, layout, theme} = page.scatter_option(model, view, dark);
-thin(option, width, height);
-option.backgroundColor = theme.card;
-option.title = {
-  text: `${model.head.name}: ${view.context} (${page.front_titles[layout.front.kind]})${view.colour === 'status' ? '' : `, colour: ${view.colour.replace(/^axis /, '')}`}`,
-  left: 12,
-  top: 8,
-  textStyle: {color: theme.ink, fontSize: 15},
-};
-// The legend of the page is HTML; here the library draws one: shapes when colour is the status, else colours.
-const shown = groups.filter((group) => group.count > 0 && !group.ramp);
-const symbol = (group) => page.symbols[group.state] ?? 'circle';
-option.legend = {
-  top: 32,
-  left: 12,
-  itemGap: 30, // node has no font to measure: room for wide letters
-  itemWidth: 12,
-  itemHeight: 11,
-  textStyle: {color: theme.ink, fontSize: 12},
-  data: shown.map((group) => ({name: group.name, icon: symbol(group), itemStyle: {color: group.colour, opacity: 1}})),
-};
-const legend_height = shown.length > 5 ? 74 : 58;
-for (const grid of option.grid) grid.top += legend_height;
-const chart = echarts.init(null, null, {renderer: 'svg', ssr: true, width, height});
-chart.setOption(option);
-writeFileSync(options.out, plain_svg(chart.renderToSVGString()) + '\n');
-console.log(
-  `${options.out}: ${layout.shown.length} configurations, ${layout.front.points.length} on the line (${page.front_titles[layout.front.kind]})`,
-);
+const whole = `<svg xmlns="http://www.w3.org/2000/svg" width="${total[0]}" height="${total[1]}" viewBox="0 0 ${total.join(' ')}">`;
+writeFileSync(options.out, panels.length > 1 ? `${whole}\n${nested.join('\n')}\n</svg>\n` : drawn[0] + '\n');
 process.exit(0);

@@ -250,6 +250,7 @@ function paint_guide() {
         'interval',
         '95 %, Student t over seeds; none below three seeds. Two configurations must be compared by their paired difference, not by whether two intervals overlap.',
       ),
+      entry('link', 'The address bar keeps task, axes, colour and pins: copy it to show someone this view.'),
       entry(
         'base',
         `The configuration that has the reference value on every axis: ${
