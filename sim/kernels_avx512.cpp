@@ -22,6 +22,13 @@ typedef float fma_vector __attribute__((vector_size(64), aligned(4)));
 static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   return (fma_vector)_mm512_fmadd_ps(_mm512_set1_ps(x), (__m512)b, (__m512)acc);
 }
+using words16 = uint32_t __attribute__((vector_size(64)));
+static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {
+  const __m512i x = (__m512i)a, factor = _mm512_set1_epi32(static_cast<int>(m));
+  const __m512i even = _mm512_mul_epu32(x, factor), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), factor);
+  low = (words16)_mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
+  high = (words16)_mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
+}
 #include "sim/kernels_body.h"
 }  // namespace fp4::sim::avx512
 #ifdef __clang__

@@ -335,32 +335,33 @@ static bool slopes(float* __restrict out, const float* __restrict upstream, cons
   return true;
 }
 
-// 32-bit words of Philox blocks first .. first + blocks - 1. Counter words as in rng.h; 16 blocks at a time, one
-// array per word, so that the ten rounds are vector code.
+// 32-bit words of Philox blocks first .. first + blocks - 1, rounded up to 16. Counter words as in rng.h; 16 blocks at
+// a time, one register per word; widening_product is the instruction set's 32 x 32 -> 64.
 static void philox_words(uint32_t* __restrict out, uint64_t first, int blocks, uint64_t seed, uint32_t stream,
                          uint32_t step) {
-  uint32_t c0[16], c1[16], c2[16], c3[16];
   for (int begin = 0; begin < blocks; begin += 16) {
+    words16 c0, c1, c2, c3;
     for (int l = 0; l < 16; ++l) {
       const uint64_t block = first + static_cast<uint64_t>(begin + l);
       c0[l] = static_cast<uint32_t>(block), c1[l] = static_cast<uint32_t>(block >> 32), c2[l] = stream, c3[l] = step;
     }
     uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
     for (int round = 0; round < 10; ++round) {
-      for (int l = 0; l < 16; ++l) {
-        const uint64_t p0 = uint64_t{0xD2511F53u} * c0[l], p1 = uint64_t{0xCD9E8D57u} * c2[l];
-        c0[l] = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ key0;
-        c1[l] = static_cast<uint32_t>(p1);
-        c2[l] = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ key1;
-        c3[l] = static_cast<uint32_t>(p0);
-      }
+      words16 low0, high0, low1, high1;
+      widening_product(c0, 0xD2511F53u, low0, high0);
+      widening_product(c2, 0xCD9E8D57u, low1, high1);
+      c0 = high1 ^ c1 ^ key0;
+      c1 = low1;
+      c2 = high0 ^ c3 ^ key1;
+      c3 = low0;
       key0 += 0x9E3779B9u;
       key1 += 0xBB67AE85u;
     }
-    for (int l = 0; l < 16 && begin + l < blocks; ++l) {
-      uint32_t* o = out + int64_t{4} * (begin + l);
-      o[0] = c0[l], o[1] = c1[l], o[2] = c2[l], o[3] = c3[l];
-    }
+    uint32_t w0[16], w1[16], w2[16], w3[16];
+    __builtin_memcpy(w0, &c0, sizeof w0), __builtin_memcpy(w1, &c1, sizeof w1);
+    __builtin_memcpy(w2, &c2, sizeof w2), __builtin_memcpy(w3, &c3, sizeof w3);
+    uint32_t* o = out + int64_t{4} * begin;
+    for (int l = 0; l < 16; ++l) o[4 * l] = w0[l], o[4 * l + 1] = w1[l], o[4 * l + 2] = w2[l], o[4 * l + 3] = w3[l];
   }
 }
 

@@ -21,7 +21,7 @@ struct Pictures {
   std::vector<float> weights;  // of the training loss; empty: all 1
 };
 
-std::shared_ptr<const Pictures> glyph_pictures(const Json& config, int64_t count) {
+std::shared_ptr<Pictures> glyph_pictures(const Json& config, int64_t count) {
   const uint64_t seed = data_seed(config);
   auto p = std::make_shared<Pictures>();
   const Glyphs glyphs(integer(config, "classes"), integer(config, "size"), seed);
@@ -39,7 +39,7 @@ std::shared_ptr<const Pictures> glyph_pictures(const Json& config, int64_t count
 }
 
 // The last tenth of the files, at most 4,096 examples, validates.
-std::shared_ptr<const Pictures> file_pictures(const Json& config) {
+std::shared_ptr<Pictures> file_pictures(const Json& config) {
   const IdxImages all = read_idx(config.at("task").at("images"), config.at("task").at("labels"));
   auto p = std::make_shared<Pictures>();
   p->pixels = all.pixels;
@@ -57,11 +57,10 @@ std::shared_ptr<const Pictures> pictures(const Json& config) {
   return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
     const bool from_files = !config.at("task").at("images").get<std::string>().empty();
-    auto p = std::make_shared<Pictures>(*(from_files ? file_pictures(config) : glyph_pictures(config, count)));
+    const std::shared_ptr<Pictures> p = from_files ? file_pictures(config) : glyph_pictures(config, count);
     const std::vector<float> factors =
         channel_factors(p->pixels, number(config, "outliers.channel"), source(seed, DataSet::channels));
-    for (auto* images : {&p->images, &p->validation_images})
-      for (size_t i = 0; i < images->size(); ++i) (*images)[i] *= factors[i % factors.size()];
+    for (auto* images : {&p->images, &p->validation_images}) scale_columns(*images, factors);
     if (const double t = number(config, "outliers.token"); t > 0) {
       p->weights.resize(p->labels.size());
       token_weights(p->weights.data(), static_cast<int64_t>(p->weights.size()), t, source(seed, DataSet::pool_weights));

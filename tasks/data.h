@@ -55,6 +55,13 @@ inline sim::Schema common_schema(double channel, double token) {
 /// The key of a pool: everything that its content depends on.
 inline std::string pool_key(const Json& config) { return config.at("task").dump(); }
 
+/// Rows of factors.size() numbers, each column times its factor.
+inline void scale_columns(std::vector<float>& rows, const std::vector<float>& factors) {
+  const int64_t cols = static_cast<int64_t>(factors.size());
+  for (size_t at = 0; at + factors.size() <= rows.size(); at += factors.size())
+    sim::kernels().multiply(rows.data() + at, factors.data(), cols);
+}
+
 /// The batches of a run: a permutation of the pool, a new one each time it has been walked through.
 class Walk {
  public:

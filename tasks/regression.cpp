@@ -129,8 +129,7 @@ std::shared_ptr<const Pool> pool(const Json& config) {
     // The teacher has seen the inputs without their channel factors.
     const std::vector<float> factors =
         channel_factors(inputs, number(config, "outliers.channel"), source(seed, DataSet::channels));
-    for (Examples* e : {&p->train, &p->validation})
-      for (size_t i = 0; i < e->x.size(); ++i) e->x[i] *= factors[i % factors.size()];
+    for (Examples* e : {&p->train, &p->validation}) scale_columns(e->x, factors);
     if (const double t = number(config, "outliers.token"); t > 0) {
       p->weights.resize(static_cast<size_t>(count));
       token_weights(p->weights.data(), count, t, source(seed, DataSet::pool_weights));
