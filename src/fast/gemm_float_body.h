@@ -11,7 +11,7 @@ namespace fp4::FP4_ISA {
 enum class Loop : uint8_t { fma, multiply_add, fp64 };
 
 inline constexpr int float_tile_rows = 8;
-inline constexpr int64_t float_k_block = 256;  // B tile of 32 columns: 32 KiB
+inline constexpr int64_t float_k_block = 192;
 
 struct FloatTile {
   const float* a;
@@ -19,8 +19,7 @@ struct FloatTile {
   int64_t a_k_stride;
   const float* b[2];  // [k][16]
   int64_t n;          // k count
-  float* acc;         // [8][panels][16], carried between K blocks
-  bool first;         // of the K blocks
+  bool first;         // of the K blocks; between them the sums wait in C
   bool last;          // sums go to C, times `factor`
   int rows;
   float* c;
@@ -43,7 +42,8 @@ FP4_TARGET __attribute__((noinline)) void float_tile(const FloatTile& t) {
   for (int r = 0; r < float_tile_rows; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) {
-      acc[r][j] = t.first ? all(0.0f) : load(t.acc + (r * panels + j) * panel_rows);
+      const M mask = first_lanes(r < t.rows ? t.cols - j * panel_rows : 0);
+      acc[r][j] = t.first ? all(0.0f) : load(t.c + r * t.c_stride + j * panel_rows, mask);
     }
   }
   const float* a[float_tile_rows];
@@ -71,7 +71,10 @@ FP4_TARGET __attribute__((noinline)) void float_tile(const FloatTile& t) {
 #pragma GCC unroll 8
     for (int r = 0; r < float_tile_rows; ++r) {
 #pragma GCC unroll 2
-      for (int j = 0; j < panels; ++j) store(t.acc + (r * panels + j) * panel_rows, acc[r][j]);
+      for (int j = 0; j < panels; ++j) {
+        const M mask = first_lanes(r < t.rows ? t.cols - j * panel_rows : 0);
+        store(t.c + r * t.c_stride + j * panel_rows, acc[r][j], mask);
+      }
     }
     return;
   }
@@ -94,7 +97,7 @@ FP4_TARGET __attribute__((noinline)) inline void double_tile(const FloatTile& t)
     const int count = static_cast<int>(t.n - k0 < step ? t.n - k0 : step);
     widen_rows(t.a + k0 * t.a_k_stride, t.a_k_stride, count, a[0]);
     for (int k = 0; k < count; ++k) {
-      const D column = widened(load(t.b[0] + (k0 + k) * panel_rows));
+      const D column = load_widened(t.b[0] + (k0 + k) * panel_rows);
 #pragma GCC unroll 8
       for (int r = 0; r < float_tile_rows; ++r) sum[r] = fma(broadcast_double(&a[k][r]), column, sum[r]);
     }

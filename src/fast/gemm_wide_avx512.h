@@ -167,8 +167,7 @@ FP4_SIMD void add_run(const TileInput& t, const Folding& f, int64_t run, const D
       if (kind == Sum::block) {
         float* acc = state.acc[r] + j * panel_rows;
         // fl32(sA*sB), as section 7 asks of this accumulator; exact for scales of at most 8 bits.
-        const D scale = mul_quiet(widened(F{_mm512_mul_round_ps(_mm512_set1_ps(sa[r]), sb32[j].v, nearest)}),
-                                  all_double(static_cast<double>(t.quantum)));
+        const D scale = widened(F{_mm512_mul_round_ps(_mm512_set1_ps(sa[r] * t.quantum), sb32[j].v, nearest)});
         store(acc, rounded_step(dot, scale, load(acc)));
       } else {
         double* sum = state.sum[r] + j * panel_rows;
@@ -264,7 +263,7 @@ FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Fol
       const int count = static_cast<int>(smaller<int64_t>(x.length - k0, 32));
       widen_rows(a + k0 * panel_rows, panel_rows, count, rows[0]);
       for (int k = 0; k < count; ++k) {
-        const D column = widened(load(b + (k0 + k) * panel_rows));
+        const D column = load_widened(b + (k0 + k) * panel_rows);
 #pragma GCC unroll 8
         for (int r = 0; r < tile_rows; ++r) {
           dots.dot[r][0] = fma(broadcast_double(&rows[k][r]), column, dots.dot[r][0]);

@@ -44,7 +44,7 @@ struct B {  // 64 bytes: 16 lanes of four
   __m512i v;
 };
 
-FP4_SIMD M first_lanes(int n) { return {static_cast<__mmask16>(n >= 16 ? 0xFFFF : (1u << n) - 1u)}; }
+FP4_SIMD M first_lanes(int n) { return {static_cast<__mmask16>(n >= 16 ? 0xFFFF : n <= 0 ? 0 : (1u << n) - 1u)}; }
 FP4_SIMD M operator&(M a, M b) { return {static_cast<__mmask16>(a.v & b.v)}; }
 FP4_SIMD M operator|(M a, M b) { return {static_cast<__mmask16>(a.v | b.v)}; }
 FP4_SIMD M operator~(M a) { return {static_cast<__mmask16>(~a.v)}; }
@@ -145,6 +145,9 @@ FP4_SIMD F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 
 FP4_SIMD D widened(F a) {
   return {_mm512_cvtps_pd(_mm512_castps512_ps256(a.v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(a.v, 1))};
+}
+FP4_SIMD D load_widened(const float* p) {
+  return {_mm512_cvtps_pd(_mm256_loadu_ps(p)), _mm512_cvtps_pd(_mm256_loadu_ps(p + 8))};
 }
 FP4_SIMD F joined(__m256 lo, __m256 hi) { return {_mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1)}; }
 FP4_SIMD D all_double(double x) { return {_mm512_set1_pd(x), _mm512_set1_pd(x)}; }

@@ -147,111 +147,163 @@ inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fas
   return lowest_bit >= sum_log2 - f.fraction_bits;
 }
 
-FP4_TARGET inline void multiply_blocked_panels(const Product& p, Engine engine) {
-  float* c = p.c;
-  const int64_t stride = p.c_stride;
-  TileInput t;
+// Threads of one product: only from about 512^3 on do they pay.
+inline int threads_for(const Product& p) {
+  const int64_t work = p.a.rows * p.b.rows * p.a.cols;
+  return work >= int64_t{1} << 27 ? larger(p.options.threads, 1) : 1;
+}
+
+// Rows of A that stay in L2 while all of B passes by.
+inline constexpr int64_t row_block = 192;
+
+struct BlockedPlan {
+  Engine engine;
+  TileInput input;
+  Folding folding;
+  TileKernel one;
+  TileKernel two;
+  WideInt8Kernel wide_int8;
+  bool (*wide_float)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
+  int64_t step;  // panels of B a tile takes
+};
+
+inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
+  BlockedPlan k = {};
+  k.engine = engine;
+  TileInput& t = k.input;
   t.run4 = p.run / 4;
   t.runs = p.a.panels.padded / p.run;
   t.scale_shift_a = scale_shift(p.a.panels.block, p.run, p.a.panels.padded);
   t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
   t.quantum = p.quantum;
-  const TileKernel one = block_kernel<1>(t.run4);
-  const TileKernel two = block_kernel<2>(t.run4);
-  Folding f = make_folding(p);
-  const bool bytes = engine != Engine::wide_float;
-  const int64_t step = engine == Engine::int8_block ? 2 : 1;
-  const WideInt8Kernel wide_int8 = f.sum == Sum::block   ? wide_int8_kernel<Sum::block, 1>(t.run4)
-                                   : f.sum == Sum::group ? wide_int8_kernel<Sum::group, 1>(t.run4)
-                                                         : wide_int8_kernel<Sum::aligned, 1>(t.run4);
-  const auto wide_float = f.sum == Sum::block   ? wide_float_tile<Sum::block>
-                          : f.sum == Sum::group ? wide_float_tile<Sum::group>
-                                                : wide_float_tile<Sum::aligned>;
-  for (int64_t pb = 0; pb < p.b.panels.count; pb += step) {
-    const int wide = static_cast<int>(smaller(step, p.b.panels.count - pb));
-    uint32_t nan_cols = 0;
-    fast::ScaleRange range_b = p.b.panels.range[pb];
-    for (int j = 0; j < wide; ++j) {
-      t.b[j] = bytes ? p.b.panels.panel_bytes(pb + j) : nullptr;
-      t.scale_b[j] = p.b.panels.panel_scales(pb + j);
-      t.correction[j] = p.b.panels.correction + (pb + j) * t.runs * panel_rows;
-      nan_cols |= static_cast<uint32_t>(p.b.panels.nan_rows[pb + j]) << (16 * j);
-      range_b.least = smaller(range_b.least, p.b.panels.range[pb + j].least);
-      range_b.largest = larger(range_b.largest, p.b.panels.range[pb + j].largest);
-    }
-    const int64_t col0 = pb * panel_rows;
-    const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
-    for (int64_t row0 = 0; row0 < p.a.rows; row0 += tile_rows) {
-      const int64_t pa = row0 / panel_rows;
-      const int64_t half = row0 % panel_rows;
-      t.a = bytes ? p.a.panels.panel_bytes(pa) + half * 4 : nullptr;
-      t.scale_a = p.a.panels.panel_scales(pa) + half;
-      const TileOutput out = {c + row0 * stride + col0,
-                              stride,
-                              static_cast<int>(smaller<int64_t>(tile_rows, p.a.rows - row0)),
-                              cols,
-                              all(p.factor),
-                              static_cast<uint32_t>(p.a.panels.nan_rows[pa]) >> half,
-                              nan_cols,
-                              is_finite(p.factor)};
-      bool done = false;
-      if (scales_in_range(p.a.panels.range[pa], range_b) && set_alignment(p, p.a.panels.range[pa], range_b, f)) {
-        if (engine == Engine::int8_block) {
-          (wide == 2 ? two : one)(t, out);
-          done = true;
-        } else if (engine == Engine::wide_int8) {
-          done = wide_int8(t, f, out);
-        } else {
-          const FloatRun x = {p.a.panels.panel_values(pa) + half, {p.b.panels.panel_values(pb), nullptr}, p.run};
-          done = wide_float(t, x, f, out);
-        }
+  k.folding = make_folding(p);
+  const Sum sum = k.folding.sum;
+  k.one = block_kernel<1>(t.run4);
+  k.two = block_kernel<2>(t.run4);
+  k.step = engine == Engine::int8_block ? 2 : 1;
+  k.wide_int8 = sum == Sum::block   ? wide_int8_kernel<Sum::block, 1>(t.run4)
+                : sum == Sum::group ? wide_int8_kernel<Sum::group, 1>(t.run4)
+                                    : wide_int8_kernel<Sum::aligned, 1>(t.run4);
+  k.wide_float = sum == Sum::block   ? wide_float_tile<Sum::block>
+                 : sum == Sum::group ? wide_float_tile<Sum::group>
+                                     : wide_float_tile<Sum::aligned>;
+  return k;
+}
+
+// Panels pb.. of B times rows [first, last) of A.
+FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, int64_t pb, int64_t first, int64_t last) {
+  TileInput& t = k.input;
+  const Panels& pa = p.a.panels;
+  const Panels& panels_b = p.b.panels;
+  const bool bytes = k.engine != Engine::wide_float;
+  const int wide = static_cast<int>(smaller(k.step, panels_b.count - pb));
+  uint32_t nan_cols = 0;
+  fast::ScaleRange range_b = panels_b.range[pb];
+  for (int j = 0; j < wide; ++j) {
+    t.b[j] = bytes ? panels_b.panel_bytes(pb + j) : nullptr;
+    t.scale_b[j] = panels_b.panel_scales(pb + j);
+    t.correction[j] = panels_b.correction + (pb + j) * t.runs * panel_rows;
+    nan_cols |= static_cast<uint32_t>(panels_b.nan_rows[pb + j]) << (16 * j);
+    range_b.least = smaller(range_b.least, panels_b.range[pb + j].least);
+    range_b.largest = larger(range_b.largest, panels_b.range[pb + j].largest);
+  }
+  const int64_t col0 = pb * panel_rows;
+  const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
+  for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
+    const int64_t panel = row0 / panel_rows;
+    const int64_t half = row0 % panel_rows;
+    t.a = bytes ? pa.panel_bytes(panel) + half * 4 : nullptr;
+    t.scale_a = pa.panel_scales(panel) + half;
+    const TileOutput out = {p.c + row0 * p.c_stride + col0,
+                            p.c_stride,
+                            static_cast<int>(smaller<int64_t>(tile_rows, p.a.rows - row0)),
+                            cols,
+                            all(p.factor),
+                            static_cast<uint32_t>(pa.nan_rows[panel]) >> half,
+                            nan_cols,
+                            is_finite(p.factor)};
+    bool done = false;
+    if (scales_in_range(pa.range[panel], range_b) && set_alignment(p, pa.range[panel], range_b, k.folding)) {
+      if (k.engine == Engine::int8_block) {
+        (wide == 2 ? k.two : k.one)(t, out);
+        done = true;
+      } else if (k.engine == Engine::wide_int8) {
+        done = k.wide_int8(t, k.folding, out);
+      } else {
+        done = k.wide_float(t, {pa.panel_values(panel) + half, {panels_b.panel_values(pb), nullptr}, p.run}, k.folding,
+                            out);
       }
-      if (!done) slow_tile(p, row0, col0, out);
+    }
+    if (!done) slow_tile(p, row0, col0, out);
+  }
+}
+
+inline void multiply_blocked_panels(const Product& p, Engine engine) {
+  const BlockedPlan plan = plan_blocked(p, engine);
+  const int threads = threads_for(p);
+  const int64_t count = p.b.panels.count;
+  for (int64_t first = 0; first < p.a.rows; first += row_block) {
+    const int64_t last = smaller(first + row_block, p.a.rows);
+    if (threads == 1) {
+      for (int64_t pb = 0; pb < count; pb += plan.step) multiply_blocked_part(p, plan, pb, first, last);
+      continue;
+    }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
+    for (int64_t pb = 0; pb < count; pb += plan.step) multiply_blocked_part(p, plan, pb, first, last);
+  }
+}
+
+// One K block [k0, k1) of panels pb.. of B times rows [first, last) of A; sums wait in C between K blocks.
+template <Loop loop>
+FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int64_t pb, int64_t first, int64_t last,
+                                           int64_t k0, int64_t k1) {
+  const MatrixView x = direct_a ? p.a.plan->x : MatrixView{};
+  const Panels& panels_b = p.b.panels;
+  const int wide = static_cast<int>(smaller<int64_t>(loop == Loop::fp64 ? 1 : 2, panels_b.count - pb));
+  const int64_t col0 = pb * panel_rows;
+  FloatTile t;
+  t.a_row_stride = direct_a ? x.row_stride : 1;
+  t.a_k_stride = direct_a ? x.col_stride : panel_rows;
+  t.b[0] = panels_b.panel_values(pb) + k0 * panel_rows;
+  t.b[1] = panels_b.panel_values(pb + wide - 1) + k0 * panel_rows;
+  t.n = k1 - k0;
+  t.first = k0 == 0;
+  t.last = k1 == p.a.cols;
+  t.c_stride = p.c_stride;
+  t.cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
+  t.factor = p.factor;
+  for (int64_t row0 = first; row0 < last; row0 += float_tile_rows) {
+    t.rows = static_cast<int>(smaller<int64_t>(float_tile_rows, p.a.rows - row0));
+    t.a = direct_a ? x.data + row0 * x.row_stride
+                   : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
+    t.a += k0 * t.a_k_stride;
+    t.c = p.c + row0 * p.c_stride + col0;
+    if (loop == Loop::fp64) {
+      double_tile(t);
+    } else if (t.a_k_stride == 1 && !(t.a_row_stride == 1 && t.rows == float_tile_rows)) {
+      (wide == 2 ? float_tile<loop, 2, false> : float_tile<loop, 1, false>)(t);
+    } else {
+      (wide == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>)(t);
     }
   }
 }
 
-struct FloatSource {  // side A of a float product: the caller's own array, or panels
-  const float* data;
-  int64_t row_stride;
-  int64_t k_stride;
-};
-
 template <Loop loop>
-FP4_TARGET inline void multiply_float_panels(const Product& p, bool direct_a) {
-  alignas(64) float acc[float_tile_rows * 2 * panel_rows];
-  const MatrixView x = direct_a ? p.a.plan->x : MatrixView{};
-  const int64_t k_end = p.a.cols;
-  const int step = loop == Loop::fp64 ? 1 : 2;
-  for (int64_t pb = 0; pb < p.b.panels.count; pb += step) {
-    const int wide = static_cast<int>(smaller<int64_t>(step, p.b.panels.count - pb));
-    const int64_t col0 = pb * panel_rows;
-    const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
-    for (int64_t row0 = 0; row0 < p.a.rows; row0 += float_tile_rows) {
-      FloatTile t;
-      t.rows = static_cast<int>(smaller<int64_t>(float_tile_rows, p.a.rows - row0));
-      t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
-      t.a_row_stride = direct_a ? x.row_stride : 1;
-      t.a_k_stride = direct_a ? x.col_stride : panel_rows;
-      t.b[0] = p.b.panels.panel_values(pb);
-      t.b[1] = p.b.panels.panel_values(pb + wide - 1);
-      t.n = k_end;
-      t.acc = acc;
-      t.first = true;
-      t.last = true;
-      t.c = p.c + row0 * p.c_stride + col0;
-      t.c_stride = p.c_stride;
-      t.cols = cols;
-      t.factor = p.factor;
-      if (loop == Loop::fp64) {
-        double_tile(t);
-      } else if (t.a_row_stride == 1 && t.rows == float_tile_rows) {
-        (wide == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>)(t);
-      } else if (t.a_k_stride == 1) {
-        (wide == 2 ? float_tile<loop, 2, false> : float_tile<loop, 1, false>)(t);
-      } else {
-        (wide == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>)(t);
+inline void multiply_float_panels(const Product& p, bool direct_a) {
+  const int threads = threads_for(p);
+  const int64_t count = p.b.panels.count;
+  const int64_t step = loop == Loop::fp64 ? 1 : 2;
+  const int64_t k_block = loop == Loop::fp64 ? larger<int64_t>(p.a.cols, 1) : float_k_block;
+  for (int64_t k0 = 0; k0 < larger<int64_t>(p.a.cols, 1); k0 += k_block) {
+    const int64_t k1 = smaller(k0 + k_block, p.a.cols);
+    for (int64_t first = 0; first < p.a.rows; first += row_block) {
+      const int64_t last = smaller(first + row_block, p.a.rows);
+      if (threads == 1) {
+        for (int64_t pb = 0; pb < count; pb += step) multiply_float_part<loop>(p, direct_a, pb, first, last, k0, k1);
+        continue;
       }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
+      for (int64_t pb = 0; pb < count; pb += step) multiply_float_part<loop>(p, direct_a, pb, first, last, k0, k1);
     }
   }
 }
@@ -299,7 +351,8 @@ inline bool reads_in_place(const Side& a) {
   if (a.plan == nullptr || a.spec.has_scale() || a.spec.element != Element::fp32 || a.spec.prescale != 1.0f)
     return false;
   const MatrixView& x = a.plan->x;
-  return a.plan->hadamard.size == 0 && (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
+  // Long rows a power of two apart share cache sets: large operands are packed.
+  return a.plan->hadamard.size == 0 && x.rows * x.cols < 1 << 16 && (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
 }
 
 // The smallest K step that respects groups; 0 when the vector kernels do not know the model.

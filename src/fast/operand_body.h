@@ -200,7 +200,14 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   for (int i = 0; i < 128; ++i) table[i] = static_cast<int8_t>(plan.table[i] + z.options.byte_offset);
   z.table = {load_table(table), plan.steps, plan.clamp_index};
   if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) return quantize_shared(z);
-  for (int64_t panel = 0; panel < z.out->count; ++panel) quantize_vector_panel(z, panel);
+  const int64_t count = z.out->count;
+  const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;
+  if (threads <= 1) {
+    for (int64_t panel = 0; panel < count; ++panel) quantize_vector_panel(z, panel);
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
+  for (int64_t panel = 0; panel < count; ++panel) quantize_vector_panel(z, panel);
 }
 
 FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {

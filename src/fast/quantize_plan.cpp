@@ -152,6 +152,7 @@ QuantPlan make_plan(const QuantizeCall& call) {
   p.geometry = geometry_of(call.spec, p.rows, p.cols);
   p.place = call.place;
   p.held_amax = call.held_amax;
+  p.threads = call.threads;
   p.quantum_log2 = p.q.element.quantum_log2();
   p.largest_element = decode(p.q.element, p.q.element.largest_code);
   p.is_directed = is_directed(p.q.rounding);

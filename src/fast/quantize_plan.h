@@ -27,6 +27,7 @@ struct QuantPlan {
   int64_t row_offset = 0;
   RandomPlace place;
   float held_amax = -1.0f;
+  int threads = 1;
   TensorFactor factor;
 
   ScalePath scale_path = ScalePath::scalar;
