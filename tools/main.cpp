@@ -36,6 +36,7 @@
   X(pareto) \
   X(report) \
   X(completion) \
+  X(bench) \
   X(version)
 // clang-format on
 

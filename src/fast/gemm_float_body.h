@@ -11,7 +11,7 @@ namespace fp4::FP4_ISA {
 enum class Loop : uint8_t { fma, multiply_add, fp64 };
 
 inline constexpr int float_tile_rows = 8;
-inline constexpr int64_t float_k_block = 192;
+inline constexpr int64_t float_k_block = 512;  // B tile of 32 columns: 64 KiB
 
 struct FloatTile {
   const float* a;

@@ -1,0 +1,369 @@
+// `fp4sim bench`: speeds as ratios to yardsticks of the same run. Every kernel is compared with the reference first,
+// and a wrong one is not timed. Contestants take turns, and medians are compared: other work on the machine then slows
+// all of them alike.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include "src/backends.h"
+#include "src/error.h"
+#include "src/spec_text.h"
+#include "tasks/run.h"
+#include "tools/bench_yardstick.h"
+#include "tools/command.h"
+#include "tools/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> what;
+  std::vector<int64_t> sizes = {1024, 2048};
+  int64_t elements = int64_t{1} << 24;
+  std::string backend = "auto";
+  int threads = 1;
+  int rounds = 9;
+  int steps = 200;
+  bool json = false;
+};
+
+struct Row {
+  std::string bench;
+  std::string backend;
+  int threads = 1;
+  std::string size;
+  double seconds = 0;
+  std::string unit;
+  double rate = 0;
+  std::string baseline;
+  double ratio = 0;
+};
+
+// One line of a benchmark: something to run, how much work it is, and whether it is the yardstick of the others.
+struct Contestant {
+  std::string name;
+  std::string backend;
+  double work = 0;
+  bool is_baseline = false;
+  std::function<void()> run;
+  std::vector<double> seconds = {};
+};
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// Runs the contestants in turn; the best baseline's rate is what ratios refer to.
+void race(std::vector<Contestant>& all, const Options& o, const std::string& size, const std::string& unit,
+          const std::string& baseline, std::vector<Row>& rows) {
+  for (Contestant& c : all) c.run();  // warm caches, pages and arenas
+  for (int round = 0; round < o.rounds; ++round) {
+    for (Contestant& c : all) c.seconds.push_back(seconds_of(c.run));
+  }
+  double best = 0;
+  for (const Contestant& c : all) {
+    if (c.is_baseline) best = std::max(best, c.work / median(c.seconds));
+  }
+  for (const Contestant& c : all) {
+    const double seconds = median(c.seconds);
+    rows.push_back({c.name, c.backend, o.threads, size, seconds, unit, c.work / seconds / 1e9, baseline,
+                    best > 0 ? c.work / seconds / best : 0});
+  }
+}
+
+std::vector<float> gaussian(int64_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(n));
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+void require_equal(const std::string& name, const void* got, const void* expected, size_t bytes) {
+  if (std::memcmp(got, expected, bytes) != 0)
+    throw Error("bench: " + name + " differs from the reference; not timed", 1);
+}
+
+// The product of a few rows of A and B, recomputed by the reference from the same tensor amax.
+void check_product(const std::string& name, const QuantSpec& spec, const GemmOptions& options, int64_t n,
+                   const std::vector<float>& a, const std::vector<float>& b, float amax_a, float amax_b,
+                   const std::vector<float>& c) {
+  const Dispatcher reference("reference");
+  constexpr int64_t rows = 32;
+  MultiplyCall call;
+  call.options = options;
+  call.a.x = view_of(a.data() + (n - rows) * n, rows, n);
+  call.b.x = view_of(b.data() + (n - rows) * n, rows, n);
+  call.a.spec = call.b.spec = spec;
+  if (spec.has_tensor_scale()) call.a.spec.tensor_scale = call.b.spec.tensor_scale = TensorScale::hold;
+  call.a.held_amax = amax_a;
+  call.b.held_amax = amax_b;
+  std::vector<float> expected(rows * rows);
+  std::vector<float> got(rows * rows);
+  call.c = expected.data();
+  call.c_stride = rows;
+  reference.multiply(call);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(got.data() + r * rows, c.data() + (n - rows + r) * n + n - rows, rows * sizeof(float));
+  }
+  require_equal(name, got.data(), expected.data(), got.size() * sizeof(float));
+}
+
+struct ProductCase {
+  const char* words;
+  const char* accumulator;
+};
+constexpr ProductCase product_cases[] = {
+    {"mxfp4", "fp32_block"}, {"mxfp4", "exact"},           {"mxfp4", "k64_rz"},       {"mxfp4", "fused35_rz"},
+    {"nvfp4", "fp32_block"}, {"nvfp4", "k64_rz"},          {"nvfp4", "fused35_rz"},   {"ue5m3fp4", "fp32_block"},
+    {"mxfp8", "fp32_block"}, {"mxfp4", "fp32_sequential"}, {"fp32", "fma_sequential"}};
+
+void bench_gemm(const Options& o, const Dispatcher& backend, const Yardstick& yardstick, std::vector<Row>& rows) {
+  for (const int64_t n : o.sizes) {
+    const std::vector<float> a = gaussian(n * n, 1);
+    const std::vector<float> b = gaussian(n * n, 2);
+    std::vector<float> c(static_cast<size_t>(n * n));
+    std::vector<uint8_t> a8(static_cast<size_t>(n * n), 3);
+    std::vector<int8_t> b8(static_cast<size_t>(n * n), 5);
+    std::vector<int32_t> c8(static_cast<size_t>(n * n));
+    const double work = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+    std::vector<Contestant> all;
+    if (yardstick.has_openblas()) {
+      all.push_back(
+          {"sgemm", "openblas", work, true, [&] { yardstick.sgemm_openblas(n, a.data(), b.data(), c.data()); }});
+    }
+    if (yardstick.has_onednn()) {
+      all.push_back({"sgemm", "onednn", work, true, [&] { yardstick.sgemm_onednn(n, a.data(), b.data(), c.data()); }});
+      all.push_back({"int8 gemm, unscaled", "onednn", work, false,
+                     [&] { yardstick.int8_onednn(n, a8.data(), b8.data(), c8.data()); }});
+    }
+    std::vector<Quantized> stored(2 * std::size(product_cases));
+    for (size_t i = 0; i < std::size(product_cases); ++i) {
+      const QuantSpec spec = quant_spec_from_words(product_cases[i].words);
+      GemmOptions options;
+      options.accumulator = accumulator_from_words(product_cases[i].accumulator);
+      options.threads = o.threads;
+      const std::string name = fmt::format("{} {}", product_cases[i].words, product_cases[i].accumulator);
+      Quantized& qa = stored[2 * i];
+      Quantized& qb = stored[2 * i + 1];
+      QuantizeCall call;
+      call.spec = spec;
+      call.x = view_of(a.data(), n, n);
+      backend.quantize(call, qa);
+      call.x = view_of(b.data(), n, n);
+      backend.quantize(call, qb);
+      backend.gemm(qa, qb, options, c.data(), n);
+      check_product(name, spec, options, n, a, b, qa.amax, qb.amax, c);
+      const char* tier = backend.for_gemm(spec, spec, options).name();
+      if (std::string(tier) == "reference" && o.backend != "reference") continue;  // `bench tiers` shows these
+      all.push_back({"gemm " + name, tier, work, false,
+                     [&backend, &qa, &qb, options, &c, n] { backend.gemm(qa, qb, options, c.data(), n); }});
+    }
+    // A linear layer's training step: six operands quantised along their contraction, three products.
+    const QuantSpec mxfp4 = quant_spec_from_words("mxfp4");
+    const auto step = [&] {
+      const MatrixView x = view_of(a.data(), n, n);
+      const MatrixView w = view_of(b.data(), n, n);
+      const std::pair<MatrixView, MatrixView> products[] = {
+          {x, w}, {x, w.transposed()}, {x.transposed(), w.transposed()}};
+      for (const auto& [left, right] : products) {
+        MultiplyCall call;
+        call.a.x = left;
+        call.b.x = right;
+        call.a.spec = call.b.spec = mxfp4;
+        call.a.threads = call.b.threads = call.options.threads = o.threads;
+        call.c = c.data();
+        call.c_stride = n;
+        backend.multiply(call);
+      }
+    };
+    all.push_back({"linear training step mxfp4", backend.name(), 3 * work, false, step});
+    race(all, o, fmt::format("{0}x{0}x{0}", n), "GMAC/s", "sgemm", rows);
+  }
+}
+
+void check_quantised(const std::string& name, const Dispatcher& backend, QuantizeCall call) {
+  call.x.rows = std::min<int64_t>(call.x.rows, 48);
+  Quantized got;
+  Quantized expected;
+  backend.quantize(call, got);
+  reference_backend().quantize(call, expected);
+  require_equal(name, got.codes.data(), expected.codes.data(), expected.codes.size());
+  require_equal(name, got.scales.data(), expected.scales.data(), expected.scales.size());
+}
+
+void bench_quantize(const Options& o, const Dispatcher& backend, std::vector<Row>& rows) {
+  const int64_t k = 4096;
+  const int64_t m = std::max<int64_t>(o.elements / k, 16);
+  const std::vector<float> x = gaussian(m * k, 3);
+  std::vector<float> copy(x.size());
+  const double work = static_cast<double>(m * k) * sizeof(float);
+  volatile float sink = 0;
+  std::vector<Contestant> all;
+  all.push_back({"memcpy", "libc", work, true, [&] { std::memcpy(copy.data(), x.data(), x.size() * sizeof(float)); }});
+  all.push_back({"read", "-", work, false, [&] { sink = read_all(x.data(), m * k); }});
+  struct Case {
+    const char* name;
+    const char* words;
+    int hadamard;
+  };
+  constexpr Case cases[] = {{"quantize mxfp4", "mxfp4", 0},
+                            {"quantize mxfp4 rceil", "mxfp4,scale_rule=rceil", 0},
+                            {"quantize mxfp4 stochastic", "mxfp4,rounding=stochastic", 0},
+                            {"quantize mxfp4 hadamard 32", "mxfp4", 32},
+                            {"quantize nvfp4", "nvfp4", 0},
+                            {"quantize te_nvfp4", "te_nvfp4", 0},
+                            {"quantize fouroversix", "fouroversix", 0},
+                            {"quantize mxfp8", "mxfp8", 0}};
+  std::vector<Quantized> out(std::size(cases));
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    QuantizeCall call;
+    call.x = view_of(x.data(), m, k);
+    call.spec = quant_spec_from_words(cases[i].words);
+    call.hadamard = {cases[i].hadamard, HadamardSigns::fixed, HadamardNormalise::sqrt};
+    call.threads = o.threads;
+    check_quantised(cases[i].name, backend, call);
+    all.push_back({cases[i].name, backend.for_quantize(call).name(), work, false,
+                   [&backend, call, &out, i] { backend.quantize(call, out[i]); }});
+  }
+  race(all, o, fmt::format("{}M floats", m * k >> 20), "GB/s", "memcpy", rows);
+  static_cast<void>(sink);
+}
+
+// Which backend serves each preset and accumulator.
+void print_tiers(const Options& o, const Dispatcher& backend, nlohmann::ordered_json& json) {
+  Table table{{{"preset"}, {"quantize"}, {"accumulator"}, {"gemm"}}, {}};
+  const std::vector<float> x(64 * 64, 1.0f);
+  for (const Preset& preset : preset_table) {
+    QuantizeCall call;
+    call.x = view_of(x.data(), 64, 64);
+    call.spec = preset.spec;
+    const std::string quantizer = backend.for_quantize(call).name();
+    for (const AccumulatorInfo& row : accumulator_table) {
+      GemmOptions options;
+      options.accumulator = row.row;
+      const std::string gemm = backend.for_gemm(preset.spec, preset.spec, options).name();
+      table.rows.push_back({preset.name, quantizer, row.name, gemm});
+      json.push_back({{"preset", preset.name}, {"quantize", quantizer}, {"accumulator", row.name}, {"gemm", gemm}});
+    }
+  }
+  if (!o.json) print_table(table);
+}
+
+// Training steps of the classifier (64-128-128-10, batch 128) against the same code in fp32.
+void bench_train(const Options& o, std::vector<Row>& rows) {
+  const auto rate = [&](const std::string& recipe) {
+    const sim::Json config =
+        tasks::canonical({{"task", {{"name", "classifier"}}}, {"recipe", recipe}, {"train", {{"steps", o.steps}}}});
+    sim::RunOptions options;
+    options.backend = o.backend;
+    options.threads = o.threads;
+    return tasks::run(config, 1, options).steps_per_second;
+  };
+  const std::vector<std::string> recipes = {"fp32",  "mxfp4", "nvfp4",   "nvfp4_te",
+                                            "mxfp8", "bf16",  "quartet", "tetrajet"};
+  std::vector<std::vector<double>> rates(recipes.size());
+  const int rounds = std::max(3, o.rounds / 3);
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < recipes.size(); ++i) rates[i].push_back(rate(recipes[i]));
+  }
+  const double fp32 = median(rates[0]);
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    const double r = median(rates[i]);
+    rows.push_back({"train classifier " + recipes[i], o.backend, o.threads, "64-128-128-10 x 128", 1 / r, "steps/s", r,
+                    "fp32_step", r / fp32});
+  }
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+void run(const Options& o) {
+  const Yardstick yardstick;
+  yardstick.set_threads(o.threads);
+  const Dispatcher backend(o.backend);
+  const auto wants = [&](const char* name) {
+    return o.what.empty() ? std::string(name) != "tiers" : std::count(o.what.begin(), o.what.end(), name) != 0;
+  };
+  std::vector<Row> rows;
+  nlohmann::ordered_json tiers = nlohmann::ordered_json::array();
+  if (wants("gemm")) bench_gemm(o, backend, yardstick, rows);
+  if (wants("quantize")) bench_quantize(o, backend, rows);
+  if (wants("train")) bench_train(o, rows);
+  if (wants("tiers")) print_tiers(o, backend, tiers);
+  if (o.json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Row& r : rows) {
+      list.push_back({{"bench", r.bench},
+                      {"backend", r.backend},
+                      {"threads", r.threads},
+                      {"size", r.size},
+                      {"seconds", r.seconds},
+                      {"unit", r.unit},
+                      {"rate", r.rate},
+                      {"baseline", r.baseline},
+                      {"ratio", r.ratio}});
+    }
+    print_json({{"cpu", cpu_name()},
+                {"compiler", __VERSION__},
+                {"yardsticks", yardstick.description()},
+                {"rows", list},
+                {"tiers", tiers}});
+    return;
+  }
+  if (rows.empty()) return;
+  print_fields({{"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}});
+  Table table{{{"bench"},
+               {"backend"},
+               {"size"},
+               {"ms", Align::right},
+               {"rate", Align::right},
+               {"unit"},
+               {"ratio", Align::right},
+               {"to"}},
+              {}};
+  for (const Row& r : rows) {
+    table.rows.push_back({r.bench, r.backend, r.size, fmt::format("{:.3f}", r.seconds * 1e3),
+                          fmt::format("{:.1f}", r.rate), r.unit, fmt::format("{:.2f}", r.ratio), r.baseline});
+  }
+  print_table(table);
+}
+
+void add(CLI::App& app, Invocation&) {
+  static Options o;
+  app.add_option("what", o.what, "gemm, quantize, train, tiers (default: all but tiers)")
+      ->check(CLI::IsMember({"gemm", "quantize", "train", "tiers"}));
+  app.add_option("--sizes", o.sizes, "n of the square products")->delimiter(',')->check(CLI::Range(64, 16384));
+  app.add_option("--elements", o.elements, "Floats to quantise")->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
+  app.add_option("--backend", o.backend, "auto, reference, avx2, avx512 or gpu");
+  app.add_option("--threads", o.threads, "Threads inside one call")->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", o.rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
+  app.add_option("--steps", o.steps, "Training steps a run")->check(CLI::Range(10, 100000));
+  app.add_flag("--json", o.json, "Print JSON");
+  app.callback([] { run(o); });
+  set_example(app, "fp4sim bench gemm --sizes 1024,4096 --threads 2");
+}
+
+}  // namespace
+
+Command command_bench() { return {"bench", "Speeds as ratios to sgemm and memcpy of the same run", add}; }
+
+}  // namespace fp4::tools
