@@ -24,7 +24,7 @@ TEST_CASE("a hundred thousand runs", "[exhaustive]") {
     "dgrad.hadamard.size": [0, 16, 32], "wgrad.hadamard.signs": ["none"]}})",
                                "grid");
   Planner planner(grid, simulator, {fp4::test::made_up_costs()});
-  const auto seconds = [start = std::chrono::steady_clock::now()]() mutable {
+  auto seconds = [start = std::chrono::steady_clock::now()]() mutable {
     const auto now = std::chrono::steady_clock::now();
     const double passed = std::chrono::duration<double>(now - start).count();
     start = now;
