@@ -124,6 +124,17 @@ TEST_CASE("every recipe runs on every task", "[train]") {
     }
 }
 
+TEST_CASE("every recipe gives the reference's bits on the fast backends", "[train]") {
+  for (const std::string& recipe : sim::recipe_names()) {
+    Json config = short_run("regression", recipe, 3, {{"inputs", 40}, {"width", 24}, {"outputs", 8}});
+    config["train"]["curve_points"] = 1;
+    RunOptions reference;
+    reference.backend = "reference";
+    INFO(recipe);
+    CHECK(tasks::run(config, 1).digest == tasks::run(config, 1, reference).digest);
+  }
+}
+
 TEST_CASE("NAME@GEMM quantises one product and leaves bf16 in the others", "[train]") {
   const Json recipe = short_run("classifier", "mxfp4@wgrad", 1).at("recipe");
   CHECK(recipe.at("name") == "mxfp4@wgrad");
