@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "src/backend_avx2.h"
 #include "src/backend_avx512.h"
 #include "src/error.h"
 
@@ -12,6 +13,7 @@ const std::vector<const Backend*>& all_backends() {
   static const std::vector<const Backend*> list = {
 #if defined(__x86_64__)
     &avx512_backend(),
+    &avx2_backend(),
 #endif
     &reference_backend()
   };

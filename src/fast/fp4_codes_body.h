@@ -44,7 +44,7 @@ FP4_SIMD I stochastic_fp4(F x, F inverse, uint32_t n_bits, I draw) {
   const I one = all(0x3F800000);
   const I top = all(0x40C00000);  // 6: everything above saturates, so the exponent may stop at 4
   // Rounded down: u never crosses into a binade, or to 6, that p*x/s itself does not reach.
-  const I u = smaller(bits(fma_down(a, inverse, all(0.0f))), top);
+  const I u = smaller(bits(multiply_down(a, inverse)), top);
   const I binade = larger(u & all(0x7F800000), one);
   // 2^n/step = 2^(n + 1 - e); the midpoint variant needs one bit more
   const uint32_t extra = mode == Rounding::stochastic_midpoint ? 1 : 0;

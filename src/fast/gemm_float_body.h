@@ -10,7 +10,7 @@ namespace fp4::FP4_ISA {
 
 enum class Loop : uint8_t { fma, multiply_add, fp64 };
 
-inline constexpr int float_tile_rows = 8;
+inline constexpr int float_tile_rows = float_rows;
 inline constexpr int64_t float_k_block = 512;  // B tile of 32 columns: 64 KiB
 
 struct FloatTile {
@@ -89,7 +89,7 @@ FP4_TARGET __attribute__((noinline)) void float_tile(const FloatTile& t) {
 // fp64: acc = acc + a*b with exact products, so a fused step is the same. One panel of B; A widened by eights.
 FP4_TARGET __attribute__((noinline)) inline void double_tile(const FloatTile& t) {
   constexpr int step = 32;
-  alignas(64) double a[step][float_tile_rows];
+  alignas(64) double a[step][8];
   D sum[float_tile_rows];
 #pragma GCC unroll 8
   for (int r = 0; r < float_tile_rows; ++r) sum[r] = all_double(0.0);

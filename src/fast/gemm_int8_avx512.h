@@ -5,39 +5,9 @@
 
 #include "fp4/gemm.h"
 #include "src/fast/isa_avx512.h"
-#include "src/fast/panels.h"
+#include "src/fast/tile_body.h"
 
 namespace fp4::avx512 {
-
-using fast::panel_rows;
-using fast::Panels;
-
-inline constexpr int tile_rows = 8;
-
-struct TileOutput {
-  float* c;
-  int64_t stride;
-  int rows;
-  int cols;
-  F factor;
-  uint32_t nan_rows;  // bits
-  uint32_t nan_cols;
-  bool is_finite;  // the factor
-};
-
-// Where a tile reads: bytes of A (from its first row on) and of up to two panels of B, and how scales advance.
-struct TileInput {
-  const int8_t* a;
-  const int8_t* b[2];
-  const float* scale_a;
-  const float* scale_b[2];
-  const int32_t* correction[2];
-  int64_t runs;
-  int64_t run4;       // dwords per run
-  int scale_shift_a;  // scale index = run >> shift
-  int scale_shift_b;
-  float quantum;  // of a product
-};
 
 // Dots of one run: dot[r][j] lanes = columns.
 template <int panels, int fixed_run4>
@@ -98,17 +68,6 @@ FP4_SIMD void block_run(const TileInput& t, const TileOutput& out, int64_t run, 
   }
 }
 
-// NaN where a row or column of the tile has a NaN scale, and where a NaN came from an infinite factor.
-FP4_TARGET inline void put_nans(const TileOutput& out) {
-  for (int r = 0; r < out.rows; ++r) {
-    for (int c = 0; c < out.cols; ++c) {
-      float& x = out.c[r * out.stride + c];
-      const bool nan = (out.nan_rows >> r & 1u) != 0 || (out.nan_cols >> c & 1u) != 0;
-      x = nan ? float_of(canonical_nan_bits) : canonical(x);
-    }
-  }
-}
-
 template <int panels, int fixed_run4>
 FP4_TARGET void block_tile(const TileInput& t, const TileOutput& out) {
   alignas(64) float acc[tile_rows * panels * panel_rows];
@@ -121,8 +80,6 @@ FP4_TARGET void block_tile(const TileInput& t, const TileOutput& out) {
   }
   if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
 }
-
-using TileKernel = void (*)(const TileInput&, const TileOutput&);
 
 template <int panels>
 inline TileKernel block_kernel(int64_t run4) {

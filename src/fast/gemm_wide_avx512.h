@@ -10,22 +10,6 @@
 
 namespace fp4::avx512 {
 
-enum class Sum : uint8_t { block, group, aligned };
-
-// How the sums of a tile fold (accumulate.h).
-struct Folding {
-  Sum sum = Sum::block;
-  int64_t runs_per_group = 0;   // 0: all of K, rounded once to nearest
-  bool toward_zero = false;     // group: of the additions
-  int fraction_bits = 35;       // aligned
-  int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
-  int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
-  int least_exponent_b = -127;
-  int term_bits = 2;              // aligned: bits of a term below its weight
-  float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
-  int snap_log2 = no_snap;
-};
-
 inline constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 inline constexpr int toward_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 
@@ -232,13 +216,6 @@ FP4_TARGET bool wide_int8_tile(const TileInput& t, const Folding& f, const TileO
   return true;
 }
 
-// Elements of up to 8 bits as floats: dots in fp64.
-struct FloatRun {
-  const float* a;     // [k][16] from the tile's first row
-  const float* b[2];  // [k][16]
-  int64_t length;
-};
-
 template <int panels>
 struct DoubleDots {
   D dot[tile_rows][panels];
@@ -277,16 +254,32 @@ FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Fol
   return true;
 }
 
-using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
-
-template <Sum kind, int panels>
-inline WideInt8Kernel wide_int8_kernel(int64_t run4) {
+template <Sum kind>
+inline WideInt8Kernel wide_int8_kernel_of(int64_t run4) {
   switch (run4) {
-    case 2: return wide_int8_tile<kind, panels, 2>;
-    case 4: return wide_int8_tile<kind, panels, 4>;
-    case 8: return wide_int8_tile<kind, panels, 8>;
-    default: return wide_int8_tile<kind, panels, 0>;
+    case 2: return wide_int8_tile<kind, 1, 2>;
+    case 4: return wide_int8_tile<kind, 1, 4>;
+    case 8: return wide_int8_tile<kind, 1, 8>;
+    default: return wide_int8_tile<kind, 1, 0>;
   }
+}
+
+inline WideInt8Kernel wide_int8_kernel(Sum sum, int64_t run4) {
+  switch (sum) {
+    case Sum::block: return wide_int8_kernel_of<Sum::block>(run4);
+    case Sum::group: return wide_int8_kernel_of<Sum::group>(run4);
+    case Sum::aligned: return wide_int8_kernel_of<Sum::aligned>(run4);
+  }
+  return nullptr;
+}
+
+inline WideFloatKernel wide_float_kernel(Sum sum) {
+  switch (sum) {
+    case Sum::block: return wide_float_tile<Sum::block>;
+    case Sum::group: return wide_float_tile<Sum::group>;
+    case Sum::aligned: return wide_float_tile<Sum::aligned>;
+  }
+  return nullptr;
 }
 
 }  // namespace fp4::avx512

@@ -28,6 +28,10 @@ using fp4::is_nan;
 using fp4::larger;
 using fp4::smaller;
 
+inline constexpr bool has_wide_kernels = true;  // gemm_wide_avx512.h
+inline constexpr bool rounds_down = true;       // products of any length round down to an integer in one step
+inline constexpr int float_rows = 8;            // rows of a float tile: registers for 8 x 2 sums
+
 struct F {  // float
   __m512 v;
 };
@@ -65,6 +69,7 @@ FP4_SIMD F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 FP4_SIMD F fma_down(F a, F b, F c) {  // rounded toward minus infinity
   return {_mm512_fmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
 }
+FP4_SIMD F multiply_down(F a, F b) { return fma_down(a, b, F{_mm512_setzero_ps()}); }
 FP4_SIMD F negated_fma_down(F a, F b, F c) {  // c - a*b rounded toward minus infinity
   return {_mm512_fnmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
 }

@@ -380,7 +380,8 @@ FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, c
   const QuantPlan& p = *z.plan;
   const auto n_bits = static_cast<uint32_t>(p.q.random_bits);
   const int offset = z.options.byte_offset;
-  const bool power = p.payload_path == PayloadPath::power;
+  // Where products cannot be rounded down in one step, they must be exact to be fused.
+  const bool power = p.payload_path == PayloadPath::power && (rounds_down || (p.q.prescale == 1.0f && !p.is_directed));
   if (p.code_path == CodePath::table && fused_table_bytes(z, b, out)) return;
   if (!power) form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
   const LaneBuffer x = power ? b.x : b.u;

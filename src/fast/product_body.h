@@ -2,14 +2,12 @@
 // and multiplied there. Shapes of training are small, so nothing here allocates or starts threads below a size.
 #pragma once
 
-#include "src/fast/isa_avx512.h"
-// After the instruction set they are compiled for:
 #include "src/fast/gemm_float_body.h"
-#include "src/fast/gemm_wide_avx512.h"
 #include "src/fast/panel_reader.h"
 #include "src/fast/stored_body.h"
+#include "src/fast/tile_body.h"
 
-namespace fp4::avx512 {
+namespace fp4::FP4_ISA {
 
 inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
   const bool blocked = s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square;
@@ -52,12 +50,13 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::sequential_double: return row.snap_log2 == no_snap ? Engine::fp64 : Engine::none;
     case AccumulatorKind::block:
       if (bytes && plain) return Engine::int8_block;
-      return bytes ? Engine::wide_int8 : Engine::wide_float;
+      break;
     case AccumulatorKind::group:
-    case AccumulatorKind::aligned: return bytes ? Engine::wide_int8 : Engine::wide_float;
+    case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
   }
-  return Engine::none;
+  if (!has_wide_kernels) return Engine::none;
+  return bytes ? Engine::wide_int8 : Engine::wide_float;
 }
 
 // One side of a product: high-precision (quantised on the way) or stored codes.
@@ -163,7 +162,7 @@ struct BlockedPlan {
   TileKernel one;
   TileKernel two;
   WideInt8Kernel wide_int8;
-  bool (*wide_float)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
+  WideFloatKernel wide_float;
   int64_t step;  // panels of B a tile takes
 };
 
@@ -177,16 +176,11 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
   t.quantum = p.quantum;
   k.folding = make_folding(p);
-  const Sum sum = k.folding.sum;
   k.one = block_kernel<1>(t.run4);
   k.two = block_kernel<2>(t.run4);
   k.step = engine == Engine::int8_block ? 2 : 1;
-  k.wide_int8 = sum == Sum::block   ? wide_int8_kernel<Sum::block, 1>(t.run4)
-                : sum == Sum::group ? wide_int8_kernel<Sum::group, 1>(t.run4)
-                                    : wide_int8_kernel<Sum::aligned, 1>(t.run4);
-  k.wide_float = sum == Sum::block   ? wide_float_tile<Sum::block>
-                 : sum == Sum::group ? wide_float_tile<Sum::group>
-                                     : wide_float_tile<Sum::aligned>;
+  k.wide_int8 = wide_int8_kernel(k.folding.sum, t.run4);
+  k.wide_float = wide_float_kernel(k.folding.sum);
   return k;
 }
 
@@ -274,8 +268,7 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
   t.factor = p.factor;
   for (int64_t row0 = first; row0 < last; row0 += float_tile_rows) {
     t.rows = static_cast<int>(smaller<int64_t>(float_tile_rows, p.a.rows - row0));
-    t.a = direct_a ? x.data + row0 * x.row_stride
-                   : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
+    t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
     t.a += k0 * t.a_k_stride;
     t.c = p.c + row0 * p.c_stride + col0;
     if (loop == Loop::fp64) {
@@ -352,7 +345,8 @@ inline bool reads_in_place(const Side& a) {
     return false;
   const MatrixView& x = a.plan->x;
   // Long rows a power of two apart share cache sets: large operands are packed.
-  return a.plan->hadamard.size == 0 && x.rows * x.cols < 1 << 16 && (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
+  return a.plan->hadamard.size == 0 && x.rows * x.cols < 1 << 16 &&
+         (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
 }
 
 // The smallest K step that respects groups; 0 when the vector kernels do not know the model.
@@ -490,4 +484,4 @@ FP4_TARGET inline void hadamard_to(const MatrixView& x, const HadamardSpec& h, R
   }
 }
 
-}  // namespace fp4::avx512
+}  // namespace fp4::FP4_ISA

@@ -1,0 +1,76 @@
+// What the integer kernels of every instruction set agree on: where a tile reads and writes.
+#pragma once
+
+#include "fp4/gemm.h"
+#include "src/fast/load_body.h"
+
+namespace fp4::FP4_ISA {
+
+inline constexpr int tile_rows = 8;
+
+struct TileOutput {
+  float* c;
+  int64_t stride;
+  int rows;
+  int cols;
+  F factor;
+  uint32_t nan_rows;  // bits
+  uint32_t nan_cols;
+  bool is_finite;  // the factor
+};
+
+// Where a tile reads: bytes of A (from its first row on) and of up to two panels of B, and how scales advance.
+struct TileInput {
+  const int8_t* a;
+  const int8_t* b[2];
+  const float* scale_a;
+  const float* scale_b[2];
+  const int32_t* correction[2];
+  int64_t runs;
+  int64_t run4;       // dwords per run
+  int scale_shift_a;  // scale index = run >> shift
+  int scale_shift_b;
+  float quantum;  // of a product
+};
+
+// NaN where a row or column of the tile has a NaN scale, and where a NaN came from an infinite factor.
+FP4_TARGET inline void put_nans(const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+    for (int c = 0; c < out.cols; ++c) {
+      float& x = out.c[r * out.stride + c];
+      const bool nan = (out.nan_rows >> r & 1u) != 0 || (out.nan_cols >> c & 1u) != 0;
+      x = nan ? float_of(canonical_nan_bits) : canonical(x);
+    }
+  }
+}
+
+using TileKernel = void (*)(const TileInput&, const TileOutput&);
+
+enum class Sum : uint8_t { block, group, aligned };
+
+// How the sums of a tile fold (accumulate.h).
+struct Folding {
+  Sum sum = Sum::block;
+  int64_t runs_per_group = 0;   // 0: all of K, rounded once to nearest
+  bool toward_zero = false;     // group: of the additions
+  int fraction_bits = 35;       // aligned
+  int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
+  int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
+  int least_exponent_b = -127;
+  int term_bits = 2;              // aligned: bits of a term below its weight
+  float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
+  int snap_log2 = no_snap;
+};
+
+// Elements of up to 8 bits as floats: dots in fp64.
+struct FloatRun {
+  const float* a;     // [k][16] from the tile's first row
+  const float* b[2];  // [k][16]
+  int64_t length;
+};
+
+// false: some sum was inexact, C is not written.
+using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
+using WideFloatKernel = bool (*)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
+
+}  // namespace fp4::FP4_ISA
