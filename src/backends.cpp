@@ -5,6 +5,7 @@
 #include "src/backend_avx2.h"
 #include "src/backend_avx512.h"
 #include "src/error.h"
+#include "src/gpu/gpu_backend.h"
 
 namespace fp4 {
 
@@ -15,6 +16,7 @@ const std::vector<const Backend*>& all_backends() {
     &avx512_backend(),
     &avx2_backend(),
 #endif
+    &gpu_backend(),  // after the CPU's fast paths: host operands pay for the way to the device and back
     &reference_backend()
   };
   return list;
@@ -53,6 +55,7 @@ Dispatcher::Dispatcher(std::string_view name) : name_(name) {
     for (const Backend* b : all_backends()) {
       if (b->available()) message += std::string(" ") + b->name();
     }
+    if (name_ == "gpu") message += "; " + gpu_status();
     throw Error(message);
   }
 }

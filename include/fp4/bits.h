@@ -85,15 +85,47 @@ FP4_HD constexpr Magnitude exact_product(Magnitude a, Magnitude b) {
   return {a.significand * b.significand, a.exponent + b.exponent, false};
 }
 
+struct LongQuotient {
+  uint64_t quotient;
+  uint64_t remainder;
+};
+
+// (high*2^64 + low) / divisor in two digits of 32 bits (Knuth's algorithm D); the divisor has its top bit set and
+// high < divisor. For devices: AMD's compilers have no 128-bit division, and most divisors here are powers of two.
+FP4_HD constexpr LongQuotient long_division(uint64_t high, uint64_t low, uint64_t divisor) {
+  if (divisor == uint64_t{1} << 63) return {high << 1 | low >> 63, low & ~(uint64_t{1} << 63)};
+  const uint64_t upper = divisor >> 32;
+  const uint64_t lower = divisor & 0xFFFFFFFFu;
+  uint64_t rest = high;
+  uint64_t result = 0;
+  for (int digit = 1; digit >= 0; --digit) {
+    const uint64_t next = digit == 1 ? low >> 32 : low & 0xFFFFFFFFu;
+    uint64_t guess = rest / upper;  // at most 2 too large
+    uint64_t left = rest - guess * upper;
+    while (left >> 32 == 0 && (guess >> 32 != 0 || guess * lower > (left << 32 | next))) {
+      --guess;
+      left += upper;
+    }
+    rest = (rest << 32 | next) - guess * divisor;  // modulo 2^64: the true rest is below the divisor
+    result = result << 32 | guess;
+  }
+  return {result, rest};
+}
+
 // a/b to at least 62 bits and a sticky bit; b is not zero, neither operand is sticky.
 FP4_HD constexpr Magnitude quotient(Magnitude a, Magnitude b) {
   if (a.significand == 0) return {};
   const int shift_a = 63 - floor_log2(a.significand);
   const int shift_b = 63 - floor_log2(b.significand);
-  const uint128 numerator = static_cast<uint128>(a.significand << shift_a) << 63;
+  const uint64_t numerator = a.significand << shift_a;  // times 2^63
   const uint64_t denominator = b.significand << shift_b;
-  return {static_cast<uint64_t>(numerator / denominator), a.exponent - shift_a - 63 - b.exponent + shift_b,
-          numerator % denominator != 0};
+#if FP4_DEVICE_CODE
+  const LongQuotient q = long_division(numerator >> 1, numerator << 63, denominator);
+#else
+  const uint128 wide = static_cast<uint128>(numerator) << 63;
+  const LongQuotient q = {static_cast<uint64_t>(wide / denominator), static_cast<uint64_t>(wide % denominator)};
+#endif
+  return {q.quotient, a.exponent - shift_a - 63 - b.exponent + shift_b, q.remainder != 0};
 }
 
 // How a magnitude lies on a grid of step 2^unit_log2: whole steps and the exact rest as a 64-bit binary fraction.

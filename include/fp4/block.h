@@ -202,14 +202,18 @@ FP4_HD constexpr uint32_t zero_block_code(const Quantizer& q) {
   return q.stores_multiplier() ? q.scale.largest_code : 0u;
 }
 
-// Scale code of a block; the scale format's NaN code when the block has a non-finite element under `block_nan`.
-FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t, uint32_t random) {
-  if (!q.has_scale) return 0;
-  const BlockMaximum maximum = block_maximum(x);
+// Scale code of a block whose maximum is known; the scale format's NaN code when the block has a non-finite element
+// under `block_nan`.
+FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, BlockMaximum maximum, TensorFactor t,
+                                        uint32_t random) {
   if (maximum.has_nonfinite && q.nonfinite == Nonfinite::block_nan && q.scale.has_nan()) return q.scale.nan_code;
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   const float amax = q.soft_alpha > 0.0f ? soft_maximum(x, maximum.amax, q.soft_alpha) : maximum.amax;
   return apply_scale_policies(q, rule_code(q, x, amax, t, random));
+}
+
+FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t, uint32_t random) {
+  return q.has_scale ? block_scale_code(q, x, block_maximum(x), t, random) : 0u;
 }
 
 }  // namespace fp4

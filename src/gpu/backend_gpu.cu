@@ -1,0 +1,202 @@
+// The device of a build with FP4_GPU=cuda or hip: memory, copies and launches over the vendor's runtime. Every call is
+// checked; a failure becomes one fp4::Error that names the call and the vendor's reason.
+// clang-format off: the vendor's words come first
+#include "src/gpu/runtime.h"
+// clang-format on
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "src/error.h"
+#include "src/gpu/device.h"
+#include "src/gpu/entry_points.h"
+#include "src/gpu/pipeline.h"
+
+namespace fp4::gpu {
+namespace {
+
+void check(gpuError_t error, const char* call) {
+  if (error == gpuSuccess) return;
+  throw Error(
+      std::string("gpu: ") + call + " failed: " + gpuGetErrorName(error) + " (" + gpuGetErrorString(error) + ")", 1);
+}
+
+#if FP4_GPU_CUDA
+constexpr MatrixKind own_unit = MatrixKind::nvidia;
+#else
+constexpr MatrixKind own_unit = MatrixKind::amd;
+#endif
+
+// The vendor's bf16 gemm, loaded when it is there: nothing links to it. Numbers are those of cublas_api.h and
+// rocblas-types.h (bf16 operands, fp32 result and sums).
+class VendorGemm {
+ public:
+  VendorGemm() {
+#if FP4_GPU_CUDA
+    for (const char* file : {"libcublas.so", "libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}) {
+      if (library_ == nullptr) library_ = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    }
+    constexpr const char* names[] = {"cublasCreate_v2", "cublasGemmEx"};
+#else
+    for (const char* file : {"librocblas.so", "librocblas.so.5", "librocblas.so.4", "librocblas.so.0"}) {
+      if (library_ == nullptr) library_ = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    }
+    constexpr const char* names[] = {"rocblas_create_handle", "rocblas_gemm_ex"};
+#endif
+    if (library_ == nullptr) return;
+    const auto create = reinterpret_cast<int (*)(void**)>(dlsym(library_, names[0]));
+    gemm_ = reinterpret_cast<Gemm>(dlsym(library_, names[1]));
+    if (create == nullptr || create(&handle_) != 0) gemm_ = nullptr;
+  }
+  bool is_here() const { return gemm_ != nullptr; }
+  bool multiply(int n, const void* a, const void* b, void* c) const {
+    const float one = 1.0f;
+    const float zero = 0.0f;
+#if FP4_GPU_CUDA  // transposed, plain; CUDA_R_16BF 14, CUDA_R_32F 0, CUBLAS_COMPUTE_32F 68, default algorithm -1
+    return gemm_(handle_, 1, 0, n, n, n, &one, a, 14, n, b, 14, n, &zero, c, 0, n, 68, -1) == 0;
+#else  // transposed 112, plain 111; bf16_r 168, f32_r 151, standard algorithm 0
+    return gemm_(handle_, 112, 111, n, n, n, &one, a, 168, n, b, 168, n, &zero, c, 151, n, c, 151, n, 151, 0, 0, 0) ==
+           0;
+#endif
+  }
+
+ private:
+#if FP4_GPU_CUDA
+  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                       const void*, void*, int, int, int, int);
+#else
+  using Gemm = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                       const void*, const void*, int, int, void*, int, int, int, int, int32_t, uint32_t);
+#endif
+  void* library_ = nullptr;
+  void* handle_ = nullptr;
+  Gemm gemm_ = nullptr;
+};
+
+class RuntimeDevice final : public Device {
+ public:
+  RuntimeDevice() {
+    gpuDeviceProp properties = {};
+    check(gpuSetDevice(0), "selecting device 0");
+    check(gpuGetDeviceProperties(&properties, 0), "asking for the device's properties");
+    name_ = properties.name;
+#if FP4_GPU_CUDA
+    has_unit_ = properties.major >= 8;
+#else
+    name_ += std::string(" (") + properties.gcnArchName + ")";
+    for (const char* arch : {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"}) {
+      has_unit_ = has_unit_ || std::string(properties.gcnArchName).rfind(arch, 0) == 0;
+    }
+#endif
+    Pool pool(*this);
+    has_native_ = probe_native(pool);
+  }
+  std::string description() const override { return name_; }
+  MatrixKind matrix_unit() const override { return has_unit_ ? own_unit : MatrixKind::none; }
+  int64_t largest_launch() const override { return device_largest_launch; }
+  bool has_native_conversion() const override { return has_native_; }
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    if (gpuMalloc(&memory, bytes) == gpuSuccess) return memory;
+    static_cast<void>(gpuGetLastError());  // reading it clears it; the pool reports the failure
+    return nullptr;
+  }
+  void release(void* memory) override { static_cast<void>(gpuFree(memory)); }  // at exit the runtime may be gone
+  void upload(void* to, const void* from, std::size_t bytes) override {
+    if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyHostToDevice), "copying to the device");
+  }
+  void download(void* to, const void* from, std::size_t bytes) override {
+    if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyDeviceToHost), "copying from the device");
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyDeviceToDevice), "copying inside the device");
+  }
+  double vendor_bf16_gemm(int64_t n, int repeats) override {
+    const VendorGemm vendor;
+    if (!vendor.is_here()) return 0;
+    Pool pool(*this);
+    Buffer<uint16_t> a(pool, n * n);
+    Buffer<uint16_t> b(pool, n * n);
+    Buffer<float> c(pool, n * n);
+    const std::vector<uint16_t> ones(static_cast<size_t>(n * n), 0x3F80);  // bf16 1.0
+    a.upload(ones.data());
+    b.upload(ones.data());
+    std::vector<float> milliseconds;
+    for (int i = 0; i <= repeats; ++i) {
+      gpuEvent_t begin = nullptr;
+      gpuEvent_t end = nullptr;
+      check(gpuEventCreate(&begin), "making an event");
+      check(gpuEventCreate(&end), "making an event");
+      check(gpuEventRecord(begin, nullptr), "recording an event");
+      if (!vendor.multiply(static_cast<int>(n), a.data(), b.data(), c.data())) return 0;
+      check(gpuEventRecord(end, nullptr), "recording an event");
+      check(gpuEventSynchronize(end), "waiting for an event");
+      float elapsed = 0;
+      check(gpuEventElapsedTime(&elapsed, begin, end), "reading an event");
+      if (i > 0) milliseconds.push_back(elapsed);  // the first one warms up
+      check(gpuEventDestroy(begin), "giving back an event");
+      check(gpuEventDestroy(end), "giving back an event");
+    }
+    std::sort(milliseconds.begin(), milliseconds.end());
+    return 1e-3 * static_cast<double>(milliseconds[milliseconds.size() / 2]);
+  }
+  void synchronise() override { check(gpuDeviceSynchronize(), "waiting for the device"); }
+
+#define FP4_GPU_RUN(Kernel) \
+  void run(const Kernel& kernel, int64_t first, int64_t count) override { start(kernel, first, count, #Kernel); }
+  FP4_GPU_KERNELS(FP4_GPU_RUN)
+#undef FP4_GPU_RUN
+
+ private:
+  template <class Kernel>
+  static void start(const Kernel& kernel, int64_t first, int64_t count, const char* name) {
+    constexpr bool is_nvidia = std::is_same_v<Kernel, NvidiaPowerGemm> || std::is_same_v<Kernel, NvidiaMantissaGemm>;
+    constexpr bool is_amd = std::is_same_v<Kernel, AmdPowerGemm> || std::is_same_v<Kernel, AmdMantissaGemm>;
+    if constexpr ((is_nvidia && own_unit != MatrixKind::nvidia) || (is_amd && own_unit != MatrixKind::amd)) {
+      throw Error(std::string("gpu: kernel ") + name + " belongs to another vendor's device", 1);
+    } else {
+      constexpr unsigned bytes = shared_bytes<Kernel>;
+      entry<Kernel><<<static_cast<unsigned>(count), group_threads, bytes>>>(kernel, first);
+      check(gpuGetLastError(), name);
+    }
+  }
+  std::string name_;
+  bool has_unit_ = false;
+  bool has_native_ = false;
+};
+
+// Counted once: a process does not change its devices.
+int device_count(std::string& reason) {
+  int count = 0;  // CUDA leaves it untouched on errors
+  const gpuError_t error = gpuGetDeviceCount(&count);
+  if (error != gpuSuccess) {
+    reason = std::string("no device: ") + gpuGetErrorString(error);
+    static_cast<void>(gpuGetLastError());
+    return 0;
+  }
+  if (count == 0) reason = "no device";
+  return count;
+}
+
+}  // namespace
+
+Device* this_device() {
+  static Device* const device = []() -> Device* {
+    std::string reason;
+    if (device_count(reason) == 0) return nullptr;
+    return new RuntimeDevice;  // lives as long as the process: pools give memory back at exit
+  }();
+  return device;
+}
+
+std::string no_device_reason() {
+  std::string reason;
+  device_count(reason);
+  return reason;
+}
+
+}  // namespace fp4::gpu

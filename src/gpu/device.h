@@ -1,0 +1,119 @@
+// What the GPU backend needs of a device: memory, copies, and the kernels of kernels.h. backend_gpu.cu gives it over
+// CUDA or HIP, host_device.h by loops on the host, so that everything above this line runs under the tests.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/gpu/kernels.h"
+
+namespace fp4::gpu {
+
+enum class MatrixKind : uint8_t { none, nvidia, amd };
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string description() const = 0;
+  virtual MatrixKind matrix_unit() const = 0;
+  virtual int64_t largest_launch() const = 0;  // groups that one launch may have
+  // Whether the device's own e2m1 conversion was compiled in and agreed with ours when it was asked (probe_native).
+  virtual bool has_native_conversion() const { return false; }
+
+  // Seconds of an n x n x n product by the vendor's library (bf16 operands, fp32 sums): the yardstick of the benchmark.
+  // 0 where the library is not installed.
+  virtual double vendor_bf16_gemm(int64_t n, int repeats) {
+    static_cast<void>(n);
+    static_cast<void>(repeats);
+    return 0;
+  }
+
+  // nullptr when the memory is not there.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) = 0;
+  virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void download(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;  // inside the device
+  virtual void synchronise() = 0;
+
+  // Groups first .. first+count-1 of a kernel; waits for nothing, throws for a launch that fails.
+#define FP4_GPU_DECLARE(Kernel) virtual void run(const Kernel& kernel, int64_t first, int64_t count) = 0;
+  FP4_GPU_KERNELS(FP4_GPU_DECLARE)
+#undef FP4_GPU_DECLARE
+};
+
+// The device of this build and machine, or nullptr; no_device_reason() then says why, in one line.
+Device* this_device();
+std::string no_device_reason();
+
+// A kernel over any number of groups, in launches that the device can take.
+template <class Kernel>
+void launch(Device& device, const Kernel& kernel, int64_t groups) {
+  const int64_t most = device.largest_launch();
+  for (int64_t first = 0; first < groups; first += most) {
+    device.run(kernel, first, groups - first < most ? groups - first : most);
+  }
+}
+
+// Freed blocks are kept by size (rounded up to a power of two) and used again: a training step allocates nothing after
+// the first. Not for several threads at once.
+class Pool {
+ public:
+  explicit Pool(Device& device) : device_(device) {}
+  ~Pool() { trim(); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  Device& device() const { return device_; }
+  std::pair<void*, std::size_t> take(std::size_t bytes);  // throws Error when the device has no more
+  void give(void* memory, std::size_t bytes) { free_[bytes].push_back(memory); }
+  void trim();
+  std::size_t allocations() const { return allocations_; }  // asked of the device so far
+
+ private:
+  Device& device_;
+  std::map<std::size_t, std::vector<void*>> free_;
+  std::size_t allocations_ = 0;
+};
+
+// A typed array in device memory.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Pool& pool, int64_t count) : pool_(&pool), count_(count) {
+    const auto [memory, bytes] = pool.take(static_cast<std::size_t>(count) * sizeof(T));
+    data_ = static_cast<T*>(memory);
+    bytes_ = bytes;
+  }
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) pool_->give(data_, bytes_);
+  }
+
+  T* data() const { return data_; }
+  int64_t count() const { return count_; }
+  void upload(const T* from) { pool_->device().upload(data_, from, static_cast<std::size_t>(count_) * sizeof(T)); }
+  void download(T* to) const { pool_->device().download(to, data_, static_cast<std::size_t>(count_) * sizeof(T)); }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(data_, other.data_);
+    std::swap(count_, other.count_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Pool* pool_ = nullptr;
+  T* data_ = nullptr;
+  int64_t count_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace fp4::gpu

@@ -1,0 +1,30 @@
+// The kernels as a device launches them: one __global__ template over the bodies of kernels.h. After runtime.h only.
+#pragma once
+
+#include "src/gpu/kernels.h"
+
+namespace fp4::gpu {
+
+// 2^23 groups of 256 threads: below the limits of CUDA's grid (2^31 - 1 groups) and of HIP's (2^32 threads).
+inline constexpr int64_t device_largest_launch = int64_t{1} << 23;
+
+// AMD's compiler must know the size of a group, or it assumes 1024 threads and halves the registers.
+#if FP4_GPU_CUDA
+#define FP4_GPU_ENTRY __global__ void __launch_bounds__(group_threads, Kernel::groups_at_once)
+#else
+#define FP4_GPU_ENTRY __global__ void __attribute__((amdgpu_flat_work_group_size(group_threads, group_threads)))
+#endif
+
+// Below 48 KiB, which every launch may have. Sized at the launch: as fixed arrays, clang 14 would add up those of all
+// kernels as soon as one of their functions is not inlined.
+template <class Kernel>
+inline constexpr unsigned shared_bytes = (Kernel::shared_words + 3) / 4 * static_cast<unsigned>(sizeof(FourWords));
+
+template <class Kernel>
+FP4_GPU_ENTRY entry(Kernel kernel, int64_t first) {
+  static_assert(shared_bytes<Kernel> <= 48 * 1024);
+  extern __shared__ FourWords shared[];  // shared_bytes<Kernel> of them, given at the launch
+  kernel(Group{}, first + group_number(), shared[0].v);
+}
+
+}  // namespace fp4::gpu

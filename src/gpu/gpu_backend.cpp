@@ -1,0 +1,132 @@
+#include "src/gpu/gpu_backend.h"
+
+#include <mutex>
+
+#include "src/error.h"
+#include "src/gpu/pipeline.h"
+
+namespace fp4 {
+namespace gpu {
+namespace {
+
+// A host matrix in device memory. Contiguous matrices and their transposes keep their strides; others are packed first.
+struct UploadedMatrix {
+  Buffer<float> data;
+  Source source;
+};
+
+UploadedMatrix upload_matrix(Pool& pool, const MatrixView& x) {
+  UploadedMatrix u;
+  u.data = Buffer<float>(pool, x.rows * x.cols);
+  u.source = {u.data.data(), x.rows, x.cols, x.cols, 1};
+  if (x.col_stride == 1 && x.row_stride == x.cols) {
+    u.data.upload(x.data);
+  } else if (x.row_stride == 1 && x.col_stride == x.rows) {
+    u.data.upload(x.data);
+    u.source.row_stride = 1;
+    u.source.col_stride = x.rows;
+  } else {
+    std::vector<float> packed;
+    packed.reserve(static_cast<size_t>(x.rows * x.cols));
+    for (int64_t r = 0; r < x.rows; ++r) {
+      for (int64_t c = 0; c < x.cols; ++c) packed.push_back(x.at(r, c));
+    }
+    u.data.upload(packed.data());
+  }
+  return u;
+}
+
+class GpuBackend final : public Backend {
+ public:
+  explicit GpuBackend(Device* device) : device_(device), pool_(device ? std::make_unique<Pool>(*device) : nullptr) {}
+
+  const char* name() const override { return "gpu"; }
+  bool available() const override { return device_ != nullptr; }
+  bool supports_quantize(const QuantizeCall& call) const override { return can_quantize(call.spec); }
+  bool supports_dequantize(const Quantized&) const override { return true; }
+  bool supports_gemm(const QuantSpec&, const QuantSpec&, const GemmOptions&) const override { return true; }
+  bool supports_hadamard(const HadamardSpec&) const override { return true; }
+
+  void quantize(const QuantizeCall& call, Quantized& out) const override {
+    const std::lock_guard lock(mutex_);
+    gpu::download(on_device(call), out);
+  }
+
+  void dequantize(const Quantized& q, float* out, int) const override {
+    const std::lock_guard lock(mutex_);
+    Buffer<float> values(*pool_, q.rows * q.cols);
+    gpu::dequantize(*pool_, gpu::upload(*pool_, q), values.data());
+    values.download(out);
+  }
+
+  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+            int64_t c_stride) const override {
+    const std::lock_guard lock(mutex_);
+    multiply(gpu::upload(*pool_, a), gpu::upload(*pool_, b), options, c, c_stride);
+  }
+
+  // The quantised operands never leave the device.
+  bool multiply(const MultiplyCall& call) const override {
+    if (!can_quantize(call.a.spec) || !can_quantize(call.b.spec)) return false;
+    const std::lock_guard lock(mutex_);
+    multiply(on_device(call.a), on_device(call.b), call.options, call.c, call.c_stride);
+    return true;
+  }
+
+  void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
+                int) const override {
+    const std::lock_guard lock(mutex_);
+    const UploadedMatrix u = upload_matrix(*pool_, x);
+    Buffer<float> result(*pool_, x.rows * hadamard_padded(h, x.cols));
+    gpu::hadamard(*pool_, u.source, h, place, inverse, result.data());
+    result.download(y);
+  }
+
+ private:
+  Resident on_device(const QuantizeCall& call) const {
+    const UploadedMatrix u = upload_matrix(*pool_, call.x);
+    Resident r = make_resident(*pool_, call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));
+    gpu::quantize(*pool_, u.source, {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset}, r);
+    return r;
+  }
+
+  void multiply(const Resident& a, const Resident& b, const GemmOptions& options, float* c, int64_t c_stride) const {
+    const int64_t rows = a.operand.rows;
+    const int64_t cols = b.operand.rows;
+    Buffer<float> result(*pool_, rows * cols);
+    gpu::gemm(*pool_, a, b, options, result.data());
+    if (c_stride == cols) return result.download(c);
+    std::vector<float> host(static_cast<size_t>(rows * cols));
+    result.download(host.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < cols; ++j) c[r * c_stride + j] = host[static_cast<size_t>(r * cols + j)];
+    }
+  }
+
+  Device* device_;
+  std::unique_ptr<Pool> pool_;
+  mutable std::mutex mutex_;  // sweeps call from several threads; the device does one call at a time
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(Device* device) { return std::make_unique<GpuBackend>(device); }
+
+#if !FP4_WITH_GPU
+Device* this_device() { return nullptr; }
+std::string no_device_reason() { return "this build has no GPU backend (configure with -DFP4_GPU=cuda or hip)"; }
+#endif
+
+}  // namespace gpu
+
+const Backend& gpu_backend() {
+  static const std::unique_ptr<Backend> backend = gpu::make_backend(gpu::this_device());
+  return *backend;
+}
+
+std::string gpu_status() {
+  const gpu::Device* device = gpu::this_device();
+  return device != nullptr ? device->description() : gpu::no_device_reason();
+}
+
+}  // namespace fp4

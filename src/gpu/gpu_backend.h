@@ -1,0 +1,24 @@
+// The backend `gpu`: host data in, kernels of pipeline.h, host data out. Built on this_device() in a build with
+// FP4_GPU=cuda or hip, and on HostDevice by the tests.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fp4/backend.h"
+#include "src/gpu/device.h"
+
+namespace fp4::gpu {
+
+// A backend over a device, which must outlive it; nullptr gives one that is not available().
+std::unique_ptr<Backend> make_backend(Device* device);
+
+}  // namespace fp4::gpu
+
+namespace fp4 {
+
+const Backend& gpu_backend();
+// One line for people: the device, or why there is none ("this build has no GPU backend", "no device: ...").
+std::string gpu_status();
+
+}  // namespace fp4

@@ -1,0 +1,109 @@
+// How a kernel body sees its threads: as a group that works through phases. A phase is `for_each(n, f)`, a barrier ends
+// it, and nothing else connects threads. On a device the 256 threads of a block share the n items; on the host one
+// thread does them in order, so the same body runs under the tests without a device. A body is a struct of arguments
+// with `shared_words`, `groups_at_once` (wanted on one processor: bounds the registers) and `operator()(Group, int64_t
+// group, uint32_t* shared)`.
+#pragma once
+
+#include "fp4/bits.h"
+
+// Loops over registers: an index that stays variable would put the array into memory.
+#if FP4_DEVICE_CODE
+#define FP4_UNROLL _Pragma("unroll")
+#else
+#define FP4_UNROLL
+#endif
+
+namespace fp4::gpu {
+
+inline constexpr int group_threads = 256;
+
+// This thread's number in its group and this group's number in its launch. AMD's builtins spare us its headers, so that
+// device code also compiles where no HIP package is installed.
+FP4_HD inline int thread_number() {
+#if defined(__CUDA_ARCH__)
+  return static_cast<int>(threadIdx.x);
+#elif FP4_DEVICE_CODE
+  return static_cast<int>(__builtin_amdgcn_workitem_id_x());
+#else
+  return 0;
+#endif
+}
+FP4_HD inline int64_t group_number() {
+#if defined(__CUDA_ARCH__)
+  return static_cast<int64_t>(blockIdx.x);
+#elif FP4_DEVICE_CODE
+  return static_cast<int64_t>(__builtin_amdgcn_workgroup_id_x());
+#else
+  return 0;
+#endif
+}
+
+struct Group {
+  template <class F>
+  FP4_HD void for_each(int64_t count, const F& f) const {
+#if FP4_DEVICE_CODE
+    for (int64_t i = thread_number(); i < count; i += group_threads) f(i);
+#else
+    for (int64_t i = 0; i < count; ++i) f(i);
+#endif
+  }
+  FP4_HD void barrier() const {
+#if defined(__CUDA_ARCH__)
+    __syncthreads();
+#elif FP4_DEVICE_CODE
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+#endif
+  }
+  // Calls f(warp) for the warps of `lanes` threads: once on a device, for the caller's own.
+  template <class F>
+  FP4_HD void for_each_warp(int lanes, const F& f) const {
+#if FP4_DEVICE_CODE
+    f(thread_number() / lanes);
+#else
+    for (int warp = 0; warp < group_threads / lanes; ++warp) f(warp);
+#endif
+  }
+};
+
+// Registers of `threads` threads: on a device this thread's own, on the host those of all of them.
+template <class State, int threads>
+class PerThread {
+ public:
+  FP4_HD State& of([[maybe_unused]] int thread) {
+#if FP4_DEVICE_CODE
+    return state_[0];
+#else
+    return state_[thread];
+#endif
+  }
+  // f(lane, registers of the lane) for the lanes of a warp whose first thread is `first`.
+  template <class F>
+  FP4_HD void for_each_lane([[maybe_unused]] int first, const F& f) {
+#if FP4_DEVICE_CODE
+    f(thread_number() % lanes_of_warp(), state_[0]);
+#else
+    for (int lane = 0; lane < lanes_of_warp(); ++lane) f(lane, state_[first + lane]);
+#endif
+  }
+  FP4_HD static constexpr int lanes_of_warp() { return State::lanes; }
+
+ private:
+#if FP4_DEVICE_CODE
+  State state_[1] = {};
+#else
+  State state_[threads] = {};
+#endif
+};
+
+// Four floats moved by one instruction.
+struct alignas(16) Four {
+  float v[4];
+};
+struct alignas(16) FourWords {
+  uint32_t v[4];
+};
+
+}  // namespace fp4::gpu

@@ -1,0 +1,66 @@
+// Which kernels make up an operation, on operands that live in device memory. The backend moves host data in and out
+// around these; the benchmark calls them on data that stays.
+#pragma once
+
+#include "src/gpu/device.h"
+
+namespace fp4::gpu {
+
+// A quantised operand in device memory.
+struct Resident {
+  QuantSpec spec;
+  Operand operand;
+  BlockGeometry geometry;
+  Buffer<uint8_t> codes;
+  Buffer<uint8_t> scales;
+  Buffer<float> real_scales;
+  Buffer<TensorFactor> factors;
+  Buffer<float> amax;
+};
+
+// How to quantise: the fields of QuantizeCall that are not data.
+struct QuantizeHow {
+  HadamardSpec hadamard;
+  RandomPlace place;
+  float held_amax = -1.0f;
+  float soft_alpha = 0.0f;
+  int64_t row_offset = 0;
+};
+
+// An operand of this shape, nothing computed yet; `cols` counts the Hadamard padding.
+Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols);
+Resident upload(Pool& pool, const Quantized& q);
+void download(const Resident& from, Quantized& to);
+
+// False for blocks that are a whole row or tensor: those have no kernel.
+bool can_quantize(const QuantSpec& spec);
+void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out);
+
+// Both copies of a matrix in one pass: `along` has blocks along its rows, `across` is the transpose. False for what one
+// tile cannot hold: Hadamards, 2-D or long blocks, tensor scales that depend on the whole tensor or on 128 columns.
+bool can_quantize_both_ways(const QuantSpec& along, const QuantSpec& across);
+void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, RandomPlace place_across, Resident& along,
+                        Resident& across);
+
+// y [x.rows, x.cols padded to whole transforms].
+void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y);
+void dequantize(Pool& pool, const Resident& q, float* out);
+
+// Whether the integer matrix units give this product, and how.
+struct MatrixPlan {
+  bool fits = false;
+  ScaleMode mode = ScaleMode::power;
+  int run = 32;
+};
+MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator);
+
+// c [a.rows, b.rows] contiguous.
+void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c);
+
+// Whether the device's own e2m1 conversion is there and gives our codes on every input that is tried.
+bool probe_native(Pool& pool);
+
+// Words that differ, and the first of them.
+Difference compare_bits(Pool& pool, const void* a, const void* b, int64_t words);
+
+}  // namespace fp4::gpu

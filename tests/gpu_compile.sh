@@ -1,0 +1,62 @@
+#!/bin/sh
+# Compiles the GPU kernels for one target with whatever compiler the machine has; no device is needed. Says
+# "[test skipped]" where no compiler knows the target.
+#   tests/gpu_compile.sh sm_90|gfx90a|... FOLDER      kernels only (src/gpu/kernels_only.cu)
+#   tests/gpu_compile.sh cuda|hip FOLDER              the whole backend with the vendor's runtime headers
+# Beyond compiling: the matrix instruction is there, no operation may fuse or flush, denormals are kept.
+set -eu
+target=$1
+out=$2
+cd "$(dirname "$0")/.."
+mkdir -p "$out"
+skip() { echo "[test skipped] $target: $1"; exit 0; }
+need() { grep -q -E "$1" "$2" || { echo "$target: $3"; exit 1; }; }
+refuse() { ! grep -n -E "$1" "$2" | head -3 | grep . || { echo "$target: $3"; exit 1; }; }
+
+includes="-I. -Iinclude"
+cuda_flags="-x cu -std=c++20 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true $includes"
+hip_flags="-x hip -std=c++20 -O3 -ffp-contract=off $includes"
+device_only="--cuda-device-only -nogpuinc -nogpulib -DFP4_GPU_DEVICE_ONLY=1"
+
+nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+# Newest first; FP4_GPU_CLANG names one that is not on the path.
+clangs="${FP4_GPU_CLANG:-} clang++-22 clang++-21 clang++-20 clang++-19 /opt/rocm/llvm/bin/clang++ clang++-18 clang++-17 \
+clang++-16 clang++-15 clang++-14 clang++"
+
+case $target in
+  sm_*)
+    [ -n "$nvcc" ] || skip "no nvcc"
+    "$nvcc" --list-gpu-code | grep -q -x "${target%a}" || skip "this nvcc does not know it"
+    "$nvcc" $cuda_flags -arch="$target" -ptx -o "$out/$target.ptx" src/gpu/kernels_only.cu
+    "$(dirname "$nvcc")/ptxas" -arch="$target" -o "$out/$target.cubin" "$out/$target.ptx"
+    need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
+    # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
+    refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
+    echo "$target: $("$nvcc" --version | sed -n 's/.*release //p'), $(wc -c <"$out/$target.cubin") bytes"
+    ;;
+  gfx*)
+    printf '' >"$out/empty.cu"
+    for clang in $clangs; do
+      command -v "$clang" >/dev/null || continue
+      "$clang" -x hip $device_only --offload-arch="$target" -S -o /dev/null "$out/empty.cu" 2>/dev/null || continue
+      "$clang" $hip_flags $device_only --offload-arch="$target" -S -o "$out/$target.s" src/gpu/kernels_only.cu
+      need 'v_mfma_i32_16x16x(16_?|32_)i8' "$out/$target.s" "no i8 matrix instruction"
+      refuse 'amdhsa_float_denorm_mode_32 [^3]' "$out/$target.s" "denormals are flushed"
+      case $target in gfx950) need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion" ;; esac
+      echo "$target: $("$clang" --version | head -1), $(grep -c v_mfma "$out/$target.s") matrix instructions"
+      exit 0
+    done
+    skip "no clang here knows it"
+    ;;
+  cuda)
+    [ -n "$nvcc" ] || skip "no nvcc"
+    "$nvcc" $cuda_flags -O0 -Xptxas -O0 -arch=sm_90 -c -o "$out/cuda.o" src/gpu/backend_gpu.cu
+    ;;
+  hip)
+    [ -e /usr/include/hip/hip_runtime.h ] || [ -e /opt/rocm/include/hip/hip_runtime.h ] || skip "no HIP headers"
+    command -v hipcc >/dev/null || skip "no hipcc"
+    hipcc -x hip -std=c++20 -O1 -ffp-contract=off $includes --offload-arch=gfx90a -c -o "$out/hip.o" \
+      src/gpu/backend_gpu.cu
+    ;;
+  *) echo "gpu_compile.sh: unknown word '$target'; accepted: sm_*, gfx*, cuda, hip" >&2; exit 2 ;;
+esac
