@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "src/error.h"
 #include "sweeps/statistics.h"
@@ -55,6 +56,14 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   }
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
+  // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
+  std::set<std::string> metrics;
+  for (const ConfigResult& config : results.configs()) {
+    for (const RunRecord& run : config.runs) {
+      for (const auto& [name, value] : run.metrics) metrics.insert(name);
+    }
+  }
+  table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
   for (const ConfigResult& config : results.configs()) {
     for (const RunRecord& run : config.runs) {
       if (!shown(run, options)) continue;
@@ -72,6 +81,11 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       row.emplace_back(config.record.recipe);
       row.emplace_back(run.message);
       if (sampled) row.emplace_back(config.record.probability);
+      for (const std::string& name : metrics) {
+        const auto at =
+            std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
+        row.push_back(at == run.metrics.end() ? Cell{} : number(at->second));
+      }
       table.rows.push_back(std::move(row));
     }
   }

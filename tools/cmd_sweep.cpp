@@ -135,7 +135,6 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
                                                              {"excluded", std::to_string(counts.excluded)},
                                                              {"included", std::to_string(counts.included)},
                                                              {"impossible", std::to_string(impossible)}};
-  for (const auto& [reason, count] : counts.impossible) fields.emplace_back("  " + reason, std::to_string(count));
   fields.emplace_back("duplicates", std::to_string(counts.duplicates));
   fields.emplace_back("distinct", std::to_string(counts.distinct));
   fields.emplace_back(stage.name, fmt::format("{} (of them {} references)", stage.jobs.size(), references));
@@ -145,6 +144,7 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
     fields.emplace_back("then", planner.stage_name(i) + ": chosen from the results of the stage before");
   }
   print_fields(fields);
+  for (const auto& [reason, count] : counts.impossible) print_wrapped(fmt::format("{} impossible: {}", count, reason));
 }
 
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
