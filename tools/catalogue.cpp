@@ -204,7 +204,7 @@ nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view wa
       return show_in_kind(kind, name);
     for (const std::string& candidate : names_of_kind(kind)) {
       if (candidate == name) return show_in_kind(kind, name);
-      accepted.push_back(candidate);
+      if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);
     }
   }
   if (!known) throw unknown_word("show --kind", wanted, catalogue_kinds());

@@ -88,9 +88,11 @@ std::vector<std::string> option_names(const CLI::App& app) {
 // CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = deepest(&app);
-  std::string place = at->get_name();
-  for (const CLI::App* up = at->get_parent(); up != nullptr; up = up->get_parent())
-    place = up->get_name() + " " + place;
+  // "golden make" as the place; print_error puts the program's name in front.
+  std::string place;
+  for (const CLI::App* up = at; up->get_parent() != nullptr; up = up->get_parent())
+    place = up->get_name() + (place.empty() ? "" : " ") + place;
+  if (place.empty()) place = "command";
   const std::vector<std::string> rest = app.remaining(true);
   if (rest.empty() || rest.front().empty()) return place + ": " + error.what();
   const std::string word = rest.front().substr(0, rest.front().find('='));
@@ -99,7 +101,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::App* sub : at->get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(sub->get_name());
   if (!names.empty()) return unknown_word(place, word, names).what();
-  return place + ": unexpected word '" + word + "'; `" + place + " --help` shows the usage";
+  return place + ": unexpected word '" + word + "'; `fp4sim " + place + " --help` shows the usage";
 }
 
 // Quoted only where a shell needs it.
@@ -135,7 +137,7 @@ int run(int argc, char** argv) {
     if (argc <= 1) {
       fmt::print(stderr, "{}", app.help());
     } else {
-      fmt::print(stderr, "{}\n", usage_message(app, error));
+      print_error(usage_message(app, error));
     }
     return 2;
   }
@@ -151,12 +153,12 @@ int main(int argc, char** argv) {
   try {
     exit_code = fp4::tools::run(argc, argv);
   } catch (const fp4::Error& error) {
-    fmt::print(stderr, "fp4sim: {}\n", error.what());
+    fp4::tools::print_error(error.what());
     exit_code = error.exit_code;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "fp4sim: out of memory\n");
+    fp4::tools::print_error("out of memory");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "fp4sim: {}\n", error.what());
+    fp4::tools::print_error(error.what());
   }
   // A result that did not reach its reader (`fp4sim list > /dev/full`) is a failure.
   if (std::fflush(stdout) != 0 && exit_code == 0) {

@@ -169,6 +169,16 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& fields
   }
 }
 
+void print_error(std::string_view text) {
+  const std::string line = "fp4sim: " + std::string(text);
+  winsize size = {};
+  if (::isatty(STDERR_FILENO) != 1 || ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40) {
+    fmt::print(stderr, "{}\n", line);
+    return;
+  }
+  for (const std::string& part : wrap_text(line, size.ws_col)) fmt::print(stderr, "{}\n", part);
+}
+
 void print_json(const nlohmann::ordered_json& value) {
   fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
