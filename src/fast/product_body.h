@@ -201,6 +201,14 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     range_b.least = smaller(range_b.least, panels_b.range[pb + j].least);
     range_b.largest = larger(range_b.largest, panels_b.range[pb + j].largest);
   }
+  thread_local Arena arena;
+  double* wide_b = nullptr;
+  if (!bytes) {
+    arena.reset(Arena::bytes_for<double>(panels_b.padded * panel_rows));
+    wide_b = arena.take<double>(panels_b.padded * panel_rows);
+    const float* values = panels_b.panel_values(pb);
+    for (int64_t k = 0; k < panels_b.padded; ++k) store(wide_b + k * panel_rows, load_widened(values + k * panel_rows));
+  }
   const int64_t col0 = pb * panel_rows;
   const int cols = static_cast<int>(smaller<int64_t>(wide * panel_rows, p.b.rows - col0));
   for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
@@ -224,8 +232,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
       } else if (k.engine == Engine::wide_int8) {
         done = k.wide_int8(t, k.folding, out);
       } else {
-        done = k.wide_float(t, {pa.panel_values(panel) + half, {panels_b.panel_values(pb), nullptr}, p.run}, k.folding,
-                            out);
+        done = k.wide_float(t, {pa.panel_values(panel) + half, wide_b, p.run}, k.folding, out);
       }
     }
     if (!done) slow_tile(p, row0, col0, out);

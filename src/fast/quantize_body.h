@@ -96,17 +96,50 @@ FP4_SIMD F decoded_value(const QuantPlan& p, F value, F scale, F g) {
   return narrowed(product / all_double(static_cast<double>(p.q.prescale))) * g;
 }
 
+// Nearest-even e2m1 values of the payloads of a trial, when fp32 can tell: in the `te` order the fp32 product is the
+// payload; in the exact order an estimate within 2^-22 decides unless it lies near a multiple of 1/4, where all
+// rounding boundaries are. The step of the binade, at least 1/2, is the unit of 2^(e+22), so adding that rounds. false:
+// it cannot.
+FP4_TARGET inline bool quick_trial(const Quantization& z, const Block& b, const LaneScales& s, int valid,
+                                   LaneBuffer out) {
+  const QuantPlan& p = *z.plan;
+  const bool exact = p.payload_path == PayloadPath::exact;
+  const bool te = p.payload_path == PayloadPath::multiply && p.q.arithmetic == Arithmetic::te && p.q.prescale == 1.0f;
+  if (p.spec.element != Element::e2m1 || !(exact || te)) return false;
+  const F divisor = s.value * b.factor.g;
+  const F factor = te ? smaller(all(1.0f) / divisor, all(float_of(float_largest_bits))) : all(p.q.prescale) / divisor;
+  const F top = as_float(b.amax) * factor;
+  if (any(~((top < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f))))) return false;
+  M unsure = mask_from_bits(0);
+  for (int k = 0; k < valid; ++k) {
+    const I x = bits(load(b.x[k]));
+    const F a = smaller(as_float(x & all(0x7FFFFFFF)) * factor, all(15.0f));
+    if (exact) {
+      const I shifted = bits(fma(a, all(4.0f), all(384.0f))) + all(2);  // units of 2^-15 of a quarter
+      unsure = unsure | (no_bits(shifted, 0x7FFC) & some_bits(shifted, 0x3F8000));
+    }
+    const F unit = as_float(larger(bits(a) & all(0x7F800000), all(0x3F800000)) + all(22 << 23));
+    const F rounded = smaller((a + unit) - unit, all(6.0f));
+    store(out[k], as_float(bits(rounded) | (x & all(0x80000000u))));
+  }
+  return !any(unsure);
+}
+
 // Squared error of a trial scale, fp64, ascending k (block.h, trial_error).
 FP4_TARGET inline D trial_errors(const Quantization& z, const Block& b, const LaneScales& s) {
   const QuantPlan& p = *z.plan;
-  form_payloads(p, s, b.factor, b.x, b.n, b.u);
   D sum = all_double(0.0);
-  const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
+  const int valid = static_cast<int>(p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n);
+  if (!quick_trial(z, b, s, valid, b.u)) {
+    form_payloads(p, s, b.factor, b.x, b.n, b.u);
+    for (int k = 0; k < valid; ++k) {
+      const F u = load(b.u[k]);
+      const F q = encode_lanes<Rounding::nearest_even>(z.element, u, 8, all(0)).value;
+      store(b.u[k], as_float(bits(q) | (bits(u) & all(0x80000000u))));
+    }
+  }
   for (int k = 0; k < valid; ++k) {
-    const F u = load(b.u[k]);
-    const F q = encode_lanes<Rounding::nearest_even>(z.element, u, 8, all(0)).value;
-    const F signed_q = as_float(bits(q) | (bits(u) & all(0x80000000u)));
-    const D error = widened(load(b.x[k])) - widened(decoded_value(p, signed_q, s.value, b.factor.g));
+    const D error = widened(load(b.x[k])) - widened(decoded_value(p, load(b.u[k]), s.value, b.factor.g));
     sum = sum + error * error;
   }
   return sum;

@@ -64,8 +64,8 @@ struct Folding {
 
 // Elements of up to 8 bits as floats: dots in fp64.
 struct FloatRun {
-  const float* a;     // [k][16] from the tile's first row
-  const float* b[2];  // [k][16]
+  const float* a;   // [k][16] from the tile's first row
+  const double* b;  // [k][16], widened once for all tiles
   int64_t length;
 };
 
