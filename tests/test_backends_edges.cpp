@@ -1,0 +1,224 @@
+// Where a fast path could go wrong: payloads within two ulp of code boundaries and stochastic thresholds, maxima within
+// four ulp of binades and of scale-code midpoints, scale products at both ends of fp32 and at the edges of the kernels'
+// range conditions, and any number of threads. Expected values come from the reference.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "src/backends.h"
+#include "src/spec_text.h"
+
+namespace fp4 {
+namespace {
+
+std::vector<const Backend*> fast_backends() {
+  std::vector<const Backend*> list;
+  for (const Backend* b : all_backends()) {
+    const std::string name = b->name();
+    if (name != "reference" && name != "gpu" && b->available()) list.push_back(b);
+  }
+  return list;
+}
+
+float moved(float x, int ulps) { return float_of(bits_of(x) + static_cast<uint32_t>(ulps)); }
+
+// Rows of blocks. The first element fixes the maximum: a power of two, or a scale-code midpoint times 6, give or take
+// four ulp. The others sit on boundaries of the scaled grid (quarters of a unit, or stochastic thresholds given the
+// draw), give or take two ulp.
+std::vector<float> boundary_rows(const QuantSpec& spec, RandomPlace place, int64_t rows, int64_t k, uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto pick = [&random](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
+  const Quantizer q = resolve(spec);
+  const int block = spec.block.kind == BlockKind::vector ? spec.block.size : 32;
+  std::vector<float> x(static_cast<size_t>(rows * k));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k0 = 0; k0 < k; k0 += block) {
+      const float significands[] = {1.0f, 1.5f, 1.75f, 1.8125f, 1.0625f * 1.5f, 1.1875f * 1.5f, 1.9375f, 1.0606601f};
+      float amax = std::ldexp(significands[pick(8)], pick(24) - 12);
+      if (pick(16) == 0) amax = std::ldexp(amax, pick(2) == 0 ? -120 : 110);
+      amax = moved(amax, pick(9) - 4);
+      BlockView alone = {&amax, 0, 1, 1, 1, block};
+      const uint32_t scale_code = block_scale_code(q, alone, {}, 0);
+      const float s = scale_value(q, scale_code);
+      for (int64_t i = k0; i < std::min(k, k0 + block); ++i) {
+        float& out = x[static_cast<size_t>(r * k + i)];
+        if (i == k0) {
+          out = amax;
+          continue;
+        }
+        float u = static_cast<float>(pick(25)) * 0.25f;
+        if (is_stochastic(spec.rounding) && pick(2) == 0) {
+          // up when rne(t) + r >= 2^n: t near 2^n - r, and half a unit beside it
+          const uint32_t draw = random_draw(place, static_cast<uint64_t>(r * k + i), spec.random_bits);
+          const float gaps[][2] = {{0, 0.5f}, {0.5f, 0.5f}, {1, 0.5f}, {1.5f, 0.5f}, {2, 1}, {3, 1}, {4, 2}};
+          const float* gap = gaps[pick(7)];
+          const double n = std::ldexp(1.0, spec.random_bits);
+          const double t = (n - static_cast<double>(draw) + 0.5 * (pick(3) - 1)) / n;
+          u = static_cast<float>(static_cast<double>(gap[0]) + static_cast<double>(gap[1]) * t);
+        }
+        float v = u * s / spec.prescale;
+        if (v != 0.0f && is_finite(v)) v = moved(v, pick(5) - 2);
+        if (!is_finite(v) || v > amax) v = amax;
+        out = pick(2) == 0 ? v : -v;
+      }
+    }
+  }
+  return x;
+}
+
+constexpr const char* edge_specs[] = {"mxfp4",
+                                      "mxfp4,scale_rule=rceil",
+                                      "mxfp4,scale_rule=even",
+                                      "mxfp4,scale_rule=uos",
+                                      "mxfp4,scale_rule=nearest_log2",
+                                      "mxfp4,rounding=nearest_away",
+                                      "mxfp4,rounding=toward_negative",
+                                      "mxfp4,rounding=stochastic",
+                                      "mxfp4,rounding=stochastic,random_bits=4,prescale=0.75",
+                                      "mxfp4,rounding=stochastic,random_bits=16",
+                                      "mxfp4,rounding=stochastic,random_bits=32",
+                                      "mxfp4,rounding=stochastic_midpoint,prescale=0.75",
+                                      "mxfp4,rounding=stochastic_truncated,random_bits=16,prescale=0.75",
+                                      "ue5m3fp4",
+                                      "ue5m3fp4,rounding=stochastic",
+                                      "ue5m3fp4,rounding=stochastic_midpoint,random_bits=16",
+                                      "ue5m3fp4,arithmetic=te",
+                                      "ue5m3fp4,arithmetic=divide,rounding=stochastic",
+                                      "nvfp4",
+                                      "nvfp4,arithmetic=reciprocal",
+                                      "nvfp4,scale_rule=four_over_six",
+                                      "nvfp4,scale_rule=mse",
+                                      "ue5m3fp4,scale_rule=encode",
+                                      "mxfp4,scale_rule=quest_nearest",
+                                      "mxfp8",
+                                      "mxfp8,rounding=stochastic",
+                                      "mxfp6_e3m2",
+                                      "mxfp4,element=e1m2",
+                                      "mxfp4,element=e3m0,rounding=stochastic"};
+
+// Quantises boundary rows by every backend; returns how many elements were compared.
+int64_t compare_boundaries(int64_t rows, uint32_t seed) {
+  int64_t compared = 0;
+  for (const Backend* fast : fast_backends()) {
+    for (const char* words : edge_specs) {
+      const QuantSpec spec = quant_spec_from_words(words);
+      const int64_t k = 192;
+      QuantizeCall call;
+      call.spec = spec;
+      call.place = {seed, 7, 3};
+      const std::vector<float> x = boundary_rows(spec, call.place, rows, k, seed);
+      call.x = view_of(x.data(), rows, k);
+      Quantized got;
+      Quantized expected;
+      fast->quantize(call, got);
+      reference_backend().quantize(call, expected);
+      INFO(fast->name() << " " << words << " seed " << seed);
+      CHECK(got.scales == expected.scales);
+      CHECK(got.codes == expected.codes);
+      // The same through the short ways of a gemm: B = identity-like rows decode A's elements one by one.
+      std::vector<float> eye(static_cast<size_t>(32 * k), 0.0f);
+      for (int64_t i = 0; i < 32; ++i) eye[static_cast<size_t>(i * k + (i * 5 + seed) % k)] = 1.0f;
+      std::vector<float> c(static_cast<size_t>(rows * 32), -7.0f);
+      std::vector<float> expected_c = c;
+      MultiplyCall product;
+      product.a = call;
+      product.b.x = view_of(eye.data(), 32, k);
+      product.b.spec = quant_spec_from_words("mxfp4");
+      product.c = c.data();
+      product.c_stride = 32;
+      if (fast->multiply(product)) {
+        product.c = expected_c.data();
+        Dispatcher("reference").multiply(product);
+        CHECK(std::memcmp(c.data(), expected_c.data(), c.size() * sizeof(float)) == 0);
+      }
+      compared += rows * k;
+    }
+  }
+  return compared;
+}
+
+TEST_CASE("values beside code boundaries and thresholds get the reference's codes", "[quick]") {
+  for (uint32_t seed = 1; seed <= 4; ++seed) compare_boundaries(48, seed);
+}
+
+TEST_CASE("a hundred million values beside boundaries", "[exhaustive]") {
+  int64_t compared = 0;
+  for (uint32_t seed = 100; compared < 100'000'000; ++seed) compared += compare_boundaries(4096, seed);
+  WARN(compared << " conversions compared");
+}
+
+// One block of A with scale 2^(ea-127) against blocks of B: every sum of exponents around the ends of fp32 and of the
+// kernels' conditions, with partial sums that cancel or grow.
+TEST_CASE("scale products at both ends of fp32", "[quick]") {
+  std::mt19937 random(5);
+  for (const Backend* fast : fast_backends()) {
+    for (const char* name : {"fp32_block", "exact", "k64_rz", "fused35_rz", "fp32_sequential", "double"}) {
+      for (const int sum : {1,   60,  105, 106, 107, 108, 109, 140, 144, 145, 254,
+                            342, 344, 345, 346, 358, 359, 360, 361, 362, 400, 480}) {
+        constexpr int64_t rows = 20;
+        constexpr int64_t k = 96;
+        std::vector<float> a(rows * k);
+        std::vector<float> b(rows * k);
+        const int ea = std::min(sum - 1 < 252 ? sum / 2 : 240, 250);
+        const int eb = std::max(sum - ea, 0);
+        for (size_t i = 0; i < a.size(); ++i) {  // amax 4..6 of every block: scale exponents ea and eb, give or take 1
+          const auto value = [&random](int e) {
+            const int grid[] = {0, 1, 2, 3, 4, 6, 8, 12};
+            const int v = grid[random() % 8];
+            return std::ldexp(static_cast<float>(random() % 2 == 0 ? v : -v) / 2,
+                              e - 127 + static_cast<int>(random() % 2));
+          };
+          a[i] = i % 32 == 0 ? std::ldexp(4.0f, ea - 127) : value(ea);
+          b[i] = i % 32 == 0 ? std::ldexp(4.0f, std::min(eb, 252) - 127) : value(std::min(eb, 252));
+        }
+        MultiplyCall call;
+        call.a.x = view_of(a.data(), rows, k);
+        call.b.x = view_of(b.data(), rows, k);
+        call.options.accumulator = accumulator_from_words(name);
+        std::vector<float> got(rows * rows, -7.0f);
+        std::vector<float> expected = got;
+        call.c = got.data();
+        call.c_stride = rows;
+        if (!fast->multiply(call)) continue;
+        call.c = expected.data();
+        Dispatcher("reference").multiply(call);
+        INFO(fast->name() << " " << name << " exponent sum " << sum);
+        CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("any number of threads gives the same bits", "[quick]") {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  constexpr int64_t n = 528;
+  std::vector<float> a(n * n);
+  std::vector<float> b(n * n);
+  for (float& v : a) v = normal(random);
+  for (float& v : b) v = normal(random);
+  for (const Backend* fast : fast_backends()) {
+    for (const char* words : {"mxfp4,rounding=stochastic", "nvfp4", "fp32", "mxfp4,block=32x32"}) {
+      std::vector<std::vector<float>> results;
+      for (const int threads : {1, 2, 3}) {
+        std::vector<float> c(n * n, -7.0f);
+        MultiplyCall call;
+        call.a.x = view_of(a.data(), n, n);
+        call.b.x = view_of(b.data(), n, n).transposed();
+        call.a.spec = call.b.spec = quant_spec_from_words(words);
+        call.a.threads = call.b.threads = call.options.threads = threads;
+        call.c = c.data();
+        call.c_stride = n;
+        REQUIRE(fast->multiply(call));
+        results.push_back(std::move(c));
+      }
+      INFO(fast->name() << " " << words);
+      CHECK(std::memcmp(results[0].data(), results[1].data(), n * n * sizeof(float)) == 0);
+      CHECK(std::memcmp(results[0].data(), results[2].data(), n * n * sizeof(float)) == 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4
