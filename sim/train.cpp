@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
 
 #include "sim/checkpoint.h"
 #include "sim/optim.h"
@@ -29,6 +30,12 @@ std::vector<int> curve_steps(int steps, int points) {
     if (step > 0 && (at.empty() || step > at.back())) at.push_back(step);
   }
   return at;
+}
+
+double thread_cpu_seconds() {
+  timespec t = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 class Run {
@@ -63,16 +70,22 @@ class Run {
     };
     if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
     const int first = step_;
+    const double cpu_begin = thread_cpu_seconds();
     bool stopped = false;
     while (step_ < steps_ && history_.status == Status::finished && !stopped) {
       const float loss = step();
-      if (history_.status == Status::finished && next_point_ < points_.size() && step_ == points_[next_point_]) point();
+      if (history_.status == Status::finished && next_point_ < points_.size() && step_ == points_[next_point_]) {
+        const double before = thread_cpu_seconds();
+        point();
+        history_.evaluation_cpu_seconds += thread_cpu_seconds() - before;
+      }
       if (options_.progress && !options_.progress({step_, steps_, static_cast<double>(loss), elapsed()})) {
         history_.status = Status::failed;
         history_.message = "stopped at step " + std::to_string(step_);
       }
       stopped = options_.stop_at > 0 && step_ == options_.stop_at && step_ < steps_;
     }
+    history_.step_cpu_seconds = thread_cpu_seconds() - cpu_begin - history_.evaluation_cpu_seconds;
     if (history_.status == Status::diverged && curve_count_ > 0) {
       history_.curve.push_back({step_, curve_sum_ / curve_count_, {}});
     }

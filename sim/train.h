@@ -39,6 +39,9 @@ struct History {
   int steps_done = 0;
   double seconds = 0;
   double steps_per_second = 0;
+  // CPU time of the calling thread, which other programs do not stretch: in training steps and in evaluations.
+  double step_cpu_seconds = 0;
+  double evaluation_cpu_seconds = 0;
   std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
 };
 

@@ -270,28 +270,46 @@ void print_tiers(const Options& o, const Dispatcher& backend, nlohmann::ordered_
   if (!o.json) print_table(table);
 }
 
-// Training steps of the classifier (64-128-128-10, batch 128) against the same code in fp32.
+// Training steps, evaluations left out, of two MLPs and the language model against the same code in fp32.
+struct Workload {
+  const char* name;
+  const char* size;
+  sim::Json task;
+  int share;  // of --steps
+};
+
 void bench_train(const Options& o, std::vector<Row>& rows) {
-  const auto rate = [&](const std::string& recipe) {
-    const sim::Json config =
-        tasks::canonical({{"task", {{"name", "classifier"}}}, {"recipe", recipe}, {"train", {{"steps", o.steps}}}});
-    sim::RunOptions options;
-    options.backend = o.backend;
-    options.threads = o.threads;
-    return tasks::run(config, 1, options).steps_per_second;
+  const std::vector<Workload> workloads = {
+      {"classifier", "64-128-128-10 x 128", {{"name", "classifier"}}, 1},
+      {"classifier", "64-256-256-10 x 128", {{"name", "classifier"}, {"width", 256}}, 2},
+      {"lm", "d 128, 2 layers, 16 x 64", {{"name", "lm"}}, 20},
   };
   const std::vector<std::string> recipes = {"fp32",  "mxfp4", "nvfp4",   "nvfp4_te",
                                             "mxfp8", "bf16",  "quartet", "tetrajet"};
-  std::vector<std::vector<double>> rates(recipes.size());
   const int rounds = std::max(3, o.rounds / 3);
-  for (int round = 0; round < rounds; ++round) {
-    for (size_t i = 0; i < recipes.size(); ++i) rates[i].push_back(rate(recipes[i]));
-  }
-  const double fp32 = median(rates[0]);
-  for (size_t i = 0; i < recipes.size(); ++i) {
-    const double r = median(rates[i]);
-    rows.push_back({"train classifier " + recipes[i], o.backend, o.threads, "64-128-128-10 x 128", 1 / r, "steps/s", r,
-                    "fp32_step", r / fp32});
+  for (const Workload& w : workloads) {
+    const auto rate = [&](const std::string& recipe) {
+      const int steps = std::max(5, o.steps / w.share);
+      const sim::Json config =
+          tasks::canonical({{"task", w.task}, {"recipe", recipe}, {"train", {{"steps", steps}, {"curve_points", 1}}}});
+      sim::RunOptions options;
+      options.backend = o.backend;
+      options.threads = o.threads;
+      options.stop_at = steps - 1;  // the last step would be followed by the full evaluation
+      const sim::History h = tasks::run(config, 1, options);
+      // One thread is timed by its own CPU time, as in seconds_of.
+      return o.threads == 1 ? (steps - 1) / h.step_cpu_seconds : h.steps_per_second;
+    };
+    std::vector<std::vector<double>> rates(recipes.size());
+    for (int round = 0; round < rounds; ++round) {
+      for (size_t i = 0; i < recipes.size(); ++i) rates[i].push_back(rate(recipes[i]));
+    }
+    const double fp32 = median(rates[0]);
+    for (size_t i = 0; i < recipes.size(); ++i) {
+      const double r = median(rates[i]);
+      rows.push_back({std::string("train ") + w.name + " " + recipes[i], o.backend, o.threads, w.size, 1 / r, "steps/s",
+                      r, "fp32_step", r / fp32});
+    }
   }
 }
 

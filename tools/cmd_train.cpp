@@ -80,6 +80,8 @@ nlohmann::ordered_json result_json(const sim::Json& config, uint64_t seed, const
           {"digest", h.digest},
           {"seconds", h.seconds},
           {"steps_per_second", h.steps_per_second},
+          {"step_cpu_seconds", h.step_cpu_seconds},
+          {"evaluation_cpu_seconds", h.evaluation_cpu_seconds},
           {"config", config},
           {"config_hash", tasks::config_hash(config)},
           {"provenance", provenance(i)}};
