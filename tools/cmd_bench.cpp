@@ -138,6 +138,15 @@ constexpr ProductCase product_cases[] = {
     {"nvfp4", "fp32_block"}, {"nvfp4", "k64_rz"},          {"nvfp4", "fused35_rz"},   {"ue5m3fp4", "fp32_block"},
     {"mxfp8", "fp32_block"}, {"mxfp4", "fp32_sequential"}, {"fp32", "fma_sequential"}};
 
+bool serves(const Dispatcher& backend, const QuantSpec& spec, const GemmOptions& options) {
+  try {
+    backend.for_gemm(spec, spec, options);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void bench_gemm(const Options& o, const Dispatcher& backend, const Yardstick& yardstick, std::vector<Row>& rows) {
   for (const int64_t n : o.sizes) {
     const std::vector<float> a = gaussian(n * n, 1);
@@ -164,6 +173,7 @@ void bench_gemm(const Options& o, const Dispatcher& backend, const Yardstick& ya
       options.accumulator = accumulator_from_words(product_cases[i].accumulator);
       options.threads = o.threads;
       const std::string name = fmt::format("{} {}", product_cases[i].words, product_cases[i].accumulator);
+      if (!serves(backend, spec, options)) continue;  // a forced backend may decline
       Quantized& qa = stored[2 * i];
       Quantized& qb = stored[2 * i + 1];
       QuantizeCall call;

@@ -59,5 +59,6 @@ inline TileKernel block_kernel(int64_t) {
 // Without embedded rounding there is no certificate by the inexact flag: other accumulators are declined.
 inline WideInt8Kernel wide_int8_kernel(Sum, int64_t) { return nullptr; }
 inline WideFloatKernel wide_float_kernel(Sum) { return nullptr; }
+inline bool certified_tile(TileKernel, const TileInput&, const Folding&, const TileOutput&) { return false; }
 
 }  // namespace fp4::avx2

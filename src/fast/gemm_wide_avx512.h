@@ -254,6 +254,24 @@ FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Fol
   return true;
 }
 
+// The certificate of order-independence: block by block in fp32 with a clear inexact flag means that every partial sum
+// was exact. Then groups, one rounding at the end and additions toward zero all give this sum; aligned sums too, as no
+// term loses a bit (set_alignment) and the accumulator is a sum of whole terms. false: not proven.
+FP4_TARGET inline bool certified_tile(TileKernel block, const TileInput& t, const Folding& f, const TileOutput& out) {
+  TileOutput plain = out;
+  plain.factor = all(1.0f);
+  clear_inexact();
+  block(t, plain);
+  if (was_inexact()) return false;
+  for (int r = 0; r < out.rows; ++r) {
+    const M lanes = first_lanes(out.cols);
+    float* c = out.c + r * out.stride;
+    store(c, snapped_lanes(load(c, lanes), f.snap_log2) * out.factor, lanes);
+  }
+  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+  return true;
+}
+
 template <Sum kind>
 inline WideInt8Kernel wide_int8_kernel_of(int64_t run4) {
   switch (run4) {

@@ -130,20 +130,33 @@ inline Folding make_folding(const Product& p) {
 // Bits of a scale's significand below its leading one (or below the smallest normal exponent).
 inline int scale_fraction_bits(const Quantizer& q) { return q.stores_multiplier() ? 23 : q.scale.mantissa_bits; }
 
-// aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
-// false.
-inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
-  if (f.sum != Sum::aligned) return true;
+// What the sums of a tile are made of: whole multiples of 2^lowest_bit, below 2^sum_log2.
+struct SumSpan {
+  int lowest_bit;
+  int sum_log2;
+  int largest_weight;
+};
+
+inline SumSpan span_of(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
   const auto exponent = [](uint32_t bits, int least) { return larger(static_cast<int>(bits >> 23) - 127, least); };
   const int least = exponent(a.least, f.least_exponent_a) + exponent(b.least, f.least_exponent_b);
   const int largest = exponent(a.largest, f.least_exponent_a) + exponent(b.largest, f.least_exponent_b);
-  const int lowest_bit =
-      least - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q) + p.a.quantum_log2() + p.b.quantum_log2();
   const float largest_product = p.a.largest_element() * p.b.largest_element();
-  const int sum_log2 =
-      largest + 2 + 1 + floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1);
-  f.safe_accumulator = power_of_two(larger(largest - (f.fraction_bits - 23), -126));
-  return lowest_bit >= sum_log2 - f.fraction_bits;
+  const int terms = floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1) + 1;
+  return {least - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q) + p.a.quantum_log2() + p.b.quantum_log2(),
+          largest + 2 + terms, largest};
+}
+
+// aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
+// false. Groups may be certified only where every sum of terms fits 24 bits: a group's own sum is rounded, too, and it
+// can need one bit more than the accumulator before and after it.
+inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
+  const SumSpan span = span_of(p, a, b, f);
+  f.may_certify =
+      f.sum == Sum::aligned || (f.sum == Sum::group && f.runs_per_group == 0) || span.sum_log2 - span.lowest_bit <= 24;
+  if (f.sum != Sum::aligned) return true;
+  f.safe_accumulator = power_of_two(larger(span.largest_weight - (f.fraction_bits - 23), -126));
+  return span.lowest_bit >= span.sum_log2 - f.fraction_bits;
 }
 
 // Threads of one product: only from about 512^3 on do they pay.
@@ -190,6 +203,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
   const Panels& pa = p.a.panels;
   const Panels& panels_b = p.b.panels;
   const bool bytes = k.engine != Engine::wide_float;
+  int certificates = 4;  // tries before order-independence is given up for this part
   const int wide = static_cast<int>(smaller(k.step, panels_b.count - pb));
   uint32_t nan_cols = 0;
   fast::ScaleRange range_b = panels_b.range[pb];
@@ -230,7 +244,11 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
         (wide == 2 ? k.two : k.one)(t, out);
         done = true;
       } else if (k.engine == Engine::wide_int8) {
-        done = k.wide_int8(t, k.folding, out);
+        if (k.folding.may_certify && certificates > 0) {
+          done = certified_tile(k.one, t, k.folding, out);
+          if (!done) --certificates;
+        }
+        if (!done) done = k.wide_int8(t, k.folding, out);
       } else {
         done = k.wide_float(t, {pa.panel_values(panel) + half, wide_b, p.run}, k.folding, out);
       }

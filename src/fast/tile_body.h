@@ -59,6 +59,7 @@ struct Folding {
   int least_exponent_b = -127;
   int term_bits = 2;              // aligned: bits of a term below its weight
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
+  bool may_certify = false;       // exact partial sums in fp32 prove the result
   int snap_log2 = no_snap;
 };
 
