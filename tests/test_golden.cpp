@@ -8,6 +8,16 @@
 #include "src/golden/layout.h"
 #include "src/golden/witness.h"
 #include "tests/support/support.h"
+#if __has_include(<cuda_fp4.h>)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#include <cuda_fp4.h>
+#pragma GCC diagnostic pop
+#define FP4_HAVE_CUDA_TYPES 1
+#else
+#define FP4_HAVE_CUDA_TYPES 0
+#endif
 
 using namespace fp4;
 using namespace fp4::golden;
@@ -266,6 +276,27 @@ TEST_CASE("a random corruption is explained by nothing", "[quick]") {
   CHECK(!d.explains_all);
   CHECK(d.summary.find("no named policy explains this") == 0);
   CHECK(d.first_diverging == "codes");
+}
+
+TEST_CASE("a candidate made by NVIDIA's conversion functions is equal", "[quick]") {
+#if FP4_HAVE_CUDA_TYPES
+  for (const InputKind kind : {InputKind::boundary, InputKind::gaussian, InputKind::subnormal}) {
+    Bench bench(quantize_case("mxfp4", kind, 48, 128));
+    auto dump = bench.correct({"codes"});
+    const auto x = Bench::floats(find(bench.arrays, "input"));
+    const auto& scales = find(bench.arrays, "scales").bytes;
+    for (size_t i = 0; i < x.size(); i += 2) {
+      const auto code = [&](size_t k) {
+        const float u = static_cast<float>(std::ldexp(static_cast<double>(x[k]), 127 - scales[k / 32]));
+        return static_cast<unsigned>(__nv_cvt_float_to_fp4(u, __NV_E2M1, cudaRoundNearest));
+      };
+      find(dump, "codes").bytes[i / 2] = static_cast<unsigned char>(code(i) | code(i + 1) << 4);
+    }
+    CHECK(bench.diagnose_dump(dump).first_diverging.empty());
+  }
+#else
+  WARN("skipped: cuda_fp4.h is not on this machine");
+#endif
 }
 
 TEST_CASE("layouts follow their documents", "[quick]") {
