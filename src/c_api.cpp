@@ -32,7 +32,9 @@ int guarded(F&& f) {
 
 template <class... Pointers>
 void require(const char* function, Pointers... pointers) {
-  if (((pointers == nullptr) || ...)) throw Error(std::string(function) + ": a null pointer");
+  for (const bool is_null : {(pointers == nullptr)...}) {
+    if (is_null) throw Error(std::string(function) + ": a null pointer");
+  }
 }
 
 void require_shape(const char* function, int64_t rows, int64_t cols) {
