@@ -140,6 +140,8 @@ struct GridPosition {
 
 FP4_HD constexpr GridPosition position_on_grid(Magnitude x, int unit_log2) {
   const int shift = unit_log2 - x.exponent;
+  // 2^64 steps and more: such numbers lie on every grid asked for here, only the empty rest is read
+  if (shift <= -64) return {~uint64_t{0}, {0, x.sticky}};
   if (shift <= 0) return {x.significand << -shift, {0, x.sticky}};
   if (shift < 64) return {x.significand >> shift, {x.significand << (64 - shift), x.sticky}};
   if (shift == 64) return {0, {x.significand, x.sticky}};
