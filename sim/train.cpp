@@ -233,15 +233,6 @@ class Run {
 
 }  // namespace
 
-std::string to_string(Status status) {
-  switch (status) {
-    case Status::finished: return "finished";
-    case Status::diverged: return "diverged";
-    case Status::failed: return "failed";
-  }
-  return "failed";
-}
-
 const Schema& train_schema() {
   static const Schema schema = [] {
     Schema s = {{"steps", 600, "training steps", {}, 1, 1e9},

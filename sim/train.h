@@ -13,13 +13,11 @@
 #include <vector>
 
 #include "sim/config.h"
+#include "sim/status.h"
 
 namespace fp4::sim {
 
 class Task;  // sim/task.h
-
-enum class Status : uint8_t { finished, diverged, failed };
-std::string to_string(Status status);
 
 struct CurvePoint {
   int step = 0;                           // steps done

@@ -81,7 +81,7 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
   const BlockGeometry& g = out.geometry;
   const int64_t first_row = block_row * g.block_rows;
   const int64_t rows = std::min(g.block_rows, x.rows - first_row);
-  const int64_t outer_cols = (x.cols + outer_scale_width - 1) / outer_scale_width;
+  const int64_t outer_cols = outer_scale_cols(x.cols);
   const int64_t first_index = call.row_offset / g.block_rows * g.scale_cols;  // in the whole operand's scale array
   const bool random_scale = is_stochastic(q.scale_rounding);
   const bool random_element = is_stochastic(q.rounding);
@@ -201,8 +201,7 @@ class ReferenceBackend final : public Backend {
     GemmFinish finish;
     finish.prescale_product = a.spec.prescale * b.spec.prescale;
     finish.hadamard_divisor = options.hadamard_divisor;
-    const auto is_outer = [](const QuantSpec& s) { return s.has_scale() && s.tensor_scale == TensorScale::outer128; };
-    finish.restarts_every_128 = is_outer(a.spec) || is_outer(b.spec);
+    finish.restarts_every_128 = a.spec.has_outer_scale() || b.spec.has_outer_scale();
     std::vector<RowReader> columns;
     columns.reserve(static_cast<size_t>(b.rows));
     for (int64_t j = 0; j < b.rows; ++j) columns.emplace_back(b, j);

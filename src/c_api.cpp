@@ -48,8 +48,7 @@ RandomPlace place_of(fp4sim_place p) { return {p.seed, p.stream, p.step}; }
 int scale_bytes(const QuantSpec& s) { return !s.has_scale() ? 0 : (is_real(s.scale) ? 4 : 1); }
 
 int64_t tensor_scales(const QuantSpec& s, int64_t rows, int64_t cols) {
-  const bool outer = s.has_scale() && s.tensor_scale == TensorScale::outer128;
-  return outer ? rows * ((cols + outer_scale_width - 1) / outer_scale_width) : 1;
+  return s.has_outer_scale() ? rows * outer_scale_cols(cols) : 1;
 }
 
 Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {

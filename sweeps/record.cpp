@@ -14,15 +14,6 @@ std::string_view word(Role role) {
   return "";
 }
 
-std::string_view word(Status status) {
-  switch (status) {
-    case Status::finished: return "finished";
-    case Status::diverged: return "diverged";
-    case Status::failed: return "failed";
-  }
-  return "";
-}
-
 Role parse_role(std::string_view text) {
   for (const Role role : {Role::run, Role::confirm, Role::reference}) {
     if (word(role) == text) return role;

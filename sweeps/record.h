@@ -8,14 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "sim/status.h"
+
 namespace fp4::sweeps {
 
 // Why a run exists. A configuration that the grid asks for outranks the same configuration as a reference.
 enum class Role : uint8_t { run, confirm, reference };
-enum class Status : uint8_t { finished, diverged, failed };
+using sim::Status;
 
 std::string_view word(Role role);
-std::string_view word(Status status);
 Role parse_role(std::string_view text);
 Status parse_status(std::string_view text);
 

@@ -20,17 +20,8 @@ Json nameless(Json recipe) {
   return recipe;
 }
 
-Status status_of(sim::Status status) {
-  switch (status) {
-    case sim::Status::finished: return Status::finished;
-    case sim::Status::diverged: return Status::diverged;
-    case sim::Status::failed: return Status::failed;
-  }
-  return Status::failed;
-}
-
 RunRecord record_of(const sim::History& history, const std::string& backend) {
-  RunRecord record{.status = status_of(history.status),
+  RunRecord record{.status = history.status,
                    .message = history.message,
                    .digest = history.digest,
                    .seconds = history.seconds,

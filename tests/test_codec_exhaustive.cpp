@@ -6,17 +6,7 @@
 #include <cmath>
 
 #include "fp4/codec.h"
-#if __has_include(<cuda_fp4.h>) && __has_include(<cuda_fp8.h>)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#include <cuda_fp4.h>
-#include <cuda_fp8.h>
-#pragma GCC diagnostic pop
-#define FP4_HAVE_CUDA_TYPES 1
-#else
-#define FP4_HAVE_CUDA_TYPES 0
-#endif
+#include "tests/support/cuda_types.h"
 
 using namespace fp4;
 

@@ -7,17 +7,8 @@
 #include "src/golden/diagnose.h"
 #include "src/golden/layout.h"
 #include "src/golden/witness.h"
+#include "tests/support/cuda_types.h"
 #include "tests/support/support.h"
-#if __has_include(<cuda_fp4.h>)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#include <cuda_fp4.h>
-#pragma GCC diagnostic pop
-#define FP4_HAVE_CUDA_TYPES 1
-#else
-#define FP4_HAVE_CUDA_TYPES 0
-#endif
 
 using namespace fp4;
 using namespace fp4::golden;
@@ -47,7 +38,7 @@ Array& find(std::vector<Array>& arrays, const std::string& name) {
 class Bench {
  public:
   explicit Bench(const Case& c) : arrays(make_arrays(c, "reference", 1)) {
-    write_bundle("test", {c}, folder / "bundle", false, "reference", 1, "");
+    write_bundle("test", {c}, folder / "bundle", false, "reference", 1);
     bundle = open_bundle(folder / "bundle");
   }
   Diagnosis diagnose_dump(const std::vector<Array>& dump) {
@@ -322,8 +313,8 @@ TEST_CASE("layouts follow their documents", "[quick]") {
 TEST_CASE("bundles do not depend on backend or threads, and damage is found", "[quick]") {
   test::TemporaryFolder folder;
   const auto cases = suite_cases("smoke");
-  write_bundle("smoke", cases, folder / "a", false, "reference", 1, "one");
-  write_bundle("smoke", cases, folder / "b", false, "auto", 3, "two");
+  write_bundle("smoke", cases, folder / "a", false, "reference", 1);
+  write_bundle("smoke", cases, folder / "b", false, "auto", 3);
   CHECK(test::read_text(folder / "a/manifest.json") == test::read_text(folder / "b/manifest.json"));
   const Bundle bundle = open_bundle(folder / "a");
   CHECK(check_bundle(bundle, "auto", 2).empty());

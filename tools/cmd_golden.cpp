@@ -30,10 +30,10 @@ golden::CaseProgress progress_line(const char* verb) {
   };
 }
 
-void run_make(const Options& o, const Invocation& invocation) {
+void run_make(const Options& o) {
   const auto cases = golden::suite_cases(o.suite);
   golden::write_bundle(o.suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
-                       invocation.command_line, progress_line("made"));
+                       progress_line("made"));
   uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(o.out)) {
     if (entry.is_regular_file()) bytes += entry.file_size();
@@ -160,7 +160,7 @@ void add(CLI::App& app, Invocation& invocation) {
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
   add_json_option(*make, o->json);
-  make->callback([o, &invocation] { run_make(*o, invocation); });
+  make->callback([o] { run_make(*o); });
   set_example(*make, "fp4sim golden make --suite standard --out golden");
 
   CLI::App* list = app.add_subcommand("list", "List the suites, or the cases of a bundle");

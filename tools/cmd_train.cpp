@@ -72,7 +72,7 @@ nlohmann::ordered_json result_json(const sim::Json& config, uint64_t seed, const
           {"recipe", config.at("recipe").at("name")},
           {"seed", seed},
           {"steps", config.at("train").at("steps")},
-          {"status", sim::to_string(h.status)},
+          {"status", std::string(sim::word(h.status))},
           {"message", h.message},
           {"metrics", metrics},
           {"curve", curve},
@@ -127,7 +127,7 @@ void run(Options& o, Invocation& invocation) {
   std::vector<std::pair<std::string, std::string>> fields = {
       {"task", config.at("task").at("name")},
       {"recipe", config.at("recipe").at("name").get<std::string>()},
-      {"status", sim::to_string(history.status) + (history.message.empty() ? "" : ": " + history.message)}};
+      {"status", std::string(sim::word(history.status)) + (history.message.empty() ? "" : ": " + history.message)}};
   for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
   fields.emplace_back("digest", history.digest);

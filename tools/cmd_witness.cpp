@@ -24,10 +24,10 @@ std::string sparse_text(const std::vector<float>& v) {
   return text.empty() ? "zeros" : text;
 }
 
-void run(const Options& o, const Invocation& invocation) {
+void run(const Options& o) {
   const golden::WitnessResult r = golden::find_witnesses(o.request);
   if (!o.out.empty() && !r.cases.empty()) {
-    golden::write_bundle("witness", r.cases, o.out, o.force, "auto", 1, invocation.command_line);
+    golden::write_bundle("witness", r.cases, o.out, o.force, "auto", 1);
   }
   if (o.json) {
     auto rows = nlohmann::ordered_json::array();
@@ -61,7 +61,7 @@ void run(const Options& o, const Invocation& invocation) {
   print_table(table);
 }
 
-void add(CLI::App& app, Invocation& invocation) {
+void add(CLI::App& app, Invocation&) {
   auto o = std::make_shared<Options>();
   app.add_option("MODEL_A", o->request.model_a, "Accumulator, preset, or axis word such as rceil")->required();
   app.add_option("MODEL_B", o->request.model_b, "The other one")->required();
@@ -71,7 +71,7 @@ void add(CLI::App& app, Invocation& invocation) {
   app.add_option("--out", o->out, "Write them as a golden bundle")->type_name("DIR");
   add_force_option(app, o->force);
   add_json_option(app, o->json);
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o] { run(*o); });
   set_example(app, "fp4sim witness k64_rz fused35_rz --spec nvfp4 --out which_chip");
 }
 

@@ -70,7 +70,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   Quantized q;
   q.spec = spec;
   q.cols = cols;
-  const bool outer = spec.has_scale() && spec.tensor_scale == TensorScale::outer128;
+  const bool outer = spec.has_outer_scale();
   if (!outer) {
     q.tensor_scale.resize(1);
     tensor_scale.read_rows(0, 1, q.tensor_scale.data());

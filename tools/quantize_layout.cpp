@@ -57,9 +57,8 @@ Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, bool unpacke
   if (layout.has_scales)
     layout.parts.push_back(
         {"scales.npy", is_real(spec.scale) ? Dtype::f32 : Dtype::u8, shape_of(g.scale_rows, g.scale_cols)});
-  const bool outer = spec.has_scale() && spec.tensor_scale == TensorScale::outer128;
-  const int64_t outer_cols = (cols + outer_scale_width - 1) / outer_scale_width;
-  layout.parts.push_back({"tensor_scale.npy", Dtype::f32, outer ? shape_of(rows, outer_cols) : Shape{1}});
+  layout.parts.push_back(
+      {"tensor_scale.npy", Dtype::f32, spec.has_outer_scale() ? shape_of(rows, outer_scale_cols(cols)) : Shape{1}});
   layout.parts.push_back({"dequantized.npy", Dtype::f32, decoded_shape});
   return layout;
 }

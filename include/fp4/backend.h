@@ -79,9 +79,8 @@ struct Quantized {
     return r / geometry.block_rows * geometry.scale_cols + k / geometry.block_cols;
   }
   float tensor_factor_at(int64_t r, int64_t k) const {
-    if (spec.tensor_scale != TensorScale::outer128 || !spec.has_scale()) return tensor_scale[0];
-    return tensor_scale[static_cast<size_t>(r * ((cols + outer_scale_width - 1) / outer_scale_width) +
-                                            k / outer_scale_width)];
+    if (!spec.has_outer_scale()) return tensor_scale[0];
+    return tensor_scale[static_cast<size_t>(r * outer_scale_cols(cols) + k / outer_scale_width)];
   }
 };
 

@@ -46,6 +46,7 @@ struct QuantSpec {
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }
   constexpr bool has_tensor_scale() const { return has_scale() && tensor_scale != TensorScale::none; }
+  constexpr bool has_outer_scale() const { return has_scale() && tensor_scale == TensorScale::outer128; }
   constexpr bool draws_random_bits() const {
     return is_stochastic(rounding) ||
            (has_scale() && !is_power_of_two_rule(scale_rule) && is_stochastic(scale_rounding));

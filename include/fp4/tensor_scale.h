@@ -28,6 +28,8 @@ inline constexpr TensorScaleInfo tensor_scale_table[] = {
 static_assert(ids_are_indices(tensor_scale_table));
 
 inline constexpr int outer_scale_width = 128;
+// Factors of a row of `cols` elements under outer128.
+FP4_HD constexpr int64_t outer_scale_cols(int64_t cols) { return (cols + outer_scale_width - 1) / outer_scale_width; }
 
 // g and S from the amax A (finite, >= 0). `largest` is M. A = 0 gives 1.
 FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float target, float largest) {

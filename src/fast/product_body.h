@@ -23,8 +23,6 @@ inline bool has_byte_values(const QuantSpec& s) {
          s.element == Element::e2m3;
 }
 
-inline bool is_outer(const QuantSpec& s) { return s.has_scale() && s.tensor_scale == TensorScale::outer128; }
-
 // Whether groups and alignment of the model fall on the boundaries that the wide kernels know.
 inline bool wide_folds(const Accumulator& row, int64_t run) {
   const bool whole_groups = row.group == 0 || row.group % run == 0;
@@ -41,7 +39,7 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
   if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
     return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
   }
-  if (is_outer(a) || is_outer(b)) return Engine::none;
+  if (a.has_outer_scale() || b.has_outer_scale()) return Engine::none;
   const bool bytes = has_byte_values(a) && has_byte_values(b);
   const bool plain = row.rounding == nearest_even && row.snap_log2 == no_snap;
   switch (row.kind) {

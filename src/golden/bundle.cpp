@@ -23,18 +23,10 @@ std::string content_hash(const Array& a) {
 
 Json array_json(const Array& a) { return {{"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}}; }
 
-// A word of `bytes` little-endian bytes.
-uint32_t word_at(const Array& a, size_t i, size_t bytes) {
-  uint32_t w = 0;
-  for (size_t b = 0; b < bytes; ++b) w |= static_cast<uint32_t>(a.bytes[i * bytes + b]) << (8 * b);
-  return w;
-}
-
 }  // namespace
 
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
-                  bool force, const std::string& backend, int threads, const std::string& command_line,
-                  const CaseProgress& progress) {
+                  bool force, const std::string& backend, int threads, const CaseProgress& progress) {
   StagedFolder folder(dir, force);
   Json list = Json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -52,7 +44,6 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
                          {"signature", arithmetic_signature()},
                          {"sha256_of", "array bytes, little endian, C order, without the .npy header"},
                          {"cases", list}};
-  static_cast<void>(command_line);  // not stored: a bundle is the same bytes wherever it is made
   std::ofstream(folder.file("manifest.json"), std::ios::binary) << manifest.dump(1) << "\n";
   folder.commit();
 }
@@ -127,11 +118,11 @@ std::string stream_line(const Case& c, const std::string& backend, int threads, 
   for (const Array& a : make_arrays(c, backend, threads)) {
     const bool is_question = a.name == "input" || a.name == "a" || a.name == "b" || a.name.starts_with("random");
     if (!answers && !is_question) continue;
-    const size_t bytes = a.dtype == "u8" ? 1 : (a.dtype == "u16" ? 2 : 4);
+    const size_t bytes = element_bytes(a);
     line += ' ' + a.name + '=';
     for (size_t i = 0; i < a.bytes.size() / bytes; ++i) {
       if (i > 0) line += ',';
-      line += bytes == 4 ? fmt::format("{:08x}", word_at(a, i, 4)) : fmt::format("{:x}", word_at(a, i, bytes));
+      line += bytes == 4 ? fmt::format("{:08x}", word_at(a, i)) : fmt::format("{:x}", word_at(a, i));
     }
   }
   return line;

@@ -14,8 +14,7 @@ using CaseProgress = std::function<void(size_t done, size_t all)>;
 
 // Writes a suite (or any list of cases) as a folder that appears whole or not at all.
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
-                  bool force, const std::string& backend, int threads, const std::string& command_line,
-                  const CaseProgress& progress = {});
+                  bool force, const std::string& backend, int threads, const CaseProgress& progress = {});
 
 struct Bundle {
   std::filesystem::path dir;

@@ -40,13 +40,8 @@ Array array_of(const std::string& path, const OpenOptions& open) {
     if (info(t.dtype).kind == DtypeKind::code || t.dtype == Dtype::i8) {
       a.dtype = "u8";  // fp8 and fp4 codes are bytes
     } else {
-      const FloatTensor f = load_floats(path, open);
       a.dtype = "f32";
-      a.bytes.clear();
-      for (const float v : f.values) {
-        const uint32_t w = bits_of(v);
-        for (int b = 0; b < 4; ++b) a.bytes.push_back(static_cast<unsigned char>(w >> (8 * b)));
-      }
+      a.bytes = bytes_of(load_floats(path, open).values);
     }
   }
   return a;

@@ -78,12 +78,7 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
     }
     return out;
   }
-  const size_t bytes = a.dtype == "u8" ? 1 : (a.dtype == "u16" ? 2 : 4);
-  for (size_t i = 0; i < a.bytes.size() / bytes; ++i) {
-    uint32_t w = 0;
-    for (size_t b = 0; b < bytes; ++b) w |= static_cast<uint32_t>(a.bytes[i * bytes + b]) << (8 * b);
-    out.push_back(w);
-  }
+  for (size_t i = 0; i < a.bytes.size() / element_bytes(a); ++i) out.push_back(word_at(a, i));
   return out;
 }
 

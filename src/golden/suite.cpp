@@ -106,15 +106,6 @@ std::vector<Case> stress() {
   return b.cases;
 }
 
-std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
-  std::vector<unsigned char> out(v.size() * 4);
-  for (size_t i = 0; i < v.size(); ++i) {
-    const uint32_t w = bits_of(v[i]);
-    for (size_t byte = 0; byte < 4; ++byte) out[4 * i + byte] = static_cast<unsigned char>(w >> (8 * byte));
-  }
-  return out;
-}
-
 Array float_array(const std::string& name, const std::vector<float>& v, int64_t rows, int64_t cols) {
   return {name, "f32", {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}, bytes_of(v)};
 }
@@ -192,6 +183,24 @@ std::vector<float> given_floats(const Json& j, int64_t count, const std::string&
 }
 
 }  // namespace
+
+size_t element_bytes(const Array& a) { return a.dtype == "u8" ? 1 : (a.dtype == "u16" ? 2 : 4); }
+
+uint32_t word_at(const Array& a, size_t i) {
+  const size_t bytes = element_bytes(a);
+  uint32_t w = 0;
+  for (size_t b = 0; b < bytes; ++b) w |= static_cast<uint32_t>(a.bytes[i * bytes + b]) << (8 * b);
+  return w;
+}
+
+std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
+  std::vector<unsigned char> out(v.size() * 4);
+  for (size_t i = 0; i < v.size(); ++i) {
+    const uint32_t w = bits_of(v[i]);
+    for (size_t byte = 0; byte < 4; ++byte) out[4 * i + byte] = static_cast<unsigned char>(w >> (8 * byte));
+  }
+  return out;
+}
 
 std::vector<Case> suite_cases(const std::string& suite) {
   if (suite == "smoke") return smoke();

@@ -47,6 +47,11 @@ struct Array {
   std::vector<unsigned char> bytes;
 };
 
+// Element i of an array: a code, or the bits of a float.
+size_t element_bytes(const Array& a);
+uint32_t word_at(const Array& a, size_t i);
+std::vector<unsigned char> bytes_of(const std::vector<float>& values);
+
 // All arrays of a case: input (a, b), codes, codes_high_first, scales, scales_128x4, scales_amd_preshuffled,
 // tensor_scale, dequantized, random (draws of stochastic rounding) and *_transposed; or a, b, output_<accumulator>.
 std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads);

@@ -53,11 +53,11 @@ class Simulator {
   Elements elements(const Kernel& kernel, const std::string& array) const {
     if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
     const std::string base = base_of(array);
-    const Quantized q = quantized(kernel, is_transposed(array));
+    Quantized q = quantized(kernel, is_transposed(array));
     if (base == "codes") return codes(q);
     if (base == "scales") return scales(q);
     if (base == "tensor_scale") return bits(q.tensor_scale);
-    if (base == "dequantized") return decoded(kernel, q);
+    if (base == "dequantized") return decoded(kernel, std::move(q));
     return {};
   }
 
@@ -156,7 +156,7 @@ class Simulator {
   Elements scales(const Quantized& q) const {
     return q.real_scales.empty() ? Elements(q.scales.begin(), q.scales.end()) : bits(q.real_scales);
   }
-  Elements decoded(const Kernel& k, Quantized& q) const {
+  Elements decoded(const Kernel& k, Quantized q) const {
     for (float& g : q.tensor_scale) {
       if (k.decode_g == Kernel::DecodeG::missing) g = 1.0f;
       if (k.decode_g == Kernel::DecodeG::twice) g = g * g;
@@ -172,10 +172,6 @@ class Simulator {
       }
     }
     return out;
-  }
-  Elements decoded(const Kernel& k, const Quantized& q) const {
-    Quantized copy = q;
-    return decoded(k, copy);
   }
 
   Elements output(const Kernel& k, const std::string& accumulator) const {

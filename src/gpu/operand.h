@@ -39,7 +39,7 @@ struct Operand {
   FP4_HD int64_t scale_index(int64_t r, int64_t k) const { return r / block_rows * scale_cols + k / block_cols; }
   FP4_HD TensorFactor factor(int64_t r, int64_t k) const {
     if (!factor_per_128) return factors[0];
-    return factors[r * ((cols + outer_scale_width - 1) / outer_scale_width) + k / outer_scale_width];
+    return factors[r * outer_scale_cols(cols) + k / outer_scale_width];
   }
   FP4_HD void store_scale(int64_t index, uint32_t code) const {
     if (real_scales != nullptr) {

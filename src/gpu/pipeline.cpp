@@ -50,7 +50,6 @@ TileShape shape_for(int64_t cols, int64_t block, int transform) {
                                                                                                       : long_tile;
 }
 
-bool is_outer(const QuantSpec& s) { return s.has_scale() && s.tensor_scale == TensorScale::outer128; }
 bool is_square(const QuantSpec& s) { return s.has_scale() && s.block.kind == BlockKind::square; }
 
 void set_pointers(Resident& r) {
@@ -103,7 +102,7 @@ Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t 
   o.scale_cols = r.geometry.scale_cols;
   o.code_bits = shape.code_bits();
   o.code_row_bytes = shape.code_row_bytes();
-  o.factor_per_128 = is_outer(spec);
+  o.factor_per_128 = spec.has_outer_scale();
   r.codes = Buffer<uint8_t>(pool, rows * o.code_row_bytes);
   const int64_t scales = r.geometry.scale_rows * r.geometry.scale_cols;
   if (is_real(spec.scale)) {
@@ -111,7 +110,7 @@ Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t 
   } else if (spec.has_scale()) {
     r.scales = Buffer<uint8_t>(pool, scales);
   }
-  const int64_t outer_cols = (cols + outer_scale_width - 1) / outer_scale_width;
+  const int64_t outer_cols = outer_scale_cols(cols);
   r.factors = Buffer<TensorFactor>(pool, o.factor_per_128 ? rows * outer_cols : 1);
   r.amax = Buffer<float>(pool, 1);
   set_pointers(r);
@@ -223,7 +222,7 @@ void dequantize(Pool& pool, const Resident& q, float* out) {
 
 MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
   MatrixPlan plan;
-  if (!(accumulator == fp32_block) || is_outer(a) || is_outer(b)) return plan;
+  if (!(accumulator == fp32_block) || a.has_outer_scale() || b.has_outer_scale()) return plan;
   int64_t largest_value[2] = {};
   int scale_bits = 0;
   bool is_power = true;
@@ -300,7 +299,7 @@ void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& o
   PlainGemm plain = {a.operand, b.operand, options.accumulator, {}, c};
   plain.finish.prescale_product = a.spec.prescale * b.spec.prescale;
   plain.finish.hadamard_divisor = options.hadamard_divisor;
-  plain.finish.restarts_every_128 = is_outer(a.spec) || is_outer(b.spec);
+  plain.finish.restarts_every_128 = a.spec.has_outer_scale() || b.spec.has_outer_scale();
   const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
   const MatrixKind unit = pool.device().matrix_unit();
   if (plan.fits && unit == MatrixKind::nvidia) return matrix_gemm<NvidiaUnit>(pool, plain, plan);

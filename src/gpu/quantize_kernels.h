@@ -73,7 +73,7 @@ struct OuterFactors {
   Source x;
   TensorFactor* factors = nullptr;  // [rows, ceil(cols/128)]
 
-  FP4_HD int64_t per_row() const { return (x.cols + outer_scale_width - 1) / outer_scale_width; }
+  FP4_HD int64_t per_row() const { return outer_scale_cols(x.cols); }
   FP4_HD void operator()(Group group, int64_t number, uint32_t*) const {
     group.for_each(group_threads, [&](int64_t thread) {
       const int64_t i = number * group_threads + thread;

@@ -1,0 +1,20 @@
+// How a run ended, and its word in JSON, store and tables. A diverged run is a result, a failed one is not.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace fp4::sim {
+
+enum class Status : uint8_t { finished, diverged, failed };
+
+constexpr std::string_view word(Status status) {
+  switch (status) {
+    case Status::finished: return "finished";
+    case Status::diverged: return "diverged";
+    case Status::failed: return "failed";
+  }
+  return "";
+}
+
+}  // namespace fp4::sim
