@@ -108,6 +108,9 @@ FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, c
   }
 }
 
+// Bits of a scale's significand below its leading one (or below the smallest normal exponent).
+inline int scale_fraction_bits(const Quantizer& q) { return q.stores_multiplier() ? 23 : q.scale.mantissa_bits; }
+
 // The parts of Folding that do not depend on the tile.
 inline Folding make_folding(const Product& p) {
   const Accumulator& row = p.options.accumulator;
@@ -122,11 +125,12 @@ inline Folding make_folding(const Product& p) {
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
   f.least_exponent_a = least(p.a.q);
   f.least_exponent_b = least(p.b.q);
+  const float largest_product = p.a.largest_element() * p.b.largest_element();
+  const int terms = floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1) + 1;
+  f.lowest_bit = p.a.quantum_log2() + p.b.quantum_log2() - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q);
+  f.sum_log2 = 2 + terms;
   return f;
 }
-
-// Bits of a scale's significand below its leading one (or below the smallest normal exponent).
-inline int scale_fraction_bits(const Quantizer& q) { return q.stores_multiplier() ? 23 : q.scale.mantissa_bits; }
 
 // What the sums of a tile are made of: whole multiples of 2^lowest_bit, below 2^sum_log2.
 struct SumSpan {
@@ -135,21 +139,18 @@ struct SumSpan {
   int largest_weight;
 };
 
-inline SumSpan span_of(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
+inline SumSpan span_of(const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
   const auto exponent = [](uint32_t bits, int least) { return larger(static_cast<int>(bits >> 23) - 127, least); };
   const int least = exponent(a.least, f.least_exponent_a) + exponent(b.least, f.least_exponent_b);
   const int largest = exponent(a.largest, f.least_exponent_a) + exponent(b.largest, f.least_exponent_b);
-  const float largest_product = p.a.largest_element() * p.b.largest_element();
-  const int terms = floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1) + 1;
-  return {least - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q) + p.a.quantum_log2() + p.b.quantum_log2(),
-          largest + 2 + terms, largest};
+  return {least + f.lowest_bit, largest + f.sum_log2, largest};
 }
 
 // aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
 // false. Groups may be certified only where every sum of terms fits 24 bits: a group's own sum is rounded, too, and it
 // can need one bit more than the accumulator before and after it.
-inline bool set_alignment(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
-  const SumSpan span = span_of(p, a, b, f);
+inline bool set_alignment(const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
+  const SumSpan span = span_of(a, b, f);
   f.may_certify =
       f.sum == Sum::aligned || (f.sum == Sum::group && f.runs_per_group == 0) || span.sum_log2 - span.lowest_bit <= 24;
   if (f.sum != Sum::aligned) return true;
@@ -237,7 +238,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
                             nan_cols,
                             is_finite(p.factor)};
     bool done = false;
-    if (scales_in_range(pa.range[panel], range_b) && set_alignment(p, pa.range[panel], range_b, k.folding)) {
+    if (scales_in_range(pa.range[panel], range_b) && set_alignment(pa.range[panel], range_b, k.folding)) {
       if (k.engine == Engine::int8_block) {
         (wide == 2 ? k.two : k.one)(t, out);
         done = true;

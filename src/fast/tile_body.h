@@ -57,6 +57,8 @@ struct Folding {
   int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
   int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
   int least_exponent_b = -127;
+  int lowest_bit = 0;             // every sum is a whole multiple of 2^lowest_bit times the least weight
+  int sum_log2 = 0;               // and below 2^sum_log2 times the largest
   int term_bits = 2;              // aligned: bits of a term below its weight
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
   bool may_certify = false;       // exact partial sums in fp32 prove the result
