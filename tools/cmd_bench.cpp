@@ -14,7 +14,7 @@
 #include "src/backends.h"
 #include "src/error.h"
 #include "src/spec_text.h"
-#include "tasks/run.h"
+#include "tools/bench_train.h"
 #include "tools/bench_yardstick.h"
 #include "tools/command.h"
 #include "tools/table_print.h"
@@ -29,8 +29,8 @@ struct Options {
   std::string backend = "auto";
   int threads = 1;
   int rounds = 9;
-  int steps = 200;
   bool json = false;
+  TrainBenchOptions train;
 };
 
 struct Row {
@@ -280,47 +280,21 @@ void print_tiers(const Options& o, const Dispatcher& backend, nlohmann::ordered_
   if (!o.json) print_table(table);
 }
 
-// Training steps, evaluations left out, of two MLPs and the language model against the same code in fp32.
-struct Workload {
-  const char* name;
-  const char* size;
-  sim::Json task;
-  int share;  // of --steps
-};
-
-void bench_train(const Options& o, std::vector<Row>& rows) {
-  const std::vector<Workload> workloads = {
-      {"classifier", "64-128-128-10 x 128", {{"name", "classifier"}}, 1},
-      {"classifier", "64-256-256-10 x 128", {{"name", "classifier"}, {"width", 256}}, 2},
-      {"lm", "d 128, 2 layers, 16 x 64", {{"name", "lm"}}, 20},
-  };
-  const std::vector<std::string> recipes = {"fp32",  "mxfp4", "nvfp4",   "nvfp4_te",
-                                            "mxfp8", "bf16",  "quartet", "tetrajet"};
-  const int rounds = std::max(3, o.rounds / 3);
-  for (const Workload& w : workloads) {
-    const auto rate = [&](const std::string& recipe) {
-      const int steps = std::max(5, o.steps / w.share);
-      const sim::Json config =
-          tasks::canonical({{"task", w.task}, {"recipe", recipe}, {"train", {{"steps", steps}, {"curve_points", 1}}}});
-      sim::RunOptions options;
-      options.backend = o.backend;
-      options.threads = o.threads;
-      options.stop_at = steps - 1;  // the last step would be followed by the full evaluation
-      const sim::History h = tasks::run(config, 1, options);
-      // One thread is timed by its own CPU time, as in seconds_of.
-      return o.threads == 1 ? (steps - 1) / h.step_cpu_seconds : h.steps_per_second;
-    };
-    std::vector<std::vector<double>> rates(recipes.size());
-    for (int round = 0; round < rounds; ++round) {
-      for (size_t i = 0; i < recipes.size(); ++i) rates[i].push_back(rate(recipes[i]));
-    }
-    const double fp32 = median(rates[0]);
-    for (size_t i = 0; i < recipes.size(); ++i) {
-      const double r = median(rates[i]);
-      rows.push_back({std::string("train ") + w.name + " " + recipes[i], o.backend, o.threads, w.size, 1 / r, "steps/s",
-                      r, "fp32_step", r / fp32});
-    }
+void print_training(const std::vector<TrainBenchRow>& rows, const std::string& pytorch) {
+  print_fields({{"pytorch", pytorch}});
+  Table table{{{"model"},
+               {"recipe"},
+               {"ms a step", Align::right},
+               {"steps/s", Align::right},
+               {"time / fp32 step", Align::right},
+               {"rate / pytorch", Align::right}},
+              {}};
+  for (const TrainBenchRow& r : rows) {
+    table.rows.push_back({fmt::format("{} ({})", r.model, r.shape), r.recipe, fmt::format("{:.3f}", r.seconds * 1e3),
+                          fmt::format("{:.0f}", 1 / r.seconds), fmt::format("{:.2f}", r.to_fp32),
+                          r.to_pytorch > 0 ? fmt::format("{:.2f}", r.to_pytorch) : "-"});
   }
+  print_table(table);
 }
 
 std::string cpu_name() {
@@ -342,7 +316,15 @@ void run(const Options& o) {
   nlohmann::ordered_json tiers = nlohmann::ordered_json::array();
   if (wants("gemm")) bench_gemm(o, backend, yardstick, rows);
   if (wants("quantize")) bench_quantize(o, backend, rows);
-  if (wants("train")) bench_train(o, rows);
+  std::vector<TrainBenchRow> training;
+  std::string pytorch;
+  if (wants("train")) {
+    TrainBenchOptions t = o.train;
+    t.backend = o.backend;
+    t.threads = o.threads;
+    t.rounds = std::max(3, o.rounds / 3);
+    training = bench_train(t, pytorch);
+  }
   if (wants("tiers")) print_tiers(o, backend, tiers);
   if (o.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -357,15 +339,29 @@ void run(const Options& o) {
                       {"baseline", r.baseline},
                       {"ratio", r.ratio}});
     }
+    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+    for (const TrainBenchRow& r : training) {
+      steps.push_back({{"model", r.model},
+                       {"shape", r.shape},
+                       {"recipe", r.recipe},
+                       {"seconds", r.seconds},
+                       {"steps_per_second", 1 / r.seconds},
+                       {"time_to_fp32", r.to_fp32},
+                       {"rate_to_pytorch", r.to_pytorch}});
+    }
     print_json({{"cpu", cpu_name()},
                 {"compiler", __VERSION__},
                 {"yardsticks", yardstick.description()},
+                {"pytorch", pytorch},
                 {"rows", list},
+                {"training", steps},
                 {"tiers", tiers}});
     return;
   }
-  if (rows.empty()) return;
+  if (rows.empty() && training.empty()) return;
   print_fields({{"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}});
+  if (!training.empty()) print_training(training, pytorch);
+  if (rows.empty()) return;
   Table table{{{"bench"},
                {"backend"},
                {"size"},
@@ -391,7 +387,9 @@ void add(CLI::App& app, Invocation&) {
   app.add_option("--backend", o.backend, "auto, reference, avx2, avx512 or gpu");
   app.add_option("--threads", o.threads, "Threads inside one call")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", o.rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
-  app.add_option("--steps", o.steps, "Training steps a run")->check(CLI::Range(10, 100000));
+  app.add_option("--steps", o.train.steps, "Training steps a run")->check(CLI::Range(10, 100000));
+  app.add_option("--models", o.train.models, "Models to train")->delimiter(',')->check(CLI::IsMember(bench_models()));
+  app.add_option("--recipes", o.train.recipes, "Recipes to train with; fp32 always runs")->delimiter(',');
   app.add_flag("--json", o.json, "Print JSON");
   app.callback([] { run(o); });
   set_example(app, "fp4sim bench gemm --sizes 1024,4096 --threads 2");
