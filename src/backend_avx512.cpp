@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 
 #include "src/backend_reference.h"
-#include "src/fast/gemm_wide_avx512.h"
+#include "src/fast/gemm_whole_avx512.h"
 #include "src/fast/product_body.h"
 
 namespace fp4 {

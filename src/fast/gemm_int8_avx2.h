@@ -56,6 +56,10 @@ inline TileKernel block_kernel(int64_t) {
   return panels == 1 ? block_tile_one : block_tile_two;
 }
 
+// vpmaddubsw saturates: bytes moved by 128 would overflow, so there are no level panels here.
+inline constexpr bool has_whole_kernels = false;
+inline WholeKernel whole_kernel(int) { return nullptr; }
+
 // Without embedded rounding there is no certificate by the inexact flag: other accumulators are declined.
 inline WideInt8Kernel wide_int8_kernel(Sum, int64_t) { return nullptr; }
 inline WideFloatKernel wide_float_kernel(Sum) { return nullptr; }

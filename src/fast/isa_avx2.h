@@ -329,6 +329,27 @@ FP4_SIMD __m256i look_up_half(const ByteTable& t, __m256i index) {
   return result;
 }
 FP4_SIMD B look_up(const ByteTable& t, B index) { return {look_up_half(t, index.a), look_up_half(t, index.b)}; }
+struct NibbleTable {
+  __m256i v;
+};
+FP4_SIMD NibbleTable load_nibble_table(const int8_t* p) {
+  return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+FP4_SIMD __m256i nibbles_of(__m256i table, __m256i order, __m256i x) {
+  const __m256i pairs = _mm256_shuffle_epi8(x, order);  // every byte twice
+  const __m256i index = _mm256_or_si256(_mm256_and_si256(pairs, _mm256_set1_epi16(0x000F)),
+                                        _mm256_and_si256(_mm256_srli_epi16(pairs, 4), _mm256_set1_epi16(0x0F00)));
+  return _mm256_shuffle_epi8(table, index);
+}
+// The entries of four nibbles of every lane: its low or its high half.
+template <bool high>
+FP4_SIMD B nibble_bytes(NibbleTable t, I x) {
+  constexpr char at = high ? 2 : 0;
+  const __m256i order =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(at, at, at + 1, at + 1, at + 4, at + 4, at + 5, at + 5, at + 8, at + 8,
+                                                at + 9, at + 9, at + 12, at + 12, at + 13, at + 13));
+  return {nibbles_of(t.v, order, x.a), nibbles_of(t.v, order, x.b)};
+}
 FP4_SIMD B add_bytes(B x, B y) { return {_mm256_add_epi8(x.a, y.a), _mm256_add_epi8(x.b, y.b)}; }
 FP4_SIMD B all_bytes(int8_t x) { return {_mm256_set1_epi8(x), _mm256_set1_epi8(x)}; }
 FP4_SIMD B within(B x, int8_t low, int8_t high) {
@@ -343,6 +364,13 @@ FP4_SIMD B load_bytes(const int8_t* p) {
 FP4_SIMD void store(int8_t* p, B x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), x.b);
+}
+FP4_SIMD __m256i squares_of(__m256i x) {
+  const __m256i magnitude = _mm256_abs_epi8(x);
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, magnitude), _mm256_set1_epi16(1));
+}
+FP4_SIMD I add_squares(I sum, B x) {
+  return {_mm256_add_epi32(sum.a, squares_of(x.a)), _mm256_add_epi32(sum.b, squares_of(x.b))};
 }
 FP4_SIMD I add_dots(I sum, uint8_t factor, B x) {
   const __m256i f = _mm256_set1_epi8(static_cast<char>(factor));

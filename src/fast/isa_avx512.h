@@ -225,6 +225,18 @@ struct ByteTable {  // 128 entries, index = low seven bits
 };
 FP4_SIMD ByteTable load_table(const int8_t* p) { return {_mm512_loadu_si512(p), _mm512_loadu_si512(p + 64)}; }
 FP4_SIMD B look_up(ByteTable t, B index) { return {_mm512_permutex2var_epi8(t.lo, index.v, t.hi)}; }
+struct NibbleTable {  // 16 entries, four times
+  __m512i v;
+};
+FP4_SIMD NibbleTable load_nibble_table(const int8_t* p) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+// The entries of four nibbles of every lane: its low or its high half.
+template <bool high>
+FP4_SIMD B nibble_bytes(NibbleTable t, I a) {
+  const __m512i from = _mm512_set1_epi64(high ? 0x3C3834301C181410 : 0x2C2824200C080400);
+  return {_mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(from, a.v), t.v)};
+}
 FP4_SIMD B add_bytes(B a, B b) { return {_mm512_add_epi8(a.v, b.v)}; }
 FP4_SIMD B all_bytes(int8_t x) { return {_mm512_set1_epi8(x)}; }
 FP4_SIMD B within(B a, int8_t low, int8_t high) {
@@ -232,6 +244,11 @@ FP4_SIMD B within(B a, int8_t low, int8_t high) {
 }
 FP4_SIMD B load_bytes(const int8_t* p) { return {_mm512_loadu_si512(p)}; }
 FP4_SIMD void store(int8_t* p, B a) { _mm512_storeu_si512(p, a.v); }
+// Lane sums of squares of bytes above -128, added to sum.
+FP4_SIMD I add_squares(I sum, B a) {
+  const __m512i magnitude = _mm512_abs_epi8(a.v);
+  return {_mm512_dpbusd_epi32(sum.v, magnitude, magnitude)};
+}
 // Lane sums of factor * byte, added to sum.
 FP4_SIMD I add_dots(I sum, uint8_t factor, B a) {
   return {_mm512_dpbusd_epi32(sum.v, _mm512_set1_epi8(static_cast<int8_t>(factor)), a.v)};

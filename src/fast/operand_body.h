@@ -155,7 +155,7 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
   if (out.range == nullptr) return;
   out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
                       static_cast<uint32_t>(largest_lane(extremes.largest))};
-  if (z.options.correction_factor != 0) note_corrections(z, panel);
+  close_panel(z.options, out, panel);
 }
 
 FP4_TARGET inline void quantize_shared(const Quantization& z) {

@@ -2,7 +2,8 @@
 // the unit of both sides: its rows are broadcast one by one on side A and fill the lanes on side B.
 //   bytes   [panel][K/4][16 rows][4 k]   element value / quantum, as int8 (side B) or + byte_offset as uint8 (side A)
 //   values  [panel][K][16 rows]          floats: element values, scaled or fully decoded values
-//   scale   [panel][K/block][16 rows]    decode-side block scales; a NaN scale is stored as 1 and noted in nan_rows
+//   scale   [panel][K/block][16 rows]    decode-side block scales; a NaN scale is stored as 0 and noted in nan_rows
+// A panel of bytes is level when every row has one scale: its bytes carry the differences (level_body.h).
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,12 @@ struct ScaleRange {
   uint32_t largest = 0;
 };
 
+struct Level {
+  bool possible = false;
+  bool done = false;
+  uint32_t largest_norm = 0;  // largest sum of squares of a row's level bytes
+};
+
 struct Panels {
   int64_t rows = 0;
   int64_t cols = 0;    // K, Hadamard padding included
@@ -38,6 +45,9 @@ struct Panels {
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K
   ScaleRange* range = nullptr;    // [panel]
   float* outer = nullptr;         // [panel][K/128][16] tensor factors of outer128
+  Level* level = nullptr;         // [panel]
+  float* row_scale = nullptr;     // [panel][16] the one scale of each row, where the panel can be level
+  int32_t* total = nullptr;       // [panel][16] corrections summed over all of K
   TensorFactor factor;
 
   const int8_t* panel_bytes(int64_t p) const { return bytes + p * padded * panel_rows; }

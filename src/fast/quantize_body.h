@@ -5,6 +5,7 @@
 
 #include "src/fast/draws_body.h"
 #include "src/fast/fp4_codes_body.h"
+#include "src/fast/level_body.h"
 #include "src/fast/payload_body.h"
 
 namespace fp4::FP4_ISA {
@@ -23,7 +24,10 @@ struct PanelOptions {
   int byte_offset = 0;        // added to every byte (side A: makes them unsigned)
   int correction_factor = 0;  // != 0: correction = -factor * sum of bytes over each run (side B)
   int64_t run = 0;            // elements along K between scale changes of the product
-  bool neutral_zeros = true;  // all-zero blocks get scale 1, so that they never leave a fast path
+  bool neutral_zeros = true;  // all-zero blocks get scale 0, which takes part in no range
+  int level_room = -1;        // >= 0: panels may become level (level_body.h); elements can be shifted this far
+  bool postpones = false;     // complete_panel is the caller's
+  bool makes_unsigned = false;
 };
 
 // Sixteen blocks, one a lane.
@@ -516,27 +520,41 @@ FP4_SIMD void note_scales(const Quantization& z, const Block& b, int64_t panel, 
   const M nan = is_nan(scale);
   if (any(nan)) {
     out.nan_rows[panel] = static_cast<uint16_t>(out.nan_rows[panel] | to_bits(nan));
-    scale = select(nan, all(1.0f), scale);
+    scale = select(nan, all(0.0f), scale);
   }
-  if (z.options.neutral_zeros) scale = select(b.amax == all(0), all(1.0f), scale);
+  if (z.options.neutral_zeros) scale = select(b.amax == all(0), all(0.0f), scale);
   store(out.scale + (panel * out.scales_per_panel + b.k0 / out.block) * panel_rows, scale);
   const I s = bits(scale);
   extremes.least = smaller_unsigned(extremes.least, select(s == all(0), extremes.least, s));
   extremes.largest = larger(extremes.largest, s);
 }
 
-FP4_TARGET inline void note_corrections(const Quantization& z, int64_t panel) {
-  Panels& out = *z.out;
+FP4_TARGET inline void note_corrections(const PanelOptions& options, Panels& out, int64_t panel) {
   const int8_t* bytes = out.panel_bytes(panel);
-  const auto factor = static_cast<uint8_t>(z.options.correction_factor);
-  const int64_t runs = out.padded / z.options.run;
+  const auto factor = static_cast<uint8_t>(options.correction_factor);
+  const int64_t runs = out.padded / options.run;
+  I total = all(0);
   for (int64_t run = 0; run < runs; ++run) {
     I sum = all(0);
-    for (int64_t k = run * z.options.run; k < (run + 1) * z.options.run; k += 4) {
+    for (int64_t k = run * options.run; k < (run + 1) * options.run; k += 4) {
       sum = add_dots(sum, factor, load_bytes(bytes + k * panel_rows));
     }
     store(out.correction + (panel * runs + run) * panel_rows, all(0) - sum);
+    total = total - sum;
   }
+  store(out.total + panel * panel_rows, total);
+}
+
+// What is left to do when all bytes and scales of a panel are there.
+FP4_TARGET inline void complete_panel(const PanelOptions& options, Panels& out, int64_t panel, bool may_level) {
+  if (may_level && out.level[panel].possible) make_level(out, panel);
+  if (options.makes_unsigned) make_unsigned(out, panel);
+  if (options.correction_factor != 0) note_corrections(options, out, panel);
+}
+
+FP4_TARGET inline void close_panel(const PanelOptions& options, Panels& out, int64_t panel) {
+  if (options.level_room >= 0) measure_level(out, panel, options.level_room);
+  if (!options.postpones) complete_panel(options, out, panel, options.level_room >= 0);
 }
 
 FP4_SIMD Sink sink_at(const Panels& out, int64_t panel, int64_t k) {
@@ -626,7 +644,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   if (out.range == nullptr) return;
   out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
                       static_cast<uint32_t>(largest_lane(extremes.largest))};
-  if (z.options.correction_factor != 0) note_corrections(z, panel);
+  close_panel(z.options, out, panel);
 }
 
 }  // namespace fp4::FP4_ISA

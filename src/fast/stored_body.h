@@ -204,7 +204,7 @@ FP4_TARGET inline void pack_stored(const Quantized& q, const PanelOptions& optio
     }
     out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
                         static_cast<uint32_t>(largest_lane(extremes.largest))};
-    if (options.correction_factor != 0) note_corrections(z, panel);
+    close_panel(options, out, panel);
   }
 }
 

@@ -15,7 +15,7 @@ struct TileOutput {
   int cols;
   F factor;
   uint32_t nan_rows;  // bits
-  uint32_t nan_cols;
+  uint64_t nan_cols;
   bool is_finite;  // the factor
 };
 
@@ -48,6 +48,27 @@ using TileKernel = void (*)(const TileInput&, const TileOutput&);
 
 enum class Sum : uint8_t { block, group, aligned };
 
+// Products of level panels (level_body.h): K comes in pieces that keep the panels of B in L1; between pieces the int32
+// sums wait in `sums`.
+inline constexpr int whole_panels = 3;
+inline constexpr int64_t whole_k_piece = 512;
+
+struct WholeInput {
+  const int8_t* a;
+  const int8_t* b[whole_panels];
+  int64_t count4;  // dwords of K in this piece
+  bool first;
+  bool last;
+  int32_t* sums;  // [8][panels][16]
+  const float* scale_a;
+  const float* scale_b[whole_panels];
+  const int32_t* start[whole_panels];
+  float quantum;
+  int snap_log2;
+};
+
+using WholeKernel = void (*)(const WholeInput&, const TileOutput&);
+
 // How the sums of a tile fold (accumulate.h).
 struct Folding {
   Sum sum = Sum::block;
@@ -57,8 +78,6 @@ struct Folding {
   int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
   int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
   int least_exponent_b = -127;
-  int lowest_bit = 0;             // every sum is a whole multiple of 2^lowest_bit times the least weight
-  int sum_log2 = 0;               // and below 2^sum_log2 times the largest
   int term_bits = 2;              // aligned: bits of a term below its weight
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
   bool may_certify = false;       // exact partial sums in fp32 prove the result

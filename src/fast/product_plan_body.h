@@ -1,0 +1,172 @@
+// What a product is made of: its two sides, the engine that suits their formats and accumulator, and the panels.
+#pragma once
+
+#include "src/fast/gemm_float_body.h"
+#include "src/fast/panel_reader.h"
+#include "src/fast/stored_nibbles_body.h"
+#include "src/fast/tile_body.h"
+
+namespace fp4::FP4_ISA {
+
+inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
+  const bool blocked = s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square;
+  return s.has_scale() && blocked ? s.block.size : whole;
+}
+
+// int8_block: fp32_block on small integers; wide: every other blocked accumulator, or elements of 8 bits.
+enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, fma, multiply_add, fp64 };
+
+// Element formats whose multiples of the quantum fit a signed byte.
+inline bool has_byte_values(const QuantSpec& s) {
+  return s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
+         s.element == Element::e2m3;
+}
+
+// Whether groups and alignment of the model fall on the boundaries that the wide kernels know.
+inline bool wide_folds(const Accumulator& row, int64_t run) {
+  const bool whole_groups = row.group == 0 || row.group % run == 0;
+  if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::group) {
+    return whole_groups && row.group_rounding == Rounding::nearest_even &&
+           (row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero);
+  }
+  return row.kind == AccumulatorKind::aligned && whole_groups && row.inner > 1 && row.rounding == Rounding::toward_zero;
+}
+
+inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  constexpr Rounding nearest_even = Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
+    return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
+  }
+  const bool restarts = a.has_outer_scale() || b.has_outer_scale();
+  if (restarts && (row.kind == AccumulatorKind::sequential || row.kind == AccumulatorKind::sequential_double)) {
+    return Engine::none;  // K blocks of the float loops do not stop every 128 columns
+  }
+  const bool bytes = has_byte_values(a) && has_byte_values(b);
+  const bool plain = row.rounding == nearest_even && row.snap_log2 == no_snap;
+  switch (row.kind) {
+    case AccumulatorKind::sequential:
+      return plain && row.group_rounding == nearest_even ? Engine::multiply_add : Engine::none;
+    case AccumulatorKind::sequential_double: return row.snap_log2 == no_snap ? Engine::fp64 : Engine::none;
+    case AccumulatorKind::block:
+      if (bytes && plain) return Engine::int8_block;
+      break;
+    case AccumulatorKind::group:
+    case AccumulatorKind::aligned:
+    case AccumulatorKind::fma: break;
+  }
+  if (!has_wide_kernels) return Engine::none;
+  return bytes ? Engine::wide_int8 : Engine::wide_float;
+}
+
+// One side of a product: high-precision (quantised on the way) or stored codes.
+struct Side {
+  QuantSpec spec;
+  Quantizer q;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const QuantPlan* plan = nullptr;
+  const Quantized* stored = nullptr;
+  Panels panels;
+
+  int largest_fixed() const { return static_cast<int>(decode_fixed(q.element, q.element.largest_code)); }
+  float largest_element() const { return decode(q.element, q.element.largest_code); }
+  int quantum_log2() const { return q.element.quantum_log2(); }
+  // Tensor factor of a row and 128 columns.
+  float factor_at(int64_t row, int64_t slice) const {
+    if (!spec.has_outer_scale()) return panels.factor.g;
+    return panels.outer[(row / panel_rows * panels.outer_count() + slice) * panel_rows + row % panel_rows];
+  }
+};
+
+struct Product {
+  GemmOptions options;
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  Side a;
+  Side b;
+  int64_t run = 0;
+  int offset = 0;           // of A's bytes
+  bool has_levels = false;  // panels of bytes may be level (level_body.h)
+  float quantum = 1.0f;
+  float factor = 1.0f;  // what every sum is multiplied by
+
+  bool restarts() const { return a.spec.has_outer_scale() || b.spec.has_outer_scale(); }  // every 128 columns
+};
+
+inline int scale_shift(int64_t block, int64_t run, int64_t padded) {
+  return block >= padded ? 62 : __builtin_ctzll(static_cast<uint64_t>(block / run));
+}
+
+// Shapes of an operand's panels and the arena bytes they need.
+inline size_t shape_panels(Side& side, int64_t padded, int64_t runs, bool bytes, bool values) {
+  Panels& p = side.panels;
+  p.rows = side.rows;
+  p.cols = side.cols;
+  p.padded = padded;
+  p.block = scale_block(side.spec, padded);
+  p.count = (p.rows + panel_rows - 1) / panel_rows;
+  p.scales_per_panel = padded / p.block;
+  const int64_t elements = p.count * padded * panel_rows;
+  return (bytes ? Arena::bytes_for<int8_t>(elements) : 0) + (values ? Arena::bytes_for<float>(elements) : 0) +
+         Arena::bytes_for<float>(p.count * p.scales_per_panel * panel_rows) +
+         Arena::bytes_for<int32_t>(p.count * runs * panel_rows) + Arena::bytes_for<uint16_t>(p.count) +
+         Arena::bytes_for<fast::ScaleRange>(p.count) + Arena::bytes_for<float>(p.count * p.outer_count() * panel_rows) +
+         Arena::bytes_for<fast::Level>(p.count) + Arena::bytes_for<float>(p.count * panel_rows) +
+         Arena::bytes_for<int32_t>(p.count * panel_rows);
+}
+
+inline void place_panels(Panels& p, Arena& arena, int64_t runs, bool bytes, bool values) {
+  const int64_t elements = p.count * p.padded * panel_rows;
+  if (bytes) p.bytes = arena.take<int8_t>(elements);
+  if (values) p.values = arena.take<float>(elements);
+  p.scale = arena.take<float>(p.count * p.scales_per_panel * panel_rows);
+  p.correction = arena.take<int32_t>(p.count * runs * panel_rows);
+  p.nan_rows = arena.take<uint16_t>(p.count);
+  p.range = arena.take<fast::ScaleRange>(p.count);
+  p.outer = arena.take<float>(p.count * p.outer_count() * panel_rows);
+  p.level = arena.take<fast::Level>(p.count);
+  p.row_scale = arena.take<float>(p.count * panel_rows);
+  p.total = arena.take<int32_t>(p.count * panel_rows);
+}
+
+FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {
+  if (side.stored != nullptr && has_nibble_path(*side.stored, side.panels)) {
+    pack_nibbles(*side.stored, options, side.panels);
+  } else if (side.stored != nullptr) {
+    pack_stored(*side.stored, options, side.panels);
+  } else {
+    quantize_operand(*side.plan, options, side.panels);
+  }
+}
+
+// How far the bytes of a side can be shifted.
+inline int level_room(const Side& side) { return floor_log2(static_cast<uint64_t>(127 / side.largest_fixed())); }
+
+inline int64_t piece_of(const QuantSpec& s) { return scale_block(s, 32); }
+
+// Eight adjacent rows, or rows that run along K, are read where they lie; other strides, and a last tile of fewer
+// adjacent rows, are packed.
+inline bool reads_in_place(const Side& a) {
+  if (a.plan == nullptr || a.spec.has_scale() || a.spec.element != Element::fp32 || a.spec.prescale != 1.0f)
+    return false;
+  const MatrixView& x = a.plan->x;
+  // Long rows a power of two apart share cache sets: large operands are packed.
+  return a.plan->hadamard.size == 0 && x.rows * x.cols < 1 << 16 &&
+         (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
+}
+
+// The smallest K step that respects groups; 0 when the vector kernels do not know the model.
+inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a, const QuantSpec& b, int64_t padded) {
+  int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
+  if (engine != Engine::wide_int8 && engine != Engine::wide_float) return run;
+  if (row.group > 0) run = smaller<int64_t>(run, row.group);
+  return run % 4 == 0 && wide_folds(row, run) ? run : 0;
+}
+
+inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  const Engine engine = choose_engine(a, b, row);
+  return engine != Engine::none && run_of(engine, row, a, b, 1024) != 0;
+}
+
+}  // namespace fp4::FP4_ISA
