@@ -149,6 +149,12 @@ TEST_CASE("gpu bodies: formats, blocks, policies, presets", "[quick]") {
                             "mxfp4,block=8x8,scale_rule=quest_nearest",
                             "nvfp4,tensor_scale=outer128",
                             "nvfp4,tensor_scale=outer128,arithmetic=te",
+                            "mxfp4,block=row",
+                            "mxfp4,block=row,scale_rule=quest_nearest,rounding=stochastic",
+                            "nvfp4,scale=fp32,block=row,tensor_scale=none,scale_rounding=stochastic",
+                            "mxfp4,block=tensor",
+                            "nvfp4,scale=fp32,block=tensor,tensor_scale=none,element=e1m2",
+                            "nvfp4,block=tensor,scale_rule=four_over_six",
                             "mxfp4,nonfinite=saturate",
                             "mxfp4,negative_zero=drop",
                             "nvfp4,zero_scale=keep",
@@ -163,8 +169,9 @@ TEST_CASE("gpu bodies: formats, blocks, policies, presets", "[quick]") {
 
 TEST_CASE("gpu bodies: Hadamards, transposes, bands, smooth maxima", "[quick]") {
   Comparison comparison(gpu::MatrixKind::none);
-  for (const char* words : {"mxfp4,rounding=stochastic", "nvfp4", "mxfp4,block=16x16", "mxfp4,block=128",
-                            "nvfp4,tensor_scale=outer128", "nvfp4,tensor_scale=hold"}) {
+  for (const char* words :
+       {"mxfp4,rounding=stochastic", "nvfp4", "mxfp4,block=16x16", "mxfp4,block=128", "nvfp4,tensor_scale=outer128",
+        "nvfp4,tensor_scale=hold", "mxfp4,block=row", "mxfp4,block=tensor"}) {
     const QuantSpec spec = quant_spec_from_words(words);
     for (const int size : {0, 16, 64, 256}) {
       for (const InputKind kind : {InputKind::gaussian, InputKind::special, InputKind::subnormal}) {
@@ -181,7 +188,8 @@ TEST_CASE("gpu bodies: Hadamards, transposes, bands, smooth maxima", "[quick]") 
           if (variant == 3) {
             call.held_amax = 3.5f;
             call.soft_alpha = spec.block.kind == BlockKind::vector ? 1.0f : 0.0f;
-            if (spec.tensor_scale == TensorScale::none || spec.tensor_scale == TensorScale::hold) call.row_offset = 128;
+            const bool may_be_band = spec.tensor_scale == TensorScale::none || spec.tensor_scale == TensorScale::hold;
+            if (may_be_band && spec.block.kind != BlockKind::tensor) call.row_offset = 128;
           }
           comparison.quantize(
               call, std::string(words) + " hadamard " + std::to_string(size) + " variant " + std::to_string(variant));
@@ -235,8 +243,10 @@ TEST_CASE("gpu bodies: row and column copies in one pass", "[quick]") {
 }
 
 void compare_products(gpu::MatrixKind unit, const std::string& words_a, const std::string& words_b,
-                      const Accumulator& accumulator, Shape shape_a, int64_t rows_b, InputKind kind) {
+                      const Accumulator& accumulator, Shape shape_a, int64_t rows_b, InputKind kind,
+                      gpu::ExactUnit exact = gpu::ExactUnit::none) {
   gpu::HostDevice device(unit, 2);
+  device.use_exact_unit(exact);
   const std::unique_ptr<Backend> backend = gpu::make_backend(&device);
   MultiplyCall call;
   const QuantSpec spec_a = quant_spec_from_words(words_a);
@@ -301,6 +311,51 @@ TEST_CASE("gpu bodies: fp32_block on the integer matrix units", "[quick]") {
   CHECK_FALSE(gpu::matrix_plan(mxfp4_spec, nvfp4_spec, fp32_block).fits);
   const QuantSpec wide = quant_spec_from_words("nvfp4,scale=ue1m6");  // 12 + 7 + 7 bits
   CHECK_FALSE(gpu::matrix_plan(wide, wide, fp32_block).fits);
+}
+
+struct UnitCase {
+  gpu::MatrixKind kind;
+  gpu::ExactUnit unit;
+};
+constexpr UnitCase exact_units[] = {{gpu::MatrixKind::nvidia, gpu::ExactUnit::bf16},
+                                    {gpu::MatrixKind::amd, gpu::ExactUnit::bf16},
+                                    {gpu::MatrixKind::amd, gpu::ExactUnit::scaled}};
+
+// Sets how many bits the emulated floating-point units keep, for the life of the object.
+class EmulatedBits {
+ public:
+  explicit EmulatedBits(int bits) : before_(gpu::emulated_fraction_bits) { gpu::emulated_fraction_bits = bits; }
+  ~EmulatedBits() { gpu::emulated_fraction_bits = before_; }
+
+ private:
+  int before_;
+};
+
+TEST_CASE("gpu bodies: sums that no order rounds on floating-point units", "[quick]") {
+  for (const UnitCase& u : exact_units) {
+    for (const InputKind kind : {InputKind::boundary, InputKind::gaussian, InputKind::heavy_tailed, InputKind::special,
+                                 InputKind::subnormal}) {
+      compare_products(u.kind, "mxfp4", "mxfp4", fp32_block, {9, 40}, 21, kind, u.unit);
+      compare_products(u.kind, "mxfp4,element=e2m3", "mxfp4,prescale=0.75", fp32_block, {9, 40}, 21, kind, u.unit);
+      compare_products(u.kind, "mxfp4,block=16", "mxfp4,element=e1m2,block=64", fp32_block, {33, 300}, 17, kind,
+                       u.unit);
+    }
+    compare_products(u.kind, "mxfp4", "mxfp4,rounding=stochastic", fp32_block, {150, 290}, 139, InputKind::gaussian,
+                     u.unit);
+    compare_products(u.kind, "nvfp4", "nvfp4", fp32_block, {30, 70}, 20, InputKind::gaussian, u.unit);
+  }
+}
+
+TEST_CASE("gpu probe: a unit that keeps too few bits is refused", "[quick]") {
+  for (const UnitCase& u : exact_units) {
+    gpu::HostDevice device(u.kind);
+    gpu::Pool pool(device);
+    for (const int bits : {12, 22, 23, 24}) {
+      const EmulatedBits emulated(bits);
+      INFO("unit " << static_cast<int>(u.kind) << static_cast<int>(u.unit) << ", " << bits << " bits");
+      CHECK(gpu::probe_exact_unit(pool, u.kind, u.unit) == (bits >= 23));
+    }
+  }
 }
 
 // The largest integers that a block can hold, of both signs, at both ends of the exponents that the fast path takes:
@@ -377,17 +432,13 @@ TEST_CASE("gpu bench: bits first, then ratios", "[quick]") {
   CHECK_THROWS_WITH(gpu::bench(), Catch::Contains(gpu_status()));
 }
 
-TEST_CASE("gpu backend: memory is pooled, what it lacks it declines", "[quick]") {
+TEST_CASE("gpu backend: memory is pooled, a missing device is named", "[quick]") {
   gpu::HostDevice device(gpu::MatrixKind::nvidia);
   {
     gpu::Pool pool(device);
     for (int step = 0; step < 5; ++step) gpu::Buffer<float>(pool, 1000 + step);
     CHECK(pool.allocations() == 1);
   }
-  const std::unique_ptr<Backend> backend = gpu::make_backend(&device);
-  QuantizeCall call;
-  call.spec = quant_spec_from_words("mxfp4,block=row");
-  CHECK_FALSE(backend->supports_quantize(call));
   CHECK_FALSE(gpu::make_backend(nullptr)->available());
   gpu::Pool pool(device);
   CHECK_FALSE(gpu::probe_native(pool));  // host loops have no conversion of their own

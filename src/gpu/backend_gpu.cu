@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "src/error.h"
@@ -93,11 +92,17 @@ class RuntimeDevice final : public Device {
 #endif
     Pool pool(*this);
     has_native_ = probe_native(pool);
+    for (const ExactUnit unit : {ExactUnit::bf16, ExactUnit::scaled}) {
+      if (has_unit_ && probe_exact_unit(pool, own_unit, unit)) exact_.push_back(unit);
+    }
   }
   std::string description() const override { return name_; }
   MatrixKind matrix_unit() const override { return has_unit_ ? own_unit : MatrixKind::none; }
   int64_t largest_launch() const override { return device_largest_launch; }
   bool has_native_conversion() const override { return has_native_; }
+  bool has_exact_unit(ExactUnit unit) const override {
+    return std::find(exact_.begin(), exact_.end(), unit) != exact_.end();
+  }
 
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
@@ -154,9 +159,7 @@ class RuntimeDevice final : public Device {
  private:
   template <class Kernel>
   static void start(const Kernel& kernel, int64_t first, int64_t count, const char* name) {
-    constexpr bool is_nvidia = std::is_same_v<Kernel, NvidiaPowerGemm> || std::is_same_v<Kernel, NvidiaMantissaGemm>;
-    constexpr bool is_amd = std::is_same_v<Kernel, AmdPowerGemm> || std::is_same_v<Kernel, AmdMantissaGemm>;
-    if constexpr ((is_nvidia && own_unit != MatrixKind::nvidia) || (is_amd && own_unit != MatrixKind::amd)) {
+    if constexpr (vendor_of<Kernel> != MatrixKind::none && vendor_of<Kernel> != own_unit) {
       throw Error(std::string("gpu: kernel ") + name + " belongs to another vendor's device", 1);
     } else {
       constexpr unsigned bytes = shared_bytes<Kernel>;
@@ -167,36 +170,40 @@ class RuntimeDevice final : public Device {
   std::string name_;
   bool has_unit_ = false;
   bool has_native_ = false;
+  std::vector<ExactUnit> exact_;
 };
 
-// Counted once: a process does not change its devices.
-int device_count(std::string& reason) {
+struct Found {
+  Device* device = nullptr;
+  std::string reason;  // why there is none
+};
+
+// A device that is there but does not work (another architecture than this build's, a broken driver) is no device: the
+// program goes on without it.
+Found find_device() {
   int count = 0;  // CUDA leaves it untouched on errors
   const gpuError_t error = gpuGetDeviceCount(&count);
   if (error != gpuSuccess) {
-    reason = std::string("no device: ") + gpuGetErrorString(error);
     static_cast<void>(gpuGetLastError());
-    return 0;
+    return {nullptr, std::string("no device: ") + gpuGetErrorString(error)};
   }
-  if (count == 0) reason = "no device";
-  return count;
+  if (count == 0) return {nullptr, "no device"};
+  try {
+    return {new RuntimeDevice, ""};  // lives as long as the process: pools give memory back at exit
+  } catch (const Error& e) {
+    return {nullptr, std::string("no device that works: ") + e.what()};
+  }
+}
+
+// Looked for once: a process does not change its devices.
+const Found& found() {
+  static const Found result = find_device();
+  return result;
 }
 
 }  // namespace
 
-Device* this_device() {
-  static Device* const device = []() -> Device* {
-    std::string reason;
-    if (device_count(reason) == 0) return nullptr;
-    return new RuntimeDevice;  // lives as long as the process: pools give memory back at exit
-  }();
-  return device;
-}
-
-std::string no_device_reason() {
-  std::string reason;
-  device_count(reason);
-  return reason;
-}
+Device* this_device() { return found().device; }
+std::string no_device_reason() { return found().reason; }
 
 }  // namespace fp4::gpu

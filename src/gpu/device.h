@@ -12,8 +12,6 @@
 
 namespace fp4::gpu {
 
-enum class MatrixKind : uint8_t { none, nvidia, amd };
-
 class Device {
  public:
   virtual ~Device() = default;
@@ -22,6 +20,8 @@ class Device {
   virtual int64_t largest_launch() const = 0;  // groups that one launch may have
   // Whether the device's own e2m1 conversion was compiled in and agreed with ours when it was asked (probe_native).
   virtual bool has_native_conversion() const { return false; }
+  // Whether sums that no order rounds may go to this unit: proven by probe_exact_unit.
+  virtual bool has_exact_unit(ExactUnit) const { return false; }
 
   // Seconds of an n x n x n product by the vendor's library (bf16 operands, fp32 sums): the yardstick of the benchmark.
   // 0 where the library is not installed.
@@ -48,6 +48,9 @@ class Device {
 // The device of this build and machine, or nullptr; no_device_reason() then says why, in one line.
 Device* this_device();
 std::string no_device_reason();
+
+// Groups for that many threads.
+inline int64_t groups_for(int64_t threads) { return (threads + group_threads - 1) / group_threads; }
 
 // A kernel over any number of groups, in launches that the device can take.
 template <class Kernel>

@@ -38,11 +38,17 @@ UploadedMatrix upload_matrix(Pool& pool, const MatrixView& x) {
 
 class GpuBackend final : public Backend {
  public:
-  explicit GpuBackend(Device* device) : device_(device), pool_(device ? std::make_unique<Pool>(*device) : nullptr) {}
+  explicit GpuBackend(Device* device) { use(device); }
+  GpuBackend() : is_found_(false) {}
 
   const char* name() const override { return "gpu"; }
-  bool available() const override { return device_ != nullptr; }
-  bool supports_quantize(const QuantizeCall& call) const override { return can_quantize(call.spec); }
+  // The process's device is looked for when somebody asks: starting a vendor's runtime takes a good part of a second.
+  bool available() const override {
+    const std::lock_guard lock(mutex_);
+    if (!is_found_) use(this_device());
+    return pool_ != nullptr;
+  }
+  bool supports_quantize(const QuantizeCall&) const override { return true; }
   bool supports_dequantize(const Quantized&) const override { return true; }
   bool supports_gemm(const QuantSpec&, const QuantSpec&, const GemmOptions&) const override { return true; }
   bool supports_hadamard(const HadamardSpec&) const override { return true; }
@@ -67,7 +73,6 @@ class GpuBackend final : public Backend {
 
   // The quantised operands never leave the device.
   bool multiply(const MultiplyCall& call) const override {
-    if (!can_quantize(call.a.spec) || !can_quantize(call.b.spec)) return false;
     const std::lock_guard lock(mutex_);
     multiply(on_device(call.a), on_device(call.b), call.options, call.c, call.c_stride);
     return true;
@@ -103,8 +108,13 @@ class GpuBackend final : public Backend {
     }
   }
 
-  Device* device_;
-  std::unique_ptr<Pool> pool_;
+  void use(Device* device) const {
+    if (device != nullptr) pool_ = std::make_unique<Pool>(*device);
+    is_found_ = true;
+  }
+
+  mutable bool is_found_ = true;
+  mutable std::unique_ptr<Pool> pool_;
   mutable std::mutex mutex_;  // sweeps call from several threads; the device does one call at a time
 };
 
@@ -120,8 +130,8 @@ std::string no_device_reason() { return "this build has no GPU backend (configur
 }  // namespace gpu
 
 const Backend& gpu_backend() {
-  static const std::unique_ptr<Backend> backend = gpu::make_backend(gpu::this_device());
-  return *backend;
+  static const gpu::GpuBackend backend;
+  return backend;
 }
 
 std::string gpu_status() {

@@ -98,6 +98,8 @@ class PerThread {
 #endif
 };
 
+FP4_HD constexpr int64_t tiles_over(int64_t length, int extent) { return (length + extent - 1) / extent; }
+
 // Four floats moved by one instruction.
 struct alignas(16) Four {
   float v[4];

@@ -17,6 +17,8 @@ class HostDevice final : public Device {
   std::string description() const override { return "host loops"; }
   MatrixKind matrix_unit() const override { return unit_; }
   int64_t largest_launch() const override { return largest_launch_; }
+  bool has_exact_unit(ExactUnit unit) const override { return unit == exact_; }
+  void use_exact_unit(ExactUnit unit) { exact_ = unit; }
   void* allocate(std::size_t bytes) override {
     void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (memory != nullptr) std::memset(memory, 0xA5, bytes);
@@ -46,6 +48,7 @@ class HostDevice final : public Device {
   }
   MatrixKind unit_;
   int64_t largest_launch_;
+  ExactUnit exact_ = ExactUnit::none;
 };
 
 }  // namespace fp4::gpu

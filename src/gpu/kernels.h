@@ -2,7 +2,8 @@
 // runs on any device and on the host alike (group.h).
 #pragma once
 
-#include "src/gpu/gemm_kernels.h"
+#include "src/gpu/exact_gemm.h"
+#include "src/gpu/matrix_gemm.h"
 #include "src/gpu/quantize_kernels.h"
 #include "src/gpu/verify_kernels.h"
 
@@ -12,14 +13,37 @@ using NvidiaPowerGemm = MatrixGemm<NvidiaUnit, ScaleMode::power>;
 using NvidiaMantissaGemm = MatrixGemm<NvidiaUnit, ScaleMode::mantissa>;
 using AmdPowerGemm = MatrixGemm<AmdUnit, ScaleMode::power>;
 using AmdMantissaGemm = MatrixGemm<AmdUnit, ScaleMode::mantissa>;
+using NvidiaBf16Gemm = ExactGemm<NvidiaBf16>;
+using AmdBf16Gemm = ExactGemm<AmdBf16>;
+using AmdScaledGemm = ExactGemm<AmdScaled>;
 
 }  // namespace fp4::gpu
 
 // Kernels of both vendors; the matrix units are a device's own.
 #define FP4_GPU_COMMON_KERNELS(apply)                                                                     \
-  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(SquareScales) apply(QuantizeTile)  \
+  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)   \
       apply(QuantizeBothWays) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(ExpandOperand) \
-          apply(ExponentRange) apply(CompareBits) apply(ProbeNative)
-#define FP4_GPU_MATRIX_KERNELS(apply) \
-  apply(NvidiaPowerGemm) apply(NvidiaMantissaGemm) apply(AmdPowerGemm) apply(AmdMantissaGemm)
-#define FP4_GPU_KERNELS(apply) FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_MATRIX_KERNELS(apply)
+          apply(FindTileFacts) apply(DecodeToBf16) apply(PackCodes) apply(CompareBits) apply(ProbeNative)
+#define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaPowerGemm) apply(NvidiaMantissaGemm) apply(NvidiaBf16Gemm)
+#define FP4_GPU_AMD_KERNELS(apply)    apply(AmdPowerGemm) apply(AmdMantissaGemm) apply(AmdBf16Gemm) apply(AmdScaledGemm)
+#define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)
+
+namespace fp4::gpu {
+
+enum class MatrixKind : uint8_t { none, nvidia, amd };
+
+// Whose matrix units a kernel needs.
+template <class Kernel>
+inline constexpr MatrixKind vendor_of = MatrixKind::none;
+#define FP4_GPU_NVIDIA(Kernel) \
+  template <>                  \
+  inline constexpr MatrixKind vendor_of<Kernel> = MatrixKind::nvidia;
+#define FP4_GPU_AMD(Kernel) \
+  template <>               \
+  inline constexpr MatrixKind vendor_of<Kernel> = MatrixKind::amd;
+FP4_GPU_NVIDIA_KERNELS(FP4_GPU_NVIDIA)
+FP4_GPU_AMD_KERNELS(FP4_GPU_AMD)
+#undef FP4_GPU_NVIDIA
+#undef FP4_GPU_AMD
+
+}  // namespace fp4::gpu

@@ -10,11 +10,9 @@ namespace fp4::gpu {
 #define FP4_GPU_INSTANTIATE(Kernel) template __global__ void entry<Kernel>(Kernel, int64_t);
 FP4_GPU_COMMON_KERNELS(FP4_GPU_INSTANTIATE)
 #if FP4_GPU_CUDA
-FP4_GPU_INSTANTIATE(NvidiaPowerGemm)
-FP4_GPU_INSTANTIATE(NvidiaMantissaGemm)
+FP4_GPU_NVIDIA_KERNELS(FP4_GPU_INSTANTIATE)
 #else
-FP4_GPU_INSTANTIATE(AmdPowerGemm)
-FP4_GPU_INSTANTIATE(AmdMantissaGemm)
+FP4_GPU_AMD_KERNELS(FP4_GPU_INSTANTIATE)
 #endif
 
 }  // namespace fp4::gpu

@@ -32,8 +32,6 @@ Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t 
 Resident upload(Pool& pool, const Quantized& q);
 void download(const Resident& from, Quantized& to);
 
-// False for blocks that are a whole row or tensor: those have no kernel.
-bool can_quantize(const QuantSpec& spec);
 void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out);
 
 // Both copies of a matrix in one pass: `along` has blocks along its rows, `across` is the transpose. False for what one
@@ -46,16 +44,23 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
 void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y);
 void dequantize(Pool& pool, const Resident& q, float* out);
 
-// Whether the integer matrix units give this product, and how.
+// Whether the matrix units give this product, and how.
 struct MatrixPlan {
   bool fits = false;
   ScaleMode mode = ScaleMode::power;
   int run = 32;
+  bool may_scale = false;  // also as ExactUnit::scaled reads operands
 };
 MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator);
 
 // c [a.rows, b.rows] contiguous.
 void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c);
+
+// The same with every tile on a floating-point unit, whether or not its sums are exact: for the probe.
+void gemm_assumed_exact(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit unit, float* c);
+
+// Whether a floating-point matrix unit gives every sum right that stays below 2^24, whatever meets whatever.
+bool probe_exact_unit(Pool& pool, MatrixKind kind, ExactUnit unit);
 
 // Whether the device's own e2m1 conversion is there and gives our codes on every input that is tried.
 bool probe_native(Pool& pool);

@@ -1,0 +1,181 @@
+#include <algorithm>
+
+#include "src/gpu/pipeline.h"
+
+namespace fp4::gpu {
+namespace {
+
+bool is_power_scaled(const QuantSpec& s) { return s.scale == Scale::e8m0; }
+
+// The operand as the matrix kernels read it.
+struct ExpandedBuffers {
+  Expanded e;
+  Buffer<int8_t> values;
+  Buffer<uint32_t> words;
+  Buffer<TileFacts> facts;
+};
+
+ExpandedBuffers expand(Pool& pool, const Operand& o, const MatrixPlan& plan) {
+  ExpandedBuffers r;
+  const int64_t padded = tiles_over(o.cols, matrix_k) * matrix_k;
+  r.values = Buffer<int8_t>(pool, o.rows * padded);
+  r.words = Buffer<uint32_t>(pool, o.rows * (padded / plan.run));
+  r.facts = Buffer<TileFacts>(pool, tiles_over(o.rows, matrix_tile));
+  r.e = {r.values.data(), r.words.data(), r.facts.data(), o.rows, padded, plan.run};
+  launch(pool.device(), ExpandOperand{o, r.e, plan.mode}, groups_for(o.rows * r.e.runs()));
+  if (plan.mode == ScaleMode::power) launch(pool.device(), FindTileFacts{r.e}, tiles_over(o.rows, matrix_tile));
+  return r;
+}
+
+int64_t matrix_tiles(const PlainGemm& plain) {
+  return tiles_over(plain.a.rows, matrix_tile) * tiles_over(plain.b.rows, matrix_tile);
+}
+
+// The operand as ExactGemm reads it: values, and exponents where the unit scales.
+struct ExactBuffers {
+  Buffer<uint8_t> values;
+  Buffer<uint32_t> exponents;
+  int64_t row_bytes = 0;
+};
+
+ExactBuffers decode_to_bf16(Pool& pool, const Expanded& e) {
+  ExactBuffers r;
+  r.row_bytes = 2 * e.padded_k;
+  r.values = Buffer<uint8_t>(pool, e.rows * r.row_bytes);
+  launch(pool.device(), DecodeToBf16{e, reinterpret_cast<uint16_t*>(r.values.data())}, groups_for(e.rows * e.runs()));
+  return r;
+}
+
+ExactBuffers pack_codes(Pool& pool, const Operand& o, const Expanded& e) {
+  ExactBuffers r;
+  r.row_bytes = tiles_over(o.cols, 2 * matrix_k) * matrix_k;
+  r.values = Buffer<uint8_t>(pool, o.rows * r.row_bytes);
+  r.exponents = Buffer<uint32_t>(pool, o.rows * r.row_bytes / 16);
+  const PackCodes kernel = {o, e, r.values.data(), r.exponents.data(), r.row_bytes};
+  launch(pool.device(), kernel, groups_for(o.rows * kernel.runs()));
+  return r;
+}
+
+template <class Unit>
+void exact_gemm(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b) {
+  const auto side = [&](const Operand& o, const Expanded& e) {
+    if constexpr (Unit::has_scales) {
+      return pack_codes(pool, o, e);
+    } else {
+      static_cast<void>(o);
+      return decode_to_bf16(pool, e);
+    }
+  };
+  const ExactBuffers of_a = side(plain.a, a);
+  const ExactBuffers of_b = side(plain.b, b);
+  launch(pool.device(),
+         ExactGemm<Unit>{plain,
+                         rule,
+                         {of_a.values.data(), of_a.exponents.data(), plain.a.rows},
+                         {of_b.values.data(), of_b.exponents.data(), plain.b.rows},
+                         of_a.row_bytes},
+         matrix_tiles(plain));
+}
+
+void exact_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b,
+                 MatrixKind kind, ExactUnit unit) {
+  if (kind == MatrixKind::nvidia) return exact_gemm<NvidiaBf16>(pool, plain, rule, a, b);
+  if (unit == ExactUnit::scaled) return exact_gemm<AmdScaled>(pool, plain, rule, a, b);
+  exact_gemm<AmdBf16>(pool, plain, rule, a, b);
+}
+
+// How a product goes over the matrix units of a device.
+struct MatrixChoice {
+  MatrixKind kind = MatrixKind::none;
+  ExactUnit exact = ExactUnit::none;
+  bool assumes_exact = false;
+};
+
+void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, const MatrixChoice& choice) {
+  const ExpandedBuffers a = expand(pool, plain.a, plan);
+  const ExpandedBuffers b = expand(pool, plain.b, plan);
+  TileRule rule = {a.e.facts, b.e.facts,
+                   plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2()};
+  rule.has_exact_unit = choice.exact != ExactUnit::none;
+  rule.assumes_exact = choice.assumes_exact;
+  Device& device = pool.device();
+  const int64_t tiles = matrix_tiles(plain);
+  const bool is_nvidia = choice.kind == MatrixKind::nvidia;
+  if (plan.mode == ScaleMode::mantissa) {
+    if (is_nvidia) return launch(device, NvidiaMantissaGemm{plain, a.e, b.e, rule}, tiles);
+    return launch(device, AmdMantissaGemm{plain, a.e, b.e, rule}, tiles);
+  }
+  if (rule.has_exact_unit) exact_tiles(pool, plain, rule, a.e, b.e, choice.kind, choice.exact);
+  if (choice.assumes_exact) return;
+  if (is_nvidia) {
+    launch(device, NvidiaPowerGemm{plain, a.e, b.e, rule}, tiles);
+  } else {
+    launch(device, AmdPowerGemm{plain, a.e, b.e, rule}, tiles);
+  }
+  PlainGemm rest = plain;
+  rest.only_remaining = true;
+  rest.rule = rule;
+  launch(device, rest, tiles);
+}
+
+PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
+  PlainGemm plain = {a.operand, b.operand, options.accumulator, {}, c};
+  plain.finish.prescale_product = a.spec.prescale * b.spec.prescale;
+  plain.finish.hadamard_divisor = options.hadamard_divisor;
+  plain.finish.restarts_every_128 = a.spec.has_outer_scale() || b.spec.has_outer_scale();
+  return plain;
+}
+
+}  // namespace
+
+MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
+  MatrixPlan plan;
+  if (!(accumulator == fp32_block) || a.has_outer_scale() || b.has_outer_scale()) return plan;
+  int64_t largest_value[2] = {};
+  int scale_bits = 0;
+  plan.run = 1024;
+  for (int i = 0; i < 2; ++i) {
+    const QuantSpec& s = i == 0 ? a : b;
+    if (!s.has_scale() || is_real(s.scale) || s.scale_rule == ScaleRule::encode) return plan;
+    if (s.block.kind != BlockKind::vector && s.block.kind != BlockKind::square) return plan;
+    const FloatFormat& element = format_of(s.element);
+    largest_value[i] = decode_fixed(element, element.largest_code);
+    if (largest_value[i] > 127) return plan;  // a signed byte
+    scale_bits += format_of(s.scale).mantissa_bits + 1;
+    plan.run = std::min(plan.run, s.block.size);
+  }
+  if (plan.run != 16 && plan.run != 32) return plan;
+  const int64_t largest_dot = plan.run * largest_value[0] * largest_value[1];
+  if (is_power_scaled(a) && is_power_scaled(b)) {
+    plan.mode = ScaleMode::power;
+    plan.fits = largest_dot < (int64_t{1} << 22);
+  } else if (!is_power_scaled(a) && !is_power_scaled(b)) {
+    plan.mode = ScaleMode::mantissa;
+    plan.fits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1 + scale_bits <= 24;
+  }
+  const bool is_e2m1 = a.element == Element::e2m1 && b.element == Element::e2m1;
+  plan.may_scale = plan.fits && plan.mode == ScaleMode::power && plan.run == PackCodes::run && is_e2m1;
+  return plan;
+}
+
+void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
+  const Device& device = pool.device();
+  const PlainGemm plain = plain_gemm(a, b, options, c);
+  const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
+  if (!plan.fits || device.matrix_unit() == MatrixKind::none) {
+    return launch(pool.device(), plain,
+                  tiles_over(a.operand.rows, PlainGemm::side) * plain.groups_across(PlainGemm::side));
+  }
+  MatrixChoice choice = {device.matrix_unit()};
+  if (plan.mode == ScaleMode::power) {
+    if (device.has_exact_unit(ExactUnit::bf16)) choice.exact = ExactUnit::bf16;
+    if (plan.may_scale && device.has_exact_unit(ExactUnit::scaled)) choice.exact = ExactUnit::scaled;
+  }
+  matrix_gemm(pool, plain, plan, choice);
+}
+
+void gemm_assumed_exact(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit unit, float* c) {
+  matrix_gemm(pool, plain_gemm(a, b, {}, c), matrix_plan(a.spec, b.spec, fp32_block), {kind, unit, true});
+}
+
+}  // namespace fp4::gpu
