@@ -1,5 +1,5 @@
 // Decides: the loops of the trainer, once per instruction set, always with the same bits. The bodies stand in
-// kernels_body.h and are compiled for the generic CPU, AVX2 and AVX-512 by target attributes; the choice is
+// sim/kernels/ and are compiled for the generic CPU, AVX2 and AVX-512 by target attributes; the choice is
 // made at run time. What keeps the bits apart from the vector width: elementwise loops have no order, sums use
 // 16 partial lanes (element i goes to lane i mod 16, ascending) and one fixed tree (8, 4, 2, 1), products use
 // fma in ascending k per output (numerics.md, `fma_sequential`).
@@ -87,6 +87,8 @@ struct Kernels {
   // its fp64 quotient; nothing is to be used.
   bool (*slopes)(float* out, const float* upstream, const float* x, int n, const SlopeRule& rule);
 
+  // 32-bit words of Philox blocks first .. first + blocks - 1; `out` has room for a multiple of 16 blocks.
+  void (*philox)(uint32_t* out, uint64_t first, int blocks, uint64_t seed, uint32_t stream, uint32_t step);
   // i-th normal / uniform number of a stream (numerics.md section 3), first .. first + n - 1.
   void (*normals)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);
   void (*uniforms)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);

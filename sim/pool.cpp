@@ -11,13 +11,15 @@ namespace fp4::sim {
 std::vector<int32_t> permutation(int n, DataSource source) {
   std::vector<int32_t> order(static_cast<size_t>(n));
   for (int i = 0; i < n; ++i) order[static_cast<size_t>(i)] = i;
-  PhiloxBlock block = {};
+  constexpr int chunk = 1024;  // draws at a time
+  uint32_t words[chunk];
+  const Kernels& k = kernels();
   for (int i = n - 1; i > 0; --i) {
     const int draw = n - 1 - i;
-    if (draw % 4 == 0)
-      block = random_block({source.seed, source.stream(), source.step}, static_cast<uint64_t>(draw / 4));
+    if (draw % chunk == 0)
+      k.philox(words, static_cast<uint64_t>(draw / 4), chunk / 4, source.seed, source.stream(), source.step);
     // Multiply-shift instead of a division: uniform to 2^-32 * n.
-    const uint64_t j = (uint64_t{block.word[draw % 4]} * static_cast<uint64_t>(i + 1)) >> 32;
+    const uint64_t j = (uint64_t{words[draw % chunk]} * static_cast<uint64_t>(i + 1)) >> 32;
     std::swap(order[static_cast<size_t>(i)], order[j]);
   }
   return order;

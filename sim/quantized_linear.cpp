@@ -17,21 +17,6 @@ namespace {
 
 MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
 
-bool is_unscaled(const QuantSpec& q) { return !q.has_scale(); }
-
-// fp32 operands as they are: the plain product.
-bool is_plain(const GemmSpec& s) {
-  return s.hadamard.size == 0 && s.a.quant.element == Element::fp32 && is_unscaled(s.a.quant) &&
-         s.b.quant.element == Element::fp32 && is_unscaled(s.b.quant);
-}
-
-QuantSpec unquantised() {
-  QuantSpec s;
-  s.element = Element::fp32;
-  s.scale = Scale::none;
-  return s;
-}
-
 // Quantising the transpose anew gives the transposed codes, if no random bits and no order of summation are involved.
 bool transposes_by_itself(const QuantSpec& s) {
   return !s.draws_random_bits() && !is_quest(s.scale_rule) && s.scale_rule != ScaleRule::four_over_six &&
@@ -73,60 +58,6 @@ struct LinearEngine::Saved {
   Tensor decoded_x, decoded_w;  // forward operands, in fprop's rotated basis; where a source asks for them
 };
 
-LinearEngine::LinearEngine(const Recipe& recipe, const Dispatcher& backend) : recipe_(recipe), backend_(backend) {
-  if (!recipe_.quantise) {  // Hadamards stay: the check that every path gives the plain gradients
-    for (GemmSpec* g : {&recipe_.fprop, &recipe_.dgrad, &recipe_.wgrad}) g->a.quant = g->b.quant = unquantised();
-  }
-  const Preset* bf16 = find_preset("bf16");
-  for (GemmSpec* g : {&skipped_.fprop, &skipped_.dgrad, &skipped_.wgrad}) g->a.quant = g->b.quant = bf16->spec;
-}
-
-int LinearEngine::add_layer(const std::string& name, int in, int out, bool quantisable) {
-  Layer layer;
-  layer.name = name, layer.in = in, layer.out = out, layer.quantisable = quantisable;
-  layers_.push_back(std::move(layer));
-  return static_cast<int>(layers_.size()) - 1;
-}
-
-void LinearEngine::finish() {
-  std::vector<Layer*> candidates;
-  for (Layer& l : layers_)
-    if (l.quantisable) candidates.push_back(&l);
-  const LayerPolicy& p = recipe_.layers;
-  const int n = static_cast<int>(candidates.size());
-  const double share = p.amount < 1 ? std::floor(p.amount * n + 0.5) : p.amount;
-  const int left_out = std::min(n, static_cast<int>(share));
-  for (int i = 0; i < n; ++i) {
-    Layer& l = *candidates[static_cast<size_t>(i)];
-    const bool named = std::find(p.names.begin(), p.names.end(), l.name) != p.names.end();
-    bool quantised = true;
-    switch (p.kind) {
-      case LayerPolicy::Kind::all: break;
-      case LayerPolicy::Kind::skip_first: quantised = i >= left_out; break;
-      case LayerPolicy::Kind::skip_last: quantised = i < n - left_out; break;
-      case LayerPolicy::Kind::names: quantised = named; break;
-    }
-    l.treatment = quantised ? Treatment::quantised : Treatment::skipped;
-  }
-  for (const std::string& name : p.names) {
-    std::vector<std::string> known;
-    for (const Layer* l : candidates) known.push_back(l->name);
-    if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe layers", name, known);
-  }
-}
-
-std::vector<std::string> LinearEngine::quantised_layers() const {
-  std::vector<std::string> names;
-  for (const Layer& l : layers_)
-    if (l.treatment == Treatment::quantised) names.push_back(l.name);
-  return names;
-}
-
-const GemmSpec& LinearEngine::spec(const Layer& layer, Gemm gemm) const {
-  const Recipe& r = layer.treatment == Treatment::skipped ? skipped_ : recipe_;
-  return gemm == Gemm::fprop ? r.fprop : gemm == Gemm::dgrad ? r.dgrad : r.wgrad;
-}
-
 bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
   return q.has_tensor_scale() && q.tensor_scale == TensorScale::hold && tape.pass.training &&
          (tape.pass.step - 1) % static_cast<uint32_t>(q.hold_steps) == 0;
@@ -159,19 +90,13 @@ void LinearEngine::quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int
     layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
 }
 
-void LinearEngine::count(const Tape& tape, Gemm gemm, const GemmSpec& s) {
-  if (!tape.pass.training) return;
-  const std::string a = row_of(element_table, s.a.quant.element).name;
-  const std::string b = row_of(element_table, s.b.quant.element).name;
-  ++products_[static_cast<size_t>(gemm)][a == b ? a : a + " x " + b];
-}
-
 // C = Q(A) Q(B)^T; `ready_b` replaces the quantisation of B.
 void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c,
                            int64_t c_row, const Quantized* ready_b) {
-  const GemmSpec& s = spec(layer, gemm);
-  count(tape, gemm, s);
-  if (is_plain(s)) {
+  Product& planned = layer.products[static_cast<size_t>(gemm)];
+  const GemmSpec& s = planned.spec;
+  planned.count += tape.pass.training;
+  if (planned.is_plain) {
     multiply(tape, c, c_row, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
              static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
     return;
@@ -196,7 +121,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
              layer.out, layer.in);
-    if (tape.pass.training) ++products_[0]["fp32"];
+    layer.products[0].count += tape.pass.training;
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = tape.pass.training && g.b.source == Source::fprop_quantised;
@@ -265,7 +190,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
     finish(x, 0, rotated, [&](float* c, int64_t c_row) {
       if (plain) {
         multiply(tape, c, c_row, {dy.data, layer.out, 1}, {w->value.data, layer.in, 1}, rows, layer.in, layer.out);
-        ++products_[1]["fp32"];
+        ++layer.products[1].count;
         return;
       }
       const Quantized* ready = nullptr;
@@ -288,7 +213,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
   finish(w, 1, rotated, [&](float* c, int64_t c_row) {
     if (plain) {
       multiply(tape, c, c_row, {dy.data, 1, layer.out}, {x->value.data, layer.in, 1}, layer.out, layer.in, rows);
-      ++products_[2]["fp32"];
+      ++layer.products[2].count;
       return;
     }
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
@@ -297,21 +222,6 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
       tape.pass.trace->product(tape, layer.name, "wgrad", g, backend_, view(dy).transposed(), b,
                                {c, layer.out, static_cast<int>(b.rows)});
   });
-}
-
-std::vector<float> LinearEngine::state() const {
-  std::vector<float> out;
-  for (const Layer& l : layers_)
-    for (const auto& gemm : l.held_amax) out.insert(out.end(), gemm.begin(), gemm.end());
-  return out;
-}
-
-void LinearEngine::restore(const std::vector<float>& state) {
-  if (state.size() != layers_.size() * 6) throw Error("checkpoint: the held amaxes belong to another model");
-  size_t at = 0;
-  for (Layer& l : layers_)
-    for (auto& gemm : l.held_amax)
-      for (float& a : gemm) a = state[at++];
 }
 
 }  // namespace fp4::sim

@@ -32,7 +32,7 @@ class LinearEngine {
   Var forward(Tape& tape, int layer, Var x, Var w, Var bias);
 
   /// How many products of each GEMM ran in which precision; training steps only.
-  const std::array<PrecisionCounts, 3>& products() const { return products_; }
+  std::array<PrecisionCounts, 3> products() const;
   /// Layers that follow the recipe, the others being fp32 (heads) or bf16 (left out by the policy).
   std::vector<std::string> quantised_layers() const;
 
@@ -42,11 +42,17 @@ class LinearEngine {
 
  private:
   enum class Treatment : uint8_t { plain, skipped, quantised };
+  struct Product {
+    GemmSpec spec;
+    bool is_plain = false;  // fp32 operands as they are
+    int64_t count = 0;      // in training steps
+  };
   struct Layer {
     std::string name;
     int in, out;
     bool quantisable;
     Treatment treatment = Treatment::plain;
+    std::array<Product, 3> products;
     std::array<std::array<float, 2>, 3> held_amax = {{{-1, -1}, {-1, -1}, {-1, -1}}};
     Quantized x, w, w_transposed;  // fprop's operands, for backward; storage is kept between steps
     Quantized scratch;             // an operand whose amax is being sampled, or traced
@@ -54,7 +60,7 @@ class LinearEngine {
   };
   struct Saved;  // what fprop leaves for backward
 
-  const GemmSpec& spec(const Layer& layer, Gemm gemm) const;
+  static const GemmSpec& spec(const Layer& layer, Gemm gemm) { return layer.products[static_cast<size_t>(gemm)].spec; }
   // `uses_held`: with the held amax even where this step samples it, once it has been sampled.
   QuantizeCall call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
                        bool uses_held = false) const;
@@ -62,14 +68,12 @@ class LinearEngine {
   void quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x, Quantized& out);
   void product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
                const Quantized* ready_b = nullptr);
-  void count(const Tape& tape, Gemm gemm, const GemmSpec& s);
   void backward(Tape& tape, int number, const Saved& saved);
 
   Recipe recipe_;
   Recipe skipped_;  // every product bf16: layers that the policy leaves out
   const Dispatcher& backend_;
   std::vector<Layer> layers_;
-  std::array<PrecisionCounts, 3> products_;
 };
 
 }  // namespace fp4::sim

@@ -59,8 +59,9 @@ class Run {
     model_->initialised(parameters_, kernels_);
     optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_);
     steps_ = train_.at("steps");
+    recent_.reserve(divergence_window + 1);
     points_ = curve_steps(steps_, train_.at("curve_points"));
-    history_.metrics["trivial_loss"] = model_->trivial_loss();
+    history_.metrics["trivial_loss"] = trivial_loss_ = model_->trivial_loss();
   }
 
   History run() {
@@ -124,7 +125,7 @@ class Run {
       return diverge("a weight is not finite"), value;
     double mean = 0;
     for (float l : recent_) mean += static_cast<double>(l) / divergence_window;
-    if (recent_.size() == divergence_window && mean > divergence_factor * history_.metrics["trivial_loss"])
+    if (recent_.size() == divergence_window && mean > divergence_factor * trivial_loss_)
       diverge("the training loss exceeds 3x that of the trivial predictor");
     return value;
   }
@@ -225,6 +226,7 @@ class Run {
   int steps_ = 0, step_ = 0;
   std::vector<int> points_;
   size_t next_point_ = 0;
+  double trivial_loss_ = 0;
   std::vector<float> recent_;  // losses of the last steps
   double curve_sum_ = 0;
   int curve_count_ = 0;

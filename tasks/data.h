@@ -70,16 +70,18 @@ class Walk {
   /// Indices of the examples of step 1, 2, ..; a pure function of (seed, step).
   const int32_t* batch(int step) {
     indices_.resize(static_cast<size_t>(batch_));
-    for (int i = 0; i < batch_; ++i) {
-      const int64_t at = int64_t{step - 1} * batch_ + i;
-      const uint32_t epoch = static_cast<uint32_t>(at / pool_);
+    const int64_t first = int64_t{step - 1} * batch_;
+    uint32_t epoch = static_cast<uint32_t>(first / pool_);
+    size_t at = static_cast<size_t>(first % pool_);
+    for (int32_t& index : indices_) {
       if (order_.empty() || epoch != epoch_) {
         DataSource s = source(seed_, DataSet::order);
         s.step = epoch;
         order_ = sim::permutation(pool_, s);
         epoch_ = epoch;
       }
-      indices_[static_cast<size_t>(i)] = order_[static_cast<size_t>(at % pool_)];
+      index = order_[at];
+      if (++at == order_.size()) at = 0, ++epoch;
     }
     return indices_.data();
   }

@@ -135,6 +135,23 @@ TEST_CASE("every recipe gives the reference's bits on the fast backends", "[trai
   }
 }
 
+TEST_CASE("every task gives the reference's bits on the fast backends", "[train]") {
+  for (const char* task : {"regression", "classifier", "diffusion", "lm"})
+    for (const char* recipe : {"bf16", "mxfp8", "nvfp4_te", "four_over_six", "quartet", "dge_wang", "ue5m3_hold50"}) {
+      const bool is_lm = task == std::string("lm");
+      Json config = short_run(task, recipe, 4, is_lm ? Json{{"layers", 1}} : Json{{"width", 24}});
+      config["train"]["curve_points"] = 1;
+      config["train"]["batch"] = is_lm ? 2 : 24;
+      RunOptions reference;
+      reference.backend = "reference";
+      reference.stop_at = 3;  // without the final evaluation: the reference needs seconds for it
+      RunOptions fast = reference;
+      fast.backend = "auto";
+      INFO(task << " " << recipe);
+      CHECK(tasks::run(config, 1, fast).digest == tasks::run(config, 1, reference).digest);
+    }
+}
+
 TEST_CASE("NAME@GEMM quantises one product and leaves bf16 in the others", "[train]") {
   const Json recipe = short_run("classifier", "mxfp4@wgrad", 1).at("recipe");
   CHECK(recipe.at("name") == "mxfp4@wgrad");

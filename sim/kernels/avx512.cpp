@@ -29,7 +29,7 @@ static inline void widening_product(const words16& a, uint32_t m, words16& low, 
   low = (words16)_mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
   high = (words16)_mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
 }
-#include "sim/kernels_body.h"
+#include "sim/kernels/kernels_body.h"
 }  // namespace fp4::sim::avx512
 #ifdef __clang__
 #pragma clang attribute pop

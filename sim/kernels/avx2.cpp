@@ -34,7 +34,7 @@ static inline void widening_product(const words16& a, uint32_t m, words16& low, 
     __builtin_memcpy(reinterpret_cast<char*>(&high) + 32 * half, &h, 32);
   }
 }
-#include "sim/kernels_body.h"
+#include "sim/kernels/kernels_body.h"
 }  // namespace fp4::sim::avx2
 #ifdef __clang__
 #pragma clang attribute pop

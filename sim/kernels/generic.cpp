@@ -21,5 +21,5 @@ static inline void widening_product(const words16& a, uint32_t m, words16& low, 
     low[l] = static_cast<uint32_t>(p), high[l] = static_cast<uint32_t>(p >> 32);
   }
 }
-#include "sim/kernels_body.h"
+#include "sim/kernels/kernels_body.h"
 }  // namespace fp4::sim::generic

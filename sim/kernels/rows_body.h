@@ -1,0 +1,100 @@
+// What looks at one row at a time: losses, normalisation, causal softmax.
+// Part of kernels_body.h, which says how it is included.
+
+static void softmax_loss(float* __restrict p, float* __restrict row_loss, const float* __restrict logits,
+                         const int32_t* labels, int rows, int cols) {
+  const int64_t n = int64_t{rows} * cols;
+  for (int r = 0; r < rows; ++r) {
+    const float* x = logits + int64_t{r} * cols;
+    const float top = lane_max(x, cols);
+    for (int c = 0; c < cols; ++c) p[int64_t{r} * cols + c] = x[c] - top;
+    row_loss[r] = p[int64_t{r} * cols + labels[r]];
+  }
+  for (int64_t i = 0; i < n; ++i) p[i] = elementary::exp(p[i]);  // flat: rows of 10 classes fill the registers too
+  for (int r = 0; r < rows; ++r) {
+    float* x = p + int64_t{r} * cols;
+    const float total = lane_sum(cols, [=](int64_t c) { return x[c]; });
+    const float inverse = 1.0f / total;
+    for (int c = 0; c < cols; ++c) x[c] *= inverse;
+    row_loss[r] = elementary::log(total) - row_loss[r];
+  }
+}
+static void softmax_loss_backward(float* __restrict dlogits, const float* __restrict p, const int32_t* labels,
+                                  const float* __restrict weights, float factor, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    const float w = (weights ? weights[r] : 1.0f) * factor;
+    float* d = dlogits + int64_t{r} * cols;
+    for (int c = 0; c < cols; ++c) d[c] = p[int64_t{r} * cols + c] * w;
+    d[labels[r]] = (p[int64_t{r} * cols + labels[r]] - 1.0f) * w;
+  }
+}
+static void square_loss(float* __restrict row_loss, const float* __restrict y, const float* __restrict target, int rows,
+                        int cols) {
+  for (int r = 0; r < rows; ++r) {
+    const float* a = y + int64_t{r} * cols;
+    const float* b = target + int64_t{r} * cols;
+    const float total = lane_sum(cols, [=](int64_t c) {
+      const float d = a[c] - b[c];
+      return d * d;
+    });
+    row_loss[r] = total / static_cast<float>(cols);
+  }
+}
+static void square_loss_backward(float* __restrict dy, const float* __restrict y, const float* __restrict target,
+                                 const float* __restrict weights, float factor, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    const float w = 2.0f / static_cast<float>(cols) * (weights ? weights[r] : 1.0f) * factor;
+    const int64_t at = int64_t{r} * cols;
+    for (int c = 0; c < cols; ++c) dy[at + c] = (y[at + c] - target[at + c]) * w;
+  }
+}
+
+static void rmsnorm(float* __restrict y, float* __restrict r, const float* __restrict x, const float* __restrict gain,
+                    float eps, int rows, int cols) {
+  for (int i = 0; i < rows; ++i) {
+    const float* a = x + int64_t{i} * cols;
+    const float mean = lane_sum(cols, [=](int64_t c) { return a[c] * a[c]; }) / static_cast<float>(cols);
+    r[i] = elementary::rsqrt(mean + eps);
+    for (int c = 0; c < cols; ++c) y[int64_t{i} * cols + c] = (a[c] * r[i]) * gain[c];
+  }
+}
+// dx = r dy g - x (r^3 / cols) sum(dy g x);  dgain = sum over rows of dy x r.
+static void rmsnorm_backward(float* __restrict dx, float* __restrict dgain, const float* __restrict dy,
+                             const float* __restrict x, const float* __restrict r, const float* __restrict gain,
+                             int rows, int cols) {
+  for (int c = 0; c < cols; ++c) dgain[c] = 0.0f;
+  for (int i = 0; i < rows; ++i) {
+    const float* a = x + int64_t{i} * cols;
+    const float* d = dy + int64_t{i} * cols;
+    const float projection = lane_sum(cols, [=](int64_t c) { return (d[c] * gain[c]) * a[c]; });
+    const float s = r[i];
+    const float k = s * s * s * projection / static_cast<float>(cols);
+    for (int c = 0; c < cols; ++c) {
+      dx[int64_t{i} * cols + c] = s * (d[c] * gain[c]) - k * a[c];
+      dgain[c] += d[c] * (a[c] * s);
+    }
+  }
+}
+
+static void causal_softmax(float* s, float factor, int n) {
+  for (int i = 0; i < n; ++i) {
+    float* row = s + int64_t{i} * n;
+    const float top = lane_max(row, i + 1);
+    // Future entries of the last 16 become -inf and exp(-inf) = 0; what follows them needs no exp.
+    const int end = n < (i / 16 + 1) * 16 ? n : (i / 16 + 1) * 16;
+    for (int j = i + 1; j < end; ++j) row[j] = -__builtin_inff();
+    for (int j = 0; j < end; ++j) row[j] = elementary::exp(factor * (row[j] - top));
+    for (int j = end; j < n; ++j) row[j] = 0.0f;
+    const float inverse = 1.0f / lane_sum(n, [=](int64_t j) { return row[j]; });
+    for (int j = 0; j < end; ++j) row[j] *= inverse;
+  }
+}
+// ds = scale * p * (dp - sum_j dp p); p = 0 above the diagonal.
+static void causal_softmax_backward(float* __restrict dp, const float* __restrict p, float factor, int n) {
+  for (int i = 0; i < n; ++i) {
+    float* d = dp + int64_t{i} * n;
+    const float* q = p + int64_t{i} * n;
+    const float mean = lane_sum(n, [=](int64_t j) { return d[j] * q[j]; });
+    for (int j = 0; j < n; ++j) d[j] = factor * (q[j] * (d[j] - mean));
+  }
+}

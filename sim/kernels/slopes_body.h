@@ -1,0 +1,97 @@
+// Payloads and slopes of the estimators, for runs of elements that share a scale.
+// Part of kernels_body.h, which says how it is included.
+
+// Payloads of one run of elements, each rounded once, as saved_payload (fp4/estimator.h) defines them.
+static bool payloads(float* __restrict u, const float* __restrict x, int n, const SlopeRule& r) {
+  const float factor = r.factor, prescale = r.prescale;
+  switch (r.payload) {
+    case SlopeRule::Payload::times:
+      for (int i = 0; i < n; ++i) u[i] = (x[i] * factor) * prescale;
+      return true;
+    case SlopeRule::Payload::over:
+      for (int i = 0; i < n; ++i) u[i] = (x[i] / factor) * prescale;
+      return true;
+    case SlopeRule::Payload::wide: break;
+  }
+  const double numerator = r.numerator, denominator = r.denominator;
+  uint64_t ambiguous = 0;
+  for (int i = 0; i < n; ++i) {
+    const double q = static_cast<double>(x[i]) * numerator / denominator;
+    u[i] = static_cast<float>(q);
+    // A quotient that fp64 puts exactly between two floats may have been rounded onto that place.
+    ambiguous |= static_cast<uint64_t>((__builtin_bit_cast(uint64_t, q) & 0x1FFFFFFFu) == 0x10000000u);
+  }
+  return ambiguous == 0;
+}
+
+// The bucket of w in [0, M] on the element grid, by truncating the mantissa (bucket_of in fp4/estimator.h).
+struct BucketOf {
+  float below_largest;
+  int32_t least_field, mantissa_bits;
+  inline __attribute__((always_inline)) Bucket operator()(float w) const {
+    const float v = w < below_largest ? w : below_largest;
+    const int32_t field = static_cast<int32_t>(bits_of(v) >> 23);
+    const int32_t step_field = (field > least_field ? field : least_field) - mantissa_bits;
+    const float delta = float_of(static_cast<uint32_t>(step_field) << 23);
+    const float low = static_cast<float>(static_cast<int32_t>(v / delta)) * delta;
+    return {low, delta, low + 0.5f * delta};
+  }
+};
+
+static bool slopes(float* __restrict out, const float* __restrict upstream, const float* __restrict x, int n,
+                   const SlopeRule& r) {
+  float u[256], slope[256];
+  if (!payloads(u, x, n, r)) return false;
+  const EstimatorSpec e = r.estimator;
+  const float largest = r.largest;
+  const BucketOf bucket = {float_of(bits_of(largest) - 1u), r.least_exponent + 127, r.mantissa_bits};
+  const auto clamped = [=](float v) { return magnitude(v) < largest ? magnitude(v) : largest; };
+  switch (e.estimator) {
+    case Estimator::ste:
+      for (int i = 0; i < n; ++i) slope[i] = 1.0f;
+      break;
+    case Estimator::clipped_ste:
+      for (int i = 0; i < n; ++i) slope[i] = magnitude(u[i]) <= largest ? 1.0f : 0.0f;
+      break;
+    case Estimator::dge:
+      for (int i = 0; i < n; ++i) {
+        const Bucket b = bucket(clamped(u[i]));
+        const float base = magnitude(2.0f * (clamped(u[i]) - b.low) / b.delta - 1.0f);
+        const float s = 1.0f / e.estimator_k * elementary::pow(base, 1.0f / e.estimator_k - 1.0f);
+        slope[i] = base == 0.0f || e.estimator_cap < s ? e.estimator_cap : s;
+      }
+      break;
+    case Estimator::dge_raw:
+    case Estimator::dge_raw_as_published:
+      for (int i = 0; i < n; ++i) {
+        const Bucket b = bucket(clamped(u[i]));
+        const float away = magnitude(clamped(u[i]) - b.middle);
+        const float s = b.delta / 2.0f * (1.0f / e.estimator_k) * elementary::pow(away, 1.0f / e.estimator_k - 1.0f);
+        slope[i] = away == 0.0f ? 0.0f : s;
+      }
+      break;
+    case Estimator::sigmoid:
+    case Estimator::sigmoid_as_published:
+      for (int i = 0; i < n; ++i) {
+        const Bucket b = bucket(clamped(u[i]));
+        const float sg = elementary::sigmoid((clamped(u[i]) - b.middle) * 12.0f / b.delta / e.temperature);
+        const float s = sg * (1.0f - sg) * 12.0f / e.temperature;
+        slope[i] = s < e.lb ? e.lb : (s > e.ub ? e.ub : s);
+      }
+      break;
+    case Estimator::spline:
+    case Estimator::spline_as_published: {
+      const float step = 2.0f * largest / 39.0f;
+      for (int i = 0; i < n; ++i) {
+        const float position = (clamped(u[i]) + largest) / step;
+        const float s = r.spline[position >= 38.0f ? 38 : static_cast<int>(position)];
+        slope[i] = s < e.lb ? e.lb : (s > e.ub ? e.ub : s);
+      }
+      break;
+    }
+  }
+  if (e.estimator >= Estimator::dge_raw_as_published)
+    for (int i = 0; i < n; ++i) slope[i] = u[i] >= largest ? slope[i] : 1.0f;
+  for (int i = 0; i < n; ++i) out[i] = upstream[i] * slope[i];
+  return true;
+}

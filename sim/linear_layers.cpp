@@ -1,0 +1,117 @@
+// Which layers follow the recipe, what ran in which precision, and what a checkpoint keeps; see quantized_linear.h.
+#include <algorithm>
+#include <cmath>
+
+#include "fp4/presets.h"
+#include "sim/quantized_linear.h"
+#include "src/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+bool is_unscaled(const QuantSpec& q) { return !q.has_scale(); }
+
+// fp32 operands as they are: the plain product.
+bool is_plain(const GemmSpec& s) {
+  return s.hadamard.size == 0 && s.a.quant.element == Element::fp32 && is_unscaled(s.a.quant) &&
+         s.b.quant.element == Element::fp32 && is_unscaled(s.b.quant);
+}
+
+QuantSpec unquantised() {
+  QuantSpec s;
+  s.element = Element::fp32;
+  s.scale = Scale::none;
+  return s;
+}
+
+}  // namespace
+
+LinearEngine::LinearEngine(const Recipe& recipe, const Dispatcher& backend) : recipe_(recipe), backend_(backend) {
+  if (!recipe_.quantise) {  // Hadamards and sources stay: the check that every path gives the plain gradients
+    for (GemmSpec* g : {&recipe_.fprop, &recipe_.dgrad, &recipe_.wgrad}) {
+      for (OperandSpec* o : {&g->a, &g->b}) o->quant = unquantised(), o->estimator = {};
+    }
+  }
+  const Preset* bf16 = find_preset("bf16");
+  for (GemmSpec* g : {&skipped_.fprop, &skipped_.dgrad, &skipped_.wgrad}) g->a.quant = g->b.quant = bf16->spec;
+}
+
+int LinearEngine::add_layer(const std::string& name, int in, int out, bool quantisable) {
+  Layer layer;
+  layer.name = name, layer.in = in, layer.out = out, layer.quantisable = quantisable;
+  layers_.push_back(std::move(layer));
+  return static_cast<int>(layers_.size()) - 1;
+}
+
+void LinearEngine::finish() {
+  std::vector<Layer*> candidates;
+  for (Layer& l : layers_)
+    if (l.quantisable) candidates.push_back(&l);
+  const LayerPolicy& p = recipe_.layers;
+  const int n = static_cast<int>(candidates.size());
+  const double share = p.amount < 1 ? std::floor(p.amount * n + 0.5) : p.amount;
+  const int left_out = std::min(n, static_cast<int>(share));
+  for (int i = 0; i < n; ++i) {
+    Layer& l = *candidates[static_cast<size_t>(i)];
+    const bool named = std::find(p.names.begin(), p.names.end(), l.name) != p.names.end();
+    bool quantised = true;
+    switch (p.kind) {
+      case LayerPolicy::Kind::all: break;
+      case LayerPolicy::Kind::skip_first: quantised = i >= left_out; break;
+      case LayerPolicy::Kind::skip_last: quantised = i < n - left_out; break;
+      case LayerPolicy::Kind::names: quantised = named; break;
+    }
+    l.treatment = quantised ? Treatment::quantised : Treatment::skipped;
+  }
+  Recipe plain;
+  for (GemmSpec* g : {&plain.fprop, &plain.dgrad, &plain.wgrad}) g->a.quant = g->b.quant = unquantised();
+  for (Layer& l : layers_) {
+    const Recipe& r = l.treatment == Treatment::plain ? plain : l.treatment == Treatment::skipped ? skipped_ : recipe_;
+    l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
+    for (Product& product : l.products) product.is_plain = is_plain(product.spec);
+  }
+  for (const std::string& name : p.names) {
+    std::vector<std::string> known;
+    for (const Layer* l : candidates) known.push_back(l->name);
+    if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe layers", name, known);
+  }
+}
+
+std::vector<std::string> LinearEngine::quantised_layers() const {
+  std::vector<std::string> names;
+  for (const Layer& l : layers_)
+    if (l.treatment == Treatment::quantised) names.push_back(l.name);
+  return names;
+}
+
+std::array<PrecisionCounts, 3> LinearEngine::products() const {
+  std::array<PrecisionCounts, 3> counts;
+  for (const Layer& l : layers_) {
+    for (size_t gemm = 0; gemm < counts.size(); ++gemm) {
+      const Product& p = l.products[gemm];
+      if (p.count == 0) continue;
+      const std::string a = row_of(element_table, p.spec.a.quant.element).name;
+      const std::string b = row_of(element_table, p.spec.b.quant.element).name;
+      counts[gemm][a == b ? a : a + " x " + b] += p.count;
+    }
+  }
+  return counts;
+}
+
+std::vector<float> LinearEngine::state() const {
+  std::vector<float> out;
+  for (const Layer& l : layers_)
+    for (const auto& gemm : l.held_amax) out.insert(out.end(), gemm.begin(), gemm.end());
+  return out;
+}
+
+void LinearEngine::restore(const std::vector<float>& state) {
+  if (state.size() != layers_.size() * 6) throw Error("checkpoint: the held amaxes belong to another model");
+  size_t at = 0;
+  for (Layer& l : layers_)
+    for (auto& gemm : l.held_amax)
+      for (float& a : gemm) a = state[at++];
+}
+
+}  // namespace fp4::sim
