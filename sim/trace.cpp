@@ -9,13 +9,22 @@ namespace fp4::sim {
 
 void Trace::operand(Tape& tape, TraceRow row, const OperandSpec& spec, const HadamardSpec& hadamard,
                     const Dispatcher& backend, MatrixView x) {
+  measure(tape, row, spec.quant, hadamard, backend, x);
+  for (const QuantSpec& probe : probes_) {
+    row.probe = static_cast<int>(&probe - probes_.data());
+    measure(tape, row, probe, {}, backend, x);
+  }
+}
+
+void Trace::measure(Tape& tape, TraceRow row, const QuantSpec& spec, const HadamardSpec& hadamard,
+                    const Dispatcher& backend, MatrixView x) {
   const auto emit = [&](const char* quantity, double value) {
     row.quantity = quantity, row.value = value;
     sink_(row);
   };
   QuantizeCall call;
   call.x = x;
-  call.spec = spec.quant;
+  call.spec = spec;
   call.hadamard = hadamard;
   call.place = {tape.pass.seed, 0, tape.pass.step};
   Quantized q;

@@ -108,7 +108,7 @@ class Run {
     std::unique_ptr<Trace> trace;
     if (options_.trace && options_.trace_every > 0 && step_ >= options_.trace_from &&
         (step_ - options_.trace_from) % options_.trace_every == 0)
-      trace = std::make_unique<Trace>(options_.trace);
+      trace = std::make_unique<Trace>(options_.trace, options_.trace_probes);
     pass_.trace = trace.get();
     tape_.reset();
     Var loss = model_->training_loss(tape_, step_);

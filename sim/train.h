@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4/spec.h"
 #include "sim/config.h"
 #include "sim/status.h"
 
@@ -55,6 +56,7 @@ struct TraceRow {
   int step = 0;
   std::string layer, gemm, operand, quantity;
   double value = 0;
+  int probe = -1;  // index into RunOptions::trace_probes; -1: what the recipe itself does
 };
 
 struct RunOptions {
@@ -62,10 +64,11 @@ struct RunOptions {
   int threads = 1;
   std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status failed)
   std::function<void(const TraceRow&)> trace = {};
-  int trace_every = 0;        // steps between traced steps; 0: no trace
-  int trace_from = 1;         // first traced step
-  std::string checkpoint_to;  // written at `stop_at` (or at the end), where the run returns
-  int stop_at = 0;            // 0: run to the end
+  int trace_every = 0;                  // steps between traced steps; 0: no trace
+  int trace_from = 1;                   // first traced step
+  std::vector<QuantSpec> trace_probes;  // tried on the same tensors (without a Hadamard), never trained with
+  std::string checkpoint_to;            // written at `stop_at` (or at the end), where the run returns
+  int stop_at = 0;                      // 0: run to the end
   std::string resume_from;
 };
 

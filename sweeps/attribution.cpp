@@ -6,6 +6,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "src/error.h"
+
 namespace fp4::sweeps {
 
 namespace {
@@ -57,6 +59,16 @@ Space space_of(const Results& results, const std::string& task) {
   return space;
 }
 
+// The part of a space that a contrast looks at: by axis and value.
+using Mask = std::vector<std::vector<bool>>;
+
+bool inside(const Mask& mask, const std::vector<uint32_t>& digits, size_t but) {
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i != but && !mask[i][digits[i]]) return false;
+  }
+  return true;
+}
+
 class Attribution {
  public:
   Attribution(const Results& results, Metric metric) : results_(results), metric_(metric) {
@@ -72,15 +84,15 @@ class Attribution {
     }
   }
 
-  Effect effect(const Space& space, size_t axis, uint32_t value) const {
+  Effect effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
     Effect effect;
     effect.value = space.values[axis][value];
-    effect.reference = space.values[axis][0];
+    effect.reference = space.values[axis][against];
     std::set<std::pair<const ConfigResult*, const ConfigResult*>> pairs;
     for (const Space::Entry& entry : space.entries) {
-      if (entry.digits[axis] != value) continue;
+      if (entry.digits[axis] != value || !inside(mask, entry.digits, axis)) continue;
       std::vector<uint32_t> digits = entry.digits;
-      digits[axis] = 0;
+      digits[axis] = against;
       const auto other = space.by_code.find(space.code(digits));
       if (other == space.by_code.end()) continue;
       const ConfigResult* reference = space.entries[other->second].config;
@@ -91,22 +103,26 @@ class Attribution {
   }
 
   // An importance sample has hardly any complete pairs: compare weighted means of the two values' configurations.
-  Effect weighted_effect(const Space& space, size_t axis, uint32_t value) const {
+  Effect weighted_effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
     Effect effect;
     effect.value = space.values[axis][value];
-    effect.reference = space.values[axis][0];
+    effect.reference = space.values[axis][against];
     effect.weighted = true;
     std::set<const ConfigResult*> mine, theirs;
     for (const Space::Entry& entry : space.entries) {
+      if (!inside(mask, entry.digits, axis)) continue;
       if (entry.digits[axis] == value) mine.insert(entry.config);
-      if (entry.digits[axis] == 0) theirs.insert(entry.config);
+      if (entry.digits[axis] == against) theirs.insert(entry.config);
     }
     effect.settings = mine.size();
     for (size_t s = 0; s < seeds_.size(); ++s) {
       const std::optional<double> a = weighted_mean(mine, s);
       const std::optional<double> b = weighted_mean(theirs, s);
-      if (a && b) effect.comparison.differences.push_back(*a - *b);
+      if (!a || !b) continue;
+      effect.comparison.differences.push_back(*a - *b);
+      effect.reference_gap += *b;
     }
+    effect.reference_gap /= static_cast<double>(std::max<size_t>(1, effect.comparison.differences.size()));
     return effect;
   }
 
@@ -139,11 +155,12 @@ class Attribution {
         if (mine[s] && theirs[s]) differences.push_back(*mine[s] - *theirs[s]);
       }
       if (differences.size() != seeds_.size()) continue;  // not run on every seed yet
-      for (size_t s = 0; s < seeds_.size(); ++s) by_seed[s] += differences[s];
+      for (size_t s = 0; s < seeds_.size(); ++s) by_seed[s] += differences[s], effect.reference_gap += *theirs[s];
       by_setting.push_back(summarise(differences).mean);
     }
     effect.settings = by_setting.size();
     if (by_setting.empty()) return;
+    effect.reference_gap /= static_cast<double>(by_setting.size() * seeds_.size());
     double mean = 0;
     for (double& sum : by_seed) {
       sum /= static_cast<double>(by_setting.size());
@@ -165,30 +182,86 @@ class Attribution {
 
 }  // namespace
 
-std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta) {
+namespace {
+
+// Values of the sweep, by axis, whatever the task: what a word may name.
+size_t axis_named(const Results& results, const std::string& place, const std::string& name) {
+  const auto at = std::find(results.axes().begin(), results.axes().end(), name);
+  if (at == results.axes().end()) throw unknown_word(place, name, results.axes());
+  return static_cast<size_t>(at - results.axes().begin());
+}
+
+uint32_t value_named(const Space& space, const Results& results, const std::string& place, size_t axis,
+                     const std::string& value) {
+  const std::vector<std::string>& values = space.values[axis];
+  const auto at = std::find(values.begin(), values.end(), value);
+  if (at == values.end()) throw unknown_word(place + " " + results.axes()[axis], value, values);
+  return static_cast<uint32_t>(at - values.begin());
+}
+
+// One mask, with the words of its group, for each combination of the `by` axes.
+std::vector<std::pair<std::string, Mask>> groups_of(const Space& space, const Results& results,
+                                                    const Contrast& contrast) {
+  Mask all;
+  for (const auto& values : space.values) all.emplace_back(values.size(), true);
+  for (const auto& [name, words] : contrast.where) {
+    const size_t axis = axis_named(results, "--where", name);
+    std::fill(all[axis].begin(), all[axis].end(), false);
+    for (const std::string& word : words) all[axis][value_named(space, results, "--where", axis, word)] = true;
+  }
+  std::vector<std::pair<std::string, Mask>> groups = {{"", all}};
+  for (const std::string& name : contrast.by) {
+    const size_t axis = axis_named(results, "--by", name);
+    std::vector<std::pair<std::string, Mask>> finer;
+    for (const auto& [words, mask] : groups) {
+      for (size_t value = 0; value < mask[axis].size(); ++value) {
+        if (!mask[axis][value] || space.values[axis][value].empty()) continue;
+        Mask narrow = mask;
+        std::fill(narrow[axis].begin(), narrow[axis].end(), false);
+        narrow[axis][value] = true;
+        finer.emplace_back((words.empty() ? "" : words + ", ") + space.values[axis][value], std::move(narrow));
+      }
+    }
+    groups = std::move(finer);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
+                              const Contrast& contrast) {
   const Attribution attribution(results, metric);
   const bool sampled = results.grid().explore == Explore::importance;
   std::vector<Effect> effects;
   for (const std::string& task : results.grid().tasks) {
     const Space space = space_of(results, task);
     const auto own = delta.find(task);
+    const auto groups = groups_of(space, results, contrast);
     for (size_t axis = 0; axis < space.values.size(); ++axis) {
-      std::vector<Effect> group;
+      if (!contrast.axis.empty() && axis_named(results, "--axis", contrast.axis) != axis) continue;
+      const uint32_t against =
+          contrast.reference.empty() ? 0 : value_named(space, results, "--against", axis, contrast.reference);
+      std::vector<Effect> list;
       std::vector<Comparison> family;
-      for (uint32_t value = 1; value < space.values[axis].size(); ++value) {
-        if (space.values[axis][value].empty()) continue;  // included points that do not name the axis
-        Effect effect =
-            sampled ? attribution.weighted_effect(space, axis, value) : attribution.effect(space, axis, value);
-        if (effect.comparison.differences.empty()) continue;
-        effect.task = task;
-        effect.axis = results.axes()[axis];
-        family.push_back(effect.comparison);
-        group.push_back(std::move(effect));
+      for (const auto& [words, mask] : groups) {
+        for (uint32_t value = 0; value < space.values[axis].size(); ++value) {
+          // "": included points that do not name the axis.
+          if (value == against || space.values[axis][value].empty() || !mask[axis][value]) continue;
+          Effect effect = sampled ? attribution.weighted_effect(space, axis, value, against, mask)
+                                  : attribution.effect(space, axis, value, against, mask);
+          if (effect.comparison.differences.empty()) continue;
+          effect.task = task;
+          effect.axis = results.axes()[axis];
+          effect.group = words;
+          family.push_back(effect.comparison);
+          list.push_back(std::move(effect));
+        }
       }
       judge(family, own == delta.end() ? 0 : own->second);
-      for (size_t i = 0; i < group.size(); ++i) {
-        group[i].comparison = family[i];
-        effects.push_back(std::move(group[i]));
+      for (size_t i = 0; i < list.size(); ++i) {
+        list[i].comparison = family[i];
+        effects.push_back(std::move(list[i]));
       }
     }
   }

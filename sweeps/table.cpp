@@ -46,14 +46,21 @@ bool shown(const RunRecord& run, const TableOptions& options) {
   return options.references || run.role != Role::reference;
 }
 
+// The recipe's name, unless an axis of that name says it already: two columns of one name serve nobody.
+bool has_recipe_column(const Results& results) {
+  return std::find(results.axes().begin(), results.axes().end(), "recipe") == results.axes().end();
+}
+
 ResultTable run_rows(const Results& results, const Costs& costs, const TableOptions& options) {
   ResultTable table;
   table.columns = results.axes();
   for (const char* name :
        {"task", "seed", "status", "role", "loss", "loss_hp", "loss_gap", "overhead", "quantisation_overhead",
-        "step_time_s", "energy_j", "points", "digest", "seconds", "config_hash", "recipe", "message"}) {
+        "step_time_s", "energy_j", "points", "digest", "seconds", "config_hash", "message"}) {
     table.columns.emplace_back(name);
   }
+  const bool recipe = has_recipe_column(results);
+  if (recipe) table.columns.emplace_back("recipe");
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
   // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
@@ -78,8 +85,8 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       row.emplace_back(run.digest);
       row.emplace_back(run.seconds);
       row.emplace_back(config.record.hash);
-      row.emplace_back(config.record.recipe);
       row.emplace_back(run.message);
+      if (recipe) row.emplace_back(config.record.recipe);
       if (sampled) row.emplace_back(config.record.probability);
       for (const std::string& name : metrics) {
         const auto at =
@@ -97,9 +104,11 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   table.columns = results.axes();
   for (const char* name : {"task", "role", "n", "diverged", "failed", "loss", "loss_sd", "loss_hp", "loss_gap",
                            "loss_gap_sd", "loss_gap_low", "loss_gap_high", "overhead", "quantisation_overhead",
-                           "step_time_s", "energy_j", "points", "config_hash", "recipe"}) {
+                           "step_time_s", "energy_j", "points", "config_hash"}) {
     table.columns.emplace_back(name);
   }
+  const bool recipe = has_recipe_column(results);
+  if (recipe) table.columns.emplace_back("recipe");
   for (const ConfigResult& config : results.configs()) {
     for (const Role role : {Role::run, Role::confirm, Role::reference}) {
       std::vector<double> loss, loss_hp, gap;
@@ -133,7 +142,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       }
       add_costs(row, costs.of(config));
       row.emplace_back(config.record.hash);
-      row.emplace_back(config.record.recipe);
+      if (recipe) row.emplace_back(config.record.recipe);
       table.rows.push_back(std::move(row));
     }
   }

@@ -293,3 +293,36 @@ TEST_CASE("pareto: JSON, picture, words", "[cli]") {
   CHECK(b200["hardware"] == "b200");
   CHECK(b200["contexts"].size() == 1);
 }
+
+TEST_CASE("effects: one axis under a condition is the mean of the table's paired differences", "[cli]") {
+  const std::string& out = undisturbed().out;
+  std::map<int, double> gap[2];  // by seed: size 0 and size 16, stochastic, on the classifier
+  const Json table = Json::parse(run_cli("table " + out + " --json --where task=classifier --where role=run").out);
+  for (const Json& row : table["rows"]) {
+    if (row["wgrad.*.rounding"] != "stochastic") continue;
+    if (row["wgrad.hadamard.size"] == "0") gap[0][row["seed"]] = row["loss_gap"];
+    if (row["wgrad.hadamard.size"] == "16" && row["wgrad.hadamard.signs"] == "none")
+      gap[1][row["seed"]] = row["loss_gap"];
+  }
+  REQUIRE(gap[0].size() == 3);
+  REQUIRE(gap[1].size() == 3);
+  double mean = 0;
+  for (const auto& [seed, value] : gap[1]) mean += (value - gap[0].at(seed)) / 3;
+  const auto text = run_cli("effects " + out + " --axis size --by rounding --where signs=none");
+  REQUIRE(text.exit_code == 0);
+  CHECK_THAT(text.out, Contains("stochastic") && Contains("its gap"));
+  for (const std::string& line : lines_of(text.out)) CHECK(line.size() <= 110);
+  const Json json = Json::parse(run_cli("effects " + out + " --axis size --by rounding --where signs=none --json").out);
+  bool found = false;
+  for (const Json& effect : json["effects"]) {
+    if (effect["task"] != "classifier" || effect["group"] != "stochastic" || effect["value"] != "16") continue;
+    found = true;
+    CHECK(effect["effect"].get<double>() == Approx(mean).epsilon(1e-9));
+    CHECK(effect["settings"] == 1);
+  }
+  CHECK(found);
+  const auto unknown = run_cli("effects " + out + " --axis block");
+  CHECK(unknown.exit_code == 2);
+  CHECK_THAT(unknown.err, Contains("block") && Contains("wgrad.hadamard.size"));
+  CHECK(run_cli("effects " + out + " --axis size --against 64").exit_code == 2);
+}

@@ -185,6 +185,54 @@ TEST_CASE("an effect is averaged over settings, tested over seeds, and dead pair
   CHECK(effect("wgrad.*.rounding", "stochastic").comparison.summary.mean == Approx(-0.02).margin(0.005));
 }
 
+TEST_CASE("a contrast compares any two values, under conditions and by the values of other axes", "[quick]") {
+  // Truth: a Hadamard of 16 gains 0.04 under nearest_even and 0.01 under stochastic; 32 gains half of that.
+  MadeUp world;
+  world.noise = 0.0005;
+  world.truth = [](const Json& config) {
+    const Json& w = config["recipe"]["wgrad"];
+    if (w["a"]["element"] != "e2m1") return 0.0;
+    const double gain = w["a"]["rounding"] == "stochastic" ? 0.01 : 0.04;
+    const int size = w["hadamard"]["size"];
+    return 0.2 - (size == 16 ? gain : size == 32 ? gain / 2 : 0);
+  };
+  const Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 5, "axes": {
+    "wgrad.hadamard.size": [0, 16, 32], "wgrad.*.rounding": ["nearest_even", "stochastic"],
+    "task.alpha.width": [4, 8]}})",
+                    world, 11);
+  const Results results = study.results();
+  Contrast contrast;
+  contrast.axis = "wgrad.hadamard.size";
+  contrast.by = {"wgrad.*.rounding"};
+  const std::map<std::string, double> delta = {{"alpha", 0.0001}};
+  std::vector<Effect> effects = attribute(results, Metric::loss, delta, contrast);
+  REQUIRE(effects.size() == 4);
+  const double expected[] = {-0.04, -0.02, -0.01, -0.005};
+  for (size_t i = 0; i < 4; ++i) {
+    INFO(effects[i].group << " " << effects[i].value);
+    CHECK(effects[i].group == (i < 2 ? "nearest_even" : "stochastic"));
+    CHECK(effects[i].settings == 2);  // two widths
+    CHECK(effects[i].comparison.summary.mean == Approx(expected[i]).margin(0.001));
+    CHECK(effects[i].reference_gap == Approx(0.2).margin(0.001));
+    CHECK(effects[i].comparison.p_holm >= effects[i].comparison.p);
+  }
+  contrast.by.clear();
+  contrast.reference = "16";
+  contrast.where = {{"wgrad.*.rounding", {"stochastic"}}, {"task.alpha.width", {"8"}}};
+  effects = attribute(results, Metric::loss, delta, contrast);
+  REQUIRE(effects.size() == 2);
+  CHECK(effects[0].value == "0");
+  CHECK(effects[0].settings == 1);
+  CHECK(effects[0].comparison.summary.mean == Approx(0.01).margin(0.001));
+  CHECK(effects[1].value == "32");
+  CHECK(effects[1].reference_gap == Approx(0.19).margin(0.001));
+  contrast.reference = "64";
+  CHECK_THROWS_WITH(attribute(results, Metric::loss, delta, contrast), Catch::Matchers::Contains("0, 16, 32"));
+  contrast = {.axis = "wgrad.hadamard", .reference = "", .where = {}, .by = {}};
+  CHECK_THROWS_WITH(attribute(results, Metric::loss, delta, contrast),
+                    Catch::Matchers::Contains("wgrad.hadamard.size"));
+}
+
 TEST_CASE("importance averages over the space are unbiased", "[quick]") {
   // 36 configurations, a sample of about 24 with unequal chances. The mean of the estimates over many grids (whose
   // names salt the choice) must be the true mean of the space.

@@ -8,6 +8,7 @@
 #include "src/output.h"
 #include "sweeps/attribution.h"
 #include "sweeps/pareto.h"
+#include "tools/effects_print.h"
 #include "tools/front_print.h"
 #include "tools/options.h"
 #include "tools/sweep_view.h"
@@ -25,10 +26,6 @@ struct Options {
   size_t limit = 30;
   bool force = false, no_effects = false;
 };
-
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-}
 
 nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFront& front,
                                   const sweeps::FrontPoint& point) {
@@ -82,26 +79,6 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
   return json;
 }
 
-nlohmann::ordered_json effect_json(const sweeps::Effect& effect) {
-  const sweeps::Summary& summary = effect.comparison.summary;
-  return {{"task", effect.task},
-          {"axis", effect.axis},
-          {"value", effect.value},
-          {"reference", effect.reference},
-          {"effect", number(summary.mean)},
-          {"low", summary.interval ? number(summary.interval->low) : nullptr},
-          {"high", summary.interval ? number(summary.interval->high) : nullptr},
-          {"p_holm", number(effect.comparison.p_holm)},
-          {"verdict", word(effect.comparison.verdict)},
-          {"seeds", summary.n},
-          {"settings", effect.settings},
-          {"diverged", effect.diverged},
-          {"decile_low", number(effect.low_decile)},
-          {"decile_high", number(effect.high_decile)},
-          {"same_sign", number(effect.same_sign)},
-          {"weighted", effect.weighted}};
-}
-
 void run(Options& o, const Invocation& invocation) {
   if (o.delta >= 0) o.front.delta = o.delta;
   if (o.target > 0) o.front.target = o.target;
@@ -147,6 +124,7 @@ void run(Options& o, const Invocation& invocation) {
   fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", view.name, o.front.y, o.front.x, view.costs.model().model,
              view.costs.model().hardware);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
+  fmt::print("\n");
   print_effects(results, effects);
   if (sampled) {
     fmt::print("\nAverage gap over the whole space (Hajek, effective sample size):\n");

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/spec_text.h"
 #include "tasks/run.h"
 #include "tools/command.h"
 #include "tools/provenance.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   RunWords run;
   int at = 50;
+  std::vector<std::string> probes;
   bool json = false;
 };
 
@@ -27,17 +29,18 @@ void run(Options& o, Invocation& invocation) {
   o.run.sets.push_back("curve_points=1");
   const sim::Json config = o.run.config();
   const int at = std::min<int>(o.at, config.at("train").at("steps"));
-  using Key = std::tuple<std::string, std::string, std::string>;  // layer, gemm, operand
+  using Key = std::tuple<std::string, std::string, std::string, int>;  // layer, gemm, operand, probe
   std::vector<Key> order;
   std::map<Key, std::map<std::string, double>> rows;
   sim::RunOptions options;
   options.backend = o.run.backend;
   options.threads = o.run.threads;
   options.trace_every = 1;
+  for (const std::string& words : o.probes) options.trace_probes.push_back(quant_spec_from_words(words, "--probe"));
   options.progress = [at](const sim::Progress& p) { return p.step < at; };
   options.trace = [&](const sim::TraceRow& r) {
     if (r.step != at) return;
-    const Key key = {r.layer, r.gemm, r.operand};
+    const Key key = {r.layer, r.gemm, r.operand, r.probe};
     if (rows.find(key) == rows.end()) order.push_back(key);
     rows[key][r.quantity] = r.value;
   };
@@ -46,8 +49,9 @@ void run(Options& o, Invocation& invocation) {
   if (o.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Key& key : order) {
-      const auto& [layer, gemm, operand] = key;
+      const auto& [layer, gemm, operand, probe] = key;
       nlohmann::ordered_json row = {{"layer", layer}, {"gemm", gemm}, {"operand", operand}};
+      if (probe >= 0) row["probe"] = o.probes[static_cast<size_t>(probe)];
       for (const auto& [name, value] : rows[key]) row[name] = value;
       list.push_back(row);
     }
@@ -60,16 +64,19 @@ void run(Options& o, Invocation& invocation) {
   }
   Table table;
   table.columns = {{"layer"}, {"gemm"}, {"operand"}};
+  if (!o.probes.empty()) table.columns.push_back({"spec"});
   for (const char* q : quantities) table.columns.push_back({q, Align::right});
   table.columns.push_back({"gemm error", Align::right});
   for (const Key& key : order) {
-    const auto& [layer, gemm, operand] = key;
+    const auto& [layer, gemm, operand, probe] = key;
     if (operand == "c") continue;
     std::vector<std::string> row = {layer, gemm, operand};
+    if (!o.probes.empty()) row.push_back(probe < 0 ? "recipe's" : o.probes[static_cast<size_t>(probe)]);
     for (const char* q : quantities) row.push_back(fmt::format("{:.3g}", rows[key][q]));
-    const auto product = rows.find({layer, gemm, "c"});
-    row.push_back(operand == "b" && product != rows.end() ? fmt::format("{:.3g}", product->second.at("relative_error"))
-                                                          : "");
+    const auto product = rows.find({layer, gemm, "c", -1});
+    row.push_back(operand == "b" && probe < 0 && product != rows.end()
+                      ? fmt::format("{:.3g}", product->second.at("relative_error"))
+                      : "");
     table.rows.push_back(row);
   }
   fmt::print("task {}, recipe {}, step {}\n", config.at("task").at("name").get<std::string>(),
@@ -81,6 +88,7 @@ void add(CLI::App& app, Invocation& invocation) {
   static Options o;
   o.run.add(app);
   app.add_option("--at", o.at, "The training step that is looked at")->check(CLI::PositiveNumber);
+  app.add_option("--probe", o.probes, "Spec to try on the same tensors: preset or key=value words (several allowed)");
   app.add_flag("--json", o.json, "Print JSON");
   app.callback([&invocation] { run(o, invocation); });
   set_example(app, "fp4sim stats --task lm --recipe nvfp4 --at 100");

@@ -164,44 +164,4 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   }
 }
 
-void print_effects(const sweeps::Results& results, const std::vector<sweeps::Effect>& effects) {
-  if (effects.empty()) return;
-  const std::vector<std::string> names = short_axis_names(results.axes());
-  const auto short_name = [&](const std::string& axis) {
-    const auto at = std::find(results.axes().begin(), results.axes().end(), axis);
-    return names[static_cast<size_t>(at - results.axes().begin())];
-  };
-  fmt::print("\n");
-  print_wrapped(
-      "What one value does on average over the settings of the other axes (t interval over seeds, Holm over an axis's "
-      "values), and over how many settings how often with that sign:");
-  for (size_t begin = 0; begin < effects.size();) {
-    size_t end = begin;
-    Table table{{{"axis"},
-                 {"value"},
-                 {"against"},
-                 {"effect", Align::right},
-                 {"95 %", Align::right},
-                 {"10..90 %", Align::right},
-                 {"same sign", Align::right},
-                 {"word"}},
-                {}};
-    for (; end < effects.size() && effects[end].task == effects[begin].task; ++end) {
-      const sweeps::Effect& effect = effects[end];
-      const auto& interval = effect.comparison.summary.interval;
-      table.rows.push_back(
-          {short_name(effect.axis), effect.value, effect.reference,
-           fmt::format("{:+.2g}", effect.comparison.summary.mean),
-           interval ? fmt::format("+-{:.1g}", interval->high - effect.comparison.summary.mean) : "",
-           effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile),
-           effect.weighted ? std::to_string(effect.settings)
-                           : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings),
-           std::string(word(effect.comparison.verdict))});
-    }
-    fmt::print("\n{}:\n", effects[begin].task);
-    print_table(table);
-    begin = end;
-  }
-}
-
 }  // namespace fp4::tools

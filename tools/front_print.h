@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/attribution.h"
 #include "sweeps/pareto.h"
 
 namespace fp4::tools {
@@ -15,6 +14,5 @@ std::string front_picture(const sweeps::ContextFront& front, const std::string& 
 
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);
-void print_effects(const sweeps::Results& results, const std::vector<sweeps::Effect>& effects);
 
 }  // namespace fp4::tools

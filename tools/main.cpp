@@ -34,6 +34,7 @@
   X(sweep) \
   X(table) \
   X(pareto) \
+  X(effects) \
   X(report) \
   X(completion) \
   X(bench) \

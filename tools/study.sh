@@ -21,4 +21,5 @@ fi
 build/fp4sim pareto "$runs" --force --json "$out/pareto.json" >"$out/pareto.txt"
 build/fp4sim report "$runs" --force --out "$out/report.html" >/dev/null
 node tools/figure.mjs "$out/report.html" --out "$out/front.svg"
+[ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"

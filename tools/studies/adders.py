@@ -1,0 +1,35 @@
+"""Where the outputs of a product begin to depend on the accumulator: share of outputs that differ from `exact`.
+
+    /usr/bin/python3 tools/studies/adders.py results/accumulators/outputs.csv
+
+[64, K] x [64, K]^T of entries N(0,1) times exp(c*N(0,1)) per channel (the tasks' outliers.channel = c).
+Per (format, c, K, accumulator):
+  differs    share of the 4,096 outputs whose bits differ from `exact`
+  distance   root mean square of the difference / root mean square of the quantisation error (both against fp64): what the
+             adder adds to what the format already lost
+"""
+import sys
+import numpy as np
+import fp4lib
+
+SIZE = 64
+ACCUMULATORS = ["fp32_block", "fp32_sequential", "k64_rz", "k64_rz_snap", "fused35_rz", "fused25_rz", "double"]
+FORMATS = ["mxfp4", "nvfp4", "ue5m3fp4", "mxfp8"]
+
+rows = []
+for k in [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]:
+    for c in [0, .5, 1, 2]:
+        generator = np.random.default_rng(k)
+        channel = np.exp(c * generator.standard_normal(k))
+        a, b = ((generator.standard_normal((SIZE, k)) * channel).astype(np.float32) for _ in range(2))
+        truth = a.astype(np.float64) @ b.astype(np.float64).T
+        for name in FORMATS:
+            exact = fp4lib.gemm(a, b, name, name, "exact")
+            lost = np.sqrt(np.mean((exact - truth) ** 2))
+            for accumulator in ACCUMULATORS:
+                c_out = fp4lib.gemm(a, b, name, name, accumulator)
+                moved = np.sqrt(np.mean((c_out.astype(np.float64) - exact) ** 2))
+                rows.append({"format": name, "outliers": c, "K": k, "accumulator": accumulator,
+                             "differs": float(np.mean(c_out.view(np.uint32) != exact.view(np.uint32))),
+                             "distance": float(moved / lost)})
+fp4lib.write_rows(sys.argv[1], rows)
