@@ -102,13 +102,15 @@ FP4_HD constexpr int floor_log2_of_double(double v) {
   return field != 0 ? field - 1023 : floor_log2(bits) - 1074;
 }
 
-// Exponent from v = c*c*var (QuEST 2502.05003: clip of least Gaussian error 2.92247856 standard deviations, over 6).
+// The clip of least Gaussian error, 2.92247856 standard deviations, over the largest value of e2m1.
+inline constexpr double quest_clip = 2.92247856 / 6.0;
+
+// Exponent from v = c*c*var (QuEST 2502.05003).
 FP4_HD constexpr int quest_exponent(ScaleRule rule, double sum, double sum_of_squares, double count,
                                     int floor_exponent) {
-  constexpr double c = 2.92247856 / 6.0;
   const double mean = sum / count;
   const double variance = sum_of_squares / count - mean * mean;
-  const double v = c * c * variance;
+  const double v = quest_clip * quest_clip * variance;
   if (!(v > 0.0)) return floor_exponent;
   const int e = floor_log2_of_double(v) + (rule == ScaleRule::quest_nearest ? 1 : 0);
   return e >= 0 ? e / 2 : -((1 - e) / 2);  // floor(e/2)

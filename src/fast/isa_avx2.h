@@ -255,6 +255,12 @@ FP4_SIMD __m256i joined_masks(__m256d low, __m256d high) {
 FP4_SIMD M operator!=(D x, D y) { FP4_COMPARE_D(_CMP_NEQ_UQ); }
 FP4_SIMD M operator<(D x, D y) { FP4_COMPARE_D(_CMP_LT_OQ); }
 #undef FP4_COMPARE_D
+// Sign and exponent field of each double.
+FP4_SIMD I exponent_fields(D x) {
+  __m256d field[4];
+  for (int i = 0; i < 4; ++i) field[i] = _mm256_castsi256_pd(_mm256_srli_epi64(_mm256_castpd_si256(x.v[i]), 52));
+  return {joined_masks(field[0], field[1]), joined_masks(field[2], field[3])};
+}
 FP4_SIMD D select(M m, D yes, D no) {
   const __m256i wide[4] = {
       _mm256_cvtepi32_epi64(_mm256_castsi256_si128(m.a)), _mm256_cvtepi32_epi64(_mm256_extracti128_si256(m.a, 1)),

@@ -183,6 +183,12 @@ FP4_SIMD M operator<(D a, D b) {
   return {static_cast<__mmask16>(_mm512_cmp_pd_mask(a.lo, b.lo, _CMP_LT_OQ) |
                                  (_mm512_cmp_pd_mask(a.hi, b.hi, _CMP_LT_OQ) << 8))};
 }
+// Sign and exponent field of each double.
+FP4_SIMD I exponent_fields(D a) {
+  const __m256i lo = _mm512_cvtepi64_epi32(_mm512_srli_epi64(_mm512_castpd_si512(a.lo), 52));
+  const __m256i hi = _mm512_cvtepi64_epi32(_mm512_srli_epi64(_mm512_castpd_si512(a.hi), 52));
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1)};
+}
 FP4_SIMD D select(M m, D yes, D no) {
   return {_mm512_mask_blend_pd(static_cast<__mmask8>(m.v), no.lo, yes.lo),
           _mm512_mask_blend_pd(static_cast<__mmask8>(m.v >> 8), no.hi, yes.hi)};

@@ -15,6 +15,45 @@ FP4_SIMD F clamped_payload(F u) { return smaller(larger(u, all(-0x1p20f)), all(0
 // 1/s of e8m0 codes.
 FP4_SIMD F inverse_power(I code) { return as_float(larger(shift_left<23>(all(254) - code), all(0x00400000))); }
 
+// The exact quotient x*a/b rounded to odd, where a/b is p/(s*g), or mu*p/g for stored multipliers: a/b = f*(1 + e) and
+// then x*f*(1 + e) = high + low, both within 2^-43, from fused operations. Odd follows from the sign of low, unless
+// low is so small (2^-41) that its sign, or its being zero, is in doubt. false: some element was, u is not to be used.
+FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, LaneBuffer x, int n,
+                                 LaneBuffer u) {
+  if (p.spec.scale == Scale::fp32) return false;  // products of 24-bit scales
+  F f;
+  F e;
+  if (p.payload_path == PayloadPath::encode_exact) {
+    const F a = s.stored * all(p.q.prescale);
+    f = a / t.g;
+    e = fma(all(0.0f) - f, t.g, a) / a;
+  } else {
+    f = all(p.q.prescale) / (s.value * t.g);
+    const F product = f * s.value;
+    const F rest = fma(f, s.value, all(0.0f) - product);
+    const F missing = fma(all(0.0f) - product, t.g, all(p.q.prescale)) - rest * t.g;
+    e = missing * all(1.0f / p.q.prescale);
+  }
+  e = fma(e, e, e);
+  // Lanes with scales of 0 or NaN, or far from 1, take the other way.
+  if (any(~((f < all(0x1p60f)) & (f > all(0x1p-60f))))) return false;
+  M sure = mask_from_bits(0xFFFF);
+  const I magnitude = all(0x7FFFFFFF);
+  for (int k = 0; k < n; ++k) {
+    const F v = load(x[k]);
+    const F product = v * f;
+    const F rest = fma(product, e, fma(v, f, all(0.0f) - product));
+    const F high = product + rest;
+    const F low = rest - (high - product);
+    const F size = as_float(bits(high) & magnitude);
+    const M zero = v == all(0.0f);
+    sure = sure & (zero | ((as_float(bits(low) & magnitude) > size * all(0x1p-41f)) & (size > all(0x1p-60f))));
+    const I toward_zero = bits(high) + shift_right_signed<31>(bits(high) ^ bits(low));
+    store(u[k], select(zero, v, clamped_payload(as_float(toward_zero | all(1)))));
+  }
+  return !any(~sure);
+}
+
 // A scale of 0 (`keep`) gives payload +-0, but for `te`.
 FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, LaneBuffer x, int n,
                             LaneBuffer u) {
@@ -55,6 +94,7 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
     }
     case PayloadPath::exact:
     case PayloadPath::encode_exact: {
+      if (quick_odd_payloads(p, s, t, x, n, u)) return;
       const bool encode = p.payload_path == PayloadPath::encode_exact;
       const D numerator = encode ? widened(s.stored) * all_double(static_cast<double>(p.q.prescale))
                                  : all_double(static_cast<double>(p.q.prescale));

@@ -149,6 +149,43 @@ FP4_TARGET inline D trial_errors(const Quantization& z, const Block& b, const La
   return sum;
 }
 
+// Lanes where the second scale has the smaller squared error, from sums in fp32. Each is within (n + 3) 2^-24 < 2^-17
+// of the exact sum, so sums that differ by 2^-15 of their total have the order of the fp64 sums of trial_errors;
+// magnitudes serve, as a nearest rounding is odd. false: some lane is undecided or a trial needs more than fp32
+// (quick_trial).
+FP4_TARGET inline bool quick_choice(const Quantization& z, const Block& b, const LaneScales (&trial)[2], M& second) {
+  const QuantPlan& p = *z.plan;
+  if (p.spec.element != Element::e2m1 || p.payload_path != PayloadPath::exact || p.q.prescale != 1.0f) return false;
+  const int valid = static_cast<int>(p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n);
+  const M zero = b.amax == all(0);
+  F factor[2];
+  for (int i = 0; i < 2; ++i) {
+    const F divisor = trial[i].value * b.factor.g;
+    factor[i] = all(1.0f) / divisor;
+    const F top = as_float(b.amax) * factor[i];
+    if (any(~((top < all(1000.0f)) & (factor[i] < all(0x1p100f)) & (divisor > all(0x1p-100f))))) return false;
+  }
+  M unsure = mask_from_bits(0);
+  F sum[2] = {all(0.0f), all(0.0f)};
+  for (int k = 0; k < valid; ++k) {
+    const F x = as_float(bits(load(b.x[k])) & all(0x7FFFFFFF));
+    for (int i = 0; i < 2; ++i) {
+      const F a = smaller(x * factor[i], all(15.0f));
+      const I shifted = bits(fma(a, all(4.0f), all(384.0f))) + all(2);  // as in quick_trial
+      unsure = unsure | (no_bits(shifted, 0x7FFC) & some_bits(shifted, 0x3F8000));
+      const F unit = as_float(larger(bits(a) & all(0x7F800000), all(0x3F800000)) + all(22 << 23));
+      const F rounded = smaller((a + unit) - unit, all(6.0f));
+      const F error = x - rounded * trial[i].value * b.factor.g;
+      sum[i] = fma(error, error, sum[i]);
+    }
+  }
+  const F total = sum[0] + sum[1];
+  const F difference = as_float(bits(sum[0] - sum[1]) & all(0x7FFFFFFF));
+  const M decided = (difference > total * all(0x1p-15f)) & (total > all(0x1p-100f)) & (total < all(0x1p100f));
+  second = sum[1] < sum[0];
+  return !any(unsure | ~(decided | zero));
+}
+
 // four_over_six and mse: the code of least error, in the order of block.h.
 FP4_TARGET inline void try_scales(const Quantization& z, Block& b, I draw) {
   const QuantPlan& p = *z.plan;
@@ -160,20 +197,25 @@ FP4_TARGET inline void try_scales(const Quantization& z, Block& b, I draw) {
   M rare = ~is_ordinary(y);
   LaneScales best;
   best.code = raw;
+  int trials = 5;
+  if (four_over_six) {
+    const F y4 = scale_quotients(p, amax, b.factor, 2.0f * p.largest_element, 3.0f);
+    rare = rare | ~is_ordinary(y4);
+    const I code4 = rounded_scale(p, z.scale, y4, draw);
+    LaneScales trial[2];
+    trial[0].code = apply_policies(p, raw);
+    trial[1].code = apply_policies(p, code4);
+    for (LaneScales& t : trial) finish_scales(p, z.scale, t);
+    M four = mask_from_bits(0);
+    if (!quick_choice(z, b, trial, four)) four = trial_errors(z, b, trial[1]) < trial_errors(z, b, trial[0]);
+    best.code = select(four, code4, raw);
+    trials = 0;
+  }
   D least = all_double(0.0);
   constexpr int offsets[] = {0, -1, 1, -2, 2};
-  const int trials = four_over_six ? 2 : 5;
   for (int i = 0; i < trials; ++i) {
-    I code = raw;
-    M possible = mask_from_bits(0xFFFF);
-    if (four_over_six && i == 1) {
-      const F y4 = scale_quotients(p, amax, b.factor, 2.0f * p.largest_element, 3.0f);
-      rare = rare | ~is_ordinary(y4);
-      code = rounded_scale(p, z.scale, y4, draw);
-    } else if (!four_over_six) {
-      code = raw + all(offsets[i]);
-      possible = (code >= all(p.q.scale.has_zero ? 1 : 0)) & ~(code > all(z.scale.largest_code));
-    }
+    const I code = raw + all(offsets[i]);
+    const M possible = (code >= all(p.q.scale.has_zero ? 1 : 0)) & ~(code > all(z.scale.largest_code));
     LaneScales trial;
     trial.code = apply_policies(p, select(possible, code, all(1)));
     finish_scales(p, z.scale, trial);
@@ -190,39 +232,40 @@ FP4_TARGET inline void try_scales(const Quantization& z, Block& b, I draw) {
   b.scales = best;
 }
 
-// quest_*: fp64 sums of x/g and its square over the block, in lanes; the exponent by the scalar core.
+// quest_*: fp64 sums of x/g and its square over the block, then quest_exponent (scale_rule.h) in lanes. Scales with a
+// mantissa, and constant blocks whose maximum is subnormal or has a tensor factor, are left to the scalar core.
 FP4_TARGET inline void scales_from_variance(const Quantization& z, Block& b) {
   const QuantPlan& p = *z.plan;
-  D sum = all_double(0.0);
-  D squares = all_double(0.0);
-  const D g = widened(b.factor.g);
-  const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
-  for (int k = 0; k < valid; ++k) {
-    D v = widened(load(b.x[k]));
-    if (p.has_tensor_factor) v = v / g;
-    sum = sum + v;
-    squares = squares + v * v;
-  }
-  alignas(64) double sums[panel_rows];
-  alignas(64) double all_squares[panel_rows];
-  alignas(64) float maxima[panel_rows];
-  alignas(64) float factors[panel_rows];
-  alignas(64) uint32_t codes[panel_rows];
-  store(sums, sum);
-  store(all_squares, squares);
-  store(maxima, as_float(b.amax));
-  store(factors, b.factor.g);
-  for (int lane = 0; lane < panel_rows; ++lane) {
-    if (maxima[lane] == 0.0f) {
-      codes[lane] = p.zero_block_code;
-      continue;
+  b.scales.code = all(0);
+  b.scales.rare = mask_from_bits(0xFFFF);
+  if (p.spec.scale == Scale::e8m0) {
+    D sum = all_double(0.0);
+    D squares = all_double(0.0);
+    const D g = widened(b.factor.g);
+    const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
+    for (int k = 0; k < valid; ++k) {
+      D v = widened(load(b.x[k]));
+      if (p.has_tensor_factor) v = v / g;
+      sum = sum + v;
+      squares = squares + v * v;
     }
-    const int fallback = power_rule_exponent(ScaleRule::floor, maxima[lane], factors[lane], p.q.element);
-    const int e = quest_exponent(p.q.scale_rule, sums[lane], all_squares[lane], static_cast<double>(b.n), fallback);
-    codes[lane] = apply_scale_policies(p.q, power_code(p.q.scale, e));
+    const D count = all_double(static_cast<double>(b.n));
+    const D mean = sum / count;
+    const D v = all_double(quest_clip * quest_clip) * (squares / count - mean * mean);
+    const I field = exponent_fields(v);
+    const M varies = (all_double(0.0) < v) & (field > all(0));
+    const int shift = p.q.scale_rule == ScaleRule::quest_nearest ? 1 : 0;
+    const I twice = field - all(1023 - shift);
+    const I amax_field = shift_right<23>(b.amax);
+    const I constant = amax_field - all(127 + p.q.element.max_exponent());
+    const I exponent = select(varies, shift_right_signed<1>(twice), constant);
+    const I code = smaller(larger(exponent + all(127), all(0)), all(z.scale.largest_code));
+    const M zero = b.amax == all(0);
+    const M known =
+        varies | (mask_from_bits(p.has_tensor_factor ? 0 : 0xFFFF) & (amax_field > all(0)) & ~(all_double(0.0) < v));
+    b.scales.code = select(zero, all(p.zero_block_code), apply_policies(p, code));
+    b.scales.rare = (~known & ~zero) | b.nonfinite;
   }
-  b.scales.code = load(codes);
-  b.scales.rare = b.nonfinite;
   finish_scales(p, z.scale, b.scales);
 }
 
@@ -370,10 +413,11 @@ FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const u
   }
 }
 
-// Payloads fused with the table. `multiply`: the fp32 product is formed on the fly. `exact`: an fp32 estimate of
-// steps*p*x/(s*g), at most 2^-22 off in relation, is rounded to multiples of 2^-15; unless it lies within two of them
-// of a rounding boundary (a whole number of steps; zero is none for these roundings) the exact payload has the same
-// index, else the four vectors are formed anew through the exact quotient. false: not here, nothing is written.
+// Payloads fused with the table. `multiply`: the fp32 product is formed on the fly. `exact`, `encode_exact`: an fp32
+// estimate of steps*p*x/(s*g), at most 2^-22 off in relation, is rounded to multiples of 2^-15; unless it lies within
+// two of them of a rounding boundary (a whole number of steps; zero is none for these roundings) the exact payload has
+// the same index, else the four vectors are formed anew through the exact quotient. false: not here, nothing is
+// written.
 FP4_TARGET inline bool fused_table_bytes(const Quantization& z, const Block& b, int8_t* out) {
   const QuantPlan& p = *z.plan;
   if (any(b.nonfinite)) return false;
@@ -384,11 +428,15 @@ FP4_TARGET inline bool fused_table_bytes(const Quantization& z, const Block& b, 
     table_bytes<true>(z.table, b.x, b.n, all(1.0f), factor, out);
     return true;
   }
-  if (p.payload_path != PayloadPath::exact || p.is_directed) return false;
-  const F divisor = b.scales.value * b.factor.g;
-  const F factor = all(p.steps * p.q.prescale) / divisor;
+  const bool encode = p.payload_path == PayloadPath::encode_exact && p.spec.scale != Scale::fp32;
+  if ((p.payload_path != PayloadPath::exact && !encode) || p.is_directed) return false;
+  const F full = all(p.steps * p.q.prescale);
+  const F divisor = encode ? b.factor.g : b.scales.value * b.factor.g;
+  const F factor = (encode ? full * b.scales.stored : full) / divisor;
   // Factors and products well inside fp32, indices inside the table.
-  if (any(~((amax * factor < all(31.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f))))) return false;
+  if (any(~((amax * factor < all(31.0f)) & (factor < all(0x1p100f)) & (factor > all(0x1p-100f)) &
+            (divisor > all(0x1p-100f)))))
+    return false;
   const F magic = all(384.0f);  // 1.5 * 2^8: units of 2^-15
   for (int k = 0; k < b.n; k += 4) {
     I index[4];
