@@ -7,6 +7,7 @@
 
 #include "src/backends.h"
 #include "src/spec_text.h"
+#include "tests/support/backends_under_test.h"
 
 namespace fp4 {
 namespace {
@@ -195,12 +196,7 @@ constexpr const char* unscaled[] = {"fp32",
                                     "mxfp8,scale=none,element=e5m2,rounding=stochastic,random_bits=32"};
 
 TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
-  for (const Backend* fast : all_backends()) {
-    if (std::string(fast->name()) == "reference") continue;
-    if (!fast->available()) {
-      WARN(fast->name() << ": skipped, not on this machine");
-      continue;
-    }
+  for (const Backend* fast : test::backends_under_test()) {
     Counts counts;
     for (const char* words : specs) compare_products(*fast, words, words, fp32_block, counts);
     compare_products(*fast, "mxfp4,block=16", "mxfp4,rounding=stochastic", fp32_block, counts);
@@ -281,8 +277,7 @@ void compare_stored(const Backend& fast, const char* words, Counts& counts) {
 }
 
 TEST_CASE("fast quantisers, decoders and stored gemms equal the reference", "[quick]") {
-  for (const Backend* fast : all_backends()) {
-    if (std::string(fast->name()) == "reference" || std::string(fast->name()) == "gpu" || !fast->available()) continue;
+  for (const Backend* fast : test::backends_under_test()) {
     Counts counts;
     for (const char* words : specs) compare_stored(*fast, words, counts);
     for (const char* words : unscaled) compare_stored(*fast, words, counts);
@@ -296,8 +291,7 @@ TEST_CASE("fast quantisers, decoders and stored gemms equal the reference", "[qu
 }
 
 TEST_CASE("fast Hadamards equal the reference", "[quick]") {
-  for (const Backend* fast : all_backends()) {
-    if (std::string(fast->name()) == "reference" || std::string(fast->name()) == "gpu" || !fast->available()) continue;
+  for (const Backend* fast : test::backends_under_test()) {
     for (const int size : hadamard_sizes) {
       for (const bool inverse : {false, true}) {
         for (const Data kind : {Data::gaussian, Data::all_exponents, Data::zeros}) {

@@ -8,18 +8,10 @@
 
 #include "src/backends.h"
 #include "src/spec_text.h"
+#include "tests/support/backends_under_test.h"
 
 namespace fp4 {
 namespace {
-
-std::vector<const Backend*> fast_backends() {
-  std::vector<const Backend*> list;
-  for (const Backend* b : all_backends()) {
-    const std::string name = b->name();
-    if (name != "reference" && name != "gpu" && b->available()) list.push_back(b);
-  }
-  return list;
-}
 
 float moved(float x, int ulps) { return float_of(bits_of(x) + static_cast<uint32_t>(ulps)); }
 
@@ -100,7 +92,7 @@ constexpr const char* edge_specs[] = {"mxfp4",
 // Quantises boundary rows by every backend; returns how many elements were compared.
 int64_t compare_boundaries(int64_t rows, uint32_t seed) {
   int64_t compared = 0;
-  for (const Backend* fast : fast_backends()) {
+  for (const Backend* fast : test::backends_under_test()) {
     for (const char* words : edge_specs) {
       const QuantSpec spec = quant_spec_from_words(words);
       const int64_t k = 192;
@@ -152,7 +144,7 @@ TEST_CASE("a hundred million values beside boundaries", "[exhaustive]") {
 // kernels' conditions, with partial sums that cancel or grow.
 TEST_CASE("scale products at both ends of fp32", "[quick]") {
   std::mt19937 random(5);
-  for (const Backend* fast : fast_backends()) {
+  for (const Backend* fast : test::backends_under_test()) {
     for (const char* name : {"fp32_block", "exact", "k64_rz", "fused35_rz", "fp32_sequential", "double"}) {
       for (const int sum : {1,   60,  105, 106, 107, 108, 109, 140, 144, 145, 254,
                             342, 344, 345, 346, 358, 359, 360, 361, 362, 400, 480}) {
@@ -198,7 +190,7 @@ TEST_CASE("any number of threads gives the same bits", "[quick]") {
   std::vector<float> b(n * n);
   for (float& v : a) v = normal(random);
   for (float& v : b) v = normal(random);
-  for (const Backend* fast : fast_backends()) {
+  for (const Backend* fast : test::backends_under_test()) {
     for (const char* words : {"mxfp4,rounding=stochastic", "nvfp4", "fp32", "mxfp4,block=32x32"}) {
       std::vector<std::vector<float>> results;
       for (const int threads : {1, 2, 3}) {

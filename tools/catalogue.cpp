@@ -8,6 +8,7 @@
 #include "src/embedded.h"
 #include "src/error.h"
 #include "src/golden/suite.h"
+#include "src/gpu/gpu_backend.h"
 #include "src/spec_text.h"
 #include "tasks/tasks.h"
 
@@ -50,9 +51,11 @@ std::vector<CatalogueRow> policies() {
 
 std::vector<CatalogueRow> backends() {
   std::vector<CatalogueRow> rows;
-  for (const Backend* backend : all_backends())
-    rows.push_back(
-        {backend->name(), backend->available() ? "available on this machine" : "not available on this machine", ""});
+  for (const Backend* backend : all_backends()) {
+    std::string doc = backend->available() ? "available on this machine" : "not available on this machine";
+    if (std::string_view(backend->name()) == "gpu") doc += ": " + gpu_status();
+    rows.push_back({backend->name(), doc, ""});
+  }
   return rows;
 }
 

@@ -14,6 +14,7 @@
 #include "src/backends.h"
 #include "src/error.h"
 #include "src/spec_text.h"
+#include "tools/bench_gpu.h"
 #include "tools/bench_train.h"
 #include "tools/bench_yardstick.h"
 #include "tools/command.h"
@@ -30,6 +31,8 @@ struct Options {
   int threads = 1;
   int rounds = 9;
   bool json = false;
+  bool has_sizes = false;  // on the command line; the gpu backend has other defaults
+  bool has_elements = false;
   TrainBenchOptions train;
 };
 
@@ -305,10 +308,18 @@ std::string cpu_name() {
   return "unknown";
 }
 
+void run_gpu(const Options& o) {
+  GpuBenchOptions options = {.what = o.what, .rounds = o.rounds, .json = o.json};
+  if (o.has_sizes) options.sizes = o.sizes;
+  if (o.has_elements) options.elements = o.elements;
+  bench_gpu(options);
+}
+
 void run(const Options& o) {
+  const Dispatcher backend(o.backend);
+  if (backend.name() == "gpu") return run_gpu(o);
   const Yardstick yardstick;
   yardstick.set_threads(o.threads);
-  const Dispatcher backend(o.backend);
   const auto wants = [&](const char* name) {
     return o.what.empty() ? std::string(name) != "tiers" : std::count(o.what.begin(), o.what.end(), name) != 0;
   };
@@ -382,16 +393,24 @@ void add(CLI::App& app, Invocation&) {
   static Options o;
   app.add_option("what", o.what, "gemm, quantize, train, tiers (default: all but tiers)")
       ->check(CLI::IsMember({"gemm", "quantize", "train", "tiers"}));
-  app.add_option("--sizes", o.sizes, "n of the square products")->delimiter(',')->check(CLI::Range(64, 16384));
-  app.add_option("--elements", o.elements, "Floats to quantise")->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
-  app.add_option("--backend", o.backend, "auto, reference, avx2, avx512 or gpu");
+  const CLI::Option* sizes = app.add_option("--sizes", o.sizes, "n of the square products (gpu: 8192)")
+                                 ->delimiter(',')
+                                 ->check(CLI::Range(64, 16384));
+  const CLI::Option* elements = app.add_option("--elements", o.elements, "Floats to quantise (gpu: 2^26)")
+                                    ->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
+  app.add_option("--backend", o.backend,
+                 "auto, reference, avx2, avx512 or gpu; gpu measures gemm and quantize on data in device memory");
   app.add_option("--threads", o.threads, "Threads inside one call")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", o.rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
   app.add_option("--steps", o.train.steps, "Training steps a run")->check(CLI::Range(10, 100000));
   app.add_option("--models", o.train.models, "Models to train")->delimiter(',')->check(CLI::IsMember(bench_models()));
   app.add_option("--recipes", o.train.recipes, "Recipes to train with; fp32 always runs")->delimiter(',');
   app.add_flag("--json", o.json, "Print JSON");
-  app.callback([] { run(o); });
+  app.callback([sizes, elements] {
+    o.has_sizes = sizes->count() > 0;
+    o.has_elements = elements->count() > 0;
+    run(o);
+  });
   set_example(app, "fp4sim bench gemm --sizes 1024,4096 --threads 2");
 }
 

@@ -84,6 +84,7 @@ class RuntimeDevice final : public Device {
     name_ = properties.name;
 #if FP4_GPU_CUDA
     has_unit_ = properties.major >= 8;
+    name_ += " (sm_" + std::to_string(10 * properties.major + properties.minor) + ")";
 #else
     name_ += std::string(" (") + properties.gcnArchName + ")";
     for (const char* arch : {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"}) {
@@ -91,12 +92,19 @@ class RuntimeDevice final : public Device {
     }
 #endif
     Pool pool(*this);
+    has_unit_ = has_unit_ && probe_matrix_unit(pool, own_unit, ExactUnit::none);
     has_native_ = probe_native(pool);
     for (const ExactUnit unit : {ExactUnit::bf16, ExactUnit::scaled}) {
-      if (has_unit_ && probe_exact_unit(pool, own_unit, unit)) exact_.push_back(unit);
+      if (has_unit_ && probe_matrix_unit(pool, own_unit, unit)) exact_.push_back(unit);
     }
   }
-  std::string description() const override { return name_; }
+  // "NVIDIA H200 (sm_90): s8 matrix unit, exact sums on bf16"
+  std::string description() const override {
+    std::string text = name_ + ": " + (has_unit_ ? "s8 matrix unit" : "no matrix unit");
+    if (has_exact_unit(ExactUnit::bf16)) text += ", exact sums on bf16";
+    if (has_exact_unit(ExactUnit::scaled)) text += ", exact sums on scaled e2m1";
+    return has_native_ ? text + ", native e2m1 conversion" : text;
+  }
   MatrixKind matrix_unit() const override { return has_unit_ ? own_unit : MatrixKind::none; }
   int64_t largest_launch() const override { return device_largest_launch; }
   bool has_native_conversion() const override { return has_native_; }

@@ -10,21 +10,23 @@
 
 namespace fp4::gpu {
 
+// A kernel whose bits differ is not timed: its seconds, rate and ratio stay 0.
 struct Measurement {
   std::string what;
-  bool same_bits = false;  // against the reference backend, on a small odd shape
-  double seconds = 0;      // median of `repeats`
-  double rate = 0;         // bytes or operations a second
-  std::string unit;        // "GB/s" or "TFLOP/s"
-  std::string yardstick;   // "copy", "bf16 gemm", or empty
-  double ratio = 0;        // rate / the yardstick's rate; 0 without one
+  std::string size;
+  bool is_equal = false;  // to the reference backend, on small odd shapes
+  double seconds = 0;     // median of `repeats`
+  double rate = 0;
+  std::string unit;       // "GB/s" or "GMAC/s"
+  std::string yardstick;  // "copy", "bf16 gemm", or empty
+  double ratio = 0;       // rate / the yardstick's rate; 0 without one
 };
 
 struct BenchSize {
-  int64_t rows = 8192;  // quantisers: [rows, cols]
+  int64_t rows = 8192;  // quantisers: [rows, cols]; no quantisers when 0
   int64_t cols = 8192;
-  int64_t gemm = 8192;   // m = n = k
-  int64_t plain = 1024;  // the same for accumulators without matrix units
+  std::vector<int64_t> gemm = {8192};  // m = n = k
+  int64_t plain = 1024;                // at most this for accumulators without matrix units
   int repeats = 9;
 };
 

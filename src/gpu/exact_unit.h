@@ -3,7 +3,7 @@
 //   NvidiaBf16  mma.sync m16n8k16 .bf16 (sm_80 and later); its fragments lie as those of the s8 instruction, byte by
 //   byte AmdBf16     v_mfma_f32_16x16x16_bf16 (gfx90a and later), likewise AmdScaled v_mfma_scale_f32_16x16x128_f8f6f4
 //   (gfx950): e2m1 codes as they are stored, one power-of-two scale per 32
-// How many bits such a unit keeps is not in its manual: a device uses it only after probe_exact_unit() found all sums
+// How many bits such a unit keeps is not in its manual: a device uses it only after probe_matrix_unit() found all sums
 // right on that very device. On the host the units are emulated with `emulated_fraction_bits` below the largest term's
 // leading bit, products and sum cut toward zero: that a unit with too few bits is refused can be tested.
 #pragma once

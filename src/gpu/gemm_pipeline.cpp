@@ -88,7 +88,7 @@ void exact_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const
 struct MatrixChoice {
   MatrixKind kind = MatrixKind::none;
   ExactUnit exact = ExactUnit::none;
-  bool assumes_exact = false;
+  bool is_only = false;  // no other unit may help
 };
 
 void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, const MatrixChoice& choice) {
@@ -97,7 +97,7 @@ void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, con
   TileRule rule = {a.e.facts, b.e.facts,
                    plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2()};
   rule.has_exact_unit = choice.exact != ExactUnit::none;
-  rule.assumes_exact = choice.assumes_exact;
+  rule.assumes_exact = choice.is_only;
   Device& device = pool.device();
   const int64_t tiles = matrix_tiles(plain);
   const bool is_nvidia = choice.kind == MatrixKind::nvidia;
@@ -106,12 +106,13 @@ void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, con
     return launch(device, AmdMantissaGemm{plain, a.e, b.e, rule}, tiles);
   }
   if (rule.has_exact_unit) exact_tiles(pool, plain, rule, a.e, b.e, choice.kind, choice.exact);
-  if (choice.assumes_exact) return;
+  if (choice.is_only && rule.has_exact_unit) return;
   if (is_nvidia) {
     launch(device, NvidiaPowerGemm{plain, a.e, b.e, rule}, tiles);
   } else {
     launch(device, AmdPowerGemm{plain, a.e, b.e, rule}, tiles);
   }
+  if (choice.is_only) return;
   PlainGemm rest = plain;
   rest.only_remaining = true;
   rest.rule = rule;
@@ -174,8 +175,8 @@ void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& o
   matrix_gemm(pool, plain, plan, choice);
 }
 
-void gemm_assumed_exact(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit unit, float* c) {
-  matrix_gemm(pool, plain_gemm(a, b, {}, c), matrix_plan(a.spec, b.spec, fp32_block), {kind, unit, true});
+void gemm_on_unit(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit exact, float* c) {
+  matrix_gemm(pool, plain_gemm(a, b, {}, c), matrix_plan(a.spec, b.spec, fp32_block), {kind, exact, true});
 }
 
 }  // namespace fp4::gpu

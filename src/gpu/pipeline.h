@@ -56,11 +56,13 @@ MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator
 // c [a.rows, b.rows] contiguous.
 void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c);
 
-// The same with every tile on a floating-point unit, whether or not its sums are exact: for the probe.
-void gemm_assumed_exact(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit unit, float* c);
+// The same with every tile on one unit, whether or not its sums are exact (for the probe): `exact`, or the integer
+// unit for `none`.
+void gemm_on_unit(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit exact, float* c);
 
-// Whether a floating-point matrix unit gives every sum right that stays below 2^24, whatever meets whatever.
-bool probe_exact_unit(Pool& pool, MatrixKind kind, ExactUnit unit);
+// Whether a matrix unit gives every sum right that stays below 2^24, whatever meets whatever: that its fragments lie as
+// its manual says, and that it keeps the bits. No unit is used before.
+bool probe_matrix_unit(Pool& pool, MatrixKind kind, ExactUnit exact);
 
 // Whether the device's own e2m1 conversion is there and gives our codes on every input that is tried.
 bool probe_native(Pool& pool);

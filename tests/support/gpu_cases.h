@@ -1,0 +1,24 @@
+// What every device must get right, whichever it is: the functions compare a device with the reference backend, bit for
+// bit, on boundary-dense inputs (src/golden/inputs.h). test_gpu_bodies.cpp runs them on host loops (label quick),
+// test_gpu_device.cpp on the GPU of this machine (label gpu).
+#pragma once
+
+#include <string>
+
+#include "src/golden/inputs.h"
+#include "src/gpu/device.h"
+
+namespace fp4::test {
+
+void compare_roundings(gpu::Device& device);
+void compare_scale_rules(gpu::Device& device);
+void compare_formats(gpu::Device& device);
+void compare_hadamards(gpu::Device& device);
+void compare_both_ways(gpu::Device& device);
+void compare_accumulators(gpu::Device& device);
+void compare_block_products(gpu::Device& device);
+void compare_exact_products(gpu::Device& device);
+void compare_extreme_products(gpu::Device& device);
+void compare_bit_comparison(gpu::Device& device);
+
+}  // namespace fp4::test
