@@ -159,5 +159,34 @@ TEST_CASE("level products of other formats, tensor factors and threads", "[quick
   }
 }
 
+// Scales far apart: blocks whose terms are cut against each other and against the accumulator.
+TEST_CASE("terms beyond the cut of aligned sums", "[quick]") {
+  uint32_t seed = 50;
+  for (const Backend* fast : fast_backends()) {
+    for (const char* name : {"fused35_rz", "fused25_rz", "k64_rz", "exact", "fp32_block"}) {
+      for (const char* words : {"mxfp4", "mxfp8", "mxfp8,element=e5m2", "mxfp6_e3m2,block=8", "nvfp4,tensor_scale=none",
+                                "mxfp8,scale=ue5m3,scale_rule=amax,block=64", "mxfp4,zero_block=limit",
+                                "mxfp8,tensor_scale=outer128", "mxfp8,block=row"}) {
+        for (const int spread : {2, 9, 20, 40}) {
+          constexpr int64_t m = 19;
+          constexpr int64_t n = 34;
+          constexpr int64_t k = 294;
+          const std::vector<float> a = spread_rows(m, k, -10, spread, spread == 9, seed++);
+          std::vector<float> b = spread_rows(n, k, -5, spread, false, seed++);
+          std::mt19937 random(seed);
+          for (float& v : b) v = random() % 8 == 0 ? std::ldexp(v, -static_cast<int>(random() % 12)) : v;
+          MultiplyCall call;
+          call.a.x = view_of(a.data(), m, k);
+          call.b.x = view_of(b.data(), n, k);
+          call.a.spec = call.b.spec = quant_spec_from_words(words);
+          call.options.accumulator = accumulator_from_words(name);
+          INFO(fast->name() << " " << words << " " << name << " spread " << spread);
+          same_as_reference(*fast, call, m, n);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fp4

@@ -29,31 +29,18 @@ FP4_SIMD D add_toward_zero(D a, D b) {
   return {_mm512_add_round_pd(a.lo, b.lo, toward_zero), _mm512_add_round_pd(a.hi, b.hi, toward_zero)};
 }
 
-FP4_SIMD bool has_midpoint(__m512d s) {  // low 29 bits 1000..0: between two floats
-  const __m512i low = _mm512_and_si512(_mm512_castpd_si512(s), _mm512_set1_epi64(0x1FFFFFFF));
-  return _mm512_cmpeq_epi64_mask(low, _mm512_set1_epi64(0x10000000)) != 0;
-}
-FP4_SIMD __m512d nudged(__m512d s, __m512d error) {  // one fp64 unit toward the part that s lost
-  const __mmask8 away = _mm512_cmp_pd_mask(_mm512_mul_round_pd(s, error, nearest), _mm512_setzero_pd(), _CMP_GT_OQ);
-  const __mmask8 back = _mm512_cmp_pd_mask(_mm512_mul_round_pd(s, error, nearest), _mm512_setzero_pd(), _CMP_LT_OQ);
-  __m512i bits = _mm512_castpd_si512(s);
-  bits = _mm512_mask_add_epi64(bits, away, bits, _mm512_set1_epi64(1));
-  bits = _mm512_mask_sub_epi64(bits, back, bits, _mm512_set1_epi64(1));
-  return _mm512_castsi512_pd(bits);
-}
-
 // fl32(acc + dot*scale) with one rounding: fp64 first, and where that landed between two floats the part it lost
 // decides.
 FP4_SIMD F rounded_step(D dot, D scale, F acc) {
   const D before = widened(acc);
   D s = fma_quiet(dot, scale, before);
-  if (has_midpoint(s.lo) || has_midpoint(s.hi)) {
+  if (any(between_floats(s))) {
     const D product = mul_quiet(dot, scale);
     const D rest = fma_quiet(
         dot, scale, D{_mm512_sub_pd(_mm512_setzero_pd(), product.lo), _mm512_sub_pd(_mm512_setzero_pd(), product.hi)});
     const D b = sub_quiet(s, before);  // TwoSum
     const D error = add_quiet(add_quiet(sub_quiet(before, sub_quiet(s, b)), sub_quiet(product, b)), rest);
-    s = {nudged(s.lo, error.lo), nudged(s.hi, error.hi)};
+    s = nudged(s, error, between_floats(s));
   }
   return narrowed(s);
 }
@@ -84,16 +71,6 @@ FP4_SIMD bool was_inexact() {
   const bool inexact = (_mm_getcsr() & 0x20u) != 0;
   asm volatile("" ::: "memory");
   return inexact;
-}
-
-FP4_SIMD F snapped_lanes(F acc, int snap_log2) {
-  if (snap_log2 == no_snap) return acc;
-  // Adding 1.5 * 2^(52 + snap) leaves a multiple of 2^snap, ties to even; larger sums are multiples already.
-  const double magic = 1.5 * static_cast<double>(power_of_two(snap_log2)) * 0x1p52;
-  const D shifted = add_quiet(widened(acc), all_double(magic));
-  const F rounded = narrowed(sub_quiet(shifted, all_double(magic)));
-  const F a = as_float(bits(acc) & all(0x7FFFFFFF));
-  return select(a < all(static_cast<float>(magic / 8)), rounded, acc);
 }
 
 // The sums of one tile between runs.

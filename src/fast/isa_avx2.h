@@ -261,11 +261,45 @@ FP4_SIMD I exponent_fields(D x) {
   for (int i = 0; i < 4; ++i) field[i] = _mm256_castsi256_pd(_mm256_srli_epi64(_mm256_castpd_si256(x.v[i]), 52));
   return {joined_masks(field[0], field[1]), joined_masks(field[2], field[3])};
 }
+struct WideMask {
+  __m256d v[4];
+};
+FP4_SIMD WideMask widened(M m) {
+  return {{_mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(m.a))),
+           _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_extracti128_si256(m.a, 1))),
+           _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(m.b))),
+           _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_extracti128_si256(m.b, 1)))}};
+}
 FP4_SIMD D select(M m, D yes, D no) {
-  const __m256i wide[4] = {
-      _mm256_cvtepi32_epi64(_mm256_castsi256_si128(m.a)), _mm256_cvtepi32_epi64(_mm256_extracti128_si256(m.a, 1)),
-      _mm256_cvtepi32_epi64(_mm256_castsi256_si128(m.b)), _mm256_cvtepi32_epi64(_mm256_extracti128_si256(m.b, 1))};
-  FP4_EACH(_mm256_blendv_pd(no.v[i], yes.v[i], _mm256_castsi256_pd(wide[i])));
+  const WideMask wide = widened(m);
+  FP4_EACH(_mm256_blendv_pd(no.v[i], yes.v[i], wide.v[i]));
+}
+FP4_SIMD D truncated_whole(D x) { FP4_EACH(_mm256_round_pd(x.v[i], _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)); }
+FP4_SIMD D to_double(I x) {
+  return {{_mm256_cvtepi32_pd(_mm256_castsi256_si128(x.a)), _mm256_cvtepi32_pd(_mm256_extracti128_si256(x.a, 1)),
+           _mm256_cvtepi32_pd(_mm256_castsi256_si128(x.b)), _mm256_cvtepi32_pd(_mm256_extracti128_si256(x.b, 1))}};
+}
+FP4_SIMD __m256d halfway(__m256d x) {
+  const __m256i low = _mm256_and_si256(_mm256_castpd_si256(x), _mm256_set1_epi64x(0x1FFFFFFF));
+  return _mm256_castsi256_pd(_mm256_cmpeq_epi64(low, _mm256_set1_epi64x(0x10000000)));
+}
+// Doubles halfway between two floats: the low 29 bits are 1000..0.
+FP4_SIMD M between_floats(D x) {
+  return {joined_masks(halfway(x.v[0]), halfway(x.v[1])), joined_masks(halfway(x.v[2]), halfway(x.v[3]))};
+}
+// One unit of the last place toward the part that a sum lost, in the lanes of m.
+FP4_SIMD D nudged(D s, D error, M m) {
+  const WideMask wide = widened(m);
+  D r;
+  for (int i = 0; i < 4; ++i) {
+    const __m256d product = _mm256_mul_pd(s.v[i], error.v[i]);
+    const __m256d zero = _mm256_setzero_pd();
+    const __m256d away = _mm256_and_pd(wide.v[i], _mm256_cmp_pd(product, zero, _CMP_GT_OQ));
+    const __m256d back = _mm256_and_pd(wide.v[i], _mm256_cmp_pd(product, zero, _CMP_LT_OQ));
+    const __m256i up = _mm256_sub_epi64(_mm256_castpd_si256(s.v[i]), _mm256_castpd_si256(away));
+    r.v[i] = _mm256_castsi256_pd(_mm256_add_epi64(up, _mm256_castpd_si256(back)));
+  }
+  return r;
 }
 #undef FP4_EACH
 // To nearest, then one float toward zero where that went too far (infinity becomes the largest float).

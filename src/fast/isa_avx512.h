@@ -179,6 +179,36 @@ FP4_SIMD M operator!=(D a, D b) {
                                  (_mm512_cmp_pd_mask(a.hi, b.hi, _CMP_NEQ_UQ) << 8))};
 }
 
+FP4_SIMD D truncated_whole(D a) {
+  return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
+          _mm512_roundscale_pd(a.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+}
+FP4_SIMD D to_double(I a) {
+  return {_mm512_cvtepi32_pd(_mm512_castsi512_si256(a.v)), _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(a.v, 1))};
+}
+// Doubles halfway between two floats: the low 29 bits are 1000..0.
+FP4_SIMD M between_floats(D a) {
+  const __m512i low = _mm512_set1_epi64(0x1FFFFFFF);
+  const __m512i half = _mm512_set1_epi64(0x10000000);
+  return {
+      static_cast<__mmask16>(_mm512_cmpeq_epi64_mask(_mm512_and_si512(_mm512_castpd_si512(a.lo), low), half) |
+                             (_mm512_cmpeq_epi64_mask(_mm512_and_si512(_mm512_castpd_si512(a.hi), low), half) << 8))};
+}
+// One unit of the last place toward the part that a sum lost, in the lanes of m.
+FP4_SIMD __m512d nudged_half(__m512d s, __m512d error, __mmask8 m) {
+  const __m512d product = _mm512_mul_round_pd(s, error, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __mmask8 away = _mm512_mask_cmp_pd_mask(m, product, _mm512_setzero_pd(), _CMP_GT_OQ);
+  const __mmask8 back = _mm512_mask_cmp_pd_mask(m, product, _mm512_setzero_pd(), _CMP_LT_OQ);
+  __m512i bits = _mm512_castpd_si512(s);
+  bits = _mm512_mask_add_epi64(bits, away, bits, _mm512_set1_epi64(1));
+  bits = _mm512_mask_sub_epi64(bits, back, bits, _mm512_set1_epi64(1));
+  return _mm512_castsi512_pd(bits);
+}
+FP4_SIMD D nudged(D s, D error, M m) {
+  return {nudged_half(s.lo, error.lo, static_cast<__mmask8>(m.v)),
+          nudged_half(s.hi, error.hi, static_cast<__mmask8>(m.v >> 8))};
+}
+
 FP4_SIMD M operator<(D a, D b) {
   return {static_cast<__mmask16>(_mm512_cmp_pd_mask(a.lo, b.lo, _CMP_LT_OQ) |
                                  (_mm512_cmp_pd_mask(a.hi, b.hi, _CMP_LT_OQ) << 8))};

@@ -13,13 +13,15 @@ FP4_TARGET inline bool run_product(Product& p) {
   const Accumulator& row = p.options.accumulator;
   const Engine engine = choose_engine(sa, sb, row);
   if (engine == Engine::none) return false;
-  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8;
+  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8 ||
+                    (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
   p.run = run_of(engine, row, sa, sb, padded);
-  if (p.run == 0) return false;
   padded = fast::round_up(padded, p.run);
-  if (int8 && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) return false;  // exact in fp32
+  p.has_terms = knows_terms(sa, sb, row);
+  if (int8 && engine != Engine::terms && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24)
+    return false;  // exact in fp32
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;
   arena.reset(shape_panels(p.a, padded, runs, int8, !int8 && !direct_a) + shape_panels(p.b, padded, runs, int8, !int8));
@@ -59,7 +61,8 @@ FP4_TARGET inline bool run_product(Product& p) {
     case Engine::fp64: multiply_float_panels<Loop::fp64>(p, direct_a); break;
     case Engine::int8_block:
     case Engine::wide_int8:
-    case Engine::wide_float: multiply_blocked_panels(p, engine); break;
+    case Engine::wide_float:
+    case Engine::terms: multiply_blocked_panels(p, engine); break;
     case Engine::none: break;
   }
   return true;

@@ -13,8 +13,9 @@ inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
   return s.has_scale() && blocked ? s.block.size : whole;
 }
 
-// int8_block: fp32_block on small integers; wide: every other blocked accumulator, or elements of 8 bits.
-enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, fma, multiply_add, fp64 };
+// int8_block: fp32_block on small integers; wide: every other blocked accumulator, or elements of 8 bits; terms: what
+// the wide kernels do not know.
+enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, terms, fma, multiply_add, fp64 };
 
 // Element formats whose multiples of the quantum fit a signed byte.
 inline bool has_byte_values(const QuantSpec& s) {
@@ -25,12 +26,36 @@ inline bool has_byte_values(const QuantSpec& s) {
 // Whether groups and alignment of the model fall on the boundaries that the wide kernels know.
 inline bool wide_folds(const Accumulator& row, int64_t run) {
   const bool whole_groups = row.group == 0 || row.group % run == 0;
+  if (run % 4 != 0) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
   if (row.kind == AccumulatorKind::group) {
     return whole_groups && row.group_rounding == Rounding::nearest_even &&
            (row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero);
   }
   return row.kind == AccumulatorKind::aligned && whole_groups && row.inner > 1 && row.rounding == Rounding::toward_zero;
+}
+
+// The smallest K step of scales and groups.
+inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t padded) {
+  const int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
+  return row.kind != AccumulatorKind::block && row.group > 0 ? smaller<int64_t>(run, row.group) : run;
+}
+
+// Whether gemm_terms_body.h serves: products of scaled values exact in fp32, terms that end where scales do.
+inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  for (const QuantSpec* s : {&a, &b}) {
+    if (s->scale == Scale::fp32 || s->scale_rule == ScaleRule::encode) return false;
+  }
+  if (row.group_rounding != Rounding::nearest_even || row.group % 4 != 0) return false;
+  if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::group) {
+    return row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero;
+  }
+  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero) return false;
+  if (row.inner == 1) return row.fraction_bits <= 25;
+  const int64_t run = common_run(a, b, row, 1024);
+  const int64_t chunk = smaller<int64_t>(row.inner, run);
+  return row.fraction_bits <= 35 && run % chunk == 0 && row.inner % chunk == 0 && row.group % chunk == 0;
 }
 
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
@@ -55,8 +80,10 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
   }
-  if (!has_wide_kernels) return Engine::none;
-  return bytes ? Engine::wide_int8 : Engine::wide_float;
+  if (has_wide_kernels && wide_folds(row, common_run(a, b, row, 1024))) {
+    return bytes ? Engine::wide_int8 : Engine::wide_float;
+  }
+  return knows_terms(a, b, row) ? Engine::terms : Engine::none;
 }
 
 // One side of a product: high-precision (quantised on the way) or stored codes.
@@ -87,6 +114,7 @@ struct Product {
   Side b;
   int64_t run = 0;
   int offset = 0;           // of A's bytes
+  bool has_terms = false;   // gemm_terms_body.h knows the formats and the accumulator
   bool has_levels = false;  // panels of bytes may be level (level_body.h)
   float quantum = 1.0f;
   float factor = 1.0f;  // what every sum is multiplied by
@@ -156,17 +184,16 @@ inline bool reads_in_place(const Side& a) {
          (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
 }
 
-// The smallest K step that respects groups; 0 when the vector kernels do not know the model.
+// The K step of an engine.
 inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a, const QuantSpec& b, int64_t padded) {
-  int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
-  if (engine != Engine::wide_int8 && engine != Engine::wide_float) return run;
-  if (row.group > 0) run = smaller<int64_t>(run, row.group);
-  return run % 4 == 0 && wide_folds(row, run) ? run : 0;
+  if (engine == Engine::wide_int8 || engine == Engine::wide_float || engine == Engine::terms) {
+    return common_run(a, b, row, padded);
+  }
+  return smaller(scale_block(a, padded), scale_block(b, padded));
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  const Engine engine = choose_engine(a, b, row);
-  return engine != Engine::none && run_of(engine, row, a, b, 1024) != 0;
+  return choose_engine(a, b, row) != Engine::none;
 }
 
 }  // namespace fp4::FP4_ISA

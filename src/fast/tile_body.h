@@ -44,6 +44,16 @@ FP4_TARGET inline void put_nans(const TileOutput& out) {
   }
 }
 
+// To the nearest multiple of 2^snap_log2, ties to even: adding 1.5 * 2^(52 + snap) rounds there, and larger sums are
+// multiples already.
+FP4_SIMD F snapped_lanes(F acc, int snap_log2) {
+  if (snap_log2 == no_snap) return acc;
+  const double magic = 1.5 * static_cast<double>(power_of_two(snap_log2)) * 0x1p52;
+  const F rounded = narrowed((widened(acc) + all_double(magic)) - all_double(magic));
+  const F a = as_float(bits(acc) & all(0x7FFFFFFF));
+  return select(a < all(static_cast<float>(magic / 8)), rounded, acc);
+}
+
 using TileKernel = void (*)(const TileInput&, const TileOutput&);
 
 enum class Sum : uint8_t { block, group, aligned };
@@ -72,12 +82,16 @@ using WholeKernel = void (*)(const WholeInput&, const TileOutput&);
 // How the sums of a tile fold (accumulate.h).
 struct Folding {
   Sum sum = Sum::block;
-  int64_t runs_per_group = 0;   // 0: all of K, rounded once to nearest
+  int64_t group = 0;            // products; 0: all of K, rounded once to nearest
+  int64_t runs_per_group = 0;   // the same in runs
+  int64_t chunk = 1;            // products of a term
   bool toward_zero = false;     // group: of the additions
   int fraction_bits = 35;       // aligned
   int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
   int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
   int least_exponent_b = -127;
+  int lowest_bit = 0;             // every sum is a whole multiple of 2^lowest_bit times the least weight
+  int sum_log2 = 0;               // and below 2^sum_log2 times the largest
   int term_bits = 2;              // aligned: bits of a term below its weight
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
   bool may_certify = false;       // exact partial sums in fp32 prove the result

@@ -1,0 +1,135 @@
+// What the sums of a tile are made of, and which conditions they meet.
+#pragma once
+
+#include <algorithm>
+
+#include "src/fast/product_plan_body.h"
+
+namespace fp4::FP4_ISA {
+
+// Every sA*sB of the tile, times any dot, is a normal float far from both ends.
+inline bool scales_in_range(const fast::ScaleRange& a, const fast::ScaleRange& b) {
+  const int least = static_cast<int>(a.least >> 23) + static_cast<int>(b.least >> 23) - 254;
+  const int largest = static_cast<int>(a.largest >> 23) + static_cast<int>(b.largest >> 23) - 254;
+  return least >= -110 && largest <= 90;
+}
+
+// Bits of a scale's significand below its leading one (or below the smallest normal exponent).
+inline int scale_fraction_bits(const Quantizer& q) { return q.stores_multiplier() ? 23 : q.scale.mantissa_bits; }
+
+// The parts of Folding that do not depend on the tile.
+inline Folding make_folding(const Product& p) {
+  const Accumulator& row = p.options.accumulator;
+  Folding f;
+  f.sum = row.kind == AccumulatorKind::block ? Sum::block
+                                             : (row.kind == AccumulatorKind::group ? Sum::group : Sum::aligned);
+  f.group = row.kind == AccumulatorKind::block ? p.run : row.group;
+  f.runs_per_group = row.group / p.run;
+  f.chunk = row.kind == AccumulatorKind::aligned ? smaller<int64_t>(row.inner, p.run) : 1;
+  f.toward_zero = row.rounding == Rounding::toward_zero;
+  f.fraction_bits = row.fraction_bits;
+  f.runs = (p.a.cols + p.run - 1) / p.run;
+  f.snap_log2 = row.snap_log2;
+  const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
+  f.least_exponent_a = least(p.a.q);
+  f.least_exponent_b = least(p.b.q);
+  const float largest_product = p.a.largest_element() * p.b.largest_element();
+  const int terms = floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1) + 1;
+  f.lowest_bit = p.a.quantum_log2() + p.b.quantum_log2() - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q);
+  f.sum_log2 = 2 + terms;
+  return f;
+}
+
+// What the sums of a tile are made of: whole multiples of 2^lowest_bit, below 2^sum_log2.
+struct SumSpan {
+  int lowest_bit;
+  int sum_log2;
+  int largest_weight;
+};
+
+inline SumSpan span_of(const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
+  const auto exponent = [](uint32_t bits, int least) { return larger(static_cast<int>(bits >> 23) - 127, least); };
+  const int least = exponent(a.least, f.least_exponent_a) + exponent(b.least, f.least_exponent_b);
+  const int largest = exponent(a.largest, f.least_exponent_a) + exponent(b.largest, f.least_exponent_b);
+  return {least + f.lowest_bit, largest + f.sum_log2, largest};
+}
+
+// aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
+// false. Groups may be certified only where every sum of terms fits 24 bits: a group's own sum is rounded, too, and it
+// can need one bit more than the accumulator before and after it.
+inline bool set_alignment(const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
+  const SumSpan span = span_of(a, b, f);
+  f.may_certify =
+      f.sum == Sum::aligned || (f.sum == Sum::group && f.runs_per_group == 0) || span.sum_log2 - span.lowest_bit <= 24;
+  if (f.sum != Sum::aligned) return true;
+  f.safe_accumulator = power_of_two(larger(span.largest_weight - (f.fraction_bits - 23), -126));
+  return span.lowest_bit >= span.sum_log2 - f.fraction_bits;
+}
+
+// Threads of one product: only from about 512^3 on do they pay.
+inline int threads_for(const Product& p) {
+  const int64_t work = p.a.rows * p.b.rows * p.a.cols;
+  return work >= int64_t{1} << 27 ? larger(p.options.threads, 1) : 1;
+}
+
+// Rows of A that stay in L2 while all of B passes by.
+inline constexpr int64_t row_block = 192;
+
+// Panels of B that a thread takes at a time, at most.
+inline constexpr int64_t largest_group = 6;
+
+struct BlockedPlan {
+  Engine engine;
+  TileInput input;
+  Folding folding;
+  TileKernel one;
+  TileKernel two;
+  WideInt8Kernel wide_int8;
+  WideFloatKernel wide_float;
+  int64_t step;   // panels of B a tile takes
+  int64_t group;  // panels of B a thread takes
+};
+
+inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
+  BlockedPlan k = {};
+  k.engine = engine;
+  TileInput& t = k.input;
+  t.run4 = p.run / 4;
+  t.runs = p.a.panels.padded / p.run;
+  t.scale_shift_a = scale_shift(p.a.panels.block, p.run, p.a.panels.padded);
+  t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
+  t.quantum = p.quantum;
+  k.folding = make_folding(p);
+  k.one = block_kernel<1>(t.run4);
+  k.two = block_kernel<2>(t.run4);
+  k.step = engine == Engine::int8_block ? 2 : 1;
+  k.group = p.has_levels || engine == Engine::terms ? largest_group : k.step;
+  k.wide_int8 = wide_int8_kernel(k.folding.sum, t.run4);
+  k.wide_float = wide_float_kernel(k.folding.sum);
+  return k;
+}
+
+FP4_TARGET inline TileOutput output_of(const Product& p, int64_t row0, int64_t pb, int panels) {
+  const int64_t col0 = pb * panel_rows;
+  uint64_t nan_cols = 0;
+  for (int j = 0; j < panels; ++j) nan_cols |= static_cast<uint64_t>(p.b.panels.nan_rows[pb + j]) << (16 * j);
+  return {p.c + row0 * p.c_stride + col0,
+          p.c_stride,
+          static_cast<int>(smaller<int64_t>(tile_rows, p.a.rows - row0)),
+          static_cast<int>(smaller<int64_t>(panels * panel_rows, p.b.rows - col0)),
+          all(p.factor),
+          static_cast<uint32_t>(p.a.panels.nan_rows[row0 / panel_rows]) >> (row0 % panel_rows),
+          nan_cols,
+          is_finite(p.factor)};
+}
+
+inline fast::ScaleRange range_of(const Panels& b, int64_t pb, int64_t panels) {
+  fast::ScaleRange range = b.range[pb];
+  for (int64_t j = 1; j < panels; ++j) {
+    range.least = smaller(range.least, b.range[pb + j].least);
+    range.largest = larger(range.largest, b.range[pb + j].largest);
+  }
+  return range;
+}
+
+}  // namespace fp4::FP4_ISA

@@ -1,0 +1,124 @@
+// What a group could not do otherwise: term by term (gemm_terms_body.h), and at both ends of fp32 or with scales of
+// many bits by the scalar core.
+#pragma once
+
+#include "src/fast/gemm_terms_body.h"
+#include "src/fast/product_fold_body.h"
+
+namespace fp4::FP4_ISA {
+
+// Columns [begin, end) of K through the scalar core; NaN scales are the caller's business.
+FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, int64_t begin, int64_t end,
+                                 const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+    const fast::PanelReader a(p.a.panels, row0 + r, p.offset, p.a.q);
+    for (int c = 0; c < out.cols; ++c) {
+      const fast::PanelReader b(p.b.panels, col0 + c, 0, p.b.q);
+      out.c[r * out.stride + c] = dot(p.options.accumulator, a, b, begin, end);
+    }
+  }
+}
+
+// outer128: the accumulator restarts every 128 columns, and the tensor factors go into an fp32 total.
+// multiply(slice, begin, end, out) gives the bare sums of a slice.
+template <class Multiply>
+FP4_TARGET void outer_tile(const Product& p, int64_t row0, int64_t pb, const TileOutput& out,
+                           const Multiply& multiply) {
+  constexpr int width = 2 * panel_rows;
+  alignas(64) float sum[tile_rows][width] = {};
+  alignas(64) float total[tile_rows][width] = {};
+  for (int64_t slice = 0; slice * outer_scale_width < p.a.cols; ++slice) {
+    const int64_t begin = slice * outer_scale_width;
+    multiply(slice, begin, smaller<int64_t>(begin + outer_scale_width, p.a.cols),
+             TileOutput{sum[0], width, out.rows, out.cols, all(1.0f), 0, 0, true});
+    for (int r = 0; r < out.rows; ++r) {
+      const float ga = p.a.factor_at(row0 + r, slice);
+      for (int c = 0; c < out.cols; ++c) {
+        total[r][c] = total[r][c] + sum[r][c] * (ga * p.b.factor_at(pb * panel_rows + c, slice));
+      }
+    }
+  }
+  for (int r = 0; r < out.rows; ++r) {
+    for (int c = 0; c < out.cols; ++c) out.c[r * out.stride + c] = total[r][c] * p.factor;
+  }
+  put_nans(out);
+}
+
+// Whether sums of `count` products are exact in fp64.
+inline bool fits_double(const Product& p, const TermPanel& a, const TermPanel& b, int64_t count) {
+  const auto bits = [](const Quantizer& q) { return q.element.mantissa_bits + q.scale.mantissa_bits + 1; };
+  const int highest = a.largest + b.largest + 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
+  return highest - (a.least + b.least - bits(p.a.q) - bits(p.b.q)) <= 53;
+}
+
+// The conditions of terms_tile: exact sums, and no power of two beyond fp32.
+inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
+  if (weight > 100) return false;
+  if (a.largest < a.least || b.largest < b.least) return true;  // nothing but zeros
+  const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
+  if (a.largest + b.largest > 70 || a.least + b.least - margin < least_weight) return false;
+  if (f.sum == Sum::aligned) return f.chunk == 1 || fits_double(p, a, b, f.chunk);
+  return fits_double(p, a, b, f.group > 0 ? f.group : p.a.cols);
+}
+
+FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int offset, const Folding& f, float* value,
+                                         int32_t* weight) {
+  TermPanel t;
+  t.value = value;
+  t.weight = weight;
+  scale_panel(side.panels, panel, offset, power_of_two(side.quantum_log2()), value);
+  if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, value, f.chunk, weight);
+  find_span(value, side.panels.padded, t);
+  return t;
+}
+
+// The tiles of panels [pb, end) of B and rows [first, last) of A that are not done.
+template <class Progress>
+FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t pb, int64_t end, int64_t first,
+                               int64_t last, const Progress& progress) {
+  const Folding& f = k.folding;
+  const TermsKernel kernel = terms_kernel(f.sum);
+  const int64_t elements = p.a.panels.padded * panel_rows;
+  thread_local Arena arena;
+  TermPanel b[largest_group];
+  if (p.has_terms) {
+    const auto sides = static_cast<size_t>(end - pb + 1);
+    arena.reset(sides * (Arena::bytes_for<float>(elements) + Arena::bytes_for<int32_t>(elements)));
+    for (int64_t j = pb; j < end; ++j) {
+      float* value = arena.take<float>(elements);
+      b[j - pb] = unpack_terms(p.b, j, 0, f, value, arena.take<int32_t>(elements));
+    }
+  }
+  float* value_a = p.has_terms ? arena.take<float>(elements) : nullptr;
+  int32_t* weight_a = p.has_terms ? arena.take<int32_t>(elements) : nullptr;
+  TermPanel a;
+  int64_t unpacked = -1;
+  for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
+    const int64_t panel = row0 / panel_rows;
+    for (int64_t j = pb; j < end; ++j) {
+      if (progress.done[j - pb][(row0 - first) / tile_rows]) continue;
+      if (p.has_terms && unpacked != panel) a = unpack_terms(p.a, panel, p.offset, f, value_a, weight_a);
+      unpacked = panel;
+      const auto exponent = [](const fast::ScaleRange& r) { return static_cast<int>(r.largest >> 23) - 127; };
+      const int weight = exponent(p.a.panels.range[panel]) + exponent(p.b.panels.range[j]);
+      const bool fits = p.has_terms && terms_fit(p, f, a, b[j - pb], weight);
+      const auto multiply = [&](int64_t, int64_t begin, int64_t stop, const TileOutput& out) {
+        if (fits) return kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);
+        slow_tile(p, row0, j * panel_rows, begin, stop, out);
+      };
+      const TileOutput out = output_of(p, row0, j, 1);
+      if (p.restarts()) {
+        outer_tile(p, row0, j, out, multiply);
+        continue;
+      }
+      multiply(0, 0, p.a.cols, out);
+      if (fits) continue;
+      for (int r = 0; r < out.rows; ++r) {
+        for (int c = 0; c < out.cols; ++c) out.c[r * out.stride + c] = out.c[r * out.stride + c] * p.factor;
+      }
+      put_nans(out);
+    }
+  }
+}
+
+}  // namespace fp4::FP4_ISA
