@@ -1,7 +1,9 @@
 // See estimator_gradient.h. block_gradient (include/fp4/estimator.h) is the definition.
 #include "sim/estimator_gradient.h"
 
+#include <array>
 #include <cstring>
+#include <vector>
 
 #include "fp4/gemm.h"
 
@@ -28,41 +30,66 @@ TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x,
   return tensor_factor(quantizer.arithmetic, amax, quantizer.target, largest);
 }
 
-// The payload arithmetic of one scale as the vector kernel wants it; false where only the definition will do.
-bool fill_payload(const Quantizer& q, uint32_t code, TensorFactor t, SlopeRule& r) {
+// The kind of payload arithmetic that serves every scale of an operand, if there is one: a single fp32 operation where
+// that is the one rounding of the definition, else a quotient in fp64.
+SlopeRule::Payload payload_kind(const Quantizer& q, TensorFactor t) {
   using Payload = SlopeRule::Payload;
-  const float stored = q.has_scale ? decode(q.scale, code) : 1.0f;
-  if (is_nan(stored) || stored == 0.0f) return false;
   const bool multiplier = q.has_scale && q.stores_multiplier();
-  r.prescale = q.prescale;
   switch (q.arithmetic) {
     case Arithmetic::exact:
-      r.payload = Payload::wide;
-      r.numerator = static_cast<double>(q.prescale) * (multiplier ? static_cast<double>(stored) : 1.0);
-      r.denominator = static_cast<double>(t.g) * (multiplier ? 1.0 : static_cast<double>(stored));
-      return true;
-    case Arithmetic::divide:
-      if (multiplier) return false;
-      r.payload = Payload::over;
-      r.factor = stored * t.g;
-      return is_finite(r.factor) && r.factor > 0.0f;
+      if (q.prescale != 1.0f || t.g != 1.0f) return Payload::wide;
+      return multiplier || q.scale.mantissa_bits == 0 ? Payload::times : Payload::over;
+    case Arithmetic::divide: return Payload::over;
     case Arithmetic::reciprocal:
-      if (multiplier) return false;
-      r.payload = Payload::times;
-      r.factor = 1.0f / t.g / stored;
-      return is_finite(r.factor);
-    case Arithmetic::te:
-      r.payload = Payload::times;
-      r.factor = at_most_largest(1.0f / (stored * t.g));
-      return true;
+    case Arithmetic::te: return Payload::times;
   }
-  return false;
+  return Payload::wide;
 }
 
+// What the kernel multiplies or divides by under one scale code.
+struct PayloadFactor {
+  bool is_usable = false;
+  float factor = 1.0f;
+  double ratio[2] = {1.0, 1.0};
+};
+
+PayloadFactor payload_factor(const Quantizer& q, uint32_t code, TensorFactor t) {
+  PayloadFactor f;
+  const float stored = q.has_scale ? decode(q.scale, code) : 1.0f;
+  if (is_nan(stored) || stored == 0.0f) return f;
+  const bool multiplier = q.has_scale && q.stores_multiplier();
+  switch (q.arithmetic) {
+    case Arithmetic::exact:
+      f.is_usable = true;
+      f.factor = multiplier || q.scale.mantissa_bits != 0 ? stored : 1.0f / stored;
+      f.ratio[0] = static_cast<double>(q.prescale) * (multiplier ? static_cast<double>(stored) : 1.0);
+      f.ratio[1] = static_cast<double>(t.g) * (multiplier ? 1.0 : static_cast<double>(stored));
+      return f;
+    case Arithmetic::divide:
+      f.factor = stored * t.g;
+      f.is_usable = !multiplier && is_finite(f.factor) && f.factor > 0.0f;
+      return f;
+    case Arithmetic::reciprocal:
+      f.factor = 1.0f / t.g / stored;
+      f.is_usable = !multiplier && is_finite(f.factor);
+      return f;
+    case Arithmetic::te:
+      f.factor = at_most_largest(1.0f / (stored * t.g));
+      f.is_usable = true;
+      return f;
+  }
+  return f;
+}
+
+// Rows of blocks through the vector kernel.
 class Slopes {
  public:
-  Slopes(const Kernels& k, const EstimatorSpec& e, const Quantizer& q) : k_(k), quantizer_(q) {
+  Slopes(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, TensorFactor t, int block)
+      : k_(k), quantizer_(q), factor_of_tensor_(t) {
     const FloatFormat& f = q.element;
+    rule_.payload = payload_kind(q, t);
+    rule_.block = block;
+    rule_.prescale = q.prescale;
     rule_.estimator = e;
     rule_.largest = decode(f, f.largest_code);
     rule_.least_exponent = 1 - f.bias;
@@ -70,94 +97,127 @@ class Slopes {
     rule_.spline = spline_;
     // Scale terms need the whole block at once; fp32 elements have more steps than an int32 counts.
     usable_ = e.scale_gradient == ScaleGradient::none && rule_.least_exponent - f.mantissa_bits > -120;
-    if (!usable_) return;
+    const bool needs_spline = e.estimator == Estimator::spline || e.estimator == Estimator::spline_as_published;
+    if (!usable_ || !needs_spline) return;
     const float step = 2.0f * rule_.largest / 39.0f;
     for (int j = 0; j < 39; ++j)  // the middle of interval j, given as w: negative halves mirror
       spline_[j] = j < 19 ? 0.0f : spline_slope(f, (static_cast<float>(j) + 0.5f) * step - rule_.largest);
   }
 
-  bool block(const BlockView& x, uint32_t code, TensorFactor t, const BlockGradient& io) {
-    if (!usable_ || !fill_payload(quantizer_, code, t, rule_)) return false;
-    for (int64_t r = 0; r < x.rows; ++r)
-      for (int64_t c = 0; c < x.cols; c += 256) {
-        const int64_t at = r * x.row_stride + c;
-        const int n = static_cast<int>(smaller<int64_t>(256, x.cols - c));
-        if (!k_.all_finite(x.data + at, n)) return false;
-        if (!k_.slopes(io.out + at, io.upstream + at, x.data + at, n, rule_)) return false;
-      }
-    return true;
+  /// A row of n elements whose block b has scale code code_of(b). False: the definition must do it.
+  template <class CodeOf>
+  bool row(const float* x, const float* upstream, float* out, int n, CodeOf code_of) {
+    if (!usable_) return false;
+    const size_t blocks = static_cast<size_t>((n + rule_.block - 1) / rule_.block);
+    factors_.resize(blocks);
+    ratios_.resize(2 * blocks);
+    for (size_t b = 0; b < blocks; ++b) {
+      const PayloadFactor& f = factor_of(code_of(static_cast<int64_t>(b)));
+      if (!f.is_usable) return false;
+      factors_[b] = f.factor;
+      ratios_[2 * b] = f.ratio[0], ratios_[2 * b + 1] = f.ratio[1];
+    }
+    rule_.factor = factors_.data();
+    rule_.ratio = ratios_.data();
+    return k_.all_finite(x, n) && k_.slopes(out, upstream, x, n, rule_);
   }
 
  private:
+  // Codes of a byte are looked up once.
+  const PayloadFactor& factor_of(uint32_t code) {
+    if (quantizer_.scale.code_bits() > 8) return last_ = payload_factor(quantizer_, code, factor_of_tensor_);
+    if (!is_known_[code]) known_[code] = payload_factor(quantizer_, code, factor_of_tensor_), is_known_[code] = true;
+    return known_[code];
+  }
+
   const Kernels& k_;
   const Quantizer& quantizer_;
+  TensorFactor factor_of_tensor_;
   SlopeRule rule_;
   float spline_[39] = {};
   bool usable_ = false;
+  PayloadFactor last_;
+  std::array<PayloadFactor, 256> known_;
+  std::array<bool, 256> is_known_ = {};
+  static thread_local std::vector<float> factors_;
+  static thread_local std::vector<double> ratios_;
 };
 
-void multiply_blocks(Tape& tape, const Dispatcher& backend, const EstimatorSpec& e, const Quantized& q, Tensor x,
-                     Tensor gradient, Tensor out, float soft_alpha) {
+thread_local std::vector<float> Slopes::factors_;
+thread_local std::vector<double> Slopes::ratios_;
+
+// Block (r, c) by the definition.
+struct Definition {
+  const Quantizer& quantizer;
+  const EstimatorSpec& estimator;
+  const Quantized& q;
+  Tensor x, gradient, decoded, out;
+
+  void block(int64_t r, int64_t c, int64_t rows, int64_t cols, TensorFactor t) const {
+    const BlockGeometry& g = q.geometry;
+    const int64_t at = r * x.cols + c;
+    const BlockView view = {x.data + at, x.cols, 1, rows, cols, g.block_rows * g.block_cols};
+    const uint32_t code = scale_code_at(q, q.spec.has_scale() ? q.scale_index(r, c) : 0);
+    block_gradient(quantizer, estimator, view, code, t, {gradient.data + at, decoded.data + at, out.data + at});
+  }
+};
+
+void multiply_blocks(Tape& tape, const Dispatcher& backend, const ForwardOperand& operand, Tensor gradient,
+                     Tensor out) {
+  const Quantized& q = *operand.quantized;
+  const EstimatorSpec& e = operand.estimator;
+  const Tensor x = operand.x;
   Quantizer quantizer = resolve(q.spec);
-  quantizer.soft_alpha = soft_alpha;
+  quantizer.soft_alpha = operand.soft_alpha;
   Tensor decoded = x;  // only scale gradients read it
-  if (e.scale_gradient != ScaleGradient::none) {
+  const bool has_terms = e.scale_gradient != ScaleGradient::none;
+  if (has_terms) {
     decoded = tape.arena.tensor(x.rows, x.cols);
     backend.dequantize(q, decoded.data, tape.pass.threads);
   }
   const BlockGeometry& g = q.geometry;
   const bool one_factor = q.spec.tensor_scale != TensorScale::outer128;
   const TensorFactor factor = one_factor ? factor_at(quantizer, q, x, 0, 0) : TensorFactor{};
-  Slopes slopes(tape.k, e, quantizer);
-  for (int64_t r = 0; r < x.rows; r += g.block_rows)
+  const Definition definition = {quantizer, e, q, x, gradient, decoded, out};
+  Slopes slopes(tape.k, e, quantizer, factor, static_cast<int>(g.block_cols));
+  const int64_t step = has_terms ? g.block_rows : 1;
+  for (int64_t r = 0; r < x.rows; r += step) {
+    const int64_t at = r * x.cols, first = q.spec.has_scale() ? r / g.block_rows * g.scale_cols : 0;
+    const auto code_of = [&](int64_t block) { return scale_code_at(q, first + block); };
+    if (one_factor && slopes.row(x.data + at, gradient.data + at, out.data + at, x.cols, code_of)) continue;
     for (int64_t c = 0; c < x.cols; c += g.block_cols) {
-      const int64_t at = r * x.cols + c;
-      const BlockView block = {x.data + at,
-                               x.cols,
-                               1,
-                               smaller<int64_t>(g.block_rows, x.rows - r),
-                               smaller<int64_t>(g.block_cols, x.cols - c),
-                               g.block_rows * g.block_cols};
-      const uint32_t code = scale_code_at(q, q.spec.has_scale() ? q.scale_index(r, c) : 0);
       const TensorFactor t = one_factor ? factor : factor_at(quantizer, q, x, r, c);
-      const BlockGradient io = {gradient.data + at, decoded.data + at, out.data + at};
-      if (!slopes.block(block, code, t, io)) block_gradient(quantizer, e, block, code, t, io);
+      definition.block(r, c, smaller<int64_t>(step, x.rows - r), smaller<int64_t>(g.block_cols, x.cols - c), t);
     }
+  }
 }
 
 }  // namespace
 
 bool slope_row(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, uint32_t scale_code, TensorFactor t,
                const float* x, const float* upstream, float* out, int n) {
-  const BlockView row = {x, 0, 1, 1, n, n};
-  return Slopes(k, e, q).block(row, scale_code, t, {upstream, x, out});
+  return Slopes(k, e, q, t, n).row(x, upstream, out, n, [=](int64_t) { return scale_code; });
 }
 
-void estimator_gradient(Tape& tape, const Dispatcher& backend, const QuantizeCall& call, const EstimatorSpec& e,
-                        const Quantized& q, Tensor raw, bool is_rotated, float* gradient) {
-  const int rows = static_cast<int>(call.x.rows), in = static_cast<int>(call.x.cols);
-  const HadamardSpec& h = call.hadamard;
-  const RandomPlace signs = call.place.hadamard_signs();
-  const auto rotated = [&](const float* data) {
-    Tensor t = tape.arena.tensor(rows, static_cast<int>(hadamard_padded(h, in)));
-    backend.hadamard(view_of(data, rows, in), h, signs, false, t.data, call.threads);
-    return t;
-  };
-  if (h.size == 0) {
-    const Tensor x = {const_cast<float*>(call.x.data), rows, in};
-    multiply_blocks(tape, backend, e, q, x, raw, {gradient, rows, in}, call.soft_alpha);
-    return;
+void estimator_gradient(Tape& tape, const Dispatcher& backend, const ForwardOperand& operand, Tensor raw,
+                        bool is_rotated, Tensor gradient) {
+  const HadamardSpec& h = operand.hadamard;
+  if (h.size == 0) return multiply_blocks(tape, backend, operand, raw, gradient);
+  const int rows = gradient.rows, in = gradient.cols, padded = static_cast<int>(hadamard_padded(h, in));
+  Tensor g = raw;
+  if (!is_rotated) {
+    g = tape.arena.tensor(rows, padded);
+    backend.hadamard(view_of(raw.data, rows, in), h, operand.signs, false, g.data, tape.pass.threads);
   }
-  Tensor g = is_rotated ? raw : rotated(raw.data);
-  if (!e.is_straight_through()) {
-    Tensor out = tape.arena.tensor(rows, g.cols);
-    multiply_blocks(tape, backend, e, q, rotated(call.x.data), g, out, call.soft_alpha);
+  if (!operand.estimator.is_straight_through()) {
+    Tensor out = tape.arena.tensor(rows, padded);
+    multiply_blocks(tape, backend, operand, g, out);
     g = out;
   }
-  Tensor back = tape.arena.tensor(rows, g.cols);
-  backend.hadamard(view_of(g.data, rows, g.cols), h, signs, true, back.data, call.threads);
-  for (int r = 0; r < rows; ++r)
-    std::memcpy(gradient + int64_t{r} * in, back.row(r), sizeof(float) * static_cast<size_t>(in));
+  Tensor back = padded == in ? gradient : tape.arena.tensor(rows, padded);
+  backend.hadamard(view_of(g.data, rows, padded), h, operand.signs, true, back.data, tape.pass.threads);
+  if (padded == in) return;
+  for (int r = 0; r < rows; ++r) std::memcpy(gradient.row(r), back.row(r), sizeof(float) * static_cast<size_t>(in));
 }
 
 }  // namespace fp4::sim

@@ -7,13 +7,23 @@
 
 namespace fp4::sim {
 
-/// `call`: how fprop quantised the operand [rows, in]; `q`: what it gave. `raw`: the gradient, [rows, in] or, when
-/// `is_rotated`, [rows, in padded to the Hadamard]. Result: `gradient` [rows, in].
-void estimator_gradient(Tape& tape, const Dispatcher& backend, const QuantizeCall& call, const EstimatorSpec& e,
-                        const Quantized& q, Tensor raw, bool is_rotated, float* gradient);
+/// How fprop quantised an operand [rows, in].
+struct ForwardOperand {
+  EstimatorSpec estimator;
+  HadamardSpec hadamard;
+  RandomPlace signs;           // of the Hadamard
+  float soft_alpha = 0.0f;     // of the smooth maximum
+  Tensor x;                    // as the quantiser met it: [rows, in padded to the Hadamard]; read by estimators only
+  const Quantized* quantized;  // what it gave; likewise
+};
 
-/// out = upstream * Q'(u) for n <= 256 elements under one scale code, by the vector kernel. False: it leaves this case
-/// to the definition (scale terms, scales that are zero or NaN, a payload too close to call).
+/// `raw`: the gradient of the decoded operand, [rows, in] or, when `is_rotated`, of x's shape. Result: `gradient`,
+/// [rows, in].
+void estimator_gradient(Tape& tape, const Dispatcher& backend, const ForwardOperand& operand, Tensor raw,
+                        bool is_rotated, Tensor gradient);
+
+/// out = upstream * Q'(u) for n elements under one scale code, by the vector kernel. False: it leaves this case to the
+/// definition (scale terms, scales that are zero or NaN, a payload too close to call).
 bool slope_row(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, uint32_t scale_code, TensorFactor t,
                const float* x, const float* upstream, float* out, int n);
 

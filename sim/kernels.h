@@ -18,13 +18,13 @@ struct AdamStep {
   float gradient_scale;            // clipping and loss scaling; 1 leaves the gradient alone
 };
 
-/// How the payloads u of elements of one scale come about, and what their slope Q'(u) is (numerics.md section 8).
+/// How the payloads u of a row come about, block by block, and what their slopes Q'(u) are (numerics.md section 8).
 struct SlopeRule {
   enum class Payload : uint8_t { times, over, wide };
   Payload payload = Payload::wide;
-  float factor = 1.0f;     // times: u = fl32(x * factor) * prescale; over: u = fl32(x / factor) * prescale
-  double numerator = 1.0;  // wide: u = fl32(x * numerator / denominator), both products exact in fp64
-  double denominator = 1.0;
+  int block = 32;                  // elements that share a factor
+  const float* factor = nullptr;   // times: u = fl32(x * factor) * prescale; over: u = fl32(x / factor) * prescale
+  const double* ratio = nullptr;   // wide: u = fl32(x * ratio[2b] / ratio[2b + 1]), the product exact in fp64
   float prescale = 1.0f;
   EstimatorSpec estimator;
   float largest = 6.0f;    // M
@@ -83,7 +83,7 @@ struct Kernels {
   void (*sgd)(float* w, float* m, const float* g, int64_t n, float lr, float momentum, float weight_decay,
               float gradient_scale);
 
-  // out[i] = upstream[i] * Q'(u(x[i])), n <= 256, all x finite. False: one of the payloads could round either way from
+  // out[i] = upstream[i] * Q'(u(x[i])), all x finite. False: one of the payloads could round either way from
   // its fp64 quotient; nothing is to be used.
   bool (*slopes)(float* out, const float* upstream, const float* x, int n, const SlopeRule& rule);
 

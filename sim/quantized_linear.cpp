@@ -53,9 +53,16 @@ void transpose(const Quantized& q, Quantized& t) {
 
 }  // namespace
 
+// A forward operand that backward needs, in fprop's rotated basis.
+struct LinearEngine::Kept {
+  const Quantized* quantized = nullptr;
+  Tensor met;      // as the quantiser met it, where an estimator asks for it
+  Tensor decoded;  // where a source asks for it
+};
+
 struct LinearEngine::Saved {
   Var x, w, bias, y;
-  Tensor decoded_x, decoded_w;  // forward operands, in fprop's rotated basis; where a source asks for them
+  Kept kept_x, kept_w;
 };
 
 bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
@@ -63,8 +70,8 @@ bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
          (tape.pass.step - 1) % static_cast<uint32_t>(q.hold_steps) == 0;
 }
 
-QuantizeCall LinearEngine::call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
-                                   bool uses_held) const {
+QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, int number, Gemm gemm, int operand,
+                                   MatrixView x) const {
   const GemmSpec& s = spec(layer, gemm);
   const OperandSpec& o = operand == 0 ? s.a : s.b;
   QuantizeCall call;
@@ -75,24 +82,23 @@ QuantizeCall LinearEngine::call_of(Tape& tape, Layer& layer, int number, Gemm ge
                 stream_number(static_cast<uint32_t>(number), static_cast<uint32_t>(gemm),
                               static_cast<uint32_t>(operand), Purpose::rounding),
                 tape.pass.step};
-  if (uses_held || !samples_amax(tape, o.quant))
+  if (!samples_amax(tape, o.quant))
     call.held_amax = layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
   if (gemm == Gemm::fprop && is_soft_maximum(o.estimator.scale_gradient)) call.soft_alpha = o.estimator.alpha;
   call.threads = tape.pass.threads;
   return call;
 }
 
-void LinearEngine::quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
+void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call,
                             Quantized& out) {
-  const QuantizeCall call = call_of(tape, layer, number, gemm, operand, x);
   backend_.quantize(call, out);
   if (samples_amax(tape, call.spec))
     layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
 }
 
-// C = Q(A) Q(B)^T; `ready_b` replaces the quantisation of B.
+// C = Q(A) Q(B)^T; `ready` operands replace the quantisation of A and B.
 void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c,
-                           int64_t c_row, const Quantized* ready_b) {
+                           int64_t c_row, const Quantized* ready_a, const Quantized* ready_b) {
   Product& planned = layer.products[static_cast<size_t>(gemm)];
   const GemmSpec& s = planned.spec;
   planned.count += tape.pass.training;
@@ -101,16 +107,41 @@ void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, Matr
              static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
     return;
   }
-  const GemmOptions options = {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads};
-  const bool needs_amax = samples_amax(tape, s.a.quant) || (!ready_b && samples_amax(tape, s.b.quant));
-  if (!needs_amax && !ready_b) {
-    backend_.multiply(
-        {call_of(tape, layer, number, gemm, 0, a), call_of(tape, layer, number, gemm, 1, b), options, c, c_row});
-    return;
+  const auto sampled = [&](int operand, MatrixView x, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
+    if (ready || !samples_amax(tape, q)) return;
+    quantize(tape, layer, gemm, operand, call_of(tape, layer, number, gemm, operand, x), out);
+    ready = &out;
+  };
+  sampled(0, a, s.a.quant, layer.scratch, ready_a);
+  sampled(1, b, s.b.quant, layer.scratch_b, ready_b);
+  backend_.multiply({call_of(tape, layer, number, gemm, 0, a),
+                     call_of(tape, layer, number, gemm, 1, b),
+                     {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads},
+                     c,
+                     c_row,
+                     ready_a,
+                     ready_b});
+}
+
+// Quantises an operand of fprop once, for the product and for what backward needs of it.
+LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, int number, int operand, Tensor x, bool decodes) {
+  const GemmSpec& f = spec(layer, Gemm::fprop);
+  const bool estimates = !(operand == 0 ? f.a : f.b).estimator.is_straight_through();
+  Quantized& q = operand == 0 ? layer.x : layer.w;
+  Kept kept = {&q, x, {}};
+  QuantizeCall call = call_of(tape, layer, number, Gemm::fprop, operand, view(x));
+  if (estimates && call.hadamard.size > 0) {
+    kept.met = tape.arena.tensor(x.rows, static_cast<int>(hadamard_padded(call.hadamard, x.cols)));
+    backend_.hadamard(call.x, call.hadamard, call.place.hadamard_signs(), false, kept.met.data, tape.pass.threads);
+    call.x = view(kept.met);
+    call.hadamard = {};
   }
-  quantize(tape, layer, number, gemm, 0, a, layer.scratch);
-  if (!ready_b) quantize(tape, layer, number, gemm, 1, b, layer.scratch_b);
-  backend_.gemm(layer.scratch, ready_b ? *ready_b : layer.scratch_b, options, c, c_row);
+  quantize(tape, layer, Gemm::fprop, operand, call, q);
+  if (decodes) {
+    kept.decoded = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+    backend_.dequantize(q, kept.decoded.data, tape.pass.threads);
+  }
+  return kept;
 }
 
 Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
@@ -118,29 +149,22 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
   const int rows = x->value.rows;
   Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
   Saved saved = {x, w, bias, y, {}, {}};
+  const bool training = tape.pass.training;
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
              layer.out, layer.in);
-    layer.products[0].count += tape.pass.training;
+    layer.products[0].count += training;
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
-    const bool decode_x = tape.pass.training && g.b.source == Source::fprop_quantised;
-    const bool decode_w = tape.pass.training && x->needs_grad && d.b.source == Source::fprop_quantised;
-    const bool training = tape.pass.training;
+    const bool decode_x = training && g.b.source == Source::fprop_quantised;
+    const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
     const bool keep_x = decode_x || (training && !f.a.estimator.is_straight_through());
     const bool keep_w = decode_w || (training && (!f.b.estimator.is_straight_through() ||
                                                   (shares_weights(f, d) && !transposes_by_itself(f.b.quant))));
-    // The product first: it samples a held amax, which what is kept below must share.
-    product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out);
-    const auto kept = [&](int operand, Tensor from, Quantized& q, bool decode) {
-      backend_.quantize(call_of(tape, layer, number, Gemm::fprop, operand, view(from), true), q);
-      if (!decode) return Tensor{};
-      Tensor t = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-      backend_.dequantize(q, t.data, tape.pass.threads);
-      return t;
-    };
-    if (keep_x) saved.decoded_x = kept(0, x->value, layer.x, decode_x);
-    if (keep_w) saved.decoded_w = kept(1, w->value, layer.w, decode_w);
+    if (keep_x) saved.kept_x = keep(tape, layer, number, 0, x->value, decode_x);
+    if (keep_w) saved.kept_w = keep(tape, layer, number, 1, w->value, decode_w);
+    product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
+            saved.kept_x.quantized, saved.kept_w.quantized);
     if (tape.pass.trace)
       tape.pass.trace->product(tape, layer.name, "fprop", f, backend_, view(x->value), view(w->value), y->value);
   }
@@ -156,8 +180,8 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
   const auto& w = saved.w;
   const auto& bias = saved.bias;
   const auto& y = saved.y;
-  const auto& decoded_x = saved.decoded_x;
-  const auto& decoded_w = saved.decoded_w;
+  const Tensor decoded_x = saved.kept_x.decoded;
+  const Tensor decoded_w = saved.kept_w.decoded;
   const int rows = x->value.rows;
   if (bias) {
     float* g = tape.new_gradient(bias);
@@ -179,8 +203,11 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
       Tensor raw = tape.arena.tensor(target->value.rows, cols);
       compute(raw.data, cols);
       const QuantizeCall call = call_of(tape, layer, number, Gemm::fprop, operand, view(target->value));
-      estimator_gradient(tape, backend_, call, o.estimator, operand == 0 ? layer.x : layer.w, raw, is_rotated,
-                         gradient);
+      const Kept& kept = operand == 0 ? saved.kept_x : saved.kept_w;
+      estimator_gradient(
+          tape, backend_,
+          {o.estimator, f.hadamard, call.place.hadamard_signs(), call.soft_alpha, kept.met, kept.quantized}, raw,
+          is_rotated, {gradient, target->value.rows, layer.in});
     }
     tape.add_gradient(target, gradient);
   };
@@ -203,7 +230,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
         }
       }
       const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
-      product(tape, layer, number, Gemm::dgrad, view(dy), b, c, c_row, ready);
+      product(tape, layer, number, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
       if (tape.pass.trace)
         tape.pass.trace->product(tape, layer.name, "dgrad", d, backend_, view(dy), b,
                                  {c, rows, static_cast<int>(b.rows)});
@@ -217,7 +244,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
       return;
     }
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
-    product(tape, layer, number, Gemm::wgrad, view(dy).transposed(), b, c, c_row);
+    product(tape, layer, number, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr);
     if (tape.pass.trace)
       tape.pass.trace->product(tape, layer.name, "wgrad", g, backend_, view(dy).transposed(), b,
                                {c, layer.out, static_cast<int>(b.rows)});

@@ -58,16 +58,16 @@ class LinearEngine {
     Quantized scratch;             // an operand whose amax is being sampled, or traced
     Quantized scratch_b;
   };
+  struct Kept;   // a forward operand that backward needs
   struct Saved;  // what fprop leaves for backward
 
   static const GemmSpec& spec(const Layer& layer, Gemm gemm) { return layer.products[static_cast<size_t>(gemm)].spec; }
-  // `uses_held`: with the held amax even where this step samples it, once it has been sampled.
-  QuantizeCall call_of(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x,
-                       bool uses_held = false) const;
+  QuantizeCall call_of(Tape& tape, const Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const;
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
-  void quantize(Tape& tape, Layer& layer, int number, Gemm gemm, int operand, MatrixView x, Quantized& out);
+  void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
+  Kept keep(Tape& tape, Layer& layer, int number, int operand, Tensor x, bool decodes);
   void product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
-               const Quantized* ready_b = nullptr);
+               const Quantized* ready_a, const Quantized* ready_b);
   void backward(Tape& tape, int number, const Saved& saved);
 
   Recipe recipe_;

@@ -103,9 +103,10 @@ void Dispatcher::multiply(const MultiplyCall& call) const {
   }
   thread_local Quantized a;
   thread_local Quantized b;
-  quantize(call.a, a);
-  quantize(call.b, b);
-  gemm(a, b, call.options, call.c, call.c_stride);
+  if (call.ready_a == nullptr) quantize(call.a, a);
+  if (call.ready_b == nullptr) quantize(call.b, b);
+  gemm(call.ready_a != nullptr ? *call.ready_a : a, call.ready_b != nullptr ? *call.ready_b : b, call.options, call.c,
+       call.c_stride);
 }
 
 void Dispatcher::hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,

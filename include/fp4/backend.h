@@ -97,6 +97,9 @@ struct MultiplyCall {
   GemmOptions options;
   float* c = nullptr;
   int64_t c_stride = 0;
+  // Operands that were quantised before (as their call says); null: quantised on the way.
+  const Quantized* ready_a = nullptr;
+  const Quantized* ready_b = nullptr;
 };
 
 class Backend {

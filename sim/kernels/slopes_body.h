@@ -1,47 +1,62 @@
 // Payloads and slopes of the estimators, for runs of elements that share a scale.
 // Part of kernels_body.h, which says how it is included.
 
-// Payloads of one run of elements, each rounded once, as saved_payload (fp4/estimator.h) defines them.
-static bool payloads(float* __restrict u, const float* __restrict x, int n, const SlopeRule& r) {
-  const float factor = r.factor, prescale = r.prescale;
-  switch (r.payload) {
-    case SlopeRule::Payload::times:
-      for (int i = 0; i < n; ++i) u[i] = (x[i] * factor) * prescale;
-      return true;
-    case SlopeRule::Payload::over:
-      for (int i = 0; i < n; ++i) u[i] = (x[i] / factor) * prescale;
-      return true;
-    case SlopeRule::Payload::wide: break;
-  }
-  const double numerator = r.numerator, denominator = r.denominator;
+// Payloads of elements first .. first + n - 1 of a row, each rounded once, as saved_payload (fp4/estimator.h) defines
+// them.
+static bool payloads(float* __restrict u, const float* __restrict x, int first, int n, const SlopeRule& r) {
+  const float prescale = r.prescale;
   uint64_t ambiguous = 0;
-  for (int i = 0; i < n; ++i) {
-    const double q = static_cast<double>(x[i]) * numerator / denominator;
-    u[i] = static_cast<float>(q);
-    // A quotient that fp64 puts exactly between two floats may have been rounded onto that place.
-    ambiguous |= static_cast<uint64_t>((__builtin_bit_cast(uint64_t, q) & 0x1FFFFFFFu) == 0x10000000u);
+  for (int begin = 0; begin < n;) {
+    const int block = (first + begin) / r.block;
+    const int left = (block + 1) * r.block - first;
+    const int end = n < left ? n : left;
+    switch (r.payload) {
+      case SlopeRule::Payload::times: {
+        const float factor = r.factor[block];
+        for (int i = begin; i < end; ++i) u[i] = (x[i] * factor) * prescale;
+        break;
+      }
+      case SlopeRule::Payload::over: {
+        const float factor = r.factor[block];
+        for (int i = begin; i < end; ++i) u[i] = (x[i] / factor) * prescale;
+        break;
+      }
+      case SlopeRule::Payload::wide: {
+        const double numerator = r.ratio[2 * block], denominator = r.ratio[2 * block + 1];
+        for (int i = begin; i < end; ++i) {
+          const double q = static_cast<double>(x[i]) * numerator / denominator;
+          u[i] = static_cast<float>(q);
+          // A quotient that fp64 puts exactly between two floats may have been rounded onto that place.
+          ambiguous |= static_cast<uint64_t>((__builtin_bit_cast(uint64_t, q) & 0x1FFFFFFFu) == 0x10000000u);
+        }
+        break;
+      }
+    }
+    begin = end;
   }
   return ambiguous == 0;
 }
 
-// The bucket of w in [0, M] on the element grid, by truncating the mantissa (bucket_of in fp4/estimator.h).
+// The bucket of w in [0, M] on the element grid, by truncating the mantissa (bucket_of in fp4/estimator.h). Its width
+// is a power of two, so that multiplying by `per_delta` is dividing by delta.
+struct Step {
+  float low, delta, per_delta, middle;
+};
 struct BucketOf {
   float below_largest;
   int32_t least_field, mantissa_bits;
-  inline __attribute__((always_inline)) Bucket operator()(float w) const {
+  inline __attribute__((always_inline)) Step operator()(float w) const {
     const float v = w < below_largest ? w : below_largest;
     const int32_t field = static_cast<int32_t>(bits_of(v) >> 23);
     const int32_t step_field = (field > least_field ? field : least_field) - mantissa_bits;
     const float delta = float_of(static_cast<uint32_t>(step_field) << 23);
-    const float low = static_cast<float>(static_cast<int32_t>(v / delta)) * delta;
-    return {low, delta, low + 0.5f * delta};
+    const float per_delta = float_of(static_cast<uint32_t>(254 - step_field) << 23);
+    const float low = static_cast<float>(static_cast<int32_t>(v * per_delta)) * delta;
+    return {low, delta, per_delta, low + 0.5f * delta};
   }
 };
 
-static bool slopes(float* __restrict out, const float* __restrict upstream, const float* __restrict x, int n,
-                   const SlopeRule& r) {
-  float u[256], slope[256];
-  if (!payloads(u, x, n, r)) return false;
+static void slopes_of(float* __restrict slope, const float* __restrict u, int n, const SlopeRule& r) {
   const EstimatorSpec e = r.estimator;
   const float largest = r.largest;
   const BucketOf bucket = {float_of(bits_of(largest) - 1u), r.least_exponent + 127, r.mantissa_bits};
@@ -55,8 +70,8 @@ static bool slopes(float* __restrict out, const float* __restrict upstream, cons
       break;
     case Estimator::dge:
       for (int i = 0; i < n; ++i) {
-        const Bucket b = bucket(clamped(u[i]));
-        const float base = magnitude(2.0f * (clamped(u[i]) - b.low) / b.delta - 1.0f);
+        const Step b = bucket(clamped(u[i]));
+        const float base = magnitude(2.0f * (clamped(u[i]) - b.low) * b.per_delta - 1.0f);
         const float s = 1.0f / e.estimator_k * elementary::pow(base, 1.0f / e.estimator_k - 1.0f);
         slope[i] = base == 0.0f || e.estimator_cap < s ? e.estimator_cap : s;
       }
@@ -64,7 +79,7 @@ static bool slopes(float* __restrict out, const float* __restrict upstream, cons
     case Estimator::dge_raw:
     case Estimator::dge_raw_as_published:
       for (int i = 0; i < n; ++i) {
-        const Bucket b = bucket(clamped(u[i]));
+        const Step b = bucket(clamped(u[i]));
         const float away = magnitude(clamped(u[i]) - b.middle);
         const float s = b.delta / 2.0f * (1.0f / e.estimator_k) * elementary::pow(away, 1.0f / e.estimator_k - 1.0f);
         slope[i] = away == 0.0f ? 0.0f : s;
@@ -73,8 +88,8 @@ static bool slopes(float* __restrict out, const float* __restrict upstream, cons
     case Estimator::sigmoid:
     case Estimator::sigmoid_as_published:
       for (int i = 0; i < n; ++i) {
-        const Bucket b = bucket(clamped(u[i]));
-        const float sg = elementary::sigmoid((clamped(u[i]) - b.middle) * 12.0f / b.delta / e.temperature);
+        const Step b = bucket(clamped(u[i]));
+        const float sg = elementary::sigmoid((clamped(u[i]) - b.middle) * 12.0f * b.per_delta / e.temperature);
         const float s = sg * (1.0f - sg) * 12.0f / e.temperature;
         slope[i] = s < e.lb ? e.lb : (s > e.ub ? e.ub : s);
       }
@@ -92,6 +107,15 @@ static bool slopes(float* __restrict out, const float* __restrict upstream, cons
   }
   if (e.estimator >= Estimator::dge_raw_as_published)
     for (int i = 0; i < n; ++i) slope[i] = u[i] >= largest ? slope[i] : 1.0f;
-  for (int i = 0; i < n; ++i) out[i] = upstream[i] * slope[i];
+}
+
+static bool slopes(float* out, const float* upstream, const float* x, int n, const SlopeRule& r) {
+  float u[256], slope[256];
+  for (int begin = 0; begin < n; begin += 256) {
+    const int count = n - begin < 256 ? n - begin : 256;
+    if (!payloads(u, x + begin, begin, count, r)) return false;
+    slopes_of(slope, u, count, r);
+    for (int i = 0; i < count; ++i) out[begin + i] = upstream[begin + i] * slope[i];
+  }
   return true;
 }

@@ -88,16 +88,27 @@ inline Side side_of(const Quantized& q) {
   return s;
 }
 
+// Whether the operand can be quantised into panels here, or is already.
+inline bool can_fill(const QuantizeCall& call, const Quantized* ready) {
+  return ready != nullptr || (has_panel_path(call) && has_small_positions(call));
+}
+
+FP4_TARGET inline Side side_of(const QuantizeCall& call, const Quantized* ready, QuantPlan& plan) {
+  if (ready != nullptr) return side_of(*ready);
+  plan = fast::make_plan(call);
+  set_tensor_factor(plan);
+  return side_of(plan);
+}
+
 FP4_TARGET inline bool multiply(const MultiplyCall& call) {
-  if (!supports_product(call.a.spec, call.b.spec, call.options.accumulator) || !has_panel_path(call.a) ||
-      !has_panel_path(call.b) || !has_small_positions(call.a) || !has_small_positions(call.b)) {
+  if (!supports_product(call.a.spec, call.b.spec, call.options.accumulator) || !can_fill(call.a, call.ready_a) ||
+      !can_fill(call.b, call.ready_b)) {
     return false;
   }
-  QuantPlan plan_a = fast::make_plan(call.a);
-  QuantPlan plan_b = fast::make_plan(call.b);
-  set_tensor_factor(plan_a);
-  set_tensor_factor(plan_b);
-  Product p = {call.options, call.c, call.c_stride, side_of(plan_a), side_of(plan_b)};
+  QuantPlan plan_a;
+  QuantPlan plan_b;
+  Product p = {call.options, call.c, call.c_stride, side_of(call.a, call.ready_a, plan_a),
+               side_of(call.b, call.ready_b, plan_b)};
   return run_product(p);
 }
 

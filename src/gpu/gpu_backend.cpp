@@ -74,7 +74,9 @@ class GpuBackend final : public Backend {
   // The quantised operands never leave the device.
   bool multiply(const MultiplyCall& call) const override {
     const std::lock_guard lock(mutex_);
-    multiply(on_device(call.a), on_device(call.b), call.options, call.c, call.c_stride);
+    multiply(call.ready_a != nullptr ? gpu::upload(*pool_, *call.ready_a) : on_device(call.a),
+             call.ready_b != nullptr ? gpu::upload(*pool_, *call.ready_b) : on_device(call.b), call.options, call.c,
+             call.c_stride);
     return true;
   }
 
