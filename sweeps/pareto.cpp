@@ -1,6 +1,7 @@
 // How a front is found: screen by means, gather candidates, judge them on fresh seeds with paired tests under Holm.
 #include "sweeps/pareto.h"
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
@@ -360,32 +361,37 @@ class ContextJudge {
     if (reference == nullptr || !has_constant_rate(reference->record.config)) return;
     front_.target = options_.target ? options_.target : default_target(*reference);
     if (!front_.target) return;
-    const std::optional<double> base = mean_tokens(*reference);
     for (FrontPoint& point : front_.points) {
-      if (!point.candidate) continue;
-      point.tokens_to_target = mean_tokens(*point.config);
-      if (!point.tokens_to_target) {
-        point.tokens_note = "not reached";
-      } else if (base) {
-        // Quartet's (arXiv 2505.14669) question at a fixed target: data efficiency times speed. The parameter
-        // efficiency of its scaling law needs several model sizes and stays 1 here.
-        point.quartet = *base / *point.tokens_to_target * point.cost.speedup_bf16;
+      double sum = 0;
+      double base = 0;
+      size_t reached = 0;
+      size_t runs = 0;
+      std::vector<double> extra;
+      for (const RunRecord& run : point.config->runs) {
+        if (results_.is_confirm(run.seed) != front_.confirmed) continue;
+        ++runs;
+        const std::optional<double> step = step_to_target(run.curve, *front_.target);
+        if (!step) continue;
+        ++reached;
+        sum += *step;
+        const RunRecord* pair = reference->run(run.seed);
+        if (pair == nullptr) continue;
+        const std::optional<double> other = step_to_target(pair->curve, *front_.target);
+        if (!other) continue;
+        base += *other;
+        extra.push_back(*step / *other - 1);
       }
+      if (runs == 0) continue;
+      point.extra_tokens = summarise(extra);
+      if (reached < runs) {
+        point.tokens_note = reached == 0 ? "not reached" : fmt::format("reached by {} of {} seeds", reached, runs);
+        continue;
+      }
+      point.tokens_to_target = sum / static_cast<double>(reached) * tokens_per_step(point.config->record.config);
+      // Quartet's (arXiv 2505.14669) question at a fixed target: data efficiency times speed. The parameter
+      // efficiency of its scaling law needs several model sizes and stays 1 here.
+      if (extra.size() == reached) point.quartet = base / sum * point.cost.speedup_bf16;
     }
-  }
-
-  std::optional<double> mean_tokens(const ConfigResult& config) const {
-    double sum = 0;
-    size_t count = 0;
-    for (const RunRecord& run : config.runs) {
-      if (results_.is_confirm(run.seed) != front_.confirmed) continue;
-      const std::optional<double> step = step_to_target(run.curve, *front_.target);
-      if (!step) return std::nullopt;
-      sum += *step;
-      ++count;
-    }
-    if (count == 0) return std::nullopt;
-    return sum / static_cast<double>(count) * tokens_per_step(config.record.config);
   }
 
   const Results& results_;

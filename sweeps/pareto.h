@@ -41,7 +41,8 @@ struct FrontPoint {
   std::string same_as;                          // hash of a candidate with equal cost and equal digests: one point
   std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
   std::optional<double> tokens_to_target;       // mean over seeds; none: not asked for, or not reached by every seed
-  std::string tokens_note;                      // why there is none
+  std::string tokens_note;                      // why there is none: "reached by 7 of 10 seeds"
+  Summary extra_tokens;                         // over seeds: tokens / tokens of the fp32 run of that seed - 1
   std::optional<double> quartet;                // data efficiency x speed-up over bf16
 };
 

@@ -114,7 +114,7 @@ void judge(std::vector<Comparison>& family, double delta, double alpha) {
     const Interval& interval = *comparison.holm_interval;
     if (comparison.p_holm <= alpha) {
       comparison.verdict = comparison.summary.mean < 0 ? Verdict::better : Verdict::worse;
-    } else if (delta > 0 && interval.low >= -delta && interval.high <= delta) {
+    } else if (interval.low >= -delta && interval.high <= delta) {
       comparison.verdict = Verdict::equal;
     }
   }

@@ -50,7 +50,8 @@ struct Comparison {
 };
 
 // Judges a family of comparisons together: better / worse when the interval after Holm excludes 0, equal when it lies
-// inside +-delta (delta 0: never equal), else undecided. Fewer than three pairs are undecided.
+// inside +-delta (delta 0: only where every pair has the same loss), else undecided. Fewer than three pairs are
+// undecided.
 void judge(std::vector<Comparison>& family, double delta, double alpha = 0.05);
 
 // Smallest true paired difference, in SDs of that difference, that n seeds find with the given power at 5 %:

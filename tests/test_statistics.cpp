@@ -75,6 +75,8 @@ TEST_CASE("equal digests differ by exactly nothing, a constant offset is certain
   CHECK(family[0].verdict == Verdict::equal);
   CHECK(family[1].p == 0);
   CHECK(family[1].verdict == Verdict::better);
+  judge(family, 0);
+  CHECK(family[0].verdict == Verdict::equal);
 }
 
 TEST_CASE("a word agrees with the interval it was read from", "[quick]") {

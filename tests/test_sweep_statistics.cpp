@@ -382,6 +382,8 @@ TEST_CASE("runs with a constant learning rate carry tokens-to-target and Quartet
       CHECK((point.tokens_to_target.has_value() || point.tokens_note == "not reached") == constant);
       if (constant && point.config->record.recipe == "fp32") {
         CHECK(*point.quartet == Approx(point.cost.speedup_bf16));
+        CHECK(point.extra_tokens.n == 3);
+        CHECK(point.extra_tokens.mean == 0);
       }
     }
   }

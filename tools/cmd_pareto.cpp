@@ -58,6 +58,11 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
   if (front.target && point.candidate) {
     json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;
     json["tokens_note"] = point.tokens_note;
+    if (point.extra_tokens.n > 0) {
+      json["extra_tokens"] = number(point.extra_tokens.mean);
+      json["extra_tokens_low"] = point.extra_tokens.interval ? number(point.extra_tokens.interval->low) : nullptr;
+      json["extra_tokens_high"] = point.extra_tokens.interval ? number(point.extra_tokens.interval->high) : nullptr;
+    }
     json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
   }
   return json;

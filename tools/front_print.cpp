@@ -154,13 +154,23 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   }
   if (front.target) {
     fmt::print("Tokens to a loss of {:.5g} (constant learning rate):\n", *front.target);
-    for (const FrontPoint* point : shown) {
-      print_wrapped(
-          fmt::format("{:<16} {:>12}  {}  {}", point->config->record.hash,
-                      point->tokens_to_target ? fmt::format("{:.4g}", *point->tokens_to_target) : point->tokens_note,
-                      point->quartet ? fmt::format("efficiency x speed-up {:.3f}", *point->quartet) : "",
-                      setting_of(results, *point->config)));
+    Table table{{{"setting"},
+                 {"tokens", Align::right},
+                 {"extra", Align::right},
+                 {"95 %", Align::right},
+                 {"efficiency x speed-up", Align::right}},
+                {}};
+    for (const FrontPoint& point : front.points) {
+      if (point.extra_tokens.n == 0 && point.tokens_note.empty()) continue;
+      const sweeps::Summary& extra = point.extra_tokens;
+      table.rows.push_back({setting_of(results, *point.config),
+                            point.tokens_to_target ? fmt::format("{:.4g}", *point.tokens_to_target) : point.tokens_note,
+                            extra.n > 0 ? fmt::format("{:+.1f} %", 100 * extra.mean) : "",
+                            extra.interval ? fmt::format("+-{:.1f}", 100 * (extra.interval->high - extra.mean)) : "",
+                            point.quartet ? fmt::format("{:.3f}", *point.quartet) : ""});
+      if (limit > 0 && table.rows.size() >= limit) break;
     }
+    print_table(table);
   }
 }
 

@@ -62,10 +62,11 @@ sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigR
 
 const std::vector<ReportColumn>& quality_columns() {
   static const std::vector<ReportColumn> columns = {
-      {"loss_gap", "nats", "validation loss minus that of fp32 with the same seed, forward as trained"},
-      {"loss_hp_gap", "nats", "the same with quantisation off in the evaluation: what was learned"},
-      {"loss", "nats", "validation loss, forward as trained"},
-      {"loss_hp", "nats", "validation loss of the same weights with quantisation off"}};
+      {"loss_gap", "", "validation loss minus that of fp32 with the same seed, forward as trained"},
+      {"loss_hp_gap", "", "the same with quantisation off in the evaluation: what was learned"},
+      {"loss", "",
+       "validation loss, forward as trained: nats of classifier and lm, squared error of regression and diffusion"},
+      {"loss_hp", "", "validation loss of the same weights with quantisation off"}};
   return columns;
 }
 
