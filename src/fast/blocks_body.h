@@ -56,6 +56,7 @@ struct Quantization {
   PanelOptions options;
   DrawPlan draws;
   TableConstants table;
+  NibbleTable magnitude_codes;  // of FP4 values
   FormatLanes element;
   FormatLanes scale;
   Panels* out = nullptr;

@@ -390,6 +390,21 @@ FP4_SIMD B nibble_bytes(NibbleTable t, I x) {
                                                 at + 9, at + 9, at + 12, at + 12, at + 13, at + 13));
   return {nibbles_of(t.v, order, x.a), nibbles_of(t.v, order, x.b)};
 }
+// The entries of bytes' magnitudes below 16.
+FP4_SIMD B magnitude_entries(NibbleTable t, B x) {
+  return {_mm256_shuffle_epi8(t.v, _mm256_abs_epi8(x.a)), _mm256_shuffle_epi8(t.v, _mm256_abs_epi8(x.b))};
+}
+FP4_SIMD I lanes_of(B x) { return {x.a, x.b}; }
+FP4_SIMD B bytes_of(I x) { return {x.a, x.b}; }
+// Two times four nibbles of every lane, a byte each, to one dword.
+FP4_SIMD __m256i joined_half(__m256i low, __m256i high) {
+  const __m256i weights = _mm256_set1_epi16(0x1001);
+  const __m256i pairs = _mm256_packus_epi16(_mm256_maddubs_epi16(low, weights), _mm256_maddubs_epi16(high, weights));
+  const __m256i order =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+  return _mm256_shuffle_epi8(pairs, order);
+}
+FP4_SIMD I joined_nibbles(B low, B high) { return {joined_half(low.a, high.a), joined_half(low.b, high.b)}; }
 FP4_SIMD B add_bytes(B x, B y) { return {_mm256_add_epi8(x.a, y.a), _mm256_add_epi8(x.b, y.b)}; }
 FP4_SIMD B all_bytes(int8_t x) { return {_mm256_set1_epi8(x), _mm256_set1_epi8(x)}; }
 FP4_SIMD B within(B x, int8_t low, int8_t high) {
@@ -485,6 +500,27 @@ FP4_SIMD void transpose_16x4(const float* x, int64_t stride, F out[4]) {
 FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
   for (int r = 0; r < rows; ++r) {
     for (int i = 0; i < valid; ++i) out[r * stride + i] = x[i][r];
+  }
+}
+
+// Four dwords of sixteen rows, [4][16], to 16 bytes of each row.
+FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int64_t stride) {
+  for (int r0 = 0; r0 < 16; r0 += 8) {
+    const __m256i x0 = _mm256_load_si256(reinterpret_cast<const __m256i*>(x[0] + r0));
+    const __m256i x1 = _mm256_load_si256(reinterpret_cast<const __m256i*>(x[1] + r0));
+    const __m256i x2 = _mm256_load_si256(reinterpret_cast<const __m256i*>(x[2] + r0));
+    const __m256i x3 = _mm256_load_si256(reinterpret_cast<const __m256i*>(x[3] + r0));
+    const __m256i a = _mm256_unpacklo_epi32(x0, x1);
+    const __m256i b = _mm256_unpackhi_epi32(x0, x1);
+    const __m256i c = _mm256_unpacklo_epi32(x2, x3);
+    const __m256i d = _mm256_unpackhi_epi32(x2, x3);
+    const __m256i q[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c), _mm256_unpacklo_epi64(b, d),
+                          _mm256_unpackhi_epi64(b, d)};
+    for (int r = 0; r < 4; ++r) {  // q[r]: rows r and r + 4
+      uint8_t* row = out + (r0 + r) * stride;
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(row), _mm256_castsi256_si128(q[r]));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 4 * stride), _mm256_extracti128_si256(q[r], 1));
+    }
   }
 }
 

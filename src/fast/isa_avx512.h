@@ -273,6 +273,18 @@ FP4_SIMD B nibble_bytes(NibbleTable t, I a) {
   const __m512i from = _mm512_set1_epi64(high ? 0x3C3834301C181410 : 0x2C2824200C080400);
   return {_mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(from, a.v), t.v)};
 }
+// The entries of bytes' magnitudes below 16.
+FP4_SIMD B magnitude_entries(NibbleTable t, B a) { return {_mm512_shuffle_epi8(t.v, _mm512_abs_epi8(a.v))}; }
+FP4_SIMD I lanes_of(B a) { return {a.v}; }
+FP4_SIMD B bytes_of(I a) { return {a.v}; }
+// Two times four nibbles of every lane, a byte each, to one dword.
+FP4_SIMD I joined_nibbles(B low, B high) {
+  const __m512i weights = _mm512_set1_epi16(0x1001);
+  const __m512i pairs =
+      _mm512_packus_epi16(_mm512_maddubs_epi16(low.v, weights), _mm512_maddubs_epi16(high.v, weights));
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+  return {_mm512_shuffle_epi8(pairs, order)};
+}
 FP4_SIMD B add_bytes(B a, B b) { return {_mm512_add_epi8(a.v, b.v)}; }
 FP4_SIMD B all_bytes(int8_t x) { return {_mm512_set1_epi8(x)}; }
 FP4_SIMD B within(B a, int8_t low, int8_t high) {
@@ -369,6 +381,27 @@ FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float*
   }
   for (int r = 0; r < rows; ++r) {
     for (int i = k; i < valid; ++i) out[r * stride + i] = x[i][r];
+  }
+}
+
+// Four dwords of sixteen rows, [4][16], to 16 bytes of each row.
+FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int64_t stride) {
+  const __m512i x0 = _mm512_load_si512(x[0]);
+  const __m512i x1 = _mm512_load_si512(x[1]);
+  const __m512i x2 = _mm512_load_si512(x[2]);
+  const __m512i x3 = _mm512_load_si512(x[3]);
+  const __m512i a = _mm512_unpacklo_epi32(x0, x1);
+  const __m512i b = _mm512_unpackhi_epi32(x0, x1);
+  const __m512i c = _mm512_unpacklo_epi32(x2, x3);
+  const __m512i d = _mm512_unpackhi_epi32(x2, x3);
+  const __m512i q[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
+                        _mm512_unpackhi_epi64(b, d)};
+  for (int r = 0; r < 4; ++r) {  // q[r]: rows r, r + 4, r + 8, r + 12
+    uint8_t* row = out + r * stride;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row), _mm512_castsi512_si128(q[r]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 4 * stride), _mm512_extracti32x4_epi32(q[r], 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 8 * stride), _mm512_extracti32x4_epi32(q[r], 2));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 12 * stride), _mm512_extracti32x4_epi32(q[r], 3));
   }
 }
 

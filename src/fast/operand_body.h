@@ -114,7 +114,7 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
   alignas(64) float buffer[largest_chunk][panel_rows];
   alignas(64) float payloads[128][panel_rows];
   alignas(64) uint32_t draw[128][panel_rows];
-  alignas(64) uint32_t codes[128][panel_rows];
+  alignas(64) uint32_t dwords[128][panel_rows];
   const int chunk = p.hadamard.size > m.piece ? p.hadamard.size : m.piece;
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};
@@ -145,10 +145,12 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
       b.scales = scales;
       poison_blocks(p, b);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, m.piece, draw);
-      Sink sink = sink_at(out, panel, k);
-      if (z.stored != nullptr) sink.codes = codes[0];
-      encode_block(z, b, draw, sink);
-      if (z.stored != nullptr) store_codes(*z.stored, b, codes[0]);
+      if (z.stored != nullptr) {
+        encode_stored(z, b, draw, dwords);
+        store_dwords(*z.stored, b.row0, b.rows, k, m.piece, dwords);
+      } else {
+        encode_block(z, b, draw, sink_at(out, panel, k));
+      }
       if (scale_per_piece || k == 0) note_scales(z, b, panel, extremes);
     }
   }
@@ -199,6 +201,11 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   alignas(64) int8_t table[128];
   for (int i = 0; i < 128; ++i) table[i] = static_cast<int8_t>(plan.table[i] + z.options.byte_offset);
   z.table = {load_table(table), plan.steps, plan.clamp_index};
+  alignas(16) int8_t magnitude_codes[16] = {};
+  for (uint32_t code = 0; plan.code_path != CodePath::generic && code <= plan.q.element.largest_code; ++code) {
+    magnitude_codes[decode_fixed(plan.q.element, code)] = static_cast<int8_t>(code);
+  }
+  z.magnitude_codes = load_nibble_table(magnitude_codes);
   if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) return quantize_shared(z);
   const int64_t count = z.out->count;
   const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;

@@ -102,10 +102,11 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   alignas(64) float buffer[largest_chunk][panel_rows];
   alignas(64) float payloads[128][panel_rows];
   alignas(64) uint32_t draw[128][panel_rows];
-  alignas(64) uint32_t codes[128][panel_rows];
+  alignas(64) uint32_t dwords[largest_chunk][panel_rows];
   const int block = p.q.has_scale ? static_cast<int>(out.block) : 32;
   const bool outer = p.q.tensor_scale == TensorScale::outer128;
-  const int least_chunk = outer && block < outer_scale_width ? outer_scale_width : block;
+  const bool wide = outer || z.stored != nullptr;  // files are written 128 columns at a time
+  const int least_chunk = wide && block < outer_scale_width ? outer_scale_width : block;
   const int chunk = p.hadamard.size > least_chunk ? p.hadamard.size : least_chunk;
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};
@@ -135,12 +136,17 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
       find_scales(z, b);
       if (p.q.has_scale) poison_blocks(p, b);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, block, draw);
-      Sink sink = sink_at(out, panel, k);
-      if (z.stored != nullptr) sink.codes = codes[0];
-      encode_block(z, b, draw, sink);
-      if (z.stored != nullptr) store_codes(*z.stored, b, codes[0]);
+      if (z.stored != nullptr) {
+        encode_stored(z, b, draw, dwords + (k - k0) * code_width(*z.stored) / 32);
+      } else {
+        encode_block(z, b, draw, sink_at(out, panel, k));
+      }
       if (p.q.has_scale) note_scales(z, b, panel, extremes);
     }
+    if (z.stored == nullptr) continue;
+    const int rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - panel * panel_rows));
+    const int n = static_cast<int>(smaller<int64_t>(chunk, out.padded - k0));
+    store_dwords(*z.stored, panel * panel_rows, rows, k0, n, dwords);
   }
   if (out.range == nullptr) return;
   out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
