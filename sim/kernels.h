@@ -22,9 +22,9 @@ struct AdamStep {
 struct SlopeRule {
   enum class Payload : uint8_t { times, over, wide };
   Payload payload = Payload::wide;
-  int block = 32;                  // elements that share a factor
-  const float* factor = nullptr;   // times: u = fl32(x * factor) * prescale; over: u = fl32(x / factor) * prescale
-  const double* ratio = nullptr;   // wide: u = fl32(x * ratio[2b] / ratio[2b + 1]), the product exact in fp64
+  int block = 32;                 // elements that share a factor
+  const float* factor = nullptr;  // times: u = fl32(x * factor) * prescale; over: u = fl32(x / factor) * prescale
+  const double* ratio = nullptr;  // wide: u = fl32(x * ratio[2b] / ratio[2b + 1]), the product exact in fp64
   float prescale = 1.0f;
   EstimatorSpec estimator;
   float largest = 6.0f;    // M
@@ -38,12 +38,16 @@ struct Kernels {
 
   // y = x + y, y = x * y, y = s * x; n elements.
   void (*add)(float* y, const float* x, int64_t n);
+  void (*sum_of)(float* z, const float* x, const float* y, int64_t n);  // z = x + y
   void (*multiply)(float* y, const float* x, int64_t n);
   void (*scale)(float* y, const float* x, float s, int64_t n);
   // y[r][c] += bias[c]; and its backward: bias_grad[c] = sum over r, ascending.
   void (*add_bias)(float* y, const float* bias, int rows, int cols);
   void (*column_sums)(float* sums, const float* y, int rows, int cols);
 
+  // y = max(y + bias, 0); its backward makes dy the gradient before the bias, and sums its columns, rows ascending.
+  void (*bias_relu)(float* y, const float* bias, int rows, int cols);
+  void (*bias_relu_backward)(float* dy, float* sums, const float* y, int rows, int cols);
   void (*relu)(float* y, const float* x, int64_t n);
   void (*relu_backward)(float* dx, const float* dy, const float* y, int64_t n);
   // y = x * s with s = sigmoid(x), which the backward pass needs.
@@ -79,8 +83,9 @@ struct Kernels {
   float (*dot)(const float* x, const float* y, int64_t n);
   bool (*all_finite)(const float* x, int64_t n);
 
-  void (*adam)(float* w, float* m, float* v, const float* g, int64_t n, const AdamStep& step);
-  void (*sgd)(float* w, float* m, const float* g, int64_t n, float lr, float momentum, float weight_decay,
+  // One step; whether all new weights are finite.
+  bool (*adam)(float* w, float* m, float* v, const float* g, int64_t n, const AdamStep& step);
+  bool (*sgd)(float* w, float* m, const float* g, int64_t n, float lr, float momentum, float weight_decay,
               float gradient_scale);
 
   // out[i] = upstream[i] * Q'(u(x[i])), all x finite. False: one of the payloads could round either way from

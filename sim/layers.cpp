@@ -62,9 +62,11 @@ Linear::Linear(Builder& build, const std::string& name, Shape shape)
   if (shape.bias) bias_ = parameters_->declare(name + ".bias", 1, shape.out, {});
 }
 
-Var Linear::operator()(Tape& tape, Var x) const {
+Var Linear::operator()(Tape& tape, Var x, Activation activation) const {
   Var bias = bias_ < 0 ? nullptr : parameters_->variable(tape, bias_);
-  return engine_->forward(tape, layer_, x, parameters_->variable(tape, weight_), bias);
+  const bool is_fused = bias && activation == Activation::relu;  // one pass over Y for both
+  Var y = engine_->forward(tape, layer_, x, parameters_->variable(tape, weight_), bias, is_fused);
+  return activation == Activation::relu && !is_fused ? relu(tape, y) : y;
 }
 
 RmsNorm::RmsNorm(Builder& build, const std::string& name, int width) : parameters_(&build.parameters) {

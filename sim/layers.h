@@ -63,7 +63,10 @@ class Builder {
   LinearEngine& engine;
 };
 
-/// Y = X W^T (+ bias); X [N, in], W [out, in]. `quantisable` layers follow the recipe, the others stay fp32.
+enum class Activation : uint8_t { none, relu };
+
+/// Y = X W^T (+ bias), then the activation; X [N, in], W [out, in]. `quantisable` layers follow the recipe, the others
+/// stay fp32.
 class Linear {
  public:
   struct Shape {
@@ -73,7 +76,7 @@ class Linear {
     bool quantisable = true;
   };
   Linear(Builder& build, const std::string& name, Shape shape);
-  Var operator()(Tape& tape, Var x) const;
+  Var operator()(Tape& tape, Var x, Activation activation = Activation::none) const;
 
   int weight() const { return weight_; }
 

@@ -11,11 +11,15 @@ namespace fp4::sim {
 Var add(Tape& tape, Var x, Var y) {
   const int64_t n = x->value.size();
   Var z = tape.variable(x->value.rows, x->value.cols, x->needs_grad || y->needs_grad);
-  std::memcpy(z->value.data, x->value.data, sizeof(float) * static_cast<size_t>(n));
-  tape.k.add(z->value.data, y->value.data, n);
+  tape.k.sum_of(z->value.data, x->value.data, y->value.data, n);
   tape.record(z, [=](Tape& t) {
     for (Var input : {x, y}) {
       if (!input->needs_grad) continue;
+      // y may take z's gradient as its own: nobody reads that any more. Parameters have memory of their own.
+      if (input->has_grad || (input == y && !y->grad)) {
+        t.add_gradient(input, z->grad);
+        continue;
+      }
       float* g = t.new_gradient(input);
       std::memcpy(g, z->grad, sizeof(float) * static_cast<size_t>(n));
       t.add_gradient(input, g);

@@ -121,12 +121,13 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step) {
   }
   const float lr = learning_rate(step);
   if (kind_ == Kind::sgd) {
-    k.sgd(parameters.values(), m_, g, total_, lr, momentum_, weight_decay_, gradient_scale);
+    weights_are_finite_ = k.sgd(parameters.values(), m_, g, total_, lr, momentum_, weight_decay_, gradient_scale);
   } else {
     power1_ *= static_cast<double>(beta1_), power2_ *= static_cast<double>(beta2_);
     const float decay = kind_ == Kind::adam ? 0.0f : weight_decay_;
-    k.adam(parameters.values(), m_, v_, g, total_,
-           {lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale});
+    weights_are_finite_ =
+        k.adam(parameters.values(), m_, v_, g, total_,
+               {lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale});
   }
   if (loss_scaling_ && ++good_steps_ == good_steps_to_double) loss_scale_ *= 2.0f, good_steps_ = 0;
   return true;

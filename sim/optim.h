@@ -26,6 +26,9 @@ class Optimizer {
   /// loss scaling is off; with loss scaling the step is left out and the scale halved.
   bool step(Parameters& parameters, const Kernels& k, int step);
 
+  /// After a step.
+  bool weights_are_finite() const { return weights_are_finite_; }
+
   /// Moments, counters and loss scale: what a checkpoint must keep.
   std::vector<float> state() const;
   void restore(const std::vector<float>& state);
@@ -45,6 +48,7 @@ class Optimizer {
   int64_t total_;
   double power1_ = 1, power2_ = 1;  // beta^t
   float loss_scale_ = 1.0f;
+  bool weights_are_finite_ = true;
   int good_steps_ = 0;
   struct Spam {  // per parameter tensor: running maximum and moments of the norm
     float maximum = 0, norm = 0, square = 0;

@@ -62,6 +62,7 @@ struct LinearEngine::Kept {
 
 struct LinearEngine::Saved {
   Var x, w, bias, y;
+  bool relu;
   Kept kept_x, kept_w;
 };
 
@@ -144,11 +145,11 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, int number, int 
   return kept;
 }
 
-Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
+Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu) {
   Layer& layer = layers_[static_cast<size_t>(number)];
   const int rows = x->value.rows;
   Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
-  Saved saved = {x, w, bias, y, {}, {}};
+  Saved saved = {x, w, bias, y, relu, {}, {}};
   const bool training = tape.pass.training;
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
@@ -168,7 +169,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias) {
     if (tape.pass.trace)
       tape.pass.trace->product(tape, layer.name, "fprop", f, backend_, view(x->value), view(w->value), y->value);
   }
-  if (bias) tape.k.add_bias(y->value.data, bias->value.data, rows, layer.out);
+  if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, layer.out);
   tape.record(y, [this, number, saved](Tape& t) { backward(t, number, saved); });
   return y;
 }
@@ -185,7 +186,11 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
   const int rows = x->value.rows;
   if (bias) {
     float* g = tape.new_gradient(bias);
-    tape.k.column_sums(g, y->grad, rows, layer.out);
+    if (saved.relu) {  // y's gradient has no other reader
+      tape.k.bias_relu_backward(y->grad, g, y->value.data, rows, layer.out);
+    } else {
+      tape.k.column_sums(g, y->grad, rows, layer.out);
+    }
     tape.add_gradient(bias, g);
   }
   const Tensor dy = {y->grad, rows, layer.out};

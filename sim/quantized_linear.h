@@ -28,8 +28,8 @@ class LinearEngine {
   /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
   void finish();
 
-  /// Y = X W^T + bias (bias may be null), recorded on the tape.
-  Var forward(Tape& tape, int layer, Var x, Var w, Var bias);
+  /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape.
+  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false);
 
   /// How many products of each GEMM ran in which precision; training steps only.
   std::array<PrecisionCounts, 3> products() const;

@@ -121,8 +121,7 @@ class Run {
     pass_.trace = nullptr;
     parameters_.finish_gradients(tape_);
     if (!optimizer_->step(parameters_, kernels_, step_)) return diverge("a gradient is not finite"), value;
-    if (!kernels_.all_finite(parameters_.values(), parameters_.total()))
-      return diverge("a weight is not finite"), value;
+    if (!optimizer_->weights_are_finite()) return diverge("a weight is not finite"), value;
     double mean = 0;
     for (float l : recent_) mean += static_cast<double>(l) / divergence_window;
     if (recent_.size() == divergence_window && mean > divergence_factor * trivial_loss_)

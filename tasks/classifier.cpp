@@ -117,7 +117,7 @@ class ClassifierModel : public Model {
 
  private:
   Var logits(Tape& tape, Var x) {
-    for (const Linear& layer : hidden_) x = relu(tape, layer(tape, x));
+    for (const Linear& layer : hidden_) x = layer(tape, x, Activation::relu);
     return (*head_)(tape, x);
   }
 

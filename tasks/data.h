@@ -96,8 +96,12 @@ class Walk {
 /// Rows `index` of [.., cols] data as one batch.
 inline sim::Tensor gather(sim::Arena& arena, const float* data, int cols, const int32_t* index, int n) {
   sim::Tensor t = arena.tensor(n, cols);
-  for (int i = 0; i < n; ++i)
+  constexpr int ahead = 8;  // rows of a large pool come from far away
+  for (int i = 0; i < n; ++i) {
+    if (i + ahead < n)
+      for (int c = 0; c < cols; c += 16) __builtin_prefetch(data + int64_t{index[i + ahead]} * cols + c);
     std::memcpy(t.row(i), data + int64_t{index[i]} * cols, sizeof(float) * static_cast<size_t>(cols));
+  }
   return t;
 }
 template <class T>

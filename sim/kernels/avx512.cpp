@@ -22,6 +22,13 @@ typedef float fma_vector __attribute__((vector_size(64), aligned(4)));
 static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   return (fma_vector)_mm512_fmadd_ps(_mm512_set1_ps(x), (__m512)b, (__m512)acc);
 }
+typedef float some_lanes __attribute__((vector_size(64), aligned(4)));
+static inline some_lanes load_some(const float* x, int n, float fill) {
+  return (some_lanes)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1u), x);
+}
+static inline void store_some(float* x, int n, some_lanes v) {
+  _mm512_mask_storeu_ps(x, static_cast<__mmask16>((1u << n) - 1u), (__m512)v);
+}
 using words16 = uint32_t __attribute__((vector_size(64)));
 static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {
   const __m512i x = (__m512i)a, factor = _mm512_set1_epi32(static_cast<int>(m));

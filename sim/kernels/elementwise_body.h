@@ -4,6 +4,9 @@
 static void add(float* __restrict y, const float* __restrict x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = y[i] + x[i];
 }
+static void sum_of(float* __restrict z, const float* __restrict x, const float* __restrict y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) z[i] = x[i] + y[i];
+}
 static void multiply(float* __restrict y, const float* __restrict x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = y[i] * x[i];
 }
@@ -15,11 +18,40 @@ static void add_bias(float* __restrict y, const float* __restrict bias, int rows
     for (int c = 0; c < cols; ++c) y[int64_t{r} * cols + c] += bias[c];
 }
 static void column_sums(float* __restrict sums, const float* __restrict y, int rows, int cols) {
-  for (int c = 0; c < cols; ++c) sums[c] = 0.0f;
+  int c = 0;
+  for (; c + 64 <= cols; c += 64) {  // four registers of sums stay where they are
+    float s[64] = {};
+    for (int r = 0; r < rows; ++r)
+      for (int l = 0; l < 64; ++l) s[l] += y[int64_t{r} * cols + c + l];
+    for (int l = 0; l < 64; ++l) sums[c + l] = s[l];
+  }
+  for (int l = c; l < cols; ++l) sums[l] = 0.0f;
   for (int r = 0; r < rows; ++r)
-    for (int c = 0; c < cols; ++c) sums[c] += y[int64_t{r} * cols + c];
+    for (int l = c; l < cols; ++l) sums[l] += y[int64_t{r} * cols + l];
 }
 
+static void bias_relu(float* __restrict y, const float* __restrict bias, int rows, int cols) {
+  for (int r = 0; r < rows; ++r) {
+    float* row = y + int64_t{r} * cols;
+    for (int c = 0; c < cols; ++c) {
+      const float x = row[c] + bias[c];
+      row[c] = x > 0.0f ? x : 0.0f;
+    }
+  }
+}
+static void bias_relu_backward(float* __restrict dy, float* __restrict sums, const float* __restrict y, int rows,
+                               int cols) {
+  for (int c = 0; c < cols; ++c) sums[c] = 0.0f;
+  for (int r = 0; r < rows; ++r) {
+    float* row = dy + int64_t{r} * cols;
+    const float* out = y + int64_t{r} * cols;
+    for (int c = 0; c < cols; ++c) {
+      const float g = out[c] > 0.0f ? row[c] : 0.0f;
+      row[c] = g;
+      sums[c] += g;
+    }
+  }
+}
 static void relu(float* __restrict y, const float* __restrict x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] > 0.0f ? x[i] : 0.0f;
 }

@@ -4,6 +4,28 @@
 using tile_lanes = float __attribute__((vector_size(4 * LANES), aligned(4)));
 constexpr int panel = 2 * LANES;
 
+// 8 columns of B, contiguous in k, as 8 rows of `out`.
+static inline void transpose_8x8(float* out, const float* b, int64_t b_col) {
+  lanes8 r[8], s[8];
+  for (int i = 0; i < 8; ++i) __builtin_memcpy(&r[i], b + i * b_col, sizeof r[i]);
+  for (int i = 0; i < 8; i += 2) {
+    s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      r[i + 2 * j] = __builtin_shufflevector(s[i + j], s[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      r[i + 2 * j + 1] = __builtin_shufflevector(s[i + j], s[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    const lanes8 low = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    const lanes8 high = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    __builtin_memcpy(out + i * panel, &low, sizeof low);
+    __builtin_memcpy(out + (i + 4) * panel, &high, sizeof high);
+  }
+}
+
 static void pack(float* __restrict packed, const float* __restrict b, int64_t b_row, int64_t b_col, int k, int n) {
   for (int j = 0; j < n; j += panel) {
     float* out = packed + int64_t{j} * k;
@@ -11,46 +33,57 @@ static void pack(float* __restrict packed, const float* __restrict b, int64_t b_
     if (width < panel) __builtin_memset(out, 0, sizeof(float) * static_cast<size_t>(panel) * static_cast<size_t>(k));
     if (b_col == 1 && width == panel) {
       for (int i = 0; i < k; ++i) __builtin_memcpy(out + i * panel, b + i * b_row + j, sizeof(float) * panel);
-    } else {
-      // Columns of B are contiguous: 8 values of k at a time keep whole cache lines of source and target in use.
-      for (int i0 = 0; i0 < k; i0 += 8) {
-        const int end = k - i0 < 8 ? k : i0 + 8;
-        for (int c = 0; c < width; ++c)
-          for (int i = i0; i < end; ++i) out[i * panel + c] = b[i * b_row + (j + c) * b_col];
-      }
+      continue;
+    }
+    // 8 values of k at a time keep whole cache lines of source and target in use.
+    for (int i0 = 0; i0 < k; i0 += 8) {
+      const int end = k - i0 < 8 ? k : i0 + 8;
+      int c = 0;
+      if (b_row == 1 && end == i0 + 8)
+        for (; c + 8 <= width; c += 8) transpose_8x8(out + i0 * panel + c, b + i0 + (j + c) * b_col, b_col);
+      for (; c < width; ++c)
+        for (int i = i0; i < end; ++i) out[i * panel + c] = b[i * b_row + (j + c) * b_col];
     }
   }
 }
 
-template <int Rows>
+// Rows x (Vectors * LANES) outputs at a time.
+template <int Rows, int Vectors>
 static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col, const float* packed,
                  int k) {
-  tile_lanes low[Rows] = {}, high[Rows] = {};
+  tile_lanes sum[Rows][Vectors] = {};
   for (int i = 0; i < k; ++i) {
-    tile_lanes b0, b1;
-    __builtin_memcpy(&b0, packed + i * panel, sizeof b0);
-    __builtin_memcpy(&b1, packed + i * panel + LANES, sizeof b1);
-#pragma GCC unroll 8
+    tile_lanes b[Vectors];
+    for (int v = 0; v < Vectors; ++v) __builtin_memcpy(&b[v], packed + i * panel + v * LANES, sizeof b[v]);
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const float x = a[r * a_row + i * a_col];
-      low[r] = fma_lanes(x, b0, low[r]);
-      high[r] = fma_lanes(x, b1, high[r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) sum[r][v] = fma_lanes(x, b[v], sum[r][v]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) {
-    // An exactly zero sum is +0 (numerics.md section 7).
-    const tile_lanes lo = low[r] + 0.0f, hi = high[r] + 0.0f;
-    if (width == panel) {
-      __builtin_memcpy(c + r * c_row, &lo, sizeof lo);
-      __builtin_memcpy(c + r * c_row + LANES, &hi, sizeof hi);
-    } else {
-      float edge[panel];
-      __builtin_memcpy(edge, &lo, sizeof lo);
-      __builtin_memcpy(edge + LANES, &hi, sizeof hi);
-      for (int j = 0; j < width; ++j) c[r * c_row + j] = edge[j];
+    float edge[Vectors * LANES];
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) {
+      const tile_lanes out = sum[r][v] + 0.0f;  // an exactly zero sum is +0 (numerics.md section 7)
+      __builtin_memcpy((width == Vectors * LANES ? c + r * c_row : edge) + v * LANES, &out, sizeof out);
     }
+    if (width != Vectors * LANES)
+      for (int j = 0; j < width; ++j) c[r * c_row + j] = edge[j];
   }
+}
+
+// All rows of one panel of columns; fewer rows than a tile's go in tiles of 4 and 1.
+template <int Rows, int Vectors>
+static void panel_rows(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col,
+                       const float* packed, int m, int k) {
+  int i = 0;
+  for (; i + Rows <= m; i += Rows)
+    tile<Rows, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
+  for (; i + 4 <= m; i += 4) tile<4, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
+  for (; i < m; ++i) tile<1, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
 }
 
 static void gemm(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* packed, int m,
@@ -58,9 +91,11 @@ static void gemm(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t
   for (int j = 0; j < n; j += panel) {
     const float* b = packed + int64_t{j} * k;
     const int width = n - j < panel ? n - j : panel;
-    int i = 0;
-    for (; i + TILE_ROWS <= m; i += TILE_ROWS)
-      tile<TILE_ROWS>(c + i * c_row + j, c_row, width, a + i * a_row, a_row, a_col, b, k);
-    for (; i < m; ++i) tile<1>(c + i * c_row + j, c_row, width, a + i * a_row, a_row, a_col, b, k);
+    // Few columns, as in a head of ten classes, fill one register; then twice the rows share it.
+    if (width <= LANES) {
+      panel_rows<2 * TILE_ROWS, 1>(c + j, c_row, width, a, a_row, a_col, b, m, k);
+    } else {
+      panel_rows<TILE_ROWS, 2>(c + j, c_row, width, a, a_row, a_col, b, m, k);
+    }
   }
 }

@@ -1,6 +1,7 @@
 // The bodies behind kernels.h; included once per instruction set, inside its namespace and target region, with
 //   LANES      floats per register of the gemm tile      TILE_ROWS  its rows
 //   fma_lanes  LANES fused multiply-adds
+//   load_some, store_some  the first n <= 16 floats of 16 lanes (the others filled on loading)
 // so this header has no guard. No std templates in here: an instance compiled for AVX-512 could be picked by the
 // linker for everybody.
 
@@ -15,10 +16,13 @@
 
 const Kernels table = {.name = ISA_NAME,
                        .add = add,
+                       .sum_of = sum_of,
                        .multiply = multiply,
                        .scale = scale,
                        .add_bias = add_bias,
                        .column_sums = column_sums,
+                       .bias_relu = bias_relu,
+                       .bias_relu_backward = bias_relu_backward,
                        .relu = relu,
                        .relu_backward = relu_backward,
                        .silu = silu,

@@ -4,19 +4,40 @@
 static void softmax_loss(float* __restrict p, float* __restrict row_loss, const float* __restrict logits,
                          const int32_t* labels, int rows, int cols) {
   const int64_t n = int64_t{rows} * cols;
+  const bool narrow = cols <= 16;  // a row is one register
   for (int r = 0; r < rows; ++r) {
     const float* x = logits + int64_t{r} * cols;
+    float* out = p + int64_t{r} * cols;
     const float top = lane_max(x, cols);
-    for (int c = 0; c < cols; ++c) p[int64_t{r} * cols + c] = x[c] - top;
-    row_loss[r] = p[int64_t{r} * cols + labels[r]];
+    if (narrow) {
+      store_some(out, cols, load_some(x, cols, top) - top);
+    } else {
+      for (int c = 0; c < cols; ++c) out[c] = x[c] - top;
+    }
+    row_loss[r] = x[labels[r]] - top;
   }
   for (int64_t i = 0; i < n; ++i) p[i] = elementary::exp(p[i]);  // flat: rows of 10 classes fill the registers too
-  for (int r = 0; r < rows; ++r) {
-    float* x = p + int64_t{r} * cols;
-    const float total = lane_sum(cols, [=](int64_t c) { return x[c]; });
-    const float inverse = 1.0f / total;
-    for (int c = 0; c < cols; ++c) x[c] *= inverse;
-    row_loss[r] = elementary::log(total) - row_loss[r];
+  constexpr int chunk = 64;
+  for (int first = 0; first < rows; first += chunk) {
+    const int count = rows - first < chunk ? rows - first : chunk;
+    float total[chunk], inverse[chunk];
+    for (int i = 0; i < count; ++i) {
+      const float* x = p + (int64_t{first} + i) * cols;
+      total[i] = narrow ? tree(lanes16{} + load_some(x, cols, 0.0f)) : lane_sum(cols, [=](int64_t c) { return x[c]; });
+    }
+    for (int i = 0; i < count; ++i) {
+      inverse[i] = 1.0f / total[i];
+      row_loss[first + i] = elementary::log(total[i]) - row_loss[first + i];
+    }
+    for (int i = 0; i < count; ++i) {
+      float* x = p + (int64_t{first} + i) * cols;
+      const float factor = inverse[i];
+      if (narrow) {
+        store_some(x, cols, load_some(x, cols, 0.0f) * factor);
+      } else {
+        for (int c = 0; c < cols; ++c) x[c] *= factor;
+      }
+    }
   }
 }
 static void softmax_loss_backward(float* __restrict dlogits, const float* __restrict p, const int32_t* labels,
@@ -79,10 +100,10 @@ static void rmsnorm_backward(float* __restrict dx, float* __restrict dgain, cons
 static void causal_softmax(float* s, float factor, int n) {
   for (int i = 0; i < n; ++i) {
     float* row = s + int64_t{i} * n;
-    const float top = lane_max(row, i + 1);
-    // Future entries of the last 16 become -inf and exp(-inf) = 0; what follows them needs no exp.
-    const int end = n < (i / 16 + 1) * 16 ? n : (i / 16 + 1) * 16;
-    for (int j = i + 1; j < end; ++j) row[j] = -__builtin_inff();
+    // Future entries of the last 16 become -inf, which is no maximum, and exp(-inf) = 0; what follows needs no exp.
+    const int end = n < (i / 16 + 1) * 16 ? n : (i / 16 + 1) * 16, last = i / 16 * 16;
+    store_some(row + last, end - last, load_some(row + last, i + 1 - last, -__builtin_inff()));
+    const float top = lane_max(row, end);
     for (int j = 0; j < end; ++j) row[j] = elementary::exp(factor * (row[j] - top));
     for (int j = end; j < n; ++j) row[j] = 0.0f;
     const float inverse = 1.0f / lane_sum(n, [=](int64_t j) { return row[j]; });
