@@ -7,6 +7,7 @@
 #include "fp4/elementary.h"
 #include "tasks/glyphs.h"
 #include "tasks/tasks.h"
+#include "tasks/wasserstein.h"
 
 namespace fp4::tasks {
 namespace {
@@ -26,19 +27,8 @@ struct Pool {
   std::vector<float> x, validation_x;  // [n, width]
   std::vector<float> noise, time;      // of the validation set: [4096, width], [4096]
   std::vector<float> weights;          // of the training loss; empty: all 1
-  // Unit vectors [64, width] and the validation set along each of them, sorted [64, 4096]: half of the distance.
-  std::vector<float> directions, projections;
+  SlicedDistance distance;             // to the validation set
 };
-
-// 4,096 points along direction k, in ascending order.
-void sorted_projection(float* out, const std::vector<float>& x, const Pool& p, int k) {
-  const float* d = p.directions.data() + int64_t{k} * p.width;
-  for (int64_t i = 0; i < validation_size; ++i) {
-    out[i] = 0;
-    for (int64_t c = 0; c < p.width; ++c) out[i] += d[c] * x[static_cast<size_t>(i * p.width + c)];
-  }
-  std::sort(out, out + validation_size);
-}
 
 void spiral(float* x, int64_t n, DataSource shape, DataSource noise) {
   std::vector<float> u = shape.uniforms(n);
@@ -82,15 +72,7 @@ std::shared_ptr<const Pool> pool(const Json& config) {
     examples(p->validation_x, config, p->width, validation_size, DataSet::validation, DataSet::validation_labels);
     p->noise = source(seed, DataSet::validation_noise, 0, Purpose::noise).normals(int64_t{validation_size} * p->width);
     p->time = source(seed, DataSet::times, 0, Purpose::noise).uniforms(validation_size);
-    p->directions = source(seed, DataSet::samples, 1).normals(int64_t{directions} * p->width);
-    p->projections.resize(size_t{directions} * validation_size);
-    for (int k = 0; k < directions; ++k) {
-      float* d = p->directions.data() + int64_t{k} * p->width;
-      float norm = 0;
-      for (int c = 0; c < p->width; ++c) norm += d[c] * d[c];
-      for (int c = 0; c < p->width; ++c) d[c] /= std::sqrt(norm);
-      sorted_projection(p->projections.data() + int64_t{k} * validation_size, p->validation_x, *p, k);
-    }
+    p->distance = {p->validation_x, p->width, directions, source(seed, DataSet::samples, 1)};
     if (const double t = number(config, "outliers.token"); t > 0) {
       p->weights.resize(static_cast<size_t>(count));
       token_weights(p->weights.data(), count, t, source(seed, DataSet::pool_weights));
@@ -158,7 +140,7 @@ class DiffusionModel : public Model {
       const int n = std::min(batch_, validation_size - begin);
       sample(tape, samples.data() + int64_t{begin} * width, n);
     }
-    out["sliced_wasserstein"] = sliced_wasserstein(samples);
+    out["sliced_wasserstein"] = data_->distance(samples);
   }
   double trivial_loss() const override { return variance_; }
 
@@ -175,10 +157,15 @@ class DiffusionModel : public Model {
   Noisy noisy(Arena& arena, const float* x0, const float* noise, const float* uniform, int n) const {
     const int width = data_->width;
     Noisy b = {arena.tensor(n, width), arena.tensor(n, width), arena.take<float>(n)};
+    float *angle = arena.take<float>(n), *sine = arena.take<float>(n), *cosine = arena.take<float>(n);
     for (int i = 0; i < n; ++i) {
       const int k = static_cast<int>(uniform[i] * static_cast<float>(levels));
       b.u[i] = (static_cast<float>(k) + 0.5f) / static_cast<float>(levels);
-      const float c = elementary::cos(half_pi * b.u[i]), s = elementary::sin(half_pi * b.u[i]);
+      angle[i] = half_pi * b.u[i];
+    }
+    kernels().sin_cos(sine, cosine, angle, n);
+    for (int i = 0; i < n; ++i) {
+      const float c = cosine[i], s = sine[i];
       for (int64_t j = int64_t{i} * width; j < int64_t{i + 1} * width; ++j) {
         b.x.data[j] = c * x0[j] + s * noise[j];
         b.v.data[j] = c * noise[j] - s * x0[j];
@@ -239,23 +226,6 @@ class DiffusionModel : public Model {
         x[i] = nc * x0 + ns * noise;
       }
     }
-  }
-
-  // Root of the mean squared distance between sorted projections, over fixed random directions.
-  double sliced_wasserstein(const std::vector<float>& samples) const {
-    if (!kernels().all_finite(samples.data(), static_cast<int64_t>(samples.size())))
-      return std::numeric_limits<double>::infinity();
-    double total = 0;
-    std::vector<float> p(validation_size);
-    for (int k = 0; k < directions; ++k) {
-      sorted_projection(p.data(), samples, *data_, k);
-      const float* q = data_->projections.data() + int64_t{k} * validation_size;
-      for (size_t i = 0; i < validation_size; ++i) {
-        const double e = static_cast<double>(p[i]) - static_cast<double>(q[i]);
-        total += e * e;
-      }
-    }
-    return std::sqrt(total / (directions * validation_size));
   }
 
   uint64_t seed_;

@@ -1,6 +1,9 @@
 // Is a run a function of (configuration, seed) and of nothing else: threads, backend, evaluations, interruption,
 // other runs? Do all recipes run on all tasks?
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "sim/checkpoint.h"
@@ -8,6 +11,7 @@
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "tasks/run.h"
+#include "tasks/wasserstein.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -212,6 +216,23 @@ TEST_CASE("layer policies count quantisable layers only", "[train]") {
   CHECK(h.products[0].at("e2m1") == 2);
   CHECK(h.products[1].at("e2m1") == 1);
   CHECK(h.products[2].at("e2m1") == 2);
+}
+
+TEST_CASE("the sliced distance sorts numbers and is that of shifted points", "[train]") {
+  std::vector<float> x = sim::DataSource{1, 1}.normals(1000);
+  x[1] = 0.0f, x[2] = -0.0f, x[3] = 3e38f, x[4] = -3e38f, x[5] = 1e-42f, x[6] = x[7];
+  std::vector<float> sorted = x;
+  std::sort(sorted.begin(), sorted.end());
+  tasks::sort_floats(x.data(), x.size());
+  CHECK(x == sorted);
+  // In one dimension every direction is +-1: a shift by d is at distance |d|.
+  std::vector<float> data = sim::DataSource{1, 2}.normals(500), moved = data;
+  for (float& v : moved) v += 0.75f;
+  const tasks::SlicedDistance distance(data, 1, 8, sim::DataSource{1, 3});
+  CHECK(distance(data) == 0);
+  CHECK(distance(moved) == Approx(0.75));
+  moved[3] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(std::isinf(distance(moved)));
 }
 
 TEST_CASE("divergence is a result", "[train]") {
