@@ -35,10 +35,9 @@ FP4_TARGET inline void encode_lane(const Quantization& z, const Block& b, int la
   }
 }
 
-// Any format and rounding: payloads in b.u.
-template <Rounding mode>
-FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
-                               const Sink& sink) {
+// Any format: `encode(k, x)` gives code and value of column k and the sign of its payload.
+template <class Encode>
+FP4_TARGET void encode_with(const Quantization& z, const Block& b, const Sink& sink, const Encode& encode) {
   const QuantPlan& p = *z.plan;
   const F to_fixed = all(power_of_two(-p.quantum_log2));
   const I sign_code = all(p.q.element.sign_code());
@@ -47,10 +46,9 @@ FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint
     I fixed[4];
     for (int i = 0; i < 4; ++i) {
       const int k = k0 + i;
-      const F u = load(b.u[k]);
-      const I r = is_stochastic(mode) ? load(draw[k]) : all(0);
-      EncodedLanes e = encode_lanes<mode>(z.element, u, p.q.random_bits, r);
-      const I sign = bits(u) & all(0x80000000u);
+      I sign;
+      const EncodedLanes e = encode(k, sign);
+      sign = sign & all(0x80000000u);
       F value = as_float(bits(e.value) | sign);
       if (drops) value = select(e.code == all(0), all(0.0f), value);
       if (sink.codes != nullptr) {
@@ -69,6 +67,42 @@ FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint
       store(sink.bytes + k0 * panel_rows, packed_lanes_unsigned(fixed[0], fixed[1], fixed[2], fixed[3]));
     }
   }
+}
+
+// Any rounding: payloads in b.u.
+template <Rounding mode>
+FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
+                               const Sink& sink) {
+  struct {
+    const Quantization& z;
+    const Block& b;
+    const uint32_t (*draw)[panel_rows];
+    FP4_SIMD EncodedLanes operator()(int k, I& sign) const {
+      const F u = load(b.u[k]);
+      sign = bits(u);
+      return encode_lanes<mode>(z.element, u, z.plan->q.random_bits, is_stochastic(mode) ? load(draw[k]) : all(0));
+    }
+  } const encode = {z, b, draw};
+  encode_with(z, b, sink, encode);
+}
+
+// Exact payloads in fp64 against draws of 32 bits.
+template <Rounding mode>
+FP4_TARGET void encode_wide(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
+                            const Sink& sink) {
+  struct {
+    const Quantization& z;
+    const Block& b;
+    const uint32_t (*draw)[panel_rows];
+    PayloadRatio ratio;
+    FP4_SIMD EncodedLanes operator()(int k, I& sign) const {
+      const F x = load(b.x[k]);
+      sign = bits(x);
+      const F magnitude = select(ratio.dead, all(0.0f), as_float(bits(x) & all(0x7FFFFFFF)));
+      return encode_wide_lanes<mode>(z.element, exact_payload(ratio, magnitude), load(draw[k]));
+    }
+  } const encode = {z, b, draw, payload_ratio(*z.plan, b.scales, b.factor)};
+  encode_with(z, b, sink, encode);
 }
 
 FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
@@ -170,6 +204,12 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
   M scalar_lanes = b.nonfinite;
   if (p.payload_path == PayloadPath::scalar) {
     scalar_lanes = mask_from_bits(0xFFFF);
+  } else if (p.has_wide_draws) {
+    switch (p.q.rounding) {
+      case Rounding::stochastic: encode_wide<Rounding::stochastic>(z, b, draw, sink); break;
+      case Rounding::stochastic_midpoint: encode_wide<Rounding::stochastic_midpoint>(z, b, draw, sink); break;
+      default: encode_wide<Rounding::stochastic_truncated>(z, b, draw, sink); break;
+    }
   } else {
     const bool short_way = p.code_path != CodePath::generic && sink.values == nullptr && sink.codes == nullptr;
     if (short_way) {

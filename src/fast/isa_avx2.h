@@ -275,6 +275,13 @@ FP4_SIMD D select(M m, D yes, D no) {
   FP4_EACH(_mm256_blendv_pd(no.v[i], yes.v[i], wide.v[i]));
 }
 FP4_SIMD D truncated_whole(D x) { FP4_EACH(_mm256_round_pd(x.v[i], _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)); }
+FP4_SIMD D rounded_whole(D x) { FP4_EACH(_mm256_round_pd(x.v[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)); }
+// The last bit set in the lanes of m.
+FP4_SIMD D made_odd(D x, M m) {
+  const WideMask wide = widened(m);
+  const __m256d one = _mm256_castsi256_pd(_mm256_set1_epi64x(1));
+  FP4_EACH(_mm256_or_pd(x.v[i], _mm256_and_pd(wide.v[i], one)));
+}
 FP4_SIMD D to_double(I x) {
   return {{_mm256_cvtepi32_pd(_mm256_castsi256_si128(x.a)), _mm256_cvtepi32_pd(_mm256_extracti128_si256(x.a, 1)),
            _mm256_cvtepi32_pd(_mm256_castsi256_si128(x.b)), _mm256_cvtepi32_pd(_mm256_extracti128_si256(x.b, 1))}};

@@ -183,6 +183,18 @@ FP4_SIMD D truncated_whole(D a) {
   return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
           _mm512_roundscale_pd(a.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
 }
+FP4_SIMD D rounded_whole(D a) {
+  return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+          _mm512_roundscale_pd(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// The last bit set in the lanes of m.
+FP4_SIMD D made_odd(D a, M m) {
+  const __m512i one = _mm512_set1_epi64(1);
+  const __m512i lo = _mm512_castpd_si512(a.lo);
+  const __m512i hi = _mm512_castpd_si512(a.hi);
+  return {_mm512_castsi512_pd(_mm512_mask_or_epi64(lo, static_cast<__mmask8>(m.v), lo, one)),
+          _mm512_castsi512_pd(_mm512_mask_or_epi64(hi, static_cast<__mmask8>(m.v >> 8), hi, one))};
+}
 FP4_SIMD D to_double(I a) {
   return {_mm512_cvtepi32_pd(_mm512_castsi512_si256(a.v)), _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(a.v, 1))};
 }

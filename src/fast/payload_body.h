@@ -54,6 +54,27 @@ FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const 
   return !any(~sure);
 }
 
+// The exact payload x*p/(s*g), or x*mu*p/g of stored multipliers, as a quotient; dead lanes have a scale of 0.
+struct PayloadRatio {
+  D numerator;
+  D denominator;
+  bool divides;
+  M dead;
+};
+
+FP4_SIMD PayloadRatio payload_ratio(const QuantPlan& p, const LaneScales& s, const LaneFactor& t) {
+  const bool encode = p.payload_path == PayloadPath::encode_exact;
+  const M dead = s.stored == all(0.0f);
+  const F scale = select(is_nan(s.value), all(1.0f), s.value);
+  const D prescale = all_double(static_cast<double>(p.q.prescale));
+  if (encode) return {widened(s.stored) * prescale, widened(t.g), p.has_tensor_factor, dead};
+  return {prescale, widened(select(dead, all(0x1p127f), scale)) * widened(t.g), true, dead};
+}
+FP4_SIMD D exact_payload(const PayloadRatio& r, F x) {
+  const D y = widened(x) * r.numerator;
+  return r.divides ? odd_quotient(y, r.denominator) : y;
+}
+
 // A scale of 0 (`keep`) gives payload +-0, but for `te`.
 FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, LaneBuffer x, int n,
                             LaneBuffer u) {
@@ -95,16 +116,11 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
     case PayloadPath::exact:
     case PayloadPath::encode_exact: {
       if (quick_odd_payloads(p, s, t, x, n, u)) return;
-      const bool encode = p.payload_path == PayloadPath::encode_exact;
-      const D numerator = encode ? widened(s.stored) * all_double(static_cast<double>(p.q.prescale))
-                                 : all_double(static_cast<double>(p.q.prescale));
-      const D denominator = encode ? widened(t.g) : widened(select(dead, all(0x1p127f), scale)) * widened(t.g);
-      const bool divides = !encode || p.has_tensor_factor;
+      const PayloadRatio ratio = payload_ratio(p, s, t);
       for (int k = 0; k < n; ++k) {
-        D y = widened(load(x[k])) * numerator;
-        if (divides) y = y / denominator;
-        F odd = narrowed_to_odd(y);
-        store(u[k], clamped_payload(select(dead, as_float(bits(odd) & all(0x80000000u)), odd)));
+        const F v = load(x[k]);
+        const F odd = narrowed_to_odd(exact_payload(ratio, v));
+        store(u[k], clamped_payload(select(ratio.dead, as_float(bits(v) & all(0x80000000u)), odd)));
       }
       return;
     }

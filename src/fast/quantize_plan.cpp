@@ -116,24 +116,21 @@ bool is_directed(Rounding r) {
 void choose_payload_path(QuantPlan& p) {
   const bool is_e8m0 = p.spec.scale == Scale::e8m0;
   const bool exact = p.q.arithmetic == Arithmetic::exact;
-  const bool wide_scale = p.spec.scale == Scale::fp32;
   if (!p.q.has_scale) {
     p.payload_path = p.q.prescale == 1.0f ? PayloadPath::none : PayloadPath::scalar;
   } else if (is_e8m0 && !p.has_tensor_factor && p.q.scale_rule != ScaleRule::encode &&
              (exact || (p.q.prescale == 1.0f && !is_directed(p.q.rounding)))) {
     // One exact product in every order of operations; only fp32 underflow differs, and only directed roundings see it.
     p.payload_path = PayloadPath::power;
-  } else if (exact && is_stochastic(p.q.rounding) && p.q.random_bits == 32) {
-    p.payload_path = PayloadPath::scalar;  // 2^-33 of a grid step needs more bits than an odd float has
   } else if (p.q.scale_rule == ScaleRule::encode) {
-    p.payload_path = !exact ? PayloadPath::encode
-                            : (wide_scale && p.has_tensor_factor ? PayloadPath::scalar : PayloadPath::encode_exact);
+    p.payload_path = exact ? PayloadPath::encode_exact : PayloadPath::encode;
   } else if (exact) {
-    // With fp32 scales the divisor s*g has 48 bits: fp64 may land on a boundary that the quotient misses.
-    p.payload_path = wide_scale && p.has_tensor_factor ? PayloadPath::scalar : PayloadPath::exact;
+    p.payload_path = PayloadPath::exact;
   } else {
     p.payload_path = p.q.arithmetic == Arithmetic::divide ? PayloadPath::divide : PayloadPath::multiply;
   }
+  p.has_wide_draws = is_stochastic(p.q.rounding) && p.q.random_bits == 32 &&
+                     (p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact);
 }
 
 }  // namespace
