@@ -3,7 +3,8 @@
 # "[test skipped]" where no compiler knows the target.
 #   tests/gpu_compile.sh sm_90|gfx90a|... FOLDER      kernels only (src/gpu/kernels_only.cu)
 #   tests/gpu_compile.sh cuda|hip FOLDER              the whole backend with the vendor's runtime headers
-# Beyond compiling: the matrix instruction is there, no operation may fuse or flush, denormals are kept.
+# Beyond compiling: the matrix instructions are there, no operation may fuse or flush, denormals are kept, matrix kernels
+# spill no registers but a word or two outside their loops. FOLDER/TARGET.registers lists every kernel: name, registers, bytes spilled, bytes of stack.
 set -eu
 target=$1
 out=$2
@@ -12,6 +13,14 @@ mkdir -p "$out"
 skip() { echo "[test skipped] $target: $1"; exit 0; }
 need() { grep -q -E "$1" "$2" || { echo "$target: $3"; exit 1; }; }
 refuse() { ! grep -n -E "$1" "$2" | head -3 | grep . || { echo "$target: $3"; exit 1; }; }
+
+# Lines "mangled registers spilled stack" become a table by plain names; "Gemm" kernels but PlainGemm may spill 16 bytes.
+list_registers() {
+  c++filt | sed -E 's/void fp4::gpu::entry<(.*)>\(.*\)/\1/; s/fp4::gpu:://g; s/\(ScaleMode\)0/power/; s/\(ScaleMode\)1/mantissa/; s/, /,/g' |
+    sort >"$out/$target.registers"
+  awk -v target="$target" '/Gemm/ && !/^Plain/ && $3 > 16 {print target ": " $1 " spills " $3 " bytes"; bad = 1} END {exit bad}' \
+    "$out/$target.registers"
+}
 
 includes="-I. -Iinclude"
 cuda_flags="-x cu -std=c++20 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true $includes"
@@ -28,8 +37,11 @@ case $target in
     [ -n "$nvcc" ] || skip "no nvcc"
     "$nvcc" --list-gpu-code | grep -q -x "${target%a}" || skip "this nvcc does not know it"
     "$nvcc" $cuda_flags -arch="$target" -ptx -o "$out/$target.ptx" src/gpu/kernels_only.cu
-    "$(dirname "$nvcc")/ptxas" -arch="$target" -o "$out/$target.cubin" "$out/$target.ptx"
+    "$(dirname "$nvcc")/ptxas" -v -arch="$target" -o "$out/$target.cubin" "$out/$target.ptx" 2>"$out/$target.ptxas"
+    awk -F"'" '/Compiling entry/ {name = $2} /bytes stack/ {split($0, n, " "); stack = n[1]; spill = n[5]}
+      /Used/ {split($0, n, " "); print name, n[5], spill, stack}' "$out/$target.ptxas" | list_registers
     need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
+    need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
     # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
     refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
     echo "$target: $("$nvcc" --version | sed -n 's/.*release //p'), $(wc -c <"$out/$target.cubin") bytes"
@@ -40,9 +52,15 @@ case $target in
       command -v "$clang" >/dev/null || continue
       "$clang" -x hip $device_only --offload-arch="$target" -S -o /dev/null "$out/empty.cu" 2>/dev/null || continue
       "$clang" $hip_flags $device_only --offload-arch="$target" -S -o "$out/$target.s" src/gpu/kernels_only.cu
+      awk '/\.agpr_count:/ {agpr = $NF} /\.private_segment_fixed_size:/ {stack = $NF} /^    \.symbol:/ {name = $2; sub(/\.kd$/, "", name)}
+        /\.vgpr_count:/ {vgpr = $NF} /\.vgpr_spill_count:/ {print name, vgpr, 4 * $NF, stack}' "$out/$target.s" | list_registers
       need 'v_mfma_i32_16x16x(16_?|32_)i8' "$out/$target.s" "no i8 matrix instruction"
+      need 'v_mfma_f32_16x16x16_?bf16' "$out/$target.s" "no bf16 matrix instruction"
       refuse 'amdhsa_float_denorm_mode_32 [^3]' "$out/$target.s" "denormals are flushed"
-      case $target in gfx950) need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion" ;; esac
+      case $target in gfx950)
+        need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion"
+        need 'v_mfma_scale_f32_16x16x128_f8f6f4 .*cbsz:4 blgp:4' "$out/$target.s" "no scaled e2m1 matrix instruction" ;;
+      esac
       echo "$target: $("$clang" --version | head -1), $(grep -c v_mfma "$out/$target.s") matrix instructions"
       exit 0
     done

@@ -59,6 +59,14 @@ else
   echo "setup: all Debian packages are here"
 fi
 
+# A GPU backend is never needed; what could build one is only named. It is not installed here: see results/gpu/README.md.
+gpu=
+nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+hipcc=$(command -v hipcc || ls /opt/rocm/bin/hipcc 2>/dev/null || true)
+[ -z "$nvcc" ] || gpu="$gpu $nvcc (cmake -DFP4_GPU=cuda)"
+[ -z "$hipcc" ] || gpu="$gpu $hipcc (cmake -DFP4_GPU=hip)"
+echo "setup: GPU compilers:${gpu:- none; the GPU backend stays off}"
+
 if [ -f package.json ]; then
   # npm writes node_modules/.package-lock.json last, so its age tells whether the folder belongs to the lock file.
   if [ ! -f node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then

@@ -12,7 +12,10 @@ inline constexpr int64_t device_largest_launch = int64_t{1} << 23;
 #if FP4_GPU_CUDA
 #define FP4_GPU_ENTRY __global__ void __launch_bounds__(group_threads, Kernel::groups_at_once)
 #else
-#define FP4_GPU_ENTRY __global__ void __attribute__((amdgpu_flat_work_group_size(group_threads, group_threads)))
+// A group is four waves, one on each of a processor's four units.
+#define FP4_GPU_ENTRY                                                                       \
+  __global__ void __attribute__((amdgpu_flat_work_group_size(group_threads, group_threads), \
+                                 amdgpu_waves_per_eu(Kernel::groups_at_once)))
 #endif
 
 // Below 48 KiB, which every launch may have. Sized at the launch: as fixed arrays, clang 14 would add up those of all

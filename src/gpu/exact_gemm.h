@@ -79,10 +79,10 @@ struct ExactGemm {
       load_values(group, b.values, b.rows, row_bytes, tile_b * matrix_tile, k, values_b);
       if constexpr (Unit::has_scales) {
         const int64_t run = 2 * k / PackCodes::run;
-        load_words(group, a.exponents, a.rows, tile_a * matrix_tile, run, runs_at_once, ~0u, neutral_exponent, 0,
-                   scales_a);
-        load_words(group, b.exponents, b.rows, tile_b * matrix_tile, run, runs_at_once, ~0u, neutral_exponent, 0,
-                   scales_b);
+        load_words<runs_at_once>(group, a.exponents, a.rows, tile_a * matrix_tile, run, ~0u, neutral_exponent, 0,
+                                 scales_a);
+        load_words<runs_at_once>(group, b.exponents, b.rows, tile_b * matrix_tile, run, ~0u, neutral_exponent, 0,
+                                 scales_b);
       }
       group.barrier();
       group.for_each_warp(Unit::lanes,
@@ -90,12 +90,13 @@ struct ExactGemm {
       group.barrier();
     }
     // Scaled codes are multiples of 1/2, decoded ones of 1.
-    const int log2 = rule.exact_log2(tile_a, tile_b) - (Unit::has_scales ? rule.quantum_log2 : 0);
+    const float factor = finish_factor(plain);
+    const float quantum = power_of_two(rule.exact_log2(tile_a, tile_b) - (Unit::has_scales ? rule.quantum_log2 : 0));
     group.for_each_warp(Unit::lanes, [&](int warp) {
       registers.for_each_lane(warp * Unit::lanes, [&](int lane, ExactFragments<Unit>& f) {
         for_outputs<Unit>(plain, tile_a, tile_b, warp, lane, [&](int64_t row, int64_t col, int m, int n, int v) {
           const float sum = f.acc[m][n][v];
-          store_output(plain, row, col, sum == 0.0f ? 0.0f : sum * power_of_two(log2));
+          plain.c[row * plain.b.rows + col] = canonical((sum == 0.0f ? 0.0f : sum * quantum) * factor);
         });
       });
     });

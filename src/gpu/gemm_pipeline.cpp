@@ -84,6 +84,20 @@ void exact_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const
   exact_gemm<AmdBf16>(pool, plain, rule, a, b);
 }
 
+// Tiles for the integer units.
+template <class Unit, ScaleMode mode>
+void integer_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b) {
+  if (a.run == unit_k) return launch(pool.device(), MatrixGemm<Unit, mode, 1>{plain, a, b, rule}, matrix_tiles(plain));
+  launch(pool.device(), MatrixGemm<Unit, mode, 2>{plain, a, b, rule}, matrix_tiles(plain));
+}
+
+template <ScaleMode mode>
+void integer_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b,
+                   MatrixKind kind) {
+  if (kind == MatrixKind::nvidia) return integer_tiles<NvidiaUnit, mode>(pool, plain, rule, a, b);
+  integer_tiles<AmdUnit, mode>(pool, plain, rule, a, b);
+}
+
 // How a product goes over the matrix units of a device.
 struct MatrixChoice {
   MatrixKind kind = MatrixKind::none;
@@ -98,25 +112,17 @@ void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, con
                    plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2()};
   rule.has_exact_unit = choice.exact != ExactUnit::none;
   rule.assumes_exact = choice.is_only;
-  Device& device = pool.device();
-  const int64_t tiles = matrix_tiles(plain);
-  const bool is_nvidia = choice.kind == MatrixKind::nvidia;
   if (plan.mode == ScaleMode::mantissa) {
-    if (is_nvidia) return launch(device, NvidiaMantissaGemm{plain, a.e, b.e, rule}, tiles);
-    return launch(device, AmdMantissaGemm{plain, a.e, b.e, rule}, tiles);
+    return integer_tiles<ScaleMode::mantissa>(pool, plain, rule, a.e, b.e, choice.kind);
   }
   if (rule.has_exact_unit) exact_tiles(pool, plain, rule, a.e, b.e, choice.kind, choice.exact);
   if (choice.is_only && rule.has_exact_unit) return;
-  if (is_nvidia) {
-    launch(device, NvidiaPowerGemm{plain, a.e, b.e, rule}, tiles);
-  } else {
-    launch(device, AmdPowerGemm{plain, a.e, b.e, rule}, tiles);
-  }
+  integer_tiles<ScaleMode::power>(pool, plain, rule, a.e, b.e, choice.kind);
   if (choice.is_only) return;
   PlainGemm rest = plain;
   rest.only_remaining = true;
   rest.rule = rule;
-  launch(device, rest, tiles);
+  launch(pool.device(), rest, matrix_tiles(plain));
 }
 
 PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& options, float* c) {

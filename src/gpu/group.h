@@ -7,11 +7,14 @@
 
 #include "fp4/bits.h"
 
-// Loops over registers: an index that stays variable would put the array into memory.
+// Loops over registers are unrolled: an index that stays variable would put the array into memory. Loops whose bodies
+// already fill the registers stay loops.
 #if FP4_DEVICE_CODE
-#define FP4_UNROLL _Pragma("unroll")
+#define FP4_UNROLL    _Pragma("unroll")
+#define FP4_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FP4_UNROLL
+#define FP4_NO_UNROLL
 #endif
 
 namespace fp4::gpu {
@@ -46,6 +49,20 @@ struct Group {
     for (int64_t i = thread_number(); i < count; i += group_threads) f(i);
 #else
     for (int64_t i = 0; i < count; ++i) f(i);
+#endif
+  }
+  // The same for a count that is known: no branches, so that the reads of `at_once` items overlap.
+  template <int count, int at_once, class F>
+  FP4_HD void for_all(const F& f) const {
+    static_assert(count % (group_threads * at_once) == 0);
+#if FP4_DEVICE_CODE
+    FP4_NO_UNROLL
+    for (int first = thread_number(); first < count; first += group_threads * at_once) {
+      FP4_UNROLL
+      for (int i = 0; i < at_once; ++i) f(first + i * group_threads);
+    }
+#else
+    for (int i = 0; i < count; ++i) f(i);
 #endif
   }
   FP4_HD void barrier() const {

@@ -9,10 +9,15 @@
 
 namespace fp4::gpu {
 
-using NvidiaPowerGemm = MatrixGemm<NvidiaUnit, ScaleMode::power>;
-using NvidiaMantissaGemm = MatrixGemm<NvidiaUnit, ScaleMode::mantissa>;
-using AmdPowerGemm = MatrixGemm<AmdUnit, ScaleMode::power>;
-using AmdMantissaGemm = MatrixGemm<AmdUnit, ScaleMode::mantissa>;
+// By the run over which both scales are constant.
+using NvidiaPower32 = MatrixGemm<NvidiaUnit, ScaleMode::power, 1>;
+using NvidiaPower16 = MatrixGemm<NvidiaUnit, ScaleMode::power, 2>;
+using NvidiaMantissa32 = MatrixGemm<NvidiaUnit, ScaleMode::mantissa, 1>;
+using NvidiaMantissa16 = MatrixGemm<NvidiaUnit, ScaleMode::mantissa, 2>;
+using AmdPower32 = MatrixGemm<AmdUnit, ScaleMode::power, 1>;
+using AmdPower16 = MatrixGemm<AmdUnit, ScaleMode::power, 2>;
+using AmdMantissa32 = MatrixGemm<AmdUnit, ScaleMode::mantissa, 1>;
+using AmdMantissa16 = MatrixGemm<AmdUnit, ScaleMode::mantissa, 2>;
 using NvidiaBf16Gemm = ExactGemm<NvidiaBf16>;
 using AmdBf16Gemm = ExactGemm<AmdBf16>;
 using AmdScaledGemm = ExactGemm<AmdScaled>;
@@ -24,9 +29,11 @@ using AmdScaledGemm = ExactGemm<AmdScaled>;
   apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)   \
       apply(QuantizeBothWays) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(ExpandOperand) \
           apply(FindTileFacts) apply(DecodeToBf16) apply(PackCodes) apply(CompareBits) apply(ProbeNative)
-#define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaPowerGemm) apply(NvidiaMantissaGemm) apply(NvidiaBf16Gemm)
-#define FP4_GPU_AMD_KERNELS(apply)    apply(AmdPowerGemm) apply(AmdMantissaGemm) apply(AmdBf16Gemm) apply(AmdScaledGemm)
-#define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)
+#define FP4_GPU_NVIDIA_KERNELS(apply) \
+  apply(NvidiaPower32) apply(NvidiaPower16) apply(NvidiaMantissa32) apply(NvidiaMantissa16) apply(NvidiaBf16Gemm)
+#define FP4_GPU_AMD_KERNELS(apply) \
+  apply(AmdPower32) apply(AmdPower16) apply(AmdMantissa32) apply(AmdMantissa16) apply(AmdBf16Gemm) apply(AmdScaledGemm)
+#define FP4_GPU_KERNELS(apply) FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)
 
 namespace fp4::gpu {
 

@@ -13,7 +13,7 @@
 
 namespace fp4::gpu {
 
-template <class Unit, ScaleMode mode>
+template <class Unit, ScaleMode mode, int halves>
 struct MatrixGemm {
   static constexpr int groups_at_once = 2;
   static constexpr int shared_words = matrix_shared_words;
@@ -39,10 +39,11 @@ struct MatrixGemm {
       group.for_each_warp(Unit::lanes, [&](int warp) { multiply_chunk(warp, at, registers); });
       group.barrier();
     }
+    const float factor = finish_factor(plain);
     group.for_each_warp(Unit::lanes, [&](int warp) {
       registers.for_each_lane(warp * Unit::lanes, [&](int lane, Fragments<Unit>& f) {
         for_outputs<Unit>(plain, tile_a, tile_b, warp, lane, [&](int64_t row, int64_t col, int m, int n, int v) {
-          store_output(plain, row, col, f.acc[m][n][v]);
+          plain.c[row * plain.b.rows + col] = canonical(f.acc[m][n][v] * factor);
         });
       });
     });
@@ -64,14 +65,14 @@ struct MatrixGemm {
                    uint32_t offset) const {
     constexpr bool is_power = mode == ScaleMode::power;
     load_values(group, e.values, e.rows, e.padded_k, first, k, values);
-    load_words(group, e.words, e.rows, first, k / e.run, matrix_k / e.run, is_power ? 0xFF800000u : 0xFFFFFFFFu,
-               is_power ? neutral_exponent << 23 : 0u, offset, words);
+    constexpr int run = unit_k / halves;
+    load_words<matrix_k / run>(group, e.words, e.rows, first, k / run, is_power ? 0xFF800000u : 0xFFFFFFFFu,
+                               is_power ? neutral_exponent << 23 : 0u, offset, words);
   }
 
   // One column of instructions after the other: few fragments of b live at a time, so that 128 registers do.
   FP4_HD void multiply_chunk(int warp, const Layout& at, Registers& registers) const {
     const int first = warp * Unit::lanes;
-    const int halves = unit_k / a.run;
     for (int step = 0; step < matrix_k / unit_k; ++step) {
       registers.for_each_lane(first, [&](int lane, Fragments<Unit>& f) {
         FP4_UNROLL
@@ -88,6 +89,7 @@ struct MatrixGemm {
         load_words_a(warp, at.words_a + run * matrix_tile, registers);
         FP4_UNROLL
         for (int n = 0; n < Unit::tiles_n; ++n) {
+          if (n % 4 == 0) Unit::hold_reads();
           load_b(warp, n, step, at.values_b, at.words_b + run * matrix_tile, registers);
           FP4_UNROLL
           for (int m = 0; m < Unit::tiles_m; ++m) one_product(first, m, n, halves == 1 ? both_halves : half, registers);

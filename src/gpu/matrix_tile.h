@@ -16,24 +16,27 @@ inline constexpr int matrix_shared_words = 2 * (words_of_values + words_of_scale
 FP4_HD inline void load_values(Group group, const void* from, int64_t rows, int64_t row_bytes, int64_t first, int64_t k,
                                uint32_t* values) {
   constexpr int per_row = matrix_k / static_cast<int>(sizeof(FourWords));
-  group.for_each(matrix_tile * per_row, [&](int64_t i) {
-    const int r = static_cast<int>(i) / per_row;
-    const int c = static_cast<int>(i) % per_row;
+  const char* corner = static_cast<const char*>(from) + first * row_bytes + k;
+  const int inside = static_cast<int>(smaller<int64_t>(rows - first, matrix_tile));
+  group.for_all<matrix_tile * per_row, 2>([&](int i) {
+    const int r = i / per_row;
+    const int c = i % per_row;
     FourWords v = {};
-    if (first + r < rows) {
-      v = *reinterpret_cast<const FourWords*>(static_cast<const char*>(from) + (first + r) * row_bytes + k + c * 16);
-    }
+    if (r < inside) v = *reinterpret_cast<const FourWords*>(corner + r * row_bytes + c * 16);
     *reinterpret_cast<FourWords*>(values + r * row_words + c * 4) = v;
   });
 }
 
 // Words [run][row] of `runs` runs from run j on, plus an offset; rows beyond the edge have `outside`.
-FP4_HD inline void load_words(Group group, const uint32_t* from, int64_t rows, int64_t first, int64_t j, int runs,
-                              uint32_t mask, uint32_t outside, uint32_t offset, uint32_t* words) {
-  group.for_each(matrix_tile * runs, [&](int64_t i) {
-    const int r = static_cast<int>(i) % matrix_tile;
-    const int run = static_cast<int>(i) / matrix_tile;
-    const uint32_t word = first + r < rows ? from[(j + run) * rows + first + r] & mask : outside;
+template <int runs>
+FP4_HD inline void load_words(Group group, const uint32_t* from, int64_t rows, int64_t first, int64_t j, uint32_t mask,
+                              uint32_t outside, uint32_t offset, uint32_t* words) {
+  const uint32_t* corner = from + j * rows + first;
+  const int inside = static_cast<int>(smaller<int64_t>(rows - first, matrix_tile));
+  group.for_all<matrix_tile * runs, 2>([&](int i) {
+    const int r = i % matrix_tile;
+    const int run = i / matrix_tile;
+    const uint32_t word = r < inside ? corner[run * rows + r] & mask : outside;
     words[run * matrix_tile + r] = word + offset;
   });
 }
@@ -65,10 +68,9 @@ FP4_HD void for_outputs(const PlainGemm& plain, int64_t tile_a, int64_t tile_b, 
   }
 }
 
-// An accumulated sum becomes an element of C.
-FP4_HD inline void store_output(const PlainGemm& plain, int64_t row, int64_t col, float sum) {
-  const float g = plain.a.factor(row, 0).g * plain.b.factor(col, 0).g;
-  plain.c[row * plain.b.rows + col] = canonical(sum * plain.finish.factor(g));
+// What a sum is multiplied by: one factor for all of C, as no operand here has factors of its own per 128.
+FP4_HD inline float finish_factor(const PlainGemm& plain) {
+  return plain.finish.factor(plain.a.factors[0].g * plain.b.factors[0].g);
 }
 
 }  // namespace fp4::gpu

@@ -81,6 +81,13 @@ struct NvidiaUnit {
   FP4_HD static constexpr int row_d(int lane, int v) { return lane / 4 + 8 * (v / 2); }
   FP4_HD static constexpr int col_d(int lane, int v) { return lane % 4 * 2 + v % 2; }
 
+  // Reads of shared memory stay behind this line: moved up too far they crowd the registers.
+  FP4_HD static void hold_reads() {
+#if FP4_GPU_NVIDIA_UNIT
+    __syncwarp();
+#endif
+  }
+
   template <class Registers>
   FP4_HD static void multiply(Registers& registers, [[maybe_unused]] int first, int m_tile, int half) {
 #if FP4_GPU_NVIDIA_UNIT
@@ -115,6 +122,8 @@ struct AmdUnit {
   FP4_HD static constexpr int byte_b(int lane, int word) { return lane / 16 * 8 + 4 * word; }
   FP4_HD static constexpr int row_d(int lane, int v) { return lane / 16 * 4 + v; }
   FP4_HD static constexpr int col_d(int lane, int) { return lane % 16; }
+
+  FP4_HD static void hold_reads() {}
 
   template <class Registers>
   FP4_HD static void multiply(Registers& registers, [[maybe_unused]] int first, int m_tile, int half) {

@@ -59,9 +59,9 @@ FP4_HD inline void load_tile(Group group, const Source& x, TileShape shape, int6
   const bool aligned = x.col_stride == 1 && x.row_stride % 4 == 0 && first_col % 4 == 0 &&
                        reinterpret_cast<uintptr_t>(x.data) % sizeof(Four) == 0;
   if (whole && aligned) {
-    group.for_each(tile_elements / 4, [&](int64_t i) {
-      const int r = static_cast<int>(i) >> (shape.cols_log2 - 2);
-      const int c = (static_cast<int>(i) << 2) & (shape.cols() - 1);
+    group.for_all<tile_elements / 4, 4>([&](int i) {
+      const int r = i >> (shape.cols_log2 - 2);
+      const int c = (i << 2) & (shape.cols() - 1);
       *reinterpret_cast<Four*>(tile + r * pitch + c) =
           *reinterpret_cast<const Four*>(x.data + (first_row + r) * x.row_stride + first_col + c);
     });
