@@ -20,7 +20,7 @@ class Avx2Backend final : public Backend {
     return here;
   }
   bool supports_quantize(const QuantizeCall& call) const override {
-    return avx2::has_panel_path(call) && avx2::has_small_positions(call);
+    return avx2::has_small_positions(call);
   }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx2::quantize_to(call, out); }
   bool supports_dequantize(const Quantized& q) const override {

@@ -21,7 +21,7 @@ class Avx512Backend final : public Backend {
     return here;
   }
   bool supports_quantize(const QuantizeCall& call) const override {
-    return avx512::has_panel_path(call) && avx512::has_small_positions(call);
+    return avx512::has_small_positions(call);
   }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx512::quantize_to(call, out); }
   bool supports_dequantize(const Quantized& q) const override {

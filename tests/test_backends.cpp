@@ -187,6 +187,11 @@ constexpr const char* specs[] = {
     "mxfp4,block=8x8,rounding=stochastic",
     "nvfp4,block=16x16,arithmetic=te",
     "nvfp4,block=64x64,nonfinite=saturate",
+    "mxfp4,block=32x32,scale_rule=quest_floor",
+    "nvfp4,block=8x8,scale_rule=mse",
+    "fouroversix,block=row",
+    "fouroversix,block=tensor,rounding=stochastic",
+    "mxfp4,block=row,scale_rule=quest_nearest,nonfinite=saturate",
     "mxfp4,arithmetic=te,rounding=away_from_zero",
     "mxfp4,arithmetic=divide,prescale=0.75",
 };

@@ -186,6 +186,33 @@ TEST_CASE("scale products at both ends of fp32", "[quick]") {
   }
 }
 
+TEST_CASE("smooth block maxima", "[quick]") {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  constexpr int64_t rows = 37;
+  constexpr int64_t k = 75;
+  std::vector<float> x(rows * k);
+  for (float& v : x) v = normal(random);
+  for (const Backend* fast : test::backends_under_test()) {
+    for (const char* words : {"ue5m3fp4", "mxfp4,block=32x32", "ue5m3fp4,block=row", "nvfp4,block=tensor"}) {
+      for (const int size : {0, 32}) {
+        QuantizeCall call;
+        call.x = view_of(x.data(), rows, k);
+        call.spec = quant_spec_from_words(words);
+        call.hadamard = {size, HadamardSigns::fixed, HadamardNormalise::sqrt};
+        call.soft_alpha = 1.0f;
+        Quantized got;
+        Quantized expected;
+        fast->quantize(call, got);
+        reference_backend().quantize(call, expected);
+        INFO(fast->name() << " " << words << " hadamard " << size);
+        CHECK(got.codes == expected.codes);
+        CHECK(got.scales == expected.scales);
+      }
+    }
+  }
+}
+
 TEST_CASE("any number of threads gives the same bits", "[quick]") {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;

@@ -90,7 +90,7 @@ inline Side side_of(const Quantized& q) {
 
 // Whether the operand can be quantised into panels here, or is already.
 inline bool can_fill(const QuantizeCall& call, const Quantized* ready) {
-  return ready != nullptr || (has_panel_path(call) && has_small_positions(call));
+  return ready != nullptr || has_small_positions(call);
 }
 
 FP4_TARGET inline Side side_of(const QuantizeCall& call, const Quantized* ready, QuantPlan& plan) {
