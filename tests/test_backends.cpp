@@ -215,9 +215,10 @@ TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
       compare_products(*fast, words, words, fp32_block, counts);
       compare_products(*fast, words, "mxfp4", fp32_block, counts);
     }
-    for (const char* words : {"mxfp4", "mxfp8", "nvfp4,rounding=stochastic", "nvfp4,scale=fp32,prescale=0.75",
-                              "mxfp8,element=e5m2", "mxfp6_e3m2,block=16", "mxfp4,block=tensor", "te_nvfp4",
-                              "nvfp4,tensor_scale=outer128", "mxfp8,tensor_scale=outer128,block=64"}) {
+    for (const char* words :
+         {"mxfp4", "mxfp8", "nvfp4,rounding=stochastic", "nvfp4,scale=fp32,prescale=0.75", "mxfp8,element=e5m2",
+          "mxfp6_e3m2,block=16", "mxfp4,block=tensor", "te_nvfp4", "nvfp4,tensor_scale=outer128",
+          "mxfp8,tensor_scale=outer128,block=64", "graphcore_2509_encode"}) {
       for (const AccumulatorInfo& info : accumulator_table) {
         compare_products(*fast, words, words, info.row, counts);
       }

@@ -15,6 +15,7 @@
 #include "src/error.h"
 #include "src/spec_text.h"
 #include "tools/bench_gpu.h"
+#include "tools/bench_tiers.h"
 #include "tools/bench_train.h"
 #include "tools/bench_yardstick.h"
 #include "tools/command.h"
@@ -137,9 +138,9 @@ struct ProductCase {
   const char* accumulator;
 };
 constexpr ProductCase product_cases[] = {
-    {"mxfp4", "fp32_block"}, {"mxfp4", "exact"},           {"mxfp4", "k64_rz"},       {"mxfp4", "fused35_rz"},
-    {"nvfp4", "fp32_block"}, {"nvfp4", "k64_rz"},          {"nvfp4", "fused35_rz"},   {"ue5m3fp4", "fp32_block"},
-    {"mxfp8", "fp32_block"}, {"mxfp4", "fp32_sequential"}, {"fp32", "fma_sequential"}};
+    {"mxfp4", "fp32_block"}, {"mxfp4", "exact"},      {"mxfp4", "k64_rz"},          {"mxfp4", "fused35_rz"},
+    {"nvfp4", "fp32_block"}, {"nvfp4", "k64_rz"},     {"nvfp4", "fused35_rz"},      {"ue5m3fp4", "fp32_block"},
+    {"mxfp4", "fused25_rz"}, {"mxfp8", "fp32_block"}, {"mxfp4", "fp32_sequential"}, {"fp32", "fma_sequential"}};
 
 bool serves(const Dispatcher& backend, const QuantSpec& spec, const GemmOptions& options) {
   try {
@@ -245,6 +246,8 @@ void bench_quantize(const Options& o, const Dispatcher& backend, std::vector<Row
                             {"quantize mxfp4 stochastic", "mxfp4,rounding=stochastic", 0},
                             {"quantize mxfp4 hadamard 32", "mxfp4", 32},
                             {"quantize nvfp4", "nvfp4", 0},
+                            {"quantize nvfp4 stochastic", "nvfp4,rounding=stochastic", 0},
+                            {"quantize ue5m3fp4", "ue5m3fp4", 0},
                             {"quantize te_nvfp4", "te_nvfp4", 0},
                             {"quantize fouroversix", "fouroversix", 0},
                             {"quantize mxfp8", "mxfp8", 0}};
@@ -261,26 +264,6 @@ void bench_quantize(const Options& o, const Dispatcher& backend, std::vector<Row
   }
   race(all, o, fmt::format("{}M floats", m * k >> 20), "GB/s", "memcpy", rows);
   static_cast<void>(sink);
-}
-
-// Which backend serves each preset and accumulator.
-void print_tiers(const Options& o, const Dispatcher& backend, nlohmann::ordered_json& json) {
-  Table table{{{"preset"}, {"quantize"}, {"accumulator"}, {"gemm"}}, {}};
-  const std::vector<float> x(64 * 64, 1.0f);
-  for (const Preset& preset : preset_table) {
-    QuantizeCall call;
-    call.x = view_of(x.data(), 64, 64);
-    call.spec = preset.spec;
-    const std::string quantizer = backend.for_quantize(call).name();
-    for (const AccumulatorInfo& row : accumulator_table) {
-      GemmOptions options;
-      options.accumulator = row.row;
-      const std::string gemm = backend.for_gemm(preset.spec, preset.spec, options).name();
-      table.rows.push_back({preset.name, quantizer, row.name, gemm});
-      json.push_back({{"preset", preset.name}, {"quantize", quantizer}, {"accumulator", row.name}, {"gemm", gemm}});
-    }
-  }
-  if (!o.json) print_table(table);
 }
 
 void print_training(const std::vector<TrainBenchRow>& rows, const std::string& pytorch) {
@@ -336,7 +319,10 @@ void run(const Options& o) {
     t.rounds = std::max(3, o.rounds / 3);
     training = bench_train(t, pytorch);
   }
-  if (wants("tiers")) print_tiers(o, backend, tiers);
+  if (wants("tiers")) {
+    const Table table = tier_table(backend, tiers);
+    if (!o.json) print_table(table);
+  }
   if (o.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Row& r : rows) {

@@ -1,4 +1,4 @@
-// Any blocked accumulator on scaled values (element times block scale, exact in fp32), term by term in fp64: the way of
+// Any blocked accumulator on scaled values (element times block scale), term by term in fp64: the way of
 // what the integer kernels do not know or cannot prove. A term is one product, or the dot of `chunk` products.
 //   group, block  sums of terms are exact in fp64 where their span allows it (fits_double), then rounded once
 //   aligned       terms and accumulator are scaled to units of the cut, truncated, and added as whole numbers
@@ -13,11 +13,13 @@ namespace fp4::FP4_ISA {
 // Scaled values of a panel and, for aligned sums, the weights of its terms.
 struct TermPanel {
   const float* value = nullptr;     // [k][16]
+  const double* wide = nullptr;     // the same, exact for scales of 24 bits too
   const int32_t* weight = nullptr;  // [k / chunk][16] exponents; of zero factors of single products far below all
   int least = 0;                    // exponents of the non-zero values
   int largest = 0;
 };
 
+inline constexpr int term_rows = has_wide_kernels ? 8 : 2;  // as many as registers hold sums of
 inline constexpr int no_term = -(1 << 20);
 inline constexpr int least_weight = -90;  // everything above it is in reach of fp32 powers, below it are only zeros
 
@@ -43,12 +45,15 @@ FP4_SIMD F toward_zero_sum(D a, D b) {
   return narrowed_toward_zero(nudged(s, lost, went_away));
 }
 
-FP4_SIMD D term_sum(const float* a, const float* b, int64_t count) {
-  D sum = all_double(0.0);
+// Dots of `count` scaled values, for some rows of A from a on.
+FP4_SIMD void term_sums(const double* a, const double* b, int64_t count, D (&sum)[term_rows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < term_rows; ++r) sum[r] = all_double(0.0);
   for (int64_t k = 0; k < count; ++k) {
-    sum = fma(all_double(static_cast<double>(a[k * panel_rows])), load_widened(b + k * panel_rows), sum);
+    const D column = load_double(b + k * panel_rows);
+#pragma GCC unroll 8
+    for (int r = 0; r < term_rows; ++r) sum[r] = fma(broadcast_double(a + k * panel_rows + r), column, sum[r]);
   }
-  return sum;
 }
 
 // Sum of single products in units of 2^-shift, each cut to whole units: below 2^29 each, so four fit 31 bits.
@@ -64,30 +69,94 @@ FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_uni
   return sum;
 }
 
-// One group of an aligned sum: `terms` terms of `chunk` products from a and b on.
-FP4_SIMD F aligned_group(const Folding& f, const float* a, const float* b, const int32_t* weight_a,
-                         const int32_t* weight_b, int64_t terms, F acc) {
-  const I exponent = larger(shift_right<23>(bits(acc) & all(0x7FFFFFFF)) - all(127), all(least_weight));
-  I weight = exponent;
-  for (int64_t i = 0; i < terms; ++i) {
-    weight = larger(weight, all(weight_a[i * panel_rows]) + load(weight_b + i * panel_rows));
+// The same where scales have more than 8 bits: products rounded toward zero first, which cuts nothing above a unit.
+FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D per_unit) {
+  const D zero = all_double(0.0);
+  D sum = zero;
+  for (int64_t k = 0; k < count; ++k) {
+    const D x = broadcast_double(a + k * panel_rows);
+    const D y = load_double(b + k * panel_rows);
+    const D product = x * y;
+    const D lost = fma(x, y, zero - product);
+    sum = sum + truncated_whole(nudged(product, lost, product * lost < zero) * per_unit);
   }
-  const F per_unit = as_float(shift_left<23>(all(127 + f.fraction_bits) - weight));
-  const D wide_per_unit = widened(per_unit);
-  D sum = truncated_whole(widened(acc) * wide_per_unit);
-  if (f.chunk == 1) {
-    sum = sum + cut_products(a, b, terms, per_unit);
-  } else {
-    for (int64_t i = 0; i < terms; ++i) {
-      const int64_t at = i * f.chunk * panel_rows;
-      sum = sum + truncated_whole(term_sum(a + at, b + at, f.chunk) * wide_per_unit);
-    }
-  }
-  const F unit = as_float(shift_left<23>(all(127 - f.fraction_bits) + weight));
-  return narrowed_toward_zero(sum * widened(unit)) + all(0.0f);  // any zero is +0
+  return sum;
 }
 
-// Terms of columns [begin, end) of K, of rows 0..out.rows of A from lane `half` on.
+// Largest weight of a row's terms and its accumulator.
+FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F acc) {
+  I weight = larger(shift_right<23>(bits(acc) & all(0x7FFFFFFF)) - all(127), all(least_weight));
+  for (int64_t i = 0; i < terms; ++i) weight = larger(weight, all(a[i * panel_rows]) + load(b + i * panel_rows));
+  return weight;
+}
+
+FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
+
+// Some rows of A, lane `row` on, times a panel of B.
+struct TermRows {
+  const TermPanel& a;
+  const TermPanel& b;
+  int64_t row;
+
+  FP4_SIMD void sums(int64_t k, int64_t count, D (&sum)[term_rows]) const {
+    term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, sum);
+  }
+};
+
+// One group [first, last) of an aligned sum.
+FP4_SIMD void add_aligned(const Folding& f, const TermRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+  // Single products come in fours: what pads them is zero and has no weight.
+  const int64_t terms = f.chunk == 1 ? (last - first + 3) / 4 * 4 : (last - first + f.chunk - 1) / f.chunk;
+  const int64_t at = first / f.chunk * panel_rows;
+  alignas(64) int32_t weight[term_rows][panel_rows];
+  alignas(64) double total[term_rows][panel_rows];
+  for (int r = 0; r < term_rows; ++r) {
+    const F before = load(acc[r]);
+    const I w = largest_weight(t.a.weight + at + t.row + r, t.b.weight + at, terms, before);
+    const F per_unit = power_lanes(all(f.fraction_bits) - w);
+    D sum = truncated_whole(widened(before) * widened(per_unit));
+    const int64_t k = first * panel_rows;
+    if (f.chunk == 1 && f.has_wide_scales) {
+      sum = sum + cut_wide_products(t.a.wide + k + t.row + r, t.b.wide + k, terms, widened(per_unit));
+    } else if (f.chunk == 1) {
+      sum = sum + cut_products(t.a.value + k + t.row + r, t.b.value + k, terms, per_unit);
+    }
+    store(weight[r], w);
+    store(total[r], sum);
+  }
+  for (int64_t i = 0; f.chunk > 1 && i < terms; ++i) {
+    D sum[term_rows];
+    t.sums(first + i * f.chunk, f.chunk, sum);
+    for (int r = 0; r < term_rows; ++r) {
+      const D per_unit = widened(power_lanes(all(f.fraction_bits) - load(weight[r])));
+      store(total[r], load_double(total[r]) + truncated_whole(sum[r] * per_unit));
+    }
+  }
+  for (int r = 0; r < term_rows; ++r) {
+    const D unit = widened(power_lanes(load(weight[r]) - all(f.fraction_bits)));
+    store(acc[r], narrowed_toward_zero(load_double(total[r]) * unit) + all(0.0f));  // any zero is +0
+  }
+}
+
+// One group of exact sums.
+template <Sum kind>
+FP4_SIMD void add_exact(const Folding& f, const TermRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+  D sum[term_rows];
+  t.sums(first, last - first, sum);
+  for (int r = 0; r < term_rows; ++r) {
+    const F before = load(acc[r]);
+    if (kind == Sum::block) {
+      store(acc[r], nearest_sum(sum[r], widened(before)));
+    } else if (f.group == 0) {
+      store(acc[r], narrowed(sum[r]));
+    } else {
+      const F rounded = narrowed(sum[r]);
+      store(acc[r], f.toward_zero ? toward_zero_sum(widened(before), widened(rounded)) : before + rounded);
+    }
+  }
+}
+
+// Columns [begin, end) of K, rows 0..out.rows of A from lane `half` on.
 template <Sum kind>
 FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, const TermPanel& b, int64_t begin,
                            int64_t end, const TileOutput& out) {
@@ -95,26 +164,12 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
   const int64_t group = f.group > 0 ? f.group : larger<int64_t>(end - begin, 1);
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = smaller(first + group, end);
-    const int64_t terms = (last - first + f.chunk - 1) / f.chunk;
-    for (int r = 0; r < out.rows; ++r) {
-      const float* x = a.value + first * panel_rows + half + r;
-      const float* y = b.value + first * panel_rows;
-      const F before = load(acc[r]);
+    for (int r = 0; r < out.rows; r += term_rows) {
+      const TermRows rows = {a, b, half + r};
       if (kind == Sum::aligned) {
-        const int64_t at = first / f.chunk * panel_rows;
-        // Single products come in fours: what pads them is zero and has no weight.
-        const int64_t padded = f.chunk == 1 ? (terms + 3) / 4 * 4 : terms;
-        store(acc[r], aligned_group(f, x, y, a.weight + at + half + r, b.weight + at, padded, before));
-        continue;
-      }
-      const D sum = term_sum(x, y, last - first);
-      if (kind == Sum::block) {
-        store(acc[r], nearest_sum(sum, widened(before)));
-      } else if (f.group == 0) {
-        store(acc[r], narrowed(sum));
+        add_aligned(f, rows, first, last, acc + r);
       } else {
-        const F rounded = narrowed(sum);
-        store(acc[r], f.toward_zero ? toward_zero_sum(widened(before), widened(rounded)) : before + rounded);
+        add_exact<kind>(f, rows, first, last, acc + r);
       }
     }
   }
@@ -125,24 +180,29 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
   if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
 }
 
-// Scaled values [padded][16] of a panel. `offset` is what was added to its bytes.
-FP4_TARGET inline void scale_panel(const Panels& p, int64_t panel, int offset, float quantum, float* out) {
+FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide) {
+  store(out + k * panel_rows, element * scale);
+  store(wide + k * panel_rows, widened(element) * widened(scale));
+}
+
+// Scaled values [padded][16] of a panel, in fp32 and in fp64. `offset` is what was added to its bytes.
+FP4_TARGET inline void scale_panel(const Panels& p, int64_t panel, int offset, float quantum, float* out,
+                                   double* wide) {
   const float* scale = p.panel_scales(panel);
   if (p.bytes == nullptr) {
     const float* value = p.panel_values(panel);
-    for (int64_t k = 0; k < p.padded; ++k) {
-      store(out + k * panel_rows, load(value + k * panel_rows) * load(scale + k / p.block * panel_rows));
-    }
+    for (int64_t k = 0; k < p.padded; ++k)
+      put_scaled(k, load(value + k * panel_rows), load(scale + k / p.block * panel_rows), out, wide);
     return;
   }
   const auto* bytes = reinterpret_cast<const int32_t*>(p.panel_bytes(panel));
   for (int64_t k = 0; k < p.padded; k += 4) {
     const I word = load(bytes + k * 4);
-    const F s = load(scale + k / p.block * panel_rows) * all(quantum);
+    const F s = load(scale + k / p.block * panel_rows);
     for (int i = 0; i < 4; ++i) {
       const I top = shift_left(word, 24 - 8 * i);
       const I fixed = offset == 0 ? shift_right_signed<24>(top) : shift_right<24>(top) - all(offset);
-      store(out + (k + i) * panel_rows, to_float(fixed) * s);
+      put_scaled(k + i, to_float(fixed) * all(quantum), s, out, wide);
     }
   }
 }

@@ -29,6 +29,7 @@ inline Folding make_folding(const Product& p) {
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;
   f.runs = (p.a.cols + p.run - 1) / p.run;
+  f.has_wide_scales = has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec);
   f.snap_log2 = row.snap_log2;
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
   f.least_exponent_a = least(p.a.q);

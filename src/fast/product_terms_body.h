@@ -61,14 +61,32 @@ inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, co
   return fits_double(p, a, b, f.group > 0 ? f.group : p.a.cols);
 }
 
-FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int offset, const Folding& f, float* value,
-                                         int32_t* weight) {
+struct TermStore {
+  float* value = nullptr;
+  double* wide = nullptr;
+  int32_t* weight = nullptr;
+};
+
+inline size_t term_bytes(int64_t elements) {
+  return Arena::bytes_for<float>(elements) + Arena::bytes_for<double>(elements) + Arena::bytes_for<int32_t>(elements);
+}
+inline TermStore take_terms(Arena& arena, int64_t elements) {
+  TermStore t;
+  t.value = arena.take<float>(elements);
+  t.wide = arena.take<double>(elements);
+  t.weight = arena.take<int32_t>(elements);
+  return t;
+}
+
+FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int offset, const Folding& f,
+                                         const TermStore& to) {
   TermPanel t;
-  t.value = value;
-  t.weight = weight;
-  scale_panel(side.panels, panel, offset, power_of_two(side.quantum_log2()), value);
-  if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, value, f.chunk, weight);
-  find_span(value, side.panels.padded, t);
+  t.value = to.value;
+  t.wide = to.wide;
+  t.weight = to.weight;
+  scale_panel(side.panels, panel, offset, power_of_two(side.quantum_log2()), to.value, to.wide);
+  if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, to.value, f.chunk, to.weight);
+  find_span(to.value, side.panels.padded, t);
   return t;
 }
 
@@ -81,23 +99,19 @@ FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t p
   const int64_t elements = p.a.panels.padded * panel_rows;
   thread_local Arena arena;
   TermPanel b[largest_group];
+  TermStore store_a;
   if (p.has_terms) {
-    const auto sides = static_cast<size_t>(end - pb + 1);
-    arena.reset(sides * (Arena::bytes_for<float>(elements) + Arena::bytes_for<int32_t>(elements)));
-    for (int64_t j = pb; j < end; ++j) {
-      float* value = arena.take<float>(elements);
-      b[j - pb] = unpack_terms(p.b, j, 0, f, value, arena.take<int32_t>(elements));
-    }
+    arena.reset(static_cast<size_t>(end - pb + 1) * term_bytes(elements));
+    for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, take_terms(arena, elements));
+    store_a = take_terms(arena, elements);
   }
-  float* value_a = p.has_terms ? arena.take<float>(elements) : nullptr;
-  int32_t* weight_a = p.has_terms ? arena.take<int32_t>(elements) : nullptr;
   TermPanel a;
   int64_t unpacked = -1;
   for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
     const int64_t panel = row0 / panel_rows;
     for (int64_t j = pb; j < end; ++j) {
       if (progress.done[j - pb][(row0 - first) / tile_rows]) continue;
-      if (p.has_terms && unpacked != panel) a = unpack_terms(p.a, panel, p.offset, f, value_a, weight_a);
+      if (p.has_terms && unpacked != panel) a = unpack_terms(p.a, panel, p.offset, f, store_a);
       unpacked = panel;
       const auto exponent = [](const fast::ScaleRange& r) { return static_cast<int>(r.largest >> 23) - 127; };
       const int weight = exponent(p.a.panels.range[panel]) + exponent(p.b.panels.range[j]);

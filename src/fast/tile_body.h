@@ -82,13 +82,14 @@ using WholeKernel = void (*)(const WholeInput&, const TileOutput&);
 // How the sums of a tile fold (accumulate.h).
 struct Folding {
   Sum sum = Sum::block;
-  int64_t group = 0;            // products; 0: all of K, rounded once to nearest
-  int64_t runs_per_group = 0;   // the same in runs
-  int64_t chunk = 1;            // products of a term
-  bool toward_zero = false;     // group: of the additions
-  int fraction_bits = 35;       // aligned
-  int64_t runs = 0;             // within K: padding adds nothing, not even an exponent
-  int least_exponent_a = -127;  // aligned: smallest normal exponent of the scale formats
+  int64_t group = 0;             // products; 0: all of K, rounded once to nearest
+  int64_t runs_per_group = 0;    // the same in runs
+  int64_t chunk = 1;             // products of a term
+  bool has_wide_scales = false;  // of more than 8 significant bits
+  bool toward_zero = false;      // group: of the additions
+  int fraction_bits = 35;        // aligned
+  int64_t runs = 0;              // within K: padding adds nothing, not even an exponent
+  int least_exponent_a = -127;   // aligned: smallest normal exponent of the scale formats
   int least_exponent_b = -127;
   int lowest_bit = 0;             // every sum is a whole multiple of 2^lowest_bit times the least weight
   int sum_log2 = 0;               // and below 2^sum_log2 times the largest

@@ -1,0 +1,14 @@
+// `fp4sim bench tiers`: which backend does what.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "src/backends.h"
+#include "tools/table_print.h"
+
+namespace fp4::tools {
+
+// Which backend serves each preset under each accumulator, and each product of each recipe; appended to `json` too.
+Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json);
+
+}  // namespace fp4::tools
