@@ -20,7 +20,9 @@ FP4_SIMD F inverse_power(I code) { return as_float(larger(shift_left<23>(all(254
 // low is so small (2^-41) that its sign, or its being zero, is in doubt. false: some element was, u is not to be used.
 FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, LaneBuffer x, int n,
                                  LaneBuffer u) {
-  if (p.spec.scale == Scale::fp32) return false;  // products of 24-bit scales
+  const bool is_wide = p.spec.scale == Scale::fp32;  // products with 24-bit scales are inexact
+  if (is_wide && (p.has_tensor_factor || (p.payload_path == PayloadPath::encode_exact && p.q.prescale != 1.0f)))
+    return false;
   F f;
   F e;
   if (p.payload_path == PayloadPath::encode_exact) {

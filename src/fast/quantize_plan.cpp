@@ -152,6 +152,7 @@ QuantPlan make_plan(const QuantizeCall& call) {
   p.threads = call.threads;
   p.quantum_log2 = p.q.element.quantum_log2();
   p.largest_element = decode(p.q.element, p.q.element.largest_code);
+  p.largest_power = power_of_two(p.q.element.max_exponent());
   p.is_directed = is_directed(p.q.rounding);
   choose_scale_path(p);
   choose_payload_path(p);

@@ -42,6 +42,7 @@ struct QuantPlan {
   bool has_wide_draws = false;      // exact payloads against draws of 32 bits: 2^-33 of a grid step counts
   bool is_directed = false;         // rounding away from zero or toward an infinity
   float largest_element = 6.0f;
+  float largest_power = 4.0f;  // of two in the element format
   uint32_t zero_block_code = 0;
   int32_t least_scale_code = 0;  // from scale_floor
   uint32_t code_instead_of_zero = 0;
