@@ -6,6 +6,8 @@
 #include <ctime>
 #include <string>
 
+#include "commit.h"
+
 namespace fp4::tools {
 
 nlohmann::ordered_json provenance(const Invocation& invocation) {
@@ -22,6 +24,7 @@ nlohmann::ordered_json provenance(const Invocation& invocation) {
   gmtime_r(&now, &utc);
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return {{"version", FP4_VERSION},
+          {"commit", FP4_COMMIT},
           {"compiler", compiler},
           {"command", invocation.command_line},
           {"host", host},

@@ -1,4 +1,4 @@
-// Where a result comes from: version, compiler, command line, host, date. Never part of what is compared.
+// Where a result comes from: version, commit, compiler, command line, host, date. Never part of what is compared.
 #pragma once
 
 #include <nlohmann/json.hpp>
