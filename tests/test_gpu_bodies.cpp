@@ -43,6 +43,7 @@ TEST_CASE("gpu bodies: quantisers", "[quick]") {
 TEST_CASE("gpu bodies: every accumulator on plain arithmetic", "[quick]") {
   gpu::HostDevice device(gpu::MatrixKind::none);
   test::compare_accumulators(device);
+  test::compare_wide_products(device);
 }
 
 TEST_CASE("gpu bodies: fp32_block on the integer matrix units", "[quick]") {

@@ -33,6 +33,7 @@ TEST_CASE("device: products", "[gpu]") {
   gpu::Device* device = device_or_skip();
   if (device == nullptr) return;
   SECTION("every accumulator") { test::compare_accumulators(*device); }
+  SECTION("accumulators in 64-bit integers") { test::compare_wide_products(*device); }
   SECTION("fp32_block on the integer units") { test::compare_block_products(*device); }
   SECTION("sums that no order rounds") { test::compare_exact_products(*device); }
   SECTION("the largest integers of a block") { test::compare_extreme_products(*device); }

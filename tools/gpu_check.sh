@@ -21,9 +21,10 @@ esac
 build=${2:-build-$kind}
 command -v $compiler >/dev/null || { echo "gpu_check.sh: no $compiler on this machine" >&2; exit 3; }
 
+mkdir -p "$build"
 echo "=== build ($kind, $build)"
-cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DFP4_TESTS=ON -DFP4_GPU=$kind ${CMAKE_ARGS:-} >"$build.log" 2>&1 ||
-  { cat "$build.log"; exit 1; }
+cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DFP4_TESTS=ON -DFP4_GPU=$kind ${CMAKE_ARGS:-} >"$build/configure.log" 2>&1 ||
+  { cat "$build/configure.log"; exit 1; }
 cmake --build "$build" --target fp4sim test_gpu_device test_backends test_backends_edges
 status=$("$build/fp4sim" list backends --json | tr -d '\n' | sed -E 's/.*"name": "gpu", *"doc": "([^"]*)".*/\1/')
 echo "gpu: $status"

@@ -13,7 +13,7 @@ inline constexpr int matrix_tile = 128;  // outputs of a group, both ways
 inline constexpr int matrix_k = 128;     // bytes of k in shared memory at a time
 inline constexpr uint32_t neutral_exponent = 127;
 
-// 128 rows of an operand with power-of-two scales.
+// 128 rows of an operand. Exponents are the fields of floats; of scales with mantissa only the range counts.
 struct TileFacts {
   int32_t lowest = neutral_exponent;       // scale exponents, those of zero blocks (neutral) included
   int32_t highest = neutral_exponent;      // a NaN scale makes it too high for any tile
@@ -25,11 +25,11 @@ inline constexpr uint64_t too_large_square = uint64_t{1} << 62;
 
 // Element values as signed bytes (multiples of the format's quantum) and one word per row and run of `run` elements:
 //   power     exponent << 23, plus the sum of the run's squared values (below 2^19) in the bits that are free
-//   mantissa  the bits of the scale
+//   mantissa  the bits of the scale, 1 beyond K
 struct Expanded {
   int8_t* values = nullptr;    // [rows, padded_k], zero beyond K
   uint32_t* words = nullptr;   // [padded_k / run, rows]
-  TileFacts* facts = nullptr;  // [ceil(rows / 128)]; power only
+  TileFacts* facts = nullptr;  // [ceil(rows / 128)]
   int64_t rows = 0;
   int64_t padded_k = 0;
   int run = 32;
@@ -69,7 +69,7 @@ struct ExpandOperand {
   }
   FP4_HD uint32_t word(int64_t row, int64_t first, uint32_t squares) const {
     const bool is_outside = first >= operand.cols;
-    if (mode == ScaleMode::mantissa) return is_outside ? 0u : bits_of(operand.scale(row, first));
+    if (mode == ScaleMode::mantissa) return is_outside ? bits_of(1.0f) : bits_of(operand.scale(row, first));
     uint32_t exponent = is_outside ? neutral_exponent : operand.scales[operand.scale_index(row, first)];
     // A zero block adds nothing whatever its scale: dead columns would push whole tiles off the fast path.
     if (squares == 0 && exponent != 0xFFu) exponent = neutral_exponent;
@@ -154,7 +154,8 @@ struct FindTileFacts {
 //   exact   every partial sum, in any order, is a whole number of quanta below 2^24 (a row's absolute products sum up
 //   to
 //           at most the product of the norms), so no order rounds: a floating-point unit that keeps 24 bits will do
-//   matrix  exponent sums lie where the integer units' trick works (matrix_gemm.h)
+//   matrix  exponent sums lie where the integer units' trick works (matrix_gemm.h); other accumulators: sums of normal
+//           scales spread no further than 64-bit integers bear (wide_gemm.h)
 //   plain   output by output
 enum class TileKind : uint8_t { exact, matrix, plain };
 
@@ -164,7 +165,7 @@ struct TileRule {
   int quantum_log2 = -2;  // of a product of two elements
   bool has_exact_unit = false;
   bool assumes_exact = false;  // a probe looks at sums that it knows
-  bool has_matrix_unit = true;
+  int widest_spread = -1;      // not negative: the rule of wide_gemm.h
 
   // The start's exponent field is ea + eb - start_bias().
   FP4_HD constexpr int start_bias() const { return 104 - quantum_log2; }
@@ -179,8 +180,13 @@ struct TileRule {
     if (has_exact_unit && is_finite && (assumes_exact || is_exact(fa, fb, exact_log2(tile_a, tile_b)))) {
       return TileKind::exact;
     }
-    const bool is_regular = fa.lowest + fb.lowest > start_bias() && fa.highest + fb.highest <= start_bias() + 254;
-    return has_matrix_unit && is_regular ? TileKind::matrix : TileKind::plain;
+    const int low = fa.lowest + fb.lowest;
+    const int high = fa.highest + fb.highest;
+    if (widest_spread >= 0) {
+      const bool is_normal = fa.lowest > 0 && fb.lowest > 0 && is_finite;
+      return is_normal && high - low <= widest_spread ? TileKind::matrix : TileKind::plain;
+    }
+    return low > start_bias() && high <= start_bias() + 254 ? TileKind::matrix : TileKind::plain;
   }
 
  private:

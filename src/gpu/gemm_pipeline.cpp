@@ -15,7 +15,7 @@ struct ExpandedBuffers {
   Buffer<TileFacts> facts;
 };
 
-ExpandedBuffers expand(Pool& pool, const Operand& o, const MatrixPlan& plan) {
+ExpandedBuffers expand(Pool& pool, const Operand& o, const MatrixPlan& plan, bool needs_facts) {
   ExpandedBuffers r;
   const int64_t padded = tiles_over(o.cols, matrix_k) * matrix_k;
   r.values = Buffer<int8_t>(pool, o.rows * padded);
@@ -23,7 +23,7 @@ ExpandedBuffers expand(Pool& pool, const Operand& o, const MatrixPlan& plan) {
   r.facts = Buffer<TileFacts>(pool, tiles_over(o.rows, matrix_tile));
   r.e = {r.values.data(), r.words.data(), r.facts.data(), o.rows, padded, plan.run};
   launch(pool.device(), ExpandOperand{o, r.e, plan.mode}, groups_for(o.rows * r.e.runs()));
-  if (plan.mode == ScaleMode::power) launch(pool.device(), FindTileFacts{r.e}, tiles_over(o.rows, matrix_tile));
+  if (needs_facts) launch(pool.device(), FindTileFacts{r.e}, tiles_over(o.rows, matrix_tile));
   return r;
 }
 
@@ -84,6 +84,16 @@ void exact_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const
   exact_gemm<AmdBf16>(pool, plain, rule, a, b);
 }
 
+void remaining_tiles(Pool& pool, PlainGemm plain, const TileRule& rule) {
+  plain.only_remaining = true;
+  plain.rule = rule;
+  launch(pool.device(), plain, matrix_tiles(plain));
+}
+
+int product_quantum(const PlainGemm& plain) {
+  return plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2();
+}
+
 // Tiles for the integer units.
 template <class Unit, ScaleMode mode>
 void integer_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b) {
@@ -106,10 +116,9 @@ struct MatrixChoice {
 };
 
 void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, const MatrixChoice& choice) {
-  const ExpandedBuffers a = expand(pool, plain.a, plan);
-  const ExpandedBuffers b = expand(pool, plain.b, plan);
-  TileRule rule = {a.e.facts, b.e.facts,
-                   plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2()};
+  const ExpandedBuffers a = expand(pool, plain.a, plan, plan.mode == ScaleMode::power);
+  const ExpandedBuffers b = expand(pool, plain.b, plan, plan.mode == ScaleMode::power);
+  TileRule rule = {a.e.facts, b.e.facts, product_quantum(plain)};
   rule.has_exact_unit = choice.exact != ExactUnit::none;
   rule.assumes_exact = choice.is_only;
   if (plan.mode == ScaleMode::mantissa) {
@@ -119,10 +128,19 @@ void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, con
   if (choice.is_only && rule.has_exact_unit) return;
   integer_tiles<ScaleMode::power>(pool, plain, rule, a.e, b.e, choice.kind);
   if (choice.is_only) return;
-  PlainGemm rest = plain;
-  rest.only_remaining = true;
-  rest.rule = rule;
-  launch(pool.device(), rest, matrix_tiles(plain));
+  remaining_tiles(pool, plain, rule);
+}
+
+void wide_gemm(Pool& pool, const PlainGemm& plain, int widest_spread) {
+  const MatrixPlan plan = {true, ScaleMode::mantissa, wide_term};
+  const ExpandedBuffers a = expand(pool, plain.a, plan, true);
+  const ExpandedBuffers b = expand(pool, plain.b, plan, true);
+  TileRule rule = {a.e.facts, b.e.facts, product_quantum(plain)};
+  rule.widest_spread = widest_spread;
+  const WideGemm kernel = {
+      plain, rule, a.e, b.e, RowOfCodes(plain.a, 0).scale_min_exponent(), RowOfCodes(plain.b, 0).scale_min_exponent()};
+  launch(pool.device(), kernel, tiles_over(plain.a.rows, WideGemm::side) * plain.groups_across(WideGemm::side));
+  remaining_tiles(pool, plain, rule);
 }
 
 PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
@@ -134,6 +152,29 @@ PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& op
 }
 
 }  // namespace
+
+int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator, int64_t k) {
+  if (a.has_outer_scale() || b.has_outer_scale()) return -1;
+  int64_t largest_dot = wide_term;
+  for (const QuantSpec& s : {a, b}) {
+    if (!s.has_scale() || is_real(s.scale) || s.scale_rule == ScaleRule::encode) return -1;
+    if (s.block.kind != BlockKind::vector && s.block.kind != BlockKind::square) return -1;
+    const FloatFormat& element = format_of(s.element);
+    const int64_t largest = decode_fixed(element, element.largest_code);
+    if (largest > 127 || s.block.size % wide_term != 0 || format_of(s.scale).mantissa_bits > 7) return -1;
+    largest_dot *= largest;
+  }
+  const int term_bits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1 + 16;
+  if (accumulator.kind == AccumulatorKind::aligned) {
+    const bool fits = accumulator.group == wide_group && accumulator.inner == wide_term &&
+                      accumulator.fraction_bits >= 0 && accumulator.fraction_bits <= 36;
+    return fits ? 2 * 254 : -1;
+  }
+  if (accumulator.kind != AccumulatorKind::group || (accumulator.group != 0 && accumulator.group != wide_group))
+    return -1;
+  const int64_t terms = accumulator.group == 0 ? tiles_over(k, wide_term) : wide_group / wide_term;
+  return std::max(-1, 62 - term_bits - floor_log2(static_cast<uint64_t>(std::max<int64_t>(terms, 1))) - 1);
+}
 
 MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
   MatrixPlan plan;
@@ -169,6 +210,8 @@ void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& o
   const Device& device = pool.device();
   const PlainGemm plain = plain_gemm(a, b, options, c);
   const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
+  const int spread = widest_spread(a.spec, b.spec, options.accumulator, a.operand.cols);
+  if (spread >= 0) return wide_gemm(pool, plain, spread);
   if (!plan.fits || device.matrix_unit() == MatrixKind::none) {
     return launch(pool.device(), plain,
                   tiles_over(a.operand.rows, PlainGemm::side) * plain.groups_across(PlainGemm::side));

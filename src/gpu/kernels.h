@@ -6,6 +6,7 @@
 #include "src/gpu/matrix_gemm.h"
 #include "src/gpu/quantize_kernels.h"
 #include "src/gpu/verify_kernels.h"
+#include "src/gpu/wide_gemm.h"
 
 namespace fp4::gpu {
 
@@ -25,10 +26,11 @@ using AmdScaledGemm = ExactGemm<AmdScaled>;
 }  // namespace fp4::gpu
 
 // Kernels of both vendors; the matrix units are a device's own.
-#define FP4_GPU_COMMON_KERNELS(apply)                                                                     \
-  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)   \
-      apply(QuantizeBothWays) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(ExpandOperand) \
-          apply(FindTileFacts) apply(DecodeToBf16) apply(PackCodes) apply(CompareBits) apply(ProbeNative)
+#define FP4_GPU_COMMON_KERNELS(apply)                                                                       \
+  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)     \
+      apply(QuantizeBothWays) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)        \
+          apply(ExpandOperand) apply(FindTileFacts) apply(DecodeToBf16) apply(PackCodes) apply(CompareBits) \
+              apply(ProbeNative)
 #define FP4_GPU_NVIDIA_KERNELS(apply) \
   apply(NvidiaPower32) apply(NvidiaPower16) apply(NvidiaMantissa32) apply(NvidiaMantissa16) apply(NvidiaBf16Gemm)
 #define FP4_GPU_AMD_KERNELS(apply) \

@@ -53,6 +53,10 @@ struct MatrixPlan {
 };
 MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator);
 
+// How far the exponents of a tile's scale products may lie apart for wide_gemm.h to give this product with K = k, or -1
+// where it cannot.
+int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator, int64_t k);
+
 // c [a.rows, b.rows] contiguous.
 void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c);
 

@@ -16,6 +16,7 @@ void compare_formats(gpu::Device& device);
 void compare_hadamards(gpu::Device& device);
 void compare_both_ways(gpu::Device& device);
 void compare_accumulators(gpu::Device& device);
+void compare_wide_products(gpu::Device& device);
 void compare_block_products(gpu::Device& device);
 void compare_exact_products(gpu::Device& device);
 void compare_extreme_products(gpu::Device& device);

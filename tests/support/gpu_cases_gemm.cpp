@@ -67,6 +67,24 @@ void compare_accumulators(gpu::Device& device) {
   }
 }
 
+// Accumulators that 64-bit integers serve, over several tiles and chunks of K; heavy tails spread too far for some.
+void compare_wide_products(gpu::Device& device) {
+  for (const char* name : {"exact", "k64_rz", "k64_rz_snap", "fused35_rz"}) {
+    const Accumulator& row = find_row(accumulator_table, std::string_view(name))->row;
+    for (const InputKind kind : {InputKind::gaussian, InputKind::heavy_tailed, InputKind::subnormal}) {
+      for (const char* words : {"mxfp4", "nvfp4", "ue5m3fp4,block=32x32"}) {
+        const QuantSpec spec = quant_spec_from_words(words);
+        REQUIRE(gpu::widest_spread(spec, spec, row, 200) >= 0);
+        compare_products(device, words, words, row, {17, 200}, 9, kind);
+      }
+      compare_products(device, "mxfp4,element=e2m3", "nvfp4,scale=ue1m6,block=64", row, {20, 150}, 12, kind);
+    }
+    compare_products(device, "mxfp4", "mxfp4", row, {140, 136}, 70, InputKind::gaussian);
+  }
+  CHECK(gpu::widest_spread(quant_spec_from_words("mxfp4,block=8"), mxfp4_spec, accumulator_table[0].row, 64) == -1);
+  CHECK(gpu::widest_spread(mxfp4_spec, mxfp4_spec, fp32_block, 64) == -1);
+}
+
 // Where the integer units serve; the larger shape has several tiles and more than one chunk of K.
 void compare_block_products(gpu::Device& device) {
   for (const InputKind kind :
