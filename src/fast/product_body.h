@@ -143,8 +143,8 @@ FP4_TARGET inline void hadamard_to(const MatrixView& x, const HadamardSpec& h, R
       for (int j = 0; j < h.size; ++j) {
         F v = load(buffer[j]);
         if (inverse) v = v * all(factor);
-        v = select(is_nan(v), as_float(all(canonical_nan_bits)), v);
         if (inverse && signs.is_minus(j)) v = as_float(bits(v) ^ all(0x80000000u));
+        v = select(is_nan(v), as_float(all(canonical_nan_bits)), v);
         store(buffer[j], v);
       }
       store_transposed(buffer, rows, h.size, y + row * p.cols + k, p.cols);
