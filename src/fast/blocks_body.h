@@ -25,6 +25,7 @@ struct PanelOptions {
   int64_t run = 0;            // elements along K between scale changes of the product
   bool neutral_zeros = true;  // all-zero blocks get scale 0, which takes part in no range
   int level_room = -1;        // >= 0: panels may become level (level_body.h); elements can be shifted this far
+  int threads = 1;            // of packing stored codes
   bool postpones = false;     // complete_panel is the caller's
   bool makes_unsigned = false;
 };

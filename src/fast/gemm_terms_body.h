@@ -189,20 +189,22 @@ FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide
 FP4_TARGET inline void scale_panel(const Panels& p, int64_t panel, int offset, float quantum, float* out,
                                    double* wide) {
   const float* scale = p.panel_scales(panel);
-  if (p.bytes == nullptr) {
-    const float* value = p.panel_values(panel);
-    for (int64_t k = 0; k < p.padded; ++k)
-      put_scaled(k, load(value + k * panel_rows), load(scale + k / p.block * panel_rows), out, wide);
-    return;
-  }
-  const auto* bytes = reinterpret_cast<const int32_t*>(p.panel_bytes(panel));
-  for (int64_t k = 0; k < p.padded; k += 4) {
-    const I word = load(bytes + k * 4);
-    const F s = load(scale + k / p.block * panel_rows);
-    for (int i = 0; i < 4; ++i) {
-      const I top = shift_left(word, 24 - 8 * i);
-      const I fixed = offset == 0 ? shift_right_signed<24>(top) : shift_right<24>(top) - all(offset);
-      put_scaled(k + i, to_float(fixed) * all(quantum), s, out, wide);
+  const int64_t block = smaller(p.block, p.padded);
+  for (int64_t first = 0; first < p.padded; first += block) {
+    const F s = load(scale + first / block * panel_rows);
+    if (p.bytes == nullptr) {
+      const float* value = p.panel_values(panel);
+      for (int64_t k = first; k < first + block; ++k) put_scaled(k, load(value + k * panel_rows), s, out, wide);
+      continue;
+    }
+    const auto* bytes = reinterpret_cast<const int32_t*>(p.panel_bytes(panel));
+    for (int64_t k = first; k < first + block; k += 4) {
+      const I word = load(bytes + k * 4);
+      for (int i = 0; i < 4; ++i) {
+        const I top = shift_left(word, 24 - 8 * i);
+        const I fixed = offset == 0 ? shift_right_signed<24>(top) : shift_right<24>(top) - all(offset);
+        put_scaled(k + i, to_float(fixed) * all(quantum), s, out, wide);
+      }
     }
   }
 }
@@ -213,10 +215,19 @@ FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantiz
                                    int64_t chunk, int32_t* out) {
   const int least_scale = q.stores_multiplier() ? -126 : q.scale.min_exponent();
   const float* scale = p.panel_scales(panel);
-  for (int64_t k = 0; k < p.padded; k += chunk) {
-    const F s = load(scale + k / p.block * panel_rows);
-    const M zero = s == all(0.0f);
-    const I of_scale = select(zero, all(-126), larger(shift_right<23>(bits(s)) - all(127), all(least_scale)));
+  const int64_t block = smaller(p.block, p.padded);
+  F s = all(0.0f);
+  M zero = s == s;
+  I of_scale = all(0);
+  int64_t change = 0;  // where the scale does
+  for (int64_t k = 0; k < p.padded; k += chunk, out += panel_rows) {
+    if (k == change) {
+      s = load(scale);
+      zero = s == all(0.0f);
+      of_scale = select(zero, all(-126), larger(shift_right<23>(bits(s)) - all(127), all(least_scale)));
+      scale += panel_rows;
+      change += block;
+    }
     I weight = of_scale;
     if (chunk == 1) {
       // e(element) = max(floor(log2 |v/s|), smallest normal exponent): v/s is exact.
@@ -224,7 +235,7 @@ FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantiz
       const I e = larger(shift_right<23>(bits(element) & all(0x7FFFFFFF)) - all(127), all(q.element.min_exponent()));
       weight = select(element == all(0.0f), all(no_term), of_scale + e);
     }
-    store(out + k / chunk * panel_rows, weight);
+    store(out, weight);
   }
 }
 

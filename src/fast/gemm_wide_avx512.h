@@ -13,15 +13,6 @@ namespace fp4::avx512 {
 inline constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 inline constexpr int toward_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 
-FP4_SIMD D fma_quiet(D a, D b, D c) {
-  return {_mm512_fmadd_round_pd(a.lo, b.lo, c.lo, nearest), _mm512_fmadd_round_pd(a.hi, b.hi, c.hi, nearest)};
-}
-FP4_SIMD D sub_quiet(D a, D b) {
-  return {_mm512_sub_round_pd(a.lo, b.lo, nearest), _mm512_sub_round_pd(a.hi, b.hi, nearest)};
-}
-FP4_SIMD D add_quiet(D a, D b) {
-  return {_mm512_add_round_pd(a.lo, b.lo, nearest), _mm512_add_round_pd(a.hi, b.hi, nearest)};
-}
 FP4_SIMD D mul_quiet(D a, D b) {
   return {_mm512_mul_round_pd(a.lo, b.lo, nearest), _mm512_mul_round_pd(a.hi, b.hi, nearest)};
 }
@@ -29,20 +20,20 @@ FP4_SIMD D add_toward_zero(D a, D b) {
   return {_mm512_add_round_pd(a.lo, b.lo, toward_zero), _mm512_add_round_pd(a.hi, b.hi, toward_zero)};
 }
 
-// fl32(acc + dot*scale) with one rounding: fp64 first, and where that landed between two floats the part it lost
-// decides.
+// a*b + c rounded to odd: down and up differ exactly where the sum is inexact, and then the smaller magnitude with its
+// last bit set is the odd one of the two.
+FP4_SIMD __m512d fma_odd(__m512d a, __m512d b, __m512d c) {
+  const __m512d down = _mm512_fmadd_round_pd(a, b, c, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  const __m512d up = _mm512_fmadd_round_pd(a, b, c, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+  const __m512i s = _mm512_min_epu64(_mm512_castpd_si512(down), _mm512_castpd_si512(up));
+  const __mmask8 inexact = _mm512_cmp_pd_mask(down, up, _CMP_NEQ_UQ);
+  return _mm512_castsi512_pd(_mm512_mask_or_epi64(s, inexact, s, _mm512_set1_epi64(1)));
+}
+
+// fl32(acc + dot*scale) with one rounding: to odd in fp64 first.
 FP4_SIMD F rounded_step(D dot, D scale, F acc) {
   const D before = widened(acc);
-  D s = fma_quiet(dot, scale, before);
-  if (any(between_floats(s))) {
-    const D product = mul_quiet(dot, scale);
-    const D rest = fma_quiet(
-        dot, scale, D{_mm512_sub_pd(_mm512_setzero_pd(), product.lo), _mm512_sub_pd(_mm512_setzero_pd(), product.hi)});
-    const D b = sub_quiet(s, before);  // TwoSum
-    const D error = add_quiet(add_quiet(sub_quiet(before, sub_quiet(s, b)), sub_quiet(product, b)), rest);
-    s = nudged(s, error, between_floats(s));
-  }
-  return narrowed(s);
+  return narrowed(D{fma_odd(dot.lo, scale.lo, before.lo), fma_odd(dot.hi, scale.hi, before.hi)});
 }
 
 // floor(log2 s), not below the format's smallest normal exponent; -126 for zero.

@@ -29,6 +29,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   place_panels(p.b.panels, arena, runs, int8, !int8);
   PanelOptions options;
   options.run = p.run;
+  options.threads = threads_for(p);
   options.neutral_zeros = row.kind != AccumulatorKind::aligned;
   if (engine == Engine::fma) options.values = Values::decoded;
   if (engine == Engine::multiply_add || engine == Engine::fp64) options.values = Values::scaled;

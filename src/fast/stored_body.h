@@ -179,62 +179,66 @@ FP4_TARGET inline void dequantize_to(const Quantized& q, float* out) {
 }
 
 // The panels of a gemm from stored codes.
+FP4_TARGET inline void pack_stored_panel(const Quantized& q, const Quantizer& r, const DecodeTables& t,
+                                         const PanelOptions& options, Panels& out, int64_t panel) {
+  alignas(64) float buffer[128][panel_rows];
+  const int piece = stored_piece(q);
+  const float to_fixed = power_of_two(-r.element.quantum_log2());
+  Quantization z;
+  z.out = &out;
+  z.options = options;
+  const int64_t row0 = panel * panel_rows;
+  const int rows = static_cast<int>(smaller<int64_t>(panel_rows, q.rows - row0));
+  const M lanes = first_lanes(rows);
+  const CodeReader c = read_codes(q, row0, rows);
+  out.nan_rows[panel] = 0;
+  Extremes extremes = {all(0x7F800000), all(0)};
+  for (int64_t k0 = 0; k0 < out.padded; k0 += piece) {
+    decode_piece(q, r, t, c, k0, piece, buffer);
+    Block b;
+    b.k0 = k0;
+    b.scales.value = stored_scales(q, r, t, row0, rows, k0);
+    const F g = stored_factors(q, row0, rows, k0);
+    if (out.outer != nullptr && k0 % outer_scale_width == 0 && k0 < q.cols) {
+      store(out.outer + (panel * out.outer_count() + k0 / outer_scale_width) * panel_rows, g);
+    }
+    const Sink sink = sink_at(out, panel, k0);
+    b.amax = all(0);
+    for (int k = 0; k < piece; k += 4) {
+      I fixed[4];
+      for (int i = 0; i < 4; ++i) {
+        F v = select(lanes, load(buffer[k + i]), all(0.0f));
+        b.amax = b.amax | (bits(v) & all(0x7FFFFFFF));
+        if (sink.bytes != nullptr) fixed[i] = truncated(v * all(to_fixed)) + all(options.byte_offset);
+        if (sink.values == nullptr) continue;
+        if (options.values == Values::scaled) v = v * b.scales.value;
+        if (options.values == Values::decoded) {
+          v = stored_value(q.spec.prescale, v, b.scales.value, g);
+        }
+        store(sink.values + (k + i) * panel_rows, v);
+      }
+      if (sink.bytes != nullptr) {
+        store(sink.bytes + k * panel_rows, packed_lanes_unsigned(fixed[0], fixed[1], fixed[2], fixed[3]));
+      }
+    }
+    if (q.spec.has_scale() && (k0 % out.block == 0)) {
+      // With one scale for all of K the first piece says nothing about zeros.
+      if (out.block > piece) b.amax = all(1);
+      note_scales(z, b, panel, extremes);
+    }
+  }
+  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
+                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  close_panel(options, out, panel);
+}
+
 FP4_TARGET inline void pack_stored(const Quantized& q, const PanelOptions& options, Panels& out) {
   const Quantizer r = resolve(q.spec);
   DecodeTables t;
   fill_tables(r, t);
-  alignas(64) float buffer[128][panel_rows];
-  const int piece = stored_piece(q);
-  const float to_fixed = power_of_two(-r.element.quantum_log2());
   out.factor.g = q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0];
-  Quantization z;
-  z.out = &out;
-  z.options = options;
-  for (int64_t panel = 0; panel < out.count; ++panel) {
-    const int64_t row0 = panel * panel_rows;
-    const int rows = static_cast<int>(smaller<int64_t>(panel_rows, q.rows - row0));
-    const M lanes = first_lanes(rows);
-    const CodeReader c = read_codes(q, row0, rows);
-    out.nan_rows[panel] = 0;
-    Extremes extremes = {all(0x7F800000), all(0)};
-    for (int64_t k0 = 0; k0 < out.padded; k0 += piece) {
-      decode_piece(q, r, t, c, k0, piece, buffer);
-      Block b;
-      b.k0 = k0;
-      b.scales.value = stored_scales(q, r, t, row0, rows, k0);
-      const F g = stored_factors(q, row0, rows, k0);
-      if (out.outer != nullptr && k0 % outer_scale_width == 0 && k0 < q.cols) {
-        store(out.outer + (panel * out.outer_count() + k0 / outer_scale_width) * panel_rows, g);
-      }
-      const Sink sink = sink_at(out, panel, k0);
-      b.amax = all(0);
-      for (int k = 0; k < piece; k += 4) {
-        I fixed[4];
-        for (int i = 0; i < 4; ++i) {
-          F v = select(lanes, load(buffer[k + i]), all(0.0f));
-          b.amax = b.amax | (bits(v) & all(0x7FFFFFFF));
-          if (sink.bytes != nullptr) fixed[i] = truncated(v * all(to_fixed)) + all(options.byte_offset);
-          if (sink.values == nullptr) continue;
-          if (options.values == Values::scaled) v = v * b.scales.value;
-          if (options.values == Values::decoded) {
-            v = stored_value(q.spec.prescale, v, b.scales.value, g);
-          }
-          store(sink.values + (k + i) * panel_rows, v);
-        }
-        if (sink.bytes != nullptr) {
-          store(sink.bytes + k * panel_rows, packed_lanes_unsigned(fixed[0], fixed[1], fixed[2], fixed[3]));
-        }
-      }
-      if (q.spec.has_scale() && (k0 % out.block == 0)) {
-        // With one scale for all of K the first piece says nothing about zeros.
-        if (out.block > piece) b.amax = all(1);
-        note_scales(z, b, panel, extremes);
-      }
-    }
-    out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
-                        static_cast<uint32_t>(largest_lane(extremes.largest))};
-    close_panel(options, out, panel);
-  }
+#pragma omp parallel for num_threads(options.threads) schedule(dynamic, 4) if (options.threads > 1)
+  for (int64_t panel = 0; panel < out.count; ++panel) pack_stored_panel(q, r, t, options, out, panel);
 }
 
 }  // namespace fp4::FP4_ISA

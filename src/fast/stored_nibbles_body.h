@@ -51,59 +51,62 @@ FP4_SIMD void load_dwords(const CodeReader& c, int rows, M lanes, int64_t at, I 
   for (int i = 0; i < 4; ++i) out[i] = select(lanes, row_dwords(c, at + 4 * i), all(0));
 }
 
+FP4_TARGET inline void pack_nibble_panel(const Quantized& q, const DecodeTables& t, const int8_t* entries,
+                                         const PanelOptions& options, Panels& out, int64_t panel) {
+  const NibbleTable table = load_nibble_table(entries);
+  const int64_t block = q.spec.block.size;
+  Quantization z;
+  z.out = &out;
+  z.options = options;
+  Block b;
+  b.row0 = panel * panel_rows;
+  b.rows = static_cast<int>(smaller<int64_t>(panel_rows, q.rows - b.row0));
+  const M lanes = first_lanes(b.rows);
+  const CodeReader codes = read_codes(q, b.row0, b.rows);
+  const ScaleReader scales = read_scales(q, b.row0, b.rows);
+  out.nan_rows[panel] = 0;
+  Extremes extremes = {all(0x7F800000), all(0)};
+  int8_t* bytes = out.bytes + panel * out.padded * panel_rows;
+  I some = all(0);  // bits of a block's magnitudes
+  I scale_codes = all(0);
+  for (int64_t k0 = 0; k0 < out.padded; k0 += 32) {
+    I dword[4];
+    load_dwords(codes, b.rows, lanes, k0 / 2, dword);
+    for (int i = 0; i < 4; ++i) {
+      const int64_t k = k0 + 8 * i;
+      if (k >= out.padded) break;
+      store(bytes + k * panel_rows, nibble_bytes<false>(table, dword[i]));
+      store(bytes + (k + 4) * panel_rows, nibble_bytes<true>(table, dword[i]));
+      some = some | (dword[i] & all(0x77777777));
+      if ((k + 8) % block != 0) continue;
+      const int64_t j = k / block;
+      if (j % 4 == 0 && j * block < q.cols) scale_codes = scale_dwords(scales, b.rows, j);
+      const I code = shift_right(scale_codes, static_cast<int>(j % 4 * 8)) & all(0xFF);
+      b.k0 = j * block;
+      b.amax = some;
+      b.scales.value = as_float(gather(reinterpret_cast<const uint32_t*>(t.scale), code));
+      if (b.k0 >= q.cols) b.scales.value = all(1.0f);
+      b.scales.value = select(lanes, b.scales.value, all(1.0f));
+      note_scales(z, b, panel, extremes);
+      some = all(0);
+    }
+  }
+  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
+                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  close_panel(options, out, panel);
+}
+
 FP4_TARGET inline void pack_nibbles(const Quantized& q, const PanelOptions& options, Panels& out) {
   const Quantizer r = resolve(q.spec);
   DecodeTables t;
   fill_tables(r, t);
-  alignas(16) int8_t entry[16];
+  alignas(16) int8_t entries[16];
   for (uint32_t code = 0; code < 16; ++code) {
-    const int64_t fixed = decode_fixed(r.element, code);
-    entry[code] = static_cast<int8_t>(fixed + options.byte_offset);
+    entries[code] = static_cast<int8_t>(decode_fixed(r.element, code) + options.byte_offset);
   }
-  const NibbleTable table = load_nibble_table(entry);
   out.factor.g = q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0];
-  Quantization z;
-  z.out = &out;
-  z.options = options;
-  const int64_t block = q.spec.block.size;
-  for (int64_t panel = 0; panel < out.count; ++panel) {
-    Block b;
-    b.row0 = panel * panel_rows;
-    b.rows = static_cast<int>(smaller<int64_t>(panel_rows, q.rows - b.row0));
-    const M lanes = first_lanes(b.rows);
-    const CodeReader codes = read_codes(q, b.row0, b.rows);
-    const ScaleReader scales = read_scales(q, b.row0, b.rows);
-    out.nan_rows[panel] = 0;
-    Extremes extremes = {all(0x7F800000), all(0)};
-    int8_t* bytes = out.bytes + panel * out.padded * panel_rows;
-    I some = all(0);  // bits of a block's magnitudes
-    I scale_codes = all(0);
-    for (int64_t k0 = 0; k0 < out.padded; k0 += 32) {
-      I dword[4];
-      load_dwords(codes, b.rows, lanes, k0 / 2, dword);
-      for (int i = 0; i < 4; ++i) {
-        const int64_t k = k0 + 8 * i;
-        if (k >= out.padded) break;
-        store(bytes + k * panel_rows, nibble_bytes<false>(table, dword[i]));
-        store(bytes + (k + 4) * panel_rows, nibble_bytes<true>(table, dword[i]));
-        some = some | (dword[i] & all(0x77777777));
-        if ((k + 8) % block != 0) continue;
-        const int64_t j = k / block;
-        if (j % 4 == 0 && j * block < q.cols) scale_codes = scale_dwords(scales, b.rows, j);
-        const I code = shift_right(scale_codes, static_cast<int>(j % 4 * 8)) & all(0xFF);
-        b.k0 = j * block;
-        b.amax = some;
-        b.scales.value = as_float(gather(reinterpret_cast<const uint32_t*>(t.scale), code));
-        if (b.k0 >= q.cols) b.scales.value = all(1.0f);
-        b.scales.value = select(lanes, b.scales.value, all(1.0f));
-        note_scales(z, b, panel, extremes);
-        some = all(0);
-      }
-    }
-    out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
-                        static_cast<uint32_t>(largest_lane(extremes.largest))};
-    close_panel(options, out, panel);
-  }
+#pragma omp parallel for num_threads(options.threads) schedule(dynamic, 4) if (options.threads > 1)
+  for (int64_t panel = 0; panel < out.count; ++panel) pack_nibble_panel(q, t, entries, options, out, panel);
 }
 
 }  // namespace fp4::FP4_ISA
