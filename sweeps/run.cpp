@@ -76,6 +76,8 @@ class Engine {
     while (!stopping()) {
       const size_t index = next_.fetch_add(1);
       if (index >= jobs_.size()) return;
+      if (options_.stop_after > 0 && index >= options_.stop_after) halted_ = true;
+      if (halted_) return;
       if (std::unique_ptr<RunRecord> record = run_job(jobs_[index])) {
         queue_.push({std::move(record), jobs_[index].config->static_cost});
       }
@@ -145,7 +147,6 @@ class Engine {
       progress_.seconds = seconds();
       if (options_.progress) options_.progress(progress_);
     }
-    if (options_.stop_after > 0 && progress_.done >= options_.stop_after) halted_ = true;
   }
 
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }

@@ -33,7 +33,7 @@ struct EngineOptions {
   int jobs = 1;
   const std::atomic<bool>* stop = nullptr;             // set by a signal: start nothing more, drop what is in flight
   std::function<void(const Progress&)> progress = {};  // from the writer thread, after each commit
-  size_t stop_after = 0;                               // test hook: behave as if stopped after so many runs
+  size_t stop_after = 0;                               // test hook: behave as if stopped once so many runs have begun
 };
 
 // Largest static cost first; references before others of equal cost, then by hash and seed: a fixed order everywhere.

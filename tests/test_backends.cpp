@@ -302,6 +302,43 @@ TEST_CASE("fast quantisers, decoders and stored gemms equal the reference", "[qu
   }
 }
 
+// A scale of few ulps times the quantum of a product would lose bits, although its product with a huge one is normal.
+TEST_CASE("products of huge and of subnormal real scales equal the reference", "[quick]") {
+  std::mt19937 random(5);
+  std::vector<float> huge(9 * 96);
+  std::vector<float> subnormal(17 * 96);
+  for (float& x : huge) x = random() % 3 == 0 ? 0.0f : std::ldexp(static_cast<float>(random() % 4096) - 2048.0f, 112);
+  for (float& x : subnormal) x = float_of((random() & 0x80000000u) | random() % 4096);
+  for (const Backend* fast : test::backends_under_test()) {
+    for (const char* words :
+         {"mxfp4,scale=fp32,scale_rule=amax", "mxfp4,scale=fp32,scale_rule=amax,block=8",
+          "mxfp4,scale=fp32,scale_rule=amax,block=row", "mxfp8,scale=fp32,scale_rule=amax", "mxfp4"}) {
+      for (const AccumulatorInfo& accumulator : accumulator_table) {
+        for (const bool swapped : {false, true}) {
+          MultiplyCall call;
+          call.a.x = view_of((swapped ? subnormal : huge).data(), swapped ? 17 : 9, 96);
+          call.b.x = view_of((swapped ? huge : subnormal).data(), swapped ? 9 : 17, 96);
+          call.a.spec = call.b.spec = quant_spec_from_words(words);
+          call.options.accumulator = accumulator.row;
+          Quantized a;
+          Quantized b;
+          reference_backend().quantize(call.a, a);
+          reference_backend().quantize(call.b, b);
+          if (!fast->supports_gemm(a.spec, b.spec, call.options)) continue;
+          std::vector<float> got(9 * 17, -7.0f);
+          std::vector<float> expected = got;
+          reference_backend().gemm(a, b, call.options, expected.data(), call.b.x.rows);
+          call.c = got.data();
+          call.c_stride = call.b.x.rows;
+          if (!fast->multiply(call)) continue;
+          INFO(fast->name() << " " << words << " " << accumulator.name << " " << swapped);
+          CHECK(same_bits(got, expected));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("fast Hadamards equal the reference", "[quick]") {
   for (const Backend* fast : test::backends_under_test()) {
     for (const int size : hadamard_sizes) {

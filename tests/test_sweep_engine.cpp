@@ -63,7 +63,7 @@ TEST_CASE("interrupted, resumed, sharded, merged: one table", "[quick]") {
       complete = sweep(folder.path(), small_grid, world, options).complete;
       REQUIRE(starts < 100);
     }
-    CHECK(starts > 1);  // fast made-up runs may finish a few more while the stop is on its way
+    CHECK(starts > 10);  // at most seven of more than a hundred runs each time
     CHECK(table_of(folder.path()) == expected);
   }
   SECTION("one worker, and the journal of network file systems") {

@@ -7,11 +7,17 @@
 
 namespace fp4::FP4_ISA {
 
+// Kernels multiply one side's scales by the quantum of a product: exact for powers of two, and for normal numbers.
+inline bool keeps_bits(const Product& p, const Side& side, const fast::ScaleRange& range) {
+  return !has_wide_scale(side.spec) ||
+         static_cast<int>(range.least >> 23) + p.a.quantum_log2() + p.b.quantum_log2() > 0;
+}
+
 // Every sA*sB of the tile, times any dot, is a normal float far from both ends.
-inline bool scales_in_range(const fast::ScaleRange& a, const fast::ScaleRange& b) {
+inline bool scales_in_range(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b) {
   const int least = static_cast<int>(a.least >> 23) + static_cast<int>(b.least >> 23) - 254;
   const int largest = static_cast<int>(a.largest >> 23) + static_cast<int>(b.largest >> 23) - 254;
-  return least >= -110 && largest <= 90;
+  return least >= -110 && largest <= 90 && keeps_bits(p, p.a, a) && keeps_bits(p, p.b, b);
 }
 
 // Bits of a scale's significand below its leading one (or below the smallest normal exponent).

@@ -14,7 +14,7 @@ inline bool is_whole(const Product& p, int64_t panel, int64_t pb, int64_t panels
     norm = larger<uint64_t>(norm, p.b.panels.level[j].largest_norm);
   }
   return a.done && a.largest_norm * norm <= uint64_t{1} << 48 &&
-         scales_in_range(p.a.panels.range[panel], range_of(p.b.panels, pb, panels));
+         scales_in_range(p, p.a.panels.range[panel], range_of(p.b.panels, pb, panels));
 }
 
 // Aligned sums weigh blocks by their scales, so only level panels whose products are all proven may forget them: no
