@@ -21,17 +21,7 @@ typedef float fma_vector __attribute__((vector_size(32), aligned(4)));
 static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   return (fma_vector)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)b, (__m256)acc);
 }
-typedef float some_lanes __attribute__((vector_size(64), aligned(4)));
-static inline some_lanes load_some(const float* x, int n, float fill) {
-  float v[16];
-  for (int l = 0; l < 16; ++l) v[l] = l < n ? x[l] : fill;
-  some_lanes lanes;
-  __builtin_memcpy(&lanes, v, sizeof v);
-  return lanes;
-}
-static inline void store_some(float* x, int n, const some_lanes& v) {
-  for (int l = 0; l < n; ++l) x[l] = v[l];
-}
+#include "sim/kernels/some_lanes_body.h"
 using words16 = uint32_t __attribute__((vector_size(64)));
 static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {
   const __m256i factor = _mm256_set1_epi32(static_cast<int>(m));

@@ -14,17 +14,7 @@ static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   for (int l = 0; l < LANES; ++l) acc[l] = __builtin_fmaf(x, b[l], acc[l]);
   return acc;
 }
-typedef float some_lanes __attribute__((vector_size(64), aligned(4)));
-static inline some_lanes load_some(const float* x, int n, float fill) {
-  float v[16];
-  for (int l = 0; l < 16; ++l) v[l] = l < n ? x[l] : fill;
-  some_lanes lanes;
-  __builtin_memcpy(&lanes, v, sizeof v);
-  return lanes;
-}
-static inline void store_some(float* x, int n, const some_lanes& v) {
-  for (int l = 0; l < n; ++l) x[l] = v[l];
-}
+#include "sim/kernels/some_lanes_body.h"
 using words16 = uint32_t __attribute__((vector_size(64)));
 static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {
   for (int l = 0; l < 16; ++l) {
