@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "src/error.h"
+#include "src/words.h"
 
 namespace fp4 {
 namespace {
@@ -321,22 +322,12 @@ Json parse_json_file(const std::string& path, const std::string& place) {
 
 bool ends_with_json(std::string_view w) { return w.ends_with(".json"); }
 
-std::vector<std::string> split_words(std::string_view words) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= words.size();) {
-    const size_t comma = std::min(words.find(',', at), words.size());
-    out.emplace_back(words.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 QuantSpec quant_spec_from_words(std::string_view words, const std::string& place) {
   QuantSpec s = mxfp4_spec;
   bool first = true;
-  for (const std::string& word : split_words(words)) {
+  for (const std::string& word : split(words, ',')) {
     const size_t equals = word.find('=');
     if (equals != std::string::npos) {
       set_quant(s, Json{{word.substr(0, equals), word.substr(equals + 1)}}, place);
@@ -356,7 +347,7 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
 }
 
 std::string preset_of_words(std::string_view words) {
-  const std::string first = split_words(words)[0];
+  const std::string first = split(words, ',')[0];
   return find_preset(first) != nullptr ? first : "";
 }
 

@@ -9,9 +9,9 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 
 #include "src/error.h"
+#include "src/words.h"
 #include "sweeps/grid.h"
 
 namespace fp4::sweeps {
@@ -20,13 +20,6 @@ namespace {
 
 const std::vector<std::string> gemms = {"fprop", "dgrad", "wgrad"};
 const std::vector<std::string> operands = {"a", "b"};
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
-  return parts;
-}
 
 bool is_one_of(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();

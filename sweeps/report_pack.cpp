@@ -11,6 +11,7 @@
 #include <map>
 
 #include "src/error.h"
+#include "src/words.h"
 
 namespace fp4 {
 namespace {
@@ -26,18 +27,6 @@ bool is_hash(const std::string& word) {
 bool is_exactly_float(double value) {
   return std::isnan(value) || (std::abs(value) <= std::numeric_limits<float>::max() &&
                                static_cast<double>(static_cast<float>(value)) == value);
-}
-
-// Blank-separated words; two blanks in a row give an empty word, so that joining gives the text back.
-std::vector<std::string> split(const std::string& sentence) {
-  std::vector<std::string> words;
-  std::size_t begin = 0;
-  while (true) {
-    const std::size_t end = sentence.find(' ', begin);
-    words.push_back(sentence.substr(begin, end - begin));
-    if (end == std::string::npos) return words;
-    begin = end + 1;
-  }
 }
 
 }  // namespace
@@ -143,7 +132,7 @@ void ColumnPack::hashes(const std::string& name, const std::vector<std::string>&
 void ColumnPack::sentences(const std::string& name, const std::vector<std::string>& values) {
   std::map<std::string, std::uint32_t> code_of;
   for (const std::string& value : values)
-    for (const std::string& word : split(value)) code_of.emplace(word, 0);
+    for (const std::string& word : split(value, ' ')) code_of.emplace(word, 0);
   std::uint32_t next = 1;  // 0 ends a row
   nlohmann::json dictionary = nlohmann::json::array();
   for (auto& [word, code] : code_of) {
@@ -152,7 +141,7 @@ void ColumnPack::sentences(const std::string& name, const std::vector<std::strin
   }
   std::vector<std::uint32_t> row_codes;
   for (const std::string& value : values) {
-    for (const std::string& word : split(value)) row_codes.push_back(code_of[word]);
+    for (const std::string& word : split(value, ' ')) row_codes.push_back(code_of[word]);
     row_codes.push_back(0);
   }
   nlohmann::json& place = column(name, "lists");

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/error.h"
+#include "src/words.h"
 #include "sweeps/statistics.h"
 
 namespace fp4::sweeps {
@@ -212,12 +213,7 @@ Condition parse_condition(const ResultTable& table, const std::string& text) {
                       .values = {}};
   if (condition.operation == "==") condition.operation = "=";
   if (condition.operation == "!") throw Error(place + ": `!` is only known as !=");
-  std::string rest = text.substr(at + (wide ? 2 : 1));
-  for (size_t begin = 0; begin <= rest.size();) {
-    const size_t end = std::min(rest.find('|', begin), rest.size());
-    condition.values.push_back(trim(rest.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string& value : split(text.substr(at + (wide ? 2 : 1)), '|')) condition.values.push_back(trim(value));
   const bool ordered = condition.operation != "=" && condition.operation != "!=";
   if (ordered && (condition.values.size() != 1 || !as_number(condition.values.front()))) {
     throw Error(place + ": " + condition.operation + " wants one number");

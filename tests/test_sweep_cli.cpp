@@ -217,6 +217,11 @@ TEST_CASE("bad words end with exit code 2 and the accepted words, nothing writte
   write_text(folder / "bad.json",
              R"({"name": "b", "task": "classifier", "axes": {"wgrad.*.rounding": ["stochastik"]}})");
   refuse("sweep run " + folder / "bad.json", "stochastik");
+  for (const char* path : {"", "wgrad..rounding", "wgrad|.a.rounding", "wgrad.a."}) {  // an empty part is a word too
+    write_text(folder / "empty.json",
+               R"({"name": "e", "task": "classifier", "axes": {")" + std::string(path) + R"(": ["stochastic"]}})");
+    refuse("sweep run " + folder / "empty.json", "unknown word ''");
+  }
   CHECK(run_cli("pareto " + undisturbed().out + " --x price").exit_code == 2);
   CHECK(run_cli("pareto " + undisturbed().out + " --hardware mi999").exit_code == 2);
   CHECK(run_cli("table " + undisturbed().out + " --where colour=red").exit_code == 2);

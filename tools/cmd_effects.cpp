@@ -2,9 +2,8 @@
 // values of other axes. Where `pareto` lists everything on average, this answers one question of a study.
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "src/error.h"
+#include "src/words.h"
 #include "sweeps/attribution.h"
 #include "sweeps/pareto.h"
 #include "tools/effects_print.h"
@@ -40,11 +39,7 @@ std::map<std::string, std::vector<std::string>> conditions(const sweeps::Results
     const size_t at = text.find('=');
     if (at == std::string::npos || at == 0) throw Error("--where '" + text + "': expected AXIS=VALUE or AXIS=X|Y");
     std::vector<std::string>& values = conditions[axis_of(results, "--where", text.substr(0, at))];
-    for (size_t begin = at + 1; begin <= text.size();) {
-      const size_t end = std::min(text.find('|', begin), text.size());
-      values.push_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    for (std::string& value : split(text.substr(at + 1), '|')) values.push_back(std::move(value));
   }
   return conditions;
 }
