@@ -71,7 +71,7 @@ bool inside(const Mask& mask, const std::vector<uint32_t>& digits, size_t but) {
 
 class Attribution {
  public:
-  Attribution(const Results& results, Metric metric) : results_(results), metric_(metric) {
+  Attribution(const Results& results, Metric metric) {
     const std::vector<uint64_t>& seeds = results.grid().seeds;
     seeds_.assign(seeds.begin(), seeds.end());
     std::sort(seeds_.begin(), seeds_.end());
@@ -174,15 +174,9 @@ class Attribution {
     effect.same_sign = static_cast<double>(same) / static_cast<double>(by_setting.size());
   }
 
-  const Results& results_;
-  Metric metric_;
   std::vector<uint64_t> seeds_;
   std::unordered_map<const ConfigResult*, std::vector<std::optional<double>>> gaps_;
 };
-
-}  // namespace
-
-namespace {
 
 // Values of the sweep, by axis, whatever the task: what a word may name.
 size_t axis_named(const Results& results, const std::string& place, const std::string& name) {

@@ -18,7 +18,7 @@ struct Effect {
   std::string axis;
   std::string value;
   std::string reference;
-  std::string group;         // "axis=value, ..." of the axes in Contrast::by
+  std::string group;         // "value, ...": those of the axes in Contrast::by
   double reference_gap = 0;  // mean gap of the reference over the same settings and seeds
   size_t settings = 0;       // pairs compared; pairs in which the axis is dead are left out
   size_t diverged = 0;       // pairs left out because a run of either side diverged

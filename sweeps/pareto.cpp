@@ -356,42 +356,52 @@ class ContextJudge {
     }
   }
 
+  // Step at which each of the runs that count reaches the target, by seed; none where it does not.
+  using StepBySeed = std::map<uint64_t, std::optional<double>>;
+  StepBySeed steps_to_target(const ConfigResult& config) const {
+    StepBySeed steps;
+    for (const RunRecord& run : config.runs) {
+      if (results_.is_confirm(run.seed) == front_.confirmed)
+        steps[run.seed] = step_to_target(run.curve, *front_.target);
+    }
+    return steps;
+  }
+
   void tokens() {
     const ConfigResult* reference = results_.find(front_.context);
     if (reference == nullptr || !has_constant_rate(reference->record.config)) return;
     front_.target = options_.target ? options_.target : default_target(*reference);
     if (!front_.target) return;
-    for (FrontPoint& point : front_.points) {
-      double sum = 0;
-      double base = 0;
-      size_t reached = 0;
-      size_t runs = 0;
-      std::vector<double> extra;
-      for (const RunRecord& run : point.config->runs) {
-        if (results_.is_confirm(run.seed) != front_.confirmed) continue;
-        ++runs;
-        const std::optional<double> step = step_to_target(run.curve, *front_.target);
-        if (!step) continue;
-        ++reached;
-        sum += *step;
-        const RunRecord* pair = reference->run(run.seed);
-        if (pair == nullptr) continue;
-        const std::optional<double> other = step_to_target(pair->curve, *front_.target);
-        if (!other) continue;
-        base += *other;
-        extra.push_back(*step / *other - 1);
-      }
-      if (runs == 0) continue;
-      point.extra_tokens = summarise(extra);
-      if (reached < runs) {
-        point.tokens_note = reached == 0 ? "not reached" : fmt::format("reached by {} of {} seeds", reached, runs);
-        continue;
-      }
-      point.tokens_to_target = sum / static_cast<double>(reached) * tokens_per_step(point.config->record.config);
-      // Quartet's (arXiv 2505.14669) question at a fixed target: data efficiency times speed. The parameter
-      // efficiency of its scaling law needs several model sizes and stays 1 here.
-      if (extra.size() == reached) point.quartet = base / sum * point.cost.speedup_bf16;
+    const StepBySeed of_reference = steps_to_target(*reference);
+    for (FrontPoint& point : front_.points) tokens(point, of_reference);
+  }
+
+  void tokens(FrontPoint& point, const StepBySeed& of_reference) const {
+    const StepBySeed steps = steps_to_target(*point.config);
+    if (steps.empty()) return;
+    double sum = 0;
+    double base = 0;
+    size_t reached = 0;
+    std::vector<double> extra;
+    for (const auto& [seed, step] : steps) {
+      if (!step) continue;
+      ++reached;
+      sum += *step;
+      const auto other = of_reference.find(seed);
+      if (other == of_reference.end() || !other->second) continue;
+      base += *other->second;
+      extra.push_back(*step / *other->second - 1);
     }
+    point.extra_tokens = summarise(extra);
+    if (reached < steps.size()) {
+      point.tokens_note =
+          reached == 0 ? "not reached" : fmt::format("reached by {} of {} seeds", reached, steps.size());
+      return;
+    }
+    point.tokens_to_target = sum / static_cast<double>(reached) * tokens_per_step(point.config->record.config);
+    // Quartet's (arXiv 2505.14669) question at a fixed target: data efficiency times speed. The parameter efficiency of
+    // its scaling law needs several model sizes and stays 1 here.
+    if (extra.size() == reached) point.quartet = base / sum * point.cost.speedup_bf16;
   }
 
   const Results& results_;
@@ -426,6 +436,12 @@ std::vector<ContextFront> fronts(const Results& results, const Costs& costs, con
     list.push_back(std::move(front));
   }
   return list;
+}
+
+std::map<std::string, double> delta_by_task(const std::vector<ContextFront>& fronts) {
+  std::map<std::string, double> delta;
+  for (const ContextFront& front : fronts) delta.try_emplace(front.task, front.delta);
+  return delta;
 }
 
 }  // namespace fp4::sweeps

@@ -64,6 +64,9 @@ struct ContextFront {
 // All contexts of the sweep, by (task, context).
 std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options);
 
+// What `equal` means on each task: the delta of its first context.
+std::map<std::string, double> delta_by_task(const std::vector<ContextFront>& fronts);
+
 // Marks the points that no other point beats in both coordinates (equal points keep each other).
 std::vector<bool> undominated(const std::vector<double>& x, const std::vector<double>& y);
 

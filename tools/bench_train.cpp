@@ -14,6 +14,7 @@
 #include "sim/recipe.h"
 #include "src/embedded.h"
 #include "src/error.h"
+#include "sweeps/statistics.h"
 #include "tasks/run.h"
 
 namespace fp4 {
@@ -37,11 +38,6 @@ const std::vector<Workload>& workloads() {
       {"lm", "d 128, 2 layers, 16 x 64", {{"name", "lm"}}, 20},
   };
   return list;
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
 }
 
 double step_seconds(const Workload& w, const std::string& recipe, const TrainBenchOptions& o) {
@@ -115,11 +111,11 @@ std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& o, std::string& 
     std::vector<std::vector<double>> seconds(recipes.size());
     for (int round = 0; round < o.rounds; ++round)
       for (size_t i = 0; i < recipes.size(); ++i) seconds[i].push_back(step_seconds(w, recipes[i], o));
-    const double fp32 = median(seconds[0]);
+    const double fp32 = sweeps::quantile(seconds[0], 0.5);
     const auto found = torch.find(w.name);
     const double other = found == torch.end() ? 0 : found->second;
     for (size_t i = 0; i < recipes.size(); ++i) {
-      const double s = median(seconds[i]);
+      const double s = sweeps::quantile(seconds[i], 0.5);
       rows.push_back({w.name, w.shape, recipes[i], s, s / fp32, other / s});
     }
     if (other > 0) rows.push_back({w.name, w.shape, "pytorch fp32", other, other / fp32, 1});

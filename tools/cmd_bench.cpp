@@ -14,6 +14,7 @@
 #include "src/backends.h"
 #include "src/error.h"
 #include "src/spec_text.h"
+#include "sweeps/statistics.h"
 #include "tools/bench_gpu.h"
 #include "tools/bench_tiers.h"
 #include "tools/bench_train.h"
@@ -72,11 +73,6 @@ double seconds_of(const std::function<void()>& run, int threads) {
   return now() - start;
 }
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
 // Runs the contestants in turn; the best baseline's rate is what ratios refer to.
 void race(std::vector<Contestant>& all, const Options& o, const std::string& size, const std::string& unit,
           const std::string& baseline, std::vector<Row>& rows) {
@@ -86,10 +82,10 @@ void race(std::vector<Contestant>& all, const Options& o, const std::string& siz
   }
   double best = 0;
   for (const Contestant& c : all) {
-    if (c.is_baseline) best = std::max(best, c.work / median(c.seconds));
+    if (c.is_baseline) best = std::max(best, c.work / sweeps::quantile(c.seconds, 0.5));
   }
   for (const Contestant& c : all) {
-    const double seconds = median(c.seconds);
+    const double seconds = sweeps::quantile(c.seconds, 0.5);
     rows.push_back({c.name, c.backend, o.threads, size, seconds, unit, c.work / seconds / 1e9, baseline,
                     best > 0 ? c.work / seconds / best : 0});
   }

@@ -54,10 +54,8 @@ void run(Options& o, const Invocation& invocation) {
   sweeps::FrontOptions front;
   front.y = o.y;
   if (o.delta >= 0) front.delta = o.delta;
-  std::map<std::string, double> delta;
-  for (const sweeps::ContextFront& one : sweeps::fronts(results, view.costs, front)) {
-    delta.try_emplace(one.task, one.delta);
-  }
+  front.screening_only = true;  // nothing but delta is wanted of the fronts
+  const std::map<std::string, double> delta = sweeps::delta_by_task(sweeps::fronts(results, view.costs, front));
   const auto metric = o.y == "loss_gap" ? sweeps::Metric::loss : sweeps::Metric::loss_hp;
   const std::vector<sweeps::Effect> effects = sweeps::attribute(results, metric, delta, contrast);
   if (effects.empty()) throw Error("no pair of runs differs in " + contrast.axis + " alone under these conditions");

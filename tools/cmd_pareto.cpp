@@ -98,11 +98,9 @@ void run(Options& o, const Invocation& invocation) {
     return o.tasks.empty() || std::find(o.tasks.begin(), o.tasks.end(), task) != o.tasks.end();
   };
   std::erase_if(fronts, [&](const sweeps::ContextFront& front) { return !wanted(front.task); });
-  std::map<std::string, double> delta;
-  for (const sweeps::ContextFront& front : fronts) delta.try_emplace(front.task, front.delta);
   const auto metric = o.front.y.rfind("loss_hp", 0) == 0 ? sweeps::Metric::loss_hp : sweeps::Metric::loss;
   std::vector<sweeps::Effect> effects;
-  if (!o.no_effects) effects = sweeps::attribute(results, metric, delta);
+  if (!o.no_effects) effects = sweeps::attribute(results, metric, sweeps::delta_by_task(fronts));
   std::erase_if(effects, [&](const sweeps::Effect& effect) { return !wanted(effect.task); });
   const bool sampled = results.grid().explore == sweeps::Explore::importance;
 

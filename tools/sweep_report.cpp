@@ -177,8 +177,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   for (const sweeps::ConfigResult& config : results.configs()) {
     for (const sweeps::RunRecord& run : config.runs) input.runs.push_back(run_of(results, config, run));
   }
-  std::map<std::string, double> delta;
-  for (const sweeps::ContextFront& front : fronts) delta.try_emplace(front.task, front.delta);
+  const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
   for (const sweeps::Effect& effect : sweeps::attribute(results, sweeps::Metric::loss, delta)) {
     input.effects.push_back({.task = effect.task,
                              .axis = effect.axis,

@@ -10,18 +10,6 @@
 namespace fp4::test {
 namespace {
 
-using golden::InputKind;
-
-constexpr RandomPlace place = {5, 3, 2};
-
-struct Shape {
-  int64_t rows, cols;
-};
-
-bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 void compare_products(gpu::Device& device, const std::string& words_a, const std::string& words_b,
                       const Accumulator& accumulator, Shape shape_a, int64_t rows_b, InputKind kind) {
   const std::unique_ptr<Backend> backend = gpu::make_backend(&device);

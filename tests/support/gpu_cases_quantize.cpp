@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-#include <cstring>
 
 #include "src/backends.h"
 #include "src/gpu/gpu_backend.h"
@@ -10,19 +9,8 @@
 namespace fp4::test {
 namespace {
 
-using golden::InputKind;
-
-constexpr RandomPlace place = {5, 3, 2};
-
-struct Shape {
-  int64_t rows, cols;
-};
 // Less than a tile, several tiles with ragged ends, long rows.
 constexpr Shape shapes[] = {{3, 37}, {70, 64}, {19, 300}};
-
-bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
 
 std::string difference(const Quantized& got, const Quantized& expected) {
   if (got.codes != expected.codes) {
