@@ -26,13 +26,14 @@ FP4_SIMD void find_maxima(Block& b) {
 }
 
 // Blocks whose scale becomes NaN: their codes are 0.
-FP4_SIMD void poison_blocks(const QuantPlan& p, Block& b) {
+FP4_SIMD void poison_blocks(const QuantPlan& p, Block& b, LaneBuffer scratch) {
   if (!any(b.nonfinite) || p.q.nonfinite != Nonfinite::block_nan || !p.q.scale.has_nan()) return;
   b.scales.code = select(b.nonfinite, all(p.q.scale.nan_code), b.scales.code);
   b.scales.value = select(b.nonfinite, as_float(all(canonical_nan_bits)), b.scales.value);
   b.scales.stored = select(b.nonfinite, all(1.0f), b.scales.stored);
   b.scales.rare = b.scales.rare & ~b.nonfinite;
-  for (int k = 0; k < b.n; ++k) store(b.x[k], select(b.nonfinite, all(0.0f), load(b.x[k])));
+  for (int k = 0; k < b.n; ++k) store(scratch[k], select(b.nonfinite, all(0.0f), load(b.x[k])));
+  b.x = scratch;
   b.nonfinite = mask_from_bits(0);
 }
 
@@ -245,7 +246,7 @@ FP4_TARGET inline void redo_scales(const Quantization& z, Block& b, bool from_el
   const int64_t valid = p.cols - b.k0 < b.n ? p.cols - b.k0 : b.n;
   for (int lane = 0; lane < panel_rows; ++lane) {
     if ((to_bits(b.scales.rare) >> lane & 1u) == 0) continue;
-    const BlockView whole = {&b.x[0][lane], 0, panel_rows, 1, larger<int64_t>(valid, 0), b.n};
+    const BlockView whole = {&b.x[0][lane], 0, b.x.stride, 1, larger<int64_t>(valid, 0), b.n};
     const BlockView maximum = {&maxima[lane], 0, 1, 1, 1, 1};
     codes[lane] = block_scale_code(p.q, from_elements ? whole : maximum, {g[lane], multiplier[lane]},
                                    scale_draw(p, b.row0 + lane, b.k0));

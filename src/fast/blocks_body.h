@@ -36,7 +36,7 @@ struct Block {
   int rows;      // valid rows
   int64_t k0;    // first column
   int n;         // columns
-  LaneBuffer x;  // [n][16] elements
+  Columns x;     // [n][16] elements
   LaneBuffer u;  // [n][16] payloads, scratch
   I amax;        // bits of the maxima over finite elements
   M nonfinite;   // lanes with Inf or NaN

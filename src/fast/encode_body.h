@@ -177,7 +177,7 @@ FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, c
   const bool power = p.payload_path == PayloadPath::power && (rounds_down || (p.q.prescale == 1.0f && !p.is_directed));
   if (p.code_path == CodePath::table && fused_table_bytes(z, b, out)) return;
   if (!power) form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
-  const LaneBuffer x = power ? b.x : b.u;
+  const Columns x = power ? b.x : Columns(b.u);
   const M tiny = power ? b.scales.code < all(27) : mask_from_bits(0);
   const F lift = select(tiny, all(0x1p64f), all(1.0f));
   F inverse = all(1.0f);

@@ -19,7 +19,7 @@ struct TableConstants {
 // product is rounded once, down, to an integer.
 // With `lifted` the elements of a lane are multiplied by 2^64 or 1 first.
 template <bool lifted>
-FP4_SIMD void table_bytes(const TableConstants& c, LaneBuffer x, int n, F inverse, F lift, int8_t* out) {
+FP4_SIMD void table_bytes(const TableConstants& c, Columns x, int n, F inverse, F lift, int8_t* out) {
   const F factor = inverse * all(c.steps);
   const F magic = all(to_integer);
   for (int k = 0; k < n; k += 4) {
@@ -64,7 +64,7 @@ FP4_SIMD I stochastic_fp4(F x, F inverse, uint32_t n_bits, I draw) {
 }
 
 template <Rounding mode>
-FP4_SIMD void stochastic_bytes(LaneBuffer x, int n, F inverse, F lift, uint32_t n_bits, int offset,
+FP4_SIMD void stochastic_bytes(Columns x, int n, F inverse, F lift, uint32_t n_bits, int offset,
                                const uint32_t (*draw)[panel_rows], int8_t* out) {
   for (int k = 0; k < n; k += 4) {
     I v[4];

@@ -16,6 +16,18 @@ using fast::QuantPlan;
 inline constexpr int largest_chunk = 256;
 using LaneBuffer = float (*)[panel_rows];
 
+// Sixteen rows to read, column by column, in a buffer or where they lie.
+struct Columns {
+  const float* first = nullptr;
+  int64_t stride = panel_rows;
+
+  Columns() = default;
+  Columns(LaneBuffer buffer) : first(buffer[0]) {}
+  Columns(const float* x, int64_t between) : first(x), stride(between) {}
+  FP4_SIMD const float* operator[](int64_t k) const { return first + k * stride; }
+  FP4_SIMD Columns operator+(int64_t k) const { return {first + k * stride, stride}; }
+};
+
 FP4_TARGET inline void load_row_major(const float* x, int64_t stride, int rows, int valid, LaneBuffer buffer) {
   int k = 0;
   F columns[4];
@@ -75,6 +87,11 @@ FP4_TARGET inline void transform_tile(LaneBuffer x, const HadamardSpec& h, const
     const F factor = all(inverse_root(h.size));
     for (int j = 0; j < h.size; ++j) store(x[j], load(x[j]) * factor);
   }
+}
+
+// Whether columns k0..k0+n of 16 rows from row0 can be read where they lie.
+FP4_SIMD bool lies_ready(const QuantPlan& p, int64_t row0, int64_t k0, int n) {
+  return p.x.row_stride == 1 && row0 + panel_rows <= p.rows && k0 + n <= p.x.cols && p.hadamard.size == 0;
 }
 
 // Rows row0.. (at most 16), columns k0..k0+n of the transformed operand; zeros outside. n is a multiple of the

@@ -18,7 +18,7 @@ FP4_SIMD F inverse_power(I code) { return as_float(larger(shift_left<23>(all(254
 // The exact quotient x*a/b rounded to odd, where a/b is p/(s*g), or mu*p/g for stored multipliers: a/b = f*(1 + e) and
 // then x*f*(1 + e) = high + low, both within 2^-43, from fused operations. Odd follows from the sign of low, unless
 // low is so small (2^-41) that its sign, or its being zero, is in doubt. false: some element was, u is not to be used.
-FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, LaneBuffer x, int n,
+FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, Columns x, int n,
                                  LaneBuffer u) {
   const bool is_wide = p.spec.scale == Scale::fp32;  // products with 24-bit scales are inexact
   if (is_wide && (p.has_tensor_factor || (p.payload_path == PayloadPath::encode_exact && p.q.prescale != 1.0f)))
@@ -78,7 +78,7 @@ FP4_SIMD D exact_payload(const PayloadRatio& r, F x) {
 }
 
 // A scale of 0 (`keep`) gives payload +-0, but for `te`.
-FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, LaneBuffer x, int n,
+FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, Columns x, int n,
                             LaneBuffer u) {
   const F prescale = all(p.q.prescale);
   const bool has_prescale = p.q.prescale != 1.0f;

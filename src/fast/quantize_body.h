@@ -74,7 +74,7 @@ FP4_SIMD void note_outer(const Quantization& z, int64_t panel, int64_t column, F
 }
 
 // The factors of 16 rows and 128 columns (tensor_scale.h, outer128).
-FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, LaneBuffer x, int n) {
+FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, Columns x, int n) {
   I m = all(0);
   for (int k = 0; k < n; ++k) {
     const I a = bits(load(x[k])) & all(0x7FFFFFFF);
@@ -119,10 +119,13 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
     return;
   }
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
-    load_chunk(p, panel * panel_rows, k0, chunk, buffer);
+    const bool ready = lies_ready(p, panel * panel_rows, k0, chunk);
+    if (!ready) load_chunk(p, panel * panel_rows, k0, chunk, buffer);
+    const float* const source = p.x.data + panel * panel_rows + k0 * p.x.col_stride;
+    const Columns elements = ready ? Columns(source, p.x.col_stride) : Columns(buffer);
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {
       if (outer && k % outer_scale_width == 0 && k < p.cols) {
-        factor = outer_factor(p, buffer + (k - k0), outer_scale_width);
+        factor = outer_factor(p, elements + (k - k0), outer_scale_width);
         note_outer(z, panel, k / outer_scale_width, factor.g);
       }
       Block b;
@@ -130,11 +133,11 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
       b.rows = static_cast<int>(p.rows - b.row0 < panel_rows ? p.rows - b.row0 : panel_rows);
       b.k0 = k;
       b.n = block;
-      b.x = buffer + (k - k0);
+      b.x = elements + (k - k0);
       b.u = payloads;
       b.factor = factor;
       find_scales(z, b);
-      if (p.q.has_scale) poison_blocks(p, b);
+      if (p.q.has_scale) poison_blocks(p, b, buffer + (k - k0));
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, block, draw);
       if (z.stored != nullptr) {
         encode_stored(z, b, draw, dwords + (k - k0) * code_width(*z.stored) / 32);

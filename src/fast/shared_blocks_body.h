@@ -151,7 +151,7 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
         scales = b.scales;
       }
       b.scales = scales;
-      poison_blocks(p, b);
+      poison_blocks(p, b, buffer + (k - k0));
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, m.piece, draw);
       if (z.stored != nullptr) {
         encode_stored(z, b, draw, dwords);

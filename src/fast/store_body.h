@@ -20,7 +20,7 @@ FP4_TARGET inline void join_codes(int width, const uint32_t* codes, int n, uint3
 }
 
 // FP4 values (multiples of the quantum) of four columns to codes; a value of zero has the sign of its element.
-FP4_SIMD B fp4_codes(const Quantization& z, const LaneBuffer x, bool drops, const int8_t* values) {
+FP4_SIMD B fp4_codes(const Quantization& z, Columns x, bool drops, const int8_t* values) {
   const B value = load_bytes(values);
   I sign;
   if (drops) {
