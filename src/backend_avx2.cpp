@@ -6,6 +6,8 @@
 
 #include "src/backend_reference.h"
 #include "src/fast/gemm_int8_avx2.h"
+#include "src/fast/runs_avx2.h"
+// After the kernels that it uses:
 #include "src/fast/product_body.h"
 
 namespace fp4 {
@@ -19,9 +21,7 @@ class Avx2Backend final : public Backend {
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");  // every CPU with AVX2 has F16C
     return here;
   }
-  bool supports_quantize(const QuantizeCall& call) const override {
-    return avx2::has_small_positions(call);
-  }
+  bool supports_quantize(const QuantizeCall& call) const override { return avx2::has_small_positions(call); }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx2::quantize_to(call, out); }
   bool supports_dequantize(const Quantized& q) const override {
     return q.rows * q.code_row_bytes() < int64_t{1} << 31 || q.code_row_bytes() < int64_t{1} << 27;

@@ -6,6 +6,8 @@
 
 #include "src/backend_reference.h"
 #include "src/fast/gemm_whole_avx512.h"
+#include "src/fast/runs_avx512.h"
+// After the kernels that it uses:
 #include "src/fast/product_body.h"
 
 namespace fp4 {
@@ -20,9 +22,7 @@ class Avx512Backend final : public Backend {
                              __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
     return here;
   }
-  bool supports_quantize(const QuantizeCall& call) const override {
-    return avx512::has_small_positions(call);
-  }
+  bool supports_quantize(const QuantizeCall& call) const override { return avx512::has_small_positions(call); }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx512::quantize_to(call, out); }
   bool supports_dequantize(const Quantized& q) const override {
     return q.rows * q.code_row_bytes() < int64_t{1} << 31 || q.code_row_bytes() < int64_t{1} << 27;

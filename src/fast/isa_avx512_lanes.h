@@ -68,6 +68,9 @@ FP4_SIMD F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 FP4_SIMD F fma_down(F a, F b, F c) {  // rounded toward minus infinity
   return {_mm512_fmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
 }
+FP4_SIMD F fma_up(F a, F b, F c) {  // rounded toward plus infinity
+  return {_mm512_fmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC)};
+}
 FP4_SIMD F multiply_down(F a, F b) { return fma_down(a, b, F{_mm512_setzero_ps()}); }
 FP4_SIMD F negated_fma_down(F a, F b, F c) {  // c - a*b rounded toward minus infinity
   return {_mm512_fnmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};

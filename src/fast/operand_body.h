@@ -1,6 +1,7 @@
 // A whole operand into panels: the tensor factor first, then 1 x B blocks in one pass, or blocks that span rows.
 #pragma once
 
+#include "src/fast/flat_operand.h"
 #include "src/fast/shared_blocks_body.h"
 
 namespace fp4::FP4_ISA {
@@ -63,12 +64,13 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) return quantize_shared(z);
   const int64_t count = z.out->count;
   const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;
+  const int64_t first = plan.is_flat ? quantize_flat(z, threads) : 0;
   if (threads <= 1) {
-    for (int64_t panel = 0; panel < count; ++panel) quantize_vector_panel(z, panel);
+    for (int64_t panel = first; panel < count; ++panel) quantize_vector_panel(z, panel);
     return;
   }
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
-  for (int64_t panel = 0; panel < count; ++panel) quantize_vector_panel(z, panel);
+  for (int64_t panel = first; panel < count; ++panel) quantize_vector_panel(z, panel);
 }
 
 FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {
@@ -91,6 +93,10 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   out.scales.resize(call.spec.has_scale() && !is_real(call.spec.scale) ? scale_count : 0);
   out.real_scales.resize(call.spec.has_scale() && is_real(call.spec.scale) ? scale_count : 0);
   out.amax = set_tensor_factor(plan);
+  const BlockGeometry geometry = out.geometry;
+  const int64_t flat_width = has_runs(plan) ? fast::flat_width(plan) : 0;
+  if (flat_width > 0) fast::flatten(plan, flat_width);
+  out.geometry = plan.geometry;
   Panels shape;
   shape.rows = plan.rows;
   shape.cols = plan.cols;
@@ -108,6 +114,7 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   z.out = &shape;
   z.stored = &out;
   quantize_with(z);
+  out.geometry = geometry;
 }
 
 // Positions fit the 32-bit Philox block numbers of the lanes.

@@ -106,7 +106,8 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   const int block = p.q.has_scale ? static_cast<int>(out.block) : 32;
   const bool outer = p.q.tensor_scale == TensorScale::outer128;
   const bool wide = outer || z.stored != nullptr;  // files are written 128 columns at a time
-  const int least_chunk = wide && block < outer_scale_width ? outer_scale_width : block;
+  const int widest = outer || out.padded > outer_scale_width ? outer_scale_width : static_cast<int>(out.padded);
+  const int least_chunk = wide && block < widest ? widest : block;
   const int chunk = p.hadamard.size > least_chunk ? p.hadamard.size : least_chunk;
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   Extremes extremes = {all(0x7F800000), all(0)};

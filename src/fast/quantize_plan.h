@@ -25,6 +25,7 @@ struct QuantPlan {
   int64_t rows = 0;
   int64_t cols = 0;  // K with Hadamard padding
   int64_t row_offset = 0;
+  bool is_flat = false;  // flat_operand.h
   RandomPlace place;
   float held_amax = -1.0f;
   int threads = 1;

@@ -1,0 +1,27 @@
+// A contiguous operand of whole 1 x B blocks is one sequence of blocks: cut into short rows, its codes, scales and
+// draws stay where they are, while sixteen rows in sixteen lanes come from adjacent memory.
+#pragma once
+
+#include "src/fast/quantize_plan.h"
+
+namespace fp4::fast {
+
+// Columns of the short rows; 0 where the operand has to keep its own.
+inline int64_t flat_width(const QuantPlan& p) {
+  if (!p.q.has_scale || p.spec.block.kind != BlockKind::vector || p.spec.has_outer_scale()) return 0;
+  if (p.x.col_stride != 1 || (p.x.row_stride != p.x.cols && p.rows != 1) || p.rows == 0 || p.cols != p.x.cols) return 0;
+  const int64_t width = larger<int64_t>(larger<int64_t>(p.spec.block.size, p.hadamard.size), 32);
+  return p.cols > 0 && p.cols % width == 0 ? width : 0;
+}
+
+inline void flatten(QuantPlan& p, int64_t width) {
+  p.is_flat = true;
+  const int64_t pieces = p.cols / width;  // of a row
+  p.rows *= pieces;
+  p.row_offset *= pieces;
+  p.cols = width;
+  p.x = {p.x.data, p.rows, width, width, 1};
+  p.geometry = geometry_of(p.spec, p.rows, p.cols);
+}
+
+}  // namespace fp4::fast

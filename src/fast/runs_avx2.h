@@ -1,0 +1,14 @@
+// AVX2 quantises all operands sixteen rows at a time: runs along a row (runs_avx512.h) live on roundings of single
+// instructions and tables of 128 bytes.
+#pragma once
+
+#include "src/fast/isa_avx2.h"
+// After the instruction set it is compiled for:
+#include "src/fast/quantize_body.h"
+
+namespace fp4::avx2 {
+
+inline bool has_runs(const QuantPlan&) { return false; }
+inline int64_t quantize_flat(const Quantization&, int) { return 0; }
+
+}  // namespace fp4::avx2

@@ -1,0 +1,182 @@
+// Quantisers that work along the row, sixteen adjacent blocks at a time: do they end in the reference's bits when
+// blocks that need more than fp32 lie between ordinary ones, at tails, on odd strides, and with several threads?
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "src/backends.h"
+#include "src/spec_text.h"
+#include "tests/support/backends_under_test.h"
+
+namespace fp4 {
+namespace {
+
+enum class Filling { ordinary, sparse, dense };  // how many blocks are special
+
+// Sixteen elements. Ordinary blocks are Gaussian, or lie on and beside the boundaries of a scale of 4 bits.
+void fill_piece(float* x, bool special, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  const auto pick = [&random](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
+  const bool gaussian = pick(2) == 0;
+  const float scale = std::ldexp(1.0f + static_cast<float>(pick(8)) / 8.0f, pick(9) - 4);
+  constexpr float boundaries[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f, 1.0f, 0.0f, 3.0f, 0x1p-11f};
+  for (int i = 0; i < 16; ++i) {
+    if (gaussian) {
+      x[i] = normal(random);
+      continue;
+    }
+    x[i] = (i == 3 ? 6.0f : boundaries[pick(12)]) * scale;
+    if (pick(3) == 0) x[i] = std::nextafter(x[i], pick(2) == 0 ? 0.0f : 100.0f);
+    if (pick(2) == 0) x[i] = -x[i];
+  }
+  if (!special) return;
+  constexpr int exponents[] = {-149, -140, -126, -112, -101, -99, -60, 60, 99, 101, 120, 125};
+  const int kind = pick(9);
+  for (int i = 0; i < 16; ++i) {
+    if (kind == 0) x[i] = pick(2) == 0 ? 0.0f : -0.0f;
+    if (kind == 1) x[i] = pick(3) == 0 ? x[i] : (pick(2) == 0 ? 0.0f : -0.0f);
+    if (kind == 2) x[i] = float_of(random() & 0x800FFFFFu);
+    if (kind > 2 && kind < 7) x[i] = std::ldexp(x[i], exponents[(kind - 3) * 3 + i % 3]);
+  }
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  if (kind == 7) x[pick(16)] = pick(2) == 0 ? infinity : -infinity;
+  if (kind == 8) x[pick(16)] = std::numeric_limits<float>::quiet_NaN();
+}
+
+std::vector<float> make_rows(Filling filling, int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> x(static_cast<size_t>(count) + 16);
+  for (size_t i = 0; i + 16 <= x.size(); i += 16) {
+    const bool special = filling == Filling::dense || (filling == Filling::sparse && random() % 40 == 0);
+    fill_piece(x.data() + i, special, random);
+  }
+  return x;
+}
+
+constexpr const char* specs[] = {
+    "mxfp4",
+    "mxfp4,scale_rule=ceil",
+    "mxfp4,scale_rule=rceil,negative_zero=drop",
+    "mxfp4,scale_rule=even,rounding=nearest_away",
+    "mxfp4,scale_rule=uos,nonfinite=saturate",
+    "mxfp4,scale_rule=nearest_log2,block=16",
+    "mxfp4,scale_rule=amax,block=64",
+    "mxfp4,block=16,rounding=toward_positive,zero_block=limit",
+    "mxfp4,rounding=toward_zero,prescale=0.75,scale_floor=1",
+    "mxfp4,element=e1m2",
+    "mxfp4,element=e1m2,scale_rule=ceil,rounding=toward_negative",
+    "mxfp4,tensor_scale=current",
+    "mxfp4,arithmetic=te",
+    "mxfp4,rounding=stochastic",
+    "mxfp4,rounding=stochastic,scale_rule=rceil,negative_zero=drop",
+    "mxfp4,rounding=stochastic,block=16,prescale=0.75",
+    "mxfp4,rounding=stochastic,random_bits=16",
+    "mxfp4,rounding=stochastic_midpoint",
+    "nvfp4",
+    "nvfp4,tensor_scale=none",
+    "nvfp4,block=32,negative_zero=drop",
+    "nvfp4,rounding=away_from_zero,prescale=0.75",
+    "nvfp4,rounding=nearest_toward_zero,tensor_scale=hold",
+    "nvfp4,rounding=stochastic",
+    "nvfp4,rounding=stochastic,tensor_scale=none,block=32",
+    "nvfp4,scale_rounding=stochastic",
+    "nvfp4,arithmetic=divide",
+    "nvfp4,element=e1m2,zero_scale=one",
+    "te_nvfp4",
+    "te_nvfp4,rounding=stochastic",
+    "te_nvfp4,block=32,tensor_scale=none",
+    "ue5m3fp4",
+    "ue5m3fp4,rounding=stochastic",
+    "ue5m3fp4,scale=ue5m3_61440,arithmetic=te,zero_scale=one",
+    "graphcore_2509_encode",
+    "graphcore_2509_encode,rounding=stochastic",
+    "fouroversix",
+    "fouroversix,rounding=stochastic,tensor_scale=none",
+    "mxfp8",
+    "mxfp8,element=e5m2,block=16,rounding=stochastic",
+    "mxfp6_e3m2",
+    "mxfp6_e2m3,rounding=toward_zero,negative_zero=drop",
+};
+
+struct Shape {
+  int64_t rows, cols, stride;  // stride 0: column-major
+};
+constexpr Shape shapes[] = {{1, 512, 512},   {1, 2592, 2592}, {3, 544, 544}, {17, 96, 96},    {40, 64, 64},
+                            {5, 1024, 1029}, {9, 512, 0},     {6, 528, 528}, {2, 1056, 1056}, {4, 0, 0}};
+
+// Poison everywhere: storage is reused.
+Quantized poisoned(size_t bytes) {
+  Quantized q;
+  q.codes.assign(bytes, 0xAA);
+  q.scales.assign(bytes, 0xAA);
+  return q;
+}
+
+bool same(const Quantized& a, const Quantized& b) {
+  return a.codes == b.codes && a.scales == b.scales && a.tensor_scale == b.tensor_scale &&
+         bits_of(a.amax) == bits_of(b.amax) && a.geometry.scale_cols == b.geometry.scale_cols &&
+         a.geometry.padded_cols == b.geometry.padded_cols;
+}
+
+TEST_CASE("runs along a row equal the reference", "[quick]") {
+  const std::vector<const Backend*> backends = test::backends_under_test();
+  uint32_t seed = 7;
+  for (const char* words : specs) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    for (const int hadamard : {0, 16, 32, 128}) {
+      for (const Shape& shape : shapes) {
+        if (hadamard > 16 && shape.rows % 2 == 0) continue;
+        for (const Filling filling : {Filling::ordinary, Filling::sparse, Filling::dense}) {
+          const std::vector<float> x = make_rows(filling, shape.rows * larger(shape.cols, shape.stride), ++seed);
+          const float* data = x.data() + seed % 3;  // any alignment of floats
+          QuantizeCall call;
+          call.x = {data, shape.rows, shape.cols, shape.stride == 0 ? 1 : shape.stride,
+                    shape.stride == 0 ? shape.rows : 1};
+          call.spec = spec;
+          call.hadamard = {hadamard, HadamardSigns::per_step, HadamardNormalise::sqrt};
+          call.place = {5, 3, seed};
+          call.held_amax = 37.0f;
+          call.row_offset = spec.tensor_scale == TensorScale::none ? seed % 5 : 0;
+          Quantized expected;
+          reference_backend().quantize(call, expected);
+          for (const Backend* fast : backends) {
+            if (!fast->supports_quantize(call)) continue;
+            Quantized got = poisoned(8192);
+            fast->quantize(call, got);
+            INFO(fast->name() << " " << words << " hadamard " << hadamard << " shape " << shape.rows << "x"
+                              << shape.cols << " stride " << shape.stride << " filling " << static_cast<int>(filling));
+            REQUIRE(same(got, expected));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("runs give the same bits with any number of threads", "[quick]") {
+  const int64_t rows = 515;
+  const int64_t cols = 544;
+  const std::vector<const Backend*> backends = test::backends_under_test();
+  const std::vector<float> x = make_rows(Filling::sparse, rows * cols, 3);
+  for (const char* words : {"mxfp4", "mxfp4,rounding=stochastic", "nvfp4", "te_nvfp4,rounding=stochastic", "mxfp8"}) {
+    QuantizeCall call;
+    call.x = view_of(x.data(), rows, cols);
+    call.spec = quant_spec_from_words(words);
+    Quantized expected;
+    reference_backend().quantize(call, expected);
+    for (const Backend* fast : backends) {
+      for (const int threads : {1, 2, 3}) {
+        call.threads = threads;
+        if (!fast->supports_quantize(call)) continue;
+        Quantized got = poisoned(1);
+        fast->quantize(call, got);
+        INFO(fast->name() << " " << words << " threads " << threads);
+        CHECK(same(got, expected));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4
