@@ -17,11 +17,12 @@ struct TableConstants {
 
 // Bytes of a block by table: index = floor(steps*u) + ceil(steps*u), which sees every tie exactly because the
 // product is rounded once, down, to an integer.
-// With `lifted` the elements of a lane are multiplied by 2^64 or 1 first.
+// With `lifted` the elements of a lane are multiplied by 2^64 or 1 first. Returns the sums of the bytes' squares.
 template <bool lifted>
-FP4_SIMD void table_bytes(const TableConstants& c, Columns x, int n, F inverse, F lift, int8_t* out) {
+FP4_SIMD I table_bytes(const TableConstants& c, Columns x, int n, F inverse, F lift, int8_t* out) {
   const F factor = inverse * all(c.steps);
   const F magic = all(to_integer);
+  I squares = all(0);
   for (int k = 0; k < n; k += 4) {
     I s[4];
     for (int i = 0; i < 4; ++i) {
@@ -31,8 +32,11 @@ FP4_SIMD void table_bytes(const TableConstants& c, Columns x, int n, F inverse, 
     }
     B index = packed_lanes(s[0], s[1], s[2], s[3]);
     if (c.clamp) index = within(index, -63, 63);
-    store(out + k * panel_rows, look_up(c.table, index));
+    const B bytes = look_up(c.table, index);
+    store(out + k * panel_rows, bytes);
+    squares = add_squares(squares, bytes);
   }
+  return squares;
 }
 
 // Stochastic rounding on the e2m1 grid: with step = max(2^(e-1), 1/2), |u| * 2^n/step rounded to an integer is

@@ -89,11 +89,6 @@ FP4_TARGET inline void transform_tile(LaneBuffer x, const HadamardSpec& h, const
   }
 }
 
-// Whether columns k0..k0+n of 16 rows from row0 can be read where they lie.
-FP4_SIMD bool lies_ready(const QuantPlan& p, int64_t row0, int64_t k0, int n) {
-  return p.x.row_stride == 1 && row0 + panel_rows <= p.rows && k0 + n <= p.x.cols && p.hadamard.size == 0;
-}
-
 // Rows row0.. (at most 16), columns k0..k0+n of the transformed operand; zeros outside. n is a multiple of the
 // Hadamard size.
 FP4_TARGET inline void load_chunk(const QuantPlan& p, int64_t row0, int64_t k0, int n, LaneBuffer buffer) {
@@ -121,6 +116,14 @@ FP4_TARGET inline void load_chunk(const QuantPlan& p, int64_t row0, int64_t k0, 
       if (k0 + k < p.cols) transform_tile(buffer + k, p.hadamard, p.signs);
     }
   }
+}
+
+// The same where they lie, if they can be read there, else in the buffer.
+FP4_SIMD Columns columns_of(const QuantPlan& p, int64_t row0, int64_t k0, int n, LaneBuffer buffer) {
+  if (p.x.row_stride == 1 && row0 + panel_rows <= p.rows && k0 + n <= p.x.cols && p.hadamard.size == 0)
+    return {p.x.data + row0 + k0 * p.x.col_stride, p.x.col_stride};
+  load_chunk(p, row0, k0, n, buffer);
+  return buffer;
 }
 
 }  // namespace fp4::FP4_ISA

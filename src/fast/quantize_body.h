@@ -3,59 +3,17 @@
 // Included once per instruction set, after isa_*.h.
 #pragma once
 
+#include "src/fast/complete_body.h"
 #include "src/fast/encode_body.h"
+#include "src/fast/plain_panel_body.h"
 #include "src/fast/store_body.h"
 
 namespace fp4::FP4_ISA {
 
-struct Extremes {  // scale bits so far, lane by lane
-  I least = {};
-  I largest = {};
-};
-
 // Writes the scales of a block and notes range and NaN.
 FP4_SIMD void note_scales(const Quantization& z, const Block& b, int64_t panel, Extremes& extremes) {
-  Panels& out = *z.out;
   if (z.stored != nullptr) return store_scales(*z.plan, *z.stored, b);
-  F scale = b.scales.value;
-  const M nan = is_nan(scale);
-  if (any(nan)) {
-    out.nan_rows[panel] = static_cast<uint16_t>(out.nan_rows[panel] | to_bits(nan));
-    scale = select(nan, all(0.0f), scale);
-  }
-  if (z.options.neutral_zeros) scale = select(b.amax == all(0), all(0.0f), scale);
-  store(out.scale + (panel * out.scales_per_panel + b.k0 / out.block) * panel_rows, scale);
-  const I s = bits(scale);
-  extremes.least = smaller_unsigned(extremes.least, select(s == all(0), extremes.least, s));
-  extremes.largest = larger(extremes.largest, s);
-}
-
-FP4_TARGET inline void note_corrections(const PanelOptions& options, Panels& out, int64_t panel) {
-  const int8_t* bytes = out.panel_bytes(panel);
-  const auto factor = static_cast<uint8_t>(options.correction_factor);
-  const int64_t runs = out.padded / options.run;
-  I total = all(0);
-  for (int64_t run = 0; run < runs; ++run) {
-    I sum = all(0);
-    for (int64_t k = run * options.run; k < (run + 1) * options.run; k += 4) {
-      sum = add_dots(sum, factor, load_bytes(bytes + k * panel_rows));
-    }
-    store(out.correction + (panel * runs + run) * panel_rows, all(0) - sum);
-    total = total - sum;
-  }
-  store(out.total + panel * panel_rows, total);
-}
-
-// What is left to do when all bytes and scales of a panel are there.
-FP4_TARGET inline void complete_panel(const PanelOptions& options, Panels& out, int64_t panel, bool may_level) {
-  if (may_level && out.level[panel].possible) make_level(out, panel);
-  if (options.makes_unsigned) make_unsigned(out, panel);
-  if (options.correction_factor != 0) note_corrections(options, out, panel);
-}
-
-FP4_TARGET inline void close_panel(const PanelOptions& options, Panels& out, int64_t panel) {
-  if (options.level_room >= 0) measure_level(out, panel, options.level_room);
-  if (!options.postpones) complete_panel(options, out, panel, options.level_room >= 0);
+  note_panel_scales(z, b, panel, extremes);
 }
 
 FP4_SIMD Sink sink_at(const Panels& out, int64_t panel, int64_t k) {
@@ -97,6 +55,7 @@ FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, Columns x, int n) 
 
 // 1 x B blocks: one pass over the operand. Unscaled operands are cut into pieces of 32.
 FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t panel) {
+  if (is_plain(z) && quantize_plain_panel(z, panel)) return;
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
   alignas(64) float buffer[largest_chunk][panel_rows];
@@ -110,7 +69,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   const int least_chunk = wide && block < widest ? widest : block;
   const int chunk = p.hadamard.size > least_chunk ? p.hadamard.size : least_chunk;
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
-  Extremes extremes = {all(0x7F800000), all(0)};
+  Extremes extremes = no_extremes_yet();
   LaneFactor factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   if (!p.q.has_scale && p.spec.element == Element::fp32 && p.payload_path == PayloadPath::none &&
       p.hadamard.size == 0 && out.values != nullptr) {  // nothing to round: straight into the panel
@@ -120,10 +79,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
     return;
   }
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
-    const bool ready = lies_ready(p, panel * panel_rows, k0, chunk);
-    if (!ready) load_chunk(p, panel * panel_rows, k0, chunk, buffer);
-    const float* const source = p.x.data + panel * panel_rows + k0 * p.x.col_stride;
-    const Columns elements = ready ? Columns(source, p.x.col_stride) : Columns(buffer);
+    const Columns elements = columns_of(p, panel * panel_rows, k0, chunk, buffer);
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {
       if (outer && k % outer_scale_width == 0 && k < p.cols) {
         factor = outer_factor(p, elements + (k - k0), outer_scale_width);
@@ -153,8 +109,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
     store_dwords(*z.stored, panel * panel_rows, rows, k0, n, dwords);
   }
   if (out.range == nullptr) return;
-  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
-                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  note_range(out, panel, extremes);
   close_panel(z.options, out, panel);
 }
 
