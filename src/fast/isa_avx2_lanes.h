@@ -77,6 +77,7 @@ FP4_SIMD M first_lanes(int n) {
   return {_mm256_cmpgt_epi32(count, lane.a), _mm256_cmpgt_epi32(count, lane.b)};
 }
 
+FP4_SIMD void prefetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 FP4_SIMD F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 FP4_SIMD F load(const float* p, M m) { return {_mm256_maskload_ps(p, m.a), _mm256_maskload_ps(p + 8, m.b)}; }
 FP4_SIMD void store(float* p, F x) {

@@ -11,16 +11,43 @@ FP4_SIMD I finite_maximum(I sofar, F x) {
   return larger(sofar, select(a >= all(0x7F800000), all(0), a));
 }
 
+// Bits of the largest magnitude of adjacent floats, NaN above all; four chains, so that memory is the bound.
+FP4_TARGET inline uint32_t largest_bits(const float* x, int64_t n) {
+  const I magnitude = all(0x7FFFFFFF);
+  I m[4] = {all(0), all(0), all(0), all(0)};
+  int64_t i = 0;
+  for (; i + 4 * panel_rows <= n; i += 4 * panel_rows) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      prefetch(x + i + j * panel_rows + 2048);
+      m[j] = larger(m[j], bits(load(x + i + j * panel_rows)) & magnitude);
+    }
+  }
+  for (; i < n; i += panel_rows) {
+    m[0] = larger(m[0], bits(load(x + i, first_lanes(static_cast<int>(smaller<int64_t>(n - i, 16))))) & magnitude);
+  }
+  return static_cast<uint32_t>(largest_lane(larger(larger(m[0], m[1]), larger(m[2], m[3]))));
+}
+
 // Largest finite magnitude of the operand, after its Hadamard.
 FP4_TARGET inline float operand_amax(const QuantPlan& p) {
   I m = all(0);
   const bool rows_run = p.x.row_stride == 1 && p.x.col_stride != 1;
   if (p.hadamard.size == 0 && (p.x.col_stride == 1 || rows_run)) {
-    const int64_t lines = rows_run ? p.x.cols : p.x.rows;
-    const int64_t length = rows_run ? p.x.rows : p.x.cols;
+    int64_t lines = rows_run ? p.x.cols : p.x.rows;
+    int64_t length = rows_run ? p.x.rows : p.x.cols;
     const int64_t stride = rows_run ? p.x.col_stride : p.x.row_stride;
+    if (stride == length) {
+      length *= lines;
+      lines = smaller<int64_t>(lines, 1);
+    }
     for (int64_t line = 0; line < lines; ++line) {
       const float* x = p.x.data + line * stride;
+      const uint32_t largest = largest_bits(x, length);
+      if (largest < float_infinity_bits) {
+        m = larger(m, all(largest));
+        continue;
+      }
       int64_t i = 0;
       for (; i + panel_rows <= length; i += panel_rows) m = finite_maximum(m, load(x + i));
       if (i < length) m = finite_maximum(m, load(x + i, first_lanes(static_cast<int>(length - i))));

@@ -4,6 +4,7 @@
 #include "src/fast/isa_avx512.h"
 // After the instruction set it is compiled for:
 #include "src/fast/quantize_body.h"
+#include "src/fast/run_philox_avx512.h"
 
 namespace fp4::avx512 {
 
@@ -15,6 +16,7 @@ struct RunPlan {
   RunKind kind = RunKind::none;
   bool is_stochastic = false;
   bool drops = false;  // the sign of zero
+  RunKeys keys;        // stochastic
   float steps = 4.0f;  // a payload's factor is given times this
   ByteTable codes;     // by floor + ceil of steps * payload, mod 128
 };
@@ -61,26 +63,42 @@ FP4_SIMD I merged_bytes(const I (&v)[4]) {
   return {_mm512_mask_blend_epi16(0xAAAAAAAAu, even, _mm512_slli_epi32(odd, 16))};
 }
 
-FP4_SIMD I merged_signs(const I (&x)[4]) {  // bit 3 of each byte
-  return (shift_right<28>(x[0]) & all(0x8)) | (shift_right<20>(x[1]) & all(0x800)) |
-         (shift_right<12>(x[2]) & all(0x80000)) | (shift_right<4>(x[3]) & all(0x8000000));
+// Every other of eight vectors is encoded together, so that the halves interleave when they are packed.
+inline constexpr int quad_step = 2 * panel_rows;
+
+FP4_SIMD I merged_signs(const float* x) {  // bit 3 of each byte
+  return (shift_right<28>(bits(load(x))) & all(0x8)) | (shift_right<20>(bits(load(x + quad_step))) & all(0x800)) |
+         (shift_right<12>(bits(load(x + 2 * quad_step))) & all(0x80000)) |
+         (shift_right<4>(bits(load(x + 3 * quad_step))) & all(0x8000000));
 }
 
-// Four vectors' codes by table; vector v is at x[i] with i = 0..3, its block at block[i].
-template <RunKind kind>
-FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* const (&x)[4],
-                       const int (&block)[4]) {
+// The indices of table_codes by way of the exact quotient. Out of line: loops on a rare way would keep the vectors of
+// the common one in memory.
+FP4_TARGET __attribute__((noinline)) inline void exact_indices(const RunPlan& r, const Run& run, const float* x,
+                                                               int vector, int width, uint32_t* out) {
   I index[4];
   for (int i = 0; i < 4; ++i) {
-    const F v = load(x[i]);
+    alignas(64) float payload[1][panel_rows];
+    exact_payloads(run, (vector + 2 * i) / width, x + i * quad_step, payload);
+    index[i] = step_index(load(payload[0]), all(r.steps), all(r.steps));
+  }
+  store(out, merged_bytes(index));
+}
+
+// Codes by table of vectors vector, vector + 2, vector + 4 and vector + 6 of a run; the first one is at x.
+template <RunKind kind, int width>
+FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, int vector) {
+  I index[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const F v = load(x + i * quad_step);
+    const F low = all(f.low[(vector + 2 * i) / width]);
     if (kind == RunKind::quotient) {
-      index[i] = step_index(v, all(f.low[block[i]]), all(f.high[block[i]]));
+      index[i] = step_index(v, low, all(f.high[(vector + 2 * i) / width]));
     } else if (kind == RunKind::power) {
-      const F factor = all(f.low[block[i]]);
-      index[i] = step_index(v, factor, factor);
+      index[i] = step_index(v, low, low);
     } else {
-      const F steps = all(r.steps);
-      index[i] = step_index(v * all(f.low[block[i]]), steps, steps);
+      index[i] = step_index(v * low, all(r.steps), all(r.steps));
     }
   }
   I merged = merged_bytes(index);
@@ -89,21 +107,15 @@ FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
   const __mmask64 rare = kind == RunKind::quotient ? _mm512_testn_epi8_mask(merged.v, _mm512_set1_epi8(1))
                                                    : _mm512_cmpeq_epi8_mask(merged.v, zero_index);
   if (__builtin_expect(rare == 0, 1)) return {_mm512_permutex2var_epi8(r.codes.lo, merged.v, r.codes.hi)};
-  I bits_of_x[4];
-  for (int i = 0; i < 4; ++i) bits_of_x[i] = bits(load(x[i]));
   const __mmask64 zero = _mm512_cmpeq_epi8_mask(merged.v, zero_index);
   if (kind == RunKind::quotient && (rare & ~zero) != 0) {
-    const F steps = all(r.steps);
-    for (int i = 0; i < 4; ++i) {
-      alignas(64) float payload[1][panel_rows];
-      exact_payloads(run, block[i], x[i], payload);
-      index[i] = step_index(load(payload[0]), steps, steps);
-    }
-    merged = merged_bytes(index);
+    alignas(64) uint32_t exact[panel_rows];
+    exact_indices(r, run, x, vector, width, exact);
+    merged = load(exact);
   }
   const __m512i codes = _mm512_permutex2var_epi8(r.codes.lo, merged.v, r.codes.hi);
-  return {
-      _mm512_mask_or_epi32(codes, r.drops ? 0 : 0xFFFF, codes, _mm512_maskz_mov_epi8(zero, merged_signs(bits_of_x).v))};
+  const __m512i signs = _mm512_maskz_mov_epi8(zero, merged_signs(x).v);
+  return {_mm512_mask_or_epi32(codes, r.drops ? __mmask16{0} : __mmask16{0xFFFF}, codes, signs)};
 }
 
 // Lane j of four vectors, byte i of vector i, to the order of the elements.

@@ -7,21 +7,6 @@
 
 namespace fp4::avx512 {
 
-// Draws of 256 adjacent elements, of Philox blocks `first` to `first` + 15.
-FP4_SIMD void fill_run_draws(const QuantPlan& p, uint32_t first, uint8_t* out) {
-  // Lane j counts block j / 4 + j % 4 * 4, so that four dwords of four lanes, transposed, are four whole blocks.
-  const I order = {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};
-  const Words w = philox(order + all(first), p.place.stream, p.place.step, p.place.seed);
-  const __m512i a = _mm512_unpacklo_epi32(w.word[0].v, w.word[1].v);
-  const __m512i b = _mm512_unpackhi_epi32(w.word[0].v, w.word[1].v);
-  const __m512i c = _mm512_unpacklo_epi32(w.word[2].v, w.word[3].v);
-  const __m512i d = _mm512_unpackhi_epi32(w.word[2].v, w.word[3].v);
-  _mm512_storeu_si512(out, _mm512_unpacklo_epi64(a, c));
-  _mm512_storeu_si512(out + 64, _mm512_unpackhi_epi64(a, c));
-  _mm512_storeu_si512(out + 128, _mm512_unpacklo_epi64(b, d));
-  _mm512_storeu_si512(out + 192, _mm512_unpackhi_epi64(b, d));
-}
-
 FP4_SIMD I sixteen_draws(const uint8_t* draws) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(draws)))};
 }
@@ -47,52 +32,65 @@ FP4_SIMD I bits_where(I a, I b, uint32_t mask) {
 
 // Four vectors of sums, with codes from bit `at` on, and the signs of their elements to bytes, lane by lane.
 template <int at>
-FP4_SIMD I merged_codes(I (&v)[4], const float* const (&x)[4]) {
-  for (int i = 0; i < 4; ++i) v[i] = bits_where(v[i], shift_right<28 - at>(bits(load(x[i]))), 8u << at);
-  const I v1 = at == 8 ? v[1] : shift_right<at - 8>(v[1]);
-  const I v2 = at < 16 ? shift_left<(at < 16 ? 16 - at : 0)>(v[2]) : shift_right<(at < 16 ? 0 : at - 16)>(v[2]);
-  const I low = bits_where(shift_right<at>(v[0]), v1, 0xFF00);
-  const I high = bits_where(v2, shift_left<24 - at>(v[3]), 0xFF000000u);
+FP4_SIMD I merged_codes(const I (&v)[4], const float* x) {
+  constexpr uint32_t sign = 8u << at;
+  const I v0 = bits_where(v[0], shift_right<28 - at>(bits(load(x))), sign);
+  const I v1 = bits_where(v[1], shift_right<28 - at>(bits(load(x + quad_step))), sign);
+  const I v2 = bits_where(v[2], shift_right<28 - at>(bits(load(x + 2 * quad_step))), sign);
+  const I v3 = bits_where(v[3], shift_right<28 - at>(bits(load(x + 3 * quad_step))), sign);
+  const I second = at == 8 ? v1 : shift_right<at - 8>(v1);
+  const I third = at < 16 ? shift_left<(at < 16 ? 16 - at : 0)>(v2) : shift_right<(at < 16 ? 0 : at - 16)>(v2);
+  const I low = bits_where(shift_right<at>(v0), second, 0xFF00);
+  const I high = bits_where(third, shift_left<24 - at>(v3), 0xFF000000u);
   const I codes = {_mm512_mask_blend_epi16(0xAAAAAAAAu, low.v, high.v)};
   return at == exact_at ? codes : codes & all(0x0F0F0F0F);
 }
 
-FP4_TARGET __attribute__((noinline)) inline void exact_sums(const Run& run, int block, const float* x,
-                                                            const uint8_t* draws, uint32_t* out) {
-  alignas(64) float payload[1][panel_rows];
-  exact_payloads(run, block, x, payload);
-  const I sum = code_axis(load(payload[0]), all(512.0f), all(256.0f), all(128.0f), to_integer) + sixteen_draws(draws);
-  store(out, shift_left<estimate_at - exact_at>(sum & all(0x700)));
+// Sums of four vectors by way of the exact quotient.
+FP4_TARGET __attribute__((noinline)) inline void exact_sums(const Run& run, const float* x, int vector, int width,
+                                                            const uint8_t* draws, uint32_t (*out)[panel_rows]) {
+  for (int i = 0; i < 4; ++i) {
+    alignas(64) float payload[1][panel_rows];
+    exact_payloads(run, (vector + 2 * i) / width, x + i * quad_step, payload);
+    const I sum = code_axis(load(payload[0]), all(512.0f), all(256.0f), all(128.0f), to_integer) +
+                  sixteen_draws(draws + i * quad_step);
+    store(out[i], shift_left<estimate_at - exact_at>(sum & all(0x700)));
+  }
 }
 
-template <RunKind kind>
-FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* const (&x)[4],
-                       const int (&block)[4], const uint8_t* const (&draws)[4]) {
+// Stochastic codes of vectors vector, vector + 2, vector + 4 and vector + 6 of a run; the first one is at x, its draws
+// at `draws`.
+template <RunKind kind, int width>
+FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, int vector,
+                       const uint8_t* draws) {
   constexpr int at = kind == RunKind::quotient ? estimate_at : exact_at;
+  constexpr float offset = kind == RunKind::quotient ? estimate_magic : to_integer;
   I sum[4];
   __mmask16 sure = 0xFFFF;
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    F v = load(x[i]);
+    const int block = (vector + 2 * i) / width;
+    const F v = load(x + i * quad_step);
+    const I draw = sixteen_draws(draws + i * quad_step);
     if (kind == RunKind::product) {
-      v = v * all(f.low[block[i]]);
-      sum[i] = code_axis(v, all(512.0f), all(256.0f), all(128.0f), to_integer) + sixteen_draws(draws[i]);
-    } else {
-      sum[i] = code_axis(v, all(f.low[block[i]]), all(f.high[block[i]]), all(f.third[block[i]]),
-                         kind == RunKind::quotient ? estimate_magic : to_integer);
-      if (kind == RunKind::quotient) {
-        sum[i].v = _mm512_dpwssd_epi32(sum[i].v, sixteen_draws(draws[i]).v, _mm512_set1_epi32(1 << 11));
-        sure = _mm512_mask_test_epi32_mask(sure, sum[i].v, _mm512_set1_epi32(0x7FFFC));
-      } else {
-        sum[i] = sum[i] + sixteen_draws(draws[i]);
-      }
+      sum[i] = code_axis(v * all(f.low[block]), all(512.0f), all(256.0f), all(128.0f), offset) + draw;
+      continue;
     }
+    sum[i] = code_axis(v, all(f.low[block]), all(f.high[block]), all(f.third[block]), offset);
+    if (kind == RunKind::power) {
+      sum[i] = sum[i] + draw;
+      continue;
+    }
+    sum[i].v = _mm512_dpwssd_epi32(sum[i].v, draw.v, _mm512_set1_epi32(1 << 11));
+    sure = _mm512_mask_test_epi32_mask(sure, sum[i].v, _mm512_set1_epi32(0x7FFFC));
   }
   if (kind == RunKind::quotient && __builtin_expect(sure != 0xFFFF, 0)) {
-    for (int i = 0; i < 4; ++i) {
-      alignas(64) uint32_t exact[panel_rows];
-      exact_sums(run, block[i], x[i], draws[i], exact);
-      sum[i] = load(exact);
-    }
+    alignas(64) uint32_t exact[4][panel_rows];
+    exact_sums(run, x, vector, width, draws, exact);
+    sum[0] = load(exact[0]);
+    sum[1] = load(exact[1]);
+    sum[2] = load(exact[2]);
+    sum[3] = load(exact[3]);
   }
   const I codes = merged_codes<at>(sum, x);
   if (!r.drops) return codes;

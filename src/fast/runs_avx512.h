@@ -81,68 +81,103 @@ FP4_SIMD bool find_factors(const QuantPlan& p, const RunPlan& r, I amax, const L
 template <RunKind kind, bool stochastic, int width>
 FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, const uint8_t* draws,
                          uint8_t* out) {
+#pragma GCC unroll 4
   for (int first = 0; first < panel_rows * width; first += 8) {
     I codes[2];
+#pragma GCC unroll 2
     for (int odd = 0; odd < 2; ++odd) {
-      const float* at[4];
-      const uint8_t* draws_at[4];
-      int block[4];
-      for (int i = 0; i < 4; ++i) {
-        const int vector = first + 2 * i + odd;
-        at[i] = x + vector * panel_rows;
-        draws_at[i] = draws + vector * panel_rows;
-        block[i] = vector / width;
-      }
+      const int vector = first + odd;
       if constexpr (stochastic) {
-        codes[odd] = drawn_codes<kind>(r, run, f, at, block, draws_at);
+        codes[odd] = drawn_codes<kind, width>(r, run, f, x + vector * panel_rows, vector, draws + vector * panel_rows);
       } else {
-        codes[odd] = table_codes<kind>(r, run, f, at, block);
+        codes[odd] = table_codes<kind, width>(r, run, f, x + vector * panel_rows, vector);
       }
     }
     store_codes(codes[0], codes[1], out + first * 8);
   }
 }
 
-// A run whose maxima are known. false: nothing is to be used.
-template <RunKind kind, bool stochastic, int width>
-FP4_SIMD bool quantize_run(const Quantization& z, const RunPlan& r, const float* x, I amax, int64_t run) {
-  const QuantPlan& p = *z.plan;
-  if (any(amax >= all(0x7F800000))) return false;
-  const LaneFactor t = {all(p.factor.g), all(p.factor.te_multiplier)};
-  const LaneScales scales = scales_from_maxima(p, z.scale, amax, t, all(0));
-  RunFactors factors;
-  if (any(scales.rare) || !find_factors(p, r, amax, scales, t, factors)) return false;
-  alignas(64) uint8_t draws[stochastic ? width * 256 : 1];
-  if constexpr (stochastic) {
-    const int64_t first = p.row_offset * p.cols / panel_rows + run * width * panel_rows;
-    for (int i = 0; i < width; ++i) fill_run_draws(p, static_cast<uint32_t>(first + i * panel_rows), draws + i * 256);
-  }
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(z.stored->scales.data() + run * panel_rows),
-                   _mm512_cvtepi32_epi8(scales.code.v));
-  encode_run<kind, stochastic, width>(r, {&p, &scales, &t}, factors, x, draws,
-                                      z.stored->codes.data() + run * width * 128);
-  return true;
+// 512 elements on their way: two runs of blocks of 16, or one of blocks of 32.
+inline constexpr int batch_length = 512;
+
+template <int width>
+struct BatchMaxima {
+  I amax[2 / width];
+};
+
+template <int width>
+FP4_SIMD BatchMaxima<width> batch_maxima(const float* x) {
+  BatchMaxima<width> m;
+#pragma GCC unroll 2
+  for (int i = 0; i < 2 / width; ++i) m.amax[i] = run_maxima<width, 1>(x + i * 256, 0);
+  return m;
 }
 
-// Panels [first, last) of a flat operand, which are full.
+template <int width>
+struct Batch {
+  RunFactors factors[2 / width];
+  LaneScales scales[2 / width];
+  bool usable;
+  alignas(64) uint8_t draws[batch_length];
+};
+
+// From the maxima of a batch: its scales, stored, and its draws.
+template <bool stochastic, int width>
+FP4_SIMD void prepare_batch(const Quantization& z, const RunPlan& r, const LaneFactor& t, const BatchMaxima<width>& m,
+                            int64_t index, Batch<width>& b) {
+  const QuantPlan& p = *z.plan;
+  b.usable = true;
+#pragma GCC unroll 2
+  for (int i = 0; i < 2 / width; ++i) {
+    const LaneScales s = scales_from_maxima(p, z.scale, m.amax[i], t, all(0));
+    b.scales[i] = s;
+    b.usable =
+        b.usable && !any((m.amax[i] >= all(0x7F800000)) | s.rare) && find_factors(p, r, m.amax[i], s, t, b.factors[i]);
+    uint8_t* codes = z.stored->scales.data() + (index * (2 / width) + i) * panel_rows;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm512_cvtepi32_epi8(s.code.v));
+  }
+  if constexpr (stochastic) {
+    fill_run_draws(r.keys, static_cast<uint32_t>(p.row_offset * p.cols / 16 + index * 32), b.draws);
+  }
+}
+
+template <RunKind kind, bool stochastic, int width>
+FP4_SIMD void encode_batch(const RunPlan& r, const QuantPlan& p, const LaneFactor& t, const Batch<width>& b,
+                           const float* x, uint8_t* out) {
+#pragma GCC unroll 2
+  for (int i = 0; i < 2 / width; ++i) {
+    encode_run<kind, stochastic, width>(r, {&p, &b.scales[i], &t}, b.factors[i], x + i * 256, b.draws + i * 256,
+                                        out + i * 128);
+  }
+}
+
+// Panels [first, last) of a flat operand, which are full. While a batch is encoded the scales of the next one and the
+// maxima of the one after that are on their way: either would keep the processor waiting.
 template <RunKind kind, bool stochastic, int width>
 FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t first, int64_t last) {
-  constexpr int64_t length = width * panel_rows * panel_rows;
-  const int64_t runs = z.plan->cols * panel_rows / length;  // of a panel
-  const float* x = z.plan->x.data;
-  const int64_t end = last * runs;
-  I amax = run_maxima<width, 1>(x + first * runs * length, 0);
+  const QuantPlan& p = *z.plan;
+  const LaneFactor t = {all(p.factor.g), all(p.factor.te_multiplier)};
+  const int64_t batches = p.cols * panel_rows / batch_length;  // of a panel
+  const int64_t end = last * batches;
+  const float* x = p.x.data;
+  Batch<width> ring[2];
+  int64_t at = first * batches;
+  prepare_batch<stochastic>(z, r, t, batch_maxima<width>(x + at * batch_length), at, ring[at % 2]);
+  BatchMaxima<width> maxima = batch_maxima<width>(x + smaller(at + 1, end - 1) * batch_length);
   for (int64_t panel = first; panel < last; ++panel) {
     bool done = true;
-    for (int64_t run = panel * runs; run < (panel + 1) * runs; ++run) {
-      // The maxima of the next run fill the time that this one's scales take.
-      const int64_t next = run + 1 < end ? run + 1 : run;
-      for (int64_t line = 0; line < length; line += panel_rows) {
-        _mm_prefetch(reinterpret_cast<const char*>(x + next * length + 2048 + line), _MM_HINT_T0);
+    for (; at < (panel + 1) * batches; ++at) {
+      if (at + 1 < end) prepare_batch<stochastic>(z, r, t, maxima, at + 1, ring[(at + 1) % 2]);
+      const float* after_next = x + smaller(at + 2, end - 1) * batch_length;
+#pragma GCC unroll 32
+      for (int line = 0; line < batch_length; line += panel_rows) prefetch(after_next + 2048 + line);
+      maxima = batch_maxima<width>(after_next);
+      const Batch<width>& b = ring[at % 2];
+      done = done && b.usable;
+      if (done) {
+        encode_batch<kind, stochastic, width>(r, p, t, b, x + at * batch_length,
+                                              z.stored->codes.data() + at * (batch_length / 2));
       }
-      const I upcoming = run_maxima<width, 1>(x + next * length, 0);
-      done = quantize_run<kind, stochastic, width>(z, r, x + run * length, amax, run) && done;
-      amax = upcoming;
     }
     if (!done) quantize_vector_panel(z, panel);
   }
@@ -190,8 +225,9 @@ inline bool has_runs(const QuantPlan& p) { return run_kind(p) != RunKind::none; 
 FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   RunPlan r;
   r.kind = run_kind(p);
-  r.drops = p.q.negative_zero == NegativeZero::drop;
   r.is_stochastic = p.code_path != CodePath::table;
+  if (r.is_stochastic) r.keys = run_keys(p.place);
+  r.drops = p.q.negative_zero == NegativeZero::drop;
   r.steps = r.is_stochastic ? 1.0f : p.steps;
   int8_t code_of[16] = {};
   for (uint32_t code = 0; code <= p.q.element.largest_code; ++code) {
