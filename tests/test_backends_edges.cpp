@@ -222,7 +222,7 @@ TEST_CASE("any number of threads gives the same bits", "[quick]") {
   for (float& v : a) v = normal(random);
   for (float& v : b) v = normal(random);
   for (const Backend* fast : test::backends_under_test()) {
-    for (const char* words : {"mxfp4,rounding=stochastic", "nvfp4", "fp32", "mxfp4,block=32x32"}) {
+    for (const char* words : {"mxfp4,rounding=stochastic", "nvfp4", "fp32", "mxfp4,block=32x32", "mxfp8"}) {
       std::vector<std::vector<float>> results;
       for (const int threads : {1, 2, 3}) {
         std::vector<float> c(n * n, -7.0f);

@@ -66,6 +66,12 @@ FP4_SIMD B nibble_bytes(NibbleTable t, I x) {
 FP4_SIMD B magnitude_entries(NibbleTable t, B x) {
   return {_mm256_shuffle_epi8(t.v, _mm256_abs_epi8(x.a)), _mm256_shuffle_epi8(t.v, _mm256_abs_epi8(x.b))};
 }
+// The low words of x and the high words of y.
+FP4_SIMD I joined_words(I x, I y) { return {_mm256_blend_epi16(x.a, y.a, 0xAA), _mm256_blend_epi16(x.b, y.b, 0xAA)}; }
+FP4_SIMD void store_words(int16_t* p, I x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16), x.b);
+}
 FP4_SIMD I lanes_of(B x) { return {x.a, x.b}; }
 FP4_SIMD B bytes_of(I x) { return {x.a, x.b}; }
 // Two times four nibbles of every lane, a byte each, to one dword.

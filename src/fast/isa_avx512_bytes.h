@@ -39,6 +39,9 @@ FP4_SIMD B nibble_bytes(NibbleTable t, I a) {
 }
 // The entries of bytes' magnitudes below 16.
 FP4_SIMD B magnitude_entries(NibbleTable t, B a) { return {_mm512_shuffle_epi8(t.v, _mm512_abs_epi8(a.v))}; }
+// The low words of a and the high words of b.
+FP4_SIMD I joined_words(I a, I b) { return {_mm512_mask_blend_epi16(0xAAAAAAAA, a.v, b.v)}; }
+FP4_SIMD void store_words(int16_t* p, I a) { _mm512_storeu_si512(p, a.v); }
 FP4_SIMD I lanes_of(B a) { return {a.v}; }
 FP4_SIMD B bytes_of(I a) { return {a.v}; }
 // Two times four nibbles of every lane, a byte each, to one dword.

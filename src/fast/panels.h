@@ -2,6 +2,7 @@
 // the unit of both sides: its rows are broadcast one by one on side A and fill the lanes on side B.
 //   bytes   [panel][K/4][16 rows][4 k]   element value / quantum, as int8 (side B) or + byte_offset as uint8 (side A)
 //   values  [panel][K][16 rows]          floats: element values, scaled or fully decoded values
+//   pairs   [panel][K/2][16 rows][2 k]   element values in units of 16 bits; what they lose is a rest (pairs_body.h)
 //   scale   [panel][K/block][16 rows]    decode-side block scales; a NaN scale is stored as 0 and noted in nan_rows
 // A panel of bytes is level when every row has one scale: its bytes carry the differences (level_body.h).
 #pragma once
@@ -31,6 +32,13 @@ struct Level {
   uint32_t largest_norm = 0;  // largest sum of squares of a row's level bytes
 };
 
+// What two elements of a row lose in their units: `words` as in pairs, `pair` counted from the start of the run.
+struct Rest {
+  int32_t words;
+  uint16_t pair;
+  uint16_t row;
+};
+
 struct Panels {
   int64_t rows = 0;
   int64_t cols = 0;    // K, Hadamard padding included
@@ -40,6 +48,11 @@ struct Panels {
   int64_t scales_per_panel = 0;
   int8_t* bytes = nullptr;
   float* values = nullptr;
+  int16_t* pairs = nullptr;
+  Rest* rests = nullptr;            // side A: [panel][half of 8 rows][K/2 * 8], in the order of runs
+  int32_t* rest_start = nullptr;    // [panel][half][K/run + 1]
+  int16_t* column_rests = nullptr;  // side B: as pairs, where rest_marks says so
+  uint32_t* rest_marks = nullptr;   // [panel][K/run] bit per pair
   float* scale = nullptr;
   int32_t* correction = nullptr;  // [panel][K/run][16]: -byte_offset of the other side * sum of bytes over a run
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K
@@ -52,6 +65,8 @@ struct Panels {
 
   const int8_t* panel_bytes(int64_t p) const { return bytes + p * padded * panel_rows; }
   const float* panel_values(int64_t p) const { return values + p * padded * panel_rows; }
+  const int16_t* panel_pairs(int64_t p) const { return pairs + p * padded * panel_rows; }
+  Rest* panel_rests(int64_t p, int64_t half) const { return rests + (2 * p + half) * padded / 4 * panel_rows; }
   int64_t outer_count() const { return (cols + outer_scale_width - 1) / outer_scale_width; }
   const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"
 #include "src/fast/product_whole_body.h"
 
@@ -107,8 +108,14 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, in
   }
   if (count == tiles) return;
   for (int64_t j = pb + 1; j < end; ++j) std::copy(whole, whole + tiles, progress.done[j - pb]);
+  for (int64_t j = pb; p.pairs.finish != PairFinish::none && j < end; j += pair_panels) {
+    const int panels = static_cast<int>(smaller<int64_t>(pair_panels, end - j));
+    multiply_pairs_part(p, j, panels, first, last, progress.done[j - pb]);
+    if (panels == 2) std::copy(progress.done[j - pb], progress.done[j - pb] + tiles, progress.done[j + 1 - pb]);
+  }
   for (int64_t j = pb; k.engine != Engine::terms && j < end; j += k.step) {
     bool* done = progress.done[j - pb];
+    if (std::count(done, done + tiles, false) == 0) continue;
     multiply_blocked_part(p, k, j, static_cast<int>(smaller(k.step, end - j)), first, last, done);
     if (k.step == 2 && j + 1 < end) std::copy(done, done + tiles, progress.done[j + 1 - pb]);
   }

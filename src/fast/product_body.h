@@ -22,11 +22,20 @@ FP4_TARGET inline bool run_product(Product& p) {
   p.has_terms = knows_terms(sa, sb, row);
   if (int8 && engine != Engine::terms && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24)
     return false;  // exact in fp32
+  if (engine == Engine::wide_float) p.pairs = choose_pairs(p.a, p.b, row, p.run);
+  const bool pairs = p.pairs.finish != PairFinish::none;
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;
-  arena.reset(shape_panels(p.a, padded, runs, int8, !int8 && !direct_a) + shape_panels(p.b, padded, runs, int8, !int8));
+  const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
+  const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
+  arena.reset(bytes_a + bytes_b +
+              (pairs ? pair_bytes(p.a.panels, p.run, true) + pair_bytes(p.b.panels, p.run, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
   place_panels(p.b.panels, arena, runs, int8, !int8);
+  if (pairs) {
+    place_pairs(p.a.panels, arena, p.run, true);
+    place_pairs(p.b.panels, arena, p.run, false);
+  }
   PanelOptions options;
   options.run = p.run;
   options.threads = threads_for(p);
@@ -50,6 +59,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   }
   if (!direct_a) fill_panels(p.a, options);
   fill_panels(p.b, options_b);
+  if (pairs) narrow_sides(p);
   if (options.postpones) complete_aligned(p, options, options_b);
   const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
   p.factor = finish.factor(p.restarts() ? 1.0f : p.a.panels.factor.g * p.b.panels.factor.g);

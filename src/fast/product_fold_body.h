@@ -111,6 +111,7 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   k.two = block_kernel<2>(t.run4);
   k.step = engine == Engine::int8_block ? 2 : 1;
   k.group = p.has_levels || engine == Engine::terms ? largest_group : k.step;
+  if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
   k.wide_int8 = wide_int8_kernel(k.folding.sum, t.run4);
   k.wide_float = wide_float_kernel(k.folding.sum);
   return k;

@@ -118,6 +118,7 @@ struct Product {
   int offset = 0;           // of A's bytes
   bool has_terms = false;   // gemm_terms_body.h knows the formats and the accumulator
   bool has_levels = false;  // panels of bytes may be level (level_body.h)
+  PairUnits pairs;          // of elements in 16 bits (pairs_body.h)
   float quantum = 1.0f;
   float factor = 1.0f;  // what every sum is multiplied by
 

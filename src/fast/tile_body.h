@@ -106,7 +106,40 @@ struct FloatRun {
   int64_t length;
 };
 
+// How the sum of a run reaches the accumulator (gemm_pairs_avx512.h).
+enum class PairFinish : uint8_t { none, whole, joined, split };
+
+// Units as powers of two of the quantum, and how a run is added up (pairs_body.h).
+struct PairUnits {
+  PairFinish finish = PairFinish::none;
+  int cut_a = 0;
+  int cut_b = 0;
+};
+
+inline constexpr int pair_panels = 2;
+
+// Where a tile of pairs reads: from its first row and run on.
+struct PairInput {
+  const int16_t* a;
+  const fast::Rest* rests;    // of all of the rows' K
+  const int32_t* rest_start;  // [runs + 1]
+  const int16_t* b[2];
+  const int16_t* rest_b[2];
+  const uint32_t* marks_b[2];
+  const float* scale_a;
+  const float* scale_b[2];
+  int64_t runs;
+  int scale_shift_a;
+  int scale_shift_b;
+  int cut_a;  // log2 of unit / quantum
+  int cut_b;
+  float unit;     // product of the units
+  float quantum;  // product of the quanta
+  int snap_log2;
+};
+
 // false: some sum was inexact, C is not written.
+using PairKernel = bool (*)(const PairInput&, const TileOutput&);
 using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
 using WideFloatKernel = bool (*)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
 

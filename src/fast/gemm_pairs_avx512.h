@@ -1,0 +1,173 @@
+// C = Q(A) Q(B)^T of elements in units of 16 bits (pairs_body.h): dots of pairs in int32 (vpdpwssd), exact, and a few
+// more for the rests. At the end of a block acc = fl32(acc + unit * dot + quantum * rest) with one rounding:
+//   whole   no rests, and the dot fits 24 bits: one fused step
+//   joined  dot and rests together are an integer that mostly fits 24 bits: one fused step
+//   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
+//           are added to the error, and one last addition rounds. For scales that are powers of two.
+// What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h).
+// Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
+#pragma once
+
+#include "src/fast/gemm_wide_avx512.h"
+
+namespace fp4::avx512 {
+
+inline constexpr bool has_pair_kernels = true;
+
+template <int panels>
+struct alignas(64) PairState {
+  float acc[tile_rows][panels * panel_rows];
+  int32_t rest[tile_rows][panels * panel_rows];
+};
+
+FP4_SIMD __m512i broadcast_pair(const void* p) {
+  __m512i v;  // as an instruction: see int8_dots
+  asm("vpbroadcastd %1, %0" : "=v"(v) : "m"(*static_cast<const int32_t*>(p)));
+  return v;
+}
+
+FP4_SIMD void add_pairs(int32_t* sum, __m512i row, __m512i column) {
+  _mm512_store_si512(sum, _mm512_dpwssd_epi32(_mm512_load_si512(sum), row, column));
+}
+
+// Products with rests of a run: A's with all of B, B's with A's units.
+template <int panels, int pairs>
+FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& state) {
+  for (int r = 0; r < tile_rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) store(state.rest[r] + j * panel_rows, all(0));
+  }
+  const int64_t at = run * pairs * 32;
+  for (int32_t i = t.rest_start[run]; i < t.rest_start[run + 1]; ++i) {
+    const fast::Rest& rest = t.rests[i];
+    const __m512i row = broadcast_pair(&rest.words);
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      int32_t* sum = state.rest[rest.row] + j * panel_rows;
+      add_pairs(sum, row, _mm512_load_si512(t.b[j] + at + rest.pair * 32));
+      if ((t.marks_b[j][run] >> rest.pair & 1u) == 0) continue;
+      const __m512i column = _mm512_load_si512(t.rest_b[j] + at + rest.pair * 32);
+      add_pairs(sum, _mm512_srl_epi16(row, _mm_cvtsi32_si128(t.cut_b)),
+                _mm512_srl_epi16(column, _mm_cvtsi32_si128(t.cut_a)));
+    }
+  }
+#pragma GCC unroll 2
+  for (int j = 0; j < panels; ++j) {
+    for (uint32_t marks = t.marks_b[j][run]; marks != 0; marks &= marks - 1) {
+      const int64_t pair = at + __builtin_ctz(marks) * 32;
+      const __m512i column = _mm512_load_si512(t.rest_b[j] + pair);
+      for (int r = 0; r < tile_rows; ++r) {
+        add_pairs(state.rest[r] + j * panel_rows, broadcast_pair(t.a + pair + 2 * r), column);
+      }
+    }
+  }
+}
+
+// acc + dot * unit + rest * quantum, rounded once; `scale` and `rest_scale` hold unit and quantum.
+template <PairFinish finish>
+FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up) {
+  if (finish == PairFinish::whole) return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(dot), scale, acc, nearest);
+  if (finish == PairFinish::joined) {
+    const __m512i sum = _mm512_add_epi32(_mm512_sllv_epi32(dot, up), rest);
+    return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(sum), rest_scale, acc, nearest);
+  }
+  const __m512i low_bits = _mm512_set1_epi32(0xFF);
+  const __m512 high = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_andnot_si512(low_bits, dot)), scale);
+  // up holds 2^up here; the high words of the low bits are zero.
+  const __m512 low = _mm512_cvtepi32_ps(_mm512_dpwssd_epi32(rest, _mm512_and_si512(dot, low_bits), up));
+  const __m512 larger = _mm512_range_ps(acc, high, 7);  // by magnitude, with its sign
+  const __m512 smaller = _mm512_range_ps(acc, high, 6);
+  const __m512 sum = _mm512_add_round_ps(larger, smaller, nearest);
+  const __m512 error = _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger));
+  return _mm512_add_round_ps(sum, _mm512_fmadd_ps(low, rest_scale, error), nearest);
+}
+
+template <PairFinish finish, int panels, int pairs>
+FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state) {
+  if (finish != PairFinish::whole) rest_dots<panels, pairs>(t, run, state);
+  __m512i dot[tile_rows][panels];
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_setzero_si512();
+  }
+  const int64_t at = run * pairs * 32;
+  const int16_t* a = t.a + at;
+  const int16_t* b0 = t.b[0] + at;
+  const int16_t* b1 = t.b[panels - 1] + at;
+#pragma GCC unroll 4
+  for (int k = 0; k < pairs; ++k) {
+    __m512i column[panels];
+    column[0] = _mm512_load_si512(b0 + k * 32);
+    if (panels == 2) column[panels - 1] = _mm512_load_si512(b1 + k * 32);
+#pragma GCC unroll 8
+    for (int r = 0; r < tile_rows; ++r) {
+      const __m512i row = broadcast_pair(a + k * 32 + 2 * r);
+#pragma GCC unroll 2
+      for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_dpwssd_epi32(dot[r][j], row, column[j]);
+    }
+  }
+  const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
+  __m512 unit[panels];
+  __m512 quantum[panels];
+#pragma GCC unroll 2
+  for (int j = 0; j < panels; ++j) {
+    const __m512 sb = _mm512_load_ps(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
+    unit[j] = _mm512_mul_round_ps(sb, _mm512_set1_ps(t.unit), nearest);
+    quantum[j] = _mm512_mul_round_ps(sb, _mm512_set1_ps(t.quantum), nearest);
+  }
+  const int cut = t.cut_a + t.cut_b;
+  const __m512i up = _mm512_set1_epi32(finish == PairFinish::split ? 1 << cut : cut);
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+    const __m512 row = _mm512_set1_ps(sa[r]);
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      float* acc = state.acc[r] + j * panel_rows;
+      // fl32(sA*sB), as section 7 asks of this accumulator; exact for scales of at most 8 bits.
+      const __m512 scale = _mm512_mul_round_ps(row, unit[j], nearest);
+      const __m512 rest_scale = _mm512_mul_round_ps(row, quantum[j], nearest);
+      const __m512i rest = finish == PairFinish::whole ? dot[r][j] : load(state.rest[r] + j * panel_rows).v;
+      _mm512_store_ps(acc, finished_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
+    }
+  }
+}
+
+template <PairFinish finish, int panels, int pairs>
+FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const TileOutput& out) {
+  PairState<panels> state;
+  for (int r = 0; r < tile_rows; ++r) {
+    for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
+  }
+  clear_inexact();
+  for (int64_t run = 0; run < t.runs; ++run) pair_run<finish, panels, pairs>(t, run, state);
+  if (was_inexact()) return false;
+  for (int r = 0; r < out.rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      const F acc = snapped_lanes(load(state.acc[r] + j * panel_rows), t.snap_log2);
+      store(out.c + r * out.stride + j * panel_rows, acc * out.factor, first_lanes(out.cols - j * panel_rows));
+    }
+  }
+  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+  return true;
+}
+
+template <int panels, int pairs>
+inline PairKernel pair_kernel_of(PairFinish finish) {
+  switch (finish) {
+    case PairFinish::whole: return pair_tile<PairFinish::whole, panels, pairs>;
+    case PairFinish::joined: return pair_tile<PairFinish::joined, panels, pairs>;
+    case PairFinish::split: return pair_tile<PairFinish::split, panels, pairs>;
+    case PairFinish::none: return nullptr;
+  }
+  return nullptr;
+}
+
+inline PairKernel pair_kernel(PairFinish finish, int panels, int64_t run) {
+  if (run == 32) return panels == 2 ? pair_kernel_of<2, 16>(finish) : pair_kernel_of<1, 16>(finish);
+  if (run == 16) return panels == 2 ? pair_kernel_of<2, 8>(finish) : pair_kernel_of<1, 8>(finish);
+  return nullptr;
+}
+
+}  // namespace fp4::avx512

@@ -1,0 +1,166 @@
+// Elements in units of 16 bits. The multiples of e4m3's quantum take 18 bits, so a unit of several quanta is chosen for
+// each side, as fine as 16 bits and sums of 32 bits allow; the value is unit * floor + rest, and rests are rare: only
+// elements near zero have bits below the unit. Side A keeps its rests in lists, side B where its pairs lie.
+#pragma once
+
+#include "src/fast/product_fold_body.h"
+
+namespace fp4::FP4_ISA {
+
+inline constexpr int64_t pair_bound = int64_t{1} << 31;
+
+inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run) {
+  const auto largest = [](const Quantizer& q) {
+    return q.element.code_bits() > 8 ? pair_bound : decode_fixed(q.element, q.element.largest_code);
+  };
+  const int64_t all_a = largest(a);
+  const int64_t all_b = largest(b);
+  PairUnits u;
+  if (all_a >= 1 << 21 || all_b >= 1 << 21) return u;
+  const auto units = [](int64_t x, int cut) { return (x >> cut) + 1; };
+  while (units(all_b, u.cut_b) >= 1 << 15) ++u.cut_b;
+  const int64_t most_b = units(all_b, u.cut_b);
+  while (units(all_a, u.cut_a) >= 1 << 15 || run * units(all_a, u.cut_a) * most_b >= pair_bound) ++u.cut_a;
+  const int cut = u.cut_a + u.cut_b;
+  if (u.cut_a > 7 || u.cut_b > 7 || run * (units(all_a, u.cut_a) + most_b) << cut >= pair_bound) return u;
+  if (run * all_a * all_b <= 1 << 24) {
+    u.finish = PairFinish::whole;
+  } else {
+    u.finish = run * all_a * all_b < 1 << 27 ? PairFinish::joined : PairFinish::split;
+  }
+  return u;
+}
+
+// Whether pairs serve; a run is split only for scales that are powers of two.
+inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
+  if (!has_pair_kernels || row.kind != AccumulatorKind::block || (run != 16 && run != 32)) return {};
+  const PairUnits u = pair_units(a.q, b.q, run);
+  const bool powers = a.spec.scale == Scale::e8m0 && b.spec.scale == Scale::e8m0;
+  return u.finish == PairFinish::split && !powers ? PairUnits{} : u;
+}
+
+// Arena bytes of the pairs of a side, and their places.
+inline size_t pair_bytes(const Panels& p, int64_t run, bool is_a) {
+  const int64_t elements = p.count * p.padded * panel_rows;
+  const int64_t runs = p.padded / run;
+  const size_t rests =
+      is_a ? Arena::bytes_for<fast::Rest>(elements / 2) + Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
+           : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
+  return Arena::bytes_for<int16_t>(elements) + rests;
+}
+
+inline void place_pairs(Panels& p, Arena& arena, int64_t run, bool is_a) {
+  const int64_t elements = p.count * p.padded * panel_rows;
+  const int64_t runs = p.padded / run;
+  p.pairs = arena.take<int16_t>(elements);
+  if (is_a) {
+    p.rests = arena.take<fast::Rest>(elements / 2);
+    p.rest_start = arena.take<int32_t>(p.count * 2 * (runs + 1));
+  } else {
+    p.column_rests = arena.take<int16_t>(elements);
+    p.rest_marks = arena.take<uint32_t>(p.count * runs);
+  }
+}
+
+// Whole numbers below 2^21 as the low bits of 1.5 * 2^23 + v.
+FP4_SIMD I fixed_bits(F v, F per_quantum) { return bits(fma(v, per_quantum, all(0x1.8p23f))); }
+
+struct PairCut {
+  F per_quantum;
+  I cut;
+  I to_high;  // shift of the second column
+  I sign;     // where the words end at bit 22, which is set for positive numbers
+  int mask;
+  int up;
+};
+
+FP4_SIMD PairCut pair_cut(const Side& side, int cut, int cut_other) {
+  return {all(power_of_two(-side.quantum_log2())), all(cut),       all(16 - cut),
+          all(cut == 7 ? 0x80008000u : 0u),        (1 << cut) - 1, cut_other};
+}
+
+FP4_SIMD I rest_words(const PairCut& c, I first, I second) {
+  const I mask = all(c.mask);
+  return shift_left((first & mask) | shift_left<16>(second & mask), c.up);
+}
+
+// The rests of rows, in lists.
+struct RowRests {
+  fast::Rest* list[2];
+  int32_t* start[2];
+  int32_t count[2];
+
+  FP4_SIMD void add(int64_t, int64_t pair, uint32_t lanes, I words) {
+    alignas(64) int32_t word[panel_rows];
+    store(word, words);
+    for (; lanes != 0; lanes &= lanes - 1) {
+      const int row = __builtin_ctz(lanes);
+      const int half = row / tile_rows;
+      list[half][count[half]++] = {word[row], static_cast<uint16_t>(pair), static_cast<uint16_t>(row % tile_rows)};
+    }
+  }
+  FP4_SIMD void end(int64_t run) {
+    for (int half = 0; half < 2; ++half) start[half][run + 1] = count[half];
+  }
+};
+
+// The rests of columns, where their pairs lie.
+struct ColumnRests {
+  int16_t* words;
+  uint32_t* marks;
+  int64_t run;
+  uint32_t mark;
+
+  FP4_SIMD void add(int64_t r, int64_t pair, uint32_t, I rests) {
+    mark |= 1u << pair;
+    store_words(words + (r * run + pair * 2) * panel_rows, rests);
+  }
+  FP4_SIMD void end(int64_t r) {
+    marks[r] = mark;
+    mark = 0;
+  }
+};
+
+template <class Rests>
+FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, int64_t run, Rests& rests) {
+  const float* value = p.panel_values(panel);
+  int16_t* out = p.pairs + panel * p.padded * panel_rows;
+  for (int64_t k = 0; k < p.padded; k += run) {
+    for (int64_t i = k; i < k + run; i += 2) {
+      const I first = fixed_bits(load(value + i * panel_rows), c.per_quantum);
+      const I second = fixed_bits(load(value + (i + 1) * panel_rows), c.per_quantum);
+      const I units = joined_words(shift_right(first, c.cut), shift_left(second, c.to_high));
+      store_words(out + i * panel_rows, units ^ c.sign);
+      const M lanes = some_bits(first | second, c.mask);
+      if (any(lanes)) rests.add(k / run, (i - k) / 2, to_bits(lanes), rest_words(c, first, second));
+    }
+    rests.end(k / run);
+  }
+}
+
+FP4_TARGET inline void narrow_rows(const Side& side, const PairUnits& u, int64_t run, int64_t panel) {
+  const Panels& p = side.panels;
+  RowRests rests = {};
+  for (int half = 0; half < 2; ++half) {
+    rests.list[half] = p.panel_rests(panel, half);
+    rests.start[half] = p.rest_start + (panel * 2 + half) * (p.padded / run + 1);
+    rests.start[half][0] = 0;
+  }
+  narrow_panel(p, panel, pair_cut(side, u.cut_a, u.cut_b), run, rests);
+}
+
+FP4_TARGET inline void narrow_columns(const Side& side, const PairUnits& u, int64_t run, int64_t panel) {
+  const Panels& p = side.panels;
+  ColumnRests rests = {p.column_rests + panel * p.padded * panel_rows, p.rest_marks + panel * (p.padded / run), run, 0};
+  narrow_panel(p, panel, pair_cut(side, u.cut_b, u.cut_a), run, rests);
+}
+
+FP4_TARGET inline void narrow_sides(Product& p) {
+  const int threads = threads_for(p);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
+  for (int64_t panel = 0; panel < p.a.panels.count; ++panel) narrow_rows(p.a, p.pairs, p.run, panel);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
+  for (int64_t panel = 0; panel < p.b.panels.count; ++panel) narrow_columns(p.b, p.pairs, p.run, panel);
+}
+
+}  // namespace fp4::FP4_ISA

@@ -1,0 +1,198 @@
+// Products of elements too wide for bytes (src/fast/pairs_body.h) from codes chosen here: elements with and without
+// bits below a unit on either side, the largest ones everywhere, ties at the rounding of a block and beside them by one
+// part in 2^18, scale products at both ends of fp32 and far apart. Expected values come from the reference.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "src/spec_text.h"
+#include "tests/support/backends_under_test.h"
+
+namespace fp4 {
+namespace {
+
+using Random = std::mt19937;
+
+int pick(Random& random, int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); }
+
+// Magnitude codes of one kind.
+enum class Codes { any, largest, subnormal, large, beside_units, sparse };
+constexpr Codes all_codes[] = {Codes::any,   Codes::largest,      Codes::subnormal,
+                               Codes::large, Codes::beside_units, Codes::sparse};
+
+uint32_t magnitude(Codes kind, const FloatFormat& f, Random& random) {
+  const int largest = static_cast<int>(f.largest_code);
+  const int subnormals = 1 << f.mantissa_bits;
+  const int code = pick(random, largest + 1);
+  switch (kind) {
+    case Codes::any: return static_cast<uint32_t>(code);
+    case Codes::largest: return f.largest_code;
+    case Codes::subnormal: return static_cast<uint32_t>(pick(random, subnormals));
+    case Codes::large: return static_cast<uint32_t>(largest - pick(random, smaller(largest, 3 * subnormals)));
+    case Codes::beside_units:  // binades in which the last bit lies below, at and above a unit
+      return static_cast<uint32_t>(pick(random, 8) == 0 ? largest : smaller(largest, pick(random, 10 * subnormals)));
+    case Codes::sparse:  // large, but for one in forty
+      return static_cast<uint32_t>(pick(random, 40) == 0 ? code : largest - pick(random, smaller(largest, subnormals)));
+  }
+  return 0;
+}
+
+// An operand of zeros with all scales 2^exponent.
+Quantized operand(const char* words, int64_t rows, int64_t k, int exponent) {
+  Quantized q;
+  q.spec = quant_spec_from_words(words);
+  q.rows = rows;
+  q.cols = k;
+  q.geometry = geometry_of(q.spec, rows, k);
+  q.codes.assign(static_cast<size_t>(rows * q.code_row_bytes()), 0);
+  q.scales.assign(static_cast<size_t>(q.geometry.scale_rows * q.geometry.scale_cols),
+                  static_cast<uint8_t>(127 + exponent));
+  q.tensor_scale = {1.0f};
+  return q;
+}
+
+struct Filling {
+  Codes codes;
+  bool has_signs;
+  int exponent;  // of the scales, up to `spread` more
+  int spread;
+};
+
+Quantized filled(const char* words, int64_t rows, int64_t k, const Filling& how, Random& random) {
+  Quantized q = operand(words, rows, k, how.exponent);
+  const FloatFormat& f = format_of(q.spec.element);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < k; ++i) {
+      const uint32_t sign = how.has_signs && pick(random, 2) == 0 ? f.sign_code() : 0u;
+      q.set_code(r, i, magnitude(how.codes, f, random) | sign);
+    }
+  }
+  for (uint8_t& s : q.scales) s = static_cast<uint8_t>(s + pick(random, how.spread + 1));
+  return q;
+}
+
+void compare(const Quantized& a, const Quantized& b, const std::string& what) {
+  const auto count = static_cast<size_t>(a.rows * b.rows);
+  std::vector<float> expected(count, -7.0f);
+  const GemmOptions options;
+  reference_backend().gemm(a, b, options, expected.data(), b.rows);
+  for (const Backend* fast : test::backends_under_test()) {
+    if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
+    std::vector<float> got(count, -7.0f);
+    fast->gemm(a, b, options, got.data(), b.rows);
+    INFO(fast->name() << " " << what);
+    CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
+  }
+}
+
+constexpr const char* formats[][2] = {{"mxfp8", "mxfp8"},
+                                      {"mxfp8", "mxfp4"},
+                                      {"mxfp4", "mxfp8"},
+                                      {"mxfp8", "mxfp6_e2m3"},
+                                      {"mxfp6_e3m2", "mxfp6_e3m2"},
+                                      {"mxfp6_e3m2", "mxfp8"},
+                                      {"mxfp4,block=16", "mxfp6_e3m2"},
+                                      {"mxfp8,block=16", "mxfp8"},
+                                      {"mxfp8", "mxfp8,block=64"},
+                                      {"mxfp8,tensor_scale=outer128", "mxfp8"},
+                                      {"mxfp8,element=e5m2", "mxfp8"}};
+
+TEST_CASE("elements with bits below a unit, on either side", "[quick]") {
+  Random random(1);
+  for (const auto& format : formats) {
+    for (const Codes a : all_codes) {
+      for (const Codes b : all_codes) {
+        for (const int spread : {0, 3, 30}) {
+          const bool has_signs = pick(random, 4) != 0;
+          const int64_t k = 1 + pick(random, 130);
+          const Quantized qa = filled(format[0], 1 + pick(random, 20), k, {a, has_signs, -10, spread}, random);
+          Quantized qb = filled(format[1], 1 + pick(random, 40), k, {b, has_signs, -3, spread}, random);
+          Quantized wide = qa;
+          if (qa.spec.has_outer_scale()) {
+            wide.tensor_scale.assign(static_cast<size_t>(qa.rows * outer_scale_cols(k)), 0.75f);
+          }
+          compare(wide, qb,
+                  std::string(format[0]) + " | " + format[1] + " codes " + std::to_string(static_cast<int>(a)) + " " +
+                      std::to_string(static_cast<int>(b)) + " spread " + std::to_string(spread));
+        }
+      }
+    }
+  }
+}
+
+// A tile's sums of int32 are largest here.
+TEST_CASE("products of the largest elements everywhere", "[quick]") {
+  Random random(2);
+  for (const auto& format : formats) {
+    for (const bool negative : {false, true}) {
+      Quantized a = filled(format[0], 16, 96, {Codes::largest, false, 0, 0}, random);
+      const Quantized b = filled(format[1], 33, 96, {Codes::largest, false, 0, 0}, random);
+      if (a.spec.has_outer_scale()) a.tensor_scale.assign(16, 1.0f);
+      const FloatFormat& f = format_of(a.spec.element);
+      for (int64_t k = 0; negative && k < a.cols; ++k) a.set_code(3, k, f.sign_code() | f.largest_code);
+      compare(a, b, std::string(format[0]) + " | " + format[1]);
+    }
+  }
+}
+
+// Two blocks of e4m3: the first leaves an accumulator of 24 bits (15 * 2^20 + odd), the second adds half of its last
+// place, give or take the product of two subnormals or of elements on either side of a unit, with either sign.
+TEST_CASE("ties at the rounding of a block, and beside them", "[quick]") {
+  const FloatFormat& f = format_of(Element::e4m3);
+  const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
+  for (const float odd : {0.0f, 1.0f, 2.0f, 3.0f}) {
+    for (const float sign : {1.0f, -1.0f}) {
+      for (const float x : {0.0f, 0x1p-9f, 7 * 0x1p-9f, 0x1p-3f, 0x1.2p-6f, 1.875f}) {
+        for (const float y : {0x1p-9f, -0x1p-9f, -7 * 0x1p-9f, 0x1p-6f, -0x1.ep-4f}) {
+          for (const int first : {0, 3, 12}) {
+            Quantized a = operand("mxfp8", 9, 64, 0);
+            Quantized b = operand("mxfp8", 20, 64, 0);
+            for (int64_t r = 0; r < a.rows; ++r) {
+              a.set_code(r, 0, code(sign * 256.0f));
+              a.set_code(r, 1, code(sign * odd));
+              a.set_code(r, 32, code(2.0f));  // with its scale: half of the last place of 15 * 2^(first + 12)
+              a.set_code(r, 33, code(x));
+              a.set_code(r, 34, code(r % 2 == 0 ? x : -x));
+            }
+            for (int64_t r = 0; r < b.rows; ++r) {
+              b.set_code(r, 0, code(240.0f));
+              b.set_code(r, 1, code(0x1p-9f * static_cast<float>(r % 3 + 1)));
+              b.set_code(r, 32, code(r % 2 == 0 ? 1.0f : -1.0f));
+              b.set_code(r, 33, code(y));
+              b.set_code(r, 34, code(r % 4 == 0 ? y : 0.0f));
+            }
+            // 256 * 240 lies in [2^15, 2^16): its last place is 2^-8.
+            for (size_t r = 0; r < static_cast<size_t>(a.rows); ++r) {
+              a.scales[2 * r] = static_cast<uint8_t>(127 + first);
+              a.scales[2 * r + 1] = static_cast<uint8_t>(127 + first - 10);
+            }
+            compare(a, b, "ties");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("wide elements at both ends of fp32", "[quick]") {
+  Random random(4);
+  for (const auto& format : formats) {
+    for (const int sum :
+         {-254, -160, -150, -140, -130, -127, -118, -112, -111, -110, -109, -100, 80, 89, 90, 91, 100, 120, 200, 250}) {
+      const int ea = sum / 2;
+      const auto fill = [&](const char* words, int64_t rows, int exponent) {
+        Quantized q =
+            filled(words, rows, 100,
+                   {pick(random, 2) == 0 ? Codes::any : Codes::sparse, true, smaller(exponent, 126), 1}, random);
+        if (q.spec.has_outer_scale()) q.tensor_scale.assign(static_cast<size_t>(rows), 1.0f);
+        return q;
+      };
+      compare(fill(format[0], 10, ea), fill(format[1], 18, sum - ea),
+              std::string(format[0]) + " | " + format[1] + " exponent sum " + std::to_string(sum));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4
