@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "sim/ops.h"
@@ -270,6 +271,8 @@ std::vector<const Kernels*> instruction_sets() {
   return sets;
 }
 
+bool same(float a, float b) { return bits_of(a) == bits_of(b) || (is_nan(a) && is_nan(b)); }
+
 }  // namespace
 
 TEST_CASE("rows of any width have the same bits on every instruction set", "[train]") {
@@ -317,10 +320,34 @@ TEST_CASE("rows of any width have the same bits on every instruction set", "[tra
     }
 }
 
+TEST_CASE("sixteen rows at once have the softmax of each row alone", "[train]") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const int rows : {15, 16, 17, 50})
+    for (const int cols : {1, 2, 8, 10, 15, 16, 17}) {
+      std::vector<float> x = DataSource{3, 1}.normals(int64_t{rows} * cols);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], static_cast<int>(i % 13) - 6);
+      const float special[] = {0.0f, -0.0f, 88.0f, -104.0f, 1e30f, -inf, inf, nan};
+      for (size_t i = 0; i < std::size(special); ++i) x[(i * 37 + 5) % x.size()] = special[i];
+      std::vector<int32_t> labels(static_cast<size_t>(rows));
+      for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<int32_t>(i * 5) % cols;
+      for (const Kernels* k : instruction_sets()) {
+        std::vector<float> p(x.size(), -77.0f), loss(labels.size()), alone(x.size(), -77.0f), alone_loss(labels.size());
+        k->softmax_loss(p.data(), loss.data(), x.data(), labels.data(), rows, cols);
+        for (int r = 0; r < rows; ++r) {
+          const auto at = static_cast<size_t>(r * cols), row = static_cast<size_t>(r);
+          k->softmax_loss(&alone[at], &alone_loss[row], &x[at], &labels[row], 1, cols);
+        }
+        INFO(k->name << " " << rows << " x " << cols);
+        for (size_t i = 0; i < p.size(); ++i) REQUIRE(same(p[i], alone[i]));
+        for (size_t i = 0; i < loss.size(); ++i) REQUIRE(same(loss[i], alone_loss[i]));
+      }
+    }
+}
+
 TEST_CASE("every instruction set gives the bits of the generic kernels", "[train]") {
   const std::vector<const Kernels*> sets = instruction_sets();
-  for (int m : {1, 7, 8, 33})
-    for (int n : {1, 10, 31, 64})
+  for (int m : {1, 3, 7, 8, 33})
+    for (int n : {1, 10, 16, 31, 64})
       for (int k : {1, 5, 32, 100}) {
         std::vector<float> a = DataSource{1, 1}.normals(m * k), b = DataSource{1, 2}.normals(n * k);
         // A(i,k) row-major and transposed, B likewise: what fprop, dgrad and wgrad need.

@@ -52,30 +52,43 @@ template <int Rows, int Vectors>
 static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col, const float* packed,
                  int k) {
   tile_lanes sum[Rows][Vectors] = {};
+  // A pointer for three or four rows, which the strides tell apart: a register for each would spill.
+  constexpr int group = Rows % 4 == 0 ? 4 : Rows % 3 == 0 ? 3 : Rows;
+  const float* row[Rows / group];
+  for (int g = 0; g < Rows / group; ++g) row[g] = a + g * group * a_row;
   for (int i = 0; i < k; ++i) {
     tile_lanes b[Vectors];
     for (int v = 0; v < Vectors; ++v) __builtin_memcpy(&b[v], packed + i * panel + v * LANES, sizeof b[v]);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
-      const float x = a[r * a_row + i * a_col];
+      const float x = row[r / group][r % group * a_row];
 #pragma GCC unroll 2
       for (int v = 0; v < Vectors; ++v) sum[r][v] = fma_lanes(x, b[v], sum[r][v]);
+    }
+#pragma GCC unroll 4
+    for (int g = 0; g < Rows / group; ++g) {
+      row[g] += a_col;
+      asm("" : "+r"(row[g]));  // keeps the compiler from making sixteen of them again
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) {
-    float edge[Vectors * LANES];
+    float edge[(Vectors * LANES + 15) / 16 * 16];
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
       const tile_lanes out = sum[r][v] + 0.0f;  // an exactly zero sum is +0 (numerics.md section 7)
       __builtin_memcpy((width == Vectors * LANES ? c + r * c_row : edge) + v * LANES, &out, sizeof out);
     }
-    if (width != Vectors * LANES)
-      for (int j = 0; j < width; ++j) c[r * c_row + j] = edge[j];
+    if (width == Vectors * LANES) continue;
+    for (int j = 0; j < width; j += 16) {
+      some_lanes part;
+      __builtin_memcpy(&part, edge + j, sizeof part);
+      store_some(c + r * c_row + j, width - j < 16 ? width - j : 16, part);
+    }
   }
 }
 
-// All rows of one panel of columns; fewer rows than a tile's go in tiles of 4 and 1.
+// All rows of one panel of columns; fewer rows than a tile's go in tiles of 4, 2 and 1.
 template <int Rows, int Vectors>
 static void panel_rows(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col,
                        const float* packed, int m, int k) {
@@ -83,6 +96,7 @@ static void panel_rows(float* c, int64_t c_row, int width, const float* a, int64
   for (; i + Rows <= m; i += Rows)
     tile<Rows, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
   for (; i + 4 <= m; i += 4) tile<4, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
+  for (; i + 2 <= m; i += 2) tile<2, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
   for (; i < m; ++i) tile<1, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
 }
 
@@ -91,9 +105,9 @@ static void gemm(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t
   for (int j = 0; j < n; j += panel) {
     const float* b = packed + int64_t{j} * k;
     const int width = n - j < panel ? n - j : panel;
-    // Few columns, as in a head of ten classes, fill one register; then twice the rows share it.
+    // Few columns, as in a head of ten classes, fill one register; then at least eight rows hide an fma's latency.
     if (width <= LANES) {
-      panel_rows<2 * TILE_ROWS, 1>(c + j, c_row, width, a, a_row, a_col, b, m, k);
+      panel_rows < TILE_ROWS<8 ? 2 * TILE_ROWS : TILE_ROWS, 1>(c + j, c_row, width, a, a_row, a_col, b, m, k);
     } else {
       panel_rows<TILE_ROWS, 2>(c + j, c_row, width, a, a_row, a_col, b, m, k);
     }

@@ -1,41 +1,59 @@
 // What looks at one row at a time: losses, normalisation, causal softmax.
 // Part of kernels_body.h, which says how it is included.
 
+// x minus the largest of its row, and the label's entry of that.
+static void softmax_shift(float* __restrict p, float* __restrict row_loss, const float* __restrict logits,
+                          const int32_t* labels, int rows, int cols) {
+  int r = 0;
+  for (; cols <= 16 && r + 16 <= rows; r += 16) {  // a row is one register
+    const float* x = logits + int64_t{r} * cols;
+    lanes16 row[16], start[16];
+    for (int i = 0; i < 16; ++i) {
+      row[i] = load_some(x + i * cols, cols, x[i * cols]);
+      const lanes16 first = x[i * cols] - lanes16{};
+      start[i] = row[i] > first ? row[i] : first;
+    }
+    const lanes16 top =
+        trees(start, [](const lanes16& left, const lanes16& right) { return (lanes16)(right > left ? right : left); });
+    for (int i = 0; i < 16; ++i) {
+      store_some(p + int64_t{r + i} * cols, cols, row[i] - top[i]);
+      row_loss[r + i] = x[i * cols + labels[r + i]] - top[i];
+    }
+  }
+  for (; r < rows; ++r) {
+    const float* x = logits + int64_t{r} * cols;
+    const float top = lane_max(x, cols);
+    for (int c = 0; c < cols; ++c) p[int64_t{r} * cols + c] = x[c] - top;
+    row_loss[r] = x[labels[r]] - top;
+  }
+}
 static void softmax_loss(float* __restrict p, float* __restrict row_loss, const float* __restrict logits,
                          const int32_t* labels, int rows, int cols) {
   const int64_t n = int64_t{rows} * cols;
-  const bool narrow = cols <= 16;  // a row is one register
-  for (int r = 0; r < rows; ++r) {
-    const float* x = logits + int64_t{r} * cols;
-    float* out = p + int64_t{r} * cols;
-    const float top = lane_max(x, cols);
-    if (narrow) {
-      store_some(out, cols, load_some(x, cols, top) - top);
-    } else {
-      for (int c = 0; c < cols; ++c) out[c] = x[c] - top;
-    }
-    row_loss[r] = x[labels[r]] - top;
-  }
+  softmax_shift(p, row_loss, logits, labels, rows, cols);
   for (int64_t i = 0; i < n; ++i) p[i] = elementary::exp(p[i]);  // flat: rows of 10 classes fill the registers too
-  constexpr int chunk = 64;
-  for (int first = 0; first < rows; first += chunk) {
-    const int count = rows - first < chunk ? rows - first : chunk;
-    float total[chunk], inverse[chunk];
-    for (int i = 0; i < count; ++i) {
-      const float* x = p + (int64_t{first} + i) * cols;
-      total[i] = narrow ? tree(lanes16{} + load_some(x, cols, 0.0f)) : lane_sum(cols, [=](int64_t c) { return x[c]; });
+  for (int first = 0; first < rows; first += 16) {
+    const int count = rows - first < 16 ? rows - first : 16;
+    float* x = p + int64_t{first} * cols;
+    lanes16 total = {};
+    const bool narrow = cols <= 16 && count == 16;
+    lanes16 row[16];
+    if (narrow) {
+      for (int i = 0; i < 16; ++i) row[i] = lanes16{} + load_some(x + i * cols, cols, 0.0f);
+      total = trees(row, [](const lanes16& left, const lanes16& right) { return left + right; });
+    } else {
+      for (int i = 0; i < count; ++i) total[i] = lane_sum(cols, [=](int64_t c) { return x[i * cols + c]; });
     }
+    const lanes16 inverse = 1.0f / total;
+    float logarithm[16];
+    for (int i = 0; i < 16; ++i) logarithm[i] = elementary::log(total[i]);
     for (int i = 0; i < count; ++i) {
-      inverse[i] = 1.0f / total[i];
-      row_loss[first + i] = elementary::log(total[i]) - row_loss[first + i];
-    }
-    for (int i = 0; i < count; ++i) {
-      float* x = p + (int64_t{first} + i) * cols;
+      row_loss[first + i] = logarithm[i] - row_loss[first + i];
       const float factor = inverse[i];
       if (narrow) {
-        store_some(x, cols, load_some(x, cols, 0.0f) * factor);
+        store_some(x + i * cols, cols, row[i] * factor);
       } else {
-        for (int c = 0; c < cols; ++c) x[c] *= factor;
+        for (int c = 0; c < cols; ++c) x[i * cols + c] *= factor;
       }
     }
   }

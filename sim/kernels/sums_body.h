@@ -25,6 +25,31 @@ static inline __attribute__((always_inline)) float tree_of_maxima(const lanes16&
   return b > a ? b : a;
 }
 
+// `tree` and `tree_of_maxima` of sixteen rows at once, a result a lane: every step halves the lanes of two vectors into
+// one. `join(left, right)` is the sum or the maximum.
+template <class Join>
+static inline __attribute__((always_inline)) lanes16 trees(const lanes16 (&v)[16], Join join) {
+  lanes16 eight[8], four[4], two[2];
+  for (int i = 0; i < 8; ++i) {
+    eight[i] =
+        join(__builtin_shufflevector(v[i], v[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+             __builtin_shufflevector(v[i], v[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+  }
+  for (int i = 0; i < 4; ++i) {
+    const lanes16 &a = eight[i], &b = eight[i + 4];
+    four[i] = join(__builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
+                   __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
+  }
+  for (int i = 0; i < 2; ++i) {
+    const lanes16 &a = four[i], &b = four[i + 2];
+    two[i] = join(__builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+                  __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
+  }
+  const lanes16 &a = two[0], &b = two[1];
+  return join(__builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
+              __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31));
+}
+
 // Sum of term(i), i < n, in the fixed 16-lane order.
 template <class Term>
 static inline __attribute__((always_inline)) float lane_sum(int64_t n, Term term) {
