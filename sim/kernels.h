@@ -106,6 +106,9 @@ struct Kernels {
   void (*pack)(float* packed, const float* b, int64_t b_row, int64_t b_col, int k, int n);
   void (*gemm)(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* packed, int m, int n,
                int k);
+  // The same with B's rows, b_row apart, where they lie: for few rows of A. n: a multiple of panel_width.
+  void (*gemm_in_place)(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* b,
+                        int64_t b_row, int m, int n, int k);
 };
 
 /// The best set this CPU has, or the one named ("generic" and "reference" always exist); throws when absent.

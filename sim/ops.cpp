@@ -230,6 +230,9 @@ void multiply_packed(Tape& tape, float* c, int64_t c_row, Matrix a, const float*
 }
 
 void multiply(Tape& tape, float* c, int64_t c_row, Matrix a, Matrix b, int m, int n, int k) {
+  constexpr int few = 16;  // rows of A that do not repay packing B
+  if (b.col == 1 && m <= few && n % tape.k.panel_width == 0)
+    return tape.k.gemm_in_place(c, c_row, a.data, a.row, a.col, b.data, b.row, m, n, k);
   multiply_packed(tape, c, c_row, a, pack(tape, b, k, n), m, n, k);
 }
 

@@ -359,6 +359,11 @@ TEST_CASE("every instruction set gives the bits of the generic kernels", "[train
             std::vector<float> c(static_cast<size_t>(m * n), -77.0f);
             set->pack(packed.data(), b.data(), b_row, b_col, k, n);
             set->gemm(c.data(), n, a.data(), a_row, a_col, packed.data(), m, n, k);
+            if (b_col == 1 && n % set->panel_width == 0) {
+              std::vector<float> direct(c.size(), -77.0f);
+              set->gemm_in_place(direct.data(), n, a.data(), a_row, a_col, b.data(), b_row, m, n, k);
+              REQUIRE(direct == c);
+            }
             for (int i = 0; i < m; ++i)
               for (int j = 0; j < n; ++j) {
                 float sum = 0;

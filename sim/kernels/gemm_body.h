@@ -3,6 +3,7 @@
 
 using tile_lanes = float __attribute__((vector_size(4 * LANES), aligned(4)));
 constexpr int panel = 2 * LANES;
+constexpr int narrow_rows = TILE_ROWS < 8 ? 2 * TILE_ROWS : TILE_ROWS;  // eight or more hide an fma's latency
 
 // 8 columns of B, contiguous in k, as 8 rows of `out`.
 static inline void transpose_8x8(float* out, const float* b, int64_t b_col) {
@@ -47,10 +48,10 @@ static void pack(float* __restrict packed, const float* __restrict b, int64_t b_
   }
 }
 
-// Rows x (Vectors * LANES) outputs at a time.
+// Rows x (Vectors * LANES) outputs at a time; B's rows are row_stride apart.
 template <int Rows, int Vectors>
-static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col, const float* packed,
-                 int k) {
+static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col, const float* rows,
+                 int64_t row_stride, int k) {
   tile_lanes sum[Rows][Vectors] = {};
   // A pointer for three or four rows, which the strides tell apart: a register for each would spill.
   constexpr int group = Rows % 4 == 0 ? 4 : Rows % 3 == 0 ? 3 : Rows;
@@ -58,7 +59,8 @@ static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_r
   for (int g = 0; g < Rows / group; ++g) row[g] = a + g * group * a_row;
   for (int i = 0; i < k; ++i) {
     tile_lanes b[Vectors];
-    for (int v = 0; v < Vectors; ++v) __builtin_memcpy(&b[v], packed + i * panel + v * LANES, sizeof b[v]);
+    for (int v = 0; v < Vectors; ++v) __builtin_memcpy(&b[v], rows + v * LANES, sizeof b[v]);
+    rows += row_stride;
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const float x = row[r / group][r % group * a_row];
@@ -91,25 +93,36 @@ static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_r
 // All rows of one panel of columns; fewer rows than a tile's go in tiles of 4, 2 and 1.
 template <int Rows, int Vectors>
 static void panel_rows(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col,
-                       const float* packed, int m, int k) {
+                       const float* rows, int64_t row_stride, int m, int k) {
   int i = 0;
-  for (; i + Rows <= m; i += Rows)
-    tile<Rows, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
-  for (; i + 4 <= m; i += 4) tile<4, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
-  for (; i + 2 <= m; i += 2) tile<2, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
-  for (; i < m; ++i) tile<1, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, packed, k);
+  const auto up_to = [&]<int Count>() {
+    for (; i + Count <= m; i += Count)
+      tile<Count, Vectors>(c + i * c_row, c_row, width, a + i * a_row, a_row, a_col, rows, row_stride, k);
+  };
+  up_to.template operator()<Rows>();
+  up_to.template operator()<4>();
+  up_to.template operator()<2>();
+  up_to.template operator()<1>();
 }
 
-static void gemm(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* packed, int m,
-                 int n, int k) {
-  for (int j = 0; j < n; j += panel) {
-    const float* b = packed + int64_t{j} * k;
+// Panels of B lie panel_stride apart, their rows row_stride.
+static void panels(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* b,
+                   int64_t panel_stride, int64_t row_stride, int m, int n, int k) {
+  for (int j = 0; j < n; j += panel, b += panel_stride) {
     const int width = n - j < panel ? n - j : panel;
-    // Few columns, as in a head of ten classes, fill one register; then at least eight rows hide an fma's latency.
+    // Few columns, as in a head of ten classes, fill one register.
     if (width <= LANES) {
-      panel_rows < TILE_ROWS<8 ? 2 * TILE_ROWS : TILE_ROWS, 1>(c + j, c_row, width, a, a_row, a_col, b, m, k);
+      panel_rows<narrow_rows, 1>(c + j, c_row, width, a, a_row, a_col, b, row_stride, m, k);
     } else {
-      panel_rows<TILE_ROWS, 2>(c + j, c_row, width, a, a_row, a_col, b, m, k);
+      panel_rows<TILE_ROWS, 2>(c + j, c_row, width, a, a_row, a_col, b, row_stride, m, k);
     }
   }
+}
+static void gemm(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* packed, int m,
+                 int n, int k) {
+  panels(c, c_row, a, a_row, a_col, packed, int64_t{k} * panel, panel, m, n, k);
+}
+static void gemm_in_place(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* b,
+                          int64_t b_row, int m, int n, int k) {
+  panels(c, c_row, a, a_row, a_col, b, panel, b_row, m, n, k);
 }

@@ -50,4 +50,5 @@ const Kernels table = {.name = ISA_NAME,
                        .sin_cos = sin_cos,
                        .panel_width = panel,
                        .pack = pack,
-                       .gemm = gemm};
+                       .gemm = gemm,
+                       .gemm_in_place = gemm_in_place};
