@@ -93,6 +93,8 @@ constexpr const char* specs[] = {
     "graphcore_2509_encode,rounding=stochastic",
     "fouroversix",
     "fouroversix,rounding=stochastic,tensor_scale=none",
+    "fouroversix,block=32,scale=ue5m3,tensor_scale=none",
+    "fouroversix,zero_scale=one,negative_zero=drop",
     "mxfp8",
     "mxfp8,element=e5m2,block=16,rounding=stochastic",
     "mxfp6_e3m2",

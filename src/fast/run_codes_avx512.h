@@ -4,6 +4,7 @@
 #include "src/fast/isa_avx512.h"
 // After the instruction set it is compiled for:
 #include "src/fast/quantize_body.h"
+#include "src/fast/run_hadamard_avx512.h"
 #include "src/fast/run_philox_avx512.h"
 
 namespace fp4::avx512 {
@@ -12,14 +13,44 @@ namespace fp4::avx512 {
 // `quotient` two that enclose the exact one.
 enum class RunKind : uint8_t { none, power, product, quotient };
 
+// How codes are formed: by table, by draws on the code axis of e2m1, or a byte each (run_bytes_avx512.h).
+enum class RunCodes : uint8_t { table, draws, bytes };
+
+// The constants of a format, for payloads within its range.
+struct ByteCodes {
+  float largest = 0.0f;
+  int32_t mantissa_bits = 0;
+  uint32_t least_binade = 0;  // bits of the smallest normal value
+  uint32_t sign = 0x80;       // of a code
+  int8_t sign_shift = 24;     // from a float's
+};
+
+inline ByteCodes byte_codes(const FloatFormat& f) {
+  const FormatLanes l = format_lanes(f);
+  ByteCodes c;
+  c.largest = l.largest_value;
+  c.mantissa_bits = l.mantissa_bits;
+  c.least_binade = static_cast<uint32_t>(l.least_field) << 23;
+  c.sign = f.sign_code();
+  c.sign_shift = static_cast<int8_t>(32 - f.code_bits());
+  return c;
+}
+
 struct RunPlan {
   RunKind kind = RunKind::none;
-  bool is_stochastic = false;
+  RunCodes codes = RunCodes::table;
   bool drops = false;  // the sign of zero
   RunKeys keys;        // stochastic
+  RunHadamard hadamard;
+  ByteCodes bytes;
   float steps = 4.0f;  // a payload's factor is given times this
-  ByteTable codes;     // by floor + ceil of steps * payload, mod 128
+  ByteTable table;     // of codes, by floor + ceil of steps * payload, mod 128
 };
+
+// b where the mask has bits, else a.
+FP4_SIMD I bits_where(I a, I b, uint32_t mask) {
+  return {_mm512_ternarylogic_epi32(a.v, b.v, _mm512_set1_epi32(static_cast<int>(mask)), 0xD8)};
+}
 
 // What the elements of sixteen blocks are multiplied by.
 struct RunFactors {
@@ -106,14 +137,14 @@ FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
   // Even indices of enclosed payloads: a whole number of steps lies between the bounds. Else only zeros need care.
   const __mmask64 rare = kind == RunKind::quotient ? _mm512_testn_epi8_mask(merged.v, _mm512_set1_epi8(1))
                                                    : _mm512_cmpeq_epi8_mask(merged.v, zero_index);
-  if (__builtin_expect(rare == 0, 1)) return {_mm512_permutex2var_epi8(r.codes.lo, merged.v, r.codes.hi)};
+  if (__builtin_expect(rare == 0, 1)) return {_mm512_permutex2var_epi8(r.table.lo, merged.v, r.table.hi)};
   const __mmask64 zero = _mm512_cmpeq_epi8_mask(merged.v, zero_index);
   if (kind == RunKind::quotient && (rare & ~zero) != 0) {
     alignas(64) uint32_t exact[panel_rows];
     exact_indices(r, run, x, vector, width, exact);
     merged = load(exact);
   }
-  const __m512i codes = _mm512_permutex2var_epi8(r.codes.lo, merged.v, r.codes.hi);
+  const __m512i codes = _mm512_permutex2var_epi8(r.table.lo, merged.v, r.table.hi);
   const __m512i signs = _mm512_maskz_mov_epi8(zero, merged_signs(x).v);
   return {_mm512_mask_or_epi32(codes, r.drops ? __mmask16{0} : __mmask16{0xFFFF}, codes, signs)};
 }

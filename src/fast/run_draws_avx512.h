@@ -25,11 +25,6 @@ inline constexpr int exact_at = 8;
 inline constexpr int estimate_at = 19;
 inline constexpr float estimate_magic = 6144.0f + 0.5f + 2 * 0x1p-11f;  // 1.5 * 2^12, and half a step of the draws
 
-// b where the mask has bits, else a.
-FP4_SIMD I bits_where(I a, I b, uint32_t mask) {
-  return {_mm512_ternarylogic_epi32(a.v, b.v, _mm512_set1_epi32(static_cast<int>(mask)), 0xD8)};
-}
-
 // Four vectors of sums, with codes from bit `at` on, and the signs of their elements to bytes, lane by lane.
 template <int at>
 FP4_SIMD I merged_codes(const I (&v)[4], const float* x) {

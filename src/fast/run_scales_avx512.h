@@ -1,0 +1,82 @@
+// Maxima of sixteen adjacent blocks, lane = block, and from their scales what elements are multiplied by.
+#pragma once
+
+#include "src/fast/run_codes_avx512.h"
+
+namespace fp4::avx512 {
+
+// Where lane j of folded maxima finds its other half: 16 and more is the second vector.
+struct FoldOrder {
+  alignas(64) int32_t lane[panel_rows];
+};
+constexpr FoldOrder fold_order(int d) {
+  FoldOrder order = {};
+  for (int j = 0; j < panel_rows; ++j) order.lane[j] = (j ^ d) + ((j & d) != 0 ? panel_rows : 0);
+  return order;
+}
+
+// Lane j: the larger of a[j] and a[j + d] where j has no bit d, of b[j - d] and b[j] where it has.
+template <int d>
+FP4_SIMD I folded_maxima(I a, I b) {
+  constexpr __mmask16 high = d == 1 ? 0xAAAA : (d == 2 ? 0xCCCC : (d == 4 ? 0xF0F0 : 0xFF00));
+  static constexpr FoldOrder order = fold_order(d);
+  const __m512i other = _mm512_permutex2var_epi32(a.v, _mm512_load_si512(order.lane), b.v);
+  return {_mm512_max_epu32(_mm512_mask_blend_epi32(high, a.v, b.v), other)};
+}
+
+// Bits of the largest magnitudes of blocks first, first + d, first + 2d ... in lanes that repeat them.
+template <int width, int d>
+FP4_SIMD I run_maxima(const float* x, int first) {
+  if constexpr (d == panel_rows) {
+    const I magnitude = all(0x7FFFFFFF);
+    I m = bits(load(x + first * width * panel_rows)) & magnitude;
+    for (int i = 1; i < width; ++i)
+      m = larger_unsigned(m, bits(load(x + (first * width + i) * panel_rows)) & magnitude);
+    return m;
+  } else {
+    return folded_maxima<d>(run_maxima<width, 2 * d>(x, first), run_maxima<width, 2 * d>(x, first + d));
+  }
+}
+
+// false: some block's factor, or a payload, is out of reach.
+FP4_SIMD bool find_factors(const QuantPlan& p, const RunPlan& r, I amax, const LaneScales& s, const LaneFactor& t,
+                           RunFactors& out) {
+  const M zero = amax == all(0);
+  F factor;
+  if (r.kind == RunKind::power) {
+    if (any((s.code < all(27)) & ~zero)) return false;
+    factor = inverse_power(s.code) * all(p.q.prescale * r.steps);
+  } else if (r.kind == RunKind::product) {
+    factor = smaller(all(1.0f) / (s.value * t.g), all(float_of(float_largest_bits)));
+  } else {
+    const bool encode = p.payload_path == PayloadPath::encode_exact;
+    const F full = all(r.steps * p.q.prescale);
+    const F divisor = encode ? t.g : s.value * t.g;
+    factor = (encode ? full * s.stored : full) / divisor;
+    if (any(~((factor < all(0x1p100f)) & (factor > all(0x1p-100f)) & (divisor > all(0x1p-100f))) & ~zero)) return false;
+  }
+  factor = select(zero, all(1.0f), factor);
+  if (r.codes == RunCodes::bytes) {
+    store(out.low, factor);
+    return true;
+  }
+  if (r.codes == RunCodes::draws) {
+    const bool exact = r.kind != RunKind::product;  // 256 times a payload's slope in each part of the code axis
+    store(out.low, factor * all(exact ? 512.0f : 1.0f));
+    store(out.high, factor * all(256.0f));
+    store(out.third, factor * all(128.0f));
+    return true;
+  }
+  // floor + ceil must stay below 64.
+  const float largest = r.kind == RunKind::product ? 32.0f / r.steps : (r.kind == RunKind::power ? 32.0f : 31.0f);
+  if (any(~(as_float(amax) * factor < all(largest)))) return false;
+  if (r.kind == RunKind::quotient) {  // the estimate is within 2^-23 + 2^-46
+    store(out.low, factor * all(1.0f - 0x1p-22f));
+    store(out.high, factor * all(1.0f + 0x1p-22f));
+  } else {
+    store(out.low, factor);
+  }
+  return true;
+}
+
+}  // namespace fp4::avx512

@@ -1,0 +1,154 @@
+// four_over_six along the row: both trial scales of sixteen blocks, squared errors in fp32, and the better scale of
+// each. Where fp32 cannot tell, the blocks are `rare` (block_scales_body.h has the bounds).
+#pragma once
+
+#include "src/fast/run_scales_avx512.h"
+
+namespace fp4::avx512 {
+
+// Payloads come as 64 + quarters, with 17 binary places: an estimate is within one unit of the last place, and two are
+// added, so that below four a boundary of nearest even may lie between it and the payload.
+inline constexpr float quarters_magic = 64.0f + 2 * 0x1p-17f;
+inline constexpr int32_t quarter_fraction = 0x1FFFC;
+inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
+
+struct Trials {
+  alignas(64) float quarters[2][panel_rows];  // per unit of an element
+  alignas(64) float scale[2][panel_rows];
+};
+
+// The nearest e2m1 value of a whole number of quarters and a bit more.
+struct QuarterTable {
+  alignas(64) float value[32];
+};
+constexpr QuarterTable quarter_table() {
+  QuarterTable t = {};
+  constexpr int bounds[] = {1, 3, 5, 7, 10, 14, 20};
+  constexpr float values[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  for (int i = 0; i < 32; ++i) {
+    int above = 0;
+    while (above < 7 && i >= bounds[above]) ++above;
+    t.value[i] = values[above];
+  }
+  return t;
+}
+
+FP4_SIMD I counted_quarters(const float* x, F factor) {
+  return bits(fma(as_float(bits(load(x)) & all(0x7FFFFFFF)), factor, all(quarters_magic)));
+}
+
+// Whether a payload that may be a whole number of quarters may be a boundary.
+template <int width>
+FP4_TARGET __attribute__((noinline)) bool has_boundary(const Trials& t, const float* x) {
+  M found = mask_from_bits(0);
+  for (int v = 0; v < panel_rows * width; ++v) {
+    for (const auto& factors : t.quarters) {
+      const I count = counted_quarters(x + v * panel_rows, all(factors[v / width]));
+      const I index = shift_right<17>(count) & all(31);
+      found = found | (no_bits(count, quarter_fraction) & is_odd(shift_right(all(boundary_quarters), index)));
+    }
+  }
+  return any(found);
+}
+
+template <int d>
+FP4_SIMD F folded_sums(F a, F b) {
+  const F own = select(mask_from_bits(d == 1 ? 0xAAAA : (d == 2 ? 0xCCCC : (d == 4 ? 0xF0F0 : 0xFF00))), b, a);
+  static constexpr FoldOrder order = fold_order(d);
+  return own + F{_mm512_permutex2var_ps(a.v, _mm512_load_si512(order.lane), b.v)};
+}
+
+struct TrialErrors {
+  F sum[2];
+};
+
+template <int width, int d>
+FP4_SIMD TrialErrors run_errors(const Trials& t, F g, const float* x, int first, __mmask16& sure) {
+  static constexpr QuarterTable table = quarter_table();
+  TrialErrors e;
+  if constexpr (d == panel_rows) {
+    const __m512 low = _mm512_load_ps(table.value);
+    const __m512 high = _mm512_load_ps(table.value + 16);
+    e = {{all(0.0f), all(0.0f)}};
+#pragma GCC unroll 2
+    for (int i = 0; i < width; ++i) {
+      const float* at = x + (first * width + i) * panel_rows;
+      const F magnitude = as_float(bits(load(at)) & all(0x7FFFFFFF));
+#pragma GCC unroll 2
+      for (int trial = 0; trial < 2; ++trial) {
+        const I count = counted_quarters(at, broadcast(&t.quarters[trial][first]));
+        sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
+        const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
+        const F error = magnitude - value * broadcast(&t.scale[trial][first]) * g;
+        e.sum[trial] = fma(error, error, e.sum[trial]);
+      }
+    }
+  } else {
+    const TrialErrors a = run_errors<width, 2 * d>(t, g, x, first, sure);
+    const TrialErrors b = run_errors<width, 2 * d>(t, g, x, first + d, sure);
+    e.sum[0] = folded_sums<d>(a.sum[0], b.sum[0]);
+    e.sum[1] = folded_sums<d>(a.sum[1], b.sum[1]);
+  }
+  return e;
+}
+
+// Both scales of a run's blocks.
+struct TrialScales {
+  LaneScales of[2];
+  Trials trials;
+  M zero;
+  M rare;
+};
+
+FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, TrialScales& out) {
+  const QuantPlan& p = *z.plan;
+  out.zero = amax == all(0);
+  const F a = select(out.zero, all(1.0f), as_float(amax));
+  out.rare = amax >= all(0x7F800000);
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const F y = i == 0 ? scale_quotients(p, a, t, p.largest_element, 1.0f)
+                       : scale_quotients(p, a, t, 2.0f * p.largest_element, 3.0f);
+    LaneScales s;
+    s.code = apply_policies(p, rounded_scale(p, z.scale, y, all(0)));
+    finish_scales(p, z.scale, s);
+    const F divisor = s.value * t.g;
+    const F factor = all(4.0f) / divisor;
+    out.rare = out.rare |
+               ~(is_ordinary(y) & (a * factor < all(31.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
+    store(out.trials.quarters[i], factor);
+    store(out.trials.scale[i], s.value);
+    out.of[i] = s;
+  }
+}
+
+template <int width>
+FP4_SIMD LaneScales chosen_scales(const Quantization& z, const LaneFactor& t, const TrialScales& s, const float* x) {
+  const QuantPlan& p = *z.plan;
+  __mmask16 sure = 0xFFFF;
+  const TrialErrors e = run_errors<width, 1>(s.trials, t.g, x, 0, sure);
+  M rare = s.rare;
+  if (sure != 0xFFFF && has_boundary<width>(s.trials, x)) rare = mask_from_bits(0xFFFF);
+  const F total = e.sum[0] + e.sum[1];
+  const F difference = as_float(bits(e.sum[0] - e.sum[1]) & all(0x7FFFFFFF));
+  const M decided = (difference > total * all(0x1p-15f)) & (total > all(0x1p-100f)) & (total < all(0x1p100f));
+  LaneScales best;
+  best.code = select(e.sum[1] < e.sum[0], s.of[1].code, s.of[0].code);
+  best.code = select(s.zero, all(p.zero_block_code), best.code);
+  finish_scales(p, z.scale, best);
+  best.rare = (rare | ~decided) & ~s.zero;
+  return best;
+}
+
+// The scales of 512 elements whose maxima are known. The trials of all runs come first: they are long chains.
+template <int width>
+FP4_TARGET __attribute__((noinline)) void choose_run_scales(const Quantization& z, const LaneFactor& t,
+                                                            const uint32_t (*maxima)[panel_rows], const float* x,
+                                                            LaneScales* out) {
+  constexpr int count = 2 / width;
+  TrialScales s[count];
+  for (int i = 0; i < count; ++i) form_trials(z, t, load(maxima[i]), s[i]);
+  for (int i = 0; i < count; ++i) out[i] = chosen_scales<width>(z, t, s[i], x + i * 256);
+}
+
+}  // namespace fp4::avx512
