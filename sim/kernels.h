@@ -92,6 +92,9 @@ struct Kernels {
   // its fp64 quotient; nothing is to be used.
   bool (*slopes)(float* out, const float* upstream, const float* x, int n, const SlopeRule& rule);
 
+  // out[i] = x[i]^y, as elementary::pow gives it.
+  void (*powers)(float* out, const float* x, float y, int64_t n);
+
   // 32-bit words of Philox blocks first .. first + blocks - 1; `out` has room for a multiple of 16 blocks.
   void (*philox)(uint32_t* out, uint64_t first, int blocks, uint64_t seed, uint32_t stream, uint32_t step);
   // i-th normal / uniform number of a stream (numerics.md section 3), first .. first + n - 1.

@@ -21,6 +21,7 @@ typedef float fma_vector __attribute__((vector_size(32), aligned(4)));
 static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   return (fma_vector)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)b, (__m256)acc);
 }
+#include "sim/kernels/powers_body.h"
 #include "sim/kernels/some_lanes_body.h"
 using words16 = uint32_t __attribute__((vector_size(64)));
 static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {

@@ -29,6 +29,7 @@ static inline some_lanes load_some(const float* x, int n, float fill) {
 static inline void store_some(float* x, int n, some_lanes v) {
   _mm512_mask_storeu_ps(x, static_cast<__mmask16>((1u << n) - 1u), (__m512)v);
 }
+#include "sim/kernels/powers_avx512.h"
 using words16 = uint32_t __attribute__((vector_size(64)));
 static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {
   const __m512i x = (__m512i)a, factor = _mm512_set1_epi32(static_cast<int>(m));

@@ -14,6 +14,7 @@ static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   for (int l = 0; l < LANES; ++l) acc[l] = __builtin_fmaf(x, b[l], acc[l]);
   return acc;
 }
+#include "sim/kernels/powers_body.h"
 #include "sim/kernels/some_lanes_body.h"
 using words16 = uint32_t __attribute__((vector_size(64)));
 static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {

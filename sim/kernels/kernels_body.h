@@ -2,6 +2,7 @@
 //   LANES      floats per register of the gemm tile      TILE_ROWS  its rows
 //   fma_lanes  LANES fused multiply-adds
 //   load_some, store_some  the first n <= 16 floats of 16 lanes (the others filled on loading)
+//   powers     x^y of n floats
 // so this header has no guard. No std templates in here: an instance compiled for AVX-512 could be picked by the
 // linker for everybody.
 
@@ -44,6 +45,7 @@ const Kernels table = {.name = ISA_NAME,
                        .adam = adam,
                        .sgd = sgd,
                        .slopes = slopes,
+                       .powers = powers,
                        .philox = philox_words,
                        .normals = normals,
                        .uniforms = uniforms,

@@ -56,7 +56,10 @@ struct BucketOf {
   }
 };
 
+constexpr int slope_piece = 256;
+
 static void slopes_of(float* __restrict slope, const float* __restrict u, int n, const SlopeRule& r) {
+  float base[slope_piece], power[slope_piece];
   const EstimatorSpec e = r.estimator;
   const float largest = r.largest;
   const BucketOf bucket = {float_of(bits_of(largest) - 1u), r.least_exponent + 127, r.mantissa_bits};
@@ -71,18 +74,21 @@ static void slopes_of(float* __restrict slope, const float* __restrict u, int n,
     case Estimator::dge:
       for (int i = 0; i < n; ++i) {
         const Step b = bucket(clamped(u[i]));
-        const float base = magnitude(2.0f * (clamped(u[i]) - b.low) * b.per_delta - 1.0f);
-        const float s = 1.0f / e.estimator_k * elementary::pow(base, 1.0f / e.estimator_k - 1.0f);
-        slope[i] = base == 0.0f || e.estimator_cap < s ? e.estimator_cap : s;
+        base[i] = magnitude(2.0f * (clamped(u[i]) - b.low) * b.per_delta - 1.0f);
+      }
+      powers(power, base, 1.0f / e.estimator_k - 1.0f, n);
+      for (int i = 0; i < n; ++i) {
+        const float s = 1.0f / e.estimator_k * power[i];
+        slope[i] = base[i] == 0.0f || e.estimator_cap < s ? e.estimator_cap : s;
       }
       break;
     case Estimator::dge_raw:
     case Estimator::dge_raw_as_published:
+      for (int i = 0; i < n; ++i) base[i] = magnitude(clamped(u[i]) - bucket(clamped(u[i])).middle);
+      powers(power, base, 1.0f / e.estimator_k - 1.0f, n);
       for (int i = 0; i < n; ++i) {
-        const Step b = bucket(clamped(u[i]));
-        const float away = magnitude(clamped(u[i]) - b.middle);
-        const float s = b.delta / 2.0f * (1.0f / e.estimator_k) * elementary::pow(away, 1.0f / e.estimator_k - 1.0f);
-        slope[i] = away == 0.0f ? 0.0f : s;
+        const float s = bucket(clamped(u[i])).delta / 2.0f * (1.0f / e.estimator_k) * power[i];
+        slope[i] = base[i] == 0.0f ? 0.0f : s;
       }
       break;
     case Estimator::sigmoid:
@@ -110,9 +116,9 @@ static void slopes_of(float* __restrict slope, const float* __restrict u, int n,
 }
 
 static bool slopes(float* out, const float* upstream, const float* x, int n, const SlopeRule& r) {
-  float u[256], slope[256];
-  for (int begin = 0; begin < n; begin += 256) {
-    const int count = n - begin < 256 ? n - begin : 256;
+  float u[slope_piece], slope[slope_piece];
+  for (int begin = 0; begin < n; begin += slope_piece) {
+    const int count = n - begin < slope_piece ? n - begin : slope_piece;
     if (!payloads(u, x + begin, begin, count, r)) return false;
     slopes_of(slope, u, count, r);
     for (int i = 0; i < count; ++i) out[begin + i] = upstream[begin + i] * slope[i];
