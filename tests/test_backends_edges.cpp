@@ -40,6 +40,7 @@ std::vector<float> boundary_rows(const QuantSpec& spec, RandomPlace place, int64
           continue;
         }
         float u = static_cast<float>(pick(25)) * 0.25f;
+        if (spec.element == Element::e3m0) u *= pick(2) == 0 ? 0.5f : 2.0f;  // its boundaries: 0.125 to 12
         if (is_stochastic(spec.rounding) && pick(2) == 0) {
           // up when rne(t) + r >= 2^n: t near 2^n - r, and half a unit beside it
           const uint32_t draw = random_draw(place, static_cast<uint64_t>(r * k + i), spec.random_bits);
@@ -91,7 +92,10 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "mxfp8,rounding=stochastic",
                                       "mxfp6_e3m2",
                                       "mxfp4,element=e1m2",
-                                      "mxfp4,element=e3m0,rounding=stochastic"};
+                                      "mxfp4,element=e3m0,rounding=stochastic",
+                                      "ue5m3fp4,element=e3m0",
+                                      "ue5m3fp4,element=e3m0,prescale=0.75",
+                                      "nvfp4,tensor_scale=none,scale=fp32,element=e3m0"};
 
 // Quantises boundary rows by every backend; returns how many elements were compared.
 int64_t compare_boundaries(int64_t rows, uint32_t seed) {
@@ -136,6 +140,39 @@ int64_t compare_boundaries(int64_t rows, uint32_t seed) {
 
 TEST_CASE("values beside code boundaries and thresholds get the reference's codes", "[quick]") {
   for (uint32_t seed = 1; seed <= 4; ++seed) compare_boundaries(48, seed);
+}
+
+TEST_CASE("bf16 next to its boundaries, in every binade, infinities and NaN", "[quick]") {
+  const int64_t rows = 40, k = 192;
+  for (const Backend* fast : test::backends_under_test()) {
+    for (const char* words : {"bf16", "bf16,negative_zero=drop", "bf16,rounding=nearest_away"}) {
+      std::mt19937 random(5);
+      for (int trial = 0; trial < 20; ++trial) {
+        std::vector<float> x(static_cast<size_t>(rows * k));
+        const uint32_t range = trial % 2 == 0 ? 0x7F80u : 0x8000u;  // finite ones only, in which NaN would hide them
+        for (float& v : x) {
+          const uint32_t low[] = {0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
+          v = float_of(static_cast<uint32_t>((random() % range) << 16 | low[random() % 6] | random() << 31));
+        }
+        std::vector<float> eye(static_cast<size_t>(32 * k), 0.0f);
+        for (int64_t i = 0; i < 32; ++i) eye[static_cast<size_t>(i * k + (i * 6 + trial) % k)] = 1.0f;
+        std::vector<float> c(static_cast<size_t>(rows * 32), -7.0f);
+        std::vector<float> expected = c;
+        MultiplyCall product;
+        product.a.x = view_of(x.data(), rows, k);
+        product.a.spec = quant_spec_from_words(words);
+        product.b.x = view_of(eye.data(), 32, k);
+        product.b.spec = quant_spec_from_words("fp32");
+        product.c = c.data();
+        product.c_stride = 32;
+        REQUIRE(fast->multiply(product));
+        product.c = expected.data();
+        Dispatcher("reference").multiply(product);
+        INFO(fast->name() << " " << words << " trial " << trial);
+        CHECK(std::memcmp(c.data(), expected.data(), c.size() * sizeof(float)) == 0);
+      }
+    }
+  }
 }
 
 TEST_CASE("a hundred million values beside boundaries", "[exhaustive]") {

@@ -1,7 +1,7 @@
 // Codes of sixteen blocks whose scales are known.
 #pragma once
 
-#include "src/fast/block_scales_body.h"
+#include "src/fast/quick_encode_body.h"
 
 namespace fp4::FP4_ISA {
 
@@ -211,10 +211,12 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
       default: encode_wide<Rounding::stochastic_truncated>(z, b, draw, sink); break;
     }
   } else {
-    const bool short_way = p.code_path != CodePath::generic && sink.values == nullptr && sink.codes == nullptr;
-    if (short_way) {
+    const bool bytes_only = sink.values == nullptr && sink.codes == nullptr;
+    const bool values_only = sink.bytes == nullptr && sink.codes == nullptr;
+    if (bytes_only && p.code_path != CodePath::generic) {
       encode_fp4_bytes(z, b, draw, sink.bytes);
-    } else {
+    } else if (!(bytes_only && quick_power_bytes(z, b, sink.bytes)) &&
+               !(values_only && quick_bf16_values(z, b, sink.values))) {
       form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
       encode_any(z, b, draw, sink);
     }

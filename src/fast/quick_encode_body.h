@@ -1,0 +1,65 @@
+// Short ways of encoding blocks in formats that have no table: bf16 by integer rounding of its bit pattern, and e3m0,
+// powers of two, by the exponent of an fp32 estimate of the payload. Lanes with infinities and NaN are the caller's.
+#pragma once
+
+#include "src/fast/block_scales_body.h"
+
+namespace fp4::FP4_ISA {
+
+// fp32 to the nearest bf16, finite ones to finite ones.
+FP4_SIMD F nearest_bf16(F x) {
+  const I a = bits(x) & all(0x7FFFFFFF);
+  const I up = a + all(0x7FFF) + (shift_right<16>(a) & all(1));
+  const I kept = smaller(up, all(0x7F7FFFFF)) & all(0xFFFF0000u);
+  return as_float(kept | (bits(x) & all(0x80000000u)));
+}
+
+// Unscaled operands in bf16 straight to floats. false: not such a block, nothing is written.
+FP4_TARGET inline bool quick_bf16_values(const Quantization& z, const Block& b, float* out) {
+  const QuantPlan& p = *z.plan;
+  if (!z.element.is_bf16 || p.payload_path != PayloadPath::none || p.q.rounding != Rounding::nearest_even ||
+      p.q.negative_zero == NegativeZero::drop) {
+    return false;
+  }
+  for (int k = 0; k < b.n; ++k) store(out + k * panel_rows, nearest_bf16(load(b.x[k])));
+  return true;
+}
+
+// Payloads x*p/(s*g) to multiples of the quantum, for formats of powers of two and zero. The estimate is at most 2^-22
+// off in relation; boundaries lie at 1.5 times a power of two and at half of the smallest one, and an estimate within 8
+// units of the last place of one of them sends the whole block to the caller. false: so it is, or not such a block.
+FP4_TARGET inline bool quick_power_bytes(const Quantization& z, const Block& b, int8_t* out) {
+  const QuantPlan& p = *z.plan;
+  if (z.element.mantissa_bits != 0 || !z.element.has_zero || p.payload_path != PayloadPath::exact ||
+      p.q.rounding != Rounding::nearest_even) {
+    return false;
+  }
+  const F divisor = b.scales.value * b.factor.g;
+  const F factor = all(p.q.prescale) / divisor;
+  if (any(~((as_float(b.amax) * factor < all(0x1p20f)) & (factor < all(0x1p100f)) & (factor > all(0x1p-100f)) &
+            (divisor > all(0x1p-100f))))) {
+    return false;
+  }
+  const int least_field = z.element.least_field;
+  const I least = all(least_field);
+  const I largest = all(least_field + z.element.largest_code - 1);
+  const I half_of_least = all((least_field - 1) << 23);
+  M unsure = mask_from_bits(0);
+  for (int k = 0; k < b.n; k += 4) {
+    I fixed[4];
+    for (int i = 0; i < 4; ++i) {
+      const I u = bits(load(b.x[k + i]) * factor);
+      const I a = u & all(0x7FFFFFFF);
+      const I raised = a + all(0x400000);
+      const I from_half = a - half_of_least;
+      unsure = unsure | no_bits(raised + all(8), 0x7FFFF0) | less_unsigned(from_half + all(8), all(16));
+      const I field = smaller(larger(shift_right<23>(raised), least), largest);
+      const I magnitude = select(from_half < all(0), all(0), shift_left(all(1), field - least));
+      fixed[i] = select(u < all(0), all(0) - magnitude, magnitude) + all(z.options.byte_offset);
+    }
+    store(out + k * panel_rows, packed_lanes_unsigned(fixed[0], fixed[1], fixed[2], fixed[3]));
+  }
+  return !any(unsure);
+}
+
+}  // namespace fp4::FP4_ISA
