@@ -95,7 +95,11 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "mxfp4,element=e3m0,rounding=stochastic",
                                       "ue5m3fp4,element=e3m0",
                                       "ue5m3fp4,element=e3m0,prescale=0.75",
-                                      "nvfp4,tensor_scale=none,scale=fp32,element=e3m0"};
+                                      "nvfp4,tensor_scale=none,scale=fp32,element=e3m0",
+                                      "nvfp4,tensor_scale=none,scale=fp32",
+                                      "nvfp4,tensor_scale=none,scale=bf16,prescale=0.75",
+                                      "nvfp4,tensor_scale=none,scale=fp32,element=e1m2",
+                                      "nvfp4,tensor_scale=none,scale=fp32,rounding=toward_zero"};
 
 // Quantises boundary rows by every backend; returns how many elements were compared.
 int64_t compare_boundaries(int64_t rows, uint32_t seed) {

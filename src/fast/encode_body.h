@@ -121,6 +121,13 @@ FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const u
   }
 }
 
+// Whether the last half step below the largest value is rounded to it. Then larger payloads may stay there; with scales
+// that hold amax/M the maximum is the largest value itself, a whole number of steps.
+inline bool saturates_early(const QuantPlan& p) {
+  const int top = 2 * static_cast<int>(p.steps * p.largest_element);
+  return p.table[top - 1] == p.table[top] && p.table[128 - top + 1] == p.table[128 - top];
+}
+
 // Payloads fused with the table. `multiply`: the fp32 product is formed on the fly. `exact`, `encode_exact`: an fp32
 // estimate of steps*p*x/(s*g), at most 2^-22 off in relation, is rounded to multiples of 2^-15; unless it lies within
 // two of them of a rounding boundary (a whole number of steps; zero is none for these roundings) the exact payload has
@@ -146,11 +153,14 @@ FP4_TARGET inline bool fused_table_bytes(const Quantization& z, const Block& b, 
             (divisor > all(0x1p-100f)))))
     return false;
   const F magic = all(384.0f);  // 1.5 * 2^8: units of 2^-15
+  const bool clamps = is_real(p.spec.scale) && saturates_early(p);
+  const F most = all(p.steps * p.largest_element - 0.5f);
   for (int k = 0; k < b.n; k += 4) {
     I index[4];
     M unsure = mask_from_bits(0);
     for (int i = 0; i < 4; ++i) {
-      const I v = bits(fma(load(b.x[k + i]), factor, magic));
+      const F x = load(b.x[k + i]);
+      const I v = bits(clamps ? larger(smaller(x * factor, most), all(0.0f) - most) + magic : fma(x, factor, magic));
       const I shifted = v + all(2);
       unsure = unsure | (no_bits(shifted, 0x7FFC) & some_bits(shifted, 0x3F8000));
       index[i] = odd_index(v);
