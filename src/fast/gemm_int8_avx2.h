@@ -65,6 +65,7 @@ inline constexpr bool has_pair_kernels = false;
 inline PairKernel pair_kernel(PairFinish, int, int64_t) { return nullptr; }
 inline WideInt8Kernel wide_int8_kernel(Sum, int64_t) { return nullptr; }
 inline WideFloatKernel wide_float_kernel(Sum) { return nullptr; }
+inline GroupKernel group_kernel(int64_t) { return nullptr; }
 inline bool certified_tile(TileKernel, const TileInput&, const Folding&, const TileOutput&) { return false; }
 
 }  // namespace fp4::avx2

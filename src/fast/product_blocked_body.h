@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/fast/product_groups_body.h"
 #include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"
 #include "src/fast/product_whole_body.h"
@@ -94,7 +95,8 @@ struct Progress {
   bool done[largest_group][row_block / tile_rows] = {};
 };
 
-FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, int64_t pb, int64_t first, int64_t last) {
+FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, const GroupPlan& groups, int64_t pb,
+                                      int64_t first, int64_t last) {
   const int64_t end = smaller(pb + k.group, p.b.panels.count);
   const int64_t tiles = (last - first + tile_rows - 1) / tile_rows;
   Progress progress;
@@ -113,6 +115,9 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, in
     multiply_pairs_part(p, j, panels, first, last, progress.done[j - pb]);
     if (panels == 2) std::copy(progress.done[j - pb], progress.done[j - pb] + tiles, progress.done[j + 1 - pb]);
   }
+  for (int64_t j = pb; groups.kernel != nullptr && j < end; ++j) {
+    multiply_grouped_part(p, k, groups, j, first, last, progress.done[j - pb]);
+  }
   for (int64_t j = pb; k.engine != Engine::terms && j < end; j += k.step) {
     bool* done = progress.done[j - pb];
     if (std::count(done, done + tiles, false) == 0) continue;
@@ -127,12 +132,13 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, in
 
 inline void multiply_blocked_panels(const Product& p, Engine engine) {
   const BlockedPlan plan = plan_blocked(p, engine);
+  const GroupPlan groups = plan_groups(p, plan);
   const int threads = threads_for(p);
   const int64_t count = p.b.panels.count;
 #pragma omp parallel for collapse(2) num_threads(threads) schedule(dynamic) if (threads > 1)
   for (int64_t first = 0; first < p.a.rows; first += row_block) {
     for (int64_t pb = 0; pb < count; pb += plan.group) {
-      multiply_group(p, plan, pb, first, smaller(first + row_block, p.a.rows));
+      multiply_group(p, plan, groups, pb, first, smaller(first + row_block, p.a.rows));
     }
   }
 }

@@ -138,6 +138,15 @@ struct PairInput {
   int snap_log2;
 };
 
+// Scales as integers, from a tile's first row on (group_scales_body.h).
+struct GroupInput {
+  const uint32_t* factor_a;  // [pair of runs][16]
+  const uint32_t* factor_b;
+  const float* unit_a;  // [group][16]
+  const float* unit_b;
+};
+using GroupKernel = void (*)(const TileInput&, const GroupInput&, const Folding&, const TileOutput&);
+
 // false: some sum was inexact, C is not written.
 using PairKernel = bool (*)(const PairInput&, const TileOutput&);
 using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
