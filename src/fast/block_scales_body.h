@@ -135,7 +135,7 @@ FP4_TARGET inline void try_scales(const Quantization& z, Block& b, I draw) {
   const QuantPlan& p = *z.plan;
   const bool four_over_six = p.q.scale_rule == ScaleRule::four_over_six;
   const F amax = select(b.amax == all(0), all(1.0f), as_float(b.amax));
-  const F y = scale_quotients(p, amax, b.factor, p.largest_element, 1.0f);
+  const F y = quotients_to_round(p, z.scale, amax, b.factor, p.largest_element, 1.0f);
   const I raw = rounded_scale(p, z.scale, y, draw);
   const M zero = b.amax == all(0);
   M rare = ~is_ordinary(y);
@@ -143,7 +143,7 @@ FP4_TARGET inline void try_scales(const Quantization& z, Block& b, I draw) {
   best.code = raw;
   int trials = 5;
   if (four_over_six) {
-    const F y4 = scale_quotients(p, amax, b.factor, 2.0f * p.largest_element, 3.0f);
+    const F y4 = quotients_to_round(p, z.scale, amax, b.factor, 2.0f * p.largest_element, 3.0f);
     rare = rare | ~is_ordinary(y4);
     const I code4 = rounded_scale(p, z.scale, y4, draw);
     LaneScales trial[2];

@@ -66,6 +66,7 @@ FP4_SIMD F operator-(F a, F b) { return {_mm512_sub_ps(a.v, b.v)}; }
 FP4_SIMD F operator*(F a, F b) { return {_mm512_mul_ps(a.v, b.v)}; }
 FP4_SIMD F operator/(F a, F b) { return {_mm512_div_ps(a.v, b.v)}; }
 FP4_SIMD F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+FP4_SIMD F negated_fma(F a, F b, F c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }  // c - a*b
 FP4_SIMD F fma_down(F a, F b, F c) {  // rounded toward minus infinity
   return {_mm512_fmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
 }
