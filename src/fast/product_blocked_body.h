@@ -101,8 +101,11 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
   const int64_t tiles = (last - first + tile_rows - 1) / tile_rows;
   Progress progress;
   bool* whole = progress.done[0];
-  for (int64_t tile = 0; p.has_levels && tile < tiles; ++tile) {
-    whole[tile] = is_whole(p, (first + tile * tile_rows) / panel_rows, pb, end - pb);
+  if (p.has_levels) {
+    const WholeColumns columns = whole_columns(p.b.panels, pb, end - pb);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      whole[tile] = is_whole(p, (first + tile * tile_rows) / panel_rows, columns);
+    }
   }
   const int64_t count = std::count(whole, whole + tiles, true);
   for (int64_t j = pb; count > 0 && j < end; j += whole_panels) {

@@ -5,16 +5,28 @@
 
 namespace fp4::FP4_ISA {
 
-// Whether every sum of products of the panels fits 24 bits (level_body.h).
-inline bool is_whole(const Product& p, int64_t panel, int64_t pb, int64_t panels) {
-  const fast::Level& a = p.a.panels.level[panel];
-  uint64_t norm = 0;
+// What panels of B bring to the question whether a product is whole.
+struct WholeColumns {
+  bool level = true;
+  uint64_t largest_norm = 0;
+  fast::ScaleRange range;
+};
+
+inline WholeColumns whole_columns(const Panels& b, int64_t pb, int64_t panels) {
+  WholeColumns w;
   for (int64_t j = pb; j < pb + panels; ++j) {
-    if (!p.b.panels.level[j].done) return false;
-    norm = larger<uint64_t>(norm, p.b.panels.level[j].largest_norm);
+    w.level = w.level && b.level[j].done;
+    w.largest_norm = larger<uint64_t>(w.largest_norm, b.level[j].largest_norm);
   }
-  return a.done && a.largest_norm * norm <= uint64_t{1} << 48 &&
-         scales_in_range(p, p.a.panels.range[panel], range_of(p.b.panels, pb, panels));
+  w.range = range_of(b, pb, panels);
+  return w;
+}
+
+// Whether every sum of products of the panels fits 24 bits (level_body.h).
+inline bool is_whole(const Product& p, int64_t panel, const WholeColumns& b) {
+  const fast::Level& a = p.a.panels.level[panel];
+  return b.level && a.done && a.largest_norm * b.largest_norm <= uint64_t{1} << 48 &&
+         scales_in_range(p, p.a.panels.range[panel], b.range);
 }
 
 // Aligned sums weigh blocks by their scales, so only level panels whose products are all proven may forget them: no
