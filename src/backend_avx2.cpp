@@ -6,6 +6,7 @@
 
 #include "src/backend_reference.h"
 #include "src/fast/gemm_int8_avx2.h"
+#include "src/fast/row_block_avx2.h"
 #include "src/fast/runs_avx2.h"
 // After the kernels that it uses:
 #include "src/fast/product_body.h"

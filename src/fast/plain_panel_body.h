@@ -16,13 +16,20 @@ inline bool is_plain(const Quantization& z) {
          p.hadamard.size <= largest_chunk;
 }
 
+// Whether the blocks of a panel are read along their rows (row_block_avx512.h).
+inline bool lies_in_rows(const QuantPlan& p, const Panels& out, int64_t panel) {
+  return out.block == row_block_width && p.x.col_stride == 1 && p.hadamard.size == 0 && p.x.cols == out.padded &&
+         (panel + 1) * panel_rows <= p.rows;
+}
+
 // false: a block holds infinities or NaN, or its scale needs more than this; the panel is to be done anew.
-FP4_TARGET inline bool quantize_plain_panel(const Quantization& z, int64_t panel) {
+template <bool by_rows>
+FP4_TARGET bool quantize_plain_panel(const Quantization& z, int64_t panel) {
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
-  alignas(64) float buffer[largest_chunk][panel_rows];
+  alignas(64) float buffer[by_rows ? 1 : largest_chunk][panel_rows];
   const int block = static_cast<int>(out.block);
-  const int chunk = larger(p.hadamard.size, block);
+  const int chunk = by_rows ? block : larger(p.hadamard.size, block);
   Extremes extremes = no_extremes_yet();
   LevelSoFar level = no_level_yet();
   out.nan_rows[panel] = 0;
@@ -32,14 +39,21 @@ FP4_TARGET inline bool quantize_plain_panel(const Quantization& z, int64_t panel
   b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   int8_t* bytes = out.bytes + panel * out.padded * panel_rows;
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
-    const Columns elements = columns_of(p, b.row0, k0, chunk, buffer);
+    const float* rows = p.x.data + b.row0 * p.x.row_stride + k0;
+    const Columns elements = by_rows ? Columns() : columns_of(p, b.row0, k0, chunk, buffer);
     for (b.k0 = k0; b.k0 < k0 + chunk && b.k0 < out.padded; b.k0 += block, bytes += block * panel_rows) {
-      b.x = elements + (b.k0 - k0);
-      find_maxima(b);
+      if (by_rows) {
+        b.amax = row_maxima(rows, p.x.row_stride);
+        b.nonfinite = b.amax >= all(0x7F800000);
+      } else {
+        b.x = elements + (b.k0 - k0);
+        find_maxima(b);
+      }
       b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, all(0));
       if (any(b.nonfinite | b.scales.rare | (b.scales.code < all(27)))) return false;
       const F inverse = inverse_power(b.scales.code) * all(p.q.prescale);
-      const I squares = table_bytes<false>(z.table, b.x, block, inverse, all(1.0f), bytes);
+      const I squares = by_rows ? row_table_bytes(z.table, rows, p.x.row_stride, inverse, bytes)
+                                : table_bytes<false>(z.table, b.x, block, inverse, all(1.0f), bytes);
       note_level(level, squares, note_panel_scales(z, b, panel, extremes));
     }
   }
@@ -47,6 +61,12 @@ FP4_TARGET inline bool quantize_plain_panel(const Quantization& z, int64_t panel
   if (z.options.level_room >= 0) decide_level(out, panel, z.options.level_room, level);
   if (!z.options.postpones) complete_panel(z.options, out, panel, z.options.level_room >= 0);
   return true;
+}
+
+FP4_TARGET inline bool quantize_plainly(const Quantization& z, int64_t panel) {
+  if (!is_plain(z)) return false;
+  return lies_in_rows(*z.plan, *z.out, panel) ? quantize_plain_panel<true>(z, panel)
+                                              : quantize_plain_panel<false>(z, panel);
 }
 
 }  // namespace fp4::FP4_ISA

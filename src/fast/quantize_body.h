@@ -55,7 +55,7 @@ FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, Columns x, int n) 
 
 // 1 x B blocks: one pass over the operand. Unscaled operands are cut into pieces of 32.
 FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t panel) {
-  if (is_plain(z) && quantize_plain_panel(z, panel)) return;
+  if (quantize_plainly(z, panel)) return;
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
   alignas(64) float buffer[largest_chunk][panel_rows];

@@ -1,42 +1,10 @@
 // Maxima of sixteen adjacent blocks, lane = block, and from their scales what elements are multiplied by.
 #pragma once
 
+#include "src/fast/fold_avx512.h"
 #include "src/fast/run_codes_avx512.h"
 
 namespace fp4::avx512 {
-
-// Where lane j of folded maxima finds its other half: 16 and more is the second vector.
-struct FoldOrder {
-  alignas(64) int32_t lane[panel_rows];
-};
-constexpr FoldOrder fold_order(int d) {
-  FoldOrder order = {};
-  for (int j = 0; j < panel_rows; ++j) order.lane[j] = (j ^ d) + ((j & d) != 0 ? panel_rows : 0);
-  return order;
-}
-
-// Lane j: the larger of a[j] and a[j + d] where j has no bit d, of b[j - d] and b[j] where it has.
-template <int d>
-FP4_SIMD I folded_maxima(I a, I b) {
-  constexpr __mmask16 high = d == 1 ? 0xAAAA : (d == 2 ? 0xCCCC : (d == 4 ? 0xF0F0 : 0xFF00));
-  static constexpr FoldOrder order = fold_order(d);
-  const __m512i other = _mm512_permutex2var_epi32(a.v, _mm512_load_si512(order.lane), b.v);
-  return {_mm512_max_epu32(_mm512_mask_blend_epi32(high, a.v, b.v), other)};
-}
-
-// Bits of the largest magnitudes of blocks first, first + d, first + 2d ... in lanes that repeat them.
-template <int width, int d>
-FP4_SIMD I run_maxima(const float* x, int first) {
-  if constexpr (d == panel_rows) {
-    const I magnitude = all(0x7FFFFFFF);
-    I m = bits(load(x + first * width * panel_rows)) & magnitude;
-    for (int i = 1; i < width; ++i)
-      m = larger_unsigned(m, bits(load(x + (first * width + i) * panel_rows)) & magnitude);
-    return m;
-  } else {
-    return folded_maxima<d>(run_maxima<width, 2 * d>(x, first), run_maxima<width, 2 * d>(x, first + d));
-  }
-}
 
 // false: some block's factor, or a payload, is out of reach.
 FP4_SIMD bool find_factors(const QuantPlan& p, const RunPlan& r, I amax, const LaneScales& s, const LaneFactor& t,

@@ -50,7 +50,7 @@ template <int width>
 FP4_SIMD BatchMaxima<width> batch_maxima(const float* x) {
   BatchMaxima<width> m;
 #pragma GCC unroll 2
-  for (int i = 0; i < 2 / width; ++i) m.amax[i] = run_maxima<width, 1>(x + i * 256, 0);
+  for (int i = 0; i < 2 / width; ++i) m.amax[i] = block_maxima<width>(x + i * 256, width * panel_rows);
   return m;
 }
 
