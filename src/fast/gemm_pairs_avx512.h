@@ -30,35 +30,40 @@ FP4_SIMD void add_pairs(int32_t* sum, __m512i row, __m512i column) {
   _mm512_store_si512(sum, _mm512_dpwssd_epi32(_mm512_load_si512(sum), row, column));
 }
 
+// One rest of A with all of B.
+template <int panels>
+FP4_SIMD void add_rest(const PairInput& t, int64_t run, int64_t at, const fast::Rest& rest, PairState<panels>& state) {
+  const __m512i row = broadcast_pair(&rest.words);
+#pragma GCC unroll 2
+  for (int j = 0; j < panels; ++j) {
+    int32_t* sum = state.rest[rest.row] + j * panel_rows;
+    add_pairs(sum, row, _mm512_load_si512(t.b[j] + at + rest.pair * 32));
+    if ((t.marks_b[j][run] >> rest.pair & 1u) == 0) continue;
+    add_pairs(sum, _mm512_srl_epi16(row, _mm_cvtsi32_si128(t.cut_b)),
+              _mm512_load_si512(t.rest_b[j] + at + rest.pair * 32));
+  }
+}
+
 // Products with rests of a run: A's with all of B, B's with A's units.
-template <int panels, int pairs>
+template <PairFinish finish, int panels, int pairs>
 FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& state) {
   for (int r = 0; r < tile_rows; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) store(state.rest[r] + j * panel_rows, all(0));
   }
   const int64_t at = run * pairs * 32;
-  for (int32_t i = t.rest_start[run]; i < t.rest_start[run + 1]; ++i) {
-    const fast::Rest& rest = t.rests[i];
-    const __m512i row = broadcast_pair(&rest.words);
-#pragma GCC unroll 2
-    for (int j = 0; j < panels; ++j) {
-      int32_t* sum = state.rest[rest.row] + j * panel_rows;
-      add_pairs(sum, row, _mm512_load_si512(t.b[j] + at + rest.pair * 32));
-      if ((t.marks_b[j][run] >> rest.pair & 1u) == 0) continue;
-      const __m512i column = _mm512_load_si512(t.rest_b[j] + at + rest.pair * 32);
-      add_pairs(sum, _mm512_srl_epi16(row, _mm_cvtsi32_si128(t.cut_b)),
-                _mm512_srl_epi16(column, _mm_cvtsi32_si128(t.cut_a)));
-    }
-  }
-#pragma GCC unroll 2
-  for (int j = 0; j < panels; ++j) {
-    for (uint32_t marks = t.marks_b[j][run]; marks != 0; marks &= marks - 1) {
-      const int64_t pair = at + __builtin_ctz(marks) * 32;
-      const __m512i column = _mm512_load_si512(t.rest_b[j] + pair);
-      for (int r = 0; r < tile_rows; ++r) {
-        add_pairs(state.rest[r] + j * panel_rows, broadcast_pair(t.a + pair + 2 * r), column);
-      }
+  int32_t first = t.rest_start[run];
+  for (int i = 0; i < least_rests(finish); ++i) add_rest(t, run, at, t.rests[first++], state);
+  for (; first < t.rest_start[run + 1]; ++first) add_rest(t, run, at, t.rests[first], state);
+  uint32_t marks = t.marks_b[0][run];
+  if (panels == 2) marks |= t.marks_b[panels - 1][run] << 16;
+  for (; marks != 0; marks &= marks - 1) {
+    const int bit = __builtin_ctz(marks);
+    const int j = bit / 16;
+    const int64_t pair = at + bit % 16 * 32;
+    const __m512i column = _mm512_sll_epi16(_mm512_load_si512(t.rest_b[j] + pair), _mm_cvtsi32_si128(t.cut_a));
+    for (int r = 0; r < tile_rows; ++r) {
+      add_pairs(state.rest[r] + j * panel_rows, broadcast_pair(t.a + pair + 2 * r), column);
     }
   }
 }
@@ -84,7 +89,7 @@ FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale
 
 template <PairFinish finish, int panels, int pairs>
 FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state) {
-  if (finish != PairFinish::whole) rest_dots<panels, pairs>(t, run, state);
+  if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, state);
   __m512i dot[tile_rows][panels];
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) {
@@ -95,7 +100,7 @@ FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state
   const int16_t* a = t.a + at;
   const int16_t* b0 = t.b[0] + at;
   const int16_t* b1 = t.b[panels - 1] + at;
-#pragma GCC unroll 4
+#pragma GCC unroll 16
   for (int k = 0; k < pairs; ++k) {
     __m512i column[panels];
     column[0] = _mm512_load_si512(b0 + k * 32);

@@ -3,11 +3,18 @@
 // elements near zero have bits below the unit. Side A keeps its rests in lists, side B where its pairs lie.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "src/fast/product_fold_body.h"
 
 namespace fp4::FP4_ISA {
 
 inline constexpr int64_t pair_bound = int64_t{1} << 31;
+
+// Most that a unit can count to, and that a dot can.
+inline int64_t units_of(int64_t largest, int cut) { return (largest >> cut) + 1; }
+inline bool dot_fits(int64_t run, int64_t a, int64_t b) { return run * a * b < pair_bound; }
 
 inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run) {
   const auto largest = [](const Quantizer& q) {
@@ -17,12 +24,13 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   const int64_t all_b = largest(b);
   PairUnits u;
   if (all_a >= 1 << 21 || all_b >= 1 << 21) return u;
-  const auto units = [](int64_t x, int cut) { return (x >> cut) + 1; };
-  while (units(all_b, u.cut_b) >= 1 << 15) ++u.cut_b;
-  const int64_t most_b = units(all_b, u.cut_b);
-  while (units(all_a, u.cut_a) >= 1 << 15 || run * units(all_a, u.cut_a) * most_b >= pair_bound) ++u.cut_a;
+  while (units_of(all_b, u.cut_b) >= 1 << 15) ++u.cut_b;
+  while (units_of(all_a, u.least_cut_a) >= 1 << 15) ++u.least_cut_a;
+  const int64_t most_b = units_of(all_b, u.cut_b);
+  u.cut_a = u.least_cut_a;
+  while (!dot_fits(run, units_of(all_a, u.cut_a), most_b)) ++u.cut_a;
   const int cut = u.cut_a + u.cut_b;
-  if (u.cut_a > 7 || u.cut_b > 7 || run * (units(all_a, u.cut_a) + most_b) << cut >= pair_bound) return u;
+  if (u.cut_a > 7 || u.cut_b > 7 || run * (units_of(all_a, u.cut_a) + most_b) << cut >= pair_bound) return u;
   if (run * all_a * all_b <= 1 << 24) {
     u.finish = PairFinish::whole;
   } else {
@@ -46,15 +54,17 @@ inline size_t pair_bytes(const Panels& p, int64_t run, bool is_a) {
   const size_t rests =
       is_a ? Arena::bytes_for<fast::Rest>(elements / 2) + Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
            : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
-  return Arena::bytes_for<int16_t>(elements) + rests;
+  return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) + rests;
 }
 
 inline void place_pairs(Panels& p, Arena& arena, int64_t run, bool is_a) {
   const int64_t elements = p.count * p.padded * panel_rows;
   const int64_t runs = p.padded / run;
   p.pairs = arena.take<int16_t>(elements);
+  p.norm = arena.take<float>(p.count);
   if (is_a) {
     p.rests = arena.take<fast::Rest>(elements / 2);
+    p.cut = arena.take<int32_t>(p.count);
     p.rest_start = arena.take<int32_t>(p.count * 2 * (runs + 1));
   } else {
     p.column_rests = arena.take<int16_t>(elements);
@@ -89,6 +99,7 @@ struct RowRests {
   fast::Rest* list[2];
   int32_t* start[2];
   int32_t count[2];
+  int32_t least;  // of a run
 
   FP4_SIMD void add(int64_t, int64_t pair, uint32_t lanes, I words) {
     alignas(64) int32_t word[panel_rows];
@@ -100,7 +111,10 @@ struct RowRests {
     }
   }
   FP4_SIMD void end(int64_t run) {
-    for (int half = 0; half < 2; ++half) start[half][run + 1] = count[half];
+    for (int half = 0; half < 2; ++half) {
+      while (count[half] - start[half][run] < least) list[half][count[half]++] = {};
+      start[half][run + 1] = count[half];
+    }
   }
 };
 
@@ -121,6 +135,31 @@ struct ColumnRests {
   }
 };
 
+FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel, int64_t run) {
+  const float* value = p.panel_values(panel);
+  F largest = all(0.0f);
+  for (int64_t k = 0; k < p.padded; k += run) {
+    F sum[2] = {all(0.0f), all(0.0f)};
+    for (int64_t i = k; i < k + run; i += 2) {
+      for (int j = 0; j < 2; ++j) {
+        const F x = load(value + (i + j) * panel_rows);
+        sum[j] = fma(x, x, sum[j]);
+      }
+    }
+    largest = larger(largest, sum[0] + sum[1]);
+  }
+  return 1.001f * std::sqrt(float_of(static_cast<uint32_t>(largest_lane(bits(largest)))));
+}
+
+// The finest unit whose dots surely fit (Cauchy and Schwarz): whole units are at most one beyond the element.
+inline int finest_cut(const PairUnits& u, float norm_a, float norm_b, int64_t run) {
+  const float more = std::sqrt(static_cast<float>(run));
+  int cut = u.least_cut_a;
+  while (cut < u.cut_a && (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) > 0x1.ffp30f)
+    ++cut;
+  return cut;
+}
+
 template <class Rests>
 FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, int64_t run, Rests& rests) {
   const float* value = p.panel_values(panel);
@@ -138,29 +177,47 @@ FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, int
   }
 }
 
-FP4_TARGET inline void narrow_rows(const Side& side, const PairUnits& u, int64_t run, int64_t panel) {
+FP4_TARGET inline void narrow_rows(const Side& side, const PairUnits& u, int64_t run, int64_t panel, int cut) {
   const Panels& p = side.panels;
   RowRests rests = {};
+  rests.least = least_rests(u.finish);
   for (int half = 0; half < 2; ++half) {
     rests.list[half] = p.panel_rests(panel, half);
     rests.start[half] = p.rest_start + (panel * 2 + half) * (p.padded / run + 1);
     rests.start[half][0] = 0;
   }
-  narrow_panel(p, panel, pair_cut(side, u.cut_a, u.cut_b), run, rests);
+  narrow_panel(p, panel, pair_cut(side, cut, u.cut_b), run, rests);
 }
 
 FP4_TARGET inline void narrow_columns(const Side& side, const PairUnits& u, int64_t run, int64_t panel) {
   const Panels& p = side.panels;
   ColumnRests rests = {p.column_rests + panel * p.padded * panel_rows, p.rest_marks + panel * (p.padded / run), run, 0};
-  narrow_panel(p, panel, pair_cut(side, u.cut_b, u.cut_a), run, rests);
+  narrow_panel(p, panel, pair_cut(side, u.cut_b, 0), run, rests);
 }
 
+// A's units depend on the largest of B's norms.
 FP4_TARGET inline void narrow_sides(Product& p) {
   const int threads = threads_for(p);
+  const PairUnits& u = p.pairs;
+  const bool has_choice = u.least_cut_a < u.cut_a;
+  const Panels& pa = p.a.panels;
+  const Panels& pb = p.b.panels;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-  for (int64_t panel = 0; panel < p.a.panels.count; ++panel) narrow_rows(p.a, p.pairs, p.run, panel);
+  for (int64_t panel = 0; panel < pb.count; ++panel) {
+    if (has_choice) pb.norm[panel] = largest_norm(pb, panel, p.run);
+    narrow_columns(p.b, u, p.run, panel);
+  }
+  const float norm_b = has_choice ? *std::max_element(pb.norm, pb.norm + pb.count) : 0.0f;
+  const float per_quantum_b = power_of_two(-p.b.quantum_log2());
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-  for (int64_t panel = 0; panel < p.b.panels.count; ++panel) narrow_columns(p.b, p.pairs, p.run, panel);
+  for (int64_t panel = 0; panel < pa.count; ++panel) {
+    pa.cut[panel] = u.cut_a;
+    if (has_choice) {
+      const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-p.a.quantum_log2());
+      pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b, p.run);
+    }
+    narrow_rows(p.a, u, p.run, panel, pa.cut[panel]);
+  }
 }
 
 }  // namespace fp4::FP4_ISA

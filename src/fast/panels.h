@@ -51,6 +51,8 @@ struct Panels {
   int16_t* pairs = nullptr;
   Rest* rests = nullptr;            // side A: [panel][half of 8 rows][K/2 * 8], in the order of runs
   int32_t* rest_start = nullptr;    // [panel][half][K/run + 1]
+  int32_t* cut = nullptr;           // side A: [panel] log2 of unit / quantum
+  float* norm = nullptr;            // [panel] at least the largest norm of a row's run of elements
   int16_t* column_rests = nullptr;  // side B: as pairs, where rest_marks says so
   uint32_t* rest_marks = nullptr;   // [panel][K/run] bit per pair
   float* scale = nullptr;

@@ -41,10 +41,8 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   t.runs = (p.a.cols + p.run - 1) / p.run;
   t.scale_shift_a = scale_shift(pa.block, p.run, pa.padded);
   t.scale_shift_b = scale_shift(panels_b.block, p.run, panels_b.padded);
-  t.cut_a = p.pairs.cut_a;
   t.cut_b = p.pairs.cut_b;
   t.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
-  t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
   t.snap_log2 = p.options.accumulator.snap_log2;
   const fast::ScaleRange range_b = range_of(panels_b, pb, panels);
   int tries = 4;  // tiles that may be inexact before the part is left to fp64
@@ -57,6 +55,8 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.rests = pa.panel_rests(panel, half / tile_rows);
     t.rest_start = pa.rest_start + (panel * 2 + half / tile_rows) * (runs + 1);
     t.scale_a = pa.panel_scales(panel) + half;
+    t.cut_a = pa.cut[panel];
+    t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
     const TileOutput out = output_of(p, row0, pb, panels);
     is_done = true;
     if (p.restarts()) {

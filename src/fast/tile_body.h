@@ -112,9 +112,14 @@ enum class PairFinish : uint8_t { none, whole, joined, split };
 // Units as powers of two of the quantum, and how a run is added up (pairs_body.h).
 struct PairUnits {
   PairFinish finish = PairFinish::none;
-  int cut_a = 0;
+  int cut_a = 0;  // the coarsest; panels of A have their own
+  int least_cut_a = 0;
   int cut_b = 0;
 };
+
+// Rests that every list of a run has at least, so that hardly any run branches on their number: split sums have one or
+// two.
+constexpr int least_rests(PairFinish finish) { return finish == PairFinish::split ? 2 : 0; }
 
 inline constexpr int pair_panels = 2;
 
