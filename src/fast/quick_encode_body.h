@@ -1,5 +1,6 @@
-// Short ways of encoding blocks in formats that have no table: bf16 by integer rounding of its bit pattern, and e3m0,
-// powers of two, by the exponent of an fp32 estimate of the payload. Lanes with infinities and NaN are the caller's.
+// Short ways of encoding blocks in formats that have no table: bf16 by integer rounding of its bit pattern, e3m0,
+// powers of two, by the exponent of an fp32 estimate of the payload, and values alone by adding a power of two. Lanes
+// with infinities and NaN are the caller's.
 #pragma once
 
 #include "src/fast/block_scales_body.h"
@@ -22,6 +23,39 @@ FP4_TARGET inline bool quick_bf16_values(const Quantization& z, const Block& b, 
     return false;
   }
   for (int k = 0; k < b.n; ++k) store(out + k * panel_rows, nearest_bf16(load(b.x[k])));
+  return true;
+}
+
+// The nearest value of a format that has a zero. 2^23 steps of the payload's binade have a unit in the last place of
+// one step, so adding them rounds, ties to the even code.
+struct NearestValue {
+  I largest;
+  I least;     // exponent field of subnormals
+  I to_steps;  // of a binade's field
+
+  FP4_SIMD F operator()(F u) const {
+    const I a = smaller(bits(u) & all(0x7FFFFFFF), largest);
+    const F steps = as_float(larger(a & all(0x7F800000), least) + to_steps);
+    return as_float(bits((as_float(a) + steps) - steps) | (bits(u) & all(0x80000000u)));
+  }
+};
+
+// Element values to nearest, without codes. false: not such a block, nothing is written.
+FP4_TARGET inline bool quick_values(const Quantization& z, const Block& b, float* out) {
+  const QuantPlan& p = *z.plan;
+  const FormatLanes& f = z.element;
+  const bool bare = z.options.values == Values::element || (!p.q.has_scale && p.q.prescale == 1.0f);
+  if (!bare || f.is_bf16 || f.is_fp32 || !f.has_zero || p.q.rounding != Rounding::nearest_even ||
+      p.q.negative_zero == NegativeZero::drop) {
+    return false;
+  }
+  const NearestValue nearest = {bits(all(f.largest_value)), all(f.least_field << 23),
+                                all((23 - f.mantissa_bits) << 23)};
+  const bool power = p.payload_path == PayloadPath::power && p.q.prescale == 1.0f;
+  const F factor = power ? inverse_power(b.scales.code) : all(1.0f);
+  if (!power) form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
+  const Columns x = power ? b.x : Columns(b.u);
+  for (int k = 0; k < b.n; ++k) store(out + k * panel_rows, nearest(load(x[k]) * factor));
   return true;
 }
 

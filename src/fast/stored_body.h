@@ -81,6 +81,16 @@ FP4_TARGET inline I row_dwords(const CodeReader& c, int64_t at) {
   return load(words);
 }
 
+// Values of codes of 6 or 8 bits: halves but for the bias of the exponent, and for NaN.
+FP4_SIMD F minifloat_values(const FloatFormat& f, I code) {
+  const I magnitude = code & all(f.magnitude_mask());
+  const I sign = shift_left(code - magnitude, 15 - f.magnitude_code_bits());
+  const F value = from_half(sign | shift_left(magnitude, 10 - f.mantissa_bits)) * all(power_of_two(15 - f.bias));
+  if (!f.has_nan()) return value;
+  const M nan = magnitude > all(f.largest_code + (f.has_infinity ? 1u : 0u));
+  return select(nan, as_float(all(canonical_nan_bits)), value);
+}
+
 // Element values of 16 rows, columns k.. of one dword.
 FP4_SIMD F decoded_codes(const Quantizer& q, const DecodeTables& t, I code) {
   switch (q.element.code_bits()) {
@@ -97,7 +107,7 @@ FP4_SIMD F decoded_codes(const Quantizer& q, const DecodeTables& t, I code) {
       const F v = as_float(code);
       return select(is_nan(v), as_float(all(canonical_nan_bits)), v);
     }
-    default: return as_float(gather(reinterpret_cast<const uint32_t*>(t.element), code));
+    default: return minifloat_values(q.element, code);
   }
 }
 
