@@ -96,6 +96,7 @@ class Slopes {
     rule_.mantissa_bits = f.mantissa_bits;
     rule_.spline = spline_;
     // Scale terms need the whole block at once; fp32 elements have more steps than an int32 counts.
+    takes_any_ = e.estimator == Estimator::clipped_ste && rule_.payload == SlopeRule::Payload::times;
     usable_ = e.scale_gradient == ScaleGradient::none && rule_.least_exponent - f.mantissa_bits > -120;
     const bool needs_spline = e.estimator == Estimator::spline || e.estimator == Estimator::spline_as_published;
     if (!usable_ || !needs_spline) return;
@@ -119,7 +120,7 @@ class Slopes {
     }
     rule_.factor = factors_.data();
     rule_.ratio = ratios_.data();
-    return k_.all_finite(x, n) && k_.slopes(out, upstream, x, n, rule_);
+    return (takes_any_ || k_.all_finite(x, n)) && k_.slopes(out, upstream, x, n, rule_);
   }
 
  private:
@@ -136,6 +137,7 @@ class Slopes {
   SlopeRule rule_;
   float spline_[39] = {};
   bool usable_ = false;
+  bool takes_any_ = false;  // infinities and NaN, whose products lie outside of any mask
   PayloadFactor last_;
   std::array<PayloadFactor, 256> known_;
   std::array<bool, 256> is_known_ = {};

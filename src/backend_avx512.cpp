@@ -12,6 +12,7 @@
 #include "src/fast/runs_avx512.h"
 // After the kernels that it uses:
 #include "src/fast/product_body.h"
+#include "src/fast/rows_avx512.h"
 
 namespace fp4 {
 namespace {
@@ -30,7 +31,9 @@ class Avx512Backend final : public Backend {
   bool supports_dequantize(const Quantized& q) const override {
     return q.rows * q.code_row_bytes() < int64_t{1} << 31 || q.code_row_bytes() < int64_t{1} << 27;
   }
-  void dequantize(const Quantized& q, float* out, int) const override { avx512::dequantize_to(q, out); }
+  void dequantize(const Quantized& q, float* out, int) const override {
+    if (!avx512::dequantize_rows(q, out)) avx512::dequantize_to(q, out);
+  }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     return avx512::supports_product(a, b, options.accumulator);
   }
@@ -42,7 +45,7 @@ class Avx512Backend final : public Backend {
   bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0; }
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                 int) const override {
-    avx512::hadamard_to(x, h, place, inverse, y);
+    if (!avx512::hadamard_rows(x, h, place, inverse, y)) avx512::hadamard_to(x, h, place, inverse, y);
   }
 };
 

@@ -2,6 +2,7 @@
 // of each quantiser and mask written out here, and published error figures.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "sim/estimator_gradient.h"
@@ -114,7 +115,11 @@ TEST_CASE("vectorised slopes are those of the definition, element by element", "
             e.estimator = info.id;
             const uint32_t code = spec.scale == Scale::e8m0 ? 126 : 0x35;
             const TensorFactor t = {0.37f, 1.0f / 0.37f};
-            for (const Kernels* k : {&kernels("generic"), &kernels()}) {
+            for (const auto& [k, finite] : {std::pair{&kernels("generic"), true},
+                                            {&kernels("generic"), false},
+                                            {&kernels(), true},
+                                            {&kernels(), false}}) {
+              x[67] = finite ? 1.0f : INFINITY, x[68] = finite ? 2.0f : -INFINITY, x[69] = finite ? 3.0f : NAN;
               std::fill(out.begin(), out.end(), -5.0f);
               if (!slope_row(*k, e, q, code, t, x.data(), upstream.data(), out.data(), n)) continue;
               for (size_t i = 0; i < n; ++i) {

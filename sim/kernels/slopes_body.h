@@ -115,7 +115,23 @@ static void slopes_of(float* __restrict slope, const float* __restrict u, int n,
     for (int i = 0; i < n; ++i) slope[i] = u[i] >= largest ? slope[i] : 1.0f;
 }
 
+// A mask of payloads that are one product: all of it in one loop.
+static void clipped(float* __restrict out, const float* __restrict upstream, const float* __restrict x, int n,
+                    const SlopeRule& r) {
+  const float prescale = r.prescale, largest = r.largest;
+  for (int begin = 0; begin < n; begin += r.block) {
+    const int end = n - begin < r.block ? n : begin + r.block;
+    const float factor = r.factor[begin / r.block];
+    for (int i = begin; i < end; ++i)
+      out[i] = upstream[i] * (magnitude((x[i] * factor) * prescale) <= largest ? 1.0f : 0.0f);
+  }
+}
+
 static bool slopes(float* out, const float* upstream, const float* x, int n, const SlopeRule& r) {
+  if (r.estimator.estimator == Estimator::clipped_ste && r.payload == SlopeRule::Payload::times) {
+    clipped(out, upstream, x, n, r);
+    return true;
+  }
   float u[slope_piece], slope[slope_piece];
   for (int begin = 0; begin < n; begin += slope_piece) {
     const int count = n - begin < slope_piece ? n - begin : slope_piece;
