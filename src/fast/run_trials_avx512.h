@@ -6,10 +6,10 @@
 
 namespace fp4::avx512 {
 
-// Payloads come as 64 + quarters, with 17 binary places: an estimate is within one unit of the last place, and two are
-// added, so that below four a boundary of nearest even may lie between it and the payload.
-inline constexpr float quarters_magic = 64.0f + 2 * 0x1p-17f;
-inline constexpr int32_t quarter_fraction = 0x1FFFC;
+// Payloads come as 64 + quarters, with 17 binary places. Below 31 an estimate is within 31 * 2^-23 < 0.49 units of the
+// last place, and its sum rounds by half a unit: only one that shows a whole number may stand on the wrong side of it.
+inline constexpr float quarters_magic = 64.0f;
+inline constexpr int32_t quarter_fraction = 0x1FFFF;
 inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
 
 struct Trials {
