@@ -1,7 +1,9 @@
-// Quantisers that work along the row, sixteen adjacent blocks at a time: do they end in the reference's bits when
-// blocks that need more than fp32 lie between ordinary ones, at tails, on odd strides, and with several threads?
+// Quantisers that work along the row, sixteen adjacent blocks at a time, and those of panels: do they end in the
+// reference's bits when blocks that need more than fp32 lie between ordinary ones, at tails, on odd strides, and with
+// several threads?
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -150,6 +152,56 @@ TEST_CASE("runs along a row equal the reference", "[quick]") {
                               << shape.cols << " stride " << shape.stride << " filling " << static_cast<int>(filling));
             REQUIRE(same(got, expected));
           }
+        }
+      }
+    }
+  }
+}
+
+struct PanelShape {
+  int64_t rows, cols;
+  bool transposed;
+  int hadamard;
+};
+constexpr PanelShape panel_shapes[] = {{48, 96, false, 0}, {48, 96, true, 0},  {37, 160, false, 0},
+                                       {37, 144, true, 0}, {20, 75, false, 0}, {32, 128, false, 64},
+                                       {19, 80, true, 16}, {16, 256, false, 0}};
+
+// Each side of a product with unit rows for the other: the result is the decoded operand, element by element.
+TEST_CASE("panels of a product equal the reference", "[quick]") {
+  const std::vector<const Backend*> backends = test::backends_under_test();
+  uint32_t seed = 70;
+  for (const char* words : specs) {
+    for (const PanelShape& shape : panel_shapes) {
+      for (const Filling filling : {Filling::ordinary, Filling::sparse, Filling::dense}) {
+        const std::vector<float> x = make_rows(filling, shape.rows * shape.cols, ++seed);
+        const float* data = x.data() + seed % 3;
+        MultiplyCall product;
+        QuantizeCall& own = seed % 2 == 0 ? product.a : product.b;
+        QuantizeCall& units = seed % 2 == 0 ? product.b : product.a;
+        own.x = shape.transposed ? view_of(data, shape.cols, shape.rows).transposed()
+                                 : view_of(data, shape.rows, shape.cols);
+        own.spec = quant_spec_from_words(words);
+        own.hadamard = {shape.hadamard, HadamardSigns::per_step, HadamardNormalise::sqrt};
+        own.place = {9, 4, seed};
+        own.held_amax = 41.0f;
+        own.row_offset = own.spec.tensor_scale == TensorScale::none ? seed % 7 : 0;
+        const int64_t k = hadamard_padded(own.hadamard, shape.cols);
+        std::vector<float> eye(static_cast<size_t>(k * k), 0.0f);
+        for (int64_t i = 0; i < k; ++i) eye[static_cast<size_t>(i * k + i)] = 1.0f;
+        units.x = view_of(eye.data(), k, k);
+        std::vector<float> expected(static_cast<size_t>(shape.rows * k), -7.0f);
+        product.c = expected.data();
+        product.c_stride = product.b.x.rows;
+        Dispatcher("reference").multiply(product);
+        for (const Backend* fast : backends) {
+          std::vector<float> got(expected.size(), -7.0f);
+          product.c = got.data();
+          if (!fast->multiply(product)) continue;
+          INFO(fast->name() << " " << words << " shape " << shape.rows << "x" << shape.cols << " transposed "
+                            << shape.transposed << " hadamard " << shape.hadamard << " filling "
+                            << static_cast<int>(filling) << " seed " << seed);
+          REQUIRE(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
         }
       }
     }

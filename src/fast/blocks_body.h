@@ -32,14 +32,14 @@ struct PanelOptions {
 
 // Sixteen blocks, one a lane.
 struct Block {
-  int64_t row0;  // first row of the panel
-  int rows;      // valid rows
-  int64_t k0;    // first column
-  int n;         // columns
-  Columns x;     // [n][16] elements
-  LaneBuffer u;  // [n][16] payloads, scratch
-  I amax;        // bits of the maxima over finite elements
-  M nonfinite;   // lanes with Inf or NaN
+  int64_t row0;      // first row of the panel
+  int rows;          // valid rows
+  int64_t k0;        // first column
+  int n;             // columns
+  Columns x;         // [n][16] elements
+  LaneBuffer u;      // [n][16] payloads, scratch
+  I amax;            // bits of the maxima over finite elements
+  M nonfinite = {};  // lanes with Inf or NaN
   LaneFactor factor;
   LaneScales scales;
 };

@@ -21,7 +21,7 @@ FP4_SIMD I note_panel_scales(const Quantization& z, const Block& b, int64_t pane
     out.nan_rows[panel] = static_cast<uint16_t>(out.nan_rows[panel] | to_bits(nan));
     scale = select(nan, all(0.0f), scale);
   }
-  if (z.options.neutral_zeros) scale = select(b.amax == all(0), all(0.0f), scale);
+  if (z.options.neutral_zeros) scale = select((b.amax == all(0)) & ~b.nonfinite, all(0.0f), scale);
   store(out.scale + (panel * out.scales_per_panel + b.k0 / out.block) * panel_rows, scale);
   const I s = bits(scale);
   extremes.least = smaller_unsigned(extremes.least, select(s == all(0), extremes.least, s));
@@ -71,8 +71,8 @@ FP4_TARGET inline void complete_panel(const PanelOptions& options, Panels& out, 
     if (levels && r * run % block == 0) {
       const I s = bits(load(scale + r * run / block * panel_rows));
       store(scale + r * run / block * panel_rows, row);
-      shifts = any(~(s == bits(row)));
-      by = shift_right<23>(s - bits(row));  // of dead blocks anything: their bytes become or are 0
+      shifts = any(~(s == bits(row)) | (s == all(0)));  // blocks without a scale may hold something
+      by = shift_right<23>(s - bits(row));              // of dead blocks anything: their bytes become or are 0
       kept = shift_left(all(0xFF), by) & all(0xFF);
       kept = kept | shift_left<8>(kept);
       kept = select(s == all(0), all(0), kept | shift_left<16>(kept));
