@@ -8,8 +8,8 @@
 #include "src/fast/gemm_groups_avx512.h"
 #include "src/fast/gemm_pairs_avx512.h"
 #include "src/fast/gemm_whole_avx512.h"
+#include "src/fast/panel_sweep_avx512.h"
 #include "src/fast/row_block_avx512.h"
-#include "src/fast/runs_avx512.h"
 // After the kernels that it uses:
 #include "src/fast/product_body.h"
 #include "src/fast/rows_avx512.h"

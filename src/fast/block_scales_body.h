@@ -6,7 +6,8 @@
 
 namespace fp4::FP4_ISA {
 
-FP4_SIMD void find_maxima(Block& b) {
+// Bits of the largest magnitudes, infinities and NaN among them.
+FP4_SIMD I all_maxima(const Block& b) {
   I m0 = all(0);
   I m1 = all(0);
   const I mask = all(0x7FFFFFFF);
@@ -14,9 +15,14 @@ FP4_SIMD void find_maxima(Block& b) {
     m0 = larger_unsigned(m0, bits(load(b.x[k])) & mask);
     m1 = larger_unsigned(m1, bits(load(b.x[k + 1])) & mask);
   }
-  b.amax = larger_unsigned(m0, m1);
+  return larger_unsigned(m0, m1);
+}
+
+FP4_SIMD void find_maxima(Block& b) {
+  b.amax = all_maxima(b);
   b.nonfinite = b.amax >= all(0x7F800000);
   if (!any(b.nonfinite)) return;
+  const I mask = all(0x7FFFFFFF);
   I finite = all(0);
   for (int k = 0; k < b.n; ++k) {
     const I a = bits(load(b.x[k])) & mask;

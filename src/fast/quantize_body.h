@@ -53,6 +53,15 @@ FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, Columns x, int n) 
   return f;
 }
 
+// Scales, draws and elements of a block that is to be encoded; `own` is for elements that change.
+FP4_TARGET inline void prepare_block(const Quantization& z, Block& b, LaneBuffer own, uint32_t (*draw)[panel_rows]) {
+  const QuantPlan& p = *z.plan;
+  b.rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - b.row0));
+  find_scales(z, b);
+  if (p.q.has_scale) poison_blocks(p, b, own);
+  if (z.draws.wanted) fill_draws(p, z.draws, b.row0, b.k0, b.n, draw);
+}
+
 // 1 x B blocks: one pass over the operand. Unscaled operands are cut into pieces of 32.
 FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t panel) {
   if (quantize_plainly(z, panel)) return;
@@ -87,15 +96,12 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
       }
       Block b;
       b.row0 = panel * panel_rows;
-      b.rows = static_cast<int>(p.rows - b.row0 < panel_rows ? p.rows - b.row0 : panel_rows);
       b.k0 = k;
       b.n = block;
       b.x = elements + (k - k0);
       b.u = payloads;
       b.factor = factor;
-      find_scales(z, b);
-      if (p.q.has_scale) poison_blocks(p, b, buffer + (k - k0));
-      if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, block, draw);
+      prepare_block(z, b, buffer + (k - k0), draw);
       if (z.stored != nullptr) {
         encode_stored(z, b, draw, dwords + (k - k0) * code_width(*z.stored) / 32);
       } else {

@@ -86,6 +86,14 @@ FP4_TARGET __attribute__((noinline)) inline void exact_payloads(const Run& run, 
 inline constexpr float index_magic = to_integer + 128.0f;
 FP4_SIMD I step_index(F x, F low, F high) { return bits(fma_up(x, high, fma_down(x, low, all(index_magic)))); }
 
+// The index of an element in the table of codes; even ones of enclosed payloads are in doubt.
+template <RunKind kind>
+FP4_SIMD I code_index(F x, F low, F high, float steps) {
+  if (kind == RunKind::quotient) return step_index(x, low, high);
+  if (kind == RunKind::power) return step_index(x, low, low);
+  return step_index(x * low, all(steps), all(steps));
+}
+
 // Bytes of four vectors with clean low words, lane by lane.
 FP4_SIMD I merged_bytes(const I (&v)[4]) {
   const __m512i up = _mm512_set1_epi32(256);
@@ -122,15 +130,9 @@ FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
   I index[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const F v = load(x + i * quad_step);
-    const F low = all(f.low[(vector + 2 * i) / width]);
-    if (kind == RunKind::quotient) {
-      index[i] = step_index(v, low, all(f.high[(vector + 2 * i) / width]));
-    } else if (kind == RunKind::power) {
-      index[i] = step_index(v, low, low);
-    } else {
-      index[i] = step_index(v * low, all(r.steps), all(r.steps));
-    }
+    const int block = (vector + 2 * i) / width;
+    const F high = all(kind == RunKind::quotient ? f.high[block] : 0.0f);
+    index[i] = code_index<kind>(load(x + i * quad_step), all(f.low[block]), high, r.steps);
   }
   I merged = merged_bytes(index);
   const __m512i zero_index = _mm512_set1_epi8(-128);

@@ -25,14 +25,30 @@ inline constexpr int exact_at = 8;
 inline constexpr int estimate_at = 19;
 inline constexpr float estimate_magic = 6144.0f + 0.5f + 2 * 0x1p-11f;  // 1.5 * 2^12, and half a step of the draws
 
+// Where codes start, and the sum of an element before its draw.
+template <RunKind kind>
+inline constexpr int codes_at = kind == RunKind::quotient ? estimate_at : exact_at;
+template <RunKind kind>
+FP4_SIMD I sum_before_draw(F x, F low, F high, F third) {
+  if (kind == RunKind::product) return code_axis(x * low, all(512.0f), all(256.0f), all(128.0f), to_integer);
+  return code_axis(x, low, high, third, kind == RunKind::quotient ? estimate_magic : to_integer);
+}
+FP4_SIMD I add_draw_to_estimate(I sum, I draw) {
+  return {_mm512_dpwssd_epi32(sum.v, draw.v, _mm512_set1_epi32(1 << (estimate_at - exact_at)))};
+}
+// `sure`, where no sum from an estimate could have another code.
+FP4_SIMD __mmask16 still_sure(__mmask16 sure, I sum) {
+  return _mm512_mask_test_epi32_mask(sure, sum.v, _mm512_set1_epi32(0x7FFFC));
+}
+
 // Four vectors of sums, with codes from bit `at` on, and the signs of their elements to bytes, lane by lane.
 template <int at>
-FP4_SIMD I merged_codes(const I (&v)[4], const float* x) {
+FP4_SIMD I merged_codes(const I (&v)[4], const I (&x)[4]) {
   constexpr uint32_t sign = 8u << at;
-  const I v0 = bits_where(v[0], shift_right<28 - at>(bits(load(x))), sign);
-  const I v1 = bits_where(v[1], shift_right<28 - at>(bits(load(x + quad_step))), sign);
-  const I v2 = bits_where(v[2], shift_right<28 - at>(bits(load(x + 2 * quad_step))), sign);
-  const I v3 = bits_where(v[3], shift_right<28 - at>(bits(load(x + 3 * quad_step))), sign);
+  const I v0 = bits_where(v[0], shift_right<28 - at>(x[0]), sign);
+  const I v1 = bits_where(v[1], shift_right<28 - at>(x[1]), sign);
+  const I v2 = bits_where(v[2], shift_right<28 - at>(x[2]), sign);
+  const I v3 = bits_where(v[3], shift_right<28 - at>(x[3]), sign);
   const I second = at == 8 ? v1 : shift_right<at - 8>(v1);
   const I third = at < 16 ? shift_left<(at < 16 ? 16 - at : 0)>(v2) : shift_right<(at < 16 ? 0 : at - 16)>(v2);
   const I low = bits_where(shift_right<at>(v0), second, 0xFF00);
@@ -58,26 +74,18 @@ FP4_TARGET __attribute__((noinline)) inline void exact_sums(const Run& run, cons
 template <RunKind kind, int width>
 FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, int vector,
                        const uint8_t* draws) {
-  constexpr int at = kind == RunKind::quotient ? estimate_at : exact_at;
-  constexpr float offset = kind == RunKind::quotient ? estimate_magic : to_integer;
   I sum[4];
+  I signs[4];
   __mmask16 sure = 0xFFFF;
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const int block = (vector + 2 * i) / width;
     const F v = load(x + i * quad_step);
     const I draw = sixteen_draws(draws + i * quad_step);
-    if (kind == RunKind::product) {
-      sum[i] = code_axis(v * all(f.low[block]), all(512.0f), all(256.0f), all(128.0f), offset) + draw;
-      continue;
-    }
-    sum[i] = code_axis(v, all(f.low[block]), all(f.high[block]), all(f.third[block]), offset);
-    if (kind == RunKind::power) {
-      sum[i] = sum[i] + draw;
-      continue;
-    }
-    sum[i].v = _mm512_dpwssd_epi32(sum[i].v, draw.v, _mm512_set1_epi32(1 << 11));
-    sure = _mm512_mask_test_epi32_mask(sure, sum[i].v, _mm512_set1_epi32(0x7FFFC));
+    signs[i] = bits(v);
+    sum[i] = sum_before_draw<kind>(v, all(f.low[block]), all(f.high[block]), all(f.third[block]));
+    sum[i] = kind == RunKind::quotient ? add_draw_to_estimate(sum[i], draw) : sum[i] + draw;
+    if (kind == RunKind::quotient) sure = still_sure(sure, sum[i]);
   }
   if (kind == RunKind::quotient && __builtin_expect(sure != 0xFFFF, 0)) {
     alignas(64) uint32_t exact[4][panel_rows];
@@ -87,7 +95,7 @@ FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
     sum[2] = load(exact[2]);
     sum[3] = load(exact[3]);
   }
-  const I codes = merged_codes<at>(sum, x);
+  const I codes = merged_codes<codes_at<kind>>(sum, signs);
   if (!r.drops) return codes;
   return {_mm512_maskz_mov_epi8(_mm512_cmpneq_epi8_mask(codes.v, _mm512_set1_epi8(8)), codes.v)};
 }

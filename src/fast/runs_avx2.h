@@ -11,4 +11,8 @@ namespace fp4::avx2 {
 inline bool has_runs(const QuantPlan&) { return false; }
 inline int64_t quantize_flat(const Quantization&, int) { return 0; }
 
+struct Sweep {};  // panel_sweep_avx512.h
+inline Sweep plan_sweep(const Quantization&) { return {}; }
+inline bool sweep(const Quantization&, const Sweep&, int64_t) { return false; }
+
 }  // namespace fp4::avx2

@@ -1,0 +1,182 @@
+// Panels of FP4 whose scales are no powers of two, or whose rounding draws eight bits: 128 columns at a time all scales
+// first, then all codes, so that neither waits for the other. Codes come as those of runs (run_codes_avx512.h,
+// run_draws_avx512.h); a block that needs more is done as quantize_body.h does it.
+#pragma once
+
+#include "src/fast/panel_codes_avx512.h"
+#include "src/fast/runs_avx512.h"
+
+namespace fp4::avx512 {
+
+using SweepLoop = void (*)(const Quantization&, const PanelCodes&, int64_t);
+struct Sweep {
+  PanelCodes codes;
+  SweepLoop rows = nullptr;  // along the rows
+  SweepLoop columns = nullptr;
+};
+
+inline constexpr int sweep_width = 128;
+inline constexpr int sweep_blocks = sweep_width / 16;
+
+// A block with all that it may need; returns its scale bits.
+struct SlowBlock {
+  Extremes extremes;
+  I squares;
+  I scales;
+};
+FP4_TARGET __attribute__((noinline)) inline void sweep_slowly(const Quantization& z, int64_t panel, int64_t k0,
+                                                              int8_t* bytes, SlowBlock& s) {
+  const QuantPlan& p = *z.plan;
+  alignas(64) float elements[largest_chunk][panel_rows];
+  alignas(64) float payloads[panel_rows * 2][panel_rows];
+  alignas(64) uint32_t draw[panel_rows * 2][panel_rows];
+  Block b;
+  b.row0 = panel * panel_rows;
+  b.k0 = k0;
+  b.n = static_cast<int>(z.out->block);
+  const int64_t first = p.hadamard.size > b.n ? k0 / p.hadamard.size * p.hadamard.size : k0;
+  load_chunk(p, b.row0, first, larger(p.hadamard.size, b.n), elements);
+  LaneBuffer own = elements + (k0 - first);
+  b.x = own;
+  b.u = payloads;
+  b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
+  prepare_block(z, b, own, draw);
+  encode_block(z, b, draw, {bytes, nullptr, nullptr});
+  s.scales = note_panel_scales(z, b, panel, s.extremes);
+  s.squares = all(0);
+  for (int k = 0; k < b.n; k += 4) s.squares = add_squares(s.squares, load_bytes(bytes + k * panel_rows));
+}
+
+template <RunKind kind, bool draws, bool by_rows>
+FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t panel) {
+  const QuantPlan& p = *z.plan;
+  Panels& out = *z.out;
+  alignas(64) float buffer[by_rows ? 1 : largest_chunk][panel_rows];
+  RunFactors factors[sweep_blocks];
+  alignas(64) uint32_t scales[sweep_blocks][panel_rows];
+  bool usable[sweep_blocks];
+  PanelDraws draw;
+  const int block = static_cast<int>(out.block);
+  const int64_t width = by_rows ? sweep_width : larger(p.hadamard.size, sweep_width);
+  const RunPlan& run = c.run;
+  const auto row_step = static_cast<uint32_t>(p.cols / 16);
+  Extremes extremes = no_extremes_yet();
+  LevelSoFar level = no_level_yet();
+  const ByteTable table = z.table.table;
+  out.nan_rows[panel] = 0;
+  Block b;
+  b.row0 = panel * panel_rows;
+  b.n = block;
+  b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
+  const uint32_t first_draw = static_cast<uint32_t>(p.row_offset + b.row0) * row_step;
+  int8_t* bytes = out.bytes + panel * out.padded * panel_rows;
+  for (int64_t chunk = 0; chunk < out.padded; chunk += width) {
+    const int64_t chunk_end = smaller(chunk + width, out.padded);
+    Columns loaded;
+    if (!by_rows) loaded = columns_of(p, b.row0, chunk, static_cast<int>(chunk_end - chunk), buffer);
+    for (int64_t k0 = chunk; k0 < chunk_end; k0 += sweep_width) {
+      const int64_t end = smaller<int64_t>(k0 + sweep_width, chunk_end);
+      const float* rows = p.x.data + b.row0 * p.x.row_stride + k0;
+      const Columns elements = loaded + (k0 - chunk);
+      int count = 0;
+      for (b.k0 = k0; b.k0 < end; b.k0 += block, ++count) {
+        if (by_rows) {
+          b.amax = block == 16 ? block_maxima<1>(rows + (b.k0 - k0), p.x.row_stride)
+                               : block_maxima<2>(rows + (b.k0 - k0), p.x.row_stride);
+        } else {
+          b.x = elements + (b.k0 - k0);
+          b.amax = all_maxima(b);
+        }
+        b.nonfinite = b.amax >= all(0x7F800000);
+        b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, all(0));
+        usable[count] =
+            !any(b.nonfinite | b.scales.rare) && find_factors(p, run, b.amax, b.scales, b.factor, factors[count]);
+        if (usable[count]) store(scales[count], note_panel_scales(z, b, panel, extremes));
+      }
+      count = 0;
+      for (int64_t k = k0; k < end; k += block, bytes += block * panel_rows, ++count) {
+        bool done = usable[count];
+        I squares = all(0);
+        for (int i = 0; i < block; i += 16) {
+          const int64_t column = k + i;
+          if (draws && column % 32 == 0) {
+            fill_panel_draws<by_rows>(run.keys, first_draw + static_cast<uint32_t>(column / 16), row_step, draw);
+          }
+          const uint8_t* drawn = draw.draw + column % 32 * 16;
+          if constexpr (by_rows) {
+            done &= row_bytes<kind, draws>(c, table, factors[count], rows + (column - k0), p.x.row_stride, drawn,
+                                           bytes + i * panel_rows, squares);
+          } else {
+            done &= column_bytes<kind, draws>(c, table, factors[count], elements + (column - k0), drawn,
+                                              bytes + i * panel_rows, squares);
+          }
+        }
+        I s = load(scales[count]);
+        if (__builtin_expect(!done, 0)) {
+          SlowBlock slow = {extremes, squares, s};
+          sweep_slowly(z, panel, k, bytes, slow);
+          extremes = slow.extremes;
+          squares = slow.squares;
+          s = slow.scales;
+        }
+        if (kind == RunKind::power) note_level(level, squares, s);
+      }
+    }
+  }
+  note_range(out, panel, extremes);
+  const bool levels = z.options.level_room >= 0 && kind == RunKind::power;
+  out.level[panel] = {};
+  if (levels) decide_level(out, panel, z.options.level_room, level);
+  if (!z.options.postpones) complete_panel(z.options, out, panel, levels);
+}
+
+template <RunKind kind, bool draws>
+FP4_TARGET void set_loops(Sweep& s) {
+  s.rows = sweep_panel<kind, draws, true>;
+  s.columns = sweep_panel<kind, draws, false>;
+}
+
+inline bool can_sweep(const Quantization& z) {
+  const QuantPlan& p = *z.plan;
+  const RunCodes codes = run_codes(p);
+  const RunKind kind = run_kind(p);
+  return kind != RunKind::none && p.scale_path != ScalePath::trials && codes != RunCodes::bytes &&
+         !(kind == RunKind::power && codes == RunCodes::table) && z.stored == nullptr && z.out->bytes != nullptr &&
+         z.out->values == nullptr && z.options.byte_offset == 0 && p.q.tensor_scale != TensorScale::outer128 &&
+         p.hadamard.size <= largest_chunk && p.cols % 16 == 0;
+}
+
+FP4_TARGET inline Sweep plan_sweep(const Quantization& z) {
+  Sweep s;
+  if (!can_sweep(z)) return s;
+  const QuantPlan& p = *z.plan;
+  RunPlan& r = s.codes.run;
+  r.kind = run_kind(p);
+  r.codes = run_codes(p);
+  const bool draws = r.codes == RunCodes::draws;
+  if (draws) r.keys = run_keys(p.place);
+  r.steps = draws ? 1.0f : p.steps;
+  constexpr int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  s.codes.values = load_nibble_table(values);
+  switch (r.kind) {
+    case RunKind::power: set_loops<RunKind::power, true>(s); break;
+    case RunKind::product: draws ? set_loops<RunKind::product, true>(s) : set_loops<RunKind::product, false>(s); break;
+    case RunKind::quotient:
+      draws ? set_loops<RunKind::quotient, true>(s) : set_loops<RunKind::quotient, false>(s);
+      break;
+    case RunKind::none: break;
+  }
+  return s;
+}
+
+// false: not here.
+FP4_TARGET inline bool sweep(const Quantization& z, const Sweep& s, int64_t panel) {
+  if (s.rows == nullptr) return false;
+  const QuantPlan& p = *z.plan;
+  const bool by_rows =
+      p.x.col_stride == 1 && p.hadamard.size == 0 && p.x.cols == z.out->padded && (panel + 1) * panel_rows <= p.rows;
+  (by_rows ? s.rows : s.columns)(z, s.codes, panel);
+  return true;
+}
+
+}  // namespace fp4::avx512
