@@ -1,11 +1,13 @@
 // See estimator_gradient.h. block_gradient (include/fp4/estimator.h) is the definition.
 #include "sim/estimator_gradient.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
 #include "fp4/gemm.h"
+#include "sim/scale_terms.h"
 
 namespace fp4::sim {
 
@@ -95,9 +97,8 @@ class Slopes {
     rule_.least_exponent = 1 - f.bias;
     rule_.mantissa_bits = f.mantissa_bits;
     rule_.spline = spline_;
-    // Scale terms need the whole block at once; fp32 elements have more steps than an int32 counts.
     takes_any_ = e.estimator == Estimator::clipped_ste && rule_.payload == SlopeRule::Payload::times;
-    usable_ = e.scale_gradient == ScaleGradient::none && rule_.least_exponent - f.mantissa_bits > -120;
+    usable_ = rule_.least_exponent - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
     const bool needs_spline = e.estimator == Estimator::spline || e.estimator == Estimator::spline_as_published;
     if (!usable_ || !needs_spline) return;
     const float step = 2.0f * rule_.largest / 39.0f;
@@ -164,6 +165,34 @@ struct Definition {
   }
 };
 
+// 1 x B blocks with scale terms, sixteen at a time; what the slopes or the kernel leave is the definition's.
+void add_scale_terms(Tape& tape, const Definition& d, TensorFactor t, Slopes& slopes) {
+  const Tensor x = d.x;
+  const int block = static_cast<int>(d.q.geometry.block_cols);
+  const int64_t per_row = d.q.geometry.scale_cols, count = per_row * x.rows;
+  Tensor slope = tape.arena.tensor(x.rows, x.cols);
+  float* ones = tape.arena.take<float>(x.cols);
+  std::fill(ones, ones + x.cols, 1.0f);
+  bool* is_sure = tape.arena.take<bool>(x.rows);
+  for (int r = 0; r < x.rows; ++r) {
+    const auto code_of = [&](int64_t b) { return scale_code_at(d.q, r * per_row + b); };
+    is_sure[r] = tape.k.all_finite(x.row(r), x.cols) && slopes.row(x.row(r), ones, slope.row(r), x.cols, code_of);
+  }
+  for (int64_t begin = 0; begin < count; begin += 16) {
+    const int64_t first = smaller<int64_t>(begin, count - 16), at = first * block;
+    if (std::all_of(is_sure + first / per_row, is_sure + (first + 15) / per_row + 1, [](bool sure) { return sure; })) {
+      uint32_t codes[16];
+      for (int l = 0; l < 16; ++l) codes[l] = scale_code_at(d.q, first + l);
+      TermBlocks blocks;
+      blocks.x = x.data + at, blocks.upstream = d.gradient.data + at, blocks.decoded = d.decoded.data + at;
+      blocks.slope = slope.data + at, blocks.length = block;
+      scale_terms(tape.k, d.estimator, d.quantizer, t, codes, blocks, d.out.data + at);
+      continue;
+    }
+    for (int64_t b = begin; b < smaller(begin + 16, count); ++b) d.block(b / per_row, b % per_row * block, 1, block, t);
+  }
+}
+
 void multiply_blocks(Tape& tape, const Dispatcher& backend, const ForwardOperand& operand, Tensor gradient,
                      Tensor out) {
   const Quantized& q = *operand.quantized;
@@ -182,11 +211,16 @@ void multiply_blocks(Tape& tape, const Dispatcher& backend, const ForwardOperand
   const TensorFactor factor = one_factor ? factor_at(quantizer, q, x, 0, 0) : TensorFactor{};
   const Definition definition = {quantizer, e, q, x, gradient, decoded, out};
   Slopes slopes(tape.k, e, quantizer, factor, static_cast<int>(g.block_cols));
+  if (has_terms && one_factor && q.spec.has_scale() && g.block_rows == 1 && x.cols % g.block_cols == 0 &&
+      g.scale_rows * g.scale_cols >= 16) {
+    return add_scale_terms(tape, definition, factor, slopes);
+  }
   const int64_t step = has_terms ? g.block_rows : 1;
   for (int64_t r = 0; r < x.rows; r += step) {
     const int64_t at = r * x.cols, first = q.spec.has_scale() ? r / g.block_rows * g.scale_cols : 0;
     const auto code_of = [&](int64_t block) { return scale_code_at(q, first + block); };
-    if (one_factor && slopes.row(x.data + at, gradient.data + at, out.data + at, x.cols, code_of)) continue;
+    if (!has_terms && one_factor && slopes.row(x.data + at, gradient.data + at, out.data + at, x.cols, code_of))
+      continue;
     for (int64_t c = 0; c < x.cols; c += g.block_cols) {
       const TensorFactor t = one_factor ? factor : factor_at(quantizer, q, x, r, c);
       definition.block(r, c, smaller<int64_t>(step, x.rows - r), smaller<int64_t>(g.block_cols, x.cols - c), t);
@@ -198,6 +232,7 @@ void multiply_blocks(Tape& tape, const Dispatcher& backend, const ForwardOperand
 
 bool slope_row(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, uint32_t scale_code, TensorFactor t,
                const float* x, const float* upstream, float* out, int n) {
+  if (e.scale_gradient != ScaleGradient::none) return false;
   return Slopes(k, e, q, t, n).row(x, upstream, out, n, [=](int64_t) { return scale_code; });
 }
 

@@ -33,6 +33,25 @@ struct SlopeRule {
   const float* spline = nullptr;  // slopes of the 39 intervals
 };
 
+/// Sixteen blocks, one after another, whose scales carry a gradient (fp4/estimator.h, block_gradient).
+struct TermBlocks {
+  const float* x = nullptr;
+  const float* upstream = nullptr;
+  const float* decoded = nullptr;
+  const float* slope = nullptr;  // Q'
+  int length = 0;                // of a block
+  ScaleGradient kind = ScaleGradient::none;
+  float alpha = 1.0f;
+  float tensor_factor = 1.0f;
+  bool is_live[16] = {};  // the others have no term
+};
+
+/// One number a block: its largest magnitude, sum_i G_i (xhat_i - x_i Q'_i), sum_i exp(alpha (|x_i| - hard)), the
+/// (smooth) maximum, the slope of the scale's rounding and that times s~/s.
+struct ScaleFactors {
+  float hard[16], sum[16], softmax_sum[16], amax[16], slope[16], ratio[16];
+};
+
 struct Kernels {
   std::string_view name;  // generic, avx2, avx512
 
@@ -91,6 +110,10 @@ struct Kernels {
   // out[i] = upstream[i] * Q'(u(x[i])), all x finite. False: one of the payloads could round either way from
   // its fp64 quotient; nothing is to be used.
   bool (*slopes)(float* out, const float* upstream, const float* x, int n, const SlopeRule& rule);
+
+  // The sums of ScaleFactors; then out = upstream * slope + the term of the scale.
+  void (*scale_sums)(const TermBlocks& blocks, const float* hard, float* sum, float* softmax_sum);
+  void (*scale_terms)(float* out, const TermBlocks& blocks, const ScaleFactors& factors);
 
   // out[i] = x[i]^y, as elementary::pow gives it.
   void (*powers)(float* out, const float* x, float y, int64_t n);

@@ -320,6 +320,67 @@ TEST_CASE("rows of any width have the same bits on every instruction set", "[tra
     }
 }
 
+namespace {
+
+// The weights after a step of every instruction set, against the generic loop.
+void compare_adam(const std::vector<float>& m, const std::vector<float>& v, const std::vector<float>& g,
+                  const AdamStep& step) {
+  const std::vector<float> w = DataSource{4, 1}.normals(static_cast<int64_t>(m.size()));
+  std::vector<float> expected[3];
+  for (const Kernels* k : instruction_sets()) {
+    std::vector<float> state[3] = {w, m, v};
+    const bool is_finite =
+        k->adam(state[0].data(), state[1].data(), state[2].data(), g.data(), static_cast<int64_t>(m.size()), step);
+    bool all = true;
+    for (const float x : state[0]) all = all && std::isfinite(x);
+    INFO(k->name << " eps " << step.eps);
+    REQUIRE(is_finite == all);
+    for (int i = 0; i < 3; ++i) {
+      if (expected[i].empty()) expected[i] = state[i];
+      size_t wrong = 0;
+      for (size_t j = 0; j < m.size(); ++j) wrong += !same(state[i][j], expected[i][j]);
+      REQUIRE(wrong == 0);
+    }
+  }
+}
+
+}  // namespace
+
+// beta2 = 1 keeps v, and an eps of 2^-40 leaves roots of about 1 alone: the step is the quotient by the root.
+TEST_CASE("the root of every significand is rounded once", "[train]") {
+  constexpr size_t n = 1 << 23;
+  const std::vector<float> m(n, 1.0f), g(n, 0.0f);
+  std::vector<float> v(n);
+  for (const int exponent : {0, 1}) {
+    for (size_t i = 0; i < n; ++i) v[i] = std::ldexp(1.0f + static_cast<float>(i) * 0x1p-23f, exponent);
+    compare_adam(m, v, g, {1.0f, 1.0f, 1.0f, 0x1p-40f, 0.0f, 1.0f, 1.0f, 1.0f});
+  }
+}
+
+TEST_CASE("steps of Adam at all magnitudes", "[train]") {
+  constexpr int64_t n = 20011;
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> m = DataSource{5, 1}.normals(n), v = DataSource{5, 2}.normals(n), g = DataSource{5, 3}.normals(n);
+  for (size_t i = 0; i < m.size(); ++i) {
+    m[i] = std::ldexp(m[i], static_cast<int>(i % 290) - 149);
+    v[i] = std::ldexp(std::fabs(v[i]), static_cast<int>(i * 7 % 277) - 149);
+    g[i] = std::ldexp(g[i], static_cast<int>(i * 5 % 210) - 149);
+    if (i % 11 == 0) m[i] = i % 2 == 0 ? 0.0f : -0.0f;
+    if (i % 13 == 0) v[i] = 0.0f;
+    if (i % 17 == 0) g[i] = i % 2 == 0 ? 0.0f : -0.0f;
+  }
+  for (const float eps : {1e-8f, 0x1p-40f, 0x1p-41f, 0.0f, 1e-3f})
+    for (const float decay : {0.0f, 0.1f})
+      for (const float correction : {1.0f, 20.0f, 1e13f}) {
+        const AdamStep step = {1e-3f, 0.9f, 0.95f, eps, decay, correction, correction, 0.5f};
+        compare_adam(m, v, g, step);
+        std::vector<float> huge = v;
+        huge[5] = inf, huge[40] = 0x1p127f, huge[70] = 0x1p60f, huge[100] = -1.0f;
+        huge[160] = std::numeric_limits<float>::quiet_NaN();
+        compare_adam(m, huge, g, step);
+      }
+}
+
 TEST_CASE("sixteen rows at once have the softmax of each row alone", "[train]") {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   for (const int rows : {15, 16, 17, 50})

@@ -10,6 +10,7 @@
 #define LANES     16
 #define TILE_ROWS 8
 #define ISA_NAME  "avx512"
+#define HAS_AVX512
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), \
                              apply_to = function)

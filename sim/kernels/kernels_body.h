@@ -13,6 +13,7 @@
 #include "sim/kernels/optimizer_body.h"
 #include "sim/kernels/random_body.h"
 #include "sim/kernels/rows_body.h"
+#include "sim/kernels/scale_terms_body.h"
 #include "sim/kernels/slopes_body.h"
 
 const Kernels table = {.name = ISA_NAME,
@@ -45,6 +46,8 @@ const Kernels table = {.name = ISA_NAME,
                        .adam = adam,
                        .sgd = sgd,
                        .slopes = slopes,
+                       .scale_sums = scale_sums,
+                       .scale_terms = scale_terms,
                        .powers = powers,
                        .philox = philox_words,
                        .normals = normals,

@@ -2,8 +2,8 @@
 // Part of kernels_body.h, which says how it is included.
 
 // AdamW (Loshchilov and Hutter): decay outside the moments. weight_decay = 0 is Adam.
-static bool adam(float* __restrict w, float* __restrict m, float* __restrict v, const float* __restrict g, int64_t n,
-                 const AdamStep& s) {
+static bool adam_plain(float* __restrict w, float* __restrict m, float* __restrict v, const float* __restrict g,
+                       int64_t n, const AdamStep& s) {
   const AdamStep p = s;
   uint32_t bad = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -16,6 +16,12 @@ static bool adam(float* __restrict w, float* __restrict m, float* __restrict v, 
   }
   return bad == 0;
 }
+#ifdef HAS_AVX512
+#include "sim/kernels/adam_avx512.h"
+#else
+constexpr auto adam = adam_plain;
+#endif
+
 static bool sgd(float* __restrict w, float* __restrict m, const float* __restrict g, int64_t n, float lr,
                 float momentum, float weight_decay, float gradient_scale) {
   uint32_t bad = 0;

@@ -9,8 +9,8 @@ namespace fp4::avx512 {
 
 inline constexpr bool has_whole_kernels = true;
 // The sums are exact in fp32, and so is their product with a power of two; the factor is the one rounding.
-template <int panels>
-FP4_SIMD void finish_whole(const WholeInput& w, const TileOutput& out, const __m512i (&dot)[tile_rows][panels]) {
+template <int panels, bool scales>
+FP4_SIMD void store_whole(const WholeInput& w, const TileOutput& out, const __m512i (&dot)[tile_rows][panels]) {
   F sb[panels];
   M mask[panels];
 #pragma GCC unroll 3
@@ -25,8 +25,17 @@ FP4_SIMD void finish_whole(const WholeInput& w, const TileOutput& out, const __m
     for (int j = 0; j < panels; ++j) {
       F sum = to_float(I{dot[r][j]}) * (all(w.scale_a[r]) * sb[j]);
       if (w.snap_log2 != no_snap) sum = snapped_lanes(sum, w.snap_log2);
-      store(out.c + r * out.stride + j * panel_rows, sum * out.factor, mask[j]);
+      store(out.c + r * out.stride + j * panel_rows, scales ? sum * out.factor : sum, mask[j]);
     }
+  }
+}
+
+template <int panels>
+FP4_SIMD void finish_whole(const WholeInput& w, const TileOutput& out, const __m512i (&dot)[tile_rows][panels]) {
+  if (w.scales) {
+    store_whole<panels, true>(w, out, dot);
+  } else {
+    store_whole<panels, false>(w, out, dot);
   }
   if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
 }

@@ -51,9 +51,9 @@ inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& r
 inline size_t pair_bytes(const Panels& p, int64_t run, bool is_a) {
   const int64_t elements = p.count * p.padded * panel_rows;
   const int64_t runs = p.padded / run;
-  const size_t rests =
-      is_a ? Arena::bytes_for<fast::Rest>(elements / 2) + Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
-           : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
+  const size_t rests = is_a ? Arena::bytes_for<fast::Rest>(2 * p.count * p.rests_per_list()) +
+                                  Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
+                            : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
   return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) + rests;
 }
 
@@ -63,7 +63,7 @@ inline void place_pairs(Panels& p, Arena& arena, int64_t run, bool is_a) {
   p.pairs = arena.take<int16_t>(elements);
   p.norm = arena.take<float>(p.count);
   if (is_a) {
-    p.rests = arena.take<fast::Rest>(elements / 2);
+    p.rests = arena.take<fast::Rest>(2 * p.count * p.rests_per_list());
     p.cut = arena.take<int32_t>(p.count);
     p.rest_start = arena.take<int32_t>(p.count * 2 * (runs + 1));
   } else {
@@ -112,7 +112,9 @@ struct RowRests {
   }
   FP4_SIMD void end(int64_t run) {
     for (int half = 0; half < 2; ++half) {
-      while (count[half] - start[half][run] < least) list[half][count[half]++] = {};
+      // Without a branch: how many there are is a coin's toss.
+      for (int32_t i = 0; i < least; ++i) list[half][count[half] + i] = {};
+      count[half] = larger(count[half], start[half][run] + least);
       start[half][run + 1] = count[half];
     }
   }

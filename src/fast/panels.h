@@ -49,7 +49,7 @@ struct Panels {
   int8_t* bytes = nullptr;
   float* values = nullptr;
   int16_t* pairs = nullptr;
-  Rest* rests = nullptr;            // side A: [panel][half of 8 rows][K/2 * 8], in the order of runs
+  Rest* rests = nullptr;            // side A: [panel][half of 8 rows], lists in the order of runs
   int32_t* rest_start = nullptr;    // [panel][half][K/run + 1]
   int32_t* cut = nullptr;           // side A: [panel] log2 of unit / quantum
   float* norm = nullptr;            // [panel] at least the largest norm of a row's run of elements
@@ -68,7 +68,9 @@ struct Panels {
   const int8_t* panel_bytes(int64_t p) const { return bytes + p * padded * panel_rows; }
   const float* panel_values(int64_t p) const { return values + p * padded * panel_rows; }
   const int16_t* panel_pairs(int64_t p) const { return pairs + p * padded * panel_rows; }
-  Rest* panel_rests(int64_t p, int64_t half) const { return rests + (2 * p + half) * padded / 4 * panel_rows; }
+  // A cache line beyond each list: room for a run's least, and lists of a power of two share no cache sets.
+  int64_t rests_per_list() const { return padded / 4 * panel_rows + 8; }
+  Rest* panel_rests(int64_t p, int64_t half) const { return rests + (2 * p + half) * rests_per_list(); }
   int64_t outer_count() const { return (cols + outer_scale_width - 1) / outer_scale_width; }
   const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
 };

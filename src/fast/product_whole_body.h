@@ -73,6 +73,7 @@ FP4_TARGET inline void multiply_whole_part(const Product& p, int64_t pb, int pan
   const WholeKernel kernel = whole_kernel(panels);
   WholeInput w = {};
   w.quantum = p.quantum;
+  w.scales = p.factor != 1.0f;
   w.snap_log2 = p.options.accumulator.snap_log2;
   for (int j = 0; j < panels; ++j) {
     w.scale_b[j] = panels_b.row_scale + (pb + j) * panel_rows;

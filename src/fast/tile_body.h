@@ -74,6 +74,7 @@ struct WholeInput {
   const float* scale_b[whole_panels];
   const int32_t* start[whole_panels];
   float quantum;
+  bool scales;  // the factor of the output is not 1
   int snap_log2;
 };
 
