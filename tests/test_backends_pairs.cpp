@@ -4,73 +4,14 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
-#include <random>
 
-#include "src/spec_text.h"
 #include "tests/support/backends_under_test.h"
+#include "tests/support/filled_codes.h"
 
 namespace fp4 {
 namespace {
 
-using Random = std::mt19937;
-
-int pick(Random& random, int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); }
-
-// Magnitude codes of one kind.
-enum class Codes { any, largest, subnormal, large, beside_units, sparse };
-constexpr Codes all_codes[] = {Codes::any,   Codes::largest,      Codes::subnormal,
-                               Codes::large, Codes::beside_units, Codes::sparse};
-
-uint32_t magnitude(Codes kind, const FloatFormat& f, Random& random) {
-  const int largest = static_cast<int>(f.largest_code);
-  const int subnormals = 1 << f.mantissa_bits;
-  const int code = pick(random, largest + 1);
-  switch (kind) {
-    case Codes::any: return static_cast<uint32_t>(code);
-    case Codes::largest: return f.largest_code;
-    case Codes::subnormal: return static_cast<uint32_t>(pick(random, subnormals));
-    case Codes::large: return static_cast<uint32_t>(largest - pick(random, smaller(largest, 3 * subnormals)));
-    case Codes::beside_units:  // binades in which the last bit lies below, at and above a unit
-      return static_cast<uint32_t>(pick(random, 8) == 0 ? largest : smaller(largest, pick(random, 10 * subnormals)));
-    case Codes::sparse:  // large, but for one in forty
-      return static_cast<uint32_t>(pick(random, 40) == 0 ? code : largest - pick(random, smaller(largest, subnormals)));
-  }
-  return 0;
-}
-
-// An operand of zeros with all scales 2^exponent.
-Quantized operand(const char* words, int64_t rows, int64_t k, int exponent) {
-  Quantized q;
-  q.spec = quant_spec_from_words(words);
-  q.rows = rows;
-  q.cols = k;
-  q.geometry = geometry_of(q.spec, rows, k);
-  q.codes.assign(static_cast<size_t>(rows * q.code_row_bytes()), 0);
-  q.scales.assign(static_cast<size_t>(q.geometry.scale_rows * q.geometry.scale_cols),
-                  static_cast<uint8_t>(127 + exponent));
-  q.tensor_scale = {1.0f};
-  return q;
-}
-
-struct Filling {
-  Codes codes;
-  bool has_signs;
-  int exponent;  // of the scales, up to `spread` more
-  int spread;
-};
-
-Quantized filled(const char* words, int64_t rows, int64_t k, const Filling& how, Random& random) {
-  Quantized q = operand(words, rows, k, how.exponent);
-  const FloatFormat& f = format_of(q.spec.element);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < k; ++i) {
-      const uint32_t sign = how.has_signs && pick(random, 2) == 0 ? f.sign_code() : 0u;
-      q.set_code(r, i, magnitude(how.codes, f, random) | sign);
-    }
-  }
-  for (uint8_t& s : q.scales) s = static_cast<uint8_t>(s + pick(random, how.spread + 1));
-  return q;
-}
+using namespace test;
 
 void compare(const Quantized& a, const Quantized& b, const std::string& what) {
   const auto count = static_cast<size_t>(a.rows * b.rows);

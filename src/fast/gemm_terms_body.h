@@ -110,6 +110,7 @@ FP4_SIMD void add_aligned(const Folding& f, const TermRows& t, int64_t first, in
   const int64_t at = first / f.chunk * panel_rows;
   alignas(64) int32_t weight[term_rows][panel_rows];
   alignas(64) double total[term_rows][panel_rows];
+  alignas(64) double high[term_rows][panel_rows] = {};
   for (int r = 0; r < term_rows; ++r) {
     const F before = load(acc[r]);
     const I w = largest_weight(t.a.weight + at + t.row + r, t.b.weight + at, terms, before);
@@ -129,12 +130,20 @@ FP4_SIMD void add_aligned(const Folding& f, const TermRows& t, int64_t first, in
     t.sums(first + i * f.chunk, f.chunk, sum);
     for (int r = 0; r < term_rows; ++r) {
       const D per_unit = widened(power_lanes(all(f.fraction_bits) - load(weight[r])));
-      store(total[r], load_double(total[r]) + truncated_whole(sum[r] * per_unit));
+      D term = truncated_whole(sum[r] * per_unit);
+      if (f.splits) {  // 2^26 units and more
+        const D coarse = truncated_whole(term * all_double(0x1p-26)) * all_double(0x1p26);
+        store(high[r], load_double(high[r]) + coarse);
+        term = term - coarse;
+      }
+      store(total[r], load_double(total[r]) + term);
     }
   }
   for (int r = 0; r < term_rows; ++r) {
     const D unit = widened(power_lanes(load(weight[r]) - all(f.fraction_bits)));
-    store(acc[r], narrowed_toward_zero(load_double(total[r]) * unit) + all(0.0f));  // any zero is +0
+    const D sum = load_double(total[r]) * unit;
+    const F rounded = f.splits ? toward_zero_sum(load_double(high[r]) * unit, sum) : narrowed_toward_zero(sum);
+    store(acc[r], rounded + all(0.0f));  // any zero is +0
   }
 }
 

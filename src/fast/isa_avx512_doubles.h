@@ -52,6 +52,13 @@ FP4_SIMD D made_odd(D a, M m) {
   return {_mm512_castsi512_pd(_mm512_mask_or_epi64(lo, static_cast<__mmask8>(m.v), lo, one)),
           _mm512_castsi512_pd(_mm512_mask_or_epi64(hi, static_cast<__mmask8>(m.v >> 8), hi, one))};
 }
+FP4_SIMD __m512d powers_of_two(__m256i exponent) {
+  const __m512i field = _mm512_add_epi64(_mm512_cvtepi32_epi64(exponent), _mm512_set1_epi64(1023));
+  return _mm512_castsi512_pd(_mm512_slli_epi64(field, 52));
+}
+FP4_SIMD D powers_of_two(I exponent) {
+  return {powers_of_two(_mm512_castsi512_si256(exponent.v)), powers_of_two(_mm512_extracti64x4_epi64(exponent.v, 1))};
+}
 FP4_SIMD D to_double(I a) {
   return {_mm512_cvtepi32_pd(_mm512_castsi512_si256(a.v)), _mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(a.v, 1))};
 }

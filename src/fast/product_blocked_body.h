@@ -22,6 +22,10 @@ FP4_TARGET inline bool fast_tile(BlockedPlan& k, const TileInput& t, const Float
     if (certified_tile(k.one, t, k.folding, out)) return true;
     --certificates;
   }
+  if (k.cut != nullptr) {
+    k.cut(t, k.folding, out);
+    return true;
+  }
   return k.wide_int8(t, k.folding, out);
 }
 
@@ -74,7 +78,11 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     t.scale_a = pa.panel_scales(panel) + half;
     const FloatRun x = {bytes ? nullptr : pa.panel_values(panel) + half, wide_b, p.run};
     const TileOutput out = output_of(p, row0, pb, panels);
-    if (!scales_in_range(p, pa.range[panel], range_b) || !set_alignment(pa.range[panel], range_b, k.folding)) continue;
+    if (!scales_in_range(p, pa.range[panel], range_b)) continue;
+    if (!set_alignment(pa.range[panel], range_b, k.folding)) {
+      if (k.cut == nullptr) continue;
+      k.folding.may_certify = false;
+    }
     if (!p.restarts()) {
       is_done = fast_tile(k, t, x, panels, certificates, out);
       continue;

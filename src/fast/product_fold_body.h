@@ -23,6 +23,14 @@ inline bool scales_in_range(const Product& p, const fast::ScaleRange& a, const f
 // Bits of a scale's significand below its leading one (or below the smallest normal exponent).
 inline int scale_fraction_bits(const Quantizer& q) { return q.stores_multiplier() ? 23 : q.scale.mantissa_bits; }
 
+// Bits of an aligned sum above the cut.
+inline int aligned_bits(const Product& p) {
+  const Accumulator& row = p.options.accumulator;
+  const int64_t group = row.group > 0 ? row.group : p.a.cols;
+  const float largest = p.a.largest_element() * p.b.largest_element() * static_cast<float>(group);
+  return row.fraction_bits + 2 + floor_log2(static_cast<uint64_t>(largest) + 1) + 1;
+}
+
 // The parts of Folding that do not depend on the tile.
 inline Folding make_folding(const Product& p) {
   const Accumulator& row = p.options.accumulator;
@@ -35,6 +43,7 @@ inline Folding make_folding(const Product& p) {
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;
   f.runs = (p.a.cols + p.run - 1) / p.run;
+  f.splits = f.sum == Sum::aligned && f.chunk > 1 && aligned_bits(p) > 51;
   f.has_wide_scales = has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec);
   f.snap_log2 = row.snap_log2;
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
@@ -73,6 +82,13 @@ inline bool set_alignment(const fast::ScaleRange& a, const fast::ScaleRange& b, 
   return span.lowest_bit >= span.sum_log2 - f.fraction_bits;
 }
 
+// Whether runs are the terms of an aligned sum, few enough, and sums of cut terms are exact in fp64.
+inline bool may_cut(const Product& p, const Folding& f) {
+  const Accumulator& row = p.options.accumulator;
+  if (f.sum != Sum::aligned || row.inner % p.run != 0 || f.has_wide_scales) return false;
+  return f.runs_per_group >= 1 && f.runs_per_group <= largest_terms && aligned_bits(p) <= 51;
+}
+
 // Threads of one product: only from about 512^3 on do they pay.
 inline int threads_for(const Product& p) {
   const int64_t work = p.a.rows * p.b.rows * p.a.cols;
@@ -91,6 +107,7 @@ struct BlockedPlan {
   Folding folding;
   TileKernel one;
   TileKernel two;
+  CutKernel cut;  // null: not such a product
   WideInt8Kernel wide_int8;
   WideFloatKernel wide_float;
   int64_t step;   // panels of B a tile takes
@@ -112,6 +129,9 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   k.step = engine == Engine::int8_block ? 2 : 1;
   k.group = p.has_levels || engine == Engine::terms ? largest_group : k.step;
   if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
+  if (engine == Engine::wide_int8 && may_cut(p, k.folding)) {
+    k.cut = cut_kernel(t.run4, smaller(t.scale_shift_a, t.scale_shift_b) > 0 && k.folding.runs_per_group % 2 == 0);
+  }
   k.wide_int8 = wide_int8_kernel(k.folding.sum, t.run4);
   k.wide_float = wide_float_kernel(k.folding.sum);
   return k;

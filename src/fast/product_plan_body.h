@@ -35,9 +35,11 @@ inline bool wide_folds(const Accumulator& row, int64_t run) {
   return row.kind == AccumulatorKind::aligned && whole_groups && row.inner > 1 && row.rounding == Rounding::toward_zero;
 }
 
-// The smallest K step of scales and groups.
+// The smallest K step of scales, groups and terms.
 inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t padded) {
   const int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
+  const bool has_terms = row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % 4 == 0;
+  if (has_terms && run % row.inner == 0 && row.group % row.inner == 0) return row.inner;
   return row.kind != AccumulatorKind::block && row.group > 0 ? smaller<int64_t>(run, row.group) : run;
 }
 

@@ -51,13 +51,21 @@ inline bool fits_double(const Product& p, const TermPanel& a, const TermPanel& b
   return highest - (a.least + b.least - bits(p.a.q) - bits(p.b.q)) <= 53;
 }
 
+// The same for a term that ends where scales do.
+inline bool term_fits_double(const Product& p, int64_t count) {
+  const auto bits = [](const Quantizer& q) {
+    return q.element.max_exponent() - q.element.quantum_log2() + q.scale.mantissa_bits + 2;
+  };
+  return bits(p.a.q) + bits(p.b.q) + floor_log2(static_cast<uint64_t>(count)) + 1 <= 53;
+}
+
 // The conditions of terms_tile: exact sums, and no power of two beyond fp32.
 inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
   if (weight > 100) return false;
   if (a.largest < a.least || b.largest < b.least) return true;  // nothing but zeros
   const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
   if (a.largest + b.largest > 70 || a.least + b.least - margin < least_weight) return false;
-  if (f.sum == Sum::aligned) return f.chunk == 1 || fits_double(p, a, b, f.chunk);
+  if (f.sum == Sum::aligned) return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);
   return fits_double(p, a, b, f.group > 0 ? f.group : p.a.cols);
 }
 

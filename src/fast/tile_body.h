@@ -89,6 +89,7 @@ struct Folding {
   bool has_wide_scales = false;  // of more than 8 significant bits
   bool toward_zero = false;      // group: of the additions
   int fraction_bits = 35;        // aligned
+  bool splits = false;           // aligned: sums of terms may exceed fp64
   int64_t runs = 0;              // within K: padding adds nothing, not even an exponent
   int least_exponent_a = -127;   // aligned: smallest normal exponent of the scale formats
   int least_exponent_b = -127;
@@ -155,6 +156,9 @@ using GroupKernel = void (*)(const TileInput&, const GroupInput&, const Folding&
 
 // false: some sum was inexact, C is not written.
 using PairKernel = bool (*)(const PairInput&, const TileOutput&);
+// Aligned sums of cut terms (gemm_cut_avx512.h), of at most this many a group.
+inline constexpr int largest_terms = 16;
+using CutKernel = void (*)(const TileInput&, const Folding&, const TileOutput&);
 using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
 using WideFloatKernel = bool (*)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
 

@@ -1,0 +1,155 @@
+// Accumulators that align terms and cut them (src/fast/gemm_cut_avx512.h), from codes chosen here: scales together and
+// so far apart that terms lose some or all of their bits, accumulators far above and below the next group, groups cut
+// short by K, blocks of zeros with large and small scales. Expected values come from the reference.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "tests/support/backends_under_test.h"
+#include "tests/support/filled_codes.h"
+
+namespace fp4 {
+namespace {
+
+using namespace test;
+
+constexpr Accumulator aligned(int group, int inner, int fraction_bits, int snap_log2 = no_snap) {
+  return {.kind = AccumulatorKind::aligned,
+          .group = group,
+          .inner = inner,
+          .fraction_bits = fraction_bits,
+          .rounding = Rounding::toward_zero,
+          .snap_log2 = snap_log2};
+}
+
+constexpr Accumulator k64_rz = {.kind = AccumulatorKind::group, .group = 64, .rounding = Rounding::toward_zero};
+
+// fused35_rz and fused25_rz first, then relatives of both: other groups, terms and widths.
+constexpr Accumulator rows[] = {aligned(64, 16, 35),
+                                aligned(32, 1, 25),
+                                aligned(64, 16, 25),
+                                aligned(32, 8, 20),
+                                aligned(64, 16, 12, -4),
+                                aligned(64, 1, 18),
+                                aligned(64, 32, 30),
+                                aligned(48, 16, 35),
+                                {.kind = AccumulatorKind::group},
+                                k64_rz};
+
+constexpr const char* formats[][2] = {{"mxfp4", "mxfp4"},
+                                      {"nvfp4,tensor_scale=none", "nvfp4,tensor_scale=none"},
+                                      {"ue5m3fp4", "mxfp4"},
+                                      {"mxfp4,block=16", "mxfp4,block=64"},
+                                      {"mxfp4,block=8", "mxfp4"},
+                                      {"mxfp4,element=e2m3", "mxfp4,element=e3m0"},
+                                      {"mxfp4,tensor_scale=outer128", "mxfp4"},
+                                      {"mxfp8", "mxfp8"},
+                                      {"mxfp8", "mxfp4"},
+                                      {"mxfp6_e3m2", "mxfp8"},
+                                      {"mxfp8,block=16", "mxfp8,block=64"},
+                                      {"mxfp8,tensor_scale=outer128", "mxfp8"},
+                                      {"mxfp8,element=e5m2", "mxfp8"}};
+
+void compare(const Quantized& a, const Quantized& b, const Accumulator& row, const std::string& what) {
+  const auto count = static_cast<size_t>(a.rows * b.rows);
+  std::vector<float> expected(count, -7.0f);
+  GemmOptions options;
+  options.accumulator = row;
+  reference_backend().gemm(a, b, options, expected.data(), b.rows);
+  static const std::vector<const Backend*> backends = backends_under_test();
+  for (const Backend* fast : backends) {
+    if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
+    std::vector<float> got(count, -7.0f);
+    fast->gemm(a, b, options, got.data(), b.rows);
+    INFO(fast->name() << " " << what << " group " << row.group << " inner " << row.inner << " bits "
+                      << row.fraction_bits);
+    CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
+  }
+}
+
+// Some blocks of 16 and some whole rows become zero; their scales stay.
+void make_holes(Quantized& q, Random& random) {
+  for (int64_t r = 0; r < q.rows; ++r) {
+    const bool row = pick(random, 8) == 0;
+    for (int64_t k0 = 0; k0 < q.cols; k0 += 16) {
+      if (!row && pick(random, 3) != 0) continue;
+      for (int64_t k = k0; k < smaller(q.cols, k0 + 16); ++k) q.set_code(r, k, 0);
+    }
+  }
+}
+
+// Scales of one side within `spread` binades from `exponent` on.
+void compare_filled(const char* const (&words)[2], Codes codes_a, Codes codes_b, int exponent, int spread,
+                    Random& random) {
+  const bool is_small = format_of(quant_spec_from_words(words[0]).scale).mantissa_bits > 0;
+  const int least = is_small ? larger(exponent, -6) : exponent;
+  const int far = is_small ? smaller(spread, 8) : spread;
+  const int64_t k = 1 + pick(random, 260);
+  const bool has_signs = pick(random, 4) != 0;
+  Quantized a = filled(words[0], 1 + pick(random, 20), k, {codes_a, has_signs, least, far}, random);
+  Quantized b = filled(words[1], 1 + pick(random, 40), k, {codes_b, has_signs, smaller(least, 0), far / 2}, random);
+  if (a.spec.has_outer_scale()) a.tensor_scale.assign(static_cast<size_t>(a.rows * outer_scale_cols(k)), 0.75f);
+  if (pick(random, 3) == 0) make_holes(a, random);
+  if (pick(random, 3) == 0) make_holes(b, random);
+  for (const Accumulator& row : rows) {
+    compare(a, b, row,
+            std::string(words[0]) + " | " + words[1] + " K " + std::to_string(k) + " codes " +
+                std::to_string(static_cast<int>(codes_a)) + " " + std::to_string(static_cast<int>(codes_b)) +
+                " exponent " + std::to_string(exponent) + " spread " + std::to_string(spread));
+  }
+}
+
+TEST_CASE("aligned sums of terms near and far", "[quick]") {
+  Random random(11);
+  for (const auto& words : formats) {
+    for (const Codes a : all_codes) {
+      for (const Codes b : all_codes) {
+        for (const int spread : {0, 5, 13, 22, 45}) compare_filled(words, a, b, -20, spread, random);
+      }
+    }
+  }
+}
+
+TEST_CASE("aligned sums at both ends of fp32", "[quick]") {
+  Random random(12);
+  for (const auto& words : formats) {
+    for (const int exponent : {-127, -110, -100, -70, -60, -55, -54, -50, 40, 44, 46, 60, 90, 120}) {
+      compare_filled(words, Codes::any, Codes::sparse, exponent, 4, random);
+    }
+  }
+}
+
+// Blocks of a row grow and shrink by whole binades, with one element each: every relation of accumulator, largest
+// weight and term, on both sides of the cut, either sign.
+TEST_CASE("terms on both sides of the cut", "[quick]") {
+  for (const auto& words : formats) {
+    Quantized a = operand(words[0], 9, 256, 0);
+    Quantized b = operand(words[1], 20, 256, 0);
+    if (a.spec.has_outer_scale()) a.tensor_scale.assign(18, 1.0f);
+    Random random(13);
+    for (Quantized* q : {&a, &b}) {
+      const FloatFormat& f = format_of(q->spec.element);
+      for (int64_t r = 0; r < q->rows; ++r) {
+        for (int64_t k = 0; k < q->cols; k += 8) {
+          for (int64_t i = k; i < k + 1 + pick(random, 2); ++i) {
+            const uint32_t sign = pick(random, 2) == 0 ? f.sign_code() : 0u;
+            q->set_code(r, i, sign | (pick(random, 3) == 0 ? f.largest_code : magnitude(Codes::any, f, random)));
+          }
+        }
+      }
+      const FloatFormat& scale = format_of(q->spec.scale);
+      const int most = scale.mantissa_bits > 0 ? 6 : 20;
+      for (uint8_t& s : q->scales)
+        s = static_cast<uint8_t>(s + ((pick(random, 2 * most) - most) * (1 << scale.mantissa_bits)));
+    }
+    for (const Accumulator& row : rows) {
+      for (int bits = 8; bits <= 36; ++bits) {
+        Accumulator narrower = row;
+        narrower.fraction_bits = row.inner == 1 ? smaller(bits, 25) : bits;
+        compare(a, b, narrower, std::string(words[0]) + " | " + words[1] + " around the cut");
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4
