@@ -52,7 +52,7 @@ FP4_TARGET inline void block_tile_one(const TileInput& t, const TileOutput& out)
 FP4_TARGET inline void block_tile_two(const TileInput& t, const TileOutput& out) { block_tile_any(t, out, 2); }
 
 template <int panels>
-inline TileKernel block_kernel(int64_t) {
+inline TileKernel block_kernel(int64_t, bool) {
   return panels == 1 ? block_tile_one : block_tile_two;
 }
 

@@ -114,6 +114,25 @@ struct BlockedPlan {
   int64_t group;  // panels of B a thread takes
 };
 
+inline fast::ScaleRange range_of(const Panels& b, int64_t pb, int64_t panels) {
+  fast::ScaleRange range = b.range[pb];
+  for (int64_t j = 1; j < panels; ++j) {
+    range.least = smaller(range.least, b.range[pb + j].least);
+    range.largest = larger(range.largest, b.range[pb + j].largest);
+  }
+  return range;
+}
+
+// Whether dots times scales of B are floats far from both ends of fp32, and products of two scales exact.
+inline bool scales_apart(const Product& p) {
+  const int64_t largest_dot = p.run * p.a.largest_fixed() * p.b.largest_fixed();
+  const int dot_bits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1;
+  const int scale_bits = 1 + larger(scale_fraction_bits(p.a.q), scale_fraction_bits(p.b.q));
+  if (has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec) || dot_bits > 22 || dot_bits + scale_bits > 24) return false;
+  const fast::ScaleRange range = range_of(p.b.panels, 0, p.b.panels.count);
+  return range.least >> 23 > 27 && range.largest >> 23 < 227;
+}
+
 inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   BlockedPlan k = {};
   k.engine = engine;
@@ -124,8 +143,9 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
   t.quantum = p.quantum;
   k.folding = make_folding(p);
-  k.one = block_kernel<1>(t.run4);
-  k.two = block_kernel<2>(t.run4);
+  const bool apart = engine == Engine::int8_block && scales_apart(p);
+  k.one = block_kernel<1>(t.run4, apart);
+  k.two = block_kernel<2>(t.run4, apart);
   k.step = engine == Engine::int8_block ? 2 : 1;
   k.group = p.has_levels || engine == Engine::terms ? largest_group : k.step;
   if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
@@ -149,15 +169,6 @@ FP4_TARGET inline TileOutput output_of(const Product& p, int64_t row0, int64_t p
           static_cast<uint32_t>(p.a.panels.nan_rows[row0 / panel_rows]) >> (row0 % panel_rows),
           nan_cols,
           is_finite(p.factor)};
-}
-
-inline fast::ScaleRange range_of(const Panels& b, int64_t pb, int64_t panels) {
-  fast::ScaleRange range = b.range[pb];
-  for (int64_t j = 1; j < panels; ++j) {
-    range.least = smaller(range.least, b.range[pb + j].least);
-    range.largest = larger(range.largest, b.range[pb + j].largest);
-  }
-  return range;
 }
 
 }  // namespace fp4::FP4_ISA
