@@ -1,6 +1,12 @@
 // The engine on a made-up trainer: the same table whatever interrupted it, however many workers and shards; failures as
 // rows; explorations that choose the same runs every time.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <ctime>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -9,6 +15,17 @@
 #include "sweeps/table.h"
 #include "tests/support/made_up_training.h"
 #include "tests/support/support.h"
+
+namespace {
+std::atomic<time_t> days_off{0};  // of the wall clock, as this program sees it
+}
+
+// Takes the place of the C library's for everything linked into this test.
+extern "C" int clock_gettime(clockid_t clock, struct timespec* t) noexcept {
+  const long failed = syscall(SYS_clock_gettime, clock, t);
+  if (failed == 0 && clock == CLOCK_REALTIME) t->tv_sec += days_off * 86400;
+  return static_cast<int>(failed);
+}
 
 using namespace fp4::sweeps;
 using Catch::Matchers::Contains;
@@ -178,6 +195,33 @@ TEST_CASE("a full disk stops the sweep clearly; room again, and it ends as if no
   CHECK(kept > 0);
   CHECK(sweep(folder.path(), small_grid, world).complete);
   CHECK(table_of(folder.path()) == table_of(whole.path()));
+}
+
+TEST_CASE("a wall clock that jumps by years changes nothing", "[quick]") {
+  MadeUp world;
+  TemporaryFolder steady;
+  sweep(steady.path(), small_grid, world);
+  std::atomic<int> runs{0};
+  std::atomic<bool> jumped{false};
+  world.before_run = [&](const Json&, uint64_t) {
+    const auto before = std::chrono::system_clock::now();
+    days_off = runs++ % 2 == 0 ? 800 : -800;
+    const auto moved = std::chrono::system_clock::now() - before;
+    if (moved > std::chrono::hours(24) || moved < -std::chrono::hours(24)) jumped = true;
+  };
+  TemporaryFolder folder;
+  SweepOptions options;
+  options.engine.stop_after = 40;
+  CHECK_FALSE(sweep(folder.path(), small_grid, world, options).complete);
+  const SweepOutcome outcome = sweep(folder.path(), small_grid, world);
+  days_off = 0;
+  REQUIRE(jumped);
+  CHECK(outcome.complete);
+  CHECK(table_of(folder.path()) == table_of(steady.path()));
+  for (const RunRecord& run : Store::read(folder.path()).runs()) {
+    CHECK(run.seconds >= 0);
+    CHECK(run.seconds < 60);
+  }
 }
 
 TEST_CASE("another grid's folder is refused", "[quick]") {
