@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/fast/panel_codes_avx512.h"
+#include "src/fast/panel_trials_avx512.h"
 #include "src/fast/runs_avx512.h"
 
 namespace fp4::avx512 {
@@ -55,9 +56,14 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
   RunFactors factors[sweep_blocks];
   alignas(64) uint32_t scales[sweep_blocks][panel_rows];
   bool usable[sweep_blocks];
+  alignas(64) uint32_t maxima[sweep_blocks][panel_rows];
+  LaneScales chosen[sweep_blocks];
+  const bool trials = kind == RunKind::quotient && p.scale_path == ScalePath::trials;
   PanelDraws draw;
   const int block = static_cast<int>(out.block);
-  const int64_t width = by_rows ? sweep_width : larger(p.hadamard.size, sweep_width);
+  // Columns a power of two apart share sets of the first cache: so many stay there to be read twice.
+  constexpr int width = by_rows ? sweep_width : sweep_width / 2;
+  const int64_t loaded_width = larger(p.hadamard.size, width);
   const RunPlan& run = c.run;
   const auto row_step = static_cast<uint32_t>(p.cols / 16);
   Extremes extremes = no_extremes_yet();
@@ -70,32 +76,40 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
   b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   const uint32_t first_draw = static_cast<uint32_t>(p.row_offset + b.row0) * row_step;
   int8_t* bytes = out.bytes + panel * out.padded * panel_rows;
-  for (int64_t chunk = 0; chunk < out.padded; chunk += width) {
-    const int64_t chunk_end = smaller(chunk + width, out.padded);
+  for (int64_t chunk = 0; chunk < out.padded; chunk += loaded_width) {
+    const int64_t chunk_end = smaller(chunk + loaded_width, out.padded);
     Columns loaded;
     if (!by_rows) loaded = columns_of(p, b.row0, chunk, static_cast<int>(chunk_end - chunk), buffer);
-    for (int64_t k0 = chunk; k0 < chunk_end; k0 += sweep_width) {
-      const int64_t end = smaller<int64_t>(k0 + sweep_width, chunk_end);
+    for (int64_t k0 = chunk; k0 < chunk_end; k0 += width) {
+      const int64_t end = smaller<int64_t>(k0 + width, chunk_end);
       const float* rows = p.x.data + b.row0 * p.x.row_stride + k0;
       const Columns elements = loaded + (k0 - chunk);
-      int count = 0;
-      for (b.k0 = k0; b.k0 < end; b.k0 += block, ++count) {
+      const int count = static_cast<int>((end - k0) / block);
+      for (int i = 0; i < count; ++i) {
         if (by_rows) {
-          b.amax = block == 16 ? block_maxima<1>(rows + (b.k0 - k0), p.x.row_stride)
-                               : block_maxima<2>(rows + (b.k0 - k0), p.x.row_stride);
+          const float* x = rows + i * block;
+          b.amax = block == 16 ? block_maxima<1>(x, p.x.row_stride) : block_maxima<2>(x, p.x.row_stride);
         } else {
-          b.x = elements + (b.k0 - k0);
+          b.x = elements + i * block;
           b.amax = all_maxima(b);
         }
-        b.nonfinite = b.amax >= all(0x7F800000);
-        b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, all(0));
-        usable[count] =
-            !any(b.nonfinite | b.scales.rare) && find_factors(p, run, b.amax, b.scales, b.factor, factors[count]);
-        if (usable[count]) store(scales[count], note_panel_scales(z, b, panel, extremes));
+        store(maxima[i], b.amax);
       }
-      count = 0;
-      for (int64_t k = k0; k < end; k += block, bytes += block * panel_rows, ++count) {
-        bool done = usable[count];
+      if (trials) {
+        choose_panel_scales<by_rows>(z, b.factor, count, maxima, by_rows ? Columns(rows, p.x.row_stride) : elements,
+                                     block, chosen);
+      }
+      for (int i = 0; i < count; ++i) {
+        b.k0 = k0 + i * block;
+        b.amax = load(maxima[i]);
+        b.nonfinite = b.amax >= all(0x7F800000);
+        b.scales = trials ? chosen[i] : scales_from_maxima(p, z.scale, b.amax, b.factor, all(0));
+        usable[i] = !any(b.nonfinite | b.scales.rare) && find_factors(p, run, b.amax, b.scales, b.factor, factors[i]);
+        if (usable[i]) store(scales[i], note_panel_scales(z, b, panel, extremes));
+      }
+      for (int n = 0; n < count; ++n, bytes += block * panel_rows) {
+        const int64_t k = k0 + n * block;
+        bool done = usable[n];
         I squares = all(0);
         for (int i = 0; i < block; i += 16) {
           const int64_t column = k + i;
@@ -104,14 +118,14 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
           }
           const uint8_t* drawn = draw.draw + column % 32 * 16;
           if constexpr (by_rows) {
-            done &= row_bytes<kind, draws>(c, table, factors[count], rows + (column - k0), p.x.row_stride, drawn,
+            done &= row_bytes<kind, draws>(c, table, factors[n], rows + (column - k0), p.x.row_stride, drawn,
                                            bytes + i * panel_rows, squares);
           } else {
-            done &= column_bytes<kind, draws>(c, table, factors[count], elements + (column - k0), drawn,
+            done &= column_bytes<kind, draws>(c, table, factors[n], elements + (column - k0), drawn,
                                               bytes + i * panel_rows, squares);
           }
         }
-        I s = load(scales[count]);
+        I s = load(scales[n]);
         if (__builtin_expect(!done, 0)) {
           SlowBlock slow = {extremes, squares, s};
           sweep_slowly(z, panel, k, bytes, slow);
@@ -140,10 +154,9 @@ inline bool can_sweep(const Quantization& z) {
   const QuantPlan& p = *z.plan;
   const RunCodes codes = run_codes(p);
   const RunKind kind = run_kind(p);
-  return kind != RunKind::none && p.scale_path != ScalePath::trials && codes != RunCodes::bytes &&
-         !(kind == RunKind::power && codes == RunCodes::table) && z.stored == nullptr && z.out->bytes != nullptr &&
-         z.out->values == nullptr && z.options.byte_offset == 0 && p.q.tensor_scale != TensorScale::outer128 &&
-         p.hadamard.size <= largest_chunk && p.cols % 16 == 0;
+  return kind != RunKind::none && codes != RunCodes::bytes && !(kind == RunKind::power && codes == RunCodes::table) &&
+         z.stored == nullptr && z.out->bytes != nullptr && z.out->values == nullptr && z.options.byte_offset == 0 &&
+         p.q.tensor_scale != TensorScale::outer128 && p.hadamard.size <= largest_chunk && p.cols % 16 == 0;
 }
 
 FP4_TARGET inline Sweep plan_sweep(const Quantization& z) {

@@ -15,6 +15,7 @@ inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u <
 struct Trials {
   alignas(64) float quarters[2][panel_rows];  // per unit of an element
   alignas(64) float scale[2][panel_rows];
+  alignas(64) float least[panel_rows];  // elements below count as this: zeros must not look like whole numbers
 };
 
 // The nearest e2m1 value of a whole number of quarters and a bit more.
@@ -33,20 +34,22 @@ constexpr QuarterTable quarter_table() {
   return t;
 }
 
-FP4_SIMD I counted_quarters(const float* x, F factor) {
-  return bits(fma(as_float(bits(load(x)) & all(0x7FFFFFFF)), factor, all(quarters_magic)));
+FP4_SIMD F magnitude_at(const float* x) { return as_float(bits(load(x)) & all(0x7FFFFFFF)); }
+FP4_SIMD I counted_quarters(F bounded, F factor) { return bits(fma(bounded, factor, all(quarters_magic))); }
+
+FP4_SIMD M boundaries(I count) {
+  return no_bits(count, quarter_fraction) &
+         is_odd(shift_right(all(boundary_quarters), shift_right<17>(count) & all(31)));
 }
 
-// Whether a payload that may be a whole number of quarters may be a boundary.
+// Whether a payload that may be a whole number of quarters may be a boundary. Blocks are `stride` elements apart.
 template <int width>
-FP4_TARGET __attribute__((noinline)) bool has_boundary(const Trials& t, const float* x) {
+FP4_TARGET __attribute__((noinline)) bool has_boundary(const Trials& t, const float* x, int64_t stride) {
   M found = mask_from_bits(0);
   for (int v = 0; v < panel_rows * width; ++v) {
-    for (const auto& factors : t.quarters) {
-      const I count = counted_quarters(x + v * panel_rows, all(factors[v / width]));
-      const I index = shift_right<17>(count) & all(31);
-      found = found | (no_bits(count, quarter_fraction) & is_odd(shift_right(all(boundary_quarters), index)));
-    }
+    const int block = v / width;
+    const F bounded = larger(magnitude_at(x + block * stride + v % width * panel_rows), all(t.least[block]));
+    for (const auto& factors : t.quarters) found = found | boundaries(counted_quarters(bounded, all(factors[block])));
   }
   return any(found);
 }
@@ -63,7 +66,7 @@ struct TrialErrors {
 };
 
 template <int width, int d>
-FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int first, __mmask16& sure) {
+FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride, int first, __mmask16& sure) {
   static constexpr QuarterTable table = quarter_table();
   TrialErrors e;
   if constexpr (d == panel_rows) {
@@ -72,11 +75,11 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int first, __mm
     e = {{all(0.0f), all(0.0f)}};
 #pragma GCC unroll 2
     for (int i = 0; i < width; ++i) {
-      const float* at = x + (first * width + i) * panel_rows;
-      const F magnitude = as_float(bits(load(at)) & all(0x7FFFFFFF));
+      const F magnitude = magnitude_at(x + first * stride + i * panel_rows);
+      const F bounded = larger(magnitude, broadcast(&t.least[first]));
 #pragma GCC unroll 2
       for (int trial = 0; trial < 2; ++trial) {
-        const I count = counted_quarters(at, broadcast(&t.quarters[trial][first]));
+        const I count = counted_quarters(bounded, broadcast(&t.quarters[trial][first]));
         sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
         const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
         const F error = negated_fma(value, broadcast(&t.scale[trial][first]), magnitude);
@@ -84,8 +87,8 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int first, __mm
       }
     }
   } else {
-    const TrialErrors a = run_errors<width, 2 * d>(t, x, first, sure);
-    const TrialErrors b = run_errors<width, 2 * d>(t, x, first + d, sure);
+    const TrialErrors a = run_errors<width, 2 * d>(t, x, stride, first, sure);
+    const TrialErrors b = run_errors<width, 2 * d>(t, x, stride, first + d, sure);
     e.sum[0] = folded_sums<d>(a.sum[0], b.sum[0]);
     e.sum[1] = folded_sums<d>(a.sum[1], b.sum[1]);
   }
@@ -122,17 +125,15 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
     store(out.trials.scale[i], divisor);
     out.of[i] = s;
   }
+  // Four units of the smaller count.
+  store(out.trials.least, all(0x1p-17f) * larger(load(out.trials.scale[0]), load(out.trials.scale[1])));
 }
 
 // s*g is rounded here, while a decoded value rounds (q*s)*g: they differ by less than d = 2^-21 amax, and n <= 32
 // squares by less than 2 d sqrt(n T) + n d^2 <= 2^-15 T + 2^-22 amax^2, besides the 2^-16 T of sums in fp32.
-template <int width>
-FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, const float* x) {
+FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, const TrialErrors& e, bool in_doubt) {
   const QuantPlan& p = *z.plan;
-  __mmask16 sure = 0xFFFF;
-  const TrialErrors e = run_errors<width, 1>(s.trials, x, 0, sure);
-  M rare = s.rare;
-  if (sure != 0xFFFF && has_boundary<width>(s.trials, x)) rare = mask_from_bits(0xFFFF);
+  const M rare = in_doubt ? mask_from_bits(0xFFFF) : s.rare;
   const F total = e.sum[0] + e.sum[1];
   const F difference = as_float(bits(e.sum[0] - e.sum[1]) & all(0x7FFFFFFF));
   const F amax = as_float(s.amax);
@@ -146,6 +147,13 @@ FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, c
   return best;
 }
 
+template <int width>
+FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, const float* x, int64_t stride) {
+  __mmask16 sure = 0xFFFF;
+  const TrialErrors e = run_errors<width, 1>(s.trials, x, stride, 0, sure);
+  return better_scales(z, s, e, sure != 0xFFFF && has_boundary<width>(s.trials, x, stride));
+}
+
 // The scales of 512 elements whose maxima are known. The trials of all runs come first: they are long chains.
 template <int width>
 FP4_TARGET __attribute__((noinline)) void choose_run_scales(const Quantization& z, const LaneFactor& t,
@@ -154,7 +162,7 @@ FP4_TARGET __attribute__((noinline)) void choose_run_scales(const Quantization& 
   constexpr int count = 2 / width;
   TrialScales s[count];
   for (int i = 0; i < count; ++i) form_trials(z, t, load(maxima[i]), s[i]);
-  for (int i = 0; i < count; ++i) out[i] = chosen_scales<width>(z, s[i], x + i * 256);
+  for (int i = 0; i < count; ++i) out[i] = chosen_scales<width>(z, s[i], x + i * 256, width * panel_rows);
 }
 
 }  // namespace fp4::avx512

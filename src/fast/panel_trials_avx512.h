@@ -1,0 +1,63 @@
+// four_over_six for sixteen blocks of a panel (run_trials_avx512.h).
+#pragma once
+
+#include "src/fast/run_trials_avx512.h"
+
+namespace fp4::avx512 {
+
+// Squared errors down the lanes, even and odd columns apart: each sum is a chain.
+FP4_SIMD TrialErrors column_errors(const Trials& t, Columns x, int n, __mmask16& sure) {
+  static constexpr QuarterTable table = quarter_table();
+  const __m512 low = _mm512_load_ps(table.value);
+  const __m512 high = _mm512_load_ps(table.value + 16);
+  const F least = load(t.least);
+  const F quarters[2] = {load(t.quarters[0]), load(t.quarters[1])};
+  const F scale[2] = {load(t.scale[0]), load(t.scale[1])};
+  F sum[4] = {all(0.0f), all(0.0f), all(0.0f), all(0.0f)};
+  __mmask16 clear[4] = {sure, sure, sure, sure};
+  for (int k = 0; k < n; k += 2) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F magnitude = magnitude_at(x[k + i / 2]);
+      const I count = counted_quarters(larger(magnitude, least), quarters[i % 2]);
+      clear[i] = _mm512_mask_test_epi32_mask(clear[i], count.v, _mm512_set1_epi32(quarter_fraction));
+      const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
+      const F error = negated_fma(value, scale[i % 2], magnitude);
+      sum[i] = fma(error, error, sum[i]);
+    }
+  }
+  sure = static_cast<__mmask16>(clear[0] & clear[1] & clear[2] & clear[3]);
+  return {{sum[0] + sum[2], sum[1] + sum[3]}};
+}
+
+FP4_TARGET __attribute__((noinline)) inline bool has_column_boundary(const Trials& t, Columns x, int n) {
+  M found = mask_from_bits(0);
+  for (int k = 0; k < n; ++k) {
+    const F bounded = larger(magnitude_at(x[k]), load(t.least));
+    for (const auto& factors : t.quarters) found = found | boundaries(counted_quarters(bounded, load(factors)));
+  }
+  return any(found);
+}
+
+// Up to eight times sixteen blocks of n columns, along the rows or down the columns from x on. As in runs all trials
+// come first.
+inline constexpr int most_trials = 8;
+template <bool by_rows>
+FP4_TARGET __attribute__((noinline)) void choose_panel_scales(const Quantization& z, const LaneFactor& t, int count,
+                                                              const uint32_t (*maxima)[panel_rows], Columns x, int n,
+                                                              LaneScales* out) {
+  TrialScales s[most_trials];
+  for (int i = 0; i < count; ++i) form_trials(z, t, load(maxima[i]), s[i]);
+  for (int i = 0; i < count; ++i) {
+    if constexpr (by_rows) {
+      const float* first = x.first + i * n;
+      out[i] = n == 16 ? chosen_scales<1>(z, s[i], first, x.stride) : chosen_scales<2>(z, s[i], first, x.stride);
+    } else {
+      __mmask16 sure = 0xFFFF;
+      const TrialErrors e = column_errors(s[i].trials, x + i * n, n, sure);
+      out[i] = better_scales(z, s[i], e, sure != 0xFFFF && has_column_boundary(s[i].trials, x + i * n, n));
+    }
+  }
+}
+
+}  // namespace fp4::avx512
