@@ -87,10 +87,8 @@ FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale
   return _mm512_add_round_ps(sum, _mm512_fmadd_ps(low, rest_scale, error), nearest);
 }
 
-template <PairFinish finish, int panels, int pairs>
-FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state) {
-  if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, state);
-  __m512i dot[tile_rows][panels];
+template <int panels, int pairs>
+FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_rows][panels]) {
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) {
 #pragma GCC unroll 2
@@ -112,6 +110,13 @@ FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state
       for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_dpwssd_epi32(dot[r][j], row, column[j]);
     }
   }
+}
+
+template <PairFinish finish, int panels, int pairs>
+FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state) {
+  if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, state);
+  __m512i dot[tile_rows][panels];
+  unit_dots<panels, pairs>(t, run, dot);
   const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
   __m512 unit[panels];
   __m512 quantum[panels];

@@ -39,12 +39,13 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   return u;
 }
 
-// Whether pairs serve; a run is split only for scales that are powers of two.
+// Whether pairs serve; a run is split before it is rounded only for scales that are powers of two.
 inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
-  if (!has_pair_kernels || row.kind != AccumulatorKind::block || (run != 16 && run != 32)) return {};
+  const bool groups = row.kind == AccumulatorKind::group;
+  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block) || (run != 16 && run != 32)) return {};
   const PairUnits u = pair_units(a.q, b.q, run);
   const bool powers = a.spec.scale == Scale::e8m0 && b.spec.scale == Scale::e8m0;
-  return u.finish == PairFinish::split && !powers ? PairUnits{} : u;
+  return u.finish == PairFinish::split && !powers && !groups ? PairUnits{} : u;
 }
 
 // Arena bytes of the pairs of a side, and their places.

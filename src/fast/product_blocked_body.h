@@ -10,9 +10,22 @@
 
 namespace fp4::FP4_ISA {
 
+// Aligned sums of single products: tiles are tried until some fail.
+struct SingleTries {
+  int limit = 0;  // the largest exponent that cuts nothing
+  int left = 4;   // tiles that may fail before the part goes term by term
+};
+FP4_TARGET inline bool try_single(const BlockedPlan& k, const TileInput& t, SingleTries& tries, const TileOutput& out) {
+  if (tries.left == 0 || tries.limit == INT32_MIN) return false;
+  if (k.single(t, k.folding, tries.limit, out)) return true;
+  --tries.left;
+  return false;
+}
+
 // One tile, all of K: false where the kernels' conditions do not hold.
 FP4_TARGET inline bool fast_tile(BlockedPlan& k, const TileInput& t, const FloatRun& x, int panels, int& certificates,
-                                 const TileOutput& out) {
+                                 SingleTries& single, const TileOutput& out) {
+  if (k.single != nullptr) return try_single(k, t, single, out);
   if (k.engine == Engine::int8_block) {
     (panels == 2 ? k.two : k.one)(t, out);
     return true;
@@ -53,6 +66,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
   const Panels& panels_b = p.b.panels;
   const bool bytes = k.engine != Engine::wide_float;
   int certificates = 4;  // tries before order-independence is given up for this part
+  SingleTries single;
   const fast::ScaleRange range_b = range_of(panels_b, pb, panels);
   for (int j = 0; j < panels; ++j) {
     t.b[j] = bytes ? panels_b.panel_bytes(pb + j) : nullptr;
@@ -79,12 +93,14 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     const FloatRun x = {bytes ? nullptr : pa.panel_values(panel) + half, wide_b, p.run};
     const TileOutput out = output_of(p, row0, pb, panels);
     if (!scales_in_range(p, pa.range[panel], range_b)) continue;
-    if (!set_alignment(pa.range[panel], range_b, k.folding)) {
+    if (k.single != nullptr) {
+      single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
+    } else if (!set_alignment(pa.range[panel], range_b, k.folding)) {
       if (k.cut == nullptr) continue;
       k.folding.may_certify = false;
     }
     if (!p.restarts()) {
-      is_done = fast_tile(k, t, x, panels, certificates, out);
+      is_done = fast_tile(k, t, x, panels, certificates, single, out);
       continue;
     }
     is_done = true;
@@ -93,7 +109,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
       FloatRun y = x;
       if (!bytes) y = {x.a + begin * panel_rows, x.b + begin * panel_rows, x.length};
       k.folding.runs = slice.runs;
-      is_done = is_done && fast_tile(k, slice, y, panels, certificates, piece);
+      is_done = is_done && fast_tile(k, slice, y, panels, certificates, single, piece);
     });
   }
 }

@@ -89,6 +89,14 @@ inline bool may_cut(const Product& p, const Folding& f) {
   return f.runs_per_group >= 1 && f.runs_per_group <= largest_terms && aligned_bits(p) <= 51;
 }
 
+// The largest exponent of single products and sums that cuts nothing; below all where products may reach it.
+inline int single_limit(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
+  const SumSpan span = span_of(a, b, f);
+  const int limit = span.lowest_bit + f.fraction_bits;
+  const int product = span.largest_weight + p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
+  return product <= limit ? limit : INT32_MIN;
+}
+
 // Threads of one product: only from about 512^3 on do they pay.
 inline int threads_for(const Product& p) {
   const int64_t work = p.a.rows * p.b.rows * p.a.cols;
@@ -107,7 +115,8 @@ struct BlockedPlan {
   Folding folding;
   TileKernel one;
   TileKernel two;
-  CutKernel cut;  // null: not such a product
+  CutKernel cut;        // null: not such a product
+  SingleKernel single;  // null: not single products
   WideInt8Kernel wide_int8;
   WideFloatKernel wide_float;
   int64_t step;   // panels of B a tile takes
@@ -147,11 +156,14 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   k.one = block_kernel<1>(t.run4, apart);
   k.two = block_kernel<2>(t.run4, apart);
   k.step = engine == Engine::int8_block ? 2 : 1;
-  k.group = p.has_levels || engine == Engine::terms ? largest_group : k.step;
-  if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
   if (engine == Engine::wide_int8 && may_cut(p, k.folding)) {
     k.cut = cut_kernel(t.run4, smaller(t.scale_shift_a, t.scale_shift_b) > 0 && k.folding.runs_per_group % 2 == 0);
   }
+  if (engine == Engine::wide_int8 && k.folding.sum == Sum::aligned && p.options.accumulator.inner == 1) {
+    k.single = single_kernel(t.run4);
+  }
+  k.group = p.has_levels || engine == Engine::terms || k.single != nullptr ? largest_group : k.step;
+  if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
   k.wide_int8 = wide_int8_kernel(k.folding.sum, t.run4);
   k.wide_float = wide_float_kernel(k.folding.sum);
   return k;

@@ -30,6 +30,13 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   const Panels& pa = p.a.panels;
   const Panels& panels_b = p.b.panels;
   const PairKernel kernel = pair_kernel(p.pairs.finish, panels, p.run);
+  const PairGroupKernel group_kernel = pair_group_kernel(p.pairs.finish, panels, p.run);
+  Folding folding = make_folding(p);
+  const auto multiply = [&](const PairInput& x, const TileOutput& out) {
+    if (folding.sum == Sum::block) return kernel(x, out);
+    folding.runs = x.runs;
+    return group_kernel(x, folding, out);
+  };
   const int64_t runs = pa.padded / p.run;
   PairInput t = {};
   for (int j = 0; j < panels; ++j) {
@@ -61,10 +68,10 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     is_done = true;
     if (p.restarts()) {
       outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
-        is_done = is_done && kernel(sliced(t, p.run, begin, end, panels), piece);
+        is_done = is_done && multiply(sliced(t, p.run, begin, end, panels), piece);
       });
     } else {
-      is_done = kernel(t, out);
+      is_done = multiply(t, out);
     }
     if (!is_done) --tries;
   }

@@ -32,7 +32,7 @@ inline bool wide_folds(const Accumulator& row, int64_t run) {
     return whole_groups && row.group_rounding == Rounding::nearest_even &&
            (row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero);
   }
-  return row.kind == AccumulatorKind::aligned && whole_groups && row.inner > 1 && row.rounding == Rounding::toward_zero;
+  return row.kind == AccumulatorKind::aligned && whole_groups && row.rounding == Rounding::toward_zero;
 }
 
 // The smallest K step of scales, groups and terms.
@@ -84,7 +84,8 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
   }
-  if (has_wide_kernels && wide_folds(row, common_run(a, b, row, 1024))) {
+  const bool single = row.kind == AccumulatorKind::aligned && row.inner == 1;
+  if (has_wide_kernels && wide_folds(row, common_run(a, b, row, 1024)) && !(single && !bytes)) {
     return bytes ? Engine::wide_int8 : Engine::wide_float;
   }
   return knows_terms(a, b, row) ? Engine::terms : Engine::none;

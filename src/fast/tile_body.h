@@ -155,10 +155,14 @@ struct GroupInput {
 using GroupKernel = void (*)(const TileInput&, const GroupInput&, const Folding&, const TileOutput&);
 
 // false: some sum was inexact, C is not written.
+using PairGroupKernel = bool (*)(const PairInput&, const Folding&, const TileOutput&);
 using PairKernel = bool (*)(const PairInput&, const TileOutput&);
 // Aligned sums of cut terms (gemm_cut_avx512.h), of at most this many a group.
 inline constexpr int largest_terms = 16;
 using CutKernel = void (*)(const TileInput&, const Folding&, const TileOutput&);
+// Aligned sums of single products (gemm_single_avx512.h), given the largest exponent that cuts nothing; false: not
+// proven, C is not written.
+using SingleKernel = bool (*)(const TileInput&, const Folding&, int, const TileOutput&);
 using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
 using WideFloatKernel = bool (*)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
 
