@@ -6,6 +6,10 @@
 
 namespace fp4::avx512 {
 
+// How draws of eight bits come in: to exact sums, or to estimates, which a block in doubt does not use. Estimates serve
+// every rounding of the sum that decides at its middle.
+enum class Drawing : uint8_t { none, exact, estimates };
+
 // What the codes of a panel need besides factors.
 struct PanelCodes {
   RunPlan run;
@@ -63,7 +67,7 @@ FP4_SIMD I draw_of_lanes(I draws) {
       _mm512_broadcast_i32x4(_mm_setr_epi8(i, 0, 0, 0, 4 + i, 0, 0, 0, 8 + i, 0, 0, 0, 12 + i, 0, 0, 0)))};
 }
 
-template <RunKind kind>
+template <RunKind kind, bool estimates>
 FP4_SIMD B drawn_bytes_of(const PanelCodes& c, const F (&x)[4], const F (&low)[4], const F (&high)[4],
                           const F (&third)[4], const I (&draw)[4], __mmask64& doubt) {
   I sum[4];
@@ -72,18 +76,19 @@ FP4_SIMD B drawn_bytes_of(const PanelCodes& c, const F (&x)[4], const F (&low)[4
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     signs[i] = bits(x[i]);
-    sum[i] = sum_before_draw<kind>(x[i], low[i], high[i], third[i]);
-    sum[i] = kind == RunKind::quotient ? add_draw_to_estimate(sum[i], draw[i]) : sum[i] + draw[i];
-    if (kind == RunKind::quotient) sure = still_sure(sure, sum[i]);
+    sum[i] = sum_before_draw<kind, estimates>(x[i], low[i], high[i], third[i]);
+    sum[i] = estimates ? add_draw_to_estimate(sum[i], draw[i]) : sum[i] + draw[i];
+    if (estimates) sure = still_sure(sure, sum[i]);
   }
-  if (kind == RunKind::quotient) doubt |= static_cast<uint16_t>(~sure);
-  return {_mm512_shuffle_epi8(c.values.v, merged_codes<codes_at<kind>>(sum, signs).v)};
+  if (estimates) doubt |= static_cast<uint16_t>(~sure);
+  return {_mm512_shuffle_epi8(c.values.v, merged_codes<codes_at<kind, estimates>>(sum, signs).v)};
 }
 
 // Sixteen columns down sixteen lanes; false: some code may be another one.
-template <RunKind kind, bool draws>
+template <RunKind kind, Drawing drawing>
 FP4_SIMD bool column_bytes(const PanelCodes& c, ByteTable table, const RunFactors& f, Columns x, const uint8_t* draw,
                            int8_t* out, I& squares) {
+  constexpr bool draws = drawing != Drawing::none;
   const F low = load(f.low);
   const F high = draws || kind == RunKind::quotient ? load(f.high) : low;
   const F third = draws ? load(f.third) : low;
@@ -99,7 +104,7 @@ FP4_SIMD bool column_bytes(const PanelCodes& c, ByteTable table, const RunFactor
       const I words = load(reinterpret_cast<const uint32_t*>(draw + k * panel_rows));
       const I four[4] = {draw_of_lanes<0>(words), draw_of_lanes<1>(words), draw_of_lanes<2>(words),
                          draw_of_lanes<3>(words)};
-      bytes = drawn_bytes_of<kind>(c, columns, lows, highs, thirds, four, doubt);
+      bytes = drawn_bytes_of<kind, drawing == Drawing::estimates>(c, columns, lows, highs, thirds, four, doubt);
     } else {
       bytes = table_bytes_of<kind>(c, table, columns, lows, highs, doubt);
     }
@@ -110,9 +115,10 @@ FP4_SIMD bool column_bytes(const PanelCodes& c, ByteTable table, const RunFactor
 }
 
 // Sixteen rows, `stride` apart, of sixteen columns.
-template <RunKind kind, bool draws>
+template <RunKind kind, Drawing drawing>
 FP4_SIMD bool row_bytes(const PanelCodes& c, ByteTable table, const RunFactors& f, const float* x, int64_t stride,
                         const uint8_t* draw, int8_t* out, I& squares) {
+  constexpr bool draws = drawing != Drawing::none;
   const __m512i to_rows = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
   __mmask64 doubt = 0;
   __m512i quad[4];  // 128 bits L: columns 4L .. of rows 4g .. 4g + 3
@@ -134,7 +140,7 @@ FP4_SIMD bool row_bytes(const PanelCodes& c, ByteTable table, const RunFactors& 
     }
     B bytes;
     if constexpr (draws) {
-      bytes = drawn_bytes_of<kind>(c, rows, low, high, third, four, doubt);
+      bytes = drawn_bytes_of<kind, drawing == Drawing::estimates>(c, rows, low, high, third, four, doubt);
     } else {
       bytes = table_bytes_of<kind>(c, table, rows, low, high, doubt);
     }

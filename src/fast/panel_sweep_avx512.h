@@ -48,8 +48,9 @@ FP4_TARGET __attribute__((noinline)) inline void sweep_slowly(const Quantization
   for (int k = 0; k < b.n; k += 4) s.squares = add_squares(s.squares, load_bytes(bytes + k * panel_rows));
 }
 
-template <RunKind kind, bool draws, bool by_rows>
+template <RunKind kind, Drawing drawing, bool by_rows>
 FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t panel) {
+  constexpr bool draws = drawing != Drawing::none;
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
   alignas(64) float buffer[by_rows ? 1 : largest_chunk][panel_rows];
@@ -118,11 +119,11 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
           }
           const uint8_t* drawn = draw.draw + column % 32 * 16;
           if constexpr (by_rows) {
-            done &= row_bytes<kind, draws>(c, table, factors[n], rows + (column - k0), p.x.row_stride, drawn,
-                                           bytes + i * panel_rows, squares);
+            done &= row_bytes<kind, drawing>(c, table, factors[n], rows + (column - k0), p.x.row_stride, drawn,
+                                             bytes + i * panel_rows, squares);
           } else {
-            done &= column_bytes<kind, draws>(c, table, factors[n], elements + (column - k0), drawn,
-                                              bytes + i * panel_rows, squares);
+            done &= column_bytes<kind, drawing>(c, table, factors[n], elements + (column - k0), drawn,
+                                                bytes + i * panel_rows, squares);
           }
         }
         I s = load(scales[n]);
@@ -144,18 +145,23 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
   if (!z.options.postpones) complete_panel(z.options, out, panel, levels);
 }
 
-template <RunKind kind, bool draws>
+template <RunKind kind, Drawing drawing>
 FP4_TARGET void set_loops(Sweep& s) {
-  s.rows = sweep_panel<kind, draws, true>;
-  s.columns = sweep_panel<kind, draws, false>;
+  s.rows = sweep_panel<kind, drawing, true>;
+  s.columns = sweep_panel<kind, drawing, false>;
+}
+
+inline bool draws_for_panels(const QuantPlan& p) {
+  return draws_for_runs(p) || (p.code_path == CodePath::stochastic_fp4 &&
+                               p.q.rounding == Rounding::stochastic_midpoint && p.q.random_bits == 8);
 }
 
 inline bool can_sweep(const Quantization& z) {
   const QuantPlan& p = *z.plan;
-  const RunCodes codes = run_codes(p);
-  const RunKind kind = run_kind(p);
-  return kind != RunKind::none && codes != RunCodes::bytes && !(kind == RunKind::power && codes == RunCodes::table) &&
-         z.stored == nullptr && z.out->bytes != nullptr && z.out->values == nullptr && z.options.byte_offset == 0 &&
+  const bool table = p.code_path == CodePath::table;
+  const RunKind kind = factor_kind(p);
+  return kind != RunKind::none && (table ? kind != RunKind::power : draws_for_panels(p)) && z.stored == nullptr &&
+         z.out->bytes != nullptr && z.out->values == nullptr && z.options.byte_offset == 0 &&
          p.q.tensor_scale != TensorScale::outer128 && p.hadamard.size <= largest_chunk && p.cols % 16 == 0;
 }
 
@@ -164,18 +170,27 @@ FP4_TARGET inline Sweep plan_sweep(const Quantization& z) {
   if (!can_sweep(z)) return s;
   const QuantPlan& p = *z.plan;
   RunPlan& r = s.codes.run;
-  r.kind = run_kind(p);
-  r.codes = run_codes(p);
-  const bool draws = r.codes == RunCodes::draws;
+  r.kind = factor_kind(p);
+  const bool draws = p.code_path != CodePath::table;
+  const bool middle = p.q.rounding == Rounding::stochastic_midpoint;
+  r.codes = draws ? RunCodes::draws : RunCodes::table;
   if (draws) r.keys = run_keys(p.place);
   r.steps = draws ? 1.0f : p.steps;
   constexpr int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   s.codes.values = load_nibble_table(values);
   switch (r.kind) {
-    case RunKind::power: set_loops<RunKind::power, true>(s); break;
-    case RunKind::product: draws ? set_loops<RunKind::product, true>(s) : set_loops<RunKind::product, false>(s); break;
+    case RunKind::power:
+      middle ? set_loops<RunKind::power, Drawing::estimates>(s) : set_loops<RunKind::power, Drawing::exact>(s);
+      break;
+    case RunKind::product:
+      if (!draws) {
+        set_loops<RunKind::product, Drawing::none>(s);
+      } else {
+        middle ? set_loops<RunKind::product, Drawing::estimates>(s) : set_loops<RunKind::product, Drawing::exact>(s);
+      }
+      break;
     case RunKind::quotient:
-      draws ? set_loops<RunKind::quotient, true>(s) : set_loops<RunKind::quotient, false>(s);
+      draws ? set_loops<RunKind::quotient, Drawing::estimates>(s) : set_loops<RunKind::quotient, Drawing::none>(s);
       break;
     case RunKind::none: break;
   }

@@ -26,12 +26,13 @@ inline constexpr int estimate_at = 19;
 inline constexpr float estimate_magic = 6144.0f + 0.5f + 2 * 0x1p-11f;  // 1.5 * 2^12, and half a step of the draws
 
 // Where codes start, and the sum of an element before its draw.
-template <RunKind kind>
-inline constexpr int codes_at = kind == RunKind::quotient ? estimate_at : exact_at;
-template <RunKind kind>
+template <RunKind kind, bool estimates = kind == RunKind::quotient>
+inline constexpr int codes_at = estimates ? estimate_at : exact_at;
+template <RunKind kind, bool estimates = kind == RunKind::quotient>
 FP4_SIMD I sum_before_draw(F x, F low, F high, F third) {
-  if (kind == RunKind::product) return code_axis(x * low, all(512.0f), all(256.0f), all(128.0f), to_integer);
-  return code_axis(x, low, high, third, kind == RunKind::quotient ? estimate_magic : to_integer);
+  constexpr float offset = estimates ? estimate_magic : to_integer;
+  if (kind == RunKind::product) return code_axis(x * low, all(512.0f), all(256.0f), all(128.0f), offset);
+  return code_axis(x, low, high, third, offset);
 }
 FP4_SIMD I add_draw_to_estimate(I sum, I draw) {
   return {_mm512_dpwssd_epi32(sum.v, draw.v, _mm512_set1_epi32(1 << (estimate_at - exact_at)))};
