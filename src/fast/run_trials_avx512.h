@@ -115,8 +115,10 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
     const F y = i == 0 ? quotients_to_round(p, z.scale, a, t, p.largest_element, 1.0f)
                        : quotients_to_round(p, z.scale, a, t, 2.0f * p.largest_element, 3.0f);
     LaneScales s;
-    s.code = apply_policies(p, rounded_scale(p, z.scale, y, all(0)));
-    finish_scales(p, z.scale, s);
+    if (!nearest_normal_scales(p, z.scale, y, s)) {
+      s.code = apply_policies(p, rounded_scale(p, z.scale, y, all(0)));
+      finish_scales(p, z.scale, s);
+    }
     const F divisor = s.value * t.g;
     const F factor = all(4.0f) / divisor;
     out.rare = out.rare |
@@ -140,9 +142,14 @@ FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, c
   const F bound = fma(amax * amax, all(0x1p-21f), total * all(0x1p-14f));
   const M decided = (difference > bound) & (total > all(0x1p-80f)) & (total < all(0x1p80f));
   LaneScales best;
-  best.code = select(e.sum[1] < e.sum[0], s.of[1].code, s.of[0].code);
-  best.code = select(s.zero, all(p.zero_block_code), best.code);
-  finish_scales(p, z.scale, best);
+  const M second = e.sum[1] < e.sum[0];
+  best.code = select(second, s.of[1].code, s.of[0].code);
+  best.value = select(second, s.of[1].value, s.of[0].value);
+  best.stored = select(second, s.of[1].stored, s.of[0].stored);
+  if (any(s.zero)) {
+    best.code = select(s.zero, all(p.zero_block_code), best.code);
+    finish_scales(p, z.scale, best);
+  }
   best.rare = (rare | ~decided) & ~s.zero;
   return best;
 }

@@ -147,6 +147,23 @@ FP4_SIMD void finish_scales(const QuantPlan& p, const FormatLanes& f, LaneScales
   s.value = p.q.stores_multiplier() ? all(1.0f) / s.stored : s.stored;
 }
 
+// Scales of positive quotients from the smallest normal one on, to nearest even, of formats with a mantissa that no
+// policy touches there. false: others.
+FP4_SIMD bool nearest_normal_scales(const QuantPlan& p, const FormatLanes& f, F y, LaneScales& s) {
+  if (p.q.scale_rounding != Rounding::nearest_even || !f.has_zero || f.is_bf16 || f.is_fp32 || p.least_scale_code > 0)
+    return false;
+  const I b = bits(y);
+  if (any(b < all(f.least_field << 23))) return false;
+  const int cut = 23 - f.mantissa_bits;
+  const int below = (f.least_field - 1) << f.mantissa_bits;  // codes that a float's exponent has beside the format's
+  const I to_even = b + all((1 << (cut - 1)) - 1) + (shift_right(b, cut) & all(1));
+  const I rounded = smaller(shift_right(to_even, cut), all(f.largest_code + below));
+  s.code = rounded - all(below);
+  s.stored = as_float(shift_left(rounded, cut));
+  s.value = p.q.stores_multiplier() ? all(1.0f) / s.stored : s.stored;
+  return true;
+}
+
 // The rules that read nothing but the maximum; four_over_six and mse start from this.
 FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f, I amax, const LaneFactor& t, I draw) {
   LaneScales s;
@@ -171,7 +188,13 @@ FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f,
   } else {
     const F y = p.q.stores_multiplier() ? multiplier_quotients(p, f, a, t)
                                         : quotients_to_round(p, f, a, t, p.largest_element, 1.0f);
-    s.rare = ~is_ordinary(y);
+    s.rare = ~is_ordinary(y) & ~zero;
+    if (nearest_normal_scales(p, f, y, s)) {
+      if (!any(zero)) return s;
+      s.code = select(zero, all(p.zero_block_code), s.code);
+      finish_scales(p, f, s);
+      return s;
+    }
     s.code = rounded_scale(p, f, y, draw);
   }
   s.rare = s.rare & ~zero;
