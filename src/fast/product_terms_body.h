@@ -19,6 +19,12 @@ FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, i
   }
 }
 
+// Tensor factors of a panel and 128 columns.
+FP4_SIMD F column_factors(const Side& side, int64_t panel, int64_t slice) {
+  if (!side.spec.has_outer_scale()) return all(side.panels.factor.g);
+  return load(side.panels.outer + (panel * side.panels.outer_count() + slice) * panel_rows);
+}
+
 // outer128: the accumulator restarts every 128 columns, and the tensor factors go into an fp32 total.
 // multiply(slice, begin, end, out) gives the bare sums of a slice.
 template <class Multiply>
@@ -31,15 +37,18 @@ FP4_TARGET void outer_tile(const Product& p, int64_t row0, int64_t pb, const Til
     const int64_t begin = slice * outer_scale_width;
     multiply(slice, begin, smaller<int64_t>(begin + outer_scale_width, p.a.cols),
              TileOutput{sum[0], width, out.rows, out.cols, all(1.0f), 0, 0, true});
-    for (int r = 0; r < out.rows; ++r) {
-      const float ga = p.a.factor_at(row0 + r, slice);
-      for (int c = 0; c < out.cols; ++c) {
-        total[r][c] = total[r][c] + sum[r][c] * (ga * p.b.factor_at(pb * panel_rows + c, slice));
+    for (int c = 0; c < out.cols; c += panel_rows) {
+      const F gb = column_factors(p.b, pb + c / panel_rows, slice);
+      for (int r = 0; r < out.rows; ++r) {
+        const F factor = all(p.a.factor_at(row0 + r, slice)) * gb;
+        store(total[r] + c, load(total[r] + c) + load(sum[r] + c) * factor);
       }
     }
   }
   for (int r = 0; r < out.rows; ++r) {
-    for (int c = 0; c < out.cols; ++c) out.c[r * out.stride + c] = total[r][c] * p.factor;
+    for (int c = 0; c < out.cols; c += panel_rows) {
+      store(out.c + r * out.stride + c, load(total[r] + c) * all(p.factor), first_lanes(out.cols - c));
+    }
   }
   put_nans(out);
 }
