@@ -23,7 +23,8 @@ constexpr Accumulator aligned(int group, int inner, int fraction_bits, int snap_
 
 constexpr Accumulator k64_rz = {.kind = AccumulatorKind::group, .group = 64, .rounding = Rounding::toward_zero};
 
-// fused35_rz and fused25_rz first, then relatives of both: other groups, terms and widths.
+// fused35_rz and fused25_rz first, then relatives of both: other groups, terms and widths; last the other
+// accumulators that take K in order.
 constexpr Accumulator rows[] = {aligned(64, 16, 35),
                                 aligned(32, 1, 25),
                                 aligned(64, 16, 25),
@@ -33,7 +34,10 @@ constexpr Accumulator rows[] = {aligned(64, 16, 35),
                                 aligned(64, 32, 30),
                                 aligned(48, 16, 35),
                                 {.kind = AccumulatorKind::group},
-                                k64_rz};
+                                k64_rz,
+                                {.kind = AccumulatorKind::sequential},
+                                {.kind = AccumulatorKind::sequential_double},
+                                {.kind = AccumulatorKind::fma}};
 
 constexpr const char* formats[][2] = {{"mxfp4", "mxfp4"},
                                       {"nvfp4,tensor_scale=none", "nvfp4,tensor_scale=none"},
@@ -87,7 +91,10 @@ void compare_filled(const char* const (&words)[2], Codes codes_a, Codes codes_b,
   const bool has_signs = pick(random, 4) != 0;
   Quantized a = filled(words[0], 1 + pick(random, 20), k, {codes_a, has_signs, least, far}, random);
   Quantized b = filled(words[1], 1 + pick(random, 40), k, {codes_b, has_signs, smaller(least, 0), far / 2}, random);
-  if (a.spec.has_outer_scale()) a.tensor_scale.assign(static_cast<size_t>(a.rows * outer_scale_cols(k)), 0.75f);
+  if (a.spec.has_outer_scale()) {
+    a.tensor_scale.resize(static_cast<size_t>(a.rows * outer_scale_cols(k)));
+    for (float& g : a.tensor_scale) g = 0.5f + 0.01f * static_cast<float>(pick(random, 100));
+  }
   if (pick(random, 3) == 0) make_holes(a, random);
   if (pick(random, 3) == 0) make_holes(b, random);
   for (const Accumulator& row : rows) {

@@ -67,10 +67,6 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
   if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
     return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
   }
-  const bool restarts = a.has_outer_scale() || b.has_outer_scale();
-  if (restarts && (row.kind == AccumulatorKind::sequential || row.kind == AccumulatorKind::sequential_double)) {
-    return Engine::none;  // K blocks of the float loops do not stop every 128 columns
-  }
   const bool bytes = has_byte_values(a) && has_byte_values(b);
   const bool plain = row.rounding == nearest_even && row.snap_log2 == no_snap;
   switch (row.kind) {
