@@ -52,6 +52,17 @@ FP4_SIMD I joined_nibbles(B low, B high) {
   const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
   return {_mm512_shuffle_epi8(pairs, order)};
 }
+// Quarter L of row g becomes quarter g of column L.
+FP4_SIMD void transpose_quarters(const __m512i (&rows)[4], B (&columns)[4]) {
+  const __m512i low01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44);
+  const __m512i low23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0x44);
+  const __m512i high01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0xEE);
+  const __m512i high23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0xEE);
+  columns[0] = {_mm512_shuffle_i32x4(low01, low23, 0x88)};
+  columns[1] = {_mm512_shuffle_i32x4(low01, low23, 0xDD)};
+  columns[2] = {_mm512_shuffle_i32x4(high01, high23, 0x88)};
+  columns[3] = {_mm512_shuffle_i32x4(high01, high23, 0xDD)};
+}
 FP4_SIMD B add_bytes(B a, B b) { return {_mm512_add_epi8(a.v, b.v)}; }
 FP4_SIMD B all_bytes(int8_t x) { return {_mm512_set1_epi8(x)}; }
 FP4_SIMD B within(B a, int8_t low, int8_t high) {

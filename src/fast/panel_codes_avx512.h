@@ -146,16 +146,8 @@ FP4_SIMD bool row_bytes(const PanelCodes& c, ByteTable table, const RunFactors& 
     }
     quad[g] = _mm512_shuffle_epi8(bytes.v, to_rows);
   }
-  const __m512i low01 = _mm512_shuffle_i32x4(quad[0], quad[1], 0x44);
-  const __m512i low23 = _mm512_shuffle_i32x4(quad[2], quad[3], 0x44);
-  const __m512i high01 = _mm512_shuffle_i32x4(quad[0], quad[1], 0xEE);
-  const __m512i high23 = _mm512_shuffle_i32x4(quad[2], quad[3], 0xEE);
-  const B columns[4] = {
-      {_mm512_shuffle_i32x4(low01, low23, 0x88)},
-      {_mm512_shuffle_i32x4(low01, low23, 0xDD)},
-      {_mm512_shuffle_i32x4(high01, high23, 0x88)},
-      {_mm512_shuffle_i32x4(high01, high23, 0xDD)},
-  };
+  B columns[4];
+  transpose_quarters(quad, columns);
 #pragma GCC unroll 4
   for (int q = 0; q < 4; ++q) {
     store(out + q * 64, columns[q]);

@@ -42,16 +42,8 @@ FP4_SIMD I row_table_bytes(const TableConstants& c, const float* x, int64_t stri
       const __m512 b = _mm512_castsi512_ps(pair[2 * g + 1]);
       rows[g] = _mm512_castps_si512(half == 0 ? _mm512_shuffle_ps(a, b, 0x88) : _mm512_shuffle_ps(a, b, 0xDD));
     }
-    const __m512i low01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44);
-    const __m512i low23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0x44);
-    const __m512i high01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0xEE);
-    const __m512i high23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0xEE);
-    const B columns[4] = {
-        {_mm512_shuffle_i32x4(low01, low23, 0x88)},
-        {_mm512_shuffle_i32x4(low01, low23, 0xDD)},
-        {_mm512_shuffle_i32x4(high01, high23, 0x88)},
-        {_mm512_shuffle_i32x4(high01, high23, 0xDD)},
-    };
+    B columns[4];
+    transpose_quarters(rows, columns);
 #pragma GCC unroll 4
     for (int q = 0; q < 4; ++q) {
       store(out + (half * 4 + q) * 64, columns[q]);
