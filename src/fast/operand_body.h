@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/fast/flat_operand.h"
+#include "src/fast/plain_panel_body.h"
 #include "src/fast/shared_blocks_body.h"
 
 namespace fp4::FP4_ISA {
@@ -74,8 +75,10 @@ FP4_TARGET inline float set_tensor_factor(QuantPlan& p) {
   return amax;
 }
 
-FP4_TARGET inline void quantize_panel(const Quantization& z, const Sweep& s, int64_t panel) {
-  if (!sweep(z, s, panel)) quantize_vector_panel(z, panel);
+// The short ways first.
+FP4_TARGET inline void quantize_panel(const Quantization& z, bool plain, const Sweep& s, int64_t panel) {
+  if ((plain && quantize_plainly(z, panel)) || sweep(z, s, panel)) return;
+  quantize_vector_panel(z, panel);
 }
 
 FP4_TARGET inline void quantize_with(Quantization& z) {
@@ -96,13 +99,14 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   const int64_t count = z.out->count;
   const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;
   const int64_t first = plan.is_flat ? quantize_flat(z, threads) : 0;
+  const bool plain = is_plain(z);
   const Sweep plan_of_sweep = plan_sweep(z);
   if (threads <= 1) {
-    for (int64_t panel = first; panel < count; ++panel) quantize_panel(z, plan_of_sweep, panel);
+    for (int64_t panel = first; panel < count; ++panel) quantize_panel(z, plain, plan_of_sweep, panel);
     return;
   }
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
-  for (int64_t panel = first; panel < count; ++panel) quantize_panel(z, plan_of_sweep, panel);
+  for (int64_t panel = first; panel < count; ++panel) quantize_panel(z, plain, plan_of_sweep, panel);
 }
 
 FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {

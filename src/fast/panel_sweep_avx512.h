@@ -200,9 +200,7 @@ FP4_TARGET inline Sweep plan_sweep(const Quantization& z) {
 // false: not here.
 FP4_TARGET inline bool sweep(const Quantization& z, const Sweep& s, int64_t panel) {
   if (s.rows == nullptr) return false;
-  const QuantPlan& p = *z.plan;
-  const bool by_rows =
-      p.x.col_stride == 1 && p.hadamard.size == 0 && p.x.cols == z.out->padded && (panel + 1) * panel_rows <= p.rows;
+  const bool by_rows = lies_in_rows(*z.plan, z.out->padded, panel);
   (by_rows ? s.rows : s.columns)(z, s.codes, panel);
   return true;
 }

@@ -16,12 +16,6 @@ inline bool is_plain(const Quantization& z) {
          p.hadamard.size <= largest_chunk;
 }
 
-// Whether the blocks of a panel are read along their rows (row_block_avx512.h).
-inline bool lies_in_rows(const QuantPlan& p, const Panels& out, int64_t panel) {
-  return out.block == row_block_width && p.x.col_stride == 1 && p.hadamard.size == 0 && p.x.cols == out.padded &&
-         (panel + 1) * panel_rows <= p.rows;
-}
-
 // false: a block holds infinities or NaN, or its scale needs more than this; the panel is to be done anew.
 template <bool by_rows>
 FP4_TARGET bool quantize_plain_panel(const Quantization& z, int64_t panel) {
@@ -64,9 +58,9 @@ FP4_TARGET bool quantize_plain_panel(const Quantization& z, int64_t panel) {
 }
 
 FP4_TARGET inline bool quantize_plainly(const Quantization& z, int64_t panel) {
-  if (!is_plain(z)) return false;
-  return lies_in_rows(*z.plan, *z.out, panel) ? quantize_plain_panel<true>(z, panel)
-                                              : quantize_plain_panel<false>(z, panel);
+  const Panels& out = *z.out;
+  const bool by_rows = out.block == row_block_width && lies_in_rows(*z.plan, out.padded, panel);
+  return by_rows ? quantize_plain_panel<true>(z, panel) : quantize_plain_panel<false>(z, panel);
 }
 
 }  // namespace fp4::FP4_ISA

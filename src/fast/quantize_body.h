@@ -5,7 +5,6 @@
 
 #include "src/fast/complete_body.h"
 #include "src/fast/encode_body.h"
-#include "src/fast/plain_panel_body.h"
 #include "src/fast/store_body.h"
 
 namespace fp4::FP4_ISA {
@@ -64,7 +63,6 @@ FP4_TARGET inline void prepare_block(const Quantization& z, Block& b, LaneBuffer
 
 // 1 x B blocks: one pass over the operand. Unscaled operands are cut into pieces of 32.
 FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t panel) {
-  if (quantize_plainly(z, panel)) return;
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
   alignas(64) float buffer[largest_chunk][panel_rows];
