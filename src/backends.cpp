@@ -74,16 +74,27 @@ const Backend& Dispatcher::for_gemm(const QuantSpec& a, const QuantSpec& b, cons
   throw Error("backend: '" + name_ + "' does not support this gemm; accepted: auto, reference");
 }
 
+const Backend& Dispatcher::for_dequantize(const Quantized& q) const {
+  for (const Backend* b : chosen_) {
+    if (b->supports_dequantize(q)) return *b;
+  }
+  throw Error("backend: '" + name_ + "' does not support this dequantisation; accepted: auto, reference");
+}
+
+const Backend& Dispatcher::for_hadamard(const HadamardSpec& h) const {
+  for (const Backend* b : chosen_) {
+    if (b->supports_hadamard(h)) return *b;
+  }
+  throw Error("backend: '" + name_ + "' does not support this Hadamard; accepted: auto, reference");
+}
+
 void Dispatcher::quantize(const QuantizeCall& call, Quantized& out) const {
   check_spec(call.spec, hadamard_padded(call.hadamard, call.x.cols));
   for_quantize(call).quantize(call, out);
 }
 
 void Dispatcher::dequantize(const Quantized& q, float* out, int threads) const {
-  for (const Backend* b : chosen_) {
-    if (b->supports_dequantize(q)) return b->dequantize(q, out, threads);
-  }
-  throw Error("backend: '" + name_ + "' does not support this dequantisation; accepted: auto, reference");
+  for_dequantize(q).dequantize(q, out, threads);
 }
 
 void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
@@ -111,10 +122,7 @@ void Dispatcher::multiply(const MultiplyCall& call) const {
 
 void Dispatcher::hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                           int threads) const {
-  for (const Backend* b : chosen_) {
-    if (b->supports_hadamard(h)) return b->hadamard(x, h, place, inverse, y, threads);
-  }
-  throw Error("backend: '" + name_ + "' does not support this Hadamard; accepted: auto, reference");
+  for_hadamard(h).hadamard(x, h, place, inverse, y, threads);
 }
 
 }  // namespace fp4

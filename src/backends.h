@@ -30,9 +30,11 @@ class Dispatcher {
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                 int threads = 1) const;
 
-  // The backend that would do it, for tables of tiers.
+  // The backend that would do it. Throws Error where a forced one declines.
   const Backend& for_quantize(const QuantizeCall& call) const;
+  const Backend& for_dequantize(const Quantized& q) const;
   const Backend& for_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const;
+  const Backend& for_hadamard(const HadamardSpec& h) const;
 
  private:
   std::string name_;

@@ -28,28 +28,45 @@ struct Workload {
   const char* name;
   const char* shape;
   sim::Json task;
-  int share;  // of --steps
+  sim::Json checked;  // what the comparison with the reference changes, so that it takes a moment
+  int share;          // of --steps
 };
 
 const std::vector<Workload>& workloads() {
   static const std::vector<Workload> list = {
-      {"mlp-128", "64-128-128-10 x 128", {{"name", "classifier"}}, 1},
-      {"mlp-256", "64-256-256-10 x 128", {{"name", "classifier"}, {"width", 256}}, 2},
-      {"lm", "d 128, 2 layers, 16 x 64", {{"name", "lm"}}, 20},
+      {"mlp-128", "64-128-128-10 x 128", {{"name", "classifier"}}, {{"train", {{"batch", 32}}}}, 1},
+      {"mlp-256", "64-256-256-10 x 128", {{"name", "classifier"}, {"width", 256}}, {{"train", {{"batch", 32}}}}, 2},
+      {"lm",
+       "d 128, 2 layers, 16 x 64",
+       {{"name", "lm"}},
+       {{"task", {{"width", 64}, {"heads", 2}, {"ffn", 96}, {"context", 32}}}, {"train", {{"batch", 4}}}},
+       20},
   };
   return list;
 }
 
-double step_seconds(const Workload& w, const std::string& recipe, const TrainBenchOptions& o) {
-  const int steps = std::max(5, o.steps / w.share);
-  const sim::Json config =
-      tasks::canonical({{"task", w.task}, {"recipe", recipe}, {"train", {{"steps", steps}, {"curve_points", 1}}}});
+sim::History train(const Workload& w, const std::string& recipe, int steps, const sim::Json& change,
+                   const std::string& backend, int threads) {
+  sim::Json config = {{"task", w.task}, {"recipe", recipe}, {"train", {{"steps", steps + 1}, {"curve_points", 1}}}};
+  config.merge_patch(change);
   sim::RunOptions options;
-  options.backend = o.backend;
-  options.threads = o.threads;
-  options.stop_at = steps - 1;  // the last step would be followed by the full evaluation
-  const sim::History h = tasks::run(config, 1, options);
-  return o.threads == 1 ? h.step_cpu_seconds / (steps - 1) : 1 / h.steps_per_second;
+  options.backend = backend;
+  options.threads = threads;
+  options.stop_at = steps;  // the last step would be followed by the full evaluation
+  return tasks::run(tasks::canonical(config), 1, options);
+}
+
+double step_seconds(const Workload& w, const std::string& recipe, const TrainBenchOptions& o) {
+  const int steps = std::max(5, o.steps / w.share) - 1;
+  const sim::History h = train(w, recipe, steps, sim::Json::object(), o.backend, o.threads);
+  return o.threads == 1 ? h.step_cpu_seconds / steps : 1 / h.steps_per_second;
+}
+
+void require_same_training(const Workload& w, const std::string& recipe, const TrainBenchOptions& o) {
+  const std::string digest = train(w, recipe, 2, w.checked, o.backend, o.threads).digest;
+  if (digest == train(w, recipe, 2, w.checked, "reference", 1).digest) return;
+  throw Error(std::string("bench: training ") + w.name + " with " + recipe + " differs from the reference; not timed",
+              1);
 }
 
 // What a command prints; empty when it fails.
@@ -108,17 +125,22 @@ std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& o, std::string& 
   std::vector<TrainBenchRow> rows;
   for (const Workload& w : workloads()) {
     if (std::find(models.begin(), models.end(), w.name) == models.end()) continue;
+    for (const std::string& recipe : recipes) require_same_training(w, recipe, o);
     std::vector<std::vector<double>> seconds(recipes.size());
     for (int round = 0; round < o.rounds; ++round)
       for (size_t i = 0; i < recipes.size(); ++i) seconds[i].push_back(step_seconds(w, recipes[i], o));
     const double fp32 = sweeps::quantile(seconds[0], 0.5);
     const auto found = torch.find(w.name);
     const double other = found == torch.end() ? 0 : found->second;
-    for (size_t i = 0; i < recipes.size(); ++i) {
-      const double s = sweeps::quantile(seconds[i], 0.5);
-      rows.push_back({w.name, w.shape, recipes[i], s, s / fp32, other / s});
-    }
-    if (other > 0) rows.push_back({w.name, w.shape, "pytorch fp32", other, other / fp32, 1});
+    const auto add = [&](const std::string& recipe, const std::string& backend, double s) {
+      rows.push_back({{std::string("train ") + w.name + " " + recipe, backend, o.threads, w.shape, s, "steps/s", 1 / s,
+                       "fp32_step", fp32 / s},
+                      w.name,
+                      recipe,
+                      other / s});
+    };
+    for (size_t i = 0; i < recipes.size(); ++i) add(recipes[i], o.backend, sweeps::quantile(seconds[i], 0.5));
+    if (other > 0) add("pytorch fp32", "pytorch", other);
   }
   return rows;
 }

@@ -1,8 +1,7 @@
 // Training steps of `fp4sim bench train`: every recipe against the fp32 step of the same code, and against PyTorch.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "tools/bench_race.h"
 
 namespace fp4::tools {
 
@@ -15,18 +14,17 @@ struct TrainBenchOptions {
   int steps = 200;  // of the smallest model; larger ones take fewer
 };
 
-struct TrainBenchRow {
+// A step, evaluations left out. Ratio: rate over that of the fp32 step.
+struct TrainBenchRow : BenchRow {
   std::string model;
-  std::string shape;
-  std::string recipe;     // "pytorch fp32" for the comparison
-  double seconds = 0;     // a step, evaluations left out; median of the rounds
-  double to_fp32 = 0;     // time over the fp32 step's
-  double to_pytorch = 0;  // rate over PyTorch's; 0 without it
+  std::string recipe;        // "pytorch fp32" for the comparison
+  double ratio_pytorch = 0;  // rate over PyTorch's; 0 without it
 };
 
 const std::vector<std::string>& bench_models();
 
-/// `pytorch`: its version, or why there is no comparison.
+// `pytorch`: its version, or why there is no comparison. Throws Error, before timing a model, where a recipe's first
+// steps differ from those of the reference.
 std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& options, std::string& pytorch);
 
 }  // namespace fp4::tools

@@ -1,0 +1,72 @@
+// What scripts read from `fp4sim bench --json`: every row names its yardstick, which ran in the same race. No times.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/support/support.h"
+
+using fp4::test::run_cli;
+
+TEST_CASE("every kind of benchmark fills the rows that scripts rely on", "[cli]") {
+  const auto result = run_cli(
+      "bench gemm quantize hadamard train --sizes 64 --elements 65536 --rounds 1 --steps 10 --models mlp-128 "
+      "--recipes mxfp4 --json");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out).at("rows");
+  std::set<std::string> baselines, benches;
+  for (const auto& row : rows) {
+    INFO(row.dump());
+    for (const char* key : {"bench", "backend", "size", "unit", "baseline"}) CHECK(row.at(key).is_string());
+    for (const char* key : {"threads", "seconds", "rate", "ratio"}) CHECK(row.at(key).is_number());
+    CHECK(row.at("seconds").get<double>() > 0);
+    baselines.insert(row.at("baseline"));
+    benches.insert(row.at("bench"));
+  }
+  CHECK(baselines == std::set<std::string>{"sgemm", "memcpy", "fp32_step"});
+  for (const char* name : {"gemm mxfp4 fp32_block", "quantize mxfp4", "dequantize nvfp4", "hadamard 32",
+                           "quantize mxfp4 after hadamard 32", "train mlp-128 fp32", "train mlp-128 mxfp4"}) {
+    INFO(name);
+    CHECK(benches.contains(name));
+  }
+}
+
+TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rate", "[cli]") {
+  const auto result = run_cli("bench quantize --elements 65536 --rounds 1 --json");
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out).at("rows");
+  REQUIRE(rows.at(0).at("bench") == "memcpy");
+  CHECK(rows.at(0).at("ratio") == 1.0);
+  for (const auto& row : rows) {
+    const double ratio = row.at("rate").get<double>() / rows.at(0).at("rate").get<double>();
+    CHECK(row.at("ratio").get<double>() == Approx(ratio));
+  }
+}
+
+TEST_CASE("operands, accumulators and the spread of their scales can be chosen", "[cli]") {
+  const auto result = run_cli(
+      "bench gemm --sizes 64 --rounds 1 --specs nvfp4 mxfp4,scale_rule=rceil --accumulators exact,fused25_rz "
+      "--scale-spread 20 --json");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  std::set<std::string> benches;
+  const auto rows = nlohmann::json::parse(result.out).at("rows");
+  for (const auto& row : rows) benches.insert(row.at("bench"));
+  for (const char* name : {"gemm nvfp4 exact", "gemm nvfp4 fused25_rz", "gemm mxfp4,scale_rule=rceil fused25_rz"}) {
+    INFO(name);
+    CHECK(benches.contains(name));
+  }
+}
+
+TEST_CASE("a benchmark of nothing known is wrong usage", "[cli]") {
+  for (const char* words :
+       {"bench gem", "bench gemm --sizes 64 --specs mxfp", "bench gemm --sizes 64 --accumulators k6",
+        "bench --backend gp", "bench train --recipes mxfp"}) {
+    const auto result = run_cli(words);
+    INFO(words << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, Catch::Contains("mxfp4") || Catch::Contains("gemm") || Catch::Contains("k64_rz") ||
+                               Catch::Contains("reference"));
+  }
+}
