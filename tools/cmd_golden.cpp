@@ -185,6 +185,7 @@ void add(CLI::App& app, Invocation& invocation) {
   add_backend_options(*stream, o->backend);
   stream->callback([o, &invocation] { run_stream(*o, invocation); });
   set_example(*stream, "fp4sim golden stream --questions | ./my_kernel | fp4sim golden stream --judge -");
+  set_example(app, "fp4sim golden make --suite smoke --out golden");
 }
 
 }  // namespace

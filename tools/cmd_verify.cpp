@@ -97,9 +97,10 @@ void print_results_json(const std::vector<CaseResult>& results, uint64_t compare
   for (const CaseResult& r : results) {
     nlohmann::ordered_json arrays = nlohmann::ordered_json::array();
     for (const golden::Comparison& c : r.comparisons) {
-      auto& s = stages[c.stage];
-      s["compared"] = s.value("compared", uint64_t{0}) + c.compared;
-      s["mismatches"] = s.value("mismatches", uint64_t{0}) + c.mismatches;
+      auto& stage = stages[c.stage];
+      if (stage.is_null()) stage = {{"compared", uint64_t{0}}, {"mismatches", uint64_t{0}}};
+      stage["compared"] = stage["compared"].get<uint64_t>() + c.compared;
+      stage["mismatches"] = stage["mismatches"].get<uint64_t>() + c.mismatches;
       for (const auto& m : c.first) {
         if (first.size() < 10) first.push_back(mismatch_json(r.which->name, c, m));
       }
