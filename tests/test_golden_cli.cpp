@@ -97,11 +97,12 @@ TEST_CASE("a bundle that was changed fails its check, and names the file", "[cli
 }
 
 TEST_CASE("a suite judges answers that come through a pipe", "[cli]") {
-  const auto right = fp4::test::run_shell("fp4sim golden stream | fp4sim golden stream --judge -");
+  const std::string ask = fp4::test::fp4sim_path() + " golden stream";
+  const std::string judge = " | " + fp4::test::fp4sim_path() + " golden stream --judge -";
+  const auto right = fp4::test::run_shell(ask + judge);
   CHECK(right.exit_code == 0);
   CHECK_THAT(right.out, Catch::Contains("arrays equal"));
-  const auto wrong =
-      fp4::test::run_shell("fp4sim golden stream | sed 's/codes=./codes=/' | fp4sim golden stream --judge -");
+  const auto wrong = fp4::test::run_shell(ask + " | sed 's/codes=./codes=/'" + judge);
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.out, Catch::Contains("codes: differs"));
 }
