@@ -9,6 +9,7 @@
 #include "src/backends.h"
 #include "src/spec_text.h"
 #include "tests/support/backends_under_test.h"
+#include "tests/support/filled_codes.h"
 
 namespace fp4 {
 namespace {
@@ -223,6 +224,73 @@ TEST_CASE("scale products at both ends of fp32", "[quick]") {
         INFO(fast->name() << " " << name << " exponent sum " << sum);
         CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
       }
+    }
+  }
+}
+
+// Products that are floats, or just are not: of up to 24 significant bits and of more, and with the least bit of the
+// smallest one, or the largest one, at either end of fp32.
+TEST_CASE("element by element, beside the limits of exact products", "[quick]") {
+  test::Random random(8);
+  constexpr const char* formats[][2] = {{"mxfp4", "mxfp4"},
+                                        {"mxfp8", "mxfp4"},
+                                        {"mxfp8,element=e5m2", "mxfp8"},
+                                        {"mxfp8,block=16", "mxfp6_e3m2"},
+                                        {"ue5m3fp4", "mxfp8,element=e5m2"},
+                                        {"ue5m3fp4,element=e4m3", "mxfp8"}};
+  GemmOptions options;
+  options.accumulator = accumulator_from_words("fp32_sequential");
+  const auto compare = [&](const Quantized& a, const Quantized& b, const std::string& what) {
+    std::vector<float> expected(static_cast<size_t>(a.rows * b.rows), -7.0f);
+    reference_backend().gemm(a, b, options, expected.data(), b.rows);
+    for (const Backend* fast : test::backends_under_test()) {
+      if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
+      std::vector<float> got(expected.size(), -7.0f);
+      fast->gemm(a, b, options, got.data(), b.rows);
+      INFO(fast->name() << " " << what);
+      CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
+    }
+  };
+  for (const auto& format : formats) {
+    const auto bits = [](const char* words) { return quant_spec_from_words(words); };
+    const FloatFormat& fa = format_of(bits(format[0]).element);
+    const FloatFormat& fb = format_of(bits(format[1]).element);
+    const bool powers = bits(format[0]).scale == Scale::e8m0;
+    const int lowest = -149 - fa.quantum_log2() - fb.quantum_log2() + (powers ? 0 : 3);
+    const int highest = 127 - fa.max_exponent() - fb.max_exponent() - 4;
+    for (const int limit : {lowest, highest}) {
+      for (int sum = limit - 3; sum <= limit + 5; ++sum) {
+        for (const test::Codes codes : {test::Codes::any, test::Codes::subnormal, test::Codes::largest}) {
+          for (const bool has_signs : {false, true}) {
+            const int ea = powers ? sum / 2 : -10;
+            const int eb = larger(smaller(sum - ea, 126), -126);
+            const Quantized a = test::filled(format[0], 9, 70, {codes, has_signs, ea, 0}, random);
+            const Quantized b = test::filled(format[1], 18, 70, {codes, has_signs, eb, 0}, random);
+            compare(a, b, std::string(format[0]) + " | " + format[1] + " sum " + std::to_string(sum));
+          }
+        }
+      }
+    }
+  }
+  std::normal_distribution<float> normal;
+  constexpr const char* scaled[] = {"nvfp4,tensor_scale=none,scale=bf16,element=e4m3",
+                                    "nvfp4,tensor_scale=none,scale=bf16,element=e5m2",
+                                    "nvfp4,tensor_scale=none,scale=fp32",
+                                    "ue5m3fp4,scale_rule=encode",
+                                    "nvfp4,tensor_scale=outer128",
+                                    "mxfp8"};
+  for (const char* a : scaled) {
+    for (const char* b : scaled) {
+      Quantized q[2];
+      for (int side = 0; side < 2; ++side) {
+        std::vector<float> x(24 * 96);
+        for (float& v : x) v = normal(random) * 0x1p3f;
+        QuantizeCall call;
+        call.spec = quant_spec_from_words(side == 0 ? a : b);
+        call.x = view_of(x.data(), 24, 96);
+        reference_backend().quantize(call, q[side]);
+      }
+      compare(q[0], q[1], std::string(a) + " | " + b);
     }
   }
 }

@@ -5,15 +5,42 @@
 
 namespace fp4::FP4_ISA {
 
+using FloatKernel = void (*)(const FloatTile&);
+
 template <Loop loop>
-FP4_TARGET inline void multiply_float_tile(const FloatTile& t, int panels) {
-  if (loop == Loop::fp64) {
-    double_tile(t);
-  } else if (t.a_k_stride == 1 && !(t.a_row_stride == 1 && t.rows == float_tile_rows)) {
-    (panels == 2 ? float_tile<loop, 2, false> : float_tile<loop, 1, false>)(t);
-  } else {
-    (panels == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>)(t);
+inline FloatKernel float_kernel(const FloatTile& t, int panels) {
+  if (loop == Loop::fp64) return double_tile;
+  if (t.a_k_stride == 1 && !(t.a_row_stride == 1 && t.rows == float_tile_rows)) {
+    return panels == 2 ? float_tile<loop, 2, false> : float_tile<loop, 1, false>;
   }
+  return panels == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>;
+}
+
+// What the values of a panel, elements times scales, are made of.
+struct ValueSpan {
+  int bits;        // significant ones, at most
+  int lowest_bit;  // of the smallest
+  int highest;     // all lie below 2^highest
+};
+
+inline ValueSpan value_span(const Side& side, const fast::ScaleRange& range) {
+  const int fraction = scale_fraction_bits(side.q);
+  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
+  return {side.q.element.mantissa_bits + 1 + (fraction > 0 ? fraction + 1 : 0),
+          exponent(range.least) - fraction + side.quantum_log2(),
+          exponent(range.largest) + side.q.element.max_exponent() + 2};
+}
+
+// Whether values and products of the panels are exact in fp32: then a fused step has the bits of a product and a sum
+// that are rounded one after the other.
+inline bool has_exact_products(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b) {
+  if (a.largest == 0 || b.largest == 0) return true;
+  constexpr int least = -149;
+  constexpr int most = 127;
+  const ValueSpan x = value_span(p.a, a);
+  const ValueSpan y = value_span(p.b, b);
+  return x.bits + y.bits <= 24 && smaller(x.lowest_bit, y.lowest_bit) >= least &&
+         x.lowest_bit + y.lowest_bit >= least && larger(x.highest, y.highest) <= most && x.highest + y.highest <= most;
 }
 
 // Decoded values hold all of their factors.
@@ -23,9 +50,8 @@ inline bool restarts(const Product& p) {
 }
 
 // outer128: all of K, slice by slice.
-template <Loop loop>
-FP4_TARGET inline void multiply_float_slices(const Product& p, const FloatTile& t, int64_t row0, int64_t pb,
-                                             int panels) {
+FP4_TARGET inline void multiply_float_slices(const Product& p, const FloatTile& t, FloatKernel kernel, int64_t row0,
+                                             int64_t pb, int panels) {
   TileOutput out = output_of(p, row0, pb, panels);
   out.rows = t.rows;
   outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
@@ -36,7 +62,7 @@ FP4_TARGET inline void multiply_float_slices(const Product& p, const FloatTile& 
     slice.c = piece.c;
     slice.c_stride = piece.stride;
     slice.factor = 1.0f;
-    multiply_float_tile<loop>(slice, panels);
+    kernel(slice);
   });
 }
 
@@ -48,6 +74,7 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
   const Panels& panels_b = p.b.panels;
   const int wide = static_cast<int>(smaller<int64_t>(loop == Loop::fp64 ? 1 : 2, panels_b.count - pb));
   const int64_t col0 = pb * panel_rows;
+  const fast::ScaleRange range_b = loop == Loop::multiply_add ? range_of(panels_b, pb, wide) : fast::ScaleRange{};
   FloatTile t;
   t.a_row_stride = direct_a ? x.row_stride : 1;
   t.a_k_stride = direct_a ? x.col_stride : panel_rows;
@@ -64,10 +91,13 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
     t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
     t.a += k0 * t.a_k_stride;
     t.c = p.c + row0 * p.c_stride + col0;
+    const bool fuses =
+        loop == Loop::multiply_add && has_exact_products(p, p.a.panels.range[row0 / panel_rows], range_b);
+    const FloatKernel kernel = fuses ? float_kernel<Loop::fma>(t, wide) : float_kernel<loop>(t, wide);
     if (restarts<loop>(p)) {
-      multiply_float_slices<loop>(p, t, row0, pb, wide);
+      multiply_float_slices(p, t, kernel, row0, pb, wide);
     } else {
-      multiply_float_tile<loop>(t, wide);
+      kernel(t);
     }
   }
 }
