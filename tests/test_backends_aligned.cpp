@@ -132,6 +132,24 @@ TEST_CASE("single products that just fit, and just do not", "[quick]") {
   }
 }
 
+// Elements whose last bits lie around the cut, in every group of a sum that has grown by then.
+TEST_CASE("last bits of elements around the cut", "[quick]") {
+  Random random(15);
+  for (const auto& words : formats) {
+    for (const Codes codes : {Codes::beside_units, Codes::sparse, Codes::large}) {
+      const int64_t k = 100 + pick(random, 200);
+      Quantized a = filled(words[0], 9, k, {codes, pick(random, 2) == 0, -2, pick(random, 4)}, random);
+      const Quantized b = filled(words[1], 35, k, {Codes::beside_units, pick(random, 2) == 0, -1, 0}, random);
+      if (a.spec.has_outer_scale()) a.tensor_scale.assign(27, 0.75f);
+      for (int bits = 6; bits <= 36; ++bits) {
+        compare(a, b, aligned(64, 16, bits), "last bits");
+        compare(a, b, aligned(32, 1, smaller(bits, 25)), "last bits");
+        if (bits % 8 == 0) compare(a, b, aligned(64, 32, bits), "last bits");
+      }
+    }
+  }
+}
+
 TEST_CASE("aligned sums at both ends of fp32", "[quick]") {
   Random random(12);
   for (const auto& words : formats) {

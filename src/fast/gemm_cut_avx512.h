@@ -23,8 +23,8 @@ FP4_SIMD void load_scales(const TileInput& t, const Folding& f, int64_t first, i
   for (int64_t i = 0; i < count; i += span) {
     const F a = load(t.scale_a + ((first + i) >> t.scale_shift_a) * panel_rows, first_lanes(tile_rows));
     const F b = load(t.scale_b[0] + ((first + i) >> t.scale_shift_b) * panel_rows);
-    store(s.weight_a[i / span], alignment_exponents(a, f.least_exponent_a));
-    store(s.weight_b[i / span], alignment_exponents(b, f.least_exponent_b));
+    store(s.weight_a[i / span], scale_exponents(a, f.least_exponent_a));
+    store(s.weight_b[i / span], scale_exponents(b, f.least_exponent_b));
     store(s.scale_a[i / span], widened(a));
     store(s.scale_b[i / span], widened(b) * quantum);
   }

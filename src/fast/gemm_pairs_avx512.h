@@ -44,10 +44,10 @@ FP4_SIMD void add_rest(const PairInput& t, int64_t run, int64_t at, const fast::
   }
 }
 
-// Products with rests of a run: A's with all of B, B's with A's units.
-template <PairFinish finish, int panels, int pairs>
+// Products with rests of a run: A's with all of B, B's with A's units. They start at zero, or where they are.
+template <PairFinish finish, int panels, int pairs, bool opens = true>
 FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& state) {
-  for (int r = 0; r < tile_rows; ++r) {
+  for (int r = 0; opens && r < tile_rows; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) store(state.rest[r] + j * panel_rows, all(0));
   }
@@ -87,10 +87,10 @@ FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale
   return _mm512_add_round_ps(sum, _mm512_fmadd_ps(low, rest_scale, error), nearest);
 }
 
-template <int panels, int pairs>
+template <int panels, int pairs, bool opens = true>
 FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_rows][panels]) {
 #pragma GCC unroll 8
-  for (int r = 0; r < tile_rows; ++r) {
+  for (int r = 0; opens && r < tile_rows; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_setzero_si512();
   }

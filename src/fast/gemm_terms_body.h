@@ -218,8 +218,7 @@ FP4_TARGET inline void scale_panel(const Panels& p, int64_t panel, int offset, f
   }
 }
 
-// Weights of terms: exponents of scales (numerics.md section 7: at least the smallest normal exponent, -126 for zero),
-// of single products with the exponents of the elements.
+// Weights of terms: exponents of scales, of single products with the exponents of the elements.
 FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantizer& q, const float* value,
                                    int64_t chunk, int32_t* out) {
   const int least_scale = q.stores_multiplier() ? -126 : q.scale.min_exponent();
@@ -233,7 +232,7 @@ FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantiz
     if (k == change) {
       s = load(scale);
       zero = s == all(0.0f);
-      of_scale = select(zero, all(-126), larger(shift_right<23>(bits(s)) - all(127), all(least_scale)));
+      of_scale = scale_exponents(s, least_scale);
       scale += panel_rows;
       change += block;
     }

@@ -36,12 +36,6 @@ FP4_SIMD F rounded_step(D dot, D scale, F acc) {
   return narrowed(D{fma_odd(dot.lo, scale.lo, before.lo), fma_odd(dot.hi, scale.hi, before.hi)});
 }
 
-// floor(log2 s), not below the format's smallest normal exponent; -126 for zero.
-FP4_SIMD I alignment_exponents(F s, int least) {
-  const I e = larger(shift_right<23>(bits(s)) - all(127), all(least));
-  return select(s == all(0.0f), all(-126), e);
-}
-
 // An accumulator aligned to 2^(largest - fraction_bits) and cut toward zero there.
 FP4_SIMD F aligned_accumulator(F acc, I weight, int fraction_bits) {
   const I a = bits(acc) & all(0x7FFFFFFF);
@@ -77,7 +71,7 @@ FP4_SIMD I group_weight(const TileInput& t, const Folding& f, int r, int j, int6
   for (int64_t run = first; run < last; ++run) {
     const F sa = all(t.scale_a[(run >> t.scale_shift_a) * panel_rows + r]);
     const F sb = load(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
-    weight = larger(weight, alignment_exponents(sa, f.least_exponent_a) + alignment_exponents(sb, f.least_exponent_b));
+    weight = larger(weight, scale_exponents(sa, f.least_exponent_a) + scale_exponents(sb, f.least_exponent_b));
   }
   return weight;
 }

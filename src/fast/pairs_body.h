@@ -158,7 +158,8 @@ FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel, int64_t run
 inline int finest_cut(const PairUnits& u, float norm_a, float norm_b, int64_t run) {
   const float more = std::sqrt(static_cast<float>(run));
   int cut = u.least_cut_a;
-  while (cut < u.cut_a && (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) > 0x1.ffp30f)
+  while (cut < u.cut_a && (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) >
+                              0x1.ffp30f / static_cast<float>(u.dots))
     ++cut;
   return cut;
 }

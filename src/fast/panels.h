@@ -55,6 +55,8 @@ struct Panels {
   float* norm = nullptr;            // [panel] at least the largest norm of a row's run of elements
   int16_t* column_rests = nullptr;  // side B: as pairs, where rest_marks says so
   uint32_t* rest_marks = nullptr;   // [panel][K/run] bit per pair
+  float* weight = nullptr;          // [panel][step][16] exponents of scales and of last bits (cut_weights_body.h)
+  float* lowest = nullptr;
   float* scale = nullptr;
   int32_t* correction = nullptr;  // [panel][K/run][16]: -byte_offset of the other side * sum of bytes over a run
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/fast/cut_weights_body.h"
 #include "src/fast/product_groups_body.h"
 #include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"

@@ -22,19 +22,23 @@ FP4_TARGET inline bool run_product(Product& p) {
   p.has_terms = knows_terms(sa, sb, row);
   if (int8 && engine != Engine::terms && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24)
     return false;  // exact in fp32
-  if (engine == Engine::wide_float) p.pairs = choose_pairs(p.a, p.b, row, p.run);
-  const bool pairs = p.pairs.finish != PairFinish::none;
+  const bool aligned = row.kind == AccumulatorKind::aligned;
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;
   const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
   const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
-  arena.reset(bytes_a + bytes_b +
+  if (engine == Engine::wide_float) p.pairs = aligned ? choose_cut_pairs(p) : choose_pairs(p.a, p.b, row, p.run);
+  const bool pairs = p.pairs.finish != PairFinish::none;
+  const int64_t steps = pairs && aligned ? cut_steps(p) : 0;
+  arena.reset(bytes_a + bytes_b + cut_weight_bytes(p.a.panels, steps) + cut_weight_bytes(p.b.panels, steps) +
               (pairs ? pair_bytes(p.a.panels, p.run, true) + pair_bytes(p.b.panels, p.run, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
   place_panels(p.b.panels, arena, runs, int8, !int8);
   if (pairs) {
     place_pairs(p.a.panels, arena, p.run, true);
     place_pairs(p.b.panels, arena, p.run, false);
+    place_cut_weights(p.a.panels, arena, steps);
+    place_cut_weights(p.b.panels, arena, steps);
   }
   PanelOptions options;
   options.run = p.run;
@@ -42,7 +46,6 @@ FP4_TARGET inline bool run_product(Product& p) {
   options.neutral_zeros = row.kind != AccumulatorKind::aligned;
   if (engine == Engine::fma) options.values = Values::decoded;
   if (engine == Engine::multiply_add || engine == Engine::fp64) options.values = Values::scaled;
-  const bool aligned = row.kind == AccumulatorKind::aligned;
   PanelOptions options_b = options;
   if (int8) {
     p.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
@@ -60,6 +63,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (!direct_a) fill_panels(p.a, options);
   fill_panels(p.b, options_b);
   if (pairs) narrow_sides(p);
+  if (pairs && aligned) weigh_sides(p);
   if (options.postpones) complete_aligned(p, options, options_b);
   const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
   p.factor = finish.factor(p.restarts() ? 1.0f : p.a.panels.factor.g * p.b.panels.factor.g);

@@ -54,6 +54,11 @@ FP4_SIMD F snapped_lanes(F acc, int snap_log2) {
   return select(a < all(static_cast<float>(magic / 8)), rounded, acc);
 }
 
+// Exponents of scales as aligned sums see them: at least the smallest normal one, -126 for zero.
+FP4_SIMD I scale_exponents(F s, int least) {
+  return select(s == all(0.0f), all(-126), larger(shift_right<23>(bits(s)) - all(127), all(least)));
+}
+
 using TileKernel = void (*)(const TileInput&, const TileOutput&);
 
 enum class Sum : uint8_t { block, group, aligned };
@@ -117,6 +122,7 @@ struct PairUnits {
   int cut_a = 0;  // the coarsest; panels of A have their own
   int least_cut_a = 0;
   int cut_b = 0;
+  int dots = 1;  // of runs, whose sum fits 32 bits
 };
 
 // Rests that every list of a run has at least, so that hardly any run branches on their number: split sums have one or
@@ -143,7 +149,16 @@ struct PairInput {
   float unit;     // product of the units
   float quantum;  // product of the quanta
   int snap_log2;
+  const float* weight_a;  // aligned sums: [step][16] (cut_weights_body.h), of `span` runs each
+  const float* lowest_a;
+  const float* weight_b[2];
+  const float* lowest_b[2];
+  int64_t span;
 };
+
+// Aligned sums of pairs have at most this many terms a group.
+inline constexpr int largest_pair_terms = 4;
+inline constexpr float no_last_bit = 1e6f;  // of zeros: above all
 
 // Scales as integers, from a tile's first row on (group_scales_body.h).
 struct GroupInput {
