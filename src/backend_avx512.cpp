@@ -25,7 +25,8 @@ class Avx512Backend final : public Backend {
   bool available() const override {
     static const bool here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
+                             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
+                             __builtin_cpu_supports("bmi2");
     return here;
   }
   bool supports_quantize(const QuantizeCall& call) const override { return avx512::has_small_positions(call); }

@@ -21,7 +21,8 @@ enum class Values : uint8_t {
 struct PanelOptions {
   Values values = Values::element;
   int byte_offset = 0;        // added to every byte (side A: makes them unsigned)
-  int correction_factor = 0;  // != 0: correction = -factor * sum of bytes over each run (side B)
+  int correction_factor = 0;  // != 0: correction = start - factor * sum of bytes over each run (side B)
+  int32_t start = 0;
   int64_t run = 0;            // elements along K between scale changes of the product
   bool neutral_zeros = true;  // all-zero blocks get scale 0, which takes part in no range
   int level_room = -1;        // >= 0: panels may become level (level_body.h); elements can be shifted this far

@@ -81,7 +81,7 @@ FP4_TARGET inline void complete_panel(const PanelOptions& options, Panels& out, 
     const I sum = shifts ? complete_run<true>(first, run, by, kept, factor, flip)
                          : complete_run<false>(first, run, by, kept, factor, flip);
     if (!corrects) continue;
-    store(out.correction + (panel * runs + r) * panel_rows, all(0) - sum);
+    store(out.correction + (panel * runs + r) * panel_rows, all(options.start) - sum);
     total = total - sum;
   }
   if (corrects) store(out.total + panel * panel_rows, total);

@@ -56,6 +56,8 @@ inline TileKernel block_kernel(int64_t, bool) {
   return panels == 1 ? block_tile_one : block_tile_two;
 }
 
+inline constexpr bool starts_as_float = false;
+
 // vpmaddubsw saturates: bytes moved by 128 would overflow, so there are no level panels here.
 inline constexpr bool has_whole_kernels = false;
 inline WholeKernel whole_kernel(int) { return nullptr; }

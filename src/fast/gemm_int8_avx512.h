@@ -39,25 +39,27 @@ FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
+// Corrections may hold the bits of 1.5 * 2^23, so that dots end as the float 1.5 * 2^23 + dot.
+inline constexpr bool starts_as_float = true;
+
 // How a dot meets its scales. `product`: converted, times the product of both, which is exact or rounded as section 7
-// asks. `apart`, where dot * sB is exact: dots start at the bits of 1.5 * 2^23 and so end as the float 1.5 * 2^23 +
-// dot, and one fused operation takes the offset away and multiplies by sB; sA enters with the sum.
+// asks. `apart`, where dot * sB is exact and dots start as floats: one fused operation takes the offset away and
+// multiplies by sB; sA enters with the sum.
 enum class DotScales : uint8_t { product, apart };
 
-// acc = fl32(acc + dot * sA*sB): the dot is exact in fp32 (below 2^24), the last fused operation is the one rounding.
-// The last run multiplies by the finish and stores to C.
+// acc = fl32(acc + dot * sA*sB) in quanta: the dot is exact in fp32 (below 2^24), the last fused operation is the one
+// rounding. The last run multiplies by quantum and finish and stores to C.
 template <DotScales scales, int panels, int fixed_run4, bool first, bool last>
 FP4_SIMD void block_run(const TileInput& t, const TileOutput& out, int64_t run, float* acc) {
   constexpr bool apart = scales == DotScales::apart;
   __m512i dot[tile_rows][panels];
-  int8_dots<panels, fixed_run4>(t, run, dot, apart ? static_cast<int32_t>(bits_of(to_integer)) : 0);
+  int8_dots<panels, fixed_run4>(t, run, dot, apart ? 0 : -t.start);
   const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
   __m512 sb[panels];
   __m512 offset[panels];
   __mmask16 mask[panels];
   for (int j = 0; j < panels; ++j) {
-    sb[j] =
-        _mm512_mul_ps(_mm512_load_ps(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows), _mm512_set1_ps(t.quantum));
+    sb[j] = _mm512_load_ps(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
     offset[j] = _mm512_mul_ps(sb[j], _mm512_set1_ps(-to_integer));
     mask[j] = first_lanes(out.cols - j * panel_rows).v;
   }
@@ -73,7 +75,8 @@ FP4_SIMD void block_run(const TileInput& t, const TileOutput& out, int64_t run, 
           apart ? _mm512_fmadd_ps(_mm512_fmadd_ps(_mm512_castsi512_ps(dot[r][j]), sb[j], offset[j]), row_scale, before)
                 : _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][j]), _mm512_mul_ps(row_scale, sb[j]), before);
       if (last) {
-        _mm512_mask_storeu_ps(out.c + r * out.stride + j * panel_rows, mask[j], _mm512_mul_ps(sum, out.factor.v));
+        const __m512 whole = _mm512_mul_ps(sum, _mm512_set1_ps(t.quantum));
+        _mm512_mask_storeu_ps(out.c + r * out.stride + j * panel_rows, mask[j], _mm512_mul_ps(whole, out.factor.v));
       } else {
         _mm512_store_ps(at, sum);
       }

@@ -16,9 +16,9 @@
 
 #include "fp4/bits.h"
 
-#define FP4_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi,fma")))
+#define FP4_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi,fma,bmi2")))
 #define FP4_SIMD \
-  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi,fma"), always_inline)) inline
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi,fma,bmi2"), always_inline)) inline
 #define FP4_ISA avx512
 
 namespace fp4::avx512 {
@@ -67,7 +67,7 @@ FP4_SIMD F operator*(F a, F b) { return {_mm512_mul_ps(a.v, b.v)}; }
 FP4_SIMD F operator/(F a, F b) { return {_mm512_div_ps(a.v, b.v)}; }
 FP4_SIMD F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 FP4_SIMD F negated_fma(F a, F b, F c) { return {_mm512_fnmadd_ps(a.v, b.v, c.v)}; }  // c - a*b
-FP4_SIMD F fma_down(F a, F b, F c) {  // rounded toward minus infinity
+FP4_SIMD F fma_down(F a, F b, F c) {                                                 // rounded toward minus infinity
   return {_mm512_fmadd_round_ps(a.v, b.v, c.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
 }
 FP4_SIMD F fma_up(F a, F b, F c) {  // rounded toward plus infinity

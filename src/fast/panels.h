@@ -58,7 +58,7 @@ struct Panels {
   float* weight = nullptr;          // [panel][step][16] exponents of scales and of last bits (cut_weights_body.h)
   float* lowest = nullptr;
   float* scale = nullptr;
-  int32_t* correction = nullptr;  // [panel][K/run][16]: -byte_offset of the other side * sum of bytes over a run
+  int32_t* correction = nullptr;  // [panel][K/run][16]: start of a dot, for the other side's byte_offset
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K
   ScaleRange* range = nullptr;    // [panel]
   float* outer = nullptr;         // [panel][K/128][16] tensor factors of outer128

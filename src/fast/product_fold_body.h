@@ -132,12 +132,17 @@ inline fast::ScaleRange range_of(const Panels& b, int64_t pb, int64_t panels) {
   return range;
 }
 
-// Whether dots times scales of B are floats far from both ends of fp32, and products of two scales exact.
-inline bool scales_apart(const Product& p) {
+// Whether products of dots and two scales are exact.
+inline bool has_exact_blocks(const Product& p) {
   const int64_t largest_dot = p.run * p.a.largest_fixed() * p.b.largest_fixed();
   const int dot_bits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1;
   const int scale_bits = 1 + larger(scale_fraction_bits(p.a.q), scale_fraction_bits(p.b.q));
-  if (has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec) || dot_bits > 22 || dot_bits + scale_bits > 24) return false;
+  return !has_wide_scale(p.a.spec) && !has_wide_scale(p.b.spec) && dot_bits <= 22 && dot_bits + scale_bits <= 24;
+}
+
+// Whether dots that start as floats, times scales of B, are floats far from both ends of fp32.
+inline bool scales_apart(const Product& p) {
+  if (p.start == 0) return false;
   const fast::ScaleRange range = range_of(p.b.panels, 0, p.b.panels.count);
   return range.least >> 23 > 27 && range.largest >> 23 < 227;
 }
@@ -151,8 +156,9 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   t.scale_shift_a = scale_shift(p.a.panels.block, p.run, p.a.panels.padded);
   t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
   t.quantum = p.quantum;
+  t.start = p.start;
   k.folding = make_folding(p);
-  const bool apart = engine == Engine::int8_block && scales_apart(p);
+  const bool apart = scales_apart(p);
   k.one = block_kernel<1>(t.run4, apart);
   k.two = block_kernel<2>(t.run4, apart);
   k.step = engine == Engine::int8_block ? 2 : 1;

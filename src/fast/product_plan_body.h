@@ -115,6 +115,7 @@ struct Product {
   Side b;
   int64_t run = 0;
   int offset = 0;           // of A's bytes
+  int32_t start = 0;        // of a dot, in B's corrections
   bool has_terms = false;   // gemm_terms_body.h knows the formats and the accumulator
   bool has_levels = false;  // panels of bytes may be level (level_body.h)
   PairUnits pairs;          // of elements in 16 bits (pairs_body.h)

@@ -31,6 +31,7 @@ struct TileInput {
   int scale_shift_a;  // scale index = run >> shift
   int scale_shift_b;
   float quantum;  // of a product
+  int32_t start;  // what corrections hold besides
 };
 
 // NaN where a row or column of the tile has a NaN scale, and where a NaN came from an infinite factor.
