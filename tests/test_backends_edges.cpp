@@ -73,10 +73,14 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "mxfp4,rounding=stochastic,random_bits=16",
                                       "mxfp4,rounding=stochastic,random_bits=32",
                                       "mxfp4,rounding=stochastic_midpoint,prescale=0.75",
+                                      "mxfp4,rounding=stochastic_midpoint,random_bits=16",
                                       "mxfp4,rounding=stochastic_truncated,random_bits=16,prescale=0.75",
                                       "ue5m3fp4",
                                       "ue5m3fp4,rounding=stochastic",
+                                      "ue5m3fp4,rounding=stochastic,random_bits=16",
                                       "ue5m3fp4,rounding=stochastic_midpoint,random_bits=16",
+                                      "ue5m3fp4,arithmetic=te,rounding=stochastic,random_bits=16",
+                                      "ue5m3fp4,scale_rule=encode,rounding=stochastic,random_bits=16",
                                       "ue5m3fp4,rounding=stochastic,random_bits=32",
                                       "ue5m3fp4,rounding=stochastic_midpoint,random_bits=32,prescale=0.75",
                                       "ue5m3fp4,rounding=stochastic_truncated,random_bits=32",
@@ -130,11 +134,17 @@ int64_t compare_boundaries(int64_t rows, uint32_t seed) {
       product.a = call;
       product.b.x = view_of(eye.data(), 32, k);
       product.b.spec = quant_spec_from_words("mxfp4");
-      product.c = c.data();
+      product.c = expected_c.data();
       product.c_stride = 32;
-      if (fast->multiply(product)) {
-        product.c = expected_c.data();
-        Dispatcher("reference").multiply(product);
+      Dispatcher("reference").multiply(product);
+      std::vector<float> columns(x.size());
+      for (int64_t i = 0; i < rows * k; ++i)
+        columns[static_cast<size_t>(i % k * rows + i / k)] = x[static_cast<size_t>(i)];
+      for (const bool by_rows : {true, false}) {
+        if (!by_rows) product.a.x = view_of(columns.data(), k, rows).transposed();
+        product.c = c.data();
+        if (!fast->multiply(product)) continue;
+        INFO("a product's panels by " << (by_rows ? "rows" : "columns"));
         CHECK(std::memcmp(c.data(), expected_c.data(), c.size() * sizeof(float)) == 0);
       }
       compared += rows * k;

@@ -6,9 +6,19 @@
 
 namespace fp4::avx512 {
 
-// How draws of eight bits come in: to exact sums, or to estimates, which a block in doubt does not use. Estimates serve
-// every rounding of the sum that decides at its middle.
-enum class Drawing : uint8_t { none, exact, estimates };
+// How draws come in: of eight bits to exact sums, of eight or sixteen to estimates, which a block in doubt does not
+// use. Estimates serve every rounding of the sum that decides at its middle.
+enum class Drawing : uint8_t { none, exact, estimates, wide_estimates };
+
+constexpr bool estimates(Drawing d) { return d == Drawing::estimates || d == Drawing::wide_estimates; }
+
+// Draws of sixteen bits leave estimates three places. They come 2^15 down, as signed words, and the sum starts with
+// that.
+inline constexpr float wide_estimate_magic = 6144.0f + 128.0f + 0x1p-9f + 2 * 0x1p-11f;
+
+// Elements of a row whose draws are made together.
+template <Drawing drawing>
+inline constexpr int drawn_together = drawing == Drawing::wide_estimates ? 16 : 32;
 
 // What the codes of a panel need besides factors.
 struct PanelCodes {
@@ -16,16 +26,29 @@ struct PanelCodes {
   NibbleTable values;  // of e2m1 codes with their signs
 };
 
-// Draws of 32 columns of a panel: by rows [column / 16][row][column % 16], else [column / 4][row][column % 4].
+// Draws of 32 columns of a panel: by rows [column / 16][row][column % 16], else [column / 4][row][column % 4]; of
+// sixteen bits those of 16 columns: by rows [row][column], else [column / 2][row][column % 2].
 struct PanelDraws {
   alignas(64) uint8_t draw[2 * panel_rows * 16];
 };
 
-template <bool by_rows>
+template <bool by_rows, Drawing drawing>
 FP4_SIMD void fill_panel_draws(const RunKeys& k, uint32_t first, uint32_t row_step, PanelDraws& out) {
+  constexpr bool wide = drawing == Drawing::wide_estimates;
   const I in_memory = {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};  // as fill_run_draws
-  const I blocks = multiply_low(by_rows ? in_memory : lane_numbers(), all(row_step)) + all(first);
-  const RunWords w = run_words(k, blocks, blocks + all(1));
+  RunWords w;
+  if (by_rows && wide) {  // two blocks of each row, one after another
+    const I blocks = multiply_low(shift_right<1>(in_memory), all(row_step)) + (in_memory & all(1)) + all(first);
+    w = run_words(k, blocks, blocks + all(8 * row_step));
+  } else {
+    const I blocks = multiply_low(by_rows ? in_memory : lane_numbers(), all(row_step)) + all(first);
+    w = run_words(k, blocks, blocks + all(1));
+  }
+  if (wide) {
+    for (auto& chain : w.c) {
+      for (__m512i& word : chain) word = _mm512_xor_si512(word, _mm512_set1_epi32(static_cast<int>(0x80008000u)));
+    }
+  }
 #pragma GCC unroll 2
   for (int i = 0; i < 4; i += 2) {
     uint8_t* half = out.draw + i / 2 * 256;
@@ -67,21 +90,61 @@ FP4_SIMD I draw_of_lanes(I draws) {
       _mm512_broadcast_i32x4(_mm_setr_epi8(i, 0, 0, 0, 4 + i, 0, 0, 0, 8 + i, 0, 0, 0, 12 + i, 0, 0, 0)))};
 }
 
-template <RunKind kind, bool estimates>
+// The draws of columns column .. column + 3 for drawn_sum<drawing, false>: what a lane's dword holds besides its own,
+// drawn_sum leaves out, but bytes of estimates, which have too little room in their weights.
+template <Drawing drawing>
+FP4_SIMD void column_draws(const uint8_t* draw, int column, I (&out)[4]) {
+  if constexpr (drawing == Drawing::wide_estimates) {
+    out[0] = out[1] = load(reinterpret_cast<const uint32_t*>(draw + column * 32));
+    out[2] = out[3] = load(reinterpret_cast<const uint32_t*>(draw + column * 32 + 64));
+  } else {
+    const I words = load(reinterpret_cast<const uint32_t*>(draw + column * 16));
+    const bool apart = drawing == Drawing::estimates;
+    out[0] = apart ? draw_of_lanes<0>(words) : words;
+    out[1] = apart ? draw_of_lanes<1>(words) : words;
+    out[2] = apart ? draw_of_lanes<2>(words) : words;
+    out[3] = apart ? draw_of_lanes<3>(words) : words;
+  }
+}
+
+// Sixteen draws of a row, for drawn_sum<drawing, true>.
+template <Drawing drawing>
+FP4_SIMD I row_draws(const uint8_t* draw, int row) {
+  if constexpr (drawing == Drawing::wide_estimates) {
+    return {_mm512_cvtepi16_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(draw + row * 32)))};
+  } else {
+    return sixteen_draws(draw + row * 16);
+  }
+}
+
+// The sum with the draw of column i of four, which lies where it was stored, or of a row, which is alone in its lane.
+template <Drawing drawing, bool by_rows>
+FP4_SIMD I drawn_sum(I sum, I draws, int i) {
+  if (drawing == Drawing::exact) {
+    return {_mm512_dpbusd_epi32(sum.v, draws.v, _mm512_set1_epi32(by_rows ? 1 : 1 << 8 * i))};
+  }
+  if (drawing == Drawing::estimates) return add_draw_to_estimate(sum, draws);
+  return {_mm512_dpwssd_epi32(sum.v, draws.v, _mm512_set1_epi32(by_rows ? 8 : 8 << 16 * (i % 2)))};
+}
+
+template <RunKind kind, Drawing drawing, bool by_rows>
 FP4_SIMD B drawn_bytes_of(const PanelCodes& c, const F (&x)[4], const F (&low)[4], const F (&high)[4],
                           const F (&third)[4], const I (&draw)[4], __mmask64& doubt) {
+  constexpr bool estimated = estimates(drawing);
+  constexpr float offset =
+      drawing == Drawing::wide_estimates ? wide_estimate_magic : (estimated ? estimate_magic : to_integer);
   I sum[4];
   I signs[4];
   __mmask16 sure = 0xFFFF;
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     signs[i] = bits(x[i]);
-    sum[i] = sum_before_draw<kind, estimates>(x[i], low[i], high[i], third[i]);
-    sum[i] = estimates ? add_draw_to_estimate(sum[i], draw[i]) : sum[i] + draw[i];
-    if (estimates) sure = still_sure(sure, sum[i]);
+    sum[i] = sum_before_draw<kind, estimated>(x[i], low[i], high[i], third[i], offset);
+    sum[i] = drawn_sum<drawing, by_rows>(sum[i], draw[i], i);
+    if (estimated) sure = still_sure(sure, sum[i]);
   }
-  if (estimates) doubt |= static_cast<uint16_t>(~sure);
-  return {_mm512_shuffle_epi8(c.values.v, merged_codes<codes_at<kind, estimates>>(sum, signs).v)};
+  if (estimated) doubt |= static_cast<uint16_t>(~sure);
+  return {_mm512_shuffle_epi8(c.values.v, merged_codes<codes_at<kind, estimated>>(sum, signs).v)};
 }
 
 // Sixteen columns down sixteen lanes; false: some code may be another one.
@@ -101,10 +164,9 @@ FP4_SIMD bool column_bytes(const PanelCodes& c, ByteTable table, const RunFactor
     const F columns[4] = {load(x[k]), load(x[k + 1]), load(x[k + 2]), load(x[k + 3])};
     B bytes;
     if constexpr (draws) {
-      const I words = load(reinterpret_cast<const uint32_t*>(draw + k * panel_rows));
-      const I four[4] = {draw_of_lanes<0>(words), draw_of_lanes<1>(words), draw_of_lanes<2>(words),
-                         draw_of_lanes<3>(words)};
-      bytes = drawn_bytes_of<kind, drawing == Drawing::estimates>(c, columns, lows, highs, thirds, four, doubt);
+      I four[4];
+      column_draws<drawing>(draw, k, four);
+      bytes = drawn_bytes_of<kind, drawing, false>(c, columns, lows, highs, thirds, four, doubt);
     } else {
       bytes = table_bytes_of<kind>(c, table, columns, lows, highs, doubt);
     }
@@ -136,11 +198,11 @@ FP4_SIMD bool row_bytes(const PanelCodes& c, ByteTable table, const RunFactors& 
       low[i] = all(f.low[row]);
       high[i] = draws || kind == RunKind::quotient ? all(f.high[row]) : low[i];
       third[i] = draws ? all(f.third[row]) : low[i];
-      if (draws) four[i] = sixteen_draws(draw + row * 16);
+      if (draws) four[i] = row_draws<drawing>(draw, row);
     }
     B bytes;
     if constexpr (draws) {
-      bytes = drawn_bytes_of<kind, drawing == Drawing::estimates>(c, rows, low, high, third, four, doubt);
+      bytes = drawn_bytes_of<kind, drawing, true>(c, rows, low, high, third, four, doubt);
     } else {
       bytes = table_bytes_of<kind>(c, table, rows, low, high, doubt);
     }

@@ -1,4 +1,4 @@
-// Panels of FP4 whose scales are no powers of two, or whose rounding draws eight bits: 128 columns at a time all scales
+// Panels of FP4 whose scales are no powers of two, or whose rounding draws bits: 128 columns at a time all scales
 // first, then all codes, so that neither waits for the other. Codes come as those of runs (run_codes_avx512.h,
 // run_draws_avx512.h); a block that needs more is done as quantize_body.h does it.
 #pragma once
@@ -19,11 +19,12 @@ struct Sweep {
 inline constexpr int sweep_width = 128;
 inline constexpr int sweep_blocks = sweep_width / 16;
 
-// A block with all that it may need; returns its scale bits.
+// A block with all that it may need, its scales among it unless `known`; returns its scale bits.
 struct SlowBlock {
   Extremes extremes;
   I squares;
   I scales;
+  const LaneScales* known;
 };
 FP4_TARGET __attribute__((noinline)) inline void sweep_slowly(const Quantization& z, int64_t panel, int64_t k0,
                                                               int8_t* bytes, SlowBlock& s) {
@@ -41,7 +42,14 @@ FP4_TARGET __attribute__((noinline)) inline void sweep_slowly(const Quantization
   b.x = own;
   b.u = payloads;
   b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
-  prepare_block(z, b, own, draw);
+  if (s.known != nullptr) {
+    b.scales = *s.known;
+    b.amax = all_maxima(b);
+    b.rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - b.row0));
+    if (z.draws.wanted) fill_draws(p, z.draws, b.row0, b.k0, b.n, draw);
+  } else {
+    prepare_block(z, b, own, draw);
+  }
   encode_block(z, b, draw, {bytes, nullptr, nullptr});
   s.scales = note_panel_scales(z, b, panel, s.extremes);
   s.squares = all(0);
@@ -66,7 +74,8 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
   constexpr int width = by_rows ? sweep_width : sweep_width / 2;
   const int64_t loaded_width = larger(p.hadamard.size, width);
   const RunPlan& run = c.run;
-  const auto row_step = static_cast<uint32_t>(p.cols / 16);
+  constexpr int per_block = drawn_together<drawing> / 2;  // draws of a Philox block
+  const auto row_step = static_cast<uint32_t>(p.cols / per_block);
   Extremes extremes = no_extremes_yet();
   LevelSoFar level = no_level_yet();
   const ByteTable table = z.table.table;
@@ -104,7 +113,8 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
         b.k0 = k0 + i * block;
         b.amax = load(maxima[i]);
         b.nonfinite = b.amax >= all(0x7F800000);
-        b.scales = trials ? chosen[i] : scales_from_maxima(p, z.scale, b.amax, b.factor, all(0));
+        if (!trials) chosen[i] = scales_from_maxima(p, z.scale, b.amax, b.factor, all(0));
+        b.scales = chosen[i];
         usable[i] = !any(b.nonfinite | b.scales.rare) && find_factors(p, run, b.amax, b.scales, b.factor, factors[i]);
         if (usable[i]) store(scales[i], note_panel_scales(z, b, panel, extremes));
       }
@@ -114,10 +124,11 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
         I squares = all(0);
         for (int i = 0; i < block; i += 16) {
           const int64_t column = k + i;
-          if (draws && column % 32 == 0) {
-            fill_panel_draws<by_rows>(run.keys, first_draw + static_cast<uint32_t>(column / 16), row_step, draw);
+          if (draws && column % drawn_together<drawing> == 0) {
+            const uint32_t first = first_draw + static_cast<uint32_t>(column / per_block);
+            fill_panel_draws<by_rows, drawing>(run.keys, first, row_step, draw);
           }
-          const uint8_t* drawn = draw.draw + column % 32 * 16;
+          const uint8_t* drawn = draw.draw + column % drawn_together<drawing> * 16;
           if constexpr (by_rows) {
             done &= row_bytes<kind, drawing>(c, table, factors[n], rows + (column - k0), p.x.row_stride, drawn,
                                              bytes + i * panel_rows, squares);
@@ -128,7 +139,7 @@ FP4_TARGET void sweep_panel(const Quantization& z, const PanelCodes& c, int64_t 
         }
         I s = load(scales[n]);
         if (__builtin_expect(!done, 0)) {
-          SlowBlock slow = {extremes, squares, s};
+          SlowBlock slow = {extremes, squares, s, usable[n] ? &chosen[n] : nullptr};
           sweep_slowly(z, panel, k, bytes, slow);
           extremes = slow.extremes;
           squares = slow.squares;
@@ -151,17 +162,36 @@ FP4_TARGET void set_loops(Sweep& s) {
   s.columns = sweep_panel<kind, drawing, false>;
 }
 
-inline bool draws_for_panels(const QuantPlan& p) {
-  return draws_for_runs(p) || (p.code_path == CodePath::stochastic_fp4 &&
-                               p.q.rounding == Rounding::stochastic_midpoint && p.q.random_bits == 8);
+template <RunKind kind>
+FP4_TARGET void set_loops(Sweep& s, Drawing drawing) {
+  switch (drawing) {
+    case Drawing::none:
+      if constexpr (kind != RunKind::power) set_loops<kind, Drawing::none>(s);
+      return;
+    case Drawing::exact:
+      if constexpr (kind != RunKind::quotient) set_loops<kind, Drawing::exact>(s);
+      return;
+    case Drawing::estimates: return set_loops<kind, Drawing::estimates>(s);
+    case Drawing::wide_estimates: return set_loops<kind, Drawing::wide_estimates>(s);
+  }
+}
+
+// How a panel's draws come in; none: not here.
+inline Drawing panel_drawing(const QuantPlan& p, RunKind kind) {
+  const bool middle = p.q.rounding == Rounding::stochastic_midpoint;
+  if (p.code_path != CodePath::stochastic_fp4 || (p.q.rounding != Rounding::stochastic && !middle))
+    return Drawing::none;
+  if (p.q.random_bits == 16) return Drawing::wide_estimates;
+  if (p.q.random_bits != 8) return Drawing::none;
+  return middle || kind == RunKind::quotient ? Drawing::estimates : Drawing::exact;
 }
 
 inline bool can_sweep(const Quantization& z) {
   const QuantPlan& p = *z.plan;
   const bool table = p.code_path == CodePath::table;
   const RunKind kind = factor_kind(p);
-  return kind != RunKind::none && (table ? kind != RunKind::power : draws_for_panels(p)) && z.stored == nullptr &&
-         z.out->bytes != nullptr && z.out->values == nullptr && z.options.byte_offset == 0 &&
+  return kind != RunKind::none && (table ? kind != RunKind::power : panel_drawing(p, kind) != Drawing::none) &&
+         z.stored == nullptr && z.out->bytes != nullptr && z.out->values == nullptr && z.options.byte_offset == 0 &&
          p.q.tensor_scale != TensorScale::outer128 && p.hadamard.size <= largest_chunk && p.cols % 16 == 0;
 }
 
@@ -172,26 +202,16 @@ FP4_TARGET inline Sweep plan_sweep(const Quantization& z) {
   RunPlan& r = s.codes.run;
   r.kind = factor_kind(p);
   const bool draws = p.code_path != CodePath::table;
-  const bool middle = p.q.rounding == Rounding::stochastic_midpoint;
   r.codes = draws ? RunCodes::draws : RunCodes::table;
   if (draws) r.keys = run_keys(p.place);
   r.steps = draws ? 1.0f : p.steps;
   constexpr int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   s.codes.values = load_nibble_table(values);
+  const Drawing drawing = panel_drawing(p, r.kind);
   switch (r.kind) {
-    case RunKind::power:
-      middle ? set_loops<RunKind::power, Drawing::estimates>(s) : set_loops<RunKind::power, Drawing::exact>(s);
-      break;
-    case RunKind::product:
-      if (!draws) {
-        set_loops<RunKind::product, Drawing::none>(s);
-      } else {
-        middle ? set_loops<RunKind::product, Drawing::estimates>(s) : set_loops<RunKind::product, Drawing::exact>(s);
-      }
-      break;
-    case RunKind::quotient:
-      draws ? set_loops<RunKind::quotient, Drawing::estimates>(s) : set_loops<RunKind::quotient, Drawing::none>(s);
-      break;
+    case RunKind::power: set_loops<RunKind::power>(s, drawing); break;
+    case RunKind::product: set_loops<RunKind::product>(s, drawing); break;
+    case RunKind::quotient: set_loops<RunKind::quotient>(s, drawing); break;
     case RunKind::none: break;
   }
   return s;

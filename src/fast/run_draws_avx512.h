@@ -29,8 +29,7 @@ inline constexpr float estimate_magic = 6144.0f + 0.5f + 2 * 0x1p-11f;  // 1.5 *
 template <RunKind kind, bool estimates = kind == RunKind::quotient>
 inline constexpr int codes_at = estimates ? estimate_at : exact_at;
 template <RunKind kind, bool estimates = kind == RunKind::quotient>
-FP4_SIMD I sum_before_draw(F x, F low, F high, F third) {
-  constexpr float offset = estimates ? estimate_magic : to_integer;
+FP4_SIMD I sum_before_draw(F x, F low, F high, F third, float offset = estimates ? estimate_magic : to_integer) {
   if (kind == RunKind::product) return code_axis(x * low, all(512.0f), all(256.0f), all(128.0f), offset);
   return code_axis(x, low, high, third, offset);
 }
