@@ -1,5 +1,6 @@
 // Do the short ways of the fast quantisers (sums of errors in fp32 where they decide, quotients as pairs of floats,
 // exponents of variances in lanes) end in the reference's bits where they have to give up? Inputs sit on ties.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -14,9 +15,9 @@ namespace {
 
 float uniform(uint64_t i) { return random_uniform({31, 5, 0}, i); }
 
-// Rows of 64: blocks whose two trials err alike, constant and nearly constant blocks, multiples of quarter steps,
-// magnitudes from the ends of fp32.
-std::vector<float> tied_rows(int rows) {
+// Rows of 64: blocks whose two trials err alike, constant and nearly constant blocks, multiples of quarter steps, few
+// elements among zeros; with these exponents of magnitudes.
+std::vector<float> tied_rows(int rows, const std::array<int, 8>& exponents) {
   std::vector<float> x(static_cast<size_t>(rows) * 64);
   constexpr float levels[] = {0.0f, 0.25f, 0.5f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 4.5f, 5.0f, 6.0f};
   for (int r = 0; r < rows; ++r)
@@ -29,13 +30,12 @@ std::vector<float> tied_rows(int rows) {
         case 2: v = 1.0f + (c == 7 ? 0x1p-23f : 0.0f); break;
         case 3: v = levels[c % 2 == 0 ? 10 : 8]; break;
         case 4: v = std::nextafter(levels[static_cast<int>(v * 11.0f)], v < 0.5f ? 0.0f : 9.0f); break;
-        case 5: v = c % 16 == 3 ? 6.0f : 0.0f; break;
+        case 5: v = c % 16 == 3 ? 6.0f : (c % 16 == 9 ? v : 0.0f); break;
         case 6: v = v < 0.5f ? 4.0f : 3.0f; break;
         default: break;
       }
       if (uniform(2 * i + 1) < 0.5f && r % 8 != 1) v = -v;
-      constexpr int exponents[] = {0, 1, -20, -60, -115, -138, 60, 118};
-      x[static_cast<size_t>(i)] = std::ldexp(v, exponents[r / 8 % 8]);
+      x[static_cast<size_t>(i)] = std::ldexp(v, exponents[static_cast<size_t>(r / 8 % 8)]);
     }
   return x;
 }
@@ -44,7 +44,9 @@ std::vector<float> tied_rows(int rows) {
 
 TEST_CASE("fast trials, quotients and variances decide as the reference does", "[quick]") {
   const int rows = 64 * 6;
-  const std::vector<float> x = tied_rows(rows);
+  // The ends of fp32; and where block scales are subnormal, on either side of the smallest.
+  const std::vector<float> far = tied_rows(rows, {0, 1, -20, -60, -115, -138, 60, 118});
+  const std::vector<float> near = tied_rows(rows, {0, -9, -12, -13, -14, -15, -16, -18});
   const char* words[] = {"fouroversix",
                          "fouroversix,tensor_scale=none",
                          "fouroversix,rounding=stochastic",
@@ -67,33 +69,40 @@ TEST_CASE("fast trials, quotients and variances decide as the reference does", "
       if (b->name() == std::string(name) && b->available()) fast = b;
     if (fast == nullptr) continue;
     for (const char* spec : words)
-      // Eight rows at a time: tensor scales follow the magnitude; and all rows under one tensor scale.
-      for (int count : {8, rows})
-        for (int row = 0; row < rows; row += count) {
-          QuantizeCall call;
-          call.x = view_of(x.data() + row * 64, count, 64);
-          call.spec = quant_spec_from_words(spec);
-          call.place = {7, 1, static_cast<uint32_t>(row)};
-          REQUIRE(fast->supports_quantize(call));
-          Quantized got, expected;
-          fast->quantize(call, got);
-          reference_backend().quantize(call, expected);
-          INFO(name << " " << spec << " rows " << row << " of " << count);
-          REQUIRE(got.codes == expected.codes);
-          REQUIRE(got.scales == expected.scales);
-          // The gemm's panels have ways of their own: the product with the identity shows the values.
-          std::vector<float> identity(64 * 64), c(static_cast<size_t>(count) * 64), d = c;
-          for (size_t i = 0; i < 64; ++i) identity[i * 65] = 1.0f;
-          MultiplyCall product = {call, call, {fp32_block}, c.data(), 64};
-          product.b.x = view_of(identity.data(), 64, 64);
-          product.b.spec = quant_spec_from_words("mxfp4");
-          Quantized b;
-          reference_backend().quantize(product.b, b);
-          reference_backend().gemm(expected, b, product.options, d.data(), 64);
-          if (!fast->multiply(product)) continue;
-          for (size_t i = 0; i < c.size(); ++i) REQUIRE(bits_of(c[i]) == bits_of(d[i]));
-          ++compared;
-        }
+      for (const std::vector<float>& x : {far, near})
+        // Eight rows at a time: tensor scales follow the magnitude; and all rows under one tensor scale.
+        for (int count : {8, rows})
+          for (int row = 0; row < rows; row += count) {
+            QuantizeCall call;
+            call.x = view_of(x.data() + row * 64, count, 64);
+            call.spec = quant_spec_from_words(spec);
+            call.place = {7, 1, static_cast<uint32_t>(row)};
+            REQUIRE(fast->supports_quantize(call));
+            Quantized got, expected;
+            fast->quantize(call, got);
+            reference_backend().quantize(call, expected);
+            INFO(name << " " << spec << " rows " << row << " of " << count);
+            REQUIRE(got.codes == expected.codes);
+            REQUIRE(got.scales == expected.scales);
+            // The gemm's panels have ways of their own: the product with the identity shows the values.
+            std::vector<float> identity(64 * 64), c(static_cast<size_t>(count) * 64), d = c;
+            for (size_t i = 0; i < 64; ++i) identity[i * 65] = 1.0f;
+            std::vector<float> columns(static_cast<size_t>(count) * 64);
+            for (int r = 0; r < count; ++r)
+              for (int k = 0; k < 64; ++k) columns[static_cast<size_t>(k * count + r)] = call.x.data[r * 64 + k];
+            MultiplyCall product = {call, call, {fp32_block}, c.data(), 64};
+            product.b.x = view_of(identity.data(), 64, 64);
+            product.b.spec = quant_spec_from_words("mxfp4");
+            Quantized b;
+            reference_backend().quantize(product.b, b);
+            reference_backend().gemm(expected, b, product.options, d.data(), 64);
+            for (const bool by_rows : {true, false}) {
+              if (!by_rows) product.a.x = view_of(columns.data(), 64, count).transposed();
+              if (!fast->multiply(product)) continue;
+              for (size_t i = 0; i < c.size(); ++i) REQUIRE(bits_of(c[i]) == bits_of(d[i]));
+              ++compared;
+            }
+          }
   }
   if (compared == 0) WARN("[test skipped] no AVX2 here");
 }

@@ -133,7 +133,7 @@ FP4_TARGET inline bool quick_choice(const Quantization& z, const Block& b, const
   const F difference = as_float(bits(sum[0] - sum[1]) & all(0x7FFFFFFF));
   const M decided = (difference > total * all(0x1p-15f)) & (total > all(0x1p-100f)) & (total < all(0x1p100f));
   second = sum[1] < sum[0];
-  return !any(unsure | ~(decided | zero));
+  return !any((unsure | ~decided) & ~(zero | (trial[0].code == trial[1].code)));
 }
 
 // four_over_six and mse: the code of least error, in the order of block.h.

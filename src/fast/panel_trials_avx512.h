@@ -6,6 +6,7 @@
 namespace fp4::avx512 {
 
 // Squared errors down the lanes, even and odd columns apart: each sum is a chain.
+template <bool large>
 FP4_SIMD TrialErrors column_errors(const Trials& t, Columns x, int n, __mmask16& sure) {
   static constexpr QuarterTable table = quarter_table();
   const __m512 low = _mm512_load_ps(table.value);
@@ -19,7 +20,7 @@ FP4_SIMD TrialErrors column_errors(const Trials& t, Columns x, int n, __mmask16&
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const F magnitude = magnitude_at(x[k + i / 2]);
-      const I count = counted_quarters(larger(magnitude, least), quarters[i % 2]);
+      const I count = counted_quarters<large>(larger(magnitude, least), quarters[i % 2]);
       clear[i] = _mm512_mask_test_epi32_mask(clear[i], count.v, _mm512_set1_epi32(quarter_fraction));
       const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
       const F error = negated_fma(value, scale[i % 2], magnitude);
@@ -34,9 +35,20 @@ FP4_TARGET __attribute__((noinline)) inline bool has_column_boundary(const Trial
   M found = mask_from_bits(0);
   for (int k = 0; k < n; ++k) {
     const F bounded = larger(magnitude_at(x[k]), load(t.least));
-    for (const auto& factors : t.quarters) found = found | boundaries(counted_quarters(bounded, load(factors)));
+    for (const auto& factors : t.quarters) found = found | boundaries(counted_quarters<true>(bounded, load(factors)));
   }
   return any(found);
+}
+
+FP4_TARGET __attribute__((noinline)) inline uint32_t alike_lanes(const TrialScales& s, Columns x, int n) {
+  M different = mask_from_bits(0);
+  for (int k = 0; k < n; ++k) {
+    const F bounded = larger(magnitude_at(x[k]), load(s.trials.least));
+    const F first = trial_value(bounded, load(s.trials.quarters[0]), s.of[0].value);
+    const F second = trial_value(bounded, load(s.trials.quarters[1]), s.of[1].value);
+    different = different | ~(first == second);
+  }
+  return to_bits(~different);
 }
 
 // Up to eight times sixteen blocks of n columns, along the rows or down the columns from x on. As in runs all trials
@@ -54,8 +66,11 @@ FP4_TARGET __attribute__((noinline)) void choose_panel_scales(const Quantization
       out[i] = n == 16 ? chosen_scales<1>(z, s[i], first, x.stride) : chosen_scales<2>(z, s[i], first, x.stride);
     } else {
       __mmask16 sure = 0xFFFF;
-      const TrialErrors e = column_errors(s[i].trials, x + i * n, n, sure);
-      out[i] = better_scales(z, s[i], e, sure != 0xFFFF && has_column_boundary(s[i].trials, x + i * n, n));
+      const TrialErrors e = s[i].large ? column_errors<true>(s[i].trials, x + i * n, n, sure)
+                                       : column_errors<false>(s[i].trials, x + i * n, n, sure);
+      const bool in_doubt = sure != 0xFFFF && has_column_boundary(s[i].trials, x + i * n, n);
+      out[i] = better_scales(z, s[i], e, in_doubt);
+      if (any(out[i].rare) && !in_doubt) settle_alike(s[i], alike_lanes(s[i], x + i * n, n), out[i]);
     }
   }
 }

@@ -35,7 +35,12 @@ constexpr QuarterTable quarter_table() {
 }
 
 FP4_SIMD F magnitude_at(const float* x) { return as_float(bits(load(x)) & all(0x7FFFFFFF)); }
-FP4_SIMD I counted_quarters(F bounded, F factor) { return bits(fma(bounded, factor, all(quarters_magic))); }
+// `large`: some payload may leave the table, which ends with more than its last boundary.
+template <bool large>
+FP4_SIMD I counted_quarters(F bounded, F factor) {
+  const F count = fma(bounded, factor, all(quarters_magic));
+  return bits(large ? smaller(count, all(quarters_magic + 31.5f)) : count);
+}
 
 FP4_SIMD M boundaries(I count) {
   return no_bits(count, quarter_fraction) &
@@ -49,7 +54,8 @@ FP4_TARGET __attribute__((noinline)) bool has_boundary(const Trials& t, const fl
   for (int v = 0; v < panel_rows * width; ++v) {
     const int block = v / width;
     const F bounded = larger(magnitude_at(x + block * stride + v % width * panel_rows), all(t.least[block]));
-    for (const auto& factors : t.quarters) found = found | boundaries(counted_quarters(bounded, all(factors[block])));
+    for (const auto& factors : t.quarters)
+      found = found | boundaries(counted_quarters<true>(bounded, all(factors[block])));
   }
   return any(found);
 }
@@ -65,7 +71,7 @@ struct TrialErrors {
   F sum[2];
 };
 
-template <int width, int d>
+template <bool large, int width, int d>
 FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride, int first, __mmask16& sure) {
   static constexpr QuarterTable table = quarter_table();
   TrialErrors e;
@@ -79,7 +85,7 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       const F bounded = larger(magnitude, broadcast(&t.least[first]));
 #pragma GCC unroll 2
       for (int trial = 0; trial < 2; ++trial) {
-        const I count = counted_quarters(bounded, broadcast(&t.quarters[trial][first]));
+        const I count = counted_quarters<large>(bounded, broadcast(&t.quarters[trial][first]));
         sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
         const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
         const F error = negated_fma(value, broadcast(&t.scale[trial][first]), magnitude);
@@ -87,8 +93,8 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       }
     }
   } else {
-    const TrialErrors a = run_errors<width, 2 * d>(t, x, stride, first, sure);
-    const TrialErrors b = run_errors<width, 2 * d>(t, x, stride, first + d, sure);
+    const TrialErrors a = run_errors<large, width, 2 * d>(t, x, stride, first, sure);
+    const TrialErrors b = run_errors<large, width, 2 * d>(t, x, stride, first + d, sure);
     e.sum[0] = folded_sums<d>(a.sum[0], b.sum[0]);
     e.sum[1] = folded_sums<d>(a.sum[1], b.sum[1]);
   }
@@ -102,6 +108,7 @@ struct TrialScales {
   Trials trials;
   M zero;
   M rare;
+  bool large = false;  // scales near the end of their format may lie far below the quotient
 };
 
 FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, TrialScales& out) {
@@ -122,7 +129,8 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
     const F divisor = s.value * t.g;
     const F factor = all(4.0f) / divisor;
     out.rare = out.rare |
-               ~(is_ordinary(y) & (a * factor < all(31.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
+               ~(is_ordinary(y) & (a * factor < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
+    out.large = out.large || any(~(a * factor < all(31.0f)));
     store(out.trials.quarters[i], factor);
     store(out.trials.scale[i], divisor);
     out.of[i] = s;
@@ -135,12 +143,13 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
 // squares by less than 2 d sqrt(n T) + n d^2 <= 2^-15 T + 2^-22 amax^2, besides the 2^-16 T of sums in fp32.
 FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, const TrialErrors& e, bool in_doubt) {
   const QuantPlan& p = *z.plan;
-  const M rare = in_doubt ? mask_from_bits(0xFFFF) : s.rare;
+  const M sure = mask_from_bits(in_doubt ? 0 : 0xFFFF);
+  const M same = s.of[0].code == s.of[1].code;  // far below the tensor's maximum: there is nothing to choose
   const F total = e.sum[0] + e.sum[1];
   const F difference = as_float(bits(e.sum[0] - e.sum[1]) & all(0x7FFFFFFF));
   const F amax = as_float(s.amax);
   const F bound = fma(amax * amax, all(0x1p-21f), total * all(0x1p-14f));
-  const M decided = (difference > bound) & (total > all(0x1p-80f)) & (total < all(0x1p80f));
+  const M decided = (difference > bound) & (total > all(0x1p-100f)) & (total < all(0x1p80f));
   LaneScales best;
   const M second = e.sum[1] < e.sum[0];
   best.code = select(second, s.of[1].code, s.of[0].code);
@@ -150,15 +159,53 @@ FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, c
     best.code = select(s.zero, all(p.zero_block_code), best.code);
     finish_scales(p, z.scale, best);
   }
-  best.rare = (rare | ~decided) & ~s.zero;
+  best.rare = (s.rare | ~((sure & decided) | same)) & ~s.zero;
   return best;
+}
+
+// The decoded value of a magnitude under one of two scales, but for the tensor's factor.
+FP4_SIMD F trial_value(F bounded, F quarters, F scale) {
+  static constexpr QuarterTable table = quarter_table();
+  const I index = shift_right<17>(counted_quarters<true>(bounded, quarters));
+  return scale * F{_mm512_permutex2var_ps(_mm512_load_ps(table.value), index.v, _mm512_load_ps(table.value + 16))};
+}
+
+// Blocks whose elements decode alike under both scales, as 0 and the largest one do wherever one scale is 3/2 of the
+// other: sparse gradients are full of them.
+template <int width>
+FP4_TARGET __attribute__((noinline)) uint32_t alike_blocks(const TrialScales& s, const float* x, int64_t stride) {
+  alignas(64) float scale[2][panel_rows];
+  store(scale[0], s.of[0].value);
+  store(scale[1], s.of[1].value);
+  uint32_t different = 0;
+  for (int v = 0; v < panel_rows * width; ++v) {
+    const int block = v / width;
+    const F bounded = larger(magnitude_at(x + block * stride + v % width * panel_rows), all(s.trials.least[block]));
+    const F first = trial_value(bounded, all(s.trials.quarters[0][block]), all(scale[0][block]));
+    const F second = trial_value(bounded, all(s.trials.quarters[1][block]), all(scale[1][block]));
+    if (any(~(first == second))) different |= 1u << block;
+  }
+  return ~different & 0xFFFFu;
+}
+
+// The errors of such blocks are equal, and the first scale stays.
+FP4_SIMD void settle_alike(const TrialScales& s, uint32_t alike, LaneScales& best) {
+  const M tied = mask_from_bits(alike) & best.rare & ~s.rare;
+  best.code = select(tied, s.of[0].code, best.code);
+  best.value = select(tied, s.of[0].value, best.value);
+  best.stored = select(tied, s.of[0].stored, best.stored);
+  best.rare = best.rare & ~tied;
 }
 
 template <int width>
 FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, const float* x, int64_t stride) {
   __mmask16 sure = 0xFFFF;
-  const TrialErrors e = run_errors<width, 1>(s.trials, x, stride, 0, sure);
-  return better_scales(z, s, e, sure != 0xFFFF && has_boundary<width>(s.trials, x, stride));
+  const TrialErrors e = s.large ? run_errors<true, width, 1>(s.trials, x, stride, 0, sure)
+                                : run_errors<false, width, 1>(s.trials, x, stride, 0, sure);
+  const bool in_doubt = sure != 0xFFFF && has_boundary<width>(s.trials, x, stride);
+  LaneScales best = better_scales(z, s, e, in_doubt);
+  if (any(best.rare) && !in_doubt) settle_alike(s, alike_blocks<width>(s, x, stride), best);
+  return best;
 }
 
 // The scales of 512 elements whose maxima are known. The trials of all runs come first: they are long chains.
