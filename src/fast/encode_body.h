@@ -226,7 +226,7 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
     if (bytes_only && p.code_path != CodePath::generic) {
       encode_fp4_bytes(z, b, draw, sink.bytes);
     } else if (!(bytes_only && quick_power_bytes(z, b, sink.bytes)) &&
-               !(values_only && (quick_bf16_values(z, b, sink.values) || quick_values(z, b, sink.values)))) {
+               !(values_only && quick_values(z, b, sink.values))) {
       form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
       encode_any(z, b, draw, sink);
     }

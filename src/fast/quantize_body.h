@@ -75,6 +75,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   const int widest = outer || out.padded > outer_scale_width ? outer_scale_width : static_cast<int>(out.padded);
   const int least_chunk = wide && block < widest ? widest : block;
   const int chunk = p.hadamard.size > least_chunk ? p.hadamard.size : least_chunk;
+  const bool bf16 = is_nearest_bf16(z);
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   Extremes extremes = no_extremes_yet();
   LaneFactor factor = {all(p.factor.g), all(p.factor.te_multiplier)};
@@ -87,6 +88,10 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
   }
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
     const Columns elements = columns_of(p, panel * panel_rows, k0, chunk, buffer);
+    if (bf16) {
+      const auto n = static_cast<int>(smaller<int64_t>(chunk, out.padded - k0));
+      if (quick_bf16_columns(elements, n, sink_at(out, panel, k0).values)) continue;
+    }
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {
       if (outer && k % outer_scale_width == 0 && k < p.cols) {
         factor = outer_factor(p, elements + (k - k0), outer_scale_width);

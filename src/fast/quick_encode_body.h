@@ -15,15 +15,22 @@ FP4_SIMD F nearest_bf16(F x) {
   return as_float(kept | (bits(x) & all(0x80000000u)));
 }
 
-// Unscaled operands in bf16 straight to floats. false: not such a block, nothing is written.
-FP4_TARGET inline bool quick_bf16_values(const Quantization& z, const Block& b, float* out) {
+inline bool is_nearest_bf16(const Quantization& z) {
   const QuantPlan& p = *z.plan;
-  if (!z.element.is_bf16 || p.payload_path != PayloadPath::none || p.q.rounding != Rounding::nearest_even ||
-      p.q.negative_zero == NegativeZero::drop) {
-    return false;
+  return z.element.is_bf16 && p.payload_path == PayloadPath::none && p.q.rounding == Rounding::nearest_even &&
+         p.q.negative_zero != NegativeZero::drop && z.stored == nullptr && z.out->values != nullptr &&
+         z.out->bytes == nullptr;
+}
+
+// n columns to the nearest bf16. false: infinities or NaN are among them, what is written is not to be used.
+FP4_TARGET inline bool quick_bf16_columns(Columns x, int n, float* out) {
+  I largest = all(0);
+  for (int k = 0; k < n; ++k) {
+    const F v = load(x[k]);
+    largest = larger_unsigned(largest, bits(v) & all(0x7FFFFFFF));
+    store(out + k * panel_rows, nearest_bf16(v));
   }
-  for (int k = 0; k < b.n; ++k) store(out + k * panel_rows, nearest_bf16(load(b.x[k])));
-  return true;
+  return !any(largest >= all(0x7F800000));
 }
 
 // The nearest value of a format that has a zero. 2^23 steps of the payload's binade have a unit in the last place of
