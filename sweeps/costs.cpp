@@ -87,4 +87,10 @@ double cost_column(const Cost& cost, const std::string& name) {
   throw unknown_word("column", name, cost_columns());
 }
 
+std::vector<CostModel> cost_models_of(const Grid& grid) {
+  std::vector<CostModel> models;
+  for (const std::string& hardware : grid.hardware) models.push_back(real_cost_model(hardware, grid.model));
+  return models;
+}
+
 }  // namespace fp4::sweeps

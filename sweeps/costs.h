@@ -37,6 +37,9 @@ class Costs {
 double cost_column(const Cost& cost, const std::string& name);
 const std::vector<std::string>& cost_columns();
 
+// The models of a grid's chips, with the grid's model size.
+std::vector<CostModel> cost_models_of(const Grid& grid);
+
 // The recipe part of a canonical configuration's text.
 Json recipe_of(const std::string& config);
 

@@ -47,7 +47,6 @@ class Planner {
 
   Results results(const std::vector<RunRecord>& runs) const;
   void take(const std::vector<const ConfigRecord*>& configs, size_t rung, Stage& stage);
-  void add_references(const std::vector<uint64_t>& seeds, Stage& stage);
   std::vector<const ConfigRecord*> smallest(size_t count, const std::string& salt) const;
   std::vector<const ConfigRecord*> promoted(size_t rung, const Results& results, Stage& stage);
   std::vector<const ConfigRecord*> important(const Results& results, Stage& stage);
@@ -60,10 +59,5 @@ class Planner {
   Taken taken_;  // by hash, stable addresses for jobs
   std::map<std::string, ConfigRecord> references_;
 };
-
-// Importance sampling's inclusion probabilities: pi = min(1, c * max(exp(-z), floor)), c such that those of the `open`
-// entries (all, when it is empty) add up to the budget, or all 1 when it covers them.
-std::vector<double> inclusion_probabilities(const std::vector<double>& z, double budget,
-                                            const std::vector<bool>& open = {}, double floor = 0.05);
 
 }  // namespace fp4::sweeps

@@ -2,12 +2,14 @@
 // seeds and the way to explore; read, checked and expanded here into distinct configurations.
 //
 // Axes, in the order of the file (which is the order of table columns):
-//   recipe                        values: names of recipes, or objects laid over the base
-//   fprop | dgrad | wgrad         a whole GEMM: RECIPE.GEMM, or an object laid over the base's GEMM
-//   wgrad.*.rounding, ...         a path into the recipe; * = both operands (in first place: all three GEMMs), x|y =
-//   both task.NAME.path, task.*.path   a task parameter train.path                    a training setting
-// An object value may carry "label", its word in tables; {"label": "on"} alone changes nothing. `recipe` is applied first,
-// the others in file order: a whole GEMM after the paths switches off what they set.
+// - recipe: names of recipes, or objects laid over the base
+// - fprop, dgrad, wgrad: a whole GEMM, as RECIPE.GEMM or an object laid over the base's GEMM
+// - wgrad.*.rounding and the like: a path into the recipe; x|y = both, * = both operands (first: all three GEMMs)
+// - task.NAME.path, task.*.path: a task parameter
+// - train.path: a training setting
+//
+// An object value may carry "label", its word in tables; {"label": "on"} alone changes nothing. `recipe` is applied
+// first, the others in file order: a whole GEMM after the paths switches off what they set.
 #pragma once
 
 #include <cstdint>

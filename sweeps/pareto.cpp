@@ -1,15 +1,12 @@
 // How a front is found: screen by means, gather candidates, judge them on fresh seeds with paired tests under Holm.
 #include "sweeps/pareto.h"
 
-#include <fmt/format.h>
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "src/error.h"
-#include "sweeps/tokens.h"
+#include "sweeps/front_extras.h"
 
 namespace fp4::sweeps {
 
@@ -78,12 +75,8 @@ class ContextJudge {
         if (point.candidate) point.status = FrontStatus::screening;
       }
     }
-    if (options_.sensitivity) {
-      for (FrontPoint& point : front_.points) {
-        if (point.on_front) sensitivity(point);
-      }
-    }
-    tokens();
+    if (options_.sensitivity) add_sensitivity(front_, costs_, options_.x);
+    add_tokens(front_, results_, options_.target);
   }
 
  private:
@@ -111,9 +104,6 @@ class ContextJudge {
     return differences;
   }
 
-  // A configuration with any diverged run is worse than every one without: it takes no part in a front.
-  static bool usable(const FrontPoint& point) { return point.diverged == 0 && point.y.n > 0; }
-
   void screen() {
     std::vector<double> x, y;
     for (FrontPoint& point : front_.points) {
@@ -130,8 +120,8 @@ class ContextJudge {
     });
     for (const FrontPoint& point : front_.points) {
       front_.seeds = std::max(front_.seeds, point.y.n);
-      x.push_back(usable(point) ? point.x : NAN);
-      y.push_back(usable(point) ? point.y.mean : NAN);
+      x.push_back(is_usable(point) ? point.x : NAN);
+      y.push_back(is_usable(point) ? point.y.mean : NAN);
     }
     // Half the seeds or fewer is a run still going on: such a mean is no front yet, only luck.
     for (size_t i = 0; i < front_.points.size(); ++i) {
@@ -180,7 +170,7 @@ class ContextJudge {
       front_.left_out += !front_.points[candidates[k]].candidate;
     }
     for (size_t i = 0; i < front_.points.size(); ++i) {
-      if (!front_.points[i].config->in_plan && usable(front_.points[i])) front_.points[i].candidate = true;
+      if (!front_.points[i].config->in_plan && is_usable(front_.points[i])) front_.points[i].candidate = true;
     }
   }
 
@@ -203,8 +193,8 @@ class ContextJudge {
     merge_equal(judged);
     std::vector<double> x, y;
     for (const FrontPoint* point : judged) {
-      x.push_back(usable(*point) ? point->x : NAN);
-      y.push_back(usable(*point) ? point->y.mean : NAN);
+      x.push_back(is_usable(*point) ? point->x : NAN);
+      y.push_back(is_usable(*point) ? point->y.mean : NAN);
     }
     const std::vector<bool> best = undominated(x, y);
     for (size_t i = 0; i < judged.size(); ++i) judged[i]->on_front = best[i];
@@ -257,7 +247,7 @@ class ContextJudge {
       FrontPoint& point = *judged[i];
       point.status = FrontStatus::undecided;
       if (lost[i] > 0) point.status = FrontStatus::off;
-      if (lost[i] == 0 && beaten[i] == rivals[i] && usable(point)) point.status = FrontStatus::on;
+      if (lost[i] == 0 && beaten[i] == rivals[i] && is_usable(point)) point.status = FrontStatus::on;
     }
     for (FrontPoint& point : front_.points) {
       if (point.same_as.empty()) continue;
@@ -320,88 +310,6 @@ class ContextJudge {
       if (!config.labels[i].empty()) text += ", " + axis + " = " + config.labels[i];
     }
     return text;
-  }
-
-  bool dominated(const FrontPoint& point, const std::vector<const FrontPoint*>& rivals, const std::string& weight,
-                 double factor) const {
-    const double x = cost_column(costs_.weighted(*point.config, weight, factor), options_.x);
-    return std::any_of(rivals.begin(), rivals.end(), [&](const FrontPoint* rival) {
-      const double other = cost_column(costs_.weighted(*rival->config, weight, factor), options_.x);
-      return other < x || (other == x && rival->y.mean < point.y.mean);
-    });
-  }
-
-  // Factors of each weight in [1/4, 4], in quarter octaves from 1 outwards, until some point dominates this one.
-  void sensitivity(FrontPoint& point) {
-    for (const std::string& weight : costs_.model().weights) {
-      std::vector<const FrontPoint*> rivals;
-      for (const FrontPoint& other : front_.points) {
-        const bool compared = front_.confirmed ? other.candidate && other.same_as.empty() : true;
-        if (&other == &point || !compared || !usable(other) || other.y.mean > point.y.mean) continue;
-        // Costs are monotone in a weight: who is dearer at both ends is dearer in between.
-        const auto cheaper_at = [&](double factor) {
-          return cost_column(costs_.weighted(*other.config, weight, factor), options_.x) <=
-                 cost_column(costs_.weighted(*point.config, weight, factor), options_.x);
-        };
-        if (cheaper_at(0.25) || cheaper_at(4)) rivals.push_back(&other);
-      }
-      Interval range{1, 1};
-      for (int step = 1; step <= 8 && !dominated(point, rivals, weight, std::exp2(step / 4.0)); ++step) {
-        range.high = std::exp2(step / 4.0);
-      }
-      for (int step = 1; step <= 8 && !dominated(point, rivals, weight, std::exp2(-step / 4.0)); ++step) {
-        range.low = std::exp2(-step / 4.0);
-      }
-      point.sensitivity[weight] = range;
-    }
-  }
-
-  // Step at which each of the runs that count reaches the target, by seed; none where it does not.
-  using StepBySeed = std::map<uint64_t, std::optional<double>>;
-  StepBySeed steps_to_target(const ConfigResult& config) const {
-    StepBySeed steps;
-    for (const RunRecord& run : config.runs) {
-      if (results_.is_confirm(run.seed) == front_.confirmed)
-        steps[run.seed] = step_to_target(run.curve, *front_.target);
-    }
-    return steps;
-  }
-
-  void tokens() {
-    const ConfigResult* reference = results_.find(front_.context);
-    if (reference == nullptr || !has_constant_rate(reference->record.config)) return;
-    front_.target = options_.target ? options_.target : default_target(*reference);
-    if (!front_.target) return;
-    const StepBySeed of_reference = steps_to_target(*reference);
-    for (FrontPoint& point : front_.points) tokens(point, of_reference);
-  }
-
-  void tokens(FrontPoint& point, const StepBySeed& of_reference) const {
-    const StepBySeed steps = steps_to_target(*point.config);
-    if (steps.empty()) return;
-    double sum = 0;
-    double base = 0;
-    size_t reached = 0;
-    std::vector<double> extra;
-    for (const auto& [seed, step] : steps) {
-      if (!step) continue;
-      ++reached;
-      sum += *step;
-      const auto other = of_reference.find(seed);
-      if (other == of_reference.end() || !other->second) continue;
-      base += *other->second;
-      extra.push_back(*step / *other->second - 1);
-    }
-    point.extra_tokens = summarise(extra);
-    if (reached < steps.size()) {
-      point.tokens_note =
-          reached == 0 ? "not reached" : fmt::format("reached by {} of {} seeds", reached, steps.size());
-      return;
-    }
-    point.tokens_to_target = sum / static_cast<double>(reached) * tokens_per_step(point.config->record.config);
-    // Quartet's (arXiv 2505.14669) question at a fixed target: data efficiency times speed. The parameter efficiency of
-    // its scaling law needs several model sizes and stays 1 here.
-    if (extra.size() == reached) point.quartet = base / sum * point.cost.speedup_bf16;
   }
 
   const Results& results_;

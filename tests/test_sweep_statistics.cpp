@@ -5,6 +5,7 @@
 
 #include "sweeps/attribution.h"
 #include "sweeps/explore.h"
+#include "sweeps/importance.h"
 #include "sweeps/tokens.h"
 #include "tests/support/made_up_training.h"
 

@@ -1,0 +1,172 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "src/error.h"
+#include "sweeps/sweep.h"
+#include "tools/options.h"
+#include "tools/sweep_commands.h"
+#include "tools/sweep_view.h"
+#include "tools/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+struct StatusOptions {
+  std::vector<std::string> folders;
+  bool json = false, complete = false;
+};
+
+void run_status(const StatusOptions& o, Invocation& invocation) {
+  // Several folders (shards, attempts) are looked at together: what is missing in all of them is missing.
+  std::vector<sweeps::RunRecord> runs;
+  std::vector<sweeps::Conflict> conflicts;
+  std::vector<std::string> damaged;
+  std::string grid;
+  sweeps::Identity identity;
+  size_t others = 0;
+  for (const std::string& folder : o.folders) {
+    try {
+      const sweeps::Store store = sweeps::Store::read(folder);
+      if (grid.empty()) {
+        grid = store.meta("grid");
+        identity = store.identity();
+      }
+      if (store.identity().signature != identity.signature ||
+          store.identity().train_signature != identity.train_signature) {
+        throw Error(folder + ": another signature than " + o.folders.front() + ": the arithmetic changed in between",
+                    1);
+      }
+      others += store.runs_of_other_signatures();
+      for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
+      for (sweeps::Conflict& conflict : store.conflicts()) conflicts.push_back(std::move(conflict));
+    } catch (const Error& error) {
+      if (o.folders.size() == 1) throw;
+      damaged.emplace_back(error.what());
+    }
+  }
+  if (grid.empty())
+    throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()), 1);
+  std::map<std::pair<std::string, uint64_t>, sweeps::RunRecord> unique;
+  for (const sweeps::RunRecord& run : runs) {
+    const auto [entry, fresh] = unique.try_emplace({run.hash, run.seed}, run);
+    if (!fresh && entry->second.status == sweeps::Status::failed) entry->second = run;
+    if (!fresh && entry->second.digest != run.digest && run.status != sweeps::Status::failed && o.folders.size() > 1) {
+      conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
+    }
+  }
+  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signatures=*/false);
+  const sweeps::Grid parsed = sweeps::parse_grid(grid, o.folders.front());
+  sweeps::Planner planner(parsed, simulator, sweeps::cost_models_of(parsed));
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, runs);
+  std::map<std::string, size_t> by_status, by_role;
+  double seconds = 0;
+  for (const auto& [key, run] : unique) {
+    ++by_status[std::string(word(run.status))];
+    ++by_role[std::string(word(run.role))];
+    seconds += run.seconds;
+  }
+  const bool complete =
+      std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) { return gap.reached && gap.missing == 0; });
+  if (o.json) {
+    nlohmann::ordered_json json = {{"sweep", parsed.name},
+                                   {"complete", complete},
+                                   {"runs", unique.size()},
+                                   {"by_status", by_status},
+                                   {"by_role", by_role},
+                                   {"seconds", seconds},
+                                   {"signature", identity.signature},
+                                   {"train_signature", identity.train_signature},
+                                   {"other_signatures", others}};
+    json["stages"] = nlohmann::ordered_json::array();
+    for (const sweeps::Gap& gap : gaps) {
+      json["stages"].push_back(
+          {{"stage", gap.stage}, {"reached", gap.reached}, {"wanted", gap.wanted}, {"missing", gap.missing}});
+    }
+    json["conflicts"] = nlohmann::ordered_json::array();
+    for (const sweeps::Conflict& conflict : conflicts) {
+      json["conflicts"].push_back(
+          {{"config_hash", conflict.hash}, {"seed", conflict.seed}, {"digests", conflict.digests}});
+    }
+    json["damaged"] = damaged;
+    print_json(json);
+  } else {
+    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", parsed.name},
+                                                               {"runs", std::to_string(unique.size())}};
+    for (const auto& [name, count] : by_status) fields.emplace_back("  " + name, std::to_string(count));
+    for (const auto& [name, count] : by_role) fields.emplace_back("  role " + name, std::to_string(count));
+    fields.emplace_back("time in runs", duration(seconds));
+    for (const sweeps::Gap& gap : gaps) {
+      fields.emplace_back(gap.stage, !gap.reached ? "not reached yet"
+                                     : gap.missing == 0
+                                         ? fmt::format("complete ({} runs)", gap.wanted)
+                                         : fmt::format("{} of {} runs missing", gap.missing, gap.wanted));
+    }
+    if (others > 0) fields.emplace_back("other signatures", fmt::format("{} runs, not used", others));
+    print_fields(fields);
+    for (const sweeps::Conflict& conflict : conflicts) {
+      fmt::print("NON-DETERMINISM: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+                 conflict.digests);
+    }
+    for (const std::string& text : damaged) fmt::print("not read: {}\n", text);
+  }
+  if (!conflicts.empty() || (o.complete && !complete)) invocation.exit_code = 1;
+}
+
+struct MergeOptions {
+  std::vector<std::string> folders;
+  std::string out;
+};
+
+void run_merge(const MergeOptions& o, Invocation& invocation) {
+  std::vector<std::string> problems;
+  std::unique_ptr<sweeps::Store> merged;
+  size_t read = 0;
+  for (const std::string& folder : o.folders) {
+    try {
+      const sweeps::Store store = sweeps::Store::read(folder);
+      if (!merged) merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store.identity()));
+      merged->absorb(store);
+      ++read;
+    } catch (const Error& error) {
+      // One damaged shard must not keep the others from being saved.
+      if (merged == nullptr && &folder == &o.folders.back() && problems.empty()) throw;
+      problems.emplace_back(error.what());
+    }
+  }
+  for (const std::string& problem : problems) fmt::print(stderr, "fp4sim: not merged: {}\n", problem);
+  if (!merged) throw Error("sweep merge: no folder could be read", 1);
+  const std::vector<sweeps::Conflict> conflicts = merged->conflicts();
+  for (const sweeps::Conflict& conflict : conflicts) {
+    fmt::print(stderr, "fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+               conflict.digests);
+  }
+  fmt::print("{}: {} runs from {} stores\n", o.out, merged->runs().size(), read);
+  if (!conflicts.empty() || !problems.empty()) invocation.exit_code = 1;
+}
+
+}  // namespace
+
+void add_sweep_status(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<StatusOptions>();
+  app.add_option("DIR", o->folders, "Folders of one sweep: its store, shards or attempts")
+      ->required()
+      ->type_name("DIR..");
+  app.add_flag("--complete", o->complete, "Exit 1 unless every run is there");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_status(*o, invocation); });
+  set_example(app, "fp4sim sweep status quick.sweep");
+}
+
+void add_sweep_merge(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<MergeOptions>();
+  app.add_option("DIR", o->folders, "Folders of shards or attempts of one sweep")->required()->type_name("DIR..");
+  app.add_option("--out", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
+      ->required()
+      ->type_name("DIR");
+  app.callback([o, &invocation] { run_merge(*o, invocation); });
+  set_example(app, "fp4sim sweep merge shard1 shard2 shard3 --out all.sweep");
+}
+
+}  // namespace fp4::tools
