@@ -162,6 +162,79 @@ TEST_CASE("runs along a row equal the reference", "[quick]") {
   }
 }
 
+// Codes of a large operand go past the caches; those of its bands do not, and equal the reference's (above).
+TEST_CASE("a large operand equals its bands", "[quick]") {
+  struct Case {
+    const char* words;
+    int hadamard;
+    int64_t rows;  // of 2048
+  };
+  constexpr Case cases[] = {{"mxfp4", 0, 4096},
+                            {"mxfp4,rounding=stochastic", 128, 4112},
+                            {"mxfp4,tensor_scale=hold,block=16", 0, 4096},
+                            {"mxfp8", 0, 2064}};
+  constexpr int64_t cols = 2048;
+  constexpr int64_t band = 48;
+  const std::vector<const Backend*> backends = test::backends_under_test();
+  const std::vector<float> pieces = make_rows(Filling::sparse, 64 * cols + 32, 99);
+  std::vector<float> x(4112 * cols);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = pieces[i % (pieces.size() - 16)];
+  for (const Case& c : cases) {
+    QuantizeCall call;
+    call.spec = quant_spec_from_words(c.words);
+    call.hadamard = {c.hadamard, HadamardSigns::per_step, HadamardNormalise::sqrt};
+    call.place = {5, 3, 1};
+    call.held_amax = 37.0f;
+    for (const Backend* fast : backends) {
+      std::vector<uint8_t> codes;
+      std::vector<uint8_t> scales;
+      for (int64_t row = 0; row < c.rows; row += band) {
+        call.x = view_of(x.data() + row * cols, smaller(band, c.rows - row), cols);
+        call.row_offset = row;
+        call.threads = 1;
+        Quantized part;
+        fast->quantize(call, part);
+        codes.insert(codes.end(), part.codes.begin(), part.codes.end());
+        scales.insert(scales.end(), part.scales.begin(), part.scales.end());
+      }
+      call.x = view_of(x.data(), c.rows, cols);
+      call.row_offset = 0;
+      for (const int threads : {1, 2, 3}) {
+        call.threads = threads;
+        const std::vector<uint8_t> shift(static_cast<size_t>(threads) * 48 + 100);  // codes begin elsewhere in a line
+        Quantized whole = poisoned(codes.size());
+        fast->quantize(call, whole);
+        INFO(fast->name() << " " << c.words << " threads " << threads);
+        REQUIRE(std::memcmp(whole.codes.data(), codes.data(), codes.size()) == 0);
+        REQUIRE(whole.scales == scales);
+      }
+    }
+  }
+}
+
+TEST_CASE("the largest magnitude is found wherever it lies", "[quick]") {
+  constexpr int64_t cols = 5184;
+  const std::vector<const Backend*> backends = test::backends_under_test();
+  std::vector<float> x = make_rows(Filling::ordinary, 4 * cols, 5);
+  QuantizeCall call;
+  call.x = view_of(x.data(), 4, cols);
+  call.spec = quant_spec_from_words("nvfp4");
+  for (const size_t place : {0, 15, 1024, 5000, 8191, 8192, 12300, 16383, 16384, 16400, 20700, 20735}) {
+    for (const float largest : {-1e4f, 1e5f, std::numeric_limits<float>::infinity()}) {
+      const float before = x[place];
+      x[place] = largest;
+      for (const Backend* fast : backends) {
+        Quantized got;
+        fast->quantize(call, got);
+        INFO(fast->name() << " at " << place << ": " << largest);
+        if (std::isfinite(largest)) CHECK(got.amax == std::fabs(largest));
+        CHECK(std::isfinite(got.amax));
+      }
+      x[place] = before;
+    }
+  }
+}
+
 struct PanelShape {
   int64_t rows, cols;
   bool transposed;

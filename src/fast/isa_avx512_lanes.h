@@ -56,6 +56,7 @@ FP4_SIMD uint32_t to_bits(M a) { return a.v; }
 FP4_SIMD M mask_from_bits(uint32_t bits) { return {static_cast<__mmask16>(bits)}; }
 
 FP4_SIMD void prefetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+FP4_SIMD void prefetch_far(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 FP4_SIMD F load(const float* p) { return {_mm512_loadu_ps(p)}; }
 FP4_SIMD F load(const float* p, M m) { return {_mm512_maskz_loadu_ps(m.v, p)}; }
 FP4_SIMD void store(float* p, F a) { _mm512_storeu_ps(p, a.v); }

@@ -5,23 +5,26 @@
 
 #include "src/fast/run_bytes_avx512.h"
 #include "src/fast/run_draws_avx512.h"
+#include "src/fast/run_fetch_avx512.h"
 #include "src/fast/run_trials_avx512.h"
 
 namespace fp4::avx512 {
 
-// A run's codes; a block has `width` vectors.
+// A run's codes; a block has `width` vectors. `ahead` is for the run.
 template <RunKind kind, RunCodes codes, int width>
 FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, const uint8_t* draws,
-                         uint8_t* out) {
+                         const Ahead& ahead, uint8_t* out) {
   if constexpr (codes == RunCodes::bytes) {
 #pragma GCC unroll 8
     for (int v = 0; v < panel_rows * width; v += 4) {
+      fetch_lines<4>(ahead, v);
       store_byte_codes<width>(r, f, x + v * panel_rows, v, out + v * panel_rows);
     }
     return;
   }
 #pragma GCC unroll 4
   for (int first = 0; first < panel_rows * width; first += 8) {
+    fetch_lines<8>(ahead, first);
     I halves[2];
 #pragma GCC unroll 2
     for (int odd = 0; odd < 2; ++odd) {
@@ -36,8 +39,9 @@ FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, 
   }
 }
 
-// 512 elements on their way: two runs of blocks of 16, or one of blocks of 32.
-inline constexpr int batch_length = 512;
+// Bytes of codes that are not to stay in a cache.
+inline constexpr size_t streamed_size = size_t{1} << 22;
+
 template <RunCodes codes>
 inline constexpr int batch_bytes = codes == RunCodes::bytes ? batch_length : batch_length / 2;
 
@@ -90,11 +94,11 @@ FP4_SIMD void prepare_batch(const Quantization& z, const RunPlan& r, const LaneF
 
 template <RunKind kind, RunCodes codes, int width>
 FP4_SIMD void encode_batch(const RunPlan& r, const QuantPlan& p, const LaneFactor& t, const Batch<width>& b,
-                           const float* x, uint8_t* out) {
+                           const float* x, const Ahead& ahead, uint8_t* out) {
 #pragma GCC unroll 2
   for (int i = 0; i < 2 / width; ++i) {
     encode_run<kind, codes, width>(r, {&p, &b.scales[i], &t}, b.factors[i], x + i * 256, b.draws + i * 256,
-                                   out + i * (batch_bytes<codes> / 2));
+                                   {ahead.near + i * 256, ahead.far + i * 256}, out + i * (batch_bytes<codes> / 2));
   }
 }
 
@@ -122,6 +126,8 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
   const LaneFactor t = {all(p.factor.g), all(p.factor.te_multiplier)};
   const int64_t batches = p.cols * panel_rows / batch_length;  // of a panel
   const int64_t end = last * batches;
+  const bool streams = z.stored->codes.size() >= streamed_size;
+  StreamedCodes<batch_bytes<codes>> streamed(z.stored->codes.data());
   Ring<width> ring;
   int64_t at = first * batches;
   const float* x = elements_of(p, r, at, ring);
@@ -133,21 +139,24 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
     for (; at < (panel + 1) * batches; ++at) {
       if (at + 1 < end) prepare_batch<codes>(z, r, t, maxima, at + 1, next, ring.batches[(at + 1) % 2]);
       const int64_t second = smaller(at + 2, end - 1);
-      const float* ahead = p.x.data + second * batch_length + 2048;
-#pragma GCC unroll 32
-      for (int line = 0; line < batch_length; line += panel_rows) prefetch(ahead + line);
       const float* after_next = second == at + 1 ? next : elements_of(p, r, second, ring);
       maxima = batch_maxima<width>(after_next);
       const Batch<width>& b = ring.batches[at % 2];
       done = done && b.usable;
       if (done) {
-        encode_batch<kind, codes, width>(r, p, t, b, x, z.stored->codes.data() + at * batch_bytes<codes>);
+        uint8_t* out = z.stored->codes.data() + at * batch_bytes<codes>;
+        encode_batch<kind, codes, width>(r, p, t, b, x, ahead_of(p.x.data, at), streams ? streamed.next(out) : out);
       }
       x = next;
       next = after_next;
     }
-    if (!done) quantize_vector_panel(z, panel);
+    if (done) continue;
+    if (streams) streamed.close();
+    quantize_vector_panel(z, panel);
   }
+  if (!streams) return;
+  streamed.close();
+  _mm_sfence();
 }
 
 using RunLoop = void (*)(const Quantization&, const RunPlan&, int64_t, int64_t);
@@ -246,7 +255,7 @@ FP4_TARGET inline int64_t quantize_flat(const Quantization& z, int threads) {
   const RunPlan r = run_plan(*z.plan);
   const RunLoop loop = run_loop(r, z.plan->spec.block.size);
   const int64_t full = z.plan->rows / panel_rows;
-  constexpr int64_t share = 64;
+  const int64_t share = threads > 1 ? 128 : full;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
   for (int64_t first = 0; first < full; first += share) loop(z, r, first, smaller(first + share, full));
   return full;
