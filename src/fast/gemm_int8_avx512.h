@@ -16,8 +16,8 @@ template <int panels, int fixed_run4>
 FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_rows][panels], int32_t offset = 0) {
   const int64_t run4 = fixed_run4 > 0 ? fixed_run4 : t.run4;
   for (int j = 0; j < panels; ++j) {
-    __m512i start = _mm512_load_si512(t.correction[j] + run * panel_rows);
-    if (offset != 0) start = _mm512_add_epi32(start, _mm512_set1_epi32(offset));
+    const __m512i correction = _mm512_load_si512(t.correction[j] + run * panel_rows);
+    const __m512i start = _mm512_add_epi32(correction, _mm512_set1_epi32(offset));
     for (int r = 0; r < tile_rows; ++r) dot[r][j] = start;
   }
   const int8_t* a = t.a + run * run4 * 64;
