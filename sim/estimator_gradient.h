@@ -1,5 +1,5 @@
-// Decides: the way from the gradient of a decoded forward operand to the gradient of the operand (numerics.md
-// section 8): into fprop's rotated basis, times Q' plus the scale terms block by block, and back.
+// Decides: the way from the gradient of a decoded forward operand to the gradient of the operand
+// (fp4/estimator.h): into fprop's rotated basis, times Q' plus the scale terms block by block, and back.
 #pragma once
 
 #include "sim/autograd.h"

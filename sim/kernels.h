@@ -2,7 +2,7 @@
 // sim/kernels/ and are compiled for the generic CPU, AVX2 and AVX-512 by target attributes; the choice is
 // made at run time. What keeps the bits apart from the vector width: elementwise loops have no order, sums use
 // 16 partial lanes (element i goes to lane i mod 16, ascending) and one fixed tree (8, 4, 2, 1), products use
-// fma in ascending k per output (numerics.md, `fma_sequential`).
+// fma in ascending k per output (the accumulator `fma_sequential`).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct AdamStep {
   float gradient_scale;            // clipping and loss scaling; 1 leaves the gradient alone
 };
 
-/// How the payloads u of a row come about, block by block, and what their slopes Q'(u) are (numerics.md section 8).
+/// How the payloads u of a row come about, block by block, and what their slopes Q'(u) are (fp4/estimator.h).
 struct SlopeRule {
   enum class Payload : uint8_t { times, over, wide };
   Payload payload = Payload::wide;
@@ -120,7 +120,7 @@ struct Kernels {
 
   // 32-bit words of Philox blocks first .. first + blocks - 1; `out` has room for a multiple of 16 blocks.
   void (*philox)(uint32_t* out, uint64_t first, int blocks, uint64_t seed, uint32_t stream, uint32_t step);
-  // i-th normal / uniform number of a stream (numerics.md section 3), first .. first + n - 1.
+  // i-th normal / uniform number of a stream (fp4/rng.h), first .. first + n - 1.
   void (*normals)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);
   void (*uniforms)(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t stream, uint32_t step);
   // sin and cos of x; |x| <= 8192.

@@ -1,6 +1,6 @@
 // Decides: what models are made of. Parameters live in one contiguous buffer (weights, gradients), so that the
 // optimizer, the digest and a checkpoint are single loops. Layers are numbered in construction order; the number
-// places their random bits (numerics.md section 3) and names them in policies and traces.
+// places their random bits (fp4/rng.h) and names them in policies and traces.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,7 @@
 
 namespace fp4::sim {
 
-/// Numbers of one data set (numerics.md section 3: stream = number*128 + purpose, step 0).
+/// Numbers of one data set (fp4/rng.h: stream = number*128 + purpose, step 0).
 struct DataSource {
   uint64_t seed;
   uint32_t number;

@@ -23,7 +23,7 @@ bool transposes_by_itself(const QuantSpec& s) {
          s.scale_rule != ScaleRule::mse;
 }
 
-// numerics.md section 5: when dgrad's b is the transpose of fprop's b.
+// Whether dgrad's b is the transpose of fprop's b, codes and scales: square blocks, the same spec, no rotation.
 bool shares_weights(const GemmSpec& fprop, const GemmSpec& dgrad) {
   return fprop.b.quant == dgrad.b.quant && fprop.b.quant.has_scale() && fprop.b.quant.block.kind == BlockKind::square &&
          dgrad.b.source == Source::high_precision && fprop.hadamard.size == 0 && dgrad.hadamard.size == 0;

@@ -1,4 +1,4 @@
-// Decides: the quantised linear layer, the one place where a recipe meets autograd (training.md section 1).
+// Decides: the quantised linear layer, the one place where a recipe meets autograd.
 //   fprop  Y  [N, out] = Qx(X) Qw(W)^T            contraction over in
 //   dgrad  dX [N, in]  = Qg(dY) Qw(W^T)^T         contraction over out
 //   wgrad  dW [out, in] = Qg(dY^T) Qx(X^T)^T      contraction over N

@@ -1,4 +1,4 @@
-// Decides: gradients through block scales, sixteen 1 x B blocks at a time (numerics.md section 8).
+// Decides: gradients through block scales, sixteen 1 x B blocks at a time (fp4/estimator.h).
 #pragma once
 
 #include "fp4/block.h"

@@ -100,7 +100,8 @@ class Run {
   }
 
  private:
-  // One training step; sets status `diverged` when the rules of training.md section 3 say so.
+  // One training step; sets status `diverged` when a loss, gradient or weight is not finite, or the last losses are far
+  // above the trivial predictor's.
   float step() {
     ++step_;
     pass_.step = static_cast<uint32_t>(step_);

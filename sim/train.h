@@ -1,6 +1,6 @@
 // Decides: what a training run is, from its outside: a function of (canonical configuration, seed). The result
-// holds the curve, the metrics at the end, counts of what ran in which precision, and a digest (training.md
-// section 5). Progress, tracing and checkpoints observe a run and never change a bit of it.
+// holds the curve, the metrics at the end, counts of what ran in which precision, and a digest of
+// weights and curve. Progress, tracing and checkpoints observe a run and never change a bit of it.
 #pragma once
 
 #include <array>

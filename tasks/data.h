@@ -14,7 +14,7 @@ namespace fp4::tasks {
 using sim::DataSource;
 using sim::Json;
 
-/// Numbers of data sets (numerics.md section 3: `layer` of a data stream). Drawn with data_seed, but `order`.
+/// Numbers of data sets (fp4/rng.h: `layer` of a data stream). Drawn with data_seed, but `order`.
 enum class DataSet : uint32_t {
   teacher = 0,  // + parameter number
   pool = 16,

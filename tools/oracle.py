@@ -790,7 +790,7 @@ def cuts(first, last, *steps):
 
 
 def accumulate(row, a, b, first, last):
-    """fp32 bits of the sum over [first, last): section 7's table, before any tensor scale."""
+    """fp32 bits of the sum over [first, last): by the accumulator's row, before any tensor scale."""
     kind = row["kind"]
     if any(s is None for lane in (a, b) for s in lane.scales[first // lane.block:-(-last // lane.block)]):
         return NAN

@@ -1,10 +1,9 @@
 // Decides: exp, log, pow, tanh, sigmoid, rsqrt, sin, cos as functions whose every bit is fixed.
-// Source: numerics.md section 3 and training.md section 5 (nothing that enters a digest may come from a
-// mathematics library). Built from + - * / sqrt in one written order, never fused, no tables, no
-// branches: selects work on bit patterns, so g++ vectorises any loop over these functions and scalar,
-// SSE, AVX2, AVX-512 and GPU give the same bits. pow works inside in fp64, the others in fp32.
-// Polynomials: least-maximum fits (Lawson iteration, 400 Chebyshev nodes, 40 digits), rounded to fp32.
-// Largest error against correct values over the stated ranges, in ulp (tests/test_elementary.cpp):
+// Nothing that enters a digest may come from a mathematics library, whose last bits differ. Built from + - * / sqrt in
+// one written order, never fused, no tables, no branches: selects work on bit patterns, so g++ vectorises any loop over
+// these functions and scalar, SSE, AVX2, AVX-512 and GPU give the same bits. pow works inside in fp64, the others in
+// fp32. Polynomials: least-maximum fits (Lawson iteration, 400 Chebyshev nodes, 40 digits), rounded to fp32. Largest
+// error against correct values over the stated ranges, in ulp (tests/test_elementary.cpp):
 //   exp 1.05, log 0.85, tanh 1.4, sigmoid 2.5, rsqrt 1.5, pow 0.51, sin and cos 1.6 (|x| <= 10), 2.5 (|x| <= 8192).
 #pragma once
 

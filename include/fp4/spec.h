@@ -189,7 +189,7 @@ struct LayerPolicy {
   friend bool operator==(const LayerPolicy&, const LayerPolicy&) = default;
 };
 
-// A named point of the design space (training.md's three products of a linear layer).
+// A named point of the design space: how the three products of a linear layer are quantised, and where.
 struct Recipe {
   std::string name;
   std::string doc;

@@ -1,4 +1,4 @@
-// Plain products: fma in ascending k per output (numerics.md, `fma_sequential`).
+// Plain products: fma in ascending k per output (the accumulator `fma_sequential`).
 // Part of kernels_body.h, which says how it is included.
 
 using tile_lanes = float __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -78,7 +78,7 @@ static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_r
     float edge[(Vectors * LANES + 15) / 16 * 16];
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
-      const tile_lanes out = sum[r][v] + 0.0f;  // an exactly zero sum is +0 (numerics.md section 7)
+      const tile_lanes out = sum[r][v] + 0.0f;  // an exactly zero sum is +0 (fp4/gemm.h)
       __builtin_memcpy((width == Vectors * LANES ? c + r * c_row : edge) + v * LANES, &out, sizeof out);
     }
     if (width == Vectors * LANES) continue;

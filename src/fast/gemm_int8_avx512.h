@@ -1,5 +1,5 @@
 // C = Q(A) Q(B)^T for small-integer elements (FP4, e2m3): u8 x s8 dot products of four (vpdpbusd), exact in int32, one
-// scale product and one fused multiply-add at the end of each block (numerics.md section 7, fp32_block).
+// scale product and one fused multiply-add at the end of each block (the accumulator fp32_block).
 // Tile: 8 rows of A, broadcast dword by dword, times 16 or 32 rows of B in the lanes; the fp32 accumulators live in L1.
 #pragma once
 
@@ -42,9 +42,9 @@ FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_row
 // Corrections may hold the bits of 1.5 * 2^23, so that dots end as the float 1.5 * 2^23 + dot.
 inline constexpr bool starts_as_float = true;
 
-// How a dot meets its scales. `product`: converted, times the product of both, which is exact or rounded as section 7
-// asks. `apart`, where dot * sB is exact and dots start as floats: one fused operation takes the offset away and
-// multiplies by sB; sA enters with the sum.
+// How a dot meets its scales. `product`: converted, times the product of both, which is exact or rounded as the
+// accumulator asks. `apart`, where dot * sB is exact and dots start as floats: one fused operation takes the offset
+// away and multiplies by sB; sA enters with the sum.
 enum class DotScales : uint8_t { product, apart };
 
 // acc = fl32(acc + dot * sA*sB) in quanta: the dot is exact in fp32 (below 2^24), the last fused operation is the one

@@ -134,7 +134,7 @@ FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) {
       float* acc = state.acc[r] + j * panel_rows;
-      // fl32(sA*sB), as section 7 asks of this accumulator; exact for scales of at most 8 bits.
+      // fl32(sA*sB), as this accumulator asks; exact for scales of at most 8 bits.
       const __m512 scale = _mm512_mul_round_ps(row, unit[j], nearest);
       const __m512 rest_scale = _mm512_mul_round_ps(row, quantum[j], nearest);
       const __m512i rest = finish == PairFinish::whole ? dot[r][j] : load(state.rest[r] + j * panel_rows).v;

@@ -112,7 +112,7 @@ FP4_SIMD void add_run(const TileInput& t, const Folding& f, int64_t run, const D
       const D dot = dots.get(r, j);
       if (kind == Sum::block) {
         float* acc = state.acc[r] + j * panel_rows;
-        // fl32(sA*sB), as section 7 asks of this accumulator; exact for scales of at most 8 bits.
+        // fl32(sA*sB), as this accumulator asks; exact for scales of at most 8 bits.
         const D scale = widened(F{_mm512_mul_round_ps(_mm512_set1_ps(sa[r] * t.quantum), sb32[j].v, nearest)});
         store(acc, rounded_step(dot, scale, load(acc)));
       } else {

@@ -1,5 +1,5 @@
 // Elements of a file to float32. float16 and bfloat16 widen exactly, bit for bit (signalling NaNs and payloads stay);
-// float64 rounds to nearest even, as cli.md asks; integers of up to 24 bits are exact, wider ones round to nearest
+// float64 rounds to nearest even; integers of up to 24 bits are exact, wider ones round to nearest
 // even. These are IEEE 754 interchange formats and C++ types; the project's own formats are decoded by include/fp4.
 #pragma once
 
