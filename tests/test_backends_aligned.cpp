@@ -81,6 +81,12 @@ void make_holes(Quantized& q, Random& random) {
   }
 }
 
+// Some scales become zero, where the format has a zero.
+void make_zero_scales(Quantized& q, Random& random) {
+  if (!format_of(q.spec.scale).has_zero) return;
+  for (uint8_t& s : q.scales) s = pick(random, 4) == 0 ? uint8_t{0} : s;
+}
+
 // Scales of one side within `spread` binades from `exponent` on.
 void compare_filled(const char* const (&words)[2], Codes codes_a, Codes codes_b, int exponent, int spread,
                     Random& random) {
@@ -97,6 +103,7 @@ void compare_filled(const char* const (&words)[2], Codes codes_a, Codes codes_b,
   }
   if (pick(random, 3) == 0) make_holes(a, random);
   if (pick(random, 3) == 0) make_holes(b, random);
+  if (pick(random, 3) == 0) make_zero_scales(a, random);
   for (const Accumulator& row : rows) {
     compare(a, b, row,
             std::string(words[0]) + " | " + words[1] + " K " + std::to_string(k) + " codes " +

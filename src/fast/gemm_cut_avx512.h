@@ -39,6 +39,15 @@ FP4_SIMD D stored_dots(const int32_t* dot) {
           _mm512_cvtepi32_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(dot + 8)))};
 }
 
+template <int panels>
+FP4_SIMD void store_dots(const __m512i (&dot)[tile_rows][panels], int32_t (*to)[panels * panel_rows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) _mm512_store_si512(to[r] + j * panel_rows, dot[r][j]);
+  }
+}
+
 // The sum of a row's terms and its accumulator, each cut at 2^(largest - fraction_bits).
 template <int span>
 FP4_SIMD D cut_sum(const Folding& f, const CutScales& s, const CutTerms& terms, int r, int64_t count, I largest,

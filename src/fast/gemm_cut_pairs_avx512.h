@@ -90,15 +90,6 @@ FP4_SIMD F whole_pair_sum(const CutPairTerms<panels>& terms, int r, int j, int64
   return narrowed_toward_zero(add_toward_zero(load_widened(terms.acc[r] + j * panel_rows), sum));
 }
 
-template <int panels>
-FP4_SIMD void store_dots(const __m512i (&dot)[tile_rows][panels], int32_t (*to)[panels * panel_rows]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < tile_rows; ++r) {
-#pragma GCC unroll 2
-    for (int j = 0; j < panels; ++j) _mm512_store_si512(to[r] + j * panel_rows, dot[r][j]);
-  }
-}
-
 // The dots of terms [first, first + count) of K, each from the start of its step.
 template <int span, PairFinish finish, int panels, int pairs>
 FP4_SIMD void cut_pair_dots(const PairInput& t, int64_t first, int64_t count, CutPairTerms<panels>& terms) {

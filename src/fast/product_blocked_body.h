@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "src/fast/cut_weights_body.h"
+#include "src/fast/product_cut_singles_body.h"
 #include "src/fast/product_groups_body.h"
 #include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"
@@ -120,8 +120,8 @@ struct Progress {
   bool done[largest_group][row_block / tile_rows] = {};
 };
 
-FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, const GroupPlan& groups, int64_t pb,
-                                      int64_t first, int64_t last) {
+FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, const GroupPlan& groups, Singles& singles,
+                                      int64_t pb, int64_t first, int64_t last) {
   const int64_t end = smaller(pb + k.group, p.b.panels.count);
   const int64_t tiles = (last - first + tile_rows - 1) / tile_rows;
   Progress progress;
@@ -152,6 +152,12 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
     multiply_blocked_part(p, k, j, static_cast<int>(smaller(k.step, end - j)), first, last, done);
     if (k.step == 2 && j + 1 < end) std::copy(done, done + tiles, progress.done[j + 1 - pb]);
   }
+  for (int64_t j = pb; singles.may_serve() && j < end; j += 2) {
+    const int panels = static_cast<int>(smaller<int64_t>(2, end - j));
+    bool* const done[2] = {progress.done[j - pb], progress.done[j - pb + panels - 1]};
+    if (std::count(done[0], done[0] + tiles, false) + std::count(done[1], done[1] + tiles, false) == 0) continue;
+    multiply_singles_part(p, k.folding, singles.plan(p, k.folding), j, panels, first, last, done);
+  }
   for (int64_t j = pb; j < end; ++j) {
     if (std::count(progress.done[j - pb], progress.done[j - pb] + tiles, false) == 0) continue;
     return multiply_terms(p, k, pb, end, first, last, progress);
@@ -161,12 +167,13 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
 inline void multiply_blocked_panels(const Product& p, Engine engine) {
   const BlockedPlan plan = plan_blocked(p, engine);
   const GroupPlan groups = plan_groups(p, plan);
+  Singles singles(p, plan.folding);
   const int threads = threads_for(p);
   const int64_t count = p.b.panels.count;
 #pragma omp parallel for collapse(2) num_threads(threads) schedule(dynamic) if (threads > 1)
   for (int64_t first = 0; first < p.a.rows; first += row_block) {
     for (int64_t pb = 0; pb < count; pb += plan.group) {
-      multiply_group(p, plan, groups, pb, first, smaller(first + row_block, p.a.rows));
+      multiply_group(p, plan, groups, singles, pb, first, smaller(first + row_block, p.a.rows));
     }
   }
 }
