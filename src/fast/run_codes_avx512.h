@@ -43,6 +43,7 @@ struct RunPlan {
   RunKeys keys;        // stochastic
   RunHadamard hadamard;
   ByteCodes bytes;
+  float end = 6.0f;    // elements of the largest payload begin at this times the scale
   float steps = 4.0f;  // a payload's factor is given times this
   ByteTable table;     // of codes, by floor + ceil of steps * payload, mod 128
 };
@@ -57,6 +58,7 @@ struct RunFactors {
   alignas(64) float low[panel_rows];
   alignas(64) float high[panel_rows];  // quotient: above the exact factor, as `low` is below it
   alignas(64) float third[panel_rows];
+  alignas(64) float end[panel_rows];  // power with draws: elements from here on have the largest payload
 };
 
 // A run on its way, for the few elements that fp32 leaves in doubt.

@@ -98,13 +98,20 @@ FP4_SIMD void store_blocks(const __m512i (&even)[4], const __m512i (&odd)[4], ui
   _mm512_storeu_si512(out + 192, _mm512_unpackhi_epi64(b, d));
 }
 
-// Draws of 512 adjacent elements, of Philox blocks `first` to `first` + 31.
+// Draws of 512 adjacent elements, of Philox blocks `first` to `first` + 31. Of every eight blocks those of even vectors
+// come first, as codes are formed; each four are stored as draw_at says, which leaves little to move.
+constexpr int draw_at(int block, int draw) { return draw / 8 * 32 + block * 8 + draw % 8; }
 FP4_SIMD void fill_run_draws(const RunKeys& k, uint32_t first, uint8_t* out) {
-  // Lane j counts block j / 4 + j % 4 * 4, so that four dwords of four lanes, transposed, are four whole blocks.
-  const I order = {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};
+  const I order = {_mm512_setr_epi32(0, 8, 2, 10, 4, 12, 6, 14, 1, 9, 3, 11, 5, 13, 7, 15)};
   const RunWords w = run_words(k, order + all(first), order + all(first + 16));
-  store_blocks(w.c[0], w.c[1], out);
-  store_blocks(w.c[2], w.c[3], out + 256);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i(&c)[4] = w.c[i];
+    const __m512i low = _mm512_mask_shuffle_epi32(c[0], 0xAAAA, c[1], _MM_PERM_CCAA);
+    const __m512i high = _mm512_mask_shuffle_epi32(c[2], 0xAAAA, c[3], _MM_PERM_CCAA);
+    _mm512_store_si512(out + i * 128, _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1));
+    _mm512_store_si512(out + i * 128 + 64, _mm512_shuffle_i64x2(low, high, 0xEE));
+  }
 }
 
 }  // namespace fp4::avx512

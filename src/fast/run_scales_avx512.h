@@ -33,6 +33,7 @@ FP4_SIMD bool find_factors(const QuantPlan& p, const RunPlan& r, I amax, const L
     store(out.low, factor * all(exact ? 512.0f : 1.0f));
     store(out.high, factor * all(256.0f));
     store(out.third, factor * all(128.0f));
+    if (r.kind == RunKind::power) store(out.end, s.value * all(r.end));
     return true;
   }
   // floor + ceil must stay below 64.

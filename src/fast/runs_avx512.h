@@ -30,7 +30,8 @@ FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, 
     for (int odd = 0; odd < 2; ++odd) {
       const int v = first + odd;
       if constexpr (codes == RunCodes::draws) {
-        halves[odd] = drawn_codes<kind, width>(r, run, f, x + v * panel_rows, v, draws + v * panel_rows);
+        halves[odd] =
+            drawn_codes<kind, width>(r, run, f, x + v * panel_rows, v, draws + (first + 4 * odd) * panel_rows);
       } else {
         halves[odd] = table_codes<kind, width>(r, run, f, x + v * panel_rows, v);
       }
@@ -234,6 +235,7 @@ FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   if (r.codes == RunCodes::draws) r.keys = run_keys(p.place);
   r.drops = p.q.negative_zero == NegativeZero::drop;
   r.steps = r.codes == RunCodes::table ? p.steps : 1.0f;
+  r.end = 6.0f / p.q.prescale;
   r.bytes = byte_codes(p.q.element);
   if (r.codes != RunCodes::table) return r;
   int8_t code_of[16] = {};
