@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 
 #include "src/backend_reference.h"
-#include "src/fast/gemm_cut_pairs_avx512.h"
+#include "src/fast/gemm_cut_floats_avx512.h"
 #include "src/fast/gemm_cut_singles_avx512.h"
 #include "src/fast/gemm_groups_avx512.h"
 #include "src/fast/gemm_pair_groups_avx512.h"

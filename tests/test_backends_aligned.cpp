@@ -51,7 +51,8 @@ constexpr const char* formats[][2] = {{"mxfp4", "mxfp4"},
                                       {"mxfp6_e3m2", "mxfp8"},
                                       {"mxfp8,block=16", "mxfp8,block=64"},
                                       {"mxfp8,tensor_scale=outer128", "mxfp8"},
-                                      {"mxfp8,element=e5m2", "mxfp8"}};
+                                      {"mxfp8,element=e5m2", "mxfp8"},
+                                      {"mxfp8,element=e5m2,block=16", "mxfp8,element=e5m2"}};
 
 void compare(const Quantized& a, const Quantized& b, const Accumulator& row, const std::string& what) {
   const auto count = static_cast<size_t>(a.rows * b.rows);

@@ -14,12 +14,17 @@ inline int64_t cut_span(const Product& p) {
   return p.run == 16 && block % 32 == 0 && p.options.accumulator.group % 32 == 0 ? 2 : 1;
 }
 
+// Whether the terms of an aligned sum end where runs do, and are few enough a group.
+inline bool has_cut_terms(const Product& p) {
+  const Accumulator& row = p.options.accumulator;
+  return has_pair_kernels && row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % p.run == 0 &&
+         row.group % p.run == 0 && row.group / p.run >= 1 && row.group / p.run <= largest_pair_terms &&
+         !has_wide_scale(p.a.spec) && !has_wide_scale(p.b.spec);
+}
+
 // Pairs for aligned sums of dots: terms that end where runs do, sums that fit int64, and two dots of a block int32.
 inline PairUnits choose_cut_pairs(const Product& p) {
-  const Accumulator& row = p.options.accumulator;
-  if (!has_pair_kernels || row.inner <= 1 || (p.run != 16 && p.run != 32)) return {};
-  if (row.inner % p.run != 0 || row.group % p.run != 0 || row.group / p.run > largest_pair_terms) return {};
-  if (has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec) || aligned_bits(p) > 62) return {};
+  if (!has_cut_terms(p) || (p.run != 16 && p.run != 32) || aligned_bits(p) > 62) return {};
   PairUnits u = pair_units(p.a.q, p.b.q, 2 * p.run);
   u.dots = 2;
   if (u.finish == PairFinish::joined) u.finish = PairFinish::split;

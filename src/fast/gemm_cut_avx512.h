@@ -30,6 +30,9 @@ FP4_SIMD void load_scales(const TileInput& t, const Folding& f, int64_t first, i
   }
 }
 
+// a * 2^log2, without flags.
+FP4_SIMD F scaled(F a, F log2) { return {_mm512_scalef_round_ps(a.v, log2.v, nearest)}; }
+
 struct CutTerms {
   int32_t dot[largest_terms][tile_rows][panel_rows];
 };

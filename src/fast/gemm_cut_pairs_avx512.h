@@ -74,7 +74,7 @@ FP4_SIMD F cut_pair_sum(const Folding& f, const CutPairTerms<panels>& terms, int
     }
   }
   const F sum = rounded_toward_zero(lo, hi);
-  return {_mm512_scalef_round_ps(sum.v, (all(0.0f) - shift).v, nearest)};
+  return scaled(sum, all(0.0f) - shift);
 }
 
 // The same where nothing is cut.

@@ -52,8 +52,6 @@ FP4_SIMD void single_weights(const SingleInput& t, int64_t at, SingleTerms<panel
   }
 }
 
-FP4_SIMD F scaled(F a, F log2) { return {_mm512_scalef_ps(a.v, log2.v)}; }
-
 // Cuts of a group, and the accumulators in their units. The rows of whose dense products some may be cut, as bits.
 template <int panels>
 FP4_SIMD uint32_t find_cuts(const SingleInput& t, int64_t group, const float (*acc)[panels * panel_rows],

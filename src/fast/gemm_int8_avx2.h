@@ -69,6 +69,7 @@ inline PairGroupKernel cut_pair_kernel(PairFinish, int, int64_t, int64_t) { retu
 inline PairKernel pair_kernel(PairFinish, int, int64_t) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
+inline bool cut_float_tile(const PairInput&, const FloatRun&, const Folding&, const TileOutput&) { return false; }
 inline void singles_tile(const SingleInput&, const Folding&, int, const TileOutput&) {}
 inline WideInt8Kernel wide_int8_kernel(Sum, int64_t) { return nullptr; }
 inline WideFloatKernel wide_float_kernel(Sum) { return nullptr; }

@@ -184,6 +184,26 @@ struct DoubleDots {
   FP4_SIMD D get(int r, int j) const { return dot[r][j]; }
 };
 
+// The dots of a run.
+FP4_SIMD void float_dots(const FloatRun& x, int64_t run, DoubleDots<1>& dots) {
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) dots.dot[r][0] = all_double(0.0);
+  const float* a = x.a + run * x.length * panel_rows;
+  const double* b = x.b + run * x.length * panel_rows;
+  alignas(64) double rows[32][tile_rows];
+  for (int64_t k0 = 0; k0 < x.length; k0 += 32) {
+    const int count = static_cast<int>(smaller<int64_t>(x.length - k0, 32));
+    widen_rows(a + k0 * panel_rows, panel_rows, count, rows[0]);
+    for (int k = 0; k < count; ++k) {
+      const D column = load_double(b + (k0 + k) * panel_rows);
+#pragma GCC unroll 8
+      for (int r = 0; r < tile_rows; ++r) {
+        dots.dot[r][0] = fma(broadcast_double(&rows[k][r]), column, dots.dot[r][0]);
+      }
+    }
+  }
+}
+
 template <Sum kind>
 FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Folding& f, const TileOutput& out) {
   constexpr int panels = 1;
@@ -193,22 +213,7 @@ FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Fol
   clear_inexact();
   for (int64_t run = 0; run < f.runs; ++run) {
     DoubleDots<panels> dots;
-#pragma GCC unroll 8
-    for (int r = 0; r < tile_rows; ++r) dots.dot[r][0] = all_double(0.0);
-    const float* a = x.a + run * x.length * panel_rows;
-    const double* b = x.b + run * x.length * panel_rows;
-    alignas(64) double rows[32][tile_rows];
-    for (int64_t k0 = 0; k0 < x.length; k0 += 32) {
-      const int count = static_cast<int>(smaller<int64_t>(x.length - k0, 32));
-      widen_rows(a + k0 * panel_rows, panel_rows, count, rows[0]);
-      for (int k = 0; k < count; ++k) {
-        const D column = load_double(b + (k0 + k) * panel_rows);
-#pragma GCC unroll 8
-        for (int r = 0; r < tile_rows; ++r) {
-          dots.dot[r][0] = fma(broadcast_double(&rows[k][r]), column, dots.dot[r][0]);
-        }
-      }
-    }
+    float_dots(x, run, dots);
     add_run<kind, panels>(t, f, run, dots, state);
   }
   if (was_inexact()) return false;

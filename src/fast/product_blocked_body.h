@@ -23,6 +23,23 @@ FP4_TARGET inline bool try_single(const BlockedPlan& k, const TileInput& t, Sing
   return false;
 }
 
+// The scales and weights of a tile of floats.
+inline PairInput cut_weights(const Product& p, const TileInput& t, int64_t row0, int64_t pb) {
+  const int64_t steps = cut_steps(p) * panel_rows;
+  const int64_t a = row0 / panel_rows * steps + row0 % panel_rows;
+  PairInput w = {};
+  w.scale_a = t.scale_a;
+  w.scale_b[0] = t.scale_b[0];
+  w.scale_shift_a = t.scale_shift_a;
+  w.scale_shift_b = t.scale_shift_b;
+  w.weight_a = p.a.panels.weight + a;
+  w.lowest_a = p.a.panels.lowest + a;
+  w.weight_b[0] = p.b.panels.weight + pb * steps;
+  w.lowest_b[0] = p.b.panels.lowest + pb * steps;
+  w.span = cut_span(p);
+  return w;
+}
+
 // One tile, all of K: false where the kernels' conditions do not hold.
 FP4_TARGET inline bool fast_tile(BlockedPlan& k, const TileInput& t, const FloatRun& x, int panels, int& certificates,
                                  SingleTries& single, const TileOutput& out) {
@@ -97,6 +114,11 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     if (k.single != nullptr) {
       single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
     } else if (!set_alignment(pa.range[panel], range_b, k.folding)) {
+      const int highest = span_of(pa.range[panel], range_b, k.folding).sum_log2;
+      if (k.cuts_floats && highest <= 120) {
+        is_done = cut_float_tile(cut_weights(p, t, row0, pb), x, k.folding, out);
+        continue;
+      }
       if (k.cut == nullptr) continue;
       k.folding.may_certify = false;
     }
@@ -165,7 +187,8 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
 }
 
 inline void multiply_blocked_panels(const Product& p, Engine engine) {
-  const BlockedPlan plan = plan_blocked(p, engine);
+  BlockedPlan plan = plan_blocked(p, engine);
+  plan.cuts_floats = engine == Engine::wide_float && has_cut_terms(p) && !p.restarts();
   const GroupPlan groups = plan_groups(p, plan);
   Singles singles(p, plan.folding);
   const int threads = threads_for(p);

@@ -29,7 +29,8 @@ FP4_TARGET inline bool run_product(Product& p) {
   const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
   if (engine == Engine::wide_float) p.pairs = aligned ? choose_cut_pairs(p) : choose_pairs(p.a, p.b, row, p.run);
   const bool pairs = p.pairs.finish != PairFinish::none;
-  const int64_t steps = pairs && aligned ? cut_steps(p) : 0;
+  const bool cuts = engine == Engine::wide_float && has_cut_terms(p);
+  const int64_t steps = cuts ? cut_steps(p) : 0;
   arena.reset(bytes_a + bytes_b + cut_weight_bytes(p.a.panels, steps) + cut_weight_bytes(p.b.panels, steps) +
               (pairs ? pair_bytes(p.a.panels, p.run, true) + pair_bytes(p.b.panels, p.run, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
@@ -37,9 +38,9 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (pairs) {
     place_pairs(p.a.panels, arena, p.run, true);
     place_pairs(p.b.panels, arena, p.run, false);
-    place_cut_weights(p.a.panels, arena, steps);
-    place_cut_weights(p.b.panels, arena, steps);
   }
+  place_cut_weights(p.a.panels, arena, steps);
+  place_cut_weights(p.b.panels, arena, steps);
   PanelOptions options;
   options.run = p.run;
   options.threads = threads_for(p);
@@ -66,7 +67,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (!direct_a) fill_panels(p.a, options);
   fill_panels(p.b, options_b);
   if (pairs) narrow_sides(p);
-  if (pairs && aligned) weigh_sides(p);
+  if (cuts) weigh_sides(p);
   if (options.postpones) complete_aligned(p, options, options_b);
   const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
   p.factor = finish.factor(p.restarts() ? 1.0f : p.a.panels.factor.g * p.b.panels.factor.g);

@@ -116,6 +116,7 @@ struct BlockedPlan {
   TileKernel one;
   TileKernel two;
   CutKernel cut;        // null: not such a product
+  bool cuts_floats;     // dots of floats may be cut
   SingleKernel single;  // null: not single products
   WideInt8Kernel wide_int8;
   WideFloatKernel wide_float;
