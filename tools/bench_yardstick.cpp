@@ -72,6 +72,7 @@ void Yardstick::int8_onednn(int64_t n, const uint8_t* a, const int8_t* b, int32_
 float read_all(const float* x, int64_t n) {
   float sum[64] = {};
   for (int64_t i = 0; i + 64 <= n; i += 64) {
+    for (int j = 0; j < 64; j += 16) __builtin_prefetch(x + i + j + 4096, 0, 2);
     for (int j = 0; j < 64; ++j) sum[j] = sum[j] + x[i + j];
   }
   float total = 0.0f;

@@ -34,7 +34,7 @@ class Yardstick {
   void* int8_onednn_ = nullptr;
 };
 
-// Sums n floats by whole vectors: what reading memory alone costs. The value keeps the loop alive.
+// Sums n floats by whole vectors, fetched early: what reading memory alone costs. The value keeps the loop alive.
 float read_all(const float* x, int64_t n);
 
 }  // namespace fp4::tools
