@@ -1,6 +1,7 @@
 // Products of elements too wide for bytes (src/fast/pairs_body.h) from codes chosen here: elements with and without
-// bits below a unit on either side, the largest ones everywhere, ties at the rounding of a block and beside them by one
-// part in 2^18, scale products at both ends of fp32 and far apart. Expected values come from the reference.
+// bits below a unit on either side, or below the quantum of the pairs, the largest ones everywhere, ties at the
+// rounding of a block and beside them by one part in 2^18 and in far more, scale products at both ends of fp32 and far
+// apart. Expected values come from the reference.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -15,15 +16,18 @@ using namespace test;
 
 void compare(const Quantized& a, const Quantized& b, const std::string& what) {
   const auto count = static_cast<size_t>(a.rows * b.rows);
-  std::vector<float> expected(count, -7.0f);
-  const GemmOptions options;
-  reference_backend().gemm(a, b, options, expected.data(), b.rows);
-  for (const Backend* fast : test::backends_under_test()) {
-    if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
-    std::vector<float> got(count, -7.0f);
-    fast->gemm(a, b, options, got.data(), b.rows);
-    INFO(fast->name() << " " << what);
-    CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
+  for (const char* accumulator : {"fp32_block", "exact", "k64_rz"}) {
+    std::vector<float> expected(count, -7.0f);
+    GemmOptions options;
+    options.accumulator = accumulator_from_words(accumulator);
+    reference_backend().gemm(a, b, options, expected.data(), b.rows);
+    for (const Backend* fast : test::backends_under_test()) {
+      if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
+      std::vector<float> got(count, -7.0f);
+      fast->gemm(a, b, options, got.data(), b.rows);
+      INFO(fast->name() << " " << accumulator << " " << what);
+      CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
+    }
   }
 }
 
@@ -37,14 +41,17 @@ constexpr const char* formats[][2] = {{"mxfp8", "mxfp8"},
                                       {"mxfp8,block=16", "mxfp8"},
                                       {"mxfp8", "mxfp8,block=64"},
                                       {"mxfp8,tensor_scale=outer128", "mxfp8"},
-                                      {"mxfp8,element=e5m2", "mxfp8"}};
+                                      {"mxfp8,element=e5m2", "mxfp8"},
+                                      {"mxfp8,element=e5m2", "mxfp8,element=e5m2"},
+                                      {"mxfp4", "mxfp8,element=e5m2"},
+                                      {"ue5m3fp4,element=e5m2", "mxfp8,element=e5m2,block=16"}};
 
 TEST_CASE("elements with bits below a unit, on either side", "[quick]") {
   Random random(1);
   for (const auto& format : formats) {
     for (const Codes a : all_codes) {
       for (const Codes b : all_codes) {
-        for (const int spread : {0, 3, 30}) {
+        for (const int spread : {0, 3, 13, 30}) {
           const bool has_signs = pick(random, 4) != 0;
           const int64_t k = 1 + pick(random, 130);
           const Quantized qa = filled(format[0], 1 + pick(random, 20), k, {a, has_signs, -10, spread}, random);
@@ -111,6 +118,65 @@ TEST_CASE("ties at the rounding of a block, and beside them", "[quick]") {
             compare(a, b, "ties");
           }
         }
+      }
+    }
+  }
+}
+
+// The second block ends in a tie that its largest product makes, or its sum leaves, and something far smaller beside
+// it: from one alignment to the next the distance grows beyond what 24, and 53, bits hold.
+TEST_CASE("ties of blocks far apart, and beside them", "[quick]") {
+  for (const char* words : {"mxfp8", "mxfp8,element=e5m2", "mxfp8,block=16"}) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    const FloatFormat& f = format_of(spec.element);
+    const int64_t block = spec.block.size;
+    const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
+    const float least = std::ldexp(1.0f, f.quantum_log2());
+    for (const float large : {8.0f, 32.0f, 256.0f}) {
+      for (const float tiny : {0.0f, 1.0f, -1.0f, 3.0f, -64.0f}) {
+        for (int shift = -44; shift <= 4; ++shift) {
+          Quantized a = operand(words, 9, 3 * block, 0);
+          Quantized b = operand(words, 34, 3 * block, 0);
+          for (int64_t r = 0; r < a.rows; ++r) {
+            a.set_code(r, 0, code(r % 3 == 0 ? -256.0f : 256.0f));
+            a.set_code(r, 1, code(static_cast<float>(r % 4)));
+            a.set_code(r, block, code(large));
+            a.set_code(r, block + 1, code(tiny * least));
+            a.set_code(r, 2 * block, code(r % 2 == 0 ? 1.75f : 0.0f));
+            a.scales[static_cast<size_t>(3 * r)] = static_cast<uint8_t>(127 + r % 2);
+            a.scales[static_cast<size_t>(3 * r + 1)] = static_cast<uint8_t>(127 + shift / 2);
+          }
+          for (int64_t c = 0; c < b.rows; ++c) {
+            b.set_code(c, 0, code(256.0f));
+            b.set_code(c, 1, code(0x1p-9f * static_cast<float>(c % 3 + 1)));
+            b.set_code(c, block, code(c % 2 == 0 ? large : -large));
+            b.set_code(c, block + 1, code(c % 3 == 0 ? least : 1.0f));
+            b.set_code(c, 2 * block, code(c % 5 == 0 ? least : 0.0f));
+            b.scales[static_cast<size_t>(3 * c + 1)] = static_cast<uint8_t>(127 + shift - shift / 2);
+          }
+          compare(a, b, std::string(words) + " shift " + std::to_string(shift));
+        }
+      }
+    }
+  }
+}
+
+// One such element in all of a tile: in either half of a panel, in either panel, or at the end of K.
+TEST_CASE("elements beside and below the quantum of pairs", "[quick]") {
+  Random random(6);
+  const FloatFormat& f = format_of(Element::e5m2);
+  for (const char* other : {"mxfp8,element=e5m2", "mxfp8", "mxfp4"}) {
+    for (const float x : {0.25f, 0.375f, 0.625f, 0.75f, 0.875f, 1.25f, 1.75f, 0x1p-3f, 0x1p-16f, 3 * 0x1p-16f}) {
+      for (int trial = 0; trial < 4; ++trial) {
+        const int64_t k = 40 + pick(random, 90);
+        Quantized q[2] = {filled("mxfp8,element=e5m2", 17, k, {Codes::large, true, 0, trial}, random),
+                          filled(other, 40, k, {Codes::large, true, 0, trial}, random)};
+        const bool in_b = other == std::string("mxfp8,element=e5m2") && pick(random, 2) == 0;
+        Quantized& deep = q[in_b ? 1 : 0];
+        deep.set_code(pick(random, static_cast<int>(deep.rows)), pick(random, 3) == 0 ? k - 1 : pick(random, 40),
+                      encode(f, exact_magnitude(x), pick(random, 2) == 0, {}));
+        compare(q[0], q[1], std::string(other) + " " + std::to_string(x));
+        compare(q[1], q[0], std::string(other) + " on the left " + std::to_string(x));
       }
     }
   }

@@ -37,11 +37,6 @@ struct CutTerms {
   int32_t dot[largest_terms][tile_rows][panel_rows];
 };
 
-FP4_SIMD D stored_dots(const int32_t* dot) {
-  return {_mm512_cvtepi32_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(dot))),
-          _mm512_cvtepi32_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(dot + 8)))};
-}
-
 template <int panels>
 FP4_SIMD void store_dots(const __m512i (&dot)[tile_rows][panels], int32_t (*to)[panels * panel_rows]) {
 #pragma GCC unroll 8

@@ -64,9 +64,9 @@ inline WholeKernel whole_kernel(int) { return nullptr; }
 
 // Without embedded rounding there is no certificate by the inexact flag: other accumulators go term by term.
 inline constexpr bool has_pair_kernels = false;
-inline PairGroupKernel pair_group_kernel(PairFinish, int, int64_t) { return nullptr; }
+inline PairGroupKernel pair_group_kernel(PairFinish, int, int64_t, bool) { return nullptr; }
 inline PairGroupKernel cut_pair_kernel(PairFinish, int, int64_t, int64_t) { return nullptr; }
-inline PairKernel pair_kernel(PairFinish, int, int64_t) { return nullptr; }
+inline PairKernel pair_kernel(PairFinish, int, int64_t, bool) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
 inline bool cut_float_tile(const PairInput&, const FloatRun&, const Folding&, const TileOutput&) { return false; }

@@ -4,11 +4,13 @@
 //   joined  dot and rests together are an integer that mostly fits 24 bits: one fused step
 //   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
 //           are added to the error, and one last addition rounds. For scales that are powers of two.
-// What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h).
+// What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h). Where scales are far apart,
+// error, low and rests need more than 24 bits: then split sums are `bracketed`, by rounding them both down and up. Sums
+// in fp32 grow with what is added, so where both ends lead to one result, it is the right one, and else fp64 decides.
 // Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
 #pragma once
 
-#include "src/fast/gemm_wide_avx512.h"
+#include "src/fast/exact_runs_avx512.h"
 
 namespace fp4::avx512 {
 
@@ -68,6 +70,24 @@ FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& stat
   }
 }
 
+// A split sum before its last part is added to the error.
+struct SplitSum {
+  __m512 sum;
+  __m512 error;
+  __m512 low;
+};
+
+FP4_SIMD SplitSum split_sum(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512i up) {
+  const __m512i low_bits = _mm512_set1_epi32(0xFF);
+  const __m512 high = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_andnot_si512(low_bits, dot)), scale);
+  // up holds 2^up here; the high words of the low bits are zero.
+  const __m512 low = _mm512_cvtepi32_ps(_mm512_dpwssd_epi32(rest, _mm512_and_si512(dot, low_bits), up));
+  const __m512 larger = _mm512_range_ps(acc, high, 7);  // by magnitude, with its sign
+  const __m512 smaller = _mm512_range_ps(acc, high, 6);
+  const __m512 sum = _mm512_add_round_ps(larger, smaller, nearest);
+  return {sum, _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger)), low};
+}
+
 // acc + dot * unit + rest * quantum, rounded once; `scale` and `rest_scale` hold unit and quantum.
 template <PairFinish finish>
 FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up) {
@@ -76,15 +96,18 @@ FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale
     const __m512i sum = _mm512_add_epi32(_mm512_sllv_epi32(dot, up), rest);
     return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(sum), rest_scale, acc, nearest);
   }
-  const __m512i low_bits = _mm512_set1_epi32(0xFF);
-  const __m512 high = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_andnot_si512(low_bits, dot)), scale);
-  // up holds 2^up here; the high words of the low bits are zero.
-  const __m512 low = _mm512_cvtepi32_ps(_mm512_dpwssd_epi32(rest, _mm512_and_si512(dot, low_bits), up));
-  const __m512 larger = _mm512_range_ps(acc, high, 7);  // by magnitude, with its sign
-  const __m512 smaller = _mm512_range_ps(acc, high, 6);
-  const __m512 sum = _mm512_add_round_ps(larger, smaller, nearest);
-  const __m512 error = _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger));
-  return _mm512_add_round_ps(sum, _mm512_fmadd_ps(low, rest_scale, error), nearest);
+  const SplitSum s = split_sum(acc, dot, rest, scale, up);
+  return _mm512_add_round_ps(s.sum, _mm512_fmadd_ps(s.low, rest_scale, s.error), nearest);
+}
+
+// The same for both ends of the error; true where they differ.
+FP4_SIMD bool bracketed_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up,
+                            __m512& out) {
+  const SplitSum s = split_sum(acc, dot, rest, scale, up);
+  const __m512 down = _mm512_fmadd_round_ps(s.low, rest_scale, s.error, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  const __m512 above = _mm512_fmadd_round_ps(s.low, rest_scale, s.error, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+  out = _mm512_add_round_ps(s.sum, above, nearest);
+  return _mm512_cmp_ps_mask(_mm512_add_round_ps(s.sum, down, nearest), out, _CMP_NEQ_UQ) != 0;
 }
 
 template <int panels, int pairs, bool opens = true>
@@ -112,8 +135,8 @@ FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
-template <PairFinish finish, int panels, int pairs>
-FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state) {
+template <PairFinish finish, int panels, int pairs, bool brackets>
+FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state, Undecided<panels>& waiting) {
   if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, state);
   __m512i dot[tile_rows][panels];
   unit_dots<panels, pairs>(t, run, dot);
@@ -138,19 +161,37 @@ FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state
       const __m512 scale = _mm512_mul_round_ps(row, unit[j], nearest);
       const __m512 rest_scale = _mm512_mul_round_ps(row, quantum[j], nearest);
       const __m512i rest = finish == PairFinish::whole ? dot[r][j] : load(state.rest[r] + j * panel_rows).v;
-      _mm512_store_ps(acc, finished_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
+      if (!brackets) {
+        _mm512_store_ps(acc, finished_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
+        continue;
+      }
+      __m512 sum;
+      if (bracketed_run(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up, sum)) {
+        waiting.vectors |= 1u << (r * panels + j);
+        _mm512_store_si512(waiting.dot[r * panels + j], dot[r][j]);
+      } else {
+        _mm512_store_ps(acc, sum);
+      }
     }
   }
+  if (brackets && waiting.vectors != 0) decide<panels>(t, run, waiting, state.rest, state.acc);
 }
 
-template <PairFinish finish, int panels, int pairs>
+template <PairFinish finish, int panels, int pairs, bool brackets>
 FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const TileOutput& out) {
   PairState<panels> state;
+  Undecided<panels> waiting;
   for (int r = 0; r < tile_rows; ++r) {
     for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
   }
   clear_inexact();
-  for (int64_t run = 0; run < t.runs; ++run) pair_run<finish, panels, pairs>(t, run, state);
+  for (int64_t run = 0; run < t.runs; ++run) {
+    if (is_deep(t, run, panels)) {
+      exact_block_run<panels>(t, run, 2 * pairs, state.acc);
+    } else {
+      pair_run<finish, panels, pairs, brackets>(t, run, state, waiting);
+    }
+  }
   if (was_inexact()) return false;
   for (int r = 0; r < out.rows; ++r) {
 #pragma GCC unroll 2
@@ -164,19 +205,22 @@ FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const Ti
 }
 
 template <int panels, int pairs>
-inline PairKernel pair_kernel_of(PairFinish finish) {
+inline PairKernel pair_kernel_of(PairFinish finish, bool brackets) {
   switch (finish) {
-    case PairFinish::whole: return pair_tile<PairFinish::whole, panels, pairs>;
-    case PairFinish::joined: return pair_tile<PairFinish::joined, panels, pairs>;
-    case PairFinish::split: return pair_tile<PairFinish::split, panels, pairs>;
+    case PairFinish::whole: return pair_tile<PairFinish::whole, panels, pairs, false>;
+    case PairFinish::joined: return pair_tile<PairFinish::joined, panels, pairs, false>;
+    case PairFinish::split:
+      return brackets ? pair_tile<PairFinish::split, panels, pairs, true>
+                      : pair_tile<PairFinish::split, panels, pairs, false>;
     case PairFinish::none: return nullptr;
   }
   return nullptr;
 }
 
-inline PairKernel pair_kernel(PairFinish finish, int panels, int64_t run) {
-  if (run == 32) return panels == 2 ? pair_kernel_of<2, 16>(finish) : pair_kernel_of<1, 16>(finish);
-  if (run == 16) return panels == 2 ? pair_kernel_of<2, 8>(finish) : pair_kernel_of<1, 8>(finish);
+// Split sums can be bracketed.
+inline PairKernel pair_kernel(PairFinish finish, int panels, int64_t run, bool brackets) {
+  if (run == 32) return panels == 2 ? pair_kernel_of<2, 16>(finish, brackets) : pair_kernel_of<1, 16>(finish, brackets);
+  if (run == 16) return panels == 2 ? pair_kernel_of<2, 8>(finish, brackets) : pair_kernel_of<1, 8>(finish, brackets);
   return nullptr;
 }
 

@@ -20,6 +20,11 @@ FP4_SIMD D add_toward_zero(D a, D b) {
   return {_mm512_add_round_pd(a.lo, b.lo, toward_zero), _mm512_add_round_pd(a.hi, b.hi, toward_zero)};
 }
 
+FP4_SIMD D stored_dots(const int32_t* dot) {
+  return {_mm512_cvtepi32_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(dot))),
+          _mm512_cvtepi32_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(dot + 8)))};
+}
+
 // a*b + c rounded to odd: down and up differ exactly where the sum is inexact, and then the smaller magnitude with its
 // last bit set is the odd one of the two.
 FP4_SIMD __m512d fma_odd(__m512d a, __m512d b, __m512d c) {

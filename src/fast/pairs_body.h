@@ -1,6 +1,8 @@
 // Elements in units of 16 bits. The multiples of e4m3's quantum take 18 bits, so a unit of several quanta is chosen for
 // each side, as fine as 16 bits and sums of 32 bits allow; the value is unit * floor + rest, and rests are rare: only
 // elements near zero have bits below the unit. Side A keeps its rests in lists, side B where its pairs lie.
+// The multiples of e5m2's quantum take 33 bits, so its pairs have a coarser one, and runs with elements below that,
+// which are rare as well, are marked deep.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +14,21 @@ namespace fp4::FP4_ISA {
 
 inline constexpr int64_t pair_bound = int64_t{1} << 31;
 
+// The quantum of pairs.
+inline int pair_quantum_log2(const Quantizer& q) {
+  constexpr int binades = 17;  // as e4m3
+  return larger(q.element.quantum_log2(), q.element.max_exponent() - binades);
+}
+inline bool has_deep_runs(const Quantizer& q) { return pair_quantum_log2(q) > q.element.quantum_log2(); }
+
 // Most that a unit can count to, and that a dot can.
 inline int64_t units_of(int64_t largest, int cut) { return (largest >> cut) + 1; }
 inline bool dot_fits(int64_t run, int64_t a, int64_t b) { return run * a * b < pair_bound; }
 
 inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run) {
   const auto largest = [](const Quantizer& q) {
-    return q.element.code_bits() > 8 ? pair_bound : decode_fixed(q.element, q.element.largest_code);
+    if (q.element.code_bits() > 8) return pair_bound;
+    return decode_fixed(q.element, q.element.largest_code) >> (pair_quantum_log2(q) - q.element.quantum_log2());
   };
   const int64_t all_a = largest(a);
   const int64_t all_b = largest(b);
@@ -55,7 +65,8 @@ inline size_t pair_bytes(const Panels& p, int64_t run, bool is_a) {
   const size_t rests = is_a ? Arena::bytes_for<fast::Rest>(2 * p.count * p.rests_per_list()) +
                                   Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
                             : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
-  return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) + rests;
+  return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) +
+         Arena::bytes_for<uint8_t>(p.count * runs) + rests;
 }
 
 inline void place_pairs(Panels& p, Arena& arena, int64_t run, bool is_a) {
@@ -63,6 +74,7 @@ inline void place_pairs(Panels& p, Arena& arena, int64_t run, bool is_a) {
   const int64_t runs = p.padded / run;
   p.pairs = arena.take<int16_t>(elements);
   p.norm = arena.take<float>(p.count);
+  p.deep = arena.take<uint8_t>(p.count * runs);
   if (is_a) {
     p.rests = arena.take<fast::Rest>(2 * p.count * p.rests_per_list());
     p.cut = arena.take<int32_t>(p.count);
@@ -78,16 +90,25 @@ FP4_SIMD I fixed_bits(F v, F per_quantum) { return bits(fma(v, per_quantum, all(
 
 struct PairCut {
   F per_quantum;
+  F quantum;
   I cut;
   I to_high;  // shift of the second column
   I sign;     // where the words end at bit 22, which is set for positive numbers
   int mask;
   int up;
+  bool has_deep_runs;
 };
 
 FP4_SIMD PairCut pair_cut(const Side& side, int cut, int cut_other) {
-  return {all(power_of_two(-side.quantum_log2())), all(cut),       all(16 - cut),
-          all(cut == 7 ? 0x80008000u : 0u),        (1 << cut) - 1, cut_other};
+  const int quantum_log2 = pair_quantum_log2(side.q);
+  return {all(power_of_two(-quantum_log2)),
+          all(power_of_two(quantum_log2)),
+          all(cut),
+          all(16 - cut),
+          all(cut == 7 ? 0x80008000u : 0u),
+          (1 << cut) - 1,
+          cut_other,
+          has_deep_runs(side.q)};
 }
 
 FP4_SIMD I rest_words(const PairCut& c, I first, I second) {
@@ -164,20 +185,30 @@ inline int finest_cut(const PairUnits& u, float norm_a, float norm_b, int64_t ru
   return cut;
 }
 
+// Lanes whose element is no multiple of the quantum.
+FP4_SIMD M is_finer(const PairCut& c, F element, I fixed) {
+  return ~((as_float(fixed) - all(0x1.8p23f)) * c.quantum == element);
+}
+
 template <class Rests>
 FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, int64_t run, Rests& rests) {
   const float* value = p.panel_values(panel);
   int16_t* out = p.pairs + panel * p.padded * panel_rows;
+  uint8_t* deep = p.deep + panel * (p.padded / run);
   for (int64_t k = 0; k < p.padded; k += run) {
+    uint32_t finer = 0;
     for (int64_t i = k; i < k + run; i += 2) {
-      const I first = fixed_bits(load(value + i * panel_rows), c.per_quantum);
-      const I second = fixed_bits(load(value + (i + 1) * panel_rows), c.per_quantum);
+      const F element[2] = {load(value + i * panel_rows), load(value + (i + 1) * panel_rows)};
+      const I first = fixed_bits(element[0], c.per_quantum);
+      const I second = fixed_bits(element[1], c.per_quantum);
+      if (c.has_deep_runs) finer |= to_bits(is_finer(c, element[0], first) | is_finer(c, element[1], second));
       const I units = joined_words(shift_right(first, c.cut), shift_left(second, c.to_high));
       store_words(out + i * panel_rows, units ^ c.sign);
       const M lanes = some_bits(first | second, c.mask);
       if (any(lanes)) rests.add(k / run, (i - k) / 2, to_bits(lanes), rest_words(c, first, second));
     }
     rests.end(k / run);
+    deep[k / run] = static_cast<uint8_t>((finer & 0xFF) != 0) | static_cast<uint8_t>((finer >> 8 != 0) << 1);
   }
 }
 
@@ -212,12 +243,12 @@ FP4_TARGET inline void narrow_sides(Product& p) {
     narrow_columns(p.b, u, p.run, panel);
   }
   const float norm_b = has_choice ? *std::max_element(pb.norm, pb.norm + pb.count) : 0.0f;
-  const float per_quantum_b = power_of_two(-p.b.quantum_log2());
+  const float per_quantum_b = power_of_two(-pair_quantum_log2(p.b.q));
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
   for (int64_t panel = 0; panel < pa.count; ++panel) {
     pa.cut[panel] = u.cut_a;
     if (has_choice) {
-      const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-p.a.quantum_log2());
+      const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-pair_quantum_log2(p.a.q));
       pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b, p.run);
     }
     narrow_rows(p.a, u, p.run, panel, pa.cut[panel]);

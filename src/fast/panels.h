@@ -55,6 +55,7 @@ struct Panels {
   float* norm = nullptr;            // [panel] at least the largest norm of a row's run of elements
   int16_t* column_rests = nullptr;  // side B: as pairs, where rest_marks says so
   uint32_t* rest_marks = nullptr;   // [panel][K/run] bit per pair
+  uint8_t* deep = nullptr;          // [panel][K/run] bit per half panel: elements finer than the quantum of pairs
   float* weight = nullptr;          // [panel][step][16] exponents of scales and of last bits (cut_weights_body.h)
   float* lowest = nullptr;
   float* scale = nullptr;

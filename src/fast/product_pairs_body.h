@@ -11,6 +11,8 @@ inline PairInput sliced(const PairInput& all_of_it, int64_t run, int64_t begin, 
   const int64_t first = begin / run;
   const auto scales = [first](int shift) { return shift > 30 ? 0 : (first >> shift) * panel_rows; };
   t.a += begin * panel_rows;
+  t.values_a += begin * panel_rows;
+  t.deep_a += first;
   t.rest_start += first;
   t.scale_a += scales(t.scale_shift_a);
   const int64_t step = t.span > 0 ? first / t.span * panel_rows : 0;
@@ -18,6 +20,8 @@ inline PairInput sliced(const PairInput& all_of_it, int64_t run, int64_t begin, 
   t.lowest_a += step;
   for (int j = 0; j < panels; ++j) {
     t.b[j] += begin * panel_rows;
+    t.values_b[j] += begin * panel_rows;
+    t.deep_b[j] += first;
     t.rest_b[j] += begin * panel_rows;
     t.marks_b[j] += first;
     t.scale_b[j] += scales(t.scale_shift_b);
@@ -33,15 +37,33 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
                                            bool* done) {
   const Panels& pa = p.a.panels;
   const Panels& panels_b = p.b.panels;
-  const PairKernel kernel = pair_kernel(p.pairs.finish, panels, p.run);
   Folding folding = make_folding(p);
   const bool cuts = folding.sum == Sum::aligned;
-  const PairGroupKernel group_kernel = cuts ? cut_pair_kernel(p.pairs.finish, panels, p.run, cut_span(p))
-                                            : pair_group_kernel(p.pairs.finish, panels, p.run);
-  const auto multiply = [&](const PairInput& x, const TileOutput& out) {
-    if (folding.sum == Sum::block) return kernel(x, out);
+  // A tile whose scales are too far apart for the first kernel goes to the second.
+  PairKernel kernels[2] = {};
+  PairGroupKernel group_kernels[2] = {};
+  for (const bool apart : {false, true}) {
+    if (folding.sum == Sum::block && (!apart || p.pairs.finish == PairFinish::split)) {
+      kernels[apart] = pair_kernel(p.pairs.finish, panels, p.run, apart);
+    } else if (folding.sum == Sum::group) {
+      group_kernels[apart] = pair_group_kernel(p.pairs.finish, panels, p.run, apart);
+    } else if (cuts && !apart) {
+      group_kernels[apart] = cut_pair_kernel(p.pairs.finish, panels, p.run, cut_span(p));
+    }
+  }
+  const auto multiply_by = [&](int i, const PairInput& x, const TileOutput& out) {
     folding.runs = x.runs;
-    return group_kernel(x, folding, out);
+    if (kernels[i] != nullptr) return kernels[i](x, out);
+    return group_kernels[i] != nullptr && group_kernels[i](x, folding, out);
+  };
+  int tries[2] = {4, 4};  // tiles that may be inexact before a kernel is given up for the part
+  const auto multiply = [&](const PairInput& x, const TileOutput& out) {
+    for (int i = 0; i < 2; ++i) {
+      if (tries[i] == 0) continue;
+      if (multiply_by(i, x, out)) return true;
+      --tries[i];
+    }
+    return false;
   };
   const int64_t runs = pa.padded / p.run;
   const int64_t steps = cuts ? cut_steps(p) * panel_rows : 0;  // floats of a panel
@@ -49,6 +71,8 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   t.span = cuts ? cut_span(p) : 0;
   for (int j = 0; j < panels; ++j) {
     t.b[j] = panels_b.panel_pairs(pb + j);
+    t.values_b[j] = panels_b.panel_values(pb + j);
+    t.deep_b[j] = panels_b.deep + (pb + j) * runs;
     t.rest_b[j] = panels_b.column_rests + (pb + j) * panels_b.padded * panel_rows;
     t.marks_b[j] = panels_b.rest_marks + (pb + j) * runs;
     t.scale_b[j] = panels_b.panel_scales(pb + j);
@@ -59,16 +83,18 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   t.scale_shift_a = scale_shift(pa.block, p.run, pa.padded);
   t.scale_shift_b = scale_shift(panels_b.block, p.run, panels_b.padded);
   t.cut_b = p.pairs.cut_b;
-  t.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
+  t.quantum = power_of_two(pair_quantum_log2(p.a.q) + pair_quantum_log2(p.b.q));
   t.snap_log2 = p.options.accumulator.snap_log2;
   const fast::ScaleRange range_b = range_of(panels_b, pb, panels);
-  int tries = 4;  // tiles that may be inexact before the part is left to fp64
-  for (int64_t row0 = first; row0 < last && tries > 0; row0 += tile_rows) {
+  for (int64_t row0 = first; row0 < last && tries[1] > 0; row0 += tile_rows) {
     bool& is_done = done[(row0 - first) / tile_rows];
     const int64_t panel = row0 / panel_rows;
     if (is_done || !scales_in_range(p, pa.range[panel], range_b)) continue;
     const int64_t half = row0 % panel_rows;
     t.a = pa.panel_pairs(panel) + half * 2;
+    t.values_a = pa.panel_values(panel) + half;
+    t.deep_a = pa.deep + panel * runs;
+    if (has_deep_runs(p.a.q) || has_deep_runs(p.b.q)) t.deep_bit = half == 0 ? 1 : 2;
     t.rests = pa.panel_rests(panel, half / tile_rows);
     t.rest_start = pa.rest_start + (panel * 2 + half / tile_rows) * (runs + 1);
     t.scale_a = pa.panel_scales(panel) + half;
@@ -76,6 +102,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.lowest_a = pa.lowest + panel * steps + half;
     t.cut_a = pa.cut[panel];
     t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
+    folding.split_log2 = larger(span_of(pa.range[panel], range_b, folding).sum_log2 - 50, -120);
     const TileOutput out = output_of(p, row0, pb, panels);
     is_done = true;
     if (p.restarts()) {
@@ -85,7 +112,6 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     } else {
       is_done = multiply(t, out);
     }
-    if (!is_done) --tries;
   }
 }
 

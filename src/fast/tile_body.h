@@ -105,6 +105,7 @@ struct Folding {
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
   bool may_certify = false;       // exact partial sums in fp32 prove the result
   int snap_log2 = no_snap;
+  int split_log2 = 0;  // sums in two parts (gemm_pair_groups_avx512.h): where they part
 };
 
 // Elements of up to 8 bits as floats: dots in fp64.
@@ -147,8 +148,13 @@ struct PairInput {
   int scale_shift_b;
   int cut_a;  // log2 of unit / quantum
   int cut_b;
-  float unit;     // product of the units
-  float quantum;  // product of the quanta
+  const float* values_a;  // elements, for deep runs (exact_runs_avx512.h)
+  const float* values_b[2];
+  const uint8_t* deep_a;  // [runs]
+  const uint8_t* deep_b[2];
+  uint8_t deep_bit;  // of A's half panel; 0: no run is deep
+  float unit;        // product of the units
+  float quantum;     // product of the quanta
   int snap_log2;
   const float* weight_a;  // aligned sums: [step][16] (cut_weights_body.h), of `span` runs each
   const float* lowest_a;
