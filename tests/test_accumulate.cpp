@@ -77,6 +77,24 @@ TEST_CASE("overflow and tiny products", "[quick]") {
   CHECK(product(sparse(32, {{0, 0x1p-126f}}), sparse(32, {{0, 0x1p126f}}), "fp32_block") == 1.0f);
 }
 
+TEST_CASE("an infinite product of scales makes the sum infinite under every rounding", "[quick]") {
+  // fp32 scales of more than 8 bits: fl32(sA*sB) overflows, though dot*sA*sB truncated toward zero would not
+  const Json toward_zero = {{"kind", "block"}, {"rounding", "toward_zero"}};
+  const char* words = "nvfp4,tensor_scale=none,scale=fp32";
+  const std::vector<float> huge(16, 6.0f * 0x1.234568p70f);
+  std::vector<float> mixed = huge;  // dot 0: sixteen products that cancel
+  for (size_t i = 0; i < 8; ++i) mixed[i] = -mixed[i];
+  std::vector<float> negative = huge;
+  for (float& v : negative) v = -v;
+  CHECK(product(huge, huge, toward_zero, words) == INFINITY);
+  CHECK(product(negative, huge, toward_zero, words) == -INFINITY);
+  CHECK(bits_of(product(mixed, huge, toward_zero, words)) == 0);
+  CHECK(product(huge, huge, "fp32_block", words) == INFINITY);
+  // scales of 8 bits take the exact product, and truncation stops at the largest float
+  const std::vector<float> round_number(16, 0x1p100f);
+  CHECK(product(round_number, round_number, toward_zero, "mxfp4,block=16") == float_of(float_largest_bits));
+}
+
 TEST_CASE("NaN scales poison the outputs that read them", "[quick]") {
   auto a = std::vector<float>(64, 1.0f);
   const auto b = std::vector<float>(64, 1.0f);

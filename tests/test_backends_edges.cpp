@@ -72,6 +72,10 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "mxfp4,rounding=stochastic,random_bits=4,prescale=0.75",
                                       "mxfp4,rounding=stochastic,random_bits=16",
                                       "mxfp4,rounding=stochastic,random_bits=32",
+                                      "mxfp4,rounding=stochastic,random_bits=32,prescale=0.75",
+                                      "mxfp4,rounding=stochastic_midpoint,random_bits=32,prescale=0.75",
+                                      "mxfp4,rounding=stochastic_truncated,random_bits=32,prescale=0.75",
+                                      "mxfp8,rounding=stochastic,random_bits=32,prescale=0.75",
                                       "mxfp4,rounding=stochastic_midpoint,prescale=0.75",
                                       "mxfp4,rounding=stochastic_midpoint,random_bits=16",
                                       "mxfp4,rounding=stochastic_truncated,random_bits=16,prescale=0.75",
@@ -155,6 +159,56 @@ int64_t compare_boundaries(int64_t rows, uint32_t seed) {
 
 TEST_CASE("values beside code boundaries and thresholds get the reference's codes", "[quick]") {
   for (uint32_t seed = 1; seed <= 4; ++seed) compare_boundaries(48, seed);
+}
+
+// Maxima whose quotients a/M and a/(2M/3) lie on the boundaries of scale rounding, give or take two units: midpoints
+// of codes, codes themselves, and where a draw turns the decision.
+TEST_CASE("scales beside midpoints and draws get the reference's codes", "[quick]") {
+  const int64_t rows = 192, k = 64, block = 16;
+  for (const char* words :
+       {"nvfp4,tensor_scale=none,scale=bf16", "nvfp4,tensor_scale=none,scale=bf16,element=e4m3",
+        "nvfp4,tensor_scale=none", "nvfp4,tensor_scale=none,element=e3m0", "nvfp4,tensor_scale=none,scale_rule=encode",
+        "nvfp4,tensor_scale=none,scale_rule=four_over_six", "ue5m3fp4,scale_rule=four_over_six,element=e3m0",
+        "ue5m3fp4,scale_rule=four_over_six,element=e4m3", "ue5m3fp4,scale_rule=four_over_six,element=e3m2",
+        "ue5m3fp4,scale_rule=four_over_six,arithmetic=te", "ue5m3fp4,scale_rule=mse,element=e2m3"}) {
+    for (const char* more : {"", ",scale_rounding=toward_positive", ",scale_rounding=stochastic,random_bits=4",
+                             ",scale_rounding=stochastic,random_bits=8", ",scale_rounding=stochastic,random_bits=16",
+                             ",scale_rounding=stochastic,random_bits=32"}) {
+      QuantizeCall call;
+      call.spec = quant_spec_from_words(std::string(words) + more);
+      call.place = {11, 3, 5};
+      const Quantizer q = resolve(call.spec);
+      const float largest = decode(q.element, q.element.largest_code);
+      test::Random random(4);
+      std::vector<float> x(static_cast<size_t>(rows * k));
+      for (int64_t first = 0; first < rows * k; first += block) {
+        const int lowest = call.spec.scale == Scale::bf16 ? 0x3F00 : 8;
+        const double low = decode(q.scale, static_cast<uint32_t>(lowest + test::pick(random, 60)));
+        const double step = std::ldexp(1.0, std::ilogb(low) - q.scale.mantissa_bits);
+        const uint32_t draw =
+            random_draw(call.place.scale_rounding(), static_cast<uint64_t>(first / block), q.random_bits);
+        const double n = std::ldexp(1.0, q.random_bits);
+        const double turn = (n - draw - 0.5 * test::pick(random, 2)) / n;
+        const double fractions[] = {0.0, 0.5, turn, turn};
+        const double quotient = low + step * fractions[test::pick(random, 4)];
+        const double target = test::pick(random, 2) == 0 ? largest : largest * 2.0 / 3.0;
+        const double a = call.spec.scale_rule == ScaleRule::encode ? largest / quotient : quotient * target;
+        const float amax = moved(static_cast<float>(a), test::pick(random, 5) - 2);
+        for (int64_t i = 0; i < block; ++i)
+          x[static_cast<size_t>(first + i)] = i == 3 ? amax : amax * static_cast<float>(test::pick(random, 24)) / 24.0f;
+      }
+      call.x = view_of(x.data(), rows, k);
+      Quantized expected;
+      reference_backend().quantize(call, expected);
+      for (const Backend* fast : test::backends_under_test()) {
+        Quantized got;
+        fast->quantize(call, got);
+        INFO(fast->name() << " " << words << more);
+        CHECK(got.scales == expected.scales);
+        CHECK(got.codes == expected.codes);
+      }
+    }
+  }
 }
 
 TEST_CASE("bf16 next to its boundaries, in every binade, infinities and NaN", "[quick]") {

@@ -114,13 +114,8 @@ FP4_HD constexpr bool has_more_than_8_bits(float s) {
   return m != 0 && m / (m & (~m + 1)) >= 256;
 }
 
-// P = sA*sB as significand and exponent: exact, but fl32(sA*sB) where `block` accumulators meet a scale of more
-// than 8 significant bits (fp32 scales, most 1/mu). Infinite products are given as {1, 200}: they overflow anyway.
-FP4_HD constexpr Magnitude scale_product(float sa, float sb, bool may_round) {
-  if (may_round && (has_more_than_8_bits(sa) || has_more_than_8_bits(sb))) {
-    const float p = sa * sb;
-    return is_finite(p) ? exact_magnitude(p) : Magnitude{1, 200, false};
-  }
+// P = sA*sB, exact.
+FP4_HD constexpr Magnitude scale_product(float sa, float sb) {
   return exact_product(exact_magnitude(sa), exact_magnitude(sb));
 }
 
@@ -131,21 +126,31 @@ FP4_HD int product_quantum_log2(const A& a, const B& b) {
 
 // sum += dot(begin..end) * sA * sB, the scales constant over the run.
 template <class A, class B>
-FP4_HD void add_scaled_dot(ExactSum& sum, const A& a, const B& b, int64_t begin, int64_t end, bool may_round) {
-  const Magnitude p = scale_product(a.scale(begin), b.scale(begin), may_round);
+FP4_HD void add_scaled_dot(ExactSum& sum, const A& a, const B& b, int64_t begin, int64_t end) {
+  const Magnitude p = scale_product(a.scale(begin), b.scale(begin));
   const int128 dot = integer_dot(a, b, begin, end);
   sum.add(dot * static_cast<int128>(p.significand), p.exponent + product_quantum_log2(a, b));
 }
 
+// Takes fl32(sA*sB) where a scale has more than 8 significant bits (fp32 scales, most 1/mu), else the exact product.
+// Where fl32(sA*sB) is infinite, so is the sum, under every rounding, unless the dot is 0; infinity stays.
 template <class A, class B>
 FP4_HD float block_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end) {
   const int64_t run = scale_run(a, b, end);
   float acc = 0.0f;
-  for (int64_t k = begin; k < end; k = (k / run + 1) * run) {
-    if (!is_finite(acc)) break;  // infinity stays
+  for (int64_t k = begin; k < end && is_finite(acc); k = (k / run + 1) * run) {
+    const float sa = a.scale(k);
+    const float sb = b.scale(k);
+    Magnitude p = scale_product(sa, sb);
+    const int128 dot = integer_dot(a, b, k, smaller(end, (k / run + 1) * run));
+    if (has_more_than_8_bits(sa) || has_more_than_8_bits(sb)) {
+      const float rounded = sa * sb;
+      if (!is_finite(rounded) && dot != 0) return float_of(float_infinity_bits | (dot < 0 ? 0x80000000u : 0u));
+      p = is_finite(rounded) ? exact_magnitude(rounded) : Magnitude{};
+    }
     ExactSum sum;
     sum.add(acc);
-    add_scaled_dot(sum, a, b, k, smaller(end, (k / run + 1) * run), true);
+    sum.add(dot * static_cast<int128>(p.significand), p.exponent + product_quantum_log2(a, b));
     acc = sum.round(row.rounding);
   }
   return acc;
@@ -160,7 +165,7 @@ FP4_HD float group_dot(const Accumulator& row, const A& a, const B& b, int64_t b
     const int64_t last = smaller(end, first + group);
     ExactSum sum;
     for (int64_t k = first; k < last; k = (k / run + 1) * run) {
-      add_scaled_dot(sum, a, b, k, smaller(last, (k / run + 1) * run), false);
+      add_scaled_dot(sum, a, b, k, smaller(last, (k / run + 1) * run));
     }
     const float rounded = sum.round(row.group_rounding);
     acc = row.group > 0 ? add_rounded(acc, rounded, row.rounding) : rounded;
@@ -197,7 +202,7 @@ FP4_HD AlignedTerm aligned_term(const A& a, const B& b, int64_t begin, int64_t e
   const int128 dot = integer_dot(a, b, begin, end);
   if (single && (dot == 0 || sa == 0.0f || sb == 0.0f)) return {};
   AlignedTerm term;
-  const Magnitude p = scale_product(sa, sb, false);
+  const Magnitude p = scale_product(sa, sb);
   term.negative = dot < 0;
   term.significand = static_cast<uint128>(dot < 0 ? -dot : dot) * p.significand;
   term.exponent = p.exponent + product_quantum_log2(a, b);

@@ -93,7 +93,9 @@ void choose_scale_path(QuantPlan& p) {
   if (f.has_zero && p.q.zero_scale == ZeroScale::smallest) p.code_instead_of_zero = 1;
   if (f.has_zero && p.q.zero_scale == ZeroScale::one) p.code_instead_of_zero = code_of_one(f);
   p.has_tensor_factor = p.q.tensor_scale != TensorScale::none;
-  const bool wide_draw = is_stochastic(p.q.scale_rounding) && p.q.random_bits == 32;
+  // A draw is compared with halves of its last bit, numbers of 2 + m + random_bits bits: a float rounded to odd stands
+  // on the same side of them up to 23 bits.
+  const bool wide_draw = is_stochastic(p.q.scale_rounding) && 2 + f.mantissa_bits + p.q.random_bits > 23;
   const bool inexact_fp32 = p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even;
   p.scale_path = ScalePath::scalar;
   if (p.q.soft_alpha > 0.0f) return;
@@ -129,8 +131,10 @@ void choose_payload_path(QuantPlan& p) {
   } else {
     p.payload_path = p.q.arithmetic == Arithmetic::divide ? PayloadPath::divide : PayloadPath::multiply;
   }
-  p.has_wide_draws = is_stochastic(p.q.rounding) && p.q.random_bits == 32 &&
-                     (p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact);
+  // Payloads of more than 24 bits: rounded to odd they do not decide against 32-bit draws.
+  const bool is_long = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact ||
+                       (p.payload_path == PayloadPath::power && p.q.prescale != 1.0f);
+  p.has_wide_draws = is_stochastic(p.q.rounding) && p.q.random_bits == 32 && is_long;
 }
 
 }  // namespace

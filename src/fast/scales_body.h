@@ -88,6 +88,12 @@ FP4_SIMD bool odd_quotient(PairOfFloats a, PairOfFloats b, F& odd) {
   return true;
 }
 
+// Whether numerator/denominator is a float: 2M/3 of e2m1 is, of e3m0 or e4m3 not.
+inline bool is_exact_quotient(float numerator, float denominator) {
+  return static_cast<double>(numerator / denominator) * static_cast<double>(denominator) ==
+         static_cast<double>(numerator);
+}
+
 // a/(M*g) in the order of operations; `m` is M or 2M/3 as numerator/denominator.
 FP4_SIMD F scale_quotients(const QuantPlan& p, F amax, const LaneFactor& t, float numerator, float denominator) {
   const float m_rounded = numerator / denominator;
@@ -97,14 +103,14 @@ FP4_SIMD F scale_quotients(const QuantPlan& p, F amax, const LaneFactor& t, floa
     case Arithmetic::te: return amax * (t.te_multiplier * all(1.0f / m_rounded));
     case Arithmetic::exact: break;
   }
-  // M/1 and 2M/3, if that is a whole number of halves, are floats: a/(m*g) with one of a.low, b.low zero.
+  // a/(m*g) with one of a.low, b.low zero.
   F odd;
-  if (p.spec.scale != Scale::fp32 && m_rounded * denominator == numerator &&
+  if (p.spec.scale != Scale::fp32 && is_exact_quotient(numerator, denominator) &&
       odd_quotient({amax, all(0.0f)}, exact_product(t.g, m_rounded), odd))
     return odd;
-  const D exact = widened(amax) * all_double(static_cast<double>(denominator)) /
-                  (widened(t.g) * all_double(static_cast<double>(numerator)));
-  return p.spec.scale == Scale::fp32 ? narrowed(exact) : narrowed_to_odd(exact);
+  const D n = widened(amax) * all_double(static_cast<double>(denominator));
+  const D d = widened(t.g) * all_double(static_cast<double>(numerator));
+  return p.spec.scale == Scale::fp32 ? narrowed(n / d) : narrowed_to_odd(odd_quotient(n, d));
 }
 
 // a/(M*g) for rounding to the scale format. Within fp32 the quotient is at most 3 units of the last place off; eight
@@ -113,7 +119,7 @@ FP4_SIMD F quotients_to_round(const QuantPlan& p, const FormatLanes& f, F amax, 
                               float denominator) {
   const float m = numerator / denominator;
   const bool applies = p.q.arithmetic == Arithmetic::exact && p.q.scale_rounding == Rounding::nearest_even &&
-                       f.has_zero && !f.is_bf16 && !f.is_fp32 && m * denominator == numerator;
+                       f.has_zero && !f.is_bf16 && !f.is_fp32 && is_exact_quotient(numerator, denominator);
   if (applies) {
     const F y = amax * (all(1.0f) / (t.g * all(m)));
     const int cut = 23 - f.mantissa_bits;
@@ -131,8 +137,9 @@ FP4_SIMD F multiplier_quotients(const QuantPlan& p, const FormatLanes& f, F amax
   if (p.q.arithmetic != Arithmetic::exact) return all(n) / amax * t.g;
   F odd;
   if (p.spec.scale != Scale::fp32 && odd_quotient(exact_product(t.g, n), {amax, all(0.0f)}, odd)) return odd;
-  const D exact = widened(t.g) * all_double(static_cast<double>(n)) / widened(amax);
-  return p.spec.scale == Scale::fp32 ? narrowed(exact) : narrowed_to_odd(exact);
+  const D product = widened(t.g) * all_double(static_cast<double>(n));
+  return p.spec.scale == Scale::fp32 ? narrowed(product / widened(amax))
+                                     : narrowed_to_odd(odd_quotient(product, widened(amax)));
 }
 
 // Values from codes; codes of NaN blocks are handled by the caller.
