@@ -17,10 +17,12 @@ namespace {
 
 MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
 
-// Quantising the transpose anew gives the transposed codes, if no random bits and no order of summation are involved.
-bool transposes_by_itself(const QuantSpec& s) {
-  return !s.draws_random_bits() && !is_quest(s.scale_rule) && s.scale_rule != ScaleRule::four_over_six &&
-         s.scale_rule != ScaleRule::mse;
+// Quantising the transpose anew gives the transposed codes, if no random bits, no order of summation and no smooth
+// maximum, which is fprop's alone, are involved.
+bool transposes_by_itself(const OperandSpec& o) {
+  const QuantSpec& s = o.quant;
+  return !s.draws_random_bits() && !is_quest(s.scale_rule) && !tries_codes(s.scale_rule) &&
+         !is_soft_maximum(o.estimator.scale_gradient);
 }
 
 // Whether dgrad's b is the transpose of fprop's b, codes and scales: square blocks, the same spec, no rotation.
@@ -160,8 +162,9 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     const bool decode_x = training && g.b.source == Source::fprop_quantised;
     const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
     const bool keep_x = decode_x || (training && !f.a.estimator.is_straight_through());
-    const bool keep_w = decode_w || (training && (!f.b.estimator.is_straight_through() ||
-                                                  (shares_weights(f, d) && !transposes_by_itself(f.b.quant))));
+    const bool keep_w =
+        decode_w ||
+        (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b))));
     if (keep_x) saved.kept_x = keep(tape, layer, number, 0, x->value, decode_x);
     if (keep_w) saved.kept_w = keep(tape, layer, number, 1, w->value, decode_w);
     product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
@@ -229,7 +232,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
       if (shares_weights(f, d)) {
         float* held = layer.held_amax[1].data();
         held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
-        if (!transposes_by_itself(f.b.quant)) {
+        if (!transposes_by_itself(f.b)) {
           transpose(layer.w, layer.w_transposed);
           ready = &layer.w_transposed;
         }

@@ -190,6 +190,8 @@ constexpr const char* specs[] = {
     "nvfp4,block=64x64,nonfinite=saturate",
     "mxfp4,block=32x32,scale_rule=quest_floor",
     "nvfp4,block=8x8,scale_rule=mse",
+    "nvfp4,block=8x8,scale_rule=mse,scale_rounding=stochastic,random_bits=32",
+    "nvfp4,block=16x16,scale_rule=four_over_six,scale=fp32,scale_rounding=toward_positive",
     "fouroversix,block=row",
     "fouroversix,block=tensor,rounding=stochastic",
     "mxfp4,block=row,scale_rule=quest_nearest,nonfinite=saturate",

@@ -134,36 +134,42 @@ TEST_CASE("vectorised slopes are those of the definition, element by element", "
 }
 
 TEST_CASE("2-D weights serve fprop and dgrad with the same codes", "[train]") {
-  // Stochastic rounding draws by position, so a second quantisation would give other codes. dX = dY Wq exactly when
-  // both products see the same Wq: X = I makes Wq visible in Y.
+  // A second quantisation would give other codes: stochastic rounding draws by position, searches add up errors in the
+  // order of their elements, and a smooth maximum is the forward pass's alone. dX = dY Wq exactly when both products
+  // see the same Wq: X = I makes Wq visible in Y.
   const int n = 64;
-  Json recipe = {{"all", {{"*", {{"preset", "fp32"}}}}}};
-  const Json weights = {{"preset", "mxfp4"}, {"block", {32, 32}}, {"rounding", "stochastic"}};
-  recipe["fprop"]["b"] = weights;
-  recipe["dgrad"]["b"] = weights;
-  const Dispatcher backend;
-  LinearEngine engine(recipe_from_json(recipe), backend);
-  engine.add_layer("layer", n, n, true);
-  engine.finish();
-  Arena memory;
-  Pass pass;
-  pass.step = 3;
-  Tape tape(memory, kernels(), pass);
-  Tensor identity = memory.tensor(n, n), w_value = memory.tensor(n, n);
-  for (int i = 0; i < n; ++i)
-    for (int j = 0; j < n; ++j) identity.row(i)[j] = i == j ? 1.0f : 0.0f;
-  DataSource{3, 2}.normals(w_value.data, 0, w_value.size());
-  Var x = tape.variable(identity, true), w = tape.variable(w_value, true);
-  Var y = engine.forward(tape, 0, x, w, nullptr);
-  Var loss = tape.variable(1, 1, true);
-  tape.record(loss, [y, identity](Tape& t) {
-    float* g = t.new_gradient(y);
-    std::copy(identity.data, identity.data + identity.size(), g);
-    t.add_gradient(y, g);
-  });
-  tape.backward(loss);
-  for (int i = 0; i < n; ++i)
-    for (int j = 0; j < n; ++j) REQUIRE(y->value.row(j)[i] == x->grad[i * n + j]);  // Wq^T and I Wq
+  for (const Json& weights : {Json{{"preset", "mxfp4"}, {"block", {32, 32}}, {"rounding", "stochastic"}},
+                              Json{{"preset", "nvfp4"}, {"block", {16, 16}}, {"scale_rule", "mse"}},
+                              Json{{"preset", "ue5m3fp4"}, {"block", {16, 16}}, {"scale_gradient", "softsoftmax"}}}) {
+    INFO(weights.dump());
+    Json recipe = {{"all", {{"*", {{"preset", "fp32"}}}}}};
+    recipe["fprop"]["b"] = weights;
+    recipe["dgrad"]["b"] = weights;
+    recipe["dgrad"]["b"].erase("scale_gradient");
+    const Dispatcher backend;
+    LinearEngine engine(recipe_from_json(recipe), backend);
+    engine.add_layer("layer", n, n, true);
+    engine.finish();
+    Arena memory;
+    Pass pass;
+    pass.step = 3;
+    Tape tape(memory, kernels(), pass);
+    Tensor identity = memory.tensor(n, n), w_value = memory.tensor(n, n);
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j) identity.row(i)[j] = i == j ? 1.0f : 0.0f;
+    DataSource{3, 2}.normals(w_value.data, 0, w_value.size());
+    Var x = tape.variable(identity, true), w = tape.variable(w_value, true);
+    Var y = engine.forward(tape, 0, x, w, nullptr);
+    Var loss = tape.variable(1, 1, true);
+    tape.record(loss, [y, identity](Tape& t) {
+      float* g = t.new_gradient(y);
+      std::copy(identity.data, identity.data + identity.size(), g);
+      t.add_gradient(y, g);
+    });
+    tape.backward(loss);
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j) REQUIRE(y->value.row(j)[i] == x->grad[i * n + j]);  // Wq^T and I Wq
+  }
 }
 
 TEST_CASE("rounding errors of the real layers are those of Quartet and of 2502.20586", "[train]") {

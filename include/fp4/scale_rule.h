@@ -48,6 +48,7 @@ inline constexpr ScaleRuleInfo scale_rule_table[] = {
 static_assert(ids_are_indices(scale_rule_table));
 
 FP4_HD constexpr bool is_quest(ScaleRule r) { return r == ScaleRule::quest_floor || r == ScaleRule::quest_nearest; }
+FP4_HD constexpr bool tries_codes(ScaleRule r) { return r == ScaleRule::four_over_six || r == ScaleRule::mse; }
 FP4_HD constexpr bool is_power_of_two_rule(ScaleRule r) { return r <= ScaleRule::quest_nearest; }
 
 // ceil(log2 x) of an exact positive number.

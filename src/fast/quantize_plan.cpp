@@ -106,8 +106,7 @@ void choose_scale_path(QuantPlan& p) {
     p.rule_is_irrational = p.q.scale_rule == ScaleRule::nearest_log2;
     if (is_real(p.spec.scale)) p.scale_path = ScalePath::scalar;
   } else if (!wide_draw && !inexact_fp32) {
-    const bool tries = p.q.scale_rule == ScaleRule::four_over_six || p.q.scale_rule == ScaleRule::mse;
-    p.scale_path = tries ? ScalePath::trials : ScalePath::quotient;
+    p.scale_path = tries_codes(p.q.scale_rule) ? ScalePath::trials : ScalePath::quotient;
   }
 }
 

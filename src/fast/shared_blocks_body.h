@@ -62,7 +62,7 @@ inline void share_maximum(const SharedMaxima& m, int64_t panels, int64_t piece, 
 
 // quest_*, four_over_six, mse and smooth maxima read every element of a block, in order.
 inline bool reads_elements(const QuantPlan& p) {
-  return p.scale_path == ScalePath::trials || p.scale_path == ScalePath::variance || p.q.soft_alpha > 0.0f;
+  return is_quest(p.q.scale_rule) || tries_codes(p.q.scale_rule) || p.q.soft_alpha > 0.0f;
 }
 
 // The operand's rows [row0, row0 + rows) after its Hadamard.
