@@ -101,6 +101,7 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "mxfp8,rounding=stochastic",
                                       "mxfp6_e3m2",
                                       "mxfp4,element=e1m2",
+                                      "mxfp4,element=e3m0",
                                       "mxfp4,element=e3m0,rounding=stochastic",
                                       "ue5m3fp4,element=e3m0",
                                       "ue5m3fp4,element=e3m0,prescale=0.75",
@@ -137,19 +138,22 @@ int64_t compare_boundaries(int64_t rows, uint32_t seed) {
       MultiplyCall product;
       product.a = call;
       product.b.x = view_of(eye.data(), 32, k);
-      product.b.spec = quant_spec_from_words("mxfp4");
-      product.c = expected_c.data();
       product.c_stride = 32;
-      Dispatcher("reference").multiply(product);
       std::vector<float> columns(x.size());
       for (int64_t i = 0; i < rows * k; ++i)
         columns[static_cast<size_t>(i % k * rows + i / k)] = x[static_cast<size_t>(i)];
-      for (const bool by_rows : {true, false}) {
-        if (!by_rows) product.a.x = view_of(columns.data(), k, rows).transposed();
-        product.c = c.data();
-        if (!fast->multiply(product)) continue;
-        INFO("a product's panels by " << (by_rows ? "rows" : "columns"));
-        CHECK(std::memcmp(c.data(), expected_c.data(), c.size() * sizeof(float)) == 0);
+      for (const char* other : {"mxfp4", "mxfp8"}) {  // panels of bytes, and of 16-bit numbers or floats
+        product.b.spec = quant_spec_from_words(other);
+        product.a.x = call.x;
+        product.c = expected_c.data();
+        Dispatcher("reference").multiply(product);
+        for (const bool by_rows : {true, false}) {
+          if (!by_rows) product.a.x = view_of(columns.data(), k, rows).transposed();
+          product.c = c.data();
+          if (!fast->multiply(product)) continue;
+          INFO("a product with " << other << ", panels by " << (by_rows ? "rows" : "columns"));
+          CHECK(std::memcmp(c.data(), expected_c.data(), c.size() * sizeof(float)) == 0);
+        }
       }
       compared += rows * k;
     }

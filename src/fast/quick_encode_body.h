@@ -33,8 +33,9 @@ FP4_TARGET inline bool quick_bf16_columns(Columns x, int n, float* out) {
   return !any(largest >= all(0x7F800000));
 }
 
-// The nearest value of a format that has a zero. 2^23 steps of the payload's binade have a unit in the last place of
-// one step, so adding them rounds, ties to the even code.
+// The nearest value of a format that has a zero and a mantissa. 2^23 steps of the payload's binade have a unit in the
+// last place of one step, so adding them rounds, ties to an even number of steps; that is the even code, but for powers
+// of two, where it is always the upper one.
 struct NearestValue {
   I largest;
   I least;     // exponent field of subnormals
@@ -52,8 +53,8 @@ FP4_TARGET inline bool quick_values(const Quantization& z, const Block& b, float
   const QuantPlan& p = *z.plan;
   const FormatLanes& f = z.element;
   const bool bare = z.options.values == Values::element || (!p.q.has_scale && p.q.prescale == 1.0f);
-  if (!bare || f.is_bf16 || f.is_fp32 || !f.has_zero || p.q.rounding != Rounding::nearest_even ||
-      p.q.negative_zero == NegativeZero::drop) {
+  if (!bare || f.is_bf16 || f.is_fp32 || !f.has_zero || f.mantissa_bits == 0 ||
+      p.q.rounding != Rounding::nearest_even || p.q.negative_zero == NegativeZero::drop) {
     return false;
   }
   const NearestValue nearest = {bits(all(f.largest_value)), all(f.least_field << 23),
