@@ -163,14 +163,14 @@ FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel, int64_t run
   const float* value = p.panel_values(panel);
   F largest = all(0.0f);
   for (int64_t k = 0; k < p.padded; k += run) {
-    F sum[2] = {all(0.0f), all(0.0f)};
-    for (int64_t i = k; i < k + run; i += 2) {
-      for (int j = 0; j < 2; ++j) {
+    F sum[4] = {all(0.0f), all(0.0f), all(0.0f), all(0.0f)};
+    for (int64_t i = k; i < k + run; i += 4) {
+      for (int j = 0; j < 4; ++j) {
         const F x = load(value + (i + j) * panel_rows);
         sum[j] = fma(x, x, sum[j]);
       }
     }
-    largest = larger(largest, sum[0] + sum[1]);
+    largest = larger(largest, (sum[0] + sum[1]) + (sum[2] + sum[3]));
   }
   return 1.001f * std::sqrt(float_of(static_cast<uint32_t>(largest_lane(bits(largest)))));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/fast/line_maximum_body.h"
 #include "src/fast/quantize_body.h"
 
 namespace fp4::FP4_ISA {
@@ -37,6 +38,23 @@ FP4_TARGET inline void measure_panels(const Quantization& z, int64_t first, int6
       }
     }
   }
+}
+
+// The maxima of a panel whose rows are blocks of adjacent floats, shared already. false: not so, or with infinities or
+// NaN among them.
+FP4_TARGET inline bool measure_rows(const Quantization& z, int64_t panel, const SharedMaxima& m) {
+  const QuantPlan& p = *z.plan;
+  if (p.spec.block.kind != BlockKind::row || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
+  alignas(64) uint32_t largest[panel_rows] = {};
+  const int64_t row0 = panel * panel_rows;
+  for (int64_t row = row0; row < smaller(p.rows, row0 + panel_rows); ++row) {
+    largest[row - row0] = largest_bits(p.x.data + row * p.x.row_stride, p.x.cols);
+  }
+  const I amax = load(largest);
+  if (any(amax >= all(0x7F800000))) return false;
+  for (int64_t i = 0; i < m.pieces; ++i) store(m.amax + i * panel_rows, amax);
+  std::fill(m.nonfinite, m.nonfinite + m.pieces, 0u);
+  return true;
 }
 
 // Lanes [lane0, lane0 + lanes) of `panels` panels and `pieces` pieces become one block.
@@ -187,9 +205,10 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
   for (int64_t first = 0; first < z.out->count; first += group) {
     const int64_t count = smaller(group, z.out->count - first);
-    measure_panels(z, first, count, m);
+    const bool shared = measure_rows(z, first, m);
+    if (!shared) measure_panels(z, first, count, m);
     if (kind == BlockKind::tensor) share_maximum(m, count, 0, m.pieces, 0, panel_rows);
-    for (int lane = 0; kind == BlockKind::row && lane < panel_rows; ++lane) {
+    for (int lane = 0; kind == BlockKind::row && !shared && lane < panel_rows; ++lane) {
       share_maximum(m, 1, 0, m.pieces, lane, 1);
     }
     for (int64_t i = 0; kind == BlockKind::square && i < m.pieces; ++i) {
