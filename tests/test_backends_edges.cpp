@@ -296,6 +296,56 @@ TEST_CASE("scale products at both ends of fp32", "[quick]") {
   }
 }
 
+// Sums that reach 24 bits of the least unit, and 25: below that every order and accumulator gives the same. All blocks
+// but the last two are as large as they get; those add an odd unit each.
+TEST_CASE("sums beside 24 bits under every accumulator", "[quick]") {
+  test::Random random(3);
+  for (const Backend* fast : test::backends_under_test()) {
+    for (const char* name : {"fp32_block", "exact", "k64_rz", "fused35_rz", "fused25_rz"}) {
+      for (const char* words :
+           {"mxfp4", "mxfp4,element=e1m2", "mxfp4,element=e3m0", "mxfp4,block=16", "mxfp4,block=8"}) {
+        const QuantSpec spec = quant_spec_from_words(words);
+        const FloatFormat& f = format_of(spec.element);
+        const float largest = decode(f, f.largest_code);
+        const float least = power_of_two(f.quantum_log2());
+        const int block = spec.block.size;
+        for (const int64_t k : {128, 1000, 1024}) {
+          for (int apart = 0; apart < 11; ++apart) {
+            constexpr int64_t rows = 9;
+            std::vector<float> a(static_cast<size_t>(rows * k)), b = a;
+            for (int64_t i = 0; i < rows * k; ++i) {
+              const int64_t column = i % k;
+              const bool last = column / block + 1 >= (k - 1) / block;
+              float& x = a[static_cast<size_t>(i)];
+              float& y = b[static_cast<size_t>(i)];
+              const float sign = test::pick(random, 64) == 0 ? -1.0f : 1.0f;
+              x = last ? 0.0f
+                       : std::ldexp(sign * largest, apart - test::pick(random, 2) * (i / k % 2 == 0 ? 0 : apart));
+              y = last ? 0.0f : largest;
+              if (last && column % block == 0) x = y = least;  // an odd unit; the other two give the block its scale
+              if (last && column % block == 1) x = largest;
+              if (last && column % block == 2) y = largest;
+            }
+            MultiplyCall call;
+            call.a.spec = call.b.spec = spec;
+            call.a.x = view_of(a.data(), rows, k);
+            call.b.x = view_of(b.data(), rows, k);
+            call.options.accumulator = accumulator_from_words(name);
+            std::vector<float> got(rows * rows, -7.0f), expected = got;
+            call.c = got.data();
+            call.c_stride = rows;
+            if (!fast->multiply(call)) continue;
+            call.c = expected.data();
+            Dispatcher("reference").multiply(call);
+            INFO(fast->name() << " " << name << " " << words << " K " << k << " scales " << apart << " bits apart");
+            CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Products that are floats, or just are not: of up to 24 significant bits and of more, and with the least bit of the
 // smallest one, or the largest one, at either end of fp32.
 TEST_CASE("element by element, beside the limits of exact products", "[quick]") {

@@ -62,7 +62,8 @@ inline constexpr bool starts_as_float = false;
 inline constexpr bool has_whole_kernels = false;
 inline WholeKernel whole_kernel(int) { return nullptr; }
 
-// Without embedded rounding there is no certificate by the inexact flag: other accumulators go term by term.
+// Without embedded rounding there is no certificate by the inexact flag: other accumulators go term by term where the
+// ranges of scales prove nothing (is_certain).
 inline constexpr bool has_pair_kernels = false;
 inline PairGroupKernel pair_group_kernel(PairFinish, int, int64_t, bool) { return nullptr; }
 inline PairGroupKernel cut_pair_kernel(PairFinish, int, int64_t, int64_t) { return nullptr; }

@@ -44,7 +44,7 @@ inline PairInput cut_weights(const Product& p, const TileInput& t, int64_t row0,
 FP4_TARGET inline bool fast_tile(BlockedPlan& k, const TileInput& t, const FloatRun& x, int panels, int& certificates,
                                  SingleTries& single, const TileOutput& out) {
   if (k.single != nullptr) return try_single(k, t, single, out);
-  if (k.engine == Engine::int8_block) {
+  if (k.engine == Engine::int8_block || k.engine == Engine::terms) {
     (panels == 2 ? k.two : k.one)(t, out);
     return true;
   }
@@ -111,7 +111,9 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     const FloatRun x = {bytes ? nullptr : pa.panel_values(panel) + half, wide_b, p.run};
     const TileOutput out = output_of(p, row0, pb, panels);
     if (!scales_in_range(p, pa.range[panel], range_b)) continue;
-    if (k.single != nullptr) {
+    if (k.engine == Engine::terms) {
+      if (!is_certain(p, pa.range[panel], range_b, k.folding)) continue;
+    } else if (k.single != nullptr) {
       single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
     } else if (!set_alignment(pa.range[panel], range_b, k.folding)) {
       const int highest = span_of(pa.range[panel], range_b, k.folding).sum_log2;
@@ -168,7 +170,7 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
   for (int64_t j = pb; groups.kernel != nullptr && j < end; ++j) {
     multiply_grouped_part(p, k, groups, j, first, last, progress.done[j - pb]);
   }
-  for (int64_t j = pb; k.engine != Engine::terms && j < end; j += k.step) {
+  for (int64_t j = pb; (k.engine != Engine::terms || p.may_be_certain) && j < end; j += k.step) {
     bool* done = progress.done[j - pb];
     if (std::count(done, done + tiles, false) == 0) continue;
     multiply_blocked_part(p, k, j, static_cast<int>(smaller(k.step, end - j)), first, last, done);

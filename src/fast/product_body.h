@@ -13,12 +13,13 @@ FP4_TARGET inline bool run_product(Product& p) {
   const Accumulator& row = p.options.accumulator;
   const Engine engine = choose_engine(sa, sb, row);
   if (engine == Engine::none) return false;
-  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8 ||
-                    (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
   p.run = run_of(engine, row, sa, sb, padded);
   padded = fast::round_up(padded, p.run);
+  p.may_be_certain = engine == Engine::terms && may_prove_order(sa, sb, row, p.run);
+  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8 || p.may_be_certain ||
+                    (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
   p.has_terms = knows_terms(sa, sb, row);
   if (int8 && engine != Engine::terms && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24)
     return false;  // exact in fp32

@@ -82,6 +82,22 @@ inline bool set_alignment(const fast::ScaleRange& a, const fast::ScaleRange& b, 
   return span.lowest_bit >= span.sum_log2 - f.fraction_bits;
 }
 
+// Whether the sums of a tile are the same in any order and under any accumulator (may_prove_order): all are multiples
+// of the least product of scales and at most 2^24 of it, and none of it lies below the cut of the largest weight, which
+// may be that of a block of zeros, or of an accumulator.
+inline bool is_certain(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
+  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
+  if (a.largest == 0 || b.largest == 0) return false;  // nothing but zeros
+  const int least = exponent(a.least) + exponent(b.least);
+  const int largest = exponent(a.largest) + exponent(b.largest);
+  const int64_t units = p.a.cols * p.a.largest_fixed() * p.b.largest_fixed();
+  if (largest - least > 24 || units << (largest - least) > 1 << 24) return false;
+  if (f.sum != Sum::aligned) return true;
+  const int lowest = least + p.a.quantum_log2() + p.b.quantum_log2();
+  const int product = largest + p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
+  return larger(product, lowest + 24) - f.fraction_bits <= lowest;
+}
+
 // Whether runs are the terms of an aligned sum, few enough, and sums of cut terms are exact in fp64.
 inline bool may_cut(const Product& p, const Folding& f) {
   const Accumulator& row = p.options.accumulator;
@@ -162,7 +178,7 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   const bool apart = scales_apart(p);
   k.one = block_kernel<1>(t.run4, apart);
   k.two = block_kernel<2>(t.run4, apart);
-  k.step = engine == Engine::int8_block ? 2 : 1;
+  k.step = engine == Engine::int8_block || p.may_be_certain ? 2 : 1;
   if (engine == Engine::wide_int8 && may_cut(p, k.folding)) {
     k.cut = cut_kernel(t.run4, smaller(t.scale_shift_a, t.scale_shift_b) > 0 && k.folding.runs_per_group % 2 == 0);
   }

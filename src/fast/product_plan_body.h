@@ -87,6 +87,16 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
   return knows_terms(a, b, row) ? Engine::terms : Engine::none;
 }
 
+// Without wide kernels: whether the ranges of scales may prove that every order gives the same sums, as those that
+// fp32_block forms of small integers.
+inline bool may_prove_order(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t run) {
+  const auto fits = [run](const QuantSpec& s) {
+    return s.scale == Scale::e8m0 && has_byte_values(s) && scale_block(s, 0) > 0 && s.block.size % run == 0;
+  };
+  return !has_wide_kernels && run % 4 == 0 && row.snap_log2 == no_snap && fits(a) && fits(b) && !a.has_outer_scale() &&
+         !b.has_outer_scale();
+}
+
 // One side of a product: high-precision (quantised on the way) or stored codes.
 struct Side {
   QuantSpec spec;
@@ -114,11 +124,12 @@ struct Product {
   Side a;
   Side b;
   int64_t run = 0;
-  int offset = 0;           // of A's bytes
-  int32_t start = 0;        // of a dot, in B's corrections
-  bool has_terms = false;   // gemm_terms_body.h knows the formats and the accumulator
-  bool has_levels = false;  // panels of bytes may be level (level_body.h)
-  PairUnits pairs;          // of elements in 16 bits (pairs_body.h)
+  int offset = 0;               // of A's bytes
+  int32_t start = 0;            // of a dot, in B's corrections
+  bool has_terms = false;       // gemm_terms_body.h knows the formats and the accumulator
+  bool has_levels = false;      // panels of bytes may be level (level_body.h)
+  bool may_be_certain = false;  // is_certain() may hold
+  PairUnits pairs;              // of elements in 16 bits (pairs_body.h)
   float quantum = 1.0f;
   float factor = 1.0f;  // what every sum is multiplied by
 
