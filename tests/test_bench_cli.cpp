@@ -45,14 +45,16 @@ TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rat
 
 TEST_CASE("operands, accumulators and the spread of their scales can be chosen", "[cli]") {
   const auto result = run_cli(
-      "bench gemm --sizes 64 --rounds 1 --specs nvfp4 mxfp4,scale_rule=rceil --accumulators exact,fused25_rz "
-      "--scale-spread 20 --json");
+      "bench gemm --sizes 64 --rounds 1 --specs nvfp4 mxfp4,scale_rule=rceil nvfp4,tensor_scale=outer128 "
+      "--accumulators "
+      "exact,fused25_rz --scale-spread 20 --json");
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   std::set<std::string> benches;
   const auto rows = nlohmann::json::parse(result.out).at("rows");
   for (const auto& row : rows) benches.insert(row.at("bench"));
-  for (const char* name : {"gemm nvfp4 exact", "gemm nvfp4 fused25_rz", "gemm mxfp4,scale_rule=rceil fused25_rz"}) {
+  for (const char* name : {"gemm nvfp4 exact", "gemm nvfp4 fused25_rz", "gemm mxfp4,scale_rule=rceil fused25_rz",
+                           "gemm nvfp4,tensor_scale=outer128 exact"}) {
     INFO(name);
     CHECK(benches.contains(name));
   }

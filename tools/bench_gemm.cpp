@@ -84,7 +84,8 @@ void check_product(const std::string& name, const QuantSpec& spec, const GemmOpt
   call.a.x = view_of(x.a.data() + (n - rows) * n, rows, n);
   call.b.x = view_of(x.b.data() + (n - rows) * n, rows, n);
   call.a.spec = call.b.spec = spec;
-  if (spec.has_tensor_scale()) call.a.spec.tensor_scale = call.b.spec.tensor_scale = TensorScale::hold;
+  const bool has_one_scale = spec.has_tensor_scale() && !spec.has_outer_scale();  // of all rows
+  if (has_one_scale) call.a.spec.tensor_scale = call.b.spec.tensor_scale = TensorScale::hold;
   call.a.held_amax = amax_a;
   call.b.held_amax = amax_b;
   std::vector<float> expected(rows * rows);
