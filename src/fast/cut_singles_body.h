@@ -168,7 +168,7 @@ inline void choose_single_units(const Folding& f, int64_t cols, const SingleSpan
                                 SinglePanels& to_a, SinglePanels& to_b) {
   constexpr int finest = -12;  // of values below 4, in 16 bits
   const float product = larger(a.norm * b.norm, power_of_two(-60));
-  const auto log2_above = [](float x) { return floor_log2(static_cast<uint64_t>(x * power_of_two(60))) + 1 - 60; };
+  const auto log2_above = [](float x) { return static_cast<int>(bits_of(x) >> 23) - 126; };
   const int expected = log2_above(product * std::sqrt(static_cast<float>(cols)) / 16.0f) - f.fraction_bits + 1;
   const int unit = larger(log2_above(product) - 30, expected);
   const auto lowest = [](const SingleSpan& s) { return s.lowest < 100.0f ? static_cast<int>(s.lowest) : -100; };
