@@ -73,6 +73,7 @@ struct MatrixGemm {
   // One column of instructions after the other: few fragments of b live at a time, so that 128 registers do.
   FP4_HD void multiply_chunk(int warp, const Layout& at, Registers& registers) const {
     const int first = warp * Unit::lanes;
+    FP4_NO_UNROLL
     for (int step = 0; step < matrix_k / unit_k; ++step) {
       registers.for_each_lane(first, [&](int lane, Fragments<Unit>& f) {
         FP4_UNROLL
