@@ -141,13 +141,10 @@ FP4_HD float block_dot(const Accumulator& row, const A& a, const B& b, int64_t b
   for (int64_t k = begin; k < end && is_finite(acc); k = (k / run + 1) * run) {
     const float sa = a.scale(k);
     const float sb = b.scale(k);
-    Magnitude p = scale_product(sa, sb);
+    const bool rounds = has_more_than_8_bits(sa) || has_more_than_8_bits(sb);
     const int128 dot = integer_dot(a, b, k, smaller(end, (k / run + 1) * run));
-    if (has_more_than_8_bits(sa) || has_more_than_8_bits(sb)) {
-      const float rounded = sa * sb;
-      if (!is_finite(rounded) && dot != 0) return float_of(float_infinity_bits | (dot < 0 ? 0x80000000u : 0u));
-      p = is_finite(rounded) ? exact_magnitude(rounded) : Magnitude{};
-    }
+    if (rounds && dot != 0 && !is_finite(sa * sb)) return float_of(float_infinity_bits | (dot < 0 ? 0x80000000u : 0u));
+    const Magnitude p = rounds ? exact_magnitude(sa * sb) : scale_product(sa, sb);
     ExactSum sum;
     sum.add(acc);
     sum.add(dot * static_cast<int128>(p.significand), p.exponent + product_quantum_log2(a, b));
