@@ -52,7 +52,14 @@ constexpr const char* formats[][2] = {{"mxfp4", "mxfp4"},
                                       {"mxfp8,block=16", "mxfp8,block=64"},
                                       {"mxfp8,tensor_scale=outer128", "mxfp8"},
                                       {"mxfp8,element=e5m2", "mxfp8"},
-                                      {"mxfp8,element=e5m2,block=16", "mxfp8,element=e5m2"}};
+                                      {"mxfp8,element=e5m2,block=16", "mxfp8,element=e5m2"},
+                                      {"mxfp8,block=8", "mxfp6_e3m2,block=8"},
+                                      {"mxfp4,scale=fp32", "mxfp4,scale=fp32,block=16"},
+                                      {"graphcore_2509_encode,tensor_scale=none", "mxfp4,scale_rule=encode"},
+                                      {"mxfp4,element=e3m0,scale=fp32,block=8", "mxfp4,element=e2m3"},
+                                      {"mxfp4,scale=fp32,tensor_scale=outer128", "mxfp4,scale=fp32"},
+                                      {"mxfp8,scale=fp32", "graphcore_2509_encode,tensor_scale=none"},
+                                      {"mxfp8,element=e5m2,scale=fp32,block=16", "mxfp6_e3m2,scale=fp32"}};
 
 void compare(const Quantized& a, const Quantized& b, const Accumulator& row, const std::string& what) {
   const auto count = static_cast<size_t>(a.rows * b.rows);
@@ -65,7 +72,10 @@ void compare(const Quantized& a, const Quantized& b, const Accumulator& row, con
     if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
     std::vector<float> got(count, -7.0f);
     fast->gemm(a, b, options, got.data(), b.rows);
-    INFO(fast->name() << " " << what << " group " << row.group << " inner " << row.inner << " bits "
+    size_t at = 0;
+    while (at + 1 < count && bits_of(got[at]) == bits_of(expected[at])) ++at;
+    INFO(fast->name() << " " << what << " kind " << static_cast<int>(row.kind) << " at " << at << ": " << got[at]
+                      << " instead of " << expected[at] << ", group " << row.group << " inner " << row.inner << " bits "
                       << row.fraction_bits);
     CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
   }
@@ -82,22 +92,30 @@ void make_holes(Quantized& q, Random& random) {
   }
 }
 
-// Some scales become zero, where the format has a zero.
+// Some scales become zero, where the format has a zero; no quantiser stores a multiplier of zero.
 void make_zero_scales(Quantized& q, Random& random) {
-  if (!format_of(q.spec.scale).has_zero) return;
+  if (!format_of(q.spec.scale).has_zero || q.spec.scale_rule == ScaleRule::encode) return;
   for (uint8_t& s : q.scales) s = pick(random, 4) == 0 ? uint8_t{0} : s;
+  for (float& s : q.real_scales) s = pick(random, 4) == 0 ? 0.0f : s;
 }
 
 // Scales of one side within `spread` binades from `exponent` on.
 void compare_filled(const char* const (&words)[2], Codes codes_a, Codes codes_b, int exponent, int spread,
                     Random& random) {
-  const bool is_small = format_of(quant_spec_from_words(words[0]).scale).mantissa_bits > 0;
-  const int least = is_small ? larger(exponent, -6) : exponent;
-  const int far = is_small ? smaller(spread, 8) : spread;
+  // Small scale formats have fewer binades.
+  const auto is_small = [](const char* side) {
+    const Scale scale = quant_spec_from_words(side).scale;
+    return !is_real(scale) && format_of(scale).mantissa_bits > 0;
+  };
+  const bool small_a = is_small(words[0]);
+  const bool small_b = is_small(words[1]);
+  const int least_a = small_a ? larger(exponent, -6) : exponent;
+  const int least_b = smaller(small_b ? larger(exponent, -6) : least_a, 0);
+  const int far = small_a || small_b ? smaller(spread, 8) : spread;
   const int64_t k = 1 + pick(random, 260);
   const bool has_signs = pick(random, 4) != 0;
-  Quantized a = filled(words[0], 1 + pick(random, 20), k, {codes_a, has_signs, least, far}, random);
-  Quantized b = filled(words[1], 1 + pick(random, 40), k, {codes_b, has_signs, smaller(least, 0), far / 2}, random);
+  Quantized a = filled(words[0], 1 + pick(random, 20), k, {codes_a, has_signs, least_a, far}, random);
+  Quantized b = filled(words[1], 1 + pick(random, 40), k, {codes_b, has_signs, least_b, far / 2}, random);
   if (a.spec.has_outer_scale()) {
     a.tensor_scale.resize(static_cast<size_t>(a.rows * outer_scale_cols(k)));
     for (float& g : a.tensor_scale) g = 0.5f + 0.01f * static_cast<float>(pick(random, 100));
@@ -189,6 +207,7 @@ TEST_CASE("terms on both sides of the cut", "[quick]") {
       const int most = scale.mantissa_bits > 0 ? 6 : 20;
       for (uint8_t& s : q->scales)
         s = static_cast<uint8_t>(s + ((pick(random, 2 * most) - most) * (1 << scale.mantissa_bits)));
+      for (float& s : q->real_scales) s = std::ldexp(significand(random), pick(random, 40) - 20);
     }
     for (const Accumulator& row : rows) {
       for (int bits = 8; bits <= 36; ++bits) {

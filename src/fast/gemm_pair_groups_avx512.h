@@ -18,56 +18,11 @@ struct PairDots {
   }
 };
 
-// A group's sum in two parts: multiples of 2^split_log2, and what lies below.
-template <int panels>
-struct alignas(64) LowSums {
-  double sum[tile_rows][panels * panel_rows];
-};
-
-FP4_SIMD D add_quiet(D a, D b) {
-  return {_mm512_add_round_pd(a.lo, b.lo, nearest), _mm512_add_round_pd(a.hi, b.hi, nearest)};
-}
-FP4_SIMD D sum_to_odd(D a, D b) {
-  const __m512d one = _mm512_set1_pd(1.0);
-  return {fma_odd(a.lo, one, b.lo), fma_odd(a.hi, one, b.hi)};
-}
-
-// As add_run, for scales too far apart for 53 bits.
-template <int panels, class Dots>
-FP4_SIMD void add_split_run(const TileInput& t, const Folding& f, int64_t run, const Dots& dots,
-                            WideState<panels>& state, LowSums<panels>& low) {
-  const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
-  const bool opens = f.runs_per_group == 0 ? run == 0 : run % f.runs_per_group == 0;
-  const bool closes = run + 1 == f.runs || (f.runs_per_group != 0 && (run + 1) % f.runs_per_group == 0);
-  const int64_t first = f.runs_per_group == 0 ? 0 : run / f.runs_per_group * f.runs_per_group;
-  const D magic = all_double(static_cast<double>(power_of_two(f.split_log2)) * 0x1.8p52);
-#pragma GCC unroll 2
-  for (int j = 0; j < panels; ++j) {
-    const D sb = mul_quiet(load_widened(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows),
-                           all_double(static_cast<double>(t.quantum)));
-#pragma GCC unroll 8
-    for (int r = 0; r < tile_rows; ++r) {
-      double* high_sum = state.sum[r] + j * panel_rows;
-      double* low_sum = low.sum[r] + j * panel_rows;
-      const D x = dots.get(r, j) * (all_double(static_cast<double>(sa[r])) * sb);
-      const D above = add_quiet(x, magic) - magic;
-      const D below = x - above;
-      const D high = opens ? above : load_double(high_sum) + above;
-      const D rest = opens ? below : load_double(low_sum) + below;
-      store(high_sum, high);
-      store(low_sum, rest);
-      if (!closes) continue;
-      float* acc = state.acc[r] + j * panel_rows;
-      store(acc, fold_group(t, f, sum_to_odd(high, rest), load(acc), r, j, first, run + 1));
-    }
-  }
-}
-
 // A run whose dots come from the elements themselves.
 template <int panels, bool splits>
 FP4_TARGET __attribute__((noinline)) void exact_group_run(const PairInput& t, const TileInput& scales, const Folding& f,
                                                           int64_t run, int64_t length, WideState<panels>& state,
-                                                          LowSums<panels>& low) {
+                                                          Rests<panels>& low) {
   alignas(64) double dot[panels][tile_rows][panel_rows];
   for (int j = 0; j < panels; ++j) exact_dots(t, run, length, j, dot[j]);
   DoubleDots<panels> dots;
@@ -88,7 +43,7 @@ FP4_TARGET __attribute__((noinline)) bool pair_group_tile(const PairInput& t, co
   for (int j = 0; j < panels; ++j) scales.scale_b[j] = t.scale_b[j];
   PairState<panels> rests;
   WideState<panels> state;
-  LowSums<panels> low;
+  Rests<panels> low;
   for (int r = 0; r < tile_rows; ++r) {
     for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
   }

@@ -71,14 +71,10 @@ FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_uni
 
 // The same where scales have more than 8 bits: products rounded toward zero first, which cuts nothing above a unit.
 FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D per_unit) {
-  const D zero = all_double(0.0);
-  D sum = zero;
+  D sum = all_double(0.0);
   for (int64_t k = 0; k < count; ++k) {
-    const D x = broadcast_double(a + k * panel_rows);
-    const D y = load_double(b + k * panel_rows);
-    const D product = x * y;
-    const D lost = fma(x, y, zero - product);
-    sum = sum + truncated_whole(nudged(product, lost, product * lost < zero) * per_unit);
+    const D product = multiply_toward_zero(broadcast_double(a + k * panel_rows), load_double(b + k * panel_rows));
+    sum = sum + truncated_whole(product * per_unit);
   }
   return sum;
 }

@@ -98,6 +98,12 @@ FP4_SIMD D nudged(D s, D error, M m) {
   return r;
 }
 #undef FP4_EACH
+FP4_SIMD D multiply_toward_zero(D x, D y) {
+  const D zero = all_double(0.0);
+  const D product = x * y;
+  const D lost = fma(x, y, zero - product);
+  return nudged(product, lost, product * lost < zero);
+}
 // To nearest, then one float toward zero where that went too far (infinity becomes the largest float).
 FP4_SIMD F narrowed_toward_zero(D x) {
   const F nearest = narrowed(x);

@@ -19,6 +19,10 @@ FP4_SIMD void store(double* p, D a) {
 }
 FP4_SIMD D load_double(const double* p) { return {_mm512_loadu_pd(p), _mm512_loadu_pd(p + 8)}; }
 FP4_SIMD D operator*(D a, D b) { return {_mm512_mul_pd(a.lo, b.lo), _mm512_mul_pd(a.hi, b.hi)}; }
+FP4_SIMD D multiply_toward_zero(D a, D b) {
+  return {_mm512_mul_round_pd(a.lo, b.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
+          _mm512_mul_round_pd(a.hi, b.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+}
 FP4_SIMD D operator/(D a, D b) { return {_mm512_div_pd(a.lo, b.lo), _mm512_div_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator+(D a, D b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator-(D a, D b) { return {_mm512_sub_pd(a.lo, b.lo), _mm512_sub_pd(a.hi, b.hi)}; }

@@ -121,7 +121,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
         is_done = cut_float_tile(cut_weights(p, t, row0, pb), x, k.folding, out);
         continue;
       }
-      if (k.cut == nullptr) continue;
+      if (k.cut == nullptr && !(k.cuts_terms && highest <= 120)) continue;
       k.folding.may_certify = false;
     }
     if (!p.restarts()) {
@@ -191,6 +191,11 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
 inline void multiply_blocked_panels(const Product& p, Engine engine) {
   BlockedPlan plan = plan_blocked(p, engine);
   plan.cuts_floats = engine == Engine::wide_float && has_cut_terms(p) && !p.restarts();
+  plan.cuts_terms = plan.cut == nullptr && !plan.cuts_floats && may_cut_terms(p, plan.folding);
+  if (plan.cuts_terms) {
+    plan.wide_int8 = cut_int8_kernel(plan.folding.splits, plan.input.run4);
+    plan.wide_float = cut_float_kernel(plan.folding.splits);
+  }
   const GroupPlan groups = plan_groups(p, plan);
   Singles singles(p, plan.folding);
   const int threads = threads_for(p);

@@ -44,6 +44,7 @@ inline Folding make_folding(const Product& p) {
   f.fraction_bits = row.fraction_bits;
   f.runs = (p.a.cols + p.run - 1) / p.run;
   f.splits = f.sum == Sum::aligned && f.chunk > 1 && aligned_bits(p) > 51;
+  if (f.splits) f.split_log2 = aligned_bits(p) - 51;
   f.has_wide_scales = has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec);
   f.snap_log2 = row.snap_log2;
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
@@ -70,13 +71,17 @@ inline SumSpan span_of(const fast::ScaleRange& a, const fast::ScaleRange& b, con
   return {least + f.lowest_bit, largest + f.sum_log2, largest};
 }
 
+// Where sums of groups in two parts part: sums fit 52 bits above it.
+inline int group_split_log2(const SumSpan& span) { return larger(span.sum_log2 - 50, -120); }
+
 // aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
 // false. Groups may be certified only where every sum of terms fits 24 bits: a group's own sum is rounded, too, and it
 // can need one bit more than the accumulator before and after it.
 inline bool set_alignment(const fast::ScaleRange& a, const fast::ScaleRange& b, Folding& f) {
   const SumSpan span = span_of(a, b, f);
-  f.may_certify =
-      f.sum == Sum::aligned || (f.sum == Sum::group && f.runs_per_group == 0) || span.sum_log2 - span.lowest_bit <= 24;
+  f.may_certify = !f.has_wide_scales && (f.sum == Sum::aligned || (f.sum == Sum::group && f.runs_per_group == 0) ||
+                                         span.sum_log2 - span.lowest_bit <= 24);
+  if (f.sum == Sum::group) f.split_log2 = group_split_log2(span);
   if (f.sum != Sum::aligned) return true;
   f.safe_accumulator = power_of_two(larger(span.largest_weight - (f.fraction_bits - 23), -126));
   return span.lowest_bit >= span.sum_log2 - f.fraction_bits;
@@ -103,6 +108,14 @@ inline bool may_cut(const Product& p, const Folding& f) {
   const Accumulator& row = p.options.accumulator;
   if (f.sum != Sum::aligned || row.inner % p.run != 0 || f.has_wide_scales) return false;
   return f.runs_per_group >= 1 && f.runs_per_group <= largest_terms && aligned_bits(p) <= 51;
+}
+
+// Whether terms of any length can be cut one by one (gemm_cut_terms_avx512.h): they end where runs do, and parts of
+// sums are exact in fp64.
+inline bool may_cut_terms(const Product& p, const Folding& f) {
+  const Accumulator& row = p.options.accumulator;
+  return f.sum == Sum::aligned && row.inner > 1 && row.inner % p.run == 0 && f.runs_per_group >= 1 &&
+         row.fraction_bits <= 40 && f.split_log2 <= 40;
 }
 
 // The largest exponent of single products and sums that cuts nothing; below all where products may reach it.
@@ -133,6 +146,7 @@ struct BlockedPlan {
   TileKernel two;
   CutKernel cut;        // null: not such a product
   bool cuts_floats;     // dots of floats may be cut
+  bool cuts_terms;      // the wide kernels cut terms
   SingleKernel single;  // null: not single products
   WideInt8Kernel wide_int8;
   WideFloatKernel wide_float;
@@ -187,8 +201,8 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   }
   k.group = p.has_levels || engine == Engine::terms || k.single != nullptr ? largest_group : k.step;
   if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
-  k.wide_int8 = wide_int8_kernel(k.folding.sum, t.run4);
-  k.wide_float = wide_float_kernel(k.folding.sum);
+  k.wide_int8 = wide_int8_kernel(k.folding.sum, k.folding.has_wide_scales, t.run4);
+  k.wide_float = wide_float_kernel(k.folding.sum, k.folding.has_wide_scales);
   return k;
 }
 

@@ -56,7 +56,8 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     if (kernels[i] != nullptr) return kernels[i](x, out);
     return group_kernels[i] != nullptr && group_kernels[i](x, folding, out);
   };
-  int tries[2] = {4, 4};  // tiles that may be inexact before a kernel is given up for the part
+  // Tiles that may be inexact before a kernel is given up for the part, as the first one is for groups of wide scales.
+  int tries[2] = {folding.sum == Sum::group && folding.has_wide_scales ? 0 : 4, 4};
   const auto multiply = [&](const PairInput& x, const TileOutput& out) {
     for (int i = 0; i < 2; ++i) {
       if (tries[i] == 0) continue;
@@ -102,7 +103,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.lowest_a = pa.lowest + panel * steps + half;
     t.cut_a = pa.cut[panel];
     t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
-    folding.split_log2 = larger(span_of(pa.range[panel], range_b, folding).sum_log2 - 50, -120);
+    folding.split_log2 = group_split_log2(span_of(pa.range[panel], range_b, folding));
     const TileOutput out = output_of(p, row0, pb, panels);
     is_done = true;
     if (p.restarts()) {

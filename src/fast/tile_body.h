@@ -105,7 +105,7 @@ struct Folding {
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
   bool may_certify = false;       // exact partial sums in fp32 prove the result
   int snap_log2 = no_snap;
-  int split_log2 = 0;  // sums in two parts (gemm_pair_groups_avx512.h): where they part
+  int split_log2 = 0;  // sums and terms in two parts: where they part; aligned: in units of the cut
 };
 
 // Elements of up to 8 bits as floats: dots in fp64.

@@ -1,6 +1,7 @@
 // Operands of codes and scales chosen at random, for the products of fast backends.
 #pragma once
 
+#include <cmath>
 #include <random>
 #include <string>
 
@@ -48,9 +49,20 @@ inline Quantized operand(const char* words, int64_t rows, int64_t k, int exponen
   q.cols = k;
   q.geometry = geometry_of(q.spec, rows, k);
   q.codes.assign(static_cast<size_t>(rows * q.code_row_bytes()), 0);
-  q.scales.assign(static_cast<size_t>(q.geometry.scale_rows * q.geometry.scale_cols), scale_code(q.spec, exponent));
+  const auto scales = static_cast<size_t>(q.geometry.scale_rows * q.geometry.scale_cols);
+  if (is_real(q.spec.scale)) {
+    q.real_scales.assign(scales, std::ldexp(1.0f, exponent));
+  } else {
+    q.scales.assign(scales, scale_code(q.spec, exponent));
+  }
   q.tensor_scale = {1.0f};
   return q;
+}
+
+// A number in [1, 2): ends of the binade, few bits, or all 24.
+inline float significand(Random& random) {
+  constexpr float ends[] = {1.0f, 1.0f + 0x1p-23f, 1.5f, 2.0f - 0x1p-23f};
+  return pick(random, 2) == 0 ? ends[pick(random, 4)] : 1.0f + static_cast<float>(random() >> 9) * 0x1p-23f;
 }
 
 struct Filling {
@@ -71,6 +83,7 @@ inline Quantized filled(const char* words, int64_t rows, int64_t k, const Fillin
   }
   const int steps = 1 << format_of(q.spec.scale).mantissa_bits;
   for (uint8_t& s : q.scales) s = static_cast<uint8_t>(s + pick(random, how.spread + 1) * steps + pick(random, steps));
+  for (float& s : q.real_scales) s = std::ldexp(s, pick(random, how.spread + 1)) * significand(random);
   return q;
 }
 
