@@ -43,18 +43,31 @@ TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rat
   }
 }
 
+TEST_CASE("what is quantised can be chosen", "[cli]") {
+  const auto result = run_cli(
+      "bench quantize --elements 65536 --rounds 1 --specs mxfp4,scale=fp32,scale_rule=amax mxfp8,block=tensor --json");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  std::vector<std::string> benches;
+  const auto rows = nlohmann::json::parse(result.out).at("rows");
+  for (const auto& row : rows) benches.push_back(row.at("bench"));
+  CHECK(benches == std::vector<std::string>{
+                       "memcpy", "read", "quantize mxfp4,scale=fp32,scale_rule=amax", "quantize mxfp8,block=tensor",
+                       "dequantize mxfp4,scale=fp32,scale_rule=amax", "dequantize mxfp8,block=tensor"});
+}
+
 TEST_CASE("operands, accumulators and the spread of their scales can be chosen", "[cli]") {
   const auto result = run_cli(
       "bench gemm --sizes 64 --rounds 1 --specs nvfp4 mxfp4,scale_rule=rceil nvfp4,tensor_scale=outer128 "
-      "--accumulators "
-      "exact,fused25_rz --scale-spread 20 --json");
+      "mxfp4,block=tensor mxfp4,block=64x64 --accumulators exact,fused25_rz --scale-spread 20 --json");
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   std::set<std::string> benches;
   const auto rows = nlohmann::json::parse(result.out).at("rows");
   for (const auto& row : rows) benches.insert(row.at("bench"));
-  for (const char* name : {"gemm nvfp4 exact", "gemm nvfp4 fused25_rz", "gemm mxfp4,scale_rule=rceil fused25_rz",
-                           "gemm nvfp4,tensor_scale=outer128 exact"}) {
+  for (const char* name :
+       {"gemm nvfp4 exact", "gemm nvfp4 fused25_rz", "gemm mxfp4,scale_rule=rceil fused25_rz",
+        "gemm nvfp4,tensor_scale=outer128 exact", "gemm mxfp4,block=tensor exact", "gemm mxfp4,block=64x64 exact"}) {
     INFO(name);
     CHECK(benches.contains(name));
   }

@@ -74,27 +74,49 @@ class Data {
   std::map<int64_t, Operands> by_block_;
 };
 
+// The rows from `first` on of an operand that is one block.
+Quantized last_rows(const QuantSpec& spec, const MatrixView& x, int64_t first) {
+  QuantizeCall call;
+  call.spec = spec;
+  call.x = x;
+  Quantized q;
+  reference_backend().quantize(call, q);
+  q.codes.erase(q.codes.begin(), q.codes.begin() + first * q.code_row_bytes());
+  q.rows -= first;
+  q.geometry = geometry_of(spec, q.rows, q.cols);
+  return q;
+}
+
 // The product of the last rows of A and B, recomputed by the reference from the same tensor amax.
 void check_product(const std::string& name, const QuantSpec& spec, const GemmOptions& options, int64_t n,
                    const Operands& x, float amax_a, float amax_b, const std::vector<float>& c) {
   const Dispatcher reference("reference");
-  constexpr int64_t rows = 32;
+  const int64_t step = spec.has_scale() && spec.block.kind == BlockKind::square ? spec.block.size : 1;
+  const int64_t first = (n - 32) / step * step;
+  const int64_t rows = n - first;
   MultiplyCall call;
   call.options = options;
-  call.a.x = view_of(x.a.data() + (n - rows) * n, rows, n);
-  call.b.x = view_of(x.b.data() + (n - rows) * n, rows, n);
+  call.a.x = view_of(x.a.data() + first * n, rows, n);
+  call.b.x = view_of(x.b.data() + first * n, rows, n);
   call.a.spec = call.b.spec = spec;
   const bool has_one_scale = spec.has_tensor_scale() && !spec.has_outer_scale();  // of all rows
   if (has_one_scale) call.a.spec.tensor_scale = call.b.spec.tensor_scale = TensorScale::hold;
   call.a.held_amax = amax_a;
   call.b.held_amax = amax_b;
-  std::vector<float> expected(rows * rows);
-  std::vector<float> got(rows * rows);
+  Quantized ready[2];
+  if (spec.has_scale() && spec.block.kind == BlockKind::tensor) {
+    ready[0] = last_rows(spec, view_of(x.a.data(), n, n), first);
+    ready[1] = last_rows(spec, view_of(x.b.data(), n, n), first);
+    call.ready_a = &ready[0];
+    call.ready_b = &ready[1];
+  }
+  std::vector<float> expected(static_cast<size_t>(rows * rows));
+  std::vector<float> got(expected.size());
   call.c = expected.data();
   call.c_stride = rows;
   reference.multiply(call);
   for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(got.data() + r * rows, c.data() + (n - rows + r) * n + n - rows, rows * sizeof(float));
+    std::memcpy(got.data() + r * rows, c.data() + (first + r) * n + first, static_cast<size_t>(rows) * sizeof(float));
   }
   require_equal(name, got.data(), expected.data(), got.size() * sizeof(float));
 }

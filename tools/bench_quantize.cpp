@@ -77,7 +77,7 @@ class Passes {
   QuantizeCall call_of(const std::string& words, const HadamardSpec& hadamard) const {
     QuantizeCall call;
     call.x = view_of(x_.data(), rows_, cols);
-    call.spec = quant_spec_from_words(words);
+    call.spec = quant_spec_from_words(words, "--specs");
     call.hadamard = hadamard;
     call.threads = o_.threads;
     return call;
@@ -91,6 +91,8 @@ class Passes {
     reference_backend().quantize(call, expected);
     require_equal(name, got.codes.data(), expected.codes.data(), expected.codes.size());
     require_equal(name, got.scales.data(), expected.scales.data(), expected.scales.size());
+    require_equal(name, got.real_scales.data(), expected.real_scales.data(),
+                  expected.real_scales.size() * sizeof(float));
   }
 
   void add(const std::string& name, const std::string& backend, bool is_baseline, std::function<void()> run) {
@@ -110,6 +112,11 @@ class Passes {
 
 void bench_quantize(const PassBenchOptions& o, const Dispatcher& backend, std::vector<BenchRow>& rows) {
   Passes passes(o, backend);
+  if (!o.specs.empty()) {
+    for (const std::string& words : o.specs) passes.quantize(words);
+    for (const std::string& words : o.specs) passes.dequantize(words);
+    return passes.run(rows);
+  }
   for (const char* words : {"mxfp4", "mxfp4,scale_rule=rceil", "mxfp4,rounding=stochastic"}) passes.quantize(words);
   passes.quantize("mxfp4", {32, HadamardSigns::fixed, HadamardNormalise::sqrt});
   for (const char* words : {"nvfp4", "nvfp4,rounding=stochastic", "ue5m3fp4", "te_nvfp4", "fouroversix", "mxfp8"}) {

@@ -10,6 +10,7 @@ struct PassBenchOptions {
   int64_t elements = int64_t{1} << 24;  // rows of 4096
   int threads = 1;
   int rounds = 9;
+  std::vector<std::string> specs;  // empty: a selection
 };
 
 // Quantisation to codes and scales, and back. Rates count the bytes of the floats.

@@ -97,6 +97,7 @@ void run(Options o) {
   o.gemm.rounds = o.passes.rounds = o.rounds;
   o.train.rounds = std::max(3, o.rounds / 3);
   o.train.backend = o.backend;
+  o.passes.specs = o.gemm.specs;
   const auto wants = [&](const std::string& kind) {
     return o.what.empty() ? kind != "tiers" : std::count(o.what.begin(), o.what.end(), kind) != 0;
   };
@@ -140,7 +141,8 @@ void add(CLI::App& app, Invocation&) {
   const CLI::Option* sizes = app.add_option("--sizes", o->gemm.sizes, "n of the square products (gpu: 8192)")
                                  ->delimiter(',')
                                  ->check(CLI::Range(64, 16384));
-  app.add_option("--specs", o->gemm.specs, "Operands of the products, SPEC each (default: a selection)")
+  app.add_option("--specs", o->gemm.specs,
+                 "Operands of the products, and what is quantised, SPEC each (default: a selection)")
       ->type_name("SPEC..");
   app.add_option("--accumulators", o->gemm.accumulators, "Accumulators of those products (default: fp32_block)")
       ->delimiter(',');
