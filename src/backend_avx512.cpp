@@ -33,12 +33,8 @@ class Avx512Backend final : public Backend {
   }
   bool supports_quantize(const QuantizeCall& call) const override { return avx512::has_small_positions(call); }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx512::quantize_to(call, out); }
-  bool supports_dequantize(const Quantized& q) const override {
-    return q.rows * q.code_row_bytes() < int64_t{1} << 31 || q.code_row_bytes() < int64_t{1} << 27;
-  }
-  void dequantize(const Quantized& q, float* out, int) const override {
-    if (!avx512::dequantize_rows(q, out)) avx512::dequantize_to(q, out);
-  }
+  bool supports_dequantize(const Quantized&) const override { return true; }
+  void dequantize(const Quantized& q, float* out, int) const override { avx512::dequantize_rows(q, out); }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     return avx512::supports_product(a, b, options.accumulator);
   }

@@ -1,5 +1,5 @@
 // Rows of memory as they lie, without the detour over sixteen rows in sixteen lanes: Hadamards of contiguous rows, and
-// FP4 codes back to floats.
+// codes back to floats.
 #pragma once
 
 #include "src/fast/run_hadamard_avx512.h"
@@ -34,35 +34,63 @@ FP4_TARGET inline bool hadamard_rows(const MatrixView& x, const HadamardSpec& h,
   return true;
 }
 
-// The codes of sixteen neighbours, two in a byte, the lower half first.
-FP4_SIMD I nibbles_of(const uint8_t* p) {
-  const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-  const __m512i both = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
-  return {_mm512_and_si512(both, _mm512_set1_epi32(0xF))};
+// The codes of sixteen neighbours, `width` bits each; of two in a byte the lower half comes first.
+template <int width>
+FP4_SIMD I neighbours(const uint8_t* p) {
+  if constexpr (width == 4) {
+    const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    return {_mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)), _mm512_set1_epi32(0xF))};
+  } else if constexpr (width == 8) {
+    return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  } else if constexpr (width == 16) {
+    return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  } else {
+    return {_mm512_loadu_si512(p)};
+  }
 }
 
-// dequantize_to for FP4 in 1 x B blocks with stored 8-bit scales. false: other formats.
-FP4_TARGET inline bool dequantize_rows(const Quantized& q, float* out) {
-  const bool known = q.is_packed() && q.spec.has_scale() && !is_real(q.spec.scale) &&
-                     q.spec.block.kind == BlockKind::vector && q.spec.block.size % panel_rows == 0 &&
-                     q.cols % panel_rows == 0 && q.tensor_scale.size() <= 1 && q.spec.prescale == 1.0f;
-  if (!known) return false;
+// dequantize_to, along the rows.
+template <int width>
+FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
+  const Quantizer r = resolve(q.spec);
   DecodeTables t;
-  fill_tables(resolve(q.spec), t);
-  const F g = stored_factors(q, 0, 1, 0);
-  const int64_t block = q.spec.block.size;
+  fill_tables(r, t);
+  const bool has_scale = q.spec.has_scale();
+  const int64_t block = has_scale ? q.geometry.block_cols : q.cols;  // 8, a multiple of 16, or all of K
+  const int64_t step = larger<int64_t>(block, panel_rows);
   for (int64_t row = 0; row < q.rows; ++row) {
     const uint8_t* codes = q.codes.data() + row * q.code_row_bytes();
-    const uint8_t* scales = q.scales.data() + row * q.geometry.scale_cols;
-    for (int64_t k0 = 0; k0 < q.cols; k0 += block) {
-      const F s = all(t.scale[scales[k0 / block]]);
-      for (int64_t k = k0; k < smaller(k0 + block, q.cols); k += panel_rows) {
-        const F element = look_up_16(t.element, nibbles_of(codes + k / 2));
-        store(out + row * q.cols + k, stored_value(1.0f, element, s, g));
+    float* to = out + row * q.cols;
+    int64_t scale = has_scale ? q.scale_index(row, 0) : 0;
+    F s = all(1.0f);
+    F g = stored_factors(q, row, 1, 0);
+    for (int64_t k0 = 0; k0 < q.cols; k0 += step) {
+      if (has_scale) s = all(stored_scale(q, r, t, scale++));
+      if (block < panel_rows && k0 + block < q.cols) s = select(first_lanes(8), s, all(stored_scale(q, r, t, scale++)));
+      if (q.spec.has_outer_scale()) g = all(q.tensor_factor_at(row, k0));
+      const int64_t end = smaller(k0 + step, q.cols);
+      int64_t k = k0;
+      for (; k + panel_rows <= end; k += panel_rows) {
+        const I code = neighbours<width>(codes + k * width / 8);
+        const F element = width == 4 ? look_up_16(t.element, code) : decoded_codes(r, t, code);
+        store(to + k, stored_value(q.spec.prescale, element, s, g));
       }
+      if (k == end) continue;
+      alignas(64) uint8_t last[64] = {};
+      std::memcpy(last, codes + k * width / 8, static_cast<size_t>(((end - k) * width + 7) / 8));
+      const F element = decoded_codes(r, t, neighbours<width>(last));
+      store(to + k, stored_value(q.spec.prescale, element, s, g), first_lanes(static_cast<int>(end - k)));
     }
   }
-  return true;
+}
+
+FP4_TARGET inline void dequantize_rows(const Quantized& q, float* out) {
+  if (q.is_packed()) return dequantize_rows<4>(q, out);
+  switch (q.code_bytes()) {
+    case 1: return dequantize_rows<8>(q, out);
+    case 2: return dequantize_rows<16>(q, out);
+    default: return dequantize_rows<32>(q, out);
+  }
 }
 
 }  // namespace fp4::avx512

@@ -111,21 +111,21 @@ FP4_SIMD F decoded_codes(const Quantizer& q, const DecodeTables& t, I code) {
   }
 }
 
-// Block scales of 16 rows at column k (NaN for NaN codes), 1 where there are none.
+// A block's scale, NaN for NaN codes.
+inline float stored_scale(const Quantized& q, const Quantizer& r, const DecodeTables& t, int64_t index) {
+  const auto i = static_cast<size_t>(index);
+  if (!is_real(q.spec.scale)) return t.scale[q.scales[i]];
+  const float stored = q.real_scales[i];
+  return is_nan(stored) ? float_of(canonical_nan_bits) : (r.stores_multiplier() ? 1.0f / stored : stored);
+}
+
+// Block scales of 16 rows at column k, 1 where there are none.
 FP4_TARGET inline F stored_scales(const Quantized& q, const Quantizer& r, const DecodeTables& t, int64_t row0, int rows,
                                   int64_t k) {
   if (!q.spec.has_scale()) return all(1.0f);
   alignas(64) float s[panel_rows];
   for (int i = 0; i < panel_rows; ++i) {
-    s[i] = 1.0f;
-    if (i >= rows || k >= q.cols) continue;
-    const auto index = static_cast<size_t>(q.scale_index(row0 + i, k));
-    if (!is_real(q.spec.scale)) {
-      s[i] = t.scale[q.scales[index]];
-    } else {
-      const float stored = q.real_scales[index];
-      s[i] = is_nan(stored) ? float_of(canonical_nan_bits) : (r.stores_multiplier() ? 1.0f / stored : stored);
-    }
+    s[i] = i < rows && k < q.cols ? stored_scale(q, r, t, q.scale_index(row0 + i, k)) : 1.0f;
   }
   return load(s);
 }
