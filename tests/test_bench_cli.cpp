@@ -1,5 +1,6 @@
 // What scripts read from `fp4sim bench --json`: every row names its yardstick, which ran in the same race. No times.
 #include <catch2/catch.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -41,6 +42,21 @@ TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rat
     const double ratio = row.at("rate").get<double>() / rows.at(0).at("rate").get<double>();
     CHECK(row.at("ratio").get<double>() == Approx(ratio));
   }
+}
+
+TEST_CASE("tiers show what a forced backend declines", "[cli]") {
+  const auto result = run_cli("bench tiers --backend avx2 --json");
+  if (result.exit_code != 0) {  // a machine without it
+    CHECK(result.err.find("avx2") != std::string::npos);
+    return;
+  }
+  std::map<std::string, std::string> tiers;
+  const auto rows = nlohmann::json::parse(result.out).at("tiers");
+  for (const auto& row : rows) {
+    if (row.contains("preset") && row.at("accumulator") == "exact") tiers[row.at("preset")] = row.at("gemm");
+  }
+  CHECK(tiers.at("mxfp4") == "avx2");
+  CHECK(tiers.at("graphcore_2509_encode") == "-");
 }
 
 TEST_CASE("what is quantised can be chosen", "[cli]") {

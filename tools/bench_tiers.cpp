@@ -2,9 +2,19 @@
 
 #include "fp4/presets.h"
 #include "sim/recipe.h"
+#include "src/error.h"
 
 namespace fp4::tools {
 namespace {
+
+// The backend that multiplies, "-" where a forced one declines.
+std::string multiplier(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) {
+  try {
+    return backend.for_gemm(a, b, options).name();
+  } catch (const Error&) {
+    return "-";
+  }
+}
 
 // The backends that quantise the two operands of a product, once where they are the same.
 std::string quantizers(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b) {
@@ -27,7 +37,7 @@ Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json) {
     for (const AccumulatorInfo& row : accumulator_table) {
       GemmOptions options;
       options.accumulator = row.row;
-      const std::string gemm = backend.for_gemm(preset.spec, preset.spec, options).name();
+      const std::string gemm = multiplier(backend, preset.spec, preset.spec, options);
       table.rows.push_back({preset.name, quantizer, row.name, gemm});
       json.push_back({{"preset", preset.name}, {"quantize", quantizer}, {"accumulator", row.name}, {"gemm", gemm}});
     }
@@ -40,7 +50,7 @@ Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json) {
       GemmOptions options;
       options.accumulator = spec->accumulator;
       const std::string quantizer = quantizers(backend, spec->a.quant, spec->b.quant);
-      const std::string gemm = backend.for_gemm(spec->a.quant, spec->b.quant, options).name();
+      const std::string gemm = multiplier(backend, spec->a.quant, spec->b.quant, options);
       table.rows.push_back({name, quantizer, product, gemm});
       json.push_back({{"recipe", name}, {"product", product}, {"quantize", quantizer}, {"gemm", gemm}});
     }
