@@ -7,8 +7,8 @@
 #include <map>
 #include <random>
 
-#include "src/error.h"
 #include "src/spec_text.h"
+#include "tools/bench_tiers.h"
 
 namespace fp4::tools {
 namespace {
@@ -121,15 +121,6 @@ void check_product(const std::string& name, const QuantSpec& spec, const GemmOpt
   require_equal(name, got.data(), expected.data(), got.size() * sizeof(float));
 }
 
-bool serves(const Dispatcher& backend, const QuantSpec& spec, const GemmOptions& options) {
-  try {
-    backend.for_gemm(spec, spec, options);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 void add_yardsticks(const Yardstick& yardstick, int64_t n, const Operands& x, std::vector<float>& c,
                     std::vector<Contestant>& all) {
   const double work = std::pow(static_cast<double>(n), 3);
@@ -180,7 +171,8 @@ void bench_size(const GemmBenchOptions& o, int64_t n, const Dispatcher& backend,
     options.accumulator = accumulator_from_words(product.accumulator, "--accumulators");
     options.threads = o.threads;
     const std::string name = product.words + " " + product.accumulator;
-    if (!serves(backend, spec, options)) continue;  // a forced backend may decline
+    const std::string tier = gemm_tier(backend, spec, spec, options);
+    if (tier == "-") continue;
     const Operands& x = data.of(spec);
     auto a = std::make_shared<Quantized>();
     auto b = std::make_shared<Quantized>();
@@ -192,7 +184,6 @@ void bench_size(const GemmBenchOptions& o, int64_t n, const Dispatcher& backend,
     backend.quantize(call, *b);
     backend.gemm(*a, *b, options, c.data(), n);
     check_product(name, spec, options, n, x, a->amax, b->amax, c);
-    const std::string tier = backend.for_gemm(spec, spec, options).name();
     if (tier == "reference" && backend.name() != tier) continue;  // `bench tiers` shows these
     all.push_back({"gemm " + name, tier, work, false,
                    [&backend, a, b, options, &c, n] { backend.gemm(*a, *b, options, c.data(), n); }});

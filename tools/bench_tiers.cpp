@@ -7,15 +7,6 @@
 namespace fp4::tools {
 namespace {
 
-// The backend that multiplies, "-" where a forced one declines.
-std::string multiplier(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) {
-  try {
-    return backend.for_gemm(a, b, options).name();
-  } catch (const Error&) {
-    return "-";
-  }
-}
-
 // The backends that quantise the two operands of a product, once where they are the same.
 std::string quantizers(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b) {
   const std::vector<float> x(64 * 64, 1.0f);
@@ -30,6 +21,14 @@ std::string quantizers(const Dispatcher& backend, const QuantSpec& a, const Quan
 
 }  // namespace
 
+std::string gemm_tier(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) {
+  try {
+    return backend.for_gemm(a, b, options).name();
+  } catch (const Error&) {
+    return "-";
+  }
+}
+
 Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json) {
   Table table{{{"preset or recipe"}, {"quantize"}, {"accumulator or product"}, {"gemm"}}, {}};
   for (const Preset& preset : preset_table) {
@@ -37,7 +36,7 @@ Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json) {
     for (const AccumulatorInfo& row : accumulator_table) {
       GemmOptions options;
       options.accumulator = row.row;
-      const std::string gemm = multiplier(backend, preset.spec, preset.spec, options);
+      const std::string gemm = gemm_tier(backend, preset.spec, preset.spec, options);
       table.rows.push_back({preset.name, quantizer, row.name, gemm});
       json.push_back({{"preset", preset.name}, {"quantize", quantizer}, {"accumulator", row.name}, {"gemm", gemm}});
     }
@@ -50,7 +49,7 @@ Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json) {
       GemmOptions options;
       options.accumulator = spec->accumulator;
       const std::string quantizer = quantizers(backend, spec->a.quant, spec->b.quant);
-      const std::string gemm = multiplier(backend, spec->a.quant, spec->b.quant, options);
+      const std::string gemm = gemm_tier(backend, spec->a.quant, spec->b.quant, options);
       table.rows.push_back({name, quantizer, product, gemm});
       json.push_back({{"recipe", name}, {"product", product}, {"quantize", quantizer}, {"gemm", gemm}});
     }

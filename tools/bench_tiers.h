@@ -8,6 +8,9 @@
 
 namespace fp4::tools {
 
+// The backend that multiplies, "-" where a forced one declines.
+std::string gemm_tier(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b, const GemmOptions& options);
+
 // Which backend serves each preset under each accumulator, and each product of each recipe; appended to `json` too.
 Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json);
 

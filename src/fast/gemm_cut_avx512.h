@@ -119,7 +119,7 @@ FP4_TARGET void cut_tile(const TileInput& t, const Folding& f, const TileOutput&
   for (int64_t first = 0; first < f.runs; first += f.runs_per_group) {
     cut_group<fixed_run4, span>(t, f, first, smaller(f.runs_per_group, f.runs - first), scales, terms, state);
   }
-  finish_wide<1>(f, state, out);
+  finish_sums<1>(state.acc, f.snap_log2, out);
 }
 
 template <int span>

@@ -73,7 +73,7 @@ FP4_TARGET inline bool cut_float_tile(const PairInput& w, const FloatRun& x, con
     }
   }
   if (was_inexact()) return false;
-  finish_wide<1>(f, state, out);
+  finish_sums<1>(state.acc, f.snap_log2, out);
   return true;
 }
 

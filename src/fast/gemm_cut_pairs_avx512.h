@@ -164,7 +164,7 @@ FP4_TARGET __attribute__((noinline)) bool cut_pair_tile(const PairInput& t, cons
   if (was_inexact()) return false;
   WideState<panels> state;
   std::memcpy(state.acc, terms.acc, sizeof(state.acc));
-  finish_wide<panels>(f, state, out);
+  finish_sums<panels>(state.acc, f.snap_log2, out);
   return true;
 }
 

@@ -202,7 +202,7 @@ FP4_TARGET inline void singles_tile_of(const SingleInput& t, const Folding& f, c
     single_weights<panels>(t, group * single_group * panel_rows, terms);
     add_single_group<panels>(t, group, terms, state.acc);
   }
-  finish_wide<panels>(f, state, out);
+  finish_sums<panels>(state.acc, f.snap_log2, out);
 }
 
 inline void singles_tile(const SingleInput& t, const Folding& f, int panels, const TileOutput& out) {

@@ -87,19 +87,6 @@ FP4_SIMD void close_group(CutSums& s) {
   }
 }
 
-// The dots of runs of bytes and of floats.
-template <int fixed_run4>
-struct ByteRuns {
-  using Dots = IntegerDots<1>;
-  const TileInput& t;
-  FP4_SIMD void read(int64_t run, Dots& dots) const { int8_dots<1, fixed_run4>(t, run, dots.dot); }
-};
-struct FloatRuns {
-  using Dots = DoubleDots<1>;
-  const FloatRun& x;
-  FP4_SIMD void read(int64_t run, Dots& dots) const { float_dots(x, run, dots); }
-};
-
 // false: some dot was inexact, C is not written.
 template <bool splits, class Runs>
 FP4_SIMD bool cut_terms(const TileInput& t, const Runs& runs, const Folding& f, const TileOutput& out) {
@@ -117,11 +104,7 @@ FP4_SIMD bool cut_terms(const TileInput& t, const Runs& runs, const Folding& f, 
     close_group<splits>(s);
   }
   if (was_inexact()) return false;
-  for (int r = 0; r < out.rows; ++r) {
-    const F acc = snapped_lanes(load(s.acc[r]), f.snap_log2);
-    store(out.c + r * out.stride, acc * out.factor, first_lanes(out.cols));
-  }
-  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+  finish_sums<1>(s.acc, f.snap_log2, out);
   return true;
 }
 

@@ -57,7 +57,7 @@ FP4_TARGET void group_tile(const TileInput& t, const GroupInput& g, const Foldin
       store(state.acc[r], rounded);
     }
   }
-  finish_wide<1>(f, state, out);
+  finish_sums<1>(state.acc, f.snap_log2, out);
 }
 
 inline GroupKernel group_kernel(int64_t run4) {

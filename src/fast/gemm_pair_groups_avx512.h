@@ -63,7 +63,7 @@ FP4_TARGET __attribute__((noinline)) bool pair_group_tile(const PairInput& t, co
     }
   }
   if (was_inexact()) return false;
-  finish_wide<panels>(f, state, out);
+  finish_sums<panels>(state.acc, f.snap_log2, out);
   return true;
 }
 

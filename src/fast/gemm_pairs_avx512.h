@@ -193,14 +193,7 @@ FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const Ti
     }
   }
   if (was_inexact()) return false;
-  for (int r = 0; r < out.rows; ++r) {
-#pragma GCC unroll 2
-    for (int j = 0; j < panels; ++j) {
-      const F acc = snapped_lanes(load(state.acc[r] + j * panel_rows), t.snap_log2);
-      store(out.c + r * out.stride + j * panel_rows, acc * out.factor, first_lanes(out.cols - j * panel_rows));
-    }
-  }
-  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+  finish_sums<panels>(state.acc, t.snap_log2, out);
   return true;
 }
 

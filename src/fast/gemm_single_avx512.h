@@ -37,7 +37,7 @@ FP4_TARGET bool single_tile(const TileInput& t, const Folding& f, int largest_we
   if (was_inexact()) return false;
   for (int r = 1; r < tile_rows; ++r) largest[0] = larger(largest[0], largest[r]);
   if ((largest_lane(bits(largest[0])) >> 23) - 127 > largest_weight) return false;
-  finish_wide<1>(f, state, out);
+  finish_sums<1>(state.acc, f.snap_log2, out);
   return true;
 }
 

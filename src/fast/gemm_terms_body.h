@@ -178,11 +178,7 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
       }
     }
   }
-  for (int r = 0; r < out.rows; ++r) {
-    const F sum = snapped_lanes(load(acc[r]), f.snap_log2);
-    store(out.c + r * out.stride, sum * out.factor, first_lanes(out.cols));
-  }
-  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+  finish_sums<1>(acc, f.snap_log2, out);
 }
 
 FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide) {

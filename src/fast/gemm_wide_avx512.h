@@ -15,31 +15,6 @@ struct IntegerDots {
   }
 };
 
-// false: some sum was inexact, C is not written.
-template <Sum kind, bool splits, int panels, int fixed_run4>
-FP4_TARGET bool wide_int8_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
-  WideState<panels> state;
-  Rests<panels> rests;
-#pragma GCC unroll 8
-  for (int r = 0; r < tile_rows; ++r) {
-#pragma GCC unroll 2
-    for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
-  }
-  clear_inexact();
-  for (int64_t run = 0; run < f.runs; ++run) {
-    IntegerDots<panels> dots;
-    int8_dots<panels, fixed_run4>(t, run, dots.dot);
-    if (splits) {
-      add_split_run<panels>(t, f, run, dots, state, rests);
-    } else {
-      add_run<kind, panels>(t, f, run, dots, state);
-    }
-  }
-  if (was_inexact()) return false;
-  finish_wide<panels>(f, state, out);
-  return true;
-}
-
 template <int panels>
 struct DoubleDots {
   D dot[tile_rows][panels];
@@ -66,26 +41,48 @@ FP4_SIMD void float_dots(const FloatRun& x, int64_t run, DoubleDots<1>& dots) {
   }
 }
 
-template <Sum kind, bool splits>
-FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Folding& f, const TileOutput& out) {
-  constexpr int panels = 1;
-  WideState<panels> state;
-  Rests<panels> rests;
+// The dots of runs of bytes and of floats.
+template <int fixed_run4>
+struct ByteRuns {
+  using Dots = IntegerDots<1>;
+  const TileInput& t;
+  FP4_SIMD void read(int64_t run, Dots& dots) const { int8_dots<1, fixed_run4>(t, run, dots.dot); }
+};
+struct FloatRuns {
+  using Dots = DoubleDots<1>;
+  const FloatRun& x;
+  FP4_SIMD void read(int64_t run, Dots& dots) const { float_dots(x, run, dots); }
+};
+
+// false: some sum was inexact, C is not written.
+template <Sum kind, bool splits, class Runs>
+FP4_SIMD bool wide_tile(const TileInput& t, const Runs& runs, const Folding& f, const TileOutput& out) {
+  WideState<1> state;
+  Rests<1> rests;
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) store(state.acc[r], all(0.0f));
   clear_inexact();
   for (int64_t run = 0; run < f.runs; ++run) {
-    DoubleDots<panels> dots;
-    float_dots(x, run, dots);
+    typename Runs::Dots dots;
+    runs.read(run, dots);
     if (splits) {
-      add_split_run<panels>(t, f, run, dots, state, rests);
+      add_split_run<1>(t, f, run, dots, state, rests);
     } else {
-      add_run<kind, panels>(t, f, run, dots, state);
+      add_run<kind, 1>(t, f, run, dots, state);
     }
   }
   if (was_inexact()) return false;
-  finish_wide<panels>(f, state, out);
+  finish_sums<1>(state.acc, f.snap_log2, out);
   return true;
+}
+
+template <Sum kind, bool splits, int fixed_run4>
+FP4_TARGET bool wide_int8_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
+  return wide_tile<kind, splits>(t, ByteRuns<fixed_run4>{t}, f, out);
+}
+template <Sum kind, bool splits>
+FP4_TARGET bool wide_float_tile(const TileInput& t, const FloatRun& x, const Folding& f, const TileOutput& out) {
+  return wide_tile<kind, splits>(t, FloatRuns{x}, f, out);
 }
 
 // The certificate of order-independence: block by block in fp32 with a clear inexact flag means that every partial sum
@@ -109,10 +106,10 @@ FP4_TARGET inline bool certified_tile(TileKernel block, const TileInput& t, cons
 template <Sum kind, bool splits>
 inline WideInt8Kernel wide_int8_kernel_of(int64_t run4) {
   switch (run4) {
-    case 2: return wide_int8_tile<kind, splits, 1, 2>;
-    case 4: return wide_int8_tile<kind, splits, 1, 4>;
-    case 8: return wide_int8_tile<kind, splits, 1, 8>;
-    default: return wide_int8_tile<kind, splits, 1, 0>;
+    case 2: return wide_int8_tile<kind, splits, 2>;
+    case 4: return wide_int8_tile<kind, splits, 4>;
+    case 8: return wide_int8_tile<kind, splits, 8>;
+    default: return wide_int8_tile<kind, splits, 0>;
   }
 }
 

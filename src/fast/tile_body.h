@@ -55,6 +55,19 @@ FP4_SIMD F snapped_lanes(F acc, int snap_log2) {
   return select(a < all(static_cast<float>(magic / 8)), rounded, acc);
 }
 
+// C of a tile from its sums.
+template <int panels>
+FP4_SIMD void finish_sums(const float (*sums)[panels * panel_rows], int snap_log2, const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+#pragma GCC unroll 2
+    for (int j = 0; j < panels; ++j) {
+      const F sum = snapped_lanes(load(sums[r] + j * panel_rows), snap_log2);
+      store(out.c + r * out.stride + j * panel_rows, sum * out.factor, first_lanes(out.cols - j * panel_rows));
+    }
+  }
+  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+}
+
 // Exponents of scales as aligned sums see them: at least the smallest normal one, -126 for zero.
 FP4_SIMD I scale_exponents(F s, int least) {
   return select(s == all(0.0f), all(-126), larger(shift_right<23>(bits(s)) - all(127), all(least)));

@@ -186,16 +186,4 @@ FP4_SIMD void add_split_run(const TileInput& t, const Folding& f, int64_t run, c
   }
 }
 
-template <int panels>
-FP4_SIMD void finish_wide(const Folding& f, const WideState<panels>& state, const TileOutput& out) {
-  for (int r = 0; r < out.rows; ++r) {
-#pragma GCC unroll 2
-    for (int j = 0; j < panels; ++j) {
-      const F acc = snapped_lanes(load(state.acc[r] + j * panel_rows), f.snap_log2);
-      store(out.c + r * out.stride + j * panel_rows, acc * out.factor, first_lanes(out.cols - j * panel_rows));
-    }
-  }
-  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
-}
-
 }  // namespace fp4::avx512
