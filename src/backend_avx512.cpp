@@ -5,6 +5,7 @@
 #if defined(__x86_64__)
 
 #include "src/backend_reference.h"
+#include "src/fast/flat_avx512.h"
 #include "src/fast/gemm_cut_floats_avx512.h"
 #include "src/fast/gemm_cut_singles_avx512.h"
 #include "src/fast/gemm_cut_terms_avx512.h"

@@ -107,32 +107,110 @@ constexpr const char* specs[] = {
     "mxfp6_e2m3,rounding=toward_zero,negative_zero=drop",
 };
 
+// What goes by segments (segments_avx512.h) where it is contiguous.
+constexpr const char* segment_specs[] = {
+    "mxfp4,rounding=stochastic,random_bits=4",
+    "mxfp4,rounding=stochastic,random_bits=32",
+    "mxfp4,rounding=stochastic_midpoint,random_bits=16",
+    "mxfp4,rounding=stochastic_midpoint,random_bits=32,negative_zero=drop",
+    "mxfp4,rounding=stochastic_truncated",
+    "mxfp4,rounding=stochastic_truncated,random_bits=32,block=8",
+    "mxfp4,rounding=stochastic,random_bits=16,prescale=0.75",
+    "nvfp4,rounding=stochastic,random_bits=4",
+    "nvfp4,rounding=stochastic,random_bits=16,negative_zero=drop",
+    "nvfp4,rounding=stochastic,random_bits=32",
+    "nvfp4,rounding=stochastic_truncated",
+    "nvfp4,rounding=stochastic_midpoint,random_bits=16,prescale=0.75",
+    "nvfp4,rounding=stochastic,random_bits=4,block=8",
+    "nvfp4,scale_rounding=stochastic,random_bits=4",
+    "nvfp4,scale_rounding=stochastic,random_bits=16,rounding=stochastic",
+    "nvfp4,scale_rounding=stochastic,random_bits=32",
+    "nvfp4,scale_rounding=toward_positive",
+    "nvfp4,scale=bf16",
+    "nvfp4,scale=bf16,scale_rule=encode,rounding=stochastic",
+    "nvfp4,scale=bf16,arithmetic=te,rounding=toward_zero",
+    "nvfp4,scale=fp32",
+    "nvfp4,scale=fp32,rounding=away_from_zero",
+    "nvfp4,scale=fp32,scale_rule=encode",
+    "nvfp4,scale=fp32,scale_rule=encode,prescale=0.75,tensor_scale=none",
+    "nvfp4,scale=fp32,arithmetic=divide,element=e1m2",
+    "nvfp4,scale_rule=encode,arithmetic=divide",
+    "nvfp4,tensor_scale=outer128",
+    "nvfp4,tensor_scale=outer128,block=8,rounding=stochastic",
+    "nvfp4,tensor_scale=outer128,block=32,scale_rounding=stochastic",
+    "te_nvfp4,tensor_scale=outer128,block=128",
+    "mxfp4,tensor_scale=outer128,arithmetic=divide",
+    "nvfp4,arithmetic=divide,prescale=0.75",
+    "nvfp4,arithmetic=divide,rounding=stochastic,random_bits=16",
+    "nvfp4,arithmetic=reciprocal",
+    "nvfp4,arithmetic=reciprocal,rounding=toward_positive,zero_scale=one",
+    "te_nvfp4,prescale=0.75,rounding=toward_negative",
+    "mxfp4,element=e3m0",
+    "mxfp4,element=e3m0,rounding=nearest_away",
+    "mxfp4,element=e3m0,rounding=nearest_toward_zero",
+    "nvfp4,element=e3m0,negative_zero=drop",
+    "nvfp4,element=e3m0,rounding=toward_negative",
+    "nvfp4,element=e3m0,rounding=stochastic",
+    "nvfp4,element=e4m3,rounding=nearest_away",
+    "nvfp4,element=e4m3,rounding=stochastic,random_bits=16",
+    "nvfp4,element=e5m2,rounding=nearest_toward_zero",
+    "nvfp4,element=e5m2,rounding=away_from_zero",
+    "nvfp4,element=e2m3,rounding=toward_positive",
+    "nvfp4,element=e3m2,rounding=toward_zero",
+    "mxfp8,rounding=stochastic,random_bits=16",
+    "mxfp8,rounding=toward_negative",
+    "mxfp8,element=e5m2,rounding=stochastic_midpoint,random_bits=32",
+    "mxfp4,block=8",
+    "mxfp8,block=8",
+    "nvfp4,block=8",
+    "nvfp4,block=64",
+    "mxfp4,block=128,scale_rule=amax",
+    "mxfp4,scale_rule=quest_nearest",
+    "mxfp4,scale_rule=quest_floor,tensor_scale=current",
+    "ue5m3fp4,scale_rule=mse",
+    "nvfp4,scale_rule=four_over_six,element=e3m2",
+    "bf16",
+    "bf16,rounding=stochastic,random_bits=16",
+    "bf16,rounding=toward_negative",
+    "fp16",
+    "fp16,rounding=stochastic",
+    "fp16,rounding=nearest_away,negative_zero=drop",
+    "fp16,rounding=stochastic_midpoint,random_bits=32",
+};
+
 struct Shape {
   int64_t rows, cols, stride;  // stride 0: column-major
 };
-constexpr Shape shapes[] = {{1, 512, 512},   {1, 2592, 2592}, {3, 544, 544}, {17, 96, 96},    {40, 64, 64},
-                            {5, 1024, 1029}, {9, 512, 0},     {6, 528, 528}, {2, 1056, 1056}, {4, 0, 0}};
+constexpr Shape shapes[] = {{1, 512, 512},   {1, 2592, 2592}, {3, 544, 544}, {17, 96, 96},
+                            {40, 64, 64},    {5, 1024, 1029}, {9, 512, 0},   {6, 528, 528},
+                            {2, 1056, 1056}, {4, 0, 0},       {5, 896, 896}};
 
 // Poison everywhere: storage is reused.
 Quantized poisoned(size_t bytes) {
   Quantized q;
   q.codes.assign(bytes, 0xAA);
   q.scales.assign(bytes, 0xAA);
+  q.real_scales.assign(bytes, float_of(0xAAAAAAAA));
   return q;
 }
 
-bool same(const Quantized& a, const Quantized& b) {
-  return a.codes == b.codes && a.scales == b.scales && a.tensor_scale == b.tensor_scale &&
-         bits_of(a.amax) == bits_of(b.amax) && a.geometry.scale_cols == b.geometry.scale_cols &&
-         a.geometry.padded_cols == b.geometry.padded_cols;
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-TEST_CASE("runs along a row equal the reference", "[quick]") {
+bool same(const Quantized& a, const Quantized& b) {
+  return a.codes == b.codes && a.scales == b.scales && same_bits(a.real_scales, b.real_scales) &&
+         a.tensor_scale == b.tensor_scale && bits_of(a.amax) == bits_of(b.amax) &&
+         a.geometry.scale_cols == b.geometry.scale_cols && a.geometry.padded_cols == b.geometry.padded_cols;
+}
+
+template <size_t n>
+void check_rows(const char* const (&words_of_specs)[n], std::initializer_list<int> hadamards) {
   const std::vector<const Backend*> backends = test::backends_under_test();
   uint32_t seed = 7;
-  for (const char* words : specs) {
+  for (const char* words : words_of_specs) {
     const QuantSpec spec = quant_spec_from_words(words);
-    for (const int hadamard : {0, 16, 32, 128}) {
+    for (const int hadamard : hadamards) {
       for (const Shape& shape : shapes) {
         if (hadamard > 16 && shape.rows % 2 == 0) continue;
         for (const Filling filling : {Filling::ordinary, Filling::sparse, Filling::dense}) {
@@ -161,6 +239,10 @@ TEST_CASE("runs along a row equal the reference", "[quick]") {
     }
   }
 }
+
+TEST_CASE("runs along a row equal the reference", "[quick]") { check_rows(specs, {0, 16, 32, 128}); }
+
+TEST_CASE("segments of a row equal the reference", "[quick]") { check_rows(segment_specs, {0, 64, 256}); }
 
 // Codes of a large operand go past the caches; those of its bands do not, and equal the reference's (above).
 TEST_CASE("a large operand equals its bands", "[quick]") {

@@ -18,17 +18,20 @@ FP4_SIMD I all_maxima(const Block& b) {
   return larger_unsigned(m0, m1);
 }
 
+// Largest finite magnitudes of n columns.
+FP4_SIMD I finite_maxima(Columns x, int n) {
+  I m = all(0);
+  for (int k = 0; k < n; ++k) {
+    const I a = bits(load(x[k])) & all(0x7FFFFFFF);
+    m = larger(m, select(a >= all(0x7F800000), all(0), a));
+  }
+  return m;
+}
+
 FP4_SIMD void find_maxima(Block& b) {
   b.amax = all_maxima(b);
   b.nonfinite = b.amax >= all(0x7F800000);
-  if (!any(b.nonfinite)) return;
-  const I mask = all(0x7FFFFFFF);
-  I finite = all(0);
-  for (int k = 0; k < b.n; ++k) {
-    const I a = bits(load(b.x[k])) & mask;
-    finite = larger(finite, select(a >= all(0x7F800000), all(0), a));
-  }
-  b.amax = finite;
+  if (any(b.nonfinite)) b.amax = finite_maxima(b.x, b.n);
 }
 
 // Blocks whose scale becomes NaN: their codes are 0.
@@ -226,10 +229,15 @@ FP4_TARGET inline uint32_t scale_draw(const QuantPlan& p, int64_t row, int64_t k
   return random_draw(p.place.scale_rounding(), static_cast<uint64_t>(index), p.q.random_bits);
 }
 
-FP4_TARGET inline I scale_draws(const QuantPlan& p, const Block& b) {
-  if (!is_stochastic(p.q.scale_rounding)) return all(0);
+FP4_SIMD I scale_draws(const QuantPlan& p, const Block& b) {
+  if (!is_stochastic(p.q.scale_rounding) || is_power_of_two_rule(p.q.scale_rule)) return all(0);
   alignas(64) uint32_t draws[panel_rows];
-  for (int lane = 0; lane < panel_rows; ++lane) draws[lane] = scale_draw(p, b.row0 + lane, b.k0);
+  if (p.geometry.block_rows == 1) {
+    const int64_t first = (p.row_offset + b.row0) * p.geometry.scale_cols + b.k0 / p.geometry.block_cols;
+    fill_single_draws(p.place.scale_rounding(), first, p.geometry.scale_cols, p.q.random_bits, draws);
+  } else {
+    for (int lane = 0; lane < panel_rows; ++lane) draws[lane] = scale_draw(p, b.row0 + lane, b.k0);
+  }
   return load(draws);
 }
 

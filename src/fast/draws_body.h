@@ -16,6 +16,27 @@ struct DrawPlan {
   int64_t first = 0;   // first position of the whole panel set: row_offset * cols
 };
 
+// Draws of n_bits at positions of a sequence of Philox words, one sequence a lane.
+FP4_SIMD I picked_draws(const uint32_t (*words)[panel_rows], I position, int n_bits) {
+  const int bits_log2 = __builtin_ctz(static_cast<unsigned>(n_bits));
+  const I word = shift_right(position, 5 - bits_log2);
+  const I value = gather(words[0], shift_left<4>(word) + lane_numbers());
+  const I within_word = position & all((32 >> bits_log2) - 1);
+  return shift_right(value, shift_left(within_word, bits_log2)) & all(n_bits == 32 ? 0xFFFFFFFFu : (1u << n_bits) - 1u);
+}
+
+// Single draws at positions first, first + step ...
+FP4_TARGET __attribute__((noinline)) inline void fill_single_draws(const RandomPlace& place, int64_t first,
+                                                                   int64_t step, int n_bits,
+                                                                   uint32_t (&out)[panel_rows]) {
+  const int per_block_log2 = 7 - __builtin_ctz(static_cast<unsigned>(n_bits));
+  const I position = multiply_low(lane_numbers(), all(static_cast<uint32_t>(step))) + all(static_cast<uint32_t>(first));
+  const Words w = philox(shift_right(position, per_block_log2), place.stream, place.step, place.seed);
+  alignas(64) uint32_t words[4][panel_rows];
+  for (int i = 0; i < 4; ++i) store(words[i], w.word[i]);
+  store(out, picked_draws(words, position & all((1 << per_block_log2) - 1), n_bits));
+}
+
 // The draws of columns k0..k0+n of 16 rows.
 FP4_TARGET inline void fill_draws(const QuantPlan& p, const DrawPlan& d, int64_t row0, int64_t k0, int n,
                                   uint32_t (*draw)[panel_rows]) {
@@ -54,14 +75,7 @@ FP4_TARGET inline void fill_draws(const QuantPlan& p, const DrawPlan& d, int64_t
       const Words w = philox(block + all(static_cast<uint32_t>(b)), p.place.stream, p.place.step, p.place.seed);
       for (int i = 0; i < 4; ++i) store(words[4 * b + i], w.word[i]);
     }
-    for (int i = 0; i < count; ++i) {
-      const I position = lane_phase + all(i);
-      const I word = shift_right(position, __builtin_ctz(static_cast<unsigned>(per_word)));
-      const I within_word = position & all(per_word - 1);
-      const I value = gather(words[0], shift_left<4>(word) + lane_numbers());
-      store(draw[k + i],
-            shift_right(value, shift_left(within_word, __builtin_ctz(static_cast<unsigned>(d.bits)))) & all(mask));
-    }
+    for (int i = 0; i < count; ++i) store(draw[k + i], picked_draws(words, lane_phase + all(i), d.bits));
     block = block + all(32 / d.per_block);
   }
 }

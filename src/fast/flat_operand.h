@@ -1,16 +1,16 @@
-// A contiguous operand of whole 1 x B blocks is one sequence of blocks: cut into short rows, its codes, scales and
-// draws stay where they are, while sixteen rows in sixteen lanes come from adjacent memory.
+// A contiguous operand of whole 1 x B blocks, or without scales, is one sequence of blocks: cut into short rows, its
+// codes, scales and draws stay where they are, while sixteen rows in sixteen lanes come from adjacent memory.
 #pragma once
 
 #include "src/fast/quantize_plan.h"
 
 namespace fp4::fast {
 
-// Columns of the short rows; 0 where the operand has to keep its own.
-inline int64_t flat_width(const QuantPlan& p) {
-  if (!p.q.has_scale || p.spec.block.kind != BlockKind::vector || p.spec.has_outer_scale()) return 0;
+// Columns of the short rows, a power of two and at least `least`; 0 where the operand has to keep its own.
+inline int64_t flat_width(const QuantPlan& p, int64_t least) {
   if (p.x.col_stride != 1 || (p.x.row_stride != p.x.cols && p.rows != 1) || p.rows == 0 || p.cols != p.x.cols) return 0;
-  const int64_t width = larger<int64_t>(larger<int64_t>(p.spec.block.size, p.hadamard.size), 32);
+  const int64_t block = p.q.has_scale ? p.spec.block.size : 1;
+  const int64_t width = larger<int64_t>(larger<int64_t>(block, p.hadamard.size), least);
   return p.cols > 0 && p.cols % width == 0 ? width : 0;
 }
 

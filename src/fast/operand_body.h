@@ -107,7 +107,7 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   out.real_scales.resize(call.spec.has_scale() && is_real(call.spec.scale) ? scale_count : 0);
   out.amax = set_tensor_factor(plan);
   const BlockGeometry geometry = out.geometry;
-  const int64_t flat_width = has_runs(plan) ? fast::flat_width(plan) : 0;
+  const int64_t flat_width = flat_columns(plan);
   if (flat_width > 0) fast::flatten(plan, flat_width);
   out.geometry = plan.geometry;
   Panels shape;

@@ -15,47 +15,6 @@ FP4_SIMD F clamped_payload(F u) { return smaller(larger(u, all(-0x1p20f)), all(0
 // 1/s of e8m0 codes.
 FP4_SIMD F inverse_power(I code) { return as_float(larger(shift_left<23>(all(254) - code), all(0x00400000))); }
 
-// The exact quotient x*a/b rounded to odd, where a/b is p/(s*g), or mu*p/g for stored multipliers: a/b = f*(1 + e) and
-// then x*f*(1 + e) = high + low, both within 2^-43, from fused operations. Odd follows from the sign of low, unless
-// low is so small (2^-41) that its sign, or its being zero, is in doubt. false: some element was, u is not to be used.
-FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, Columns x, int n,
-                                 LaneBuffer u) {
-  const bool is_wide = p.spec.scale == Scale::fp32;  // products with 24-bit scales are inexact
-  if (is_wide && (p.has_tensor_factor || (p.payload_path == PayloadPath::encode_exact && p.q.prescale != 1.0f)))
-    return false;
-  F f;
-  F e;
-  if (p.payload_path == PayloadPath::encode_exact) {
-    const F a = s.stored * all(p.q.prescale);
-    f = a / t.g;
-    e = fma(all(0.0f) - f, t.g, a) / a;
-  } else {
-    f = all(p.q.prescale) / (s.value * t.g);
-    const F product = f * s.value;
-    const F rest = fma(f, s.value, all(0.0f) - product);
-    const F missing = fma(all(0.0f) - product, t.g, all(p.q.prescale)) - rest * t.g;
-    e = missing * all(1.0f / p.q.prescale);
-  }
-  e = fma(e, e, e);
-  // Lanes with scales of 0 or NaN, or far from 1, take the other way.
-  if (any(~((f < all(0x1p60f)) & (f > all(0x1p-60f))))) return false;
-  M sure = mask_from_bits(0xFFFF);
-  const I magnitude = all(0x7FFFFFFF);
-  for (int k = 0; k < n; ++k) {
-    const F v = load(x[k]);
-    const F product = v * f;
-    const F rest = fma(product, e, fma(v, f, all(0.0f) - product));
-    const F high = product + rest;
-    const F low = rest - (high - product);
-    const F size = as_float(bits(high) & magnitude);
-    const M zero = v == all(0.0f);
-    sure = sure & (zero | ((as_float(bits(low) & magnitude) > size * all(0x1p-41f)) & (size > all(0x1p-60f))));
-    const I toward_zero = bits(high) + shift_right_signed<31>(bits(high) ^ bits(low));
-    store(u[k], select(zero, v, clamped_payload(as_float(toward_zero | all(1)))));
-  }
-  return !any(~sure);
-}
-
 // The exact payload x*p/(s*g), or x*mu*p/g of stored multipliers, as a quotient; dead lanes have a scale of 0.
 struct PayloadRatio {
   D numerator;
@@ -77,42 +36,116 @@ FP4_SIMD D exact_payload(const PayloadRatio& r, F x) {
   return r.divides ? odd_quotient(y, r.denominator) : y;
 }
 
+// The ratio of an exact payload to its element as first * (1 + second), within 2^-43; or, where an order rounds to
+// fp32, the divisor (`divide`), the factor (`multiply`), or the tensor factor and the stored multiplier (`encode`).
+struct PayloadFactors {
+  F first;
+  F second;
+};
+
+// false: lanes with scales of 0 or NaN, or far from 1, which need more.
+FP4_SIMD bool exact_factors(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, PayloadFactors& out) {
+  F f;
+  F e;
+  if (p.spec.scale == Scale::fp32) {  // products with 24-bit scales are exact in fp64 only
+    const PayloadRatio r = payload_ratio(p, s, t);
+    const D ratio = r.numerator / r.denominator;
+    f = narrowed(ratio);
+    e = narrowed(ratio - widened(f)) / f;
+  } else if (p.payload_path == PayloadPath::encode_exact) {
+    const F a = s.stored * all(p.q.prescale);
+    f = a / t.g;
+    e = fma(all(0.0f) - f, t.g, a) / a;
+    e = fma(e, e, e);
+  } else {
+    f = all(p.q.prescale) / (s.value * t.g);
+    const F product = f * s.value;
+    const F rest = fma(f, s.value, all(0.0f) - product);
+    const F missing = fma(all(0.0f) - product, t.g, all(p.q.prescale)) - rest * t.g;
+    e = missing * all(1.0f / p.q.prescale);
+    e = fma(e, e, e);
+  }
+  out = {f, e};
+  return !any(~((f < all(0x1p60f)) & (f > all(0x1p-60f))));
+}
+
+// The exact payload rounded to odd: x*f*(1 + e) = high + low, both within 2^-43, from fused operations. Odd follows
+// from the sign of low, unless low is so small (2^-41) that its sign, or its being zero, is in doubt: not `sure`.
+FP4_SIMD F exact_odd_payload(F x, const PayloadFactors& c, M& sure) {
+  const I magnitude = all(0x7FFFFFFF);
+  const F product = x * c.first;
+  const F rest = fma(product, c.second, fma(x, c.first, all(0.0f) - product));
+  const F high = product + rest;
+  const F low = rest - (high - product);
+  const F size = as_float(bits(high) & magnitude);
+  const M zero = x == all(0.0f);
+  sure = sure & (zero | ((as_float(bits(low) & magnitude) > size * all(0x1p-41f)) & (size > all(0x1p-60f))));
+  const I toward_zero = bits(high) + shift_right_signed<31>(bits(high) ^ bits(low));
+  return select(zero, x, clamped_payload(as_float(toward_zero | all(1))));
+}
+
+// false: some element was in doubt, u is not to be used.
+FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, Columns x, int n,
+                                 LaneBuffer u) {
+  PayloadFactors c;
+  if (!exact_factors(p, s, t, c)) return false;
+  M sure = mask_from_bits(0xFFFF);
+  for (int k = 0; k < n; ++k) store(u[k], exact_odd_payload(load(x[k]), c, sure));
+  return !any(~sure);
+}
+
+// Factors of the orders that round to fp32.
+FP4_SIMD PayloadFactors rounded_factors(const QuantPlan& p, const LaneScales& s, const LaneFactor& t) {
+  const M dead = s.stored == all(0.0f);
+  const F scale = select(is_nan(s.value), all(1.0f), s.value);  // NaN blocks hold zeros by now: their codes are 0
+  if (p.payload_path == PayloadPath::encode) return {t.g, s.stored};
+  if (p.payload_path == PayloadPath::divide) return {select(dead, all(0x1p127f), scale * t.g), scale};
+  const F te = smaller(all(1.0f) / (scale * t.g), all(float_of(float_largest_bits)));
+  return {p.q.arithmetic == Arithmetic::te ? te : select(dead, all(0.0f), all(1.0f) / t.g / scale), scale};
+}
+
+template <PayloadPath path>
+FP4_SIMD F rounded_payload(const QuantPlan& p, F x, const PayloadFactors& c) {
+  F y;
+  if constexpr (path == PayloadPath::encode) {
+    y = x / c.first * c.second;
+  } else {  // divisors may underflow to 0, factors overflow
+    y = select(x == all(0.0f), x, path == PayloadPath::divide ? x / c.first : x * c.first);
+  }
+  if (p.q.prescale != 1.0f) y = y * all(p.q.prescale);
+  return clamped_payload(y);
+}
+
+// One exact product with the scale's inverse and the prescale, rounded to odd so that directed roundings see an
+// underflow; `plain` where neither counts.
+inline bool has_plain_powers(const QuantPlan& p) { return p.q.prescale == 1.0f && !p.is_directed; }
+FP4_SIMD F power_payload(const QuantPlan& p, F x, F inverse, bool plain) {
+  if (plain) return clamped_payload(x * inverse);
+  const D scale = widened(inverse) * all_double(static_cast<double>(p.q.prescale));
+  return clamped_payload(narrowed_to_odd(widened(x) * scale));
+}
+
 // A scale of 0 (`keep`) gives payload +-0, but for `te`.
 FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, Columns x, int n,
                             LaneBuffer u) {
-  const F prescale = all(p.q.prescale);
-  const bool has_prescale = p.q.prescale != 1.0f;
-  const M dead = s.stored == all(0.0f);
-  const F scale = select(is_nan(s.value), all(1.0f), s.value);  // NaN blocks hold zeros by now: their codes are 0
   switch (p.payload_path) {
     case PayloadPath::divide: {
-      const F divisor = select(dead, all(0x1p127f), scale * t.g);
+      const M dead = s.stored == all(0.0f);
+      const PayloadFactors c = rounded_factors(p, s, t);
       for (int k = 0; k < n; ++k) {
-        const F v = load(x[k]);
-        F y = select(v == all(0.0f), v, v / divisor);  // s*g may underflow to 0
-        if (has_prescale) y = y * prescale;
-        store(u[k], clamped_payload(select(dead, as_float(bits(y) & all(0x80000000u)), y)));
+        const F y = rounded_payload<PayloadPath::divide>(p, load(x[k]), c);
+        store(u[k], select(dead, as_float(bits(y) & all(0x80000000u)), y));
       }
       return;
     }
     case PayloadPath::multiply: {
-      const bool te = p.q.arithmetic == Arithmetic::te;
-      const F factor = te ? smaller(all(1.0f) / (scale * t.g), all(float_of(float_largest_bits)))
-                          : select(dead, all(0.0f), all(1.0f) / t.g / scale);
-      for (int k = 0; k < n; ++k) {
-        const F v = load(x[k]);
-        F y = select(v == all(0.0f), v, v * factor);
-        if (has_prescale) y = y * prescale;
-        store(u[k], clamped_payload(y));
-      }
+      const PayloadFactors c = rounded_factors(p, s, t);
+      for (int k = 0; k < n; ++k) store(u[k], rounded_payload<PayloadPath::multiply>(p, load(x[k]), c));
       return;
     }
     case PayloadPath::encode: {
-      for (int k = 0; k < n; ++k) {
-        F y = load(x[k]) / t.g * s.stored;
-        if (has_prescale) y = y * prescale;
-        store(u[k], clamped_payload(y));
-      }
+      const PayloadFactors c = rounded_factors(p, s, t);
+      for (int k = 0; k < n; ++k) store(u[k], rounded_payload<PayloadPath::encode>(p, load(x[k]), c));
       return;
     }
     case PayloadPath::exact:
@@ -126,14 +159,10 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
       }
       return;
     }
-    case PayloadPath::power: {  // one exact product; rounded to odd so that directed roundings see an underflow
+    case PayloadPath::power: {
       const F inverse = inverse_power(s.code);
-      const D scale = widened(inverse) * all_double(static_cast<double>(p.q.prescale));
-      const bool plain = !has_prescale && !p.is_directed;
-      for (int k = 0; k < n; ++k) {
-        const F v = load(x[k]);
-        store(u[k], clamped_payload(plain ? v * inverse : narrowed_to_odd(widened(v) * scale)));
-      }
+      const bool plain = has_plain_powers(p);
+      for (int k = 0; k < n; ++k) store(u[k], power_payload(p, load(x[k]), inverse, plain));
       return;
     }
     case PayloadPath::none:

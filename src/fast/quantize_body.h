@@ -30,13 +30,8 @@ FP4_SIMD void note_outer(const Quantization& z, int64_t panel, int64_t column, F
   }
 }
 
-// The factors of 16 rows and 128 columns (tensor_scale.h, outer128).
-FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, Columns x, int n) {
-  I m = all(0);
-  for (int k = 0; k < n; ++k) {
-    const I a = bits(load(x[k])) & all(0x7FFFFFFF);
-    m = larger(m, select(a >= all(0x7F800000), all(0), a));
-  }
+// Factors of 128 elements with these maxima (tensor_scale.h, outer128).
+FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, I m) {
   const M zero = m == all(0);
   const F amax = as_float(m);
   const F full = all(p.q.target * p.largest_element);
@@ -94,7 +89,7 @@ FP4_TARGET inline void quantize_vector_panel(const Quantization& z, int64_t pane
     }
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += block) {
       if (outer && k % outer_scale_width == 0 && k < p.cols) {
-        factor = outer_factor(p, elements + (k - k0), outer_scale_width);
+        factor = outer_factor(p, finite_maxima(elements + (k - k0), outer_scale_width));
         note_outer(z, panel, k / outer_scale_width, factor.g);
       }
       Block b;

@@ -8,7 +8,7 @@
 
 namespace fp4::avx2 {
 
-inline bool has_runs(const QuantPlan&) { return false; }
+inline int64_t flat_columns(const QuantPlan&) { return 0; }
 inline int64_t quantize_flat(const Quantization&, int) { return 0; }
 
 struct Sweep {};  // panel_sweep_avx512.h

@@ -7,6 +7,8 @@
 #include "src/fast/run_draws_avx512.h"
 #include "src/fast/run_fetch_avx512.h"
 #include "src/fast/run_trials_avx512.h"
+// After the instruction set it is compiled for:
+#include "src/fast/flat_operand.h"
 
 namespace fp4::avx512 {
 
@@ -224,8 +226,10 @@ inline RunKind run_kind(const QuantPlan& p) {
   return known ? factor_kind(p) : RunKind::none;
 }
 
-// Whether the operand goes by runs once it is flat.
-inline bool has_runs(const QuantPlan& p) { return run_kind(p) != RunKind::none; }
+// Columns of the flat operand that goes by runs; 0: it does not.
+inline int64_t run_width(const QuantPlan& p) {
+  return run_kind(p) != RunKind::none && !p.spec.has_outer_scale() ? fast::flat_width(p, 32) : 0;
+}
 
 FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   RunPlan r;
@@ -252,15 +256,10 @@ FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   return r;
 }
 
-// The full panels of a flat operand; returns how many those are.
-FP4_TARGET inline int64_t quantize_flat(const Quantization& z, int threads) {
+// The loop over panels that an operand goes by.
+FP4_TARGET inline void quantize_by_runs(const Quantization& z, int64_t first, int64_t last) {
   const RunPlan r = run_plan(*z.plan);
-  const RunLoop loop = run_loop(r, z.plan->spec.block.size);
-  const int64_t full = z.plan->rows / panel_rows;
-  const int64_t share = threads > 1 ? 128 : full;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-  for (int64_t first = 0; first < full; first += share) loop(z, r, first, smaller(first + share, full));
-  return full;
+  run_loop(r, z.plan->spec.block.size)(z, r, first, last);
 }
 
 }  // namespace fp4::avx512

@@ -68,7 +68,7 @@ FP4_TARGET inline CodeReader read_codes(const Quantized& q, int64_t row0, int ro
 }
 
 // The dword of every row at byte `at`; bytes beyond the row are 0.
-FP4_TARGET inline I row_dwords(const CodeReader& c, int64_t at) {
+FP4_SIMD I row_dwords(const CodeReader& c, int64_t at) {
   if (at + 4 <= c.row_bytes) return gather_bytes(c.base + at, c.offset);
   alignas(64) uint32_t words[panel_rows] = {};
   alignas(64) int32_t offset[panel_rows];
@@ -120,7 +120,7 @@ inline float stored_scale(const Quantized& q, const Quantizer& r, const DecodeTa
 }
 
 // Block scales of 16 rows at column k, 1 where there are none.
-FP4_TARGET inline F stored_scales(const Quantized& q, const Quantizer& r, const DecodeTables& t, int64_t row0, int rows,
+FP4_SIMD F stored_scales(const Quantized& q, const Quantizer& r, const DecodeTables& t, int64_t row0, int rows,
                                   int64_t k) {
   if (!q.spec.has_scale()) return all(1.0f);
   alignas(64) float s[panel_rows];
@@ -130,7 +130,7 @@ FP4_TARGET inline F stored_scales(const Quantized& q, const Quantizer& r, const 
   return load(s);
 }
 
-FP4_TARGET inline F stored_factors(const Quantized& q, int64_t row0, int rows, int64_t k) {
+FP4_SIMD F stored_factors(const Quantized& q, int64_t row0, int rows, int64_t k) {
   if (q.tensor_scale.size() <= 1) return all(q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0]);
   alignas(64) float g[panel_rows];
   for (int i = 0; i < panel_rows; ++i) g[i] = i < rows && k < q.cols ? q.tensor_factor_at(row0 + i, k) : 1.0f;

@@ -31,7 +31,7 @@ FP4_TARGET inline ScaleReader read_scales(const Quantized& q, int64_t row0, int 
   return s;
 }
 
-FP4_TARGET inline I scale_dwords(const ScaleReader& s, int rows, int64_t j) {
+FP4_SIMD I scale_dwords(const ScaleReader& s, int rows, int64_t j) {
   if ((rows - 1) * s.cols + j + 4 <= s.size) return gather_bytes(s.base + j, s.offset);
   alignas(64) uint32_t words[panel_rows] = {};
   for (int r = 0; r < rows; ++r) {

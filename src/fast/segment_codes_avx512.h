@@ -1,0 +1,262 @@
+// Codes of adjacent elements for any format, rounding and number of random bits.
+#pragma once
+
+#include "src/fast/neighbours_avx512.h"
+#include "src/fast/run_philox_avx512.h"
+#include "src/fast/segment_payloads_avx512.h"
+// After the instruction set it is compiled for:
+#include "src/fast/store_body.h"
+
+namespace fp4::avx512 {
+
+// Draws as they lie in memory, little end first, and room for what a batch of 32 Philox blocks has beyond them.
+struct SegmentDraws {
+  alignas(64) uint8_t bytes[longest_segment * 4 + 512];
+};
+
+// Draws of n elements from `position` on, where a Philox block starts.
+FP4_TARGET __attribute__((noinline)) inline void fill_segment_draws(const RunKeys& k, int n_bits, int64_t position,
+                                                                    int n, SegmentDraws& out) {
+  const I in_memory = {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};
+  const int blocks = (n * n_bits + 127) / 128;
+  const I first = in_memory + all(static_cast<uint32_t>(position * n_bits / 128));
+  for (int i = 0; i < blocks; i += 32) {
+    const RunWords w = run_words(k, first + all(i), first + all(i + 16));
+    store_blocks(w.c[0], w.c[1], out.bytes + 16 * i);
+    store_blocks(w.c[2], w.c[3], out.bytes + 16 * i + 256);
+  }
+}
+
+// Magnitude codes by one sum: a power of two whose last place is a fraction 2^-extra of the payload's grid step leaves
+// the payload in such fractions, rounded in the direction of the instruction. What is then added decides:
+//   nearest_even               to nearest, 0 extra bits
+//   nearest_away               toward zero, 1, plus 1          nearest_toward_zero       up, 1
+//   toward_zero                toward zero, 0                  away_from_zero            up, 0
+//   toward_positive, _negative up or toward zero by the sign
+//   stochastic                 to nearest, n, plus the draw    stochastic_truncated      toward zero, n, plus the draw
+//   stochastic_midpoint        toward zero, n + 1, plus twice the draw and 1
+struct CodeAxis {
+  int extra = 0;
+  int to_code = 22;  // shift of an exponent field to the codes of its binade
+  I largest;         // bits of the largest value
+  I least;           // and of the smallest normal one
+  I to_unit;         // from a binade to the power that is added
+};
+
+constexpr int extra_bits(Rounding mode, int n_bits) {
+  switch (mode) {
+    case Rounding::nearest_away:
+    case Rounding::nearest_toward_zero: return 1;
+    case Rounding::stochastic:
+    case Rounding::stochastic_truncated: return n_bits;
+    case Rounding::stochastic_midpoint: return n_bits + 1;
+    default: return 0;
+  }
+}
+
+// Payloads are rounded to odd: two of their 24 bits must lie below the last one that counts. bf16 leaves fp32 no room
+// for larger powers.
+inline bool has_code_axis(const FormatLanes& f, Rounding mode, int n_bits) {
+  return f.has_zero && !f.is_bf16 && !f.is_fp32 && f.mantissa_bits + extra_bits(mode, n_bits) <= 21;
+}
+
+FP4_SIMD CodeAxis code_axis_of(const FormatLanes& f, Rounding mode, int n_bits) {
+  CodeAxis c;
+  c.extra = extra_bits(mode, n_bits);
+  c.to_code = 23 - f.mantissa_bits;
+  c.largest = bits(all(f.largest_value));
+  c.least = all(f.least_field << 23);
+  c.to_unit = all((23 - f.mantissa_bits - c.extra) * (1 << 23));
+  return c;
+}
+
+FP4_SIMD F sum_toward_zero(F a, F b) { return {_mm512_add_round_ps(a.v, b.v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)}; }
+FP4_SIMD F sum_up(F a, F b) { return {_mm512_add_round_ps(a.v, b.v, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC)}; }
+
+template <Rounding mode>
+FP4_SIMD F directed_sum(F a, F b, M negative) {
+  switch (mode) {
+    case Rounding::nearest_even:
+    case Rounding::stochastic: return a + b;
+    case Rounding::nearest_toward_zero:
+    case Rounding::away_from_zero: return sum_up(a, b);
+    case Rounding::toward_positive: return select(negative, sum_toward_zero(a, b), sum_up(a, b));
+    case Rounding::toward_negative: return select(negative, sum_up(a, b), sum_toward_zero(a, b));
+    default: return sum_toward_zero(a, b);
+  }
+}
+
+template <Rounding mode>
+FP4_SIMD I axis_code(const CodeAxis& c, F payload, I draw) {
+  const I a = smaller(bits(payload) & all(0x7FFFFFFF), c.largest);
+  const I binade = larger(a & all(0x7F800000), c.least);
+  const I unit = binade + c.to_unit;
+  const I below = shift_right(binade - c.least, c.to_code);  // codes before those of the binade's steps
+  const M negative = bits(payload) < all(0);
+  if constexpr (!is_stochastic(mode) && extra_bits(mode, 0) == 0) {  // ties go by the whole code's last bit
+    return bits(directed_sum<mode>(as_float(a), as_float(unit + below), negative)) - unit;
+  } else {
+    I steps = bits(directed_sum<mode>(as_float(a), as_float(unit), negative)) - unit;
+    if (mode == Rounding::stochastic_midpoint) steps = steps + draw + draw + all(1);
+    if (mode == Rounding::nearest_away) steps = steps + all(1);
+    if (mode == Rounding::stochastic || mode == Rounding::stochastic_truncated) steps = steps + draw;
+    return shift_right(steps, c.extra) + below;
+  }
+}
+
+// Codes in 32 bits each, signs included.
+template <Rounding mode, int n_bits>
+FP4_TARGET void segment_codes(const Quantization& z, const float (*u)[panel_rows], int vectors, const uint8_t* draws,
+                              uint32_t (*codes)[panel_rows]) {
+  const FloatFormat& e = z.plan->q.element;
+  const CodeAxis c = code_axis_of(z.element, mode, n_bits);
+  const bool has_axis = has_code_axis(z.element, mode, n_bits);
+  const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
+  const int sign_shift = 32 - e.code_bits();
+  for (int v = 0; v < vectors; ++v) {
+    const F payload = load(u[v]);
+    I draw = all(0);
+    if constexpr (is_stochastic(mode)) draw = neighbours<n_bits>(draws + v * 2 * n_bits);
+    const I code =
+        has_axis ? axis_code<mode>(c, payload, draw) : encode_lanes<mode>(z.element, payload, n_bits, draw).code;
+    I sign = shift_right(bits(payload), sign_shift) & all(e.sign_code());
+    if (drops) sign = select(code > all(0), sign, all(0));
+    store(codes[v], code | sign);
+  }
+}
+
+// Exact payloads by estimates: fp32 products with 20 or so more bits than codes have. The factor and the product round
+// to 24 bits, so a sum is within one of its last place; where two of them could not change the code, it is the exact
+// payload's. Ties are always in doubt.
+inline bool has_estimates(const QuantPlan& p, const FormatLanes& f) {
+  const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact;
+  const int draws = is_stochastic(p.q.rounding) ? p.q.random_bits : 0;
+  return exact && f.has_zero && !f.is_bf16 && !f.is_fp32 && f.mantissa_bits + draws <= 19;
+}
+
+constexpr bool adds_half(Rounding mode) {
+  return mode <= Rounding::nearest_toward_zero || mode == Rounding::stochastic || mode == Rounding::stochastic_midpoint;
+}
+
+template <Rounding mode, int n_bits>
+FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentFactors& f, int block_log2, const float* x,
+                                int vectors, const uint8_t* draws, uint32_t (*codes)[panel_rows]) {
+  const FloatFormat& e = z.plan->q.element;
+  CodeAxis c = code_axis_of(z.element, Rounding::toward_zero, 0);
+  const int extra = 21 - z.element.mantissa_bits;
+  c.to_unit = c.to_unit - all(extra << 23);
+  const I last_bits = all((1 << extra) - 4);
+  const I half = all(1 << (extra - 1 - n_bits));  // of a code, or of a draw's last bit
+  const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
+  const int sign_shift = 32 - e.code_bits();
+  __mmask16 sure = 0xFFFF;
+  for (int v = 0; v < vectors; ++v) {
+    const F element = load(x + v * panel_rows);
+    const I u = bits(element * all(f.first[v >> (block_log2 - 4)]));
+    const I a = smaller(u & all(0x7FFFFFFF), c.largest);
+    const I binade = larger(a & all(0x7F800000), c.least);
+    const I unit = binade + c.to_unit;
+    I steps = bits(as_float(a) + as_float(unit)) - unit;
+    if constexpr (is_stochastic(mode)) {
+      steps = steps + shift_left(neighbours<n_bits>(draws + v * 2 * n_bits), extra - n_bits);
+    }
+    if (adds_half(mode)) steps = steps + half;
+    I near = steps + all(2);
+    const __mmask16 zero = _mm512_testn_epi32_mask(bits(element).v, _mm512_set1_epi32(0x7FFFFFFF));
+    sure = _mm512_mask_test_epi32_mask(sure, near.v, last_bits.v) | static_cast<__mmask16>(sure & zero);
+    if (mode == Rounding::away_from_zero) near = near + last_bits;
+    if (mode == Rounding::toward_positive) near = add_where(bits(element) >= all(0), near, last_bits);
+    if (mode == Rounding::toward_negative) near = add_where(bits(element) < all(0), near, last_bits);
+    const I code = shift_right(near, extra) + shift_right(binade - c.least, c.to_code);
+    I sign = shift_right(bits(element), sign_shift) & all(e.sign_code());
+    if (drops) sign = select(code > all(0), sign, all(0));
+    store(codes[v], code | sign);
+  }
+  return sure == 0xFFFF;
+}
+
+struct CodeLoops {
+  void (*codes)(const Quantization&, const float (*)[panel_rows], int, const uint8_t*, uint32_t (*)[panel_rows]);
+  bool (*estimates)(const Quantization&, const SegmentFactors&, int, const float*, int, const uint8_t*,
+                    uint32_t (*)[panel_rows]);
+};
+
+template <Rounding mode, int n_bits = 0>
+inline constexpr CodeLoops loops_of = {segment_codes<mode, n_bits>, estimated_codes<mode, n_bits>};
+
+template <Rounding mode>
+CodeLoops drawn_loops(int n_bits) {
+  switch (n_bits) {
+    case 4: return loops_of<mode, 4>;
+    case 8: return loops_of<mode, 8>;
+    case 16: return loops_of<mode, 16>;
+    default: return {segment_codes<mode, 32>, nullptr};
+  }
+}
+
+inline CodeLoops code_loops(Rounding mode, int n_bits) {
+  switch (mode) {
+    case Rounding::nearest_even: return loops_of<Rounding::nearest_even>;
+    case Rounding::nearest_away: return loops_of<Rounding::nearest_away>;
+    case Rounding::nearest_toward_zero: return loops_of<Rounding::nearest_toward_zero>;
+    case Rounding::toward_zero: return loops_of<Rounding::toward_zero>;
+    case Rounding::away_from_zero: return loops_of<Rounding::away_from_zero>;
+    case Rounding::toward_positive: return loops_of<Rounding::toward_positive>;
+    case Rounding::toward_negative: return loops_of<Rounding::toward_negative>;
+    case Rounding::stochastic: return drawn_loops<Rounding::stochastic>(n_bits);
+    case Rounding::stochastic_midpoint: return drawn_loops<Rounding::stochastic_midpoint>(n_bits);
+    case Rounding::stochastic_truncated: return drawn_loops<Rounding::stochastic_truncated>(n_bits);
+  }
+  return {};
+}
+
+template <int width>
+FP4_SIMD void store_codes(const uint32_t (*codes)[panel_rows], int vectors, uint8_t* out) {
+  for (int v = 0; v < vectors; ++v) store_neighbours<width>(out + v * 2 * width, load(codes[v]));
+}
+
+// What all segments of an operand share.
+struct SegmentPlan {
+  RunKeys keys;  // stochastic
+  CodeLoops loops = {};
+  bool estimates = false;
+  int block_log2 = 5;  // of the elements that have a scale of their own
+  int code_width = 4;  // bits
+};
+
+FP4_TARGET inline SegmentPlan segment_plan(const Quantization& z) {
+  SegmentPlan s;
+  if (z.draws.wanted) s.keys = run_keys(z.plan->place);
+  if (z.plan->q.has_scale) s.block_log2 = __builtin_ctz(static_cast<unsigned>(z.plan->spec.block.size));
+  s.loops = code_loops(z.plan->q.rounding, z.plan->q.random_bits);
+  s.estimates = s.block_log2 >= 4 && has_estimates(*z.plan, z.element);
+  s.code_width = code_width(*z.stored);
+  return s;
+}
+
+// Codes of n adjacent finite elements under the scales of their blocks; `position` is the first one's in the operand.
+// false: some payload is in doubt, what is written is not to be used.
+FP4_TARGET inline bool encode_segment(const Quantization& z, const SegmentPlan& s, const SegmentFactors& f,
+                                      const float* x, int n, int64_t position, uint8_t* out) {
+  const QuantPlan& p = *z.plan;
+  const int vectors = n / panel_rows;
+  SegmentDraws draws;
+  if (z.draws.wanted) fill_segment_draws(s.keys, p.q.random_bits, position, n, draws);
+  alignas(64) uint32_t codes[longest_segment / panel_rows][panel_rows];
+  if (!s.estimates || !s.loops.estimates(z, f, s.block_log2, x, vectors, draws.bytes, codes)) {
+    alignas(64) float payloads[longest_segment / panel_rows][panel_rows];
+    const bool found = s.block_log2 < 4 ? segment_payloads<true>(p, f, s.block_log2, x, vectors, payloads)
+                                        : segment_payloads<false>(p, f, s.block_log2, x, vectors, payloads);
+    if (!found) return false;
+    s.loops.codes(z, payloads, vectors, draws.bytes, codes);
+  }
+  switch (s.code_width) {
+    case 4: store_codes<4>(codes, vectors, out); break;
+    case 8: store_codes<8>(codes, vectors, out); break;
+    case 16: store_codes<16>(codes, vectors, out); break;
+    default: store_codes<32>(codes, vectors, out); break;
+  }
+  return true;
+}
+
+}  // namespace fp4::avx512

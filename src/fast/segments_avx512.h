@@ -1,0 +1,156 @@
+// Blocks that lie along rows, for every spec that runs_avx512.h does not know: scales in lanes (lane = block), elements
+// as they lie. 1 x B blocks go sixteen at a time, blocks of 16 x 16 and 32 x 32 sixteen beside each other.
+#pragma once
+
+#include "src/fast/flat_operand.h"
+#include "src/fast/fold_avx512.h"
+#include "src/fast/segment_codes_avx512.h"
+// After the instruction set it is compiled for:
+#include "src/fast/quantize_body.h"
+#include "src/fast/run_hadamard_avx512.h"
+
+namespace fp4::avx512 {
+
+// Bits of the largest magnitudes of sixteen adjacent blocks of 8.
+FP4_SIMD I maxima_of_eight(const float* x) {
+  alignas(64) uint32_t maxima[panel_rows + 2];
+  for (int v = 0; v < 8; ++v) {
+    __m512i m = _mm512_and_si512(_mm512_loadu_si512(x + v * panel_rows), _mm512_set1_epi32(0x7FFFFFFF));
+    m = _mm512_max_epu32(m, _mm512_shuffle_i64x2(m, m, _MM_SHUFFLE(2, 3, 0, 1)));
+    m = _mm512_max_epu32(m, _mm512_shuffle_epi32(m, _MM_PERM_BADC));
+    m = _mm512_max_epu32(m, _mm512_shuffle_epi32(m, _MM_PERM_CDAB));
+    const __m512i both = _mm512_maskz_compress_epi32(0x0101, m);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(maxima + 2 * v), _mm512_castsi512_si128(both));
+  }
+  return load(maxima);
+}
+
+FP4_TARGET __attribute__((noinline)) inline void adjacent_maxima(const float* x, int block, uint32_t* out) {
+  switch (block) {
+    case 8: return store(out, maxima_of_eight(x));
+    case 16: return store(out, block_maxima<1>(x, 16));
+    case 32: return store(out, block_maxima<2>(x, 32));
+    case 64: return store(out, block_maxima<4>(x, 64));
+    default: return store(out, block_maxima<8>(x, 128));
+  }
+}
+
+// outer128: the factors of sixteen adjacent blocks, lane = block; their elements are finite.
+FP4_SIMD LaneFactor adjacent_outer_factor(const QuantPlan& p, I amax, int block) {
+  for (int d = 1; d * block < outer_scale_width; d *= 2) {
+    amax = larger(amax, I{_mm512_permutexvar_epi32((lane_numbers() ^ all(d)).v, amax.v)});
+  }
+  return outer_factor(p, amax);
+}
+
+// Scales of sixteen adjacent blocks, the first one of which is a row of the flat operand.
+FP4_TARGET inline LaneScales adjacent_scales(const Quantization& z, const float* x, int64_t row, I amax,
+                                             const LaneFactor& t) {
+  const QuantPlan& p = *z.plan;
+  Block b;
+  b.row0 = row;
+  b.rows = panel_rows;
+  b.k0 = 0;
+  b.n = p.spec.block.size;
+  b.factor = t;
+  b.amax = amax;
+  if (p.scale_path == ScalePath::power || p.scale_path == ScalePath::quotient) {
+    b.scales = scales_from_maxima(p, z.scale, amax, t, scale_draws(p, b));
+    if (!any(b.scales.rare)) return b.scales;
+  }
+  alignas(64) float columns[128][panel_rows];
+  alignas(64) float scratch[128][panel_rows];
+  load_row_major(x, b.n, panel_rows, b.n, columns);
+  b.x = columns;
+  b.u = scratch;
+  find_scales(z, b);
+  return b.scales;
+}
+
+FP4_SIMD void store_adjacent_scales(Quantized& q, int64_t first, const LaneScales& s) {
+  if (is_real(q.spec.scale)) return store(q.real_scales.data() + first, s.stored);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(q.scales.data() + first), _mm512_cvtepi32_epi8(s.code.v));
+}
+
+// Scales of the blocks of n adjacent elements from `first` on, and what their payloads are formed by. The maxima of all
+// come first, then all scales: each is a long chain. false: they are still to be found.
+FP4_TARGET inline bool segment_scales(const Quantization& z, const float* x, int64_t first, int n,
+                                      SegmentFactors& factors) {
+  const QuantPlan& p = *z.plan;
+  const int block = p.spec.block.size;
+  const int batch = panel_rows * block;
+  const bool outer = p.q.tensor_scale == TensorScale::outer128;
+  LaneFactor t = {all(p.factor.g), all(p.factor.te_multiplier)};
+  alignas(64) uint32_t maxima[longest_segment / 8];
+  for (int i = 0; i < n; i += batch) adjacent_maxima(x + i, block, maxima + i / block);
+  for (int i = 0; i < n; i += batch) {
+    const I amax = load(maxima + i / block);
+    if (any(amax >= all(0x7F800000))) return false;
+    if (outer) t = adjacent_outer_factor(p, amax, block);
+    const LaneScales scales = adjacent_scales(z, x + i, (first + i) / p.cols, amax, t);
+    if (!segment_factors(p, i / block, amax, scales, t, factors)) return false;
+    store_adjacent_scales(*z.stored, (first + i) / block, scales);
+    if (!outer) continue;
+    alignas(64) float g[panel_rows];
+    store(g, t.g);
+    for (int k = 0; k < batch; k += outer_scale_width) {
+      z.stored->tensor_scale[static_cast<size_t>((first + i + k) / outer_scale_width)] = g[k / block];
+    }
+  }
+  return true;
+}
+
+FP4_TARGET inline bool all_finite(const float* x, int n) {
+  I m = all(0);
+  for (int i = 0; i < n; i += panel_rows) m = larger(m, bits(load(x + i)) & all(0x7FFFFFFF));
+  return !any(m >= all(0x7F800000));
+}
+
+// Codes and scales of n elements of a flat operand from `first` on. false: they are still to be found.
+FP4_TARGET inline bool quantize_segment(const Quantization& z, const SegmentPlan& s, const RunHadamard& h,
+                                        int64_t first, int n) {
+  const QuantPlan& p = *z.plan;
+  const float* x = p.x.data + first;
+  alignas(64) float transformed[longest_segment];
+  if (h.size > 0) {
+    transform_batch(h, x, n, transformed);
+    x = transformed;
+  }
+  SegmentFactors factors;
+  if (!(p.q.has_scale ? segment_scales(z, x, first, n, factors) : all_finite(x, n))) return false;
+  uint8_t* codes = z.stored->codes.data() + first * s.code_width / 8;
+  return encode_segment(z, s, factors, x, n, p.row_offset * p.cols + first, codes);
+}
+
+// Panels [first, last) of a flat operand, which are full.
+FP4_TARGET inline void quantize_by_segments(const Quantization& z, int64_t first, int64_t last) {
+  const QuantPlan& p = *z.plan;
+  const SegmentPlan s = segment_plan(z);
+  const RunHadamard h = run_hadamard(p);
+  const int64_t length = panel_rows * p.cols;
+  const int64_t panels = larger<int64_t>(usual_segment / length, 1);  // of a segment
+  for (int64_t panel = first; panel < last; panel += panels) {
+    const int64_t end = smaller(panel + panels, last);
+    if (quantize_segment(z, s, h, panel * length, static_cast<int>((end - panel) * length))) continue;
+    for (int64_t i = panel; i < end; ++i) quantize_vector_panel(z, i);
+  }
+}
+
+inline bool starts_a_philox_block(const QuantPlan& p, int64_t position) {
+  return !is_stochastic(p.q.rounding) || position * p.q.random_bits % 128 == 0;
+}
+
+// Whether payloads and codes of adjacent elements can be formed at all.
+inline bool has_segment_codes(const QuantPlan& p) { return p.payload_path != PayloadPath::scalar && !p.has_wide_draws; }
+
+// Columns of the flat operand that goes by segments; 0: it does not. Draws of scales are those of its rows.
+inline int64_t segment_width(const QuantPlan& p) {
+  const bool outer = p.q.tensor_scale == TensorScale::outer128;
+  const int block = p.q.has_scale ? p.spec.block.size : 32;
+  if (!has_segment_codes(p) || (p.q.has_scale && p.spec.block.kind != BlockKind::vector)) return 0;
+  const int64_t width = fast::flat_width(p, outer ? outer_scale_width : block);
+  if (width > block && p.q.has_scale && is_stochastic(p.q.scale_rounding)) return 0;
+  return starts_a_philox_block(p, p.row_offset * p.cols) ? width : 0;
+}
+
+}  // namespace fp4::avx512
