@@ -176,6 +176,12 @@ constexpr const char* segment_specs[] = {
     "fp16,rounding=stochastic",
     "fp16,rounding=nearest_away,negative_zero=drop",
     "fp16,rounding=stochastic_midpoint,random_bits=32",
+    "mxfp4,block=16x16",
+    "mxfp4,block=32x32,rounding=stochastic",
+    "mxfp4,block=8x8",
+    "nvfp4,block=16x16,scale_rounding=stochastic,rounding=stochastic,random_bits=4",
+    "nvfp4,block=16x16,scale=fp32,rounding=away_from_zero",
+    "te_nvfp4,block=32x32",
 };
 
 struct Shape {
@@ -223,7 +229,8 @@ void check_rows(const char* const (&words_of_specs)[n], std::initializer_list<in
           call.hadamard = {hadamard, HadamardSigns::per_step, HadamardNormalise::sqrt};
           call.place = {5, 3, seed};
           call.held_amax = 37.0f;
-          call.row_offset = spec.tensor_scale == TensorScale::none ? seed % 5 : 0;
+          const int64_t band = spec.block.kind == BlockKind::square ? spec.block.size : 1;  // rows of a block
+          call.row_offset = spec.tensor_scale == TensorScale::none ? seed % 5 * band : 0;
           Quantized expected;
           reference_backend().quantize(call, expected);
           for (const Backend* fast : backends) {

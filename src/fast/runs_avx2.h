@@ -9,6 +9,7 @@
 namespace fp4::avx2 {
 
 inline int64_t flat_columns(const QuantPlan&) { return 0; }
+inline bool quantize_square_panels(const Quantization&, int64_t) { return false; }
 inline int64_t quantize_flat(const Quantization&, int) { return 0; }
 
 struct Sweep {};  // panel_sweep_avx512.h

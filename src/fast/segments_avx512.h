@@ -67,9 +67,10 @@ FP4_TARGET inline LaneScales adjacent_scales(const Quantization& z, const float*
   return b.scales;
 }
 
-FP4_SIMD void store_adjacent_scales(Quantized& q, int64_t first, const LaneScales& s) {
-  if (is_real(q.spec.scale)) return store(q.real_scales.data() + first, s.stored);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(q.scales.data() + first), _mm512_cvtepi32_epi8(s.code.v));
+FP4_SIMD void store_adjacent_scales(Quantized& q, int64_t first, const LaneScales& s, int count) {
+  const M those = first_lanes(count);
+  if (is_real(q.spec.scale)) return store(q.real_scales.data() + first, s.stored, those);
+  _mm_mask_storeu_epi8(q.scales.data() + first, those.v, _mm512_cvtepi32_epi8(s.code.v));
 }
 
 // Scales of the blocks of n adjacent elements from `first` on, and what their payloads are formed by. The maxima of all
@@ -89,7 +90,7 @@ FP4_TARGET inline bool segment_scales(const Quantization& z, const float* x, int
     if (outer) t = adjacent_outer_factor(p, amax, block);
     const LaneScales scales = adjacent_scales(z, x + i, (first + i) / p.cols, amax, t);
     if (!segment_factors(p, i / block, amax, scales, t, factors)) return false;
-    store_adjacent_scales(*z.stored, (first + i) / block, scales);
+    store_adjacent_scales(*z.stored, (first + i) / block, scales, panel_rows);
     if (!outer) continue;
     alignas(64) float g[panel_rows];
     store(g, t.g);
@@ -151,6 +152,72 @@ inline int64_t segment_width(const QuantPlan& p) {
   const int64_t width = fast::flat_width(p, outer ? outer_scale_width : block);
   if (width > block && p.q.has_scale && is_stochastic(p.q.scale_rounding)) return 0;
   return starts_a_philox_block(p, p.row_offset * p.cols) ? width : 0;
+}
+
+// Whether blocks of 16 x 16 or 32 x 32 go by segments of their rows.
+inline bool has_square_segments(const Quantization& z) {
+  const QuantPlan& p = *z.plan;
+  const int size = p.spec.block.size;
+  if (z.stored == nullptr || p.spec.block.kind != BlockKind::square || (size != 16 && size != 32)) return false;
+  if (p.x.col_stride != 1 || p.hadamard.size > 0 || p.cols % size != 0) return false;
+  if (p.scale_path != ScalePath::power && p.scale_path != ScalePath::quotient) return false;
+  return has_segment_codes(p) && starts_a_philox_block(p, p.cols);
+}
+
+// Bits of the largest magnitudes of up to sixteen square blocks beside each other, lane = block.
+template <int width>
+FP4_SIMD I square_maxima(const float* x, int64_t stride, int blocks) {
+  constexpr int size = width * panel_rows;
+  alignas(64) float largest[panel_rows * size] = {};
+  for (int v = 0; v < blocks * width; ++v) {
+    I m = all(0);
+    for (int row = 0; row < size; ++row) {
+      m = larger_unsigned(m, bits(load(x + row * stride + v * panel_rows)) & all(0x7FFFFFFF));
+    }
+    store(largest + v * panel_rows, as_float(m));
+  }
+  return block_maxima<width>(largest, size);
+}
+
+// One row of square blocks, from row `row0` of the operand on. false: it is still to be quantised.
+template <int width>
+FP4_TARGET bool quantize_square_row(const Quantization& z, const SegmentPlan& s, int64_t row0) {
+  constexpr int size = width * panel_rows;
+  const QuantPlan& p = *z.plan;
+  const LaneFactor t = {all(p.factor.g), all(p.factor.te_multiplier)};
+  const int64_t row_bytes = z.stored->code_row_bytes();
+  const int64_t first_scale = row0 / size * p.geometry.scale_cols;
+  for (int64_t k = 0; k < p.cols; k += panel_rows * size) {
+    const int blocks = static_cast<int>(smaller<int64_t>(panel_rows, (p.cols - k) / size));
+    const float* x = p.x.data + row0 * p.x.row_stride + k;
+    const I amax = square_maxima<width>(x, p.x.row_stride, blocks);
+    if (any(amax >= all(0x7F800000))) return false;
+    alignas(64) uint32_t draws[panel_rows] = {};
+    if (is_stochastic(p.q.scale_rounding)) {
+      const int64_t first = (p.row_offset + row0) / size * p.geometry.scale_cols + k / size;
+      fill_single_draws(p.place.scale_rounding(), first, 1, p.q.random_bits, draws);
+    }
+    const LaneScales scales = scales_from_maxima(p, z.scale, amax, t, load(draws));
+    SegmentFactors factors;
+    if (any(scales.rare) || !segment_factors(p, 0, amax, scales, t, factors)) return false;
+    store_adjacent_scales(*z.stored, first_scale + k / size, scales, blocks);
+    for (int64_t row = row0; row < row0 + size; ++row) {
+      uint8_t* codes = z.stored->codes.data() + row * row_bytes + k * s.code_width / 8;
+      const int64_t position = (p.row_offset + row) * p.cols + k;
+      if (!encode_segment(z, s, factors, x + (row - row0) * p.x.row_stride, blocks * size, position, codes))
+        return false;
+    }
+  }
+  return true;
+}
+
+// Panels of square blocks, a whole row of them. false: they are still to be quantised.
+FP4_TARGET inline bool quantize_square_panels(const Quantization& z, int64_t first) {
+  const int size = z.plan->spec.block.size;
+  if (!has_square_segments(z) || first * panel_rows + size > z.plan->rows) return false;
+  const SegmentPlan s = segment_plan(z);
+  return size == 16 ? quantize_square_row<1>(z, s, first * panel_rows)
+                    : quantize_square_row<2>(z, s, first * panel_rows);
 }
 
 }  // namespace fp4::avx512

@@ -204,6 +204,7 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   m.nonfinite = arena.take<uint32_t>(group * m.pieces);
   m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
   for (int64_t first = 0; first < z.out->count; first += group) {
+    if (quantize_square_panels(z, first)) continue;
     const int64_t count = smaller(group, z.out->count - first);
     const bool shared = measure_rows(z, first, m);
     if (!shared) measure_panels(z, first, count, m);
