@@ -71,7 +71,8 @@ struct TrialErrors {
   F sum[2];
 };
 
-template <bool large, int width, int d>
+// Of one trial, or of both.
+template <bool large, int width, int d, int trials = 2>
 FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride, int first, __mmask16& sure) {
   static constexpr QuarterTable table = quarter_table();
   TrialErrors e;
@@ -84,7 +85,7 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       const F magnitude = magnitude_at(x + first * stride + i * panel_rows);
       const F bounded = larger(magnitude, broadcast(&t.least[first]));
 #pragma GCC unroll 2
-      for (int trial = 0; trial < 2; ++trial) {
+      for (int trial = 0; trial < trials; ++trial) {
         const I count = counted_quarters<large>(bounded, broadcast(&t.quarters[trial][first]));
         sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
         const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
@@ -93,10 +94,10 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       }
     }
   } else {
-    const TrialErrors a = run_errors<large, width, 2 * d>(t, x, stride, first, sure);
-    const TrialErrors b = run_errors<large, width, 2 * d>(t, x, stride, first + d, sure);
+    const TrialErrors a = run_errors<large, width, 2 * d, trials>(t, x, stride, first, sure);
+    const TrialErrors b = run_errors<large, width, 2 * d, trials>(t, x, stride, first + d, sure);
     e.sum[0] = folded_sums<d>(a.sum[0], b.sum[0]);
-    e.sum[1] = folded_sums<d>(a.sum[1], b.sum[1]);
+    e.sum[1] = trials == 2 ? folded_sums<d>(a.sum[1], b.sum[1]) : all(0.0f);
   }
   return e;
 }
@@ -111,6 +112,24 @@ struct TrialScales {
   bool large = false;  // scales near the end of their format may lie far below the quotient
 };
 
+// What the errors of `count` scales are formed by; `out` has the maxima, the scales and what is rare already.
+template <int count>
+FP4_SIMD void set_trial_factors(const LaneFactor& t, TrialScales& out) {
+  const F a = select(out.zero, all(1.0f), as_float(out.amax));
+#pragma GCC unroll 2
+  for (int i = 0; i < count; ++i) {
+    const F divisor = out.of[i].value * t.g;
+    const F factor = all(4.0f) / divisor;
+    out.rare = out.rare | ~((a * factor < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
+    out.large = out.large || any(~(a * factor < all(31.0f)));
+    store(out.trials.quarters[i], factor);
+    store(out.trials.scale[i], divisor);
+  }
+  // Four units of the smaller count.
+  const F scale = load(out.trials.scale[0]);
+  store(out.trials.least, all(0x1p-17f) * (count == 1 ? scale : larger(scale, load(out.trials.scale[1]))));
+}
+
 FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, TrialScales& out) {
   const QuantPlan& p = *z.plan;
   out.amax = amax;
@@ -121,35 +140,30 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
   for (int i = 0; i < 2; ++i) {
     const F y = i == 0 ? quotients_to_round(p, z.scale, a, t, p.largest_element, 1.0f)
                        : quotients_to_round(p, z.scale, a, t, 2.0f * p.largest_element, 3.0f);
-    LaneScales s;
+    LaneScales& s = out.of[i];
     if (!nearest_normal_scales(p, z.scale, y, s)) {
       s.code = apply_policies(p, rounded_scale(p, z.scale, y, all(0)));
       finish_scales(p, z.scale, s);
     }
-    const F divisor = s.value * t.g;
-    const F factor = all(4.0f) / divisor;
-    out.rare = out.rare |
-               ~(is_ordinary(y) & (a * factor < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
-    out.large = out.large || any(~(a * factor < all(31.0f)));
-    store(out.trials.quarters[i], factor);
-    store(out.trials.scale[i], divisor);
-    out.of[i] = s;
+    out.rare = out.rare | ~is_ordinary(y);
   }
-  // Four units of the smaller count.
-  store(out.trials.least, all(0x1p-17f) * larger(load(out.trials.scale[0]), load(out.trials.scale[1])));
+  set_trial_factors<2>(t, out);
 }
 
 // s*g is rounded here, while a decoded value rounds (q*s)*g: they differ by less than d = 2^-21 amax, and n <= 32
 // squares by less than 2 d sqrt(n T) + n d^2 <= 2^-15 T + 2^-22 amax^2, besides the 2^-16 T of sums in fp32.
+FP4_SIMD M errors_differ(F first, F second, F amax) {
+  const F total = first + second;
+  const F difference = as_float(bits(first - second) & all(0x7FFFFFFF));
+  const F bound = fma(amax * amax, all(0x1p-21f), total * all(0x1p-14f));
+  return (difference > bound) & (total > all(0x1p-100f)) & (total < all(0x1p80f));
+}
+
 FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, const TrialErrors& e, bool in_doubt) {
   const QuantPlan& p = *z.plan;
   const M sure = mask_from_bits(in_doubt ? 0 : 0xFFFF);
   const M same = s.of[0].code == s.of[1].code;  // far below the tensor's maximum: there is nothing to choose
-  const F total = e.sum[0] + e.sum[1];
-  const F difference = as_float(bits(e.sum[0] - e.sum[1]) & all(0x7FFFFFFF));
-  const F amax = as_float(s.amax);
-  const F bound = fma(amax * amax, all(0x1p-21f), total * all(0x1p-14f));
-  const M decided = (difference > bound) & (total > all(0x1p-100f)) & (total < all(0x1p80f));
+  const M decided = errors_differ(e.sum[0], e.sum[1], as_float(s.amax));
   LaneScales best;
   const M second = e.sum[1] < e.sum[0];
   best.code = select(second, s.of[1].code, s.of[0].code);
@@ -206,6 +220,56 @@ FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, c
   LaneScales best = better_scales(z, s, e, in_doubt);
   if (any(best.rare) && !in_doubt) settle_alike(s, alike_blocks<width>(s, x, stride), best);
   return best;
+}
+
+// Squared errors of s.of[0]; blocks where fp32 cannot tell its payloads are rare.
+template <int width>
+FP4_SIMD F errors_of_first(const LaneFactor& t, const float* x, TrialScales& s) {
+  constexpr int stride = width * panel_rows;
+  set_trial_factors<1>(t, s);
+  __mmask16 sure = 0xFFFF;
+  const TrialErrors e = s.large ? run_errors<true, width, 1, 1>(s.trials, x, stride, 0, sure)
+                                : run_errors<false, width, 1, 1>(s.trials, x, stride, 0, sure);
+  store(s.trials.quarters[1], load(s.trials.quarters[0]));
+  if (sure != 0xFFFF && has_boundary<width>(s.trials, x, stride)) s.rare = mask_from_bits(0xFFFF);
+  return e.sum[0];
+}
+
+// mse, sixteen adjacent blocks of finite elements: each trial against the best one so far, in the order of block.h,
+// which keeps the first of equal errors.
+template <int width>
+FP4_TARGET __attribute__((noinline)) void choose_least_error(const Quantization& z, const LaneFactor& t,
+                                                             const uint32_t (&maxima)[panel_rows], const float* x,
+                                                             LaneScales& best) {
+  const QuantPlan& p = *z.plan;
+  TrialScales s;
+  s.amax = load(maxima);
+  s.zero = s.amax == all(0);
+  s.large = false;
+  const F amax = select(s.zero, all(1.0f), as_float(s.amax));
+  const F y = quotients_to_round(p, z.scale, amax, t, p.largest_element, 1.0f);
+  const I raw = rounded_scale(p, z.scale, y, all(0));
+  const M unknown = ~is_ordinary(y) | (raw < all(1)) | (raw > all(z.scale.largest_code));
+  s.rare = unknown;
+  LaneScales& trial = s.of[0];
+  trial.code = select(s.zero | unknown, all(1), apply_policies(p, raw));
+  finish_scales(p, z.scale, trial);
+  F least = errors_of_first<width>(t, x, s);
+  best = trial;
+  for (const int offset : {-1, 1, -2, 2}) {
+    const I code = raw + all(offset);
+    const M possible = (code >= all(1)) & ~(code > all(z.scale.largest_code)) & ~(s.zero | unknown);
+    trial.code = select(possible, apply_policies(p, code), best.code);
+    finish_scales(p, z.scale, trial);
+    const F error = errors_of_first<width>(t, x, s);
+    s.rare = s.rare | (~errors_differ(least, error, amax) & ~(trial.code == best.code));
+    const M better = error < least;
+    least = select(better, error, least);
+    best.code = select(better, trial.code, best.code);
+  }
+  best.code = select(s.zero, all(p.zero_block_code), best.code);
+  finish_scales(p, z.scale, best);
+  best.rare = s.rare & ~s.zero;
 }
 
 // The scales of 512 elements whose maxima are known. The trials of all runs come first: they are long chains.

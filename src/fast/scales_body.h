@@ -119,7 +119,7 @@ FP4_SIMD F quotients_to_round(const QuantPlan& p, const FormatLanes& f, F amax, 
                               float denominator) {
   const float m = numerator / denominator;
   const bool applies = p.q.arithmetic == Arithmetic::exact && p.q.scale_rounding == Rounding::nearest_even &&
-                       f.has_zero && !f.is_bf16 && !f.is_fp32 && is_exact_quotient(numerator, denominator);
+                       !f.is_fp32 && is_exact_quotient(numerator, denominator);
   if (applies) {
     const F y = amax * (all(1.0f) / (t.g * all(m)));
     const int cut = 23 - f.mantissa_bits;
@@ -157,8 +157,7 @@ FP4_SIMD void finish_scales(const QuantPlan& p, const FormatLanes& f, LaneScales
 // Scales of positive quotients from the smallest normal one on, to nearest even, of formats with a mantissa that no
 // policy touches there. false: others.
 FP4_SIMD bool nearest_normal_scales(const QuantPlan& p, const FormatLanes& f, F y, LaneScales& s) {
-  if (p.q.scale_rounding != Rounding::nearest_even || !f.has_zero || f.is_bf16 || f.is_fp32 || p.least_scale_code > 0)
-    return false;
+  if (p.q.scale_rounding != Rounding::nearest_even || !f.has_zero || f.is_fp32 || p.least_scale_code > 0) return false;
   const I b = bits(y);
   if (any(b < all(f.least_field << 23))) return false;
   const int cut = 23 - f.mantissa_bits;

@@ -4,6 +4,7 @@
 
 #include "src/fast/flat_operand.h"
 #include "src/fast/fold_avx512.h"
+#include "src/fast/run_trials_avx512.h"
 #include "src/fast/segment_codes_avx512.h"
 // After the instruction set it is compiled for:
 #include "src/fast/quantize_body.h"
@@ -43,6 +44,13 @@ FP4_SIMD LaneFactor adjacent_outer_factor(const QuantPlan& p, I amax, int block)
   return outer_factor(p, amax);
 }
 
+// Whether fp32 tells the errors of mse apart, but for few blocks.
+inline bool has_quick_errors(const QuantPlan& p) {
+  return p.q.scale_rule == ScaleRule::mse && p.scale_path == ScalePath::trials && p.spec.element == Element::e2m1 &&
+         p.payload_path == PayloadPath::exact && p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.scale.has_zero &&
+         !is_stochastic(p.q.scale_rounding) && (p.spec.block.size == 16 || p.spec.block.size == 32);
+}
+
 // Scales of sixteen adjacent blocks, the first one of which is a row of the flat operand.
 FP4_TARGET inline LaneScales adjacent_scales(const Quantization& z, const float* x, int64_t row, I amax,
                                              const LaneFactor& t) {
@@ -56,6 +64,11 @@ FP4_TARGET inline LaneScales adjacent_scales(const Quantization& z, const float*
   b.amax = amax;
   if (p.scale_path == ScalePath::power || p.scale_path == ScalePath::quotient) {
     b.scales = scales_from_maxima(p, z.scale, amax, t, scale_draws(p, b));
+    if (!any(b.scales.rare)) return b.scales;
+  } else if (has_quick_errors(p)) {
+    alignas(64) uint32_t maxima[panel_rows];
+    store(maxima, amax);
+    b.n == 16 ? choose_least_error<1>(z, t, maxima, x, b.scales) : choose_least_error<2>(z, t, maxima, x, b.scales);
     if (!any(b.scales.rare)) return b.scales;
   }
   alignas(64) float columns[128][panel_rows];

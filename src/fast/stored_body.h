@@ -121,7 +121,7 @@ inline float stored_scale(const Quantized& q, const Quantizer& r, const DecodeTa
 
 // Block scales of 16 rows at column k, 1 where there are none.
 FP4_SIMD F stored_scales(const Quantized& q, const Quantizer& r, const DecodeTables& t, int64_t row0, int rows,
-                                  int64_t k) {
+                         int64_t k) {
   if (!q.spec.has_scale()) return all(1.0f);
   alignas(64) float s[panel_rows];
   for (int i = 0; i < panel_rows; ++i) {
