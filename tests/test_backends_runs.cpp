@@ -185,6 +185,11 @@ constexpr const char* segment_specs[] = {
     "nvfp4,block=16x16,scale_rounding=stochastic,rounding=stochastic,random_bits=4",
     "nvfp4,block=16x16,scale=fp32,rounding=away_from_zero",
     "te_nvfp4,block=32x32",
+    "mxfp4,block=row",
+    "mxfp4,block=row,scale=fp32,scale_rule=amax",
+    "nvfp4,block=row,scale=bf16,rounding=stochastic",
+    "mxfp4,block=tensor,rounding=stochastic,random_bits=4",
+    "mxfp8,block=row,scale_rule=quest_floor",
 };
 
 struct Shape {

@@ -105,6 +105,10 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   const auto scale_count = static_cast<size_t>(plan.geometry.scale_rows * plan.geometry.scale_cols);
   out.scales.resize(call.spec.has_scale() && !is_real(call.spec.scale) ? scale_count : 0);
   out.real_scales.resize(call.spec.has_scale() && is_real(call.spec.scale) ? scale_count : 0);
+  if (plan.cols == 0) {  // whole rows and tensors have scales even so
+    std::fill(out.scales.begin(), out.scales.end(), uint8_t{0});
+    std::fill(out.real_scales.begin(), out.real_scales.end(), 0.0f);
+  }
   out.amax = set_tensor_factor(plan);
   const BlockGeometry geometry = out.geometry;
   const int64_t flat_width = flat_columns(plan);

@@ -9,6 +9,8 @@
 namespace fp4::avx2 {
 
 inline int64_t flat_columns(const QuantPlan&) { return 0; }
+inline bool has_row_segments(const Quantization&) { return false; }
+inline bool encode_row_segments(const Quantization&, const Block&) { return false; }
 inline bool quantize_square_panels(const Quantization&, int64_t) { return false; }
 inline int64_t quantize_flat(const Quantization&, int) { return 0; }
 

@@ -215,6 +215,9 @@ FP4_SIMD void store_codes(const uint32_t (*codes)[panel_rows], int vectors, uint
   for (int v = 0; v < vectors; ++v) store_neighbours<width>(out + v * 2 * width, load(codes[v]));
 }
 
+// Of blocks that no segment leaves.
+inline constexpr int whole_log2 = 16;
+
 // What all segments of an operand share.
 struct SegmentPlan {
   RunKeys keys;  // stochastic
@@ -227,7 +230,8 @@ struct SegmentPlan {
 FP4_TARGET inline SegmentPlan segment_plan(const Quantization& z) {
   SegmentPlan s;
   if (z.draws.wanted) s.keys = run_keys(z.plan->place);
-  if (z.plan->q.has_scale) s.block_log2 = __builtin_ctz(static_cast<unsigned>(z.plan->spec.block.size));
+  const int block = z.plan->spec.block.size;
+  if (z.plan->q.has_scale) s.block_log2 = block > 0 ? __builtin_ctz(static_cast<unsigned>(block)) : whole_log2;
   s.loops = code_loops(z.plan->q.rounding, z.plan->q.random_bits);
   s.estimates = s.block_log2 >= 4 && has_estimates(*z.plan, z.element);
   s.code_width = code_width(*z.stored);

@@ -233,4 +233,40 @@ FP4_TARGET inline bool quantize_square_panels(const Quantization& z, int64_t fir
                     : quantize_square_row<2>(z, s, first * panel_rows);
 }
 
+// Whether panels whose rows have one scale each, of a row or of the tensor, go by segments of their rows.
+inline bool has_row_segments(const Quantization& z) {
+  const QuantPlan& p = *z.plan;
+  if (z.stored == nullptr || (p.spec.block.kind != BlockKind::row && p.spec.block.kind != BlockKind::tensor))
+    return false;
+  if (p.x.col_stride != 1 || p.hadamard.size > 0 || p.cols == 0 || p.cols % panel_rows != 0) return false;
+  return has_segment_codes(p) && starts_a_philox_block(p, p.cols);
+}
+
+// Codes of the rows of a panel; b has their maxima and scales. false: they are still to be formed.
+FP4_TARGET inline bool encode_row_segments(const Quantization& z, const Block& b) {
+  const QuantPlan& p = *z.plan;
+  SegmentPlan s = segment_plan(z);
+  SegmentFactors factors;
+  if (!segment_factors(p, 0, b.amax, b.scales, b.factor, factors)) return false;
+  const float* x = p.x.data + b.row0 * p.x.row_stride;
+  uint8_t* codes = z.stored->codes.data() + b.row0 * z.stored->code_row_bytes();
+  const int64_t position = (p.row_offset + b.row0) * p.cols;
+  const bool adjacent = p.x.row_stride == p.cols && (p.cols & (p.cols - 1)) == 0;
+  if (adjacent && panel_rows * p.cols <= longest_segment) {  // rows as blocks
+    s.block_log2 = __builtin_ctz(static_cast<unsigned>(p.cols));
+    return encode_segment(z, s, factors, x, static_cast<int>(b.rows * p.cols), position, codes);
+  }
+  for (int row = 0; row < b.rows; ++row) {
+    factors.first[0] = factors.first[row];
+    factors.second[0] = factors.second[row];
+    for (int64_t k = 0; k < p.cols; k += longest_segment) {
+      const auto n = static_cast<int>(smaller<int64_t>(longest_segment, p.cols - k));
+      uint8_t* out = codes + row * z.stored->code_row_bytes() + k * s.code_width / 8;
+      if (!encode_segment(z, s, factors, x + row * p.x.row_stride + k, n, position + row * p.cols + k, out))
+        return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace fp4::avx512

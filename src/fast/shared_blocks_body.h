@@ -57,6 +57,20 @@ FP4_TARGET inline bool measure_rows(const Quantization& z, int64_t panel, const 
   return true;
 }
 
+// The maxima of a tensor of adjacent floats, shared already. false: as above.
+FP4_TARGET inline bool measure_tensor(const Quantization& z, int64_t count, const SharedMaxima& m) {
+  const QuantPlan& p = *z.plan;
+  if (p.spec.block.kind != BlockKind::tensor || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
+  uint32_t largest = 0;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    largest = larger(largest, largest_bits(p.x.data + row * p.x.row_stride, p.x.cols));
+  }
+  if (largest >= float_infinity_bits) return false;
+  std::fill(m.amax, m.amax + count * m.pieces * panel_rows, largest);
+  std::fill(m.nonfinite, m.nonfinite + count * m.pieces, 0u);
+  return true;
+}
+
 // Lanes [lane0, lane0 + lanes) of `panels` panels and `pieces` pieces become one block.
 inline void share_maximum(const SharedMaxima& m, int64_t panels, int64_t piece, int64_t pieces, int lane0, int lanes) {
   uint32_t amax = 0;
@@ -128,6 +142,20 @@ FP4_TARGET inline void search_scales(const Quantization& z, int64_t row0, int64_
   }
 }
 
+// The scales of a panel's piece, or of all of its pieces, from what is shared; b.amax and b.nonfinite are set.
+FP4_TARGET inline void find_shared_scales(const Quantization& z, const SharedMaxima& m, int64_t at, Block& b) {
+  const QuantPlan& p = *z.plan;
+  b.scales = {all(0), all(1.0f), all(1.0f), mask_from_bits(0xFFFF)};
+  if (m.codes != nullptr) {
+    b.scales.code = load(m.codes + at * panel_rows);
+    b.scales.rare = mask_from_bits(0);
+    finish_scales(p, z.scale, b.scales);
+  } else if (p.scale_path != ScalePath::scalar) {
+    b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b));
+  }
+  if (any(b.scales.rare)) redo_scales(z, b, false);
+}
+
 // Codes of a panel whose maxima are shared already.
 FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel, int64_t index, const SharedMaxima& m,
                                            bool scale_per_piece) {
@@ -147,6 +175,13 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
   b.u = payloads;
   b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   LaneScales scales;
+  b.k0 = 0;
+  if (!scale_per_piece && m.nonfinite[index * m.pieces] == 0 && has_row_segments(z)) {
+    b.amax = load(m.amax + index * m.pieces * panel_rows);
+    b.nonfinite = mask_from_bits(0);
+    find_shared_scales(z, m, index * m.pieces, b);
+    if (encode_row_segments(z, b)) return note_scales(z, b, panel, extremes);
+  }
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
     load_chunk(p, b.row0, k0, chunk, buffer);
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += m.piece) {
@@ -157,15 +192,7 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
       b.amax = load(m.amax + at * panel_rows);
       b.nonfinite = mask_from_bits(m.nonfinite[at]);
       if (scale_per_piece || k == 0) {
-        b.scales = {all(0), all(1.0f), all(1.0f), mask_from_bits(0xFFFF)};
-        if (m.codes != nullptr) {
-          b.scales.code = load(m.codes + at * panel_rows);
-          b.scales.rare = mask_from_bits(0);
-          finish_scales(p, z.scale, b.scales);
-        } else if (p.scale_path != ScalePath::scalar) {
-          b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b));
-        }
-        if (any(b.scales.rare)) redo_scales(z, b, false);
+        find_shared_scales(z, m, at, b);
         scales = b.scales;
       }
       b.scales = scales;
@@ -206,9 +233,9 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   for (int64_t first = 0; first < z.out->count; first += group) {
     if (quantize_square_panels(z, first)) continue;
     const int64_t count = smaller(group, z.out->count - first);
-    const bool shared = measure_rows(z, first, m);
+    const bool shared = measure_rows(z, first, m) || measure_tensor(z, count, m);
     if (!shared) measure_panels(z, first, count, m);
-    if (kind == BlockKind::tensor) share_maximum(m, count, 0, m.pieces, 0, panel_rows);
+    if (kind == BlockKind::tensor && !shared) share_maximum(m, count, 0, m.pieces, 0, panel_rows);
     for (int lane = 0; kind == BlockKind::row && !shared && lane < panel_rows; ++lane) {
       share_maximum(m, 1, 0, m.pieces, lane, 1);
     }
