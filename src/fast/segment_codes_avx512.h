@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/fast/neighbours_avx512.h"
+#include "src/fast/run_codes_avx512.h"
 #include "src/fast/run_philox_avx512.h"
 #include "src/fast/segment_payloads_avx512.h"
 // After the instruction set it is compiled for:
@@ -104,25 +105,41 @@ FP4_SIMD I axis_code(const CodeAxis& c, F payload, I draw) {
   }
 }
 
-// Codes in 32 bits each, signs included.
+// A segment on its way: elements or payloads, what they are multiplied by, their draws, and their codes in 32 bits
+// each, signs included. A block has `1 << block_log2` elements, at least 16.
+struct SegmentInput {
+  const float* x;
+  const float* factor;
+  int block_log2;
+  int vectors;
+  const uint8_t* draws;
+  uint32_t (*codes)[panel_rows];
+};
+
 template <Rounding mode, int n_bits>
-FP4_TARGET void segment_codes(const Quantization& z, const float (*u)[panel_rows], int vectors, const uint8_t* draws,
-                              uint32_t (*codes)[panel_rows]) {
+FP4_TARGET void segment_codes(const Quantization& z, const SegmentInput& in) {
   const FloatFormat& e = z.plan->q.element;
   const CodeAxis c = code_axis_of(z.element, mode, n_bits);
   const bool has_axis = has_code_axis(z.element, mode, n_bits);
   const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
   const int sign_shift = 32 - e.code_bits();
-  for (int v = 0; v < vectors; ++v) {
-    const F payload = load(u[v]);
+  for (int v = 0; v < in.vectors; ++v) {
+    const F payload = load(in.x + v * panel_rows) * all(in.factor[v >> (in.block_log2 - 4)]);
     I draw = all(0);
-    if constexpr (is_stochastic(mode)) draw = neighbours<n_bits>(draws + v * 2 * n_bits);
+    if constexpr (is_stochastic(mode)) draw = neighbours<n_bits>(in.draws + v * 2 * n_bits);
     const I code =
         has_axis ? axis_code<mode>(c, payload, draw) : encode_lanes<mode>(z.element, payload, n_bits, draw).code;
     I sign = shift_right(bits(payload), sign_shift) & all(e.sign_code());
     if (drops) sign = select(code > all(0), sign, all(0));
-    store(codes[v], code | sign);
+    store(in.codes[v], code | sign);
   }
+}
+
+// Whether payloads are products with their block's factor, of fp32 or exact.
+inline bool has_product_payloads(const QuantPlan& p) {
+  if (p.payload_path == PayloadPath::none) return true;
+  if (p.payload_path == PayloadPath::power) return has_plain_powers(p);
+  return p.payload_path == PayloadPath::multiply && p.q.prescale == 1.0f;
 }
 
 // Exact payloads by estimates: fp32 products with 20 or so more bits than codes have. The factor and the product round
@@ -139,46 +156,43 @@ constexpr bool adds_half(Rounding mode) {
 }
 
 template <Rounding mode, int n_bits>
-FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentFactors& f, int block_log2, const float* x,
-                                int vectors, const uint8_t* draws, uint32_t (*codes)[panel_rows]) {
+FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
   const FloatFormat& e = z.plan->q.element;
   CodeAxis c = code_axis_of(z.element, Rounding::toward_zero, 0);
   const int extra = 21 - z.element.mantissa_bits;
   c.to_unit = c.to_unit - all(extra << 23);
   const I last_bits = all((1 << extra) - 4);
-  const I half = all(1 << (extra - 1 - n_bits));  // of a code, or of a draw's last bit
+  const int half = adds_half(mode) ? 1 << (extra - 1 - n_bits) : 0;  // of a code, or of a draw's last bit
+  const I to_start = c.to_unit - all(half + 2);
   const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
   const int sign_shift = 32 - e.code_bits();
-  __mmask16 sure = 0xFFFF;
-  for (int v = 0; v < vectors; ++v) {
-    const F element = load(x + v * panel_rows);
-    const I u = bits(element * all(f.first[v >> (block_log2 - 4)]));
+  I least = last_bits;
+  for (int v = 0; v < in.vectors; ++v) {
+    const F element = load(in.x + v * panel_rows);
+    const I u = bits(element * all(in.factor[v >> (in.block_log2 - 4)]));
     const I a = smaller(u & all(0x7FFFFFFF), c.largest);
     const I binade = larger(a & all(0x7F800000), c.least);
-    const I unit = binade + c.to_unit;
-    I steps = bits(as_float(a) + as_float(unit)) - unit;
+    I steps = bits(as_float(a) + as_float(binade + c.to_unit)) - (binade + to_start);  // and two more
     if constexpr (is_stochastic(mode)) {
-      steps = steps + shift_left(neighbours<n_bits>(draws + v * 2 * n_bits), extra - n_bits);
+      steps = steps + shift_left(neighbours<n_bits>(in.draws + v * 2 * n_bits), extra - n_bits);
     }
-    if (adds_half(mode)) steps = steps + half;
-    I near = steps + all(2);
-    const __mmask16 zero = _mm512_testn_epi32_mask(bits(element).v, _mm512_set1_epi32(0x7FFFFFFF));
-    sure = _mm512_mask_test_epi32_mask(sure, near.v, last_bits.v) | static_cast<__mmask16>(sure & zero);
-    if (mode == Rounding::away_from_zero) near = near + last_bits;
-    if (mode == Rounding::toward_positive) near = add_where(bits(element) >= all(0), near, last_bits);
-    if (mode == Rounding::toward_negative) near = add_where(bits(element) < all(0), near, last_bits);
-    const I code = shift_right(near, extra) + shift_right(binade - c.least, c.to_code);
+    I distance = steps & last_bits;  // 0: a whole number of steps may lie between the estimate and the payload
+    if (!adds_half(mode)) distance = select(element == all(0.0f), last_bits, distance);
+    least = smaller_unsigned(least, distance);
+    if (mode == Rounding::away_from_zero) steps = steps + last_bits;
+    if (mode == Rounding::toward_positive) steps = add_where(bits(element) >= all(0), steps, last_bits);
+    if (mode == Rounding::toward_negative) steps = add_where(bits(element) < all(0), steps, last_bits);
+    const I code = shift_right(steps, extra) + shift_right(binade - c.least, c.to_code);
     I sign = shift_right(bits(element), sign_shift) & all(e.sign_code());
     if (drops) sign = select(code > all(0), sign, all(0));
-    store(codes[v], code | sign);
+    store(in.codes[v], code | sign);
   }
-  return sure == 0xFFFF;
+  return !any(least == all(0));
 }
 
 struct CodeLoops {
-  void (*codes)(const Quantization&, const float (*)[panel_rows], int, const uint8_t*, uint32_t (*)[panel_rows]);
-  bool (*estimates)(const Quantization&, const SegmentFactors&, int, const float*, int, const uint8_t*,
-                    uint32_t (*)[panel_rows]);
+  void (*codes)(const Quantization&, const SegmentInput&);
+  bool (*estimates)(const Quantization&, const SegmentInput&);
 };
 
 template <Rounding mode, int n_bits = 0>
@@ -210,9 +224,23 @@ inline CodeLoops code_loops(Rounding mode, int n_bits) {
   return {};
 }
 
+// Four vectors of codes, the next one `step` vectors on, lane by lane.
+FP4_SIMD I merged_codes(const uint32_t (*codes)[panel_rows], int step) {
+  const I four[4] = {load(codes[0]), load(codes[step]), load(codes[2 * step]), load(codes[3 * step])};
+  return merged_bytes(four);
+}
+
 template <int width>
-FP4_SIMD void store_codes(const uint32_t (*codes)[panel_rows], int vectors, uint8_t* out) {
-  for (int v = 0; v < vectors; ++v) store_neighbours<width>(out + v * 2 * width, load(codes[v]));
+FP4_SIMD void store_segment(const uint32_t (*codes)[panel_rows], int vectors, uint8_t* out) {
+  int v = 0;
+  for (; width == 4 && v + 8 <= vectors; v += 8) {
+    store_codes(merged_codes(codes + v, 2), merged_codes(codes + v + 1, 2), out + v * 8);
+  }
+  for (; width == 8 && v + 4 <= vectors; v += 4) {
+    const I four = merged_codes(codes + v, 1);
+    _mm512_storeu_si512(out + v * panel_rows, _mm512_permutexvar_epi8(byte_order(), four.v));
+  }
+  for (; v < vectors; ++v) store_neighbours<width>(out + v * 2 * width, load(codes[v]));
 }
 
 // Of blocks that no segment leaves.
@@ -222,17 +250,19 @@ inline constexpr int whole_log2 = 16;
 struct SegmentPlan {
   RunKeys keys;  // stochastic
   CodeLoops loops = {};
+  bool products = false;  // has_product_payloads, with a factor a vector
   bool estimates = false;
-  int block_log2 = 5;  // of the elements that have a scale of their own
-  int code_width = 4;  // bits
+  int block_log2 = whole_log2;  // of the elements that have a scale of their own
+  int code_width = 4;           // bits
 };
 
 FP4_TARGET inline SegmentPlan segment_plan(const Quantization& z) {
   SegmentPlan s;
   if (z.draws.wanted) s.keys = run_keys(z.plan->place);
   const int block = z.plan->spec.block.size;
-  if (z.plan->q.has_scale) s.block_log2 = block > 0 ? __builtin_ctz(static_cast<unsigned>(block)) : whole_log2;
+  if (z.plan->q.has_scale && block > 0) s.block_log2 = __builtin_ctz(static_cast<unsigned>(block));
   s.loops = code_loops(z.plan->q.rounding, z.plan->q.random_bits);
+  s.products = s.block_log2 >= 4 && has_product_payloads(*z.plan);
   s.estimates = s.block_log2 >= 4 && has_estimates(*z.plan, z.element);
   s.code_width = code_width(*z.stored);
   return s;
@@ -247,18 +277,25 @@ FP4_TARGET inline bool encode_segment(const Quantization& z, const SegmentPlan& 
   SegmentDraws draws;
   if (z.draws.wanted) fill_segment_draws(s.keys, p.q.random_bits, position, n, draws);
   alignas(64) uint32_t codes[longest_segment / panel_rows][panel_rows];
-  if (!s.estimates || !s.loops.estimates(z, f, s.block_log2, x, vectors, draws.bytes, codes)) {
-    alignas(64) float payloads[longest_segment / panel_rows][panel_rows];
+  alignas(64) float payloads[longest_segment / panel_rows][panel_rows];
+  SegmentInput in = {x, f.first, s.block_log2, vectors, draws.bytes, codes};
+  if (s.products) {
+    s.loops.codes(z, in);
+  } else if (!s.estimates || !s.loops.estimates(z, in)) {
     const bool found = s.block_log2 < 4 ? segment_payloads<true>(p, f, s.block_log2, x, vectors, payloads)
                                         : segment_payloads<false>(p, f, s.block_log2, x, vectors, payloads);
     if (!found) return false;
-    s.loops.codes(z, payloads, vectors, draws.bytes, codes);
+    constexpr float one = 1.0f;
+    in.x = payloads[0];
+    in.factor = &one;
+    in.block_log2 = whole_log2;
+    s.loops.codes(z, in);
   }
   switch (s.code_width) {
-    case 4: store_codes<4>(codes, vectors, out); break;
-    case 8: store_codes<8>(codes, vectors, out); break;
-    case 16: store_codes<16>(codes, vectors, out); break;
-    default: store_codes<32>(codes, vectors, out); break;
+    case 4: store_segment<4>(codes, vectors, out); break;
+    case 8: store_segment<8>(codes, vectors, out); break;
+    case 16: store_segment<16>(codes, vectors, out); break;
+    default: store_segment<32>(codes, vectors, out); break;
   }
   return true;
 }

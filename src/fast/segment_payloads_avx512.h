@@ -39,7 +39,7 @@ FP4_SIMD bool segment_factors(const QuantPlan& p, int block, I amax, const LaneS
     case PayloadPath::encode: {
       const bool te = p.payload_path == PayloadPath::multiply && p.q.arithmetic == Arithmetic::te;
       c = rounded_factors(p, s, t);
-      known = s.stored > all(0.0f);
+      known = (s.stored > all(0.0f)) & (c.first < all(float_of(float_infinity_bits)));
       if (te) known = mask_from_bits(0xFFFF);
       break;
     }
@@ -89,7 +89,6 @@ FP4_TARGET __attribute__((noinline)) bool segment_payloads(const QuantPlan& p, c
     case PayloadPath::multiply: return segment_payloads<PayloadPath::multiply, halves>(p, f, log2, x, vectors, u);
     case PayloadPath::encode: return segment_payloads<PayloadPath::encode, halves>(p, f, log2, x, vectors, u);
     case PayloadPath::power: return segment_payloads<PayloadPath::power, halves>(p, f, log2, x, vectors, u);
-    case PayloadPath::none: std::memcpy(u, x, sizeof(float) * panel_rows * static_cast<size_t>(vectors)); return true;
     default: return segment_payloads<PayloadPath::exact, halves>(p, f, log2, x, vectors, u);
   }
 }

@@ -131,6 +131,7 @@ FP4_TARGET inline bool quantize_segment(const Quantization& z, const SegmentPlan
     x = transformed;
   }
   SegmentFactors factors;
+  factors.first[0] = 1.0f;
   if (!(p.q.has_scale ? segment_scales(z, x, first, n, factors) : all_finite(x, n))) return false;
   uint8_t* codes = z.stored->codes.data() + first * s.code_width / 8;
   return encode_segment(z, s, factors, x, n, p.row_offset * p.cols + first, codes);
