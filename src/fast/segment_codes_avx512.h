@@ -144,11 +144,13 @@ inline bool has_product_payloads(const QuantPlan& p) {
 
 // Exact payloads by estimates: fp32 products with 20 or so more bits than codes have. The factor and the product round
 // to 24 bits, so a sum is within one of its last place; where two of them could not change the code, it is the exact
-// payload's. Ties are always in doubt.
+// payload's. Ties are always in doubt. Of draws of 32 bits the upper ones decide.
 inline bool has_estimates(const QuantPlan& p, const FormatLanes& f) {
   const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact;
-  const int draws = is_stochastic(p.q.rounding) ? p.q.random_bits : 0;
-  return exact && f.has_zero && !f.is_bf16 && !f.is_fp32 && f.mantissa_bits + draws <= 19;
+  const bool long_draws = is_stochastic(p.q.rounding) && p.q.random_bits == 32;
+  const int draws = is_stochastic(p.q.rounding) && !long_draws ? p.q.random_bits : 0;
+  return (exact || (long_draws && has_product_payloads(p) && p.q.has_scale)) && f.has_zero && !f.is_bf16 &&
+         !f.is_fp32 && f.mantissa_bits + draws <= 19;
 }
 
 constexpr bool adds_half(Rounding mode) {
@@ -162,7 +164,9 @@ FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
   const int extra = 21 - z.element.mantissa_bits;
   c.to_unit = c.to_unit - all(extra << 23);
   const I last_bits = all((1 << extra) - 4);
-  const int half = adds_half(mode) ? 1 << (extra - 1 - n_bits) : 0;  // of a code, or of a draw's last bit
+  constexpr bool long_draws = n_bits == 32;
+  // Of a code, or of a draw's last bit; of long draws that is below what counts.
+  const int half = adds_half(mode) && !long_draws ? 1 << (extra - 1 - n_bits) : 0;
   const I to_start = c.to_unit - all(half + 2);
   const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
   const int sign_shift = 32 - e.code_bits();
@@ -174,10 +178,11 @@ FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
     const I binade = larger(a & all(0x7F800000), c.least);
     I steps = bits(as_float(a) + as_float(binade + c.to_unit)) - (binade + to_start);  // and two more
     if constexpr (is_stochastic(mode)) {
-      steps = steps + shift_left(neighbours<n_bits>(in.draws + v * 2 * n_bits), extra - n_bits);
+      const I draw = neighbours<n_bits>(in.draws + v * 2 * n_bits);
+      steps = steps + (long_draws ? shift_right(draw, n_bits - extra) : shift_left(draw, extra - n_bits));
     }
     I distance = steps & last_bits;  // 0: a whole number of steps may lie between the estimate and the payload
-    if (!adds_half(mode)) distance = select(element == all(0.0f), last_bits, distance);
+    if (!adds_half(mode) && !long_draws) distance = select(element == all(0.0f), last_bits, distance);
     least = smaller_unsigned(least, distance);
     if (mode == Rounding::away_from_zero) steps = steps + last_bits;
     if (mode == Rounding::toward_positive) steps = add_where(bits(element) >= all(0), steps, last_bits);
@@ -204,7 +209,7 @@ CodeLoops drawn_loops(int n_bits) {
     case 4: return loops_of<mode, 4>;
     case 8: return loops_of<mode, 8>;
     case 16: return loops_of<mode, 16>;
-    default: return {segment_codes<mode, 32>, nullptr};
+    default: return loops_of<mode, 32>;
   }
 }
 
@@ -279,9 +284,12 @@ FP4_TARGET inline bool encode_segment(const Quantization& z, const SegmentPlan& 
   alignas(64) uint32_t codes[longest_segment / panel_rows][panel_rows];
   alignas(64) float payloads[longest_segment / panel_rows][panel_rows];
   SegmentInput in = {x, f.first, s.block_log2, vectors, draws.bytes, codes};
-  if (s.products) {
+  if (s.estimates && s.loops.estimates(z, in)) {
+    // as they are
+  } else if (s.products) {
     s.loops.codes(z, in);
-  } else if (!s.estimates || !s.loops.estimates(z, in)) {
+  } else {
+    if (p.has_wide_draws) return false;
     const bool found = s.block_log2 < 4 ? segment_payloads<true>(p, f, s.block_log2, x, vectors, payloads)
                                         : segment_payloads<false>(p, f, s.block_log2, x, vectors, payloads);
     if (!found) return false;

@@ -156,7 +156,10 @@ inline bool starts_a_philox_block(const QuantPlan& p, int64_t position) {
 }
 
 // Whether payloads and codes of adjacent elements can be formed at all.
-inline bool has_segment_codes(const QuantPlan& p) { return p.payload_path != PayloadPath::scalar && !p.has_wide_draws; }
+inline bool has_segment_codes(const QuantPlan& p) {
+  if (p.payload_path == PayloadPath::scalar) return false;
+  return !p.has_wide_draws || (p.spec.block.size != 8 && has_estimates(p, format_lanes(p.q.element)));
+}
 
 // Columns of the flat operand that goes by segments; 0: it does not. Draws of scales are those of its rows.
 inline int64_t segment_width(const QuantPlan& p) {
