@@ -259,6 +259,54 @@ TEST_CASE("runs along a row equal the reference", "[quick]") { check_rows(specs,
 
 TEST_CASE("segments of a row equal the reference", "[quick]") { check_rows(segment_specs, {0, 64, 256}); }
 
+// Payloads that their draws carry just so, or just not; few, as one in doubt sends its neighbours another way, too.
+TEST_CASE("draws beside what they decide", "[quick]") {
+  constexpr const char* drawn[] = {
+      "mxfp4,rounding=stochastic,random_bits=32",
+      "mxfp4,rounding=stochastic_truncated,random_bits=32",
+      "mxfp4,rounding=stochastic_midpoint,random_bits=16",
+      "nvfp4,tensor_scale=none,rounding=stochastic,random_bits=32",
+      "nvfp4,tensor_scale=none,rounding=stochastic_midpoint,random_bits=32",
+      "nvfp4,tensor_scale=none,rounding=stochastic_truncated,random_bits=32",
+      "nvfp4,tensor_scale=none,rounding=stochastic,random_bits=16",
+      "nvfp4,tensor_scale=none,rounding=stochastic_truncated,random_bits=16",
+      "nvfp4,tensor_scale=none,rounding=stochastic_midpoint,random_bits=4",
+  };
+  constexpr int64_t rows = 100;
+  constexpr int64_t cols = 2048;
+  std::vector<float> x(rows * cols);
+  for (const char* words : drawn) {
+    QuantizeCall call;
+    call.spec = quant_spec_from_words(words);
+    call.place = {11, 2, 9};
+    call.x = view_of(x.data(), rows, cols);
+    const int n_bits = call.spec.random_bits;
+    std::mt19937 random(3);
+    for (size_t i = 0; i < x.size(); ++i) {
+      // Blocks scaled by 1, or by a significand of four bits where scales have one.
+      const bool powers = call.spec.scale == Scale::e8m0;
+      const double scale = powers ? 1.0 : 1.0 + static_cast<double>(i / 32 % 8) / 8.0;
+      const double low = std::ldexp(1.0, static_cast<int>(random() % 3)) * (random() % 2 == 0 ? 1.0 : 0.0);
+      const double step = low == 0.0 ? 0.5 : low / 2.0;
+      const double up = 1.0 - std::ldexp(static_cast<double>(random_draw(call.place, i, n_bits)), -n_bits);
+      const int64_t units = static_cast<int64_t>(random() % 9) - 4;
+      const auto exact = static_cast<float>((i % 16 == 0 ? 6.0 : low + step * up) * scale);
+      const uint32_t beside = bits_of(exact) + (i % 16 == 0 ? 0u : static_cast<uint32_t>(units));
+      x[i] = float_of(beside & 0x7FFFFFFFu) * (random() % 2 == 0 ? 1.0f : -1.0f);
+      if (i % 16 != 0 && random() % 256 != 0)
+        x[i] = 0.01f * static_cast<float>(static_cast<int>(random() % 1001) - 500);
+    }
+    Quantized expected;
+    reference_backend().quantize(call, expected);
+    for (const Backend* fast : test::backends_under_test()) {
+      Quantized got = poisoned(8192);
+      fast->quantize(call, got);
+      INFO(fast->name() << " " << words);
+      REQUIRE(same(got, expected));
+    }
+  }
+}
+
 // Codes of a large operand go past the caches; those of its bands do not, and equal the reference's (above).
 TEST_CASE("a large operand equals its bands", "[quick]") {
   struct Case {
