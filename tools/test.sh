@@ -31,15 +31,15 @@ stage_fuzz() {
   targets=$(cd tests && ls fuzz_*.cpp 2>/dev/null | sed 's/\.cpp$//') || true
   [ -n "$targets" ] || { echo "fuzz: no target"; return 0; }
   cmake --build --preset fuzz -j "$jobs" --target $targets
-  # All at once: each is one process, and three of them share two cores well enough for a minute.
+  # All at once: each is one process, and three of them share two cores well enough.
   pids=
   for target in $targets; do
     corpus=build-fuzz/corpus/$target
     mkdir -p "$corpus"
     seeds=tests/fuzz_corpus/$target  # read, never written
     [ -d "$seeds" ] || seeds=
-    echo "fuzz: $target for ${FUZZ_SECONDS:-60} s"
-    build-fuzz/tests/"$target" -max_total_time="${FUZZ_SECONDS:-60}" -timeout=30 -rss_limit_mb=2048 -verbosity=0 \
+    echo "fuzz: $target for ${FUZZ_SECONDS:-40} s"
+    build-fuzz/tests/"$target" -max_total_time="${FUZZ_SECONDS:-40}" -timeout=30 -rss_limit_mb=2048 -verbosity=0 \
       -artifact_prefix="build-fuzz/" "$corpus" $seeds &
     pids="$pids $!"
   done
