@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything a change has to pass, in stages with their times (under 30 minutes on 2 cores):
 #   setup   missing packages            asan    quick label under AddressSanitizer and UndefinedBehaviorSanitizer
-#   build   optimised, all warnings     fuzz    every fuzz target for FUZZ_SECONDS (default 60)
+#   build   optimised, all warnings     fuzz    every fuzz target for FUZZ_SECONDS (default 40)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
 #   tools/test.sh build test     runs only the named stages
 set -eu
