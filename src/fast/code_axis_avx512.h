@@ -40,13 +40,13 @@ inline bool has_code_axis(const FormatLanes& f, Rounding mode, int n_bits) {
   return f.has_zero && !f.is_bf16 && !f.is_fp32 && f.mantissa_bits + extra_bits(mode, n_bits) <= 21;
 }
 
-FP4_SIMD CodeAxis code_axis_of(const FormatLanes& f, Rounding mode, int n_bits) {
+FP4_SIMD CodeAxis code_axis_of(const FormatLanes& f, int extra) {
   CodeAxis c;
-  c.extra = extra_bits(mode, n_bits);
+  c.extra = extra;
   c.to_code = 23 - f.mantissa_bits;
   c.largest = bits(all(f.largest_value));
   c.least = all(f.least_field << 23);
-  c.to_unit = all((23 - f.mantissa_bits - c.extra) * (1 << 23));
+  c.to_unit = all((23 - f.mantissa_bits - extra) * (1 << 23));
   return c;
 }
 

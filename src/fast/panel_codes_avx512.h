@@ -35,7 +35,7 @@ struct PanelDraws {
 template <bool by_rows, Drawing drawing>
 FP4_SIMD void fill_panel_draws(const RunKeys& k, uint32_t first, uint32_t row_step, PanelDraws& out) {
   constexpr bool wide = drawing == Drawing::wide_estimates;
-  const I in_memory = {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};  // as fill_run_draws
+  const I in_memory = lanes_in_memory();
   RunWords w;
   if (by_rows && wide) {  // two blocks of each row, one after another
     const I blocks = multiply_low(shift_right<1>(in_memory), all(row_step)) + (in_memory & all(1)) + all(first);

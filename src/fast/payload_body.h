@@ -99,9 +99,9 @@ FP4_SIMD PayloadFactors rounded_factors(const QuantPlan& p, const LaneScales& s,
   const M dead = s.stored == all(0.0f);
   const F scale = select(is_nan(s.value), all(1.0f), s.value);  // NaN blocks hold zeros by now: their codes are 0
   if (p.payload_path == PayloadPath::encode) return {t.g, s.stored};
-  if (p.payload_path == PayloadPath::divide) return {select(dead, all(0x1p127f), scale * t.g), scale};
+  if (p.payload_path == PayloadPath::divide) return {select(dead, all(0x1p127f), scale * t.g), all(0.0f)};
   const F te = smaller(all(1.0f) / (scale * t.g), all(float_of(float_largest_bits)));
-  return {p.q.arithmetic == Arithmetic::te ? te : select(dead, all(0.0f), all(1.0f) / t.g / scale), scale};
+  return {p.q.arithmetic == Arithmetic::te ? te : select(dead, all(0.0f), all(1.0f) / t.g / scale), all(0.0f)};
 }
 
 template <PayloadPath path>

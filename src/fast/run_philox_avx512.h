@@ -83,7 +83,8 @@ FP4_SIMD RunWords run_words(const RunKeys& k, I low_blocks, I high_blocks) {
   return w;
 }
 
-// Sixteen blocks of 16 bytes as they lie in memory.
+// Sixteen blocks of 16 bytes as they lie in memory, those of these lanes first to last.
+FP4_SIMD I lanes_in_memory() { return {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)}; }
 FP4_SIMD void store_blocks(const __m512i (&even)[4], const __m512i (&odd)[4], uint8_t* out) {
   __m512i w[4];
 #pragma GCC unroll 4

@@ -12,6 +12,10 @@ inline constexpr float quarters_magic = 64.0f;
 inline constexpr int32_t quarter_fraction = 0x1FFFF;
 inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
 
+inline bool has_quarters(const QuantPlan& p) {
+  return p.spec.element == Element::e2m1 && p.payload_path == PayloadPath::exact && p.q.prescale == 1.0f;
+}
+
 struct Trials {
   alignas(64) float quarters[2][panel_rows];  // per unit of an element
   alignas(64) float scale[2][panel_rows];
@@ -230,8 +234,9 @@ FP4_SIMD F errors_of_first(const LaneFactor& t, const float* x, TrialScales& s) 
   __mmask16 sure = 0xFFFF;
   const TrialErrors e = s.large ? run_errors<true, width, 1, 1>(s.trials, x, stride, 0, sure)
                                 : run_errors<false, width, 1, 1>(s.trials, x, stride, 0, sure);
+  if (sure == 0xFFFF) return e.sum[0];
   store(s.trials.quarters[1], load(s.trials.quarters[0]));
-  if (sure != 0xFFFF && has_boundary<width>(s.trials, x, stride)) s.rare = mask_from_bits(0xFFFF);
+  if (has_boundary<width>(s.trials, x, stride)) s.rare = mask_from_bits(0xFFFF);
   return e.sum[0];
 }
 

@@ -205,8 +205,7 @@ inline bool draws_for_runs(const QuantPlan& p) {
 
 // How the payloads of blocks of 16 or 32 come from their elements, whatever their rounding.
 inline RunKind factor_kind(const QuantPlan& p) {
-  const bool trials = p.q.scale_rule == ScaleRule::four_over_six && p.spec.element == Element::e2m1 &&
-                      p.payload_path == PayloadPath::exact && p.q.prescale == 1.0f;
+  const bool trials = p.q.scale_rule == ScaleRule::four_over_six && has_quarters(p);
   if (p.scale_path != ScalePath::power && p.scale_path != ScalePath::quotient && !trials) return RunKind::none;
   if (is_real(p.spec.scale) || is_stochastic(p.q.scale_rounding)) return RunKind::none;
   if (p.spec.block.kind != BlockKind::vector || (p.spec.block.size != 16 && p.spec.block.size != 32))

@@ -19,9 +19,8 @@ struct SegmentDraws {
 // Draws of n elements from `position` on, where a Philox block starts.
 FP4_TARGET __attribute__((noinline)) inline void fill_segment_draws(const RunKeys& k, int n_bits, int64_t position,
                                                                     int n, SegmentDraws& out) {
-  const I in_memory = {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};
   const int blocks = (n * n_bits + 127) / 128;
-  const I first = in_memory + all(static_cast<uint32_t>(position * n_bits / 128));
+  const I first = lanes_in_memory() + all(static_cast<uint32_t>(position * n_bits / 128));
   for (int i = 0; i < blocks; i += 32) {
     const RunWords w = run_words(k, first + all(i), first + all(i + 16));
     store_blocks(w.c[0], w.c[1], out.bytes + 16 * i);
@@ -40,22 +39,34 @@ struct SegmentInput {
   uint32_t (*codes)[panel_rows];
 };
 
+// Magnitude codes with the signs of their elements.
+struct SignedCodes {
+  int shift;  // of a float's sign
+  I sign;
+  bool drops;  // that of zero
+
+  FP4_SIMD explicit SignedCodes(const Quantizer& q)
+      : shift(32 - q.element.code_bits()),
+        sign(all(q.element.sign_code())),
+        drops(q.negative_zero == NegativeZero::drop) {}
+  FP4_SIMD I operator()(I code, F element) const {
+    const I own = shift_right(bits(element), shift) & sign;
+    return code | (drops ? select(code > all(0), own, all(0)) : own);
+  }
+};
+
 template <Rounding mode, int n_bits>
 FP4_TARGET void segment_codes(const Quantization& z, const SegmentInput& in) {
-  const FloatFormat& e = z.plan->q.element;
-  const CodeAxis c = code_axis_of(z.element, mode, n_bits);
+  const SignedCodes with_sign(z.plan->q);
+  const CodeAxis c = code_axis_of(z.element, extra_bits(mode, n_bits));
   const bool has_axis = has_code_axis(z.element, mode, n_bits);
-  const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
-  const int sign_shift = 32 - e.code_bits();
   for (int v = 0; v < in.vectors; ++v) {
     const F payload = load(in.x + v * panel_rows) * all(in.factor[v >> (in.block_log2 - 4)]);
     I draw = all(0);
     if constexpr (is_stochastic(mode)) draw = neighbours<n_bits>(in.draws + v * 2 * n_bits);
     const I code =
         has_axis ? axis_code<mode>(c, payload, draw) : encode_lanes<mode>(z.element, payload, n_bits, draw).code;
-    I sign = shift_right(bits(payload), sign_shift) & all(e.sign_code());
-    if (drops) sign = select(code > all(0), sign, all(0));
-    store(in.codes[v], code | sign);
+    store(in.codes[v], with_sign(code, payload));
   }
 }
 
@@ -83,17 +94,14 @@ constexpr bool adds_half(Rounding mode) {
 
 template <Rounding mode, int n_bits>
 FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
-  const FloatFormat& e = z.plan->q.element;
-  CodeAxis c = code_axis_of(z.element, Rounding::toward_zero, 0);
+  const SignedCodes with_sign(z.plan->q);
   const int extra = 21 - z.element.mantissa_bits;
-  c.to_unit = c.to_unit - all(extra << 23);
+  const CodeAxis c = code_axis_of(z.element, extra);
   const I last_bits = all((1 << extra) - 4);
   constexpr bool long_draws = n_bits == 32;
   // Of a code, or of a draw's last bit; of long draws that is below what counts.
   const int half = adds_half(mode) && !long_draws ? 1 << (extra - 1 - n_bits) : 0;
   const I to_start = c.to_unit - all(half + 2);
-  const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
-  const int sign_shift = 32 - e.code_bits();
   I least = last_bits;
   for (int v = 0; v < in.vectors; ++v) {
     const F element = load(in.x + v * panel_rows);
@@ -112,9 +120,7 @@ FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
     if (mode == Rounding::toward_positive) steps = add_where(bits(element) >= all(0), steps, last_bits);
     if (mode == Rounding::toward_negative) steps = add_where(bits(element) < all(0), steps, last_bits);
     const I code = shift_right(steps, extra) + shift_right(binade - c.least, c.to_code);
-    I sign = shift_right(bits(element), sign_shift) & all(e.sign_code());
-    if (drops) sign = select(code > all(0), sign, all(0));
-    store(in.codes[v], code | sign);
+    store(in.codes[v], with_sign(code, element));
   }
   return !any(least == all(0));
 }
@@ -208,21 +214,18 @@ FP4_TARGET inline bool encode_segment(const Quantization& z, const SegmentPlan& 
   alignas(64) uint32_t codes[longest_segment / panel_rows][panel_rows];
   alignas(64) float payloads[longest_segment / panel_rows][panel_rows];
   SegmentInput in = {x, f.first, s.block_log2, vectors, draws.bytes, codes};
-  if (s.estimates && s.loops.estimates(z, in)) {
-    // as they are
-  } else if (s.products) {
-    s.loops.codes(z, in);
-  } else {
+  const bool estimated = s.estimates && s.loops.estimates(z, in);
+  if (!estimated && !s.products) {
     if (p.has_wide_draws) return false;
     const bool found = s.block_log2 < 4 ? segment_payloads<true>(p, f, s.block_log2, x, vectors, payloads)
                                         : segment_payloads<false>(p, f, s.block_log2, x, vectors, payloads);
     if (!found) return false;
-    constexpr float one = 1.0f;
+    static constexpr float one = 1.0f;
     in.x = payloads[0];
     in.factor = &one;
     in.block_log2 = whole_log2;
-    s.loops.codes(z, in);
   }
+  if (!estimated) s.loops.codes(z, in);
   switch (s.code_width) {
     case 4: store_segment<4>(codes, vectors, out); break;
     case 8: store_segment<8>(codes, vectors, out); break;

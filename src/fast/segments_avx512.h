@@ -7,6 +7,7 @@
 #include "src/fast/run_trials_avx512.h"
 #include "src/fast/segment_codes_avx512.h"
 // After the instruction set it is compiled for:
+#include "src/fast/line_maximum_body.h"
 #include "src/fast/quantize_body.h"
 #include "src/fast/run_hadamard_avx512.h"
 
@@ -14,7 +15,7 @@ namespace fp4::avx512 {
 
 // Bits of the largest magnitudes of sixteen adjacent blocks of 8.
 FP4_SIMD I maxima_of_eight(const float* x) {
-  alignas(64) uint32_t maxima[panel_rows + 2];
+  alignas(64) uint32_t maxima[panel_rows];
   for (int v = 0; v < 8; ++v) {
     __m512i m = _mm512_and_si512(_mm512_loadu_si512(x + v * panel_rows), _mm512_set1_epi32(0x7FFFFFFF));
     m = _mm512_max_epu32(m, _mm512_shuffle_i64x2(m, m, _MM_SHUFFLE(2, 3, 0, 1)));
@@ -46,9 +47,9 @@ FP4_SIMD LaneFactor adjacent_outer_factor(const QuantPlan& p, I amax, int block)
 
 // Whether fp32 tells the errors of mse apart, but for few blocks.
 inline bool has_quick_errors(const QuantPlan& p) {
-  return p.q.scale_rule == ScaleRule::mse && p.scale_path == ScalePath::trials && p.spec.element == Element::e2m1 &&
-         p.payload_path == PayloadPath::exact && p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.scale.has_zero &&
-         !is_stochastic(p.q.scale_rounding) && (p.spec.block.size == 16 || p.spec.block.size == 32);
+  return p.q.scale_rule == ScaleRule::mse && p.scale_path == ScalePath::trials && has_quarters(p) &&
+         !is_real(p.spec.scale) && p.q.scale.has_zero && !is_stochastic(p.q.scale_rounding) &&
+         (p.spec.block.size == 16 || p.spec.block.size == 32);
 }
 
 // Scales of sixteen adjacent blocks, the first one of which is a row of the flat operand.
@@ -114,12 +115,6 @@ FP4_TARGET inline bool segment_scales(const Quantization& z, const float* x, int
   return true;
 }
 
-FP4_TARGET inline bool all_finite(const float* x, int n) {
-  I m = all(0);
-  for (int i = 0; i < n; i += panel_rows) m = larger(m, bits(load(x + i)) & all(0x7FFFFFFF));
-  return !any(m >= all(0x7F800000));
-}
-
 // Codes and scales of n elements of a flat operand from `first` on. false: they are still to be found.
 FP4_TARGET inline bool quantize_segment(const Quantization& z, const SegmentPlan& s, const RunHadamard& h,
                                         int64_t first, int n) {
@@ -132,7 +127,8 @@ FP4_TARGET inline bool quantize_segment(const Quantization& z, const SegmentPlan
   }
   SegmentFactors factors;
   factors.first[0] = 1.0f;
-  if (!(p.q.has_scale ? segment_scales(z, x, first, n, factors) : all_finite(x, n))) return false;
+  const bool found = p.q.has_scale ? segment_scales(z, x, first, n, factors) : largest_bits(x, n) < float_infinity_bits;
+  if (!found) return false;
   uint8_t* codes = z.stored->codes.data() + first * s.code_width / 8;
   return encode_segment(z, s, factors, x, n, p.row_offset * p.cols + first, codes);
 }
