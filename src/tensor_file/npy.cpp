@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 // The longest honest header (64 axes of 20 digits) has 1.5 KB; version 1.0 cannot say more than this.
-constexpr std::uint64_t kMaxHeader = 65535;
+constexpr std::uint64_t kMaxNpyHeader = 65535;
 
 // The dictionary, e.g. {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 class Dictionary {
@@ -184,8 +184,9 @@ StoredArray parse_npy(Bytes bytes) {
   bytes->read(0, start, static_cast<std::size_t>(prefix));
   std::uint64_t length = start[8] | static_cast<std::uint64_t>(start[9]) << 8;
   if (major > 1) length |= static_cast<std::uint64_t>(start[10]) << 16 | static_cast<std::uint64_t>(start[11]) << 24;
-  if (length > kMaxHeader)
-    throw Error(fmt::format("{}: the .npy header claims {} bytes; at most {} are accepted", file, length, kMaxHeader));
+  if (length > kMaxNpyHeader)
+    throw Error(
+        fmt::format("{}: the .npy header claims {} bytes; at most {} are accepted", file, length, kMaxNpyHeader));
   std::string text(static_cast<std::size_t>(length), '\0');
   bytes->read(prefix, text.data(), text.size());
 

@@ -13,7 +13,7 @@
 namespace fp4 {
 namespace {
 
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // MAX_HEADER_SIZE of the reference implementation
+constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // MAX_HEADER_SIZE of the reference implementation
 constexpr std::string_view kMetadata = "__metadata__";
 
 // One level of the format is one state; whatever event the state does not expect is an error that names the tensor.
@@ -173,10 +173,10 @@ SafetensorsHeader parse_safetensors(const Bytes& bytes) {
     throw Error(fmt::format("{}: {} bytes cannot hold a safetensors header", bytes->name(), bytes->size()));
   std::uint64_t length = 0;
   bytes->read(0, &length, 8);
-  if (length > kMaxHeader)
+  if (length > kMaxSafetensorsHeader)
     throw Error(
         fmt::format("{}: not a safetensors file, or damaged: the header claims {} bytes; at most {} are accepted",
-                    bytes->name(), length, kMaxHeader));
+                    bytes->name(), length, kMaxSafetensorsHeader));
   if (length > bytes->size() - 8)
     throw Error(
         fmt::format("{}: truncated: the header claims {} bytes, {} follow", bytes->name(), length, bytes->size() - 8));

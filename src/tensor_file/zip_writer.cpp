@@ -13,7 +13,7 @@ namespace fp4 {
 namespace {
 
 constexpr std::uint64_t kNarrow = 0xffffffff;  // this value itself means "see the ZIP64 field"
-constexpr std::size_t kBlock = 64 * 1024;
+constexpr std::size_t kOutput = 64 * 1024;
 
 // Little-endian fields, in the order of the APPNOTE's tables.
 class Record {
@@ -37,7 +37,7 @@ class Record {
 };
 
 // Deflate may grow incompressible data by 5 bytes per 16 KiB block; 1/1000 covers it.
-bool is_wide(const ZipEntry& entry) { return entry.bytes + entry.bytes / 1000 + kBlock >= kNarrow; }
+bool is_wide(const ZipEntry& entry) { return entry.bytes + entry.bytes / 1000 + kOutput >= kNarrow; }
 
 // The fields from "version needed" to "extra field length", which both headers share.
 Record& common(Record& record, const ZipEntry& entry, bool wide, std::size_t extra_bytes) {
@@ -76,7 +76,7 @@ std::string central_header(const ZipEntry& entry) {
 
 struct ZipWriter::Deflater {
   z_stream stream{};
-  std::vector<unsigned char> output = std::vector<unsigned char>(kBlock);
+  std::vector<unsigned char> output = std::vector<unsigned char>(kOutput);
   Deflater() {
     // numpy's savez_compressed: level 6, raw stream (-15), default memory and strategy.
     if (::deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -113,9 +113,9 @@ void ZipWriter::compress(const void* data, std::size_t bytes, bool last) {
     const bool finishing = last && piece == bytes;
     do {
       stream.next_out = deflater_->output.data();
-      stream.avail_out = static_cast<uInt>(kBlock);
+      stream.avail_out = static_cast<uInt>(kOutput);
       status = ::deflate(&stream, finishing ? Z_FINISH : Z_NO_FLUSH);
-      const std::size_t made = kBlock - stream.avail_out;
+      const std::size_t made = kOutput - stream.avail_out;
       out_.write(deflater_->output.data(), made);
       entries_.back().compressed_bytes += made;
     } while (stream.avail_out == 0 && status != Z_STREAM_END);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "src/error.h"
 #include "sweeps/cost/model.h"
@@ -14,9 +13,6 @@
 namespace fp4::cost {
 
 namespace {
-
-constexpr double huge = std::numeric_limits<double>::max();
-constexpr double tiny = std::numeric_limits<double>::min();
 
 // {"value": 8e12, "kind": "stated", "source": "..."}, or a plain number in a user's file.
 Quantity parse_quantity(const Json& json, const std::string& what, double low, double high) {

@@ -3,6 +3,7 @@
 // accepted words. A profile with a misspelt rate would otherwise be a chip that silently costs nothing.
 #pragma once
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,6 +14,10 @@
 namespace fp4::cost {
 
 using Json = nlohmann::json;  // objects keep their keys sorted
+
+// Ends of ranges: up to any finite number, from any positive one.
+inline constexpr double huge = std::numeric_limits<double>::max();
+inline constexpr double tiny = std::numeric_limits<double>::min();
 
 /// One object of a file; `place` opens every message ("hardware profile mi355x").
 class JsonReader {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <limits>
 
 #include "src/error.h"
 
@@ -13,8 +12,6 @@ namespace fp4::cost {
 
 namespace {
 
-constexpr double huge = std::numeric_limits<double>::max();
-constexpr double tiny = std::numeric_limits<double>::min();
 using W = CostWeights;
 
 // Where a default is not a count of instructions that can be read off a kernel, the row says what it rests on.
