@@ -54,16 +54,35 @@ std::vector<float> make_data(Data kind, int64_t count, uint32_t seed) {
   return data;
 }
 
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 struct Shape {
   int64_t m, n, k;
 };
 constexpr Shape shapes[] = {{1, 31, 32}, {33, 17, 100}, {20, 48, 33}, {64, 40, 160}};
 
-struct Counts {
+// What became of the calls to one backend.
+struct Counted {
+  const Backend* fast;
   int compared = 0;
   int declined = 0;
   int wrong = 0;
 };
+
+std::vector<Counted> backends_to_count() {
+  std::vector<Counted> list;
+  for (const Backend* fast : test::backends_under_test()) list.push_back({fast});
+  return list;
+}
+
+void report(const std::vector<Counted>& backends, const char* what) {
+  for (const Counted& b : backends) {
+    CHECK(b.wrong == 0);
+    WARN(b.fast->name() << ": " << b.compared << ' ' << what << " compared, " << b.declined << " declined");
+  }
+}
 
 QuantizeCall operand(const std::vector<float>& data, int64_t rows, int64_t k, bool transposed, const QuantSpec& spec,
                      const HadamardSpec& hadamard) {
@@ -75,8 +94,9 @@ QuantizeCall operand(const std::vector<float>& data, int64_t rows, int64_t k, bo
   return call;
 }
 
-void compare_products(const Backend& fast, const char* words_a, const char* words_b, const Accumulator& accumulator,
-                      Counts& counts) {
+// The reference, by far the slowest, goes once for all of them.
+void compare_products(std::vector<Counted>& backends, const char* words_a, const char* words_b,
+                      const Accumulator& accumulator) {
   const Dispatcher reference("reference");
   const QuantSpec spec_a = quant_spec_from_words(words_a);
   const QuantSpec spec_b = quant_spec_from_words(words_b);
@@ -91,31 +111,34 @@ void compare_products(const Backend& fast, const char* words_a, const char* word
         const std::vector<float> a = make_data(kind, shape.m * shape.k, seed++);
         const std::vector<float> b = make_data(kind, shape.n * shape.k, seed++);
         const int64_t stride = shape.n + 3;
-        std::vector<float> got(static_cast<size_t>(shape.m * stride), -7.0f);
-        std::vector<float> expected = got;
+        std::vector<float> expected(static_cast<size_t>(shape.m * stride), -7.0f);
+        const std::vector<float> poison = expected;
         MultiplyCall call;
         call.a = operand(a, shape.m, shape.k, transposed_a, spec_a, hadamard);
         call.b = operand(b, shape.n, shape.k, transposed_b, spec_b, hadamard);
         call.b.place = call.a.place.second_operand();
         call.options.accumulator = accumulator;
         call.options.hadamard_divisor = hadamard.product_divisor();
-        call.c = got.data();
-        call.c_stride = stride;
-        if (!fast.multiply(call)) {
-          ++counts.declined;
-          continue;
-        }
         call.c = expected.data();
+        call.c_stride = stride;
         reference.multiply(call);
-        ++counts.compared;
-        if (std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0) continue;
-        if (++counts.wrong > 20) continue;
-        size_t i = 0;
-        while (bits_of(got[i]) == bits_of(expected[i])) ++i;
-        UNSCOPED_INFO(fast.name() << " " << words_a << " | " << words_b << " hadamard " << size << " data "
-                                  << static_cast<int>(kind) << " shape " << shape.m << "x" << shape.n << "x" << shape.k
-                                  << " at " << i << ": got " << std::hex << bits_of(got[i]) << " expected "
-                                  << bits_of(expected[i]));
+        for (Counted& backend : backends) {
+          std::vector<float> got = poison;
+          call.c = got.data();
+          if (!backend.fast->multiply(call)) {
+            ++backend.declined;
+            continue;
+          }
+          ++backend.compared;
+          if (same_bits(got, expected)) continue;
+          if (++backend.wrong > 20) continue;
+          size_t i = 0;
+          while (bits_of(got[i]) == bits_of(expected[i])) ++i;
+          UNSCOPED_INFO(backend.fast->name()
+                        << " " << words_a << " | " << words_b << " hadamard " << size << " data "
+                        << static_cast<int>(kind) << " shape " << shape.m << "x" << shape.n << "x" << shape.k << " at "
+                        << i << ": got " << std::hex << bits_of(got[i]) << " expected " << bits_of(expected[i]));
+        }
       }
     }
   }
@@ -209,36 +232,27 @@ constexpr const char* unscaled[] = {"fp32",
                                     "mxfp8,scale=none,element=e5m2,rounding=stochastic,random_bits=32"};
 
 TEST_CASE("fast products equal the reference bit for bit", "[quick]") {
-  for (const Backend* fast : test::backends_under_test()) {
-    Counts counts;
-    for (const char* words : specs) compare_products(*fast, words, words, fp32_block, counts);
-    compare_products(*fast, "mxfp4,block=16", "mxfp4,rounding=stochastic", fp32_block, counts);
-    compare_products(*fast, "mxfp4,element=e1m2", "mxfp4,prescale=0.75,block=64", fp32_block, counts);
-    for (const char* words : unscaled) {
-      compare_products(*fast, words, words, fp32_block, counts);
-      compare_products(*fast, words, "mxfp4", fp32_block, counts);
-    }
-    for (const char* words :
-         {"mxfp4", "mxfp8", "nvfp4,rounding=stochastic", "nvfp4,scale=fp32,prescale=0.75", "mxfp8,element=e5m2",
-          "mxfp6_e3m2,block=16", "mxfp4,block=tensor", "te_nvfp4", "nvfp4,tensor_scale=outer128",
-          "mxfp8,tensor_scale=outer128,block=64", "graphcore_2509_encode"}) {
-      for (const AccumulatorInfo& info : accumulator_table) {
-        compare_products(*fast, words, words, info.row, counts);
-      }
-      compare_products(*fast, words, "ue5m3fp4,block=16x16", fp32_block, counts);
-      compare_products(*fast, words, "nvfp4,tensor_scale=outer128", fp32_block, counts);
-    }
-    CHECK(counts.wrong == 0);
-    WARN(fast->name() << ": " << counts.compared << " products compared, " << counts.declined << " declined");
+  std::vector<Counted> backends = backends_to_count();
+  for (const char* words : specs) compare_products(backends, words, words, fp32_block);
+  compare_products(backends, "mxfp4,block=16", "mxfp4,rounding=stochastic", fp32_block);
+  compare_products(backends, "mxfp4,element=e1m2", "mxfp4,prescale=0.75,block=64", fp32_block);
+  for (const char* words : unscaled) {
+    compare_products(backends, words, words, fp32_block);
+    compare_products(backends, words, "mxfp4", fp32_block);
   }
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  for (const char* words :
+       {"mxfp4", "mxfp8", "nvfp4,rounding=stochastic", "nvfp4,scale=fp32,prescale=0.75", "mxfp8,element=e5m2",
+        "mxfp6_e3m2,block=16", "mxfp4,block=tensor", "te_nvfp4", "nvfp4,tensor_scale=outer128",
+        "mxfp8,tensor_scale=outer128,block=64", "graphcore_2509_encode"}) {
+    for (const AccumulatorInfo& info : accumulator_table) compare_products(backends, words, words, info.row);
+    compare_products(backends, words, "ue5m3fp4,block=16x16", fp32_block);
+    compare_products(backends, words, "nvfp4,tensor_scale=outer128", fp32_block);
+  }
+  report(backends, "products");
 }
 
 // Codes, scales, tensor scales, decoded values and the gemm of stored operands.
-void compare_stored(const Backend& fast, const char* words, Counts& counts) {
+void compare_stored(std::vector<Counted>& backends, const char* words) {
   const Backend& reference = reference_backend();
   const QuantSpec spec = quant_spec_from_words(words);
   uint32_t seed = 1000;
@@ -249,59 +263,61 @@ void compare_stored(const Backend& fast, const char* words, Counts& counts) {
         const std::vector<float> x = make_data(kind, shape.m * shape.k, ++seed);
         QuantizeCall call = operand(x, shape.m, shape.k, seed % 2 == 0, spec, hadamard);
         call.row_offset = spec.tensor_scale == TensorScale::none && spec.block.kind == BlockKind::vector ? 3 : 0;
-        if (!fast.supports_quantize(call)) {
-          ++counts.declined;
-          continue;
-        }
-        Quantized got;
         Quantized expected;
-        got.codes.assign(7, 0xAA);  // poison: storage is reused
-        got.scales.assign(5000, 0xAA);
-        fast.quantize(call, got);
         reference.quantize(call, expected);
-        std::vector<float> decoded(static_cast<size_t>(got.rows * got.cols), -7.0f);
-        std::vector<float> expected_decoded = decoded;
-        fast.dequantize(expected, decoded.data(), 1);
+        std::vector<float> expected_decoded(static_cast<size_t>(expected.rows * expected.cols), -7.0f);
         reference.dequantize(expected, expected_decoded.data(), 1);
-        std::vector<float> c(static_cast<size_t>(got.rows * got.rows), -7.0f);
-        std::vector<float> expected_c = c;
+        std::vector<float> expected_c(static_cast<size_t>(expected.rows * expected.rows), -7.0f);
         const GemmOptions options;
-        if (fast.supports_gemm(spec, spec, options)) {
-          fast.gemm(expected, expected, options, c.data(), got.rows);
-          reference.gemm(expected, expected, options, expected_c.data(), got.rows);
-        } else {
-          ++counts.declined;
+        reference.gemm(expected, expected, options, expected_c.data(), expected.rows);
+        for (Counted& backend : backends) {
+          const Backend& fast = *backend.fast;
+          if (!fast.supports_quantize(call)) {
+            ++backend.declined;
+            continue;
+          }
+          Quantized got;
+          got.codes.assign(7, 0xAA);  // poison: storage is reused
+          got.scales.assign(5000, 0xAA);
+          fast.quantize(call, got);
+          std::vector<float> decoded(expected_decoded.size(), -7.0f);
+          fast.dequantize(expected, decoded.data(), 1);
+          std::vector<float> c(expected_c.size(), -7.0f);
+          const bool multiplies = fast.supports_gemm(spec, spec, options);
+          if (multiplies) {
+            fast.gemm(expected, expected, options, c.data(), expected.rows);
+          } else {
+            ++backend.declined;
+          }
+          ++backend.compared;
+          const bool same = got.codes == expected.codes && got.scales == expected.scales &&
+                            same_bits(got.real_scales, expected.real_scales) &&
+                            same_bits(got.tensor_scale, expected.tensor_scale) &&
+                            bits_of(got.amax) == bits_of(expected.amax);
+          const bool same_products = !multiplies || same_bits(c, expected_c);
+          if (same && same_bits(decoded, expected_decoded) && same_products) continue;
+          if (++backend.wrong > 20) continue;
+          UNSCOPED_INFO(fast.name() << " " << words << " hadamard " << size << " data " << static_cast<int>(kind)
+                                    << " shape " << shape.m << "x" << shape.k << " codes "
+                                    << (got.codes == expected.codes) << " scales " << (got.scales == expected.scales)
+                                    << same_bits(got.real_scales, expected.real_scales) << " tensor "
+                                    << same_bits(got.tensor_scale, expected.tensor_scale) << " decoded "
+                                    << same_bits(decoded, expected_decoded) << " gemm " << same_products);
         }
-        ++counts.compared;
-        const bool same = got.codes == expected.codes && got.scales == expected.scales &&
-                          same_bits(got.real_scales, expected.real_scales) &&
-                          same_bits(got.tensor_scale, expected.tensor_scale) &&
-                          bits_of(got.amax) == bits_of(expected.amax);
-        if (same && same_bits(decoded, expected_decoded) && same_bits(c, expected_c)) continue;
-        if (++counts.wrong > 20) continue;
-        UNSCOPED_INFO(fast.name() << " " << words << " hadamard " << size << " data " << static_cast<int>(kind)
-                                  << " shape " << shape.m << "x" << shape.k << " codes "
-                                  << (got.codes == expected.codes) << " scales " << (got.scales == expected.scales)
-                                  << same_bits(got.real_scales, expected.real_scales) << " tensor "
-                                  << same_bits(got.tensor_scale, expected.tensor_scale) << " decoded "
-                                  << same_bits(decoded, expected_decoded) << " gemm " << same_bits(c, expected_c));
       }
     }
   }
 }
 
 TEST_CASE("fast quantisers, decoders and stored gemms equal the reference", "[quick]") {
-  for (const Backend* fast : test::backends_under_test()) {
-    Counts counts;
-    for (const char* words : specs) compare_stored(*fast, words, counts);
-    for (const char* words : unscaled) compare_stored(*fast, words, counts);
-    for (const char* words : {"mxfp8", "mxfp6_e3m2", "mxfp8,element=e5m2,rounding=stochastic",
-                              "nvfp4,tensor_scale=outer128", "te_nvfp4,tensor_scale=outer128,block=64"}) {
-      compare_stored(*fast, words, counts);
-    }
-    CHECK(counts.wrong == 0);
-    WARN(fast->name() << ": " << counts.compared << " operands compared, " << counts.declined << " declined");
+  std::vector<Counted> backends = backends_to_count();
+  for (const char* words : specs) compare_stored(backends, words);
+  for (const char* words : unscaled) compare_stored(backends, words);
+  for (const char* words : {"mxfp8", "mxfp6_e3m2", "mxfp8,element=e5m2,rounding=stochastic",
+                            "nvfp4,tensor_scale=outer128", "te_nvfp4,tensor_scale=outer128,block=64"}) {
+    compare_stored(backends, words);
   }
+  report(backends, "operands");
 }
 
 // A scale of few ulps times the quantum of a product would lose bits, although its product with a huge one is normal.
