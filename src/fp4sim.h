@@ -1,4 +1,5 @@
-/* The C interface of fp4sim: bit-exact FP4 quantisation, decoding, products and Hadamards for any language with a C call.
+/* The C interface of fp4sim: bit-exact FP4 quantisation, decoding, products and Hadamards for any
+ * language with a C call.
  *
  * Specs are the words of the command line ("nvfp4,rounding=stochastic"), matrices are row-major float32. Functions
  * return 0, or the exit code of the command line: 1 the work failed, 2 bad input; fp4sim_last_error() then says what

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "fp4/block.h"
 #include "fp4/rng.h"
 #include "src/backends.h"
 #include "src/spec_text.h"
@@ -40,7 +41,69 @@ std::vector<float> tied_rows(int rows, const std::array<int, 8>& exponents) {
   return x;
 }
 
+// Turns the largest element of a block, somewhere in [1, 2), until two trial scales err alike but for the last bits:
+// where the chosen code changes between two neighbouring floats. false: it never changes.
+bool turn_to_a_tie(const Quantizer& q, float* block, int n, int largest, bool upper) {
+  const auto code_for = [&](float v) {
+    block[largest] = v;
+    return block_scale_code(q, {block, 0, 1, 1, n, n}, TensorFactor{}, 0);
+  };
+  constexpr int steps = 16;
+  for (int i = 0; i < steps; ++i) {
+    float low = 1.0f + static_cast<float>(i) / steps, high = low + 1.0f / steps;
+    const uint32_t code = code_for(low);
+    if (code == code_for(high)) continue;
+    while (bits_of(high) - bits_of(low) > 1) {
+      const float middle = float_of(bits_of(low) + (bits_of(high) - bits_of(low)) / 2);
+      (code_for(middle) == code ? low : high) = middle;
+    }
+    block[largest] = upper ? high : low;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+TEST_CASE("trials that err alike but for the last bits are decided as the reference does", "[quick]") {
+  constexpr int rows = 32, cols = 128;
+  for (const char* words : {"ue5m3fp4,scale_rule=mse", "mxfp4,scale_rule=mse", "mxfp4,scale_rule=mse,block=8",
+                            "nvfp4,scale_rule=mse,tensor_scale=none,block=32", "fouroversix,tensor_scale=none"}) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    const Quantizer q = resolve(spec);
+    const int n = spec.block.size;
+    std::vector<float> x(rows * cols);
+    int ties = 0;
+    for (int i = 0; i < rows * cols; i += n) {
+      float* block = x.data() + i;
+      for (int k = 0; k < n; ++k) block[k] = 2.0f * uniform(static_cast<uint64_t>(i + k)) - 1.0f;
+      ties += turn_to_a_tie(q, block, n, i / n % n, i / n % 2 == 0);
+    }
+    CHECK(ties > rows * cols / n / 2);
+    for (const Backend* fast : all_backends()) {
+      if (!fast->available()) continue;
+      for (const bool by_rows : {true, false}) {
+        QuantizeCall call;
+        call.x = view_of(x.data(), rows, cols);
+        std::vector<float> columns(x.size());
+        if (!by_rows) {
+          for (int r = 0; r < rows; ++r)
+            for (int c = 0; c < cols; ++c)
+              columns[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * cols + c)];
+          call.x = view_of(columns.data(), cols, rows).transposed();
+        }
+        call.spec = spec;
+        if (!fast->supports_quantize(call)) continue;
+        Quantized got, expected;
+        fast->quantize(call, got);
+        reference_backend().quantize(call, expected);
+        INFO(fast->name() << " " << words << (by_rows ? " by rows" : " by columns"));
+        CHECK(got.scales == expected.scales);
+        CHECK(got.codes == expected.codes);
+      }
+    }
+  }
+}
 
 TEST_CASE("fast trials, quotients and variances decide as the reference does", "[quick]") {
   const int rows = 64 * 6;

@@ -68,7 +68,10 @@ class Passes {
   }
 
   void run(std::vector<BenchRow>& rows) const {
-    race({fmt::format("{}M floats", (rows_ * cols) >> 20), "GB/s", "memcpy", o_.threads, o_.rounds}, all_, rows);
+    const int64_t thousands = (rows_ * cols) >> 10;
+    const std::string size =
+        thousands % 1024 == 0 ? fmt::format("{}M", thousands >> 10) : fmt::format("{}K", thousands);
+    race({size + " floats", "GB/s", "memcpy", o_.threads, o_.rounds}, all_, rows);
   }
 
  private:

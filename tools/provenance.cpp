@@ -23,12 +23,10 @@ nlohmann::ordered_json provenance(const Invocation& invocation) {
   std::tm utc = {};
   gmtime_r(&now, &utc);
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return {{"version", FP4_VERSION},
-          {"commit", FP4_COMMIT},
-          {"compiler", compiler},
-          {"command", invocation.command_line},
-          {"host", host},
-          {"date", date}};
+  return {
+      {"version", FP4_VERSION}, {"commit", FP4_COMMIT}, {"compiler", compiler}, {"command", invocation.command_line},
+      {"host", host},           {"date", date},
+  };
 }
 
 }  // namespace fp4::tools

@@ -37,7 +37,7 @@ struct EstimatorInfo {
   const char* name;
   const char* doc;
   const char* source;
-  int ops;  // vector operations per element in backward
+  int ops;         // vector operations per element in backward
   int saved_bits;  // kept per element from forward to backward: nothing, a mask, the payload in bf16
 };
 struct ScaleGradientInfo {

@@ -13,7 +13,8 @@ inline constexpr int32_t quarter_fraction = 0x1FFFF;
 inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
 
 inline bool has_quarters(const QuantPlan& p) {
-  return p.spec.element == Element::e2m1 && p.payload_path == PayloadPath::exact && p.q.prescale == 1.0f;
+  const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
+  return p.spec.element == Element::e2m1 && exact && p.q.prescale == 1.0f;
 }
 
 struct Trials {
@@ -75,8 +76,7 @@ struct TrialErrors {
   F sum[2];
 };
 
-// Of one trial, or of both.
-template <bool large, int width, int d, int trials = 2>
+template <bool large, int width, int d>
 FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride, int first, __mmask16& sure) {
   static constexpr QuarterTable table = quarter_table();
   TrialErrors e;
@@ -89,7 +89,7 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       const F magnitude = magnitude_at(x + first * stride + i * panel_rows);
       const F bounded = larger(magnitude, broadcast(&t.least[first]));
 #pragma GCC unroll 2
-      for (int trial = 0; trial < trials; ++trial) {
+      for (int trial = 0; trial < 2; ++trial) {
         const I count = counted_quarters<large>(bounded, broadcast(&t.quarters[trial][first]));
         sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
         const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
@@ -98,10 +98,10 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       }
     }
   } else {
-    const TrialErrors a = run_errors<large, width, 2 * d, trials>(t, x, stride, first, sure);
-    const TrialErrors b = run_errors<large, width, 2 * d, trials>(t, x, stride, first + d, sure);
+    const TrialErrors a = run_errors<large, width, 2 * d>(t, x, stride, first, sure);
+    const TrialErrors b = run_errors<large, width, 2 * d>(t, x, stride, first + d, sure);
     e.sum[0] = folded_sums<d>(a.sum[0], b.sum[0]);
-    e.sum[1] = trials == 2 ? folded_sums<d>(a.sum[1], b.sum[1]) : all(0.0f);
+    e.sum[1] = folded_sums<d>(a.sum[1], b.sum[1]);
   }
   return e;
 }
@@ -116,12 +116,11 @@ struct TrialScales {
   bool large = false;  // scales near the end of their format may lie far below the quotient
 };
 
-// What the errors of `count` scales are formed by; `out` has the maxima, the scales and what is rare already.
-template <int count>
+// What the errors are formed by; `out` has the maxima, the scales and what is rare already.
 FP4_SIMD void set_trial_factors(const LaneFactor& t, TrialScales& out) {
   const F a = select(out.zero, all(1.0f), as_float(out.amax));
 #pragma GCC unroll 2
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < 2; ++i) {
     const F divisor = out.of[i].value * t.g;
     const F factor = all(4.0f) / divisor;
     out.rare = out.rare | ~((a * factor < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
@@ -130,8 +129,7 @@ FP4_SIMD void set_trial_factors(const LaneFactor& t, TrialScales& out) {
     store(out.trials.scale[i], divisor);
   }
   // Four units of the smaller count.
-  const F scale = load(out.trials.scale[0]);
-  store(out.trials.least, all(0x1p-17f) * (count == 1 ? scale : larger(scale, load(out.trials.scale[1]))));
+  store(out.trials.least, all(0x1p-17f) * larger(load(out.trials.scale[0]), load(out.trials.scale[1])));
 }
 
 FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, TrialScales& out) {
@@ -151,7 +149,7 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
     }
     out.rare = out.rare | ~is_ordinary(y);
   }
-  set_trial_factors<2>(t, out);
+  set_trial_factors(t, out);
 }
 
 // s*g is rounded here, while a decoded value rounds (q*s)*g: they differ by less than d = 2^-21 amax, and n <= 32
@@ -224,57 +222,6 @@ FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, c
   LaneScales best = better_scales(z, s, e, in_doubt);
   if (any(best.rare) && !in_doubt) settle_alike(s, alike_blocks<width>(s, x, stride), best);
   return best;
-}
-
-// Squared errors of s.of[0]; blocks where fp32 cannot tell its payloads are rare.
-template <int width>
-FP4_SIMD F errors_of_first(const LaneFactor& t, const float* x, TrialScales& s) {
-  constexpr int stride = width * panel_rows;
-  set_trial_factors<1>(t, s);
-  __mmask16 sure = 0xFFFF;
-  const TrialErrors e = s.large ? run_errors<true, width, 1, 1>(s.trials, x, stride, 0, sure)
-                                : run_errors<false, width, 1, 1>(s.trials, x, stride, 0, sure);
-  if (sure == 0xFFFF) return e.sum[0];
-  store(s.trials.quarters[1], load(s.trials.quarters[0]));
-  if (has_boundary<width>(s.trials, x, stride)) s.rare = mask_from_bits(0xFFFF);
-  return e.sum[0];
-}
-
-// mse, sixteen adjacent blocks of finite elements: each trial against the best one so far, in the order of block.h,
-// which keeps the first of equal errors.
-template <int width>
-FP4_TARGET __attribute__((noinline)) void choose_least_error(const Quantization& z, const LaneFactor& t,
-                                                             const uint32_t (&maxima)[panel_rows], const float* x,
-                                                             LaneScales& best) {
-  const QuantPlan& p = *z.plan;
-  TrialScales s;
-  s.amax = load(maxima);
-  s.zero = s.amax == all(0);
-  s.large = false;
-  const F amax = select(s.zero, all(1.0f), as_float(s.amax));
-  const F y = quotients_to_round(p, z.scale, amax, t, p.largest_element, 1.0f);
-  const I raw = rounded_scale(p, z.scale, y, all(0));
-  const M unknown = ~is_ordinary(y) | (raw < all(1)) | (raw > all(z.scale.largest_code));
-  s.rare = unknown;
-  LaneScales& trial = s.of[0];
-  trial.code = select(s.zero | unknown, all(1), apply_policies(p, raw));
-  finish_scales(p, z.scale, trial);
-  F least = errors_of_first<width>(t, x, s);
-  best = trial;
-  for (const int offset : {-1, 1, -2, 2}) {
-    const I code = raw + all(offset);
-    const M possible = (code >= all(1)) & ~(code > all(z.scale.largest_code)) & ~(s.zero | unknown);
-    trial.code = select(possible, apply_policies(p, code), best.code);
-    finish_scales(p, z.scale, trial);
-    const F error = errors_of_first<width>(t, x, s);
-    s.rare = s.rare | (~errors_differ(least, error, amax) & ~(trial.code == best.code));
-    const M better = error < least;
-    least = select(better, error, least);
-    best.code = select(better, trial.code, best.code);
-  }
-  best.code = select(s.zero, all(p.zero_block_code), best.code);
-  finish_scales(p, z.scale, best);
-  best.rare = s.rare & ~s.zero;
 }
 
 // The scales of 512 elements whose maxima are known. The trials of all runs come first: they are long chains.
