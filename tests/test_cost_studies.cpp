@@ -1,8 +1,6 @@
 // Recommendations, sensitivity, the comparison with published measurements, and measured energy on made-up sensors.
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "fp4/presets.h"
 #include "sweeps/cost/adapt.h"
@@ -133,18 +131,29 @@ TEST_CASE("power sensors are integrated, best and worst window dropped", "[quick
   namespace fs = std::filesystem;
   const fs::path monitor = fs::path(root.path()) / "sys/class/drm/card0/device/hwmon/hwmon3";
   fs::create_directories(monitor);
-  test::write_text(monitor / "power1_average", "250000000\n");  // 250 W
+  const auto set_watts = [&](double watts) {
+    test::write_text(monitor / "power1_average", std::to_string(watts * 1e6) + "\n");
+  };
+  set_watts(250);
   SensorSearch search = find_sensors(root.path());
   REQUIRE(search.sensors.size() == 1);
   CHECK(search.sensors[0]->name() == "amdgpu card0");
   int run = 0;
   MeterOptions options;
   options.window_s = 0;
-  const EnergyReading reading =
-      measure_energy([&] { std::this_thread::sleep_for(std::chrono::milliseconds(run++ == 2 ? 60 : 15)); },
-                     std::move(search), options);
-  CHECK(reading.watts == Approx(250).epsilon(0.1));
-  CHECK(reading.seconds_per_repetition < 0.05);  // the long window was dropped
+  options.sample_s = 10;
+  // One window without power and one of a million times the others' are the best and the worst, whatever they last.
+  const auto work = [&] {
+    set_watts(run == 2 ? 250e6 : (run == 3 ? 0 : 250));
+    ++run;
+  };
+  const EnergyReading reading = measure_energy(work, std::move(search), options);
+  REQUIRE(reading.windows.size() == 5);
+  CHECK(reading.watts == Approx(250));
+  CHECK(reading.joules_per_repetition == Approx(250 * reading.seconds_per_repetition));
+  for (const size_t kept : {0u, 1u, 4u}) {
+    CHECK(reading.windows[kept].joules[0] == Approx(250 * reading.windows[kept].seconds));
+  }
 }
 
 TEST_CASE("a machine without sensors says so", "[quick]") {

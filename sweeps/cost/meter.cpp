@@ -1,5 +1,5 @@
-// The measuring loop. A thread samples while the work runs in the caller's thread; the first and the last sample fall
-// on the marks of the window, so the sum of P_i dt_i covers it exactly.
+// The measuring loop. A thread samples while the work runs in the caller's thread; the caller takes the last sample,
+// and both marks of the window, so the sum of P_i dt_i covers it exactly, however late the thread starts.
 #include "sweeps/cost/meter.h"
 
 #include <fmt/format.h>
@@ -18,45 +18,53 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Samples the sensors in the background while a window lasts.
+// Samples the sensors in the background from now until `finish`.
 class Sampler {
  public:
-  Sampler(std::vector<std::unique_ptr<EnergySensor>>& sensors, double period) : sensors_(sensors), period_(period) {
+  Sampler(std::vector<std::unique_ptr<EnergySensor>>& sensors, double period)
+      : sensors_(sensors), period_(period), start_(Clock::now()), last_(start_) {
     for (auto& sensor : sensors_) sensor->start();
     thread_ = std::thread([this] { run(); });
   }
-  ~Sampler() { finish(); }
+  ~Sampler() { stop(); }
 
-  std::vector<double> finish() {
-    if (!thread_.joinable()) return {};
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  // Fills seconds and joules of the window.
+  void finish(EnergyWindow& window) {
+    stop();
+    sample();
+    window.seconds = std::chrono::duration<double>(last_ - start_).count();
+    for (auto& sensor : sensors_) window.joules.push_back(sensor->stop());
+  }
+
+ private:
+  void stop() {
+    if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
       done_ = true;
     }
     wake_.notify_all();
     thread_.join();
-    std::vector<double> joules;
-    for (auto& sensor : sensors_) joules.push_back(sensor->stop());
-    return joules;
   }
 
- private:
+  void sample() {
+    const Clock::time_point now = Clock::now();
+    const double elapsed = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    for (auto& sensor : sensors_) sensor->sample(elapsed);
+  }
+
   void run() {
-    Clock::time_point last = Clock::now();
     std::unique_lock lock(mutex_);
-    while (true) {
-      wake_.wait_for(lock, std::chrono::duration<double>(period_), [this] { return done_; });
-      const double elapsed = since(last);
-      last = Clock::now();
-      for (auto& sensor : sensors_) sensor->sample(elapsed);
-      if (done_) return;
-    }
+    while (!wake_.wait_for(lock, std::chrono::duration<double>(period_), [this] { return done_; })) sample();
   }
 
   std::vector<std::unique_ptr<EnergySensor>>& sensors_;
   const double period_;
+  const Clock::time_point start_;
+  Clock::time_point last_;  // the thread's until it is joined
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
@@ -81,14 +89,12 @@ EnergyReading measure_energy(const std::function<void()>& work, SensorSearch sea
   for (const auto& sensor : search.sensors) reading.sensors.push_back(sensor->name());
   for (int run = 0; run < options.runs; ++run) {
     EnergyWindow window;
-    const Clock::time_point start = Clock::now();
     Sampler sampler(search.sensors, options.sample_s);
     do {
       work();
       ++window.repetitions;
-    } while (since(start) < options.window_s);
-    window.joules = sampler.finish();
-    window.seconds = since(start);
+    } while (sampler.seconds() < options.window_s);
+    sampler.finish(window);
     reading.windows.push_back(std::move(window));
   }
   std::vector<EnergyWindow> kept = reading.windows;
