@@ -9,6 +9,7 @@
 #include "fp4/rng.h"
 #include "src/backends.h"
 #include "src/spec_text.h"
+#include "tests/support/backends_under_test.h"
 
 using namespace fp4;
 
@@ -80,23 +81,20 @@ TEST_CASE("trials that err alike but for the last bits are decided as the refere
       ties += turn_to_a_tie(q, block, n, i / n % n, i / n % 2 == 0);
     }
     CHECK(ties > rows * cols / n / 2);
-    for (const Backend* fast : all_backends()) {
-      if (!fast->available()) continue;
+    std::vector<float> columns(x.size());
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < cols; ++c) columns[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * cols + c)];
+    QuantizeCall call;
+    call.x = view_of(x.data(), rows, cols);
+    call.spec = spec;
+    Quantized expected;
+    reference_backend().quantize(call, expected);
+    for (const Backend* fast : test::backends_under_test()) {
       for (const bool by_rows : {true, false}) {
-        QuantizeCall call;
-        call.x = view_of(x.data(), rows, cols);
-        std::vector<float> columns(x.size());
-        if (!by_rows) {
-          for (int r = 0; r < rows; ++r)
-            for (int c = 0; c < cols; ++c)
-              columns[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * cols + c)];
-          call.x = view_of(columns.data(), cols, rows).transposed();
-        }
-        call.spec = spec;
+        call.x = by_rows ? view_of(x.data(), rows, cols) : view_of(columns.data(), cols, rows).transposed();
         if (!fast->supports_quantize(call)) continue;
-        Quantized got, expected;
+        Quantized got;
         fast->quantize(call, got);
-        reference_backend().quantize(call, expected);
         INFO(fast->name() << " " << words << (by_rows ? " by rows" : " by columns"));
         CHECK(got.scales == expected.scales);
         CHECK(got.codes == expected.codes);

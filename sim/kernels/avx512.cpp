@@ -1,6 +1,7 @@
 // The trainer's loops for AVX-512 (x86-64-v4).
 #include <immintrin.h>
 
+#include <cmath>
 #include <cstddef>
 
 #include "fp4/bits.h"

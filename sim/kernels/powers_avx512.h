@@ -31,7 +31,7 @@ static constexpr LogTable log_table = make_log_table();
 
 // What by_table needs of an exponent y. The library's exp errs in the last bits of fp64, far below what is left open.
 struct PowerTable {
-  float y = 0.0f;
+  float y;
   double terms[7];      // binomial coefficients of y, the seventh first
   double mantissa[16];  // c^-y
   double low[16];       // 2^(y i)
@@ -65,12 +65,17 @@ static inline __attribute__((always_inline)) __m512d looked_up(const double (&ta
   return _mm512_permutex2var_pd(_mm512_loadu_pd(table), i, _mm512_loadu_pd(table + 8));  // by the low four bits
 }
 
+// f of the logarithm's table: x = 2^e (1 + f) / c, where i is the place of c.
+static inline __attribute__((always_inline)) __m512d beside_table(__m512d x, __m512i i) {
+  return _mm512_fmsub_pd(_mm512_getmant_pd(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero), looked_up(log_table.inverse, i),
+                         _mm512_set1_pd(1.0));
+}
+
 static inline __attribute__((always_inline)) Powers8 by_table(__m256 x32, const PowerTable& t) {
   const __m512d x = _mm512_cvtps_pd(x32);
   const __m512i bits = _mm512_castpd_si512(x);
   const __m512i i = _mm512_srli_epi64(bits, 48);
-  const __m512d f = _mm512_fmsub_pd(_mm512_getmant_pd(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero),
-                                    looked_up(log_table.inverse, i), _mm512_set1_pd(1.0));
+  const __m512d f = beside_table(x, i);
   const __m512d power =
       _mm512_mul_pd(looked_up(t.low, _mm512_srli_epi64(bits, 52)), looked_up(t.high, _mm512_srli_epi64(bits, 56)));
   __m512d p = _mm512_set1_pd(t.terms[0]);
@@ -85,11 +90,9 @@ static inline __attribute__((always_inline)) Powers8 by_logarithm(__m256 x32, co
   static constexpr double log_terms[] = {1.0 / 5, -1.0 / 4, 1.0 / 3, -1.0 / 2};
   static constexpr double exp_terms[] = {1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5};
   const __m512d x = _mm512_cvtps_pd(x32);
-  const __m512d m = _mm512_getmant_pd(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero);
-  const __m512i i = _mm512_srli_epi64(_mm512_castpd_si512(m), 48);
-  const __m512d inverse = looked_up(log_table.inverse, i);
+  const __m512i i = _mm512_srli_epi64(_mm512_castpd_si512(x), 48);
   const __m512d logarithm = looked_up(log_table.logarithm, i);
-  const __m512d f = _mm512_fmsub_pd(m, inverse, _mm512_set1_pd(1.0));
+  const __m512d f = beside_table(x, i);
   __m512d p = _mm512_set1_pd(-1.0 / 6);
   for (double term : log_terms) p = _mm512_fmadd_pd(p, f, _mm512_set1_pd(term));
   const __m512d ln2 = _mm512_set1_pd(0.69314718055994530942);
@@ -163,11 +166,10 @@ static void powers(float* out, const float* x, float y, int64_t n) {
     // Slopes come in short pieces that have one exponent.
     static thread_local PowerTable table(y);
     if (bits_of(table.y) != bits_of(y)) table = PowerTable(y);
-    for (int64_t left = n / 16 * 16; left > 0; left = n / 16 * 16 - i) {
-      const auto piece = static_cast<int32_t>(left < powers_piece ? left : powers_piece);
-      quick_powers(out + i, x + i, table, piece);
-      i += piece;
+    for (const int64_t whole = n / 16 * 16; i < whole; i += powers_piece) {
+      quick_powers(out + i, x + i, table, static_cast<int32_t>(whole - i < powers_piece ? whole - i : powers_piece));
     }
+    i = n / 16 * 16;
   }
   for (; i < n; ++i) out[i] = elementary::pow(x[i], y);
 }

@@ -53,6 +53,11 @@ FP4_SIMD F decoded_value(const QuantPlan& p, F value, F scale, F g) {
   return narrowed(product / all_double(static_cast<double>(p.q.prescale))) * g;
 }
 
+// Factors with which fp32 estimates the payloads of a trial, of which `top` is the largest.
+FP4_SIMD M is_tame(F top, F factor, F divisor) {
+  return (top < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f));
+}
+
 // Nearest-even e2m1 values of the payloads of a trial, when fp32 can tell: in the `te` order the fp32 product is the
 // payload; in the exact order an estimate within 2^-22 decides unless it lies near a multiple of 1/4, where all
 // rounding boundaries are. The step of the binade, at least 1/2, is the unit of 2^(e+22), so adding that rounds. false:
@@ -65,8 +70,7 @@ FP4_TARGET inline bool quick_trial(const Quantization& z, const Block& b, const 
   if (p.spec.element != Element::e2m1 || !(exact || te)) return false;
   const F divisor = s.value * b.factor.g;
   const F factor = te ? smaller(all(1.0f) / divisor, all(float_of(float_largest_bits))) : all(p.q.prescale) / divisor;
-  const F top = as_float(b.amax) * factor;
-  if (any(~((top < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f))))) return false;
+  if (any(~is_tame(as_float(b.amax) * factor, factor, divisor))) return false;
   M unsure = mask_from_bits(0);
   for (int k = 0; k < valid; ++k) {
     const I x = bits(load(b.x[k]));
@@ -115,8 +119,7 @@ FP4_TARGET inline bool quick_choice(const Quantization& z, const Block& b, const
   for (int i = 0; i < 2; ++i) {
     const F divisor = trial[i].value * b.factor.g;
     factor[i] = all(1.0f) / divisor;
-    const F top = as_float(b.amax) * factor[i];
-    if (any(~((top < all(1000.0f)) & (factor[i] < all(0x1p100f)) & (divisor > all(0x1p-100f))))) return false;
+    if (any(~is_tame(as_float(b.amax) * factor[i], factor[i], divisor))) return false;
   }
   M unsure = mask_from_bits(0);
   F sum[2] = {all(0.0f), all(0.0f)};

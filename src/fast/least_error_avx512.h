@@ -12,9 +12,9 @@ inline constexpr int trial_offsets[error_trials] = {0, -1, 1, -2, 2};  // in the
 struct ErrorTrials {
   I code[error_trials];
   M possible[error_trials];
-  F quarters[error_trials];  // per unit of an element
-  F scale[error_trials];
-  F least;  // elements below count as this
+  alignas(64) float quarters[error_trials][panel_rows];  // as in Trials
+  alignas(64) float scale[error_trials][panel_rows];
+  alignas(64) float least[panel_rows];
   M rare;
   bool large = false;  // some payload may leave the table
 };
@@ -25,41 +25,33 @@ struct TrialSums {
 
 template <bool large>
 FP4_SIMD TrialSums sums_of_errors(const ErrorTrials& t, Columns x, int n, __mmask16& sure) {
-  static constexpr QuarterTable table = quarter_table();
-  const __m512 low = _mm512_load_ps(table.value);
-  const __m512 high = _mm512_load_ps(table.value + 16);
+  const QuarterLookup nearest = quarter_lookup();
+  const F least = load(t.least);
+  F quarters[error_trials];
+  F scale[error_trials];
   TrialSums sum;
-  for (F& s : sum.of) s = all(0.0f);
+  for (int i = 0; i < error_trials; ++i) {
+    quarters[i] = load(t.quarters[i]);
+    scale[i] = load(t.scale[i]);
+    sum.of[i] = all(0.0f);
+  }
   __mmask16 clear[error_trials] = {sure, sure, sure, sure, sure};  // each is a chain
   for (int k = 0; k < n; ++k) {
     const F magnitude = magnitude_at(x[k]);
-    const F bounded = larger(magnitude, t.least);
+    const F bounded = larger(magnitude, least);
 #pragma GCC unroll 5
     for (int i = 0; i < error_trials; ++i) {
-      const I count = counted_quarters<large>(bounded, t.quarters[i]);
-      clear[i] = _mm512_mask_test_epi32_mask(clear[i], count.v, _mm512_set1_epi32(quarter_fraction));
-      const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
-      const F error = negated_fma(value, t.scale[i], magnitude);
-      sum.of[i] = fma(error, error, sum.of[i]);
+      add_error<large>(nearest, magnitude, bounded, quarters[i], scale[i], clear[i], sum.of[i]);
     }
   }
   for (const __mmask16 c : clear) sure = static_cast<__mmask16>(sure & c);
   return sum;
 }
 
-FP4_TARGET __attribute__((noinline)) inline bool has_trial_boundary(const ErrorTrials& t, Columns x, int n) {
-  M found = mask_from_bits(0);
-  for (int k = 0; k < n; ++k) {
-    const F bounded = larger(magnitude_at(x[k]), t.least);
-    for (const F& quarters : t.quarters) found = found | boundaries(counted_quarters<true>(bounded, quarters));
-  }
-  return any(found);
-}
-
 // Codes around `raw`, the one of the maximum.
 FP4_SIMD void form_error_trials(const Quantization& z, const LaneFactor& t, I raw, F amax, ErrorTrials& out) {
   const QuantPlan& p = *z.plan;
-  out.least = all(0.0f);
+  F largest_divisor = all(0.0f);
 #pragma GCC unroll 5
   for (int i = 0; i < error_trials; ++i) {
     const I code = raw + all(trial_offsets[i]);
@@ -69,20 +61,19 @@ FP4_SIMD void form_error_trials(const Quantization& z, const LaneFactor& t, I ra
     finish_scales(p, z.scale, s);
     const F divisor = s.value * t.g;
     const F factor = all(4.0f) / divisor;
-    const M tame = (amax * factor < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f));
-    out.rare = out.rare | (out.possible[i] & ~tame);
+    out.rare = out.rare | (out.possible[i] & ~is_tame(amax * factor, factor, divisor));
     out.large = out.large || any(~(amax * factor < all(31.9f)));
     out.code[i] = s.code;
-    out.quarters[i] = factor;
-    out.scale[i] = divisor;
-    out.least = larger(out.least, divisor);
+    store(out.quarters[i], factor);
+    store(out.scale[i], divisor);
+    largest_divisor = larger(largest_divisor, divisor);
   }
-  out.least = out.least * all(0x1p-17f);  // four units of the smallest count
+  store(out.least, largest_divisor * all(0x1p-17f));  // four units of the smallest count
 }
 
 // Sixteen blocks of n finite elements, whose maxima are known.
 FP4_TARGET __attribute__((noinline)) inline LaneScales scales_of_least_error(const Quantization& z, const LaneFactor& t,
-                                                                             I maxima, Columns x, int n) {
+                                                                             const I& maxima, Columns x, int n) {
   const QuantPlan& p = *z.plan;
   const M zero = maxima == all(0);
   const F amax = select(zero, all(1.0f), as_float(maxima));
@@ -92,7 +83,7 @@ FP4_TARGET __attribute__((noinline)) inline LaneScales scales_of_least_error(con
   form_error_trials(z, t, rounded_scale(p, z.scale, y, all(0)), amax, trials);
   __mmask16 sure = 0xFFFF;
   TrialSums sum = trials.large ? sums_of_errors<true>(trials, x, n, sure) : sums_of_errors<false>(trials, x, n, sure);
-  const bool in_doubt = sure != 0xFFFF && has_trial_boundary(trials, x, n);
+  const bool in_doubt = sure != 0xFFFF && has_column_boundary(trials.quarters, trials.least, x, n);
   LaneScales best;
   best.rare = trials.rare | ~trials.possible[0] | mask_from_bits(in_doubt ? 0xFFFF : 0);
   best.code = trials.code[0];

@@ -8,9 +8,7 @@ namespace fp4::avx512 {
 // Squared errors down the lanes, even and odd columns apart: each sum is a chain.
 template <bool large>
 FP4_SIMD TrialErrors column_errors(const Trials& t, Columns x, int n, __mmask16& sure) {
-  static constexpr QuarterTable table = quarter_table();
-  const __m512 low = _mm512_load_ps(table.value);
-  const __m512 high = _mm512_load_ps(table.value + 16);
+  const QuarterLookup nearest = quarter_lookup();
   const F least = load(t.least);
   const F quarters[2] = {load(t.quarters[0]), load(t.quarters[1])};
   const F scale[2] = {load(t.scale[0]), load(t.scale[1])};
@@ -20,22 +18,22 @@ FP4_SIMD TrialErrors column_errors(const Trials& t, Columns x, int n, __mmask16&
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const F magnitude = magnitude_at(x[k + i / 2]);
-      const I count = counted_quarters<large>(larger(magnitude, least), quarters[i % 2]);
-      clear[i] = _mm512_mask_test_epi32_mask(clear[i], count.v, _mm512_set1_epi32(quarter_fraction));
-      const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
-      const F error = negated_fma(value, scale[i % 2], magnitude);
-      sum[i] = fma(error, error, sum[i]);
+      const F bounded = larger(magnitude, least);
+      add_error<large>(nearest, magnitude, bounded, quarters[i % 2], scale[i % 2], clear[i], sum[i]);
     }
   }
   sure = static_cast<__mmask16>(clear[0] & clear[1] & clear[2] & clear[3]);
   return {{sum[0] + sum[2], sum[1] + sum[3]}};
 }
 
-FP4_TARGET __attribute__((noinline)) inline bool has_column_boundary(const Trials& t, Columns x, int n) {
+// has_boundary for blocks in lanes and any number of trials.
+template <int trials>
+FP4_TARGET __attribute__((noinline)) bool has_column_boundary(const float (&quarters)[trials][panel_rows],
+                                                              const float (&least)[panel_rows], Columns x, int n) {
   M found = mask_from_bits(0);
   for (int k = 0; k < n; ++k) {
-    const F bounded = larger(magnitude_at(x[k]), load(t.least));
-    for (const auto& factors : t.quarters) found = found | boundaries(counted_quarters<true>(bounded, load(factors)));
+    const F bounded = larger(magnitude_at(x[k]), load(least));
+    for (const auto& factors : quarters) found = found | boundaries(counted_quarters<true>(bounded, load(factors)));
   }
   return any(found);
 }
@@ -68,7 +66,8 @@ FP4_TARGET __attribute__((noinline)) void choose_panel_scales(const Quantization
       __mmask16 sure = 0xFFFF;
       const TrialErrors e = s[i].large ? column_errors<true>(s[i].trials, x + i * n, n, sure)
                                        : column_errors<false>(s[i].trials, x + i * n, n, sure);
-      const bool in_doubt = sure != 0xFFFF && has_column_boundary(s[i].trials, x + i * n, n);
+      const bool in_doubt =
+          sure != 0xFFFF && has_column_boundary(s[i].trials.quarters, s[i].trials.least, x + i * n, n);
       out[i] = better_scales(z, s[i], e, in_doubt);
       if (any(out[i].rare) && !in_doubt) settle_alike(s[i], alike_lanes(s[i], x + i * n, n), out[i]);
     }

@@ -12,6 +12,8 @@ inline constexpr float quarters_magic = 64.0f;
 inline constexpr int32_t quarter_fraction = 0x1FFFF;
 inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
 
+// Whether payloads are quotients that quarters decide. Under scales that are powers of two every order of operations
+// gives the quotient (PayloadPath::power).
 inline bool has_quarters(const QuantPlan& p) {
   const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
   return p.spec.element == Element::e2m1 && exact && p.q.prescale == 1.0f;
@@ -52,6 +54,26 @@ FP4_SIMD M boundaries(I count) {
          is_odd(shift_right(all(boundary_quarters), shift_right<17>(count) & all(31)));
 }
 
+// The table in registers.
+struct QuarterLookup {
+  __m512 low, high;
+  FP4_SIMD F operator()(I count) const { return {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)}; }
+};
+FP4_SIMD QuarterLookup quarter_lookup() {
+  static constexpr QuarterTable table = quarter_table();
+  return {_mm512_load_ps(table.value), _mm512_load_ps(table.value + 16)};
+}
+
+// Adds the squared error of sixteen magnitudes under one scale; `sure` loses those whose payload shows a whole number.
+template <bool large>
+FP4_SIMD void add_error(const QuarterLookup& nearest, F magnitude, F bounded, F quarters, F scale, __mmask16& sure,
+                        F& sum) {
+  const I count = counted_quarters<large>(bounded, quarters);
+  sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
+  const F error = negated_fma(nearest(count), scale, magnitude);
+  sum = fma(error, error, sum);
+}
+
 // Whether a payload that may be a whole number of quarters may be a boundary. Blocks are `stride` elements apart.
 template <int width>
 FP4_TARGET __attribute__((noinline)) bool has_boundary(const Trials& t, const float* x, int64_t stride) {
@@ -78,11 +100,9 @@ struct TrialErrors {
 
 template <bool large, int width, int d>
 FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride, int first, __mmask16& sure) {
-  static constexpr QuarterTable table = quarter_table();
   TrialErrors e;
   if constexpr (d == panel_rows) {
-    const __m512 low = _mm512_load_ps(table.value);
-    const __m512 high = _mm512_load_ps(table.value + 16);
+    const QuarterLookup nearest = quarter_lookup();
     e = {{all(0.0f), all(0.0f)}};
 #pragma GCC unroll 2
     for (int i = 0; i < width; ++i) {
@@ -90,11 +110,8 @@ FP4_SIMD TrialErrors run_errors(const Trials& t, const float* x, int64_t stride,
       const F bounded = larger(magnitude, broadcast(&t.least[first]));
 #pragma GCC unroll 2
       for (int trial = 0; trial < 2; ++trial) {
-        const I count = counted_quarters<large>(bounded, broadcast(&t.quarters[trial][first]));
-        sure = _mm512_mask_test_epi32_mask(sure, count.v, _mm512_set1_epi32(quarter_fraction));
-        const F value = {_mm512_permutex2var_ps(low, shift_right<17>(count).v, high)};
-        const F error = negated_fma(value, broadcast(&t.scale[trial][first]), magnitude);
-        e.sum[trial] = fma(error, error, e.sum[trial]);
+        add_error<large>(nearest, magnitude, bounded, broadcast(&t.quarters[trial][first]),
+                         broadcast(&t.scale[trial][first]), sure, e.sum[trial]);
       }
     }
   } else {
@@ -123,7 +140,7 @@ FP4_SIMD void set_trial_factors(const LaneFactor& t, TrialScales& out) {
   for (int i = 0; i < 2; ++i) {
     const F divisor = out.of[i].value * t.g;
     const F factor = all(4.0f) / divisor;
-    out.rare = out.rare | ~((a * factor < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f)));
+    out.rare = out.rare | ~is_tame(a * factor, factor, divisor);
     out.large = out.large || any(~(a * factor < all(31.0f)));
     store(out.trials.quarters[i], factor);
     store(out.trials.scale[i], divisor);
@@ -181,9 +198,7 @@ FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, c
 
 // The decoded value of a magnitude under one of two scales, but for the tensor's factor.
 FP4_SIMD F trial_value(F bounded, F quarters, F scale) {
-  static constexpr QuarterTable table = quarter_table();
-  const I index = shift_right<17>(counted_quarters<true>(bounded, quarters));
-  return scale * F{_mm512_permutex2var_ps(_mm512_load_ps(table.value), index.v, _mm512_load_ps(table.value + 16))};
+  return scale * quarter_lookup()(counted_quarters<true>(bounded, quarters));
 }
 
 // Blocks whose elements decode alike under both scales, as 0 and the largest one do wherever one scale is 3/2 of the

@@ -18,6 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+double between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
 // Samples the sensors in the background from now until `finish`.
 class Sampler {
  public:
@@ -28,13 +32,13 @@ class Sampler {
   }
   ~Sampler() { stop(); }
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return between(start_, Clock::now()); }
 
   // Fills seconds and joules of the window.
   void finish(EnergyWindow& window) {
     stop();
     sample();
-    window.seconds = std::chrono::duration<double>(last_ - start_).count();
+    window.seconds = between(start_, last_);
     for (auto& sensor : sensors_) window.joules.push_back(sensor->stop());
   }
 
@@ -51,7 +55,7 @@ class Sampler {
 
   void sample() {
     const Clock::time_point now = Clock::now();
-    const double elapsed = std::chrono::duration<double>(now - last_).count();
+    const double elapsed = between(last_, now);
     last_ = now;
     for (auto& sensor : sensors_) sensor->sample(elapsed);
   }
