@@ -1,6 +1,5 @@
 // What scripts read from `fp4sim bench --json`: every row names its yardstick, which ran in the same race. No times.
 #include <catch2/catch.hpp>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -44,19 +43,21 @@ TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rat
   }
 }
 
-TEST_CASE("tiers show what a forced backend declines", "[cli]") {
+TEST_CASE("tiers show that AVX2 leaves nothing to the reference", "[cli]") {
   const auto result = run_cli("bench tiers --backend avx2 --json");
   if (result.exit_code != 0) {  // a machine without it
     CHECK(result.err.find("avx2") != std::string::npos);
     return;
   }
-  std::map<std::string, std::string> tiers;
+  std::set<std::string> presets;
   const auto rows = nlohmann::json::parse(result.out).at("tiers");
   for (const auto& row : rows) {
-    if (row.contains("preset") && row.at("accumulator") == "exact") tiers[row.at("preset")] = row.at("gemm");
+    INFO(row.dump());
+    CHECK(row.at("gemm") == "avx2");
+    if (row.contains("preset")) presets.insert(row.at("preset"));
   }
-  CHECK(tiers.at("mxfp4") == "avx2");
-  CHECK(tiers.at("graphcore_2509_encode") == "-");
+  CHECK(presets.count("mxfp4") == 1);
+  CHECK(presets.count("graphcore_2509_encode") == 1);
 }
 
 TEST_CASE("what is quantised can be chosen", "[cli]") {

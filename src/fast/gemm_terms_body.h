@@ -2,59 +2,13 @@
 // what the integer kernels do not know or cannot prove. A term is one product, or the dot of `chunk` products.
 //   group, block  sums of terms are exact in fp64 where their span allows it (fits_double), then rounded once
 //   aligned       terms and accumulator are scaled to units of the cut, truncated, and added as whole numbers
+// Where scales have 24 bits, all but single products go by dots of bare elements (gemm_long_terms_body.h).
 // Tile: 8 rows of A times 16 rows of B in the lanes.
 #pragma once
 
-#include "src/fast/panel_reader.h"
-#include "src/fast/tile_body.h"
+#include "src/fast/gemm_long_terms_body.h"
 
 namespace fp4::FP4_ISA {
-
-// Scaled values of a panel and, for aligned sums, the weights of its terms.
-struct TermPanel {
-  const float* value = nullptr;     // [k][16]
-  const double* wide = nullptr;     // the same, exact for scales of 24 bits too
-  const int32_t* weight = nullptr;  // [k / chunk][16] exponents; of zero factors of single products far below all
-  int least = 0;                    // exponents of the non-zero values
-  int largest = 0;
-};
-
-inline constexpr int term_rows = has_wide_kernels ? 8 : 2;  // as many as registers hold sums of
-inline constexpr int no_term = -(1 << 20);
-inline constexpr int least_weight = -90;  // everything above it is in reach of fp32 powers, below it are only zeros
-
-// The sum of a and b as fp64 rounds it, and what it lost.
-FP4_SIMD D lost_part(D a, D b, D s) {
-  const D b_part = s - a;
-  return (a - (s - b_part)) + (b - b_part);
-}
-
-// fl32(a + b) to nearest.
-FP4_SIMD F nearest_sum(D a, D b) {
-  D s = a + b;
-  const M between = between_floats(s);
-  if (any(between)) s = nudged(s, lost_part(a, b, s), between);
-  return narrowed(s);
-}
-
-// a + b toward zero: where fp64 went away from zero, one step back passes no float.
-FP4_SIMD F toward_zero_sum(D a, D b) {
-  const D s = a + b;
-  const D lost = lost_part(a, b, s);
-  const M went_away = s * lost < all_double(0.0);
-  return narrowed_toward_zero(nudged(s, lost, went_away));
-}
-
-// Dots of `count` scaled values, for some rows of A from a on.
-FP4_SIMD void term_sums(const double* a, const double* b, int64_t count, D (&sum)[term_rows]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < term_rows; ++r) sum[r] = all_double(0.0);
-  for (int64_t k = 0; k < count; ++k) {
-    const D column = load_double(b + k * panel_rows);
-#pragma GCC unroll 8
-    for (int r = 0; r < term_rows; ++r) sum[r] = fma(broadcast_double(a + k * panel_rows + r), column, sum[r]);
-  }
-}
 
 // Sum of single products in units of 2^-shift, each cut to whole units: below 2^29 each, so four fit 31 bits.
 FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_unit) {
@@ -88,19 +42,26 @@ FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F a
 
 FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
 
-// Some rows of A, lane `row` on, times a panel of B.
+// Some rows of A, lane `row` on, times a panel of B, scales within.
 struct TermRows {
   const TermPanel& a;
   const TermPanel& b;
   int64_t row;
+  static constexpr bool has_long_terms = false;
 
-  FP4_SIMD void sums(int64_t k, int64_t count, D (&sum)[term_rows]) const {
-    term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, sum);
+  FP4_SIMD void dots(int64_t k, int64_t count, D (&dot)[term_rows]) const {
+    term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, dot);
   }
+  FP4_SIMD F block_step(int64_t, int, D dot, F acc) const { return nearest_sum(dot, widened(acc)); }
+  FP4_SIMD void sums(const Folding&, int64_t first, int64_t last, D (&sum)[term_rows]) const {
+    dots(first, last - first, sum);
+  }
+  FP4_SIMD D cut(int64_t, int, D dot, D per_unit, D&) const { return truncated_whole(dot * per_unit); }
 };
 
 // One group [first, last) of an aligned sum.
-FP4_SIMD void add_aligned(const Folding& f, const TermRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+template <class Rows>
+FP4_SIMD void add_aligned(const Folding& f, const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   // Single products come in fours: what pads them is zero and has no weight.
   const int64_t terms = f.chunk == 1 ? (last - first + 3) / 4 * 4 : (last - first + f.chunk - 1) / f.chunk;
   const int64_t at = first / f.chunk * panel_rows;
@@ -122,16 +83,18 @@ FP4_SIMD void add_aligned(const Folding& f, const TermRows& t, int64_t first, in
     store(total[r], sum);
   }
   for (int64_t i = 0; f.chunk > 1 && i < terms; ++i) {
-    D sum[term_rows];
-    t.sums(first + i * f.chunk, f.chunk, sum);
+    D dot[term_rows];
+    t.dots(first + i * f.chunk, f.chunk, dot);
     for (int r = 0; r < term_rows; ++r) {
       const D per_unit = widened(power_lanes(all(f.fraction_bits) - load(weight[r])));
-      D term = truncated_whole(sum[r] * per_unit);
+      D low;
+      D term = t.cut(first + i * f.chunk, r, dot[r], per_unit, low);
       if (f.splits) {  // 2^26 units and more
         const D coarse = truncated_whole(term * all_double(0x1p-26)) * all_double(0x1p26);
         store(high[r], load_double(high[r]) + coarse);
         term = term - coarse;
       }
+      if (Rows::has_long_terms) term = term + low;
       store(total[r], load_double(total[r]) + term);
     }
   }
@@ -143,26 +106,32 @@ FP4_SIMD void add_aligned(const Folding& f, const TermRows& t, int64_t first, in
   }
 }
 
+// One block.
+template <class Rows>
+FP4_SIMD void add_block(const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+  D dot[term_rows];
+  t.dots(first, last - first, dot);
+  for (int r = 0; r < term_rows; ++r) store(acc[r], t.block_step(first, r, dot[r], load(acc[r])));
+}
+
 // One group of exact sums.
-template <Sum kind>
-FP4_SIMD void add_exact(const Folding& f, const TermRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+template <class Rows>
+FP4_SIMD void add_group(const Folding& f, const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   D sum[term_rows];
-  t.sums(first, last - first, sum);
+  t.sums(f, first, last, sum);
   for (int r = 0; r < term_rows; ++r) {
     const F before = load(acc[r]);
-    if (kind == Sum::block) {
-      store(acc[r], nearest_sum(sum[r], widened(before)));
-    } else if (f.group == 0) {
-      store(acc[r], narrowed(sum[r]));
+    const F rounded = narrowed(sum[r]);
+    if (f.group == 0) {
+      store(acc[r], rounded);
     } else {
-      const F rounded = narrowed(sum[r]);
       store(acc[r], f.toward_zero ? toward_zero_sum(widened(before), widened(rounded)) : before + rounded);
     }
   }
 }
 
 // Columns [begin, end) of K, rows 0..out.rows of A from lane `half` on.
-template <Sum kind>
+template <Sum kind, class Rows>
 FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, const TermPanel& b, int64_t begin,
                            int64_t end, const TileOutput& out) {
   alignas(64) float acc[tile_rows][panel_rows] = {};
@@ -170,11 +139,11 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = smaller(first + group, end);
     for (int r = 0; r < out.rows; r += term_rows) {
-      const TermRows rows = {a, b, half + r};
-      if (kind == Sum::aligned) {
-        add_aligned(f, rows, first, last, acc + r);
-      } else {
-        add_exact<kind>(f, rows, first, last, acc + r);
+      const Rows rows = {a, b, half + r};
+      switch (kind) {
+        case Sum::block: add_block(rows, first, last, acc + r); break;
+        case Sum::group: add_group(f, rows, first, last, acc + r); break;
+        case Sum::aligned: add_aligned(f, rows, first, last, acc + r); break;
       }
     }
   }
@@ -186,13 +155,14 @@ FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide
   store(wide + k * panel_rows, widened(element) * widened(scale));
 }
 
-// Scaled values [padded][16] of a panel, in fp32 and in fp64. `offset` is what was added to its bytes.
-FP4_TARGET inline void scale_panel(const Panels& p, int64_t panel, int offset, float quantum, float* out,
-                                   double* wide) {
+// Values [padded][16] of a panel, in fp32 and in fp64, scaled but where its terms are long. `offset` is what was added
+// to its bytes.
+FP4_TARGET inline void unpack_panel(const Panels& p, int64_t panel, int offset, float quantum, bool scaled, float* out,
+                                    double* wide) {
   const float* scale = p.panel_scales(panel);
   const int64_t block = smaller(p.block, p.padded);
   for (int64_t first = 0; first < p.padded; first += block) {
-    const F s = load(scale + first / block * panel_rows);
+    const F s = scaled ? load(scale + first / block * panel_rows) : all(1.0f);
     if (p.bytes == nullptr) {
       const float* value = p.panel_values(panel);
       for (int64_t k = first; k < first + block; ++k) put_scaled(k, load(value + k * panel_rows), s, out, wide);
@@ -255,11 +225,11 @@ FP4_TARGET inline void find_span(const float* value, int64_t padded, TermPanel& 
 
 using TermsKernel = void (*)(const Folding&, const TermPanel&, int64_t, const TermPanel&, int64_t, int64_t,
                              const TileOutput&);
-inline TermsKernel terms_kernel(Sum sum) {
+inline TermsKernel terms_kernel(Sum sum, bool are_long) {
   switch (sum) {
-    case Sum::block: return terms_tile<Sum::block>;
-    case Sum::group: return terms_tile<Sum::group>;
-    case Sum::aligned: return terms_tile<Sum::aligned>;
+    case Sum::block: return are_long ? terms_tile<Sum::block, LongRows> : terms_tile<Sum::block, TermRows>;
+    case Sum::group: return are_long ? terms_tile<Sum::group, LongRows> : terms_tile<Sum::group, TermRows>;
+    case Sum::aligned: return are_long ? terms_tile<Sum::aligned, LongRows> : terms_tile<Sum::aligned, TermRows>;
   }
   return nullptr;
 }

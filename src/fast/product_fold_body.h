@@ -39,6 +39,7 @@ inline Folding make_folding(const Product& p) {
                                              : (row.kind == AccumulatorKind::group ? Sum::group : Sum::aligned);
   f.group = row.kind == AccumulatorKind::block ? p.run : row.group;
   f.runs_per_group = row.group / p.run;
+  f.run = p.run;
   f.chunk = row.kind == AccumulatorKind::aligned ? smaller<int64_t>(row.inner, p.run) : 1;
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;

@@ -45,11 +45,8 @@ inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumula
 
 inline bool has_wide_scale(const QuantSpec& s) { return s.scale == Scale::fp32 || s.scale_rule == ScaleRule::encode; }
 
-// Whether gemm_terms_body.h serves: terms that end where scales do, and, but for single products that are cut anyway,
-// scales of at most 8 bits.
+// Whether gemm_terms_body.h serves: terms that end where scales do.
 inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  const bool single = row.kind == AccumulatorKind::aligned && row.inner == 1;
-  if (!single && (has_wide_scale(a) || has_wide_scale(b))) return false;
   if (row.group_rounding != Rounding::nearest_even || row.group % 4 != 0) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
   if (row.kind == AccumulatorKind::group) {

@@ -105,6 +105,7 @@ struct Folding {
   int64_t group = 0;             // products; 0: all of K, rounded once to nearest
   int64_t runs_per_group = 0;    // the same in runs
   int64_t chunk = 1;             // products of a term
+  int64_t run = 0;               // products between changes of scales, at most
   bool has_wide_scales = false;  // of more than 8 significant bits
   bool toward_zero = false;      // group: of the additions
   int fraction_bits = 35;        // aligned
@@ -118,7 +119,8 @@ struct Folding {
   float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
   bool may_certify = false;       // exact partial sums in fp32 prove the result
   int snap_log2 = no_snap;
-  int split_log2 = 0;  // sums and terms in two parts: where they part; aligned: in units of the cut
+  int split_log2 = 0;         // sums and terms in two parts: where they part; aligned: in units of the cut
+  double long_start[2] = {};  // sums of long terms in three parts: where the first two start (gemm_long_terms_body.h)
 };
 
 // Elements of up to 8 bits as floats: dots in fp64.
