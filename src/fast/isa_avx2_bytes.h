@@ -19,26 +19,41 @@ FP4_SIMD B packed_lanes_unsigned(I v0, I v1, I v2, I v3) {
   const I x = low | shift_left<16>(high);
   return {x.a, x.b};
 }
-struct ByteTable {  // 128 entries in eight rows of 16
+// 128 entries by an index mod 128, in eight rows of 16. Most tables are odd about their entry of 0: then the magnitude
+// of the index finds its entry in the first four rows.
+struct ByteTable {
   __m128i row[8];
+  bool is_odd;
+  int8_t middle;
 };
 FP4_SIMD ByteTable load_table(const int8_t* p) {
   ByteTable t;
   for (int i = 0; i < 8; ++i) t.row[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16 * i));
+  t.middle = p[0];
+  t.is_odd = true;
+  for (int i = 1; i < 64; ++i) t.is_odd = t.is_odd && p[i] - p[0] == p[0] - p[128 - i];
   return t;
 }
-FP4_SIMD __m256i look_up_half(const ByteTable& t, __m256i index) {
-  const __m256i x = _mm256_and_si256(index, _mm256_set1_epi8(0x7F));
-  __m256i result = _mm256_setzero_si256();
-  for (int i = 0; i < 8; ++i) {  // pshufb gives 0 where bit 7 is set: rows other than i
-    const __m256i in_row = _mm256_sub_epi8(x, _mm256_set1_epi8(static_cast<char>(16 * i)));
-    const __m256i outside = _mm256_cmpgt_epi8(_mm256_and_si256(in_row, _mm256_set1_epi8(0x70)), _mm256_setzero_si256());
-    const __m256i picked =
-        _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t.row[i]),
-                            _mm256_or_si256(in_row, _mm256_and_si256(outside, _mm256_set1_epi8(-128))));
-    result = _mm256_or_si256(result, picked);
+// One of `count` rows by the bits of the index above its lowest four; the highest of those is at the top of `chosen`.
+template <int count>
+FP4_SIMD __m256i entry_of(const __m128i* row, __m256i index, __m256i chosen) {
+  if constexpr (count == 1) {
+    const __m256i nibble = _mm256_and_si256(index, _mm256_set1_epi8(0x0F));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(row[0]), nibble);
+  } else {
+    const __m256i below = _mm256_add_epi8(chosen, chosen);
+    return _mm256_blendv_epi8(entry_of<count / 2>(row, index, below),
+                              entry_of<count / 2>(row + count / 2, index, below), chosen);
   }
-  return result;
+}
+FP4_SIMD __m256i look_up_half(const ByteTable& t, __m256i index) {
+  if (!t.is_odd) return entry_of<8>(t.row, index, _mm256_add_epi8(index, index));
+  const __m256i twice = _mm256_add_epi8(index, index);  // a signed byte
+  const __m256i size = _mm256_abs_epi8(twice);
+  const __m256i middle = _mm256_set1_epi8(t.middle);
+  const __m256i entry =
+      _mm256_sub_epi8(entry_of<4>(t.row, _mm256_srli_epi16(size, 1), _mm256_add_epi8(size, size)), middle);
+  return _mm256_add_epi8(_mm256_sign_epi8(entry, twice), middle);
 }
 FP4_SIMD B look_up(const ByteTable& t, B index) { return {look_up_half(t, index.a), look_up_half(t, index.b)}; }
 struct NibbleTable {
@@ -174,10 +189,31 @@ FP4_SIMD void transpose_16x4(const float* x, int64_t stride, F out[4]) {
   for (int i = 0; i < 4; ++i) out[i] = {low[i], high[i]};
 }
 
+// 8 vectors of 8 floats, rows for columns.
+FP4_SIMD void transpose_8x8(const float* x, int64_t stride, __m256 (&out)[8]) {
+  __m256 low[4];
+  __m256 high[4];
+  transpose_8x4(x, stride, low);
+  transpose_8x4(x + 4, stride, high);
+  for (int i = 0; i < 4; ++i) {
+    out[i] = low[i];
+    out[4 + i] = high[i];
+  }
+}
+
 // Columns [k][16 rows] back to rows of `valid` floats.
 FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
+  const int full_rows = rows / 8 * 8;
+  const int full = valid / 8 * 8;
+  for (int r0 = 0; r0 < full_rows; r0 += 8) {
+    for (int i = 0; i < full; i += 8) {
+      __m256 row[8];
+      transpose_8x8(x[i] + r0, 16, row);
+      for (int r = 0; r < 8; ++r) _mm256_storeu_ps(out + (r0 + r) * stride + i, row[r]);
+    }
+  }
   for (int r = 0; r < rows; ++r) {
-    for (int i = 0; i < valid; ++i) out[r * stride + i] = x[i][r];
+    for (int i = r < full_rows ? full : 0; i < valid; ++i) out[r * stride + i] = x[i][r];
   }
 }
 

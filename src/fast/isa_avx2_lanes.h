@@ -207,8 +207,14 @@ FP4_SIMD F unsigned_to_float(I x) {
   return to_float(x & all(0x7FFFFFFF)) + select(high, all(0x1p31f), all(0.0f));
 }
 FP4_SIMD F floor_of(F x) { return {_mm256_floor_ps(x.a), _mm256_floor_ps(x.b)}; }
+FP4_SIMD __m256 look_up_half(__m256 low, __m256 high, __m256i index) {
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, index), _mm256_permutevar8x32_ps(high, index),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+}
 FP4_SIMD F look_up_16(const float* table, I index) {
-  return {_mm256_i32gather_ps(table, index.a, 4), _mm256_i32gather_ps(table, index.b, 4)};
+  const __m256 low = _mm256_loadu_ps(table);
+  const __m256 high = _mm256_loadu_ps(table + 8);
+  return {look_up_half(low, high, index.a), look_up_half(low, high, index.b)};
 }
 FP4_SIMD F from_half(I code) {
   const __m256i x = _mm256_packus_epi32(code.a, code.b);

@@ -3,38 +3,14 @@
 
 #include "src/fast/isa_avx512.h"
 // After the instruction set it is compiled for:
-#include "src/fast/quantize_body.h"
 #include "src/fast/run_hadamard_avx512.h"
+#include "src/fast/run_kinds_body.h"
 #include "src/fast/run_philox_avx512.h"
 
 namespace fp4::avx512 {
 
-// How a payload comes from an element: `power` and `product` have a factor that gives it (the product rounded to fp32),
-// `quotient` two that enclose the exact one.
-enum class RunKind : uint8_t { none, power, product, quotient };
-
 // How codes are formed: by table, by draws on the code axis of e2m1, or a byte each (run_bytes_avx512.h).
 enum class RunCodes : uint8_t { table, draws, bytes };
-
-// The constants of a format, for payloads within its range.
-struct ByteCodes {
-  float largest = 0.0f;
-  int32_t mantissa_bits = 0;
-  uint32_t least_binade = 0;  // bits of the smallest normal value
-  uint32_t sign = 0x80;       // of a code
-  int8_t sign_shift = 24;     // from a float's
-};
-
-inline ByteCodes byte_codes(const FloatFormat& f) {
-  const FormatLanes l = format_lanes(f);
-  ByteCodes c;
-  c.largest = l.largest_value;
-  c.mantissa_bits = l.mantissa_bits;
-  c.least_binade = static_cast<uint32_t>(l.least_field) << 23;
-  c.sign = f.sign_code();
-  c.sign_shift = static_cast<int8_t>(32 - f.code_bits());
-  return c;
-}
 
 struct RunPlan {
   RunKind kind = RunKind::none;

@@ -9,21 +9,8 @@ namespace fp4::avx512 {
 // false: some block's factor, or a payload, is out of reach.
 FP4_SIMD bool find_factors(const QuantPlan& p, const RunPlan& r, I amax, const LaneScales& s, const LaneFactor& t,
                            RunFactors& out) {
-  const M zero = amax == all(0);
   F factor;
-  if (r.kind == RunKind::power) {
-    if (any((s.code < all(27)) & ~zero)) return false;
-    factor = inverse_power(s.code) * all(p.q.prescale * r.steps);
-  } else if (r.kind == RunKind::product) {
-    factor = smaller(all(1.0f) / (s.value * t.g), all(float_of(float_largest_bits)));
-  } else {
-    const bool encode = p.payload_path == PayloadPath::encode_exact;
-    const F full = all(r.steps * p.q.prescale);
-    const F divisor = encode ? t.g : s.value * t.g;
-    factor = (encode ? full * s.stored : full) / divisor;
-    if (any(~((factor < all(0x1p100f)) & (factor > all(0x1p-100f)) & (divisor > all(0x1p-100f))) & ~zero)) return false;
-  }
-  factor = select(zero, all(1.0f), factor);
+  if (!block_factors(p, r.kind, r.steps, amax, s, t, factor)) return false;
   if (r.codes == RunCodes::bytes) {
     store(out.low, factor);
     return true;

@@ -12,13 +12,6 @@ inline constexpr float quarters_magic = 64.0f;
 inline constexpr int32_t quarter_fraction = 0x1FFFF;
 inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
 
-// Whether payloads are quotients that quarters decide. Under scales that are powers of two every order of operations
-// gives the quotient (PayloadPath::power).
-inline bool has_quarters(const QuantPlan& p) {
-  const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
-  return p.spec.element == Element::e2m1 && exact && p.q.prescale == 1.0f;
-}
-
 struct Trials {
   alignas(64) float quarters[2][panel_rows];  // per unit of an element
   alignas(64) float scale[2][panel_rows];

@@ -203,23 +203,6 @@ inline bool draws_for_runs(const QuantPlan& p) {
   return p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == 8;
 }
 
-// How the payloads of blocks of 16 or 32 come from their elements, whatever their rounding.
-inline RunKind factor_kind(const QuantPlan& p) {
-  const bool trials = p.q.scale_rule == ScaleRule::four_over_six && has_quarters(p);
-  if (p.scale_path != ScalePath::power && p.scale_path != ScalePath::quotient && !trials) return RunKind::none;
-  if (is_real(p.spec.scale) || is_stochastic(p.q.scale_rounding)) return RunKind::none;
-  if (p.spec.block.kind != BlockKind::vector || (p.spec.block.size != 16 && p.spec.block.size != 32))
-    return RunKind::none;
-  switch (p.payload_path) {
-    case PayloadPath::power: return RunKind::power;
-    case PayloadPath::multiply:
-      return p.q.arithmetic == Arithmetic::te && p.q.prescale == 1.0f ? RunKind::product : RunKind::none;
-    case PayloadPath::exact:
-    case PayloadPath::encode_exact: return RunKind::quotient;
-    default: return RunKind::none;
-  }
-}
-
 inline RunKind run_kind(const QuantPlan& p) {
   const bool known = p.code_path == CodePath::table || draws_for_runs(p) || has_byte_codes(p);
   return known ? factor_kind(p) : RunKind::none;
