@@ -6,9 +6,11 @@
 
 #include "src/backend_reference.h"
 #include "src/fast/gemm_int8_avx2.h"
+#include "src/fast/neighbours_avx2.h"
 #include "src/fast/row_block_avx2.h"
 #include "src/fast/runs_avx2.h"
-// After the kernels that it uses:
+// After the kernels that they use:
+#include "src/fast/dequantize_body.h"
 #include "src/fast/product_body.h"
 
 namespace fp4 {
@@ -24,10 +26,8 @@ class Avx2Backend final : public Backend {
   }
   bool supports_quantize(const QuantizeCall& call) const override { return avx2::has_small_positions(call); }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx2::quantize_to(call, out); }
-  bool supports_dequantize(const Quantized& q) const override {
-    return q.rows * q.code_row_bytes() < int64_t{1} << 31 || q.code_row_bytes() < int64_t{1} << 27;
-  }
-  void dequantize(const Quantized& q, float* out, int) const override { avx2::dequantize_to(q, out); }
+  bool supports_dequantize(const Quantized&) const override { return true; }
+  void dequantize(const Quantized& q, float* out, int) const override { avx2::dequantize_rows(q, out); }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     return avx2::supports_product(a, b, options.accumulator);
   }

@@ -15,7 +15,8 @@
 #include "src/fast/gemm_whole_avx512.h"
 #include "src/fast/panel_sweep_avx512.h"
 #include "src/fast/row_block_avx512.h"
-// After the kernels that it uses:
+// After the kernels that they use:
+#include "src/fast/dequantize_body.h"
 #include "src/fast/product_body.h"
 #include "src/fast/rows_avx512.h"
 

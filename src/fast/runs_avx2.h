@@ -12,8 +12,13 @@
 
 namespace fp4::avx2 {
 
+// How codes are formed: two or one in a byte, or two by draws of eight bits.
+enum class RunCodes : uint8_t { nibbles, bytes, draws };
+inline constexpr int draw_bits = 8;
+
 struct RunPlan {
   RunKind kind = RunKind::none;
+  RunCodes form = RunCodes::nibbles;
   ByteCodes codes;
   bool drops = false;  // the sign of zero
 };
@@ -49,17 +54,19 @@ FP4_SIMD __m256i eight_maxima(const float* x) {
 struct CodeConstants {
   __m256 largest;
   __m256i least_binade;
-  __m256i to_unit;  // from a binade to the power of two whose last place is its grid step
+  __m256i to_unit;  // from a binade to the power of two whose last place is its grid step, or 2^-8 of it
   __m256i to_step;
   __m256i start;  // what the constants add to a code, in words
   __m256i sign;   // in words
   __m128i sign_shift;
 };
-FP4_SIMD CodeConstants code_constants(const ByteCodes& c) {
+FP4_SIMD CodeConstants code_constants(const RunPlan& r) {
+  const ByteCodes& c = r.codes;
   const int below = 23 - c.mantissa_bits;
+  const int last = r.form == RunCodes::draws ? below - draw_bits : below;  // place of the fraction's, or the step's
   return {_mm256_set1_ps(c.largest),
           _mm256_set1_epi32(static_cast<int>(c.least_binade)),
-          _mm256_set1_epi32(below << 23),
+          _mm256_set1_epi32(last << 23),
           _mm256_set1_epi32(below),
           _mm256_set1_epi16(static_cast<int16_t>(c.least_binade >> below)),
           _mm256_set1_epi16(static_cast<int16_t>(c.sign)),
@@ -83,9 +90,15 @@ FP4_SIMD NearestCodes nearest_codes(const CodeConstants& c, __m256 u) {
   n.counted = _mm256_castps_si256(_mm256_add_ps(u, _mm256_castsi256_ps(n.unit)));
   return n;
 }
-// Magnitude codes plus CodeConstants::start.
-FP4_SIMD __m256i codes_of(const CodeConstants& c, const NearestCodes& n) {
-  return _mm256_add_epi32(_mm256_sub_epi32(n.counted, n.unit), _mm256_srlv_epi32(n.binade, c.to_step));
+// Magnitude codes plus CodeConstants::start. A draw carries into the steps.
+template <RunCodes form>
+FP4_SIMD __m256i codes_of(const CodeConstants& c, const NearestCodes& n, const uint8_t* draws) {
+  __m256i steps = _mm256_sub_epi32(n.counted, n.unit);
+  if constexpr (form == RunCodes::draws) {
+    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(draws));
+    steps = _mm256_srli_epi32(_mm256_add_epi32(steps, _mm256_cvtepu8_epi32(eight)), draw_bits);
+  }
+  return _mm256_add_epi32(steps, _mm256_srlv_epi32(n.binade, c.to_step));
 }
 // Bits are set where payloads from there up to u, far less than a step above, may have other codes. Where u alone is in
 // the next binade, either rounds to its first value.
@@ -100,9 +113,9 @@ struct RunFactors {
 
 // A byte each for 32 elements from x on, the first one of block `first` of a run. Sets bits of `doubt` where the bounds
 // of a quotient have different codes.
-template <RunKind kind, int block>
+template <RunKind kind, int block, RunCodes form>
 FP4_SIMD __m256i run_codes(const RunPlan& r, const CodeConstants& c, const RunFactors& f, const float* x, int first,
-                           __m256i& doubt) {
+                           const uint8_t* draws, __m256i& doubt) {
   __m256i words[2];
 #pragma GCC unroll 2
   for (int pair = 0; pair < 2; ++pair) {
@@ -115,7 +128,7 @@ FP4_SIMD __m256i run_codes(const RunPlan& r, const CodeConstants& c, const RunFa
       bits[i] = load_bits(x + at);
       const __m256i magnitude = magnitude_bits(bits[i]);
       const NearestCodes n = nearest_codes(c, scaled_magnitudes(c, magnitude, f.low[b]));
-      code[i] = codes_of(c, n);
+      code[i] = codes_of<form>(c, n, draws + at);
       if constexpr (kind == RunKind::quotient) {
         doubt = _mm256_or_si256(doubt, others_up_to(n, scaled_magnitudes(c, magnitude, f.high[b])));
       }
@@ -134,23 +147,35 @@ FP4_SIMD __m256i run_codes(const RunPlan& r, const CodeConstants& c, const RunFa
 }
 
 // Codes of sixteen blocks; false: some element is in doubt.
-template <RunKind kind, int block, bool fp4>
-FP4_SIMD bool encode_run(const RunPlan& r, const CodeConstants& c, const RunFactors& f, const float* x, uint8_t* out) {
+template <RunKind kind, int block, RunCodes form>
+FP4_SIMD bool encode_run(const RunPlan& r, const CodeConstants& c, const RunFactors& f, const float* x,
+                         const uint8_t* draws, uint8_t* out) {
   __m256i doubt = _mm256_setzero_si256();
   for (int i = 0; i < panel_rows * block; i += 64) {
-    const __m256i low = run_codes<kind, block>(r, c, f, x + i, i / block, doubt);
-    const __m256i high = run_codes<kind, block>(r, c, f, x + i + 32, (i + 32) / block, doubt);
-    if (fp4) {
+    const __m256i low = run_codes<kind, block, form>(r, c, f, x + i, i / block, draws + i, doubt);
+    const __m256i high = run_codes<kind, block, form>(r, c, f, x + i + 32, (i + 32) / block, draws + i + 32, doubt);
+    if constexpr (form == RunCodes::bytes) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), low);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i + 32), high);
+    } else {
       const __m256i weights = _mm256_set1_epi16(0x1001);
       const __m256i nibbles =
           _mm256_packus_epi16(_mm256_maddubs_epi16(low, weights), _mm256_maddubs_epi16(high, weights));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i / 2), _mm256_permute4x64_epi64(nibbles, 0xD8));
-    } else {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), low);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i + 32), high);
     }
   }
   return _mm256_testz_si256(doubt, doubt) != 0;
+}
+
+// The draws of `length` elements from position `first` on, both multiples of 256.
+FP4_SIMD void fill_run_draws(const RandomPlace& place, int64_t first, int length, uint8_t* draws) {
+  for (int i = 0; i < length; i += 256) {
+    const I block = lane_numbers() + all(static_cast<uint32_t>((first + i) / 16));
+    const Words w = philox(block, place.stream, place.step, place.seed);
+    alignas(64) uint32_t words[4][panel_rows];
+    for (int j = 0; j < 4; ++j) store(words[j], w.word[j]);
+    store_transposed_dwords(words, draws + i, 16);
+  }
 }
 
 // The scales of sixteen blocks, stored, and what their elements are multiplied by. false: not by runs.
@@ -161,9 +186,9 @@ FP4_SIMD bool run_scales(const Quantization& z, const LaneFactor& t, const float
   const LaneScales s = scales_from_maxima(p, z.scale, amax, t, all(0));
   F factor;
   if (any((amax >= all(0x7F800000)) | s.rare) || !block_factors(p, kind, 1.0f, amax, s, t, factor)) return false;
-  if (kind == RunKind::quotient) {  // products are rounded to nearest
-    store(f.low, factor * all(1.0f - 0x1p-21f));
-    store(f.high, factor * all(1.0f + 0x1p-21f));
+  if (kind == RunKind::quotient) {  // 2^-23 and a little off, and its products with these and elements 2^-24 each
+    store(f.low, factor * all(1.0f - 0x1.8p-22f));
+    store(f.high, factor * all(1.0f + 0x1.8p-22f));
   } else {
     store(f.low, factor);
   }
@@ -175,45 +200,58 @@ FP4_SIMD bool run_scales(const Quantization& z, const LaneFactor& t, const float
 }
 
 // Panels [first, last) of a flat operand, which are full.
-template <RunKind kind, int block, bool fp4>
+template <RunKind kind, int block, RunCodes form>
 FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t first, int64_t last) {
   const QuantPlan& p = *z.plan;
   constexpr int length = panel_rows * block;
   const LaneFactor t = {all(p.factor.g), all(p.factor.te_multiplier)};
-  const CodeConstants c = code_constants(r.codes);
+  const CodeConstants c = code_constants(r);
   const int64_t runs = p.cols / block;  // of a panel
   for (int64_t panel = first; panel < last; ++panel) {
     bool done = true;
     for (int64_t run = panel * runs; done && run < (panel + 1) * runs; ++run) {
       const float* x = p.x.data + run * length;
+      uint8_t* out = z.stored->codes.data() + run * (form == RunCodes::bytes ? length : length / 2);
+      alignas(64) uint8_t draws[length];
+      if (form == RunCodes::draws) fill_run_draws(p.place, p.row_offset * p.cols + run * length, length, draws);
       RunFactors f;
       done = run_scales<kind, block>(z, t, x, z.stored->scales.data() + run * panel_rows, f) &&
-             encode_run<kind, block, fp4>(r, c, f, x, z.stored->codes.data() + run * (fp4 ? length / 2 : length));
+             encode_run<kind, block, form>(r, c, f, x, draws, out);
     }
     if (!done) quantize_vector_panel(z, panel);
   }
 }
 
 inline RunKind run_kind(const QuantPlan& p) {
-  const bool is_known = p.q.rounding == Rounding::nearest_even && p.q.prescale == 1.0f && p.hadamard.size == 0 &&
-                        p.scale_path != ScalePath::trials && p.q.element.has_zero && p.q.element.mantissa_bits > 0 &&
-                        p.q.element.code_bits() <= 8;
-  return is_known && !p.spec.has_outer_scale() ? factor_kind(p) : RunKind::none;
+  const bool nearest = p.q.rounding == Rounding::nearest_even && p.q.element.has_zero &&
+                       p.q.element.mantissa_bits > 0 && p.q.element.code_bits() <= 8;
+  const bool draws =
+      p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == draw_bits;
+  const bool is_known = (nearest || draws) && p.q.prescale == 1.0f && p.hadamard.size == 0 &&
+                        p.scale_path != ScalePath::trials && !p.spec.has_outer_scale();
+  return is_known ? factor_kind(p) : RunKind::none;
 }
 
 using RunLoop = void (*)(const Quantization&, const RunPlan&, int64_t, int64_t);
 
-template <RunKind kind>
-RunLoop run_loop(const QuantPlan& p) {
-  const bool fp4 = p.q.element.code_bits() == 4;
-  if (p.spec.block.size == 16) return fp4 ? quantize_runs<kind, 16, true> : quantize_runs<kind, 16, false>;
-  return fp4 ? quantize_runs<kind, 32, true> : quantize_runs<kind, 32, false>;
+template <RunKind kind, RunCodes form>
+RunLoop run_loop(int block) {
+  return block == 16 ? quantize_runs<kind, 16, form> : quantize_runs<kind, 32, form>;
 }
-inline RunLoop run_loop(RunKind kind, const QuantPlan& p) {
-  switch (kind) {
-    case RunKind::power: return run_loop<RunKind::power>(p);
-    case RunKind::product: return run_loop<RunKind::product>(p);
-    case RunKind::quotient: return run_loop<RunKind::quotient>(p);
+template <RunKind kind>
+RunLoop run_loop(RunCodes form, int block) {
+  switch (form) {
+    case RunCodes::nibbles: return run_loop<kind, RunCodes::nibbles>(block);
+    case RunCodes::bytes: return run_loop<kind, RunCodes::bytes>(block);
+    case RunCodes::draws: return run_loop<kind, RunCodes::draws>(block);
+  }
+  return nullptr;
+}
+inline RunLoop run_loop(const RunPlan& r, int block) {
+  switch (r.kind) {
+    case RunKind::power: return run_loop<RunKind::power>(r.form, block);
+    case RunKind::product: return run_loop<RunKind::product>(r.form, block);
+    case RunKind::quotient: return run_loop<RunKind::quotient>(r.form, block);
     case RunKind::none: break;
   }
   return nullptr;
@@ -225,8 +263,10 @@ inline int64_t flat_columns(const QuantPlan& p) { return run_kind(p) != RunKind:
 // The full panels of a flat operand; returns how many those are.
 FP4_TARGET inline int64_t quantize_flat(const Quantization& z, int threads) {
   const QuantPlan& p = *z.plan;
-  const RunPlan r = {run_kind(p), byte_codes(p.q.element), p.q.negative_zero == NegativeZero::drop};
-  const RunLoop loop = run_loop(r.kind, p);
+  const RunCodes deterministic = p.q.element.code_bits() == 4 ? RunCodes::nibbles : RunCodes::bytes;
+  const RunPlan r = {run_kind(p), is_stochastic(p.q.rounding) ? RunCodes::draws : deterministic,
+                     byte_codes(p.q.element), p.q.negative_zero == NegativeZero::drop};
+  const RunLoop loop = run_loop(r, p.spec.block.size);
   const int64_t full = p.rows / panel_rows;
   const int64_t share = threads > 1 ? larger<int64_t>((int64_t{1} << 16) / (panel_rows * p.cols), 1) : full;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)

@@ -168,26 +168,6 @@ inline int stored_piece(const Quantized& q) {
   return blocked ? q.spec.block.size : 32;
 }
 
-FP4_TARGET inline void dequantize_to(const Quantized& q, float* out) {
-  const Quantizer r = resolve(q.spec);
-  DecodeTables t;
-  fill_tables(r, t);
-  alignas(64) float buffer[128][panel_rows];
-  const int piece = stored_piece(q);
-  for (int64_t row0 = 0; row0 < q.rows; row0 += panel_rows) {
-    const int rows = static_cast<int>(smaller<int64_t>(panel_rows, q.rows - row0));
-    const CodeReader c = read_codes(q, row0, rows);
-    for (int64_t k0 = 0; k0 < q.cols; k0 += piece) {
-      decode_piece(q, r, t, c, k0, piece, buffer);
-      const F s = stored_scales(q, r, t, row0, rows, k0);
-      const F g = stored_factors(q, row0, rows, k0);
-      for (int k = 0; k < piece; ++k) store(buffer[k], stored_value(q.spec.prescale, load(buffer[k]), s, g));
-      const int valid = static_cast<int>(smaller<int64_t>(piece, q.cols - k0));
-      store_transposed(buffer, rows, valid, out + row0 * q.cols + k0, q.cols);
-    }
-  }
-}
-
 // The panels of a gemm from stored codes.
 FP4_TARGET inline void pack_stored_panel(const Quantized& q, const Quantizer& r, const DecodeTables& t,
                                          const PanelOptions& options, Panels& out, int64_t panel) {
