@@ -136,7 +136,9 @@ TEST_CASE("aligned sums of terms near and far", "[quick]") {
   for (const auto& words : formats) {
     for (const Codes a : all_codes) {
       for (const Codes b : all_codes) {
-        for (const int spread : {0, 5, 13, 22, 45}) compare_filled(words, a, b, -20, spread, random);
+        for (const int spread : {0, 5, 13, 22, 45}) {
+          if (a == b || pick(random, 2) == 0) compare_filled(words, a, b, -20, spread, random);
+        }
       }
     }
   }

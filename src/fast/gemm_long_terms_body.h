@@ -68,16 +68,15 @@ struct LongRows {
 
   // Exact.
   FP4_SIMD D scale(int64_t k, int r) const {
-    const double sa = a.scale[k / a.block * panel_rows + row + r];
-    return all_double(sa) * load_widened(b.scale + k / b.block * panel_rows);
+    const double sa = a.scales_at(k)[row + r];
+    return all_double(sa) * load_widened(b.scales_at(k));
   }
   FP4_SIMD void dots(int64_t k, int64_t count, D (&dot)[term_rows]) const {
     term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, dot);
   }
   // fl32(acc + term) for a block, whose scale is fl32(sA * sB).
   FP4_SIMD F block_step(int64_t k, int r, D dot, F acc) const {
-    const float sa = a.scale[k / a.block * panel_rows + row + r];
-    const LongTerm t = long_term(dot, widened(all(sa) * load(b.scale + k / b.block * panel_rows)));
+    const LongTerm t = long_term(dot, widened(all(a.scales_at(k)[row + r]) * load(b.scales_at(k))));
     return narrowed(odd_sum(t.high, widened(acc), t.low));
   }
   FP4_SIMD void sums(const Folding& f, int64_t first, int64_t last, D (&sum)[term_rows]) const {

@@ -23,12 +23,11 @@ FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_uni
   return sum;
 }
 
-// The same where scales have more than 8 bits: products rounded toward zero first, which cuts nothing above a unit.
+// The same where scales have more than 8 bits.
 FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D per_unit) {
   D sum = all_double(0.0);
   for (int64_t k = 0; k < count; ++k) {
-    const D product = multiply_toward_zero(broadcast_double(a + k * panel_rows), load_double(b + k * panel_rows));
-    sum = sum + truncated_whole(product * per_unit);
+    sum = sum + cut_product(broadcast_double(a + k * panel_rows), load_double(b + k * panel_rows), per_unit);
   }
   return sum;
 }

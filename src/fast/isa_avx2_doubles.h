@@ -98,11 +98,21 @@ FP4_SIMD D nudged(D s, D error, M m) {
   return r;
 }
 #undef FP4_EACH
-FP4_SIMD D multiply_toward_zero(D x, D y) {
+// x*y in whole units, cut toward zero. Only products that lost something and are whole numbers may have been rounded
+// up.
+FP4_SIMD D cut_product(D x, D y, D per_unit) {
   const D zero = all_double(0.0);
   const D product = x * y;
+  const D units = product * per_unit;
+  const D cut = truncated_whole(units);
   const D lost = fma(x, y, zero - product);
-  return nudged(product, lost, product * lost < zero);
+  __m256d doubt = _mm256_setzero_pd();
+  for (int i = 0; i < 4; ++i) {
+    doubt = _mm256_or_pd(doubt, _mm256_and_pd(_mm256_cmp_pd(cut.v[i], units.v[i], _CMP_EQ_OQ), lost.v[i]));
+  }
+  if (_mm256_testz_si256(_mm256_castpd_si256(doubt), _mm256_set1_epi64x(INT64_MAX)) != 0) return cut;
+  const M went_up = product * lost < zero;
+  return select(went_up, truncated_whole(nudged(product, lost, went_up) * per_unit), cut);
 }
 // To nearest, then one float toward zero where that went too far (infinity becomes the largest float).
 FP4_SIMD F narrowed_toward_zero(D x) {

@@ -19,10 +19,6 @@ FP4_SIMD void store(double* p, D a) {
 }
 FP4_SIMD D load_double(const double* p) { return {_mm512_loadu_pd(p), _mm512_loadu_pd(p + 8)}; }
 FP4_SIMD D operator*(D a, D b) { return {_mm512_mul_pd(a.lo, b.lo), _mm512_mul_pd(a.hi, b.hi)}; }
-FP4_SIMD D multiply_toward_zero(D a, D b) {
-  return {_mm512_mul_round_pd(a.lo, b.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
-          _mm512_mul_round_pd(a.hi, b.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
-}
 FP4_SIMD D operator/(D a, D b) { return {_mm512_div_pd(a.lo, b.lo), _mm512_div_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator+(D a, D b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator-(D a, D b) { return {_mm512_sub_pd(a.lo, b.lo), _mm512_sub_pd(a.hi, b.hi)}; }
@@ -43,6 +39,12 @@ FP4_SIMD M operator!=(D a, D b) {
 FP4_SIMD D truncated_whole(D a) {
   return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
           _mm512_roundscale_pd(a.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
+}
+// a*b in whole units, cut toward zero: the product is rounded toward zero first, which cuts nothing above a unit.
+FP4_SIMD D cut_product(D a, D b, D per_unit) {
+  constexpr int toward_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+  const D product = {_mm512_mul_round_pd(a.lo, b.lo, toward_zero), _mm512_mul_round_pd(a.hi, b.hi, toward_zero)};
+  return truncated_whole(product * per_unit);
 }
 FP4_SIMD D rounded_whole(D a) {
   return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),

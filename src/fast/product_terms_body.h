@@ -128,7 +128,7 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   t.wide = to.wide;
   t.weight = to.weight;
   t.scale = side.panels.panel_scales(panel);
-  t.block = side.panels.block;
+  t.block_log2 = scale_shift(side.panels.block, 1, side.panels.padded);
   const float quantum = power_of_two(side.quantum_log2());
   unpack_panel(side.panels, panel, offset, quantum, !has_long_terms(f), to.value, to.wide);
   if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, to.value, f.chunk, to.weight);

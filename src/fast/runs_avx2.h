@@ -50,7 +50,7 @@ FP4_SIMD __m256i eight_maxima(const float* x) {
                           _mm256_permute2x128_si256(four[0], four[1], 0x31));
 }
 
-// The same for payloads in registers of eight.
+// ByteCodes in registers of eight.
 struct CodeConstants {
   __m256 largest;
   __m256i least_binade;
@@ -167,7 +167,7 @@ FP4_SIMD bool encode_run(const RunPlan& r, const CodeConstants& c, const RunFact
   return _mm256_testz_si256(doubt, doubt) != 0;
 }
 
-// The draws of `length` elements from position `first` on, both multiples of 256.
+// The draws of `length` elements, a multiple of 256, from position `first` on, a multiple of 16.
 FP4_SIMD void fill_run_draws(const RandomPlace& place, int64_t first, int length, uint8_t* draws) {
   for (int i = 0; i < length; i += 256) {
     const I block = lane_numbers() + all(static_cast<uint32_t>((first + i) / 16));

@@ -10,11 +10,13 @@ namespace fp4::FP4_ISA {
 struct TermPanel {
   const float* value = nullptr;  // [k][16]
   const double* wide = nullptr;  // the same, exact for scales of 24 bits too
-  const float* scale = nullptr;  // [k / block][16]
-  int64_t block = 0;
+  const float* scale = nullptr;  // [k >> block_log2][16]
+  int block_log2 = 0;
   const int32_t* weight = nullptr;  // [k / chunk][16] exponents; of zero factors of single products far below all
   int least = 0;                    // exponents of the non-zero values
   int largest = 0;
+
+  const float* scales_at(int64_t k) const { return scale + (k >> block_log2) * panel_rows; }
 };
 
 inline constexpr int term_rows = has_wide_kernels ? 8 : 2;  // as many as registers hold sums of
