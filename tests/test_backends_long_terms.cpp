@@ -31,8 +31,6 @@ void compare(const Quantized& a, const Quantized& b, const std::string& what) {
   }
 }
 
-float random_significand(Random& random) { return 1.0f + 0x1p-23f * static_cast<float>(pick(random, 1 << 23)); }
-
 uint32_t code_of_one(const FloatFormat& f, bool negative) {
   return (static_cast<uint32_t>(f.bias) << f.mantissa_bits) | (negative ? f.sign_code() : 0u);
 }
@@ -63,7 +61,7 @@ TEST_CASE("sums beside a tie that a block far below decides", "[quick]") {
           if (i > 0 && pick(random, 6) == 0) {
             s = (&s)[-1];  // cancels, or doubles
           } else {
-            s = std::ldexp(pick(random, 2) == 0 ? 1.0f : random_significand(random), 40 - below);
+            s = std::ldexp(pick(random, 2) == 0 ? 1.0f : significand(random), 40 - below);
           }
         }
       }
@@ -71,7 +69,7 @@ TEST_CASE("sums beside a tie that a block far below decides", "[quick]") {
         for (int64_t i = 0; i < k; ++i) b.set_code(r, i, code_of_one(f, pick(random, 8) == 0));
       }
       if (round % 3 == 0) {
-        for (float& s : b.real_scales) s = random_significand(random);
+        for (float& s : b.real_scales) s = significand(random);
       }
       compare(a, b, std::string(words) + " round " + std::to_string(round));
     }
@@ -130,7 +128,7 @@ TEST_CASE("sums that the last bits of a term decide", "[quick]") {
       const auto any_code = [&] {
         return magnitude(Codes::large, f, random) | (pick(random, 4) == 0 ? f.sign_code() : 0u);
       };
-      const float first_scale = random_significand(random);
+      const float first_scale = significand(random);
       uint32_t codes[8];
       for (uint32_t& c : codes) c = any_code();
       for (int64_t r = 0; r < b.rows; ++r) {
@@ -146,7 +144,7 @@ TEST_CASE("sums that the last bits of a term decide", "[quick]") {
           a.set_code(r, i, code);
           if (cancels) a.set_code(r, 8 + i, code ^ f.sign_code());
         }
-        scales[0] = std::ldexp(random_significand(random), level);
+        scales[0] = std::ldexp(significand(random), level);
         scales[1] = float_of(bits_of(scales[0]) ^ (1u + static_cast<uint32_t>(pick(random, 3))));
         Whole left = first_terms(a, r, b);
         const bool negative = left.value < 0;

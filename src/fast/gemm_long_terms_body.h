@@ -60,19 +60,13 @@ struct LongSum {
 };
 
 // As TermRows (gemm_terms_body.h), of bare elements.
-struct LongRows {
-  const TermPanel& a;
-  const TermPanel& b;
-  int64_t row;
+struct LongRows : PanelRows {
   static constexpr bool has_long_terms = true;
 
   // Exact.
   FP4_SIMD D scale(int64_t k, int r) const {
     const double sa = a.scales_at(k)[row + r];
     return all_double(sa) * load_widened(b.scales_at(k));
-  }
-  FP4_SIMD void dots(int64_t k, int64_t count, D (&dot)[term_rows]) const {
-    term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, dot);
   }
   // fl32(acc + term) for a block, whose scale is fl32(sA * sB).
   FP4_SIMD F block_step(int64_t k, int r, D dot, F acc) const {

@@ -41,16 +41,10 @@ FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F a
 
 FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
 
-// Some rows of A, lane `row` on, times a panel of B, scales within.
-struct TermRows {
-  const TermPanel& a;
-  const TermPanel& b;
-  int64_t row;
+// Values with their scales within.
+struct TermRows : PanelRows {
   static constexpr bool has_long_terms = false;
 
-  FP4_SIMD void dots(int64_t k, int64_t count, D (&dot)[term_rows]) const {
-    term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, dot);
-  }
   FP4_SIMD F block_step(int64_t, int, D dot, F acc) const { return nearest_sum(dot, widened(acc)); }
   FP4_SIMD void sums(const Folding&, int64_t first, int64_t last, D (&sum)[term_rows]) const {
     dots(first, last - first, sum);
@@ -138,7 +132,7 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = smaller(first + group, end);
     for (int r = 0; r < out.rows; r += term_rows) {
-      const Rows rows = {a, b, half + r};
+      const Rows rows = {{a, b, half + r}};
       switch (kind) {
         case Sum::block: add_block(rows, first, last, acc + r); break;
         case Sum::group: add_group(f, rows, first, last, acc + r); break;

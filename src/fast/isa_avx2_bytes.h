@@ -189,18 +189,6 @@ FP4_SIMD void transpose_16x4(const float* x, int64_t stride, F out[4]) {
   for (int i = 0; i < 4; ++i) out[i] = {low[i], high[i]};
 }
 
-// 8 vectors of 8 floats, rows for columns.
-FP4_SIMD void transpose_8x8(const float* x, int64_t stride, __m256 (&out)[8]) {
-  __m256 low[4];
-  __m256 high[4];
-  transpose_8x4(x, stride, low);
-  transpose_8x4(x + 4, stride, high);
-  for (int i = 0; i < 4; ++i) {
-    out[i] = low[i];
-    out[4 + i] = high[i];
-  }
-}
-
 // Columns [k][16 rows] back to rows of `valid` floats.
 FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
   const int full_rows = rows / 8 * 8;
@@ -208,7 +196,8 @@ FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float*
   for (int r0 = 0; r0 < full_rows; r0 += 8) {
     for (int i = 0; i < full; i += 8) {
       __m256 row[8];
-      transpose_8x8(x[i] + r0, 16, row);
+      transpose_8x4(x[i] + r0, 16, row);
+      transpose_8x4(x[i] + r0 + 4, 16, row + 4);
       for (int r = 0; r < 8; ++r) _mm256_storeu_ps(out + (r0 + r) * stride + i, row[r]);
     }
   }

@@ -36,6 +36,11 @@ inline bool has_quarters(const QuantPlan& p) {
   return p.spec.element == Element::e2m1 && exact && p.q.prescale == 1.0f;
 }
 
+// Whether codes come from draws of eight bits on the code axis of e2m1.
+inline bool draws_for_runs(const QuantPlan& p) {
+  return p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == 8;
+}
+
 // How the payloads of blocks of 16 or 32 come from their elements, whatever their rounding.
 inline RunKind factor_kind(const QuantPlan& p) {
   const bool trials = p.q.scale_rule == ScaleRule::four_over_six && has_quarters(p);

@@ -192,8 +192,7 @@ FP4_SIMD bool run_scales(const Quantization& z, const LaneFactor& t, const float
   } else {
     store(f.low, factor);
   }
-  const I joined = {_mm256_packus_epi32(s.code.a, s.code.b), _mm256_setzero_si256()};
-  const __m256i words = _mm256_permute4x64_epi64(joined.a, 0xD8);
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(s.code.a, s.code.b), 0xD8);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(scales),
                    _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
   return true;
@@ -225,9 +224,7 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
 inline RunKind run_kind(const QuantPlan& p) {
   const bool nearest = p.q.rounding == Rounding::nearest_even && p.q.element.has_zero &&
                        p.q.element.mantissa_bits > 0 && p.q.element.code_bits() <= 8;
-  const bool draws =
-      p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == draw_bits;
-  const bool is_known = (nearest || draws) && p.q.prescale == 1.0f && p.hadamard.size == 0 &&
+  const bool is_known = (nearest || draws_for_runs(p)) && p.q.prescale == 1.0f && p.hadamard.size == 0 &&
                         p.scale_path != ScalePath::trials && !p.spec.has_outer_scale();
   return is_known ? factor_kind(p) : RunKind::none;
 }

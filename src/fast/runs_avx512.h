@@ -199,10 +199,6 @@ inline RunCodes run_codes(const QuantPlan& p) {
   return has_byte_codes(p) ? RunCodes::bytes : RunCodes::draws;
 }
 
-inline bool draws_for_runs(const QuantPlan& p) {
-  return p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == 8;
-}
-
 inline RunKind run_kind(const QuantPlan& p) {
   const bool known = p.code_path == CodePath::table || draws_for_runs(p) || has_byte_codes(p);
   return known ? factor_kind(p) : RunKind::none;

@@ -55,4 +55,15 @@ FP4_SIMD void term_sums(const double* a, const double* b, int64_t count, D (&sum
   }
 }
 
+// Some rows of A, lane `row` on, times a panel of B.
+struct PanelRows {
+  const TermPanel& a;
+  const TermPanel& b;
+  int64_t row;
+
+  FP4_SIMD void dots(int64_t k, int64_t count, D (&dot)[term_rows]) const {
+    term_sums(a.wide + k * panel_rows + row, b.wide + k * panel_rows, count, dot);
+  }
+};
+
 }  // namespace fp4::FP4_ISA
