@@ -18,7 +18,7 @@ namespace {
 
 const std::vector<std::string> kinds = {"gemm", "quantize", "hadamard", "train", "tiers"};
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> what;
   std::string backend = "auto";
   int threads = 1;
@@ -83,14 +83,14 @@ void print_training(const std::vector<TrainBenchRow>& rows, const std::string& p
   print_table(table);
 }
 
-void run_gpu(const Options& o) {
+void run_gpu(const BenchOptions& o) {
   GpuBenchOptions options = {.what = o.what, .rounds = o.rounds, .json = o.json};
   if (o.has_sizes) options.sizes = o.gemm.sizes;
   if (o.has_elements) options.elements = o.passes.elements;
   bench_gpu(options);
 }
 
-void run(Options o) {
+void run_bench(BenchOptions o) {
   const Dispatcher backend(o.backend);
   if (backend.name() == "gpu") return run_gpu(o);
   o.gemm.threads = o.passes.threads = o.train.threads = o.threads;
@@ -134,8 +134,8 @@ void run(Options o) {
               {"tiers", tiers}});
 }
 
-void add(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<Options>();
+void add_bench(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<BenchOptions>();
   app.add_option("what", o->what, "gemm, quantize, hadamard, train, tiers (default: all but tiers)")
       ->check(CLI::IsMember(kinds));
   const CLI::Option* sizes = app.add_option("--sizes", o->gemm.sizes, "n of the square products (gpu: 8192)")
@@ -163,13 +163,13 @@ void add(CLI::App& app, Invocation&) {
   app.callback([o, sizes, elements] {
     o->has_sizes = sizes->count() > 0;
     o->has_elements = elements->count() > 0;
-    run(*o);
+    run_bench(*o);
   });
   set_example(app, "fp4sim bench gemm --sizes 1024,4096 --threads 2");
 }
 
 }  // namespace
 
-Command command_bench() { return {"bench", "Speeds as ratios to sgemm and memcpy of the same run", add}; }
+Command command_bench() { return {"bench", "Speeds as ratios to sgemm and memcpy of the same run", add_bench}; }
 
 }  // namespace fp4::tools

@@ -216,7 +216,7 @@ std::string man_page(const CLI::App& root) {
   return out;
 }
 
-void add(CLI::App& app, Invocation&) {
+void add_completion(CLI::App& app, Invocation&) {
   static std::string what;
   app.add_option("what", what, "bash, zsh, fish, or man for the man page")->required()->type_name("bash|zsh|fish|man");
   app.callback([&app] {
@@ -237,6 +237,8 @@ void add(CLI::App& app, Invocation&) {
 
 }  // namespace
 
-Command command_completion() { return {"completion", "Print the completion script of a shell, or the man page", add}; }
+Command command_completion() {
+  return {"completion", "Print the completion script of a shell, or the man page", add_completion};
+}
 
 }  // namespace fp4::tools

@@ -196,7 +196,7 @@ void run_weights(bool json) {
   print_table(table);
 }
 
-void add(CLI::App& app, Invocation& invocation) {
+void add_cost(CLI::App& app, Invocation& invocation) {
   static CostArguments own, comparing, explaining;
   static std::string recipe, explained;
   static std::vector<std::string> compared;
@@ -234,6 +234,6 @@ void add(CLI::App& app, Invocation& invocation) {
 
 }  // namespace
 
-Command command_cost() { return {"cost", "What a recipe costs on a chip: time, energy, bytes and money", add}; }
+Command command_cost() { return {"cost", "What a recipe costs on a chip: time, energy, bytes and money", add_cost}; }
 
 }  // namespace fp4::tools

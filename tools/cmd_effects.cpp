@@ -14,7 +14,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct EffectsOptions {
   ViewOptions view;
   sweeps::Contrast contrast;
   std::vector<std::string> where;
@@ -44,7 +44,7 @@ std::map<std::string, std::vector<std::string>> conditions(const sweeps::Results
   return conditions;
 }
 
-void run(Options& o, const Invocation& invocation) {
+void run_effects(EffectsOptions& o, const Invocation& invocation) {
   const SweepView view = open_view(o.view);
   const sweeps::Results& results = view.results;
   sweeps::Contrast contrast = o.contrast;
@@ -76,8 +76,8 @@ void run(Options& o, const Invocation& invocation) {
   }
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_effects(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<EffectsOptions>();
   add_view_options(app, o->view);
   app.add_option("--axis", o->contrast.axis, "The axis whose values are compared (path, or its ending)")->required();
   app.add_option("--against", o->contrast.reference, "The value compared with (default: the grid's first)");
@@ -90,12 +90,14 @@ void add(CLI::App& app, Invocation& invocation) {
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
   app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
   app.add_flag("--json", o->json, "Print JSON");
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o, &invocation] { run_effects(*o, invocation); });
   set_example(app, "fp4sim effects wgrad.sweep --axis wgrad.hadamard --by token --where rounding=nearest_even");
 }
 
 }  // namespace
 
-Command command_effects() { return {"effects", "One axis of a sweep under conditions: which value is better", add}; }
+Command command_effects() {
+  return {"effects", "One axis of a sweep under conditions: which value is better", add_effects};
+}
 
 }  // namespace fp4::tools

@@ -11,7 +11,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct GemmOptions {
   std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt";
   int hadamard = 0;
   bool force = false;
@@ -19,7 +19,7 @@ struct Options {
   BackendOptions backend;
 };
 
-void run(const Options& o) {
+void run_gemm(const GemmOptions& o) {
   MultiplyCall call;
   call.a.spec = quant_spec_from_words(o.spec, "--spec");
   call.b.spec = o.spec_b.empty() ? call.a.spec : quant_spec_from_words(o.spec_b, "--spec-b");
@@ -54,8 +54,8 @@ void run(const Options& o) {
   writer.commit();
 }
 
-void add(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<Options>();
+void add_gemm(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<GemmOptions>();
   app.add_option("A", o->a, "Operand [M, K]: .npy, FILE.npz:NAME, FILE.safetensors:NAME")
       ->required()
       ->type_name("FILE");
@@ -75,12 +75,12 @@ void add(CLI::App& app, Invocation&) {
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
-  app.callback([o] { run(*o); });
+  app.callback([o] { run_gemm(*o); });
   set_example(app, "fp4sim gemm a.npy b.npy --spec nvfp4 --accumulator k64_rz --out c.npy");
 }
 
 }  // namespace
 
-Command command_gemm() { return {"gemm", "Quantise two tensors and multiply them under an accumulator", add}; }
+Command command_gemm() { return {"gemm", "Quantise two tensors and multiply them under an accumulator", add_gemm}; }
 
 }  // namespace fp4::tools

@@ -15,7 +15,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct GoldenOptions {
   std::string suite = "smoke", out, dir, judge;
   bool force = false, json = false, questions = false;
   BackendOptions backend;
@@ -30,7 +30,7 @@ golden::CaseProgress progress_line(const char* verb) {
   };
 }
 
-void run_make(const Options& o) {
+void run_make(const GoldenOptions& o) {
   const auto cases = golden::suite_cases(o.suite);
   golden::write_bundle(o.suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
                        progress_line("made"));
@@ -48,7 +48,7 @@ void run_make(const Options& o) {
                 {"size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6)}});
 }
 
-void run_list(const Options& o) {
+void run_list(const GoldenOptions& o) {
   Table table;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   if (o.dir.empty()) {
@@ -75,7 +75,7 @@ void run_list(const Options& o) {
   }
 }
 
-void run_check(const Options& o, Invocation& invocation) {
+void run_check(const GoldenOptions& o, Invocation& invocation) {
   const golden::Bundle bundle = golden::open_bundle(o.dir);
   const auto differences =
       golden::check_bundle(bundle, o.backend.backend, o.backend.thread_count(), progress_line("checked"));
@@ -110,7 +110,7 @@ Fields fields_of(const std::string& line) {
 }
 
 // Answers as `case=NAME codes=HEX,.. scales=HEX,..` lines, in any order; every array named is compared.
-void judge_stream(const Options& o, Invocation& invocation) {
+void judge_stream(const GoldenOptions& o, Invocation& invocation) {
   std::map<std::string, Fields> expected;
   for (const golden::Case& c : golden::suite_cases(o.suite)) {
     expected[c.name] = fields_of(golden::stream_line(c, o.backend.backend, o.backend.thread_count(), true));
@@ -144,15 +144,15 @@ void judge_stream(const Options& o, Invocation& invocation) {
   if (wrong > 0) invocation.exit_code = 1;
 }
 
-void run_stream(const Options& o, Invocation& invocation) {
+void run_stream(const GoldenOptions& o, Invocation& invocation) {
   if (!o.judge.empty()) return judge_stream(o, invocation);
   for (const golden::Case& c : golden::suite_cases(o.suite)) {
     fmt::print("{}\n", golden::stream_line(c, o.backend.backend, o.backend.thread_count(), !o.questions));
   }
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_golden(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
   make->add_option("--suite", o->suite, "smoke, standard or stress")->required()->type_name("NAME");
@@ -190,6 +190,6 @@ void add(CLI::App& app, Invocation& invocation) {
 
 }  // namespace
 
-Command command_golden() { return {"golden", "Make, list and check bundles of exact answers", add}; }
+Command command_golden() { return {"golden", "Make, list and check bundles of exact answers", add_golden}; }
 
 }  // namespace fp4::tools

@@ -9,7 +9,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct HadamardOptions {
   std::string in, out, signs = "none", normalise = "sqrt";
   int size = 0;
   bool inverse = false, force = false;
@@ -18,7 +18,7 @@ struct Options {
   InputOptions input;
 };
 
-void run(const Options& o) {
+void run_hadamard(const HadamardOptions& o) {
   HadamardSpec spec;
   set_hadamard(spec, Json{{"size", o.size}, {"signs", o.signs}, {"normalise", o.normalise}}, "hadamard");
   if (spec.size == 0) throw Error("hadamard --size: 0 is no transform; accepted: 16, 32, 64, 128, 256");
@@ -43,8 +43,8 @@ void run(const Options& o) {
   writer.commit();
 }
 
-void add(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<Options>();
+void add_hadamard(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<HadamardOptions>();
   app.add_option("IN", o->in, "Tensor [M, K]: .npy, .npz, .safetensors or raw")->required()->type_name("FILE");
   app.add_option("--size", o->size, "Size h of the transform: 16, 32, 64, 128 or 256")->required()->type_name("h");
   app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
@@ -56,12 +56,12 @@ void add(CLI::App& app, Invocation&) {
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
   add_force_option(app, o->force);
-  app.callback([o] { run(*o); });
+  app.callback([o] { run_hadamard(*o); });
   set_example(app, "fp4sim hadamard x.npy --size 32 --signs per_step --seed 1 --step 7 --out rotated.npy");
 }
 
 }  // namespace
 
-Command command_hadamard() { return {"hadamard", "Rotate the rows of a tensor by a Hadamard transform", add}; }
+Command command_hadamard() { return {"hadamard", "Rotate the rows of a tensor by a Hadamard transform", add_hadamard}; }
 
 }  // namespace fp4::tools

@@ -10,7 +10,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct ListOptions {
   std::vector<std::string> topics;
   bool json = false, words = false;
 };
@@ -27,7 +27,7 @@ void print_words(const std::string& topic) {
   for (const std::string& name : names) fmt::print("{}\n", name);
 }
 
-void run_list(const Options& o) {
+void run_list(const ListOptions& o) {
   const std::vector<std::string> topics = o.topics.empty() ? catalogue_topics() : o.topics;
   if (o.words) {
     for (const std::string& topic : topics) print_words(topic);
@@ -53,7 +53,7 @@ void run_list(const Options& o) {
 }
 
 void add_list(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ListOptions>();
   std::string topics;
   for (const std::string& topic : catalogue_topics()) topics += (topics.empty() ? "" : ", ") + topic;
   app.add_option("TOPIC", o->topics, topics + " (default: all)")->type_name("TOPIC");

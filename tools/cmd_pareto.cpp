@@ -17,7 +17,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct ParetoOptions {
   ViewOptions view;
   sweeps::FrontOptions front;
   std::vector<std::string> tasks;
@@ -84,7 +84,7 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
   return json;
 }
 
-void run(Options& o, const Invocation& invocation) {
+void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   if (o.delta >= 0) o.front.delta = o.delta;
   if (o.target > 0) o.front.target = o.target;
   const SweepView view = open_view(o.view, /*with_curves=*/true);
@@ -137,8 +137,8 @@ void run(Options& o, const Invocation& invocation) {
   }
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_pareto(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<ParetoOptions>();
   add_view_options(app, o->view);
   app.add_option("--x", o->front.x, "Cost: overhead, quantisation_overhead, step_time_s, energy_j")
       ->capture_default_str();
@@ -153,12 +153,14 @@ void add(CLI::App& app, Invocation& invocation) {
   app.add_option("--limit", o->limit, "Points listed for each front, 0 = all")->capture_default_str();
   app.add_flag("--no-effects", o->no_effects, "Leave out what every axis does on average");
   add_force_option(app, o->force);
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o, &invocation] { run_pareto(*o, invocation); });
   set_example(app, "fp4sim pareto quick.sweep --hardware b200 --json front.json");
 }
 
 }  // namespace
 
-Command command_pareto() { return {"pareto", "The fronts of cost against quality, and what each axis does", add}; }
+Command command_pareto() {
+  return {"pareto", "The fronts of cost against quality, and what each axis does", add_pareto};
+}
 
 }  // namespace fp4::tools

@@ -9,7 +9,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct QuantizeOptions {
   QuantizeJob job;
   std::string spec;
   PlaceOptions place;
@@ -20,7 +20,7 @@ struct Options {
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
 
-void run(Options& o, const Invocation& invocation) {
+void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
@@ -53,8 +53,8 @@ void run(Options& o, const Invocation& invocation) {
   print_fields(fields);
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_quantize(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<QuantizeOptions>();
   app.add_option("IN", o->job.in,
                  "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw")
       ->required()
@@ -73,7 +73,7 @@ void add(CLI::App& app, Invocation& invocation) {
   add_input_options(app, o->input);
   add_force_option(app, o->job.force);
   add_json_option(app, o->json);
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o, &invocation] { run_quantize(*o, invocation); });
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
               "  fp4sim quantize w.safetensors:layer0 --spec mxfp4,scale_rule=rceil,block=32x32 --out out");
@@ -97,7 +97,9 @@ void add_back(CLI::App& app, Invocation&) {
 
 }  // namespace
 
-Command command_quantize() { return {"quantize", "Quantise a tensor file to codes, scales and decoded values", add}; }
+Command command_quantize() {
+  return {"quantize", "Quantise a tensor file to codes, scales and decoded values", add_quantize};
+}
 
 Command command_dequantize() { return {"dequantize", "Decode what quantize wrote", add_back}; }
 

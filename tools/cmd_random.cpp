@@ -9,7 +9,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct RandomOptions {
   int bits = 8;
   uint64_t first = 0;
   uint64_t count = 0;
@@ -18,7 +18,7 @@ struct Options {
   bool force = false, json = false;
 };
 
-void run(const Options& o) {
+void run_random(const RandomOptions& o) {
   if (o.bits != 1 && o.bits != 2 && o.bits != 4 && o.bits != 8 && o.bits != 16 && o.bits != 32)
     throw Error(fmt::format("random --bits: {} is not a draw's width; accepted: 1, 2, 4, 8, 16, 32", o.bits));
   if (o.count > 0 && o.first > UINT64_MAX - (o.count - 1)) throw Error("random --first: positions end at 2^64 - 1");
@@ -54,8 +54,8 @@ void run(const Options& o) {
   print_table(table);
 }
 
-void add(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<Options>();
+void add_random(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<RandomOptions>();
   app.add_option("--bits", o->bits, "Width of a draw: 4, 8, 16 or 32")->required()->type_name("n");
   app.add_option("--count", o->count, "Number of draws")->required()->type_name("N");
   app.add_option("--first", o->first, "Position of the first draw (default 0)")->type_name("I");
@@ -63,14 +63,14 @@ void add(CLI::App& app, Invocation&) {
   app.add_option("--out", o->out, "Write uint32 draws to a .npy instead of printing them")->type_name("FILE");
   add_force_option(app, o->force);
   add_json_option(app, o->json);
-  app.callback([o] { run(*o); });
+  app.callback([o] { run_random(*o); });
   set_example(app, "fp4sim random --bits 8 --count 4 --seed 5 --stream 3 --step 2");
 }
 
 }  // namespace
 
 Command command_random() {
-  return {"random", "Print the random draws of positions, as stochastic rounding uses them", add};
+  return {"random", "Print the random draws of positions, as stochastic rounding uses them", add_random};
 }
 
 }  // namespace fp4::tools

@@ -8,14 +8,14 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct ReportOptions {
   ViewOptions view;
   sweeps::FrontOptions front;
   std::string out;
   bool force = false;
 };
 
-void run(const Options& o, const Invocation& invocation) {
+void run_report(const ReportOptions& o, const Invocation& invocation) {
   const SweepView view = open_view(o.view, /*with_curves=*/true);
   const std::vector<sweeps::ContextFront> fronts = sweeps::fronts(view.results, view.costs, o.front);
   ReportInput input = report_input(view, fronts, o.front);
@@ -26,19 +26,19 @@ void run(const Options& o, const Invocation& invocation) {
              static_cast<double>(page.size()) / 1e6);
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_report(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<ReportOptions>();
   add_view_options(app, o->view);
   app.add_option("--out", o->out, "The page to write")->required()->type_name("FILE");
   app.add_option("--x", o->front.x, "Cost that the front is judged by")->capture_default_str();
   app.add_option("--y", o->front.y, "Quality that the front is judged by")->capture_default_str();
   add_force_option(app, o->force);
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o, &invocation] { run_report(*o, invocation); });
   set_example(app, "fp4sim report quick.sweep --out report.html");
 }
 
 }  // namespace
 
-Command command_report() { return {"report", "A sweep as one web page that opens offline", add}; }
+Command command_report() { return {"report", "A sweep as one web page that opens offline", add_report}; }
 
 }  // namespace fp4::tools

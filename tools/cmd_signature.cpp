@@ -8,7 +8,7 @@
 namespace fp4::tools {
 namespace {
 
-void add(CLI::App& app, Invocation&) {
+void add_signature(CLI::App& app, Invocation&) {
   auto json = std::make_shared<bool>(false);
   add_json_option(app, *json);
   app.callback([json] {
@@ -23,7 +23,7 @@ void add(CLI::App& app, Invocation&) {
 }  // namespace
 
 Command command_signature() {
-  return {"signature", "Print 16 hex digits that change when any arithmetic changes", add};
+  return {"signature", "Print 16 hex digits that change when any arithmetic changes", add_signature};
 }
 
 }  // namespace fp4::tools

@@ -15,7 +15,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct StatsOptions {
   RunWords run;
   int at = 50;
   std::vector<std::string> probes;
@@ -24,7 +24,7 @@ struct Options {
 
 constexpr const char* quantities[] = {"amax", "amax_over_rms", "kurtosis", "clipped", "underflow", "nmse"};
 
-void run(Options& o, Invocation& invocation) {
+void run_stats(StatsOptions& o, Invocation& invocation) {
   if (o.run.steps == 0) o.run.steps = o.at;  // one step is traced; a run of that length is enough
   o.run.sets.push_back("curve_points=1");
   const sim::Json config = o.run.config();
@@ -84,18 +84,18 @@ void run(Options& o, Invocation& invocation) {
   print_table(table);
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  static Options o;
+void add_stats(CLI::App& app, Invocation& invocation) {
+  static StatsOptions o;
   o.run.add(app);
   app.add_option("--at", o.at, "The training step that is looked at")->check(CLI::PositiveNumber);
   app.add_option("--probe", o.probes, "Spec to try on the same tensors: preset or key=value words (several allowed)");
   app.add_flag("--json", o.json, "Print JSON");
-  app.callback([&invocation] { run(o, invocation); });
+  app.callback([&invocation] { run_stats(o, invocation); });
   set_example(app, "fp4sim stats --task lm --recipe nvfp4 --at 100");
 }
 
 }  // namespace
 
-Command command_stats() { return {"stats", "Statistics of the tensors that a recipe quantises", add}; }
+Command command_stats() { return {"stats", "Statistics of the tensors that a recipe quantises", add_stats}; }
 
 }  // namespace fp4::tools

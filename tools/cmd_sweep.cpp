@@ -228,7 +228,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   set_example(app, "fp4sim sweep run quick --out quick.sweep");
 }
 
-void add(CLI::App& app, Invocation& invocation) {
+void add_sweep(CLI::App& app, Invocation& invocation) {
   app.require_subcommand(1);
   add_run(*app.add_subcommand("run", "Run what a grid asks for and a folder lacks"), invocation);
   add_sweep_status(*app.add_subcommand("status", "What is done, what is missing, what contradicts itself"), invocation);
@@ -238,6 +238,6 @@ void add(CLI::App& app, Invocation& invocation) {
 
 }  // namespace
 
-Command command_sweep() { return {"sweep", "Experiments: run, status, merge", add}; }
+Command command_sweep() { return {"sweep", "Experiments: run, status, merge", add_sweep}; }
 
 }  // namespace fp4::tools

@@ -13,7 +13,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct TableOptions {
   ViewOptions view;
   sweeps::TableOptions table;
   std::vector<std::string> columns;
@@ -44,7 +44,7 @@ std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axe
   return chosen;
 }
 
-void print(const sweeps::ResultTable& table, const Options& o, const std::vector<std::string>& axis_names) {
+void print(const sweeps::ResultTable& table, const TableOptions& o, const std::vector<std::string>& axis_names) {
   const size_t axes = axis_names.size();
   std::vector<size_t> chosen;
   for (const std::string& name : o.columns) {
@@ -69,7 +69,7 @@ void print(const sweeps::ResultTable& table, const Options& o, const std::vector
                  : "");
 }
 
-void run(const Options& o, const Invocation& invocation) {
+void run_table(const TableOptions& o, const Invocation& invocation) {
   const SweepView view = open_view(o.view);
   const sweeps::ResultTable table = sweeps::result_table(view.results, view.costs, o.table);
   if (!o.csv.empty()) write_file(o.csv, sweeps::to_csv(table), o.force);
@@ -88,8 +88,8 @@ void run(const Options& o, const Invocation& invocation) {
   }
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_table(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<TableOptions>();
   add_view_options(app, o->view);
   app.add_option("--csv", o->csv, "Write CSV to this file")->type_name("FILE");
   app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
@@ -106,12 +106,12 @@ void add(CLI::App& app, Invocation& invocation) {
   app.add_option("--columns", o->columns, "Columns of the terminal's table")->type_name("COLUMN,..")->delimiter(',');
   app.add_option("--limit", o->limit, "Rows of the terminal's table, 0 = all")->capture_default_str();
   add_force_option(app, o->force);
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o, &invocation] { run_table(*o, invocation); });
   set_example(app, "fp4sim table quick.sweep --group --where 'task=lm' --sort loss_gap");
 }
 
 }  // namespace
 
-Command command_table() { return {"table", "The results of a sweep as a table, CSV or JSON", add}; }
+Command command_table() { return {"table", "The results of a sweep as a table, CSV or JSON", add_table}; }
 
 }  // namespace fp4::tools

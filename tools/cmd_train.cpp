@@ -22,7 +22,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct TrainOptions {
   RunWords run;
   std::string out, trace, checkpoint, resume;
   int stop_at = 0, trace_every = 10;
@@ -87,7 +87,7 @@ nlohmann::ordered_json result_json(const sim::Json& config, uint64_t seed, const
           {"provenance", provenance(i)}};
 }
 
-void run(Options& o, Invocation& invocation) {
+void run_train(TrainOptions& o, Invocation& invocation) {
   const sim::Json config = o.run.config();
   sim::RunOptions options;
   options.backend = o.run.backend;
@@ -134,8 +134,8 @@ void run(Options& o, Invocation& invocation) {
   print_fields(fields);
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  static Options o;
+void add_train(CLI::App& app, Invocation& invocation) {
+  static TrainOptions o;
   o.run.add(app);
   app.add_option("--out", o.out, "Write the result as JSON");
   app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
@@ -146,12 +146,12 @@ void add(CLI::App& app, Invocation& invocation) {
   app.add_flag("--json", o.json, "Print the result as JSON");
   app.add_flag("--quiet", o.quiet, "No progress line");
   app.add_flag("--force", o.force, "Overwrite existing results");
-  app.callback([&invocation] { run(o, invocation); });
+  app.callback([&invocation] { run_train(o, invocation); });
   set_example(app, "fp4sim train --task classifier --recipe mxfp4@wgrad --steps 300 --set lr=2e-3 --out run.json");
 }
 
 }  // namespace
 
-Command command_train() { return {"train", "Train a small task under a recipe", add}; }
+Command command_train() { return {"train", "Train a small task under a recipe", add_train}; }
 
 }  // namespace fp4::tools

@@ -11,7 +11,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string golden, candidate, case_name, accumulator = "fp32_block";
   std::vector<std::string> stages;
   bool json = false;
@@ -26,7 +26,7 @@ struct CaseResult {
   golden::Diagnosis diagnosis;
 };
 
-std::vector<CaseResult> judge(const Options& o, const golden::Bundle& bundle) {
+std::vector<CaseResult> judge(const VerifyOptions& o, const golden::Bundle& bundle) {
   const auto found =
       golden::load_candidate(bundle, o.candidate, {o.stages, o.case_name, o.accumulator, o.input.open_options()});
   std::vector<CaseResult> results;
@@ -173,7 +173,7 @@ void print_case(const CaseResult& r) {
   fmt::print("\n");
 }
 
-void run(const Options& o, Invocation& invocation) {
+void run_verify(const VerifyOptions& o, Invocation& invocation) {
   const golden::Bundle bundle = golden::open_bundle(o.golden);
   const std::vector<CaseResult> results = judge(o, bundle);
   uint64_t compared = 0, mismatches = 0, wrong_cases = 0;
@@ -199,8 +199,8 @@ void run(const Options& o, Invocation& invocation) {
              results.size());
 }
 
-void add(CLI::App& app, Invocation& invocation) {
-  auto o = std::make_shared<Options>();
+void add_verify(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<VerifyOptions>();
   app.add_option("--golden", o->golden, "A bundle of `fp4sim golden make`")->required()->type_name("DIR");
   app.add_option("--candidate", o->candidate, "The kernel's dump: folder, .npy, .npz, .safetensors or raw .bin")
       ->required()
@@ -214,12 +214,12 @@ void add(CLI::App& app, Invocation& invocation) {
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);
   add_json_option(app, o->json);
-  app.callback([o, &invocation] { run(*o, invocation); });
+  app.callback([o, &invocation] { run_verify(*o, invocation); });
   set_example(app, "fp4sim verify --golden golden --candidate my_kernel_dump");
 }
 
 }  // namespace
 
-Command command_verify() { return {"verify", "Judge a kernel's dump and name what it does instead", add}; }
+Command command_verify() { return {"verify", "Judge a kernel's dump and name what it does instead", add_verify}; }
 
 }  // namespace fp4::tools

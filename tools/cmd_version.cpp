@@ -13,7 +13,7 @@ constexpr const char* kCompiler = "g++ " __VERSION__;
 constexpr const char* kCompiler = "unknown";
 #endif
 
-void add(CLI::App& app, Invocation&) {
+void add_version(CLI::App& app, Invocation&) {
   static bool json = false;
   app.add_flag("--json", json, "Print JSON");
   app.callback([] {
@@ -28,6 +28,6 @@ void add(CLI::App& app, Invocation&) {
 
 }  // namespace
 
-Command command_version() { return {"version", "The version of the program and its compiler", add}; }
+Command command_version() { return {"version", "The version of the program and its compiler", add_version}; }
 
 }  // namespace fp4::tools

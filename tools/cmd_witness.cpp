@@ -9,7 +9,7 @@
 namespace fp4::tools {
 namespace {
 
-struct Options {
+struct WitnessOptions {
   golden::WitnessRequest request;
   std::string out;
   bool force = false, json = false;
@@ -24,7 +24,7 @@ std::string sparse_text(const std::vector<float>& v) {
   return text.empty() ? "zeros" : text;
 }
 
-void run(const Options& o) {
+void run_witness(const WitnessOptions& o) {
   const golden::WitnessResult r = golden::find_witnesses(o.request);
   if (!o.out.empty() && !r.cases.empty()) {
     golden::write_bundle("witness", r.cases, o.out, o.force, "auto", 1);
@@ -61,8 +61,8 @@ void run(const Options& o) {
   print_table(table);
 }
 
-void add(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<Options>();
+void add_witness(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<WitnessOptions>();
   app.add_option("MODEL_A", o->request.model_a, "Accumulator, preset, or axis word such as rceil")->required();
   app.add_option("MODEL_B", o->request.model_b, "The other one")->required();
   app.add_option("--spec", o->request.words, "Operands (default mxfp4)")->type_name("SPEC");
@@ -71,12 +71,12 @@ void add(CLI::App& app, Invocation&) {
   app.add_option("--out", o->out, "Write them as a golden bundle")->type_name("DIR");
   add_force_option(app, o->force);
   add_json_option(app, o->json);
-  app.callback([o] { run(*o); });
+  app.callback([o] { run_witness(*o); });
   set_example(app, "fp4sim witness k64_rz fused35_rz --spec nvfp4 --out which_chip");
 }
 
 }  // namespace
 
-Command command_witness() { return {"witness", "Find the shortest operands on which two models differ", add}; }
+Command command_witness() { return {"witness", "Find the shortest operands on which two models differ", add_witness}; }
 
 }  // namespace fp4::tools
