@@ -42,16 +42,21 @@ std::vector<float> tied_rows(int rows, const std::array<int, 8>& exponents) {
   return x;
 }
 
-// Turns the largest element of a block, somewhere in [1, 2), until two trial scales err alike but for the last bits:
+struct Range {
+  float first, last;
+};
+
+// Turns the largest element of a block, somewhere in the range, until two trial scales err alike but for the last bits:
 // where the chosen code changes between two neighbouring floats. false: it never changes.
-bool turn_to_a_tie(const Quantizer& q, float* block, int n, int largest, bool upper) {
+bool turn_to_a_tie(const Quantizer& q, TensorFactor factor, float* block, int n, int largest, Range range, bool upper) {
   const auto code_for = [&](float v) {
     block[largest] = v;
-    return block_scale_code(q, {block, 0, 1, 1, n, n}, TensorFactor{}, 0);
+    return block_scale_code(q, {block, 0, 1, 1, n, n}, factor, 0);
   };
   constexpr int steps = 16;
+  const float step = (range.last - range.first) / steps;
   for (int i = 0; i < steps; ++i) {
-    float low = 1.0f + static_cast<float>(i) / steps, high = low + 1.0f / steps;
+    float low = range.first + static_cast<float>(i) * step, high = low + step;
     const uint32_t code = code_for(low);
     if (code == code_for(high)) continue;
     while (bits_of(high) - bits_of(low) > 1) {
@@ -64,41 +69,116 @@ bool turn_to_a_tie(const Quantizer& q, float* block, int n, int largest, bool up
   return false;
 }
 
+constexpr int trial_rows = 32, trial_cols = 128;
+
+TensorFactor factor_of(const QuantSpec& spec, const Quantizer& q, float held_amax) {
+  if (spec.tensor_scale != TensorScale::hold) return {};
+  return tensor_factor(q.arithmetic, held_amax, q.target, decode(q.element, q.element.largest_code));
+}
+
+// Rows of blocks, as they lie and down the columns.
+void check_scales(const char* words, const std::vector<float>& x, float held_amax) {
+  std::vector<float> columns(x.size());
+  for (int r = 0; r < trial_rows; ++r)
+    for (int c = 0; c < trial_cols; ++c)
+      columns[static_cast<size_t>(c * trial_rows + r)] = x[static_cast<size_t>(r * trial_cols + c)];
+  QuantizeCall call;
+  call.x = view_of(x.data(), trial_rows, trial_cols);
+  call.spec = quant_spec_from_words(words);
+  call.held_amax = held_amax;
+  Quantized expected;
+  reference_backend().quantize(call, expected);
+  for (const Backend* fast : test::backends_under_test()) {
+    for (const bool by_rows : {true, false}) {
+      call.x = by_rows ? view_of(x.data(), trial_rows, trial_cols)
+                       : view_of(columns.data(), trial_cols, trial_rows).transposed();
+      if (!fast->supports_quantize(call)) continue;
+      Quantized got;
+      fast->quantize(call, got);
+      INFO(fast->name() << " " << words << (by_rows ? " by rows" : " by columns"));
+      CHECK(got.scales == expected.scales);
+      CHECK(got.codes == expected.codes);
+      CHECK(got.real_scales == expected.real_scales);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("trials that err alike but for the last bits are decided as the reference does", "[quick]") {
-  constexpr int rows = 32, cols = 128;
   for (const char* words : {"ue5m3fp4,scale_rule=mse", "mxfp4,scale_rule=mse", "mxfp4,scale_rule=mse,block=8",
-                            "nvfp4,scale_rule=mse,tensor_scale=none,block=32", "fouroversix,tensor_scale=none"}) {
+                            "nvfp4,scale_rule=mse,tensor_scale=none,block=32", "fouroversix,tensor_scale=none",
+                            "ue5m3fp4,scale_rule=mse,block=8", "nvfp4,scale_rule=mse,block=8,tensor_scale=hold",
+                            "nvfp4,scale_rule=mse,tensor_scale=hold", "mxfp4,scale_rule=mse,tensor_scale=hold",
+                            "nvfp4,scale_rule=mse,tensor_scale=hold,scale=bf16", "fouroversix,tensor_scale=hold",
+                            "fouroversix,tensor_scale=hold,block=32"}) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    const Quantizer q = resolve(spec);
+    constexpr float held_amax = 37.0f;
+    const int n = spec.block.size;
+    std::vector<float> x(trial_rows * trial_cols);
+    int ties = 0;
+    for (int i = 0; i < trial_rows * trial_cols; i += n) {
+      float* block = x.data() + i;
+      for (int k = 0; k < n; ++k) block[k] = 2.0f * uniform(static_cast<uint64_t>(i + k)) - 1.0f;
+      ties += turn_to_a_tie(q, factor_of(spec, q, held_amax), block, n, i / n % n, {1.0f, 2.0f}, i / n % 2 == 0);
+    }
+    CHECK(ties > trial_rows * trial_cols / n / 2);
+    check_scales(words, x, held_amax);
+  }
+}
+
+// All of a block lies near a grid that both trials nearly share, as scales of 8 bits and more allow it: errors are
+// small beside elements, and how s*g and decoded values are rounded decides.
+TEST_CASE("small errors of trials are decided as the reference does", "[quick]") {
+  for (const char* words :
+       {"nvfp4,scale_rule=mse,tensor_scale=hold,scale=bf16",
+        "nvfp4,scale_rule=mse,tensor_scale=hold,scale=bf16,block=8", "fouroversix,tensor_scale=hold,scale=bf16",
+        "fouroversix,tensor_scale=hold,scale=bf16,block=32"}) {
     const QuantSpec spec = quant_spec_from_words(words);
     const Quantizer q = resolve(spec);
     const int n = spec.block.size;
-    std::vector<float> x(rows * cols);
     int ties = 0;
-    for (int i = 0; i < rows * cols; i += n) {
-      float* block = x.data() + i;
-      for (int k = 0; k < n; ++k) block[k] = 2.0f * uniform(static_cast<uint64_t>(i + k)) - 1.0f;
-      ties += turn_to_a_tie(q, block, n, i / n % n, i / n % 2 == 0);
-    }
-    CHECK(ties > rows * cols / n / 2);
-    std::vector<float> columns(x.size());
-    for (int r = 0; r < rows; ++r)
-      for (int c = 0; c < cols; ++c) columns[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * cols + c)];
-    QuantizeCall call;
-    call.x = view_of(x.data(), rows, cols);
-    call.spec = spec;
-    Quantized expected;
-    reference_backend().quantize(call, expected);
-    for (const Backend* fast : test::backends_under_test()) {
-      for (const bool by_rows : {true, false}) {
-        call.x = by_rows ? view_of(x.data(), rows, cols) : view_of(columns.data(), cols, rows).transposed();
-        if (!fast->supports_quantize(call)) continue;
-        Quantized got;
-        fast->quantize(call, got);
-        INFO(fast->name() << " " << words << (by_rows ? " by rows" : " by columns"));
-        CHECK(got.scales == expected.scales);
-        CHECK(got.codes == expected.codes);
+    for (int step = 0; step < 12; ++step) {
+      const float held_amax = 29.0f + static_cast<float>(step);
+      std::vector<float> x(trial_rows * trial_cols);
+      for (int i = 0; i < trial_rows * trial_cols; i += n) {
+        float* block = x.data() + i;
+        const float top = 1.0f + uniform(static_cast<uint64_t>(step * 7919 + i));
+        for (int k = 0; k < n; ++k) {
+          const float u = uniform(static_cast<uint64_t>(step * 65537 + i + k));
+          block[k] = std::ldexp(top * (1.0f - 0x1p-8f * u), -(k % 3));
+        }
+        ties += turn_to_a_tie(q, factor_of(spec, q, held_amax), block, n, i / n % n, {top, top * 1.015625f},
+                              i / n % 2 == 0);
       }
+      check_scales(words, x, held_amax);
+    }
+    CHECK(ties > trial_rows * trial_cols / n);
+  }
+}
+
+// Scales of 8 and 12 sixteenths, where the maximum asks for 10: six of the one is four of the other. All is decoded
+// alike, whatever s*g rounds to, so that the first of both trials in the order of block.h stays.
+TEST_CASE("of trials that decode alike the first stays", "[quick]") {
+  for (const char* words : {"nvfp4,scale_rule=mse,tensor_scale=hold", "nvfp4,scale_rule=mse,tensor_scale=hold,block=8",
+                            "ue5m3fp4,scale_rule=mse,block=8", "mxfp4,scale_rule=mse,tensor_scale=hold,block=8"}) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    const Quantizer q = resolve(spec);
+    const int n = spec.block.size;
+    constexpr float levels[] = {6.0f, 6.0f, 3.0f, 6.0f, 1.5f, 6.0f, 0.0f};
+    for (int step = 0; step < 40; ++step) {
+      const float held_amax = 2000.0f + 13.0f * static_cast<float>(step);
+      const float g = factor_of(spec, q, held_amax).g;
+      std::vector<float> x(trial_rows * trial_cols);
+      for (int i = 0; i < trial_rows * trial_cols; ++i) {
+        const auto at = static_cast<uint64_t>(step * 65537 + i);
+        const int block = i / n;
+        const float v =
+            i % n == block % n ? 7.25f + 0.2f * uniform(at) : levels[i % 7] * (1.0f + 0x1p-8f * uniform(at));
+        x[static_cast<size_t>(i)] = std::ldexp(i % 2 == 0 ? v : -v, block % 5) * g;
+      }
+      check_scales(words, x, held_amax);
     }
   }
 }

@@ -14,6 +14,7 @@ struct ErrorTrials {
   M possible[error_trials];
   alignas(64) float quarters[error_trials][panel_rows];  // as in Trials
   alignas(64) float scale[error_trials][panel_rows];
+  alignas(64) float value[error_trials][panel_rows];  // of the scale, but for the tensor's factor
   alignas(64) float least[panel_rows];
   M rare;
   bool large = false;  // some payload may leave the table
@@ -66,9 +67,58 @@ FP4_SIMD void form_error_trials(const Quantization& z, const LaneFactor& t, I ra
     out.code[i] = s.code;
     store(out.quarters[i], factor);
     store(out.scale[i], divisor);
+    store(out.value[i], s.value);
     largest_divisor = larger(largest_divisor, divisor);
   }
   store(out.least, largest_divisor * all(0x1p-17f));  // four units of the smallest count
+}
+
+// The trial of least error by fp32, and of the others those whose errors may be as small.
+struct LeastError {
+  I trial;
+  F least;
+  M close[error_trials];
+};
+FP4_SIMD LeastError least_error(const ErrorBound& bound, const ErrorTrials& t, const TrialSums& sum, F amax) {
+  LeastError e = {all(0), sum.of[0], {}};
+  I code = t.code[0];
+#pragma GCC unroll 4
+  for (int i = 1; i < error_trials; ++i) {
+    const M better = t.possible[i] & (sum.of[i] < e.least);
+    e.trial = select(better, all(i), e.trial);
+    e.least = select(better, sum.of[i], e.least);
+    code = select(better, t.code[i], code);
+  }
+#pragma GCC unroll 5
+  for (int i = 0; i < error_trials; ++i) {
+    e.close[i] = t.possible[i] & ~(t.code[i] == code) & ~errors_differ(bound, e.least, sum.of[i], amax);
+  }
+  return e;
+}
+
+// Trials that decode all elements alike err alike, and the first of them stays: of scales twice or 3/2 as large that is
+// common. Other close ones are `rare`.
+FP4_TARGET __attribute__((noinline)) inline void settle_close(const ErrorTrials& t, Columns x, int n, LeastError& e,
+                                                              M& rare) {
+  LaneTrial least;
+  store(least.quarters, load(t.quarters[0]));
+  store(least.value, load(t.value[0]));
+  for (int i = 1; i < error_trials; ++i) {
+    const M it = e.trial == all(i);
+    store(least.quarters, load(t.quarters[i]), it);
+    store(least.value, load(t.value[i]), it);
+  }
+  I first = e.trial;
+  for (int i = 0; i < error_trials; ++i) {
+    if (!any(e.close[i] & ~rare)) continue;
+    LaneTrial other;
+    store(other.quarters, load(t.quarters[i]));
+    store(other.value, load(t.value[i]));
+    const M alike = mask_from_bits(alike_lanes(least, other, t.least, x, n));
+    rare = rare | (e.close[i] & ~alike);
+    first = select(e.close[i] & alike, smaller(first, all(i)), first);
+  }
+  e.trial = first;
 }
 
 // Sixteen blocks of n finite elements, whose maxima are known.
@@ -84,19 +134,15 @@ FP4_TARGET __attribute__((noinline)) inline LaneScales scales_of_least_error(con
   __mmask16 sure = 0xFFFF;
   TrialSums sum = trials.large ? sums_of_errors<true>(trials, x, n, sure) : sums_of_errors<false>(trials, x, n, sure);
   const bool in_doubt = sure != 0xFFFF && has_column_boundary(trials.quarters, trials.least, x, n);
+  LeastError e = least_error(error_bound(p, n), trials, sum, amax);
+  M close = mask_from_bits(0);
+  for (const M& c : e.close) close = close | c;
   LaneScales best;
   best.rare = trials.rare | ~trials.possible[0] | mask_from_bits(in_doubt ? 0xFFFF : 0);
+  if (any(close & ~best.rare)) settle_close(trials, x, n, e, best.rare);
   best.code = trials.code[0];
-  F least = sum.of[0];
-  for (int i = 1; i < error_trials; ++i) {
-    const M better = trials.possible[i] & (sum.of[i] < least);
-    best.code = select(better, trials.code[i], best.code);
-    least = select(better, sum.of[i], least);
-  }
-  for (int i = 0; i < error_trials; ++i) {
-    const M other = trials.possible[i] & ~(trials.code[i] == best.code);
-    best.rare = best.rare | (other & ~errors_differ(least, sum.of[i], amax));
-  }
+#pragma GCC unroll 4
+  for (int i = 1; i < error_trials; ++i) best.code = select(e.trial == all(i), trials.code[i], best.code);
   best.rare = best.rare & ~zero;
   best.code = select(zero, all(p.zero_block_code), best.code);
   finish_scales(p, z.scale, best);

@@ -38,15 +38,30 @@ FP4_TARGET __attribute__((noinline)) bool has_column_boundary(const float (&quar
   return any(found);
 }
 
-FP4_TARGET __attribute__((noinline)) inline uint32_t alike_lanes(const TrialScales& s, Columns x, int n) {
+// A trial of sixteen blocks in lanes: what payloads in quarters come by, and the scale but for the tensor's factor.
+struct alignas(64) LaneTrial {
+  float quarters[panel_rows];
+  float value[panel_rows];
+};
+
+// Blocks whose elements decode alike in both trials.
+FP4_TARGET __attribute__((noinline)) inline uint32_t alike_lanes(const LaneTrial& a, const LaneTrial& b,
+                                                                 const float (&least)[panel_rows], Columns x, int n) {
   M different = mask_from_bits(0);
   for (int k = 0; k < n; ++k) {
-    const F bounded = larger(magnitude_at(x[k]), load(s.trials.least));
-    const F first = trial_value(bounded, load(s.trials.quarters[0]), s.of[0].value);
-    const F second = trial_value(bounded, load(s.trials.quarters[1]), s.of[1].value);
+    const F bounded = larger(magnitude_at(x[k]), load(least));
+    const F first = trial_value(bounded, load(a.quarters), load(a.value));
+    const F second = trial_value(bounded, load(b.quarters), load(b.value));
     different = different | ~(first == second);
   }
   return to_bits(~different);
+}
+
+FP4_SIMD LaneTrial lane_trial(const TrialScales& s, int i) {
+  LaneTrial t;
+  store(t.quarters, load(s.trials.quarters[i]));
+  store(t.value, s.of[i].value);
+  return t;
 }
 
 // Up to eight times sixteen blocks of n columns, along the rows or down the columns from x on. As in runs all trials
@@ -68,8 +83,11 @@ FP4_TARGET __attribute__((noinline)) void choose_panel_scales(const Quantization
                                        : column_errors<false>(s[i].trials, x + i * n, n, sure);
       const bool in_doubt =
           sure != 0xFFFF && has_column_boundary(s[i].trials.quarters, s[i].trials.least, x + i * n, n);
-      out[i] = better_scales(z, s[i], e, in_doubt);
-      if (any(out[i].rare) && !in_doubt) settle_alike(s[i], alike_lanes(s[i], x + i * n, n), out[i]);
+      out[i] = better_scales(z, s[i], e, n, in_doubt);
+      if (!any(out[i].rare) || in_doubt) continue;
+      const LaneTrial first = lane_trial(s[i], 0);
+      const LaneTrial second = lane_trial(s[i], 1);
+      settle_alike(s[i], alike_lanes(first, second, s[i].trials.least, x + i * n, n), out[i]);
     }
   }
 }

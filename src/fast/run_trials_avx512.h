@@ -162,20 +162,32 @@ FP4_SIMD void form_trials(const Quantization& z, const LaneFactor& t, I amax, Tr
   set_trial_factors(t, out);
 }
 
-// s*g is rounded here, while a decoded value rounds (q*s)*g: they differ by less than d = 2^-21 amax, and n <= 32
-// squares by less than 2 d sqrt(n T) + n d^2 <= 2^-15 T + 2^-22 amax^2, besides the 2^-16 T of sums in fp32.
-FP4_SIMD M errors_differ(F first, F second, F amax) {
-  const F total = first + second;
-  const F difference = as_float(bits(first - second) & all(0x7FFFFFFF));
-  const F bound = fma(amax * amax, all(0x1p-21f), total * all(0x1p-14f));
-  return (difference > bound) & (total > all(0x1p-100f)) & (total < all(0x1p80f));
+// How far fp32 sums of n squared errors may be from the reference's, by the sum of both and by the maximum squared. A
+// sum and its errors are within (n + 2) 2^-24. With a tensor factor s*g is rounded here while a decoded value rounds
+// (q*s)*g, q*s being exact: values differ by d <= 2^-22 amax, sums by 2 d sqrt(n T) + n d^2 <= 2^-17 T + n d^2 2^17.
+struct ErrorBound {
+  float of_total;
+  float of_amax2;
+};
+inline ErrorBound error_bound(const QuantPlan& p, int n) {
+  const auto count = static_cast<float>(n);
+  const bool rounds = p.has_tensor_factor;
+  return {(count + 4.0f) * 0x1p-24f + (rounds ? 0x1p-17f : 0.0f), rounds ? (count + 2.0f) * 0x1p-26f : 0.0f};
 }
 
-FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, const TrialErrors& e, bool in_doubt) {
+FP4_SIMD M errors_differ(const ErrorBound& bound, F first, F second, F amax) {
+  const F total = first + second;
+  const F difference = as_float(bits(first - second) & all(0x7FFFFFFF));
+  const F least = fma(amax * amax, all(bound.of_amax2), total * all(bound.of_total));
+  return (difference > least) & (total > all(0x1p-100f)) & (total < all(0x1p80f));
+}
+
+FP4_SIMD LaneScales better_scales(const Quantization& z, const TrialScales& s, const TrialErrors& e, int n,
+                                  bool in_doubt) {
   const QuantPlan& p = *z.plan;
   const M sure = mask_from_bits(in_doubt ? 0 : 0xFFFF);
   const M same = s.of[0].code == s.of[1].code;  // far below the tensor's maximum: there is nothing to choose
-  const M decided = errors_differ(e.sum[0], e.sum[1], as_float(s.amax));
+  const M decided = errors_differ(error_bound(p, n), e.sum[0], e.sum[1], as_float(s.amax));
   LaneScales best;
   const M second = e.sum[1] < e.sum[0];
   best.code = select(second, s.of[1].code, s.of[0].code);
@@ -227,7 +239,7 @@ FP4_SIMD LaneScales chosen_scales(const Quantization& z, const TrialScales& s, c
   const TrialErrors e = s.large ? run_errors<true, width, 1>(s.trials, x, stride, 0, sure)
                                 : run_errors<false, width, 1>(s.trials, x, stride, 0, sure);
   const bool in_doubt = sure != 0xFFFF && has_boundary<width>(s.trials, x, stride);
-  LaneScales best = better_scales(z, s, e, in_doubt);
+  LaneScales best = better_scales(z, s, e, width * panel_rows, in_doubt);
   if (any(best.rare) && !in_doubt) settle_alike(s, alike_blocks<width>(s, x, stride), best);
   return best;
 }

@@ -1,6 +1,8 @@
 // Codes of adjacent elements for any format, rounding and number of random bits.
 #pragma once
 
+#include <cstring>
+
 #include "src/fast/code_axis_avx512.h"
 #include "src/fast/neighbours_avx512.h"
 #include "src/fast/run_codes_avx512.h"
@@ -29,7 +31,7 @@ FP4_TARGET __attribute__((noinline)) inline void fill_segment_draws(const RunKey
 }
 
 // A segment on its way: elements or payloads, what they are multiplied by, their draws, and their codes in 32 bits
-// each, signs included. A block has `1 << block_log2` elements, at least 16.
+// each, signs included. A block has `1 << block_log2` elements, at least 8; there is a factor beyond the last block's.
 struct SegmentInput {
   const float* x;
   const float* factor;
@@ -37,6 +39,23 @@ struct SegmentInput {
   int vectors;
   const uint8_t* draws;
   uint32_t (*codes)[panel_rows];
+};
+
+// The factors of a vector of elements, which are one block's or those of two blocks of 8.
+class VectorFactors {
+ public:
+  FP4_SIMD explicit VectorFactors(const SegmentInput& in)
+      : first(in.factor), log2(in.block_log2), pick(in.block_log2 == 3 ? shift_right<3>(lane_numbers()) : all(0)) {}
+  FP4_SIMD F operator()(int v) const {
+    double both;
+    std::memcpy(&both, first + (v * panel_rows >> log2), sizeof both);
+    return {_mm512_permutexvar_ps(pick.v, _mm512_castpd_ps(_mm512_set1_pd(both)))};
+  }
+
+ private:
+  const float* first;
+  int log2;
+  I pick;
 };
 
 // Magnitude codes with the signs of their elements.
@@ -60,8 +79,9 @@ FP4_TARGET void segment_codes(const Quantization& z, const SegmentInput& in) {
   const SignedCodes with_sign(z.plan->q);
   const CodeAxis c = code_axis_of(z.element, extra_bits(mode, n_bits));
   const bool has_axis = has_code_axis(z.element, mode, n_bits);
+  const VectorFactors factor(in);
   for (int v = 0; v < in.vectors; ++v) {
-    const F payload = load(in.x + v * panel_rows) * all(in.factor[v >> (in.block_log2 - 4)]);
+    const F payload = load(in.x + v * panel_rows) * factor(v);
     I draw = all(0);
     if constexpr (is_stochastic(mode)) draw = neighbours<n_bits>(in.draws + v * 2 * n_bits);
     const I code =
@@ -102,11 +122,13 @@ FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
   // Of a code, or of a draw's last bit; of long draws that is below what counts.
   const int half = adds_half(mode) && !long_draws ? 1 << (extra - 1 - n_bits) : 0;
   const I to_start = c.to_unit - all(half + 2);
+  const I beyond = c.largest + all(8);  // surely: an estimate is off by two
+  const VectorFactors factor(in);
   I least = last_bits;
   for (int v = 0; v < in.vectors; ++v) {
     const F element = load(in.x + v * panel_rows);
-    const I u = bits(element * all(in.factor[v >> (in.block_log2 - 4)]));
-    const I a = smaller(u & all(0x7FFFFFFF), c.largest);
+    const I u = bits(element * factor(v)) & all(0x7FFFFFFF);
+    const I a = smaller(u, c.largest);
     const I binade = larger(a & all(0x7F800000), c.least);
     I steps = bits(as_float(a) + as_float(binade + c.to_unit)) - (binade + to_start);  // and two more
     if constexpr (is_stochastic(mode)) {
@@ -114,7 +136,7 @@ FP4_TARGET bool estimated_codes(const Quantization& z, const SegmentInput& in) {
       steps = steps + (long_draws ? shift_right(draw, n_bits - extra) : shift_left(draw, extra - n_bits));
     }
     I distance = steps & last_bits;  // 0: a whole number of steps may lie between the estimate and the payload
-    if (!adds_half(mode) && !long_draws) distance = select(element == all(0.0f), last_bits, distance);
+    if (!adds_half(mode) && !long_draws) distance = select((element == all(0.0f)) | (u > beyond), last_bits, distance);
     least = smaller_unsigned(least, distance);
     if (mode == Rounding::away_from_zero) steps = steps + last_bits;
     if (mode == Rounding::toward_positive) steps = add_where(bits(element) >= all(0), steps, last_bits);
@@ -185,7 +207,7 @@ inline constexpr int whole_log2 = 16;
 struct SegmentPlan {
   RunKeys keys;  // stochastic
   CodeLoops loops = {};
-  bool products = false;  // has_product_payloads, with a factor a vector
+  bool products = false;  // has_product_payloads
   bool estimates = false;
   int block_log2 = whole_log2;  // of the elements that have a scale of their own
   int code_width = 4;           // bits
@@ -197,8 +219,8 @@ FP4_TARGET inline SegmentPlan segment_plan(const Quantization& z) {
   const int block = z.plan->spec.block.size;
   if (z.plan->q.has_scale && block > 0) s.block_log2 = __builtin_ctz(static_cast<unsigned>(block));
   s.loops = code_loops(z.plan->q.rounding, z.plan->q.random_bits);
-  s.products = s.block_log2 >= 4 && has_product_payloads(*z.plan);
-  s.estimates = s.block_log2 >= 4 && has_estimates(*z.plan, z.element);
+  s.products = has_product_payloads(*z.plan);
+  s.estimates = has_estimates(*z.plan, z.element);
   s.code_width = code_width(*z.stored);
   return s;
 }
@@ -220,9 +242,9 @@ FP4_TARGET inline bool encode_segment(const Quantization& z, const SegmentPlan& 
     const bool found = s.block_log2 < 4 ? segment_payloads<true>(p, f, s.block_log2, x, vectors, payloads)
                                         : segment_payloads<false>(p, f, s.block_log2, x, vectors, payloads);
     if (!found) return false;
-    static constexpr float one = 1.0f;
+    static constexpr float one[2] = {1.0f, 1.0f};
     in.x = payloads[0];
-    in.factor = &one;
+    in.factor = one;
     in.block_log2 = whole_log2;
   }
   if (!estimated) s.loops.codes(z, in);

@@ -13,7 +13,7 @@ inline constexpr int usual_segment = 1024;        // that many wherever sixteen 
 
 // PayloadFactors of blocks in memory.
 struct SegmentFactors {
-  alignas(64) float first[longest_segment / 8];
+  alignas(64) float first[longest_segment / 8 + 1];  // two may be read at once
   alignas(64) float second[longest_segment / 8];
 };
 

@@ -48,7 +48,7 @@ FP4_SIMD LaneFactor adjacent_outer_factor(const QuantPlan& p, I amax, int block)
 // Whether fp32 tells the errors of mse apart, but for few blocks.
 inline bool has_quick_errors(const QuantPlan& p) {
   return p.q.scale_rule == ScaleRule::mse && p.scale_path == ScalePath::trials && has_quarters(p) &&
-         !is_real(p.spec.scale) && !is_stochastic(p.q.scale_rounding) && p.spec.block.size <= 32;
+         p.spec.scale != Scale::fp32 && !is_stochastic(p.q.scale_rounding) && p.spec.block.size <= 32;
 }
 
 // Scales of sixteen adjacent blocks, the first one of which is a row of the flat operand.
@@ -124,7 +124,7 @@ FP4_TARGET inline bool quantize_segment(const Quantization& z, const SegmentPlan
     x = transformed;
   }
   SegmentFactors factors;
-  factors.first[0] = 1.0f;
+  factors.first[0] = factors.first[1] = 1.0f;
   const bool found = p.q.has_scale ? segment_scales(z, x, first, n, factors) : largest_bits(x, n) < float_infinity_bits;
   if (!found) return false;
   uint8_t* codes = z.stored->codes.data() + first * s.code_width / 8;
@@ -152,7 +152,7 @@ inline bool starts_a_philox_block(const QuantPlan& p, int64_t position) {
 // Whether payloads and codes of adjacent elements can be formed at all.
 inline bool has_segment_codes(const QuantPlan& p) {
   if (p.payload_path == PayloadPath::scalar) return false;
-  return !p.has_wide_draws || (p.spec.block.size != 8 && has_estimates(p, format_lanes(p.q.element)));
+  return !p.has_wide_draws || has_estimates(p, format_lanes(p.q.element));
 }
 
 // Columns of the flat operand that goes by segments; 0: it does not. Draws of scales are those of its rows.
