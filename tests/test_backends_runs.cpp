@@ -282,6 +282,8 @@ TEST_CASE("draws beside what they decide", "[quick]") {
       "nvfp4,tensor_scale=none,rounding=stochastic,random_bits=16",
       "nvfp4,tensor_scale=none,rounding=stochastic_truncated,random_bits=16",
       "nvfp4,tensor_scale=none,rounding=stochastic_midpoint,random_bits=4",
+      "nvfp4,tensor_scale=none,scale=bf16,rounding=stochastic,random_bits=16",
+      "nvfp4,tensor_scale=none,scale=bf16,rounding=stochastic_midpoint,random_bits=16",
   };
   constexpr int64_t rows = 100;
   constexpr int64_t cols = 2048;
@@ -292,14 +294,16 @@ TEST_CASE("draws beside what they decide", "[quick]") {
     call.place = {11, 2, 9};
     call.x = view_of(x.data(), rows, cols);
     const int n_bits = call.spec.random_bits;
+    const int scale_bits = resolve(call.spec).scale.mantissa_bits;
     std::mt19937 random(3);
     for (size_t i = 0; i < x.size(); ++i) {
-      // Blocks scaled by 1, or by a significand of four bits where scales have one.
-      const bool powers = call.spec.scale == Scale::e8m0;
-      const double scale = powers ? 1.0 : 1.0 + static_cast<double>(i / 32 % 8) / 8.0;
+      // Blocks scaled by a significand of their format.
+      const int steps = 1 << scale_bits;
+      const double scale = 1.0 + static_cast<double>(static_cast<int>(i / 32 % 1024) % steps) / steps;
       const double low = std::ldexp(1.0, static_cast<int>(random() % 3)) * (random() % 2 == 0 ? 1.0 : 0.0);
       const double step = low == 0.0 ? 0.5 : low / 2.0;
-      const double up = 1.0 - std::ldexp(static_cast<double>(random_draw(call.place, i, n_bits)), -n_bits);
+      const double half = random() % 2 == 0 ? 0.5 : 0.0;  // where the last bit that counts is rounded
+      const double up = 1.0 - std::ldexp(static_cast<double>(random_draw(call.place, i, n_bits)) + half, -n_bits);
       const int64_t units = static_cast<int64_t>(random() % 9) - 4;
       const auto exact = static_cast<float>((i % 16 == 0 ? 6.0 : low + step * up) * scale);
       const uint32_t beside = bits_of(exact) + (i % 16 == 0 ? 0u : static_cast<uint32_t>(units));

@@ -98,6 +98,7 @@ FP4_PAIR_F(smaller, _mm256_min_ps)
 FP4_PAIR_F(larger, _mm256_max_ps)
 #undef FP4_PAIR_F
 FP4_SIMD F fma(F x, F y, F z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+FP4_SIMD F negated_fma(F x, F y, F z) { return {_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)}; }
 #define FP4_COMPARE_F(name, how)                                                                                   \
   FP4_SIMD M name(F x, F y) {                                                                                      \
     return {_mm256_castps_si256(_mm256_cmp_ps(x.a, y.a, how)), _mm256_castps_si256(_mm256_cmp_ps(x.b, y.b, how))}; \

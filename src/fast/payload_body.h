@@ -36,18 +36,28 @@ FP4_SIMD D exact_payload(const PayloadRatio& r, F x) {
   return r.divides ? odd_quotient(y, r.denominator) : y;
 }
 
-// The ratio of an exact payload to its element as first * (1 + second), within 2^-43; or, where an order rounds to
-// fp32, the divisor (`divide`), the factor (`multiply`), or the tensor factor and the stored multiplier (`encode`).
+// The ratio of an exact payload to its element as first * (1 + second), within 2^-43, or 1/s and s (has_short_divisor);
+// or, where an order rounds to fp32, the divisor (`divide`), the factor (`multiply`), or the tensor factor and the
+// stored multiplier (`encode`).
 struct PayloadFactors {
   F first;
   F second;
 };
 
+// Whether exact payloads are x/s with s of at most 8 bits: remainders are exact in fp32 then.
+inline bool has_short_divisor(const QuantPlan& p) {
+  return p.payload_path == PayloadPath::exact && !p.has_tensor_factor && p.q.prescale == 1.0f &&
+         p.spec.scale != Scale::fp32;
+}
+
 // false: lanes with scales of 0 or NaN, or far from 1, which need more.
 FP4_SIMD bool exact_factors(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, PayloadFactors& out) {
   F f;
   F e;
-  if (p.spec.scale == Scale::fp32) {  // products with 24-bit scales are exact in fp64 only
+  if (has_short_divisor(p)) {
+    f = all(1.0f) / s.value;
+    e = s.value;
+  } else if (p.spec.scale == Scale::fp32) {  // products with 24-bit scales are exact in fp64 only
     const PayloadRatio r = payload_ratio(p, s, t);
     const D ratio = r.numerator / r.denominator;
     f = narrowed(ratio);
@@ -71,17 +81,44 @@ FP4_SIMD bool exact_factors(const QuantPlan& p, const LaneScales& s, const LaneF
 
 // The exact payload rounded to odd: x*f*(1 + e) = high + low, both within 2^-43, from fused operations. Odd follows
 // from the sign of low, unless low is so small (2^-41) that its sign, or its being zero, is in doubt: not `sure`.
-FP4_SIMD F exact_odd_payload(F x, const PayloadFactors& c, M& sure) {
-  const I magnitude = all(0x7FFFFFFF);
+FP4_SIMD F magnitude(F x) { return as_float(bits(x) & all(0x7FFFFFFF)); }
+FP4_SIMD F odd_estimate(F x, const PayloadFactors& c, M& sure) {
   const F product = x * c.first;
   const F rest = fma(product, c.second, fma(x, c.first, all(0.0f) - product));
   const F high = product + rest;
   const F low = rest - (high - product);
-  const F size = as_float(bits(high) & magnitude);
-  const M zero = x == all(0.0f);
-  sure = sure & (zero | ((as_float(bits(low) & magnitude) > size * all(0x1p-41f)) & (size > all(0x1p-60f))));
+  const F size = magnitude(high);
+  sure = (magnitude(low) > size * all(0x1p-41f)) & (size > all(0x1p-60f));
   const I toward_zero = bits(high) + shift_right_signed<31>(bits(high) ^ bits(low));
-  return select(zero, x, clamped_payload(as_float(toward_zero | all(1))));
+  return as_float(toward_zero | all(1));
+}
+
+// The same by a division: the quotient is within an ulp once corrected, and its remainder, zero or of the right sign,
+// is exact while |x| > 2^-110. Exact quotients are common: all of those by a power of two are.
+FP4_SIMD F odd_short_quotient(F x, const PayloadFactors& c, M& sure) {
+  const F first = x * c.first;
+  const F quotient = fma(negated_fma(first, c.second, x), c.first, first);
+  const F rest = negated_fma(quotient, c.second, x);
+  const F size = magnitude(quotient);
+  sure = (size > all(0x1p-50f)) & (size < all(0x1p60f));
+  const I toward_zero = bits(quotient) + shift_right_signed<31>(bits(quotient) ^ bits(rest));
+  return select(rest == all(0.0f), quotient, as_float(toward_zero | all(1)));
+}
+
+template <bool has_short>
+FP4_SIMD F exact_odd_payload(F x, const PayloadFactors& c, M& sure) {
+  const M zero = x == all(0.0f);
+  M found;
+  const F u = has_short ? odd_short_quotient(x, c, found) : odd_estimate(x, c, found);
+  sure = sure & (zero | found);
+  return select(zero, x, clamped_payload(u));
+}
+
+template <bool has_short>
+FP4_SIMD bool odd_payloads(const PayloadFactors& c, Columns x, int n, LaneBuffer u) {
+  M sure = mask_from_bits(0xFFFF);
+  for (int k = 0; k < n; ++k) store(u[k], exact_odd_payload<has_short>(load(x[k]), c, sure));
+  return !any(~sure);
 }
 
 // false: some element was in doubt, u is not to be used.
@@ -89,9 +126,7 @@ FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const 
                                  LaneBuffer u) {
   PayloadFactors c;
   if (!exact_factors(p, s, t, c)) return false;
-  M sure = mask_from_bits(0xFFFF);
-  for (int k = 0; k < n; ++k) store(u[k], exact_odd_payload(load(x[k]), c, sure));
-  return !any(~sure);
+  return has_short_divisor(p) ? odd_payloads<true>(c, x, n, u) : odd_payloads<false>(c, x, n, u);
 }
 
 // Factors of the orders that round to fp32.

@@ -67,11 +67,12 @@ FP4_SIMD bool segment_payloads(const QuantPlan& p, const SegmentFactors& f, int 
                                LaneBuffer u) {
   M sure = mask_from_bits(0xFFFF);
   const bool plain = has_plain_powers(p);
+  const bool has_short = has_short_divisor(p);
   for (int v = 0; v < vectors; ++v) {
     const F e = load(x + v * panel_rows);
     const PayloadFactors c = factors_of_vector<halves>(f, v, log2);
     if constexpr (path == PayloadPath::exact) {
-      store(u[v], exact_odd_payload(e, c, sure));
+      store(u[v], has_short ? exact_odd_payload<true>(e, c, sure) : exact_odd_payload<false>(e, c, sure));
     } else if constexpr (path == PayloadPath::power) {
       store(u[v], power_payload(p, e, c.first, plain));
     } else {
