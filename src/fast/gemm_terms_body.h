@@ -26,6 +26,7 @@ FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_uni
 // The same where scales have more than 8 bits.
 FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D per_unit) {
   D sum = all_double(0.0);
+#pragma GCC unroll 4
   for (int64_t k = 0; k < count; ++k) {
     sum = sum + cut_product(broadcast_double(a + k * panel_rows), load_double(b + k * panel_rows), per_unit);
   }
@@ -35,6 +36,7 @@ FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D 
 // Largest weight of a row's terms and its accumulator.
 FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F acc) {
   I weight = larger(shift_right<23>(bits(acc) & all(0x7FFFFFFF)) - all(127), all(least_weight));
+#pragma GCC unroll 4
   for (int64_t i = 0; i < terms; ++i) weight = larger(weight, all(a[i * panel_rows]) + load(b + i * panel_rows));
   return weight;
 }
