@@ -11,6 +11,7 @@
 #include "src/fast/runs_avx2.h"
 // After the kernels that they use:
 #include "src/fast/dequantize_body.h"
+#include "src/fast/hadamard_rows_body.h"
 #include "src/fast/product_body.h"
 
 namespace fp4 {
@@ -39,7 +40,7 @@ class Avx2Backend final : public Backend {
   bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0; }
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                 int) const override {
-    avx2::hadamard_to(x, h, place, inverse, y);
+    if (!avx2::hadamard_rows(x, h, place, inverse, y)) avx2::hadamard_to(x, h, place, inverse, y);
   }
 };
 

@@ -17,8 +17,8 @@
 #include "src/fast/row_block_avx512.h"
 // After the kernels that they use:
 #include "src/fast/dequantize_body.h"
+#include "src/fast/hadamard_rows_body.h"
 #include "src/fast/product_body.h"
-#include "src/fast/rows_avx512.h"
 
 namespace fp4 {
 namespace {

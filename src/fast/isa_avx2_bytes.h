@@ -227,4 +227,18 @@ FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int
   }
 }
 
+// The Hadamard transform of eight neighbours. Lane j becomes other[j] + x[j], or other[j] - x[j] where its bit is set.
+FP4_SIMD __m256 butterfly(__m256 x, __m256 other, __m256 one) { return _mm256_fmadd_ps(x, one, other); }
+FP4_SIMD __m256 transformed_lanes(__m256 x) {
+  x = butterfly(x, _mm256_permute_ps(x, 0xB1), _mm256_setr_ps(1, -1, 1, -1, 1, -1, 1, -1));
+  x = butterfly(x, _mm256_permute_ps(x, 0x4E), _mm256_setr_ps(1, 1, -1, -1, 1, 1, -1, -1));
+  return butterfly(x, _mm256_permute2f128_ps(x, x, 0x01), _mm256_setr_ps(1, 1, 1, 1, -1, -1, -1, -1));
+}
+// Of sixteen.
+FP4_SIMD F transformed_lanes(F x) {
+  const __m256 a = transformed_lanes(x.a);
+  const __m256 b = transformed_lanes(x.b);
+  return {_mm256_add_ps(a, b), _mm256_sub_ps(a, b)};
+}
+
 }  // namespace fp4::avx2

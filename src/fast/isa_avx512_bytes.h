@@ -183,4 +183,18 @@ FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int
   }
 }
 
+// Lane j becomes other[j] + v[j], or other[j] - v[j] in the lanes of `minus`.
+FP4_SIMD F butterfly(F v, __m512 other, __mmask16 minus) {
+  const __m512 one = _mm512_mask_blend_ps(minus, _mm512_set1_ps(1.0f), _mm512_set1_ps(-1.0f));
+  return {_mm512_fmadd_ps(v.v, one, other)};
+}
+
+// The Hadamard transform of sixteen neighbours: a butterfly is a shuffle and a fused product with 1 or -1.
+FP4_SIMD F transformed_lanes(F v) {
+  v = butterfly(v, _mm512_permute_ps(v.v, 0xB1), 0xAAAA);
+  v = butterfly(v, _mm512_permute_ps(v.v, 0x4E), 0xCCCC);
+  v = butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0xB1), 0xF0F0);
+  return butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0x4E), 0xFF00);
+}
+
 }  // namespace fp4::avx512

@@ -3,7 +3,7 @@
 
 #include "src/fast/isa_avx512.h"
 // After the instruction set it is compiled for:
-#include "src/fast/run_hadamard_avx512.h"
+#include "src/fast/run_hadamard_body.h"
 #include "src/fast/run_kinds_body.h"
 #include "src/fast/run_philox_avx512.h"
 

@@ -8,6 +8,7 @@
 // After the instruction set it is compiled for:
 #include "src/fast/flat_operand.h"
 #include "src/fast/quantize_body.h"
+#include "src/fast/run_hadamard_body.h"
 #include "src/fast/run_kinds_body.h"
 
 namespace fp4::avx2 {
@@ -21,6 +22,7 @@ struct RunPlan {
   RunCodes form = RunCodes::nibbles;
   ByteCodes codes;
   bool drops = false;  // the sign of zero
+  RunHadamard hadamard;
 };
 
 FP4_SIMD __m256i load_bits(const float* x) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)); }
@@ -210,6 +212,11 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
     bool done = true;
     for (int64_t run = panel * runs; done && run < (panel + 1) * runs; ++run) {
       const float* x = p.x.data + run * length;
+      alignas(64) float transformed[length];
+      if (r.hadamard.size > 0) {
+        transform_batch(r.hadamard, x, length, transformed);
+        x = transformed;
+      }
       uint8_t* out = z.stored->codes.data() + run * (form == RunCodes::bytes ? length : length / 2);
       alignas(64) uint8_t draws[length];
       if (form == RunCodes::draws) fill_run_draws(p.place, p.row_offset * p.cols + run * length, length, draws);
@@ -224,8 +231,8 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
 inline RunKind run_kind(const QuantPlan& p) {
   const bool nearest = p.q.rounding == Rounding::nearest_even && p.q.element.has_zero &&
                        p.q.element.mantissa_bits > 0 && p.q.element.code_bits() <= 8;
-  const bool is_known = (nearest || draws_for_runs(p)) && p.q.prescale == 1.0f && p.hadamard.size == 0 &&
-                        p.scale_path != ScalePath::trials && !p.spec.has_outer_scale();
+  const bool is_known = (nearest || draws_for_runs(p)) && p.q.prescale == 1.0f && p.scale_path != ScalePath::trials &&
+                        !p.spec.has_outer_scale();
   return is_known ? factor_kind(p) : RunKind::none;
 }
 
@@ -262,7 +269,7 @@ FP4_TARGET inline int64_t quantize_flat(const Quantization& z, int threads) {
   const QuantPlan& p = *z.plan;
   const RunCodes deterministic = p.q.element.code_bits() == 4 ? RunCodes::nibbles : RunCodes::bytes;
   const RunPlan r = {run_kind(p), is_stochastic(p.q.rounding) ? RunCodes::draws : deterministic,
-                     byte_codes(p.q.element), p.q.negative_zero == NegativeZero::drop};
+                     byte_codes(p.q.element), p.q.negative_zero == NegativeZero::drop, run_hadamard(p)};
   const RunLoop loop = run_loop(r, p.spec.block.size);
   const int64_t full = p.rows / panel_rows;
   const int64_t share = threads > 1 ? larger<int64_t>((int64_t{1} << 16) / (panel_rows * p.cols), 1) : full;

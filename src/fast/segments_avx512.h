@@ -9,7 +9,7 @@
 // After the instruction set it is compiled for:
 #include "src/fast/line_maximum_body.h"
 #include "src/fast/quantize_body.h"
-#include "src/fast/run_hadamard_avx512.h"
+#include "src/fast/run_hadamard_body.h"
 
 namespace fp4::avx512 {
 

@@ -1,12 +1,10 @@
-// Hadamard tiles of a batch along the row: within a vector a butterfly is a shuffle and a fused product with 1 or -1,
-// between vectors it is a sum and a difference. Every sum is that of load_body.h.
+// Hadamard tiles of a batch along the row: within sixteen lanes by the instruction set (transformed_lanes), between
+// them by sums and differences. Every sum is that of load_body.h.
 #pragma once
 
-#include "src/fast/isa_avx512.h"
-// After the instruction set it is compiled for:
 #include "src/fast/load_body.h"
 
-namespace fp4::avx512 {
+namespace fp4::FP4_ISA {
 
 struct RunHadamard {
   int size = 0;
@@ -22,20 +20,6 @@ inline RunHadamard run_hadamard(const QuantPlan& p) {
   }
   if (h.size > 0 && p.hadamard.normalise == HadamardNormalise::sqrt) h.factor = inverse_root(h.size);
   return h;
-}
-
-// Lane j becomes other[j] + v[j], or other[j] - v[j] in the lanes of `minus`.
-FP4_SIMD F butterfly(F v, __m512 other, __mmask16 minus) {
-  const __m512 one = _mm512_mask_blend_ps(minus, _mm512_set1_ps(1.0f), _mm512_set1_ps(-1.0f));
-  return {_mm512_fmadd_ps(v.v, one, other)};
-}
-
-// Sixteen neighbours of a tile.
-FP4_SIMD F transformed_lanes(F v) {
-  v = butterfly(v, _mm512_permute_ps(v.v, 0xB1), 0xAAAA);
-  v = butterfly(v, _mm512_permute_ps(v.v, 0x4E), 0xCCCC);
-  v = butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0xB1), 0xF0F0);
-  return butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0x4E), 0xFF00);
 }
 
 // `length` floats in tiles of n vectors.
@@ -76,4 +60,4 @@ FP4_TARGET __attribute__((noinline)) inline void transform_batch(const RunHadama
   }
 }
 
-}  // namespace fp4::avx512
+}  // namespace fp4::FP4_ISA

@@ -1,11 +1,10 @@
 // Hadamards of contiguous rows as they lie, without the detour over sixteen rows in sixteen lanes.
 #pragma once
 
-#include "src/fast/run_hadamard_avx512.h"
-// After the instruction set it is compiled for:
+#include "src/fast/run_hadamard_body.h"
 #include "src/fast/stored_body.h"
 
-namespace fp4::avx512 {
+namespace fp4::FP4_ISA {
 
 // hadamard_to for rows of whole tiles. false: the tiles have other strides or sizes.
 FP4_TARGET inline bool hadamard_rows(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse,
@@ -33,4 +32,4 @@ FP4_TARGET inline bool hadamard_rows(const MatrixView& x, const HadamardSpec& h,
   return true;
 }
 
-}  // namespace fp4::avx512
+}  // namespace fp4::FP4_ISA
