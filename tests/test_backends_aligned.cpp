@@ -2,9 +2,8 @@
 // so far apart that terms lose some or all of their bits, accumulators far above and below the next group, groups cut
 // short by K, blocks of zeros with large and small scales. Expected values come from the reference.
 #include <catch2/catch.hpp>
-#include <cstring>
 
-#include "tests/support/backends_under_test.h"
+#include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
 
 namespace fp4 {
@@ -61,26 +60,6 @@ constexpr const char* formats[][2] = {{"mxfp4", "mxfp4"},
                                       {"mxfp8,scale=fp32", "graphcore_2509_encode,tensor_scale=none"},
                                       {"mxfp8,element=e5m2,scale=fp32,block=16", "mxfp6_e3m2,scale=fp32"}};
 
-void compare(const Quantized& a, const Quantized& b, const Accumulator& row, const std::string& what) {
-  const auto count = static_cast<size_t>(a.rows * b.rows);
-  std::vector<float> expected(count, -7.0f);
-  GemmOptions options;
-  options.accumulator = row;
-  reference_backend().gemm(a, b, options, expected.data(), b.rows);
-  static const std::vector<const Backend*> backends = backends_under_test();
-  for (const Backend* fast : backends) {
-    if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
-    std::vector<float> got(count, -7.0f);
-    fast->gemm(a, b, options, got.data(), b.rows);
-    size_t at = 0;
-    while (at + 1 < count && bits_of(got[at]) == bits_of(expected[at])) ++at;
-    INFO(fast->name() << " " << what << " kind " << static_cast<int>(row.kind) << " at " << at << ": " << got[at]
-                      << " instead of " << expected[at] << ", group " << row.group << " inner " << row.inner << " bits "
-                      << row.fraction_bits);
-    CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
-  }
-}
-
 // Some blocks of 16 and some whole rows become zero; their scales stay.
 void make_holes(Quantized& q, Random& random) {
   for (int64_t r = 0; r < q.rows; ++r) {
@@ -124,10 +103,10 @@ void compare_filled(const char* const (&words)[2], Codes codes_a, Codes codes_b,
   if (pick(random, 3) == 0) make_holes(b, random);
   if (pick(random, 3) == 0) make_zero_scales(a, random);
   for (const Accumulator& row : rows) {
-    compare(a, b, row,
-            std::string(words[0]) + " | " + words[1] + " K " + std::to_string(k) + " codes " +
-                std::to_string(static_cast<int>(codes_a)) + " " + std::to_string(static_cast<int>(codes_b)) +
-                " exponent " + std::to_string(exponent) + " spread " + std::to_string(spread));
+    compare_products(a, b, row,
+                     std::string(words[0]) + " | " + words[1] + " K " + std::to_string(k) + " codes " +
+                         std::to_string(static_cast<int>(codes_a)) + " " + std::to_string(static_cast<int>(codes_b)) +
+                         " exponent " + std::to_string(exponent) + " spread " + std::to_string(spread));
   }
 }
 
@@ -154,7 +133,7 @@ TEST_CASE("single products that just fit, and just do not", "[quick]") {
         Quantized a = filled(words[0], 9, k, {codes, true, -3, spread}, random);
         const Quantized b = filled(words[1], 20, k, {Codes::any, true, -1, spread / 2}, random);
         if (a.spec.has_outer_scale()) a.tensor_scale.assign(9, 0.75f);
-        for (int bits = 4; bits <= 25; ++bits) compare(a, b, aligned(32, 1, bits), "just fits");
+        for (int bits = 4; bits <= 25; ++bits) compare_products(a, b, aligned(32, 1, bits), "just fits");
       }
     }
   }
@@ -170,9 +149,9 @@ TEST_CASE("last bits of elements around the cut", "[quick]") {
       const Quantized b = filled(words[1], 35, k, {Codes::beside_units, pick(random, 2) == 0, -1, 0}, random);
       if (a.spec.has_outer_scale()) a.tensor_scale.assign(27, 0.75f);
       for (int bits = 6; bits <= 36; ++bits) {
-        compare(a, b, aligned(64, 16, bits), "last bits");
-        compare(a, b, aligned(32, 1, smaller(bits, 25)), "last bits");
-        if (bits % 8 == 0) compare(a, b, aligned(64, 32, bits), "last bits");
+        compare_products(a, b, aligned(64, 16, bits), "last bits");
+        compare_products(a, b, aligned(32, 1, smaller(bits, 25)), "last bits");
+        if (bits % 8 == 0) compare_products(a, b, aligned(64, 32, bits), "last bits");
       }
     }
   }
@@ -215,7 +194,7 @@ TEST_CASE("terms on both sides of the cut", "[quick]") {
       for (int bits = 8; bits <= 36; ++bits) {
         Accumulator narrower = row;
         narrower.fraction_bits = row.inner == 1 ? smaller(bits, 25) : bits;
-        compare(a, b, narrower, std::string(words[0]) + " | " + words[1] + " around the cut");
+        compare_products(a, b, narrower, std::string(words[0]) + " | " + words[1] + " around the cut");
       }
     }
   }

@@ -3,9 +3,8 @@
 // decides. Expected values come from the reference.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 
-#include "tests/support/backends_under_test.h"
+#include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
 
 namespace fp4 {
@@ -13,22 +12,8 @@ namespace {
 
 using namespace test;
 
-// Every accumulator on every backend.
 void compare(const Quantized& a, const Quantized& b, const std::string& what) {
-  static const std::vector<const Backend*> backends = backends_under_test();
-  for (const AccumulatorInfo& info : accumulator_table) {
-    GemmOptions options;
-    options.accumulator = info.row;
-    std::vector<float> expected(static_cast<size_t>(a.rows * b.rows), -7.0f);
-    reference_backend().gemm(a, b, options, expected.data(), b.rows);
-    for (const Backend* fast : backends) {
-      if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
-      std::vector<float> got(expected.size(), -7.0f);
-      fast->gemm(a, b, options, got.data(), b.rows);
-      INFO(fast->name() << " " << what << " " << info.name);
-      CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
-    }
-  }
+  for (const AccumulatorInfo& info : accumulator_table) compare_products(a, b, info.row, what);
 }
 
 uint32_t code_of_one(const FloatFormat& f, bool negative) {

@@ -13,14 +13,10 @@ inline int64_t flat_columns(const QuantPlan& p) {
 }
 
 // The full panels of a flat operand; returns how many those are.
-FP4_TARGET inline int64_t quantize_flat(const Quantization& z, int threads) {
+inline int64_t quantize_flat(const Quantization& z, int threads) {
   void (*const loop)(const Quantization&, int64_t, int64_t) =
       run_width(*z.plan) > 0 ? quantize_by_runs : quantize_by_segments;
-  const int64_t full = z.plan->rows / panel_rows;
-  const int64_t share = threads > 1 ? larger<int64_t>((int64_t{1} << 16) / (panel_rows * z.plan->cols), 1) : full;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-  for (int64_t first = 0; first < full; first += share) loop(z, first, smaller(first + share, full));
-  return full;
+  return fast::share_panels(*z.plan, threads, [&](int64_t first, int64_t last) { loop(z, first, last); });
 }
 
 }  // namespace fp4::avx512

@@ -265,17 +265,13 @@ inline RunLoop run_loop(const RunPlan& r, int block) {
 inline int64_t flat_columns(const QuantPlan& p) { return run_kind(p) != RunKind::none ? fast::flat_width(p, 32) : 0; }
 
 // The full panels of a flat operand; returns how many those are.
-FP4_TARGET inline int64_t quantize_flat(const Quantization& z, int threads) {
+inline int64_t quantize_flat(const Quantization& z, int threads) {
   const QuantPlan& p = *z.plan;
   const RunCodes deterministic = p.q.element.code_bits() == 4 ? RunCodes::nibbles : RunCodes::bytes;
   const RunPlan r = {run_kind(p), is_stochastic(p.q.rounding) ? RunCodes::draws : deterministic,
                      byte_codes(p.q.element), p.q.negative_zero == NegativeZero::drop, run_hadamard(p)};
   const RunLoop loop = run_loop(r, p.spec.block.size);
-  const int64_t full = p.rows / panel_rows;
-  const int64_t share = threads > 1 ? larger<int64_t>((int64_t{1} << 16) / (panel_rows * p.cols), 1) : full;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-  for (int64_t first = 0; first < full; first += share) loop(z, r, first, smaller(first + share, full));
-  return full;
+  return fast::share_panels(p, threads, [&](int64_t first, int64_t last) { loop(z, r, first, last); });
 }
 
 inline bool has_row_segments(const Quantization&) { return false; }
