@@ -4,9 +4,8 @@
 // apart. Expected values come from the reference.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 
-#include "tests/support/backends_under_test.h"
+#include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
 
 namespace fp4 {
@@ -15,19 +14,8 @@ namespace {
 using namespace test;
 
 void compare(const Quantized& a, const Quantized& b, const std::string& what) {
-  const auto count = static_cast<size_t>(a.rows * b.rows);
   for (const char* accumulator : {"fp32_block", "exact", "k64_rz"}) {
-    std::vector<float> expected(count, -7.0f);
-    GemmOptions options;
-    options.accumulator = accumulator_from_words(accumulator);
-    reference_backend().gemm(a, b, options, expected.data(), b.rows);
-    for (const Backend* fast : test::backends_under_test()) {
-      if (!fast->supports_gemm(a.spec, b.spec, options)) continue;
-      std::vector<float> got(count, -7.0f);
-      fast->gemm(a, b, options, got.data(), b.rows);
-      INFO(fast->name() << " " << accumulator << " " << what);
-      CHECK(std::memcmp(got.data(), expected.data(), count * sizeof(float)) == 0);
-    }
+    compare_products(a, b, accumulator_from_words(accumulator), what + " " + accumulator);
   }
 }
 
@@ -44,7 +32,14 @@ constexpr const char* formats[][2] = {{"mxfp8", "mxfp8"},
                                       {"mxfp8,element=e5m2", "mxfp8"},
                                       {"mxfp8,element=e5m2", "mxfp8,element=e5m2"},
                                       {"mxfp4", "mxfp8,element=e5m2"},
-                                      {"ue5m3fp4,element=e5m2", "mxfp8,element=e5m2,block=16"}};
+                                      {"ue5m3fp4,element=e5m2", "mxfp8,element=e5m2,block=16"},
+                                      // Blocks that exact sums take in pieces.
+                                      {"mxfp8,block=64", "mxfp8,block=128"},
+                                      {"mxfp8,block=row", "mxfp8,block=row"},
+                                      {"mxfp8,element=e5m2,block=tensor", "mxfp8,scale=bf16,block=row"},
+                                      {"mxfp8,scale=fp32,block=row", "mxfp8,scale=fp32,block=tensor"},
+                                      {"mxfp4,block=row", "mxfp4,element=e3m0,block=tensor"},
+                                      {"mxfp6_e3m2,block=row", "mxfp4,block=128"}};
 
 TEST_CASE("elements with bits below a unit, on either side", "[quick]") {
   Random random(1);

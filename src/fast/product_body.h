@@ -10,7 +10,10 @@ namespace fp4::FP4_ISA {
 FP4_TARGET inline bool run_product(Product& p) {
   const QuantSpec& sa = p.a.spec;
   const QuantSpec& sb = p.b.spec;
-  const Accumulator& row = p.options.accumulator;
+  Accumulator& row = p.options.accumulator;
+  if (is_one_block(sa, sb, row)) {
+    row = {.kind = AccumulatorKind::group, .group_rounding = row.rounding, .snap_log2 = row.snap_log2};
+  }
   const Engine engine = choose_engine(sa, sb, row);
   if (engine == Engine::none) return false;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);

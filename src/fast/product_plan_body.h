@@ -198,9 +198,18 @@ inline bool reads_in_place(const Side& a) {
 // The K step of an engine.
 inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a, const QuantSpec& b, int64_t padded) {
   if (engine == Engine::wide_int8 || engine == Engine::wide_float || engine == Engine::terms) {
-    return common_run(a, b, row, padded);
+    const int64_t run = common_run(a, b, row, padded);
+    // Sums of groups are exact, so that longer runs may go in pieces, which the kernels know best.
+    const bool splits = has_wide_kernels && row.kind == AccumulatorKind::group && run % 32 == 0;
+    return splits ? 32 : run;
   }
   return smaller(scale_block(a, padded), scale_block(b, padded));
+}
+
+// A sum over rows of one scale each is exact before it is rounded, where a product of scales is not rounded itself.
+inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  return row.kind == AccumulatorKind::block && scale_block(a, 0) == 0 && scale_block(b, 0) == 0 && !has_wide_scale(a) &&
+         !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {

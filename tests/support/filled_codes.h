@@ -83,7 +83,10 @@ inline Quantized filled(const char* words, int64_t rows, int64_t k, const Fillin
   }
   const int steps = 1 << format_of(q.spec.scale).mantissa_bits;
   for (uint8_t& s : q.scales) s = static_cast<uint8_t>(s + pick(random, how.spread + 1) * steps + pick(random, steps));
-  for (float& s : q.real_scales) s = std::ldexp(s, pick(random, how.spread + 1)) * significand(random);
+  const uint32_t kept = q.spec.scale == Scale::bf16 ? 0xFFFF0000u : 0xFFFFFFFFu;
+  for (float& s : q.real_scales) {
+    s = float_of(bits_of(std::ldexp(s, pick(random, how.spread + 1)) * significand(random)) & kept);
+  }
   return q;
 }
 
