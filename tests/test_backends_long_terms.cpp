@@ -13,7 +13,7 @@ namespace {
 using namespace test;
 
 void compare(const Quantized& a, const Quantized& b, const std::string& what) {
-  for (const AccumulatorInfo& info : accumulator_table) compare_products(a, b, info.row, what);
+  for (const AccumulatorInfo& info : accumulator_table) compare_products(a, b, info.row, what + " " + info.name);
 }
 
 uint32_t code_of_one(const FloatFormat& f, bool negative) {

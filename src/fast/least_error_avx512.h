@@ -76,22 +76,22 @@ FP4_SIMD void form_error_trials(const Quantization& z, const LaneFactor& t, I ra
 // The trial of least error by fp32, and of the others those whose errors may be as small.
 struct LeastError {
   I trial;
-  F least;
   M close[error_trials];
 };
 FP4_SIMD LeastError least_error(const ErrorBound& bound, const ErrorTrials& t, const TrialSums& sum, F amax) {
-  LeastError e = {all(0), sum.of[0], {}};
+  LeastError e = {all(0), {}};
+  F least = sum.of[0];
   I code = t.code[0];
 #pragma GCC unroll 4
   for (int i = 1; i < error_trials; ++i) {
-    const M better = t.possible[i] & (sum.of[i] < e.least);
+    const M better = t.possible[i] & (sum.of[i] < least);
     e.trial = select(better, all(i), e.trial);
-    e.least = select(better, sum.of[i], e.least);
+    least = select(better, sum.of[i], least);
     code = select(better, t.code[i], code);
   }
 #pragma GCC unroll 5
   for (int i = 0; i < error_trials; ++i) {
-    e.close[i] = t.possible[i] & ~(t.code[i] == code) & ~errors_differ(bound, e.least, sum.of[i], amax);
+    e.close[i] = t.possible[i] & ~(t.code[i] == code) & ~errors_differ(bound, least, sum.of[i], amax);
   }
   return e;
 }

@@ -79,9 +79,10 @@ FP4_SIMD bool exact_factors(const QuantPlan& p, const LaneScales& s, const LaneF
   return !any(~((f < all(0x1p60f)) & (f > all(0x1p-60f))));
 }
 
+FP4_SIMD F magnitude(F x) { return as_float(bits(x) & all(0x7FFFFFFF)); }
+
 // The exact payload rounded to odd: x*f*(1 + e) = high + low, both within 2^-43, from fused operations. Odd follows
 // from the sign of low, unless low is so small (2^-41) that its sign, or its being zero, is in doubt: not `sure`.
-FP4_SIMD F magnitude(F x) { return as_float(bits(x) & all(0x7FFFFFFF)); }
 FP4_SIMD F odd_estimate(F x, const PayloadFactors& c, M& sure) {
   const F product = x * c.first;
   const F rest = fma(product, c.second, fma(x, c.first, all(0.0f) - product));

@@ -207,9 +207,10 @@ inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a,
 }
 
 // A sum over rows of one scale each is exact before it is rounded, where a product of scales is not rounded itself.
+// Without wide kernels exact sums go term by term, and those of small integers are faster as a block.
 inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return row.kind == AccumulatorKind::block && scale_block(a, 0) == 0 && scale_block(b, 0) == 0 && !has_wide_scale(a) &&
-         !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
+  return has_wide_kernels && row.kind == AccumulatorKind::block && scale_block(a, 0) == 0 && scale_block(b, 0) == 0 &&
+         !has_wide_scale(a) && !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
