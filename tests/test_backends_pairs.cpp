@@ -177,6 +177,38 @@ TEST_CASE("elements beside and below the quantum of pairs", "[quick]") {
   }
 }
 
+// Sums of blocks pass 2^128, once with either sign, and stay infinite.
+TEST_CASE("blocks of wide elements that overflow", "[quick]") {
+  Random random(7);
+  for (const auto& format : formats) {
+    for (const int sum : {85, 88, 90, 110}) {
+      for (const bool negative : {false, true}) {
+        const int64_t k = 1024;
+        const auto fill = [&](const char* words, int64_t rows, int exponent) {
+          Quantized q = filled(words, rows, k, {Codes::largest, false, exponent, 0}, random);
+          if (q.spec.has_outer_scale()) {
+            q.tensor_scale.assign(static_cast<size_t>(rows * outer_scale_cols(k)), 1.0f);
+          }
+          return q;
+        };
+        Quantized a = fill(format[0], 10, sum / 2);
+        const FloatFormat& f = format_of(a.spec.element);
+        for (int64_t i = 0; i < k; ++i) {
+          a.set_code(3, i, f.sign_code() | f.largest_code);
+          if (negative && i >= k / 2) a.set_code(4, i, f.sign_code() | f.largest_code);
+        }
+        const Quantized b = fill(format[1], 18, sum - sum / 2);
+        const std::string what =
+            std::string(format[0]) + " | " + format[1] + " overflow, exponent sum " + std::to_string(sum);
+        compare(a, b, what);
+        for (const char* accumulator : {"fused35_rz", "fused25_rz", "fp32_sequential", "double"}) {
+          compare_products(a, b, accumulator_from_words(accumulator), what + " " + accumulator);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("wide elements at both ends of fp32", "[quick]") {
   Random random(4);
   for (const auto& format : formats) {

@@ -103,7 +103,10 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.lowest_a = pa.lowest + panel * steps + half;
     t.cut_a = pa.cut[panel];
     t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
-    folding.split_log2 = group_split_log2(span_of(pa.range[panel], range_b, folding));
+    const SumSpan span = span_of(pa.range[panel], range_b, folding);
+    // Errors of sums that become infinite are none.
+    if (p.pairs.finish == PairFinish::split && folding.sum == Sum::block && span.sum_log2 > 126) continue;
+    folding.split_log2 = group_split_log2(span);
     const TileOutput out = output_of(p, row0, pb, panels);
     is_done = true;
     if (p.restarts()) {
