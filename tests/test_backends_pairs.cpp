@@ -39,7 +39,14 @@ constexpr const char* formats[][2] = {{"mxfp8", "mxfp8"},
                                       {"mxfp8,element=e5m2,block=tensor", "mxfp8,scale=bf16,block=row"},
                                       {"mxfp8,scale=fp32,block=row", "mxfp8,scale=fp32,block=tensor"},
                                       {"mxfp4,block=row", "mxfp4,element=e3m0,block=tensor"},
-                                      {"mxfp6_e3m2,block=row", "mxfp4,block=128"}};
+                                      {"mxfp6_e3m2,block=row", "mxfp4,block=128"},
+                                      // Scale products of 8 bits, of 16 and 24, and blocks of 8.
+                                      {"mxfp8,scale=ue4m3,block=16", "mxfp8,scale=ue5m3"},
+                                      {"mxfp8,scale=bf16", "mxfp8,scale=ue5m3,block=16"},
+                                      {"mxfp8,scale=fp32,block=16", "mxfp8,element=e5m2,scale=fp32,block=16"},
+                                      {"mxfp8,block=8", "mxfp8,block=8"},
+                                      {"mxfp8,scale=bf16,block=8", "mxfp8,scale=fp32,block=16"},
+                                      {"mxfp6_e3m2,block=8", "mxfp8,element=e5m2,block=8"}};
 
 TEST_CASE("elements with bits below a unit, on either side", "[quick]") {
   Random random(1);
@@ -151,6 +158,85 @@ TEST_CASE("ties of blocks far apart, and beside them", "[quick]") {
           }
           compare(a, b, std::string(words) + " shift " + std::to_string(shift));
         }
+      }
+    }
+  }
+}
+
+float scale_value(const QuantSpec& s, bool is_odd, int exponent) {
+  const float significand = is_odd ? 2.0f - std::ldexp(1.0f, -format_of(s.scale).mantissa_bits) : 1.0f;
+  return std::ldexp(significand, exponent);
+}
+void set_scale(Quantized& q, int64_t i, float value) {
+  const auto at = static_cast<size_t>(i);
+  if (is_real(q.spec.scale)) {
+    q.real_scales[at] = value;
+  } else {
+    q.scales[at] = static_cast<uint8_t>(encode(format_of(q.spec.scale), exact_magnitude(value), false, {}));
+  }
+}
+
+// The last bit of a scale product decides: for some shift it lies at half of the last place of the sum, with what its
+// largest product leaves, or far smaller products, beside it.
+TEST_CASE("ties by the bits of scales, and beside them", "[quick]") {
+  for (const char* words : {"mxfp8,scale=ue4m3,block=16", "mxfp8,scale=bf16,block=8", "mxfp8,scale=fp32",
+                            "mxfp8,element=e5m2,scale=fp32,block=16"}) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    const FloatFormat& f = format_of(spec.element);
+    const int64_t block = spec.block.size;
+    const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
+    const float least = std::ldexp(1.0f, f.quantum_log2());
+    for (const float large : {8.0f, 160.0f}) {
+      for (const float tiny : {0.0f, 1.0f, -1.0f, 3.0f, -64.0f}) {
+        for (int shift = spec.scale == Scale::ue4m3 ? -10 : -40; shift <= 4; ++shift) {
+          Quantized a = operand(words, 9, 3 * block, 0);
+          Quantized b = operand(words, 34, 3 * block, 0);
+          for (int64_t r = 0; r < a.rows; ++r) {
+            a.set_code(r, 0, code(r % 3 == 0 ? -256.0f : 256.0f));
+            a.set_code(r, 1, code(static_cast<float>(r % 4)));
+            a.set_code(r, block, code(large));
+            a.set_code(r, block + 1, code(tiny * least));
+            a.set_code(r, 2 * block, code(r % 2 == 0 ? 1.75f : 0.0f));
+            set_scale(a, 3 * r, scale_value(spec, r % 4 == 3, 0));
+            set_scale(a, 3 * r + 1, scale_value(spec, r % 2 == 0, shift / 2));
+          }
+          for (int64_t c = 0; c < b.rows; ++c) {
+            b.set_code(c, 0, code(256.0f));
+            b.set_code(c, 1, code(0x1p-9f * static_cast<float>(c % 3 + 1)));
+            b.set_code(c, block, code(c % 2 == 0 ? 8.0f : -8.0f));
+            b.set_code(c, block + 1, code(c % 3 == 0 ? least : 1.0f));
+            b.set_code(c, 2 * block, code(c % 5 == 0 ? least : 0.0f));
+            set_scale(b, 3 * c + 1, scale_value(spec, c % 4 >= 2, shift - shift / 2));
+          }
+          compare(a, b, std::string(words) + " shift " + std::to_string(shift));
+        }
+      }
+    }
+  }
+}
+
+// Negative dots times a scale of zero are -0, and sums of those +0.
+TEST_CASE("negative rows under scales of zero", "[quick]") {
+  Random random(8);
+  for (const char* words :
+       {"mxfp8,scale=ue4m3,block=16", "mxfp8,scale=ue5m3,block=8", "mxfp8,scale=fp32", "mxfp8,scale=bf16",
+        "mxfp6_e3m2,scale=ue4m3,block=16", "mxfp8,element=e5m2,scale=ue5m3", "nvfp4", "ue5m3fp4", "nvfp4,scale=fp32",
+        "nvfp4,scale=bf16,block=8", "nvfp4,block=row", "mxfp8,scale=ue4m3,block=row"}) {
+    for (const int64_t k : {7, 64, 200}) {
+      Quantized a = filled(words, 12, k, {Codes::large, false, 0, 1}, random);
+      const Quantized b = filled(words, 19, k, {Codes::large, false, 0, 1}, random);
+      const FloatFormat& f = format_of(a.spec.element);
+      for (int64_t r = 0; r < a.rows; ++r) {
+        for (int64_t i = 0; i < k; ++i) a.set_code(r, i, f.sign_code() | a.code(r, i));
+        // Whole rows, rows but for their first block, and none.
+        for (int64_t i = r % 3 == 0 ? 0 : 1; r % 3 != 2 && i < a.geometry.scale_cols; ++i) {
+          set_scale(a, r * a.geometry.scale_cols + i, 0.0f);
+        }
+      }
+      for (const char* accumulator :
+           {"fp32_block", "exact", "k64_rz", "k64_rz_snap", "fused35_rz", "fused25_rz", "fp32_sequential", "double"}) {
+        compare_products(a, b, accumulator_from_words(accumulator), std::string(words) + " " + accumulator);
+        compare_products(b, a, accumulator_from_words(accumulator), std::string(words) + " " + accumulator);
       }
     }
   }

@@ -24,7 +24,7 @@ inline bool has_cut_terms(const Product& p) {
 
 // Pairs for aligned sums of dots: terms that end where runs do, sums that fit int64, and two dots of a block int32.
 inline PairUnits choose_cut_pairs(const Product& p) {
-  if (!has_cut_terms(p) || (p.run != 16 && p.run != 32) || aligned_bits(p) > 62) return {};
+  if (!has_cut_terms(p) || !is_pair_run(p.run) || aligned_bits(p) > 62) return {};
   if (has_deep_runs(p.a.q) || has_deep_runs(p.b.q)) return {};
   PairUnits u = pair_units(p.a.q, p.b.q, 2 * p.run);
   u.dots = 2;

@@ -155,8 +155,8 @@ FP4_TARGET __attribute__((noinline)) bool cut_pair_tile(const PairInput& t, cons
     const int64_t count = smaller(f.runs_per_group, f.runs - first);
     cut_pair_dots<span, finish, panels, pairs>(t, first, count, terms);
     load_pair_scales<panels>(t, first, count, span, terms);
-    if (count == 4) {  // a constant: unrolled
-      add_pair_terms<span, has_rests, panels>(t, f, first, 4, terms);
+    if (count == 32 / pairs) {  // a constant: unrolled
+      add_pair_terms<span, has_rests, panels>(t, f, first, 32 / pairs, terms);
     } else {
       add_pair_terms<span, has_rests, panels>(t, f, first, count, terms);
     }
@@ -174,6 +174,8 @@ inline PairGroupKernel cut_pair_kernel_of(PairFinish finish) {
     case PairFinish::whole: return cut_pair_tile<span, PairFinish::whole, panels, pairs>;
     case PairFinish::split: return cut_pair_tile<span, PairFinish::split, panels, pairs>;
     case PairFinish::joined:
+    case PairFinish::parts:
+    case PairFinish::wide_parts:
     case PairFinish::none: return nullptr;
   }
   return nullptr;
@@ -184,6 +186,7 @@ inline PairGroupKernel cut_pair_kernel_of(PairFinish finish, int64_t run, int64_
   if (run == 32) return cut_pair_kernel_of<1, panels, 16>(finish);
   if (run == 16 && span == 2) return cut_pair_kernel_of<2, panels, 8>(finish);
   if (run == 16) return cut_pair_kernel_of<1, panels, 8>(finish);
+  if (run == 8) return cut_pair_kernel_of<1, panels, 4>(finish);
   return nullptr;
 }
 

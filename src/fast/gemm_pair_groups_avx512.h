@@ -73,6 +73,8 @@ inline PairGroupKernel pair_group_kernel_of(PairFinish finish) {
     case PairFinish::whole: return pair_group_tile<PairFinish::whole, panels, pairs, splits>;
     case PairFinish::joined: return pair_group_tile<PairFinish::joined, panels, pairs, splits>;
     case PairFinish::split: return pair_group_tile<PairFinish::split, panels, pairs, splits>;
+    case PairFinish::parts:
+    case PairFinish::wide_parts:
     case PairFinish::none: return nullptr;
   }
   return nullptr;
@@ -82,6 +84,7 @@ template <int panels, bool splits>
 inline PairGroupKernel pair_group_kernel_of(PairFinish finish, int64_t run) {
   if (run == 32) return pair_group_kernel_of<panels, 16, splits>(finish);
   if (run == 16) return pair_group_kernel_of<panels, 8, splits>(finish);
+  if (run == 8) return pair_group_kernel_of<panels, 4, splits>(finish);
   return nullptr;
 }
 

@@ -4,9 +4,12 @@
 //   joined  dot and rests together are an integer that mostly fits 24 bits: one fused step
 //   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
 //           are added to the error, and one last addition rounds. For scales that are powers of two.
+//   parts   split at 15 bits, so that high is exact times a product of scales of 8 bits
+//   wide_parts  the same for scale products of up to 24 bits: what high * scale leaves is added to the error
 // What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h). Where scales are far apart,
-// error, low and rests need more than 24 bits: then split sums are `bracketed`, by rounding them both down and up. Sums
-// in fp32 grow with what is added, so where both ends lead to one result, it is the right one, and else fp64 decides.
+// error, low and rests need more than 24 bits: then split sums are `bracketed`, by rounding them both down and up, as
+// those in parts always are. Sums in fp32 grow with what is added, so where both ends lead to one result, it is the
+// right one, and else fp64 decides.
 // Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
 #pragma once
 
@@ -70,22 +73,37 @@ FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& stat
   }
 }
 
-// A split sum before its last part is added to the error.
+// A split sum before its last parts, low and what high * scale leaves, are added to the error.
 struct SplitSum {
   __m512 sum;
   __m512 error;
-  __m512 low;
+  __m512i low;
+  __m512 left;  // wide_parts
 };
 
+template <PairFinish finish>
 FP4_SIMD SplitSum split_sum(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512i up) {
-  const __m512i low_bits = _mm512_set1_epi32(0xFF);
-  const __m512 high = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_andnot_si512(low_bits, dot)), scale);
+  const __m512i low_bits = _mm512_set1_epi32(finish == PairFinish::split ? 0xFF : 0x7FFF);
+  const __m512 units = _mm512_cvtepi32_ps(_mm512_andnot_si512(low_bits, dot));
+  const __m512 high = _mm512_mul_round_ps(units, scale, nearest);
+  const __m512 left = finish == PairFinish::wide_parts ? _mm512_fmsub_ps(units, scale, high) : high;
   // up holds 2^up here; the high words of the low bits are zero.
-  const __m512 low = _mm512_cvtepi32_ps(_mm512_dpwssd_epi32(rest, _mm512_and_si512(dot, low_bits), up));
+  const __m512i low = _mm512_dpwssd_epi32(rest, _mm512_and_si512(dot, low_bits), up);
   const __m512 larger = _mm512_range_ps(acc, high, 7);  // by magnitude, with its sign
   const __m512 smaller = _mm512_range_ps(acc, high, 6);
   const __m512 sum = _mm512_add_round_ps(larger, smaller, nearest);
-  return {sum, _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger)), low};
+  return {sum, _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger)), low, left};
+}
+
+// The end of a split sum with its last parts rounded up or down; `quantum` is not negative.
+template <PairFinish finish, int direction>
+FP4_SIMD __m512 split_end(const SplitSum& s, __m512 quantum) {
+  constexpr int quiet = direction | _MM_FROUND_NO_EXC;
+  __m512 error = s.error;
+  if (finish == PairFinish::wide_parts) error = _mm512_add_round_ps(error, s.left, quiet);
+  // Split at 8 bits, low needs more than 24 only by its rests: then the flag is raised.
+  const __m512 low = finish == PairFinish::split ? _mm512_cvtepi32_ps(s.low) : _mm512_cvt_roundepi32_ps(s.low, quiet);
+  return _mm512_add_round_ps(s.sum, _mm512_fmadd_round_ps(low, quantum, error, quiet), nearest);
 }
 
 // acc + dot * unit + rest * quantum, rounded once; `scale` and `rest_scale` hold unit and quantum.
@@ -96,18 +114,17 @@ FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale
     const __m512i sum = _mm512_add_epi32(_mm512_sllv_epi32(dot, up), rest);
     return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(sum), rest_scale, acc, nearest);
   }
-  const SplitSum s = split_sum(acc, dot, rest, scale, up);
-  return _mm512_add_round_ps(s.sum, _mm512_fmadd_ps(s.low, rest_scale, s.error), nearest);
+  const SplitSum s = split_sum<finish>(acc, dot, rest, scale, up);
+  return _mm512_add_round_ps(s.sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(s.low), rest_scale, s.error), nearest);
 }
 
 // The same for both ends of the error; true where they differ.
+template <PairFinish finish>
 FP4_SIMD bool bracketed_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up,
                             __m512& out) {
-  const SplitSum s = split_sum(acc, dot, rest, scale, up);
-  const __m512 down = _mm512_fmadd_round_ps(s.low, rest_scale, s.error, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  const __m512 above = _mm512_fmadd_round_ps(s.low, rest_scale, s.error, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
-  out = _mm512_add_round_ps(s.sum, above, nearest);
-  return _mm512_cmp_ps_mask(_mm512_add_round_ps(s.sum, down, nearest), out, _CMP_NEQ_UQ) != 0;
+  const SplitSum s = split_sum<finish>(acc, dot, rest, scale, up);
+  out = split_end<finish, _MM_FROUND_TO_POS_INF>(s, rest_scale);
+  return _mm512_cmp_ps_mask(split_end<finish, _MM_FROUND_TO_NEG_INF>(s, rest_scale), out, _CMP_NEQ_UQ) != 0;
 }
 
 template <int panels, int pairs, bool opens = true>
@@ -150,7 +167,7 @@ FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state
     quantum[j] = _mm512_mul_round_ps(sb, _mm512_set1_ps(t.quantum), nearest);
   }
   const int cut = t.cut_a + t.cut_b;
-  const __m512i up = _mm512_set1_epi32(finish == PairFinish::split ? 1 << cut : cut);
+  const __m512i up = _mm512_set1_epi32(is_split(finish) ? 1 << cut : cut);
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) {
     const __m512 row = _mm512_set1_ps(sa[r]);
@@ -166,7 +183,7 @@ FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state
         continue;
       }
       __m512 sum;
-      if (bracketed_run(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up, sum)) {
+      if (bracketed_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up, sum)) {
         waiting.vectors |= 1u << (r * panels + j);
         _mm512_store_si512(waiting.dot[r * panels + j], dot[r][j]);
       } else {
@@ -205,6 +222,8 @@ inline PairKernel pair_kernel_of(PairFinish finish, bool brackets) {
     case PairFinish::split:
       return brackets ? pair_tile<PairFinish::split, panels, pairs, true>
                       : pair_tile<PairFinish::split, panels, pairs, false>;
+    case PairFinish::parts: return pair_tile<PairFinish::parts, panels, pairs, true>;
+    case PairFinish::wide_parts: return pair_tile<PairFinish::wide_parts, panels, pairs, true>;
     case PairFinish::none: return nullptr;
   }
   return nullptr;
@@ -214,6 +233,7 @@ inline PairKernel pair_kernel_of(PairFinish finish, bool brackets) {
 inline PairKernel pair_kernel(PairFinish finish, int panels, int64_t run, bool brackets) {
   if (run == 32) return panels == 2 ? pair_kernel_of<2, 16>(finish, brackets) : pair_kernel_of<1, 16>(finish, brackets);
   if (run == 16) return panels == 2 ? pair_kernel_of<2, 8>(finish, brackets) : pair_kernel_of<1, 8>(finish, brackets);
+  if (run == 8) return panels == 2 ? pair_kernel_of<2, 4>(finish, brackets) : pair_kernel_of<1, 4>(finish, brackets);
   return nullptr;
 }
 

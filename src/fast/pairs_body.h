@@ -40,7 +40,8 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   u.cut_a = u.least_cut_a;
   while (!dot_fits(run, units_of(all_a, u.cut_a), most_b)) ++u.cut_a;
   const int cut = u.cut_a + u.cut_b;
-  if (u.cut_a > 7 || u.cut_b > 7 || run * (units_of(all_a, u.cut_a) + most_b) << cut >= pair_bound) return u;
+  const int64_t rests = run * (units_of(all_a, u.cut_a) + most_b) << cut;
+  if (u.cut_a > 7 || u.cut_b > 7 || rests + (int64_t{1} << (15 + cut)) >= pair_bound) return u;
   if (run * all_a * all_b <= 1 << 24) {
     u.finish = PairFinish::whole;
   } else {
@@ -49,13 +50,18 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   return u;
 }
 
-// Whether pairs serve; a run is split before it is rounded only for scales that are powers of two.
+inline bool is_pair_run(int64_t run) { return run == 8 || run == 16 || run == 32; }
+
+// How pairs serve, where they do: dots of blocks are split before they are rounded as the bits of scale products ask.
 inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
   const bool groups = row.kind == AccumulatorKind::group;
-  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block) || (run != 16 && run != 32)) return {};
-  const PairUnits u = pair_units(a.q, b.q, run);
-  const bool powers = a.spec.scale == Scale::e8m0 && b.spec.scale == Scale::e8m0;
-  return u.finish == PairFinish::split && !powers && !groups ? PairUnits{} : u;
+  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block) || !is_pair_run(run)) return {};
+  PairUnits u = pair_units(a.q, b.q, run);
+  const int scale_bits = 2 + scale_fraction_bits(a.q) + scale_fraction_bits(b.q);
+  if (u.finish == PairFinish::split && !groups && scale_bits > 2) {
+    u.finish = scale_bits <= 8 ? PairFinish::parts : PairFinish::wide_parts;
+  }
+  return u;
 }
 
 // Arena bytes of the pairs of a side, and their places.

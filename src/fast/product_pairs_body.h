@@ -32,6 +32,10 @@ inline PairInput sliced(const PairInput& all_of_it, int64_t run, int64_t begin, 
   return t;
 }
 
+// Whether all parts of split sums are floats: what becomes infinite has no error, and the bits of wide scales lie above
+// the last one of fp32.
+inline bool keeps_split_bits(const SumSpan& span) { return span.sum_log2 <= 126 && span.lowest_bit >= -149; }
+
 // Panels pb.. of B times rows [first, last) of A, but for the tiles marked in `done`; marks what it did.
 FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int panels, int64_t first, int64_t last,
                                            bool* done) {
@@ -43,7 +47,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   PairKernel kernels[2] = {};
   PairGroupKernel group_kernels[2] = {};
   for (const bool apart : {false, true}) {
-    if (folding.sum == Sum::block && (!apart || p.pairs.finish == PairFinish::split)) {
+    if (folding.sum == Sum::block && (!apart || is_split(p.pairs.finish))) {
       kernels[apart] = pair_kernel(p.pairs.finish, panels, p.run, apart);
     } else if (folding.sum == Sum::group) {
       group_kernels[apart] = pair_group_kernel(p.pairs.finish, panels, p.run, apart);
@@ -104,8 +108,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.cut_a = pa.cut[panel];
     t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
     const SumSpan span = span_of(pa.range[panel], range_b, folding);
-    // Errors of sums that become infinite are none.
-    if (p.pairs.finish == PairFinish::split && folding.sum == Sum::block && span.sum_log2 > 126) continue;
+    if (folding.sum == Sum::block && is_split(p.pairs.finish) && !keeps_split_bits(span)) continue;
     folding.split_log2 = group_split_log2(span);
     const TileOutput out = output_of(p, row0, pb, panels);
     is_done = true;

@@ -131,7 +131,10 @@ struct FloatRun {
 };
 
 // How the sum of a run reaches the accumulator (gemm_pairs_avx512.h).
-enum class PairFinish : uint8_t { none, whole, joined, split };
+enum class PairFinish : uint8_t { none, whole, joined, split, parts, wide_parts };
+
+// Whether dots are too long to be rounded in one step.
+constexpr bool is_split(PairFinish finish) { return finish >= PairFinish::split; }
 
 // Units as powers of two of the quantum, and how a run is added up (pairs_body.h).
 struct PairUnits {
@@ -144,7 +147,7 @@ struct PairUnits {
 
 // Rests that every list of a run has at least, so that hardly any run branches on their number: split sums have one or
 // two.
-constexpr int least_rests(PairFinish finish) { return finish == PairFinish::split ? 2 : 0; }
+constexpr int least_rests(PairFinish finish) { return is_split(finish) ? 2 : 0; }
 
 inline constexpr int pair_panels = 2;
 
@@ -179,7 +182,7 @@ struct PairInput {
 };
 
 // Aligned sums of pairs have at most this many terms a group.
-inline constexpr int largest_pair_terms = 4;
+inline constexpr int largest_pair_terms = 8;
 inline constexpr float no_last_bit = 1e6f;  // of zeros: above all
 
 // Where a tile of cut single products reads (cut_singles_body.h), from its first row on.

@@ -120,7 +120,8 @@ FP4_SIMD void add_run(const TileInput& t, const Folding& f, int64_t run, const D
       } else {
         double* sum = state.sum[r] + j * panel_rows;
         const D scale = row * sb[j];
-        store(sum, opens ? dot * scale : fma(dot, scale, load_double(sum)));
+        // From +0: a negative dot times a scale of zero is -0.
+        store(sum, fma(dot, scale, opens ? all_double(0.0) : load_double(sum)));
       }
     }
   }
