@@ -44,6 +44,7 @@ TEST_CASE("gpu bodies: every accumulator on plain arithmetic", "[quick]") {
   gpu::HostDevice device(gpu::MatrixKind::none);
   test::compare_accumulators(device);
   test::compare_wide_products(device);
+  test::compare_zero_scales(device);
 }
 
 TEST_CASE("gpu bodies: fp32_block on the integer matrix units", "[quick]") {
@@ -51,6 +52,7 @@ TEST_CASE("gpu bodies: fp32_block on the integer matrix units", "[quick]") {
     gpu::HostDevice device(unit, 2);
     test::compare_block_products(device);
     test::compare_extreme_products(device);
+    test::compare_zero_scales(device);
   }
   const Accumulator& exact = accumulator_table[0].row;
   CHECK_FALSE(gpu::matrix_plan(mxfp4_spec, mxfp4_spec, exact).fits);
@@ -83,6 +85,7 @@ TEST_CASE("gpu bodies: sums that no order rounds on floating-point units", "[qui
     device.use_exact_unit(u.unit);
     test::compare_exact_products(device);
     test::compare_extreme_products(device);
+    test::compare_zero_scales(device);
   }
 }
 

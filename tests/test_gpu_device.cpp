@@ -37,6 +37,7 @@ TEST_CASE("device: products", "[gpu]") {
   SECTION("fp32_block on the integer units") { test::compare_block_products(*device); }
   SECTION("sums that no order rounds") { test::compare_exact_products(*device); }
   SECTION("the largest integers of a block") { test::compare_extreme_products(*device); }
+  SECTION("scales of zero") { test::compare_zero_scales(*device); }
   SECTION("bit comparison") { test::compare_bit_comparison(*device); }
 }
 

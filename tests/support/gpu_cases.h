@@ -34,6 +34,7 @@ void compare_wide_products(gpu::Device& device);
 void compare_block_products(gpu::Device& device);
 void compare_exact_products(gpu::Device& device);
 void compare_extreme_products(gpu::Device& device);
+void compare_zero_scales(gpu::Device& device);
 void compare_bit_comparison(gpu::Device& device);
 
 }  // namespace fp4::test

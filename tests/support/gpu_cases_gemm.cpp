@@ -136,6 +136,40 @@ void compare_extreme_products(gpu::Device& device) {
   }
 }
 
+// Negative dots times a scale of zero are -0, and sums of those +0.
+void compare_zero_scales(gpu::Device& device) {
+  for (const AccumulatorInfo& row : accumulator_table) {
+    for (const char* words : {"nvfp4", "ue5m3fp4", "mxfp8,scale=ue4m3,block=16", "mxfp6_e3m2,scale=ue5m3,block=8"}) {
+      Quantized q[2];
+      for (const bool is_left : {false, true}) {
+        Quantized& x = q[is_left ? 0 : 1];
+        x.spec = quant_spec_from_words(words);
+        x.rows = 20;
+        x.cols = 70;
+        x.geometry = geometry_of(x.spec, x.rows, x.cols);
+        x.codes.assign(static_cast<size_t>(x.rows * x.code_row_bytes()), 0);
+        const FloatFormat& f = format_of(x.spec.element);
+        for (int64_t r = 0; r < x.rows; ++r) {
+          for (int64_t k = 0; k < x.cols; ++k) x.set_code(r, k, f.largest_code | (is_left ? f.sign_code() : 0u));
+        }
+        const auto one = static_cast<uint8_t>(format_of(x.spec.scale).bias << format_of(x.spec.scale).mantissa_bits);
+        x.scales.assign(static_cast<size_t>(x.geometry.scale_rows * x.geometry.scale_cols), one);
+        for (int64_t r = 0; is_left && r < 12; ++r) x.scales[static_cast<size_t>(r * x.geometry.scale_cols)] = 0;
+        for (int64_t i = 0; is_left && i < 6 * x.geometry.scale_cols; ++i) x.scales[static_cast<size_t>(i)] = 0;
+        x.tensor_scale = {1.0f};
+      }
+      GemmOptions options;
+      options.accumulator = row.row;
+      std::vector<float> got(400, -7.0f);
+      std::vector<float> expected(400, -7.0f);
+      gpu::make_backend(&device)->gemm(q[0], q[1], options, got.data(), 20);
+      reference_backend().gemm(q[0], q[1], options, expected.data(), 20);
+      INFO(words << " " << row.name);
+      CHECK(same_floats(got, expected));
+    }
+  }
+}
+
 void compare_bit_comparison(gpu::Device& device) {
   gpu::Pool pool(device);
   std::vector<uint32_t> a(100000);
