@@ -17,8 +17,7 @@ inline int64_t cut_span(const Product& p) {
 // Whether the terms of an aligned sum end where runs do, and are few enough a group.
 inline bool has_cut_terms(const Product& p) {
   const Accumulator& row = p.options.accumulator;
-  return has_pair_kernels && row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % p.run == 0 &&
-         row.group % p.run == 0 && row.group / p.run >= 1 && row.group / p.run <= largest_pair_terms &&
+  return has_pair_kernels && runs_are_terms(p) && row.group / p.run >= 1 && row.group / p.run <= largest_pair_terms &&
          !has_wide_scale(p.a.spec) && !has_wide_scale(p.b.spec);
 }
 

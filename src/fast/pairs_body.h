@@ -42,7 +42,7 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   const int cut = u.cut_a + u.cut_b;
   const int64_t rests = run * (units_of(all_a, u.cut_a) + most_b) << cut;
   if (u.cut_a > 7 || u.cut_b > 7 || rests + (int64_t{1} << (15 + cut)) >= pair_bound) return u;
-  if (run * all_a * all_b <= 1 << 24) {
+  if (cut == 0 && run * all_a * all_b <= 1 << 24) {
     u.finish = PairFinish::whole;
   } else {
     u.finish = run * all_a * all_b < 1 << 27 ? PairFinish::joined : PairFinish::split;

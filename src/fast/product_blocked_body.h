@@ -110,7 +110,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     t.scale_a = pa.panel_scales(panel) + half;
     const FloatRun x = {bytes ? nullptr : pa.panel_values(panel) + half, wide_b, p.run};
     const TileOutput out = output_of(p, row0, pb, panels);
-    if (!scales_in_range(p, pa.range[panel], range_b)) continue;
+    if (!scales_in_range(pa.range[panel], range_b)) continue;
     if (k.engine == Engine::terms) {
       if (!is_certain(p, pa.range[panel], range_b, k.folding)) continue;
     } else if (k.single != nullptr) {

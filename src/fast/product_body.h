@@ -18,6 +18,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (engine == Engine::none) return false;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
+  if (row.kind == AccumulatorKind::aligned) padded = fast::round_up(padded, row.inner);  // whole terms
   p.run = run_of(engine, row, sa, sb, padded);
   padded = fast::round_up(padded, p.run);
   p.may_be_certain = engine == Engine::terms && may_prove_order(sa, sb, row, p.run);
@@ -63,8 +64,8 @@ FP4_TARGET inline bool run_product(Product& p) {
       options_b.start = p.start = static_cast<int32_t>(bits_of(to_integer));
     }
     if (p.has_levels) {
-      options.level_room = level_room(p.a);
-      options_b.level_room = level_room(p.b);
+      options.level_room = level_room(p.a, p.b);
+      options_b.level_room = level_room(p.b, p.a);
       options.postpones = options_b.postpones = aligned;
     }
   }

@@ -28,7 +28,7 @@ inline bool singles_in_range(const Product& p, const fast::ScaleRange& a, const 
   const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
   const FloatFormat& ea = p.a.q.element;
   const FloatFormat& eb = p.b.q.element;
-  if (a.largest == 0 || b.largest == 0) return false;
+  if (a.largest == 0 || b.largest == 0 || !scales_in_range(a, b)) return false;
   return exponent(a.least) + exponent(b.least) + ea.min_exponent() + eb.min_exponent() >= -100 &&
          exponent(a.largest) + exponent(b.largest) + ea.max_exponent() + eb.max_exponent() <= 90;
 }

@@ -7,17 +7,15 @@
 
 namespace fp4::FP4_ISA {
 
-// Kernels multiply one side's scales by the quantum of a product: exact for powers of two, and for normal numbers.
-inline bool keeps_bits(const Product& p, const Side& side, const fast::ScaleRange& range) {
-  return !has_wide_scale(side.spec) ||
-         static_cast<int>(range.least >> 23) + p.a.quantum_log2() + p.b.quantum_log2() > 0;
-}
-
-// Every sA*sB of the tile, times any dot, is a normal float far from both ends.
-inline bool scales_in_range(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b) {
-  const int least = static_cast<int>(a.least >> 23) + static_cast<int>(b.least >> 23) - 254;
-  const int largest = static_cast<int>(a.largest >> 23) + static_cast<int>(b.largest >> 23) - 254;
-  return least >= -110 && largest <= 90 && keeps_bits(p, p.a, a) && keeps_bits(p, p.b, b);
+// Every scale, times the quantum of a product, a unit of pairs or an element, is a normal float; so is every sA*sB of
+// the tile, times any dot. A side of nothing but zeros has no scale.
+inline bool scales_in_range(const fast::ScaleRange& a, const fast::ScaleRange& b) {
+  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
+  const auto is_inside = [&](const fast::ScaleRange& r) {
+    return r.largest == 0 || (exponent(r.least) >= -90 && exponent(r.largest) <= 90);
+  };
+  return is_inside(a) && is_inside(b) && exponent(a.least) + exponent(b.least) >= -110 &&
+         exponent(a.largest) + exponent(b.largest) <= 90;
 }
 
 // Bits of a scale's significand below its leading one (or below the smallest normal exponent).
@@ -104,10 +102,16 @@ inline bool is_certain(const Product& p, const fast::ScaleRange& a, const fast::
   return larger(product, lowest + 24) - f.fraction_bits <= lowest;
 }
 
-// Whether runs are the terms of an aligned sum, few enough, and sums of cut terms are exact in fp64.
-inline bool may_cut(const Product& p, const Folding& f) {
+// Whether runs are the terms of an aligned sum.
+inline bool runs_are_terms(const Product& p) {
   const Accumulator& row = p.options.accumulator;
-  if (f.sum != Sum::aligned || row.inner % p.run != 0 || f.has_wide_scales) return false;
+  return row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % p.run == 0 &&
+         term_length(p.a.spec, p.b.spec, row) == p.run;
+}
+
+// The same, few enough, and sums of cut terms are exact in fp64.
+inline bool may_cut(const Product& p, const Folding& f) {
+  if (!runs_are_terms(p) || f.has_wide_scales) return false;
   return f.runs_per_group >= 1 && f.runs_per_group <= largest_terms && aligned_bits(p) <= 51;
 }
 
@@ -115,8 +119,7 @@ inline bool may_cut(const Product& p, const Folding& f) {
 // sums are exact in fp64.
 inline bool may_cut_terms(const Product& p, const Folding& f) {
   const Accumulator& row = p.options.accumulator;
-  return f.sum == Sum::aligned && row.inner > 1 && row.inner % p.run == 0 && f.runs_per_group >= 1 &&
-         row.fraction_bits <= 40 && f.split_log2 <= 40;
+  return runs_are_terms(p) && f.runs_per_group >= 1 && row.fraction_bits <= 40 && f.split_log2 <= 40;
 }
 
 // The largest exponent of single products and sums that cuts nothing; below all where products may reach it.

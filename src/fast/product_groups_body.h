@@ -44,7 +44,7 @@ FP4_TARGET inline void multiply_grouped_part(const Product& p, const BlockedPlan
     bool& is_done = done[(row0 - first) / tile_rows];
     const int64_t dot = p.run * largest_byte(p.a, panel) * largest_byte(p.b, pb);
     const uint32_t* largest_a = plan.a.largest + panel * shape.groups * 2 + half / tile_rows;
-    if (is_done || !scales_in_range(p, pa.range[panel], panels_b.range[pb]) ||
+    if (is_done || !scales_in_range(pa.range[panel], panels_b.range[pb]) ||
         !groups_fit(dot, shape, largest_a, plan.b.largest + pb * shape.groups * 2)) {
       continue;
     }

@@ -94,7 +94,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   for (int64_t row0 = first; row0 < last && tries[1] > 0; row0 += tile_rows) {
     bool& is_done = done[(row0 - first) / tile_rows];
     const int64_t panel = row0 / panel_rows;
-    if (is_done || !scales_in_range(p, pa.range[panel], range_b)) continue;
+    if (is_done || !scales_in_range(pa.range[panel], range_b)) continue;
     const int64_t half = row0 % panel_rows;
     t.a = pa.panel_pairs(panel) + half * 2;
     t.values_a = pa.panel_values(panel) + half;

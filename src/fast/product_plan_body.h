@@ -1,6 +1,8 @@
 // What a product is made of: its two sides, the engine that suits their formats and accumulator, and the panels.
 #pragma once
 
+#include <numeric>
+
 #include "src/fast/gemm_float_body.h"
 #include "src/fast/panel_reader.h"
 #include "src/fast/stored_nibbles_body.h"
@@ -23,6 +25,11 @@ inline bool has_byte_values(const QuantSpec& s) {
          s.element == Element::e2m3;
 }
 
+// Products of a term, which ends where scales do.
+inline int64_t term_length(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  return smaller<int64_t>(row.inner, smaller(scale_block(a, row.inner), scale_block(b, row.inner)));
+}
+
 // Whether groups and alignment of the model fall on the boundaries that the wide kernels know.
 inline bool wide_folds(const Accumulator& row, int64_t run) {
   const bool whole_groups = row.group == 0 || row.group % run == 0;
@@ -35,17 +42,17 @@ inline bool wide_folds(const Accumulator& row, int64_t run) {
   return row.kind == AccumulatorKind::aligned && whole_groups && row.rounding == Rounding::toward_zero;
 }
 
-// The smallest K step of scales, groups and terms.
+// The largest K step that ends where scales, groups and terms do.
 inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t padded) {
   const int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
   const bool has_terms = row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % 4 == 0;
   if (has_terms && run % row.inner == 0 && row.group % row.inner == 0) return row.inner;
-  return row.kind != AccumulatorKind::block && row.group > 0 ? smaller<int64_t>(run, row.group) : run;
+  return row.kind != AccumulatorKind::block && row.group > 0 ? std::gcd(run, static_cast<int64_t>(row.group)) : run;
 }
 
 inline bool has_wide_scale(const QuantSpec& s) { return s.scale == Scale::fp32 || s.scale_rule == ScaleRule::encode; }
 
-// Whether gemm_terms_body.h serves: terms that end where scales do.
+// Whether gemm_terms_body.h serves: whole terms in every run.
 inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.group_rounding != Rounding::nearest_even || row.group % 4 != 0) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
@@ -54,9 +61,8 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   }
   if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero) return false;
   if (row.inner == 1) return row.fraction_bits <= 25;
-  const int64_t run = common_run(a, b, row, 1024);
-  const int64_t chunk = smaller<int64_t>(row.inner, run);
-  return row.fraction_bits <= 35 && run % chunk == 0 && row.inner % chunk == 0 && row.group % chunk == 0;
+  const int64_t length = term_length(a, b, row);
+  return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
 }
 
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
@@ -179,8 +185,12 @@ FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {
   }
 }
 
-// How far the bytes of a side can be shifted.
-inline int level_room(const Side& side) { return floor_log2(static_cast<uint64_t>(127 / side.largest_fixed())); }
+// How far the bytes of a side can be shifted, to bring scales together. fl32(sA*sB) would be another number below
+// 2^-126.
+inline int level_room(const Side& side, const Side& other) {
+  if (has_wide_scale(side.spec) || has_wide_scale(other.spec)) return 0;
+  return floor_log2(static_cast<uint64_t>(127 / side.largest_fixed()));
+}
 
 inline int64_t piece_of(const QuantSpec& s) { return scale_block(s, 32); }
 

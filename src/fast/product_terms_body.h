@@ -83,7 +83,9 @@ inline bool long_terms_fit(const Product& p, const fast::ScaleRange& range_a, co
     return false;
   }
   const SumSpan span = span_of(range_a, range_b, f);
-  if (span.largest_weight > 60 || span.lowest_bit - f.lowest_bit < least_weight) return false;
+  // fl32(sA*sB) must be normal: it is exact for scales of 8 bits, as blocks of such ask.
+  const int least_product = static_cast<int>(range_a.least >> 23) + static_cast<int>(range_b.least >> 23) - 254;
+  if (span.largest_weight > 60 || least_product < least_weight) return false;
   if (f.sum != Sum::group) return true;
   const int terms_log2 = floor_log2(static_cast<uint64_t>(p.a.cols / f.run + 1)) + 1;
   const int first = span.sum_log2 - 50;
@@ -97,7 +99,8 @@ inline bool long_terms_fit(const Product& p, const fast::ScaleRange& range_a, co
 // The conditions of terms_tile: exact sums, and no power of two beyond fp32.
 inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
   if (weight > 100) return false;
-  if (a.largest < a.least || b.largest < b.least) return true;  // nothing but zeros
+  if (a.largest > 127 || b.largest > 127 || a.least < -126 || b.least < -126) return false;  // no normal floats
+  if (a.largest < a.least || b.largest < b.least) return true;                               // nothing but zeros
   const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
   if (a.largest + b.largest > 70 || a.least + b.least - margin < least_weight) return false;
   if (f.sum == Sum::aligned) return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);

@@ -26,7 +26,7 @@ inline WholeColumns whole_columns(const Panels& b, int64_t pb, int64_t panels) {
 inline bool is_whole(const Product& p, int64_t panel, const WholeColumns& b) {
   const fast::Level& a = p.a.panels.level[panel];
   return b.level && a.done && a.largest_norm * b.largest_norm <= uint64_t{1} << 48 &&
-         scales_in_range(p, p.a.panels.range[panel], b.range);
+         scales_in_range(p.a.panels.range[panel], b.range);
 }
 
 // Aligned sums weigh blocks by their scales, so only level panels whose products are all proven may forget them: no

@@ -1,0 +1,162 @@
+// Products that nobody thought of: formats, blocks, scales, signs and accumulators all drawn, many of them at the ends
+// of fp32, with sums that cancel, scales of zero and NaN, tensor factors of any size. Expected values come from the
+// reference.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "src/error.h"
+#include "tests/support/compare_products.h"
+#include "tests/support/filled_codes.h"
+
+namespace fp4 {
+namespace {
+
+using namespace test;
+
+template <class T, size_t n>
+T one_of(Random& random, const T (&choices)[n]) {
+  return choices[pick(random, static_cast<int>(n))];
+}
+
+// Spec words; half of the time the usual element and scale.
+std::string drawn_format(Random& random) {
+  const char* element =
+      one_of(random, {"e2m1", "e2m1", "e2m1", "e1m2", "e3m0", "e2m3", "e3m2", "e4m3", "e4m3", "e5m2"});
+  const char* scale = one_of(random, {"e8m0", "e8m0", "e8m0", "ue4m3", "ue5m3", "ue5m3_122880", "ue5m2", "ue3m4",
+                                      "ue2m5", "ue1m6", "bf16", "fp32"});
+  const char* block =
+      one_of(random, {"8", "16", "16", "32", "32", "64", "128", "row", "tensor", "8x8", "16x16", "32x32"});
+  std::string words = std::string("mxfp4,element=") + element + ",scale=" + scale + ",block=" + block;
+  if (pick(random, 10) == 0) words += ",scale_rule=encode,zero_scale=one";
+  if (pick(random, 10) == 0) words += ",tensor_scale=outer128";
+  return words;
+}
+
+// A drawn format that exists.
+QuantSpec drawn_spec(Random& random, std::string& words) {
+  for (;;) {
+    words = drawn_format(random);
+    try {
+      return quant_spec_from_words(words);
+    } catch (const Error&) {
+    }
+  }
+}
+
+enum class Signs { plus, minus, any };
+
+// What both operands of a product have in common.
+struct Drawing {
+  int64_t k;
+  bool cancels;  // every second product is the opposite of the one before it
+  int zeros;     // one scale in so many
+  int nans;
+};
+
+struct Operand {
+  Codes codes;
+  Signs signs;
+  int exponent;  // of the scales
+  int spread;
+};
+
+Operand drawn_operand(Random& random) {
+  Operand o = {};
+  o.codes = one_of(random, all_codes);
+  o.signs = one_of(random, {Signs::plus, Signs::minus, Signs::any, Signs::any});
+  o.exponent = pick(random, 2) == 0 ? pick(random, 20) - 10 : pick(random, 254) - 127;
+  o.spread = one_of(random, {0, 0, 2, 6, 14, 40});
+  return o;
+}
+
+float drawn_scale(const QuantSpec& s, const Operand& o, Random& random) {
+  const FloatFormat& f = format_of(s.scale);
+  const int exponent = std::clamp(o.exponent + pick(random, o.spread + 1), f.quantum_log2(), f.max_exponent());
+  const float v = smaller(std::ldexp(significand(random), exponent), decode(f, f.largest_code));
+  return decode(f, encode(f, exact_magnitude(v), false, {}));
+}
+
+Quantized drawn(const QuantSpec& spec, int64_t rows, const Drawing& d, const Operand& o, bool is_left, Random& random) {
+  Quantized q;
+  q.spec = spec;
+  q.rows = rows;
+  q.cols = d.k;
+  q.geometry = geometry_of(spec, rows, d.k);
+  q.codes.assign(static_cast<size_t>(rows * q.code_row_bytes()), 0);
+  const FloatFormat& f = format_of(spec.element);
+  for (int64_t r = 0; r < rows; ++r) {
+    uint32_t code = 0;
+    const bool is_empty = pick(random, 12) == 0;
+    for (int64_t k = 0; k < d.k; ++k) {
+      const bool repeats = d.cancels && k % 2 == 1;
+      if (!repeats) {
+        code = is_empty || pick(random, 9) == 0 ? 0u : magnitude(o.codes, f, random);
+        if (o.signs == Signs::minus || (o.signs == Signs::any && pick(random, 2) == 0)) code |= f.sign_code();
+      }
+      const bool differs = repeats && pick(random, 60) == 0;
+      q.set_code(r, k, differs ? f.largest_code : (repeats && is_left ? code ^ f.sign_code() : code));
+    }
+  }
+  const int64_t scales = q.geometry.scale_rows * q.geometry.scale_cols;
+  const FloatFormat& sf = format_of(spec.scale);
+  for (int64_t i = 0; i < scales; ++i) {
+    float v = drawn_scale(spec, o, random);
+    if (d.zeros > 0 && pick(random, d.zeros) == 0 && sf.has_zero && spec.scale_rule != ScaleRule::encode) v = 0.0f;
+    const bool is_nan = d.nans > 0 && pick(random, d.nans) == 0 && sf.nan_code != no_code;
+    if (is_real(spec.scale)) {
+      q.real_scales.push_back(is_nan ? float_of(canonical_nan_bits) : v);
+    } else {
+      q.scales.push_back(static_cast<uint8_t>(is_nan ? sf.nan_code : encode(sf, exact_magnitude(v), false, {})));
+    }
+  }
+  const int64_t factors = spec.has_outer_scale() ? rows * outer_scale_cols(d.k) : 1;
+  for (int64_t i = 0; i < factors; ++i) {
+    q.tensor_scale.push_back(one_of(random, {1.0f, 1.0f, 1.0f, 0.7f, 3.3f, 0x1.8p-100f, 0x1p100f, 0x1p-140f}));
+  }
+  return q;
+}
+
+Accumulator drawn_accumulator(Random& random) {
+  constexpr int named = static_cast<int>(std::size(accumulator_table));
+  if (pick(random, 3) != 0) return accumulator_table[pick(random, named)].row;
+  Accumulator a;
+  a.kind = one_of(random, {AccumulatorKind::group, AccumulatorKind::aligned, AccumulatorKind::aligned});
+  a.inner = one_of(random, {1, 4, 8, 16, 32, 64});
+  a.group = one_of(random, {8, 16, 32, 48, 64, 64, 96, 128, 0});
+  a.fraction_bits = 1 + pick(random, 45);
+  a.rounding = one_of(random, {Rounding::nearest_even, Rounding::toward_zero, Rounding::toward_zero});
+  if (a.kind == AccumulatorKind::aligned) a.rounding = Rounding::toward_zero;
+  if (pick(random, 5) == 0) a.snap_log2 = -20 + pick(random, 30);
+  return a;
+}
+
+void compare_drawn(int count, uint32_t seed) {
+  for (int i = 0; i < count; ++i) {
+    const uint32_t own_seed = seed + static_cast<uint32_t>(i);
+    Random random(own_seed);
+    std::string words[2];
+    const QuantSpec a = drawn_spec(random, words[0]);
+    QuantSpec b = drawn_spec(random, words[1]);
+    if (pick(random, 2) == 0) b = a;
+    const Drawing d = {pick(random, 10) == 0 ? 1 + pick(random, 1500) : 1 + pick(random, 200), pick(random, 4) == 0,
+                       pick(random, 3) == 0 ? 1 + pick(random, 6) : 0, pick(random, 12) == 0 ? 20 : 0};
+    Operand left = drawn_operand(random);
+    Operand right = drawn_operand(random);
+    // Half of the time sums of exponents that fp32 holds, or nearly holds.
+    if (pick(random, 2) == 0) right.exponent = std::clamp(pick(random, 300) - 160 - left.exponent, -127, 127);
+    const Quantized qa = drawn(a, 1 + pick(random, 19), d, left, true, random);
+    const Quantized qb = drawn(b, 1 + pick(random, 35), d, right, false, random);
+    for (int j = 0; j < 4; ++j) {
+      compare_products(qa, qb, drawn_accumulator(random),
+                       "seed " + std::to_string(own_seed) + " " + words[0] + " | " + (b == a ? "the same" : words[1]) +
+                           " K " + std::to_string(d.k));
+    }
+  }
+}
+
+TEST_CASE("drawn products", "[quick]") { compare_drawn(1500, 1); }
+
+TEST_CASE("many drawn products", "[exhaustive]") { compare_drawn(60000, 2000000); }
+
+}  // namespace
+}  // namespace fp4
