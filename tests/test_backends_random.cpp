@@ -154,7 +154,7 @@ void compare_drawn(int count, uint32_t seed) {
   }
 }
 
-TEST_CASE("drawn products", "[quick]") { compare_drawn(1500, 1); }
+TEST_CASE("drawn products", "[quick]") { compare_drawn(1000, 1); }
 
 TEST_CASE("many drawn products", "[exhaustive]") { compare_drawn(60000, 2000000); }
 
