@@ -215,6 +215,22 @@ TEST_CASE("ties by the bits of scales, and beside them", "[quick]") {
   }
 }
 
+// Dots of whole rows that no fp32 holds: e2m3 from 4,661 columns on, e3m0 from 4,097.
+TEST_CASE("long rows of small elements", "[quick]") {
+  Random random(9);
+  for (const char* words :
+       {"mxfp4,element=e2m3,block=row", "mxfp4,element=e3m0,block=row", "mxfp4,element=e2m3,scale=fp32,block=row",
+        "mxfp4,element=e3m0,scale=ue4m3,block=tensor", "mxfp4,element=e2m3,block=row,tensor_scale=current"}) {
+    for (const Codes codes : {Codes::largest, Codes::any}) {
+      for (const int64_t k : {4096, 4097, 4660, 4661, 6001}) {
+        const bool has_signs = codes == Codes::any;
+        const Quantized a = filled(words, 3, k, {codes, has_signs, 0, 1}, random);
+        compare(a, filled(words, 5, k, {codes, has_signs, 0, 1}, random), std::string(words) + " long row");
+      }
+    }
+  }
+}
+
 // Negative dots times a scale of zero are -0, and sums of those +0.
 TEST_CASE("negative rows under scales of zero", "[quick]") {
   Random random(8);

@@ -14,19 +14,22 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (is_one_block(sa, sb, row)) {
     row = {.kind = AccumulatorKind::group, .group_rounding = row.rounding, .snap_log2 = row.snap_log2};
   }
-  const Engine engine = choose_engine(sa, sb, row);
+  Engine engine = choose_engine(sa, sb, row);
   if (engine == Engine::none) return false;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
   if (row.kind == AccumulatorKind::aligned) padded = fast::round_up(padded, row.inner);  // whole terms
   p.run = run_of(engine, row, sa, sb, padded);
   padded = fast::round_up(padded, p.run);
+  const bool is_integer = engine == Engine::int8_block || engine == Engine::wide_int8;
+  if (is_integer && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) {  // no fp32 holds a dot
+    if (!knows_terms(sa, sb, row)) return false;
+    engine = Engine::terms;
+  }
   p.may_be_certain = engine == Engine::terms && may_prove_order(sa, sb, row, p.run);
   const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8 || p.may_be_certain ||
                     (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
   p.has_terms = knows_terms(sa, sb, row);
-  if (int8 && engine != Engine::terms && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24)
-    return false;  // exact in fp32
   const bool aligned = row.kind == AccumulatorKind::aligned;
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;
