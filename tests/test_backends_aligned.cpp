@@ -66,7 +66,7 @@ void make_holes(Quantized& q, Random& random) {
     const bool row = pick(random, 8) == 0;
     for (int64_t k0 = 0; k0 < q.cols; k0 += 16) {
       if (!row && pick(random, 3) != 0) continue;
-      for (int64_t k = k0; k < smaller(q.cols, k0 + 16); ++k) q.set_code(r, k, 0);
+      for (int64_t k = k0; k < smaller(q.cols, k0 + 16); ++k) clear_code(q, r, k);
     }
   }
 }

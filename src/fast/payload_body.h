@@ -90,8 +90,7 @@ FP4_SIMD F odd_estimate(F x, const PayloadFactors& c, M& sure) {
   const F low = rest - (high - product);
   const F size = magnitude(high);
   sure = (magnitude(low) > size * all(0x1p-41f)) & (size > all(0x1p-60f));
-  const I toward_zero = bits(high) + shift_right_signed<31>(bits(high) ^ bits(low));
-  return as_float(toward_zero | all(1));
+  return odd_beside(high, low);
 }
 
 // The same by a division: the quotient is within an ulp once corrected, and its remainder, zero or of the right sign,
@@ -102,8 +101,7 @@ FP4_SIMD F odd_short_quotient(F x, const PayloadFactors& c, M& sure) {
   const F rest = negated_fma(quotient, c.second, x);
   const F size = magnitude(quotient);
   sure = (size > all(0x1p-50f)) & (size < all(0x1p60f));
-  const I toward_zero = bits(quotient) + shift_right_signed<31>(bits(quotient) ^ bits(rest));
-  return select(rest == all(0.0f), quotient, as_float(toward_zero | all(1)));
+  return select(rest == all(0.0f), quotient, odd_beside(quotient, rest));
 }
 
 template <bool has_short>

@@ -70,6 +70,12 @@ FP4_SIMD PairOfFloats exact_product(F a, float b) {
   return {high, fma(a, all(b), all(0.0f) - high)};
 }
 
+// x + low rounded to odd, where low, not zero, is less than the last place of x.
+FP4_SIMD F odd_beside(F x, F low) {
+  const I toward_zero = bits(x) + shift_right_signed<31>(bits(x) ^ bits(low));
+  return as_float(toward_zero | all(1));
+}
+
 // a/b rounded to odd; one of a.low and b.low is zero. The quotient of the high parts is corrected once, which leaves it
 // within one unit; then the remainder's sign says on which side the quotient lies, and zero that it is exact: fused
 // steps are exact where they nearly cancel. Lanes outside 2^-90 .. 2^90 make it false.
@@ -83,8 +89,7 @@ FP4_SIMD bool odd_quotient(PairOfFloats a, PairOfFloats b, F& odd) {
   F rest = fma(all(0.0f) - y, b.low, fma(all(0.0f) - y, b.high, a.high) + a.low);
   y = fma(rest, inverse, y);
   rest = fma(all(0.0f) - y, b.low, fma(all(0.0f) - y, b.high, a.high) + a.low);
-  const I toward_zero = bits(y) + shift_right_signed<31>(bits(rest));
-  odd = select(rest == all(0.0f), y, as_float(toward_zero | all(1)));
+  odd = select(rest == all(0.0f), y, odd_beside(y, rest));
   return true;
 }
 

@@ -35,6 +35,13 @@ inline uint32_t magnitude(Codes kind, const FloatFormat& f, Random& random) {
   return 0;
 }
 
+// set_code would leave the bits of a packed one.
+inline void clear_code(Quantized& q, int64_t r, int64_t k) {
+  uint8_t* row = q.codes.data() + r * q.code_row_bytes();
+  if (!q.is_packed()) return q.set_code(r, k, 0);
+  row[k / 2] = static_cast<uint8_t>(row[k / 2] & (k % 2 == 0 ? 0xF0 : 0x0F));
+}
+
 // The code of the scale 2^exponent.
 inline uint8_t scale_code(const QuantSpec& s, int exponent) {
   const FloatFormat& f = format_of(s.scale);
