@@ -45,6 +45,7 @@ constexpr const char* formats[][2] = {{"mxfp8", "mxfp8"},
                                       {"mxfp8,scale=bf16", "mxfp8,scale=ue5m3,block=16"},
                                       {"mxfp8,scale=fp32,block=16", "mxfp8,element=e5m2,scale=fp32,block=16"},
                                       {"mxfp8,block=8", "mxfp8,block=8"},
+                                      {"mxfp8,block=128", "mxfp8,scale=ue4m3,block=128"},
                                       {"mxfp8,scale=bf16,block=8", "mxfp8,scale=fp32,block=16"},
                                       {"mxfp6_e3m2,block=8", "mxfp8,element=e5m2,block=8"}};
 
@@ -128,7 +129,7 @@ TEST_CASE("ties at the rounding of a block, and beside them", "[quick]") {
 // The second block ends in a tie that its largest product makes, or its sum leaves, and something far smaller beside
 // it: from one alignment to the next the distance grows beyond what 24, and 53, bits hold.
 TEST_CASE("ties of blocks far apart, and beside them", "[quick]") {
-  for (const char* words : {"mxfp8", "mxfp8,element=e5m2", "mxfp8,block=16"}) {
+  for (const char* words : {"mxfp8", "mxfp8,element=e5m2", "mxfp8,block=16", "mxfp8,block=128"}) {
     const QuantSpec spec = quant_spec_from_words(words);
     const FloatFormat& f = format_of(spec.element);
     const int64_t block = spec.block.size;

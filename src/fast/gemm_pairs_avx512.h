@@ -124,7 +124,8 @@ FP4_SIMD bool bracketed_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale,
                             __m512& out) {
   const SplitSum s = split_sum<finish>(acc, dot, rest, scale, up);
   out = split_end<finish, _MM_FROUND_TO_POS_INF>(s, rest_scale);
-  return _mm512_cmp_ps_mask(split_end<finish, _MM_FROUND_TO_NEG_INF>(s, rest_scale), out, _CMP_NEQ_UQ) != 0;
+  const __m512 down = split_end<finish, _MM_FROUND_TO_NEG_INF>(s, rest_scale);
+  return _mm512_cmp_ps_mask(down, out, _CMP_NEQ_UQ) != 0;
 }
 
 template <int panels, int pairs, bool opens = true>
@@ -152,11 +153,17 @@ FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
+// The runs of a block, from `run` to `end`.
 template <PairFinish finish, int panels, int pairs, bool brackets>
-FP4_SIMD void pair_run(const PairInput& t, int64_t run, PairState<panels>& state, Undecided<panels>& waiting) {
+FP4_SIMD void pair_block(const PairInput& t, int64_t run, int64_t end, PairState<panels>& state,
+                         Undecided<panels>& waiting) {
   if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, state);
   __m512i dot[tile_rows][panels];
   unit_dots<panels, pairs>(t, run, dot);
+  for (int64_t next = run + 1; next < end; ++next) {
+    if (finish != PairFinish::whole) rest_dots<finish, panels, pairs, false>(t, next, state);
+    unit_dots<panels, pairs, false>(t, next, dot);
+  }
   const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
   __m512 unit[panels];
   __m512 quantum[panels];
@@ -202,11 +209,11 @@ FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const Ti
     for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
   }
   clear_inexact();
-  for (int64_t run = 0; run < t.runs; ++run) {
+  for (int64_t run = 0; run < t.runs; run += t.runs_per_block) {
     if (is_deep(t, run, panels)) {
       exact_block_run<panels>(t, run, 2 * pairs, state.acc);
     } else {
-      pair_run<finish, panels, pairs, brackets>(t, run, state, waiting);
+      pair_block<finish, panels, pairs, brackets>(t, run, smaller(run + t.runs_per_block, t.runs), state, waiting);
     }
   }
   if (was_inexact()) return false;

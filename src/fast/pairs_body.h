@@ -13,6 +13,8 @@
 namespace fp4::FP4_ISA {
 
 inline constexpr int64_t pair_bound = int64_t{1} << 31;
+inline constexpr int64_t largest_pair_run = 32;
+inline constexpr int largest_cut = 7;
 
 // The quantum of pairs.
 inline int pair_quantum_log2(const Quantizer& q) {
@@ -25,7 +27,8 @@ inline bool has_deep_runs(const Quantizer& q) { return pair_quantum_log2(q) > q.
 inline int64_t units_of(int64_t largest, int cut) { return (largest >> cut) + 1; }
 inline bool dot_fits(int64_t run, int64_t a, int64_t b) { return run * a * b < pair_bound; }
 
-inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run) {
+// `has_norms`: units that hardly any block needs are left out.
+inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run, bool has_norms = false) {
   const auto largest = [](const Quantizer& q) {
     if (q.element.code_bits() > 8) return pair_bound;
     return decode_fixed(q.element, q.element.largest_code) >> (pair_quantum_log2(q) - q.element.quantum_log2());
@@ -38,10 +41,12 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   while (units_of(all_a, u.least_cut_a) >= 1 << 15) ++u.least_cut_a;
   const int64_t most_b = units_of(all_b, u.cut_b);
   u.cut_a = u.least_cut_a;
-  while (!dot_fits(run, units_of(all_a, u.cut_a), most_b)) ++u.cut_a;
+  const auto fits = [&] { return dot_fits(run, units_of(all_a, u.cut_a), most_b); };
+  while (u.cut_a < largest_cut && !fits()) ++u.cut_a;
   const int cut = u.cut_a + u.cut_b;
   const int64_t rests = run * (units_of(all_a, u.cut_a) + most_b) << cut;
-  if (u.cut_a > 7 || u.cut_b > 7 || rests + (int64_t{1} << (15 + cut)) >= pair_bound) return u;
+  u.by_norms = !fits() || rests + (int64_t{1} << (15 + cut)) >= pair_bound;
+  if (larger(u.least_cut_a, u.cut_b) > largest_cut || (u.by_norms && !has_norms)) return u;
   if (cut == 0 && run * all_a * all_b <= 1 << 24) {
     u.finish = PairFinish::whole;
   } else {
@@ -50,13 +55,15 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run)
   return u;
 }
 
-inline bool is_pair_run(int64_t run) { return run == 8 || run == 16 || run == 32; }
+inline bool is_pair_run(int64_t run) { return run == 8 || run == 16 || run == largest_pair_run; }
 
 // How pairs serve, where they do: dots of blocks are split before they are rounded as the bits of scale products ask.
 inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
   const bool groups = row.kind == AccumulatorKind::group;
-  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block) || !is_pair_run(run)) return {};
-  PairUnits u = pair_units(a.q, b.q, run);
+  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block)) return {};
+  const bool is_long = !groups && (run == 64 || run == 128) && !has_deep_runs(a.q) && !has_deep_runs(b.q);
+  if (!is_pair_run(run) && !is_long) return {};
+  PairUnits u = pair_units(a.q, b.q, run, is_long);
   const int scale_bits = 2 + scale_fraction_bits(a.q) + scale_fraction_bits(b.q);
   if (u.finish == PairFinish::split && !groups && scale_bits > 2) {
     u.finish = scale_bits <= 8 ? PairFinish::parts : PairFinish::wide_parts;
@@ -181,13 +188,18 @@ FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel, int64_t run
   return 1.001f * std::sqrt(float_of(static_cast<uint32_t>(largest_lane(bits(largest)))));
 }
 
-// The finest unit whose dots surely fit (Cauchy and Schwarz): whole units are at most one beyond the element.
+// The finest unit whose dots surely fit (Cauchy and Schwarz): whole units are at most one beyond the element. One more
+// than the coarsest where none is sure to.
 inline int finest_cut(const PairUnits& u, float norm_a, float norm_b, int64_t run) {
   const float more = std::sqrt(static_cast<float>(run));
+  const auto fits = [&](int cut) {
+    const float rests = more * (power_of_two(cut) * norm_b + power_of_two(u.cut_b) * norm_a);
+    if (u.by_norms && rests + power_of_two(15 + cut + u.cut_b) > 0x1.ffp30f) return false;
+    return (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) <=
+           0x1.ffp30f / static_cast<float>(u.dots);
+  };
   int cut = u.least_cut_a;
-  while (cut < u.cut_a && (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) >
-                              0x1.ffp30f / static_cast<float>(u.dots))
-    ++cut;
+  while (cut < u.cut_a + (u.by_norms ? 1 : 0) && !fits(cut)) ++cut;
   return cut;
 }
 
@@ -240,13 +252,13 @@ FP4_TARGET inline void narrow_columns(const Side& side, const PairUnits& u, int6
 FP4_TARGET inline void narrow_sides(Product& p) {
   const int threads = threads_for(p);
   const PairUnits& u = p.pairs;
-  const bool has_choice = u.least_cut_a < u.cut_a;
+  const bool has_choice = u.least_cut_a < u.cut_a || u.by_norms;
   const Panels& pa = p.a.panels;
   const Panels& pb = p.b.panels;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
   for (int64_t panel = 0; panel < pb.count; ++panel) {
     if (has_choice) pb.norm[panel] = largest_norm(pb, panel, p.run);
-    narrow_columns(p.b, u, p.run, panel);
+    narrow_columns(p.b, u, p.pair_run, panel);
   }
   const float norm_b = has_choice ? *std::max_element(pb.norm, pb.norm + pb.count) : 0.0f;
   const float per_quantum_b = power_of_two(-pair_quantum_log2(p.b.q));
@@ -257,7 +269,7 @@ FP4_TARGET inline void narrow_sides(Product& p) {
       const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-pair_quantum_log2(p.a.q));
       pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b, p.run);
     }
-    narrow_rows(p.a, u, p.run, panel, pa.cut[panel]);
+    narrow_rows(p.a, u, p.pair_run, panel, smaller<int>(pa.cut[panel], u.cut_a));
   }
 }
 

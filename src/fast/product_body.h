@@ -20,6 +20,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
   if (row.kind == AccumulatorKind::aligned) padded = fast::round_up(padded, row.inner);  // whole terms
   p.run = run_of(engine, row, sa, sb, padded);
+  p.pair_run = smaller<int64_t>(p.run, largest_pair_run);
   padded = fast::round_up(padded, p.run);
   const bool is_integer = engine == Engine::int8_block || engine == Engine::wide_int8;
   if (is_integer && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) {  // no fp32 holds a dot
@@ -40,12 +41,12 @@ FP4_TARGET inline bool run_product(Product& p) {
   const bool cuts = engine == Engine::wide_float && has_cut_terms(p);
   const int64_t steps = cuts ? cut_steps(p) : 0;
   arena.reset(bytes_a + bytes_b + cut_weight_bytes(p.a.panels, steps) + cut_weight_bytes(p.b.panels, steps) +
-              (pairs ? pair_bytes(p.a.panels, p.run, true) + pair_bytes(p.b.panels, p.run, false) : 0));
+              (pairs ? pair_bytes(p.a.panels, p.pair_run, true) + pair_bytes(p.b.panels, p.pair_run, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
   place_panels(p.b.panels, arena, runs, int8, !int8);
   if (pairs) {
-    place_pairs(p.a.panels, arena, p.run, true);
-    place_pairs(p.b.panels, arena, p.run, false);
+    place_pairs(p.a.panels, arena, p.pair_run, true);
+    place_pairs(p.b.panels, arena, p.pair_run, false);
   }
   place_cut_weights(p.a.panels, arena, steps);
   place_cut_weights(p.b.panels, arena, steps);

@@ -48,7 +48,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   PairGroupKernel group_kernels[2] = {};
   for (const bool apart : {false, true}) {
     if (folding.sum == Sum::block && (!apart || is_split(p.pairs.finish))) {
-      kernels[apart] = pair_kernel(p.pairs.finish, panels, p.run, apart);
+      kernels[apart] = pair_kernel(p.pairs.finish, panels, p.pair_run, apart);
     } else if (folding.sum == Sum::group) {
       group_kernels[apart] = pair_group_kernel(p.pairs.finish, panels, p.run, apart);
     } else if (cuts && !apart) {
@@ -70,7 +70,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     }
     return false;
   };
-  const int64_t runs = pa.padded / p.run;
+  const int64_t runs = pa.padded / p.pair_run;
   const int64_t steps = cuts ? cut_steps(p) * panel_rows : 0;  // floats of a panel
   PairInput t = {};
   t.span = cuts ? cut_span(p) : 0;
@@ -84,9 +84,10 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.weight_b[j] = panels_b.weight + (pb + j) * steps;
     t.lowest_b[j] = panels_b.lowest + (pb + j) * steps;
   }
-  t.runs = (p.a.cols + p.run - 1) / p.run;
-  t.scale_shift_a = scale_shift(pa.block, p.run, pa.padded);
-  t.scale_shift_b = scale_shift(panels_b.block, p.run, panels_b.padded);
+  t.runs = (p.a.cols + p.pair_run - 1) / p.pair_run;
+  t.runs_per_block = p.run / p.pair_run;
+  t.scale_shift_a = scale_shift(pa.block, p.pair_run, pa.padded);
+  t.scale_shift_b = scale_shift(panels_b.block, p.pair_run, panels_b.padded);
   t.cut_b = p.pairs.cut_b;
   t.quantum = power_of_two(pair_quantum_log2(p.a.q) + pair_quantum_log2(p.b.q));
   t.snap_log2 = p.options.accumulator.snap_log2;
@@ -94,7 +95,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   for (int64_t row0 = first; row0 < last && tries[1] > 0; row0 += tile_rows) {
     bool& is_done = done[(row0 - first) / tile_rows];
     const int64_t panel = row0 / panel_rows;
-    if (is_done || !scales_in_range(pa.range[panel], range_b)) continue;
+    if (is_done || pa.cut[panel] > p.pairs.cut_a || !scales_in_range(pa.range[panel], range_b)) continue;
     const int64_t half = row0 % panel_rows;
     t.a = pa.panel_pairs(panel) + half * 2;
     t.values_a = pa.panel_values(panel) + half;
@@ -114,7 +115,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     is_done = true;
     if (p.restarts()) {
       outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
-        is_done = is_done && multiply(sliced(t, p.run, begin, end, panels), piece);
+        is_done = is_done && multiply(sliced(t, p.pair_run, begin, end, panels), piece);
       });
     } else {
       is_done = multiply(t, out);

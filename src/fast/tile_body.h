@@ -142,7 +142,8 @@ struct PairUnits {
   int cut_a = 0;  // the coarsest; panels of A have their own
   int least_cut_a = 0;
   int cut_b = 0;
-  int dots = 1;  // of runs, whose sum fits 32 bits
+  int dots = 1;           // of runs, whose sum fits 32 bits
+  bool by_norms = false;  // the coarsest need not fit: norms tell
 };
 
 // Rests that every list of a run has at least, so that hardly any run branches on their number: split sums have one or
@@ -162,6 +163,7 @@ struct PairInput {
   const float* scale_a;
   const float* scale_b[2];
   int64_t runs;
+  int64_t runs_per_block;  // that are rounded together
   int scale_shift_a;
   int scale_shift_b;
   int cut_a;  // log2 of unit / quantum
