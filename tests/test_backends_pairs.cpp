@@ -319,9 +319,9 @@ TEST_CASE("wide elements at both ends of fp32", "[quick]") {
          {-254, -160, -150, -140, -130, -127, -118, -112, -111, -110, -109, -100, 80, 89, 90, 91, 100, 120, 200, 250}) {
       const int ea = sum / 2;
       const auto fill = [&](const char* words, int64_t rows, int exponent) {
-        Quantized q =
-            filled(words, rows, 100,
-                   {pick(random, 2) == 0 ? Codes::any : Codes::sparse, true, smaller(exponent, 126), 1}, random);
+        Quantized q = filled(
+            words, rows, 100,
+            {all_codes[pick(random, static_cast<int>(std::size(all_codes)))], true, smaller(exponent, 126), 1}, random);
         if (q.spec.has_outer_scale()) q.tensor_scale.assign(static_cast<size_t>(rows), 1.0f);
         return q;
       };
