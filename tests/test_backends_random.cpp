@@ -121,8 +121,8 @@ Accumulator drawn_accumulator(Random& random) {
   if (pick(random, 3) != 0) return accumulator_table[pick(random, named)].row;
   Accumulator a;
   a.kind = one_of(random, {AccumulatorKind::group, AccumulatorKind::aligned, AccumulatorKind::aligned});
-  a.inner = one_of(random, {1, 4, 8, 16, 32, 64});
-  a.group = one_of(random, {8, 16, 32, 48, 64, 64, 96, 128, 0});
+  a.inner = one_of(random, {1, 1, 2, 4, 8, 12, 16, 16, 20, 32, 48, 64, 128});
+  a.group = one_of(random, {4, 6, 8, 12, 16, 32, 40, 48, 64, 64, 96, 128, 160, 0});
   a.fraction_bits = 1 + pick(random, 45);
   a.rounding = one_of(random, {Rounding::nearest_even, Rounding::toward_zero, Rounding::toward_zero});
   if (a.kind == AccumulatorKind::aligned) a.rounding = Rounding::toward_zero;

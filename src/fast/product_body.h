@@ -17,8 +17,10 @@ FP4_TARGET inline bool run_product(Product& p) {
   Engine engine = choose_engine(sa, sb, row);
   if (engine == Engine::none) return false;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
-  int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), larger(piece_of(sa), piece_of(sb)));
-  if (row.kind == AccumulatorKind::aligned) padded = fast::round_up(padded, row.inner);  // whole terms
+  int64_t piece = larger(piece_of(sa), piece_of(sb));
+  const bool has_whole_rows = scale_block(sa, 0) == 0 && scale_block(sb, 0) == 0;
+  if (row.kind == AccumulatorKind::aligned && has_whole_rows) piece = std::lcm(piece, row.inner);  // whole terms
+  int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);
   p.pair_run = smaller<int64_t>(p.run, largest_pair_run);
   padded = fast::round_up(padded, p.run);
