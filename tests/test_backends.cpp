@@ -2,13 +2,13 @@
 // refusal, which is counted and shown.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 
 #include "src/backends.h"
 #include "src/spec_text.h"
 #include "tests/support/backends_under_test.h"
+#include "tests/support/same_floats.h"
 
 namespace fp4 {
 namespace {
@@ -52,10 +52,6 @@ std::vector<float> make_data(Data kind, int64_t count, uint32_t seed) {
     }
   }
   return data;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 struct Shape {
@@ -130,7 +126,7 @@ void compare_products(std::vector<Counted>& backends, const char* words_a, const
             continue;
           }
           ++backend.compared;
-          if (same_bits(got, expected)) continue;
+          if (test::same_floats(got, expected)) continue;
           if (++backend.wrong > 20) continue;
           size_t i = 0;
           while (bits_of(got[i]) == bits_of(expected[i])) ++i;
@@ -291,18 +287,18 @@ void compare_stored(std::vector<Counted>& backends, const char* words) {
           }
           ++backend.compared;
           const bool same = got.codes == expected.codes && got.scales == expected.scales &&
-                            same_bits(got.real_scales, expected.real_scales) &&
-                            same_bits(got.tensor_scale, expected.tensor_scale) &&
+                            test::same_floats(got.real_scales, expected.real_scales) &&
+                            test::same_floats(got.tensor_scale, expected.tensor_scale) &&
                             bits_of(got.amax) == bits_of(expected.amax);
-          const bool same_products = !multiplies || same_bits(c, expected_c);
-          if (same && same_bits(decoded, expected_decoded) && same_products) continue;
+          const bool same_products = !multiplies || test::same_floats(c, expected_c);
+          if (same && test::same_floats(decoded, expected_decoded) && same_products) continue;
           if (++backend.wrong > 20) continue;
           UNSCOPED_INFO(fast.name() << " " << words << " hadamard " << size << " data " << static_cast<int>(kind)
                                     << " shape " << shape.m << "x" << shape.k << " codes "
                                     << (got.codes == expected.codes) << " scales " << (got.scales == expected.scales)
-                                    << same_bits(got.real_scales, expected.real_scales) << " tensor "
-                                    << same_bits(got.tensor_scale, expected.tensor_scale) << " decoded "
-                                    << same_bits(decoded, expected_decoded) << " gemm " << same_products);
+                                    << test::same_floats(got.real_scales, expected.real_scales) << " tensor "
+                                    << test::same_floats(got.tensor_scale, expected.tensor_scale) << " decoded "
+                                    << test::same_floats(decoded, expected_decoded) << " gemm " << same_products);
         }
       }
     }
@@ -350,7 +346,7 @@ TEST_CASE("products of huge and of subnormal real scales equal the reference", "
           call.c_stride = call.b.x.rows;
           if (!fast->multiply(call)) continue;
           INFO(fast->name() << " " << words << " " << accumulator.name << " " << swapped);
-          CHECK(same_bits(got, expected));
+          CHECK(test::same_floats(got, expected));
         }
       }
     }
@@ -376,7 +372,7 @@ TEST_CASE("fast Hadamards equal the reference", "[quick]") {
               std::vector<float> expected = got;
               fast->hadamard(view_of(x.data(), 33, cols), h, {1, 2, 3}, inverse, got.data(), 1);
               reference_backend().hadamard(view_of(x.data(), 33, cols), h, {1, 2, 3}, inverse, expected.data(), 1);
-              CHECK(same_bits(got, expected));
+              CHECK(test::same_floats(got, expected));
             }
           }
         }

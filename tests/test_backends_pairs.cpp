@@ -126,38 +126,52 @@ TEST_CASE("ties at the rounding of a block, and beside them", "[quick]") {
   }
 }
 
+// Three blocks: a sum, what ties with it where scales are right, and a little more. The first product of the second
+// block is large_a * large_b, its second `tiny` quanta of A times one, or a quantum.
+struct TiedBlocks {
+  Quantized a;
+  Quantized b;
+};
+TiedBlocks tied_blocks(const char* words, float large_a, float large_b, float tiny) {
+  const QuantSpec spec = quant_spec_from_words(words);
+  const FloatFormat& f = format_of(spec.element);
+  const int64_t block = spec.block.size;
+  const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
+  const float least = std::ldexp(1.0f, f.quantum_log2());
+  TiedBlocks t = {operand(spec, 9, 3 * block, 0), operand(spec, 34, 3 * block, 0)};
+  for (int64_t r = 0; r < t.a.rows; ++r) {
+    t.a.set_code(r, 0, code(r % 3 == 0 ? -256.0f : 256.0f));
+    t.a.set_code(r, 1, code(static_cast<float>(r % 4)));
+    t.a.set_code(r, block, code(large_a));
+    t.a.set_code(r, block + 1, code(tiny * least));
+    t.a.set_code(r, 2 * block, code(r % 2 == 0 ? 1.75f : 0.0f));
+  }
+  for (int64_t c = 0; c < t.b.rows; ++c) {
+    t.b.set_code(c, 0, code(256.0f));
+    t.b.set_code(c, 1, code(0x1p-9f * static_cast<float>(c % 3 + 1)));
+    t.b.set_code(c, block, code(c % 2 == 0 ? large_b : -large_b));
+    t.b.set_code(c, block + 1, code(c % 3 == 0 ? least : 1.0f));
+    t.b.set_code(c, 2 * block, code(c % 5 == 0 ? least : 0.0f));
+  }
+  return t;
+}
+
 // The second block ends in a tie that its largest product makes, or its sum leaves, and something far smaller beside
 // it: from one alignment to the next the distance grows beyond what 24, and 53, bits hold.
 TEST_CASE("ties of blocks far apart, and beside them", "[quick]") {
   for (const char* words : {"mxfp8", "mxfp8,element=e5m2", "mxfp8,block=16", "mxfp8,block=128"}) {
-    const QuantSpec spec = quant_spec_from_words(words);
-    const FloatFormat& f = format_of(spec.element);
-    const int64_t block = spec.block.size;
-    const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
-    const float least = std::ldexp(1.0f, f.quantum_log2());
     for (const float large : {8.0f, 32.0f, 256.0f}) {
       for (const float tiny : {0.0f, 1.0f, -1.0f, 3.0f, -64.0f}) {
         for (int shift = -44; shift <= 4; ++shift) {
-          Quantized a = operand(words, 9, 3 * block, 0);
-          Quantized b = operand(words, 34, 3 * block, 0);
-          for (int64_t r = 0; r < a.rows; ++r) {
-            a.set_code(r, 0, code(r % 3 == 0 ? -256.0f : 256.0f));
-            a.set_code(r, 1, code(static_cast<float>(r % 4)));
-            a.set_code(r, block, code(large));
-            a.set_code(r, block + 1, code(tiny * least));
-            a.set_code(r, 2 * block, code(r % 2 == 0 ? 1.75f : 0.0f));
-            a.scales[static_cast<size_t>(3 * r)] = static_cast<uint8_t>(127 + r % 2);
-            a.scales[static_cast<size_t>(3 * r + 1)] = static_cast<uint8_t>(127 + shift / 2);
+          TiedBlocks t = tied_blocks(words, large, large, tiny);
+          for (int64_t r = 0; r < t.a.rows; ++r) {
+            t.a.scales[static_cast<size_t>(3 * r)] = static_cast<uint8_t>(127 + r % 2);
+            t.a.scales[static_cast<size_t>(3 * r + 1)] = static_cast<uint8_t>(127 + shift / 2);
           }
-          for (int64_t c = 0; c < b.rows; ++c) {
-            b.set_code(c, 0, code(256.0f));
-            b.set_code(c, 1, code(0x1p-9f * static_cast<float>(c % 3 + 1)));
-            b.set_code(c, block, code(c % 2 == 0 ? large : -large));
-            b.set_code(c, block + 1, code(c % 3 == 0 ? least : 1.0f));
-            b.set_code(c, 2 * block, code(c % 5 == 0 ? least : 0.0f));
-            b.scales[static_cast<size_t>(3 * c + 1)] = static_cast<uint8_t>(127 + shift - shift / 2);
+          for (int64_t c = 0; c < t.b.rows; ++c) {
+            t.b.scales[static_cast<size_t>(3 * c + 1)] = static_cast<uint8_t>(127 + shift - shift / 2);
           }
-          compare(a, b, std::string(words) + " shift " + std::to_string(shift));
+          compare(t.a, t.b, std::string(words) + " shift " + std::to_string(shift));
         }
       }
     }
@@ -168,14 +182,6 @@ float scale_value(const QuantSpec& s, bool is_odd, int exponent) {
   const float significand = is_odd ? 2.0f - std::ldexp(1.0f, -format_of(s.scale).mantissa_bits) : 1.0f;
   return std::ldexp(significand, exponent);
 }
-void set_scale(Quantized& q, int64_t i, float value) {
-  const auto at = static_cast<size_t>(i);
-  if (is_real(q.spec.scale)) {
-    q.real_scales[at] = value;
-  } else {
-    q.scales[at] = static_cast<uint8_t>(encode(format_of(q.spec.scale), exact_magnitude(value), false, {}));
-  }
-}
 
 // The last bit of a scale product decides: for some shift it lies at half of the last place of the sum, with what its
 // largest product leaves, or far smaller products, beside it.
@@ -183,33 +189,18 @@ TEST_CASE("ties by the bits of scales, and beside them", "[quick]") {
   for (const char* words : {"mxfp8,scale=ue4m3,block=16", "mxfp8,scale=bf16,block=8", "mxfp8,scale=fp32",
                             "mxfp8,element=e5m2,scale=fp32,block=16"}) {
     const QuantSpec spec = quant_spec_from_words(words);
-    const FloatFormat& f = format_of(spec.element);
-    const int64_t block = spec.block.size;
-    const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
-    const float least = std::ldexp(1.0f, f.quantum_log2());
     for (const float large : {8.0f, 160.0f}) {
       for (const float tiny : {0.0f, 1.0f, -1.0f, 3.0f, -64.0f}) {
         for (int shift = spec.scale == Scale::ue4m3 ? -10 : -40; shift <= 4; ++shift) {
-          Quantized a = operand(words, 9, 3 * block, 0);
-          Quantized b = operand(words, 34, 3 * block, 0);
-          for (int64_t r = 0; r < a.rows; ++r) {
-            a.set_code(r, 0, code(r % 3 == 0 ? -256.0f : 256.0f));
-            a.set_code(r, 1, code(static_cast<float>(r % 4)));
-            a.set_code(r, block, code(large));
-            a.set_code(r, block + 1, code(tiny * least));
-            a.set_code(r, 2 * block, code(r % 2 == 0 ? 1.75f : 0.0f));
-            set_scale(a, 3 * r, scale_value(spec, r % 4 == 3, 0));
-            set_scale(a, 3 * r + 1, scale_value(spec, r % 2 == 0, shift / 2));
+          TiedBlocks t = tied_blocks(words, large, 8.0f, tiny);
+          for (int64_t r = 0; r < t.a.rows; ++r) {
+            set_scale(t.a, 3 * r, scale_value(spec, r % 4 == 3, 0));
+            set_scale(t.a, 3 * r + 1, scale_value(spec, r % 2 == 0, shift / 2));
           }
-          for (int64_t c = 0; c < b.rows; ++c) {
-            b.set_code(c, 0, code(256.0f));
-            b.set_code(c, 1, code(0x1p-9f * static_cast<float>(c % 3 + 1)));
-            b.set_code(c, block, code(c % 2 == 0 ? 8.0f : -8.0f));
-            b.set_code(c, block + 1, code(c % 3 == 0 ? least : 1.0f));
-            b.set_code(c, 2 * block, code(c % 5 == 0 ? least : 0.0f));
-            set_scale(b, 3 * c + 1, scale_value(spec, c % 4 >= 2, shift - shift / 2));
+          for (int64_t c = 0; c < t.b.rows; ++c) {
+            set_scale(t.b, 3 * c + 1, scale_value(spec, c % 4 >= 2, shift - shift / 2));
           }
-          compare(a, b, std::string(words) + " shift " + std::to_string(shift));
+          compare(t.a, t.b, std::string(words) + " shift " + std::to_string(shift));
         }
       }
     }
@@ -319,9 +310,7 @@ TEST_CASE("wide elements at both ends of fp32", "[quick]") {
          {-254, -160, -150, -140, -130, -127, -118, -112, -111, -110, -109, -100, 80, 89, 90, 91, 100, 120, 200, 250}) {
       const int ea = sum / 2;
       const auto fill = [&](const char* words, int64_t rows, int exponent) {
-        Quantized q = filled(
-            words, rows, 100,
-            {all_codes[pick(random, static_cast<int>(std::size(all_codes)))], true, smaller(exponent, 126), 1}, random);
+        Quantized q = filled(words, rows, 100, {one_of(random, all_codes), true, smaller(exponent, 126), 1}, random);
         if (q.spec.has_outer_scale()) q.tensor_scale.assign(static_cast<size_t>(rows), 1.0f);
         return q;
       };

@@ -13,11 +13,6 @@ namespace {
 
 using namespace test;
 
-template <class T, size_t n>
-T one_of(Random& random, const T (&choices)[n]) {
-  return choices[pick(random, static_cast<int>(n))];
-}
-
 // Spec words; half of the time the usual element and scale.
 std::string drawn_format(Random& random) {
   const char* element =
@@ -77,12 +72,7 @@ float drawn_scale(const QuantSpec& s, const Operand& o, Random& random) {
 }
 
 Quantized drawn(const QuantSpec& spec, int64_t rows, const Drawing& d, const Operand& o, bool is_left, Random& random) {
-  Quantized q;
-  q.spec = spec;
-  q.rows = rows;
-  q.cols = d.k;
-  q.geometry = geometry_of(spec, rows, d.k);
-  q.codes.assign(static_cast<size_t>(rows * q.code_row_bytes()), 0);
+  Quantized q = operand(spec, rows, d.k, 0);
   const FloatFormat& f = format_of(spec.element);
   for (int64_t r = 0; r < rows; ++r) {
     uint32_t code = 0;
@@ -103,12 +93,9 @@ Quantized drawn(const QuantSpec& spec, int64_t rows, const Drawing& d, const Ope
     float v = drawn_scale(spec, o, random);
     if (d.zeros > 0 && pick(random, d.zeros) == 0 && sf.has_zero && spec.scale_rule != ScaleRule::encode) v = 0.0f;
     const bool is_nan = d.nans > 0 && pick(random, d.nans) == 0 && sf.nan_code != no_code;
-    if (is_real(spec.scale)) {
-      q.real_scales.push_back(is_nan ? float_of(canonical_nan_bits) : v);
-    } else {
-      q.scales.push_back(static_cast<uint8_t>(is_nan ? sf.nan_code : encode(sf, exact_magnitude(v), false, {})));
-    }
+    set_scale(q, i, is_nan ? float_of(canonical_nan_bits) : v);
   }
+  q.tensor_scale.clear();
   const int64_t factors = spec.has_outer_scale() ? rows * outer_scale_cols(d.k) : 1;
   for (int64_t i = 0; i < factors; ++i) {
     q.tensor_scale.push_back(one_of(random, {1.0f, 1.0f, 1.0f, 0.7f, 3.3f, 0x1.8p-100f, 0x1p100f, 0x1p-140f}));

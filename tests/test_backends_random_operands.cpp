@@ -4,21 +4,16 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 
 #include "src/backends.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"
+#include "tests/support/same_floats.h"
 
 namespace fp4 {
 namespace {
 
 using namespace test;
-
-template <class T, size_t n>
-T one_of(Random& random, const T (&choices)[n]) {
-  return choices[pick(random, static_cast<int>(n))];
-}
 
 QuantSpec drawn_spec(Random& random) {
   constexpr int presets = static_cast<int>(std::size(preset_table));
@@ -113,10 +108,6 @@ int64_t drawn_k(const QuantSpec& spec, Random& random) {
   return spec.ragged == Ragged::refuse || pick(random, 2) == 0 ? (k + block - 1) / block * block : k;
 }
 
-bool same(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 void compare_operand(const Drawn& d, const std::string& what) {
   static const std::vector<const Backend*> backends = backends_under_test();
   Quantized expected;
@@ -135,10 +126,10 @@ void compare_operand(const Drawn& d, const std::string& what) {
                       << d.call.x.col_stride);
     CHECK(got.codes == expected.codes);
     CHECK(got.scales == expected.scales);
-    CHECK(same(got.real_scales, expected.real_scales));
-    CHECK(same(got.tensor_scale, expected.tensor_scale));
+    CHECK(same_floats(got.real_scales, expected.real_scales));
+    CHECK(same_floats(got.tensor_scale, expected.tensor_scale));
     CHECK(bits_of(got.amax) == bits_of(expected.amax));
-    CHECK((!fast->supports_dequantize(expected) || same(floats, expected_floats)));
+    CHECK((!fast->supports_dequantize(expected) || same_floats(floats, expected_floats)));
   }
 }
 
@@ -165,7 +156,7 @@ void compare_product(const Drawn& a, const Drawn& b, const std::string& what, Ra
     INFO(fast->name() << " " << what << row.name << " " << to_json(a.call.spec).dump() << " | "
                       << to_json(b.call.spec).dump() << " " << to_json(a.call.hadamard).dump() << " " << a.call.x.rows
                       << " x " << b.call.x.rows << " x " << a.call.x.cols);
-    CHECK(same(got, expected));
+    CHECK(same_floats(got, expected));
   }
 }
 

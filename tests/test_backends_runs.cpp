@@ -10,6 +10,7 @@
 #include "src/backends.h"
 #include "src/spec_text.h"
 #include "tests/support/backends_under_test.h"
+#include "tests/support/same_floats.h"
 
 namespace fp4 {
 namespace {
@@ -219,12 +220,8 @@ Quantized poisoned(size_t bytes) {
   return q;
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 bool same(const Quantized& a, const Quantized& b) {
-  return a.codes == b.codes && a.scales == b.scales && same_bits(a.real_scales, b.real_scales) &&
+  return a.codes == b.codes && a.scales == b.scales && test::same_floats(a.real_scales, b.real_scales) &&
          a.tensor_scale == b.tensor_scale && bits_of(a.amax) == bits_of(b.amax) &&
          a.geometry.scale_cols == b.geometry.scale_cols && a.geometry.padded_cols == b.geometry.padded_cols;
 }

@@ -155,7 +155,7 @@ FP4_TARGET __attribute__((noinline)) bool cut_pair_tile(const PairInput& t, cons
     const int64_t count = smaller(f.runs_per_group, f.runs - first);
     cut_pair_dots<span, finish, panels, pairs>(t, first, count, terms);
     load_pair_scales<panels>(t, first, count, span, terms);
-    if (count == 32 / pairs) {  // a constant: unrolled
+    if (count == 32 / pairs) {  // groups of 64: a constant, unrolled
       add_pair_terms<span, has_rests, panels>(t, f, first, 32 / pairs, terms);
     } else {
       add_pair_terms<span, has_rests, panels>(t, f, first, count, terms);

@@ -269,7 +269,7 @@ FP4_TARGET inline void narrow_sides(Product& p) {
       const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-pair_quantum_log2(p.a.q));
       pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b, p.run);
     }
-    narrow_rows(p.a, u, p.pair_run, panel, smaller<int>(pa.cut[panel], u.cut_a));
+    if (pa.cut[panel] <= u.cut_a) narrow_rows(p.a, u, p.pair_run, panel, pa.cut[panel]);  // others have no unit
   }
 }
 

@@ -24,6 +24,9 @@ constexpr int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / un
 struct ScaleRange {
   uint32_t least = 0xFFFFFFFFu;
   uint32_t largest = 0;
+
+  constexpr int least_log2() const { return static_cast<int>(least >> 23) - 127; }
+  constexpr int largest_log2() const { return static_cast<int>(largest >> 23) - 127; }
 };
 
 struct Level {

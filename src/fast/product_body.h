@@ -18,21 +18,21 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (engine == Engine::none) return false;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t piece = larger(piece_of(sa), piece_of(sb));
-  const bool has_whole_rows = scale_block(sa, 0) == 0 && scale_block(sb, 0) == 0;
-  if (row.kind == AccumulatorKind::aligned && has_whole_rows) piece = std::lcm(piece, row.inner);  // whole terms
+  if (row.kind == AccumulatorKind::aligned && has_whole_rows(sa, sb))
+    piece = std::lcm(piece, row.inner);  // whole terms
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);
   p.pair_run = smaller<int64_t>(p.run, largest_pair_run);
   padded = fast::round_up(padded, p.run);
-  const bool is_integer = engine == Engine::int8_block || engine == Engine::wide_int8;
-  if (is_integer && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) {  // no fp32 holds a dot
-    if (!knows_terms(sa, sb, row)) return false;
+  p.has_terms = knows_terms(sa, sb, row);
+  const auto is_integer = [&] { return engine == Engine::int8_block || engine == Engine::wide_int8; };
+  if (is_integer() && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) {  // no fp32 holds a dot
+    if (!p.has_terms) return false;
     engine = Engine::terms;
   }
   p.may_be_certain = engine == Engine::terms && may_prove_order(sa, sb, row, p.run);
-  const bool int8 = engine == Engine::int8_block || engine == Engine::wide_int8 || p.may_be_certain ||
+  const bool int8 = is_integer() || p.may_be_certain ||
                     (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
-  p.has_terms = knows_terms(sa, sb, row);
   const bool aligned = row.kind == AccumulatorKind::aligned;
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;

@@ -25,12 +25,11 @@ class Singles {
 
 // Units of a cut and sums are floats far from both ends of fp32.
 inline bool singles_in_range(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b) {
-  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
   const FloatFormat& ea = p.a.q.element;
   const FloatFormat& eb = p.b.q.element;
   if (a.largest == 0 || b.largest == 0 || !scales_in_range(a, b)) return false;
-  return exponent(a.least) + exponent(b.least) + ea.min_exponent() + eb.min_exponent() >= -100 &&
-         exponent(a.largest) + exponent(b.largest) + ea.max_exponent() + eb.max_exponent() <= 90;
+  return a.least_log2() + b.least_log2() + ea.min_exponent() + eb.min_exponent() >= -100 &&
+         a.largest_log2() + b.largest_log2() + ea.max_exponent() + eb.max_exponent() <= 90;
 }
 
 // Panels pb.. of B times rows [first, last) of A, but for the tiles marked in `done`, one list a panel; marks what it

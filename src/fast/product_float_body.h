@@ -25,10 +25,9 @@ struct ValueSpan {
 
 inline ValueSpan value_span(const Side& side, const fast::ScaleRange& range) {
   const int fraction = scale_fraction_bits(side.q);
-  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
   return {side.q.element.mantissa_bits + 1 + (fraction > 0 ? fraction + 1 : 0),
-          exponent(range.least) - fraction + side.quantum_log2(),
-          exponent(range.largest) + side.q.element.max_exponent() + 2};
+          range.least_log2() - fraction + side.quantum_log2(),
+          range.largest_log2() + side.q.element.max_exponent() + 2};
 }
 
 // Whether values and products of the panels are exact in fp32: then a fused step has the bits of a product and a sum

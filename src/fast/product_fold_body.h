@@ -10,12 +10,11 @@ namespace fp4::FP4_ISA {
 // Every scale, times the quantum of a product, a unit of pairs or an element, is a normal float; so is every sA*sB of
 // the tile, times any dot. A side of nothing but zeros has no scale.
 inline bool scales_in_range(const fast::ScaleRange& a, const fast::ScaleRange& b) {
-  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
-  const auto is_inside = [&](const fast::ScaleRange& r) {
-    return r.largest == 0 || (exponent(r.least) >= -90 && exponent(r.largest) <= 90);
+  const auto is_inside = [](const fast::ScaleRange& r) {
+    return r.largest == 0 || (r.least_log2() >= -90 && r.largest_log2() <= 90);
   };
-  return is_inside(a) && is_inside(b) && exponent(a.least) + exponent(b.least) >= -110 &&
-         exponent(a.largest) + exponent(b.largest) <= 90;
+  return is_inside(a) && is_inside(b) && a.least_log2() + b.least_log2() >= -110 &&
+         a.largest_log2() + b.largest_log2() <= 90;
 }
 
 // Bits of a scale's significand below its leading one (or below the smallest normal exponent).
@@ -64,9 +63,8 @@ struct SumSpan {
 };
 
 inline SumSpan span_of(const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
-  const auto exponent = [](uint32_t bits, int least) { return larger(static_cast<int>(bits >> 23) - 127, least); };
-  const int least = exponent(a.least, f.least_exponent_a) + exponent(b.least, f.least_exponent_b);
-  const int largest = exponent(a.largest, f.least_exponent_a) + exponent(b.largest, f.least_exponent_b);
+  const int least = larger(a.least_log2(), f.least_exponent_a) + larger(b.least_log2(), f.least_exponent_b);
+  const int largest = larger(a.largest_log2(), f.least_exponent_a) + larger(b.largest_log2(), f.least_exponent_b);
   return {least + f.lowest_bit, largest + f.sum_log2, largest};
 }
 
@@ -90,10 +88,9 @@ inline bool set_alignment(const fast::ScaleRange& a, const fast::ScaleRange& b, 
 // of the least product of scales and at most 2^24 of it, and none of it lies below the cut of the largest weight, which
 // may be that of a block of zeros, or of an accumulator.
 inline bool is_certain(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
-  const auto exponent = [](uint32_t bits) { return static_cast<int>(bits >> 23) - 127; };
   if (a.largest == 0 || b.largest == 0) return false;  // nothing but zeros
-  const int least = exponent(a.least) + exponent(b.least);
-  const int largest = exponent(a.largest) + exponent(b.largest);
+  const int least = a.least_log2() + b.least_log2();
+  const int largest = a.largest_log2() + b.largest_log2();
   const int64_t units = p.a.cols * p.a.largest_fixed() * p.b.largest_fixed();
   if (largest - least > 24 || units << (largest - least) > 1 << 24) return false;
   if (f.sum != Sum::aligned) return true;

@@ -19,6 +19,10 @@ inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
 // the wide kernels do not know.
 enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, terms, fma, multiply_add, fp64 };
 
+inline bool has_whole_rows(const QuantSpec& a, const QuantSpec& b) {
+  return scale_block(a, 0) == 0 && scale_block(b, 0) == 0;
+}
+
 // Element formats whose multiples of the quantum fit a signed byte.
 inline bool has_byte_values(const QuantSpec& s) {
   return s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
@@ -30,16 +34,15 @@ inline int64_t term_length(const QuantSpec& a, const QuantSpec& b, const Accumul
   return smaller<int64_t>(row.inner, smaller(scale_block(a, row.inner), scale_block(b, row.inner)));
 }
 
-// Whether groups and alignment of the model fall on the boundaries that the wide kernels know.
+// Whether the wide kernels know the model; `run` is common_run, so that groups are whole runs.
 inline bool wide_folds(const Accumulator& row, int64_t run) {
-  const bool whole_groups = row.group == 0 || row.group % run == 0;
   if (run % 4 != 0) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
   if (row.kind == AccumulatorKind::group) {
-    return whole_groups && row.group_rounding == Rounding::nearest_even &&
+    return row.group_rounding == Rounding::nearest_even &&
            (row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero);
   }
-  return row.kind == AccumulatorKind::aligned && whole_groups && row.rounding == Rounding::toward_zero;
+  return row.kind == AccumulatorKind::aligned && row.rounding == Rounding::toward_zero;
 }
 
 // The largest K step that ends where scales, groups and terms do.
@@ -220,8 +223,8 @@ inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a,
 // A sum over rows of one scale each is exact before it is rounded, where a product of scales is not rounded itself.
 // Without wide kernels exact sums go term by term, and those of small integers are faster as a block.
 inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return has_wide_kernels && row.kind == AccumulatorKind::block && scale_block(a, 0) == 0 && scale_block(b, 0) == 0 &&
-         !has_wide_scale(a) && !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
+  return has_wide_kernels && row.kind == AccumulatorKind::block && has_whole_rows(a, b) && !has_wide_scale(a) &&
+         !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {

@@ -84,8 +84,7 @@ inline bool long_terms_fit(const Product& p, const fast::ScaleRange& range_a, co
   }
   const SumSpan span = span_of(range_a, range_b, f);
   // fl32(sA*sB) must be normal: it is exact for scales of 8 bits, as blocks of such ask.
-  const int least_product = static_cast<int>(range_a.least >> 23) + static_cast<int>(range_b.least >> 23) - 254;
-  if (span.largest_weight > 60 || least_product < least_weight) return false;
+  if (span.largest_weight > 60 || range_a.least_log2() + range_b.least_log2() < least_weight) return false;
   if (f.sum != Sum::group) return true;
   const int terms_log2 = floor_log2(static_cast<uint64_t>(p.a.cols / f.run + 1)) + 1;
   const int first = span.sum_log2 - 50;
@@ -165,10 +164,9 @@ FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t p
       unpacked = panel;
       const fast::ScaleRange& range_a = p.a.panels.range[panel];
       const fast::ScaleRange& range_b = p.b.panels.range[j];
-      const auto exponent = [](const fast::ScaleRange& r) { return static_cast<int>(r.largest >> 23) - 127; };
       const bool fits =
           p.has_terms && (are_long ? long_terms_fit(p, range_a, range_b, a, b[j - pb], f)
-                                   : terms_fit(p, f, a, b[j - pb], exponent(range_a) + exponent(range_b)));
+                                   : terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2()));
       const auto multiply = [&](int64_t, int64_t begin, int64_t stop, const TileOutput& out) {
         if (fits) return kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);
         slow_tile(p, row0, j * panel_rows, begin, stop, out);

@@ -43,8 +43,7 @@ inline bool may_level_aligned(const Product& p) {
     for (int64_t j = 0; j < panels.count; ++j) {
       if (!panels.level[j].possible) return false;
       norm[i] = larger<uint64_t>(norm[i], panels.level[j].largest_norm);
-      if (panels.range[j].largest != 0)
-        largest = larger(largest, static_cast<int>(panels.range[j].largest >> 23) - 127);
+      if (panels.range[j].largest != 0) largest = larger(largest, panels.range[j].largest_log2());
     }
     for (int64_t j = 0; j < panels.count * panel_rows; ++j) {
       const uint32_t s = bits_of(panels.row_scale[j]);
@@ -53,8 +52,7 @@ inline bool may_level_aligned(const Product& p) {
     if (live[i].largest == 0) return false;
     weight += largest;
   }
-  const int unit = static_cast<int>(live[0].least >> 23) + static_cast<int>(live[1].least >> 23) - 254 +
-                   p.a.quantum_log2() + p.b.quantum_log2();
+  const int unit = live[0].least_log2() + live[1].least_log2() + p.a.quantum_log2() + p.b.quantum_log2();
   return norm[0] * norm[1] <= uint64_t{1} << 48 && f.fraction_bits >= 24 && weight - f.fraction_bits <= unit;
 }
 

@@ -13,6 +13,11 @@ using Random = std::mt19937;
 
 inline int pick(Random& random, int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); }
 
+template <class T, size_t n>
+T one_of(Random& random, const T (&choices)[n]) {
+  return choices[pick(random, static_cast<int>(n))];
+}
+
 // Magnitude codes of one kind.
 enum class Codes { any, largest, subnormal, large, beside_units, sparse };
 inline constexpr Codes all_codes[] = {Codes::any,   Codes::largest,      Codes::subnormal,
@@ -49,9 +54,9 @@ inline uint8_t scale_code(const QuantSpec& s, int exponent) {
 }
 
 // An operand of zeros with all scales 2^exponent.
-inline Quantized operand(const char* words, int64_t rows, int64_t k, int exponent) {
+inline Quantized operand(const QuantSpec& spec, int64_t rows, int64_t k, int exponent) {
   Quantized q;
-  q.spec = quant_spec_from_words(words);
+  q.spec = spec;
   q.rows = rows;
   q.cols = k;
   q.geometry = geometry_of(q.spec, rows, k);
@@ -64,6 +69,19 @@ inline Quantized operand(const char* words, int64_t rows, int64_t k, int exponen
   }
   q.tensor_scale = {1.0f};
   return q;
+}
+inline Quantized operand(const char* words, int64_t rows, int64_t k, int exponent) {
+  return operand(quant_spec_from_words(words), rows, k, exponent);
+}
+
+inline void set_scale(Quantized& q, int64_t i, float value) {
+  const auto at = static_cast<size_t>(i);
+  if (is_real(q.spec.scale)) {
+    q.real_scales[at] = value;
+    return;
+  }
+  const FloatFormat& f = format_of(q.spec.scale);
+  q.scales[at] = static_cast<uint8_t>(is_nan(value) ? f.nan_code : encode(f, exact_magnitude(value), false, {}));
 }
 
 // A number in [1, 2): ends of the binade, few bits, or all 24.

@@ -3,12 +3,12 @@
 // test_gpu_device.cpp on the GPU of this machine (label gpu).
 #pragma once
 
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "src/golden/inputs.h"
 #include "src/gpu/device.h"
+#include "tests/support/same_floats.h"
 
 namespace fp4::test {
 
@@ -19,10 +19,6 @@ inline constexpr RandomPlace place = {5, 3, 2};
 struct Shape {
   int64_t rows, cols;
 };
-
-inline bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
 
 void compare_roundings(gpu::Device& device);
 void compare_scale_rules(gpu::Device& device);

@@ -5,6 +5,7 @@
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/pipeline.h"
 #include "src/spec_text.h"
+#include "tests/support/filled_codes.h"
 #include "tests/support/gpu_cases.h"
 
 namespace fp4::test {
@@ -143,20 +144,13 @@ void compare_zero_scales(gpu::Device& device) {
       Quantized q[2];
       for (const bool is_left : {false, true}) {
         Quantized& x = q[is_left ? 0 : 1];
-        x.spec = quant_spec_from_words(words);
-        x.rows = 20;
-        x.cols = 70;
-        x.geometry = geometry_of(x.spec, x.rows, x.cols);
-        x.codes.assign(static_cast<size_t>(x.rows * x.code_row_bytes()), 0);
+        x = operand(words, 20, 70, 0);
         const FloatFormat& f = format_of(x.spec.element);
         for (int64_t r = 0; r < x.rows; ++r) {
           for (int64_t k = 0; k < x.cols; ++k) x.set_code(r, k, f.largest_code | (is_left ? f.sign_code() : 0u));
         }
-        const auto one = static_cast<uint8_t>(format_of(x.spec.scale).bias << format_of(x.spec.scale).mantissa_bits);
-        x.scales.assign(static_cast<size_t>(x.geometry.scale_rows * x.geometry.scale_cols), one);
         for (int64_t r = 0; is_left && r < 12; ++r) x.scales[static_cast<size_t>(r * x.geometry.scale_cols)] = 0;
         for (int64_t i = 0; is_left && i < 6 * x.geometry.scale_cols; ++i) x.scales[static_cast<size_t>(i)] = 0;
-        x.tensor_scale = {1.0f};
       }
       GemmOptions options;
       options.accumulator = row.row;
