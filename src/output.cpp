@@ -1,27 +1,45 @@
-// Staging of output: temporary names, refusal to overwrite, atomic appearance.
+// Staging of output: temporary names, refusal to overwrite, sync to the disk, atomic appearance.
 #include "src/output.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "src/error.h"
+#include "src/tensor_file/output_file.h"
 
 namespace fp4 {
 namespace {
 
 namespace fs = std::filesystem;
 
+std::atomic<bool> sync_wanted = true;
+
 std::string reason(int code) { return std::generic_category().message(code); }
 
-// "dir/name" -> "dir/.name.PID.tmp": hidden, on the same file system, and different for two processes.
-fs::path temporary_name(const fs::path& target) {
-  return target.parent_path() / ("." + target.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// Makes "dir/.name.fp4sim.tmp": hidden and on the same file system; a second writer of the same place takes
+// ".name.fp4sim.1.tmp". Null with `code` set to errno when it cannot be made.
+std::unique_ptr<TemporaryPath> make_temporary(const fs::path& folder, const std::string& name, TemporaryKind kind,
+                                              int& code) {
+  constexpr int most = 1000;  // living writers of one place
+  for (int number = 0; number < most;) {
+    const std::string suffix = number == 0 ? "" : "." + std::to_string(number);
+    auto made = std::make_unique<TemporaryPath>((folder / ("." + name + ".fp4sim" + suffix + ".tmp")).string(), kind);
+    code = made->make();
+    if (code == 0) return made;
+    if (code == EEXIST) number += remove_abandoned(made->path()) ? 0 : 1;
+    if (code != EEXIST && code != ESTALE) return nullptr;
+  }
+  return nullptr;
 }
 
 fs::path without_trailing_slash(fs::path path) {
@@ -29,20 +47,42 @@ fs::path without_trailing_slash(fs::path path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// Moves a finished file into place. Without force an entry that appeared meanwhile is kept: link() fails where rename()
-// would replace; file systems without hard links fall back to a check and rename.
-void move_into_place(const fs::path& from, const fs::path& to, bool force) {
+// errno of a sync; file systems that cannot sync a folder say EINVAL, which is no failure of the data.
+int sync_path(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return errno;
+  const int code = ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+  ::close(descriptor);
+  return code;
+}
+
+void sync_or_throw(const fs::path& path, const fs::path& target) {
+  if (!sync_wanted) return;
+  if (const int code = sync_path(path); code != 0)
+    throw Error(target.string() + ": writing to the disk failed: " + reason(code), 1);
+}
+
+// Moves a finished file into place; errno. Without force an entry that appeared meanwhile is kept: link() fails where
+// rename() would replace; file systems without hard links fall back to a check and rename. Allocates nothing.
+int move_into_place(const char* from, const char* to, bool force) {
   if (!force) {
-    if (::link(from.c_str(), to.c_str()) == 0) {
-      ::unlink(from.c_str());
-      return;
+    if (::link(from, to) == 0) {
+      ::unlink(from);
+      return 0;
     }
-    if (errno == EEXIST || fs::exists(to)) throw Error(to.string() + ": exists already (--force replaces it)");
+    if (errno == EEXIST || ::access(to, F_OK) == 0) return EEXIST;
   }
-  if (::rename(from.c_str(), to.c_str()) != 0) throw Error(to.string() + ": " + reason(errno), 1);
+  return ::rename(from, to) == 0 ? 0 : errno;
+}
+
+void throw_unmoved(const std::string& target, int code) {
+  if (code == EEXIST) throw Error(target + ": exists already (--force replaces it)");
+  if (code != 0) throw Error(target + ": " + reason(code), 1);
 }
 
 }  // namespace
+
+void set_output_sync(bool wait) { sync_wanted = wait; }
 
 StagedFile::StagedFile(fs::path target, bool force) : target_(std::move(target)), force_(force) {
   if (target_.empty()) throw Error("output: the file name is empty");
@@ -52,19 +92,31 @@ StagedFile::StagedFile(fs::path target, bool force) : target_(std::move(target))
   // Renaming over a device (/dev/null as root) would destroy it.
   if (fs::exists(status) && !fs::is_regular_file(status)) throw Error(target_.string() + ": is not a regular file");
   if (fs::exists(status) && !force_) throw Error(target_.string() + ": exists already (--force replaces it)");
-  temporary_ = temporary_name(target_);
-  const int file = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) throw Error(target_.string() + ": cannot be written: " + reason(errno));
-  ::close(file);
+  int code = 0;
+  listed_ = make_temporary(target_.parent_path(), target_.filename().string(), TemporaryKind::file, code);
+  if (listed_ == nullptr) throw Error(target_.string() + ": cannot be written: " + reason(code));
+  temporary_ = listed_->path();
+  synced_with_folder_ = inside_temporary_folder(target_);  // that folder syncs all its files once, before its rename
 }
 
 StagedFile::~StagedFile() {
-  if (!done_) ::unlink(temporary_.c_str());
+  if (done_) return;
+  const HoldSignals hold;
+  ::unlink(temporary_.c_str());
+  listed_->forget();
 }
 
 void StagedFile::commit() {
-  move_into_place(temporary_, target_, force_);
+  if (!synced_with_folder_) sync_or_throw(temporary_, target_);
+  int code = 0;
+  {
+    const HoldSignals hold;
+    code = move_into_place(temporary_.c_str(), target_.c_str(), force_);
+    if (code == 0) listed_->forget();
+  }
+  throw_unmoved(target_.string(), code);
   done_ = true;
+  if (!synced_with_folder_) sync_or_throw(folder_of(target_), target_);
 }
 
 StagedFolder::StagedFolder(fs::path target, bool force)
@@ -74,22 +126,34 @@ StagedFolder::StagedFolder(fs::path target, bool force)
   existed_ = fs::exists(status);
   if (existed_ && !fs::is_directory(status)) throw Error(target_.string() + ": is not a folder");
   if (existed_) {
-    const bool empty = fs::is_empty(target_, code);
+    // The temporaries of dead writers do not make a folder full: they are removed below.
+    const bool empty = std::all_of(
+        fs::directory_iterator(target_, code), fs::directory_iterator(),
+        [](const fs::directory_entry& entry) { return entry.path().filename().string().starts_with("..fp4sim"); });
     if (code) throw Error(target_.string() + ": cannot be read: " + code.message());
     if (!empty && !force_) throw Error(target_.string() + ": is not empty (--force replaces files of the same names)");
-    temporary_ = target_ / (".fp4sim." + std::to_string(::getpid()) + ".tmp");
   } else {
-    temporary_ = temporary_name(target_);
-    std::vector<fs::path> missing;
-    for (fs::path up = target_.parent_path(); !up.empty() && !fs::exists(up); up = up.parent_path())
-      missing.push_back(up);
-    for (; !missing.empty() && !code; missing.pop_back())
-      if (fs::create_directory(missing.back(), code)) made_parents_.push_back(missing.back());
+    make_parents();
   }
-  if (!code) fs::create_directory(temporary_, code);
-  if (code) {
+  int failed = 0;
+  folder_ = existed_
+                ? make_temporary(target_, "", TemporaryKind::folder, failed)
+                : make_temporary(target_.parent_path(), target_.filename().string(), TemporaryKind::folder, failed);
+  if (folder_ == nullptr) {
     discard();
-    throw Error(target_.string() + ": cannot be written: " + code.message());
+    throw Error(target_.string() + ": cannot be written: " + reason(failed));
+  }
+  temporary_ = folder_->path();
+}
+
+// Errors show when the folder itself is made.
+void StagedFolder::make_parents() {
+  std::vector<fs::path> missing;
+  for (fs::path up = target_.parent_path(); !up.empty() && !fs::exists(up); up = up.parent_path())
+    missing.push_back(up);
+  for (; !missing.empty(); missing.pop_back()) {
+    TemporaryPath& parent = listed_.emplace_back(missing.back().string(), TemporaryKind::parent);
+    if (parent.make() == 0) made_parents_.push_back(missing.back());
   }
 }
 
@@ -99,47 +163,76 @@ StagedFolder::~StagedFolder() {
 
 void StagedFolder::discard() noexcept {
   std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
   for (auto parent = made_parents_.rbegin(); parent != made_parents_.rend(); ++parent) fs::remove(*parent, ignored);
 }
 
 fs::path StagedFolder::file(std::string_view name) {
-  if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.emplace_back(name);
   const fs::path path = temporary_ / fs::path(name);
+  if (std::find(names_.begin(), names_.end(), name) != names_.end()) return path;
+  names_.emplace_back(name);
   std::error_code code;
+  for (fs::path up = path.parent_path(); up != temporary_; up = up.parent_path())
+    listed_.emplace_back(up.string(), TemporaryKind::folder).list();
   fs::create_directories(path.parent_path(), code);
   if (code) throw Error(target_.string() + ": cannot be written: " + code.message(), 1);
+  listed_.emplace_back(path.string(), TemporaryKind::file).list();
   return path;
 }
 
+void StagedFolder::sync_content() const {
+  std::set<fs::path> folders = {temporary_};
+  for (const std::string& name : names_) {
+    sync_or_throw(temporary_ / name, target_ / name);
+    for (fs::path up = (temporary_ / name).parent_path(); up != temporary_; up = up.parent_path()) folders.insert(up);
+  }
+  for (const fs::path& folder : folders) sync_or_throw(folder, target_);
+}
+
+int StagedFolder::move_files(const std::vector<std::pair<std::string, std::string>>& moves, std::size_t& failed) const {
+  const HoldSignals hold;
+  for (failed = 0; failed < moves.size(); ++failed)
+    if (const int code = move_into_place(moves[failed].first.c_str(), moves[failed].second.c_str(), force_); code != 0)
+      return code;
+  return 0;
+}
+
 void StagedFolder::commit() {
-  std::error_code code;
+  sync_content();
+  std::error_code failed;
+  std::set<fs::path> changed = {existed_ ? target_ : folder_of(target_)};
   if (!existed_) {
+    const HoldSignals hold;
     // rename() onto a folder that appeared meanwhile succeeds only when that folder is empty: nothing is lost.
-    fs::rename(temporary_, target_, code);
-    if (code) throw Error(target_.string() + ": " + code.message(), 1);
+    const int code = ::rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
+    if (code == 0) {
+      folder_->forget();
+      for (TemporaryPath& entry : listed_) entry.forget();
+    }
+    failed = std::error_code(code, std::generic_category());
   } else {
+    std::vector<std::pair<std::string, std::string>> moves;
     for (const std::string& name : names_) {
       const fs::path to = target_ / name;
-      fs::create_directories(to.parent_path(), code);
-      move_into_place(temporary_ / name, to, force_);
+      fs::create_directories(to.parent_path(), failed);
+      changed.insert(to.parent_path());
+      moves.emplace_back((temporary_ / name).string(), to.string());
     }
-    fs::remove_all(temporary_, code);
+    std::size_t at = 0;
+    if (const int code = move_files(moves, at); code != 0) throw_unmoved(moves[at].second, code);
+    fs::remove_all(temporary_, failed);
+    failed.clear();
   }
+  if (failed) throw Error(target_.string() + ": " + failed.message(), 1);
   done_ = true;
+  for (const fs::path& parent : made_parents_) changed.insert(folder_of(parent));
+  for (const fs::path& folder : changed) sync_or_throw(folder, target_);
 }
 
 void write_file(const fs::path& target, std::string_view content, bool force) {
-  StagedFile staged(target, force);
-  std::FILE* file = std::fopen(staged.temporary().c_str(), "wb");
-  const bool opened = file != nullptr;
-  const bool written = opened && std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  int code = errno;
-  // A full disk may show only when the buffer is flushed.
-  const bool closed = opened && std::fclose(file) == 0;
-  if (written && !closed) code = errno;
-  if (!written || !closed) throw Error(target.string() + ": writing failed: " + reason(code), 1);
-  staged.commit();
+  OutputFile file(target.string(), force);
+  file.write(content);
+  file.commit();
 }
 
 }  // namespace fp4

@@ -107,6 +107,36 @@ TEST_CASE("a suite judges answers that come through a pipe", "[cli]") {
   CHECK_THAT(wrong.out, Catch::Contains("codes: differs"));
 }
 
+TEST_CASE("a bundle that is interrupted, killed or without room leaves nothing", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string make = " golden make --suite standard --out " + (folder / "up/golden");
+  const auto run_until_begun = [&](const std::string& signal) {
+    // env: a shell starts background commands with SIGINT ignored.
+    return fp4::test::run_shell("env --default-signal=INT " + fp4::test::fp4sim_path() + make + " >/dev/null & p=$!\n" +
+                                "until ls -A " + (folder / "up/.golden*/*") + " >/dev/null 2>&1; do :; done\n" +
+                                "kill -" + signal + " $p; wait $p");
+  };
+  for (const auto& [signal, code] : {std::pair{"TERM", 143}, std::pair{"INT", 130}}) {
+    INFO(signal);
+    CHECK(run_until_begun(signal).exit_code == code);
+    CHECK(fs::is_empty(folder.path()));
+  }
+  CHECK(run_until_begun("KILL").exit_code == 137);
+  CHECK_FALSE(fs::exists(folder / "up/golden"));
+  CHECK_FALSE(fs::is_empty(folder.path()));
+  CHECK(run_cli("golden make --suite smoke --no-sync --out " + (folder / "up/golden")).exit_code == 0);
+  CHECK(std::distance(fs::directory_iterator(folder / "up"), fs::directory_iterator()) == 1);
+
+  // A limit on the size of files stands in for a full disk. The arrays of witnesses fit into 4 KB, their manifest does
+  // not.
+  const auto full = fp4::test::run_shell("trap '' XFSZ; ulimit -f 8; exec " + fp4::test::fp4sim_path() +
+                                         " witness k64_rz fp32_block --count 8 --out " + (folder / "full"));
+  INFO(full.err);
+  CHECK(full.exit_code == 1);
+  CHECK_THAT(full.err, Catch::Contains("manifest.json: writing failed"));
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
 TEST_CASE("wrong words of the judges are wrong usage", "[cli]") {
   const Smoke smoke;
   for (const std::string& words :

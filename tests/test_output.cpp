@@ -1,9 +1,16 @@
 // Output appears whole or not at all, and never replaces a result without force.
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 #include "src/error.h"
 #include "src/output.h"
+#include "src/tensor_file/output_file.h"
 #include "tests/support/support.h"
 
 namespace fs = std::filesystem;
@@ -17,7 +24,26 @@ std::size_t entries(const fs::path& folder) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
 
+// The program's calls of fsync() and rename() pass through here: what they were called on, in order.
+std::vector<std::string> calls;
+int fail_sync = 0;  // errno of every fsync()
+
+std::string file_name(int descriptor) {
+  return fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor)).filename().string();
+}
+
 }  // namespace
+
+extern "C" int fsync(int descriptor) {
+  calls.push_back("sync " + file_name(descriptor));
+  errno = fail_sync;
+  return fail_sync == 0 ? static_cast<int>(::syscall(SYS_fsync, descriptor)) : -1;
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  calls.push_back("rename " + fs::path(to).filename().string());
+  return static_cast<int>(::syscall(SYS_rename, from, to));
+}
 
 TEST_CASE("a file is written whole, refused when it exists and replaced by force", "[quick]") {
   const TemporaryFolder folder;
@@ -85,4 +111,91 @@ TEST_CASE("an existing folder keeps its other files", "[quick]") {
   CHECK(read_text(folder / "sub/scales.npy") == "s");
   CHECK(read_text(folder / "notes.txt") == "mine");
   CHECK(entries(folder.path()) == 3);
+}
+
+TEST_CASE("results are on the disk before they appear, and their folder afterwards", "[quick]") {
+  const TemporaryFolder folder;
+  const std::string name = folder.path().filename().string();
+  calls.clear();
+  fp4::write_file(folder / "a", "one", true);
+  CHECK(calls == std::vector<std::string>{"sync .a.fp4sim.tmp", "rename a", "sync " + name});
+
+  calls.clear();
+  {
+    fp4::StagedFolder staged(folder / "out", false);
+    fp4::write_file(staged.file("sub/x"), "x", false);
+    CHECK(calls.empty());  // one sync of each file, when all are written
+    staged.commit();
+  }
+  CHECK(calls == std::vector<std::string>{"sync x", "sync .out.fp4sim.tmp", "sync sub", "rename out", "sync " + name});
+
+  calls.clear();
+  fp4::set_output_sync(false);
+  fp4::write_file(folder / "b", "one", true);
+  fp4::set_output_sync(true);
+  CHECK(calls == std::vector<std::string>{"rename b"});
+
+  fail_sync = EIO;
+  CHECK_THROWS_WITH(fp4::write_file(folder / "c", "one", false), Catch::Contains("c: writing to the disk failed"));
+  CHECK_FALSE(fs::exists(folder / "c"));
+  fail_sync = EINVAL;  // a file system that has no such call
+  CHECK_NOTHROW(fp4::write_file(folder / "d", "one", false));
+  fail_sync = 0;
+  CHECK(entries(folder.path()) == 4);
+}
+
+TEST_CASE("a signal removes what is not finished, also in subfolders", "[quick]") {
+  for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGTERM}) {
+    const TemporaryFolder folder;
+    fp4::write_file(folder / "kept", "", false);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      fp4::remove_temporaries_on_signals();
+      fp4::OutputFile file(folder / "a");
+      file.write("half");
+      fp4::StagedFolder staged(folder / "up/out", false);
+      fp4::OutputFile inside(staged.file("sub/deep/x").string());
+      write_text(staged.file("sub/y"), "y");
+      fp4::StagedFolder existing(folder.path(), true);
+      write_text(existing.file("z"), "z");
+      std::raise(signal);
+      ::_exit(9);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == signal);
+    CHECK(entries(folder.path()) == 1);
+  }
+}
+
+TEST_CASE("what a killed process left is removed, what a living one writes is not", "[quick]") {
+  const TemporaryFolder folder;
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    fp4::StagedFile file(folder / "a", false);
+    fp4::StagedFolder staged(folder / "out", false);
+    write_text(staged.file("sub/x"), "x");
+    if (::write(ready[1], "!", 1) != 1) ::_exit(9);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  {
+    fp4::StagedFile file(folder / "a", false);
+    fp4::StagedFolder staged(folder / "out", false);
+    CHECK(fs::exists(folder / ".a.fp4sim.tmp"));
+    CHECK(file.temporary().filename() == ".a.fp4sim.1.tmp");
+    CHECK(staged.temporary().filename() == ".out.fp4sim.1.tmp");
+    CHECK(fs::exists(folder / ".out.fp4sim.tmp/sub/x"));
+  }
+  REQUIRE(::kill(child, SIGKILL) == 0);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  CHECK(entries(folder.path()) == 2);
+  fp4::write_file(folder / "a", "", false);
+  fp4::StagedFolder(folder / "out", false).commit();
+  CHECK(entries(folder.path()) == 2);  // a and out alone
 }

@@ -159,6 +159,7 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   make->add_option("--out", o->out, "Folder to make")->required()->type_name("DIR");
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
+  add_sync_option(*make);
   add_json_option(*make, o->json);
   make->callback([o] { run_make(*o); });
   set_example(*make, "fp4sim golden make --suite standard --out golden");

@@ -72,6 +72,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
   add_force_option(app, o->job.force);
+  add_sync_option(app);
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_quantize(*o, invocation); });
   set_example(app,
@@ -91,6 +92,7 @@ void add_back(CLI::App& app, Invocation&) {
   app.add_option("--out", o->out, "Output .npy, float32")->required()->type_name("FILE");
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
+  add_sync_option(app);
   app.callback([o] { dequantize_folder(o->folder, o->out, o->force, o->backend.backend, o->backend.thread_count()); });
   set_example(app, "fp4sim dequantize out --out decoded.npy");
 }

@@ -70,6 +70,7 @@ void add_witness(CLI::App& app, Invocation&) {
   app.add_option("--longest", o->request.longest, "K at which the search ends (default 256)")->type_name("K");
   app.add_option("--out", o->out, "Write them as a golden bundle")->type_name("DIR");
   add_force_option(app, o->force);
+  add_sync_option(app);
   add_json_option(app, o->json);
   app.callback([o] { run_witness(*o); });
   set_example(app, "fp4sim witness k64_rz fused35_rz --spec nvfp4 --out which_chip");

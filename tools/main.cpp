@@ -10,6 +10,7 @@
 
 #include "src/embedded.h"
 #include "src/error.h"
+#include "src/temporaries.h"
 #include "sweeps/data.h"
 #include "tools/command.h"
 #include "tools/table_print.h"
@@ -150,6 +151,7 @@ int run(int argc, char** argv) {
 }  // namespace fp4::tools
 
 int main(int argc, char** argv) {
+  fp4::remove_temporaries_on_signals();
   int exit_code = 1;
   try {
     exit_code = fp4::tools::run(argc, argv);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "src/error.h"
+#include "src/output.h"
 
 namespace fp4::tools {
 
@@ -50,6 +51,11 @@ void add_input_options(CLI::App& app, InputOptions& options) {
 }
 
 void add_force_option(CLI::App& app, bool& force) { app.add_flag("--force", force, "Replace existing results"); }
+
+void add_sync_option(CLI::App& app) {
+  app.add_flag_callback(
+      "--no-sync", [] { set_output_sync(false); }, "Do not wait until results are on the disk");
+}
 
 void add_json_option(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print JSON"); }
 

@@ -36,6 +36,8 @@ struct InputOptions {
 void add_input_options(CLI::App& app, InputOptions& options);
 
 void add_force_option(CLI::App& app, bool& force);
+// --no-sync: results are renamed into place without waiting for the disk (src/output.h).
+void add_sync_option(CLI::App& app);
 void add_json_option(CLI::App& app, bool& json);
 
 // One line per note on stderr: "fp4sim: note: x.npy: float64 rounded to float32".

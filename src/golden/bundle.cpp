@@ -44,7 +44,7 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
                          {"signature", arithmetic_signature()},
                          {"sha256_of", "array bytes, little endian, C order, without the .npy header"},
                          {"cases", list}};
-  std::ofstream(folder.file("manifest.json"), std::ios::binary) << manifest.dump(1) << "\n";
+  write_file(folder.file("manifest.json"), manifest.dump(1) + "\n", false);
   folder.commit();
 }
 

@@ -68,7 +68,7 @@ void OutputFile::write_at(std::uint64_t offset, const void* data, std::size_t by
 void OutputFile::commit() {
   if (descriptor_ < 0) throw std::logic_error("OutputFile: committed twice");
   flush();
-  // Network file systems report a full disk here; the data's way to the platter is the system's business.
+  // Network file systems report a full disk here.
   if (::close(std::exchange(descriptor_, -1)) != 0)
     throw Error(fmt::format("{}: writing failed: {}", path_, std::strerror(errno)), 1);
   staged_.commit();

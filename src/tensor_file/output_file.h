@@ -1,4 +1,5 @@
-// Bytes written in order into a StagedFile (src/output.h): the file appears whole on commit() or not at all.
+// The one way in which content is written: bytes in order into a StagedFile (src/output.h), each write checked; the
+// file appears whole on commit() or not at all.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class OutputFile {
   // Replaces bytes written earlier; they must lie below position().
   void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
 
-  // Flushes, closes and renames. At most once.
+  // Flushes, closes, syncs and renames. At most once.
   void commit();
 
   std::uint64_t position() const { return position_; }
