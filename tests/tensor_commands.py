@@ -6,9 +6,11 @@ that the command line promises; prints one line per failure and exits with 1.
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 import numpy as np
 
@@ -22,7 +24,7 @@ def check(condition, what):
 
 
 def run(*words, code=0):
-    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=300)
     check(done.returncode == code, f"{' '.join(map(str, words))}: exit {done.returncode}, expected {code}\n{done.stderr}")
     return done
 
@@ -197,6 +199,16 @@ def bad_words():
     np.save("text.npy", np.array(["a"]))
     with open("cut.npy", "wb") as f:
         f.write(open("ok.npy", "rb").read()[:100])
+    # torch.save: a ZIP archive with NAME/data.pkl; before 1.6 a bare pickle that begins with this number.
+    for file in ("model.pt", "model.bin", "renamed.npz"):
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("model/data.pkl", pickle.dumps({}, protocol=2))
+            archive.writestr("model/data/0", bytes(16))
+    with open("legacy.pth", "wb") as f:
+        f.write(pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2))
+    np.save("bf16.npy", np.zeros((2, 32), "V2"))
+    np.save("fp8.npy", np.zeros((2, 32), "V1"))
+    os.mkfifo("pipe.npy")
     with open("bad.json", "w", encoding="ascii") as f:
         f.write('{"scale_rul": "floor"}')
     with open("broken.json", "w", encoding="ascii") as f:
@@ -217,6 +229,11 @@ def bad_words():
     refuse(*q, "mxfp4", "--sed", "1", says=("'--sed'", "--seed"))
     refuse("quantize", "cut.npy", "--spec", "mxfp4", "--out", "never", says=("cut.npy",))
     refuse("quantize", "text.npy", "--spec", "mxfp4", "--out", "never", says=("text.npy",))
+    for file in ("model.pt", "legacy.pth", "model.bin", "renamed.npz"):
+        refuse("quantize", file, "--spec", "mxfp4", "--out", "never", says=(file, "torch pickle", ".safetensors"))
+    refuse("quantize", "bf16.npy", "--spec", "mxfp4", "--out", "never", says=("'|V2'", "--bf16", "--dtype f16"))
+    refuse("quantize", "fp8.npy", "--spec", "mxfp4", "--out", "never", says=("'|V1'", "--dtype f8_e4m3"))
+    refuse("gemm", "ok.npy", "pipe.npy", "--spec", "mxfp4", "--out", "c.npy", says=("pipe.npy", "not a regular file"))
     refuse("quantize", "absent.npy", "--spec", "mxfp4", "--out", "never", says=("absent.npy",))
     refuse("quantize", "ok.npy", "--spec", "mxfp4", "--out", "/proc/nowhere/out", says=("/proc/nowhere",))
     refuse("gemm", "ok.npy", "k48.npy", "--spec", "mxfp4", "--out", "c.npy", says=("40", "48"))

@@ -160,10 +160,33 @@ TEST_CASE("big endian and float64 are converted and said so; integers are values
                            {.uint16_is_bfloat16 = true});
   CHECK(bfloat.dtype() == Dtype::bf16);
   CHECK(rows_of(bfloat)[0] == 1.0f);
+  CHECK_THAT(bfloat.notes().at(0), Contains("opaque type '|V2' read as bf16"));
   const std::vector<std::int64_t> large = {(1 << 24) + 1, -((1 << 24) + 3)};
   fp4::TensorReader rounded(memory(npy(dictionary("<i8", "False", "(2,)"), bytes_of(large))));
   CHECK(rows_of(rounded) == std::vector<float>{16777216, -16777220});
   CHECK_THAT(rounded.notes().at(0), Contains("rounded"));
+}
+
+TEST_CASE("opaque numpy types have no values until somebody says what they are", "[quick]") {
+  const std::vector<std::uint16_t> halves = {0x3c00, 0xbc00};  // 1 and -1 in float16
+  const std::string two = npy(dictionary("<V2", "False", "(2,)"), bytes_of(halves));
+  const std::string one = npy(dictionary("|V1", "False", "(4,)"), bytes_of(halves));
+  CHECK_THROWS_WITH(fp4::TensorReader(memory(two)), Contains("'<V2'") && Contains("--bf16") && Contains("--dtype f16"));
+  CHECK_THROWS_WITH(fp4::TensorReader(memory(one)), Contains("'|V1'") && Contains("--dtype f8_e4m3") &&
+                                                        Contains("--dtype f8_e8m0") && !Contains("--bf16"));
+  CHECK_THROWS_WITH(fp4::TensorReader(memory(one), {.uint16_is_bfloat16 = true}), Contains("'|V1'"));
+  CHECK_THROWS_WITH(fp4::TensorReader(memory(one), {.opaque_dtype = Dtype::bf16}), Contains("bf16 has another width"));
+  fp4::TensorReader half(memory(two), {.opaque_dtype = Dtype::f16});
+  CHECK(rows_of(half) == std::vector<float>{1, -1});
+  fp4::TensorReader codes(memory(one), {.opaque_dtype = Dtype::f8_e4m3});
+  CHECK(codes.dtype() == Dtype::f8_e4m3);
+  unsigned char raw[4] = {};
+  codes.read_raw(0, 1, raw);
+  CHECK(raw[1] == 0x3c);
+  // --dtype without --shape says nothing about a type that numpy knows.
+  CHECK_THROWS_WITH(fp4::TensorReader(memory(npy(dictionary("<f4", "False", "(1,)"), bytes_of(halves))),
+                                      {.opaque_dtype = Dtype::f8_e4m3}),
+                    Contains("holds f32, --dtype says f8_e4m3"));
 }
 
 TEST_CASE("Fortran order and transposes by any rows equal the plain index arithmetic", "[quick]") {

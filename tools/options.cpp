@@ -34,8 +34,9 @@ OpenOptions InputOptions::open_options() const {
   OpenOptions options;
   options.entry = entry;
   options.uint16_is_bfloat16 = uint16_is_bfloat16;
-  if (dtype.empty() != shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
-  if (!dtype.empty()) {
+  if (dtype.empty() && !shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
+  if (shape.empty() && !dtype.empty()) options.opaque_dtype = parse_dtype("--dtype", dtype);
+  if (!shape.empty()) {
     options.raw_dtype = parse_dtype("--dtype", dtype);
     options.raw_shape = parse_shape("--shape", shape);
   }
@@ -43,11 +44,15 @@ OpenOptions InputOptions::open_options() const {
 }
 
 void add_input_options(CLI::App& app, InputOptions& options) {
-  app.add_option("--dtype", options.dtype, "Element type of a raw file: f32, f16, bf16, u8, ...")->type_name("TYPE");
+  app.add_option(
+         "--dtype", options.dtype,
+         "Element type of a raw file (with --shape), or of a .npy whose type is opaque (|V1, <V2): bf16, f8_e4m3, ...")
+      ->type_name("TYPE");
   app.add_option("--shape", options.shape, "Shape of a raw file: 128x4096")->type_name("SHAPE");
   app.add_option("--entry", options.entry, "Array of a .npz or .safetensors with several (also FILE:NAME)")
       ->type_name("NAME");
-  app.add_flag("--bf16", options.uint16_is_bfloat16, "uint16 elements are bfloat16 (numpy has no such type)");
+  app.add_flag("--bf16", options.uint16_is_bfloat16,
+               "uint16 or opaque 2-byte elements are bfloat16 (numpy has no such type)");
 }
 
 void add_force_option(CLI::App& app, bool& force) { app.add_flag("--force", force, "Replace existing results"); }

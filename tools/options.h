@@ -27,7 +27,8 @@ struct BackendOptions {
 };
 void add_backend_options(CLI::App& app, BackendOptions& options);
 
-// --dtype T --shape RxC for raw files, --entry NAME for archives, --bf16 for bfloat16 kept as uint16.
+// --dtype T --shape RxC for raw files, --dtype T for opaque numpy types, --entry NAME for archives, --bf16 for bfloat16
+// kept as uint16.
 struct InputOptions {
   std::string dtype, shape, entry;
   bool uint16_is_bfloat16 = false;

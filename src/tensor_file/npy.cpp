@@ -138,7 +138,7 @@ class Dictionary {
   std::optional<Shape> shape_;
 };
 
-// '<f4', '>f8', '|u1' ... The opaque types are what numpy writes for the ml_dtypes package's fp8 and bfloat16.
+// '<f4', '>f8', '|u1' ...
 void apply_descr(const std::string& file, const std::string& descr, StoredArray& array) {
   const bool has_order =
       descr.size() >= 2 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '|' || descr[0] == '=');
@@ -146,8 +146,7 @@ void apply_descr(const std::string& file, const std::string& descr, StoredArray&
   std::optional<Dtype> found;
   if (type == "V1") found = Dtype::u8;
   if (type == "V2") found = Dtype::u16;
-  if (found)
-    array.notes.push_back(fmt::format("{}: opaque type '{}' read as {}", file, descr, info(*found).numpy_name));
+  if (found) array.opaque = descr;
   std::string accepted;
   for (const DtypeInfo& row : dtype_table()) {
     const bool borrowed = row.id == Dtype::bf16 || (row.kind == DtypeKind::code && row.id != Dtype::c64);

@@ -12,21 +12,37 @@
 #include "src/tensor_file/npy.h"
 #include "src/tensor_file/npz.h"
 #include "src/tensor_file/safetensors.h"
+#include "src/tensor_file/zip.h"
 
 namespace fp4 {
 namespace {
 
 enum class Format { npy, npz, safetensors };
 
+// torch.save writes a ZIP archive with the pickle NAME/data.pkl; before version 1.6 a bare pickle (PROTO opcode and
+// protocol 2 to 5, docs.python.org/3/library/pickletools.html). Pickles are programs: they are named, never read.
+void refuse_pickle(const Bytes& bytes, const unsigned char* start) {
+  bool pickle = start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
+  if (std::memcmp(start, "PK\3\4", 4) == 0)
+    for (const ZipEntry& entry : read_zip_directory(bytes))
+      pickle = pickle || entry.name == "data.pkl" || entry.name.ends_with("/data.pkl");
+  if (pickle)
+    throw Error(
+        fmt::format("{}: is a torch pickle (torch.save); save the tensors as .safetensors "
+                    "(safetensors.torch.save_file) or .npy (numpy.save)",
+                    bytes->name()));
+}
+
 Format format_of(const Bytes& bytes) {
   std::string name = bytes->name();
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (name.ends_with(".npy")) return Format::npy;
-  if (name.ends_with(".npz")) return Format::npz;
-  if (name.ends_with(".safetensors")) return Format::safetensors;
   unsigned char start[9] = {};
   bytes->read(0, start, static_cast<std::size_t>(std::min<std::uint64_t>(9, bytes->size())));
+  refuse_pickle(bytes, start);
+  if (name.ends_with(".npz")) return Format::npz;
+  if (name.ends_with(".safetensors")) return Format::safetensors;
   if (std::memcmp(start, "\x93NUMPY", 6) == 0) return Format::npy;
   if (std::memcmp(start, "PK\3\4", 4) == 0 || std::memcmp(start, "PK\5\6", 4) == 0) return Format::npz;
   if (start[8] == '{') return Format::safetensors;
@@ -101,13 +117,13 @@ std::vector<TensorInfo> list_tensors(const std::string& path) {
   switch (format_of(bytes)) {
     case Format::npy: {
       const StoredArray array = parse_npy(bytes);
-      tensors.push_back({"", array.dtype, array.shape});
+      tensors.push_back({"", array.dtype, array.shape, array.opaque});
       break;
     }
     case Format::npz:
       for (const std::string& name : npz_names(bytes)) {
         const StoredArray array = parse_npz(bytes, name);
-        tensors.push_back({name, array.dtype, array.shape});
+        tensors.push_back({name, array.dtype, array.shape, array.opaque});
       }
       break;
     case Format::safetensors:

@@ -17,6 +17,7 @@ struct StoredArray {
   Shape shape{};
   bool big_endian = false;
   bool fortran_order = false;        // first axis fastest
+  std::string opaque{};              // '<V2', '|V1': numpy knows the width alone, and dtype is a stand-in of that width
   std::vector<std::string> notes{};  // what a person should hear about ("big endian: converted")
 };
 
@@ -25,6 +26,7 @@ struct TensorInfo {
   std::string name;
   Dtype dtype = Dtype::f32;
   Shape shape;
+  std::string opaque{};  // as in StoredArray
 };
 
 }  // namespace fp4

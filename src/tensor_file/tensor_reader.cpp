@@ -16,6 +16,28 @@ namespace {
 constexpr std::uint64_t kPanelBytes = 32u << 20;    // rows gathered at a time when they do not lie in file order
 constexpr std::uint64_t kStagingBytes = 256 << 10;  // elements converted at a time; fits a level 2 cache
 
+// numpy stores types that it does not know (bfloat16, fp8 and fp4 of ml_dtypes) as bytes without a meaning: what they
+// are has to be said, since a guess would be a wrong answer without a word.
+void name_opaque(StoredArray& array, const OpenOptions& options) {
+  const unsigned bits = info(array.dtype).bits;
+  const bool told_bfloat16 = options.uint16_is_bfloat16 && bits == 16;
+  const std::optional<Dtype> told = told_bfloat16 ? Dtype::bf16 : options.opaque_dtype;
+  if (told && info(*told).bits == bits) {
+    array.dtype = *told;
+    array.notes.push_back(
+        fmt::format("{}: opaque type '{}' read as {}", array.bytes->name(), array.opaque, info(*told).name));
+    return;
+  }
+  std::string accepted;
+  for (const DtypeInfo& row : dtype_table())
+    if (row.bits == bits && row.kind != DtypeKind::integer) accepted += fmt::format("--dtype {}, ", row.name);
+  throw Error(fmt::format(
+      "{}: the type '{}' says the width of an element ({} bytes) and not what it is (numpy writes "
+      "types of ml_dtypes so){}; say it: {}{}--dtype u{}",
+      array.bytes->name(), array.opaque, bits / 8, told ? fmt::format("; {} has another width", info(*told).name) : "",
+      bits == 16 ? "--bf16, " : "", accepted, bits));
+}
+
 OpenOptions with_entry(const OpenOptions& options, const std::string& path) {
   OpenOptions result = options;
   if (result.entry.empty() && !result.raw_dtype) result.entry = split_entry(path).entry;
@@ -36,7 +58,13 @@ TensorReader::TensorReader(Bytes bytes, const OpenOptions& options) : array_(ope
 }
 
 void TensorReader::prepare(const OpenOptions& options) {
-  if (options.uint16_is_bfloat16 && array_.dtype == Dtype::u16) {
+  if (!array_.opaque.empty()) {
+    name_opaque(array_, options);
+  } else if (options.opaque_dtype && *options.opaque_dtype != array_.dtype) {
+    throw Error(
+        fmt::format("{}: holds {}, --dtype says {}; without --shape it names the elements of opaque numpy types",
+                    name(), info(array_.dtype).name, info(*options.opaque_dtype).name));
+  } else if (options.uint16_is_bfloat16 && array_.dtype == Dtype::u16) {
     array_.dtype = Dtype::bf16;
     array_.notes.push_back(fmt::format("{}: uint16 read as bfloat16", name()));
   }

@@ -13,9 +13,10 @@
 namespace fp4 {
 
 struct OpenOptions {
-  std::string entry{};               // the array in a .npz or .safetensors; empty: its only one
-  bool uint16_is_bfloat16 = false;   // numpy has no bfloat16, so dumps carry it as uint16 (or opaque '|V2')
-  std::optional<Dtype> raw_dtype{};  // with raw_shape: the file is bare elements, little endian, C order
+  std::string entry{};                  // the array in a .npz or .safetensors; empty: its only one
+  bool uint16_is_bfloat16 = false;      // numpy has no bfloat16, so dumps carry it as uint16 (or opaque '<V2')
+  std::optional<Dtype> opaque_dtype{};  // what opaque numpy elements ('<V2', '|V1') are; refused without
+  std::optional<Dtype> raw_dtype{};     // with raw_shape: the file is bare elements, little endian, C order
   Shape raw_shape{};
 };
 
