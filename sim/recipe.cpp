@@ -55,7 +55,9 @@ LayerPolicy layers_from(const Json& given) {
   const std::vector<std::string> accepted = {"all", "skip_first", "skip_last", "names"};
   if (given == "all") return p;
   if (!given.is_object() || given.size() != 1) throw unknown_word("recipe layers", given.dump(), accepted);
-  const auto& [key, value] = *given.items().begin();
+  const auto only = given.begin();  // not items(): what its iterator points to dies with it
+  const std::string& key = only.key();
+  const Json& value = only.value();
   if (key == "names") {
     p.kind = Kind::names;
     if (!value.is_array()) throw Error("recipe layers.names: expected a list of layer names");

@@ -163,7 +163,8 @@ class LmModel : public Model {
       Var k = rope(tape, b.k(tape, h), heads_, rope_);
       x = add(tape, x, b.o(tape, causal_attention(tape, q, k, b.v(tape, h), heads_, context_)));
       h = b.ffn_norm(tape, x);
-      x = add(tape, x, b.down(tape, swiglu(tape, b.gate(tape, h), b.up(tape, h))));
+      const Var up = b.up(tape, h);  // recorded before the gate
+      x = add(tape, x, b.down(tape, swiglu(tape, b.gate(tape, h), up)));
     }
     return (*head_)(tape, (*norm_)(tape, x));
   }

@@ -70,7 +70,7 @@ class Grammar {
       case 1: return named(d);
       default: {
         const bool plural = d.below(2) == 1;
-        return noun_phrase(d, plural, 2) + ' ' + verb(d, plural) + ". ";
+        return clause(d, plural, 2) + ". ";
       }
     }
   }
@@ -83,16 +83,22 @@ class Grammar {
     text += nouns_[d.zipf(nouns_.size())] + (plural ? "s" : "");
     if (depth > 0 && d.below(3) == 0) {
       const bool inner = d.below(2) == 1;
-      text += " (that " + noun_phrase(d, inner, depth - 1) + ' ' + verb(d, inner) + ')';
+      text += " (that " + clause(d, inner, depth - 1) + ')';
     }
     return text;
+  }
+  // The verb is drawn before its subject. A statement each: the operands of one + may be evaluated in either order.
+  std::string clause(Draws& d, bool plural, int depth) const {
+    const std::string end = verb(d, plural);
+    return noun_phrase(d, plural, depth) + ' ' + end;
   }
   std::string verb(Draws& d, bool plural) const { return verbs_[d.zipf(verbs_.size())] + (plural ? "" : "s"); }
 
   std::string named(Draws& d) const {
     const std::string& name = names_[d.zipf(names_.size())];
     const bool plural = d.below(2) == 1;
-    return name + ' ' + verb(d, false) + ' ' + noun_phrase(d, plural, 1) + ", says " + name + ". ";
+    const std::string object = noun_phrase(d, plural, 1);
+    return name + ' ' + verb(d, false) + ' ' + object + ", says " + name + ". ";
   }
   static std::string sum(Draws& d) {
     const int a = d.below(10), b = d.below(10 - a);

@@ -28,6 +28,7 @@ inline void flatten(QuantPlan& p, int64_t width) {
 template <class Quantize>
 int64_t share_panels(const QuantPlan& p, int threads, const Quantize& quantize) {
   const int64_t full = p.rows / panel_rows;
+  if (full == 0) return 0;  // a step of 0 below: clang's loop divides by it
   const int64_t share = threads > 1 ? larger<int64_t>((int64_t{1} << 16) / (panel_rows * p.cols), 1) : full;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
   for (int64_t first = 0; first < full; first += share) quantize(first, smaller(first + share, full));
