@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "fp4/elementary.h"
+#include "src/parallel.h"
 
 namespace fp4::sim {
 
@@ -222,11 +223,10 @@ void multiply_packed(Tape& tape, float* c, int64_t c_row, Matrix a, const float*
   const int threads = int64_t{m} * n * k < int64_t{1} << 21 ? 1 : tape.pass.threads;
   if (threads == 1) return tape.k.gemm(c, c_row, a.data, a.row, a.col, packed, m, n, k);
   const int share = ((m + threads - 1) / threads + 7) / 8 * 8;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int begin = 0; begin < m; begin += share) {
-    const int rows = std::min(share, m - begin);
+  parallel_for(0, m, share, threads, 1, [&](int64_t begin) {
+    const int rows = static_cast<int>(std::min<int64_t>(share, m - begin));
     tape.k.gemm(c + begin * c_row, c_row, a.data + begin * a.row, a.row, a.col, packed, rows, n, k);
-  }
+  });
 }
 
 void multiply(Tape& tape, float* c, int64_t c_row, Matrix a, Matrix b, int m, int n, int k) {

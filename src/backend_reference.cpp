@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp4/gemm.h"
+#include "src/parallel.h"
 
 namespace fp4 {
 namespace {
@@ -181,19 +182,18 @@ class ReferenceBackend final : public Backend {
     out.real_scales.assign(is_real(call.spec.scale) ? scale_count : 0, 0.0f);
     const std::vector<TensorFactor> factors = tensor_factors(call, q, x, out);
     const int64_t block_rows = (x.rows + g.block_rows - 1) / g.block_rows;
-#pragma omp parallel for num_threads(call.threads) if (call.threads > 1)
-    for (int64_t b = 0; b < block_rows; ++b) quantize_block_row(call, q, x, factors, b, out);
+    parallel_for(0, block_rows, 1, call.threads, 1,
+                 [&](int64_t b) { quantize_block_row(call, q, x, factors, b, out); });
   }
 
-  void dequantize(const Quantized& q, float* out, [[maybe_unused]] int threads) const override {
+  void dequantize(const Quantized& q, float* out, int threads) const override {
     const Quantizer resolved = resolve(q.spec);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t r = 0; r < q.rows; ++r) {
+    parallel_for(0, q.rows, 1, threads, 1, [&](int64_t r) {
       for (int64_t k = 0; k < q.cols; ++k) {
         const float s = scale_value(resolved, load_scale(q, q.spec.has_scale() ? q.scale_index(r, k) : 0));
         out[r * q.cols + k] = element_value(resolved, q.code(r, k), s, q.tensor_factor_at(r, k));
       }
-    }
+    });
   }
 
   void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
@@ -205,13 +205,12 @@ class ReferenceBackend final : public Backend {
     std::vector<RowReader> columns;
     columns.reserve(static_cast<size_t>(b.rows));
     for (int64_t j = 0; j < b.rows; ++j) columns.emplace_back(b, j);
-#pragma omp parallel for num_threads(options.threads) if (options.threads > 1)
-    for (int64_t i = 0; i < a.rows; ++i) {
+    parallel_for(0, a.rows, 1, options.threads, 1, [&](int64_t i) {
       const RowReader row(a, i);
       for (int64_t j = 0; j < b.rows; ++j) {
         c[i * c_stride + j] = gemm_output(options.accumulator, row, columns[static_cast<size_t>(j)], a.cols, finish);
       }
-    }
+    });
   }
 
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,

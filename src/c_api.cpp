@@ -1,10 +1,13 @@
-// The C interface: words in, arrays out; every exception becomes a return code and a message.
+// The C interface: words in, arrays out; every exception becomes a return code and a message. Each entry computes in
+// the default floating-point environment and gives the caller's back: flush-to-zero in the host changes no bit here,
+// and nothing here changes the host.
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "src/backends.h"
 #include "src/error.h"
+#include "src/float_environment.h"
 #include "src/fp4sim.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
@@ -14,19 +17,33 @@ namespace {
 using namespace fp4;
 
 thread_local std::string last_error;
+thread_local bool no_room_for_error = false;  // not even the message fitted into memory
+
+int failed(const char* message, int code) noexcept {
+  try {
+    last_error = message;
+  } catch (...) {
+    no_room_for_error = true;
+  }
+  return code;
+}
 
 template <class F>
-int guarded(F&& f) {
+int guarded(F&& f) noexcept {
+  const DefaultFloatEnvironment floats;
+  no_room_for_error = false;
   try {
     f();
     last_error.clear();
     return 0;
   } catch (const Error& e) {
-    last_error = e.what();
-    return e.exit_code;
+    return failed(e.what(), e.exit_code);
+  } catch (const std::bad_alloc&) {
+    return failed("out of memory", 1);
   } catch (const std::exception& e) {
-    last_error = e.what();
-    return 1;
+    return failed(e.what(), 1);
+  } catch (...) {
+    return failed("an unknown exception", 1);
   }
 }
 
@@ -65,11 +82,15 @@ Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {
 const char* fp4sim_version(void) { return FP4_VERSION; }
 
 const char* fp4sim_signature(void) {
-  static const std::string signature = arithmetic_signature();
-  return signature.c_str();
+  const char* digits = "";
+  guarded([&] {
+    static const std::string signature = arithmetic_signature();
+    digits = signature.c_str();
+  });
+  return digits;
 }
 
-const char* fp4sim_last_error(void) { return last_error.c_str(); }
+const char* fp4sim_last_error(void) { return no_room_for_error ? "out of memory" : last_error.c_str(); }
 
 int fp4sim_shape(const char* spec, int64_t rows, int64_t cols, fp4sim_array_shape* shape) {
   return guarded([&] {

@@ -3,7 +3,8 @@
  *
  * Specs are the words of the command line ("nvfp4,rounding=stochastic"), matrices are row-major float32. Functions
  * return 0, or the exit code of the command line: 1 the work failed, 2 bad input; fp4sim_last_error() then says what
- * (per thread). Buffers belong to the caller; their sizes come from fp4sim_shape(). No function keeps a pointer. */
+ * (per thread). Buffers belong to the caller; their sizes come from fp4sim_shape(). No function keeps a pointer.
+ * Rounding mode, flush-to-zero and traps of the caller change no result, and are as before when a function returns. */
 #ifndef FP4SIM_H
 #define FP4SIM_H
 
@@ -36,7 +37,8 @@ typedef struct fp4sim_array_shape {
 } fp4sim_array_shape;
 
 FP4SIM_API const char* fp4sim_version(void);
-FP4SIM_API const char* fp4sim_signature(void); /* 16 hex digits that change when any arithmetic changes */
+FP4SIM_API const char* fp4sim_signature(
+    void); /* 16 hex digits that change when any arithmetic changes; "" on failure */
 FP4SIM_API const char* fp4sim_last_error(void);
 
 FP4SIM_API int fp4sim_shape(const char* spec, int64_t rows, int64_t cols, fp4sim_array_shape* shape);

@@ -1,8 +1,12 @@
 // Does the C interface give the bits of the definitions, and messages instead of crashes? fp4sim.h must be C.
+#include <bit>
 #include <catch2/catch.hpp>
+#include <cfenv>
 #include <cstring>
+#include <vector>
 
 #include "src/fp4sim.h"
+#include "tests/support/host_floats.h"
 #include "tests/support/support.h"
 
 TEST_CASE("the worked block of eight through C", "[quick]") {
@@ -55,4 +59,67 @@ TEST_CASE("fp4sim.h is C99", "[quick]") {
       "cc -std=c99 -Wall -Wextra -Werror -I. -fsyntax-only -x c -");
   INFO(r.err);
   CHECK(r.exit_code == 0);
+}
+
+namespace {
+
+constexpr int64_t rows = 8, cols = 128;
+
+// Numbers of many sizes: near 1, near 2^-120, whose products are subnormal, and subnormal ones, which DAZ reads as 0.
+std::vector<float> operand() {
+  std::vector<float> x(rows * cols);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto bits = static_cast<uint32_t>(i * 2654435761u);
+    const uint32_t exponent = i / cols == 3 ? 7 : 120 + (bits >> 26 & 7);
+    x[i] = std::bit_cast<float>((bits & 0x807FFFFFu) | (i / cols == 5 ? 0 : exponent << 23));
+  }
+  return x;
+}
+
+// Everything that the interface computes from it: codes, scales, decoded values, products, transforms.
+std::vector<uint8_t> all_results(const std::vector<float>& x) {
+  std::vector<uint8_t> all;
+  const auto add = [&](const void* data, size_t bytes) {
+    all.insert(all.end(), static_cast<const uint8_t*>(data), static_cast<const uint8_t*>(data) + bytes);
+  };
+  for (const char* spec : {"mxfp4", "nvfp4", "nvfp4,rounding=stochastic", "mxfp4,scale=fp32,scale_rule=amax"}) {
+    fp4sim_array_shape shape;
+    REQUIRE(fp4sim_shape(spec, rows, cols, &shape) == 0);
+    std::vector<uint8_t> codes(static_cast<size_t>(rows * shape.code_row_bytes));
+    std::vector<uint8_t> scales(static_cast<size_t>(shape.scale_rows * shape.scale_cols * shape.scale_bytes));
+    std::vector<float> tensor(static_cast<size_t>(shape.tensor_scales)), y(x.size()), c(rows * rows);
+    REQUIRE(fp4sim_quantize(spec, x.data(), rows, cols, {1, 2, 3}, codes.data(), scales.data(), tensor.data()) == 0);
+    REQUIRE(fp4sim_dequantize(spec, rows, cols, codes.data(), scales.data(), tensor.data(), y.data()) == 0);
+    add(codes.data(), codes.size());
+    add(scales.data(), scales.size());
+    add(tensor.data(), tensor.size() * sizeof(float));
+    add(y.data(), y.size() * sizeof(float));
+    for (const char* accumulator : {"fp32_block", "k64_rz"}) {
+      REQUIRE(fp4sim_gemm(spec, spec, accumulator, x.data(), x.data(), rows, rows, cols, {1, 2, 3}, c.data()) == 0);
+      add(c.data(), c.size() * sizeof(float));
+    }
+  }
+  std::vector<float> h(x.size());
+  REQUIRE(fp4sim_hadamard(x.data(), rows, cols, 32, "per_step", "sqrt", {1, 2, 3}, h.data()) == 0);
+  add(h.data(), h.size() * sizeof(float));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("the host's rounding mode and flush-to-zero change no bit, and are given back", "[quick]") {
+  const std::vector<float> x = operand();
+  const std::vector<uint8_t> expected = all_results(x);
+  for (const fp4::test::HostFloats& host : fp4::test::host_environments()) {
+    std::fenv_t before;
+    std::fegetenv(&before);
+    fp4::test::set_host_floats(host);
+    const uint64_t control = fp4::test::float_control();
+    const std::vector<uint8_t> got = all_results(x);
+    const uint64_t after = fp4::test::float_control();
+    std::fesetenv(&before);
+    INFO(host.name);
+    CHECK(got == expected);
+    CHECK(after == control);
+  }
 }

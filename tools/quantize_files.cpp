@@ -8,6 +8,7 @@
 
 #include "src/error.h"
 #include "src/output.h"
+#include "src/parallel.h"
 #include "src/sha256.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
@@ -50,8 +51,7 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const std::vecto
   };
   std::vector<Row> sums(static_cast<size_t>(q.rows));
   const uint32_t largest = format_of(q.spec.element).largest_code, mask = format_of(q.spec.element).magnitude_mask();
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-  for (int64_t r = 0; r < q.rows; ++r) {
+  parallel_for(0, q.rows, 1, threads, 16, [&](int64_t r) {
     Row sum;
     for (int64_t k = 0; k < q.cols; ++k) {
       const float xv = x[static_cast<size_t>(r * q.cols + k)], yv = y[static_cast<size_t>(r * q.cols + k)];
@@ -70,7 +70,7 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const std::vecto
       }
     }
     sums[static_cast<size_t>(r)] = sum;
-  }
+  });
   for (const Row& sum : sums) {
     report.error_squares += sum.error_squares;
     report.squares += sum.squares;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "src/fast/cut_weights_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -199,8 +200,7 @@ FP4_TARGET inline void prepare_singles(const Product& p, const Folding& f, Singl
     const Panels& from = sides[i]->panels;
     SinglePanels& to = *panels[i];
     to = take_singles(from, padded, arena);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-    for (int64_t panel = 0; panel < from.count; ++panel) {
+    parallel_for(0, from.count, 1, threads, 4, [&](int64_t panel) {
       thread_local Arena terms;
       terms.reset(term_bytes(from.padded * panel_rows));
       const TermStore store = take_terms(terms, from.padded * panel_rows);
@@ -209,15 +209,14 @@ FP4_TARGET inline void prepare_singles(const Product& p, const Folding& f, Singl
       fill_singles(store, panel, from.padded, to, span);
 #pragma omp critical
       spans[i] = {larger(spans[i].norm, span.norm), smaller(spans[i].lowest, span.lowest)};
-    }
+    });
   }
   choose_single_units(f, p.a.cols, spans[0], spans[1], plan.a, plan.b);
   for (int i = 0; i < 2; ++i) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-    for (int64_t panel = 0; panel < sides[i]->panels.count; ++panel) {
+    parallel_for(0, sides[i]->panels.count, 1, threads, 4, [&](int64_t panel) {
       split_singles(*panels[i], panel, i == 1);
       if (i == 0) list_singles(*panels[i], panel);
-    }
+    });
   }
   plan.most = most_in_int32(p, f);
   plan.serves = true;

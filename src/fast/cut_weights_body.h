@@ -5,6 +5,7 @@
 
 #include "src/fast/pairs_body.h"
 #include "src/fast/product_terms_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -76,8 +77,7 @@ FP4_TARGET inline void weigh_sides(Product& p) {
   const int64_t length = cut_span(p) * p.run;
   const int64_t steps = cut_steps(p);
   for (const Side* side : {&p.a, &p.b}) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-    for (int64_t panel = 0; panel < side->panels.count; ++panel) weigh_runs(*side, panel, length, steps);
+    parallel_for(0, side->panels.count, 1, threads, 4, [&](int64_t panel) { weigh_runs(*side, panel, length, steps); });
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/fast/quantize_plan.h"
+#include "src/parallel.h"
 
 namespace fp4::fast {
 
@@ -30,8 +31,7 @@ int64_t share_panels(const QuantPlan& p, int threads, const Quantize& quantize) 
   const int64_t full = p.rows / panel_rows;
   if (full == 0) return 0;  // a step of 0 below: clang's loop divides by it
   const int64_t share = threads > 1 ? larger<int64_t>((int64_t{1} << 16) / (panel_rows * p.cols), 1) : full;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
-  for (int64_t first = 0; first < full; first += share) quantize(first, smaller(first + share, full));
+  parallel_for(0, full, share, threads, 1, [&](int64_t first) { quantize(first, smaller(first + share, full)); });
   return full;
 }
 

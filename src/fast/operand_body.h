@@ -4,6 +4,7 @@
 #include "src/fast/flat_operand.h"
 #include "src/fast/plain_panel_body.h"
 #include "src/fast/shared_blocks_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -78,12 +79,7 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   const int64_t first = plan.is_flat ? quantize_flat(z, threads) : 0;
   const bool plain = is_plain(z);
   const Sweep plan_of_sweep = plan_sweep(z);
-  if (threads <= 1) {
-    for (int64_t panel = first; panel < count; ++panel) quantize_panel(z, plain, plan_of_sweep, panel);
-    return;
-  }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
-  for (int64_t panel = first; panel < count; ++panel) quantize_panel(z, plain, plan_of_sweep, panel);
+  parallel_for(first, count, 1, threads, 4, [&](int64_t panel) { quantize_panel(z, plain, plan_of_sweep, panel); });
 }
 
 FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "src/fast/product_fold_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -255,22 +256,20 @@ FP4_TARGET inline void narrow_sides(Product& p) {
   const bool has_choice = u.least_cut_a < u.cut_a || u.by_norms;
   const Panels& pa = p.a.panels;
   const Panels& pb = p.b.panels;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-  for (int64_t panel = 0; panel < pb.count; ++panel) {
+  parallel_for(0, pb.count, 1, threads, 4, [&](int64_t panel) {
     if (has_choice) pb.norm[panel] = largest_norm(pb, panel, p.run);
     narrow_columns(p.b, u, p.pair_run, panel);
-  }
+  });
   const float norm_b = has_choice ? *std::max_element(pb.norm, pb.norm + pb.count) : 0.0f;
   const float per_quantum_b = power_of_two(-pair_quantum_log2(p.b.q));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4) if (threads > 1)
-  for (int64_t panel = 0; panel < pa.count; ++panel) {
+  parallel_for(0, pa.count, 1, threads, 4, [&](int64_t panel) {
     pa.cut[panel] = u.cut_a;
     if (has_choice) {
       const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-pair_quantum_log2(p.a.q));
       pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b, p.run);
     }
     if (pa.cut[panel] <= u.cut_a) narrow_rows(p.a, u, p.pair_run, panel, pa.cut[panel]);  // others have no unit
-  }
+  });
 }
 
 }  // namespace fp4::FP4_ISA

@@ -8,6 +8,7 @@
 #include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"
 #include "src/fast/product_whole_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -200,12 +201,12 @@ inline void multiply_blocked_panels(const Product& p, Engine engine) {
   Singles singles(p, plan.folding);
   const int threads = threads_for(p);
   const int64_t count = p.b.panels.count;
-#pragma omp parallel for collapse(2) num_threads(threads) schedule(dynamic) if (threads > 1)
-  for (int64_t first = 0; first < p.a.rows; first += row_block) {
-    for (int64_t pb = 0; pb < count; pb += plan.group) {
-      multiply_group(p, plan, groups, singles, pb, first, smaller(first + row_block, p.a.rows));
-    }
-  }
+  const int64_t across = (count + plan.group - 1) / plan.group;
+  const int64_t down = (p.a.rows + row_block - 1) / row_block;
+  parallel_for(0, down * across, 1, threads, 1, [&](int64_t tile) {
+    const int64_t first = tile / across * row_block;
+    multiply_group(p, plan, groups, singles, tile % across * plan.group, first, smaller(first + row_block, p.a.rows));
+  });
 }
 
 }  // namespace fp4::FP4_ISA

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/fast/product_terms_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -111,12 +112,8 @@ inline void multiply_float_panels(const Product& p, bool direct_a) {
     const int64_t k1 = smaller(k0 + k_block, p.a.cols);
     for (int64_t first = 0; first < p.a.rows; first += row_block) {
       const int64_t last = smaller(first + row_block, p.a.rows);
-      if (threads == 1) {
-        for (int64_t pb = 0; pb < count; pb += step) multiply_float_part<loop>(p, direct_a, pb, first, last, k0, k1);
-        continue;
-      }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
-      for (int64_t pb = 0; pb < count; pb += step) multiply_float_part<loop>(p, direct_a, pb, first, last, k0, k1);
+      parallel_for(0, count, step, threads, 4,
+                   [&](int64_t pb) { multiply_float_part<loop>(p, direct_a, pb, first, last, k0, k1); });
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/fast/operand_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -227,8 +228,8 @@ FP4_TARGET inline void pack_stored(const Quantized& q, const PanelOptions& optio
   DecodeTables t;
   fill_tables(r, t);
   out.factor.g = q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0];
-#pragma omp parallel for num_threads(options.threads) schedule(dynamic, 4) if (options.threads > 1)
-  for (int64_t panel = 0; panel < out.count; ++panel) pack_stored_panel(q, r, t, options, out, panel);
+  parallel_for(0, out.count, 1, options.threads, 4,
+               [&](int64_t panel) { pack_stored_panel(q, r, t, options, out, panel); });
 }
 
 }  // namespace fp4::FP4_ISA

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/fast/stored_body.h"
+#include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
 
@@ -105,8 +106,8 @@ FP4_TARGET inline void pack_nibbles(const Quantized& q, const PanelOptions& opti
     entries[code] = static_cast<int8_t>(decode_fixed(r.element, code) + options.byte_offset);
   }
   out.factor.g = q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0];
-#pragma omp parallel for num_threads(options.threads) schedule(dynamic, 4) if (options.threads > 1)
-  for (int64_t panel = 0; panel < out.count; ++panel) pack_nibble_panel(q, t, entries, options, out, panel);
+  parallel_for(0, out.count, 1, options.threads, 4,
+               [&](int64_t panel) { pack_nibble_panel(q, t, entries, options, out, panel); });
 }
 
 }  // namespace fp4::FP4_ISA

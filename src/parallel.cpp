@@ -1,0 +1,31 @@
+// What to do when the system refuses a thread: OpenMP's own runtime would end the process.
+#include "src/parallel.h"
+
+#include <algorithm>
+#include <latch>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace fp4 {
+
+int threads_available(int wanted) {
+  static std::atomic<int> proven = 1;
+  if (wanted <= proven) return std::max(wanted, 1);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::latch together(1);
+  std::vector<std::thread> crew;
+  try {
+    crew.reserve(static_cast<size_t>(wanted));
+    while (static_cast<int>(crew.size()) + 1 < wanted) crew.emplace_back([&] { together.wait(); });
+  } catch (const std::exception&) {  // system_error: a limit on processes or memory is reached
+  }
+  together.count_down();
+  for (std::thread& thread : crew) thread.join();
+  const int got = static_cast<int>(crew.size()) + 1;
+  if (got == wanted) proven = std::max<int>(proven, got);
+  return got;
+}
+
+}  // namespace fp4

@@ -1,0 +1,69 @@
+// Does a shared loop do every iteration once, pass exceptions on, and compute in the default floating-point environment
+// whatever its threads were made under?
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <new>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "src/parallel.h"
+#include "tests/support/host_floats.h"
+
+using namespace fp4;
+
+TEST_CASE("every iteration runs once, for any number of threads", "[quick]") {
+  for (const int threads : {1, 2, 5})
+    for (const int64_t count : {0, 1, 2, 3, 100})
+      for (const int64_t step : {1, 7}) {
+        std::vector<std::atomic<int>> runs(static_cast<size_t>(count));
+        parallel_for(0, count, step, threads, 4, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+        for (int64_t i = 0; i < count; ++i) CHECK(runs[static_cast<size_t>(i)] == (i % step == 0 ? 1 : 0));
+      }
+  // An empty operand has a step of 0: no iteration, and no division by it.
+  parallel_for(0, 0, 0, 2, 1, [](int64_t) { FAIL("an iteration of an empty loop"); });
+}
+
+TEST_CASE("an exception leaves the loop as it leaves a plain one", "[quick]") {
+  for (const int threads : {1, 2, 4}) {
+    CHECK_THROWS_AS(parallel_for(0, 100, 1, threads, 1,
+                                 [](int64_t i) {
+                                   if (i == 37) throw std::bad_alloc();
+                                 }),
+                    std::bad_alloc);
+    CHECK_THROWS_AS(parallel_for(0, 100, 1, threads, 1, [](int64_t) { throw std::runtime_error("all"); }),
+                    std::runtime_error);
+    int64_t sum = 0;  // and the next loop works
+    std::vector<int64_t> values(10);
+    parallel_for(0, 10, 1, threads, 1, [&](int64_t i) { values[static_cast<size_t>(i)] = i; });
+    sum = std::accumulate(values.begin(), values.end(), int64_t{0});
+    CHECK(sum == 45);
+  }
+}
+
+TEST_CASE("threads of the host's own loops compute in the default environment here, and keep theirs", "[quick]") {
+  const uint64_t standard = [] {
+    const DefaultFloatEnvironment floats;
+    return test::float_control();
+  }();
+  for (const test::HostFloats& host : test::host_environments()) {
+    INFO(host.name);
+    std::fenv_t before;
+    std::fegetenv(&before);
+    std::vector<uint64_t> seen(64, 0), hosts(2, 0);
+    uint64_t own = 0, after = 0;
+#pragma omp parallel num_threads(2)
+    test::set_host_floats(host);
+    own = test::float_control();
+    parallel_for(0, 64, 1, 2, 1, [&](int64_t i) { seen[static_cast<size_t>(i)] = test::float_control(); });
+    after = test::float_control();
+#pragma omp parallel for num_threads(2) schedule(static, 1)
+    for (int i = 0; i < 2; ++i) hosts[static_cast<size_t>(i)] = test::float_control();
+#pragma omp parallel num_threads(2)
+    std::fesetenv(FE_DFL_ENV);
+    std::fesetenv(&before);
+    for (const uint64_t control : seen) CHECK(control == standard);
+    CHECK(after == own);
+    CHECK(hosts == std::vector<uint64_t>(2, own));
+  }
+}
