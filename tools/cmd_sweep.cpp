@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "src/error.h"
+#include "src/integer_text.h"
 #include "sweeps/sweep.h"
 #include "tools/options.h"
+#include "tools/stop.h"
+#include "tools/streams.h"
 #include "tools/sweep_commands.h"
 #include "tools/sweep_progress.h"
 #include "tools/sweep_view.h"
@@ -22,18 +23,6 @@ namespace fp4::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::atomic<bool> stop_requested = false;
-
-// The first signal stops politely; the handler is then gone, and a second one ends the process at once.
-extern "C" void on_stop_signal(int) { stop_requested = true; }
-
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_stop_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-}
 
 std::string host_name() {
   std::array<char, 65> name{};
@@ -50,13 +39,13 @@ struct RunOptions {
 
 // 1/4 .. 4/4.
 std::pair<size_t, size_t> parse_shard(const std::string& text) {
-  size_t index = 0;
-  size_t count = 0;
-  char rest = 0;
-  if (std::sscanf(text.c_str(), "%zu/%zu%c", &index, &count, &rest) != 2 || index < 1 || index > count) {
+  const size_t slash = std::min(text.find('/'), text.size());
+  const auto index = integer_from_text<size_t>(text.substr(0, slash));
+  const auto count = integer_from_text<size_t>(slash < text.size() ? text.substr(slash + 1) : "");
+  if (!index || !count || *index < 1 || *index > *count) {
     throw Error("--shard: expected I/N with I from 1 to N, such as 1/4, not '" + text + "'");
   }
-  return {index, count};
+  return {*index, *count};
 }
 
 // Seconds per unit of static cost for a task: about a second of training the configuration of median cost. A first run
@@ -143,7 +132,7 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
 }
 
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
-  if (!o.dry_run) catch_signals();  // before anything is opened: a signal never finds a half-made store
+  if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
   const sweeps::Grid grid = load_grid(o.grid);
   const fs::path out = o.out.empty() ? fs::path(grid.name + ".sweep") : fs::path(o.out);
@@ -173,13 +162,13 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   SweepProgress progress(o.quiet, store.runs());
   sweeps::SweepOptions options;
   options.engine = {
-      .jobs = workers, .stop = &stop_requested, .progress = [&](const sweeps::Progress& p) { progress.update(p); }};
+      .jobs = workers, .stop = &stop_requested(), .progress = [&](const sweeps::Progress& p) { progress.update(p); }};
   options.shard = shard.first;
   options.shards = shard.second;
   options.retry_failed = o.retry_failed;
   options.seen.assign(o.seen.begin(), o.seen.end());
   options.on_stage = [&](const sweeps::Stage& stage, size_t missing) { progress.stage(stage, missing); };
-  options.note = [](const std::string& note) { fmt::print(stderr, "fp4sim: note: {}\n", note); };
+  options.note = [](const std::string& note) { say("fp4sim: note: {}\n", note); };
   sweeps::SweepOutcome outcome;
   try {
     outcome = sweeps::run_sweep(planner, simulator, store, options);
@@ -195,7 +184,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
                  ? fmt::format(", {} failed (see `message` in the table; --retry-failed)", outcome.progress.failed)
                  : "");
   if (outcome.interrupted) {
-    fmt::print(stderr, "fp4sim: interrupted; every finished run is stored, and the same command continues\n");
+    say("fp4sim: interrupted; every finished run is stored, and the same command continues\n");
     invocation.exit_code = 1;
   } else if (!outcome.waiting.empty()) {
     fmt::print("{}\n", outcome.waiting);

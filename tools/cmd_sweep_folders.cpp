@@ -5,6 +5,7 @@
 #include "src/error.h"
 #include "sweeps/sweep.h"
 #include "tools/options.h"
+#include "tools/streams.h"
 #include "tools/sweep_commands.h"
 #include "tools/sweep_view.h"
 #include "tools/table_print.h"
@@ -135,12 +136,12 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
       problems.emplace_back(error.what());
     }
   }
-  for (const std::string& problem : problems) fmt::print(stderr, "fp4sim: not merged: {}\n", problem);
+  for (const std::string& problem : problems) say("fp4sim: not merged: {}\n", problem);
   if (!merged) throw Error("sweep merge: no folder could be read", 1);
   const std::vector<sweeps::Conflict> conflicts = merged->conflicts();
   for (const sweeps::Conflict& conflict : conflicts) {
-    fmt::print(stderr, "fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
-               conflict.digests);
+    say("fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+        conflict.digests);
   }
   fmt::print("{}: {} runs from {} stores\n", o.out, merged->runs().size(), read);
   if (!conflicts.empty() || !problems.empty()) invocation.exit_code = 1;

@@ -7,6 +7,7 @@
 #include "src/output.h"
 #include "sweeps/table.h"
 #include "tools/options.h"
+#include "tools/streams.h"
 #include "tools/sweep_view.h"
 #include "tools/table_print.h"
 
@@ -83,8 +84,7 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
   }
   if (o.csv.empty() && o.json.empty()) print(table, o, short_axis_names(view.results.axes()));
   if (view.hidden > 0) {
-    fmt::print(stderr, "fp4sim: note: {} runs of other signatures (older arithmetic) are in the store and not shown\n",
-               view.hidden);
+    say("fp4sim: note: {} runs of other signatures (older arithmetic) are in the store and not shown\n", view.hidden);
   }
 }
 

@@ -2,8 +2,21 @@
 // A new one is a file tools/cmd_<name>.cpp that defines `Command command_<name>()`, and one line in tools/main.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+// CLI11 reads 010 as 8, 0x10 as 16, -1 as 2^64 - 1 and 2^64 as 2^64 - 1. Its templates prefer these functions to their
+// own because they are declared before its header, so every integer option reads decimal digits in the range of its
+// type (src/integer_text.h). Defined in tools/usage.cpp; only this file includes CLI11.
+namespace CLI::detail {
+bool lexical_cast(const std::string& text, int& value);
+bool lexical_cast(const std::string& text, unsigned& value);
+bool lexical_cast(const std::string& text, long& value);
+bool lexical_cast(const std::string& text, unsigned long& value);
+bool lexical_cast(const std::string& text, long long& value);
+bool lexical_cast(const std::string& text, unsigned long long& value);
+}  // namespace CLI::detail
+
+#include <CLI/CLI.hpp>
 
 namespace fp4::tools {
 

@@ -1,12 +1,12 @@
 // What the cost subcommands share: the words for model, chip, recipe and weights, and the look of times and shares.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "sweeps/cost/cost.h"
+#include "tools/command.h"
 
 namespace fp4::tools {
 

@@ -10,10 +10,13 @@
 
 #include "src/embedded.h"
 #include "src/error.h"
+#include "src/float_environment.h"
 #include "src/temporaries.h"
 #include "sweeps/data.h"
 #include "tools/command.h"
+#include "tools/streams.h"
 #include "tools/table_print.h"
+#include "tools/usage.h"
 
 // One line per subcommand, in the order of --help; each is defined in tools/cmd_<name>.cpp.
 // clang-format off
@@ -75,37 +78,6 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-const CLI::App* deepest(const CLI::App* app) {
-  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
-  return app;
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-// CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* at = deepest(&app);
-  // "golden make" as the place; print_error puts the program's name in front.
-  std::string place;
-  for (const CLI::App* up = at; up->get_parent() != nullptr; up = up->get_parent())
-    place = up->get_name() + (place.empty() ? "" : " ") + place;
-  if (place.empty()) place = "command";
-  const std::vector<std::string> rest = app.remaining(true);
-  if (rest.empty() || rest.front().empty()) return place + ": " + error.what();
-  const std::string word = rest.front().substr(0, rest.front().find('='));
-  if (word.front() == '-') return unknown_word(place + ": option", word, option_names(*at)).what();
-  std::vector<std::string> names;
-  for (const CLI::App* sub : at->get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(sub->get_name());
-  if (!names.empty()) return unknown_word(place, word, names).what();
-  return place + ": unexpected word '" + word + "'; `fp4sim " + place + " --help` shows the usage";
-}
-
 // Quoted only where a shell needs it.
 std::string command_line(int argc, char** argv) {
   std::string line = "fp4sim";
@@ -131,13 +103,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("`fp4sim COMMAND --help` shows the options of a command with an example.");
   for (const Command& command : commands()) command.add(*app.add_subcommand(command.name, command.doc), invocation);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
     if (argc <= 1) {
-      fmt::print(stderr, "{}", app.help());
+      say_text(app.help());
     } else {
       print_error(usage_message(app, error));
     }
@@ -151,7 +124,10 @@ int run(int argc, char** argv) {
 }  // namespace fp4::tools
 
 int main(int argc, char** argv) {
+  fp4::tools::prepare_streams();
   fp4::remove_temporaries_on_signals();
+  // Whatever a preloaded library has set; every thread inherits it from here.
+  const fp4::DefaultFloatEnvironment floats;
   int exit_code = 1;
   try {
     exit_code = fp4::tools::run(argc, argv);
@@ -161,12 +137,12 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fp4::tools::print_error("out of memory");
   } catch (const std::exception& error) {
-    fp4::tools::print_error(error.what());
+    // A failure of stdout itself is told below, once.
+    if (std::ferror(stdout) == 0) fp4::tools::print_error(error.what());
+  } catch (...) {
+    fp4::tools::print_error("an unknown exception");
   }
   // A result that did not reach its reader (`fp4sim list > /dev/full`) is a failure.
-  if (std::fflush(stdout) != 0 && exit_code == 0) {
-    std::perror("fp4sim: standard output");
-    exit_code = 1;
-  }
+  if (!fp4::tools::flush_results() && exit_code == 0) exit_code = 1;
   return exit_code;
 }

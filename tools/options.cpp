@@ -8,6 +8,7 @@
 
 #include "src/error.h"
 #include "src/output.h"
+#include "tools/streams.h"
 
 namespace fp4::tools {
 
@@ -65,7 +66,7 @@ void add_sync_option(CLI::App& app) {
 void add_json_option(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print JSON"); }
 
 void print_notes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) fmt::print(stderr, "fp4sim: note: {}\n", note);
+  for (const std::string& note : notes) say("fp4sim: note: {}\n", note);
 }
 
 std::string grouped(int64_t value) {

@@ -5,6 +5,7 @@
 
 #include "sim/recipe.h"
 #include "src/error.h"
+#include "src/integer_text.h"
 #include "tasks/run.h"
 
 namespace fp4::tools {
@@ -15,7 +16,9 @@ namespace {
 sim::Json value_of(const std::string& text, const std::string& place) {
   if (const size_t x = text.find('x'); x != std::string::npos && x > 0 && x + 1 < text.size() &&
                                        text.find_first_not_of("0123456789x") == std::string::npos)
-    return sim::Json::array({std::stoi(text.substr(0, x)), std::stoi(text.substr(x + 1))});
+    if (const auto rows = integer_from_text<int>(text.substr(0, x)), cols = integer_from_text<int>(text.substr(x + 1));
+        rows && cols)
+      return sim::Json::array({*rows, *cols});
   if (sim::Json parsed = sim::Json::parse(text, nullptr, false); !parsed.is_discarded()) return parsed;
   if (!text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) &&
       text.find_first_of("/^") != std::string::npos)
@@ -40,7 +43,7 @@ void RunWords::add(CLI::App& app) {
   app.add_option("--task", task, "regression, classifier, diffusion or lm")->required();
   app.add_option("--recipe", recipe, "Recipe name, NAME@GEMM, or a JSON file");
   app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)");
-  app.add_option("--steps", steps, "Training steps")->check(CLI::PositiveNumber);
+  app.add_option("--steps", steps, "Training steps")->check(CLI::Range(1, 1000000000));
   app.add_option("--seed", seed, "Initial weights, batch order and random bits");
   app.add_option("--text", text, "lm: a file or folder to read instead of the grammar");
   app.add_option("--images", images, "classifier: IDX file of images");

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include "tools/streams.h"
 #include "tools/sweep_view.h"
 
 namespace fp4::tools {
@@ -20,8 +21,8 @@ void SweepProgress::stage(const sweeps::Stage& stage, size_t missing) {
   shown_ = -1e9;
   if (quiet_) return;
   finish();
-  for (const std::string& note : stage.notes) fmt::print(stderr, "{}: {}\n", stage.name, note);
-  fmt::print(stderr, "{}: {} runs, {} to do\n", stage.name, stage.jobs.size(), missing);
+  for (const std::string& note : stage.notes) say("{}: {}\n", stage.name, note);
+  say("{}: {} runs, {} to do\n", stage.name, stage.jobs.size(), missing);
 }
 
 // Least gap of a single run so far: something to look at, not a result.
@@ -56,12 +57,12 @@ void SweepProgress::update(const sweeps::Progress& p) {
   if (p.diverged > 0) line += fmt::format("  {} diverged", p.diverged);
   if (p.failed > 0) line += fmt::format("  {} failed", p.failed);
   if (!best_text_.empty()) line += "  " + best_text_;
-  fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
+  say("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
   open_line_ = terminal_;
 }
 
 void SweepProgress::finish() {
-  if (open_line_) fmt::print(stderr, "\n");
+  if (open_line_) say("\n");
   open_line_ = false;
 }
 

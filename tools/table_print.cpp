@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tools/streams.h"
+
 namespace fp4::tools {
 namespace {
 
@@ -169,14 +171,17 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& fields
   }
 }
 
-void print_error(std::string_view text) {
-  const std::string line = "fp4sim: " + std::string(text);
+void print_error(std::string_view text) noexcept {
   winsize size = {};
-  if (::isatty(STDERR_FILENO) != 1 || ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40) {
-    fmt::print(stderr, "{}\n", line);
-    return;
+  try {
+    if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
+      std::string lines;
+      for (const std::string& part : wrap_text("fp4sim: " + std::string(text), size.ws_col)) lines += part + "\n";
+      return say_text(lines);
+    }
+  } catch (const std::bad_alloc&) {  // then in one piece
   }
-  for (const std::string& part : wrap_text(line, size.ws_col)) fmt::print(stderr, "{}\n", part);
+  for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
 }
 
 void print_json(const nlohmann::ordered_json& value) {

@@ -34,8 +34,8 @@ void print_json(const nlohmann::ordered_json& value);
 // Lines of at most `width` characters, broken at spaces (and inside a word that is longer than a line).
 std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
 
-// "fp4sim: TEXT" on stderr, wrapped at words where stderr is a terminal; one line elsewhere.
-void print_error(std::string_view text);
+// "fp4sim: TEXT" on stderr, wrapped at words where stderr is a terminal; one line elsewhere. Never throws.
+void print_error(std::string_view text) noexcept;
 
 bool stdout_is_terminal();
 std::size_t terminal_width();  // at most 100, and 100 when stdout is no terminal

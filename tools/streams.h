@@ -1,0 +1,34 @@
+// Decides: what happens when a standard stream is closed, full or gone. Messages on stderr are a courtesy: their loss
+// never ends a command (a sweep whose log disk is full goes on). Results on stdout are not: their loss is exit code 1.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string_view>
+#include <utility>
+
+namespace fp4::tools {
+
+/// A descriptor 0, 1 or 2 that is closed is opened on /dev/null, the wrong way round: reads and writes fail as before,
+/// but no result file gets the number of stderr and with it the messages. A write past a limit (SIGXFSZ) or to a reader
+/// that has gone (SIGPIPE) becomes an error of that write.
+void prepare_streams() noexcept;
+
+/// Text on stderr; a failure is ignored.
+void say_text(std::string_view text) noexcept;
+
+/// fmt::print on stderr that cannot throw, also without memory.
+template <class... Values>
+void say(fmt::format_string<Values...> format, Values&&... values) noexcept {
+  try {
+    say_text(fmt::format(format, std::forward<Values>(values)...));
+  } catch (...) {
+    say_text("fp4sim: out of memory for a message\n");
+  }
+}
+
+/// True when everything printed so far has left for stdout; otherwise one line on stderr says why not (none where the
+/// reader has gone: `fp4sim list | head` ends quietly).
+bool flush_results() noexcept;
+
+}  // namespace fp4::tools
