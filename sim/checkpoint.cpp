@@ -3,16 +3,18 @@
 
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <sstream>
+#include <stdexcept>
 
 #include "src/error.h"
 #include "src/output.h"
+#include "src/sha256.h"
 
 namespace fp4::sim {
 
 namespace {
 
-constexpr int version = 1;
+constexpr std::string_view magic = "fp4sim checkpoint 2 ";
 
 template <class T>
 Json bytes_of(const std::vector<T>& values) {
@@ -34,12 +36,37 @@ std::optional<double> optional(const Json& j) {
   return j.is_null() ? std::nullopt : std::optional<double>(values_of<double>(j).at(0));
 }
 
+// "fp4sim checkpoint 2 HASH\n" in front of the body.
+std::string header(std::string_view body) { return std::string(magic) + sha256_hex(body) + "\n"; }
+constexpr size_t header_bytes = magic.size() + 64 + 1;
+
+// What follows the header. A header with a flipped bit still stands before the body of its hash, or is right but for
+// it.
+std::string_view checked_body(std::string_view bytes, const std::string& place) {
+  if (bytes.size() >= header_bytes) {
+    const std::string_view body = bytes.substr(header_bytes);
+    const std::string expected = header(body);
+    if (bytes.starts_with(expected)) return body;
+    if (bytes.starts_with(magic) ||
+        bytes.substr(magic.size(), 64) == std::string_view(expected).substr(magic.size(), 64))
+      throw Error(place + ": the checkpoint is damaged (its SHA-256 is not that of its contents)", 1);
+  }
+  if (!bytes.empty() && magic.starts_with(bytes.substr(0, magic.size())))
+    throw Error(place + ": the checkpoint is damaged (it ends too early)", 1);
+  // Version 1: a CBOR map of 12 members, sorted by name.
+  if (bytes.starts_with("\xAC\x6A"
+                        "checkpoint"))
+    throw Error(place + ": a checkpoint of version 1, which has no hash and names no signature; start the run again");
+  throw Error(place + ": not a checkpoint");
+}
+
 }  // namespace
 
-void write_checkpoint(const std::string& path, const Checkpoint& c) {
+std::string checkpoint_bytes(const Checkpoint& c) {
   Json curve = Json::array();
   for (const CurvePoint& p : c.curve) curve.push_back({p.step, optional(p.train_loss), optional(p.validation_loss)});
-  const Json file = {{"checkpoint", version},
+  const Json file = {{"signature", c.signature},
+                     {"train_signature", c.train_signature},
                      {"config", c.config},
                      {"seed", c.seed},
                      {"step", c.step},
@@ -51,18 +78,20 @@ void write_checkpoint(const std::string& path, const Checkpoint& c) {
                      {"curve_sum", bytes_of(std::vector<double>{c.curve_sum})},
                      {"curve_count", c.curve_count},
                      {"curve", curve}};
-  const std::vector<uint8_t> bytes = Json::to_cbor(file);
-  write_file(path, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), true);
+  std::string body;
+  Json::to_cbor(file, body);
+  return header(body) + body;
 }
 
-Checkpoint read_checkpoint(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path + ": cannot be read");
-  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+void write_checkpoint(const std::string& path, const Checkpoint& c) { write_file(path, checkpoint_bytes(c), true); }
+
+Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
+  const std::string_view body = checked_body(bytes, place);
   try {
-    const Json file = Json::from_cbor(bytes, true, true, Json::cbor_tag_handler_t::ignore);
-    if (file.at("checkpoint") != version) throw Error(path + ": a checkpoint of another version");
+    const Json file = Json::from_cbor(body, true, true, Json::cbor_tag_handler_t::ignore);
     Checkpoint c;
+    c.signature = file.at("signature");
+    c.train_signature = file.at("train_signature");
     c.config = file.at("config");
     c.seed = file.at("seed");
     c.step = file.at("step");
@@ -77,8 +106,19 @@ Checkpoint read_checkpoint(const std::string& path) {
       c.curve.push_back({p.at(0).get<int>(), optional(p.at(1)), optional(p.at(2))});
     return c;
   } catch (const Json::exception& e) {
-    throw Error(path + ": not a checkpoint (" + e.what() + ")");
+    throw Error(place + ": the checkpoint is damaged (" + e.what() + ")", 1);
+  } catch (const std::out_of_range&) {
+    throw Error(place + ": the checkpoint is damaged (a loss is missing)", 1);
   }
+}
+
+Checkpoint read_checkpoint(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream bytes;
+  // A folder opens and cannot be read; an empty file gives nothing, which is no failure of reading.
+  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(bytes << in.rdbuf())) || in.bad())
+    throw Error(path + ": cannot be read");
+  return parse_checkpoint(std::move(bytes).str(), path);
 }
 
 }  // namespace fp4::sim

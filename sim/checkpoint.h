@@ -1,5 +1,9 @@
 // Decides: what must be kept so that a resumed run equals an uninterrupted one by bits: weights, optimizer and loss
-// scaler, held amaxes, position in the curve, the last losses of the divergence rule. File: CBOR (RFC 8949).
+// scaler, held amaxes, position in the curve, the last losses of the divergence rule; and the signatures of the program
+// that made them, because other arithmetic would go on to a result of neither.
+//
+// File: a line "fp4sim checkpoint 2 " and the SHA-256 of all that follows in hex, then CBOR (RFC 8949). A flipped bit
+// anywhere is an error that names the file. Version 1 had neither line nor hash and is refused.
 #pragma once
 
 #include <string>
@@ -10,6 +14,7 @@
 namespace fp4::sim {
 
 struct Checkpoint {
+  std::string signature, train_signature;
   Json config;
   uint64_t seed = 0;
   int step = 0;
@@ -22,7 +27,11 @@ struct Checkpoint {
 
 /// Replaces the file at once (temporary name, then rename).
 void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
-/// Throws Error for a file that is absent, damaged or of another version.
+/// Throws Error: exit code 2 for a file that is absent, no checkpoint or of another version, 1 for a damaged one.
 Checkpoint read_checkpoint(const std::string& path);
+/// The same for a file's bytes; `place` names them in errors.
+Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place);
+/// The bytes of a file.
+std::string checkpoint_bytes(const Checkpoint& checkpoint);
 
 }  // namespace fp4::sim

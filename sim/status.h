@@ -1,4 +1,5 @@
-// How a run ended, and its word in JSON, store and tables. A diverged run is a result, a failed one is not.
+// How a run ended, and its word in JSON, store and tables. A diverged run is a result, a failed one is not; a stopped
+// one has steps left to do and is never stored.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +7,14 @@
 
 namespace fp4::sim {
 
-enum class Status : uint8_t { finished, diverged, failed };
+enum class Status : uint8_t { finished, diverged, failed, stopped };
 
 constexpr std::string_view word(Status status) {
   switch (status) {
     case Status::finished: return "finished";
     case Status::diverged: return "diverged";
     case Status::failed: return "failed";
+    case Status::stopped: return "stopped";
   }
   return "";
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <tuple>
 
 #include "sim/checkpoint.h"
 #include "sim/optim.h"
@@ -71,20 +72,22 @@ class Run {
     };
     if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
     const int first = step_;
+    if (options_.stop_at > 0 && (options_.stop_at <= first || options_.stop_at > steps_))
+      throw Error("stop at step " + std::to_string(options_.stop_at) + ": the run goes from step " +
+                  std::to_string(first + 1) + " to " + std::to_string(steps_));
     const double cpu_begin = thread_cpu_seconds();
-    bool stopped = false;
-    while (step_ < steps_ && history_.status == Status::finished && !stopped) {
+    while (step_ < steps_ && history_.status == Status::finished) {
       const float loss = step();
       if (history_.status == Status::finished && next_point_ < points_.size() && step_ == points_[next_point_]) {
         const double before = thread_cpu_seconds();
         point();
         history_.evaluation_cpu_seconds += thread_cpu_seconds() - before;
       }
-      if (options_.progress && !options_.progress({step_, steps_, static_cast<double>(loss), elapsed()})) {
-        history_.status = Status::failed;
-        history_.message = "stopped at step " + std::to_string(step_);
+      const bool go_on = !options_.progress || options_.progress({step_, steps_, static_cast<double>(loss), elapsed()});
+      if ((!go_on || step_ == options_.stop_at) && step_ < steps_ && history_.status == Status::finished) {
+        history_.status = Status::stopped;
+        history_.message = "after step " + std::to_string(step_) + " of " + std::to_string(steps_);
       }
-      stopped = options_.stop_at > 0 && step_ == options_.stop_at && step_ < steps_;
     }
     history_.step_cpu_seconds = thread_cpu_seconds() - cpu_begin - history_.evaluation_cpu_seconds;
     if (history_.status == Status::diverged && curve_count_ > 0) {
@@ -180,6 +183,8 @@ class Run {
 
   void save_checkpoint(const std::string& path) const {
     Checkpoint c;
+    c.signature = options_.signature;
+    c.train_signature = options_.train_signature;
     c.config = config_;
     c.seed = pass_.seed;
     c.step = step_;
@@ -196,9 +201,22 @@ class Run {
 
   void load_checkpoint(const std::string& path) {
     const Checkpoint c = read_checkpoint(path);
-    if (c.config != config_ || c.seed != pass_.seed)
-      throw Error(path + ": the checkpoint belongs to another configuration or seed");
-    if (static_cast<int64_t>(c.weights.size()) != parameters_.total()) throw Error(path + ": wrong number of weights");
+    if (c.seed != pass_.seed)
+      throw Error(path + ": the checkpoint belongs to seed " + std::to_string(c.seed) + ", not " +
+                  std::to_string(pass_.seed));
+    if (c.config != config_) {
+      const Json change = Json::diff(c.config, config_).at(0);
+      throw Error(path + ": the checkpoint belongs to another configuration: " +
+                  change.at("path").get<std::string>().substr(1) + " is different");
+    }
+    // Old steps under old arithmetic and new ones under new would be the result of neither.
+    for (const auto& [what, there, here] : {std::tuple("signature", c.signature, options_.signature),
+                                            std::tuple("train signature", c.train_signature, options_.train_signature)})
+      if (there != here)
+        throw Error(path + ": the checkpoint was made under " + what + " " + there + ", this program has " + here, 1);
+    if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 0 || c.step > steps_ ||
+        c.next_point > points_.size())
+      throw Error(path + ": its weights or its step are not those of the configuration", 1);
     std::memcpy(parameters_.values(), c.weights.data(), sizeof(float) * c.weights.size());
     optimizer_->restore(c.optimizer);
     engine_.restore(c.held_amax);

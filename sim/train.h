@@ -31,7 +31,7 @@ using PrecisionCounts = std::map<std::string, int64_t>;
 
 struct History {
   Status status = Status::finished;
-  std::string message;                    // why it diverged or failed
+  std::string message;                    // why it diverged or failed, where it stopped
   std::map<std::string, double> metrics;  // loss, loss_hp, trivial_loss, accuracy, ...
   std::vector<CurvePoint> curve;
   std::string digest;  // 16 hex digits
@@ -62,14 +62,16 @@ struct TraceRow {
 struct RunOptions {
   std::string backend = "auto";  // auto, reference, avx2, avx512, gpu
   int threads = 1;
-  std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status failed)
+  std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status stopped)
   std::function<void(const TraceRow&)> trace = {};
   int trace_every = 0;                  // steps between traced steps; 0: no trace
   int trace_from = 1;                   // first traced step
   std::vector<QuantSpec> trace_probes;  // tried on the same tensors (without a Hadamard), never trained with
-  std::string checkpoint_to;            // written at `stop_at` (or at the end), where the run returns
-  int stop_at = 0;                      // 0: run to the end
+  std::string checkpoint_to;            // written where the run ends or stops
+  int stop_at = 0;                      // the step after which it stops; 0: run to the end
   std::string resume_from;
+  // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).
+  std::string signature = {}, train_signature = {};
 };
 
 /// Runs `config` = {"recipe": .., "task": .., "train": ..} (canonical) on `task`. Divergence is a result;

@@ -90,7 +90,7 @@ class Engine {
     try {
       const Json config = Json::parse(job.config->config);
       *record = simulator_.run(config, job.seed, [this] { return stopping(); });
-      if (stopping() && record->status == Status::failed) return nullptr;
+      if (record->status == Status::stopped) return nullptr;
     } catch (const std::exception& error) {
       *record = {};
       record->status = Status::failed;

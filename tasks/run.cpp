@@ -8,6 +8,7 @@
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "src/sha256.h"
+#include "src/signature.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tasks {
@@ -133,7 +134,12 @@ double static_cost(const Json& config) {
 
 History run(const Json& config, uint64_t seed, const RunOptions& options) {
   if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error("recipe: " + reason);
-  return train(task_of(config), config, seed, options);
+  if (options.checkpoint_to.empty() && options.resume_from.empty())
+    return train(task_of(config), config, seed, options);
+  RunOptions with_signatures = options;
+  with_signatures.signature = arithmetic_signature();
+  with_signatures.train_signature = train_signature();
+  return train(task_of(config), config, seed, with_signatures);
 }
 
 std::string train_signature() {

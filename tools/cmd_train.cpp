@@ -6,17 +6,18 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 
 #include "sim/recipe.h"
 #include "src/error.h"
-#include "src/output.h"
+#include "src/tensor_file/output_file.h"
 #include "tasks/run.h"
 #include "tools/command.h"
 #include "tools/curve_print.h"
+#include "tools/options.h"
 #include "tools/provenance.h"
 #include "tools/run_words.h"
+#include "tools/stop.h"
+#include "tools/streams.h"
 #include "tools/table_print.h"
 
 namespace fp4::tools {
@@ -34,10 +35,10 @@ class Progress {
  public:
   explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
   bool operator()(const sim::Progress& p) {
-    if (quiet_) return true;
+    if (quiet_) return !stop_requested();
     const bool last = p.step == p.steps;
     const int tenth = p.step * 10 / p.steps;
-    if (terminal_ ? !last && p.seconds - shown_ < 0.1 : tenth == tenth_) return true;
+    if (terminal_ ? !last && p.seconds - shown_ < 0.1 : tenth == tenth_) return !stop_requested();
     shown_ = p.seconds;
     tenth_ = tenth;
     const double rate = p.seconds > 0 ? p.step / p.seconds : 0;
@@ -46,9 +47,9 @@ class Progress {
     const int filled = p.step * width / p.steps;
     const std::string bar =
         std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(width - filled), '.');
-    fmt::print(stderr, "{}[{}] {}/{}  loss {:.4f}  {:.0f} steps/s  {:.0f} s left{}", terminal_ ? "\r" : "", bar, p.step,
-               p.steps, p.train_loss, rate, left, terminal_ && !last ? "  " : "  \n");
-    return true;
+    say("{}[{}] {}/{}  loss {:.4f}  {:.0f} steps/s  {:.0f} s left{}", terminal_ ? "\r" : "", bar, p.step, p.steps,
+        p.train_loss, rate, left, terminal_ && !last ? "  " : "  \n");
+    return !stop_requested();
   }
 
  private:
@@ -96,30 +97,30 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   options.resume_from = o.resume;
   options.checkpoint_to = o.checkpoint;
   options.stop_at = o.stop_at;
+  catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
-  std::unique_ptr<StagedFile> out = o.out.empty() ? nullptr : std::make_unique<StagedFile>(o.out, o.force);
-  std::unique_ptr<StagedFile> trace = o.trace.empty() ? nullptr : std::make_unique<StagedFile>(o.trace, o.force);
-  std::ofstream trace_file;
+  std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
+  std::unique_ptr<OutputFile> trace = o.trace.empty() ? nullptr : std::make_unique<OutputFile>(o.trace, o.force);
   if (trace) {
-    trace_file.open(trace->temporary());
-    trace_file << "step,layer,gemm,operand,quantity,value\n";
+    trace->write("step,layer,gemm,operand,quantity,value\n");
     options.trace_every = o.trace_every;
     options.trace = [&](const sim::TraceRow& r) {
-      trace_file << fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value);
+      trace->write(fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value));
     };
   }
   const sim::History history = tasks::run(config, o.run.seed, options);
-  const nlohmann::ordered_json result = result_json(config, o.run.seed, history, invocation);
-  if (trace) {
-    trace_file.close();
-    if (!trace_file) throw Error(o.trace + ": writing failed", 1);
-    trace->commit();
+  if (history.status == sim::Status::stopped && stop_requested()) {
+    // The same command with --resume writes the results; nothing stands in its way.
+    say("fp4sim: interrupted {}; {}\n", history.message,
+        o.checkpoint.empty() ? "nothing is kept without --checkpoint"
+                             : fmt::format("go on with --resume {}", o.checkpoint));
+    invocation.exit_code = stop_exit_code();
+    return;
   }
+  const nlohmann::ordered_json result = result_json(config, o.run.seed, history, invocation);
+  if (trace) trace->commit();
   if (out) {
-    std::ofstream file(out->temporary());
-    file << result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-    file.close();
-    if (!file) throw Error(o.out + ": writing failed", 1);
+    out->write(result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     out->commit();
   }
   if (o.json) return print_json(result);
@@ -139,13 +140,18 @@ void add_train(CLI::App& app, Invocation& invocation) {
   o.run.add(app);
   app.add_option("--out", o.out, "Write the result as JSON");
   app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
-  app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::PositiveNumber);
-  app.add_option("--checkpoint", o.checkpoint, "Write a checkpoint when the run ends or stops (replaces the file)");
-  app.add_option("--stop-at", o.stop_at, "Stop after this step (with --checkpoint)")->check(CLI::PositiveNumber);
+  app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
+  CLI::Option* checkpoint = app.add_option(
+      "--checkpoint", o.checkpoint,
+      "Write a checkpoint when the run ends, stops or is interrupted by Ctrl-C or SIGTERM (replaces the file)");
+  app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
+      ->check(CLI::Range(1, 1000000000))
+      ->needs(checkpoint);
   app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
   app.add_flag("--json", o.json, "Print the result as JSON");
   app.add_flag("--quiet", o.quiet, "No progress line");
   app.add_flag("--force", o.force, "Overwrite existing results");
+  add_sync_option(app);
   app.callback([&invocation] { run_train(o, invocation); });
   set_example(app, "fp4sim train --task classifier --recipe mxfp4@wgrad --steps 300 --set lr=2e-3 --out run.json");
 }

@@ -1,0 +1,161 @@
+// Does a training that is stopped, interrupted or resumed tell the truth? The real binary and real signals.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "src/words.h"
+#include "tests/support/support.h"
+
+using fp4::test::run_cli;
+using fp4::test::TemporaryFolder;
+using Json = nlohmann::json;
+
+namespace {
+
+// The program with its stderr in a pipe, and with signals as a terminal gives them (a test runner may ignore some).
+class Training {
+ public:
+  explicit Training(const std::string& words) {
+    std::vector<std::string> parts = fp4::split(fp4::test::fp4sim_path() + " " + words, ' ');
+    std::vector<char*> arguments;
+    for (std::string& part : parts) arguments.push_back(part.data());
+    arguments.push_back(nullptr);
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, ends[1], 2);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    REQUIRE(posix_spawn(&pid_, arguments[0], &files, &attributes, arguments.data(), environ) == 0);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    ::close(ends[1]);
+    stderr_ = ends[0];
+  }
+  ~Training() { ::close(stderr_); }
+
+  // Blocks until the program has written `word` to stderr, or has ended.
+  void wait_for(const char* word) {
+    std::array<char, 512> block;
+    while (word == nullptr || text_.find(word) == std::string::npos) {
+      const ssize_t got = ::read(stderr_, block.data(), block.size());
+      if (got <= 0) return;
+      text_.append(block.data(), static_cast<size_t>(got));
+    }
+  }
+  void send(int signal) { ::kill(pid_, signal); }
+  // As a shell reports it; the rest of stderr is in text().
+  int wait() {
+    wait_for(nullptr);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  pid_t pid_ = 0;
+  int stderr_ = -1;
+  std::string text_;
+};
+
+size_t entries(const TemporaryFolder& folder) {
+  const std::filesystem::directory_iterator all(folder.path());
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+const std::string words = "train --task classifier --recipe ue5m3_hold50 --seed 3 --steps 12000";
+
+}  // namespace
+
+TEST_CASE("signals write the checkpoint, and the resumed run equals an uninterrupted one by bits", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string whole = folder / "whole.json", resumed = folder / "resumed.json", checkpoint = folder / "c";
+  REQUIRE(run_cli(words + " --quiet --out " + whole).exit_code == 0);
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    Training training(words + " --checkpoint " + checkpoint + " --out " + resumed);
+    training.wait_for("] 1200/12000");
+    training.send(signal);
+    CHECK(training.wait() == code);
+    CHECK_THAT(training.text(),
+               Catch::Contains("interrupted after step ") && Catch::Contains("--resume " + checkpoint));
+    CHECK(entries(folder) == 2);  // whole.json and the checkpoint: no result, no temporary file
+    REQUIRE(run_cli(words + " --quiet --resume " + checkpoint + " --out " + resumed).exit_code == 0);
+    const Json a = Json::parse(fp4::test::read_text(whole)), b = Json::parse(fp4::test::read_text(resumed));
+    for (const char* key : {"digest", "metrics", "curve", "status", "steps"}) CHECK(a.at(key) == b.at(key));
+    std::filesystem::remove(resumed);
+    std::filesystem::remove(checkpoint);
+  }
+}
+
+TEST_CASE("an interrupted training without a checkpoint says so and leaves nothing", "[cli]") {
+  const TemporaryFolder folder;
+  Training training(words + " --out " + (folder / "run.json") + " --trace " + (folder / "trace.csv"));
+  training.wait_for("] 1/12000");
+  training.send(SIGINT);
+  CHECK(training.wait() == 130);
+  CHECK_THAT(training.text(), Catch::Contains("nothing is kept without --checkpoint"));
+  CHECK(entries(folder) == 0);
+}
+
+TEST_CASE("a stopped run is not finished", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string few = "train --task classifier --recipe mxfp4 --steps 40 --quiet", checkpoint = folder / "c";
+  const auto lost = run_cli(few + " --stop-at 10 --out " + (folder / "run.json"));
+  CHECK(lost.exit_code == 2);
+  CHECK_THAT(lost.err, Catch::Contains("--stop-at requires --checkpoint"));
+  CHECK(entries(folder) == 0);
+  const auto stopped = run_cli(few + " --stop-at 10 --json --checkpoint " + checkpoint);
+  REQUIRE(stopped.exit_code == 0);
+  CHECK(Json::parse(stopped.out).at("status") == "stopped");
+  CHECK_THAT(Json::parse(stopped.out).at("message").get<std::string>(), Catch::Contains("after step 10 of 40"));
+  CHECK(run_cli(few + " --stop-at 10 --checkpoint " + checkpoint + " --resume " + checkpoint).exit_code == 2);
+  CHECK(run_cli(few + " --stop-at 41 --checkpoint " + checkpoint).exit_code == 2);
+  const auto resumed = run_cli(few + " --json --resume " + checkpoint);
+  REQUIRE(resumed.exit_code == 0);
+  CHECK(Json::parse(resumed.out).at("digest") == Json::parse(run_cli(few + " --json").out).at("digest"));
+  // One flipped bit is exit code 1 and names the file; a resumed run without a file name is no fresh run.
+  std::string bytes = fp4::test::read_text(checkpoint);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+  fp4::test::write_text(checkpoint, bytes);
+  const auto damaged = run_cli(few + " --resume " + checkpoint);
+  CHECK(damaged.exit_code == 1);
+  CHECK_THAT(damaged.err, Catch::Contains(checkpoint + ": the checkpoint is damaged"));
+  CHECK(run_cli(few + " --resume ''").exit_code == 2);
+}
+
+TEST_CASE("integers on the command line are decimal and in range", "[cli]") {
+  for (const char* seed : {"010", "-1", "''", "18446744073709551616", "0x10", "+1", "1e3", "' 1'", "1.0", "-0"}) {
+    for (const std::string command :
+         {"train --task classifier --steps 1 --quiet --seed ", "random --bits 8 --count 1 --seed "}) {
+      const auto result = run_cli(command + seed);
+      INFO(command << seed);
+      CHECK(result.exit_code == 2);
+      CHECK_THAT(result.err, Catch::Contains("--seed"));
+    }
+  }
+  const auto message = run_cli("random --bits 8 --count 1 --seed 010");
+  CHECK_THAT(message.err, Catch::Contains("expected a decimal integer from 0 to 18446744073709551615"));
+  CHECK(run_cli("random --bits 8 --count 1 --seed 18446744073709551615").exit_code == 0);
+  for (const char* rest : {"--threads 010", "--steps 0x10", "--steps -5", "--trace-every 01"}) {
+    const auto result = run_cli(std::string("train --task classifier --quiet ") + rest);
+    INFO(rest);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.size() < 100);  // a range of doubles takes 300 digits
+  }
+  for (const char* shard : {"01/2", "1/02", "-1/2", "1/18446744073709551617", "1/", "/2", "1", " 1/2", "1/2x"})
+    CHECK(run_cli(std::string("sweep run quick --dry-run --shard '") + shard + "'").exit_code == 2);
+}
