@@ -251,7 +251,34 @@ def bad_words():
     os.remove("full/scales.npy")
     refuse("dequantize", "full", "--out", "d.npy", says=("scales.npy",))
     np.save("full/scales.npy", np.zeros((2, 3), np.uint8))
-    refuse("dequantize", "full", "--out", "d.npy", says=("scales.npy", "(2, 3)", "(2, 2)"))
+    refuse("dequantize", "full", "--out", "d.npy", code=1, says=("scales.npy", "SHA-256"))
+    refuse("dequantize", "full", "--changed", "--out", "d.npy", says=("scales.npy", "(2, 3)", "(2, 2)"))
+    os.mkdir("pipes")
+    os.mkfifo("pipes/manifest.json")
+    refuse("dequantize", "pipes", "--out", "d.npy", says=("manifest.json", "not a regular file"))
+    refuse("verify", "--golden", "pipes", "--candidate", "ok.npy", says=("manifest.json", "not a regular file"))
+
+
+def damage():
+    """Every bit of 400 spread over a quantised folder: dequantize notices, names the file and writes nothing."""
+    np.save("flip.npy", np.random.default_rng(5).standard_normal((8, 64)).astype(np.float32))
+    run("quantize", "flip.npy", "--spec", "nvfp4", "--out", "flip")
+    run("dequantize", "flip", "--out", "whole.npy")
+    for file in ("codes.npy", "scales.npy", "tensor_scale.npy", "manifest.json"):
+        with open(f"flip/{file}", "rb") as f:
+            whole = f.read()
+        for i in range(100):
+            at = (i * 7919 + i) % (8 * len(whole))
+            bad = bytearray(whole)
+            bad[at // 8] ^= 1 << at % 8
+            with open(f"flip/{file}", "wb") as f:
+                f.write(bad)
+            done = subprocess.run([program, "dequantize", "flip", "--out", "d.npy"], capture_output=True, text=True)
+            check(done.returncode == 1 and file in done.stderr and not os.path.exists("d.npy"),
+                  f"bit {at} of {file}: exit {done.returncode}: {done.stderr}")
+        with open(f"flip/{file}", "wb") as f:
+            f.write(whole)
+    run("dequantize", "flip", "--out", "again.npy")
 
 
 def full_disk():
@@ -293,7 +320,7 @@ def lists():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for part in (worked_examples, shapes, inputs, hadamards, bad_words, full_disk, lists):
+    for part in (worked_examples, shapes, inputs, hadamards, bad_words, damage, full_disk, lists):
         part()
     os.chdir("/")
 print("\n".join(failures) or "all equal")

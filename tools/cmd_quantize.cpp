@@ -82,7 +82,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
 
 struct BackOptions {
   std::string folder, out;
-  bool force = false;
+  bool force = false, changed = false;
   BackendOptions backend;
 };
 
@@ -93,7 +93,10 @@ void add_back(CLI::App& app, Invocation&) {
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
   add_sync_option(app);
-  app.callback([o] { dequantize_folder(o->folder, o->out, o->force, o->backend.backend, o->backend.thread_count()); });
+  app.add_flag("--changed", o->changed, "Decode files that were changed since: their hashes are not looked at");
+  app.callback([o] {
+    dequantize_folder(o->folder, o->out, o->force, o->backend.backend, o->backend.thread_count(), o->changed);
+  });
   set_example(app, "fp4sim dequantize out --out decoded.npy");
 }
 

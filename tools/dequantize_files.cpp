@@ -2,10 +2,12 @@
 // the spec before a byte is decoded, since the files may have been changed since.
 #include <algorithm>
 #include <deque>
-#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "src/error.h"
+#include "src/manifest.h"
+#include "src/sha256.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/quantize_layout.h"
@@ -17,22 +19,35 @@ struct Manifest {
   QuantSpec spec;
   Shape shape;  // of the decoded tensor
   bool unpacked = false;
+  std::map<std::string, std::string> sha256;  // of each file
 };
 
-Manifest read_manifest(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path + ": cannot be read; `dequantize` takes a folder written by `quantize`");
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + "/manifest.json";
   Manifest manifest;
+  const Json value = open_manifest(folder, "`dequantize` takes a folder written by `quantize`");
   try {
-    const Json value = Json::parse(in);
     set_quant(manifest.spec, value.at("spec"), path + " spec");
-    manifest.shape = value.at("files").at("dequantized.npy").at("shape").get<Shape>();
+    const Json& files = value.at("files");
+    manifest.shape = files.at("dequantized.npy").at("shape").get<Shape>();
+    for (const auto& [name, file] : files.items()) manifest.sha256[name] = file.at("sha256");
     manifest.unpacked = value.value("unpacked", false);
   } catch (const Json::exception& error) {
     throw Error(path + ": is not a manifest of `quantize`: " + error.what());
   }
   if (const std::string reason = invalid_reason(manifest.spec); !reason.empty()) throw Error(path + ": " + reason);
   return manifest;
+}
+
+// A changed file decodes to numbers like any other: its hash says that they are not those of the tensor.
+void check_hash(const Manifest& manifest, const std::string& folder, const std::string& name) {
+  const auto hash = manifest.sha256.find(name);
+  if (hash == manifest.sha256.end()) throw damaged(folder, "manifest.json", "it does not name " + name);
+  open_file(folder + "/" + name);  // its Error where that is no regular file
+  if (sha256_file(folder + "/" + name) != hash->second)
+    throw Error(folder + ": " + name +
+                    " is damaged or was changed: its SHA-256 is not the one in manifest.json (--changed decodes it)",
+                1);
 }
 
 void expect(const TensorReader& reader, const Part& part) {
@@ -52,16 +67,17 @@ void read_codes(TensorReader& reader, bool unpacked, int64_t first, Quantized& q
 }  // namespace
 
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend_name,
-                       int threads) {
+                       int threads, bool changed) {
   const Dispatcher backend(backend_name);
   const std::string base = folder + "/";
-  const Manifest manifest = read_manifest(base + "manifest.json");
+  const Manifest manifest = read_manifest(folder);
   const QuantSpec& spec = manifest.spec;
   const auto rows = static_cast<int64_t>(matrix_rows(manifest.shape));
   const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));
   const Layout layout = layout_of(spec, rows, cols, manifest.unpacked, manifest.shape);
   std::deque<TensorReader> readers;
   for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
+    if (!changed) check_hash(manifest, folder, layout.parts[i].name);
     readers.emplace_back(base + layout.parts[i].name);
     expect(readers.back(), layout.parts[i]);
   }

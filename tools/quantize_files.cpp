@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/error.h"
+#include "src/manifest.h"
 #include "src/output.h"
 #include "src/parallel.h"
 #include "src/sha256.h"
@@ -89,6 +90,7 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const Sta
                         {"shape", part.shape},
                         {"dtype", info(part.dtype).numpy_name}};
   ordered_json manifest;
+  manifest["schema"] = 2;
   manifest["spec"] = to_json(canonical(job.spec));
   manifest["preset"] = job.preset.empty() ? ordered_json(nullptr) : ordered_json(job.preset);
   manifest["signature"] = arithmetic_signature();
@@ -165,7 +167,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   report.backend = backend.for_quantize(call).name();
   print_notes(reader.notes());
   for (TensorWriter& writer : writers) writer.commit();
-  write_file(folder.file("manifest.json"), manifest_of(job, layout, folder, report, reader).dump(2) + "\n", false);
+  write_file(folder.file("manifest.json"), sealed_manifest(manifest_of(job, layout, folder, report, reader), 2), false);
   folder.commit();
   return report;
 }

@@ -44,8 +44,9 @@ struct QuantizeReport {
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job);
 
-// Decodes what quantize_to_folder wrote, by its manifest.
+// Decodes what quantize_to_folder wrote, by its manifest. Error with exit code 1 for files that are not the manifest's by
+// their SHA-256, unless `changed`.
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend,
-                       int threads);
+                       int threads, bool changed = false);
 
 }  // namespace fp4::tools

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
+#include <algorithm>
+#include <set>
 
 #include "src/error.h"
+#include "src/manifest.h"
 #include "src/output.h"
 #include "src/sha256.h"
 #include "src/signature.h"
@@ -15,13 +16,11 @@
 namespace fp4::golden {
 namespace {
 
-std::string file_of(const Case& c, const Array& a) { return c.name + "/" + a.name + ".npy"; }
+std::string file_of(const Case& c, const std::string& array) { return c.name + "/" + array + ".npy"; }
 
 std::string content_hash(const Array& a) {
   return sha256_hex({reinterpret_cast<const char*>(a.bytes.data()), a.bytes.size()});
 }
-
-Json array_json(const Array& a) { return {{"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}}; }
 
 }  // namespace
 
@@ -32,47 +31,63 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
   for (size_t i = 0; i < cases.size(); ++i) {
     Json entry = case_json(cases[i]);
     for (const Array& a : make_arrays(cases[i], backend, threads)) {
-      save_tensor(folder.file(file_of(cases[i], a)).string(), parse_dtype("golden", a.dtype), a.shape, a.bytes.data());
-      entry["arrays"][a.name] = array_json(a);
+      const std::filesystem::path file = folder.file(file_of(cases[i], a.name));
+      save_tensor(file.string(), parse_dtype("golden", a.dtype), a.shape, a.bytes.data());
+      entry["arrays"][a.name] = {
+          {"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}, {"file_sha256", sha256_file(file)}};
     }
     list.push_back(std::move(entry));
     if (progress) progress(i + 1, cases.size());
   }
-  const Json manifest = {{"schema", 1},
+  const Json manifest = {{"schema", 2},
                          {"suite", suite},
                          {"version", FP4_VERSION},
                          {"signature", arithmetic_signature()},
                          {"sha256_of", "array bytes, little endian, C order, without the .npy header"},
+                         {"file_sha256_of", "the whole .npy"},
+                         {"manifest_sha256_of", "this file as compact JSON with sorted keys, without manifest_sha256"},
                          {"cases", list}};
-  write_file(folder.file("manifest.json"), manifest.dump(1) + "\n", false);
+  write_file(folder.file("manifest.json"), sealed_manifest(manifest, 1), false);
   folder.commit();
 }
 
 Bundle open_bundle(const std::filesystem::path& dir) {
-  const std::string place = "golden " + dir.string();
-  std::ifstream in(dir / "manifest.json", std::ios::binary);
-  if (!in) throw Error(place + ": no manifest.json; make a bundle with `fp4sim golden make`");
+  return bundle_of(open_manifest(dir, "make a bundle with `fp4sim golden make`"), dir);
+}
+
+Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
+  const std::string place = (dir / "manifest.json").string();
+  if (!manifest.is_object() || !manifest.contains("cases") || !manifest["cases"].is_array())
+    throw Error(place + ": is not that of a golden bundle: it has no list `cases`");
   Bundle bundle;
   bundle.dir = dir;
-  try {
-    bundle.manifest = Json::parse(in);
-  } catch (const Json::exception& e) {
-    throw Error(place + ": manifest.json is not JSON: " + e.what());
+  bundle.signature = manifest.contains("signature") ? manifest["signature"].dump() : "none";
+  std::set<std::string> names;
+  for (const Json& j : manifest["cases"]) {
+    bundle.cases.push_back(case_from_json(j, fmt::format("{}: cases[{}]", place, bundle.cases.size())));
+    const std::string& name = bundle.cases.back().name;
+    if (!names.insert(name).second) throw Error(place + ": two cases are called '" + name + "'");
   }
-  if (!bundle.manifest.is_object() || !bundle.manifest.contains("cases")) {
-    throw Error(place + ": manifest.json is not that of a golden bundle (no `cases`)");
-  }
-  for (const Json& j : bundle.manifest["cases"]) bundle.cases.push_back(case_from_json(j, place));
   return bundle;
 }
 
 Array load_array(const Bundle& bundle, const Case& c, const std::string& name) {
-  const RawTensor t = load_raw((bundle.dir / c.name / (name + ".npy")).string());
-  Array a;
-  a.name = name;
-  a.dtype = info(t.dtype).name;
-  a.shape.assign(t.shape.begin(), t.shape.end());
-  a.bytes = t.bytes;
+  const auto record = c.stored.find(name);
+  const std::string file = file_of(c, name);
+  if (record == c.stored.end()) throw damaged(bundle.dir, "manifest.json", "it does not name " + file);
+  Array a = {name, record->second.dtype, record->second.shape, {}};
+  try {
+    TensorReader reader(open_sealed(bundle.dir, file, record->second.file_sha256));
+    if (info(reader.dtype()).name != a.dtype || reader.shape() != a.shape)
+      throw Error("it is not of the type and shape that manifest.json says");
+    a.bytes.resize(static_cast<size_t>(reader.rows()) * reader.row_bytes());
+    reader.read_raw(0, reader.rows(), a.bytes.data());
+  } catch (const Error& problem) {
+    if (problem.exit_code == 1) throw;
+    throw damaged(bundle.dir, file, problem.what());
+  }
+  if (record->second.sha256 != content_hash(a))
+    throw damaged(bundle.dir, file, "its SHA-256 is not the one in manifest.json");
   return a;
 }
 
@@ -81,25 +96,22 @@ std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& ba
   std::vector<Difference> out;
   for (size_t i = 0; i < bundle.cases.size(); ++i) {
     const Case& c = bundle.cases[i];
-    const Json& entry = bundle.manifest["cases"][i];
+    std::set<std::string> left;
+    for (const auto& [name, record] : c.stored) left.insert(name);
     for (const Array& a : make_arrays(c, backend, threads)) {
-      const std::string file = file_of(c, a);
-      if (!std::filesystem::exists(bundle.dir / file)) {
-        out.push_back({file, "missing"});
-        continue;
-      }
+      left.erase(a.name);
       try {
         const Array stored = load_array(bundle, c, a.name);
-        if (stored.bytes != a.bytes || stored.dtype != a.dtype || stored.shape != a.shape) {
-          out.push_back({file, "bytes differ"});
-        } else if (!entry.contains("arrays") || !entry["arrays"].contains(a.name) ||
-                   entry["arrays"][a.name].value("sha256", "") != content_hash(a)) {
-          out.push_back({file, "SHA-256 is not the manifest's"});
-        }
+        if (stored.bytes != a.bytes || stored.dtype != a.dtype || stored.shape != a.shape)
+          out.push_back({file_of(c, a.name),
+                         fmt::format("whole, but other bytes than this version computes (signature {}, here {})",
+                                     bundle.signature, arithmetic_signature())});
       } catch (const Error& e) {
-        out.push_back({file, e.what()});
+        const std::string_view what = e.what();
+        out.push_back({file_of(c, a.name), std::string(what.substr(std::min(what.find("damaged"), what.size())))});
       }
     }
+    for (const std::string& name : left) out.push_back({file_of(c, name), "this version makes no such array"});
     if (progress) progress(i + 1, bundle.cases.size());
   }
   return out;

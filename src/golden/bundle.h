@@ -18,20 +18,23 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
 
 struct Bundle {
   std::filesystem::path dir;
-  Json manifest;
+  std::string signature;  // of the arithmetic that made it
   std::vector<Case> cases;
 };
-// Throws Error for a folder without a readable manifest.
+// Error with exit code 2 for a folder that is no bundle, 1 for one whose manifest is damaged.
 Bundle open_bundle(const std::filesystem::path& dir);
+// The same for a manifest at hand; `dir` is where load_array() looks.
+Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir);
 
-// One array of a case as stored; Error when it is absent or not of the manifest's dtype and shape.
+// One array of a case as stored. Its hash is checked: Error with exit code 1 that names the file and calls the bundle
+// damaged when it is missing or not what the manifest says.
 Array load_array(const Bundle& bundle, const Case& c, const std::string& name);
 
 struct Difference {
   std::string file;
-  std::string what;  // "missing", "bytes differ", "SHA-256 is not the manifest's"
+  std::string what;  // a sentence: damage, or other bytes than this version computes
 };
-// Recomputes every case and compares with the files and the manifest.
+// Reads every array that the manifest names, recomputes every case and compares.
 std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& backend, int threads,
                                      const CaseProgress& progress = {});
 

@@ -168,20 +168,6 @@ void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const 
                  std::move(draws)});
 }
 
-// Floats in a manifest: their bits, so that NaN and -0 survive.
-Json words_of(const std::vector<float>& v) {
-  Json out = Json::array();
-  for (const float x : v) out.push_back(bits_of(x));
-  return out;
-}
-
-std::vector<float> given_floats(const Json& j, int64_t count, const std::string& place) {
-  if (!j.is_array() || static_cast<int64_t>(j.size()) != count) throw Error(place + ": given operand of another size");
-  std::vector<float> out;
-  for (const Json& w : j) out.push_back(float_of(w.get<uint32_t>()));
-  return out;
-}
-
 }  // namespace
 
 size_t element_bytes(const Array& a) { return a.dtype == "u8" ? 1 : (a.dtype == "u16" ? 2 : 4); }
@@ -251,57 +237,6 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
     out.push_back(float_array("output_" + name, product, c.rows, c.rows_b));
   }
   return out;
-}
-
-Json case_json(const Case& c) {
-  Json j = {{"name", c.name},
-            {"kind", c.is_gemm ? "gemm" : "quantize"},
-            {"words", c.words},
-            {"spec", to_json(quant_spec_from_words(c.words))},
-            {"input", row_of(input_kind_table, c.input).name},
-            {"rows", c.rows},
-            {"cols", c.cols},
-            {"hadamard", to_json(c.hadamard)},
-            {"seed", c.place.seed},
-            {"stream", c.place.stream},
-            {"step", c.place.step},
-            {"transposed_copies", c.with_transpose}};
-  if (!c.given_a.empty()) j["given_a"] = words_of(c.given_a);
-  if (!c.given_b.empty()) j["given_b"] = words_of(c.given_b);
-  if (c.is_gemm) {
-    j["rows_b"] = c.rows_b;
-    j["words_b"] = c.words_b.empty() ? c.words : c.words_b;
-    j["accumulators"] = c.accumulators;
-  }
-  return j;
-}
-
-Case case_from_json(const Json& j, const std::string& place) {
-  try {
-    Case c;
-    c.name = j.at("name");
-    c.is_gemm = j.at("kind") == "gemm";
-    c.words = j.at("words");
-    c.rows = j.at("rows");
-    c.cols = j.at("cols");
-    const auto* kind = find_row(input_kind_table, j.at("input").get<std::string>());
-    if (kind == nullptr) throw Error(place + ": case " + c.name + ": unknown input " + j.at("input").dump());
-    c.input = kind->id;
-    set_hadamard(c.hadamard, j.at("hadamard"), place + ".hadamard");
-    c.place = {j.at("seed"), j.at("stream"), j.at("step")};
-    c.with_transpose = j.at("transposed_copies");
-    if (c.is_gemm) {
-      c.rows_b = j.at("rows_b");
-      c.words_b = j.at("words_b");
-      c.accumulators = j.at("accumulators").get<std::vector<std::string>>();
-    }
-    if (j.contains("given_a")) c.given_a = given_floats(j["given_a"], c.rows * c.cols, place);
-    if (j.contains("given_b")) c.given_b = given_floats(j["given_b"], c.rows_b * c.cols, place);
-    if (c.rows < 1 || c.cols < 1 || c.rows > 1 << 24 || c.cols > 1 << 24) throw Error(place + ": impossible shape");
-    return c;
-  } catch (const Json::exception& e) {
-    throw Error(place + ": not a golden case: " + e.what());
-  }
 }
 
 }  // namespace fp4::golden

@@ -2,6 +2,7 @@
 // function of it, so `make` writes them, `check` computes them again and `verify` explains what differs.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,14 @@
 #include "src/spec_text.h"
 
 namespace fp4::golden {
+
+// An array as a bundle's manifest describes it.
+struct ArrayRecord {
+  std::string dtype;
+  std::vector<uint64_t> shape;
+  std::string sha256;       // of the elements alone
+  std::string file_sha256;  // of the .npy; empty in bundles of schema 1
+};
 
 struct Case {
   std::string name;
@@ -22,8 +31,9 @@ struct Case {
   int64_t rows_b = 0;  // gemm: N
   HadamardSpec hadamard;
   RandomPlace place;
-  bool with_transpose = false;            // also the operand IN^T, blocks along axis 0
-  std::vector<std::string> accumulators;  // gemm
+  bool with_transpose = false;                // also the operand IN^T, blocks along axis 0
+  std::vector<std::string> accumulators;      // gemm
+  std::map<std::string, ArrayRecord> stored;  // of a case that was read from a bundle
 };
 
 struct SuiteInfo {

@@ -80,9 +80,8 @@ Bytes open_file(const std::string& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    throw Error(fmt::format("{}: {}", path,
-                            S_ISDIR(status.st_mode) ? "is a directory, not a tensor file"
-                                                    : "is not a regular file; rows are read at offsets"));
+    throw Error(
+        fmt::format("{}: {}", path, S_ISDIR(status.st_mode) ? "is a directory, not a file" : "is not a regular file"));
   }
   return std::make_shared<FileSource>(path, descriptor, static_cast<std::uint64_t>(status.st_size));
 }
