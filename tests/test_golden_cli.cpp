@@ -107,6 +107,155 @@ TEST_CASE("a suite judges answers that come through a pipe", "[cli]") {
   CHECK_THAT(wrong.out, Catch::Contains("codes: differs"));
 }
 
+TEST_CASE("every name of the bundle is judged, in every layout", "[cli]") {
+  const Smoke smoke;
+  // A kernel that dumps zeros under the bundle's own names for other layouts.
+  for (const char* name : {"codes_high_first", "scales_128x4", "scales_amd_preshuffled", "codes", "dequantized"}) {
+    INFO(name);
+    const std::string dump = smoke.folder / (std::string("dump_") + name);
+    fs::create_directories(dump + "/mxfp4.boundary.8x64");
+    const std::string file = dump + "/mxfp4.boundary.8x64/" + name + ".npy";
+    fs::copy_file(smoke.mxfp4 + name + ".npy", file);
+    CHECK(smoke.verify("--candidate " + dump, 0).at("compared").get<int>() > 0);
+    std::string bytes = fp4::test::read_text(file);
+    std::fill(bytes.begin() + 128, bytes.end(), '\0');  // numpy's header fills 128 bytes
+    fp4::test::write_text(file, bytes);
+    const Json zeros = smoke.verify("--candidate " + dump, 1);
+    CHECK(zeros.at("equal") == false);
+    CHECK(zeros.at("mismatches").get<int>() > 0);
+  }
+  // The contents of one layout under the name of another.
+  const std::string moved = smoke.folder / "moved";
+  fs::create_directories(moved + "/mxfp4.boundary.8x64");
+  fs::copy_file(smoke.mxfp4 + "codes.npy", moved + "/mxfp4.boundary.8x64/codes_high_first.npy");
+  CHECK(smoke.verify("--candidate " + moved, 1).at("diagnosis").at(0).at("cause") == "nibble_order=low_first");
+}
+
+TEST_CASE("everything in a dump is accounted for", "[cli]") {
+  const Smoke smoke;
+  const std::string dump = smoke.folder / "dump", sub = dump + "/mxfp4.boundary.8x64";
+  fs::create_directories(sub);
+  fs::copy_file(smoke.mxfp4 + "codes.npy", sub + "/codes.npy");
+  fs::copy_file(smoke.mxfp4 + "input.npy", sub + "/input.npy");
+  fs::copy_file(smoke.golden + "/manifest.json", dump + "/manifest.json");
+  const std::string verify = "verify --golden " + smoke.golden + " --candidate " + dump;
+  const auto reason_of = [](const Json& result, const std::string& source) {
+    for (const Json& i : result.at("ignored"))
+      if (i.at("source") == source) return i.at("reason").get<std::string>();
+    return std::string("absent");
+  };
+  const Json known = smoke.verify("--candidate " + dump, 0);
+  CHECK(reason_of(known, "manifest.json") == "no array");
+  CHECK(reason_of(known, "mxfp4.boundary.8x64/input.npy") == "an input, as in the bundle");
+  CHECK(known.at("stages").size() == 1);
+
+  // Inputs alone are nothing to judge; other inputs are a difference with a reason of its own.
+  fs::rename(sub + "/codes.npy", smoke.folder / "codes.npy");
+  CHECK_THAT(run_cli(verify).err, Catch::Contains("nothing to judge"));
+  CHECK(run_cli(verify).exit_code == 2);
+  fs::rename(smoke.folder / "codes.npy", sub + "/codes.npy");
+  std::string input = fp4::test::read_text(sub + "/input.npy");
+  input.back() = static_cast<char>(input.back() ^ 1);
+  fp4::test::write_text(sub + "/input.npy", input);
+  const Json fed = smoke.verify("--candidate " + dump, 1);
+  CHECK(fed.at("first_diverging_stage") == "input");
+  CHECK_THAT(fed.at("cases").at(0).at("summary").get<std::string>(), Catch::Contains("was given something else"));
+  fs::remove(sub + "/input.npy");
+
+  for (const auto& [file, says] : {std::pair{"codez.npy", "did you mean 'codes'"}, std::pair{"deep/x.npy", "'x'"},
+                                   std::pair{"scales_128x4_transposed.npy", "'scales_128x4_transposed'"}}) {
+    INFO(file);
+    const fs::path added = sub + "/" + file;
+    fs::create_directories(added.parent_path());
+    fs::copy_file(smoke.mxfp4 + "codes.npy", added);
+    const auto refused = run_cli(verify);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, Catch::Contains(says) && Catch::Contains("--ignore"));
+    const Json left_out = smoke.verify("--candidate " + dump + " --ignore " + added.filename().string(), 0);
+    CHECK(reason_of(left_out, "mxfp4.boundary.8x64/" + std::string(file)) == "--ignore");
+    fs::remove(added);
+  }
+  fp4::test::write_text(dump + "/notes.txt", "hello");
+  CHECK(run_cli(verify).exit_code == 2);
+  CHECK(run_cli(verify + " --ignore notes.txt").exit_code == 0);
+  fs::remove(dump + "/notes.txt");
+  REQUIRE(fp4::test::run_shell("mkfifo " + sub + "/scales.npy").exit_code == 0);
+  const auto pipe = run_cli(verify);
+  CHECK(pipe.exit_code == 2);
+  CHECK_THAT(pipe.err, Catch::Contains("scales.npy") && Catch::Contains("not a regular file"));
+}
+
+TEST_CASE("a verdict says how much it is about, and gaps can fail", "[cli]") {
+  const Smoke smoke;
+  const std::string dump = smoke.folder / "dump", sub = dump + "/mxfp4.boundary.8x64/";
+  fs::create_directories(sub);
+  for (const char* name : {"codes.npy", "scales.npy", "tensor_scale.npy"})
+    fs::copy_file(smoke.mxfp4 + name, sub + name);
+  const std::string verify = "verify --golden " + smoke.golden + " --candidate " + dump;
+  const auto result = run_cli(verify);
+  CHECK(result.exit_code == 0);
+  const Json json = smoke.verify("--candidate " + dump, 0);
+  const std::string all = std::to_string(json.at("coverage").at("of").get<int>());
+  CHECK_THAT(run_cli(verify + " --stage codes").out, Catch::Contains("ignored (not of --stage)"));
+  CHECK_THAT(result.out, Catch::EndsWith("equal in 1 of " + all +
+                                         " cases; stages scales tensor_scale codes; not in the dump: dequantized\n"));
+  CHECK(json.at("coverage").at("cases") == 1);
+  CHECK(json.at("coverage").at("stages") == Json({"scales", "tensor_scale", "codes"}));
+  CHECK(json.at("coverage").at("not_in_the_dump").at(0) == Json({{"stage", "dequantized"}, {"cases", 1}, {"of", 1}}));
+  CHECK(json.at("complete") == true);
+
+  CHECK(run_cli(verify + " --require scales,codes").exit_code == 0);
+  for (const char* gap : {" --require all", " --require dequantized", " --require output", " --all-cases"}) {
+    INFO(gap);
+    const auto incomplete = run_cli(verify + gap);
+    CHECK(incomplete.exit_code == 1);
+    CHECK_THAT(incomplete.out, Catch::Contains("NOT complete, equal in 1 of " + all));
+    const Json report = smoke.verify("--candidate " + dump + gap, 1);
+    CHECK(report.at("equal") == true);
+    CHECK(report.at("complete") == false);
+    CHECK(report.at("gaps").size() == 1);
+  }
+  CHECK_THAT(run_cli(verify + " --require code").err, Catch::Contains("did you mean 'codes'"));
+  CHECK(run_cli("verify --golden " + smoke.golden + " --candidate " + smoke.golden + " --require all --all-cases")
+            .exit_code == 0);
+}
+
+TEST_CASE("a flipped bit anywhere in a bundle is damage of the bundle, never of the kernel", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string golden = folder / "golden", dump = folder / "dump";
+  REQUIRE(run_cli("witness floor rceil --count 1 --out " + golden).exit_code == 0);
+  fs::copy(golden, dump, fs::copy_options::recursive);
+  fs::remove(dump + "/manifest.json");
+  int flipped = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(golden)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string whole = fp4::test::read_text(entry.path());
+    const std::string name = entry.path().filename().string();
+    // Each file at 12 places, from its first bit to its last.
+    for (size_t i = 0; i < 12; ++i, ++flipped) {
+      const size_t bit = (8 * whole.size() - 1) * i / 11;
+      std::string bytes = whole;
+      bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+      fp4::test::write_text(entry.path(), bytes);
+      INFO(name << ", bit " << bit);
+      for (const std::string& words :
+           {"verify --golden " + golden + " --candidate " + dump, "golden check " + golden}) {
+        const auto result = run_cli(words);
+        CHECK(result.exit_code == 1);
+        CHECK_THAT(result.out + result.err, Catch::Contains(name) && Catch::Contains("damaged"));
+        CHECK_THAT(result.out, !Catch::Contains("equal in") && !Catch::Contains("diagnosis"));
+      }
+    }
+    fp4::test::write_text(entry.path(), whole);
+  }
+  CHECK(flipped >= 60);
+  CHECK(run_cli("verify --golden " + golden + " --candidate " + dump).exit_code == 0);
+  fs::remove(golden + "/witness_1/codes.npy");
+  const auto missing = run_cli("verify --golden " + golden + " --candidate " + dump);
+  CHECK(missing.exit_code == 1);
+  CHECK_THAT(missing.err, Catch::Contains("witness_1/codes.npy is damaged: it is missing"));
+}
+
 TEST_CASE("a bundle that is interrupted, killed or without room leaves nothing", "[cli]") {
   const TemporaryFolder folder;
   const std::string make = " golden make --suite standard --out " + (folder / "up/golden");

@@ -1,182 +1,224 @@
 #include "src/golden/candidate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "src/error.h"
+#include "src/tensor_file/open_array.h"
 
 namespace fp4::golden {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string stage_of(const std::string& array) {
-  std::string base = array;
-  if (base.ends_with("_transposed")) base.resize(base.size() - 11);
-  if (base.starts_with("output")) return "output";
-  for (const char* s : stage_names) {
-    if (base == s) return s;
-  }
-  return "";
+bool contains(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-bool wanted(const CandidateOptions& o, const std::string& stage) {
-  return !stage.empty() && (o.stages.empty() || std::find(o.stages.begin(), o.stages.end(), stage) != o.stages.end());
+bool has_header(const fs::path& file) {
+  const std::string extension = file.extension().string();
+  return extension == ".npy" || extension == ".npz" || extension == ".safetensors";
 }
 
-// The golden array of a candidate array's name; "" when the bundle has none.
-std::string golden_name(const Bundle& bundle, const Case& c, const std::string& array, const CandidateOptions& o) {
-  const std::string name = array == "output" ? "output_" + o.accumulator : array;
-  return fs::exists(bundle.dir / c.name / (name + ".npy")) ? name : "";
-}
+bool is_archive(const fs::path& file) { return has_header(file) && file.extension() != ".npy"; }
 
+// The array as unsigned integers of its width, or as floats. Wider and signed integers become uint32; what does not fit
+// becomes a code that no format has.
 Array array_of(const std::string& path, const OpenOptions& open) {
   const RawTensor t = load_raw(path, open);
-  Array a;
-  a.dtype = info(t.dtype).name;
-  a.shape.assign(t.shape.begin(), t.shape.end());
-  a.bytes = t.bytes;
-  if (t.dtype != Dtype::u8 && t.dtype != Dtype::u16 && t.dtype != Dtype::u32 && t.dtype != Dtype::f32) {
-    if (info(t.dtype).kind == DtypeKind::code || t.dtype == Dtype::i8) {
-      a.dtype = "u8";  // fp8 and fp4 codes are bytes
-    } else {
-      a.dtype = "f32";
-      a.bytes = bytes_of(load_floats(path, open).values);
+  Array a = {"", info(t.dtype).name, {t.shape.begin(), t.shape.end()}, t.bytes};
+  if (t.dtype == Dtype::u8 || t.dtype == Dtype::u16 || t.dtype == Dtype::u32 || t.dtype == Dtype::f32) return a;
+  const unsigned bytes = info(t.dtype).bits / 8;
+  if (info(t.dtype).bits <= 8 && info(t.dtype).kind != DtypeKind::real) {
+    a.dtype = "u8";  // fp8 and fp4 codes are bytes
+  } else if (info(t.dtype).kind == DtypeKind::integer) {
+    a.dtype = "u32";
+    a.bytes.clear();
+    for (size_t i = 0; i < t.bytes.size(); i += bytes) {
+      uint64_t value = 0;
+      for (unsigned b = 0; b < bytes; ++b) value |= static_cast<uint64_t>(t.bytes[i + b]) << (8 * b);
+      for (unsigned b = 0; b < 4; ++b)
+        a.bytes.push_back(value > 0xFFFFFFFFu ? 0xFF : static_cast<unsigned char>(value >> (8 * b)));
     }
+  } else {
+    a.dtype = "f32";
+    a.bytes = bytes_of(load_floats(path, open).values);
   }
   return a;
 }
 
-std::string known_cases(const Bundle& bundle) {
-  std::string list;
-  for (size_t i = 0; i < bundle.cases.size() && i < 12; ++i) list += (i > 0 ? ", " : "") + bundle.cases[i].name;
-  if (bundle.cases.size() > 12) list += ", ... (`golden list DIR` prints all)";
-  return list;
-}
-
 class Loader {
  public:
-  Loader(const Bundle& bundle, const CandidateOptions& options) : bundle_(bundle), options_(options) {
-    for (const std::string& s : options.stages) {
-      if (std::find(std::begin(stage_names), std::end(stage_names), s) == std::end(stage_names)) {
+  Loader(const Bundle& bundle, const std::string& path, const CandidateOptions& options)
+      : bundle_(bundle), options_(options), place_("verify --candidate " + path), top_(path) {
+    for (const std::string& s : options.stages)
+      if (std::find(std::begin(stage_names), std::end(stage_names), s) == std::end(stage_names))
         throw unknown_word("verify --stage", s, {std::begin(stage_names), std::end(stage_names)});
-      }
-    }
-    if (!options.case_name.empty() && !find_case(options.case_name)) {
-      throw Error("verify --case: the bundle has no case '" + options.case_name + "'; it has: " + known_cases(bundle));
-    }
+    if (!options.case_name.empty() && !find_case(options.case_name))
+      throw Error("verify --case: the bundle has no case '" + options.case_name + "'; it has: " + known_cases());
   }
 
-  void folder(const fs::path& dir) {
-    for (size_t i = 0; i < bundle_.cases.size(); ++i) {
-      if (!allowed(i)) continue;
-      const fs::path sub = dir / bundle_.cases[i].name;
-      if (fs::is_directory(sub)) case_folder(i, sub);
-    }
-    if (!found_.empty()) return;
-    const auto here = find_case(options_.case_name.empty() ? dir.filename().string() : options_.case_name);
-    if (here)
-      case_folder(*here, dir);
-    else if (bundle_.cases.size() == 1)
-      case_folder(0, dir);
+  void folder() {
+    std::error_code failed;
+    std::vector<fs::path> files;
+    for (fs::recursive_directory_iterator at(top_, fs::directory_options::follow_directory_symlink, failed), end;
+         !failed && at != end; at.increment(failed))
+      if (!at->is_directory()) files.push_back(at->path());
+    if (failed) throw Error(place_ + ": cannot be read: " + failed.message());
+    std::sort(files.begin(), files.end());
+    for (const fs::path& f : files) file(f, f.lexically_relative(top_));
   }
 
-  void archive(const std::string& path) {
-    for (const TensorInfo& t : list_tensors(path)) {
+  // `name` is the path inside the dump.
+  void file(const fs::path& path, const fs::path& name) {
+    if (is_ignored(name.string())) return ignore(name.string(), "--ignore");
+    if (name.filename() == "manifest.json") return ignore(name.string(), "no array");
+    const fs::path stem = name.parent_path() / name.stem();
+    if (!is_archive(path)) return take(stem.string(), path, name.string(), OpenOptions(options_.open));
+    for (const TensorInfo& t : list_tensors(path.string())) {
       OpenOptions open = options_.open;
       open.entry = t.name;
-      for (size_t i = 0; i < bundle_.cases.size(); ++i) {
-        if (!allowed(i)) continue;
-        const std::string& name = bundle_.cases[i].name;
-        const bool prefixed = t.name.starts_with(name + "/") || t.name.starts_with(name + ".");
-        const bool only = bundle_.cases.size() == 1 || !options_.case_name.empty();
-        if (prefixed || only) take(i, prefixed ? t.name.substr(name.size() + 1) : t.name, path, open);
-      }
+      const std::string source = name.string() + ":" + t.name;
+      if (is_ignored(t.name) || is_ignored(source))
+        ignore(source, "--ignore");
+      else if (!options_.open.entry.empty() && options_.open.entry != t.name)
+        ignore(source, "not of --entry");
+      else
+        take((stem / t.name).string(), path, source, std::move(open));
     }
   }
 
-  // A single array: stage from --stage, the file's name, or the one array of its shape.
-  void single(const fs::path& path) {
-    std::string stem = path.stem().string();
-    auto which = find_case(options_.case_name);
-    for (size_t i = 0; i < bundle_.cases.size() && !which; ++i) {
-      const std::string& name = bundle_.cases[i].name;
-      if (stem.starts_with(name + ".") || stem.starts_with(name + "_")) {
-        which = i;
-        stem = stem.substr(name.size() + 1);
-      }
-    }
-    if (!which) which = find_case(path.parent_path().filename().string());
-    if (!which && bundle_.cases.size() == 1) which = 0;
-    if (!which) {
-      throw Error("verify --candidate " + path.string() +
-                  ": which case is it? Add --case NAME; the bundle has: " + known_cases(bundle_));
-    }
-    if (stage_of(stem).empty() && options_.stages.size() == 1) stem = options_.stages[0];
-    if (stage_of(stem).empty()) {
-      throw Error("verify --candidate " + path.string() + ": which stage is it? Add --stage; accepted: scales, " +
-                  "tensor_scale, codes, dequantized, output");
-    }
-    take(*which, stem, path.string(), options_.open);
-  }
-
-  std::vector<CandidateArray> found_;
+  Dump dump_;
 
  private:
+  struct Place {
+    size_t which;
+    std::string array;
+  };
+
   std::optional<size_t> find_case(const std::string& name) const {
-    for (size_t i = 0; i < bundle_.cases.size(); ++i) {
+    for (size_t i = 0; i < bundle_.cases.size(); ++i)
       if (bundle_.cases[i].name == name) return i;
-    }
     return std::nullopt;
   }
-  bool allowed(size_t i) const { return options_.case_name.empty() || bundle_.cases[i].name == options_.case_name; }
 
-  void case_folder(size_t i, const fs::path& dir) {
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(dir)) {
-      if (entry.is_regular_file()) files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-    for (const fs::path& f : files) {
-      if (f.extension() == ".npy" || f.extension() == ".bin") take(i, f.stem().string(), f.string(), options_.open);
-    }
+  std::string known_cases() const {
+    std::string list;
+    for (size_t i = 0; i < bundle_.cases.size() && i < 12; ++i) list += (i > 0 ? ", " : "") + bundle_.cases[i].name;
+    if (bundle_.cases.size() > 12) list += fmt::format(", ... (`golden list {}` prints all)", bundle_.dir.string());
+    return list;
   }
 
-  void take(size_t i, const std::string& array, const std::string& path, const OpenOptions& open) {
-    const std::string stage = stage_of(array);
-    if (!wanted(options_, stage)) return;
-    const std::string golden = golden_name(bundle_, bundle_.cases[i], array, options_);
-    if (golden.empty()) return;
-    CandidateArray c = {i, stage, golden, open.entry.empty() ? path : path + ":" + open.entry, array_of(path, open)};
-    c.array.name = golden;
-    found_.push_back(std::move(c));
+  void ignore(const std::string& source, const std::string& reason) { dump_.ignored.push_back({source, reason}); }
+
+  // A path inside the dump, its last part with or without extension, or one of its folders.
+  bool is_ignored(const std::string& name) const {
+    const fs::path path(name);
+    if (contains(options_.ignore, name) || contains(options_.ignore, path.stem().string())) return true;
+    return std::any_of(path.begin(), path.end(),
+                       [&](const fs::path& p) { return contains(options_.ignore, p.string()); });
+  }
+
+  // "CASE/codes", "CASE.codes", "CASE_codes", "x/CASE/codes" or "codes" with the case said elsewhere.
+  Place locate(const std::string& name, const std::string& source) const {
+    std::optional<size_t> which;
+    std::string array = fs::path(name).filename().string();
+    for (fs::path at(name); !at.empty(); at = at.parent_path()) {
+      const std::string part = at.filename().string();
+      size_t longest = 0;
+      for (size_t i = 0; i < bundle_.cases.size(); ++i) {
+        const std::string& c = bundle_.cases[i].name;
+        const bool whole = part == c && at != fs::path(name);
+        const bool prefix = at == fs::path(name) && part.size() > c.size() + 1 && part.starts_with(c) &&
+                            (part[c.size()] == '.' || part[c.size()] == '_');
+        if ((!whole && !prefix) || c.size() <= longest) continue;
+        which = i;
+        longest = c.size();
+        if (prefix) array = part.substr(c.size() + 1);
+      }
+      if (which) return {*which, array};
+    }
+    if (!which) which = find_case(options_.case_name);
+    const fs::path top = fs::weakly_canonical(top_);
+    if (!which) which = find_case((fs::is_directory(top) ? top : top.parent_path()).filename().string());
+    if (!which && bundle_.cases.size() == 1) which = 0;
+    if (!which)
+      throw Error(fmt::format("{}: which case is {} of? Add --case NAME, or --ignore {}; the bundle has: {}", place_,
+                              source, array, known_cases()));
+    return {*which, array};
+  }
+
+  // "output" alone is that of --accumulator; one array of another name is what the only --stage says.
+  std::string golden_name(const Case& c, const std::string& array, const std::string& source) const {
+    std::vector<std::string> names;
+    for (const auto& [name, record] : c.stored) names.push_back(name);
+    const bool named = contains(names, array) || array == "output";
+    const bool only = !fs::is_directory(top_) && !is_archive(top_) && options_.stages.size() == 1;
+    const std::string wanted = named || !only ? array : options_.stages[0];
+    const std::string golden = wanted == "output" ? "output_" + options_.accumulator : wanted;
+    if (contains(names, golden)) return golden;
+    throw Error(std::string(unknown_word(place_ + ": " + source + ": array of case " + c.name, array, names).what()) +
+                "; or --ignore " + array);
+  }
+
+  void take(const std::string& name, const fs::path& path, const std::string& source, OpenOptions open) {
+    if (!has_header(path)) refuse_pickle(open_file(path.string()));  // rather than call its name unknown
+    const Place at = locate(name, source);
+    const Case& c = bundle_.cases[at.which];
+    if (!options_.case_name.empty() && c.name != options_.case_name) return ignore(source, "not of --case");
+    const std::string golden = golden_name(c, at.array, source);
+    const ArrayRecord& record = c.stored.at(golden);
+    CandidateArray found = {at.which, parse_array_name(golden).stage, golden, source, {}};
+    open_as(record, path, open);
+    found.array = array_of(path.string(), open);
+    found.array.name = golden;
+    if (found.stage.empty()) return ignore(source, "no answer of a kernel");
+    if (found.stage != input_stage && !options_.stages.empty() && !contains(options_.stages, found.stage))
+      return ignore(source, "not of --stage");
+    dump_.arrays.push_back(std::move(found));
+  }
+
+  // --dtype and --shape are for files without a header; where they are not given, the golden array's own are taken if
+  // the size fits. --dtype alone is for opaque types.
+  void open_as(const ArrayRecord& record, const fs::path& path, OpenOptions& open) const {
+    if (!has_header(path)) {
+      const Dtype dtype = parse_dtype("golden", record.dtype);
+      if (!open.raw_dtype && fs::file_size(path) == byte_count("golden", dtype, record.shape)) {
+        open.raw_dtype = dtype;
+        open.raw_shape = record.shape;
+      }
+      return;
+    }
+    open.raw_dtype.reset();
+    for (const TensorInfo& t : list_tensors(path.string()))
+      if (t.opaque.empty() && (t.name == open.entry || t.name.empty())) open.opaque_dtype.reset();
   }
 
   const Bundle& bundle_;
   const CandidateOptions& options_;
+  const std::string place_;
+  const fs::path top_;
 };
 
 }  // namespace
 
-std::vector<CandidateArray> load_candidate(const Bundle& bundle, const std::string& path,
-                                           const CandidateOptions& options) {
-  Loader loader(bundle, options);
-  const fs::path p(path);
-  if (!fs::exists(p)) throw Error("verify --candidate: cannot read '" + path + "'");
-  const std::string extension = p.extension().string();
-  if (fs::is_directory(p)) {
-    loader.folder(p);
-  } else if (extension == ".npz" || extension == ".safetensors") {
-    loader.archive(path);
-  } else {
-    loader.single(p);
-  }
-  if (loader.found_.empty()) {
-    throw Error(
-        "verify --candidate " + path + ": no array of it is in the bundle; expected CASE/codes.npy, scales.npy, " +
-        "tensor_scale.npy, dequantized.npy or output_<accumulator>.npy with CASE one of: " + known_cases(bundle));
-  }
-  return loader.found_;
+Dump load_dump(const Bundle& bundle, const std::string& path, const CandidateOptions& options) {
+  Loader loader(bundle, path, options);
+  if (!fs::exists(path)) throw Error("verify --candidate: cannot read '" + path + "'");
+  if (fs::is_directory(path))
+    loader.folder();
+  else
+    loader.file(path, fs::path(path).filename());
+  const auto& arrays = loader.dump_.arrays;
+  if (std::all_of(arrays.begin(), arrays.end(), [](const CandidateArray& a) { return a.stage == input_stage; }))
+    throw Error("verify --candidate " + path +
+                ": nothing to judge; expected CASE/codes.npy, scales.npy, tensor_scale.npy, dequantized.npy or "
+                "output_<accumulator>.npy (`fp4sim golden list " +
+                bundle.dir.string() + "` prints the cases)");
+  return std::move(loader.dump_);
 }
 
 }  // namespace fp4::golden

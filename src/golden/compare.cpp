@@ -18,10 +18,15 @@ int64_t ordered(uint32_t bits) {
 
 struct Meaning {
   bool is_float = false;
-  const FloatFormat* format = nullptr;  // of codes
+  const FloatFormat* format = nullptr;  // of codes; null for plain numbers
 };
 
+bool means_nan(const Meaning& m, uint32_t word) {
+  return m.is_float ? is_nan(float_of(word)) : m.format != nullptr && m.format->is_nan_code(word);
+}
+
 std::string text_of(const Meaning& m, uint32_t word) {
+  if (!m.is_float && m.format == nullptr) return fmt::format("{}", word);
   const float v = m.is_float ? float_of(word) : decode(*m.format, word);
   return fmt::format("{}", v);
 }
@@ -30,6 +35,8 @@ int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got) {
   int64_t d = 0;
   if (m.is_float) {
     d = ordered(got) - ordered(expected);
+  } else if (m.format == nullptr) {
+    d = static_cast<int64_t>(got) - static_cast<int64_t>(expected);
   } else {
     const auto signed_code = [&](uint32_t c) {
       const int64_t magnitude_code = c & m.format->magnitude_mask();
@@ -82,6 +89,12 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
   return out;
 }
 
+std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected) {
+  const bool packed = is_packed_codes(c, candidate.golden);
+  const bool one_each = candidate.array.bytes.size() == expected * element_bytes(candidate.array);
+  return elements_of(candidate.array, packed && !one_each);
+}
+
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden) {
   Comparison r;
   r.case_name = c.name;
@@ -90,27 +103,30 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
   const QuantSpec spec = quant_spec_from_words(c.words);
   Meaning meaning;
   meaning.is_float = golden.dtype == "f32";
-  meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
+  if (candidate.stage != input_stage)
+    meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
   const bool packed = is_packed_codes(c, candidate.golden);
   const std::vector<uint32_t> expected = elements_of(golden, packed);
   uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();
   if (packed) width *= 2;
-  // an unpacked dump of FP4 codes (one a byte) is as good as a packed one
-  const bool unpacked = packed && candidate.array.bytes.size() == expected.size();
-  const std::vector<uint32_t> got = elements_of(candidate.array, packed && !unpacked);
+  const std::vector<uint32_t> got = candidate_elements(c, candidate, expected.size());
   r.compared = expected.size();
-  if (got.size() != expected.size()) {
-    r.mismatches = r.compared;
+  if ((candidate.array.dtype == "f32") != meaning.is_float) {
+    r.shape_note =
+        fmt::format("the candidate has {}, the golden array {}", meaning.is_float ? "whole numbers" : "real numbers",
+                    meaning.is_float ? "real" : "codes");
+  } else if (got.size() != expected.size()) {
     r.shape_note = fmt::format("the candidate has {} elements, the golden array {}", got.size(), expected.size());
+  }
+  if (!r.shape_note.empty()) {
+    r.mismatches = std::max<uint64_t>(r.compared, 1);
     return r;
   }
   std::vector<uint64_t> at;
   for (uint64_t i = 0; i < expected.size(); ++i) {
     if (expected[i] == got[i]) continue;
     at.push_back(i);
-    const bool nan_expected =
-        meaning.is_float ? is_nan(float_of(expected[i])) : meaning.format->is_nan_code(expected[i]);
-    const bool nan_got = meaning.is_float ? is_nan(float_of(got[i])) : meaning.format->is_nan_code(got[i]);
+    const bool nan_expected = means_nan(meaning, expected[i]), nan_got = means_nan(meaning, got[i]);
     if (nan_expected != nan_got) {
       ++r.nan_against_number;
     } else {

@@ -32,6 +32,10 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes);
 
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden);
 
+// Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of
+// them fill a byte.
+std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected);
+
 // Whether an array of this case holds two codes a byte.
 bool is_packed_codes(const Case& c, const std::string& array);
 

@@ -1,5 +1,6 @@
 #include "src/golden/variants.h"
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -19,9 +20,24 @@ std::vector<float> floats_of(const Array& a) {
   return out;
 }
 
-bool is_transposed(const std::string& array) { return array.ends_with("_transposed"); }
-std::string base_of(const std::string& array) {
-  return is_transposed(array) ? array.substr(0, array.size() - 11) : array;
+bool is_transposed(const std::string& array) { return parse_array_name(array).is_transposed; }
+
+// The same array of the other operand: "scales_128x4" <-> "scales_128x4_transposed".
+std::string other_operand(const std::string& array) {
+  const std::string suffix = "_transposed";
+  return is_transposed(array) ? array.substr(0, array.size() - suffix.size()) : array + suffix;
+}
+
+// Codes and scales one by one, in the order in which a file keeps them.
+Elements in_nibble_order(Elements e, bool high_first) {
+  for (size_t i = 0; high_first && i + 1 < e.size(); i += 2) std::swap(e[i], e[i + 1]);
+  return e;
+}
+
+Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
+  if (layout == ScaleLayout::linear || static_cast<int64_t>(e.size()) != rows * cols) return e;
+  const std::vector<uint8_t> moved = to_layout(layout, std::vector<uint8_t>(e.begin(), e.end()), rows, cols);
+  return Elements(moved.begin(), moved.end());
 }
 
 // A kernel that differs: its specs and the deeds that no spec can say.
@@ -52,16 +68,25 @@ class Simulator {
 
   Elements elements(const Kernel& kernel, const std::string& array) const {
     if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
-    const std::string base = base_of(array);
-    Quantized q = quantized(kernel, is_transposed(array));
-    if (base == "codes") return codes(q);
-    if (base == "scales") return scales(q);
-    if (base == "tensor_scale") return bits(q.tensor_scale);
-    if (base == "dequantized") return decoded(kernel, std::move(q));
-    return {};
+    const ArrayName name = parse_array_name(array);
+    if (name.stage.empty() || name.stage == input_stage) return {};
+    const Quantized& q = last_quantized(kernel, name.is_transposed);
+    if (name.stage == "codes") return in_nibble_order(codes(q), name.high_first);
+    if (name.stage == "scales")
+      return in_scale_layout(scales(q), name.scale_layout, q.geometry.scale_rows, q.geometry.scale_cols);
+    if (name.stage == "tensor_scale") return bits(q.tensor_scale);
+    return decoded(kernel, q);
   }
 
  private:
+  // The arrays of a dump are asked for one after the other: their tensor is quantised once. `k` is known by its
+  // address.
+  const Quantized& last_quantized(const Kernel& k, bool transposed) const {
+    Last& last = last_[transposed ? 1 : 0];
+    if (last.kernel != &k) last = {&k, quantized(k, transposed)};
+    return last.q;
+  }
+
   Quantized quantized(const Kernel& k, bool transposed) const {
     QuantizeCall call = {.x = view_of(in_.a.data(), c_.rows, c_.cols),
                          .spec = k.a,
@@ -201,10 +226,15 @@ class Simulator {
     return out;
   }
 
+  struct Last {
+    const Kernel* kernel = nullptr;
+    Quantized q;
+  };
   const Case& c_;
   const CaseInputs& in_;
   Dispatcher dispatcher_;
   int threads_;
+  mutable std::array<Last, 2> last_;
 };
 
 struct NamedKernel {
@@ -302,43 +332,47 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
 }
 
 Variant variant_of(const std::shared_ptr<const Simulator>& s, const NamedKernel& n) {
-  return {n.cause, n.detail, [s, k = n.kernel](const std::string& array) { return s->elements(k, array); }};
+  // Shared by all copies of the function, so that its address says which kernel it is.
+  return {n.cause, n.detail, [s, k = std::make_shared<const Kernel>(n.kernel)](const std::string& array) {
+            return s->elements(*k, array);
+          }};
 }
 
 // Layout variants act on golden elements of an unchanged (or otherwise changed) kernel.
-std::vector<Variant> with_layouts(const Case& c, const Variant& inner, const BlockGeometry& g,
-                                  const BlockGeometry& gt) {
+// `also_plain`: the order that an array's name does not say may be the plain one, too.
+std::vector<Variant> with_layouts(const Case& c, const Variant& inner, const BlockGeometry& g, const BlockGeometry& gt,
+                                  bool also_plain) {
   std::vector<Variant> out;
   const std::string suffix = inner.cause.empty() ? "" : " and " + inner.cause;
-  const bool is_four_bit = format_of(quant_spec_from_words(c.words).element).code_bits() == 4;
-  if (is_four_bit) {
-    out.push_back(
-        {"nibble_order=high_first" + suffix, "even indices in the high nibble", [inner](const std::string& array) {
-           Elements e = inner.compute(array);
-           if (base_of(array) != "codes") return e;
-           for (size_t i = 0; i + 1 < e.size(); i += 2) std::swap(e[i], e[i + 1]);
-           return e;
-         }});
+  // A kernel with a nibble order or layout has it in every array of that stage, whatever the array is called.
+  const auto canonical = [inner](const ArrayName& name) { return inner.compute(name.part); };
+  if (format_of(quant_spec_from_words(c.words).element).code_bits() == 4) {
+    for (const bool high_first : {false, true}) {
+      if (!high_first && !also_plain) continue;
+      out.push_back({(high_first ? "nibble_order=high_first" : "nibble_order=low_first") + suffix,
+                     high_first ? "even indices in the high nibble" : "even indices in the low nibble",
+                     [inner, canonical, high_first](const std::string& array) {
+                       const ArrayName name = parse_array_name(array);
+                       return name.stage == "codes" ? in_nibble_order(canonical(name), high_first)
+                                                    : inner.compute(array);
+                     }});
+    }
   }
-  const auto relaid = [&](const char* cause, const char* detail, auto&& order) {
-    out.push_back({cause + suffix, detail, [inner, order, g, gt](const std::string& array) {
-                     Elements e = inner.compute(array);
-                     if (base_of(array) != "scales") return e;
-                     const BlockGeometry& shape = is_transposed(array) ? gt : g;
+  const auto relaid = [&](const std::string& cause, const char* detail, auto&& order) {
+    out.push_back({cause + suffix, detail, [inner, canonical, order, g, gt](const std::string& array) {
+                     const ArrayName name = parse_array_name(array);
+                     if (name.stage != "scales") return inner.compute(array);
+                     const BlockGeometry& shape = name.is_transposed ? gt : g;
+                     const Elements e = canonical(name);
                      if (static_cast<int64_t>(e.size()) != shape.scale_rows * shape.scale_cols) return e;
                      return order(e, shape.scale_rows, shape.scale_cols);
                    }});
   };
   for (const ScaleLayoutInfo& layout : scale_layout_table) {
-    if (layout.id == ScaleLayout::linear) continue;
-    static_assert(sizeof(scale_layout_table) / sizeof(scale_layout_table[0]) == 3);
-    const auto order = [id = layout.id](const Elements& e, int64_t rows, int64_t cols) {
-      const std::vector<uint8_t> bytes(e.begin(), e.end());
-      const std::vector<uint8_t> moved = to_layout(id, bytes, rows, cols);
-      return Elements(moved.begin(), moved.end());
-    };
-    relaid(layout.id == ScaleLayout::tile_128x4 ? "scale_layout=128x4" : "scale_layout=amd_preshuffled",
-           "the scales lie in another order", order);
+    if (layout.id == ScaleLayout::linear && !also_plain) continue;
+    relaid(
+        std::string("scale_layout=") + layout.name, "the scales lie in another order",
+        [id = layout.id](const Elements& e, int64_t rows, int64_t cols) { return in_scale_layout(e, id, rows, cols); });
   }
   relaid("scale_layout=transposed", "scales stored column by column",
          [](const Elements& e, int64_t rows, int64_t cols) {
@@ -349,9 +383,8 @@ std::vector<Variant> with_layouts(const Case& c, const Variant& inner, const Blo
            }
            return t;
          });
-  out.push_back({"operand=transposed" + suffix, "the transposed operand's arrays", [inner](const std::string& array) {
-                   return inner.compute(is_transposed(array) ? base_of(array) : array + "_transposed");
-                 }});
+  out.push_back({"operand=transposed" + suffix, "the transposed operand's arrays",
+                 [inner](const std::string& array) { return inner.compute(other_operand(array)); }});
   return out;
 }
 
@@ -379,7 +412,7 @@ std::vector<Variant> single_variants(const Case& c, const CaseInputs& in, const 
   const BlockGeometry gt = geometry_of(base.a, c.cols, hadamard_padded(c.hadamard, c.rows));
   if (!c.is_gemm) {
     Variant same = variant_of(s, {"", "", base});
-    for (Variant& v : with_layouts(c, same, g, gt)) out.push_back(std::move(v));
+    for (Variant& v : with_layouts(c, same, g, gt, true)) out.push_back(std::move(v));
   }
   for (const NamedKernel& n : spec_changes(base)) out.push_back(variant_of(s, n));
   for (const NamedKernel& n : deeds(c, base)) out.push_back(variant_of(s, n));
@@ -395,7 +428,7 @@ std::vector<Variant> pair_variants(const Case& c, const CaseInputs& in, const st
   const std::vector<NamedKernel> first = spec_changes(base);
   for (const NamedKernel& n : first) {
     if (!c.is_gemm) {
-      for (Variant& v : with_layouts(c, variant_of(s, n), g, gt)) out.push_back(std::move(v));
+      for (Variant& v : with_layouts(c, variant_of(s, n), g, gt, false)) out.push_back(std::move(v));
     }
     const std::string axis = n.cause.substr(0, n.cause.find('='));
     if (axis != "scale_rule" && axis != "arithmetic") continue;

@@ -19,20 +19,6 @@ namespace {
 
 enum class Format { npy, npz, safetensors };
 
-// torch.save writes a ZIP archive with the pickle NAME/data.pkl; before version 1.6 a bare pickle (PROTO opcode and
-// protocol 2 to 5, docs.python.org/3/library/pickletools.html). Pickles are programs: they are named, never read.
-void refuse_pickle(const Bytes& bytes, const unsigned char* start) {
-  bool pickle = start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
-  if (std::memcmp(start, "PK\3\4", 4) == 0)
-    for (const ZipEntry& entry : read_zip_directory(bytes))
-      pickle = pickle || entry.name == "data.pkl" || entry.name.ends_with("/data.pkl");
-  if (pickle)
-    throw Error(
-        fmt::format("{}: is a torch pickle (torch.save); save the tensors as .safetensors "
-                    "(safetensors.torch.save_file) or .npy (numpy.save)",
-                    bytes->name()));
-}
-
 Format format_of(const Bytes& bytes) {
   std::string name = bytes->name();
   std::transform(name.begin(), name.end(), name.begin(),
@@ -40,7 +26,7 @@ Format format_of(const Bytes& bytes) {
   if (name.ends_with(".npy")) return Format::npy;
   unsigned char start[9] = {};
   bytes->read(0, start, static_cast<std::size_t>(std::min<std::uint64_t>(9, bytes->size())));
-  refuse_pickle(bytes, start);
+  refuse_pickle(bytes);
   if (name.ends_with(".npz")) return Format::npz;
   if (name.ends_with(".safetensors")) return Format::safetensors;
   if (std::memcmp(start, "\x93NUMPY", 6) == 0) return Format::npy;
@@ -86,6 +72,28 @@ StoredArray open_safetensors(const Bytes& bytes, const std::string& wanted) {
 }
 
 }  // namespace
+
+// torch.save writes a ZIP archive with the pickle NAME/data.pkl; before version 1.6 a bare pickle of protocol 2 that
+// begins with the number 0x1950a86a20f9469cfc6c (torch/serialization.py, MAGIC_NUMBER). Pickles are programs: they are
+// named, never read.
+void refuse_pickle(const Bytes& bytes) {
+  constexpr std::string_view legacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+  std::string start(legacy.size(), '\0');
+  bytes->read(0, start.data(), static_cast<std::size_t>(std::min<std::uint64_t>(start.size(), bytes->size())));
+  bool pickle = start == legacy;
+  if (start.starts_with("PK\3\4")) {
+    try {
+      for (const ZipEntry& entry : read_zip_directory(bytes))
+        pickle = pickle || entry.name == "data.pkl" || entry.name.ends_with("/data.pkl");
+    } catch (const Error&) {  // no archive: raw elements may begin with any bytes
+    }
+  }
+  if (pickle)
+    throw Error(
+        fmt::format("{}: is a torch pickle (torch.save); save the tensors as .safetensors "
+                    "(safetensors.torch.save_file) or .npy (numpy.save)",
+                    bytes->name()));
+}
 
 StoredArray open_array(const Bytes& bytes, const OpenOptions& options) {
   if (options.raw_dtype) return open_raw(bytes, *options.raw_dtype, options.raw_shape);
