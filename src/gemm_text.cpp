@@ -6,7 +6,7 @@ namespace fp4 {
 namespace {
 
 constexpr const char* accumulator_keys[] = {"kind",           "group",    "inner", "fraction_bits",
-                                            "group_rounding", "rounding", "snap"};
+                                            "group_rounding", "rounding", "snap",  "zero_exponent"};
 
 const AccumulatorInfo* named(const Accumulator& a) {
   for (const AccumulatorInfo& row : accumulator_table) {
@@ -42,13 +42,15 @@ AccumulatorKind kind_from(const Json& v, const std::string& place) {
 
 Json to_json(const Accumulator& a) {
   if (const AccumulatorInfo* row = named(a); row != nullptr) return row->name;
-  return {{"kind", row_of(accumulator_kind_table, a.kind).name},
-          {"group", a.group},
-          {"inner", a.inner},
-          {"fraction_bits", a.fraction_bits},
-          {"group_rounding", row_of(rounding_table, a.group_rounding).name},
-          {"rounding", row_of(rounding_table, a.rounding).name},
-          {"snap", a.snap_log2 == no_snap ? Json(nullptr) : Json(a.snap_log2)}};
+  Json out = {{"kind", row_of(accumulator_kind_table, a.kind).name},
+              {"group", a.group},
+              {"inner", a.inner},
+              {"fraction_bits", a.fraction_bits},
+              {"group_rounding", row_of(rounding_table, a.group_rounding).name},
+              {"rounding", row_of(rounding_table, a.rounding).name},
+              {"snap", a.snap_log2 == no_snap ? Json(nullptr) : Json(a.snap_log2)}};
+  if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;  // absent from files that lack it
+  return out;
 }
 
 Accumulator accumulator_from(const Json& given, const std::string& place) {
@@ -79,6 +81,8 @@ Accumulator accumulator_from(const Json& given, const std::string& place) {
       a.rounding = adder_rounding(value, at);
     } else if (key == "snap") {
       a.snap_log2 = value.is_null() ? no_snap : whole(value, at, -149, 127);
+    } else if (key == "zero_exponent") {  // with 120 fraction bits the cut stays within ExactSum
+      a.zero_exponent = value.is_null() ? no_zero_exponent : whole(value, at, -200, 127);
     } else {
       throw unknown_word(place, key, {std::begin(accumulator_keys), std::end(accumulator_keys)});
     }

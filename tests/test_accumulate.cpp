@@ -57,6 +57,46 @@ TEST_CASE("accumulators described by parameters equal the named rows", "[quick]"
   CHECK(to_json(accumulator_from(k64, "test")) == "k64_rz");
 }
 
+// One group: a block of zeros beside a product of 1.5*2^-38. Under the older rule the zeros weigh as their scales,
+// 1 * 2^-2, so the cut is at 2^-37 and nothing is left; under the later one they weigh 2^-139 and the product decides.
+TEST_CASE("zeros of aligned sums weigh as their rule says", "[quick]") {
+  const auto a = sparse(64, {{32, 0x1p-38f}});
+  const std::vector<float> b(64, 1.5f);
+  CHECK(bits_of(product(a, b, "fused35_rz")) == 0u);
+  CHECK(product(a, b, "fused35_rz_2026_08") == 0x1.8p-38f);
+  CHECK(product(a, b, "fused35_rz", "mxfp4,zero_block=limit") == 0x1.8p-38f);  // zeros of scale 2^-127 weigh little
+  // products that cancel are no zeros: they weigh 2^-4 under either rule, the cut is at 2^-39
+  const auto c = sparse(64, {{0, 1.0f}, {1, -1.0f}, {32, 0x1p-40f}});
+  const auto d = sparse(64, {{0, 1.0f}, {1, 1.0f}, {32, 1.0f}});
+  CHECK(bits_of(product(c, d, "fused35_rz")) == 0u);
+  CHECK(bits_of(product(c, d, "fused35_rz_2026_08")) == 0u);
+  // 32 products of 2^-152 beside an accumulator of zero, which weighs 2^-126 or 2^-133: cuts at 2^-151 and 2^-158
+  const std::vector<float> tiny(32, 0x1p-76f);
+  CHECK(bits_of(product(tiny, tiny, "fused25_rz")) == 0u);
+  CHECK(product(tiny, tiny, "fused25_rz_2026_08") == 0x1p-147f);
+  // a sum so far is no zero: 1 in the first group cuts what the second takes away, at 2^-35
+  const auto e = sparse(128, {{0, 1.0f}, {96, -0x1p-36f}});
+  const auto f = sparse(128, {{0, 1.0f}, {96, 1.0f}});
+  CHECK(product(e, f, "fused35_rz_2026_08") == 1.0f);
+}
+
+TEST_CASE("a described accumulator may name the weight of zeros", "[quick]") {
+  Json row = {{"kind", "aligned"}, {"group", 64}, {"inner", 16}, {"fraction_bits", 35}, {"rounding", "toward_zero"}};
+  CHECK(to_json(accumulator_from(row, "test")) == "fused35_rz");
+  row["zero_exponent"] = -139;
+  CHECK(to_json(accumulator_from(row, "test")) == "fused35_rz_2026_08");
+  row["zero_exponent"] = -20;
+  CHECK(to_json(accumulator_from(row, "test"))["zero_exponent"] == -20);
+  const auto a = sparse(64, {{32, 0x1p-56f}});
+  CHECK(bits_of(product(a, std::vector<float>(64, 1.5f), row)) == 0u);  // cut at 2^-55
+  row["zero_exponent"] = nullptr;
+  CHECK(to_json(accumulator_from(row, "test")) == "fused35_rz");
+  row["fraction_bits"] = 36;  // files written before the field existed stay as they are
+  CHECK(!to_json(accumulator_from(row, "test")).contains("zero_exponent"));
+  row["zero_exponent"] = -201;
+  CHECK_THROWS_WITH(accumulator_from(row, "test"), Catch::Contains("zero_exponent") && Catch::Contains("-200"));
+}
+
 TEST_CASE("overflow and tiny products", "[quick]") {
   const std::vector<float> huge(64, 0x1p126f);
   CHECK(product(huge, huge, "fp32_block") == INFINITY);

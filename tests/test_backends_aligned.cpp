@@ -11,13 +11,15 @@ namespace {
 
 using namespace test;
 
-constexpr Accumulator aligned(int group, int inner, int fraction_bits, int snap_log2 = no_snap) {
+constexpr Accumulator aligned(int group, int inner, int fraction_bits, int snap_log2 = no_snap,
+                              int zero_exponent = no_zero_exponent) {
   return {.kind = AccumulatorKind::aligned,
           .group = group,
           .inner = inner,
           .fraction_bits = fraction_bits,
           .rounding = Rounding::toward_zero,
-          .snap_log2 = snap_log2};
+          .snap_log2 = snap_log2,
+          .zero_exponent = zero_exponent};
 }
 
 constexpr Accumulator k64_rz = {.kind = AccumulatorKind::group, .group = 64, .rounding = Rounding::toward_zero};
@@ -32,6 +34,8 @@ constexpr Accumulator rows[] = {aligned(64, 16, 35),
                                 aligned(64, 1, 18),
                                 aligned(64, 32, 30),
                                 aligned(48, 16, 35),
+                                aligned(64, 16, 35, no_snap, -139),
+                                aligned(32, 1, 25, no_snap, -133),
                                 {.kind = AccumulatorKind::group},
                                 k64_rz,
                                 {.kind = AccumulatorKind::sequential},

@@ -157,6 +157,7 @@ ordered_json accumulator_json(const AccumulatorInfo& info) {
   out["group_rounding"] = row_of(rounding_table, a.group_rounding).name;
   out["rounding"] = row_of(rounding_table, a.rounding).name;
   out["snap"] = a.snap_log2 == no_snap ? ordered_json(nullptr) : ordered_json(a.snap_log2);
+  if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;
   return out;
 }
 

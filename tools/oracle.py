@@ -735,6 +735,8 @@ ACCUMULATORS = {
     "fused25_rz": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero"),
     "double": dict(kind="double"),
     "fma_sequential": dict(kind="fma"),
+    "fused35_rz_2026_08": dict(kind="aligned", group=64, inner=16, fraction_bits=35, rounding="toward_zero", zero_exponent=-139),
+    "fused25_rz_2026_08": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero", zero_exponent=-133),
 }
 
 
@@ -745,7 +747,7 @@ def parse_accumulator(word):
     row = dict(rounding="nearest_even", group_rounding="nearest_even", group=0, inner=1, fraction_bits=23)
     for part in word.split(";"):
         key, value = part.split(":")
-        row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap") else value
+        row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap", "zero_exponent") else value
     return row
 
 
@@ -852,9 +854,12 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
     if not is_finite(acc):
         return acc
     terms = []
+    zero = row.get("zero_exponent")  # of the accumulator and of terms without any product; None: the older rule
     if row["inner"] == 1:
         for k in range(lo, hi):
             v = a.q[k] * b.q[k] * a.scale(k) * b.scale(k)
+            if v == 0 and zero is not None:
+                terms.append((0, zero))
             if v:
                 terms.append((v, a.element_exponent(k) + b.element_exponent(k) + a.scale_exponent(k) + b.scale_exponent(k)))
     else:
@@ -863,9 +868,11 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
         points = sorted(points)
         for i, j in zip(points, points[1:]):
             dot = sum(a.q[k] * b.q[k] for k in range(i, j))
-            terms.append((dot * a.scale(i) * b.scale(i), a.scale_exponent(i) + b.scale_exponent(i)))
+            nothing = a.scale(i) * b.scale(i) == 0 or not any(a.q[k] * b.q[k] for k in range(i, j))
+            exponent_of_term = zero if nothing and zero is not None else a.scale_exponent(i) + b.scale_exponent(i)
+            terms.append((dot * a.scale(i) * b.scale(i), exponent_of_term))
     acc_units = units(acc)
-    acc_exponent = max(abs(acc_units).bit_length() - 150, -126) if acc_units else -126
+    acc_exponent = max(abs(acc_units).bit_length() - 150, -126) if acc_units else -126 if zero is None else zero
     lsb = max([acc_exponent] + [e for _, e in terms]) - row["fraction_bits"]
 
     def truncated(v, e):  # v * 2^e as a multiple of 2^lsb, toward zero
@@ -1207,8 +1214,18 @@ DESCRIBED = [
     "kind:group;group:128;group_rounding:toward_zero;rounding:nearest_even;snap:-6", "kind:block;rounding:toward_zero",
     "kind:aligned;group:32;inner:8;fraction_bits:25;rounding:toward_zero", "kind:aligned;group:16;inner:1;fraction_bits:23;rounding:toward_zero",
     "kind:aligned;group:128;inner:32;fraction_bits:28;rounding:toward_zero", "kind:aligned;group:64;inner:4;fraction_bits:30;rounding:toward_zero",
-    "kind:sequential;rounding:nearest_even",
+    "kind:sequential;rounding:nearest_even", "kind:aligned;group:32;inner:8;fraction_bits:30;rounding:toward_zero;zero_exponent:-20",
 ]
+
+
+def clear_blocks(rng, x, k):
+    """Zeros in about a third of the stretches of 16 columns, and now and then tiny numbers in the rest: zeros may outweigh them."""
+    for i in range(0, len(x), 16):
+        if rng.chance(1, 3):
+            x[i:i + 16] = [0] * len(x[i:i + 16])
+    if rng.chance(1, 2):
+        down = rng.between(20, 60)
+        x[:] = [(b & ~INF) | max((b & INF) - (down << 23), 0) if b & INF not in (0, INF) else b for b in x]
 
 
 class GemmCase:
@@ -1237,6 +1254,8 @@ class GemmCase:
         self.y = gemm_operand(rng, self.spec_b, self.n, self.k, style, offsets[1], self.seed, self.stream ^ 16, self.step)
         if rng.chance(1, 2):
             cancel(rng, self.x, self.y, self.m, self.n, self.k)
+        if "2026_08" in accumulator or "zero_exponent" in accumulator:
+            clear_blocks(rng, self.x, self.k)
 
     def expected(self):
         return gemm(self.spec_a, self.spec_b, self.accumulator, self.x, self.y, self.m, self.n, self.k, self.seed, self.stream,

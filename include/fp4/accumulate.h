@@ -33,6 +33,7 @@ inline constexpr AccumulatorKindInfo accumulator_kind_table[] = {
 static_assert(ids_are_indices(accumulator_kind_table));
 
 inline constexpr int no_snap = INT_MIN;
+inline constexpr int no_zero_exponent = INT_MIN;
 
 struct Accumulator {
   AccumulatorKind kind = AccumulatorKind::block;
@@ -42,6 +43,9 @@ struct Accumulator {
   Rounding group_rounding = Rounding::nearest_even;  // of a group's sum; sequential: of a product
   Rounding rounding = Rounding::nearest_even;        // of each addition (aligned: of its result)
   int snap_log2 = no_snap;  // the final sum to the nearest multiple of 2^snap_log2, ties to even
+  // aligned: exponent of what is zero because all of its factors' products are: the accumulator, a term whose products
+  // are all zero, or one under a zero scale. None: a zero accumulator or scale has -126 and a zero dot its scales' own.
+  int zero_exponent = no_zero_exponent;
 
   friend constexpr bool operator==(const Accumulator&, const Accumulator&) = default;
 };
@@ -62,12 +66,17 @@ inline constexpr AccumulatorInfo accumulator_table[] = {
      {.kind = AccumulatorKind::group, .group = 64, .rounding = Rounding::toward_zero}},
     {"k64_rz_snap", "k64_rz, then a multiple of 2^-10", "2609.02846 (comparator)",
      {.kind = AccumulatorKind::group, .group = 64, .rounding = Rounding::toward_zero, .snap_log2 = -10}},
-    {"fused35_rz", "64 products, dots of 16 aligned, 35 fraction bits", "MMA-Sim 2511.10909, Blackwell mxf4/nvf4",
+    {"fused35_rz", "64 products, dots of 16 aligned, 35 fraction bits; zero blocks weigh as their scales",
+     "MMA-Sim 2511.10909 as of January 2026, Blackwell mxf4/nvf4",
      {.kind = AccumulatorKind::aligned, .group = 64, .inner = 16, .fraction_bits = 35, .rounding = Rounding::toward_zero}},
-    {"fused25_rz", "32 products aligned one by one, 25 fraction bits", "MMA-Sim 2511.10909, mxf8f6f4",
+    {"fused25_rz", "32 products aligned one by one, 25 fraction bits", "MMA-Sim 2511.10909 as of January 2026, mxf8f6f4",
      {.kind = AccumulatorKind::aligned, .group = 32, .inner = 1, .fraction_bits = 25, .rounding = Rounding::toward_zero}},
     {"double", "fp64 loop, rounded once at the end", "reference loops", {.kind = AccumulatorKind::sequential_double}},
     {"fma_sequential", "acc = fma(a, b, acc), the rule of unscaled operands", "fp32 GEMM in natural order", {.kind = AccumulatorKind::fma}},
+    {"fused35_rz_2026_08", "fused35_rz, but all zeros weigh 2^-139", "MMA-Sim 2511.10909 as of August 2026, Blackwell mxf4/nvf4",
+     {.kind = AccumulatorKind::aligned, .group = 64, .inner = 16, .fraction_bits = 35, .rounding = Rounding::toward_zero, .zero_exponent = -139}},
+    {"fused25_rz_2026_08", "fused25_rz, but all zeros weigh 2^-133", "MMA-Sim 2511.10909 as of August 2026, mxf8f6f4",
+     {.kind = AccumulatorKind::aligned, .group = 32, .inner = 1, .fraction_bits = 25, .rounding = Rounding::toward_zero, .zero_exponent = -133}},
 };
 // clang-format on
 inline constexpr const Accumulator& fp32_block = accumulator_table[1].row;
@@ -183,6 +192,16 @@ FP4_HD constexpr int alignment_exponent(float s, int min_exponent) {
   return s == 0.0f ? -126 : larger(exact_magnitude(s).log2_floor(), min_exponent);
 }
 
+// Whether a term of row.zero_exponent: no product differs from zero. A dot that cancels to zero is none.
+template <class A, class B>
+FP4_HD bool is_nothing(const A& a, const B& b, int64_t begin, int64_t end) {
+  if (a.scale(begin) == 0.0f || b.scale(begin) == 0.0f) return true;
+  for (int64_t k = begin; k < end; ++k) {
+    if (a.fixed(k) != 0 && b.fixed(k) != 0) return false;
+  }
+  return true;
+}
+
 template <class R>
 FP4_HD int element_exponent(const R& r, int64_t k) {
   const int64_t v = r.fixed(k);
@@ -191,9 +210,12 @@ FP4_HD int element_exponent(const R& r, int64_t k) {
 }
 
 // The term of products begin..end (one block of each operand). inner = 1 weighs a product by its elements' exponents
-// too, and a zero product is no term; longer dots weigh by the scales alone, also when the dot is 0.
+// too, and a zero product is no term; longer dots weigh by the scales alone, also when the dot is 0. A zero_exponent
+// is the weight of either kind's zeros.
 template <class A, class B>
-FP4_HD AlignedTerm aligned_term(const A& a, const B& b, int64_t begin, int64_t end, bool single) {
+FP4_HD AlignedTerm aligned_term(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end) {
+  if (row.zero_exponent != no_zero_exponent && is_nothing(a, b, begin, end)) return {0, 0, row.zero_exponent, false};
+  const bool single = row.inner == 1;
   const float sa = a.scale(begin);
   const float sb = b.scale(begin);
   const int128 dot = integer_dot(a, b, begin, end);
@@ -223,7 +245,7 @@ template <class A, class B>
 FP4_HD float aligned_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end) {
   const int64_t run = scale_run(a, b, end);
   const int64_t group = row.group > 0 ? row.group : larger<int64_t>(end - begin, 1);
-  const bool single = row.inner == 1;
+  const int zero_exponent = row.zero_exponent == no_zero_exponent ? -126 : row.zero_exponent;
   const auto next = [&](int64_t k, int64_t first, int64_t last) {  // end of the term that starts at k
     const int64_t by_block = (k / run + 1) * run;
     const int64_t by_inner = first + ((k - first) / row.inner + 1) * row.inner;
@@ -233,15 +255,16 @@ FP4_HD float aligned_dot(const Accumulator& row, const A& a, const B& b, int64_t
   for (int64_t first = begin; first < end && is_finite(acc); first += group) {
     const int64_t last = smaller(end, first + group);
     const Magnitude m = exact_magnitude(acc);
-    AlignedTerm carried{m.significand, m.exponent, m.is_zero() ? -126 : larger(m.log2_floor(), -126), is_negative(acc)};
+    AlignedTerm carried{m.significand, m.exponent, m.is_zero() ? zero_exponent : larger(m.log2_floor(), -126),
+                        is_negative(acc)};
     int largest = carried.weight_log2;
     for (int64_t k = first; k < last; k = next(k, first, last)) {
-      largest = larger(largest, aligned_term(a, b, k, next(k, first, last), single).weight_log2);
+      largest = larger(largest, aligned_term(row, a, b, k, next(k, first, last)).weight_log2);
     }
     ExactSum sum;
     add_truncated(sum, carried, largest - row.fraction_bits);
     for (int64_t k = first; k < last; k = next(k, first, last)) {
-      add_truncated(sum, aligned_term(a, b, k, next(k, first, last), single), largest - row.fraction_bits);
+      add_truncated(sum, aligned_term(row, a, b, k, next(k, first, last)), largest - row.fraction_bits);
     }
     const Magnitude total = sum.magnitude_of_sum();
     const bool overflows = !total.is_zero() && total.log2_floor() >= 128;

@@ -99,10 +99,10 @@ inline bool is_certain(const Product& p, const fast::ScaleRange& a, const fast::
   return larger(product, lowest + 24) - f.fraction_bits <= lowest;
 }
 
-// Whether runs are the terms of an aligned sum.
+// Whether runs are the terms of an aligned sum that kernels may cut.
 inline bool runs_are_terms(const Product& p) {
   const Accumulator& row = p.options.accumulator;
-  return row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % p.run == 0 &&
+  return row.kind == AccumulatorKind::aligned && cuts_alike(row) && row.inner > 1 && row.inner % p.run == 0 &&
          term_length(p.a.spec, p.b.spec, row) == p.run;
 }
 

@@ -55,6 +55,11 @@ inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumula
 
 inline bool has_wide_scale(const QuantSpec& s) { return s.scale == Scale::fp32 || s.scale_rule == ScaleRule::encode; }
 
+// Kernels that cut weigh zeros as their scales. A zero_exponent up to this, the weight of an accumulator of zero, gives
+// zeros no more weight than that, so sums that are proven to lose no bit lose none with it; others go to the core.
+inline constexpr int least_zero_weight = -126;
+inline bool cuts_alike(const Accumulator& row) { return row.zero_exponent == no_zero_exponent; }
+
 // Whether gemm_terms_body.h serves: whole terms in every run.
 inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.group_rounding != Rounding::nearest_even || row.group % 4 != 0) return false;
@@ -62,13 +67,14 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   if (row.kind == AccumulatorKind::group) {
     return row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero;
   }
-  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero) return false;
+  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero || !cuts_alike(row)) return false;
   if (row.inner == 1) return row.fraction_bits <= 25;
   const int64_t length = term_length(a, b, row);
   return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
 }
 
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  if (row.zero_exponent > least_zero_weight) return Engine::none;
   constexpr Rounding nearest_even = Rounding::nearest_even;
   if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
     return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;

@@ -167,7 +167,8 @@ int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& acc
   const int term_bits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1 + 16;
   if (accumulator.kind == AccumulatorKind::aligned) {
     const bool fits = accumulator.group == wide_group && accumulator.inner == wide_term &&
-                      accumulator.fraction_bits >= 0 && accumulator.fraction_bits <= 36;
+                      accumulator.zero_exponent == no_zero_exponent && accumulator.fraction_bits >= 0 &&
+                      accumulator.fraction_bits <= 36;
     return fits ? 2 * 254 : -1;
   }
   if (accumulator.kind != AccumulatorKind::group || (accumulator.group != 0 && accumulator.group != wide_group))
