@@ -248,6 +248,57 @@ TEST_CASE("bf16 next to its boundaries, in every binade, infinities and NaN", "[
   }
 }
 
+// Casts that overflow, under every rounding, as codes and as operands, with a K that fills no vector.
+TEST_CASE("casts at and beyond the largest value", "[quick]") {
+  const int64_t rows = 20, k = 50;
+  for (const Backend* fast : test::backends_under_test()) {
+    for (const char* element : {"bf16", "fp16", "bf16,prescale=0.75", "fp16,random_bits=32", "fp32"}) {
+      for (const RoundingInfo& mode : rounding_table) {
+        const std::string words = std::string(element) + ",rounding=" + mode.name;
+        const float largest = decode(format_of(quant_spec_from_words(words).element),
+                                     format_of(quant_spec_from_words(words).element).largest_code);
+        test::Random random(9);
+        std::vector<float> x(static_cast<size_t>(rows * k));
+        for (float& v : x) {
+          const float all[] = {0.0f,
+                               1.0f,
+                               moved(largest, test::pick(random, 70000) - 1000),
+                               moved(largest, -1),
+                               float_of(float_largest_bits),
+                               std::ldexp(largest, -1)};
+          v = all[test::pick(random, 6)];
+          if (!is_finite(v)) v = float_of(float_largest_bits - static_cast<uint32_t>(test::pick(random, 70000)));
+          if (test::pick(random, 2) == 0) v = -v;
+        }
+        QuantizeCall call;
+        call.x = view_of(x.data(), rows, k);
+        call.spec = quant_spec_from_words(words);
+        call.place = {3, 5, 7};
+        INFO(fast->name() << " " << words);
+        Quantized expected, got;
+        reference_backend().quantize(call, expected);
+        if (fast->supports_quantize(call)) {
+          fast->quantize(call, got);
+          CHECK(got.codes == expected.codes);
+        }
+        std::vector<float> eye(static_cast<size_t>(32 * k), 0.5f);
+        std::vector<float> c(static_cast<size_t>(rows * 32), -7.0f);
+        std::vector<float> wanted = c;
+        MultiplyCall product;
+        product.a = call;
+        product.b.x = view_of(eye.data(), 32, k);
+        product.b.spec = quant_spec_from_words("fp32");
+        product.c = c.data();
+        product.c_stride = 32;
+        if (!fast->multiply(product)) continue;
+        product.c = wanted.data();
+        Dispatcher("reference").multiply(product);
+        CHECK(std::memcmp(c.data(), wanted.data(), c.size() * sizeof(float)) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("a hundred million values beside boundaries", "[exhaustive]") {
   int64_t compared = 0;
   for (uint32_t seed = 100; compared < 100'000'000; ++seed) compared += compare_boundaries(4096, seed);
@@ -301,7 +352,7 @@ TEST_CASE("scale products at both ends of fp32", "[quick]") {
 TEST_CASE("sums beside 24 bits under every accumulator", "[quick]") {
   test::Random random(3);
   for (const Backend* fast : test::backends_under_test()) {
-    for (const char* name : {"fp32_block", "exact", "k64_rz", "fused35_rz", "fused25_rz"}) {
+    for (const char* name : {"fp32_block", "exact", "k64_rz", "fused35_rz", "fused25_rz", "fused35_rz_2026_08"}) {
       for (const char* words :
            {"mxfp4", "mxfp4,element=e1m2", "mxfp4,element=e3m0", "mxfp4,block=16", "mxfp4,block=8"}) {
         const QuantSpec spec = quant_spec_from_words(words);

@@ -1,5 +1,6 @@
 // The worked examples of the definitions, and the ranges of scaled maxima that each scale rule promises.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "src/backends.h"
 #include "src/spec_text.h"
@@ -157,7 +158,62 @@ TEST_CASE("policies at the edges", "[quick]") {
   CHECK(quantized("nvfp4,tensor_scale=none,zero_scale=one", tiny, 1).scales == Bytes{0x38});
   CHECK(quantized("nvfp4,tensor_scale=none,zero_scale=keep", tiny, 1).scales == Bytes{0x00});
   CHECK(bits_of(decode(format_of(Element::bf16), quantized("bf16", {inf}, 1).code(0, 0))) == float_infinity_bits);
-  CHECK(quantized("bf16", {float_of(float_largest_bits)}, 1).code(0, 0) == 0x7F7F);  // finite stays finite
+}
+
+// IEEE 754-2019, 7.4, and every cast of a machine: what rounds beyond the largest value is infinity, but the modes that
+// round it toward zero keep the largest value. FP8 and narrower saturate, with a scale or without (OFP8 1.0).
+TEST_CASE("bf16 and fp16 overflow, narrower formats saturate", "[quick]") {
+  const auto code = [](const std::string& words, float x) {
+    return static_cast<int>(quantized(words.c_str(), {x}, 1).code(0, 0));
+  };
+  const float largest = float_of(float_largest_bits);
+  CHECK(code("bf16", float_of(0x7F7F7FFFu)) == 0x7F7F);  // below the half step
+  CHECK(code("bf16", float_of(0x7F7F8000u)) == 0x7F80);  // its tie: to the even code, infinity
+  CHECK(code("bf16,rounding=nearest_toward_zero", float_of(0x7F7F8000u)) == 0x7F7F);
+  CHECK(code("bf16", largest) == 0x7F80);
+  CHECK(code("bf16", -largest) == 0xFF80);
+  CHECK(code("fp16", 65519.996f) == 0x7BFF);
+  CHECK(code("fp16", 65520.0f) == 0x7C00);
+  CHECK(code("fp16", -largest) == 0xFC00);
+  CHECK(code("fp16,prescale=0.75", 80000.0f) == 0x7B53);  // 60000 = 1875 * 2^5
+  CHECK(code("fp16,prescale=0.75", 87360.0f) == 0x7C00);  // 65520
+  for (const char* words : {"bf16", "fp16"}) {
+    const auto under = [&](const char* mode, float x) { return code(std::string(words) + ",rounding=" + mode, x); };
+    const int most = words[0] == 'b' ? 0x7F7F : 0x7BFF;
+    CHECK(under("nearest_away", largest) == most + 1);
+    CHECK(under("nearest_toward_zero", largest) == most + 1);
+    CHECK(under("away_from_zero", largest) == most + 1);
+    CHECK(under("toward_zero", largest) == most);
+    CHECK(under("toward_zero", -largest) == (most | 0x8000));
+    CHECK(under("toward_positive", largest) == most + 1);
+    CHECK(under("toward_positive", -largest) == (most | 0x8000));
+    CHECK(under("toward_negative", largest) == most);
+    CHECK(under("toward_negative", -largest) == ((most + 1) | 0x8000));
+  }
+  for (const char* mode : {"stochastic", "stochastic_midpoint", "stochastic_truncated"})
+    CHECK(code(std::string("fp16,rounding=") + mode, 65536.0f) == 0x7C00);
+  CHECK(std::isinf(decoded(quantized("bf16", {largest}, 1))[0]));
+  CHECK(code("mxfp8,element=e5m2,scale=none", largest) == 0x7B);
+  CHECK(code("mxfp8,scale=none", -largest) == 0xFE);
+  CHECK(code("mxfp4,scale=none", largest) == 7);
+}
+
+TEST_CASE("presets follow their library at zeros and ties", "[quick]") {
+  // FBGEMM's default takes ceil(log2 amax) - 2: 6.5 -> 2^1, and 2.5 -> 1.25 -> 1.5, away from zero; zeros get 2^-127
+  const std::vector<float> x = {6.5f, 2.5f};
+  CHECK(quantized("fbgemm_mx4", x, 1).scales == Bytes{128});
+  CHECK(quantized("fbgemm_mx4", x, 1).code(0, 1) == 3);
+  // just below 2^3: floor gives 2^0 where a float log2 would give 2^1
+  CHECK(quantized("microxcaling_even", {float_of(bits_of(8.0f) - 1)}, 1).scales == Bytes{127});
+  for (const char* words : {"fbgemm_mx4", "microxcaling_even", "microxcaling_default"})
+    CHECK(quantized(words, {0.0f}, 1).scales == Bytes{0x00});
+  // 1536 = 6 * 256 makes g = 1; 2^-9/6 and 2^-9/4 round to the scale code 0, which stays
+  std::vector<float> pair(32, 0.0f);
+  pair[0] = 1536.0f;
+  pair[16] = 0x1p-9f;
+  CHECK(quantized("fouroversix", pair, 1).scales == Bytes{0x78, 0x00});
+  CHECK(quantized("fouroversix", pair, 1).code(0, 16) == 0);
+  CHECK(quantized("fouroversix", {0.0f}, 1).scales == Bytes{0x00});
 }
 
 TEST_CASE("ragged rows are padded or refused", "[quick]") {

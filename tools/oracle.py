@@ -153,9 +153,10 @@ class AllFloats:
 class Format:
     """values[c] * 2^-shift is the value of magnitude code c; sign_bit is 0 for unsigned formats."""
 
-    def __init__(self, name, bits, mantissa, bias, largest_code, nan_codes=(), nan=None, infinity=None, signed=False):
+    def __init__(self, name, bits, mantissa, bias, largest_code, nan_codes=(), nan=None, infinity=None, signed=False, overflows=False):
         self.name, self.bits, self.mantissa, self.bias = name, bits, mantissa, bias
         self.largest_code, self.nan_codes, self.nan, self.infinity = largest_code, nan_codes, nan, infinity
+        self.overflows = overflows  # a cast of IEEE 754: beyond the largest value comes infinity
         self.sign_bit = 1 << (bits - 1) if signed else 0
         self.power_of_two = mantissa is None
         self.shift = 127 if self.power_of_two else bias - 1 + mantissa
@@ -200,9 +201,9 @@ ELEMENTS = {f.name: f for f in (
     Format("e3m2", 6, 2, 3, 0x1F, signed=True),
     Format("e4m3", 8, 3, 7, 0x7E, (0x7F,), 0x7F, signed=True),
     Format("e5m2", 8, 2, 15, 0x7B, (0x7D, 0x7E, 0x7F), 0x7F, 0x7C, signed=True),
-    Format("bf16", 16, 7, 127, 0x7F7F, (0x7FFF,), 0x7FFF, 0x7F80, signed=True),
-    Format("fp16", 16, 10, 15, 0x7BFF, (0x7FFF,), 0x7FFF, 0x7C00, signed=True),
-    Format("fp32", 32, 23, 127, FLT_MAX, (NAN,), NAN, INF, signed=True),
+    Format("bf16", 16, 7, 127, 0x7F7F, (0x7FFF,), 0x7FFF, 0x7F80, signed=True, overflows=True),
+    Format("fp16", 16, 10, 15, 0x7BFF, (0x7FFF,), 0x7FFF, 0x7C00, signed=True, overflows=True),
+    Format("fp32", 32, 23, 127, FLT_MAX, (NAN,), NAN, INF, signed=True, overflows=True),
 )}
 SCALES = {f.name: f for f in (
     Format("e8m0", 8, None, 127, 0xFE, (0xFF,), 0xFF),
@@ -249,12 +250,15 @@ def rounds_up(mode, num, den, lo_code, negative, n, r):
 
 
 def round_to_format(fmt, num, den, mode, negative=False, n=8, draw=None):
-    """Magnitude code of num/den >= 0. Saturates; below the smallest value of a format without zero: code 0."""
+    """Magnitude code of num/den >= 0. Saturates, or overflows; below the smallest value of a format without zero: code 0."""
     scaled = num << fmt.shift
     q, rest = divmod(scaled, den)
-    if q >= fmt.largest:
+    if q >= fmt.largest and not fmt.overflows:
         return fmt.largest_code
-    lo = bisect_right(fmt.values, q) - 1
+    if q >= 2 ** (fmt.emax + 1 + fmt.shift):  # 2^(emax+1), where infinity stands on the grid, and beyond
+        inward = mode == "toward_zero" or mode == ("toward_positive" if negative else "toward_negative")
+        return fmt.largest_code if inward else fmt.infinity
+    lo = fmt.largest_code if q >= fmt.largest else bisect_right(fmt.values, q) - 1
     if lo < 0:
         return 0
     low = fmt.value_units(lo)
@@ -1318,6 +1322,9 @@ QUANTIZE_WITNESSES = [
     ("nvfp4,arithmetic=reciprocal", 16, (5, 10)),  # fl32(fl32(1/g)/s)
     ("nvfp4,scale_rounding=stochastic,random_bits=16,block=8", 24, (2, 3)),  # draws of a scale have random_bits bits
 ]
+# Casts around the largest value of each format and its half step beyond, which overflow; 65520 is fp16's tie.
+OVERFLOWS = {"bf16": (0x7F7F0000, 0x7F7F7FFF, 0x7F7F8000, 0x7F7F8001, 0x7F7FFFFF, 0x7F7E8000, 0xFF7F8000, 0xFF7FFFFF),
+             "fp16": (0x477FE000, 0x477FEFFF, 0x477FF000, 0x477FF001, 0x47800000, 0x49742400, 0xC77FF000, 0xFF7FFFFF)}
 MSE_TIES = [[7.5, 6.125], [8.25, 6.75]]  # c-1 and c+1 have the same error, below that of c: c-1 comes first
 
 
@@ -1341,6 +1348,9 @@ def golden_quantize_lines(rng):
             yield quantize_line(Spec(words), boundary_inputs(Rng(s), Spec(words), 1, cols, 5, 3, 2), 1, cols, 5, 3, 2)
     for x in MSE_TIES:
         yield quantize_line(Spec("ue5m3fp4,scale_rule=mse"), bits_of(*x), 1, len(x), 0, 0, 0)
+    for name, words in OVERFLOWS.items():
+        for mode in AXES["rounding"]:
+            yield quantize_line(Spec(f"{name},rounding={mode}"), list(words) * 4, 1, 32, 5, 3, 2)
     seen = set()
     for fixed in wanted:
         plain = "arithmetic" not in fixed or "block" in fixed

@@ -19,8 +19,9 @@ struct ArithmeticInfo {
 inline constexpr ArithmeticInfo arithmetic_table[] = {
     {Arithmetic::exact, "exact", "p*x/(s*g), one rounding, to the code", "definition"},
     {Arithmetic::divide, "divide", "fl32(x / fl32(s*g))", "PyTorch emulators"},
-    {Arithmetic::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s))", "most kernels"},
-    {Arithmetic::te, "te", "fl32(x * min(fl32(1/fl32(s*g)), FLT_MAX))", "Transformer Engine, ue5m3-fp4 (2609.02846)"},
+    {Arithmetic::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s))", "torchao NVFP4"},
+    {Arithmetic::te, "te", "fl32(x * min(fl32(1/fl32(s*g)), FLT_MAX)); 1/(s*g) is what most kernels use",
+     "Transformer Engine, ue5m3-fp4 (2609.02846)"},
 };
 static_assert(ids_are_indices(arithmetic_table));
 

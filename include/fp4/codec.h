@@ -1,6 +1,6 @@
 // Encode and decode between values and codes, for every format row. Encoding takes an exact magnitude (a float
-// or an exact quotient), so there is one rounding, to the code. Finite values saturate first: they never become
-// infinity or NaN (numerics: OCP MX 1.0 section 5.3, saturating conversion).
+// or an exact quotient), so there is one rounding, to the code. Finite values saturate first, so that they never become
+// infinity or NaN (OCP MX 1.0 section 5.3, saturating conversion), but in formats that overflow as IEEE 754 does.
 #pragma once
 
 #include "fp4/float_format.h"
@@ -28,12 +28,21 @@ FP4_HD constexpr uint64_t round_to_grid(const FloatFormat& f, Magnitude x, bool 
   return code + (rounds_up(how.mode, p.rest, (code & 1) != 0, negative, how.random_bits, how.random) ? 1 : 0);
 }
 
-// Magnitude code of a finite x; |x| >= the largest value gives the largest code whatever the mode.
+// Magnitude code of a finite |x| beyond the binade of the largest value. A format that overflows keeps its largest
+// value only under the modes that round x toward zero (IEEE 754, 7.4): 10^6 to fp16 is infinity, toward zero 65504.
+FP4_HD constexpr uint32_t code_beyond(const FloatFormat& f, bool negative, Rounding mode) {
+  const bool toward_zero = mode == Rounding::toward_zero || (mode == Rounding::toward_positive && negative) ||
+                           (mode == Rounding::toward_negative && !negative);
+  return f.overflows && !toward_zero ? f.infinity_code() : f.largest_code;
+}
+
+// Magnitude code of a finite x. |x| >= the largest value gives the largest code whatever the mode, or, in a format that
+// overflows, goes on to the infinity that follows it: 65520 to fp16 is infinity, 65519 is 65504.
 FP4_HD constexpr uint32_t encode(const FloatFormat& f, Magnitude x, bool negative, RoundingDraw how) {
   if (x.is_zero()) return 0;
-  if (x.log2_floor() > f.max_exponent()) return f.largest_code;
+  if (x.log2_floor() > f.max_exponent()) return code_beyond(f, negative, how.mode);
   const uint64_t floor_code = round_to_grid(f, x, negative, {Rounding::toward_zero, 0, 0});
-  if (floor_code >= f.largest_code) return f.largest_code;
+  if (floor_code >= f.largest_code && !f.overflows) return f.largest_code;
   return static_cast<uint32_t>(round_to_grid(f, x, negative, how));
 }
 

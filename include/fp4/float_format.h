@@ -22,6 +22,7 @@ struct FloatFormat {
   bool has_zero = true;         // false: code 0 is the power 2^-bias (E8M0)
   uint32_t largest_code = 0;    // magnitude code of the largest finite value
   uint32_t nan_code = no_code;  // the NaN that is written; any non-finite magnitude code but infinity reads as NaN
+  bool overflows = false;       // beyond the largest value: to infinity (IEEE 754, 7.4), else the largest value
 
   FP4_HD constexpr int magnitude_code_bits() const { return exponent_bits + mantissa_bits; }
   FP4_HD constexpr int code_bits() const { return magnitude_code_bits() + (is_signed ? 1 : 0); }
@@ -82,7 +83,8 @@ struct ScaleInfo {
 };
 
 // clang-format off
-//                            exp man bias sign  inf    zero  largest     NaN
+// bf16, fp16 and fp32 overflow, as every cast to them does; FP8 saturates (OFP8 1.0 has both modes, and MX takes this).
+//                            exp man bias sign  inf    zero  largest     NaN  overflows
 inline constexpr ElementInfo element_table[] = {
     {Element::e2m1, "e2m1", "FP4: 0 .5 1 1.5 2 3 4 6",          "OCP MX 1.0, 5.3.3",       {2, 1, 1, true, false, true, 0x7, no_code}},
     {Element::e1m2, "e1m2", "uniform FP4: 0 .25 .. 1.75",       "INT4-like grid, 2112.10769", {1, 2, 1, true, false, true, 0x7, no_code}},
@@ -91,9 +93,9 @@ inline constexpr ElementInfo element_table[] = {
     {Element::e3m2, "e3m2", "FP6 up to 28",                     "OCP MX 1.0, 5.3.2",       {3, 2, 3, true, false, true, 0x1F, no_code}},
     {Element::e4m3, "e4m3", "FP8 FN up to 448",                 "OCP OFP8 1.0",            {4, 3, 7, true, false, true, 0x7E, 0x7F}},
     {Element::e5m2, "e5m2", "FP8 IEEE-like up to 57344",        "OCP OFP8 1.0",            {5, 2, 15, true, true, true, 0x7B, 0x7F}},
-    {Element::bf16, "bf16", "bfloat16",                         "OCP MX 1.0 (BF16)",       {8, 7, 127, true, true, true, 0x7F7F, 0x7FFF}},
-    {Element::fp16, "fp16", "IEEE binary16",                    "IEEE 754",                {5, 10, 15, true, true, true, 0x7BFF, 0x7FFF}},
-    {Element::fp32, "fp32", "IEEE binary32",                    "IEEE 754",                {8, 23, 127, true, true, true, 0x7F7FFFFF, canonical_nan_bits}},
+    {Element::bf16, "bf16", "bfloat16",                         "OCP MX 1.0 (BF16)",       {8, 7, 127, true, true, true, 0x7F7F, 0x7FFF, true}},
+    {Element::fp16, "fp16", "IEEE binary16",                    "IEEE 754",                {5, 10, 15, true, true, true, 0x7BFF, 0x7FFF, true}},
+    {Element::fp32, "fp32", "IEEE binary32",                    "IEEE 754",                {8, 23, 127, true, true, true, 0x7F7FFFFF, canonical_nan_bits, true}},
 };
 inline constexpr ScaleInfo scale_table[] = {
     {Scale::e8m0, "e8m0", "2^-127 .. 2^127, no zero, NaN 0xFF",       "OCP MX 1.0, 5.4.1", {8, 0, 127, false, false, false, 0xFE, 0xFF}},

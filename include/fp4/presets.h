@@ -1,5 +1,5 @@
 // Named QuantSpecs: the formats of the design space and, for disputed policies, one preset per library. Where a library
-// is wrong by accident (a float log2 one low just below powers of two) the preset follows its documented rule, and the
+// is wrong by accident (a float log2 one high just below powers of two) the preset follows its documented rule, and the
 // doc says so.
 #pragma once
 
@@ -47,18 +47,23 @@ inline constexpr Preset preset_table[] = {
     {"torchao_nvfp4", "nvfp4 by reciprocals, block scales from 2^-6", "pytorch/ao mx_formats",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::reciprocal,
       .tensor_scale = TensorScale::current, .zero_block = ZeroBlock::limit, .scale_floor = 0x1p-6f}},
-    {"fouroversix", "nvfp4 with the better of amax/6 and amax/4, target 256", "2512.02010",
-     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .tensor_scale = TensorScale::current}},
-    {"fbgemm_mx4", "mxfp4, ties away from zero", "pytorch/FBGEMM MX4", {.rounding = Rounding::nearest_away}},
+    {"fouroversix", "nvfp4 with the better of amax/6 and amax/4, target 256, zero scales kept; exact where the code divides in fp32",
+     "2512.02010, mit-han-lab/fouroversix",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .tensor_scale = TensorScale::current,
+      .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
+    {"fbgemm_mx4", "mxfp4, ceil (its default), ties away from zero; its float log2 errs near powers of two, its scales stop at 2^125",
+     "pytorch/FBGEMM quantize_mx4", {.scale_rule = ScaleRule::ceil, .rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit}},
     {"ggml_mxfp4", "mxfp4, ties toward zero, no negative zero", "ggml-org/ggml",
      {.rounding = Rounding::nearest_toward_zero, .negative_zero = NegativeZero::drop}},
-    {"quartet_mxfp4", "Gaussian-optimal scale (floor), ties toward zero", "IST-DASLab/Quartet, released code",
+    {"quartet_mxfp4", "Gaussian-optimal scale (floor), ties toward zero, without the code's +1e-8 to that scale and its Hadamard of 32",
+     "IST-DASLab/Quartet, released code",
      {.scale_rule = ScaleRule::quest_floor, .rounding = Rounding::nearest_toward_zero}},
     {"qpytorch_e2m1", "e2m1 cast without a scale, ties away", "QPyTorch float_quantize",
      {.scale = Scale::none, .rounding = Rounding::nearest_away}},
-    {"microxcaling_even", "mxfp4 with round=even; its float log2 is one low just below powers of two, the preset is not",
-     "microsoft/microxcaling", mxfp4_spec},
-    {"microxcaling_default", "mxfp4 with round=nearest: ties away", "microsoft/microxcaling", {.rounding = Rounding::nearest_away}},
+    {"microxcaling_even", "mxfp4 with round=even; its float log2 is one high just below powers of two (1 ulp at 2^3, 44 at 2^-117), the preset is not",
+     "microsoft/microxcaling", {.zero_block = ZeroBlock::limit}},
+    {"microxcaling_default", "mxfp4 with round=nearest: ties away; log2 as in microxcaling_even", "microsoft/microxcaling",
+     {.rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit}},
     {"graphcore_2509_encode", "stored multiplier, ue5m3 per 16, g = amax", "2509.17791, released code",
      {.scale = Scale::ue5m3, .block = block_of_16, .scale_rule = ScaleRule::encode, .tensor_scale = TensorScale::current,
       .target = 1.0f / 6.0f}},

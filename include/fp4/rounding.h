@@ -1,7 +1,9 @@
 // The only function that drops bits. A payload u lies between neighbouring codes lo <= |u| < hi;
 // d = (|u| - lo)/(hi - lo) is exact, and each mode is one predicate on d, on the parity of lo's code, on the
 // sign and, for stochastic modes, on an n-bit random draw r. Sources: OCP MX 1.0 (nearest_even), IEEE 754
-// directions, Croci et al. 2022 (stochastic rounding), published FP4 recipes named in the rows.
+// directions, Croci et al. 2022 (stochastic rounding), published FP4 recipes named in the rows. Hardware adds n random
+// bits to the discarded ones and keeps the carry, which is `stochastic_truncated`; `stochastic` differs from it where
+// the bits after the n-th round t up, in 1 of 512 codes at n = 8.
 #pragma once
 
 #include "fp4/axis.h"
@@ -38,11 +40,11 @@ inline constexpr RoundingInfo rounding_table[] = {
     {Rounding::away_from_zero, "away_from_zero", "up in magnitude unless exact", "IEEE 754 (family)", false},
     {Rounding::toward_positive, "toward_positive", "toward plus infinity", "IEEE 754", false},
     {Rounding::toward_negative, "toward_negative", "toward minus infinity", "IEEE 754", false},
-    {Rounding::stochastic, "stochastic", "up when rne(d*2^n) + r >= 2^n", "2502.20586; n-bit hardware converters",
-     true},
+    {Rounding::stochastic, "stochastic", "up when rne(d*2^n) + r >= 2^n", "2504.20634, gfloat Stochastic", true},
     {Rounding::stochastic_midpoint, "stochastic_midpoint", "up when floor(d*2^n + 1/2) + r >= 2^n", "2609.02846", true},
-    {Rounding::stochastic_truncated, "stochastic_truncated", "up when floor(d*2^n) + r >= 2^n (biased low)",
-     "low-cost circuits", true},
+    {Rounding::stochastic_truncated, "stochastic_truncated",
+     "up when floor(d*2^n) + r >= 2^n (biased low): the carry out of random + discarded bits",
+     "PTX cvt.rs, AMD v_cvt_scalef32_sr, gfloat StochasticFastest", true},
 };
 static_assert(ids_are_indices(rounding_table));
 

@@ -37,7 +37,7 @@ constexpr int extra_bits(Rounding mode, int n_bits) {
 // Payloads are rounded to odd: two of their 24 bits must lie below the last one that counts. bf16 leaves fp32 no room
 // for larger powers.
 inline bool has_code_axis(const FormatLanes& f, Rounding mode, int n_bits) {
-  return f.has_zero && !f.is_bf16 && !f.is_fp32 && f.mantissa_bits + extra_bits(mode, n_bits) <= 21;
+  return f.has_zero && !f.overflows && f.mantissa_bits + extra_bits(mode, n_bits) <= 21;
 }
 
 FP4_SIMD CodeAxis code_axis_of(const FormatLanes& f, int extra) {

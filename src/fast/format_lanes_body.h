@@ -16,6 +16,7 @@ struct FormatLanes {
   float largest_value = 6.0f;
   bool is_bf16 = false;  // shares fp32's exponent range: rounded on the bit pattern
   bool is_fp32 = false;
+  bool overflows = false;  // to infinity, the code after the largest
 };
 
 inline FormatLanes format_lanes(const FloatFormat& f) {
@@ -26,6 +27,7 @@ inline FormatLanes format_lanes(const FloatFormat& f) {
   l.largest_code = static_cast<int32_t>(f.largest_code);
   l.largest_value = decode(f, f.largest_code);
   l.is_fp32 = f.mantissa_bits == 23;
+  l.overflows = f.overflows;
   l.is_bf16 = f.exponent_bits == 8 && f.mantissa_bits == 7;
   return l;
 }
@@ -54,6 +56,18 @@ FP4_SIMD M moves_up(F d, I low_code, I sign_source, int n_bits, I draw) {
   return (whole + draw) >= all(1 << n_bits);
 }
 
+// The largest magnitude code that a payload may get: infinity where the format overflows and the mode does not keep the
+// payload's magnitude from growing (code_beyond of codec.h).
+template <Rounding mode>
+FP4_SIMD I largest_code_of(const FormatLanes& f, I sign_source) {
+  const I largest = all(f.largest_code);
+  if (!f.overflows || mode == Rounding::toward_zero) return largest;
+  const I infinity = all(f.largest_code + 1);
+  if (mode == Rounding::toward_positive) return select(sign_source < all(0), largest, infinity);
+  if (mode == Rounding::toward_negative) return select(sign_source < all(0), infinity, largest);
+  return infinity;
+}
+
 struct EncodedLanes {
   I code;  // magnitude code
   F value;
@@ -68,7 +82,7 @@ FP4_SIMD EncodedLanes encode_lanes(const FormatLanes& f, F u, int n_bits, I draw
     const I low = shift_right<16>(a);
     const F d = to_float(a & all(0xFFFF)) * all(0x1p-16f);
     const M up = moves_up<mode>(d, low, bits(u), n_bits, draw);
-    const I code = smaller(add_where(up, low, all(1)), all(f.largest_code));
+    const I code = smaller(add_where(up, low, all(1)), largest_code_of<mode>(f, bits(u)));
     return {code, as_float(shift_left<16>(code))};
   }
   const int m = f.mantissa_bits;
@@ -85,8 +99,9 @@ FP4_SIMD EncodedLanes encode_lanes(const FormatLanes& f, F u, int n_bits, I draw
   }
   const M up = moves_up<mode>(d, low, bits(u), n_bits, draw);
   const F step = as_float(binade - all(m << 23));
-  return {smaller(add_where(up, low, all(1)), all(f.largest_code)),
-          smaller(to_float(add_where(up, whole, all(1))) * step, all(f.largest_value))};
+  const I code = smaller(add_where(up, low, all(1)), largest_code_of<mode>(f, bits(u)));
+  const F value = smaller(to_float(add_where(up, whole, all(1))) * step, all(f.largest_value));
+  return {code, f.overflows ? select(code > all(f.largest_code), as_float(all(0x7F800000)), value) : value};
 }
 
 // Values of scale codes (finite), as decode() gives them.

@@ -7,11 +7,11 @@
 
 namespace fp4::FP4_ISA {
 
-// fp32 to the nearest bf16, finite ones to finite ones.
+// fp32 to the nearest bf16; finite ones may overflow, by their carry.
 FP4_SIMD F nearest_bf16(F x) {
   const I a = bits(x) & all(0x7FFFFFFF);
   const I up = a + all(0x7FFF) + (shift_right<16>(a) & all(1));
-  const I kept = smaller(up, all(0x7F7FFFFF)) & all(0xFFFF0000u);
+  const I kept = smaller(up, all(0x7F800000)) & all(0xFFFF0000u);
   return as_float(kept | (bits(x) & all(0x80000000u)));
 }
 
@@ -53,8 +53,8 @@ FP4_TARGET inline bool quick_values(const Quantization& z, const Block& b, float
   const QuantPlan& p = *z.plan;
   const FormatLanes& f = z.element;
   const bool bare = z.options.values == Values::element || (!p.q.has_scale && p.q.prescale == 1.0f);
-  if (!bare || f.is_bf16 || f.is_fp32 || !f.has_zero || f.mantissa_bits == 0 ||
-      p.q.rounding != Rounding::nearest_even || p.q.negative_zero == NegativeZero::drop) {
+  if (!bare || f.overflows || !f.has_zero || f.mantissa_bits == 0 || p.q.rounding != Rounding::nearest_even ||
+      p.q.negative_zero == NegativeZero::drop) {
     return false;
   }
   const NearestValue nearest = {bits(all(f.largest_value)), all(f.least_field << 23),
