@@ -35,12 +35,7 @@ nlohmann::json open_manifest(const std::filesystem::path& folder, std::string_vi
   if (!std::filesystem::exists(path)) throw Error(fmt::format("{}: there is no such file; {}", path.string(), hint));
   const Bytes bytes = open_file(path.string());
   if (bytes->size() > largest_manifest) throw Error(path.string() + ": is larger than 64 MB, which no manifest is");
-  nlohmann::json manifest;
-  try {
-    manifest = nlohmann::json::parse(text_of(*bytes));
-  } catch (const nlohmann::json::exception& problem) {
-    throw damaged(folder, "manifest.json", problem.what());
-  }
+  const nlohmann::json manifest = parse_manifest(text_of(*bytes), folder);
   if (!manifest.is_object()) throw damaged(folder, "manifest.json", "it is no JSON object");
   const auto hash = manifest.find(hash_key);
   const bool is_old = !manifest.contains("schema") || manifest["schema"] == 1;
@@ -48,6 +43,19 @@ nlohmann::json open_manifest(const std::filesystem::path& folder, std::string_vi
   if (hash == manifest.end()) throw damaged(folder, "manifest.json", fmt::format("it has no {}", hash_key));
   if (*hash != hash_of(manifest)) throw damaged(folder, "manifest.json", "its SHA-256 is not the one it names");
   return manifest;
+}
+
+nlohmann::json parse_manifest(const std::string& text, const std::filesystem::path& folder) {
+  constexpr int deepest = 64;  // ours have 6 levels; trees are copied and printed by recursion
+  const auto bounded = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    if (depth > deepest) throw damaged(folder, "manifest.json", fmt::format("it is nested over {} deep", deepest));
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, bounded);
+  } catch (const nlohmann::json::exception& problem) {
+    throw damaged(folder, "manifest.json", problem.what());
+  }
 }
 
 Error damaged(const std::filesystem::path& folder, std::string_view file, std::string_view why) {

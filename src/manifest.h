@@ -20,6 +20,9 @@ std::string sealed_manifest(nlohmann::ordered_json manifest, int indent);
 // it is damaged. A manifest of schema 1, or of no schema, carries no hash of itself.
 nlohmann::json open_manifest(const std::filesystem::path& folder, std::string_view hint);
 
+// JSON nested at most 64 deep; Error as of damaged() otherwise.
+nlohmann::json parse_manifest(const std::string& text, const std::filesystem::path& folder);
+
 // "FOLDER: FILE is damaged: WHY", exit code 1.
 Error damaged(const std::filesystem::path& folder, std::string_view file, std::string_view why);
 

@@ -7,6 +7,7 @@
 #include "src/golden/diagnose.h"
 #include "src/golden/layout.h"
 #include "src/golden/witness.h"
+#include "src/manifest.h"
 #include "tests/support/cuda_types.h"
 #include "tests/support/support.h"
 
@@ -371,4 +372,67 @@ TEST_CASE("every pair of named accumulators has a witness or a bound", "[quick]"
     }
   }
   CHECK(found >= 34);
+}
+
+TEST_CASE("a manifest of any other form is an Error that names it", "[quick]") {
+  test::TemporaryFolder folder;
+  Case c = quantize_case("mxfp4", InputKind::boundary, 2, 4);
+  c.given_a.assign(8, 1.5f);
+  write_bundle("test", {c}, folder / "bundle", false, "reference", 1);
+  const Json manifest = open_manifest(folder / "bundle", "");
+  int refused = 0, accepted = 0;
+  const auto attempt = [&](const Json& changed) {
+    try {
+      const Bundle bundle = bundle_of(changed, folder.path() / "bundle");
+      for (const Case& some : bundle.cases)
+        for (const auto& [name, record] : some.stored) load_array(bundle, some, name);
+      ++accepted;
+    } catch (const Error& error) {
+      ++refused;
+      CHECK(std::string_view(error.what()).find("bundle") != std::string_view::npos);
+    }
+  };
+  const Json flat = manifest.flatten();
+  std::vector<Json::json_pointer> places = {Json::json_pointer("/cases"), Json::json_pointer("/cases/0"),
+                                            Json::json_pointer("/cases/0/arrays"),
+                                            Json::json_pointer("/cases/0/arrays/codes")};
+  for (const auto& [pointer, value] : flat.items()) places.emplace_back(pointer);
+  for (const Json::json_pointer& place : places) {
+    for (const Json& other : {Json(nullptr), Json(true), Json(-1), Json(1e300), Json(1u << 25), Json("x"), Json("../x"),
+                              Json(Json::array()), Json(Json::object()), Json(Json::array({1, "x"}))}) {
+      INFO(place.to_string() << " = " << other.dump());
+      Json changed = manifest;
+      changed[place] = other;
+      CHECK_NOTHROW(attempt(changed));
+    }
+    Json without = manifest;
+    if (Json& parent = without[place.parent_pointer()]; parent.is_object()) parent.erase(place.back());
+    CHECK_NOTHROW(attempt(without));
+  }
+  test::write_text(folder / "bundle/manifest.json", std::string(100000, '['));
+  CHECK_THROWS_WITH(open_bundle(folder / "bundle"), Catch::Contains("nested over 64 deep"));
+  CHECK(refused > 300);
+  CHECK(accepted > 0);
+}
+
+TEST_CASE("bundles of schema 1 are read and checked by the hashes that they have", "[quick]") {
+  test::TemporaryFolder folder;
+  write_bundle("test", {quantize_case("mxfp4", InputKind::boundary, 2, 32)}, folder / "bundle", false, "reference", 1);
+  Json manifest = open_manifest(folder / "bundle", "");
+  for (const char* key : {"manifest_sha256", "schema"}) {
+    Json without = manifest;
+    without.erase(key);
+    test::write_text(folder / "bundle/manifest.json", without.dump());
+    CHECK_THROWS_WITH(open_bundle(folder / "bundle"), Catch::Contains("manifest.json is damaged"));
+  }
+  manifest["schema"] = 1;
+  manifest.erase("manifest_sha256");
+  for (auto& [name, array] : manifest["cases"][0]["arrays"].items()) array.erase("file_sha256");
+  test::write_text(folder / "bundle/manifest.json", manifest.dump());
+  const Bundle old = open_bundle(folder / "bundle");
+  CHECK(check_bundle(old, "auto", 1).empty());
+  std::string codes = test::read_text(folder / "bundle/case/codes.npy");
+  codes.back() = static_cast<char>(codes.back() ^ 1);
+  test::write_text(folder / "bundle/case/codes.npy", codes);
+  CHECK_THROWS_WITH(load_array(old, old.cases[0], "codes"), Catch::Contains("case/codes.npy is damaged"));
 }

@@ -88,7 +88,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   app.callback([o, &invocation] { run_verify(*o, invocation); });
   set_example(app,
               "fp4sim verify --golden golden --candidate my_kernel_dump\n"
-              "  fp4sim verify --golden golden --candidate my_kernel_dump --require all --all-cases   # for CI");
+              "  fp4sim verify --golden golden --candidate my_kernel_dump --require all --all-cases");
 }
 
 }  // namespace

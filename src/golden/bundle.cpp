@@ -61,7 +61,8 @@ Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
     throw Error(place + ": is not that of a golden bundle: it has no list `cases`");
   Bundle bundle;
   bundle.dir = dir;
-  bundle.signature = manifest.contains("signature") ? manifest["signature"].dump() : "none";
+  bundle.signature =
+      manifest.value("signature", Json()).is_string() ? manifest["signature"].get<std::string>() : "none";
   std::set<std::string> names;
   for (const Json& j : manifest["cases"]) {
     bundle.cases.push_back(case_from_json(j, fmt::format("{}: cases[{}]", place, bundle.cases.size())));
