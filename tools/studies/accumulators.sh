@@ -2,6 +2,6 @@
 # The part of the study that needs no training: the share of outputs that depend on the adder.
 set -eu
 out=$1
-/usr/bin/python3 tools/studies/adders.py "$out/outputs.csv"
+/usr/bin/python3 tools/studies/adders.py "$out/outputs.csv" "$out/zeros.csv"
 node tools/curves.mjs "$out/outputs.csv" --x K --y differs --linear y --line accumulator --panel format \
   --title 'share of outputs that differ from exact, outliers.channel 1' --where outliers=1 --out "$out/outputs.svg"
