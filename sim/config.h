@@ -5,14 +5,15 @@
 #pragma once
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/json_reader.h"
+
 namespace fp4::sim {
 
-using Json = nlohmann::json;  // objects keep their keys sorted
+using fp4::Json;
 
 struct Field {
   std::string path;    // "steps", "outliers.channel"
@@ -26,7 +27,7 @@ using Schema = std::vector<Field>;
 
 /// The object `given` with every field of the schema present and typed. `place` opens error messages
 /// ("task classifier"). Throws fp4::Error for unknown fields, wrong types, words and ranges.
-Json canonical(const Schema& schema, const Json& given, std::string_view place);
+Json canonical(const Schema& schema, const Json& given, const std::string& place);
 
 /// The same rows with other defaults: {"steps": 600} replaces the default of `steps`.
 Schema with_defaults(Schema schema, const Json& defaults);

@@ -2,13 +2,9 @@
 #include "sim/recipe.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "fp4/presets.h"
 #include "sim/optim.h"
-#include "src/embedded.h"
 #include "src/error.h"
 
 namespace fp4::sim {
@@ -16,9 +12,10 @@ namespace fp4::sim {
 namespace {
 
 constexpr const char* gemm_keys[] = {"fprop", "dgrad", "wgrad"};
-const std::vector<std::string> recipe_keys = {"name",   "doc",       "source",      "deviations", "base",
-                                              "all",    "fprop",     "dgrad",       "wgrad",      "quantise",
-                                              "layers", "optimizer", "loss_scaling"};
+
+// Texts of a recipe, as they are called in its file.
+constexpr std::pair<const char*, std::string Recipe::*> text_fields[] = {
+    {"name", &Recipe::name}, {"doc", &Recipe::doc}, {"source", &Recipe::source}, {"deviations", &Recipe::deviations}};
 
 GemmSpec& gemm_of(Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
 
@@ -28,46 +25,34 @@ GemmSpec uniform(const char* preset) {
   return g;
 }
 
-Json parsed(std::string_view text, const std::string& place) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    throw Error(place + ": not JSON: " + e.what());
+// The words of the task's training are those of a recipe, with "" for the task's own choice.
+std::vector<std::string> optimizer_words() {
+  for (Field& f : optimizer_schema()) {
+    if (f.path != "optimizer") continue;
+    f.words.insert(f.words.begin(), "");
+    return f.words;
   }
+  return {};
 }
 
-Json recipe_text(const std::string& name) {
-  if (name.ends_with(".json")) {
-    std::ifstream file(name);
-    if (!file) throw Error("recipe: cannot read " + name);
-    std::stringstream text;
-    text << file.rdbuf();
-    return parsed(text.str(), name);
-  }
-  const std::vector<std::string> known = recipe_names();
-  if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe", name, known);
-  return parsed(embedded("recipes/" + name + ".json"), name);
-}
-
-LayerPolicy layers_from(const Json& given) {
+LayerPolicy layers_from(JsonReader given) {
   using Kind = LayerPolicy::Kind;
   LayerPolicy p;
-  const std::vector<std::string> accepted = {"all", "skip_first", "skip_last", "names"};
-  if (given == "all") return p;
-  if (!given.is_object() || given.size() != 1) throw unknown_word("recipe layers", given.dump(), accepted);
-  const auto only = given.begin();  // not items(): what its iterator points to dies with it
-  const std::string& key = only.key();
-  const Json& value = only.value();
-  if (key == "names") {
+  if (given.json() == "all") return p;
+  const auto first = given.json().is_object() ? given.find("skip_first") : std::nullopt;
+  const auto last = given.json().is_object() ? given.find("skip_last") : std::nullopt;
+  const auto names = given.json().is_object() ? given.find("names") : std::nullopt;
+  if (first.has_value() + last.has_value() + names.has_value() != 1)
+    given.fail("expected one of \"all\", {\"skip_first\": N}, {\"skip_last\": N} and {\"names\": [..]}, found " +
+               shown(given.json()));
+  given.finish();
+  if (names) {
     p.kind = Kind::names;
-    if (!value.is_array()) throw Error("recipe layers.names: expected a list of layer names");
-    for (const Json& n : value) p.names.push_back(n.get<std::string>());
+    for (const JsonReader& name : names->list()) p.names.push_back(name.text());
     return p;
   }
-  if (key != "skip_first" && key != "skip_last") throw unknown_word("recipe layers", key, accepted);
-  if (!value.is_number() || value.get<double>() < 0) throw Error("recipe layers." + key + ": expected a number >= 0");
-  p.kind = key == "skip_first" ? Kind::skip_first : Kind::skip_last;
-  p.amount = value.get<double>();
+  p.kind = first ? Kind::skip_first : Kind::skip_last;
+  p.amount = (first ? *first : *last).number(0, 1e6);
   return p;
 }
 
@@ -81,64 +66,58 @@ Json layers_to(const LayerPolicy& p) {
   return "all";
 }
 
-std::string text_of(const Json& v, const std::string& place) {
-  if (!v.is_string()) throw Error("recipe " + place + ": expected text, got " + v.dump());
-  return v.get<std::string>();
-}
-bool flag_of(const Json& v, const std::string& place) {
-  if (!v.is_boolean()) throw Error("recipe " + place + ": expected true or false, got " + v.dump());
-  return v.get<bool>();
-}
+Recipe from_word(const std::string& word, const std::string& place, int depth);
 
-Recipe from_object(const Json& given) {
+// `depth` counts recipes that start from recipes: a file that names itself as base would never end.
+Recipe from_object(JsonReader given, int depth) {
   Recipe r;
   r.fprop = r.dgrad = r.wgrad = uniform("fp32");
-  if (given.contains("base")) r = recipe_from_json(given.at("base"));
-  for (const auto& [key, value] : given.items())
-    if (std::find(recipe_keys.begin(), recipe_keys.end(), key) == recipe_keys.end())
-      throw unknown_word("recipe", key, recipe_keys);
-  const auto read = [&](const char* key, auto& target, const auto& convert) {
-    if (given.contains(key)) target = convert(given.at(key), key);
-  };
-  read("name", r.name, text_of), read("doc", r.doc, text_of), read("source", r.source, text_of);
-  read("deviations", r.deviations, text_of), read("optimizer", r.optimizer, text_of);
-  read("quantise", r.quantise, flag_of), read("loss_scaling", r.loss_scaling, flag_of);
-  if (given.contains("layers")) r.layers = layers_from(given.at("layers"));
-  for (const char* key : {"all", "fprop", "dgrad", "wgrad"}) {
-    if (!given.contains(key)) continue;
-    for (int i = 0; i < 3; ++i)
-      if (std::string(key) == "all" || std::string(key) == gemm_keys[i])
-        set_gemm(gemm_of(r, i), given.at(key), std::string("recipe ") + gemm_keys[i]);
+  if (const auto base = given.find("base")) {
+    if (depth == 16) base->fail("more than 16 recipes start from one another");
+    r = base->json().is_object() ? from_object(*base, depth + 1) : from_word(base->text(), base->place(), depth + 1);
   }
+  for (const auto& [key, field] : text_fields)
+    if (const auto value = given.find(key)) r.*field = value->text();
+  if (const auto value = given.find("quantise")) r.quantise = value->boolean();
+  if (const auto value = given.find("loss_scaling")) r.loss_scaling = value->boolean();
+  if (const auto value = given.find("layers")) r.layers = layers_from(*value);
+  if (const auto value = given.find("optimizer")) {
+    const std::vector<std::string> words = optimizer_words();
+    r.optimizer = words[value->word(words)];
+  }
+  if (const auto all = given.find("all"))
+    for (int i = 0; i < 3; ++i) set_gemm(gemm_of(r, i), *all);
+  for (int i = 0; i < 3; ++i)
+    if (const auto gemm = given.find(gemm_keys[i])) set_gemm(gemm_of(r, i), *gemm);
+  given.finish();
   return r;
 }
 
-}  // namespace
-
-std::vector<std::string> recipe_names() {
-  std::vector<std::string> names;
-  for (std::string_view path : embedded_names("recipes")) {
-    const std::string name = std::filesystem::path(path).stem().string();
-    names.push_back(name);
-  }
-  return names;
-}
-
-Recipe recipe_from_json(const Json& given) {
-  if (given.is_object()) return from_object(given);
-  if (!given.is_string()) throw Error("recipe: expected a name or an object, got " + given.dump());
-  const std::string word = given.get<std::string>();
-  const size_t at = word.find('@');
-  Recipe r = from_object(recipe_text(word.substr(0, at)));
+// NAME, NAME@GEMM or PATH.json.
+Recipe from_word(const std::string& word, const std::string& place, int depth) {
+  const size_t at = word.ends_with(".json") ? std::string::npos : word.rfind('@');
+  const NamedText file = open_named_json(word.substr(0, at), "recipes", "recipe", place);
+  const Json document = parse_json(file.text, file.place);
+  Recipe r = from_object({document, file.place}, depth);
   if (at == std::string::npos) return r;
   const std::string gemm = word.substr(at + 1);
   const auto* found = std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
-  if (found == std::end(gemm_keys)) throw unknown_word("recipe " + word, gemm, {"fprop", "dgrad", "wgrad"});
+  if (found == std::end(gemm_keys)) throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad"});
   r.name = word;
   r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
     if (gemm_keys[i] != *found) gemm_of(r, i) = uniform("bf16");
   return r;
+}
+
+}  // namespace
+
+std::vector<std::string> recipe_names() { return named_json("recipes"); }
+
+Recipe recipe_from_json(const Json& given, const std::string& place) {
+  if (given.is_object()) return from_object({given, place}, 0);
+  if (!given.is_string()) throw Error(place + ": expected a name or an object, found " + shown(given));
+  return from_word(given.get<std::string>(), place, 0);
 }
 
 Recipe canonical(Recipe r) {
@@ -162,10 +141,6 @@ std::string invalid_reason(const Recipe& recipe) {
     const std::string reason = fp4::invalid_reason(gemm_of(r, i), i == 0);
     if (!reason.empty()) return std::string(gemm_keys[i]) + ": " + reason;
   }
-  if (!r.optimizer.empty())
-    for (const Field& f : optimizer_schema())
-      if (f.path == "optimizer" && std::find(f.words.begin(), f.words.end(), r.optimizer) == f.words.end())
-        throw unknown_word("recipe optimizer", r.optimizer, f.words);
   return "";
 }
 

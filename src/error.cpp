@@ -31,6 +31,21 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return above[b.size()];
 }
 
+// A word of a foreign file may hold a line break or a terminal's escape sequence, and megabytes.
+std::string printable(std::string_view word) {
+  constexpr std::size_t longest = 100;
+  std::string out;
+  for (const char c : word.substr(0, longest)) {
+    constexpr char digits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= ' ' && byte != 0x7f)
+      out += c;
+    else
+      out += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
+  }
+  return word.size() > longest ? out + "..." : out;
+}
+
 }  // namespace
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& accepted) {
@@ -38,6 +53,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   std::string best;
   std::size_t best_edits = 0;
   for (const std::string& candidate : accepted) {
+    if (candidate == word) return "";  // known, but not in this place: no help
     const std::string known = lower(candidate);
     const std::size_t edits = edit_distance(given, known);
     // A third of the longer word, and at least 1 so that "e2m2" still finds "e2m1".
@@ -55,12 +71,12 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 }
 
 Error unknown_word(std::string_view place, std::string_view word, const std::vector<std::string>& accepted) {
-  std::string message = std::string(place) + ": unknown word '" + std::string(word) + "'";
+  std::string message = std::string(place) + ": unknown word '" + printable(word) + "'";
   const std::string nearest = nearest_word(word, accepted);
-  if (!nearest.empty()) message += "; did you mean '" + nearest + "'?";
+  if (!nearest.empty()) message += "; did you mean '" + printable(nearest) + "'?";
   message += nearest.empty() ? "; accepted: " : " Accepted: ";
   if (accepted.empty()) message += "(none)";
-  for (std::size_t i = 0; i < accepted.size(); ++i) message += (i == 0 ? "" : ", ") + accepted[i];
+  for (std::size_t i = 0; i < accepted.size(); ++i) message += (i == 0 ? "" : ", ") + printable(accepted[i]);
   return Error(message);
 }
 

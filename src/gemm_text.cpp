@@ -5,9 +5,6 @@
 namespace fp4 {
 namespace {
 
-constexpr const char* accumulator_keys[] = {"kind",           "group",    "inner", "fraction_bits",
-                                            "group_rounding", "rounding", "snap",  "zero_exponent"};
-
 const AccumulatorInfo* named(const Accumulator& a) {
   for (const AccumulatorInfo& row : accumulator_table) {
     if (row.row == a) return &row;
@@ -15,27 +12,11 @@ const AccumulatorInfo* named(const Accumulator& a) {
   return nullptr;
 }
 
-int whole(const Json& v, const std::string& place, int low, int high) {
-  if (!v.is_number_integer() || v.get<int64_t>() < low || v.get<int64_t>() > high) {
-    throw Error(place + ": expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) +
-                ", got " + v.dump());
-  }
-  return v.get<int>();
-}
+int whole(const JsonReader& v, int low, int high) { return static_cast<int>(v.integer(low, high)); }
 
-Rounding adder_rounding(const Json& v, const std::string& place) {
-  if (v == "nearest_even") return Rounding::nearest_even;
-  if (v == "toward_zero") return Rounding::toward_zero;
-  throw unknown_word(place, v.is_string() ? v.get<std::string>() : v.dump(), {"nearest_even", "toward_zero"});
-}
-
-AccumulatorKind kind_from(const Json& v, const std::string& place) {
-  std::vector<std::string> names;
-  for (const AccumulatorKindInfo& k : accumulator_kind_table) {
-    if (v == k.name) return k.id;
-    names.emplace_back(k.name);
-  }
-  throw unknown_word(place, v.is_string() ? v.get<std::string>() : v.dump(), names);
+Rounding adder_rounding(const JsonReader& v) {
+  constexpr Rounding known[] = {Rounding::nearest_even, Rounding::toward_zero};
+  return known[v.word({"nearest_even", "toward_zero"})];
 }
 
 }  // namespace
@@ -53,40 +34,22 @@ Json to_json(const Accumulator& a) {
   return out;
 }
 
-Accumulator accumulator_from(const Json& given, const std::string& place) {
-  if (given.is_string()) {
-    const std::string name = given.get<std::string>();
-    if (const auto* row = find_row(accumulator_table, name); row != nullptr) return row->row;
-    std::vector<std::string> names;
-    for (const AccumulatorInfo& row : accumulator_table) names.emplace_back(row.name);
-    throw unknown_word(place, name, names);
-  }
-  if (!given.is_object() || !given.contains("kind")) {
-    throw Error(place + ": expected an accumulator name or an object with `kind`, got " + given.dump());
-  }
+Accumulator accumulator_from(const JsonReader& from) {
+  if (from.json().is_string()) return from.row(accumulator_table).row;
+  if (!from.json().is_object())
+    from.fail("expected an accumulator name or an object with `kind`, found " + shown(from.json()));
+  JsonReader given = from;
   Accumulator a;
-  for (const auto& [key, value] : given.items()) {
-    const std::string at = place + "." + key;
-    if (key == "kind") {
-      a.kind = kind_from(value, at);
-    } else if (key == "group") {
-      a.group = whole(value, at, 0, 1 << 20);
-    } else if (key == "inner") {
-      a.inner = whole(value, at, 1, 128);
-    } else if (key == "fraction_bits") {
-      a.fraction_bits = whole(value, at, 1, 120);
-    } else if (key == "group_rounding") {
-      a.group_rounding = adder_rounding(value, at);
-    } else if (key == "rounding") {
-      a.rounding = adder_rounding(value, at);
-    } else if (key == "snap") {
-      a.snap_log2 = value.is_null() ? no_snap : whole(value, at, -149, 127);
-    } else if (key == "zero_exponent") {  // with 120 fraction bits the cut stays within ExactSum
-      a.zero_exponent = value.is_null() ? no_zero_exponent : whole(value, at, -200, 127);
-    } else {
-      throw unknown_word(place, key, {std::begin(accumulator_keys), std::end(accumulator_keys)});
-    }
-  }
+  a.kind = given.at("kind").row(accumulator_kind_table).id;
+  if (const auto v = given.find("group")) a.group = whole(*v, 0, 1 << 20);
+  if (const auto v = given.find("inner")) a.inner = whole(*v, 1, 128);
+  if (const auto v = given.find("fraction_bits")) a.fraction_bits = whole(*v, 1, 120);
+  if (const auto v = given.find("group_rounding")) a.group_rounding = adder_rounding(*v);
+  if (const auto v = given.find("rounding")) a.rounding = adder_rounding(*v);
+  if (const auto v = given.find("snap")) a.snap_log2 = whole(*v, -149, 127);
+  // With 120 fraction bits the cut stays within ExactSum.
+  if (const auto v = given.find("zero_exponent")) a.zero_exponent = whole(*v, -200, 127);
+  given.finish();
   return a;
 }
 
@@ -107,47 +70,28 @@ Json to_json(const GemmSpec& g, bool is_fprop) {
           {"accumulator", to_json(g.accumulator)}};
 }
 
-void set_operand(OperandSpec& o, const Json& given, const std::string& place) {
-  if (!given.is_object()) throw Error(place + ": expected an object, got " + given.dump());
-  Json quant = Json::object();
-  for (const auto& [key, value] : given.items()) {
-    bool is_estimator = false;
-    for (const auto& f : estimator_fields()) {
-      if (key == f.name) {
-        f.set(o.estimator, value, place + "." + key);
-        is_estimator = true;
-      }
-    }
-    if (key == "source") {
-      const auto* row = value.is_string() ? find_row(source_table, value.get<std::string>()) : nullptr;
-      if (row == nullptr) throw unknown_word(place + ".source", value.dump(), {"high_precision", "fprop_quantised"});
-      o.source = row->id;
-    } else if (!is_estimator) {
-      quant[key] = value;
-    }
-  }
-  set_quant(o.quant, quant, place);
+void set_operand(OperandSpec& o, const JsonReader& from) {
+  JsonReader given = from;
+  if (const auto preset = given.find("preset")) o.quant = preset->row(preset_table).spec;
+  for (const auto& f : quant_fields())
+    if (const auto value = given.find(f.name)) f.set(o.quant, *value);
+  for (const auto& f : estimator_fields())
+    if (const auto value = given.find(f.name)) f.set(o.estimator, *value);
+  if (const auto value = given.find("source")) o.source = value->row(source_table).id;
+  given.finish();
 }
 
-void set_gemm(GemmSpec& g, const Json& given, const std::string& place) {
-  if (!given.is_object()) throw Error(place + ": expected an object, got " + given.dump());
-  if (given.contains("*")) {  // both operands, before the single ones
-    set_operand(g.a, given["*"], place + ".*");
-    set_operand(g.b, given["*"], place + ".*");
+void set_gemm(GemmSpec& g, const JsonReader& from) {
+  JsonReader given = from;
+  if (const auto both = given.find("*")) {  // before the single ones
+    set_operand(g.a, *both);
+    set_operand(g.b, *both);
   }
-  for (const auto& [key, value] : given.items()) {
-    if (key == "a") {
-      set_operand(g.a, value, place + ".a");
-    } else if (key == "b") {
-      set_operand(g.b, value, place + ".b");
-    } else if (key == "hadamard") {
-      set_hadamard(g.hadamard, value, place + ".hadamard");
-    } else if (key == "accumulator") {
-      g.accumulator = accumulator_from(value, place + ".accumulator");
-    } else if (key != "*") {
-      throw unknown_word(place, key, {"a", "b", "*", "hadamard", "accumulator"});
-    }
-  }
+  if (const auto operand = given.find("a")) set_operand(g.a, *operand);
+  if (const auto operand = given.find("b")) set_operand(g.b, *operand);
+  if (const auto hadamard = given.find("hadamard")) set_hadamard(g.hadamard, *hadamard);
+  if (const auto accumulator = given.find("accumulator")) g.accumulator = accumulator_from(*accumulator);
+  given.finish();
 }
 
 GemmSpec canonical(GemmSpec g, bool is_fprop) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "src/json_reader.h"
 #include "src/sha256.h"
 
 namespace fp4 {
@@ -46,14 +47,9 @@ nlohmann::json open_manifest(const std::filesystem::path& folder, std::string_vi
 }
 
 nlohmann::json parse_manifest(const std::string& text, const std::filesystem::path& folder) {
-  constexpr int deepest = 64;  // ours have 6 levels; trees are copied and printed by recursion
-  const auto bounded = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
-    if (depth > deepest) throw damaged(folder, "manifest.json", fmt::format("it is nested over {} deep", deepest));
-    return true;
-  };
   try {
-    return nlohmann::json::parse(text, bounded);
-  } catch (const nlohmann::json::exception& problem) {
+    return parse_json(text, "its text");
+  } catch (const Error& problem) {
     throw damaged(folder, "manifest.json", problem.what());
   }
 }

@@ -2,8 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "src/error.h"
 #include "src/words.h"
@@ -18,35 +16,20 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
-std::string text_of(const Json& v, const std::string& place) {
-  if (!v.is_string()) throw Error(place + ": expected a word, got " + v.dump());
-  return v.get<std::string>();
-}
-
-template <class Table>
-auto id_from(const Table& table, const Json& v, const std::string& place) {
-  const std::string word = text_of(v, place);
-  const auto* row = find_row(table, word);
-  if (row == nullptr) throw unknown_word(place, word, names_of(table));
-  return row->id;
-}
-
 // JSON numbers, and the texts that come from key=value.
-double number_from(const Json& v, const std::string& place) {
-  if (v.is_number()) return v.get<double>();
-  if (v.is_string()) return number_from_text(v.get<std::string>(), place);
-  throw Error(place + ": expected a number, got " + v.dump());
+double number_from(const JsonReader& v) {
+  return v.json().is_string() ? number_from_text(v.text(), v.place()) : v.number();
 }
 
-int integer_from(const Json& v, const std::string& place) {
-  const double d = number_from(v, place);
-  if (d != std::floor(d) || std::abs(d) > 1e9) throw Error(place + ": expected a whole number, got " + v.dump());
+int integer_from(const JsonReader& v) {
+  const double d = number_from(v);
+  if (d != std::floor(d) || std::abs(d) > 1e9) v.fail("expected a whole number, found " + shown(v.json()));
   return static_cast<int>(d);
 }
 
-float float_from(const Json& v, const std::string& place) {
-  const auto f = static_cast<float>(number_from(v, place));
-  if (!std::isfinite(f)) throw Error(place + ": expected a finite fp32 number, got " + v.dump());
+float float_from(const JsonReader& v) {
+  const auto f = static_cast<float>(number_from(v));
+  if (!std::isfinite(f)) v.fail("expected a finite fp32 number, found " + shown(v.json()));
   return f;
 }
 
@@ -60,27 +43,31 @@ Json block_json(const BlockShape& b) {
   return nullptr;
 }
 
-BlockShape block_from(const Json& v, const std::string& place) {
+BlockShape block_from(const JsonReader& given) {
+  const Json& v = given.json();
   const auto wrong = [&] {
-    return Error(place + ": unknown block " + v.dump() +
+    return Error(given.place() + ": unknown block " + shown(v) +
                  "; accepted: 8, 16, 32, 64, 128, 16x16 (and so on), row, tensor");
   };
-  if (v.is_number()) return {BlockKind::vector, integer_from(v, place)};
+  if (v.is_number()) return {BlockKind::vector, integer_from(given)};
   if (v.is_array()) {
     if (v.size() != 2 || !v[0].is_number_integer() || v[0] != v[1]) throw wrong();
-    return {BlockKind::square, integer_from(v[0], place)};
+    return {BlockKind::square, integer_from(given.list()[0])};
   }
-  const std::string word = text_of(v, place);
+  if (!v.is_string()) throw wrong();
+  const std::string word = given.text();
   if (word == "row") return {BlockKind::row, 0};
   if (word == "tensor") return {BlockKind::tensor, 0};
   const auto x = word.find('x');
-  int first = 0;
-  int second = 0;
-  const char* end = word.data() + word.size();
-  const char* mid = x == std::string::npos ? end : word.data() + x;
-  if (std::from_chars(word.data(), mid, first).ptr != mid || word.empty()) throw wrong();
+  const auto whole = [&](std::string_view digits) {
+    int number = 0;
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (digits.empty() || end != digits.data() + digits.size() || problem != std::errc()) throw wrong();
+    return number;
+  };
+  const int first = whole(std::string_view(word).substr(0, x));
   if (x == std::string::npos) return {BlockKind::vector, first};
-  if (std::from_chars(mid + 1, end, second).ptr != end || first != second) throw wrong();
+  if (whole(std::string_view(word).substr(x + 1)) != first) throw wrong();
   return {BlockKind::square, first};
 }
 
@@ -98,24 +85,9 @@ bool arithmetic_matters(const QuantSpec& s) {
 }
 
 template <class T>
-void set_fields(T& target, const std::vector<SpecField<T>>& fields, const Json& given, const std::string& place,
-                const std::vector<std::string>& handled_elsewhere) {
-  if (!given.is_object()) throw Error(place + ": expected an object, got " + given.dump());
-  for (const auto& [key, value] : given.items()) {
-    bool known = false;
-    for (const std::string& h : handled_elsewhere) known = known || h == key;
-    for (const auto& f : fields) {
-      if (key == f.name) {
-        f.set(target, value, place + "." + key);
-        known = true;
-      }
-    }
-    if (!known) {
-      std::vector<std::string> accepted = names_of(fields);
-      accepted.insert(accepted.end(), handled_elsewhere.begin(), handled_elsewhere.end());
-      throw unknown_word(place, key, accepted);
-    }
-  }
+void set_fields(T& target, const std::vector<SpecField<T>>& fields, JsonReader& given) {
+  for (const auto& f : fields)
+    if (const auto value = given.find(f.name)) f.set(target, *value);
 }
 
 template <class T>
@@ -127,7 +99,9 @@ template <class T>
 T erase_dead(T value, const std::vector<SpecField<T>>& fields) {
   const T defaults;
   for (const auto& f : fields) {
-    if (!f.alive(value)) f.set(value, f.get(defaults), f.name);
+    if (f.alive(value)) continue;
+    const Json at_default = f.get(defaults);
+    f.set(value, {at_default, f.name});
   }
   return value;
 }
@@ -140,7 +114,7 @@ double number_from_text(std::string_view text, const std::string& place) {
     const char* end = t.data() + t.size();
     const auto [ptr, error] = std::from_chars(t.data(), end, v);
     if (t.empty() || ptr != end || error != std::errc()) {
-      throw Error(place + ": '" + std::string(text) + "' is not a number; accepted: 0.75, 1e-3, 2^-6, 1/6");
+      throw Error(place + ": " + shown(std::string(text)) + " is not a number; accepted: 0.75, 1e-3, 2^-6, 1/6");
     }
     return v;
   };
@@ -168,17 +142,16 @@ Json json_number(float x) {
 #member,                                                                                                \
    doc,                                                                                                    \
    [](const Type& s) -> Json { return row_of(table, s.member).name; },                                     \
-   [](Type& s, const Json& v, const std::string& place) { s.member = id_from(table, v, place); },          \
+   [](Type& s, const JsonReader& v) { s.member = v.row(table).id; },                                       \
    alive,                                                                                                  \
    [] { return names_of(table); } \
   }
-#define FP4_NUMBER_FIELD(Type, member, doc, alive, to, from)                                                       \
-  {                                                                                                                \
-#member, doc,                                                                                                  \
-        [](const Type& s)                                                                                          \
-             -> Json { return to(s.member); }, [](Type & s, const Json& v,                                         \
-                                                  const std::string& place) { s.member = from(v, place); }, alive, \
-                                                                                                         nullptr   \
+#define FP4_NUMBER_FIELD(Type, member, doc, alive, to, from)                                                        \
+  {                                                                                                                 \
+#member, doc,                                                                                                   \
+        [](const Type& s) -> Json { return to(s.member); }, [](Type & s,                                            \
+                                                               const JsonReader& v) { s.member = from(v); }, alive, \
+                                                                                                          nullptr   \
   }
 #define FP4_ALIVE(Type, ...) [](const Type& s) -> bool { return __VA_ARGS__; }
 
@@ -276,22 +249,22 @@ Json to_json(const HadamardSpec& h) {
   return out;
 }
 
-void set_quant(QuantSpec& s, const Json& given, const std::string& place) {
-  if (given.is_object() && given.contains("preset")) {
-    const std::string name = text_of(given["preset"], place + ".preset");
-    const Preset* p = find_preset(name);
-    if (p == nullptr) throw unknown_word(place + ".preset", name, names_of(preset_table));
-    s = p->spec;
-  }
-  set_fields(s, quant_fields(), given, place, {"preset"});
+void set_quant(QuantSpec& s, const JsonReader& from) {
+  JsonReader given = from;
+  if (const auto preset = given.find("preset")) s = preset->row(preset_table).spec;
+  set_fields(s, quant_fields(), given);
+  given.finish();
 }
 
-void set_hadamard(HadamardSpec& h, const Json& given, const std::string& place) {
-  set_fields(h, hadamard_fields(), given, place, {});
+void set_hadamard(HadamardSpec& h, const JsonReader& from) {
+  JsonReader given = from;
+  set_fields(h, hadamard_fields(), given);
+  given.finish();
   bool known = h.size == 0;
   for (int size : hadamard_sizes) known = known || h.size == size;
   if (!known)
-    throw Error(place + ".size: " + std::to_string(h.size) + " is no Hadamard size; accepted: 0, 16, 32, 64, 128, 256");
+    throw Error(given.at("size").place() + ": " + std::to_string(h.size) +
+                " is no Hadamard size; accepted: 0, 16, 32, 64, 128, 256");
 }
 
 QuantSpec canonical(QuantSpec s) { return erase_dead(s, quant_fields()); }
@@ -304,23 +277,18 @@ HadamardSpec canonical(HadamardSpec h) { return erase_dead(h, hadamard_fields())
 
 namespace {
 
-std::string read_file(const std::string& path, const std::string& place) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(place + ": cannot read '" + path + "'");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-Json parse_json_file(const std::string& path, const std::string& place) {
-  try {
-    return Json::parse(read_file(path, place));
-  } catch (const Json::exception& e) {
-    throw Error(place + ": '" + path + "' is not JSON: " + e.what());
-  }
-}
-
 bool ends_with_json(std::string_view w) { return w.ends_with(".json"); }
+
+// A spec, or a manifest of `quantize`, which holds one.
+void set_quant_from_file(QuantSpec& s, const std::string& path, const std::string& place) {
+  const NamedText file = read_text_file(path, place);
+  const Json document = parse_json(file.text, file.place);
+  JsonReader given(document, file.place);
+  if (const auto spec = given.find("spec")) return set_quant(s, *spec);
+  if (given.find("fprop"))
+    given.fail("this is a recipe; a spec describes one operand, as `fp4sim show NAME --kind preset` prints it");
+  set_quant(s, given);
+}
 
 }  // namespace
 
@@ -332,9 +300,7 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
     if (equals != std::string::npos) {
       set_quant(s, Json{{word.substr(0, equals), word.substr(equals + 1)}}, place);
     } else if (first && ends_with_json(word)) {
-      Json given = parse_json_file(word, place);
-      if (given.is_object() && given.contains("spec")) given = given["spec"];  // a manifest of `quantize`
-      set_quant(s, given, place + " " + word);
+      set_quant_from_file(s, word, place);
     } else if (first) {
       set_quant(s, Json{{"preset", word}}, place);
     } else {
@@ -353,8 +319,8 @@ std::string preset_of_words(std::string_view words) {
 
 Accumulator accumulator_from_words(std::string_view words, const std::string& place) {
   if (ends_with_json(words)) {
-    const std::string path(words);
-    return accumulator_from(parse_json_file(path, place), place + " " + path);
+    const NamedText file = read_text_file(std::string(words), place);
+    return accumulator_from(parse_json(file.text, file.place), file.place);
   }
   return accumulator_from(std::string(words), place);
 }

@@ -3,23 +3,21 @@
 // place, the word and the accepted words.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fp4/presets.h"
+#include "src/json_reader.h"
 
 namespace fp4 {
-
-using Json = nlohmann::json;
 
 template <class T>
 struct SpecField {
   const char* name;
   const char* doc;
   Json (*get)(const T&);
-  void (*set)(T&, const Json&, const std::string& place);
+  void (*set)(T&, const JsonReader& given);
   // Whether the field can change a result, given the others; dead fields are erased from canonical forms.
   bool (*alive)(const T&);
   std::vector<std::string> (*words)();  // accepted words; null for numbers
@@ -36,11 +34,21 @@ Json to_json(const HadamardSpec& h);
 Json to_json(const Accumulator& a);  // its name, or an object for one described by parameters
 Json to_json(const OperandSpec& o, bool is_fprop);
 Json to_json(const GemmSpec& g, bool is_fprop);
-void set_quant(QuantSpec& s, const Json& given, const std::string& place);
-void set_hadamard(HadamardSpec& h, const Json& given, const std::string& place);
-void set_operand(OperandSpec& o, const Json& given, const std::string& place);
-void set_gemm(GemmSpec& g, const Json& given, const std::string& place);
-Accumulator accumulator_from(const Json& given, const std::string& place);
+void set_quant(QuantSpec& s, const JsonReader& given);
+void set_hadamard(HadamardSpec& h, const JsonReader& given);
+void set_operand(OperandSpec& o, const JsonReader& given);
+void set_gemm(GemmSpec& g, const JsonReader& given);
+Accumulator accumulator_from(const JsonReader& given);
+// The same for values that stand in no file: `place` opens messages.
+inline void set_quant(QuantSpec& s, const Json& given, const std::string& place) { set_quant(s, {given, place}); }
+inline void set_hadamard(HadamardSpec& h, const Json& given, const std::string& place) {
+  set_hadamard(h, {given, place});
+}
+inline void set_operand(OperandSpec& o, const Json& given, const std::string& place) { set_operand(o, {given, place}); }
+inline void set_gemm(GemmSpec& g, const Json& given, const std::string& place) { set_gemm(g, {given, place}); }
+inline Accumulator accumulator_from(const Json& given, const std::string& place) {
+  return accumulator_from({given, place});
+}
 
 // Dead fields at their defaults, an explicit target equal to its default written as 0.
 QuantSpec canonical(QuantSpec s);

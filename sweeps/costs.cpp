@@ -89,7 +89,9 @@ double cost_column(const Cost& cost, const std::string& name) {
 
 std::vector<CostModel> cost_models_of(const Grid& grid) {
   std::vector<CostModel> models;
-  for (const std::string& hardware : grid.hardware) models.push_back(real_cost_model(hardware, grid.model));
+  for (const std::string& hardware : grid.hardware)
+    models.push_back(
+        at_place(grid.place + ": hardware or model", [&] { return real_cost_model(hardware, grid.model); }));
   return models;
 }
 

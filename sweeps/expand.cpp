@@ -89,25 +89,8 @@ class Expander {
   }
 
   void include() {
-    for (const auto& rule : grid_.include) {
-      std::vector<Axis> axes;
-      axes.reserve(rule.size());
-      std::vector<std::string> tasks = grid_.tasks;
-      for (const auto& [key, value] : rule) {
-        if (key == "task") {
-          tasks = value.is_array() ? value.get<std::vector<std::string>>() : std::vector{value.get<std::string>()};
-          for (const std::string& task : tasks) {
-            if (!is_one_of(grid_.tasks, task))
-              throw unknown_word("grid " + grid_.name + ": include task", task, grid_.tasks);
-          }
-          continue;
-        }
-        // The words of kinds are settled by the same function that reads axes.
-        const std::string text = Json{{"name", "include"}, {"task", tasks}, {"axes", {{key, {value}}}}}.dump();
-        axes.push_back(parse_grid(text, "grid " + grid_.name + ": include").axes.front());
-      }
-      for (const std::string& task : tasks) include_point(task, axes);
-    }
+    for (const Inclusion& inclusion : grid_.include)
+      for (const std::string& task : inclusion.tasks) include_point(task, inclusion.axes);
   }
 
   void include_point(const std::string& task, const std::vector<Axis>& axes) {
@@ -131,7 +114,7 @@ class Expander {
     } catch (const Error& error) {
       std::string words = point.task;
       for (const auto& [axis, value] : point.choice) words += ", " + axis->path + " = " + value->dump();
-      throw Error("grid " + grid_.name + ", point (" + words + "): " + error.what());
+      throw Error(grid_.place + ": point (" + words + "): " + error.what());
     }
     if (std::string reason = simulator_.invalid_reason(canonical); !reason.empty()) {
       return {.hash = {}, .impossible = std::move(reason)};

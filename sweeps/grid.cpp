@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "src/error.h"
 #include "src/sha256.h"
@@ -14,201 +13,199 @@ namespace fp4::sweeps {
 
 namespace {
 
-using Ordered = nlohmann::ordered_json;  // keeps the order of axes in the file
+constexpr int64_t most_seeds = 100'000, most_configs = 1'000'000;
 
-Json sorted(const Ordered& value) { return Json::parse(value.dump()); }
-
-std::vector<std::string> string_list(const Ordered& value, const std::string& place) {
-  std::vector<std::string> list;
-  for (const Ordered& entry : value.is_array() ? value : Ordered::array({value})) {
-    if (!entry.is_string()) throw Error(place + ": expected a word or a list of words, not " + entry.dump());
-    list.push_back(entry.get<std::string>());
-  }
-  if (list.empty()) throw Error(place + ": an empty list");
-  return list;
+// It becomes a folder's name, so it never leaves the folder it is used in and never looks like an option.
+std::string plain_name(const JsonReader& value) {
+  std::string name = value.text();
+  const bool plain = !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-' &&
+                     name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+@") ==
+                         std::string::npos;
+  if (!plain)
+    value.fail(
+        "a grid's name is a word of 1 to 100 letters, digits and _ . - + @ that starts with a letter, a digit, _, + "
+        "or @; found " +
+        shown(value.json()));
+  return name;
 }
 
-std::vector<uint64_t> seed_list(const Ordered& value, uint64_t first, const std::string& place) {
+// A word or a list of words.
+std::vector<std::string> word_list(const JsonReader& value) {
+  if (value.json().is_string()) return {value.text()};
+  std::vector<std::string> words;
+  for (const JsonReader& entry : value.list(1)) words.push_back(entry.text());
+  return words;
+}
+
+// A count, or a list of seeds.
+std::vector<uint64_t> seed_list(const JsonReader& value, uint64_t first, int64_t least) {
   std::vector<uint64_t> seeds;
-  if (value.is_number_unsigned()) {
-    for (uint64_t i = 0; i < value.get<uint64_t>(); ++i) seeds.push_back(first + i);
+  if (value.json().is_number()) {
+    const auto count = static_cast<uint64_t>(value.integer(least, most_seeds));
+    for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
     return seeds;
   }
-  if (value.is_array()) {
-    for (const Ordered& entry : value) {
-      // SQLite keeps integers in 63 bits and a sign.
-      if (!entry.is_number_unsigned() || entry.get<uint64_t>() > uint64_t{INT64_MAX}) {
-        throw Error(place + ": a seed is a whole number from 0, not " + entry.dump());
-      }
-      seeds.push_back(entry.get<uint64_t>());
-    }
-    if (std::set<uint64_t>(seeds.begin(), seeds.end()).size() != seeds.size()) throw Error(place + ": a seed twice");
-    return seeds;
+  if (!value.json().is_array()) value.fail("expected a count or a list of seeds, found " + shown(value.json()));
+  for (const JsonReader& entry : value.list(static_cast<size_t>(least))) {
+    const auto seed =
+        static_cast<uint64_t>(entry.integer(0, INT64_MAX));  // SQLite keeps integers in 63 bits and a sign
+    if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) entry.fail("a seed twice");
+    seeds.push_back(seed);
   }
-  throw Error(place + ": expected a count or a list of seeds, not " + value.dump());
+  return seeds;
 }
 
-std::string label_of(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_object() && value.contains("label")) return value["label"].get<std::string>();
-  if (value.is_array() && !value.empty() && value[0].is_number()) {
+std::string label_of(JsonReader& value) {
+  const Json& json = value.json();
+  if (json.is_string()) return value.text();
+  if (json.is_object())
+    if (const auto label = value.find("label")) return label->text();
+  if (json.is_array() && !json.empty() && json[0].is_number()) {
     std::string text;  // a block of [32, 32] is written 32x32 everywhere
-    for (const Json& entry : value) text += (text.empty() ? "" : "x") + entry.dump();
+    for (const Json& entry : json) text += (text.empty() ? "" : "x") + entry.dump();
     return text;
   }
-  return value.dump();
+  return json.dump();
 }
 
 AxisKind kind_of(const std::string& path, const std::string& place) {
   if (path == "recipe") return AxisKind::recipe;
   if (path == "fprop" || path == "dgrad" || path == "wgrad") return AxisKind::gemm;
-  const auto begins = [&](const char* head) { return path.rfind(head, 0) == 0; };
-  if (begins("task.")) {
-    if (std::count(path.begin(), path.end(), '.') < 2) {
-      throw Error(place + ": a task parameter is task.NAME.PATH or task.*.PATH, not '" + path + "'");
+  if (!path.starts_with("task.")) return path.starts_with("train.") ? AxisKind::train : AxisKind::path;
+  if (std::count(path.begin(), path.end(), '.') < 2)
+    throw Error(place + ": a task parameter is task.NAME.PATH or task.*.PATH");
+  return AxisKind::task;
+}
+
+void add_value(Axis& axis, JsonReader value) {
+  Json json = value.json();
+  std::string label = label_of(value);
+  if (json.is_object()) json.erase("label");
+  if ((axis.kind == AxisKind::recipe || axis.kind == AxisKind::gemm) && !json.is_string() && !json.is_object())
+    value.fail("expected a word or an object laid over the base, found " + shown(json));
+  if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
+    value.fail("the value '" + label + "' occurs twice");
+  axis.values.push_back(std::move(json));
+  axis.labels.push_back(std::move(label));
+  axis.places.push_back(value.place());
+}
+
+Axis empty_axis(const std::string& path, const std::string& place) {
+  return {.path = path, .kind = kind_of(path, place), .values = {}, .labels = {}, .place = place, .places = {}};
+}
+
+// Axes in the order of the file, which is that of table columns; `ordered` is the file with its keys in that order.
+void parse_axes(Grid& grid, JsonReader axes, const nlohmann::ordered_json& ordered) {
+  axes.object();
+  for (const auto& [path, unread] : ordered.items()) {
+    const auto values = axes.find(path);
+    if (!values) continue;  // null
+    Axis axis = empty_axis(path, values->place());
+    for (const JsonReader& value : values->list(1)) add_value(axis, value);
+    grid.axes.push_back(std::move(axis));
+  }
+}
+
+void parse_exclude(Grid& grid, const JsonReader& rules) {
+  for (const JsonReader& rule : rules.list()) {
+    std::map<std::string, Json>& entries = grid.exclude.emplace_back();
+    for (const auto& [key, value] : rule.entries()) entries[key] = value.json();
+    if (entries.empty()) rule.fail("an empty rule would exclude every point");
+  }
+}
+
+void parse_include(Grid& grid, const JsonReader& points) {
+  for (const JsonReader& point : points.list()) {
+    Inclusion inclusion{.tasks = grid.tasks, .axes = {}};
+    const auto entries = point.entries();
+    if (entries.empty()) point.fail("an empty point names nothing");
+    for (const auto& [key, value] : entries) {
+      if (key != "task") {
+        add_value(inclusion.axes.emplace_back(empty_axis(key, value.place())), value);
+        continue;
+      }
+      inclusion.tasks = word_list(value);
+      for (const std::string& task : inclusion.tasks)
+        if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
+          throw unknown_word(value.place(), task, grid.tasks);
     }
-    return AxisKind::task;
+    grid.include.push_back(std::move(inclusion));
   }
-  return begins("train.") ? AxisKind::train : AxisKind::path;
 }
 
-Axis parse_axis(const std::string& path, const Ordered& values, const std::string& place) {
-  Axis axis{.path = path, .kind = kind_of(path, place), .values = {}, .labels = {}};
-  if (!values.is_array() || values.empty()) throw Error(place + ": expected a list of values");
-  for (const Ordered& value : values) {
-    Json json = sorted(value);
-    std::string label = label_of(json);
-    if (json.is_object()) json.erase("label");
-    if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end()) {
-      throw Error(place + ": the value '" + label + "' occurs twice");
-    }
-    axis.values.push_back(std::move(json));
-    axis.labels.push_back(std::move(label));
-  }
-  return axis;
-}
-
-std::vector<std::map<std::string, Json>> parse_rules(const Ordered& rules, const std::string& place) {
-  if (!rules.is_array()) throw Error(place + ": expected a list of objects");
-  std::vector<std::map<std::string, Json>> parsed;
-  for (const Ordered& rule : rules) {
-    if (!rule.is_object() || rule.empty()) throw Error(place + ": expected objects with at least one entry");
-    std::map<std::string, Json>& entries = parsed.emplace_back();
-    for (const auto& [key, value] : rule.items()) entries[key] = sorted(value);
-  }
-  return parsed;
-}
-
-void parse_explore(Grid& grid, const Ordered& value, const std::string& place) {
-  if (value.is_string()) {
-    if (value != "all") throw unknown_word(place, value.get<std::string>(), {"all", "random", "halving", "importance"});
+void parse_explore(Grid& grid, JsonReader value) {
+  const char* forms = R"("all", {"random": N}, {"importance": N} or {"halving": {"steps": [..], "keep": 0.33}})";
+  if (value.json().is_string()) {
+    if (value.word({"all", "random", "halving", "importance"}) != 0)
+      value.fail(fmt::format("'{}' needs its numbers; accepted: {}", value.text(), forms));
     return;
   }
-  if (!value.is_object() || value.size() != 1) {
-    throw Error(place + R"(: expected "all", {"random": N}, {"halving": {"steps": [..], "keep": .33}} or )"
-                        R"({"importance": N})");
-  }
-  const std::string way = value.begin().key();
-  const Ordered& argument = value.begin().value();
-  if (way == "random" || way == "importance") {
-    grid.explore = way == "random" ? Explore::random : Explore::importance;
-    if (!argument.is_number_unsigned() || argument.get<size_t>() == 0)
-      throw Error(place + ": " + way + ": a count from 1");
-    grid.sample = argument.get<size_t>();
-  } else if (way == "halving") {
+  if (!value.json().is_object() || value.json().size() != 1)
+    value.fail(fmt::format("expected {}, found {}", forms, shown(value.json())));
+  const auto random = value.find("random"), importance = value.find("importance");
+  if (random || importance) {
+    grid.explore = random ? Explore::random : Explore::importance;
+    grid.sample = static_cast<size_t>((random ? *random : *importance).integer(1, most_configs));
+  } else if (auto halving = value.find("halving")) {
     grid.explore = Explore::halving;
-    for (const auto& [key, _] : argument.items()) {
-      if (key != "steps" && key != "keep") throw unknown_word(place + ": halving", key, {"steps", "keep"});
+    for (const JsonReader& steps : halving->at("steps").list(2)) {
+      const int count = static_cast<int>(steps.integer(1, 1'000'000'000));
+      if (!grid.rungs.empty() && count <= grid.rungs.back()) steps.fail("the steps of the rungs rise");
+      grid.rungs.push_back(count);
     }
-    if (!argument.contains("steps")) throw Error(place + ": halving: `steps` is missing");
-    grid.rungs = argument["steps"].get<std::vector<int>>();
-    grid.keep = argument.value("keep", grid.keep);
-    if (grid.rungs.size() < 2 || !std::is_sorted(grid.rungs.begin(), grid.rungs.end()) || grid.rungs.front() < 1) {
-      throw Error(place + ": halving: `steps` are at least two rising numbers");
-    }
-    if (!(grid.keep > 0 && grid.keep < 1)) throw Error(place + ": halving: `keep` is a share between 0 and 1");
-  } else {
-    throw unknown_word(place, way, {"all", "random", "halving", "importance"});
+    if (const auto keep = halving->find("keep")) grid.keep = keep->number(1e-6, 0.999999);
+    halving->finish();
   }
+  value.finish();
 }
 
-const std::vector<std::string> known_keys = {"name",     "doc",        "task",    "seeds",     "confirm", "base",
-                                             "axes",     "train",      "exclude", "include",   "explore", "references",
-                                             "hardware", "candidates", "model",   "train.TASK"};
+// What only several keys together can get wrong.
+void check_together(const Grid& grid, const JsonReader& json) {
+  for (const uint64_t seed : grid.confirm)
+    if (std::find(grid.seeds.begin(), grid.seeds.end(), seed) != grid.seeds.end())
+      json.fail(fmt::format("confirm: seed {} was used for screening; the front needs fresh ones", seed));
+  // A rung's length comes from `halving`; an axis or setting of the same name would be overruled silently.
+  const auto sets_steps = [](const Axis& axis) { return axis.path == "train.steps"; };
+  if (grid.explore == Explore::halving && std::any_of(grid.axes.begin(), grid.axes.end(), sets_steps))
+    json.fail("axes.train.steps: halving sets train.steps itself; it cannot be an axis too");
+}
 
 }  // namespace
 
 Grid parse_grid(const std::string& text, const std::string& place) {
-  Ordered json;
-  try {
-    json = Ordered::parse(text);
-  } catch (const Ordered::parse_error& error) {
-    throw Error(place + ": not JSON: " + error.what());
-  }
-  if (!json.is_object()) throw Error(place + ": a grid is a JSON object");
   Grid grid;
-  grid.source = sorted(json);
-  grid.base = "fp32";
-  grid.seeds = {1, 2, 3};
-  try {
-    for (const auto& [key, value] : json.items()) {
-      const std::string here = place + ": " + key;
-      if (key == "name") {
-        grid.name = value.get<std::string>();
-      } else if (key == "doc") {
-        grid.doc = value.is_string() ? value.get<std::string>() : "";
-      } else if (key == "task") {
-        grid.tasks = string_list(value, here);
-      } else if (key == "seeds") {
-        grid.seeds = seed_list(value, 1, here);
-      } else if (key == "confirm") {
-        grid.confirm = seed_list(value, 1001, here);
-      } else if (key == "base") {
-        grid.base = sorted(value);
-      } else if (key == "axes") {
-        for (const auto& [path, values] : value.items())
-          grid.axes.push_back(parse_axis(path, values, here + " " + path));
-      } else if (key == "train") {
-        grid.train = sorted(value);
-      } else if (key.rfind("train.", 0) == 0) {
-        grid.train_of_task[key.substr(6)] = sorted(value);
-      } else if (key == "exclude") {
-        grid.exclude = parse_rules(value, here);
-      } else if (key == "include") {
-        grid.include = parse_rules(value, here);
-      } else if (key == "explore") {
-        parse_explore(grid, value, here);
-      } else if (key == "references") {
-        grid.references = string_list(value, here);
-      } else if (key == "hardware") {
-        grid.hardware = string_list(value, here);
-      } else if (key == "model") {
-        grid.model = value.get<std::string>();
-      } else if (key == "candidates") {
-        grid.candidates = value.get<size_t>();
-      } else {
-        throw unknown_word(place, key, known_keys);
-      }
-    }
-  } catch (const Ordered::exception& error) {  // a wrong JSON type: the library's message names both types
-    throw Error(place + ": " + error.what());
+  grid.place = place;
+  grid.source = parse_json(text, place);
+  JsonReader json(grid.source, place);
+  grid.name = plain_name(json.at("name"));
+  if (const auto doc = json.find("doc")) grid.doc = doc->text();
+  grid.tasks = word_list(json.at("task"));
+  const auto seeds = json.find("seeds"), confirm = json.find("confirm"), base = json.find("base");
+  grid.seeds = seeds ? seed_list(*seeds, 1, 1) : std::vector<uint64_t>{1, 2, 3};
+  if (confirm) grid.confirm = seed_list(*confirm, 1001, 0);
+  grid.base = base ? base->json() : Json("fp32");
+  if (const auto axes = json.find("axes"))
+    parse_axes(grid, *axes, parse_json<nlohmann::ordered_json>(text, place).at("axes"));
+  if (const auto train = json.find("train")) grid.train = train->object();
+  json.find("train.TASK");  // so that messages name it among the accepted keys
+  for (const auto& [key, value] : json.entries()) {
+    if (!key.starts_with("train.") || !json.find(key)) continue;
+    const std::string task = key.substr(6);
+    if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
+      value.fail("the grid has no such task");
+    grid.train_of_task[task] = value.object();
   }
-  if (grid.name.empty()) throw Error(place + ": `name` is missing");
-  if (grid.tasks.empty()) throw Error(place + ": `task` is missing");
-  if (grid.seeds.empty()) throw Error(place + ": seeds: none");
-  if (std::find(grid.references.begin(), grid.references.end(), "fp32") == grid.references.end()) {
+  if (const auto exclude = json.find("exclude")) parse_exclude(grid, *exclude);
+  if (const auto include = json.find("include")) parse_include(grid, *include);
+  if (const auto explore = json.find("explore")) parse_explore(grid, *explore);
+  if (const auto references = json.find("references")) grid.references = word_list(*references);
+  if (const auto hardware = json.find("hardware")) grid.hardware = word_list(*hardware);
+  if (const auto model = json.find("model")) grid.model = model->text();
+  if (const auto most = json.find("candidates")) grid.candidates = static_cast<size_t>(most->integer(1, most_configs));
+  json.finish();
+  if (std::find(grid.references.begin(), grid.references.end(), "fp32") == grid.references.end())
     grid.references.insert(grid.references.begin(), "fp32");  // every gap is measured from it
-  }
-  for (const uint64_t seed : grid.confirm) {
-    if (std::find(grid.seeds.begin(), grid.seeds.end(), seed) != grid.seeds.end()) {
-      throw Error(fmt::format("{}: confirm: seed {} was used for screening; the front needs fresh ones", place, seed));
-    }
-  }
-  // A rung's length comes from `halving`; an axis or setting of the same name would be overruled silently.
-  const auto sets_steps = [](const Axis& axis) { return axis.path == "train.steps"; };
-  if (grid.explore == Explore::halving && std::any_of(grid.axes.begin(), grid.axes.end(), sets_steps)) {
-    throw Error(place + ": halving sets train.steps itself; it cannot be an axis too");
-  }
+  check_together(grid, json);
   return grid;
 }
 

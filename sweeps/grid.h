@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "src/json_reader.h"
 #include "sweeps/simulator.h"
 
 namespace fp4::sweeps {
@@ -28,12 +29,21 @@ struct Axis {
   AxisKind kind = AxisKind::path;
   std::vector<Json> values;
   std::vector<std::string> labels;
+  std::string place;                // "grid g.json: axes.recipe": opens messages
+  std::vector<std::string> places;  // of the values: "grid g.json: axes.recipe[0]"
+};
+
+// A point on top of the product.
+struct Inclusion {
+  std::vector<std::string> tasks;
+  std::vector<Axis> axes;  // of one value each
 };
 
 enum class Explore : uint8_t { all, random, halving, importance };
 
 struct Grid {
-  std::string name;
+  std::string place;  // "grid g.json": opens messages
+  std::string name;   // a plain word, which may name a folder
   std::string doc;
   std::vector<std::string> tasks;
   Json base;  // a recipe's name, or an object {"recipe": NAME, paths...}
@@ -41,7 +51,7 @@ struct Grid {
   Json train = Json::object();                // settings of all tasks
   std::map<std::string, Json> train_of_task;  // on top, by task
   std::vector<std::map<std::string, Json>> exclude;
-  std::vector<std::map<std::string, Json>> include;
+  std::vector<Inclusion> include;
   std::vector<uint64_t> seeds;
   std::vector<uint64_t> confirm;
   Explore explore = Explore::all;
@@ -55,7 +65,7 @@ struct Grid {
   Json source;             // the file
 };
 
-// Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked when expanded, by the
+// Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked by `expand`, with the
 // trainer's own schema. `place` opens messages.
 Grid parse_grid(const std::string& text, const std::string& place);
 

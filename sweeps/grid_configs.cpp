@@ -8,16 +8,36 @@ namespace fp4::sweeps {
 
 GridConfigs::GridConfigs(const Grid& grid, const Simulator& simulator, int steps)
     : grid_(grid), simulator_(simulator), steps_(steps), base_(named_base()) {
-  for (const Axis& axis : grid.axes) {
-    for (const Json& value : axis.values) remember(axis.kind, value);
+  const auto remember_axis = [&](const Axis& axis) {
+    for (size_t i = 0; i < axis.values.size(); ++i) remember(axis.kind, axis.values[i], axis.places[i]);
+  };
+  for (const Axis& axis : grid.axes) remember_axis(axis);
+  for (const Inclusion& inclusion : grid.include)
+    for (const Axis& axis : inclusion.axes) remember_axis(axis);
+  for (const std::string& name : grid.references) remember(AxisKind::recipe, name, grid.place + ": references");
+  check();
+}
+
+// Base, training and every value of an axis, each by itself: a wrong word is told with its place in the file, before
+// any point of the product.
+void GridConfigs::check() const {
+  std::string unused;
+  for (const std::string& task : grid_.tasks) {
+    at_place(grid_.place + ": base", [&] {
+      return simulator_.canonical({{"task", {{"name", task}}}, {"recipe", base_}, {"train", Json::object()}});
+    });
+    const bool has_own = grid_.train_of_task.contains(task);
+    at_place(grid_.place + (has_own ? ": train." + task : ""),
+             [&] { return simulator_.canonical(given(task, {}, unused)); });
+    const auto check_axis = [&](const Axis& axis) {
+      for (size_t i = 0; i < axis.values.size(); ++i)
+        at_place(axis.places[i], [&] { return simulator_.canonical(given(task, {{&axis, &axis.values[i]}}, unused)); });
+    };
+    for (const Axis& axis : grid_.axes) check_axis(axis);
+    for (const Inclusion& inclusion : grid_.include)
+      if (is_one_of(inclusion.tasks, task))
+        for (const Axis& axis : inclusion.axes) check_axis(axis);
   }
-  for (const auto& rule : grid.include) {
-    for (const auto& [key, value] : rule) {
-      if (key == "recipe") remember(AxisKind::recipe, value);
-      if (is_one_of(gemm_names, key)) remember(AxisKind::gemm, value);
-    }
-  }
-  for (const std::string& name : grid.references) remember(AxisKind::recipe, name);
 }
 
 Json GridConfigs::given(const std::string& task, const Choice& choice, std::string& recipe_name) const {
@@ -36,38 +56,34 @@ Json GridConfigs::reference(const Json& canonical, const std::string& name) cons
 }
 
 Json GridConfigs::named_base() {
-  if (grid_.base.is_string()) {
-    base_name_ = grid_.base.get<std::string>();
-    return simulator_.recipe(base_name_);
-  }
-  if (!grid_.base.is_object() || !grid_.base.contains("recipe")) {
-    throw Error("grid " + grid_.name + R"(: base: expected a recipe's name or {"recipe": NAME, PATH: VALUE, ..})");
-  }
-  base_name_ = grid_.base["recipe"].get<std::string>();
-  Json recipe = simulator_.recipe(base_name_);
-  for (const auto& [path, value] : grid_.base.items()) {
+  JsonReader base(grid_.base, grid_.place + ": base");
+  const bool alone = grid_.base.is_string();
+  if (!alone && !grid_.base.is_object())
+    base.fail(R"(expected a recipe's name or {"recipe": NAME, PATH: VALUE, ..}, found )" + shown(grid_.base));
+  base_name_ = (alone ? base : base.at("recipe")).text();
+  Json recipe = at_place(base.place(), [&] { return simulator_.recipe(base_name_); });
+  if (alone) return recipe;
+  for (const auto& [path, value] : base.entries()) {
     if (path == "recipe") continue;
     if (is_one_of(gemm_names, path)) {
-      lay_over(recipe[path], value, 1);
+      lay_over(recipe[path], value.object(), 1);
     } else {
-      set_recipe_path(recipe, path, value);
+      set_recipe_path(recipe, path, value.json());
     }
   }
   return recipe;
 }
 
-void GridConfigs::remember(AxisKind kind, const Json& value) {
+void GridConfigs::remember(AxisKind kind, const Json& value, const std::string& place) {
   if (!value.is_string() || (kind != AxisKind::recipe && kind != AxisKind::gemm)) return;
   std::string name = value.get<std::string>();
   if (kind == AxisKind::gemm) {
     const size_t dot = name.rfind('.');
-    if (dot == std::string::npos || !is_one_of(gemm_names, name.substr(dot + 1))) {
-      throw Error("grid " + grid_.name + ": a whole GEMM is RECIPE.fprop, RECIPE.dgrad or RECIPE.wgrad, not '" + name +
-                  "'");
-    }
+    if (dot == std::string::npos || !is_one_of(gemm_names, name.substr(dot + 1)))
+      throw Error(place + ": a whole GEMM is RECIPE.fprop, RECIPE.dgrad or RECIPE.wgrad, found " + shown(value));
     name.resize(dot);
   }
-  if (!recipes_.contains(name)) recipes_[name] = simulator_.recipe(name);
+  if (!recipes_.contains(name)) recipes_[name] = at_place(place, [&] { return simulator_.recipe(name); });
 }
 
 void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::string& recipe_name) const {

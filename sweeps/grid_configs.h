@@ -16,8 +16,8 @@ class GridConfigs {
 
  private:
   Json named_base();
-
-  void remember(AxisKind kind, const Json& value);
+  void remember(AxisKind kind, const Json& value, const std::string& place);
+  void check() const;
 
   void apply(Json& recipe, const Axis& axis, const Json& value, std::string& recipe_name) const;
 

@@ -22,25 +22,24 @@ bool matches(const Json& wanted, const Json& value, const std::string& label) {
 }  // namespace
 
 GridProduct::GridProduct(const Grid& grid, const Simulator& simulator, int steps) : grid_(grid), steps_(steps) {
-  for (const std::string& task : grid.tasks) simulator.task_has(task, "");  // an unknown task throws
+  for (const std::string& task : grid.tasks) {
+    at_place(grid.place + ": task", [&] { return simulator.task_has(task, ""); });  // an unknown task throws
+  }
+  size_ = grid.tasks.size();
   for (const Axis& axis : grid.axes) {
     size_ *= axis.values.size();
+    if (size_ > 20'000'000) throw Error(fmt::format("{}: a product of more than 20 million points", grid.place));
     const std::string task = axis.kind == AxisKind::task ? split(axis.path, '.')[1] : "*";
     const std::string parameter = axis.kind == AxisKind::task ? axis.path.substr(6 + task.size()) : "";
     const auto has = [&](const std::string& name) { return simulator.task_has(name, parameter); };
-    if (axis.kind == AxisKind::task && task != "*" && !is_one_of(grid.tasks, task)) {
-      throw unknown_word("grid " + grid.name + ": axis " + axis.path, task, grid.tasks);
-    }
-    if (axis.kind == AxisKind::task && !std::any_of(grid.tasks.begin(), grid.tasks.end(), has)) {
-      throw Error("grid " + grid.name + ": axis " + axis.path + ": none of its tasks has the parameter '" + parameter +
-                  "'");
-    }
+    if (axis.kind == AxisKind::task && task != "*" && !is_one_of(grid.tasks, task))
+      throw unknown_word(axis.place, task, grid.tasks);
+    if (axis.kind == AxisKind::task && !std::any_of(grid.tasks.begin(), grid.tasks.end(), has))
+      throw Error(axis.place + ": none of the grid's tasks has this parameter");
   }
-  for (const auto& rule : grid.exclude) {
-    for (const auto& [key, value] : rule) check_rule(key, value);
-  }
-  size_ *= grid.tasks.size();
-  if (size_ > 20'000'000) throw Error(fmt::format("grid {}: a product of {} points", grid.name, size_));
+  for (size_t i = 0; i < grid.exclude.size(); ++i)
+    for (const auto& [key, value] : grid.exclude[i])
+      check_rule(key, value, fmt::format("{}: exclude[{}]", grid.place, i));
 }
 
 bool GridProduct::point(size_t index, Point& point) const {
@@ -65,18 +64,21 @@ bool GridProduct::point(size_t index, Point& point) const {
   return true;
 }
 
-void GridProduct::check_rule(const std::string& key, const Json& value) const {
-  const std::string place = "grid " + grid_.name + ": exclude " + key;
+void GridProduct::check_rule(const std::string& key, const Json& wanted, const std::string& place) const {
   std::vector<std::string> accepted = {"task"};
   for (const Axis& axis : grid_.axes) accepted.push_back(axis.path);
-  if (!is_one_of(accepted, key)) throw unknown_word("grid " + grid_.name + ": exclude", key, accepted);
-  if (key == "task") return;
+  if (!is_one_of(accepted, key)) throw unknown_word(place, key, accepted);
+  const auto found = std::find_if(grid_.axes.begin(), grid_.axes.end(), [&](const Axis& a) { return a.path == key; });
+  const std::vector<Json> values =
+      found == grid_.axes.end() ? std::vector<Json>(grid_.tasks.begin(), grid_.tasks.end()) : found->values;
+  const std::vector<std::string>& labels = found == grid_.axes.end() ? grid_.tasks : found->labels;
   // A rule with a value that the axis does not have would exclude nothing, silently.
-  const Axis& axis = *std::find_if(grid_.axes.begin(), grid_.axes.end(), [&](const Axis& a) { return a.path == key; });
-  for (size_t i = 0; i < axis.values.size(); ++i) {
-    if (matches(value, axis.values[i], axis.labels[i])) return;
+  const bool is_list = wanted.is_array() && std::find(values.begin(), values.end(), wanted) == values.end();
+  for (const Json& one : is_list ? wanted : Json::array({wanted})) {
+    bool known = false;
+    for (size_t i = 0; i < values.size(); ++i) known = known || matches(one, values[i], labels[i]);
+    if (!known) throw unknown_word(place + "." + key, one.is_string() ? one.get<std::string>() : shown(one), labels);
   }
-  throw unknown_word(place, value.is_string() ? value.get<std::string>() : value.dump(), axis.labels);
 }
 
 bool GridProduct::holds(const std::pair<const std::string, Json>& entry, const Point& point,

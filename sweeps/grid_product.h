@@ -24,7 +24,7 @@ class GridProduct {
   bool point(size_t index, Point& point) const;
 
  private:
-  void check_rule(const std::string& key, const Json& value) const;
+  void check_rule(const std::string& key, const Json& wanted, const std::string& place) const;
 
   bool holds(const std::pair<const std::string, Json>& entry, const Point& point,
              const std::vector<size_t>& digits) const;

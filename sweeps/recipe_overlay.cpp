@@ -12,6 +12,12 @@ namespace {
 
 const std::vector<std::string> operands = {"a", "b"};
 
+// object[key]; what is no object becomes one. A wrong value of a file was refused before (GridConfigs::check).
+Json& entry(Json& object, const std::string& key) {
+  if (!object.is_object()) object = Json::object();
+  return object[key];
+}
+
 }  // namespace
 
 bool is_one_of(const std::vector<std::string>& list, const std::string& word) {
@@ -20,10 +26,7 @@ bool is_one_of(const std::vector<std::string>& list, const std::string& word) {
 
 void set_at(Json& object, const std::vector<std::string>& parts, size_t from, const Json& value) {
   Json* at = &object;
-  for (size_t i = from; i < parts.size(); ++i) {
-    if (!at->is_object()) *at = Json::object();
-    at = &(*at)[parts[i]];
-  }
+  for (size_t i = from; i < parts.size(); ++i) at = &entry(*at, parts[i]);
   *at = value;
 }
 
@@ -35,12 +38,12 @@ void set_recipe_path(Json& recipe, const std::string& path, const Json& value) {
   const bool whole_gemm = parts[1] == "hadamard" || parts[1] == "accumulator";
   for (const std::string& gemm : heads) {
     if (whole_gemm) {
-      set_at(recipe[gemm], parts, 1, value);
+      set_at(entry(recipe, gemm), parts, 1, value);
       continue;
     }
     const std::vector<std::string> sides = !names_operand || parts[1] == "*" ? operands : split(parts[1], '|');
     for (const std::string& side : sides) {
-      Json& operand = recipe[gemm][side];
+      Json& operand = entry(entry(recipe, gemm), side);
       if (parts.back() == "preset") operand = Json::object();
       set_at(operand, parts, names_operand ? 2 : 1, value);
     }

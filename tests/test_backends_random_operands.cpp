@@ -22,7 +22,8 @@ QuantSpec drawn_spec(Random& random) {
     for (const SpecField<QuantSpec>& field : quant_fields()) {
       if (field.words == nullptr || pick(random, 6) != 0) continue;
       const std::vector<std::string> words = field.words();
-      field.set(s, words[static_cast<size_t>(pick(random, static_cast<int>(words.size())))], field.name);
+      const Json word = words[static_cast<size_t>(pick(random, static_cast<int>(words.size())))];
+      field.set(s, {word, field.name});
     }
     if (pick(random, 3) == 0) {
       const char* block = one_of(random, {"8", "16", "32", "64", "128", "row", "tensor", "8x8", "16x16", "32x32"});

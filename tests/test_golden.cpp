@@ -410,7 +410,7 @@ TEST_CASE("a manifest of any other form is an Error that names it", "[quick]") {
     CHECK_NOTHROW(attempt(without));
   }
   test::write_text(folder / "bundle/manifest.json", std::string(100000, '['));
-  CHECK_THROWS_WITH(open_bundle(folder / "bundle"), Catch::Contains("nested over 64 deep"));
+  CHECK_THROWS_WITH(open_bundle(folder / "bundle"), Catch::Contains("nested deeper than 64 levels"));
   CHECK(refused > 300);
   CHECK(accepted > 0);
 }

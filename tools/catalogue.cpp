@@ -5,7 +5,6 @@
 
 #include "sim/recipe.h"
 #include "src/backends.h"
-#include "src/embedded.h"
 #include "src/error.h"
 #include "src/golden/suite.h"
 #include "src/gpu/gpu_backend.h"
@@ -77,26 +76,16 @@ std::string text_field(const ordered_json& value, std::initializer_list<const ch
   return "";
 }
 
-ordered_json parse(std::string_view path) {
-  try {
-    return ordered_json::parse(embedded(path));
-  } catch (const ordered_json::exception& error) {
-    throw Error("built-in file " + std::string(path) + ": " + error.what(), 1);
-  }
-}
-
-// "recipes/mxfp4.json" -> "mxfp4".
-std::string stem(std::string_view path) {
-  path.remove_prefix(path.rfind('/') + 1);
-  return std::string(path.substr(0, path.size() - std::string_view(".json").size()));
+ordered_json parse(std::string_view folder, const std::string& name) {
+  const NamedText file = open_named_json(name, folder, folder);
+  return parse_json<ordered_json>(file.text, file.place);
 }
 
 std::vector<CatalogueRow> data_files(std::string_view folder) {
   std::vector<CatalogueRow> rows;
-  for (const std::string_view path : embedded_names(folder)) {
-    if (!path.ends_with(".json")) continue;
-    const ordered_json value = parse(path);
-    rows.push_back({stem(path), text_field(value, {"doc", "description", "question"}), text_field(value, {"source"})});
+  for (const std::string& name : named_json(folder)) {
+    const ordered_json value = parse(folder, name);
+    rows.push_back({name, text_field(value, {"doc", "description", "question"}), text_field(value, {"source"})});
   }
   return rows;
 }
@@ -166,7 +155,7 @@ ordered_json show_in_kind(const Kind& kind, std::string_view name) {
   if (std::string_view(kind.name) == "accumulator") return accumulator_json(*find_row(accumulator_table, name));
   if (std::string_view(kind.name) == "recipe")
     return sim::to_json(sim::canonical(sim::recipe_from_json(std::string(name))));
-  return parse(std::string(kind.folder) + "/" + std::string(name) + ".json");
+  return parse(kind.folder, std::string(name));
 }
 
 }  // namespace
@@ -187,6 +176,15 @@ std::vector<std::string> catalogue_kinds() {
   std::vector<std::string> names;
   for (const Kind& kind : kinds) names.emplace_back(kind.name);
   return names;
+}
+
+std::vector<std::string> catalogue_kinds_of(std::string_view name) {
+  std::vector<std::string> found;
+  for (const Kind& kind : kinds) {
+    const std::vector<std::string> names = names_of_kind(kind);
+    if (std::find(names.begin(), names.end(), name) != names.end()) found.emplace_back(kind.name);
+  }
+  return found;
 }
 
 std::vector<std::string> catalogue_show_names() {

@@ -34,13 +34,8 @@ cost::CostOptions CostArguments::options() const {
       cost::set_weight(options.weights, word);
       continue;
     }
-    cost::Json json;
-    try {
-      json = file ? cost::load_json(word, "", "--weight") : cost::Json::parse(word);
-    } catch (const cost::Json::parse_error& problem) {
-      throw Error(fmt::format("--weight: not JSON: {}", problem.what()));
-    }
-    options.weights = cost::parse_weights(json, "--weight");
+    const NamedText text = file ? read_text_file(word, "--weight") : NamedText{word, "--weight"};
+    options.weights = cost::parse_weights(parse_json(text.text, text.place), text.place);
   }
   for (const std::string& view : views) {
     if (view == "fused") {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "src/error.h"
 #include "src/manifest.h"
@@ -22,20 +21,20 @@ struct Manifest {
   std::map<std::string, std::string> sha256;  // of each file
 };
 
+// Only what decoding needs: other keys are provenance, and a later version may write more of them.
 Manifest read_manifest(const std::string& folder) {
-  const std::string path = folder + "/manifest.json";
+  const Json document = open_manifest(folder, "`dequantize` takes a folder written by `quantize`");
+  JsonReader given(document, folder + "/manifest.json");
   Manifest manifest;
-  const Json value = open_manifest(folder, "`dequantize` takes a folder written by `quantize`");
-  try {
-    set_quant(manifest.spec, value.at("spec"), path + " spec");
-    const Json& files = value.at("files");
-    manifest.shape = files.at("dequantized.npy").at("shape").get<Shape>();
-    for (const auto& [name, file] : files.items()) manifest.sha256[name] = file.at("sha256");
-    manifest.unpacked = value.value("unpacked", false);
-  } catch (const Json::exception& error) {
-    throw Error(path + ": is not a manifest of `quantize`: " + error.what());
-  }
-  if (const std::string reason = invalid_reason(manifest.spec); !reason.empty()) throw Error(path + ": " + reason);
+  set_quant(manifest.spec, given.at("spec"));
+  JsonReader files = given.at("files");
+  const JsonReader shape = files.at("dequantized.npy").at("shape");
+  for (const JsonReader& axis : shape.list())
+    manifest.shape.push_back(static_cast<uint64_t>(axis.integer(0, INT64_MAX)));
+  byte_count(shape.place(), Dtype::f32, manifest.shape);  // an Error where that is more than a machine can hold
+  for (auto [name, file] : files.entries()) manifest.sha256[name] = file.at("sha256").text();
+  if (const auto unpacked = given.find("unpacked")) manifest.unpacked = unpacked->boolean();
+  if (const std::string reason = invalid_reason(manifest.spec); !reason.empty()) given.at("spec").fail(reason);
   return manifest;
 }
 

@@ -5,21 +5,15 @@
 
 #include "sim/recipe.h"
 #include "src/error.h"
-#include "src/integer_text.h"
 #include "tasks/run.h"
 
 namespace fp4::tools {
 
 namespace {
 
-// 128, 1e-3, 1/6, true, [32,32], 32x32, or a word.
+// 128, 1e-3, 1/6, true, [32,32], or a word (32x32 is one).
 sim::Json value_of(const std::string& text, const std::string& place) {
-  if (const size_t x = text.find('x'); x != std::string::npos && x > 0 && x + 1 < text.size() &&
-                                       text.find_first_not_of("0123456789x") == std::string::npos)
-    if (const auto rows = integer_from_text<int>(text.substr(0, x)), cols = integer_from_text<int>(text.substr(x + 1));
-        rows && cols)
-      return sim::Json::array({*rows, *cols});
-  if (sim::Json parsed = sim::Json::parse(text, nullptr, false); !parsed.is_discarded()) return parsed;
+  if (sim::Json::accept(text)) return parse_json(text, place);
   if (!text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) &&
       text.find_first_of("/^") != std::string::npos)
     return number_from_text(text, place);
@@ -35,6 +29,15 @@ bool is_recipe_path(const std::string& path) {
   for (const char* key : {"fprop", "dgrad", "wgrad", "all", "*", "layers", "quantise", "loss_scaling"})
     if (head == key) return true;
   return false;
+}
+
+std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
+  std::vector<std::string> accepted;
+  for (const sim::Schema* s : {&sim::train_schema(), &parameters})
+    for (const sim::Field& f : *s) accepted.push_back(f.path);
+  for (const char* path : {"fprop...", "dgrad...", "wgrad...", "layers", "quantise", "loss_scaling"})
+    accepted.emplace_back(path);
+  return accepted;
 }
 
 }  // namespace
@@ -55,22 +58,25 @@ void RunWords::add(CLI::App& app) {
 
 sim::Json RunWords::config() const {
   sim::Json given = {{"task", {{"name", task}}}, {"recipe", {{"base", recipe}}}, {"train", sim::Json::object()}};
+  sim::recipe_from_json(recipe, "--recipe");  // a wrong name is answered before what --set lays over it
   const sim::Schema& parameters = tasks::task_schema(task);
-  const auto put = [&](std::string path, const sim::Json& value, const std::string& word) {
-    for (const char* section : {"task.", "train.", "recipe."})
-      if (path.rfind(section, 0) == 0) return sim::set_path(given, path, value);
-    if (is_recipe_path(path)) {
-      if (path[0] == '*') path = "all" + path.substr(1);
-      return sim::set_path(given["recipe"], path, value);
+  const auto put = [&](const std::string& path, const sim::Json& value, const std::string& word) {
+    const size_t dot = path.find('.');
+    std::string section = path.substr(0, dot), rest = path.substr(dot + 1);
+    if (dot == std::string::npos || !given.contains(section)) {
+      std::vector<std::string> owners;
+      if (is_recipe_path(path)) owners.emplace_back("recipe");
+      if (knows(sim::train_schema(), path)) owners.emplace_back("train");
+      if (knows(parameters, path)) owners.emplace_back("task");
+      if (owners.empty()) throw unknown_word("--set " + word, path, accepted_paths(parameters));
+      if (owners.size() > 1)
+        throw Error("--set " + word + ": two fields have this name; write " + owners[0] + "." + path + " or " +
+                    owners[1] + "." + path);
+      section = owners[0];
+      rest = path;
     }
-    if (knows(sim::train_schema(), path)) return sim::set_path(given["train"], path, value);
-    if (knows(parameters, path)) return sim::set_path(given["task"], path, value);
-    std::vector<std::string> accepted;
-    for (const sim::Schema* s : {&sim::train_schema(), &parameters})
-      for (const sim::Field& f : *s) accepted.push_back(f.path);
-    for (const char* path_head : {"fprop...", "dgrad...", "wgrad...", "layers", "quantise", "loss_scaling"})
-      accepted.push_back(path_head);
-    throw unknown_word("--set " + word, path, accepted);
+    if (section == "recipe" && rest[0] == '*') rest = "all" + rest.substr(1);
+    sim::set_path(given[section], rest, value);
   };
   for (const std::string& word : sets) {
     const size_t equals = word.find('=');

@@ -7,10 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
-#include "src/embedded.h"
 #include "src/error.h"
 #include "tools/provenance.h"
 #include "tools/table_print.h"
@@ -59,21 +56,10 @@ nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& 
 }
 
 sweeps::Grid load_grid(const std::string& word) {
-  if (std::filesystem::is_regular_file(word)) {
-    std::ifstream in(word, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    if (!in) throw Error(word + ": cannot be read");
-    return sweeps::parse_grid(text.str(), word);
-  }
-  std::vector<std::string> names;
-  for (const std::string_view path : embedded_names("grids")) {
-    const std::string name = std::filesystem::path(path).stem().string();
-    if (name == word) return sweeps::parse_grid(std::string(embedded(path)), "grid " + name);
-    names.push_back(name);
-  }
-  if (word.ends_with(".json")) throw Error(word + ": no such file");
-  throw unknown_word("grid", word, names);
+  // A grid's file may have any name; a built-in grid's name may be that of a folder.
+  const NamedText file =
+      std::filesystem::is_regular_file(word) ? read_text_file(word, "grid") : open_named_json(word, "grids", "grid");
+  return sweeps::parse_grid(file.text, file.place);
 }
 
 std::string duration(double seconds) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/error.h"
 #include "sweeps/cost/model.h"
@@ -14,26 +15,21 @@ namespace fp4::cost {
 
 namespace {
 
+const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
+
 // {"value": 8e12, "kind": "stated", "source": "..."}, or a plain number in a user's file.
-Quantity parse_quantity(const Json& json, const std::string& what, double low, double high) {
-  if (json.is_number()) return {checked_number(json, what, low, high), "given", ""};
-  JsonReader reader(json, what);
-  Quantity quantity{reader.number("value", low, high), reader.text("kind"), reader.text("source")};
-  const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
-  if (std::find(kinds.begin(), kinds.end(), quantity.kind) == kinds.end())
-    throw unknown_word(what + ": kind", quantity.kind, kinds);
-  reader.finish();
+Quantity parse_quantity(JsonReader json, double low, double high = huge) {
+  if (json.json().is_number()) return {json.number(low, high), "given", ""};
+  if (!json.json().is_object())
+    json.fail("expected a number or {\"value\", \"kind\", \"source\"}, found " + shown(json.json()));
+  Quantity quantity{json.at("value").number(low, high), kinds[json.at("kind").word(kinds)], json.at("source").text()};
+  json.finish();
   return quantity;
 }
 
-Quantity required(JsonReader& reader, std::string_view key, double low, double high = huge) {
-  return parse_quantity(reader.at(key), fmt::format("{}: {}", reader.place(), key), low, high);
-}
-
 std::optional<Quantity> optional(JsonReader& reader, std::string_view key, double low) {
-  const Json* json = reader.find(key);
-  if (json == nullptr) return std::nullopt;
-  return parse_quantity(*json, fmt::format("{}: {}", reader.place(), key), low, huge);
+  const auto json = reader.find(key);
+  return json ? std::optional(parse_quantity(*json, low)) : std::nullopt;
 }
 
 void check_class(const std::string& place, const std::string& word) {
@@ -42,45 +38,33 @@ void check_class(const std::string& place, const std::string& word) {
 }
 
 void parse_rates(JsonReader& reader, Hardware& hardware) {
-  const std::string place = reader.place();
-  const Json& rates = reader.at("rates");
-  if (!rates.is_object()) reader.fail("rates: expected an object {format class: FLOP/s}");
-  for (const auto& [key, value] : rates.items()) {
-    check_class(place + ": rates", key);
-    hardware.rates[key] = parse_quantity(value, fmt::format("{}: rates.{}", place, key), tiny, huge);
+  const JsonReader rates = reader.at("rates");
+  for (const auto& [key, rate] : rates.entries()) {
+    check_class(rates.place(), key);
+    hardware.rates[key] = parse_quantity(rate, tiny);
   }
   if (!hardware.rates.contains("bf16")) reader.fail("missing rate rates.bf16");
-  const Json* emulate = reader.find("emulate");
-  if (emulate == nullptr) return;
-  if (!emulate->is_object()) reader.fail("emulate: expected an object {format class: format class}");
-  for (const auto& [key, value] : emulate->items()) {
-    check_class(place + ": emulate", key);
-    if (!value.is_string()) reader.fail(fmt::format("emulate.{}: expected a format class", key));
-    const std::string target = value.get<std::string>();
-    check_class(fmt::format("{}: emulate.{}", place, key), target);
-    if (!hardware.rates.contains(target)) reader.fail(fmt::format("emulate.{}: missing rate rates.{}", key, target));
-    if (hardware.rates.contains(key)) reader.fail(fmt::format("emulate.{}: that class has a rate of its own", key));
+  const auto emulate = reader.find("emulate");
+  if (!emulate) return;
+  for (const auto& [key, value] : emulate->entries()) {
+    check_class(emulate->place(), key);
+    const std::string& target = format_classes()[value.word(format_classes())];
+    if (!hardware.rates.contains(target)) value.fail(fmt::format("missing rate rates.{}", target));
+    if (hardware.rates.contains(key)) value.fail("that class has a rate of its own");
     hardware.emulate[key] = target;
   }
 }
 
 // {"value": "philox"|"hardware", kind, source}, or the word alone.
-void parse_random(JsonReader& reader, Hardware& hardware) {
-  const Json& json = reader.at("random_source");
-  std::string word;
-  if (json.is_string()) {
-    word = json.get<std::string>();
-    hardware.random_kind = "given";
-  } else {
-    JsonReader inner(json, reader.place() + ": random_source");
-    word = inner.text("value");
-    hardware.random_kind = inner.text("kind");
-    hardware.random_source = inner.text("source");
-    inner.finish();
-  }
-  if (word != "philox" && word != "hardware")
-    throw unknown_word(reader.place() + ": random_source", word, {"philox", "hardware"});
-  hardware.hardware_random = word == "hardware";
+void parse_random(JsonReader json, Hardware& hardware) {
+  const std::vector<std::string> words = {"philox", "hardware"};
+  hardware.random_kind = "given";
+  const bool alone = !json.json().is_object();
+  hardware.hardware_random = (alone ? json : json.at("value")).word(words) == 1;
+  if (alone) return;
+  hardware.random_kind = kinds[json.at("kind").word(kinds)];
+  hardware.random_source = json.at("source").text();
+  json.finish();
 }
 
 Json quantity_json(const Quantity& quantity) {
@@ -110,21 +94,23 @@ double Hardware::rate(std::string_view format_class) const { return rates.at(exe
 Hardware parse_hardware(const Json& object, const std::string& place) {
   JsonReader reader(object, place);
   Hardware hardware;
-  hardware.name = reader.text("name");
-  hardware.doc = reader.text("doc");
-  if (reader.find("source") != nullptr) hardware.source = reader.text("source");
+  hardware.name = reader.at("name").text();
+  hardware.doc = reader.at("doc").text();
+  if (const auto source = reader.find("source")) hardware.source = source->text();
   parse_rates(reader, hardware);
-  hardware.efficiency = required(reader, "efficiency", tiny, 1);
-  hardware.issue_per_s = required(reader, "issue_per_s", tiny);
-  hardware.issue_efficiency = required(reader, "issue_efficiency", tiny, 1);
-  hardware.memory_bandwidth = required(reader, "memory_bandwidth", tiny);
-  hardware.memory_bytes = required(reader, "memory_bytes", tiny);
-  parse_random(reader, hardware);
+  hardware.efficiency = parse_quantity(reader.at("efficiency"), tiny, 1);
+  hardware.issue_per_s = parse_quantity(reader.at("issue_per_s"), tiny);
+  hardware.issue_efficiency = parse_quantity(reader.at("issue_efficiency"), tiny, 1);
+  hardware.memory_bandwidth = parse_quantity(reader.at("memory_bandwidth"), tiny);
+  hardware.memory_bytes = parse_quantity(reader.at("memory_bytes"), tiny);
+  parse_random(reader.at("random_source"), hardware);
   hardware.link_bandwidth = optional(reader, "link_bandwidth", tiny);
   hardware.network_bandwidth = optional(reader, "network_bandwidth", tiny);
-  if (const auto node = optional(reader, "node_size", 1)) {
-    hardware.node_size = static_cast<int>(node->value);
-    hardware.node_source = node->source;
+  if (const auto json = reader.find("node_size")) {
+    const Quantity node = parse_quantity(*json, 1, 1 << 20);
+    if (node.value != std::floor(node.value)) json->fail("expected a whole number of accelerators");
+    hardware.node_size = static_cast<int>(node.value);
+    hardware.node_source = node.source;
   }
   hardware.board_w = optional(reader, "board_w", tiny);
   hardware.idle_w = optional(reader, "idle_w", 0);
@@ -135,9 +121,9 @@ Hardware parse_hardware(const Json& object, const std::string& place) {
     reader.fail("board_w is larger than system_w (the whole system's share)");
   hardware.price_per_hour = optional(reader, "price_per_hour", 0);
   if (const auto other = optional(reader, "other_s_per_token", 0)) hardware.other_s_per_token = *other;
-  if (reader.find("other_model") != nullptr) {
-    hardware.other_model = reader.text("other_model");
-    const Model model = load_model(hardware.other_model);
+  if (const auto other = reader.find("other_model")) {
+    hardware.other_model = other->text();
+    const Model model = load_model(hardware.other_model, other->place());
     hardware.other_size = static_cast<double>(model.blocks * model.width);
   } else if (hardware.other_s_per_token.value > 0) {
     reader.fail("other_s_per_token needs other_model: the model it was measured or fitted on");
@@ -146,11 +132,12 @@ Hardware parse_hardware(const Json& object, const std::string& place) {
   return hardware;
 }
 
-Hardware load_hardware(std::string_view word) {
-  return parse_hardware(load_json(word, "hardware", "hardware profile"), fmt::format("hardware profile {}", word));
+Hardware load_hardware(std::string_view word, std::string_view place) {
+  const NamedText file = open_named_json(word, "hardware", "hardware profile", place);
+  return parse_hardware(parse_json(file.text, file.place), file.place);
 }
 
-std::vector<std::string> hardware_names() { return builtin_names("hardware"); }
+std::vector<std::string> hardware_names() { return named_json("hardware"); }
 
 bool has_fp4(const Hardware& hardware) { return hardware.rates.contains("fp4"); }
 

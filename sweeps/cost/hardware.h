@@ -9,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "sweeps/cost/json_reader.h"
+#include "src/json_reader.h"
 
 namespace fp4::cost {
+
+using fp4::Json;
 
 /// A number and its origin. kind: stated (data sheet, price list), fitted, measured, estimate, given (no source told).
 struct Quantity {
@@ -48,9 +50,10 @@ struct Hardware {
   std::string executed_class(std::string_view format_class) const;
 };
 
+/// Strict: a misspelt rate would otherwise be a chip that silently costs nothing.
 Hardware parse_hardware(const Json& object, const std::string& place);
-/// A built-in name, or a path ending in .json.
-Hardware load_hardware(std::string_view word);
+/// A built-in name, or a path ending in .json. `place`: where the word stands, if it stands in a file.
+Hardware load_hardware(std::string_view word, std::string_view place = "");
 std::vector<std::string> hardware_names();
 Json to_json(const Hardware& hardware);
 

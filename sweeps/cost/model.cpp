@@ -1,5 +1,5 @@
-// Reading a model, and the sizes that follow from it. Every size is capped at 2^40, so that products of three of them
-// divided by FLOP/s stay far from overflow, and a slip of zeros is an error instead of a nonsense time.
+// Reading a model, and the sizes that follow from it. Sizes are capped, so that a slip of zeros is an error instead of
+// a nonsense time and no count overflows: 2^10 layers x 2^20 x 2^20 weights x 2^12 blocks = 2^62.
 #include "sweeps/cost/model.h"
 
 #include <fmt/format.h>
@@ -14,25 +14,18 @@ namespace fp4::cost {
 
 namespace {
 
-constexpr int64_t largest = int64_t{1} << 40;  // a size no model reaches; products stay far inside int64
+constexpr int64_t largest = int64_t{1} << 40;  // tokens, parameters
+constexpr int64_t widest = 1 << 20, most_blocks = 1 << 12, most_layers = 1 << 10;
 
 Linear parse_linear(JsonReader& reader) {
   Linear linear;
-  linear.name = reader.text("name");
-  linear.in = reader.integer("in", 1, largest);
-  const Json& out = reader.at("out");
-  if (!out.is_array() || out.empty()) reader.fail("out: expected a list of widths, one a layer");
-  for (const Json& width : out)
-    linear.out.push_back(
-        static_cast<int64_t>(checked_number(width, reader.place() + ": out", 1, static_cast<double>(largest))));
-  linear.dgrad = reader.boolean("dgrad", true);
-  if (const Json* layers = reader.find("layers")) {
-    if (!layers->is_array() || layers->size() != linear.out.size())
-      reader.fail("layers: expected one name for each width of out");
-    for (const Json& name : *layers) {
-      if (!name.is_string()) reader.fail("layers: expected names");
-      linear.layers.push_back(name.get<std::string>());
-    }
+  linear.name = reader.at("name").text();
+  linear.in = reader.at("in").integer(1, widest);
+  for (const JsonReader& width : reader.at("out").list(1)) linear.out.push_back(width.integer(1, widest));
+  if (const auto dgrad = reader.find("dgrad")) linear.dgrad = dgrad->boolean();
+  if (const auto layers = reader.find("layers")) {
+    for (const JsonReader& name : layers->list()) linear.layers.push_back(name.text());
+    if (linear.layers.size() != linear.out.size()) layers->fail("expected one name for each width of out");
   } else {
     linear.layers.assign(linear.out.size(), linear.name);
   }
@@ -70,45 +63,44 @@ int64_t Model::layers() const {
 Model parse_model(const Json& object, const std::string& place) {
   JsonReader reader(object, place);
   Model model;
-  model.name = reader.text("name");
-  model.doc = reader.text("doc");
-  model.source = reader.text("source");
-  model.blocks = reader.integer("blocks", 1, 1 << 20);
-  model.width = reader.integer("width", 1, largest);
-  const Json& linears = reader.at("linears");
-  if (!linears.is_array() || linears.empty()) reader.fail("linears: expected a list of linear layers");
-  for (const Json& row : linears) {
-    JsonReader inner(row, place + ": linears");
-    model.linears.push_back(parse_linear(inner));
-    inner.finish();
+  model.name = reader.at("name").text();
+  model.doc = reader.at("doc").text();
+  model.source = reader.at("source").text();
+  model.blocks = reader.at("blocks").integer(1, most_blocks);
+  model.width = reader.at("width").integer(1, widest);
+  size_t layers = 0;
+  for (JsonReader& row : reader.at("linears").list(1)) {
+    model.linears.push_back(parse_linear(row));
+    layers += model.linears.back().out.size();
+    row.finish();
   }
-  const Json* unquantised = reader.find("unquantised");
-  if (unquantised != nullptr && !unquantised->is_array()) reader.fail("unquantised: expected a list of linear layers");
-  for (const Json& row : unquantised != nullptr ? *unquantised : Json::array()) {
-    JsonReader inner(row, place + ": unquantised");
-    UnquantisedLinear linear{parse_linear(inner), inner.text("class")};
-    const std::vector<std::string>& classes = format_classes();
-    if (std::find(classes.begin(), classes.end(), linear.format_class) == classes.end())
-      throw unknown_word(inner.place() + ": class", linear.format_class, classes);
-    inner.finish();
-    model.unquantised.push_back(std::move(linear));
+  if (const auto unquantised = reader.find("unquantised")) {
+    for (JsonReader& row : unquantised->list()) {
+      Linear linear = parse_linear(row);
+      layers += linear.out.size();
+      model.unquantised.push_back({std::move(linear), format_classes()[row.at("class").word(format_classes())]});
+      row.finish();
+    }
   }
-  model.attention_width = reader.integer("attention_width", 0, largest);
-  model.sequence = reader.integer("sequence", 0, largest);
-  model.tokens_per_step = reader.integer("tokens_per_step", 1, largest);
-  model.micro_batches = reader.integer("micro_batches", 1, model.tokens_per_step);
-  if (model.tokens_per_step % model.micro_batches != 0) reader.fail("micro_batches does not divide tokens_per_step");
-  model.saved_per_token_block = reader.integer("saved_per_token_block", 0, largest);
-  model.extra_parameters = reader.integer("extra_parameters", 0, largest);
+  if (layers > most_layers) reader.fail(fmt::format("{} linear layers; at most {}", layers, most_layers));
+  model.attention_width = reader.at("attention_width").integer(0, widest);
+  model.sequence = reader.at("sequence").integer(0, largest);
+  model.tokens_per_step = reader.at("tokens_per_step").integer(1, largest);
+  const JsonReader micro = reader.at("micro_batches");
+  model.micro_batches = micro.integer(1, model.tokens_per_step);
+  if (model.tokens_per_step % model.micro_batches != 0) micro.fail("does not divide tokens_per_step");
+  model.saved_per_token_block = reader.at("saved_per_token_block").integer(0, widest);
+  model.extra_parameters = reader.at("extra_parameters").integer(0, largest);
   reader.finish();
   return model;
 }
 
-Model load_model(std::string_view word) {
-  return parse_model(load_json(word, "models", "model"), fmt::format("model {}", word));
+Model load_model(std::string_view word, std::string_view place) {
+  const NamedText file = open_named_json(word, "models", "model", place);
+  return parse_model(parse_json(file.text, file.place), file.place);
 }
 
-std::vector<std::string> model_names() { return builtin_names("models"); }
+std::vector<std::string> model_names() { return named_json("models"); }
 
 Json to_json(const Model& model) {
   Json out = {{"name", model.name},

@@ -7,9 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "sweeps/cost/json_reader.h"
+#include "src/json_reader.h"
 
 namespace fp4::cost {
+
+using fp4::Json;
 
 /// Linear layers that share one input and run as one GEMM (q, k and v): [tokens, in] x [in, sum of out].
 struct Linear {
@@ -46,8 +48,8 @@ struct Model {
 };
 
 Model parse_model(const Json& object, const std::string& place);
-/// A built-in name, or a path ending in .json.
-Model load_model(std::string_view word);
+/// A built-in name, or a path ending in .json. `place`: where the word stands, if it stands in a file.
+Model load_model(std::string_view word, std::string_view place = "");
 std::vector<std::string> model_names();
 Json to_json(const Model& model);
 

@@ -69,10 +69,10 @@ std::span<const WeightRow> weight_table() { return rows; }
 
 CostWeights parse_weights(const Json& object, const std::string& place) {
   CostWeights weights;
-  if (!object.is_object()) throw Error(fmt::format("{}: expected an object {{weight: number}}", place));
-  for (const auto& [key, value] : object.items()) {
+  const JsonReader reader(object, place);
+  for (const auto& [key, value] : reader.entries()) {
     const WeightRow& row = row_of(place, key);
-    weights.*row.field = checked_number(value, fmt::format("{}: {}", place, key), row.low, row.high);
+    weights.*row.field = value.number(row.low, row.high);
   }
   return weights;
 }
@@ -86,7 +86,8 @@ void set_weight(CostWeights& weights, std::string_view assignment) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc{} || end != text.data() + text.size())
     throw Error(fmt::format("--weight {}: '{}' is not a number", row.name, text));
-  weights.*row.field = checked_number(value, fmt::format("--weight {}", row.name), row.low, row.high);
+  const Json json = value;
+  weights.*row.field = JsonReader(json, fmt::format("--weight {}", row.name)).number(row.low, row.high);
 }
 
 Json to_json(const CostWeights& weights) {

@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 
-#include "sweeps/cost/json_reader.h"
+#include "src/json_reader.h"
 
 namespace fp4::cost {
+
+using fp4::Json;
 
 struct CostWeights {
   // Factors on what a technique adds; 1 = as modelled.
