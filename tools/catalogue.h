@@ -19,6 +19,7 @@ std::vector<CatalogueRow> catalogue_rows(std::string_view topic);
 // Kinds in which `show` looks, in this order, and the JSON of a name. An empty kind means all of them; Error for a name
 // that none has.
 std::vector<std::string> catalogue_kinds();
+std::vector<std::string> catalogue_kinds_of(std::string_view name);  // those that have this name, in this order
 nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view kind);
 std::vector<std::string> catalogue_show_names();
 

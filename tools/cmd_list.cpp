@@ -76,8 +76,14 @@ void add_show(CLI::App& app, Invocation&) {
   app.add_option("--kind", o->kind, "Look only among these; a name that several have is the first of them")
       ->type_name("recipe|preset|grid|hardware|model|accumulator");
   app.add_flag("--json", o->json, "Accepted for symmetry: the output is always JSON");
-  app.callback([o] { print_json(catalogue_show(o->name, o->kind)); });
-  set_example(app, "fp4sim show nvfp4 > spec.json && fp4sim quantize x.npy --spec spec.json --out out");
+  app.callback([o] {
+    print_json(catalogue_show(o->name, o->kind));
+    if (!o->kind.empty()) return;
+    const std::vector<std::string> kinds = catalogue_kinds_of(o->name);
+    for (size_t i = 1; i < kinds.size(); ++i)
+      fmt::print(stderr, "fp4sim: note: this is the {0}; {1} is also a {2}: --kind {2}\n", kinds[0], o->name, kinds[i]);
+  });
+  set_example(app, "fp4sim show nvfp4 --kind preset > spec.json && fp4sim quantize x.npy --spec spec.json --out out");
 }
 
 }  // namespace
