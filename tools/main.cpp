@@ -125,6 +125,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   fp4::tools::prepare_streams();
+  fp4::tools::prepare_end();
   fp4::remove_temporaries_on_signals();
   // Whatever a preloaded library has set; every thread inherits it from here.
   const fp4::DefaultFloatEnvironment floats;

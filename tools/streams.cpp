@@ -7,9 +7,41 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <new>
+
+#include "src/temporaries.h"
 
 namespace fp4::tools {
+
+namespace {
+
+[[noreturn]] void end_without_abort() noexcept {
+  say_text("fp4sim: ");
+  try {
+    const std::exception_ptr reason = std::current_exception();
+    if (reason) std::rethrow_exception(reason);
+    say_text("ended without a reason\n");
+  } catch (const std::bad_alloc&) {
+    say_text("out of memory\n");
+  } catch (const std::exception& error) {
+    say_text(error.what());
+    say_text("\n");
+  } catch (...) {
+    say_text("an unknown exception\n");
+  }
+  remove_temporaries();
+  ::_exit(1);
+}
+
+}  // namespace
+
+void prepare_end() noexcept {
+  std::set_terminate(end_without_abort);
+  std::atexit(remove_temporaries);
+}
 
 void prepare_streams() noexcept {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

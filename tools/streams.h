@@ -14,6 +14,10 @@ namespace fp4::tools {
 /// that has gone (SIGPIPE) becomes an error of that write.
 void prepare_streams() noexcept;
 
+/// Makes one line and exit code 1 of what would be an abort, and leaves no temporary file: memory that runs out inside
+/// a destructor (that of a JSON value allocates), and OpenMP's own exit() where the system refuses it a thread.
+void prepare_end() noexcept;
+
 /// Text on stderr; a failure is ignored.
 void say_text(std::string_view text) noexcept;
 
