@@ -25,6 +25,9 @@ add_custom_command(
   DEPENDS fp4sim
   VERBATIM)
 add_custom_target(fp4_share ALL DEPENDS "${generated}/fp4sim.1")
+# What an installation needs to be built.
+add_custom_target(fp4_installed)
+add_dependencies(fp4_installed fp4sim fp4sim_c fp4_share)
 install(FILES "${generated}/fp4sim.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME fp4sim)
 install(FILES "${generated}/_fp4sim" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 install(FILES "${generated}/fp4sim.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
