@@ -176,6 +176,14 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   for (ReportPoint& point : open.points)
     if (point.front == "on") point.front = "undecided";
   write("undecided.html", open);
+  // A front of bf16 alone: what is quantised is near it, or beaten.
+  for (const char* state : {"undecided", "off"}) {
+    ReportInput plain = synthetic_report(60, 5, {"lm"}, false);
+    for (ReportPoint& point : plain.points) {
+      point.front = point.name == "bf16" ? "on" : point.front == "on" ? state : "off";
+    }
+    write((std::string("baseline_") + state + ".html").c_str(), plain);
+  }
   write("screening.html", synthetic_report(2000, 2, {"classifier"}, true));
   write("runs.html", synthetic_report(5000, 4, {"classifier", "regression"}, false));
   write("large.html", synthetic_report(20000, 1, {"classifier"}, true));

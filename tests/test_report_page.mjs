@@ -300,6 +300,22 @@ await visit('undecided.html', {}, async (page) => {
   );
   check((await page.locator('#panel .entry').count()) > 3, 'the best means among the undecided are listed');
 });
+for (const name of ['baseline_undecided.html', 'baseline_off.html'])
+  await visit(name, {}, async (page) => {
+    const summary = await page.locator('#summary').textContent();
+    check(/On the front1 of /.test(summary) && summary.includes('Only bf16'), `${name}: the front is bf16: ${summary}`);
+    check(summary.includes('What the best candidates cost'), `${name}: the card shows candidates: ${summary}`);
+    check(/cheapest.*most accurate/.test(summary), `${name}: the card names two of them: ${summary}`);
+    await page.locator('#cost-chart').scrollIntoViewIfNeeded();
+    const section = await page.locator('#costs').textContent();
+    check(
+      section.includes('What the best candidates cost') && section.includes('best candidates, the baselines'),
+      `${name}: the bars are said to be of candidates: ${section}`,
+    );
+    const bars = await page.evaluate(() => best_rows().points.length);
+    check(bars > 1, `${name}: bars of ${bars} candidates`);
+    if (shots) await page.screenshot({path: `${shots}/${name}.png`, fullPage: true});
+  });
 await visit('screening.html', {}, async (page) => {
   check((await page.locator('#summary').textContent()).includes('screening only'), 'a screening is called one');
 });

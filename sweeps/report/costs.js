@@ -231,13 +231,14 @@ function extra_terms(points) {
   return extra.size ? extra : null;
 }
 
-// The cost section below the chart: front, pins and baselines as stacked bars.
+// The cost section below the chart: front (or the best candidates, where it holds baselines only), pins and baselines as
+// stacked bars.
 function paint_costs() {
   const {model} = state;
   const section = by_id('costs');
-  const {points} = front_rows();
   const x = model.column(model.head.x);
   const with_terms = (i) => point_terms(model, i).length > 0;
+  const {points, from} = best_rows();
   const front = points.filter(with_terms);
   const limit = 24;
   const baselines = context_points().filter((i) => model.baseline[i] && with_terms(i) && !front.includes(i));
@@ -280,9 +281,11 @@ function paint_costs() {
         )
       : null,
   );
+  const what = from === 'front' ? 'front' : 'best candidates';
+  by_id('costs-title').textContent = `What the ${what} cost${from === 'front' ? 's' : ''}, and why`;
   by_id('costs-intro').textContent =
     `Modelled time of one training step${model.head.workload ? ` of ${model.head.workload}` : ''}, cheapest first: the ` +
-    `${step > 1 ? `front (${shown.length} of ${front.length})` : 'front'}, the baselines${pins.length ? ', your pins' : ''}. ${mode ? 'Shown is only the work that a step without quantisation does not have.' : 'The figure at the end is the overhead over the ideal step.'}`;
+    `${what}${step > 1 ? ` (${shown.length} of ${front.length})` : ''}, the baselines${pins.length ? ', your pins' : ''}. ${mode ? 'Shown is only the work that a step without quantisation does not have.' : 'The figure at the end is the overhead over the ideal step.'}`;
   paint_cost_bars(
     by_id('cost-chart'),
     by_id('cost-legend'),

@@ -12,6 +12,20 @@ function front_rows() {
   return {...front, near};
 }
 
+// What a reader compares, in the order of x: the front without its baselines or, where it holds baselines only, the best
+// candidates by means (of all configurations, where none is near the front). `from`: front or candidates.
+function best_rows() {
+  const {model} = state;
+  const {points, near, kind} = front_rows();
+  const own = (list) => list.filter((i) => !model.baseline[i]);
+  if (own(points).length) return {points: own(points), from: kind === 'undecided' ? 'candidates' : 'front'};
+  const open = own(near);
+  const rest = open.length
+    ? open
+    : own(context_points()).filter((i) => !['diverged', 'failed'].includes(model.states[i]));
+  return {points: front_by_means(rest, model.column(model.head.x), model.column(model.head.y)), from: 'candidates'};
+}
+
 // The number of a point in the list of the front, as the charts show it; 0 off the front.
 const front_number = (point) => front_rows().points.indexOf(point) + 1;
 

@@ -54,7 +54,13 @@ function paint_summary() {
           tag,
         ),
       ),
-      h('p', {class: 'small'}, front_words[kind]),
+      h(
+        'p',
+        {class: 'small'},
+        only_baselines
+          ? `Only ${points.map((i) => words_at(model.name, i)).join(' and ')}: no quantised configuration is on it for certain.`
+          : front_words[kind],
+      ),
       h(
         'p',
         {class: 'quiet small'},
@@ -63,14 +69,8 @@ function paint_summary() {
       ),
     ),
   );
-  // Where the front holds baselines only, what is undecided beside it is what a reader compares.
-  let own = points.filter((i) => !model.baseline[i]);
-  if (!own.length)
-    own = front_by_means(
-      near.filter((i) => !model.baseline[i]),
-      x,
-      y,
-    );
+  const {points: own, from} = best_rows();
+  const only_baselines = points.length > 0 && points.every((i) => model.baseline[i]);
   if (own.length) {
     const extreme = (point, title) =>
       h(
@@ -86,7 +86,7 @@ function paint_summary() {
       .sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
     cards.push(
       card(
-        'What the front costs',
+        from === 'front' ? 'What the front costs' : 'What the best candidates cost',
         own.length > 1
           ? `${value_text(x, x.mean[own[0]])} to ${value_text(x, x.mean[own.at(-1)])}`
           : value_text(x, x.mean[own[0]]),
