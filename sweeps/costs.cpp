@@ -34,9 +34,15 @@ std::string_view recipe_text(const std::string& config) {
   return std::string_view(config).substr(begin + key.size(), at + 1 - begin - key.size());
 }
 
+Json parse_recipe(std::string_view text) {
+  Json recipe = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!recipe.is_object()) throw Error("a configuration whose recipe is not an object", 1);
+  return recipe;
+}
+
 }  // namespace
 
-Json recipe_of(const std::string& config) { return Json::parse(recipe_text(config)); }
+Json recipe_of(const std::string& config) { return parse_recipe(recipe_text(config)); }
 
 Costs::Costs(const Results& results, CostModel model) : model_(std::move(model)) {
   std::unordered_map<std::string_view, size_t> known;
@@ -50,7 +56,7 @@ Costs::Costs(const Results& results, CostModel model) : model_(std::move(model))
   recipes_.resize(texts.size());
   plain_.resize(texts.size());
   tbb::parallel_for(size_t{0}, texts.size(), [&](size_t i) {
-    recipes_[i] = Json::parse(texts[i]);
+    recipes_[i] = parse_recipe(texts[i]);
     plain_[i] = model_.evaluate(recipes_[i], {});
   });
 }

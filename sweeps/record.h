@@ -46,6 +46,7 @@ struct Curve {
 struct RunRecord {
   std::string hash;
   uint64_t seed = 0;
+  std::string task;
   Role role = Role::run;
   Status status = Status::finished;
   std::string message;         // of a failed run

@@ -1,5 +1,8 @@
-// The engine: a list of independent single-threaded runs, shared out over cores by TBB, largest first by static cost,
-// every finished run committed by one writer thread. Stopping it in any way loses at most the runs in flight.
+// The engine: a list of independent single-threaded runs, shared out over threads, largest first by static cost, every
+// finished run committed at once. Stopping it in any way loses at most the runs in flight.
+// A run that throws because of its configuration is a row with the status `failed`, and the sweep goes on. One that the
+// machine fails (no memory, no thread, an unreadable file: std::bad_alloc, std::system_error, Error with exit code 1)
+// is tried once more and is never a row.
 #pragma once
 
 #include <atomic>
@@ -32,7 +35,7 @@ struct Progress {
 struct EngineOptions {
   int jobs = 1;
   const std::atomic<bool>* stop = nullptr;             // set by a signal: start nothing more, drop what is in flight
-  std::function<void(const Progress&)> progress = {};  // from the writer thread, after each commit
+  std::function<void(const Progress&)> progress = {};  // after each commit, one call at a time
   size_t stop_after = 0;                               // test hook: behave as if stopped once so many runs have begun
 };
 
@@ -43,7 +46,8 @@ void sort_jobs(std::vector<Job>& jobs);
 std::vector<Job> shard_of(const std::vector<Job>& jobs, size_t index, size_t count);
 
 // Runs them all (already sorted, none of them in the store). Returns the closing state; throws what the store throws
-// (full disk, digest conflict) after the workers have stopped and everything that could be written is written.
+// (full disk, digest conflict) and Error when the machine fails a run twice, after the workers have stopped and
+// everything that could be written is written.
 Progress execute(const std::vector<Job>& jobs, const Simulator& simulator, Store& store, const EngineOptions& options);
 
 }  // namespace fp4::sweeps

@@ -54,7 +54,7 @@ bool task_has(const std::string& task, const std::string& path) {
 
 }  // namespace
 
-Simulator real_simulator(const std::string& backend, bool with_signatures) {
+Simulator real_simulator(const std::string& backend, bool with_signature) {
   const Dispatcher known(backend);  // an unknown or absent backend is refused before any work
   Simulator simulator{
       .canonical =
@@ -77,11 +77,8 @@ Simulator real_simulator(const std::string& backend, bool with_signatures) {
       .recipe = [](const std::string& name) { return nameless(sim::to_json(sim::recipe_from_json(name))); },
       .task_has = task_has,
       .signature = {},
-      .train_signature = {}};
-  if (with_signatures) {
-    simulator.signature = arithmetic_signature();
-    simulator.train_signature = tasks::train_signature();
-  }
+      .train_signature = tasks::train_signature};
+  if (with_signature) simulator.signature = arithmetic_signature();
   return simulator;
 }
 

@@ -21,12 +21,13 @@ struct Simulator {
   std::function<std::string(const Json& canonical)> hash;            // 16 hex digits
   std::function<std::string(const Json& canonical)> invalid_reason;  // "" when it can run
   std::function<double(const Json& canonical)> static_cost;          // multiply-adds x steps
-  // One run on the calling thread; a thrown exception becomes a failed row. `quit` is polled between steps.
+  // One run on the calling thread; what it throws becomes a failed row or ends the sweep (run.h). `quit` is polled
+  // between steps.
   std::function<RunRecord(const Json& canonical, uint64_t seed, const std::function<bool()>& quit)> run;
   std::function<Json(const std::string& name)> recipe;  // a named recipe in full, NAME@GEMM included
   std::function<bool(const std::string& task, const std::string& path)> task_has;  // task "" asks for the task itself
-  std::string signature;
-  std::string train_signature;
+  std::string signature;                                                           // of the arithmetic
+  std::function<std::string(const std::string&)> train_signature;                  // of a task (tasks/run.h)
 };
 
 // What a configuration costs on one chip for one workload. `weights` multiply single terms ("sr", "hadamard",
@@ -50,9 +51,9 @@ struct CostModel {
   std::string model;
 };
 
-// The trainer of this program; `backend` as on the command line. With signatures (a second's work) it may run and
-// store; without, it only knows configurations.
-Simulator real_simulator(const std::string& backend, bool with_signatures = true);
+// The trainer of this program; `backend` as on the command line. With the signature (a tenth of a second's work) it may
+// run and store; without, it only knows configurations.
+Simulator real_simulator(const std::string& backend, bool with_signature = true);
 
 // The cost model of this program for a chip and a workload (built-in names or .json paths); `weights` hold for every
 // evaluation, a sensitivity's factor multiplies them.

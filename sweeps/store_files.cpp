@@ -50,8 +50,64 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
 
 WriterLock::~WriterLock() {
   if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());
+  // A folder that was replaced meanwhile may hold the lock of another sweep under the same name.
+  struct stat mine {
+  }, named{};
+  if (::fstat(descriptor_, &mine) == 0 && ::stat(file_.c_str(), &named) == 0 && mine.st_dev == named.st_dev &&
+      mine.st_ino == named.st_ino) {
+    ::unlink(file_.c_str());
+  }
   ::close(descriptor_);
+}
+
+void FileWatch::add(const fs::path& file) {
+  for (const Entry& entry : entries_) {
+    if (entry.file == file) return;
+  }
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0) entries_.push_back({file, status.st_dev, status.st_ino});
+}
+
+void FileWatch::check() const {
+  for (const Entry& entry : entries_) {
+    struct stat status {};
+    if (::stat(entry.file.c_str(), &status) == 0 && status.st_dev == entry.device && status.st_ino == entry.inode) {
+      continue;
+    }
+    throw Error(entry.file.string() +
+                    ": was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
+                    "stored. Put it back or start again: the same command does what is missing",
+                1);
+  }
+}
+
+void remove_unusable_sidecars(const fs::path& store_file) {
+  const auto usable = [](const fs::path& file) {
+    struct stat status {};
+    if (::lstat(file.c_str(), &status) != 0) return true;  // absent
+    return S_ISREG(status.st_mode) && ::access(file.c_str(), R_OK | W_OK) == 0;
+  };
+  const fs::path shared = store_file.string() + "-shm";
+  std::error_code failure;
+  if (!usable(shared)) fs::remove(shared, failure);
+  for (const fs::path& file : {shared, fs::path(store_file.string() + "-wal")}) {
+    if (usable(file)) continue;
+    throw Error(file.string() + ": left by another program or user, and cannot be used; make it a file that can be " +
+                    "read and written (a -wal holds runs), or remove it",
+                1);
+  }
+}
+
+void sync_to_disk(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw Error(path.string() + ": cannot be opened (" + std::strerror(errno) + ")", 1);
+  const int failed = ::fsync(descriptor);
+  const int reason = errno;
+  ::close(descriptor);
+  // File systems that cannot sync a folder say EINVAL.
+  if (failed != 0 && reason != EINVAL) {
+    throw Error(path.string() + ": does not reach the disk (" + std::strerror(reason) + ")", 1);
+  }
 }
 
 namespace {

@@ -17,11 +17,7 @@ std::vector<RunRecord> known_runs(const Store& store, const SweepOptions& option
     // A store that its writer left half-made says nothing; its runs are done again.
     try {
       const Store other = Store::read(folder);
-      if (other.identity().signature != store.identity().signature ||
-          other.identity().train_signature != store.identity().train_signature ||
-          other.meta("name") != store.meta("name")) {
-        continue;
-      }
+      if (!other.identity().agrees_with(store.identity()) || other.meta("name") != store.meta("name")) continue;
       std::vector<RunRecord> theirs = other.runs();
       runs.insert(runs.end(), std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()));
     } catch (const Error& error) {
@@ -39,7 +35,19 @@ void add(Progress& total, const Progress& part) {
   total.seconds += part.seconds;
 }
 
+// Runs of the stage that are known only as failed.
+size_t failed_jobs(const Stage& stage, const std::vector<RunRecord>& runs) {
+  return missing_jobs(stage, runs, /*retry_failed=*/true).size() - missing_jobs(stage, runs).size();
+}
+
 }  // namespace
+
+Identity identity_of(const Simulator& simulator, const Grid& grid, const std::string& version,
+                     const std::string& host) {
+  Identity identity{.signature = simulator.signature, .train_signatures = {}, .version = version, .host = host};
+  for (const std::string& task : grid.tasks) identity.train_signatures[task] = simulator.train_signature(task);
+  return identity;
+}
 
 std::vector<Job> missing_jobs(const Stage& stage, const std::vector<RunRecord>& runs, bool retry_failed) {
   std::map<Key, bool> known;  // to: whether it succeeded
@@ -62,10 +70,10 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
   store.set_meta("grid", planner.grid().source.dump());
   SweepOutcome outcome;
   for (size_t i = 0; i < planner.stages(); ++i) {
-    const std::vector<RunRecord> runs = known_runs(store, options);
+    std::vector<RunRecord> runs = known_runs(store, options);
     Stage stage = planner.stage(i, runs);
     const Planner::Contents contents = planner.contents();
-    store.put_plan(contents.axes, contents.configs, contents.points);
+    if (store.put_plan(contents.axes, contents.configs, contents.points) > 0) runs = known_runs(store, options);
     std::map<Key, Role> roles;
     for (const RunRecord& run : runs) roles[{run.hash, run.seed}] = run.role;
     for (const Job& job : stage.jobs) {
@@ -85,7 +93,9 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
       outcome.interrupted = progress.done < missing.size();
       if (outcome.interrupted) return outcome;
     }
-    const size_t elsewhere = missing_jobs(stage, known_runs(store, options)).size();
+    const std::vector<RunRecord> now = known_runs(store, options);
+    outcome.failed += failed_jobs(share, now);
+    const size_t elsewhere = missing_jobs(stage, now).size();
     if (elsewhere > 0 && i + 1 < planner.stages()) {
       outcome.waiting = "stage '" + planner.stage_name(i + 1) + "' needs " + std::to_string(elsewhere) +
                         " runs of other shards: merge the shards and run the grid on the merged folder";
@@ -105,9 +115,12 @@ std::vector<Gap> find_gaps(Planner& planner, const std::vector<RunRecord>& runs)
       continue;
     }
     const Stage stage = planner.stage(i, runs);
-    const size_t missing = missing_jobs(stage, runs).size();
-    gaps.push_back({.stage = stage.name, .wanted = stage.jobs.size(), .missing = missing});
-    whole = missing == 0;
+    // A later stage is chosen as soon as every run was tried.
+    whole = missing_jobs(stage, runs).empty();
+    gaps.push_back({.stage = stage.name,
+                    .wanted = stage.jobs.size(),
+                    .missing = missing_jobs(stage, runs, /*retry_failed=*/true).size(),
+                    .failed = failed_jobs(stage, runs)});
   }
   return gaps;
 }

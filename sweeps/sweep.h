@@ -23,12 +23,16 @@ struct SweepOptions {
 
 struct SweepOutcome {
   size_t wanted = 0;   // runs of the stages that were reached (of this shard)
-  size_t present = 0;  // of them known before
+  size_t present = 0;  // of them known before, failed ones among them
+  size_t failed = 0;   // of them without a result at the end
   Progress progress;   // added up over the stages
   bool complete = false;
   bool interrupted = false;
   std::string waiting;  // why a later stage could not start: results of other shards are missing
 };
+
+// Who computes the runs of this grid.
+Identity identity_of(const Simulator& simulator, const Grid& grid, const std::string& version, const std::string& host);
 
 // Throws Error when the store belongs to another sweep (another grid name).
 SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& store, const SweepOptions& options);
@@ -40,7 +44,8 @@ std::vector<Job> missing_jobs(const Stage& stage, const std::vector<RunRecord>& 
 struct Gap {
   std::string stage;
   size_t wanted = 0;
-  size_t missing = 0;
+  size_t missing = 0;  // failed runs among them: they have no result
+  size_t failed = 0;
   bool reached = true;  // false: the stage's list is not known before the one before it is complete
 };
 std::vector<Gap> find_gaps(Planner& planner, const std::vector<RunRecord>& runs);

@@ -18,11 +18,12 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const Identity me = {.signature = "s1", .train_signature = "t1", .version = "0", .host = "here"};
+const Identity me = {.signature = "s1", .train_signatures = {{"task", "t1"}}, .version = "0", .host = "here"};
 
 RunRecord run(const std::string& hash, uint64_t seed, const std::string& digest = "d") {
   RunRecord record{.hash = hash,
                    .seed = seed,
+                   .task = "task",
                    .message = {},
                    .loss = 0.1 + 0.2,
                    .loss_hp = {},
@@ -233,6 +234,7 @@ TEST_CASE("absorbing stores keeps one row per key and finds conflicts", "[quick]
   }
   merged.absorb(Store::read(one.path()));
   CHECK(merged.conflicts().size() == 1);
+  CHECK(merged.runs().size() == 5);
   fp4::test::TemporaryFolder foreign;
   {
     Store store = Store::open(foreign.path(), me);

@@ -247,7 +247,7 @@ TEST_CASE("table: CSV and JSON with the same columns, filters, groups", "[cli]")
         "quantisation_overhead", "step_time_s", "energy_j", "points", "digest", "seconds", "config_hash"}) {
     CHECK(json["rows"][0].contains(column));
   }
-  for (const char* key : {"version", "compiler", "command", "host", "signature", "train_signature"}) {
+  for (const char* key : {"version", "compiler", "command", "host", "signature", "train_signatures"}) {
     CHECK(json["provenance"].contains(key));
   }
   std::string previous;

@@ -34,8 +34,10 @@ using fp4::test::TemporaryFolder;
 
 namespace {
 
-const Identity me = {
-    .signature = "0123456789abcdef", .train_signature = "fedcba9876543210", .version = "0", .host = "h"};
+const Identity me = {.signature = "0123456789abcdef",
+                     .train_signatures = {{"alpha", "fedcba9876543210"}, {"beta", "fedcba9876543210"}},
+                     .version = "0",
+                     .host = "h"};
 
 const std::string small_grid =
     R"({"name": "small", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 3, "confirm": 4,

@@ -31,7 +31,7 @@ TEST_CASE("a hundred thousand runs", "[exhaustive]") {
     return passed;
   };
   {
-    Store store = Store::open(folder.path(), {"0123456789abcdef", "fedcba9876543210", "0", "h"});
+    Store store = Store::open(folder.path(), identity_of(simulator, grid, "0", "h"));
     SweepOptions options;
     options.engine.jobs = 2;
     const SweepOutcome outcome = run_sweep(planner, simulator, store, options);

@@ -38,7 +38,7 @@ std::string hash_of_command(const std::string& command) {
 }  // namespace
 
 TEST_CASE("the command of every configuration gives its hash", "[quick]") {
-  const fp4::sweeps::Simulator simulator = fp4::sweeps::real_simulator("auto", /*with_signatures=*/false);
+  const fp4::sweeps::Simulator simulator = fp4::sweeps::real_simulator("auto", /*with_signature=*/false);
   for (const char* name : {"quick", "wgrad", "scale_formats", "accumulators"}) {
     const fp4::sweeps::Plan plan = fp4::sweeps::expand(fp4::tools::load_grid(name), simulator);
     for (size_t i = 0; i < plan.configs.size(); i += plan.configs.size() / 20 + 1) {
@@ -50,7 +50,7 @@ TEST_CASE("the command of every configuration gives its hash", "[quick]") {
 }
 
 TEST_CASE("every built-in grid expands", "[quick]") {
-  const fp4::sweeps::Simulator simulator = fp4::sweeps::real_simulator("auto", /*with_signatures=*/false);
+  const fp4::sweeps::Simulator simulator = fp4::sweeps::real_simulator("auto", /*with_signature=*/false);
   for (const char* name : {"quick", "design_space", "wgrad", "wgrad_tokens", "sr_rht_variance", "scale_formats",
                            "estimators", "rounding_backward", "accumulators", "free_lunch"}) {
     const fp4::sweeps::Grid grid = fp4::tools::load_grid(name);

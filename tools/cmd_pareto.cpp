@@ -124,8 +124,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   if (o.json == "-") return print_json(json);
   if (!o.json.empty()) write_file(o.json, json.dump() + "\n", o.force);
 
-  fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", view.name, o.front.y, o.front.x, view.costs.model().model,
-             view.costs.model().hardware);
+  fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
+             view.costs.model().model, view.costs.model().hardware);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
   fmt::print("\n");
   print_effects(results, effects);

@@ -1,4 +1,4 @@
-// `fp4sim sweep run | status | merge`: experiments of many runs that survive whatever happens to the process.
+// `fp4sim sweep run | status | merge | check`: experiments of many runs that survive whatever happens to the process.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -131,6 +131,51 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
   for (const auto& [reason, count] : counts.impossible) print_wrapped(fmt::format("{} impossible: {}", count, reason));
 }
 
+void print_outcome(const RunOptions& o, const fs::path& out, const sweeps::Store& store,
+                   const sweeps::SweepOutcome& outcome, bool sharded) {
+  if (o.json) {
+    return print_json({{"sweep", store.meta("name")},
+                       {"folder", out.string()},
+                       {"complete", outcome.complete && outcome.failed == 0},
+                       {"interrupted", outcome.interrupted},
+                       {"wanted", outcome.wanted},
+                       {"present", outcome.present},
+                       {"done", outcome.progress.done},
+                       {"diverged", outcome.progress.diverged},
+                       {"failed", outcome.failed},
+                       {"seconds", outcome.progress.seconds},
+                       {"waiting", outcome.waiting},
+                       {"signature", store.identity().signature},
+                       {"train_signatures", store.identity().train_signatures}});
+  }
+  fmt::print("{}: {} runs, {} here before, {} done now in {}{}{}\n", out.string(), outcome.wanted, outcome.present,
+             outcome.progress.done, duration(outcome.progress.seconds),
+             outcome.progress.diverged > 0 ? fmt::format(", {} diverged", outcome.progress.diverged) : "",
+             outcome.failed > 0 ? fmt::format(", {} failed", outcome.failed) : "");
+  if (outcome.interrupted) return;
+  if (!outcome.waiting.empty()) {
+    fmt::print("{}\n", outcome.waiting);
+  } else if (!sharded && outcome.failed == 0) {
+    fmt::print("next: fp4sim pareto {0}; fp4sim table {0}; fp4sim report {0} --out report.html\n", out.string());
+  }
+}
+
+// What a person must know beside the numbers; the exit code.
+int judge_outcome(const fs::path& out, const sweeps::Store& store, const sweeps::SweepOutcome& outcome) {
+  if (outcome.interrupted) {
+    print_error("interrupted; every finished run is stored, and the same command continues");
+    return 1;
+  }
+  if (outcome.failed == 0) return 0;
+  std::string first;
+  for (const sweeps::RunRecord& run : store.runs()) {
+    if (first.empty() && run.status == sweeps::Status::failed) first = run.hash + ": " + run.message;
+  }
+  print_error(fmt::format("{}: {} runs failed, the first: {}; --retry-failed does them again", out.string(),
+                          outcome.failed, first));
+  return 1;
+}
+
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
@@ -139,18 +184,12 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   const int workers = o.jobs > 0 ? o.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
-  const sweeps::Identity identity{.signature = simulator.signature,
-                                  .train_signature = simulator.train_signature,
-                                  .version = FP4_VERSION,
-                                  .host = host_name()};
+  const sweeps::Identity identity = sweeps::identity_of(simulator, grid, FP4_VERSION, host_name());
   if (o.dry_run) {  // writes nothing, not even a folder
     std::vector<sweeps::RunRecord> known;
     if (sweeps::Store::exists(out)) {
       const sweeps::Store store = sweeps::Store::read(out);
-      if (store.identity().signature == identity.signature &&
-          store.identity().train_signature == identity.train_signature) {
-        known = store.runs();
-      }
+      if (store.identity().agrees_with(identity)) known = store.runs();
     }
     return dry_run(o, planner, simulator, known, shard, workers);
   }
@@ -168,7 +207,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   options.retry_failed = o.retry_failed;
   options.seen.assign(o.seen.begin(), o.seen.end());
   options.on_stage = [&](const sweeps::Stage& stage, size_t missing) { progress.stage(stage, missing); };
-  options.note = [](const std::string& note) { say("fp4sim: note: {}\n", note); };
+  options.note = [](const std::string& note) { print_error("note: " + note); };
   sweeps::SweepOutcome outcome;
   try {
     outcome = sweeps::run_sweep(planner, simulator, store, options);
@@ -177,20 +216,9 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
     throw;
   }
   progress.finish();
-  fmt::print("{}: {} runs, {} here before, {} done now in {}{}{}\n", out.string(), outcome.wanted, outcome.present,
-             outcome.progress.done, duration(outcome.progress.seconds),
-             outcome.progress.diverged > 0 ? fmt::format(", {} diverged", outcome.progress.diverged) : "",
-             outcome.progress.failed > 0
-                 ? fmt::format(", {} failed (see `message` in the table; --retry-failed)", outcome.progress.failed)
-                 : "");
-  if (outcome.interrupted) {
-    say("fp4sim: interrupted; every finished run is stored, and the same command continues\n");
-    invocation.exit_code = 1;
-  } else if (!outcome.waiting.empty()) {
-    fmt::print("{}\n", outcome.waiting);
-  } else if (shard.second == 1) {
-    fmt::print("next: fp4sim pareto {0}; fp4sim table {0}; fp4sim report {0} --out report.html\n", out.string());
-  }
+  invocation.exit_code = judge_outcome(out, store, outcome);
+  store.finish();
+  print_outcome(o, out, store, outcome, shard.second > 1);
 }
 
 void add_run(CLI::App& app, Invocation& invocation) {
@@ -222,11 +250,12 @@ void add_sweep(CLI::App& app, Invocation& invocation) {
   add_run(*app.add_subcommand("run", "Run what a grid asks for and a folder lacks"), invocation);
   add_sweep_status(*app.add_subcommand("status", "What is done, what is missing, what contradicts itself"), invocation);
   add_sweep_merge(*app.add_subcommand("merge", "Put the folders of shards together"), invocation);
+  add_sweep_check(*app.add_subcommand("check", "Compare every row of a folder with its hash"), invocation);
   set_example(app, "fp4sim sweep run quick --dry-run");
 }
 
 }  // namespace
 
-Command command_sweep() { return {"sweep", "Experiments: run, status, merge", add_sweep}; }
+Command command_sweep() { return {"sweep", "Experiments: run, status, merge, check", add_sweep}; }
 
 }  // namespace fp4::tools

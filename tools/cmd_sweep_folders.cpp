@@ -34,10 +34,10 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
         grid = store.meta("grid");
         identity = store.identity();
       }
-      if (store.identity().signature != identity.signature ||
-          store.identity().train_signature != identity.train_signature) {
-        throw Error(folder + ": another signature than " + o.folders.front() + ": the arithmetic changed in between",
-                    1);
+      if (!store.identity().agrees_with(identity)) {
+        throw Error(
+            folder + ": another signature than " + o.folders.front() + ": the arithmetic or a task changed in between",
+            1);
       }
       others += store.runs_of_other_signatures();
       for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
@@ -57,7 +57,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
       conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
     }
   }
-  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signatures=*/false);
+  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
   const sweeps::Grid parsed = sweeps::parse_grid(grid, o.folders.front());
   sweeps::Planner planner(parsed, simulator, sweeps::cost_models_of(parsed));
   const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, runs);
@@ -68,8 +68,10 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
     ++by_role[std::string(word(run.role))];
     seconds += run.seconds;
   }
-  const bool complete =
-      std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) { return gap.reached && gap.missing == 0; });
+  // A folder that could not be read may hold anything: together with it, nothing is known to be complete.
+  const bool complete = damaged.empty() && std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) {
+                          return gap.reached && gap.missing == 0;
+                        });
   if (o.json) {
     nlohmann::ordered_json json = {{"sweep", parsed.name},
                                    {"complete", complete},
@@ -78,12 +80,15 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
                                    {"by_role", by_role},
                                    {"seconds", seconds},
                                    {"signature", identity.signature},
-                                   {"train_signature", identity.train_signature},
+                                   {"train_signatures", identity.train_signatures},
                                    {"other_signatures", others}};
     json["stages"] = nlohmann::ordered_json::array();
     for (const sweeps::Gap& gap : gaps) {
-      json["stages"].push_back(
-          {{"stage", gap.stage}, {"reached", gap.reached}, {"wanted", gap.wanted}, {"missing", gap.missing}});
+      json["stages"].push_back({{"stage", gap.stage},
+                                {"reached", gap.reached},
+                                {"wanted", gap.wanted},
+                                {"missing", gap.missing},
+                                {"failed", gap.failed}});
     }
     json["conflicts"] = nlohmann::ordered_json::array();
     for (const sweeps::Conflict& conflict : conflicts) {
@@ -102,7 +107,8 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
       fields.emplace_back(gap.stage, !gap.reached ? "not reached yet"
                                      : gap.missing == 0
                                          ? fmt::format("complete ({} runs)", gap.wanted)
-                                         : fmt::format("{} of {} runs missing", gap.missing, gap.wanted));
+                                         : fmt::format("{} of {} runs missing{}", gap.missing, gap.wanted,
+                                                       gap.failed > 0 ? fmt::format(" ({} failed)", gap.failed) : ""));
     }
     if (others > 0) fields.emplace_back("other signatures", fmt::format("{} runs, not used", others));
     print_fields(fields);
@@ -112,13 +118,20 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
     }
     for (const std::string& text : damaged) fmt::print("not read: {}\n", text);
   }
-  if (!conflicts.empty() || (o.complete && !complete)) invocation.exit_code = 1;
+  if (!conflicts.empty() || !damaged.empty() || (o.complete && !complete)) invocation.exit_code = 1;
 }
 
 struct MergeOptions {
   std::vector<std::string> folders;
   std::string out;
 };
+
+void check_same_signature(const sweeps::Store& result, const sweeps::Store& part) {
+  if (result.identity().agrees_with(part.identity())) return;
+  throw Error(part.file().string() + ": its runs have another signature than those of " + result.file().string() +
+                  ": the arithmetic or a task changed in between; merge into another --out",
+              1);
+}
 
 void run_merge(const MergeOptions& o, Invocation& invocation) {
   std::vector<std::string> problems;
@@ -127,7 +140,11 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
   for (const std::string& folder : o.folders) {
     try {
       const sweeps::Store store = sweeps::Store::read(folder);
-      if (!merged) merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store.identity()));
+      if (!merged) {
+        // Judged before the result is opened: opening makes this program's signature the store's own.
+        if (sweeps::Store::exists(o.out)) check_same_signature(sweeps::Store::read(o.out), store);
+        merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store.identity()));
+      }
       merged->absorb(store);
       ++read;
     } catch (const Error& error) {
@@ -136,18 +153,54 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
       problems.emplace_back(error.what());
     }
   }
-  for (const std::string& problem : problems) say("fp4sim: not merged: {}\n", problem);
+  for (const std::string& problem : problems) print_error("not merged: " + problem);
   if (!merged) throw Error("sweep merge: no folder could be read", 1);
   const std::vector<sweeps::Conflict> conflicts = merged->conflicts();
   for (const sweeps::Conflict& conflict : conflicts) {
     say("fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
         conflict.digests);
   }
-  fmt::print("{}: {} runs from {} stores\n", o.out, merged->runs().size(), read);
+  const size_t runs = merged->runs().size();
+  merged->finish();
+  fmt::print("{}: {} runs from {} stores\n", o.out, runs, read);
   if (!conflicts.empty() || !problems.empty()) invocation.exit_code = 1;
 }
 
+struct CheckOptions {
+  std::string folder;
+  bool drop = false, json = false;
+};
+
+void run_check(const CheckOptions& o, Invocation& invocation) {
+  const size_t dropped = o.drop ? sweeps::drop_damaged_rows(o.folder) : 0;
+  const sweeps::StoreCheck check = sweeps::check_store(o.folder);
+  if (o.json) {
+    nlohmann::ordered_json json = {{"sound", check.damage.empty()}, {"dropped", dropped}, {"damage", check.damage}};
+    json["rows"] = nlohmann::ordered_json::object();
+    for (const auto& [table, count] : check.rows) json["rows"][table] = count;
+    print_json(json);
+  } else {
+    std::string rows;
+    for (const auto& [table, count] : check.rows)
+      rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", count, table);
+    const std::string file = o.folder + "/sweep.sqlite";
+    for (const std::string& damage : check.damage) print_error(file + ": damaged: " + damage);
+    if (dropped > 0) fmt::print("{}: {} damaged rows dropped; `fp4sim sweep run` makes them again\n", file, dropped);
+    if (check.damage.empty()) fmt::print("{}: sound ({})\n", file, rows);
+  }
+  if (!check.damage.empty()) invocation.exit_code = 1;
+}
+
 }  // namespace
+
+void add_sweep_check(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<CheckOptions>();
+  app.add_option("DIR", o->folder, "Folder of a sweep")->required()->type_name("DIR");
+  app.add_flag("--drop", o->drop, "Delete the damaged rows, so that `sweep run` makes them again");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_check(*o, invocation); });
+  set_example(app, "fp4sim sweep check quick.sweep");
+}
 
 void add_sweep_status(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<StatusOptions>();

@@ -97,7 +97,7 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
 
 void print_front(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit) {
-  fmt::print("\n== {} ==\n", front.description);
+  fmt::print("\n== {} ==\n", printable(front.description));
   print_wrapped(
       front.confirmed
           ? fmt::format("Front from {} fresh seeds, {} paired comparisons under Holm.", front.seeds, front.comparisons)

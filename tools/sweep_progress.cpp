@@ -6,6 +6,7 @@
 
 #include "tools/streams.h"
 #include "tools/sweep_view.h"
+#include "tools/table_print.h"
 
 namespace fp4::tools {
 
@@ -21,7 +22,7 @@ void SweepProgress::stage(const sweeps::Stage& stage, size_t missing) {
   shown_ = -1e9;
   if (quiet_) return;
   finish();
-  for (const std::string& note : stage.notes) say("{}: {}\n", stage.name, note);
+  for (const std::string& note : stage.notes) say("{}: {}\n", stage.name, printable(note));
   say("{}: {} runs, {} to do\n", stage.name, stage.jobs.size(), missing);
 }
 

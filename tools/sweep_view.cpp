@@ -46,7 +46,7 @@ nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& 
   nlohmann::ordered_json json = provenance(invocation);
   json["sweep"] = view.name;
   json["signature"] = view.identity.signature;
-  json["train_signature"] = view.identity.train_signature;
+  json["train_signatures"] = view.identity.train_signatures;
   json["runs_by_version"] = view.identity.version;
   json["runs_on_host"] = view.identity.host;
   json["hardware"] = view.costs.model().hardware;
@@ -88,7 +88,7 @@ std::vector<std::string> short_axis_names(const std::vector<std::string>& axes) 
 }
 
 void print_wrapped(const std::string& text) {
-  for (const std::string& line : wrap_text(text, terminal_width())) fmt::print("{}\n", line);
+  for (const std::string& line : wrap_text(printable(text), terminal_width())) fmt::print("{}\n", line);
 }
 
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config) {

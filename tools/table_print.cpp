@@ -144,7 +144,28 @@ std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string format_table(const Table& table, std::size_t width, bool styled) {
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are controls too, two bytes in UTF-8: U+009B opens an escape sequence by itself.
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    if (byte >= 0x20 && byte != 0x7f && !second_set) {
+      out += text[i];
+      continue;
+    }
+    out += fmt::format("\\x{:02x}", second_set ? next : byte);
+    i += second_set ? 1 : 0;
+  }
+  return out;
+}
+
+std::string format_table(const Table& given, std::size_t width, bool styled) {
+  Table table = given;
+  for (Column& column : table.columns) column.title = printable(column.title);
+  for (auto& row : table.rows)
+    for (std::string& cell : row) cell = printable(cell);
   const std::vector<std::size_t> widths = column_widths(table, width);
   std::vector<std::string> titles, rule;
   for (std::size_t i = 0; i < widths.size(); ++i) {
@@ -161,8 +182,10 @@ std::string format_table(const Table& table, std::size_t width, bool styled) {
 
 void print_table(const Table& table) { fmt::print("{}", format_table(table, terminal_width(), stdout_is_terminal())); }
 
-void print_fields(const std::vector<std::pair<std::string, std::string>>& fields) {
+void print_fields(const std::vector<std::pair<std::string, std::string>>& given) {
   std::size_t width = 0;
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const auto& [name, value] : given) fields.emplace_back(printable(name), printable(value));
   for (const auto& [name, value] : fields) width = std::max(width, display_width(name));
   for (const auto& [name, value] : fields) {
     const auto lines = wrap_text(value, terminal_width() - width - kGap);
@@ -174,12 +197,14 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& fields
 void print_error(std::string_view text) noexcept {
   winsize size = {};
   try {
+    const std::string line = "fp4sim: " + printable(text);
     if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
       std::string lines;
-      for (const std::string& part : wrap_text("fp4sim: " + std::string(text), size.ws_col)) lines += part + "\n";
+      for (const std::string& part : wrap_text(line, size.ws_col)) lines += part + "\n";
       return say_text(lines);
     }
-  } catch (const std::bad_alloc&) {  // then in one piece
+    return say_text(line + "\n");
+  } catch (const std::bad_alloc&) {  // then in pieces, and as it is
   }
   for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
 }

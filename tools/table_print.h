@@ -31,6 +31,9 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& fields
 // Two-space indent; text that is not UTF-8 is shown with replacement characters.
 void print_json(const nlohmann::ordered_json& value);
 
+// `text` as a terminal may see it: control characters, which can move its cursor or change its title, become \xNN.
+std::string printable(std::string_view text);
+
 // Lines of at most `width` characters, broken at spaces (and inside a word that is longer than a line).
 std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
 

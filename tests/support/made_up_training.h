@@ -123,7 +123,7 @@ struct MadeUp {
               return path.empty() || path == "width" || (task == "alpha" && path == "outliers.token");
             },
         .signature = "0123456789abcdef",
-        .train_signature = "fedcba9876543210",
+        .train_signature = [](const std::string&) { return std::string("fedcba9876543210"); },
     };
   }
 };

@@ -1,0 +1,187 @@
+// The real program on folders of sweeps: merging, checking and judging them, and what a user may give it by mistake.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/support.h"
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using fp4::test::read_text;
+using fp4::test::run_cli;
+using fp4::test::run_shell;
+using fp4::test::TemporaryFolder;
+using fp4::test::write_text;
+using Json = nlohmann::json;
+
+namespace {
+
+std::string grid_text(const std::string& name, const std::string& more = "") {
+  return R"({"name": ")" + name + R"(", "task": "classifier", "base": "mxfp4", "seeds": 2,
+    "train": {"steps": 5, "curve_points": 2}, "references": ["fp32"], "axes": {"wgrad.hadamard.size": [0, 16]})" +
+         more + "}";
+}
+
+// A finished sweep of six short runs, shared by the tests that only read it.
+const std::string& finished() {
+  static const TemporaryFolder folder;
+  static const std::string out = [] {
+    write_text(folder / "grid.json", grid_text("g"));
+    REQUIRE(run_cli("sweep run " + folder / "grid.json" + " --quiet --out " + folder / "out").exit_code == 0);
+    return folder / "out";
+  }();
+  return out;
+}
+
+std::string sweep(const std::string& grid_file, const std::string& out) {
+  return "sweep run " + grid_file + " --quiet --jobs 2 --out " + out;
+}
+
+}  // namespace
+
+TEST_CASE("sweep run --json prints one JSON object", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "grid.json", grid_text("g"));
+  const auto result = run_cli(sweep(folder / "grid.json", folder / "out") + " --json");
+  REQUIRE(result.exit_code == 0);
+  const Json json = Json::parse(result.out);
+  CHECK(json["sweep"] == "g");
+  CHECK(json["complete"] == true);
+  CHECK(json["wanted"] == 6);
+  CHECK(json["done"] == 6);
+  CHECK(json["failed"] == 0);
+  CHECK(json["train_signatures"].size() == 1);
+  const Json again = Json::parse(run_cli(sweep(folder / "grid.json", folder / "out") + " --json").out);
+  CHECK(again["present"] == 6);
+  CHECK(again["done"] == 0);
+}
+
+TEST_CASE("a sweep short of memory stores results only, and ends when there is room", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "grid.json", grid_text("g"));
+  const std::string out = folder / "out";
+  size_t refused = 0;
+  // KiB of address space: from too little to start, over too little for two runs at a time, to enough.
+  for (int kib = 20'000; kib <= 48'000; kib += 2'000) {
+    fs::remove_all(out);
+    const auto result = run_shell("ulimit -v " + std::to_string(kib) + "; " + fp4::test::fp4sim_path() + " " +
+                                  sweep(folder / "grid.json", out));
+    INFO(kib << " KiB: exit " << result.exit_code << "\n" << result.err);
+    if (result.exit_code == 0) continue;
+    CHECK((result.exit_code == 1 || result.exit_code == 127));  // 127: the loader could not map a library
+    ++refused;
+    if (!fs::exists(out + "/sweep.sqlite") || fs::file_size(out + "/sweep.sqlite") == 0) continue;
+    const auto status = run_cli("sweep status " + out + " --json");
+    if (status.exit_code == 0) CHECK_FALSE(Json::parse(status.out)["by_status"].contains("failed"));
+  }
+  CHECK(refused > 2);
+  CHECK(run_cli(sweep(folder / "grid.json", out)).exit_code == 0);
+  CHECK(run_cli("sweep status " + out + " --complete").exit_code == 0);
+}
+
+TEST_CASE("a failed run: exit 1, and the sweep is not complete", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "tiny.txt", "too short to train on");
+  write_text(folder / "grid.json", R"({"name": "g", "task": "lm", "base": "mxfp4", "seeds": 1, "train": {"steps": 2},
+    "references": ["fp32"], "axes": {"task.lm.text": [")" +
+                                       folder / "tiny.txt" + R"("]}})");
+  for (const std::string once_more : {"", " --retry-failed", ""}) {
+    const auto result = run_cli(sweep(folder / "grid.json", folder / "out") + once_more);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Contains("2 runs failed") && Contains("bytes of text") && Contains("--retry-failed"));
+  }
+  CHECK(run_cli("sweep status " + folder / "out").exit_code == 0);
+  const auto status = run_cli("sweep status " + folder / "out" + " --complete --json");
+  CHECK(status.exit_code == 1);
+  const Json json = Json::parse(status.out);
+  CHECK(json["complete"] == false);
+  CHECK(json["stages"][0]["missing"] == 2);
+  CHECK(json["stages"][0]["failed"] == 2);
+}
+
+TEST_CASE("a folder that is missing makes a status incomplete", "[cli]") {
+  const TemporaryFolder folder;
+  CHECK(run_cli("sweep status " + finished() + " --complete").exit_code == 0);
+  const auto result = run_cli("sweep status " + finished() + " " + folder / "missing" + " --complete");
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.out, Contains("missing"));
+  CHECK(Json::parse(run_cli("sweep status " + finished() + " " + folder / "missing" + " --json").out)["complete"] ==
+        false);
+}
+
+TEST_CASE("sweep check names file and row, and drops what is damaged", "[cli]") {
+  const TemporaryFolder folder;
+  fs::copy(finished(), folder / "out");
+  CHECK_THAT(run_cli("sweep check " + folder / "out").out, Contains("sound") && Contains("6 runs"));
+  std::string bytes = read_text(folder / "out/sweep.sqlite");
+  const size_t at = bytes.rfind("train_loss");
+  REQUIRE(at != std::string::npos);
+  bytes[at + 14] = bytes[at + 14] == '1' ? '2' : '1';  // a digit of a stored loss
+  write_text(folder / "out/sweep.sqlite", bytes);
+  const auto check = run_cli("sweep check " + folder / "out");
+  CHECK(check.exit_code == 1);
+  CHECK_THAT(check.err, Contains("out/sweep.sqlite: damaged") && Contains("runs: the row of configuration"));
+  const auto table = run_cli("table " + folder / "out");
+  CHECK(table.exit_code == 1);
+  CHECK_THAT(table.err, Contains("out/sweep.sqlite: damaged") && Contains("seed"));
+  const Json json = Json::parse(run_cli("sweep check " + folder / "out" + " --json").out);
+  CHECK(json["sound"] == false);
+  CHECK(json["damage"].size() == 1);
+  CHECK(run_cli("sweep check " + folder / "out" + " --drop").exit_code == 0);
+  CHECK(run_cli("sweep status " + folder / "out" + " --complete").exit_code == 1);
+}
+
+TEST_CASE("merging another grid, another edition of it or another signature says so", "[cli]") {
+  const TemporaryFolder folder;
+  const auto made = [&](const std::string& name, const std::string& text) {
+    write_text(folder / (name + ".json"), text);
+    REQUIRE(run_cli(sweep(folder / (name + ".json"), folder / name)).exit_code == 0);
+    return folder / name;
+  };
+  const std::string edited = made("edited", grid_text("g", R"(, "doc": "a second edition")"));
+  const auto grids = run_cli("sweep merge " + finished() + " " + edited + " --out " + folder / "merged");
+  CHECK(grids.exit_code == 1);
+  CHECK_THAT(grids.err, Contains("not merged") && Contains("edited/sweep.sqlite") && Contains("another edition"));
+  CHECK(run_cli("sweep status " + folder / "merged" + " --complete").exit_code == 0);  // the first is there
+
+  fs::create_directory(folder / "old");
+  run_shell("exec \"$FP4SIM_PYTHON\" -c 'import sqlite3; sqlite3.connect(\"" + folder / "old/sweep.sqlite" +
+            "\").executescript(open(\"tests/golden/store_schema_1.sql\").read().replace(\"f7097f7a1a6b740b\", "
+            "\"0000000000000000\"))'");
+  const auto signatures = run_cli("sweep merge " + folder / "old" + " --out " + folder / "merged");
+  CHECK(signatures.exit_code == 1);
+  CHECK_THAT(signatures.err, Contains("old/sweep.sqlite") && Contains("another signature"));
+  CHECK(run_cli("sweep status " + folder / "merged" + " --complete").exit_code == 0);  // untouched
+}
+
+TEST_CASE("a grid's labels cannot control the terminal", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "grid.json",
+             R"({"name": "g", "task": "classifier", "base": "mxfp4", "seeds": 1, "train": {"steps": 5},
+                 "references": ["fp32"], "axes": {"wgrad": [{"label": "\u001b]0;title\u0007 \u009b31m"},
+                 {"label": "H16", "hadamard": {"size": 16}}]}})");
+  const auto result = run_cli(sweep(folder / "grid.json", folder / "out"));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  for (const std::string command : {"table --columns wgrad,loss ", "pareto ", "effects --axis wgrad "}) {
+    const auto shown = run_cli(command + folder / "out");
+    INFO(command << shown.out << shown.err);
+    CHECK(shown.exit_code == 0);
+    CHECK_THAT(shown.out, Contains("\\x1b]0;title\\x07"));
+    CHECK(shown.out.find('\x1b') == std::string::npos);
+    CHECK(shown.out.find("\xc2\x9b") == std::string::npos);
+  }
+}
+
+TEST_CASE("a log that cannot be written does not stop a sweep", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "grid.json", grid_text("g"));
+  if (fs::exists("/dev/full")) {
+    run_shell(fp4::test::fp4sim_path() + " sweep run " + folder / "grid.json" + " --out " + folder / "full" +
+              " 2>/dev/full");
+    CHECK(run_cli("sweep status " + folder / "full" + " --complete").exit_code == 0);
+  }
+  run_shell(fp4::test::fp4sim_path() + " sweep run " + folder / "grid.json" + " --out " + folder / "closed" + " 2>&-");
+  CHECK(run_cli("sweep status " + folder / "closed" + " --complete").exit_code == 0);
+}
