@@ -10,6 +10,8 @@ function paint_summary() {
     y = model.column(model.head.y);
   const all = context_points();
   const {points, near, kind} = front_rows();
+  const {points: own, from} = best_rows();
+  const only_baselines = points.length > 0 && points.every((i) => model.baseline[i]);
   const groups = effect_groups(current_task());
   const diverged = all.filter((i) => model.states[i] === 'diverged').length;
   const link = (point, text) =>
@@ -69,8 +71,6 @@ function paint_summary() {
       ),
     ),
   );
-  const {points: own, from} = best_rows();
-  const only_baselines = points.length > 0 && points.every((i) => model.baseline[i]);
   if (own.length) {
     const extreme = (point, title) =>
       h(
