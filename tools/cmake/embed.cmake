@@ -48,6 +48,7 @@ std::span<const EmbeddedFile> @function@() {
 @body@}
 }  // namespace fp4
 ")
-  set_source_files_properties("${generated}" PROPERTIES OBJECT_DEPENDS "${arg_FILES}")
+  # Not in a unity source: that would be compiled without these dependencies, and an edited file would stay as it was.
+  set_source_files_properties("${generated}" PROPERTIES OBJECT_DEPENDS "${arg_FILES}" SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE "${generated}")
 endfunction()
