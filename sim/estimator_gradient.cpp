@@ -32,6 +32,36 @@ TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x,
   return tensor_factor(quantizer.arithmetic, amax, quantizer.target, largest);
 }
 
+// What the kernels know; others are block_gradient's (compiled with -Wno-switch: a new enumerator is no error here).
+bool is_known(Estimator e) {
+  switch (e) {
+    case Estimator::ste:
+    case Estimator::clipped_ste:
+    case Estimator::dge:
+    case Estimator::dge_raw:
+    case Estimator::sigmoid:
+    case Estimator::spline:
+    case Estimator::dge_raw_as_published:
+    case Estimator::sigmoid_as_published:
+    case Estimator::spline_as_published: return true;
+  }
+  return false;
+}
+
+bool is_known(ScaleGradient g) {
+  switch (g) {
+    case ScaleGradient::none:
+    case ScaleGradient::absmax:
+    case ScaleGradient::absmax_diagonal:
+    case ScaleGradient::hardsoftmax:
+    case ScaleGradient::softsoftmax:
+    case ScaleGradient::absmax_as_published:
+    case ScaleGradient::hardsoftmax_as_published:
+    case ScaleGradient::softsoftmax_as_published: return true;
+  }
+  return false;
+}
+
 // The kind of payload arithmetic that serves every scale of an operand, if there is one: a single fp32 operation where
 // that is the one rounding of the definition, else a quotient in fp64.
 SlopeRule::Payload payload_kind(const Quantizer& q, TensorFactor t) {
@@ -98,7 +128,8 @@ class Slopes {
     rule_.mantissa_bits = f.mantissa_bits;
     rule_.spline = spline_;
     takes_any_ = e.estimator == Estimator::clipped_ste && rule_.payload == SlopeRule::Payload::times;
-    usable_ = rule_.least_exponent - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
+    usable_ = is_known(e.estimator) &&
+              rule_.least_exponent - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
     const bool needs_spline = e.estimator == Estimator::spline || e.estimator == Estimator::spline_as_published;
     if (!usable_ || !needs_spline) return;
     const float step = 2.0f * rule_.largest / 39.0f;
@@ -211,8 +242,8 @@ void multiply_blocks(Tape& tape, const Dispatcher& backend, const ForwardOperand
   const TensorFactor factor = one_factor ? factor_at(quantizer, q, x, 0, 0) : TensorFactor{};
   const Definition definition = {quantizer, e, q, x, gradient, decoded, out};
   Slopes slopes(tape.k, e, quantizer, factor, static_cast<int>(g.block_cols));
-  if (has_terms && one_factor && q.spec.has_scale() && g.block_rows == 1 && x.cols % g.block_cols == 0 &&
-      g.scale_rows * g.scale_cols >= 16) {
+  if (has_terms && is_known(e.scale_gradient) && one_factor && q.spec.has_scale() && g.block_rows == 1 &&
+      x.cols % g.block_cols == 0 && g.scale_rows * g.scale_cols >= 16) {
     return add_scale_terms(tape, definition, factor, slopes);
   }
   const int64_t step = has_terms ? g.block_rows : 1;

@@ -33,9 +33,9 @@ class Avx512Backend final : public Backend {
                              __builtin_cpu_supports("bmi2");
     return here;
   }
-  bool supports_quantize(const QuantizeCall& call) const override { return avx512::has_small_positions(call); }
+  bool supports_quantize(const QuantizeCall& call) const override { return avx512::supports_operand(call); }
   void quantize(const QuantizeCall& call, Quantized& out) const override { avx512::quantize_to(call, out); }
-  bool supports_dequantize(const Quantized&) const override { return true; }
+  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec); }
   void dequantize(const Quantized& q, float* out, int) const override { avx512::dequantize_rows(q, out); }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     return avx512::supports_product(a, b, options.accumulator);
@@ -45,7 +45,7 @@ class Avx512Backend final : public Backend {
     if (!avx512::multiply_stored(a, b, options, c, c_stride)) reference_backend().gemm(a, b, options, c, c_stride);
   }
   bool multiply(const MultiplyCall& call) const override { return avx512::multiply(call); }
-  bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0; }
+  bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0 && is_known(h); }
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                 int) const override {
     if (!avx512::hadamard_rows(x, h, place, inverse, y)) avx512::hadamard_to(x, h, place, inverse, y);

@@ -69,9 +69,8 @@ HadamardSpec drawn_hadamard(Random& random) {
   if (pick(random, 3) != 0) return {};
   HadamardSpec h;
   h.size = one_of(random, hadamard_sizes);
-  h.signs =
-      one_of(random, {HadamardSigns::none, HadamardSigns::fixed, HadamardSigns::per_layer, HadamardSigns::per_step});
-  h.normalise = one_of(random, {HadamardNormalise::sqrt, HadamardNormalise::fold});
+  h.signs = one_of(random, hadamard_signs_table).id;
+  h.normalise = one_of(random, hadamard_normalise_table).id;
   return h;
 }
 

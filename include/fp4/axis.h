@@ -16,6 +16,15 @@ constexpr bool ids_are_indices(const Row (&table)[N]) {
   return true;
 }
 
+// Whether a fact of the rows is what a function for devices says (a switch, as device code indexes no table).
+template <class Row, std::size_t N, class Holds>
+constexpr bool rows_agree(const Row (&table)[N], Holds holds) {
+  for (const Row& row : table) {
+    if (!holds(row)) return false;
+  }
+  return true;
+}
+
 // The row of an enumerator.
 template <class Row, std::size_t N, class Id>
 constexpr const Row& row_of(const Row (&table)[N], Id id) {

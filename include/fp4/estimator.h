@@ -175,30 +175,21 @@ FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale
 // s~: the stored scale of a block before rounding, from its (smooth) maximum. `code` chooses between the two of 4/6.
 FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor t, uint32_t code) {
   const auto fl32 = [](Magnitude m) { return round_to_float(m, false, Rounding::nearest_even); };
-  const Magnitude a = quotient(exact_magnitude(amax), exact_magnitude(t.g));
-  const Magnitude emax_power = {1, q.element.max_exponent(), false};
-  switch (q.scale_rule) {
-    case ScaleRule::floor:
-    case ScaleRule::ceil:
-    case ScaleRule::even:
-    case ScaleRule::quest_floor:  // no amax in these two: invalid_reason refuses scale gradients
-    case ScaleRule::quest_nearest: return fl32({a.significand, a.exponent - emax_power.exponent, a.sticky});
-    case ScaleRule::uos: return fl32(scale_quotient(Arithmetic::exact, amax, {{29, 0, false}, 4}, t));
-    case ScaleRule::rceil:
-    case ScaleRule::nearest_log2: return fl32(scale_quotient(Arithmetic::exact, amax, {q.element.largest(), 1}, t));
-    case ScaleRule::encode:
-      return fl32(multiplier_quotient(q.arithmetic, amax, q.scale.has_zero ? q.element.largest() : emax_power, t));
-    case ScaleRule::four_over_six: {
-      const float six = fl32(scale_quotient(q.arithmetic, amax, {q.element.largest(), 1}, t));
-      const Divisor two_thirds = {exact_product(q.element.largest(), {2, 0, false}), 3};
-      const float four = fl32(scale_quotient(q.arithmetic, amax, two_thirds, t));
-      const float chosen = decode(q.scale, code);
-      return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
-    }
-    case ScaleRule::amax:
-    case ScaleRule::mse: break;
+  const Divisor divisor = rule_divisor(q.scale_rule, q.element);
+  if (q.stores_multiplier()) {
+    const Magnitude n = q.scale.has_zero ? q.element.largest() : Magnitude{1, q.element.max_exponent(), false};
+    return fl32(multiplier_quotient(q.arithmetic, amax, n, t));
   }
-  return fl32(scale_quotient(q.arithmetic, amax, {q.element.largest(), 1}, t));
+  if (q.scale_rule == ScaleRule::four_over_six) {
+    const float six = fl32(scale_quotient(q.arithmetic, amax, divisor, t));
+    const Divisor two_thirds = {exact_product(q.element.largest(), {2, 0, false}), 3};
+    const float four = fl32(scale_quotient(q.arithmetic, amax, two_thirds, t));
+    const float chosen = decode(q.scale, code);
+    return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
+  }
+  // Rules of powers work on a/g in every order of operations.
+  const Arithmetic order = is_power_of_two_rule(q.scale_rule) ? Arithmetic::exact : q.arithmetic;
+  return fl32(scale_quotient(order, amax, divisor, t));
 }
 
 // dL/dx of one block. `upstream`, `decoded` and `out` have the strides of x; scale_code is the block's stored code.

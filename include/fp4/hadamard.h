@@ -50,7 +50,11 @@ struct HadamardSpec {
   friend constexpr bool operator==(const HadamardSpec&, const HadamardSpec&) = default;
   // What the product of two transformed operands is divided by.
   FP4_HD constexpr float product_divisor() const {
-    return size > 0 && normalise == HadamardNormalise::fold ? static_cast<float>(size) : 1.0f;
+    switch (normalise) {
+      case HadamardNormalise::sqrt: return 1.0f;
+      case HadamardNormalise::fold: return size > 0 ? static_cast<float>(size) : 1.0f;
+    }
+    return 1.0f;
   }
 };
 
@@ -71,6 +75,22 @@ FP4_HD constexpr float inverse_root(int h) {
   }
 }
 
+// What a transformed tile is multiplied by, and a tile on its way back.
+FP4_HD constexpr float forward_factor(const HadamardSpec& h) {
+  switch (h.normalise) {
+    case HadamardNormalise::sqrt: return inverse_root(h.size);
+    case HadamardNormalise::fold: return 1.0f;
+  }
+  return 1.0f;
+}
+FP4_HD constexpr float inverse_factor(const HadamardSpec& h) {
+  switch (h.normalise) {
+    case HadamardNormalise::sqrt: return inverse_root(h.size);
+    case HadamardNormalise::fold: return 1.0f / static_cast<float>(h.size);
+  }
+  return 1.0f;
+}
+
 // The same h signs serve every tile and both operands; bit set = minus. `place` is the sign stream.
 struct HadamardSignMask {
   uint32_t word[largest_hadamard / 32] = {};
@@ -79,13 +99,15 @@ struct HadamardSignMask {
 
 FP4_HD constexpr HadamardSignMask hadamard_signs(const HadamardSpec& h, RandomPlace place) {
   HadamardSignMask mask;
-  if (h.signs == HadamardSigns::none) return mask;
-  if (h.signs == HadamardSigns::fixed) {
-    // + + + - + - - - - - - + - + - -, first sign in the lowest bit
-    for (uint32_t& w : mask.word) w = 0xD7E8D7E8u;
-    return mask;
+  switch (h.signs) {
+    case HadamardSigns::none: return mask;
+    case HadamardSigns::fixed:
+      // + + + - + - - - - - - + - + - -, first sign in the lowest bit
+      for (uint32_t& w : mask.word) w = 0xD7E8D7E8u;
+      return mask;
+    case HadamardSigns::per_layer: place.step = 0; break;
+    case HadamardSigns::per_step: break;
   }
-  if (h.signs == HadamardSigns::per_layer) place.step = 0;
   for (int block = 0; block * 128 < h.size; ++block) {
     const PhiloxBlock random = random_block(place, static_cast<uint64_t>(block));
     for (int w = 0; w < 4; ++w) mask.word[block * 4 + w] = random.word[w];
@@ -116,16 +138,14 @@ FP4_HD inline void apply_signs(float* x, int h, const HadamardSignMask& signs) {
 FP4_HD inline void hadamard_tile(float* x, const HadamardSpec& h, const HadamardSignMask& signs) {
   apply_signs(x, h.size, signs);
   butterflies(x, h.size);
-  if (h.normalise == HadamardNormalise::sqrt) {
-    for (int j = 0; j < h.size; ++j) x[j] = x[j] * inverse_root(h.size);
-  }
+  const float factor = forward_factor(h);
+  for (int j = 0; j < h.size; ++j) x[j] = x[j] * factor;
   for (int j = 0; j < h.size; ++j) x[j] = canonical(x[j]);
 }
 
 // The inverse: butterflies, normalisation (`fold`: times 1/h), signs.
 FP4_HD inline void inverse_hadamard_tile(float* x, const HadamardSpec& h, const HadamardSignMask& signs) {
-  const float factor =
-      h.normalise == HadamardNormalise::sqrt ? inverse_root(h.size) : 1.0f / static_cast<float>(h.size);
+  const float factor = inverse_factor(h);
   butterflies(x, h.size);
   for (int j = 0; j < h.size; ++j) x[j] = x[j] * factor;
   apply_signs(x, h.size, signs);

@@ -48,7 +48,22 @@ inline constexpr RoundingInfo rounding_table[] = {
 };
 static_assert(ids_are_indices(rounding_table));
 
-FP4_HD constexpr bool is_stochastic(Rounding mode) { return mode >= Rounding::stochastic; }
+FP4_HD constexpr bool is_stochastic(Rounding mode) {
+  switch (mode) {
+    case Rounding::nearest_even:
+    case Rounding::nearest_away:
+    case Rounding::nearest_toward_zero:
+    case Rounding::toward_zero:
+    case Rounding::away_from_zero:
+    case Rounding::toward_positive:
+    case Rounding::toward_negative: return false;
+    case Rounding::stochastic:
+    case Rounding::stochastic_midpoint:
+    case Rounding::stochastic_truncated: return true;
+  }
+  return false;
+}
+static_assert(rows_agree(rounding_table, [](const RoundingInfo& r) { return r.is_stochastic == is_stochastic(r.id); }));
 
 // t = d * 2^n split into its whole part and what follows; n in {4, 8, 16, 32}.
 //   d.bits  | n whole bits of t | 64-n bits after the point | sticky

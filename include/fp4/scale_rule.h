@@ -22,34 +22,83 @@ enum class ScaleRule : uint8_t {
   mse
 };
 
+// What a rule reads of a block and what it gives: an exponent from the maximum, an exponent from the variance, a number
+// from the maximum to be rounded, or such a number and its rivals, of which the least squared error wins.
+enum class ScaleFamily : uint8_t { power, variance, quotient, trials };
+
 struct ScaleRuleInfo {
   ScaleRule id;
   const char* name;
   const char* doc;
   const char* source;
   int extra_ops;  // vector operations per element beyond amax, multiply, convert and pack
+  ScaleFamily family;
 };
 
 inline constexpr ScaleRuleInfo scale_rule_table[] = {
-    {ScaleRule::floor, "floor", "2^(floor(log2 a) - emax)", "OCP MX 1.0, 6.3", 0},
-    {ScaleRule::ceil, "ceil", "floor, one up unless a is a power of two", "torchao CEIL", 0},
-    {ScaleRule::rceil, "rceil", "2^ceil(log2(a/M)): never clips", "PTX cvt.rp.ue8m0, TetraJet 2502.20853", 0},
-    {ScaleRule::even, "even", "floor, one up from (2-2^-(m+1))*2^k", "torchao EVEN, Quark, ALTO", 0},
-    {ScaleRule::uos, "uos", "2^ceil(log2(a/7.25)), e2m1 only", "ALTO", 0},
-    {ScaleRule::nearest_log2, "nearest_log2", "2^round(log2(a/M))", "log-nearest exponent", 0},
+    {ScaleRule::floor, "floor", "2^(floor(log2 a) - emax)", "OCP MX 1.0, 6.3", 0, ScaleFamily::power},
+    {ScaleRule::ceil, "ceil", "floor, one up unless a is a power of two", "torchao CEIL", 0, ScaleFamily::power},
+    {ScaleRule::rceil, "rceil", "2^ceil(log2(a/M)): never clips", "PTX cvt.rp.ue8m0, TetraJet 2502.20853", 0,
+     ScaleFamily::power},
+    {ScaleRule::even, "even", "floor, one up from (2-2^-(m+1))*2^k", "torchao EVEN, Quark, ALTO", 0,
+     ScaleFamily::power},
+    {ScaleRule::uos, "uos", "2^ceil(log2(a/7.25)), e2m1 only", "ALTO", 0, ScaleFamily::power},
+    {ScaleRule::nearest_log2, "nearest_log2", "2^round(log2(a/M))", "log-nearest exponent", 0, ScaleFamily::power},
     {ScaleRule::quest_floor, "quest_floor", "Gaussian-optimal clip from the variance, exponent floored", "Quartet code",
-     2},
-    {ScaleRule::quest_nearest, "quest_nearest", "the same, exponent rounded", "Quartet 2505.14669", 2},
-    {ScaleRule::amax, "amax", "round(a/(M*g)) to the scale format", "NVFP4", 0},
-    {ScaleRule::encode, "encode", "stores the multiplier round(N*g/a)", "Graphcore 2509.17791", 0},
-    {ScaleRule::four_over_six, "four_over_six", "amax to 6 or to 4, smaller squared error", "2512.02010", 6},
-    {ScaleRule::mse, "mse", "the amax code or one of its four neighbours, least squared error", "search", 12},
+     2, ScaleFamily::variance},
+    {ScaleRule::quest_nearest, "quest_nearest", "the same, exponent rounded", "Quartet 2505.14669", 2,
+     ScaleFamily::variance},
+    {ScaleRule::amax, "amax", "round(a/(M*g)) to the scale format", "NVFP4", 0, ScaleFamily::quotient},
+    {ScaleRule::encode, "encode", "stores the multiplier round(N*g/a)", "Graphcore 2509.17791", 0,
+     ScaleFamily::quotient},
+    {ScaleRule::four_over_six, "four_over_six", "amax to 6 or to 4, smaller squared error", "2512.02010", 6,
+     ScaleFamily::trials},
+    {ScaleRule::mse, "mse", "the amax code or one of its four neighbours, least squared error", "search", 12,
+     ScaleFamily::trials},
 };
 static_assert(ids_are_indices(scale_rule_table));
 
-FP4_HD constexpr bool is_quest(ScaleRule r) { return r == ScaleRule::quest_floor || r == ScaleRule::quest_nearest; }
-FP4_HD constexpr bool tries_codes(ScaleRule r) { return r == ScaleRule::four_over_six || r == ScaleRule::mse; }
-FP4_HD constexpr bool is_power_of_two_rule(ScaleRule r) { return r <= ScaleRule::quest_nearest; }
+FP4_HD constexpr ScaleFamily family_of(ScaleRule r) {
+  switch (r) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::rceil:
+    case ScaleRule::even:
+    case ScaleRule::uos:
+    case ScaleRule::nearest_log2: return ScaleFamily::power;
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest: return ScaleFamily::variance;
+    case ScaleRule::amax:
+    case ScaleRule::encode: return ScaleFamily::quotient;
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse: return ScaleFamily::trials;
+  }
+  return ScaleFamily::quotient;
+}
+static_assert(rows_agree(scale_rule_table, [](const ScaleRuleInfo& r) { return r.family == family_of(r.id); }));
+
+FP4_HD constexpr bool is_quest(ScaleRule r) { return family_of(r) == ScaleFamily::variance; }
+FP4_HD constexpr bool tries_codes(ScaleRule r) { return family_of(r) == ScaleFamily::trials; }
+FP4_HD constexpr bool is_power_of_two_rule(ScaleRule r) { return family_of(r) == ScaleFamily::power || is_quest(r); }
+
+// What the maximum is divided by to be the scale before rounding.
+FP4_HD constexpr Divisor rule_divisor(ScaleRule rule, const FloatFormat& element) {
+  switch (rule) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::even:
+    case ScaleRule::quest_floor:  // of constant blocks
+    case ScaleRule::quest_nearest: return {{1, element.max_exponent(), false}, 1};
+    case ScaleRule::uos: return {{29, 0, false}, 4};
+    case ScaleRule::rceil:
+    case ScaleRule::nearest_log2:
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+    case ScaleRule::four_over_six:  // or two thirds of it
+    case ScaleRule::mse: break;
+  }
+  return {element.largest(), 1};
+}
 
 // ceil(log2 x) of an exact positive number.
 FP4_HD constexpr int log2_ceil(Magnitude x) { return x.log2_floor() + (x.is_power_of_two() ? 0 : 1); }

@@ -3,7 +3,8 @@
 // Part of kernels_body.h, which says how it is included.
 
 static bool reads_softmax(ScaleGradient g) {
-  return g != ScaleGradient::absmax && g != ScaleGradient::absmax_diagonal && g != ScaleGradient::absmax_as_published;
+  return g == ScaleGradient::hardsoftmax || g == ScaleGradient::softsoftmax ||
+         g == ScaleGradient::hardsoftmax_as_published || g == ScaleGradient::softsoftmax_as_published;
 }
 
 static void scale_sums(const TermBlocks& b, const float* hard, float* sum, float* softmax_sum) {

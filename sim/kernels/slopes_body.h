@@ -58,6 +58,12 @@ struct BucketOf {
 
 constexpr int slope_piece = 256;
 
+// Estimators that act at the upper end of the range only.
+static bool is_at_upper_end(Estimator e) {
+  return e == Estimator::dge_raw_as_published || e == Estimator::sigmoid_as_published ||
+         e == Estimator::spline_as_published;
+}
+
 static void slopes_of(float* __restrict slope, const float* __restrict u, int n, const SlopeRule& r) {
   float base[slope_piece], power[slope_piece];
   const EstimatorSpec e = r.estimator;
@@ -111,7 +117,7 @@ static void slopes_of(float* __restrict slope, const float* __restrict u, int n,
       break;
     }
   }
-  if (e.estimator >= Estimator::dge_raw_as_published)
+  if (is_at_upper_end(e.estimator))
     for (int i = 0; i < n; ++i) slope[i] = u[i] >= largest ? slope[i] : 1.0f;
 }
 

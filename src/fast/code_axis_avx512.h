@@ -30,8 +30,13 @@ constexpr int extra_bits(Rounding mode, int n_bits) {
     case Rounding::stochastic:
     case Rounding::stochastic_truncated: return n_bits;
     case Rounding::stochastic_midpoint: return n_bits + 1;
-    default: return 0;
+    case Rounding::nearest_even:
+    case Rounding::toward_zero:
+    case Rounding::away_from_zero:
+    case Rounding::toward_positive:
+    case Rounding::toward_negative: break;
   }
+  return 0;
 }
 
 // Payloads are rounded to odd: two of their 24 bits must lie below the last one that counts. bf16 leaves fp32 no room
@@ -62,8 +67,12 @@ FP4_SIMD F directed_sum(F a, F b, M negative) {
     case Rounding::away_from_zero: return sum_up(a, b);
     case Rounding::toward_positive: return select(negative, sum_toward_zero(a, b), sum_up(a, b));
     case Rounding::toward_negative: return select(negative, sum_up(a, b), sum_toward_zero(a, b));
-    default: return sum_toward_zero(a, b);
+    case Rounding::nearest_away:
+    case Rounding::toward_zero:
+    case Rounding::stochastic_midpoint:
+    case Rounding::stochastic_truncated: break;
   }
+  return sum_toward_zero(a, b);
 }
 
 template <Rounding mode>

@@ -198,12 +198,15 @@ FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, c
     } else {
       table_bytes<false>(z.table, x, b.n, inverse, lift, out);
     }
-  } else if (p.q.rounding == Rounding::stochastic) {
-    stochastic_bytes<Rounding::stochastic>(x, b.n, inverse, lift, n_bits, offset, draw, out);
-  } else if (p.q.rounding == Rounding::stochastic_midpoint) {
-    stochastic_bytes<Rounding::stochastic_midpoint>(x, b.n, inverse, lift, n_bits, offset, draw, out);
-  } else {
-    stochastic_bytes<Rounding::stochastic_truncated>(x, b.n, inverse, lift, n_bits, offset, draw, out);
+    return;
+  }
+  switch (p.q.rounding) {
+    case Rounding::stochastic:
+      return stochastic_bytes<Rounding::stochastic>(x, b.n, inverse, lift, n_bits, offset, draw, out);
+    case Rounding::stochastic_midpoint:
+      return stochastic_bytes<Rounding::stochastic_midpoint>(x, b.n, inverse, lift, n_bits, offset, draw, out);
+    case Rounding::stochastic_truncated:
+      return stochastic_bytes<Rounding::stochastic_truncated>(x, b.n, inverse, lift, n_bits, offset, draw, out);
   }
 }
 
@@ -218,7 +221,7 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
     switch (p.q.rounding) {
       case Rounding::stochastic: encode_wide<Rounding::stochastic>(z, b, draw, sink); break;
       case Rounding::stochastic_midpoint: encode_wide<Rounding::stochastic_midpoint>(z, b, draw, sink); break;
-      default: encode_wide<Rounding::stochastic_truncated>(z, b, draw, sink); break;
+      case Rounding::stochastic_truncated: encode_wide<Rounding::stochastic_truncated>(z, b, draw, sink); break;
     }
   } else {
     const bool bytes_only = sink.values == nullptr && sink.codes == nullptr;

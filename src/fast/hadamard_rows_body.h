@@ -18,7 +18,7 @@ FP4_TARGET inline bool hadamard_rows(const MatrixView& x, const HadamardSpec& h,
   if (inverse) {
     std::memcpy(late_signs, run.signs, sizeof(uint32_t) * static_cast<size_t>(h.size));
     std::memset(run.signs, 0, sizeof run.signs);
-    if (h.normalise != HadamardNormalise::sqrt) run.factor = 1.0f / static_cast<float>(h.size);
+    run.factor = inverse_factor(h);
   }
   const F canonical = as_float(all(canonical_nan_bits));
   for (int64_t row = 0; row < x.rows; ++row) {

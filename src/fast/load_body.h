@@ -83,8 +83,8 @@ FP4_TARGET inline void transform_tile(LaneBuffer x, const HadamardSpec& h, const
       }
     }
   }
-  if (h.normalise == HadamardNormalise::sqrt) {
-    const F factor = all(inverse_root(h.size));
+  if (forward_factor(h) != 1.0f) {
+    const F factor = all(forward_factor(h));
     for (int j = 0; j < h.size; ++j) store(x[j], load(x[j]) * factor);
   }
 }

@@ -4,6 +4,7 @@
 #include "src/fast/flat_operand.h"
 #include "src/fast/plain_panel_body.h"
 #include "src/fast/shared_blocks_body.h"
+#include "src/known_words.h"
 #include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
@@ -130,10 +131,11 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   out.geometry = geometry;
 }
 
-// Positions fit the 32-bit Philox block numbers of the lanes.
-inline bool has_small_positions(const QuantizeCall& call) {
+// Words that are known, and positions that fit the 32-bit Philox block numbers of the lanes.
+inline bool supports_operand(const QuantizeCall& call) {
   const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
-  return (call.row_offset + call.x.rows + panel_rows) * larger<int64_t>(k, 1) < int64_t{1} << 32;
+  return is_known(call.spec) && is_known(call.hadamard) &&
+         (call.row_offset + call.x.rows + panel_rows) * larger<int64_t>(k, 1) < int64_t{1} << 32;
 }
 
 }  // namespace fp4::FP4_ISA

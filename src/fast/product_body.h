@@ -120,7 +120,7 @@ inline Side side_of(const Quantized& q) {
 
 // Whether the operand can be quantised into panels here, or is already.
 inline bool can_fill(const QuantizeCall& call, const Quantized* ready) {
-  return ready != nullptr || has_small_positions(call);
+  return ready != nullptr || supports_operand(call);
 }
 
 // Where the tensor's maximum after a Hadamard comes first, the rotated operand is kept, [K][rows]: it is read twice,
@@ -185,8 +185,7 @@ FP4_TARGET inline void hadamard_to(const MatrixView& x, const HadamardSpec& h, R
     bare.signs = HadamardSigns::none;
     bare.normalise = HadamardNormalise::fold;
   }
-  const float factor =
-      h.normalise == HadamardNormalise::sqrt ? inverse_root(h.size) : 1.0f / static_cast<float>(h.size);
+  const float factor = inverse_factor(h);
   for (int64_t row = 0; row < p.rows; row += panel_rows) {
     const int rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - row));
     for (int64_t k = 0; k < p.cols; k += h.size) {

@@ -7,6 +7,7 @@
 #include "src/fast/panel_reader.h"
 #include "src/fast/stored_nibbles_body.h"
 #include "src/fast/tile_body.h"
+#include "src/known_words.h"
 
 namespace fp4::FP4_ISA {
 
@@ -234,7 +235,7 @@ inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulat
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return choose_engine(a, b, row) != Engine::none;
+  return is_known(a) && is_known(b) && is_known(row) && choose_engine(a, b, row) != Engine::none;
 }
 
 }  // namespace fp4::FP4_ISA

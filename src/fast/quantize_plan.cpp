@@ -26,21 +26,21 @@ RoundingTable make_table(const FloatFormat& element, float steps, Rounding round
   return t;
 }
 
-constexpr int deterministic_roundings = static_cast<int>(Rounding::stochastic);
-
 const RoundingTable& table_of(Element element, Rounding rounding) {
   struct All {
-    RoundingTable e2m1[deterministic_roundings];
-    RoundingTable e1m2[deterministic_roundings];
+    RoundingTable e2m1[std::size(rounding_table)];
+    RoundingTable e1m2[std::size(rounding_table)];
     All() {
-      for (int i = 0; i < deterministic_roundings; ++i) {
-        e2m1[i] = make_table(format_of(Element::e2m1), 4.0f, static_cast<Rounding>(i));
-        e1m2[i] = make_table(format_of(Element::e1m2), 8.0f, static_cast<Rounding>(i));
+      for (const RoundingInfo& row : rounding_table) {
+        if (row.is_stochastic) continue;
+        const auto i = static_cast<size_t>(row.id);
+        e2m1[i] = make_table(format_of(Element::e2m1), 4.0f, row.id);
+        e1m2[i] = make_table(format_of(Element::e1m2), 8.0f, row.id);
       }
     }
   };
   static const All all;
-  const int i = static_cast<int>(rounding);
+  const auto i = static_cast<size_t>(rounding);
   return element == Element::e2m1 ? all.e2m1[i] : all.e1m2[i];
 }
 
@@ -99,15 +99,47 @@ void choose_scale_path(QuantPlan& p) {
   const bool inexact_fp32 = p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even;
   p.scale_path = ScalePath::scalar;
   if (p.q.soft_alpha > 0.0f) return;
-  if (is_quest(p.q.scale_rule)) {
-    p.scale_path = ScalePath::variance;
-  } else if (is_power_of_two_rule(p.q.scale_rule)) {
-    set_power_rule(p);
-    p.rule_is_irrational = p.q.scale_rule == ScaleRule::nearest_log2;
-    if (is_real(p.spec.scale)) p.scale_path = ScalePath::scalar;
-  } else if (!wide_draw && !inexact_fp32) {
-    p.scale_path = tries_codes(p.q.scale_rule) ? ScalePath::trials : ScalePath::quotient;
+  switch (p.q.scale_rule) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::rceil:
+    case ScaleRule::even:
+    case ScaleRule::uos:
+    case ScaleRule::nearest_log2:
+      if (is_real(p.spec.scale)) return;
+      set_power_rule(p);
+      p.rule_is_irrational = p.q.scale_rule == ScaleRule::nearest_log2;
+      return;
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest: p.scale_path = ScalePath::variance; return;
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+      if (!wide_draw && !inexact_fp32) p.scale_path = ScalePath::quotient;
+      return;
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse:
+      if (!wide_draw && !inexact_fp32) p.scale_path = ScalePath::trials;
+      return;
   }
+}
+
+// Whether a block's maximum is below 8 times its scale: its index stays in the table.
+bool is_below_8(ScaleRule rule) {
+  switch (rule) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::rceil:
+    case ScaleRule::even:
+    case ScaleRule::uos: return true;
+    case ScaleRule::nearest_log2:  // 6 * sqrt(2)
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest:
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse: break;
+  }
+  return false;
 }
 
 bool is_directed(Rounding r) {
@@ -128,7 +160,12 @@ void choose_payload_path(QuantPlan& p) {
   } else if (exact) {
     p.payload_path = PayloadPath::exact;
   } else {
-    p.payload_path = p.q.arithmetic == Arithmetic::divide ? PayloadPath::divide : PayloadPath::multiply;
+    switch (p.q.arithmetic) {
+      case Arithmetic::exact: break;
+      case Arithmetic::divide: p.payload_path = PayloadPath::divide; break;
+      case Arithmetic::reciprocal:
+      case Arithmetic::te: p.payload_path = PayloadPath::multiply; break;
+    }
   }
   // Payloads of more than 24 bits: rounded to odd they do not decide against 32-bit draws.
   const bool is_long = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact ||
@@ -164,7 +201,7 @@ QuantPlan make_plan(const QuantizeCall& call) {
   if ((e == Element::e2m1 || e == Element::e1m2) && !is_stochastic(p.q.rounding)) {
     p.code_path = CodePath::table;
     p.steps = e == Element::e2m1 ? 4.0f : 8.0f;
-    p.clamp_index = p.payload_path != PayloadPath::power || p.q.scale_rule > ScaleRule::uos;
+    p.clamp_index = p.payload_path != PayloadPath::power || !is_below_8(p.q.scale_rule);
     std::memcpy(p.table, table_of(e, p.q.rounding).entry, sizeof p.table);
   } else if (e == Element::e2m1 && is_stochastic(p.q.rounding) && p.q.random_bits <= 16) {
     p.code_path = CodePath::stochastic_fp4;

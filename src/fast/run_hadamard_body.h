@@ -18,7 +18,7 @@ inline RunHadamard run_hadamard(const QuantPlan& p) {
   for (int j = 0; j < h.size; ++j) {
     h.signs[j] = p.hadamard.signs != HadamardSigns::none && p.signs.is_minus(j) ? 0x80000000u : 0;
   }
-  if (h.size > 0 && p.hadamard.normalise == HadamardNormalise::sqrt) h.factor = inverse_root(h.size);
+  if (h.size > 0) h.factor = forward_factor(p.hadamard);
   return h;
 }
 

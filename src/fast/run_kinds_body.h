@@ -54,8 +54,12 @@ inline RunKind factor_kind(const QuantPlan& p) {
       return p.q.arithmetic == Arithmetic::te && p.q.prescale == 1.0f ? RunKind::product : RunKind::none;
     case PayloadPath::exact:
     case PayloadPath::encode_exact: return RunKind::quotient;
-    default: return RunKind::none;
+    case PayloadPath::divide:
+    case PayloadPath::encode:
+    case PayloadPath::none:
+    case PayloadPath::scalar: break;
   }
+  return RunKind::none;
 }
 
 // What the elements of sixteen blocks are multiplied by to be `steps` times their payloads; of a quotient an estimate

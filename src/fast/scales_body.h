@@ -57,8 +57,9 @@ FP4_SIMD I rounded_scale(const QuantPlan& p, const FormatLanes& f, F y, I draw) 
   switch (p.q.scale_rounding) {
     case Rounding::toward_positive: return scale_codes_of<Rounding::toward_positive>(p, f, y, draw);
     case Rounding::stochastic: return scale_codes_of<Rounding::stochastic>(p, f, y, draw);
-    default: return scale_codes_of<Rounding::nearest_even>(p, f, y, draw);
+    case Rounding::nearest_even: break;
   }
+  return scale_codes_of<Rounding::nearest_even>(p, f, y, draw);
 }
 
 // A positive number as the sum of two floats.

@@ -109,7 +109,8 @@ inline bool has_estimates(const QuantPlan& p, const FormatLanes& f) {
 }
 
 constexpr bool adds_half(Rounding mode) {
-  return mode <= Rounding::nearest_toward_zero || mode == Rounding::stochastic || mode == Rounding::stochastic_midpoint;
+  return mode == Rounding::nearest_even || mode == Rounding::nearest_away || mode == Rounding::nearest_toward_zero ||
+         mode == Rounding::stochastic || mode == Rounding::stochastic_midpoint;
 }
 
 template <Rounding mode, int n_bits>

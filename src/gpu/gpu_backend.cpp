@@ -4,6 +4,7 @@
 
 #include "src/error.h"
 #include "src/gpu/pipeline.h"
+#include "src/known_words.h"
 
 namespace fp4 {
 namespace gpu {
@@ -48,10 +49,14 @@ class GpuBackend final : public Backend {
     if (!is_found_) use(this_device());
     return pool_ != nullptr;
   }
-  bool supports_quantize(const QuantizeCall&) const override { return true; }
-  bool supports_dequantize(const Quantized&) const override { return true; }
-  bool supports_gemm(const QuantSpec&, const QuantSpec&, const GemmOptions&) const override { return true; }
-  bool supports_hadamard(const HadamardSpec&) const override { return true; }
+  bool supports_quantize(const QuantizeCall& call) const override {
+    return is_known(call.spec) && is_known(call.hadamard);
+  }
+  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec); }
+  bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
+    return is_known(a) && is_known(b) && is_known(options.accumulator);
+  }
+  bool supports_hadamard(const HadamardSpec& h) const override { return is_known(h); }
 
   void quantize(const QuantizeCall& call, Quantized& out) const override {
     const std::lock_guard lock(mutex_);
@@ -73,6 +78,10 @@ class GpuBackend final : public Backend {
 
   // The quantised operands never leave the device.
   bool multiply(const MultiplyCall& call) const override {
+    if (!supports_gemm(call.a.spec, call.b.spec, call.options) || !is_known(call.a.hadamard) ||
+        !is_known(call.b.hadamard)) {
+      return false;
+    }
     const std::lock_guard lock(mutex_);
     multiply(call.ready_a != nullptr ? gpu::upload(*pool_, *call.ready_a) : on_device(call.a),
              call.ready_b != nullptr ? gpu::upload(*pool_, *call.ready_b) : on_device(call.b), call.options, call.c,

@@ -52,28 +52,23 @@ FP4_HD inline uint32_t quick_e2m1(Rounding mode, int random_bits, float u, bool 
   const uint32_t code = static_cast<uint32_t>(static_cast<int>(whole)) + (low ? 0u : (high ? 4u : 2u));
   const float band = v * relative_band;
   const bool near_edge = d <= band || d >= 1.0f - band;
-  Decision decision;
-  switch (mode) {
+  const auto is_one_of = [mode](auto... known) { return ((mode == known) || ...); };
+  Decision decision = {false, false};  // of a mode that is not named here
+  if (is_one_of(Rounding::nearest_even, Rounding::nearest_away, Rounding::nearest_toward_zero)) {
     // A payload just across a grid point rounds to that point from both sides, so only the middle is in doubt.
-    case Rounding::nearest_even:
-    case Rounding::nearest_away:
-    case Rounding::nearest_toward_zero: {
-      const float from_half = d - 0.5f;
-      decision.is_sure = exact || magnitude(from_half) > band;
-      decision.up = from_half > 0.0f || (from_half == 0.0f && (mode == Rounding::nearest_away ||
-                                                               (mode == Rounding::nearest_even && (code & 1) != 0)));
-      break;
-    }
-    case Rounding::toward_zero: decision = {false, exact || !near_edge}; break;
-    case Rounding::away_from_zero: decision = {d > 0.0f, exact || !near_edge}; break;
-    case Rounding::toward_positive: decision = {d > 0.0f && !negative, exact || !near_edge}; break;
-    case Rounding::toward_negative: decision = {d > 0.0f && negative, exact || !near_edge}; break;
-    case Rounding::stochastic:
-    case Rounding::stochastic_midpoint:
-    case Rounding::stochastic_truncated:
-      if (!exact && near_edge) return no_answer;
-      decision = stochastic_decision(mode, random_bits, d, band, exact, draw());
-      break;
+    const float from_half = d - 0.5f;
+    decision.is_sure = exact || magnitude(from_half) > band;
+    decision.up =
+        from_half > 0.0f ||
+        (from_half == 0.0f && (mode == Rounding::nearest_away || (mode == Rounding::nearest_even && (code & 1) != 0)));
+  } else if (is_one_of(Rounding::stochastic, Rounding::stochastic_midpoint, Rounding::stochastic_truncated)) {
+    if (!exact && near_edge) return no_answer;
+    decision = stochastic_decision(mode, random_bits, d, band, exact, draw());
+  } else if (is_one_of(Rounding::toward_zero, Rounding::away_from_zero, Rounding::toward_positive,
+                       Rounding::toward_negative)) {
+    const bool away = mode == Rounding::away_from_zero || (mode == Rounding::toward_positive && !negative) ||
+                      (mode == Rounding::toward_negative && negative);
+    decision = {away && d > 0.0f, exact || !near_edge};
   }
   return decision.is_sure ? code + (decision.up ? 1u : 0u) : no_answer;
 }

@@ -100,8 +100,7 @@ FP4_HD inline void transform_tile(Group group, const HadamardSpec& h, const Hada
     });
     group.barrier();
   }
-  const bool is_sqrt = h.normalise == HadamardNormalise::sqrt;
-  const float factor = is_sqrt ? inverse_root(h.size) : (inverse ? 1.0f / static_cast<float>(h.size) : 1.0f);
+  const float factor = inverse ? inverse_factor(h) : forward_factor(h);
   group.for_each(tile_elements, [&](int64_t i) {
     float x = tile[place(i)];
     if (factor != 1.0f) x = x * factor;

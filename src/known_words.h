@@ -1,0 +1,14 @@
+// The words that fast paths know. A word of an axis that is not listed in known_words.cpp (a scale rule added this
+// morning) makes them decline, and the reference takes the call: slower, and right. Its line there comes after its
+// vector code and the drawn tests.
+#pragma once
+
+#include "fp4/spec.h"
+
+namespace fp4 {
+
+bool is_known(const QuantSpec& spec);
+bool is_known(const HadamardSpec& h);
+bool is_known(const Accumulator& row);
+
+}  // namespace fp4
