@@ -6,9 +6,7 @@
 
 #include "src/backend_reference.h"
 #include "src/fast/flat_avx512.h"
-#include "src/fast/gemm_cut_floats_avx512.h"
-#include "src/fast/gemm_cut_singles_avx512.h"
-#include "src/fast/gemm_cut_terms_avx512.h"
+#include "src/fast/gemm_cut_avx512.h"
 #include "src/fast/gemm_groups_avx512.h"
 #include "src/fast/gemm_pair_groups_avx512.h"
 #include "src/fast/gemm_single_avx512.h"

@@ -30,21 +30,9 @@ FP4_SIMD void load_scales(const TileInput& t, const Folding& f, int64_t first, i
   }
 }
 
-// a * 2^log2, without flags.
-FP4_SIMD F scaled(F a, F log2) { return {_mm512_scalef_round_ps(a.v, log2.v, nearest)}; }
-
 struct CutTerms {
   int32_t dot[largest_terms][tile_rows][panel_rows];
 };
-
-template <int panels>
-FP4_SIMD void store_dots(const __m512i (&dot)[tile_rows][panels], int32_t (*to)[panels * panel_rows]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < tile_rows; ++r) {
-#pragma GCC unroll 2
-    for (int j = 0; j < panels; ++j) _mm512_store_si512(to[r] + j * panel_rows, dot[r][j]);
-  }
-}
 
 // The sum of a row's terms and its accumulator, each cut at 2^(largest - fraction_bits).
 template <int span>

@@ -66,16 +66,11 @@ inline WholeKernel whole_kernel(int) { return nullptr; }
 // ranges of scales prove nothing (is_certain).
 inline constexpr bool has_pair_kernels = false;
 inline PairGroupKernel pair_group_kernel(PairFinish, int, int64_t, bool) { return nullptr; }
-inline PairGroupKernel cut_pair_kernel(PairFinish, int, int64_t, int64_t) { return nullptr; }
 inline PairKernel pair_kernel(PairFinish, int, int64_t, bool) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
-inline bool cut_float_tile(const PairInput&, const FloatRun&, const Folding&, const TileOutput&) { return false; }
-inline void singles_tile(const SingleInput&, const Folding&, int, const TileOutput&) {}
 inline WideInt8Kernel wide_int8_kernel(Sum, bool, int64_t) { return nullptr; }
 inline WideFloatKernel wide_float_kernel(Sum, bool) { return nullptr; }
-inline WideInt8Kernel cut_int8_kernel(bool, int64_t) { return nullptr; }
-inline WideFloatKernel cut_float_kernel(bool) { return nullptr; }
 inline GroupKernel group_kernel(int64_t) { return nullptr; }
 inline bool certified_tile(TileKernel, const TileInput&, const Folding&, const TileOutput&) { return false; }
 

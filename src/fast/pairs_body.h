@@ -196,8 +196,7 @@ inline int finest_cut(const PairUnits& u, float norm_a, float norm_b, int64_t ru
   const auto fits = [&](int cut) {
     const float rests = more * (power_of_two(cut) * norm_b + power_of_two(u.cut_b) * norm_a);
     if (u.by_norms && rests + power_of_two(15 + cut + u.cut_b) > 0x1.ffp30f) return false;
-    return (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) <=
-           0x1.ffp30f / static_cast<float>(u.dots);
+    return (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) <= 0x1.ffp30f;
   };
   int cut = u.least_cut_a;
   while (cut < u.cut_a + (u.by_norms ? 1 : 0) && !fits(cut)) ++cut;

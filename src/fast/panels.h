@@ -59,8 +59,6 @@ struct Panels {
   int16_t* column_rests = nullptr;  // side B: as pairs, where rest_marks says so
   uint32_t* rest_marks = nullptr;   // [panel][K/run] bit per pair
   uint8_t* deep = nullptr;          // [panel][K/run] bit per half panel: elements finer than the quantum of pairs
-  float* weight = nullptr;          // [panel][step][16] exponents of scales and of last bits (cut_weights_body.h)
-  float* lowest = nullptr;
   float* scale = nullptr;
   int32_t* correction = nullptr;  // [panel][K/run][16]: start of a dot, for the other side's byte_offset
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K

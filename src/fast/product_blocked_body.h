@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "src/fast/product_cut_singles_body.h"
 #include "src/fast/product_groups_body.h"
 #include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"
@@ -22,23 +21,6 @@ FP4_TARGET inline bool try_single(const BlockedPlan& k, const TileInput& t, Sing
   if (k.single(t, k.folding, tries.limit, out)) return true;
   --tries.left;
   return false;
-}
-
-// The scales and weights of a tile of floats.
-inline PairInput cut_weights(const Product& p, const TileInput& t, int64_t row0, int64_t pb) {
-  const int64_t steps = cut_steps(p) * panel_rows;
-  const int64_t a = row0 / panel_rows * steps + row0 % panel_rows;
-  PairInput w = {};
-  w.scale_a = t.scale_a;
-  w.scale_b[0] = t.scale_b[0];
-  w.scale_shift_a = t.scale_shift_a;
-  w.scale_shift_b = t.scale_shift_b;
-  w.weight_a = p.a.panels.weight + a;
-  w.lowest_a = p.a.panels.lowest + a;
-  w.weight_b[0] = p.b.panels.weight + pb * steps;
-  w.lowest_b[0] = p.b.panels.lowest + pb * steps;
-  w.span = cut_span(p);
-  return w;
 }
 
 // One tile, all of K: false where the kernels' conditions do not hold.
@@ -117,12 +99,7 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
     } else if (k.single != nullptr) {
       single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
     } else if (!set_alignment(pa.range[panel], range_b, k.folding)) {
-      const int highest = span_of(pa.range[panel], range_b, k.folding).sum_log2;
-      if (k.cuts_floats && highest <= 120) {
-        is_done = cut_float_tile(cut_weights(p, t, row0, pb), x, k.folding, out);
-        continue;
-      }
-      if (k.cut == nullptr && !(k.cuts_terms && highest <= 120)) continue;
+      if (k.cut == nullptr) continue;
       k.folding.may_certify = false;
     }
     if (!p.restarts()) {
@@ -145,8 +122,8 @@ struct Progress {
   bool done[largest_group][row_block / tile_rows] = {};
 };
 
-FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, const GroupPlan& groups, Singles& singles,
-                                      int64_t pb, int64_t first, int64_t last) {
+FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, const GroupPlan& groups, int64_t pb,
+                                      int64_t first, int64_t last) {
   const int64_t end = smaller(pb + k.group, p.b.panels.count);
   const int64_t tiles = (last - first + tile_rows - 1) / tile_rows;
   Progress progress;
@@ -177,12 +154,6 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
     multiply_blocked_part(p, k, j, static_cast<int>(smaller(k.step, end - j)), first, last, done);
     if (k.step == 2 && j + 1 < end) std::copy(done, done + tiles, progress.done[j + 1 - pb]);
   }
-  for (int64_t j = pb; singles.may_serve() && j < end; j += 2) {
-    const int panels = static_cast<int>(smaller<int64_t>(2, end - j));
-    bool* const done[2] = {progress.done[j - pb], progress.done[j - pb + panels - 1]};
-    if (std::count(done[0], done[0] + tiles, false) + std::count(done[1], done[1] + tiles, false) == 0) continue;
-    multiply_singles_part(p, k.folding, singles.plan(p, k.folding), j, panels, first, last, done);
-  }
   for (int64_t j = pb; j < end; ++j) {
     if (std::count(progress.done[j - pb], progress.done[j - pb] + tiles, false) == 0) continue;
     return multiply_terms(p, k, pb, end, first, last, progress);
@@ -190,22 +161,15 @@ FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, co
 }
 
 inline void multiply_blocked_panels(const Product& p, Engine engine) {
-  BlockedPlan plan = plan_blocked(p, engine);
-  plan.cuts_floats = engine == Engine::wide_float && has_cut_terms(p) && !p.restarts();
-  plan.cuts_terms = plan.cut == nullptr && !plan.cuts_floats && may_cut_terms(p, plan.folding);
-  if (plan.cuts_terms) {
-    plan.wide_int8 = cut_int8_kernel(plan.folding.splits, plan.input.run4);
-    plan.wide_float = cut_float_kernel(plan.folding.splits);
-  }
+  const BlockedPlan plan = plan_blocked(p, engine);
   const GroupPlan groups = plan_groups(p, plan);
-  Singles singles(p, plan.folding);
   const int threads = threads_for(p);
   const int64_t count = p.b.panels.count;
   const int64_t across = (count + plan.group - 1) / plan.group;
   const int64_t down = (p.a.rows + row_block - 1) / row_block;
   parallel_for(0, down * across, 1, threads, 1, [&](int64_t tile) {
     const int64_t first = tile / across * row_block;
-    multiply_group(p, plan, groups, singles, tile % across * plan.group, first, smaller(first + row_block, p.a.rows));
+    multiply_group(p, plan, groups, tile % across * plan.group, first, smaller(first + row_block, p.a.rows));
   });
 }
 

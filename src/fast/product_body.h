@@ -38,11 +38,9 @@ FP4_TARGET inline bool run_product(Product& p) {
   thread_local Arena arena;
   const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
   const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
-  if (engine == Engine::wide_float) p.pairs = aligned ? choose_cut_pairs(p) : choose_pairs(p.a, p.b, row, p.run);
+  if (engine == Engine::wide_float) p.pairs = choose_pairs(p.a, p.b, row, p.run);
   const bool pairs = p.pairs.finish != PairFinish::none;
-  const bool cuts = engine == Engine::wide_float && has_cut_terms(p);
-  const int64_t steps = cuts ? cut_steps(p) : 0;
-  arena.reset(bytes_a + bytes_b + cut_weight_bytes(p.a.panels, steps) + cut_weight_bytes(p.b.panels, steps) +
+  arena.reset(bytes_a + bytes_b +
               (pairs ? pair_bytes(p.a.panels, p.pair_run, true) + pair_bytes(p.b.panels, p.pair_run, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
   place_panels(p.b.panels, arena, runs, int8, !int8);
@@ -50,8 +48,6 @@ FP4_TARGET inline bool run_product(Product& p) {
     place_pairs(p.a.panels, arena, p.pair_run, true);
     place_pairs(p.b.panels, arena, p.pair_run, false);
   }
-  place_cut_weights(p.a.panels, arena, steps);
-  place_cut_weights(p.b.panels, arena, steps);
   PanelOptions options;
   options.run = p.run;
   options.threads = threads_for(p);
@@ -78,7 +74,6 @@ FP4_TARGET inline bool run_product(Product& p) {
   if (!direct_a) fill_panels(p.a, options);
   fill_panels(p.b, options_b);
   if (pairs) narrow_sides(p);
-  if (cuts) weigh_sides(p);
   if (options.postpones) complete_aligned(p, options, options_b);
   const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
   p.factor = finish.factor(p.restarts() ? 1.0f : p.a.panels.factor.g * p.b.panels.factor.g);

@@ -112,13 +112,6 @@ inline bool may_cut(const Product& p, const Folding& f) {
   return f.runs_per_group >= 1 && f.runs_per_group <= largest_terms && aligned_bits(p) <= 51;
 }
 
-// Whether terms of any length can be cut one by one (gemm_cut_terms_avx512.h): they end where runs do, and parts of
-// sums are exact in fp64.
-inline bool may_cut_terms(const Product& p, const Folding& f) {
-  const Accumulator& row = p.options.accumulator;
-  return runs_are_terms(p) && f.runs_per_group >= 1 && row.fraction_bits <= 40 && f.split_log2 <= 40;
-}
-
 // The largest exponent of single products and sums that cuts nothing; below all where products may reach it.
 inline int single_limit(const Product& p, const fast::ScaleRange& a, const fast::ScaleRange& b, const Folding& f) {
   const SumSpan span = span_of(a, b, f);
@@ -146,8 +139,6 @@ struct BlockedPlan {
   TileKernel one;
   TileKernel two;
   CutKernel cut;        // null: not such a product
-  bool cuts_floats;     // dots of floats may be cut
-  bool cuts_terms;      // the wide kernels cut terms
   SingleKernel single;  // null: not single products
   WideInt8Kernel wide_int8;
   WideFloatKernel wide_float;

@@ -1,7 +1,8 @@
 // Products of elements in units of 16 bits (pairs_body.h).
 #pragma once
 
-#include "src/fast/cut_weights_body.h"
+#include "src/fast/pairs_body.h"
+#include "src/fast/product_terms_body.h"
 
 namespace fp4::FP4_ISA {
 
@@ -15,9 +16,6 @@ inline PairInput sliced(const PairInput& all_of_it, int64_t run, int64_t begin, 
   t.deep_a += first;
   t.rest_start += first;
   t.scale_a += scales(t.scale_shift_a);
-  const int64_t step = t.span > 0 ? first / t.span * panel_rows : 0;
-  t.weight_a += step;
-  t.lowest_a += step;
   for (int j = 0; j < panels; ++j) {
     t.b[j] += begin * panel_rows;
     t.values_b[j] += begin * panel_rows;
@@ -25,8 +23,6 @@ inline PairInput sliced(const PairInput& all_of_it, int64_t run, int64_t begin, 
     t.rest_b[j] += begin * panel_rows;
     t.marks_b[j] += first;
     t.scale_b[j] += scales(t.scale_shift_b);
-    t.weight_b[j] += step;
-    t.lowest_b[j] += step;
   }
   t.runs = (end - begin + run - 1) / run;
   return t;
@@ -42,7 +38,6 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   const Panels& pa = p.a.panels;
   const Panels& panels_b = p.b.panels;
   Folding folding = make_folding(p);
-  const bool cuts = folding.sum == Sum::aligned;
   // A tile whose scales are too far apart for the first kernel goes to the second.
   PairKernel kernels[2] = {};
   PairGroupKernel group_kernels[2] = {};
@@ -51,8 +46,6 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
       kernels[apart] = pair_kernel(p.pairs.finish, panels, p.pair_run, apart);
     } else if (folding.sum == Sum::group) {
       group_kernels[apart] = pair_group_kernel(p.pairs.finish, panels, p.run, apart);
-    } else if (cuts && !apart) {
-      group_kernels[apart] = cut_pair_kernel(p.pairs.finish, panels, p.run, cut_span(p));
     }
   }
   const auto multiply_by = [&](int i, const PairInput& x, const TileOutput& out) {
@@ -71,9 +64,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     return false;
   };
   const int64_t runs = pa.padded / p.pair_run;
-  const int64_t steps = cuts ? cut_steps(p) * panel_rows : 0;  // floats of a panel
   PairInput t = {};
-  t.span = cuts ? cut_span(p) : 0;
   for (int j = 0; j < panels; ++j) {
     t.b[j] = panels_b.panel_pairs(pb + j);
     t.values_b[j] = panels_b.panel_values(pb + j);
@@ -81,8 +72,6 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.rest_b[j] = panels_b.column_rests + (pb + j) * panels_b.padded * panel_rows;
     t.marks_b[j] = panels_b.rest_marks + (pb + j) * runs;
     t.scale_b[j] = panels_b.panel_scales(pb + j);
-    t.weight_b[j] = panels_b.weight + (pb + j) * steps;
-    t.lowest_b[j] = panels_b.lowest + (pb + j) * steps;
   }
   t.runs = (p.a.cols + p.pair_run - 1) / p.pair_run;
   t.runs_per_block = p.run / p.pair_run;
@@ -104,8 +93,6 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.rests = pa.panel_rests(panel, half / tile_rows);
     t.rest_start = pa.rest_start + (panel * 2 + half / tile_rows) * (runs + 1);
     t.scale_a = pa.panel_scales(panel) + half;
-    t.weight_a = pa.weight + panel * steps + half;
-    t.lowest_a = pa.lowest + panel * steps + half;
     t.cut_a = pa.cut[panel];
     t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
     const SumSpan span = span_of(pa.range[panel], range_b, folding);

@@ -142,7 +142,6 @@ struct PairUnits {
   int cut_a = 0;  // the coarsest; panels of A have their own
   int least_cut_a = 0;
   int cut_b = 0;
-  int dots = 1;           // of runs, whose sum fits 32 bits
   bool by_norms = false;  // the coarsest need not fit: norms tell
 };
 
@@ -176,36 +175,6 @@ struct PairInput {
   float unit;        // product of the units
   float quantum;     // product of the quanta
   int snap_log2;
-  const float* weight_a;  // aligned sums: [step][16] (cut_weights_body.h), of `span` runs each
-  const float* lowest_a;
-  const float* weight_b[2];
-  const float* lowest_b[2];
-  int64_t span;
-};
-
-// Aligned sums of pairs have at most this many terms a group.
-inline constexpr int largest_pair_terms = 8;
-inline constexpr float no_last_bit = 1e6f;  // of zeros: above all
-
-// Where a tile of cut single products reads (cut_singles_body.h), from its first row on.
-inline constexpr int single_group = 32;
-struct SingleInput {
-  const float* value_a;
-  const float* value_b[2];
-  const int16_t* units_a;
-  const int16_t* units_b[2];
-  const int8_t* weight_a;
-  const int8_t* weight_b[2];
-  const float* base_a;
-  const float* base_b[2];
-  const uint32_t* sparse_b[2];  // [group][16] bit per product of a group
-  const uint8_t* sparse_list;   // product * 8 + row
-  const int32_t* sparse_start;  // [groups + 1]
-  const int32_t* crowded;       // [group] the most that are in one row
-  int64_t groups;
-  int most;         // products that an int32 sum holds
-  float unit_log2;  // product of both units
-  float fraction_bits;
 };
 
 // Scales as integers, from a tile's first row on (group_scales_body.h).
