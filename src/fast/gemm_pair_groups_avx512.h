@@ -18,22 +18,7 @@ struct PairDots {
   }
 };
 
-// A run whose dots come from the elements themselves.
-template <int panels, bool splits>
-FP4_TARGET __attribute__((noinline)) void exact_group_run(const PairInput& t, const TileInput& scales, const Folding& f,
-                                                          int64_t run, int64_t length, WideState<panels>& state,
-                                                          Rests<panels>& low) {
-  alignas(64) double dot[panels][tile_rows][panel_rows];
-  for (int j = 0; j < panels; ++j) exact_dots(t, run, length, j, dot[j]);
-  DoubleDots<panels> dots;
-  for (int r = 0; r < tile_rows; ++r) {
-    for (int j = 0; j < panels; ++j) dots.dot[r][j] = load_double(dot[j][r]);
-  }
-  if (splits) return add_split_run<panels>(scales, f, run, dots, state, low);
-  add_run<Sum::group, panels>(scales, f, run, dots, state);
-}
-
-template <PairFinish finish, int panels, int pairs, bool splits>
+template <PairFinish finish, int panels, bool splits>
 FP4_TARGET __attribute__((noinline)) bool pair_group_tile(const PairInput& t, const Folding& f, const TileOutput& out) {
   TileInput scales = {};
   scales.scale_a = t.scale_a;
@@ -50,12 +35,8 @@ FP4_TARGET __attribute__((noinline)) bool pair_group_tile(const PairInput& t, co
   PairDots<finish, panels> dots = {{}, rests, all_double(static_cast<double>(1 << (t.cut_a + t.cut_b)))};
   clear_inexact();
   for (int64_t run = 0; run < t.runs; ++run) {
-    if (is_deep(t, run, panels)) {
-      exact_group_run<panels, splits>(t, scales, f, run, 2 * pairs, state, low);
-      continue;
-    }
-    if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, rests);
-    unit_dots<panels, pairs>(t, run, dots.dot);
+    if (finish != PairFinish::whole) rest_dots<finish, panels>(t, run, rests);
+    unit_dots<panels>(t, run, dots.dot);
     if (splits) {
       add_split_run<panels>(scales, f, run, dots, state, low);
     } else {
@@ -67,32 +48,20 @@ FP4_TARGET __attribute__((noinline)) bool pair_group_tile(const PairInput& t, co
   return true;
 }
 
-template <int panels, int pairs, bool splits>
+template <int panels, bool splits>
 inline PairGroupKernel pair_group_kernel_of(PairFinish finish) {
   switch (finish) {
-    case PairFinish::whole: return pair_group_tile<PairFinish::whole, panels, pairs, splits>;
-    case PairFinish::joined: return pair_group_tile<PairFinish::joined, panels, pairs, splits>;
-    case PairFinish::split: return pair_group_tile<PairFinish::split, panels, pairs, splits>;
-    case PairFinish::parts:
-    case PairFinish::wide_parts:
+    case PairFinish::whole: return pair_group_tile<PairFinish::whole, panels, splits>;
+    case PairFinish::split: return pair_group_tile<PairFinish::split, panels, splits>;
     case PairFinish::none: return nullptr;
   }
   return nullptr;
 }
 
-template <int panels, bool splits>
-inline PairGroupKernel pair_group_kernel_of(PairFinish finish, int64_t run) {
-  if (run == 32) return pair_group_kernel_of<panels, 16, splits>(finish);
-  if (run == 16) return pair_group_kernel_of<panels, 8, splits>(finish);
-  if (run == 8) return pair_group_kernel_of<panels, 4, splits>(finish);
-  return nullptr;
-}
-
 // Sums can be split, for scales far apart.
-inline PairGroupKernel pair_group_kernel(PairFinish finish, int panels, int64_t run, bool splits) {
-  if (splits)
-    return panels == 2 ? pair_group_kernel_of<2, true>(finish, run) : pair_group_kernel_of<1, true>(finish, run);
-  return panels == 2 ? pair_group_kernel_of<2, false>(finish, run) : pair_group_kernel_of<1, false>(finish, run);
+inline PairGroupKernel pair_group_kernel(PairFinish finish, int panels, bool splits) {
+  if (splits) return panels == 2 ? pair_group_kernel_of<2, true>(finish) : pair_group_kernel_of<1, true>(finish);
+  return panels == 2 ? pair_group_kernel_of<2, false>(finish) : pair_group_kernel_of<1, false>(finish);
 }
 
 }  // namespace fp4::avx512

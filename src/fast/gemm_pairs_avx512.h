@@ -1,23 +1,22 @@
 // C = Q(A) Q(B)^T of elements in units of 16 bits (pairs_body.h): dots of pairs in int32 (vpdpwssd), exact, and a few
 // more for the rests. At the end of a block acc = fl32(acc + unit * dot + quantum * rest) with one rounding:
 //   whole   no rests, and the dot fits 24 bits: one fused step
-//   joined  dot and rests together are an integer that mostly fits 24 bits: one fused step
 //   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
 //           are added to the error, and one last addition rounds. For scales that are powers of two.
-//   parts   split at 15 bits, so that high is exact times a product of scales of 8 bits
-//   wide_parts  the same for scale products of up to 24 bits: what high * scale leaves is added to the error
 // What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h). Where scales are far apart,
-// error, low and rests need more than 24 bits: then split sums are `bracketed`, by rounding them both down and up, as
-// those in parts always are. Sums in fp32 grow with what is added, so where both ends lead to one result, it is the
-// right one, and else fp64 decides.
+// error, low and rests need more than 24 bits: then split sums are `bracketed`, by rounding them both down and up. Sums
+// in fp32 grow with what is added, so where both ends lead to one result, it is the right one, and else fp64 decides.
 // Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
 #pragma once
 
-#include "src/fast/exact_runs_avx512.h"
+#include "src/fast/gemm_wide_avx512.h"
 
 namespace fp4::avx512 {
 
 inline constexpr bool has_pair_kernels = true;
+
+// Units of a run in a panel.
+inline constexpr int64_t pair_words = pair_run * panel_rows;
 
 template <int panels>
 struct alignas(64) PairState {
@@ -49,14 +48,14 @@ FP4_SIMD void add_rest(const PairInput& t, int64_t run, int64_t at, const fast::
   }
 }
 
-// Products with rests of a run: A's with all of B, B's with A's units. They start at zero, or where they are.
-template <PairFinish finish, int panels, int pairs, bool opens = true>
+// Products with rests of a run: A's with all of B, B's with A's units.
+template <PairFinish finish, int panels>
 FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& state) {
-  for (int r = 0; opens && r < tile_rows; ++r) {
+  for (int r = 0; r < tile_rows; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) store(state.rest[r] + j * panel_rows, all(0));
   }
-  const int64_t at = run * pairs * 32;
+  const int64_t at = run * pair_words;
   int32_t first = t.rest_start[run];
   for (int i = 0; i < least_rests(finish); ++i) add_rest(t, run, at, t.rests[first++], state);
   for (; first < t.rest_start[run + 1]; ++first) add_rest(t, run, at, t.rests[first], state);
@@ -73,74 +72,64 @@ FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& stat
   }
 }
 
-// A split sum before its last parts, low and what high * scale leaves, are added to the error.
+// A split sum before its last parts, low and rests, are added to the error.
 struct SplitSum {
   __m512 sum;
   __m512 error;
   __m512i low;
-  __m512 left;  // wide_parts
 };
 
-template <PairFinish finish>
 FP4_SIMD SplitSum split_sum(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512i up) {
-  const __m512i low_bits = _mm512_set1_epi32(finish == PairFinish::split ? 0xFF : 0x7FFF);
+  const __m512i low_bits = _mm512_set1_epi32(0xFF);
   const __m512 units = _mm512_cvtepi32_ps(_mm512_andnot_si512(low_bits, dot));
   const __m512 high = _mm512_mul_round_ps(units, scale, nearest);
-  const __m512 left = finish == PairFinish::wide_parts ? _mm512_fmsub_ps(units, scale, high) : high;
   // up holds 2^up here; the high words of the low bits are zero.
   const __m512i low = _mm512_dpwssd_epi32(rest, _mm512_and_si512(dot, low_bits), up);
   const __m512 larger = _mm512_range_ps(acc, high, 7);  // by magnitude, with its sign
   const __m512 smaller = _mm512_range_ps(acc, high, 6);
   const __m512 sum = _mm512_add_round_ps(larger, smaller, nearest);
-  return {sum, _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger)), low, left};
+  return {sum, _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger)), low};
 }
 
-// The end of a split sum with its last parts rounded up or down; `quantum` is not negative.
-template <PairFinish finish, int direction>
+// The end of a split sum with its last parts rounded up or down; `quantum` is not negative. low needs more than 24 bits
+// only by its rests: then the flag is raised.
+template <int direction>
 FP4_SIMD __m512 split_end(const SplitSum& s, __m512 quantum) {
   constexpr int quiet = direction | _MM_FROUND_NO_EXC;
-  __m512 error = s.error;
-  if (finish == PairFinish::wide_parts) error = _mm512_add_round_ps(error, s.left, quiet);
-  // Split at 8 bits, low needs more than 24 only by its rests: then the flag is raised.
-  const __m512 low = finish == PairFinish::split ? _mm512_cvtepi32_ps(s.low) : _mm512_cvt_roundepi32_ps(s.low, quiet);
-  return _mm512_add_round_ps(s.sum, _mm512_fmadd_round_ps(low, quantum, error, quiet), nearest);
+  const __m512 low = _mm512_cvtepi32_ps(s.low);
+  return _mm512_add_round_ps(s.sum, _mm512_fmadd_round_ps(low, quantum, s.error, quiet), nearest);
 }
 
 // acc + dot * unit + rest * quantum, rounded once; `scale` and `rest_scale` hold unit and quantum.
 template <PairFinish finish>
 FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up) {
   if (finish == PairFinish::whole) return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(dot), scale, acc, nearest);
-  if (finish == PairFinish::joined) {
-    const __m512i sum = _mm512_add_epi32(_mm512_sllv_epi32(dot, up), rest);
-    return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(sum), rest_scale, acc, nearest);
-  }
-  const SplitSum s = split_sum<finish>(acc, dot, rest, scale, up);
+  const SplitSum s = split_sum(acc, dot, rest, scale, up);
   return _mm512_add_round_ps(s.sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(s.low), rest_scale, s.error), nearest);
 }
 
 // The same for both ends of the error; true where they differ.
-template <PairFinish finish>
 FP4_SIMD bool bracketed_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up,
                             __m512& out) {
-  const SplitSum s = split_sum<finish>(acc, dot, rest, scale, up);
-  out = split_end<finish, _MM_FROUND_TO_POS_INF>(s, rest_scale);
-  const __m512 down = split_end<finish, _MM_FROUND_TO_NEG_INF>(s, rest_scale);
+  const SplitSum s = split_sum(acc, dot, rest, scale, up);
+  out = split_end<_MM_FROUND_TO_POS_INF>(s, rest_scale);
+  const __m512 down = split_end<_MM_FROUND_TO_NEG_INF>(s, rest_scale);
   return _mm512_cmp_ps_mask(down, out, _CMP_NEQ_UQ) != 0;
 }
 
-template <int panels, int pairs, bool opens = true>
+template <int panels>
 FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_rows][panels]) {
 #pragma GCC unroll 8
-  for (int r = 0; opens && r < tile_rows; ++r) {
+  for (int r = 0; r < tile_rows; ++r) {
 #pragma GCC unroll 2
     for (int j = 0; j < panels; ++j) dot[r][j] = _mm512_setzero_si512();
   }
-  const int64_t at = run * pairs * 32;
+  const int64_t at = run * pair_words;
   const int16_t* a = t.a + at;
   const int16_t* b0 = t.b[0] + at;
   const int16_t* b1 = t.b[panels - 1] + at;
 #pragma GCC unroll 16
-  for (int k = 0; k < pairs; ++k) {
+  for (int k = 0; k < pair_run / 2; ++k) {
     __m512i column[panels];
     column[0] = _mm512_load_si512(b0 + k * 32);
     if (panels == 2) column[panels - 1] = _mm512_load_si512(b1 + k * 32);
@@ -153,17 +142,37 @@ FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
-// The runs of a block, from `run` to `end`.
-template <PairFinish finish, int panels, int pairs, bool brackets>
-FP4_SIMD void pair_block(const PairInput& t, int64_t run, int64_t end, PairState<panels>& state,
-                         Undecided<panels>& waiting) {
-  if (finish != PairFinish::whole) rest_dots<finish, panels, pairs>(t, run, state);
-  __m512i dot[tile_rows][panels];
-  unit_dots<panels, pairs>(t, run, dot);
-  for (int64_t next = run + 1; next < end; ++next) {
-    if (finish != PairFinish::whole) rest_dots<finish, panels, pairs, false>(t, next, state);
-    unit_dots<panels, pairs, false>(t, next, dot);
+// Lanes of a run that wait for their last rounding, a bit a vector, and the dots of those.
+template <int panels>
+struct alignas(64) Undecided {
+  uint32_t vectors = 0;
+  int32_t dot[tile_rows * panels][panel_rows];
+};
+
+// acc = fl32(acc + unit * dot + quantum * rest) for the vectors that wait.
+template <int panels>
+FP4_TARGET __attribute__((noinline)) void decide(const PairInput& t, int64_t run, Undecided<panels>& waiting,
+                                                 const int32_t (*rest)[panels * panel_rows],
+                                                 float (*acc)[panels * panel_rows]) {
+  const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
+  const D unit = all_double(static_cast<double>(1 << (t.cut_a + t.cut_b)));
+  for (; waiting.vectors != 0; waiting.vectors &= waiting.vectors - 1) {
+    const int i = __builtin_ctz(waiting.vectors);
+    const int r = i / panels;
+    const int j = i % panels;
+    float* at = acc[r] + j * panel_rows;
+    const F sb = load(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
+    const D scale = widened(F{_mm512_mul_round_ps(_mm512_set1_ps(sa[r] * t.quantum), sb.v, nearest)});
+    const D dot = fma(stored_dots(waiting.dot[i]), unit, stored_dots(rest[r] + j * panel_rows));
+    store(at, rounded_step(dot, scale, load(at)));
   }
+}
+
+template <PairFinish finish, int panels, bool brackets>
+FP4_SIMD void pair_block(const PairInput& t, int64_t run, PairState<panels>& state, Undecided<panels>& waiting) {
+  if (finish != PairFinish::whole) rest_dots<finish, panels>(t, run, state);
+  __m512i dot[tile_rows][panels];
+  unit_dots<panels>(t, run, dot);
   const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
   __m512 unit[panels];
   __m512 quantum[panels];
@@ -174,7 +183,7 @@ FP4_SIMD void pair_block(const PairInput& t, int64_t run, int64_t end, PairState
     quantum[j] = _mm512_mul_round_ps(sb, _mm512_set1_ps(t.quantum), nearest);
   }
   const int cut = t.cut_a + t.cut_b;
-  const __m512i up = _mm512_set1_epi32(is_split(finish) ? 1 << cut : cut);
+  const __m512i up = _mm512_set1_epi32(1 << cut);
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) {
     const __m512 row = _mm512_set1_ps(sa[r]);
@@ -190,7 +199,7 @@ FP4_SIMD void pair_block(const PairInput& t, int64_t run, int64_t end, PairState
         continue;
       }
       __m512 sum;
-      if (bracketed_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up, sum)) {
+      if (bracketed_run(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up, sum)) {
         waiting.vectors |= 1u << (r * panels + j);
         _mm512_store_si512(waiting.dot[r * panels + j], dot[r][j]);
       } else {
@@ -201,7 +210,7 @@ FP4_SIMD void pair_block(const PairInput& t, int64_t run, int64_t end, PairState
   if (brackets && waiting.vectors != 0) decide<panels>(t, run, waiting, state.rest, state.acc);
 }
 
-template <PairFinish finish, int panels, int pairs, bool brackets>
+template <PairFinish finish, int panels, bool brackets>
 FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const TileOutput& out) {
   PairState<panels> state;
   Undecided<panels> waiting;
@@ -209,39 +218,26 @@ FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const Ti
     for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
   }
   clear_inexact();
-  for (int64_t run = 0; run < t.runs; run += t.runs_per_block) {
-    if (is_deep(t, run, panels)) {
-      exact_block_run<panels>(t, run, 2 * pairs, state.acc);
-    } else {
-      pair_block<finish, panels, pairs, brackets>(t, run, smaller(run + t.runs_per_block, t.runs), state, waiting);
-    }
-  }
+  for (int64_t run = 0; run < t.runs; ++run) pair_block<finish, panels, brackets>(t, run, state, waiting);
   if (was_inexact()) return false;
   finish_sums<panels>(state.acc, t.snap_log2, out);
   return true;
 }
 
-template <int panels, int pairs>
+template <int panels>
 inline PairKernel pair_kernel_of(PairFinish finish, bool brackets) {
   switch (finish) {
-    case PairFinish::whole: return pair_tile<PairFinish::whole, panels, pairs, false>;
-    case PairFinish::joined: return pair_tile<PairFinish::joined, panels, pairs, false>;
+    case PairFinish::whole: return pair_tile<PairFinish::whole, panels, false>;
     case PairFinish::split:
-      return brackets ? pair_tile<PairFinish::split, panels, pairs, true>
-                      : pair_tile<PairFinish::split, panels, pairs, false>;
-    case PairFinish::parts: return pair_tile<PairFinish::parts, panels, pairs, true>;
-    case PairFinish::wide_parts: return pair_tile<PairFinish::wide_parts, panels, pairs, true>;
+      return brackets ? pair_tile<PairFinish::split, panels, true> : pair_tile<PairFinish::split, panels, false>;
     case PairFinish::none: return nullptr;
   }
   return nullptr;
 }
 
 // Split sums can be bracketed.
-inline PairKernel pair_kernel(PairFinish finish, int panels, int64_t run, bool brackets) {
-  if (run == 32) return panels == 2 ? pair_kernel_of<2, 16>(finish, brackets) : pair_kernel_of<1, 16>(finish, brackets);
-  if (run == 16) return panels == 2 ? pair_kernel_of<2, 8>(finish, brackets) : pair_kernel_of<1, 8>(finish, brackets);
-  if (run == 8) return panels == 2 ? pair_kernel_of<2, 4>(finish, brackets) : pair_kernel_of<1, 4>(finish, brackets);
-  return nullptr;
+inline PairKernel pair_kernel(PairFinish finish, int panels, bool brackets) {
+  return panels == 2 ? pair_kernel_of<2>(finish, brackets) : pair_kernel_of<1>(finish, brackets);
 }
 
 }  // namespace fp4::avx512

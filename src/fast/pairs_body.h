@@ -1,8 +1,6 @@
 // Elements in units of 16 bits. The multiples of e4m3's quantum take 18 bits, so a unit of several quanta is chosen for
 // each side, as fine as 16 bits and sums of 32 bits allow; the value is unit * floor + rest, and rests are rare: only
 // elements near zero have bits below the unit. Side A keeps its rests in lists, side B where its pairs lie.
-// The multiples of e5m2's quantum take 33 bits, so its pairs have a coarser one, and runs with elements below that,
-// which are rare as well, are marked deep.
 #pragma once
 
 #include <algorithm>
@@ -14,25 +12,15 @@
 namespace fp4::FP4_ISA {
 
 inline constexpr int64_t pair_bound = int64_t{1} << 31;
-inline constexpr int64_t largest_pair_run = 32;
 inline constexpr int largest_cut = 7;
-
-// The quantum of pairs.
-inline int pair_quantum_log2(const Quantizer& q) {
-  constexpr int binades = 17;  // as e4m3
-  return larger(q.element.quantum_log2(), q.element.max_exponent() - binades);
-}
-inline bool has_deep_runs(const Quantizer& q) { return pair_quantum_log2(q) > q.element.quantum_log2(); }
 
 // Most that a unit can count to, and that a dot can.
 inline int64_t units_of(int64_t largest, int cut) { return (largest >> cut) + 1; }
 inline bool dot_fits(int64_t run, int64_t a, int64_t b) { return run * a * b < pair_bound; }
 
-// `has_norms`: units that hardly any block needs are left out.
-inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run, bool has_norms = false) {
+inline PairUnits pair_units(const Quantizer& a, const Quantizer& b) {
   const auto largest = [](const Quantizer& q) {
-    if (q.element.code_bits() > 8) return pair_bound;
-    return decode_fixed(q.element, q.element.largest_code) >> (pair_quantum_log2(q) - q.element.quantum_log2());
+    return q.element.code_bits() > 8 ? pair_bound : decode_fixed(q.element, q.element.largest_code);
   };
   const int64_t all_a = largest(a);
   const int64_t all_b = largest(b);
@@ -42,53 +30,40 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b, int64_t run,
   while (units_of(all_a, u.least_cut_a) >= 1 << 15) ++u.least_cut_a;
   const int64_t most_b = units_of(all_b, u.cut_b);
   u.cut_a = u.least_cut_a;
-  const auto fits = [&] { return dot_fits(run, units_of(all_a, u.cut_a), most_b); };
+  const auto fits = [&] { return dot_fits(pair_run, units_of(all_a, u.cut_a), most_b); };
   while (u.cut_a < largest_cut && !fits()) ++u.cut_a;
   const int cut = u.cut_a + u.cut_b;
-  const int64_t rests = run * (units_of(all_a, u.cut_a) + most_b) << cut;
-  u.by_norms = !fits() || rests + (int64_t{1} << (15 + cut)) >= pair_bound;
-  if (larger(u.least_cut_a, u.cut_b) > largest_cut || (u.by_norms && !has_norms)) return u;
-  if (cut == 0 && run * all_a * all_b <= 1 << 24) {
-    u.finish = PairFinish::whole;
-  } else {
-    u.finish = run * all_a * all_b < 1 << 27 ? PairFinish::joined : PairFinish::split;
-  }
+  const int64_t rests = pair_run * (units_of(all_a, u.cut_a) + most_b) << cut;
+  if (!fits() || rests + (int64_t{1} << (15 + cut)) >= pair_bound || larger(u.least_cut_a, u.cut_b) > largest_cut)
+    return u;
+  u.finish = cut == 0 && pair_run * all_a * all_b <= 1 << 24 ? PairFinish::whole : PairFinish::split;
   return u;
 }
 
-inline bool is_pair_run(int64_t run) { return run == 8 || run == 16 || run == largest_pair_run; }
-
-// How pairs serve, where they do: dots of blocks are split before they are rounded as the bits of scale products ask.
+// How pairs serve, where they do: split dots of blocks ask for scales that are powers of two.
 inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
   const bool groups = row.kind == AccumulatorKind::group;
-  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block)) return {};
-  const bool is_long = !groups && (run == 64 || run == 128) && !has_deep_runs(a.q) && !has_deep_runs(b.q);
-  if (!is_pair_run(run) && !is_long) return {};
-  PairUnits u = pair_units(a.q, b.q, run, is_long);
-  const int scale_bits = 2 + scale_fraction_bits(a.q) + scale_fraction_bits(b.q);
-  if (u.finish == PairFinish::split && !groups && scale_bits > 2) {
-    u.finish = scale_bits <= 8 ? PairFinish::parts : PairFinish::wide_parts;
-  }
-  return u;
+  if (!has_pair_kernels || !(groups || row.kind == AccumulatorKind::block) || run != pair_run) return {};
+  const PairUnits u = pair_units(a.q, b.q);
+  const bool has_powers = scale_fraction_bits(a.q) == 0 && scale_fraction_bits(b.q) == 0;
+  return u.finish == PairFinish::split && !groups && !has_powers ? PairUnits{} : u;
 }
 
 // Arena bytes of the pairs of a side, and their places.
-inline size_t pair_bytes(const Panels& p, int64_t run, bool is_a) {
+inline size_t pair_bytes(const Panels& p, bool is_a) {
   const int64_t elements = p.count * p.padded * panel_rows;
-  const int64_t runs = p.padded / run;
+  const int64_t runs = p.padded / pair_run;
   const size_t rests = is_a ? Arena::bytes_for<fast::Rest>(2 * p.count * p.rests_per_list()) +
                                   Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
                             : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
-  return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) +
-         Arena::bytes_for<uint8_t>(p.count * runs) + rests;
+  return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) + rests;
 }
 
-inline void place_pairs(Panels& p, Arena& arena, int64_t run, bool is_a) {
+inline void place_pairs(Panels& p, Arena& arena, bool is_a) {
   const int64_t elements = p.count * p.padded * panel_rows;
-  const int64_t runs = p.padded / run;
+  const int64_t runs = p.padded / pair_run;
   p.pairs = arena.take<int16_t>(elements);
   p.norm = arena.take<float>(p.count);
-  p.deep = arena.take<uint8_t>(p.count * runs);
   if (is_a) {
     p.rests = arena.take<fast::Rest>(2 * p.count * p.rests_per_list());
     p.cut = arena.take<int32_t>(p.count);
@@ -104,25 +79,16 @@ FP4_SIMD I fixed_bits(F v, F per_quantum) { return bits(fma(v, per_quantum, all(
 
 struct PairCut {
   F per_quantum;
-  F quantum;
   I cut;
   I to_high;  // shift of the second column
   I sign;     // where the words end at bit 22, which is set for positive numbers
   int mask;
   int up;
-  bool has_deep_runs;
 };
 
 FP4_SIMD PairCut pair_cut(const Side& side, int cut, int cut_other) {
-  const int quantum_log2 = pair_quantum_log2(side.q);
-  return {all(power_of_two(-quantum_log2)),
-          all(power_of_two(quantum_log2)),
-          all(cut),
-          all(16 - cut),
-          all(cut == 7 ? 0x80008000u : 0u),
-          (1 << cut) - 1,
-          cut_other,
-          has_deep_runs(side.q)};
+  return {all(power_of_two(-side.quantum_log2())), all(cut),       all(16 - cut),
+          all(cut == 7 ? 0x80008000u : 0u),        (1 << cut) - 1, cut_other};
 }
 
 FP4_SIMD I rest_words(const PairCut& c, I first, I second) {
@@ -160,12 +126,11 @@ struct RowRests {
 struct ColumnRests {
   int16_t* words;
   uint32_t* marks;
-  int64_t run;
   uint32_t mark;
 
   FP4_SIMD void add(int64_t r, int64_t pair, uint32_t, I rests) {
     mark |= 1u << pair;
-    store_words(words + (r * run + pair * 2) * panel_rows, rests);
+    store_words(words + (r * pair_run + pair * 2) * panel_rows, rests);
   }
   FP4_SIMD void end(int64_t r) {
     marks[r] = mark;
@@ -173,12 +138,12 @@ struct ColumnRests {
   }
 };
 
-FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel, int64_t run) {
+FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel) {
   const float* value = p.panel_values(panel);
   F largest = all(0.0f);
-  for (int64_t k = 0; k < p.padded; k += run) {
+  for (int64_t k = 0; k < p.padded; k += pair_run) {
     F sum[4] = {all(0.0f), all(0.0f), all(0.0f), all(0.0f)};
-    for (int64_t i = k; i < k + run; i += 4) {
+    for (int64_t i = k; i < k + pair_run; i += 4) {
       for (int j = 0; j < 4; ++j) {
         const F x = load(value + (i + j) * panel_rows);
         sum[j] = fma(x, x, sum[j]);
@@ -189,85 +154,72 @@ FP4_TARGET inline float largest_norm(const Panels& p, int64_t panel, int64_t run
   return 1.001f * std::sqrt(float_of(static_cast<uint32_t>(largest_lane(bits(largest)))));
 }
 
-// The finest unit whose dots surely fit (Cauchy and Schwarz): whole units are at most one beyond the element. One more
-// than the coarsest where none is sure to.
-inline int finest_cut(const PairUnits& u, float norm_a, float norm_b, int64_t run) {
-  const float more = std::sqrt(static_cast<float>(run));
+// The finest unit whose dots surely fit (Cauchy and Schwarz): whole units are at most one beyond the element.
+inline int finest_cut(const PairUnits& u, float norm_a, float norm_b) {
+  const float more = std::sqrt(static_cast<float>(pair_run));
   const auto fits = [&](int cut) {
-    const float rests = more * (power_of_two(cut) * norm_b + power_of_two(u.cut_b) * norm_a);
-    if (u.by_norms && rests + power_of_two(15 + cut + u.cut_b) > 0x1.ffp30f) return false;
     return (norm_a * power_of_two(-cut) + more) * (norm_b * power_of_two(-u.cut_b) + more) <= 0x1.ffp30f;
   };
   int cut = u.least_cut_a;
-  while (cut < u.cut_a + (u.by_norms ? 1 : 0) && !fits(cut)) ++cut;
+  while (cut < u.cut_a && !fits(cut)) ++cut;
   return cut;
 }
 
-// Lanes whose element is no multiple of the quantum.
-FP4_SIMD M is_finer(const PairCut& c, F element, I fixed) {
-  return ~((as_float(fixed) - all(0x1.8p23f)) * c.quantum == element);
-}
-
 template <class Rests>
-FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, int64_t run, Rests& rests) {
+FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, Rests& rests) {
   const float* value = p.panel_values(panel);
   int16_t* out = p.pairs + panel * p.padded * panel_rows;
-  uint8_t* deep = p.deep + panel * (p.padded / run);
-  for (int64_t k = 0; k < p.padded; k += run) {
-    uint32_t finer = 0;
-    for (int64_t i = k; i < k + run; i += 2) {
-      const F element[2] = {load(value + i * panel_rows), load(value + (i + 1) * panel_rows)};
-      const I first = fixed_bits(element[0], c.per_quantum);
-      const I second = fixed_bits(element[1], c.per_quantum);
-      if (c.has_deep_runs) finer |= to_bits(is_finer(c, element[0], first) | is_finer(c, element[1], second));
+  for (int64_t k = 0; k < p.padded; k += pair_run) {
+    for (int64_t i = k; i < k + pair_run; i += 2) {
+      const I first = fixed_bits(load(value + i * panel_rows), c.per_quantum);
+      const I second = fixed_bits(load(value + (i + 1) * panel_rows), c.per_quantum);
       const I units = joined_words(shift_right(first, c.cut), shift_left(second, c.to_high));
       store_words(out + i * panel_rows, units ^ c.sign);
       const M lanes = some_bits(first | second, c.mask);
-      if (any(lanes)) rests.add(k / run, (i - k) / 2, to_bits(lanes), rest_words(c, first, second));
+      if (any(lanes)) rests.add(k / pair_run, (i - k) / 2, to_bits(lanes), rest_words(c, first, second));
     }
-    rests.end(k / run);
-    deep[k / run] = static_cast<uint8_t>((finer & 0xFF) != 0) | static_cast<uint8_t>((finer >> 8 != 0) << 1);
+    rests.end(k / pair_run);
   }
 }
 
-FP4_TARGET inline void narrow_rows(const Side& side, const PairUnits& u, int64_t run, int64_t panel, int cut) {
+FP4_TARGET inline void narrow_rows(const Side& side, const PairUnits& u, int64_t panel, int cut) {
   const Panels& p = side.panels;
   RowRests rests = {};
   rests.least = least_rests(u.finish);
   for (int half = 0; half < 2; ++half) {
     rests.list[half] = p.panel_rests(panel, half);
-    rests.start[half] = p.rest_start + (panel * 2 + half) * (p.padded / run + 1);
+    rests.start[half] = p.rest_start + (panel * 2 + half) * (p.padded / pair_run + 1);
     rests.start[half][0] = 0;
   }
-  narrow_panel(p, panel, pair_cut(side, cut, u.cut_b), run, rests);
+  narrow_panel(p, panel, pair_cut(side, cut, u.cut_b), rests);
 }
 
-FP4_TARGET inline void narrow_columns(const Side& side, const PairUnits& u, int64_t run, int64_t panel) {
+FP4_TARGET inline void narrow_columns(const Side& side, const PairUnits& u, int64_t panel) {
   const Panels& p = side.panels;
-  ColumnRests rests = {p.column_rests + panel * p.padded * panel_rows, p.rest_marks + panel * (p.padded / run), run, 0};
-  narrow_panel(p, panel, pair_cut(side, u.cut_b, 0), run, rests);
+  ColumnRests rests = {p.column_rests + panel * p.padded * panel_rows, p.rest_marks + panel * (p.padded / pair_run), 0};
+  narrow_panel(p, panel, pair_cut(side, u.cut_b, 0), rests);
 }
 
 // A's units depend on the largest of B's norms.
 FP4_TARGET inline void narrow_sides(Product& p) {
   const int threads = threads_for(p);
   const PairUnits& u = p.pairs;
-  const bool has_choice = u.least_cut_a < u.cut_a || u.by_norms;
+  const bool has_choice = u.least_cut_a < u.cut_a;
   const Panels& pa = p.a.panels;
   const Panels& pb = p.b.panels;
   parallel_for(0, pb.count, 1, threads, 4, [&](int64_t panel) {
-    if (has_choice) pb.norm[panel] = largest_norm(pb, panel, p.run);
-    narrow_columns(p.b, u, p.pair_run, panel);
+    if (has_choice) pb.norm[panel] = largest_norm(pb, panel);
+    narrow_columns(p.b, u, panel);
   });
   const float norm_b = has_choice ? *std::max_element(pb.norm, pb.norm + pb.count) : 0.0f;
-  const float per_quantum_b = power_of_two(-pair_quantum_log2(p.b.q));
+  const float per_quantum_b = power_of_two(-p.b.quantum_log2());
   parallel_for(0, pa.count, 1, threads, 4, [&](int64_t panel) {
     pa.cut[panel] = u.cut_a;
     if (has_choice) {
-      const float norm_a = largest_norm(pa, panel, p.run) * power_of_two(-pair_quantum_log2(p.a.q));
-      pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b, p.run);
+      const float norm_a = largest_norm(pa, panel) * power_of_two(-p.a.quantum_log2());
+      pa.cut[panel] = finest_cut(u, norm_a, norm_b * per_quantum_b);
     }
-    if (pa.cut[panel] <= u.cut_a) narrow_rows(p.a, u, p.pair_run, panel, pa.cut[panel]);  // others have no unit
+    narrow_rows(p.a, u, panel, pa.cut[panel]);
   });
 }
 

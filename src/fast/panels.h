@@ -58,7 +58,6 @@ struct Panels {
   float* norm = nullptr;            // [panel] at least the largest norm of a row's run of elements
   int16_t* column_rests = nullptr;  // side B: as pairs, where rest_marks says so
   uint32_t* rest_marks = nullptr;   // [panel][K/run] bit per pair
-  uint8_t* deep = nullptr;          // [panel][K/run] bit per half panel: elements finer than the quantum of pairs
   float* scale = nullptr;
   int32_t* correction = nullptr;  // [panel][K/run][16]: start of a dot, for the other side's byte_offset
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K

@@ -22,7 +22,6 @@ FP4_TARGET inline bool run_product(Product& p) {
     piece = std::lcm(piece, row.inner);  // whole terms
   int64_t padded = fast::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);
-  p.pair_run = smaller<int64_t>(p.run, largest_pair_run);
   padded = fast::round_up(padded, p.run);
   p.has_terms = knows_terms(sa, sb, row);
   const auto is_integer = [&] { return engine == Engine::int8_block || engine == Engine::wide_int8; };
@@ -40,13 +39,12 @@ FP4_TARGET inline bool run_product(Product& p) {
   const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
   if (engine == Engine::wide_float) p.pairs = choose_pairs(p.a, p.b, row, p.run);
   const bool pairs = p.pairs.finish != PairFinish::none;
-  arena.reset(bytes_a + bytes_b +
-              (pairs ? pair_bytes(p.a.panels, p.pair_run, true) + pair_bytes(p.b.panels, p.pair_run, false) : 0));
+  arena.reset(bytes_a + bytes_b + (pairs ? pair_bytes(p.a.panels, true) + pair_bytes(p.b.panels, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
   place_panels(p.b.panels, arena, runs, int8, !int8);
   if (pairs) {
-    place_pairs(p.a.panels, arena, p.pair_run, true);
-    place_pairs(p.b.panels, arena, p.pair_run, false);
+    place_pairs(p.a.panels, arena, true);
+    place_pairs(p.b.panels, arena, false);
   }
   PanelOptions options;
   options.run = p.run;

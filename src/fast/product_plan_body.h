@@ -137,7 +137,6 @@ struct Product {
   Side a;
   Side b;
   int64_t run = 0;
-  int64_t pair_run = 0;         // a run of pairs: 32 elements at most
   int offset = 0;               // of A's bytes
   int32_t start = 0;            // of a dot, in B's corrections
   bool has_terms = false;       // gemm_terms_body.h knows the formats and the accumulator

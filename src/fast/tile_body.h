@@ -131,10 +131,7 @@ struct FloatRun {
 };
 
 // How the sum of a run reaches the accumulator (gemm_pairs_avx512.h).
-enum class PairFinish : uint8_t { none, whole, joined, split, parts, wide_parts };
-
-// Whether dots are too long to be rounded in one step.
-constexpr bool is_split(PairFinish finish) { return finish >= PairFinish::split; }
+enum class PairFinish : uint8_t { none, whole, split };
 
 // Units as powers of two of the quantum, and how a run is added up (pairs_body.h).
 struct PairUnits {
@@ -142,14 +139,14 @@ struct PairUnits {
   int cut_a = 0;  // the coarsest; panels of A have their own
   int least_cut_a = 0;
   int cut_b = 0;
-  bool by_norms = false;  // the coarsest need not fit: norms tell
 };
 
 // Rests that every list of a run has at least, so that hardly any run branches on their number: split sums have one or
 // two.
-constexpr int least_rests(PairFinish finish) { return is_split(finish) ? 2 : 0; }
+constexpr int least_rests(PairFinish finish) { return finish == PairFinish::split ? 2 : 0; }
 
 inline constexpr int pair_panels = 2;
+inline constexpr int64_t pair_run = 32;  // elements of a dot: the blocks of MXFP8
 
 // Where a tile of pairs reads: from its first row and run on.
 struct PairInput {
@@ -162,18 +159,12 @@ struct PairInput {
   const float* scale_a;
   const float* scale_b[2];
   int64_t runs;
-  int64_t runs_per_block;  // that are rounded together
   int scale_shift_a;
   int scale_shift_b;
   int cut_a;  // log2 of unit / quantum
   int cut_b;
-  const float* values_a;  // elements, for deep runs (exact_runs_avx512.h)
-  const float* values_b[2];
-  const uint8_t* deep_a;  // [runs]
-  const uint8_t* deep_b[2];
-  uint8_t deep_bit;  // of A's half panel; 0: no run is deep
-  float unit;        // product of the units
-  float quantum;     // product of the quanta
+  float unit;     // product of the units
+  float quantum;  // product of the quanta
   int snap_log2;
 };
 
