@@ -110,18 +110,10 @@ FP4_TARGET void cut_tile(const TileInput& t, const Folding& f, const TileOutput&
   finish_sums<1>(state.acc, f.snap_log2, out);
 }
 
-template <int span>
-inline CutKernel cut_kernel_of(int64_t run4) {
-  switch (run4) {
-    case 2: return cut_tile<2, span>;
-    case 4: return cut_tile<4, span>;
-    case 8: return cut_tile<8, span>;
-    default: return cut_tile<0, span>;
-  }
-}
-
+// Terms of 16 products, as fused35_rz has them; others go term by term.
 inline CutKernel cut_kernel(int64_t run4, bool share_scales) {
-  return share_scales ? cut_kernel_of<2>(run4) : cut_kernel_of<1>(run4);
+  if (run4 != 4) return nullptr;
+  return share_scales ? cut_tile<4, 2> : cut_tile<4, 1>;
 }
 
 }  // namespace fp4::avx512

@@ -60,12 +60,12 @@ FP4_TARGET void group_tile(const TileInput& t, const GroupInput& g, const Foldin
   finish_sums<1>(state.acc, f.snap_log2, out);
 }
 
+// Blocks of 16 and 32.
 inline GroupKernel group_kernel(int64_t run4) {
   switch (run4) {
-    case 2: return group_tile<2>;
     case 4: return group_tile<4>;
     case 8: return group_tile<8>;
-    default: return group_tile<0>;
+    default: return nullptr;
   }
 }
 

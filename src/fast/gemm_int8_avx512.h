@@ -101,10 +101,8 @@ FP4_TARGET void block_tile(const TileInput& t, const TileOutput& out) {
 template <DotScales scales, int panels>
 inline TileKernel block_kernel(int64_t run4) {
   switch (run4) {
-    case 2: return block_tile<scales, panels, 2>;
     case 4: return block_tile<scales, panels, 4>;
     case 8: return block_tile<scales, panels, 8>;
-    case 16: return block_tile<scales, panels, 16>;
     default: return block_tile<scales, panels, 0>;
   }
 }

@@ -43,7 +43,6 @@ FP4_TARGET bool single_tile(const TileInput& t, const Folding& f, int largest_we
 
 inline SingleKernel single_kernel(int64_t run4) {
   switch (run4) {
-    case 2: return single_tile<2>;
     case 4: return single_tile<4>;
     case 8: return single_tile<8>;
     default: return single_tile<0>;

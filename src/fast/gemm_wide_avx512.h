@@ -103,23 +103,21 @@ FP4_TARGET inline bool certified_tile(TileKernel block, const TileInput& t, cons
   return true;
 }
 
-template <Sum kind, bool splits>
+template <Sum kind>
 inline WideInt8Kernel wide_int8_kernel_of(int64_t run4) {
   switch (run4) {
-    case 2: return wide_int8_tile<kind, splits, 2>;
-    case 4: return wide_int8_tile<kind, splits, 4>;
-    case 8: return wide_int8_tile<kind, splits, 8>;
-    default: return wide_int8_tile<kind, splits, 0>;
+    case 4: return wide_int8_tile<kind, false, 4>;
+    case 8: return wide_int8_tile<kind, false, 8>;
+    default: return wide_int8_tile<kind, false, 0>;
   }
 }
 
 // `splits`: sums of groups in two parts, for scales of 24 bits.
 inline WideInt8Kernel wide_int8_kernel(Sum sum, bool splits, int64_t run4) {
   switch (sum) {
-    case Sum::block: return wide_int8_kernel_of<Sum::block, false>(run4);
-    case Sum::group:
-      return splits ? wide_int8_kernel_of<Sum::group, true>(run4) : wide_int8_kernel_of<Sum::group, false>(run4);
-    case Sum::aligned: return wide_int8_kernel_of<Sum::aligned, false>(run4);
+    case Sum::block: return wide_int8_tile<Sum::block, false, 0>;
+    case Sum::group: return splits ? wide_int8_tile<Sum::group, true, 0> : wide_int8_kernel_of<Sum::group>(run4);
+    case Sum::aligned: return wide_int8_kernel_of<Sum::aligned>(run4);
   }
   return nullptr;
 }

@@ -16,6 +16,7 @@ FP4_TARGET inline GroupPlan plan_groups(const Product& p, const BlockedPlan& k) 
   GroupPlan plan;
   if (k.engine != Engine::wide_int8 || !may_group(p, k.folding)) return plan;
   plan.kernel = group_kernel(k.input.run4);
+  if (plan.kernel == nullptr) return plan;
   plan.shape = group_shape(k.folding);
   thread_local Arena arena;
   arena.reset(group_bytes(p.a.panels, plan.shape) + group_bytes(p.b.panels, plan.shape));
