@@ -60,6 +60,24 @@ TEST_CASE("tiers show that AVX2 leaves nothing to the reference", "[cli]") {
   CHECK(presets.count("graphcore_2509_encode") == 1);
 }
 
+TEST_CASE("tiers name the kernels of a product", "[cli]") {
+  const auto result = run_cli("bench tiers --kernels --backend avx512 --json");
+  if (result.exit_code != 0) {  // a machine without it
+    CHECK(result.err.find("avx512") != std::string::npos);
+    return;
+  }
+  for (const auto& row : nlohmann::json::parse(result.out).at("tiers")) {
+    INFO(row.dump());
+    const std::string kernels = row.at("kernels");
+    CHECK((kernels == "-") == (row.at("gemm") == "-"));
+    if (row.value("preset", "") == "fp32") CHECK(kernels == "floats 100 %");
+    if (row.value("preset", "") == "mxfp8" && row.at("accumulator") == "fp32_block") CHECK(kernels == "pairs 100 %");
+    if (row.value("preset", "") == "mxfp8" && row.at("accumulator") == "fused35_rz") {
+      CHECK(kernels.find("pairs") == std::string::npos);  // no adder of a chip, no kernel of its own
+    }
+  }
+}
+
 TEST_CASE("what is quantised can be chosen", "[cli]") {
   const auto result = run_cli(
       "bench quantize --elements 65536 --rounds 1 --specs mxfp4,scale=fp32,scale_rule=amax mxfp8,block=tensor --json");

@@ -12,6 +12,7 @@ namespace fp4::tools {
 std::string gemm_tier(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b, const GemmOptions& options);
 
 // Which backend serves each preset under each accumulator, and each product of each recipe; appended to `json` too.
-Table tier_table(const Dispatcher& backend, nlohmann::ordered_json& json);
+// `has_kernels`: and which gemm kernels, as shares of the tiles of a small product.
+Table tier_table(const Dispatcher& backend, bool has_kernels, nlohmann::ordered_json& json);
 
 }  // namespace fp4::tools

@@ -24,6 +24,7 @@ struct BenchOptions {
   int threads = 1;
   int rounds = 9;
   bool json = false;
+  bool has_kernels = false;
   bool has_sizes = false;  // on the command line; the gpu backend has other defaults
   bool has_elements = false;
   GemmBenchOptions gemm;
@@ -112,7 +113,7 @@ void run_bench(BenchOptions o) {
   if (wants("quantize")) bench_quantize(o.passes, backend, rows);
   if (wants("hadamard")) bench_hadamard(o.passes, backend, rows);
   if (wants("train")) training = bench_train(o.train, pytorch);
-  if (wants("tiers")) tier_rows = tier_table(backend, tiers);
+  if (wants("tiers")) tier_rows = tier_table(backend, o.has_kernels, tiers);
   if (!o.json) {
     if (wants("tiers")) print_table(tier_rows);
     if (rows.empty() && training.empty()) return;
@@ -159,6 +160,7 @@ void add_bench(CLI::App& app, Invocation&) {
   app.add_option("--steps", o->train.steps, "Training steps a run")->check(CLI::Range(10, 100000));
   app.add_option("--models", o->train.models, "Models to train")->delimiter(',')->check(CLI::IsMember(bench_models()));
   app.add_option("--recipes", o->train.recipes, "Recipes to train with; fp32 always runs")->delimiter(',');
+  app.add_flag("--kernels", o->has_kernels, "tiers: and the gemm kernels, as shares of the tiles of a small product");
   app.add_flag("--json", o->json, "Print JSON");
   app.callback([o, sizes, elements] {
     o->has_sizes = sizes->count() > 0;

@@ -6,7 +6,7 @@
 #include "src/error.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
-#include "tools/options.h"
+#include "tools/explain.h"
 
 namespace fp4::tools {
 namespace {
@@ -15,6 +15,7 @@ struct GemmOptions {
   std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt";
   int hadamard = 0;
   bool force = false;
+  bool explains = false;
   PlaceOptions place;
   BackendOptions backend;
 };
@@ -52,6 +53,7 @@ void run_gemm(const GemmOptions& o) {
   backend.multiply(call);
   writer.write(c);
   writer.commit();
+  if (o.explains) print_kernels(fast::tile_counts());
 }
 
 void add_gemm(CLI::App& app, Invocation&) {
@@ -75,6 +77,7 @@ void add_gemm(CLI::App& app, Invocation&) {
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
+  add_explain_option(app, o->explains);
   app.callback([o] { run_gemm(*o); });
   set_example(app, "fp4sim gemm a.npy b.npy --spec nvfp4 --accumulator k64_rz --out c.npy");
 }

@@ -13,6 +13,7 @@
 #include "tasks/run.h"
 #include "tools/command.h"
 #include "tools/curve_print.h"
+#include "tools/explain.h"
 #include "tools/options.h"
 #include "tools/provenance.h"
 #include "tools/run_words.h"
@@ -27,7 +28,7 @@ struct TrainOptions {
   RunWords run;
   std::string out, trace, checkpoint, resume;
   int stop_at = 0, trace_every = 10;
-  bool json = false, force = false, quiet = false;
+  bool json = false, force = false, quiet = false, explains = false;
 };
 
 // One line that rewrites itself on a terminal; elsewhere one plain line per tenth of the run.
@@ -133,6 +134,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
   fields.emplace_back("digest", history.digest);
   print_fields(fields);
+  if (o.explains) print_kernels(fast::tile_counts());
 }
 
 void add_train(CLI::App& app, Invocation& invocation) {
@@ -152,6 +154,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
   app.add_flag("--quiet", o.quiet, "No progress line");
   app.add_flag("--force", o.force, "Overwrite existing results");
   add_sync_option(app);
+  add_explain_option(app, o.explains);
   app.callback([&invocation] { run_train(o, invocation); });
   set_example(app, "fp4sim train --task classifier --recipe mxfp4@wgrad --steps 300 --set lr=2e-3 --out run.json");
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/fast/kernel_table.h"
 #include "src/fast/product_groups_body.h"
 #include "src/fast/product_pairs_body.h"
 #include "src/fast/product_terms_body.h"
@@ -122,42 +123,122 @@ struct Progress {
   bool done[largest_group][row_block / tile_rows] = {};
 };
 
-FP4_TARGET inline void multiply_group(const Product& p, const BlockedPlan& k, const GroupPlan& groups, int64_t pb,
-                                      int64_t first, int64_t last) {
-  const int64_t end = smaller(pb + k.group, p.b.panels.count);
-  const int64_t tiles = (last - first + tile_rows - 1) / tile_rows;
-  Progress progress;
-  bool* whole = progress.done[0];
-  if (p.has_levels) {
-    const WholeColumns columns = whole_columns(p.b.panels, pb, end - pb);
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      whole[tile] = is_whole(p, (first + tile * tile_rows) / panel_rows, columns);
+// Panels [pb, end) of B times rows [first, last) of A.
+struct Part {
+  const Product& p;
+  const BlockedPlan& k;
+  const GroupPlan& groups;
+  int64_t pb;
+  int64_t end;
+  int64_t first;
+  int64_t last;
+  Progress progress = {};
+
+  int64_t tiles() const { return (last - first + tile_rows - 1) / tile_rows; }
+  int64_t open_tiles(int64_t panel) const {
+    const bool* done = progress.done[panel - pb];
+    return std::count(done, done + tiles(), false);
+  }
+  int64_t open_tiles() const {
+    int64_t count = 0;
+    for (int64_t j = pb; j < end; ++j) count += open_tiles(j);
+    return count;
+  }
+  // What a kernel marked in the list of the first of two panels holds for both.
+  void copy_marks(int64_t panel) {
+    std::copy(progress.done[panel - pb], progress.done[panel - pb] + tiles(), progress.done[panel + 1 - pb]);
+  }
+};
+
+FP4_TARGET inline void multiply_level(Part& s) {
+  bool* whole = s.progress.done[0];
+  const WholeColumns columns = whole_columns(s.p.b.panels, s.pb, s.end - s.pb);
+  for (int64_t tile = 0; tile < s.tiles(); ++tile) {
+    whole[tile] = is_whole(s.p, (s.first + tile * tile_rows) / panel_rows, columns);
+  }
+  if (std::count(whole, whole + s.tiles(), true) == 0) return;
+  for (int64_t j = s.pb; j < s.end; j += whole_panels) {
+    multiply_whole_part(s.p, j, static_cast<int>(smaller<int64_t>(whole_panels, s.end - j)), s.first, s.last, whole);
+  }
+  for (int64_t j = s.pb; j + 1 < s.end; ++j) s.copy_marks(j);
+}
+
+FP4_TARGET inline void multiply_pairs(Part& s) {
+  for (int64_t j = s.pb; j < s.end; j += pair_panels) {
+    const int panels = static_cast<int>(smaller<int64_t>(pair_panels, s.end - j));
+    multiply_pairs_part(s.p, j, panels, s.first, s.last, s.progress.done[j - s.pb]);
+    if (panels == 2) s.copy_marks(j);
+  }
+}
+
+FP4_TARGET inline void multiply_groups(Part& s) {
+  for (int64_t j = s.pb; j < s.end; ++j) {
+    multiply_grouped_part(s.p, s.k, s.groups, j, s.first, s.last, s.progress.done[j - s.pb]);
+  }
+}
+
+FP4_TARGET inline void multiply_blocks(Part& s) {
+  for (int64_t j = s.pb; j < s.end; j += s.k.step) {
+    if (s.open_tiles(j) == 0) continue;
+    const int panels = static_cast<int>(smaller(s.k.step, s.end - j));
+    multiply_blocked_part(s.p, s.k, j, panels, s.first, s.last, s.progress.done[j - s.pb]);
+    if (panels == 2) s.copy_marks(j);
+  }
+}
+
+inline const char* declines_level(const Part& s) {
+  return s.p.has_levels ? nullptr : "no bytes, or rows whose scales cannot be brought together";
+}
+inline const char* declines_pairs(const Part& s) {
+  return s.p.pairs.finish != PairFinish::none ? nullptr : "no 6- or 8-bit elements in blocks of 32 that 16 bits hold";
+}
+inline const char* declines_groups(const Part& s) {
+  return s.groups.kernel != nullptr ? nullptr : "no sums of groups of small integers";
+}
+// Which of the kernels that go block by block a product has.
+inline fast::GemmKernel block_kernel_of(const Part& s) {
+  if (s.k.engine == Engine::int8_block || s.k.engine == Engine::terms) return fast::GemmKernel::int8;
+  if (s.k.single != nullptr) return fast::GemmKernel::single;
+  return s.k.cut != nullptr ? fast::GemmKernel::cut : fast::GemmKernel::wide;
+}
+template <fast::GemmKernel kernel>
+const char* declines_blocks(const Part& s) {
+  if (s.k.engine == Engine::terms && !s.p.may_be_certain) return "an accumulator or elements for terms alone";
+  return block_kernel_of(s) == kernel ? nullptr : "another kernel goes block by block here";
+}
+
+// One row a kernel, in the order of kernel_table.h; `terms` and `core` end it.
+struct KernelRow {
+  fast::GemmKernel id;
+  const char* (*declines)(const Part&);  // nullptr: it takes the product
+  void (*multiply)(Part&);               // marks the tiles whose data fit
+};
+inline constexpr KernelRow kernel_rows[] = {
+    {fast::GemmKernel::level, declines_level, multiply_level},
+    {fast::GemmKernel::pairs, declines_pairs, multiply_pairs},
+    {fast::GemmKernel::groups, declines_groups, multiply_groups},
+    {fast::GemmKernel::int8, declines_blocks<fast::GemmKernel::int8>, multiply_blocks},
+    {fast::GemmKernel::single, declines_blocks<fast::GemmKernel::single>, multiply_blocks},
+    {fast::GemmKernel::cut, declines_blocks<fast::GemmKernel::cut>, multiply_blocks},
+    {fast::GemmKernel::wide, declines_blocks<fast::GemmKernel::wide>, multiply_blocks},
+};
+
+FP4_TARGET inline void multiply_group(Part s) {
+  int64_t open = s.open_tiles();
+  for (const KernelRow& row : kernel_rows) {
+    if (const char* reason = row.declines(s); reason != nullptr) {
+      fast::count_declined(row.id, reason);
+      continue;
     }
+    row.multiply(s);
+    const int64_t left = s.open_tiles();
+    fast::count_tiles(row.id, open, open - left);
+    open = left;
+    if (open == 0) return;
   }
-  const int64_t count = std::count(whole, whole + tiles, true);
-  for (int64_t j = pb; count > 0 && j < end; j += whole_panels) {
-    multiply_whole_part(p, j, static_cast<int>(smaller<int64_t>(whole_panels, end - j)), first, last, whole);
-  }
-  if (count == tiles) return;
-  for (int64_t j = pb + 1; j < end; ++j) std::copy(whole, whole + tiles, progress.done[j - pb]);
-  for (int64_t j = pb; p.pairs.finish != PairFinish::none && j < end; j += pair_panels) {
-    const int panels = static_cast<int>(smaller<int64_t>(pair_panels, end - j));
-    multiply_pairs_part(p, j, panels, first, last, progress.done[j - pb]);
-    if (panels == 2) std::copy(progress.done[j - pb], progress.done[j - pb] + tiles, progress.done[j + 1 - pb]);
-  }
-  for (int64_t j = pb; groups.kernel != nullptr && j < end; ++j) {
-    multiply_grouped_part(p, k, groups, j, first, last, progress.done[j - pb]);
-  }
-  for (int64_t j = pb; (k.engine != Engine::terms || p.may_be_certain) && j < end; j += k.step) {
-    bool* done = progress.done[j - pb];
-    if (std::count(done, done + tiles, false) == 0) continue;
-    multiply_blocked_part(p, k, j, static_cast<int>(smaller(k.step, end - j)), first, last, done);
-    if (k.step == 2 && j + 1 < end) std::copy(done, done + tiles, progress.done[j + 1 - pb]);
-  }
-  for (int64_t j = pb; j < end; ++j) {
-    if (std::count(progress.done[j - pb], progress.done[j - pb] + tiles, false) == 0) continue;
-    return multiply_terms(p, k, pb, end, first, last, progress);
-  }
+  const int64_t slow = multiply_terms(s.p, s.k, s.pb, s.end, s.first, s.last, s.progress);
+  fast::count_tiles(fast::GemmKernel::terms, open, open - slow);
+  if (slow > 0) fast::count_tiles(fast::GemmKernel::core, slow, slow);
 }
 
 inline void multiply_blocked_panels(const Product& p, Engine engine) {
@@ -169,7 +250,8 @@ inline void multiply_blocked_panels(const Product& p, Engine engine) {
   const int64_t down = (p.a.rows + row_block - 1) / row_block;
   parallel_for(0, down * across, 1, threads, 1, [&](int64_t tile) {
     const int64_t first = tile / across * row_block;
-    multiply_group(p, plan, groups, tile % across * plan.group, first, smaller(first + row_block, p.a.rows));
+    const int64_t pb = tile % across * plan.group;
+    multiply_group({p, plan, groups, pb, smaller(pb + plan.group, count), first, smaller(first + row_block, p.a.rows)});
   });
 }
 

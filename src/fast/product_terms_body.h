@@ -138,10 +138,11 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   return t;
 }
 
-// The tiles of panels [pb, end) of B and rows [first, last) of A that are not done.
+// The tiles of panels [pb, end) of B and rows [first, last) of A that are not done; how many of them the scalar core
+// did.
 template <class Progress>
-FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t pb, int64_t end, int64_t first,
-                               int64_t last, const Progress& progress) {
+FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_t pb, int64_t end, int64_t first,
+                                  int64_t last, const Progress& progress) {
   Folding f = k.folding;
   const bool are_long = has_long_terms(f);
   const TermsKernel kernel = terms_kernel(f.sum, are_long);
@@ -156,6 +157,7 @@ FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t p
   }
   TermPanel a;
   int64_t unpacked = -1;
+  int64_t slow = 0;
   for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
     const int64_t panel = row0 / panel_rows;
     for (int64_t j = pb; j < end; ++j) {
@@ -167,6 +169,7 @@ FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t p
       const bool fits =
           p.has_terms && (are_long ? long_terms_fit(p, range_a, range_b, a, b[j - pb], f)
                                    : terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2()));
+      slow += fits ? 0 : 1;
       const auto multiply = [&](int64_t, int64_t begin, int64_t stop, const TileOutput& out) {
         if (fits) return kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);
         slow_tile(p, row0, j * panel_rows, begin, stop, out);
@@ -184,6 +187,7 @@ FP4_TARGET void multiply_terms(const Product& p, const BlockedPlan& k, int64_t p
       put_nans(out);
     }
   }
+  return slow;
 }
 
 }  // namespace fp4::FP4_ISA

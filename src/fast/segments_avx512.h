@@ -4,7 +4,7 @@
 
 #include "src/fast/flat_operand.h"
 #include "src/fast/fold_avx512.h"
-#include "src/fast/least_error_avx512.h"
+#include "src/fast/panel_trials_avx512.h"
 #include "src/fast/segment_codes_avx512.h"
 // After the instruction set it is compiled for:
 #include "src/fast/line_maximum_body.h"
@@ -45,12 +45,6 @@ FP4_SIMD LaneFactor adjacent_outer_factor(const QuantPlan& p, I amax, int block)
   return outer_factor(p, amax);
 }
 
-// Whether fp32 tells the errors of mse apart, but for few blocks.
-inline bool has_quick_errors(const QuantPlan& p) {
-  return p.q.scale_rule == ScaleRule::mse && p.scale_path == ScalePath::trials && has_quarters(p) &&
-         p.spec.scale != Scale::fp32 && !is_stochastic(p.q.scale_rounding) && p.spec.block.size <= 32;
-}
-
 // Scales of sixteen adjacent blocks, the first one of which is a row of the flat operand.
 FP4_TARGET inline LaneScales adjacent_scales(const Quantization& z, const float* x, int64_t row, I amax,
                                              const LaneFactor& t) {
@@ -69,10 +63,6 @@ FP4_TARGET inline LaneScales adjacent_scales(const Quantization& z, const float*
   alignas(64) float columns[128][panel_rows];
   alignas(64) float scratch[128][panel_rows];
   load_row_major(x, b.n, panel_rows, b.n, columns);
-  if (has_quick_errors(p)) {
-    b.scales = scales_of_least_error(z, t, amax, columns, b.n);
-    if (!any(b.scales.rare)) return b.scales;
-  }
   b.x = columns;
   b.u = scratch;
   find_scales(z, b);
