@@ -197,15 +197,30 @@ Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* we
   return loss;
 }
 
-Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights) {
+namespace {
+
+// A copy of x with column c times factors[c].
+float* scaled_columns(Tape& tape, Tensor x, const float* factors) {
+  float* copy = tape.arena.take<float>(x.size());
+  std::memcpy(copy, x.data, sizeof(float) * static_cast<size_t>(x.size()));
+  for (int r = 0; r < x.rows; ++r) tape.k.multiply(copy + int64_t{r} * x.cols, factors, x.cols);
+  return copy;
+}
+
+}  // namespace
+
+Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, const float* roots) {
   const int rows = y->value.rows, cols = y->value.cols;
   float* row_loss = tape.arena.take<float>(rows);
-  tape.k.square_loss(row_loss, y->value.data, target.data, rows, cols);
+  const float* own = roots == nullptr ? y->value.data : scaled_columns(tape, y->value, roots);
+  const float* wanted = roots == nullptr ? target.data : scaled_columns(tape, target, roots);
+  tape.k.square_loss(row_loss, own, wanted, rows, cols);
   Var loss = weighted_mean(tape, row_loss, weights, rows, y->needs_grad);
   tape.record(loss, [=](Tape& t) {
     float* g = t.new_gradient(y);
     const float factor = loss->grad[0] / static_cast<float>(rows);
-    t.k.square_loss_backward(g, y->value.data, target.data, weights, factor, rows, cols);
+    t.k.square_loss_backward(g, own, wanted, weights, factor, rows, cols);
+    for (int r = 0; roots != nullptr && r < rows; ++r) t.k.multiply(g + int64_t{r} * cols, roots, cols);
     t.add_gradient(y, g);
   });
   return loss;

@@ -26,8 +26,9 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context);
 
 /// Mean over N of weight * (-ln softmax(logits)[label]); weights may be null (all 1). Result [1, 1].
 Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights);
-/// Mean over N of weight * mean over D of (y - target)^2.
-Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights);
+/// Mean over N of weight * mean over D of (y - target)^2; with `roots` [D] of root^2 * (y - target)^2, so that the
+/// gradient of column c carries the factor root[c]^2 and the optimum stays where it is.
+Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, const float* roots = nullptr);
 
 /// C = A B in the fixed order `fma_sequential`, strides in elements; threads share the rows.
 struct Matrix {

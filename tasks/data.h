@@ -1,6 +1,7 @@
 // Decides: what the tasks share: numbers of data sets, outlier parameters, walking a pool in a run's own order.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ enum class DataSet : uint32_t {
   validation,
   validation_labels,
   validation_noise,
-  channels,  // outlier factors; + norm number (lm)
+  channels,      // outlier factors; + norm number (lm)
+  outputs = 48,  // factors of the loss's gradient
   shapes = 64,
   order,
   times,
@@ -35,6 +37,7 @@ inline DataSource source(uint64_t seed, DataSet set, uint32_t offset = 0, Purpos
   return {seed, static_cast<uint32_t>(set) + offset, purpose};
 }
 
+/// Of a configuration whose data_seed was settled (tasks/run.cpp): from 0.
 inline uint64_t data_seed(const Json& config) { return config.at("task").at("data_seed").get<uint64_t>(); }
 inline double number(const Json& config, const char* path) {
   return sim::at_path(config.at("task"), path)->get<double>();
@@ -47,9 +50,23 @@ inline int64_t examples_of(const Json& config) {
 
 /// The parameters that every task has.
 inline sim::Schema common_schema(double channel, double token) {
-  return {{"data_seed", 0, "moves teacher, pool, outlier factors and validation set", {}, 0, 9e15},
-          {"outliers.channel", channel, "factors exp(c*N(0,1)) per channel, rms 1", {}, 0, 10},
-          {"outliers.token", token, "weights exp(t*N(0,1) - t*t/2) per example on the training loss", {}, 0, 10}};
+  return {
+      {"data_seed", -1, "moves teacher, pool, outlier factors and validation set; -1: the run's seed", {}, -1, 9e15},
+      {"outliers.channel", channel, "factors exp(c*N(0,1)) per channel, rms 1", {}, 0, 10},
+      {"outliers.token", token, "weights exp(t*N(0,1) - t*t/2) per example on the training loss", {}, 0, 10}};
+}
+
+/// The parameter of tasks whose loss is a squared error.
+inline sim::Field gradient_field() {
+  return {"outliers.gradient", 0.0, "factors exp(g*N(0,1)) per output, rms 1, on the gradient of the loss", {}, 0, 10};
+}
+/// Square roots of those factors, for mean_squared_error; empty for g = 0.
+inline std::vector<float> gradient_roots(const Json& config, int outputs) {
+  const double g = number(config, "outliers.gradient");
+  if (g == 0) return {};
+  std::vector<float> roots = sim::channel_factors(outputs, g, source(data_seed(config), DataSet::outputs));
+  for (float& root : roots) root = std::sqrt(root);
+  return roots;
 }
 
 /// The key of a pool: everything that its content depends on.

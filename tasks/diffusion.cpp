@@ -90,6 +90,7 @@ class DiffusionModel : public Model {
         walk_(examples_of(config), batch_, seed),
         factors_(channel_factors(features(), number(config, "outliers.channel"),
                                  source(data_seed(config), DataSet::channels))),
+        roots_(gradient_roots(config, data_->width)),
         data_seed_(data_seed(config)) {
     const int width = integer(config, "width");
     in_ = std::make_unique<Linear>(build, "in", Linear::Shape{.in = features(), .out = width, .quantisable = false});
@@ -119,7 +120,7 @@ class DiffusionModel : public Model {
     time.uniforms(u, 0, batch_);
     const Noisy b = noisy(tape.arena, x0.data, e, u, batch_);
     const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
-    return mean_squared_error(tape, velocity(tape, b.x, b.u), b.v, weights);
+    return mean_squared_error(tape, velocity(tape, b.x, b.u), b.v, weights, roots_.empty() ? nullptr : roots_.data());
   }
 
   double validation_loss(Tape& tape, int count) override {
@@ -233,6 +234,7 @@ class DiffusionModel : public Model {
   int batch_;
   Walk walk_;
   std::vector<float> factors_;
+  std::vector<float> roots_;  // of the gradient's factors per output
   uint64_t data_seed_;
   std::unique_ptr<Linear> in_, head_;
   std::vector<Linear> layers_;
@@ -247,6 +249,7 @@ class Diffusion : public Task {
   }
   Schema schema(const Json&) const override {
     Schema s = common_schema(0.0, 0.0);
+    s.push_back(gradient_field());
     s.insert(s.end(), {{"data", "spiral", "what is learned", {"spiral", "gaussians", "glyphs"}},
                        {"width", 128, "of the residual layers", {}, 1, 8192},
                        {"depth", 3, "residual layers", {}, 1, 64}});

@@ -147,7 +147,8 @@ class RegressionModel : public Model {
         sizes_(sizes_of(config)),
         data_(pool(config)),
         batch_(batch_of(config)),
-        walk_(variant_.pool > 0 ? variant_.pool : examples_of(config), batch_, seed) {
+        walk_(variant_.pool > 0 ? variant_.pool : examples_of(config), batch_, seed),
+        roots_(gradient_roots(config, sizes_.back())) {
     for (size_t i = 0; i + 1 < sizes_.size(); ++i)
       layers_.emplace_back(build, "layer" + std::to_string(i),
                            Linear::Shape{.in = sizes_[i],
@@ -172,7 +173,7 @@ class RegressionModel : public Model {
     Var x = tape.constant(gather(tape.arena, data_->train.x.data(), sizes_.front(), index, batch_));
     const Tensor y = gather(tape.arena, data_->train.y.data(), sizes_.back(), index, batch_);
     const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
-    return mean_squared_error(tape, output(tape, x), y, weights);
+    return mean_squared_error(tape, output(tape, x), y, weights, roots_.empty() ? nullptr : roots_.data());
   }
 
   double validation_loss(Tape& tape, int examples) override {
@@ -212,6 +213,7 @@ class RegressionModel : public Model {
   std::shared_ptr<const Pool> data_;
   int batch_;
   Walk walk_;
+  std::vector<float> roots_;  // of the gradient's factors per output
   std::vector<Linear> layers_;
   std::vector<int32_t> indices_;
 };
@@ -224,6 +226,7 @@ class Regression : public Task {
     const Json* word = at_path(given, "variant");
     const std::string variant = word && word->is_string() ? word->get<std::string>() : "teacher";
     Schema s = variant == "teacher" ? common_schema(0.5, 1.5) : common_schema(0.0, 0.0);
+    s.push_back(gradient_field());
     const auto [inputs, width, depth, outputs] = variant == "control"  ? std::array{256, 256, 1, 64}
                                                  : variant == "linear" ? std::array{1024, 128, 0, 1}
                                                                        : std::array{128, 128, 2, 64};

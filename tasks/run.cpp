@@ -37,6 +37,14 @@ Json difference(const Json& value, const Json& defaults) {
   return result;
 }
 
+// The configuration with its data_seed settled: -1 follows the run's seed.
+Json with_data_of(const Json& config, uint64_t seed) {
+  Json own = config;
+  Json& data_seed = own.at("task").at("data_seed");
+  if (data_seed == -1) data_seed = seed;
+  return own;
+}
+
 // SHA-256 over names and contents of the files that text_of_path would read.
 std::string content_of(const std::string& path) {
   namespace fs = std::filesystem;
@@ -134,12 +142,13 @@ double static_cost(const Json& config) {
 
 History run(const Json& config, uint64_t seed, const RunOptions& options) {
   if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error("recipe: " + reason);
+  const Json own = with_data_of(config, seed);
   if (options.checkpoint_to.empty() && options.resume_from.empty())
-    return train(task_of(config), config, seed, options);
+    return train(task_of(config), own, seed, options);
   RunOptions with_signatures = options;
   with_signatures.signature = arithmetic_signature();
   with_signatures.train_signature = train_signature(task_of(config).name());
-  return train(task_of(config), config, seed, with_signatures);
+  return train(task_of(config), own, seed, with_signatures);
 }
 
 std::string train_signature(const std::string& name) {
