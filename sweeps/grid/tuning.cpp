@@ -1,0 +1,87 @@
+// See tuning.h.
+#include "sweeps/grid/tuning.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "src/error.h"
+#include "src/words.h"
+#include "sweeps/recipe_overlay.h"
+
+namespace fp4::sweeps {
+
+Tuner::Tuner(std::vector<TunedField> fields, const Simulator& simulator)
+    : fields_(std::move(fields)), simulator_(simulator) {}
+
+std::string Tuner::round_name(size_t round) const {
+  return "tune " + field_of(round).path + (round % (1 + most_extensions) == 0 ? "" : ", wider");
+}
+
+Json Tuner::with_value(const Json& canonical, const TunedField& field, double value) const {
+  Json given = canonical;
+  if (field.path.starts_with("train.")) {
+    set_at(given, split(field.path, '.'), 0, value);
+  } else {
+    set_recipe_path(given["recipe"], field.path, value);
+  }
+  return simulator_.canonical(given);
+}
+
+double Tuner::start_of(const Json& canonical, const TunedField& field) const {
+  if (field.start) return *field.start;
+  const Json* at = &canonical;
+  for (const std::string& part : split(field.path, '.')) at = at->is_object() && at->contains(part) ? &(*at)[part] : at;
+  if (!at->is_number() || !(at->get<double>() > 0)) {
+    throw Error("tune " + field.path + ": start: give a number above 0; the configuration has none of its own");
+  }
+  return at->get<double>();
+}
+
+Ladder Tuner::ladder_of(const Json& canonical, const TunedField& field) const {
+  Ladder ladder = field.ladder;
+  ladder.start = start_of(canonical, field);
+  return ladder;
+}
+
+Tuned Tuner::tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const {
+  const Climb end = climb_to(canonical, field, most_extensions + 1, losses);
+  const double value = rung_value(ladder_of(canonical, field), end.best);
+  return {.config = with_value(canonical, field, value), .at_edge = end.at_edge};
+}
+
+Climb Tuner::climb_to(const Json& canonical, const TunedField& field, size_t last, const MeanLoss& losses) const {
+  const Ladder ladder = ladder_of(canonical, field);
+  std::map<int, double> known;
+  for (size_t round = 0;; ++round) {
+    Climb step = climb(ladder, known);
+    if (step.wanted.empty() || round == last) return step;
+    for (const int exponent : step.wanted) {
+      const Json rung = with_value(canonical, field, rung_value(ladder, exponent));
+      known[exponent] = losses(simulator_.hash(rung), field.seeds).value_or(std::numeric_limits<double>::infinity());
+    }
+  }
+}
+
+std::vector<Json> Tuner::rungs(const Json& canonical, size_t round, const MeanLoss& losses) const {
+  Json config = canonical;
+  for (size_t f = 0; f < round / (1 + most_extensions); ++f) config = tune(config, fields_[f], losses).config;
+  const TunedField& field = field_of(round);
+  const Ladder ladder = ladder_of(config, field);
+  std::vector<Json> rungs;
+  for (const int exponent : climb_to(config, field, round % (1 + most_extensions), losses).wanted) {
+    rungs.push_back(with_value(config, field, rung_value(ladder, exponent)));
+  }
+  return rungs;
+}
+
+Tuned Tuner::best(const Json& canonical, const MeanLoss& losses) const {
+  Tuned result{.config = canonical};
+  for (const TunedField& field : fields_) {
+    Tuned one = tune(result.config, field, losses);
+    result = {.config = std::move(one.config), .at_edge = result.at_edge || one.at_edge};
+  }
+  return result;
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,65 @@
+// Tuning gives every configuration, baselines included, its own best value of the grid's tuned fields, one field after
+// the other, by ladders (ladder.h) on seeds that judge nothing. Comparisons at fp32's or anybody's fixed learning rate
+// say which recipe suits that rate; comparisons at each one's best say which recipe is better.
+//
+// Tuning goes in rounds: a field has one round for the first rungs and one for each extension. What a round asks for
+// depends on the losses of the rounds before alone, so an interrupted sweep asks for the same runs again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sweeps/grid/ladder.h"
+#include "sweeps/simulator.h"
+
+namespace fp4::sweeps {
+
+// A line of the grid's "tune": a path below `train`, or into the recipe, and its ladder.
+struct TunedField {
+  std::string path;             // "train.lr", "wgrad.*.target"
+  std::optional<double> start;  // none: the configuration's own value
+  Ladder ladder;                // without its start
+  size_t seeds = 3;
+};
+
+inline constexpr uint64_t first_tuning_seed = 2001;
+
+// What tuning made of a configuration.
+struct Tuned {
+  Json config;  // canonical, with the values found
+  bool at_edge = false;
+};
+
+class Tuner {
+ public:
+  // Mean loss of a configuration's hash over the first `seeds` tuning seeds; infinity when one of them diverged.
+  using MeanLoss = std::function<std::optional<double>(const std::string& hash, size_t seeds)>;
+
+  Tuner(std::vector<TunedField> fields, const Simulator& simulator);
+
+  size_t rounds() const { return fields_.size() * (1 + most_extensions); }
+  std::string round_name(size_t round) const;  // "tune train.lr", "tune train.lr, wider"
+  size_t seeds(size_t round) const { return field_of(round).seeds; }
+
+  // The rungs that a round adds for a canonical configuration; `losses` knows the rounds before.
+  std::vector<Json> rungs(const Json& canonical, size_t round, const MeanLoss& losses) const;
+  // After all rounds. A rung without a loss (no run of it finished its round) counts as diverged.
+  Tuned best(const Json& canonical, const MeanLoss& losses) const;
+
+ private:
+  const TunedField& field_of(size_t round) const { return fields_[round / (1 + most_extensions)]; }
+  Json with_value(const Json& canonical, const TunedField& field, double value) const;
+  double start_of(const Json& canonical, const TunedField& field) const;
+  Ladder ladder_of(const Json& canonical, const TunedField& field) const;
+  Tuned tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const;
+  // The exponents that extension `last` of the field's ladder adds, or, with last = most_extensions + 1, its end.
+  Climb climb_to(const Json& canonical, const TunedField& field, size_t last, const MeanLoss& losses) const;
+
+  std::vector<TunedField> fields_;
+  const Simulator& simulator_;
+};
+
+}  // namespace fp4::sweeps
