@@ -15,18 +15,35 @@
 namespace fp4::sweeps {
 
 Planner::Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models)
-    : grid_(std::move(grid)), models_(std::move(models)) {
+    : grid_(std::move(grid)), simulator_(simulator), models_(std::move(models)), tuner_(grid_.tune, simulator) {
   if (grid_.explore == Explore::halving) {
-    for (const int steps : grid_.rungs) {
-      plans_.push_back(expand(grid_, simulator, steps));
-      stage_names_.push_back(fmt::format("rung of {} steps", steps));
-    }
+    for (const int steps : grid_.rungs) plans_.push_back(expand(grid_, simulator, steps));
   } else {
     plans_.push_back(expand(grid_, simulator));
-    stage_names_ = grid_.explore == Explore::importance ? std::vector<std::string>{"pilot", "importance sample"}
-                                                        : std::vector<std::string>{"runs"};
   }
-  if (!grid_.confirm.empty()) stage_names_.push_back("confirm");
+  plan_steps();
+}
+
+void Planner::plan_steps() {
+  const auto add = [&](Kind kind, size_t index, std::string name) { steps_.push_back({kind, index, std::move(name)}); };
+  const bool tunes = !grid_.tune.empty();
+  if (!tunes || grid_.tune_best > 0) {
+    for (size_t i = 0; i < plans_.size() && grid_.explore == Explore::halving; ++i)
+      add(Kind::explore, i, fmt::format("rung of {} steps", grid_.rungs[i]));
+    if (grid_.explore == Explore::importance) {
+      add(Kind::explore, 0, "pilot");
+      add(Kind::explore, 1, "importance sample");
+    }
+    if (steps_.empty()) add(Kind::explore, 0, "runs");
+  }
+  for (size_t round = 0; round < tuner_.rounds(); ++round) add(Kind::tune, round, tuner_.round_name(round));
+  if (tunes) add(Kind::at_best, 0, "runs at best");
+  if (grid_.race) {
+    const std::vector<size_t> rounds = grid_.race->rounds();
+    for (size_t i = 0; i < rounds.size(); ++i) add(Kind::race, i, fmt::format("race, {} seeds", rounds[i]));
+  } else if (!grid_.confirm.empty()) {
+    add(Kind::confirm, 0, "confirm");
+  }
 }
 
 void Planner::take(const std::vector<const ConfigRecord*>& configs, size_t rung, Stage& stage) {
@@ -72,36 +89,48 @@ Planner::Contents Planner::contents() const {
   }
   for (const Plan& plan : plans_) {
     for (const PointRecord& point : plan.points) {
+      const auto best = at_best_of_.find(point.hash);
       if (taken_.contains(point.hash)) contents.points.push_back(point);
+      if (best != at_best_of_.end() && best->second != point.hash && taken_.contains(best->second))
+        contents.points.push_back({best->second, point.labels});
     }
   }
   return contents;
 }
 
+void Planner::explore(size_t index, const std::vector<RunRecord>& runs, Stage& stage) {
+  if (index > 0) {
+    const bool halving = grid_.explore == Explore::halving;
+    const Results so_far = results(runs);
+    take(halving ? promoted(index, so_far, stage) : important(so_far, stage), halving ? index : 0, stage);
+    return;
+  }
+  std::vector<const ConfigRecord*> configs;
+  switch (grid_.explore) {
+    case Explore::all:
+    case Explore::halving:
+      for (const ConfigRecord& config : plans_[0].configs) configs.push_back(&config);
+      break;
+    case Explore::random: configs = smallest(grid_.sample, "random"); break;
+    case Explore::importance: configs = smallest(std::max<size_t>(20, grid_.sample / 4), "pilot"); break;
+  }
+  take(configs, 0, stage);
+  if (grid_.explore == Explore::importance) {
+    // Everyone had this chance; the second stage raises it for those it may add.
+    const double chance = static_cast<double>(configs.size()) / static_cast<double>(plans_[0].configs.size());
+    for (auto& [hash, config] : taken_) config.probability = chance;
+  }
+}
+
 Stage Planner::stage(size_t index, const std::vector<RunRecord>& runs) {
-  Stage stage{.name = stage_names_[index], .jobs = {}, .notes = {}};
-  if (stage.name == "confirm") {
-    confirm(results(runs), stage);
-  } else if (index == 0) {
-    std::vector<const ConfigRecord*> configs;
-    switch (grid_.explore) {
-      case Explore::all:
-      case Explore::halving:
-        for (const ConfigRecord& config : plans_[0].configs) configs.push_back(&config);
-        break;
-      case Explore::random: configs = smallest(grid_.sample, "random"); break;
-      case Explore::importance: configs = smallest(std::max<size_t>(20, grid_.sample / 4), "pilot"); break;
-    }
-    take(configs, 0, stage);
-    if (grid_.explore == Explore::importance) {
-      // Everyone had this chance; the second stage raises it for those it may add.
-      const double chance = static_cast<double>(configs.size()) / static_cast<double>(plans_[0].configs.size());
-      for (auto& [hash, config] : taken_) config.probability = chance;
-    }
-  } else if (grid_.explore == Explore::halving) {
-    take(promoted(index, results(runs), stage), index, stage);
-  } else {
-    take(important(results(runs), stage), 0, stage);
+  const Step& step = steps_[index];
+  Stage stage{.name = step.name, .jobs = {}, .notes = {}};
+  switch (step.kind) {
+    case Kind::explore: explore(step.index, runs, stage); break;
+    case Kind::tune: tune(step.index, runs, stage); break;
+    case Kind::at_best: take_at_best(runs, stage); break;
+    case Kind::confirm: confirm(results(runs), stage); break;
+    case Kind::race: race(step.index, runs, stage); break;
   }
   // A configuration may be asked for as a run and as a reference: the run counts.
   std::set<std::pair<std::string, uint64_t>> wanted;
@@ -120,22 +149,6 @@ Stage Planner::stage(size_t index, const std::vector<RunRecord>& runs) {
 // ---- halving ----
 
 namespace {
-
-// Fronts peeled one by one: 0 for the undominated, 1 for those undominated without them, and so on.
-std::vector<int> dominated_ranks(const std::vector<double>& x, std::vector<double> y) {
-  std::vector<int> ranks(x.size(), -1);
-  for (int rank = 0;; ++rank) {
-    const std::vector<bool> best = undominated(x, y);
-    bool any = false;
-    for (size_t i = 0; i < best.size(); ++i) {
-      if (!best[i]) continue;
-      ranks[i] = rank;
-      y[i] = NAN;
-      any = true;
-    }
-    if (!any) return ranks;
-  }
-}
 
 std::string point_key(const std::string& task, const std::vector<std::string>& labels) {
   std::string key = task;

@@ -4,12 +4,16 @@
 //   halving       one stage a rung; the best share goes on with its own full, longer schedule
 //   importance    a pilot at random, then configurations near the predicted front (after Cocktail's importance
 //   sampling)
-// and, with `confirm`, a last stage: the screened candidates on fresh seeds.
+// With `tune`, ladders on tuning seeds (grid/tuning.h) come first, and every configuration above runs at its own best;
+// with `tune_best` the stages above run at the fixed values, and only the best share of them, with the references, is
+// tuned. Then, with `confirm`, the screened candidates on fresh seeds, or, with `race`, rounds of fresh seeds for those
+// that are still undecided (judge/race.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "sweeps/grid/tuning.h"
 #include "sweeps/pareto.h"
 #include "sweeps/run.h"
 
@@ -28,8 +32,8 @@ class Planner {
 
   const Grid& grid() const { return grid_; }
   const Plan& plan(size_t rung = 0) const { return plans_[rung]; }
-  size_t stages() const { return stage_names_.size(); }
-  const std::string& stage_name(size_t index) const { return stage_names_[index]; }
+  size_t stages() const { return steps_.size(); }
+  const std::string& stage_name(size_t index) const { return steps_[index].name; }
 
   // `runs`: everything known so far. Stage 0 needs none; a later one needs all runs of the stages before.
   Stage stage(size_t index, const std::vector<RunRecord>& runs);
@@ -45,19 +49,39 @@ class Planner {
  private:
   using Taken = std::map<std::string, ConfigRecord>;
 
+  enum class Kind : uint8_t { explore, tune, at_best, confirm, race };
+  struct Step {
+    Kind kind;
+    size_t index;  // among the steps of its kind
+    std::string name;
+  };
+
+  void plan_steps();
   Results results(const std::vector<RunRecord>& runs) const;
+  void explore(size_t index, const std::vector<RunRecord>& runs, Stage& stage);
   void take(const std::vector<const ConfigRecord*>& configs, size_t rung, Stage& stage);
+  // Tuning and races: explore_tuned.cpp.
+  std::vector<const ConfigRecord*> families(const std::vector<RunRecord>& runs) const;
+  std::vector<const ConfigRecord*> with_references(const std::vector<const ConfigRecord*>& families) const;
+  void tune(size_t round, const std::vector<RunRecord>& runs, Stage& stage);
+  void take_at_best(const std::vector<RunRecord>& runs, Stage& stage);
+  ConfigRecord at_best(const ConfigRecord& family, const Tuner::MeanLoss& losses) const;
+  void race(size_t round, const std::vector<RunRecord>& runs, Stage& stage);
   std::vector<const ConfigRecord*> smallest(size_t count, const std::string& salt) const;
   std::vector<const ConfigRecord*> promoted(size_t rung, const Results& results, Stage& stage);
   std::vector<const ConfigRecord*> important(const Results& results, Stage& stage);
   void confirm(const Results& results, Stage& stage);
 
   Grid grid_;
+  const Simulator& simulator_;
   std::vector<CostModel> models_;
+  Tuner tuner_;
   std::vector<Plan> plans_;  // one, or one a rung
-  std::vector<std::string> stage_names_;
+  std::vector<Step> steps_;
   Taken taken_;  // by hash, stable addresses for jobs
   std::map<std::string, ConfigRecord> references_;
+  std::map<std::string, ConfigRecord> rungs_;      // configurations that only tuning runs
+  std::map<std::string, std::string> at_best_of_;  // hash in the plan -> hash at its own best
 };
 
 }  // namespace fp4::sweeps

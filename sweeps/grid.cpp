@@ -159,8 +159,51 @@ void parse_explore(Grid& grid, JsonReader value) {
   value.finish();
 }
 
+// {"train.lr": {"start": "default", "factor": 2, "rungs": 4, "seeds": 3}, ..}; fields are tuned in the file's order.
+void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ordered) {
+  fields.object();
+  for (const auto& [path, unread] : ordered.items()) {
+    auto row = fields.find(path);
+    if (!row) continue;  // null
+    if (path.find('.') == std::string::npos || path.starts_with("task.")) {
+      row->fail("a tuned field is a number of the training (train.lr) or of the recipe (wgrad.*.target)");
+    }
+    TunedField field{.path = path, .start = {}, .ladder = {}};
+    if (const auto start = row->find("start"); start && !start->json().is_string()) {
+      field.start = start->number(tiny);
+    } else if (start) {
+      start->word({"default"});
+    }
+    if (const auto factor = row->find("factor")) field.ladder.factor = factor->number(1.01, 1000);
+    if (const auto rungs = row->find("rungs")) field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
+    if (const auto seeds = row->find("seeds")) field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
+    row->finish();
+    grid.tune.push_back(std::move(field));
+  }
+  if (grid.tune.empty()) fields.fail("names no field");
+}
+
+RaceSettings parse_race(JsonReader value) {
+  RaceSettings race;
+  if (const auto seeds = value.find("seeds")) race.seeds = static_cast<size_t>(seeds->integer(10, 1000));
+  if (const auto hours = value.find("hours")) race.hours = hours->number(tiny);
+  if (const auto delta = value.find("delta")) race.delta = delta->number(0);
+  value.finish();
+  return race;
+}
+
 // What only several keys together can get wrong.
 void check_together(const Grid& grid, const JsonReader& json) {
+  if (grid.race && json.json().contains("confirm")) json.fail("race: runs its own fresh seeds; leave `confirm` out");
+  if (grid.tune_best > 0 && grid.tune.empty()) json.fail("tune_best: there is no `tune`");
+  if (!grid.tune.empty() && grid.tune_best == 0 && grid.explore != Explore::all && grid.explore != Explore::random)
+    json.fail("tune: halving and importance explore at fixed values; give `tune_best`, the share that is then tuned");
+  for (const uint64_t seed : grid.seeds)
+    if (!grid.tune.empty() && seed >= first_tuning_seed)
+      json.fail(fmt::format("seeds: {}: seeds from {} tune and judge nothing else", seed, first_tuning_seed));
+  for (const Axis& axis : grid.axes)
+    for (const TunedField& field : grid.tune)
+      if (axis.path == field.path) json.fail("tune: " + field.path + " is an axis too; it can be only one of them");
   for (const uint64_t seed : grid.confirm)
     if (std::find(grid.seeds.begin(), grid.seeds.end(), seed) != grid.seeds.end())
       json.fail(fmt::format("confirm: seed {} was used for screening; the front needs fresh ones", seed));
@@ -198,6 +241,13 @@ Grid parse_grid(const std::string& text, const std::string& place) {
   if (const auto exclude = json.find("exclude")) parse_exclude(grid, *exclude);
   if (const auto include = json.find("include")) parse_include(grid, *include);
   if (const auto explore = json.find("explore")) parse_explore(grid, *explore);
+  if (const auto tune = json.find("tune"))
+    parse_tune(grid, *tune, parse_json<nlohmann::ordered_json>(text, place).at("tune"));
+  if (const auto share = json.find("tune_best")) grid.tune_best = share->number(1e-6, 1);
+  if (const auto race = json.find("race")) {
+    grid.race = parse_race(*race);
+    for (size_t i = 0; i < grid.race->seeds; ++i) grid.confirm.push_back(first_race_seed + i);
+  }
   if (const auto references = json.find("references")) grid.references = word_list(*references);
   if (const auto hardware = json.find("hardware")) grid.hardware = word_list(*hardware);
   if (const auto model = json.find("model")) grid.model = model->text();
@@ -207,6 +257,13 @@ Grid parse_grid(const std::string& text, const std::string& place) {
     grid.references.insert(grid.references.begin(), "fp32");  // every gap is measured from it
   check_together(grid, json);
   return grid;
+}
+
+std::vector<size_t> RaceSettings::rounds() const {
+  std::vector<size_t> rounds;
+  for (size_t n = 10; n < seeds; n *= 2) rounds.push_back(n);
+  rounds.push_back(seeds);
+  return rounds;
 }
 
 double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash) {

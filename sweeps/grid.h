@@ -14,10 +14,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/json_reader.h"
+#include "sweeps/grid/tuning.h"
 #include "sweeps/simulator.h"
 
 namespace fp4::sweeps {
@@ -41,6 +43,18 @@ struct Inclusion {
 
 enum class Explore : uint8_t { all, random, halving, importance };
 
+// Runs of a race have the seeds 1001, 1002, ..
+inline constexpr uint64_t first_race_seed = 1001;
+
+// How long candidates race for places on the front (judge/race.h).
+struct RaceSettings {
+  size_t seeds = 320;           // of the last round
+  std::optional<double> hours;  // of computing on one core, after which no further round starts
+  std::optional<double> delta;  // loss that matters; none: 2 % of mxfp4's gap
+  // 10, 20, 40, .. and at last `seeds`.
+  std::vector<size_t> rounds() const;
+};
+
 struct Grid {
   std::string place;  // "grid g.json": opens messages
   std::string name;   // a plain word, which may name a folder
@@ -58,6 +72,9 @@ struct Grid {
   size_t sample = 0;       // random: N; importance: N
   std::vector<int> rungs;  // halving: steps of each rung
   double keep = 1.0 / 3;   // halving: share promoted
+  std::vector<TunedField> tune;
+  double tune_best = 0;  // > 0: this share of what was explored at fixed values is tuned; 0: everything, before it runs
+  std::optional<RaceSettings> race;  // instead of `confirm`
   std::vector<std::string> references = {"fp32", "bf16"};
   std::vector<std::string> hardware = {"mi355x"};  // whose fronts choose the candidates for `confirm`
   std::string model = "llama3_8b";

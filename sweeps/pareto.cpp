@@ -7,6 +7,7 @@
 
 #include "src/error.h"
 #include "sweeps/front_extras.h"
+#include "sweeps/judge/front_race.h"
 
 namespace fp4::sweeps {
 
@@ -15,6 +16,7 @@ std::string_view word(FrontStatus status) {
     case FrontStatus::unjudged: return "";
     case FrontStatus::screening: return "screening";
     case FrontStatus::on: return "on";
+    case FrontStatus::tied: return "tied";
     case FrontStatus::off: return "off";
     case FrontStatus::undecided: return "undecided";
   }
@@ -40,6 +42,21 @@ std::vector<bool> undominated(const std::vector<double>& x, const std::vector<do
     result[i] = y[i] < best && y[i] == level_y;
   }
   return result;
+}
+
+std::vector<int> dominated_ranks(const std::vector<double>& x, std::vector<double> y) {
+  std::vector<int> ranks(x.size(), -1);
+  for (int rank = 0;; ++rank) {
+    const std::vector<bool> best = undominated(x, y);
+    bool any = false;
+    for (size_t i = 0; i < best.size(); ++i) {
+      if (!best[i]) continue;
+      ranks[i] = rank;
+      y[i] = NAN;
+      any = true;
+    }
+    if (!any) return ranks;
+  }
 }
 
 namespace {
@@ -68,7 +85,9 @@ class ContextJudge {
     screen();
     describe();
     if (options_.screening_only) return;
-    if (front_.confirmed) {
+    if (front_.confirmed && results_.grid().race) {
+      race();
+    } else if (front_.confirmed) {
       confirm();
     } else {
       for (FrontPoint& point : front_.points) {
@@ -174,7 +193,8 @@ class ContextJudge {
     }
   }
 
-  void confirm() {
+  // Points with fresh runs, their numbers taken from those alone.
+  std::vector<FrontPoint*> fresh_points() {
     std::vector<FrontPoint*> judged;
     front_.seeds = 0;
     for (FrontPoint& point : front_.points) {
@@ -190,6 +210,48 @@ class ContextJudge {
       front_.seeds = std::max(front_.seeds, point.y.n);
       judged.push_back(&point);
     }
+    return judged;
+  }
+
+  void race() {
+    const std::vector<FrontPoint*> judged = fresh_points();
+    std::vector<Racer> racers;
+    for (const FrontPoint* point : judged) {
+      racers.push_back(
+          {.cost = point->x, .loss = race_losses(results_, *point->config), .diverged = point->diverged > 0});
+    }
+    const RaceRules rules = {.delta = front_.delta, .rounds = results_.grid().race->rounds()};
+    const RaceState state = judge_race(racers, rules);
+    const auto fp32 = std::find_if(judged.begin(), judged.end(), [&](const FrontPoint* point) {
+      return point->config->record.hash == front_.context;
+    });
+    front_.raced = true;
+    front_.comparisons = race_pairs(racers.size());
+    for (size_t i = 0; i < judged.size(); ++i) {
+      const RaceVerdict& verdict = state.verdicts[i];
+      FrontPoint& point = *judged[i];
+      point.status = status_of(verdict.word);
+      point.on_front = verdict.word == RaceWord::on;
+      if (verdict.rival != no_rival) point.rival = judged[verdict.rival]->config;
+      point.difference = verdict.difference;
+      if (fp32 == judged.end()) continue;
+      point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
+    }
+    detect();
+  }
+
+  static FrontStatus status_of(RaceWord word) {
+    switch (word) {
+      case RaceWord::on: return FrontStatus::on;
+      case RaceWord::tied: return FrontStatus::tied;
+      case RaceWord::off: return FrontStatus::off;
+      case RaceWord::undecided: return FrontStatus::undecided;
+    }
+    return FrontStatus::undecided;
+  }
+
+  void confirm() {
+    std::vector<FrontPoint*> judged = fresh_points();
     merge_equal(judged);
     std::vector<double> x, y;
     for (const FrontPoint* point : judged) {
@@ -276,8 +338,11 @@ class ContextJudge {
     }
     if (options_.delta) {
       front_.delta = *options_.delta;
+    } else if (results_.grid().race && results_.grid().race->delta) {
+      front_.delta = *results_.grid().race->delta;
     } else if (mxfp4 != nullptr) {
-      front_.delta = 0.1 * std::fabs(summarise(results_.gaps(*mxfp4, false, y_.metric)).mean);
+      const double share = results_.grid().race ? 0.02 : 0.1;
+      front_.delta = share * std::fabs(summarise(results_.gaps(*mxfp4, false, y_.metric)).mean);
     }
     detect();
   }
@@ -325,11 +390,13 @@ class ContextJudge {
 std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options) {
   cost_column({}, options.x);  // an unknown word throws before any work
   y_column(options.y);
-  std::map<std::pair<std::string, std::string>, ContextFront> contexts;
+  std::map<std::tuple<std::string, std::string, bool>, ContextFront> contexts;
   for (const ConfigResult& config : results.configs()) {
     const std::string& task = config.record.task;
-    ContextFront& front = contexts[{task, config.record.reference}];
+    const bool at_best = config.record.at != At::fixed;  // never mixed with what runs at the grid's values
+    ContextFront& front = contexts[{task, config.record.reference, at_best}];
     front.task = task;
+    front.at_best = at_best;
     front.context = config.record.reference;
     front.points.emplace_back().config = &config;
   }

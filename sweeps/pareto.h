@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sweeps/costs.h"
-#include "sweeps/statistics.h"
+#include "sweeps/judge/race.h"
 
 namespace fp4::sweeps {
 
@@ -23,9 +23,9 @@ struct FrontOptions {
   bool sensitivity = true;
 };
 
-// unjudged: not near the front. screening: near it, no fresh seeds. on: beats every candidate of no higher cost. off:
-// one of those beats it.
-enum class FrontStatus : uint8_t { unjudged, screening, on, off, undecided };
+// unjudged: not near the front. screening: near it, no fresh seeds. Of a race: on, tied, off, undecided as race.h says.
+// Of `confirm` seeds: on: beats every candidate of no higher cost; off: one of those beats it.
+enum class FrontStatus : uint8_t { unjudged, screening, on, tied, off, undecided };
 std::string_view word(FrontStatus status);  // "" for unjudged
 
 struct FrontPoint {
@@ -38,6 +38,9 @@ struct FrontPoint {
   bool on_front = false;  // undominated by means among the points that are compared
   FrontStatus status = FrontStatus::unjudged;
   double distance = 0;                          // above the screened front, in standard errors of the paired difference
+  const ConfigResult* rival = nullptr;          // of a race: the step that it is tied with, worse or not told from
+  PairedDifference difference;                  // to the rival, with its simultaneous interval
+  PairedDifference raced_gap;                   // to fp32, likewise
   std::string same_as;                          // hash of a candidate with equal cost and equal digests: one point
   std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
   std::optional<double> tokens_to_target;       // mean over seeds; none: not asked for, or not reached by every seed
@@ -51,6 +54,8 @@ struct ContextFront {
   std::string task;
   std::string description;             // task and the task and training axes that it has values for
   bool confirmed = false;              // the front comes from fresh seeds
+  bool raced = false;                  // ... of a race
+  bool at_best = false;                // every configuration at its own best, else all at the grid's values
   size_t seeds = 0;                    // most runs of a compared point
   std::optional<Summary> noise_floor;  // bf16 - fp32
   double detectable = 0;               // smallest gap found at 80 % power: detectable_effect(seeds) * noise floor's SD
@@ -69,5 +74,8 @@ std::map<std::string, double> delta_by_task(const std::vector<ContextFront>& fro
 
 // Marks the points that no other point beats in both coordinates (equal points keep each other).
 std::vector<bool> undominated(const std::vector<double>& x, const std::vector<double>& y);
+
+// Fronts peeled one by one: 0 for the undominated, 1 for those undominated without them, and so on; -1 for NaN.
+std::vector<int> dominated_ranks(const std::vector<double>& x, std::vector<double> y);
 
 }  // namespace fp4::sweeps

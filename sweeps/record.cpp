@@ -10,15 +10,32 @@ std::string_view word(Role role) {
     case Role::run: return "run";
     case Role::confirm: return "confirm";
     case Role::reference: return "reference";
+    case Role::tune: return "tune";
   }
   return "";
 }
 
 Role parse_role(std::string_view text) {
-  for (const Role role : {Role::run, Role::confirm, Role::reference}) {
+  for (const Role role : {Role::run, Role::confirm, Role::reference, Role::tune}) {
     if (word(role) == text) return role;
   }
-  throw unknown_word("role", text, {"run", "confirm", "reference"});
+  throw unknown_word("role", text, {"run", "confirm", "reference", "tune"});
+}
+
+std::string_view word(At at) {
+  switch (at) {
+    case At::fixed: return "fixed";
+    case At::best: return "best";
+    case At::edge: return "at edge";
+  }
+  return "";
+}
+
+At parse_at(std::string_view text) {
+  for (const At at : {At::fixed, At::best, At::edge}) {
+    if (word(at) == text) return at;
+  }
+  throw unknown_word("at", text, {"fixed", "best", "at edge"});
 }
 
 Status parse_status(std::string_view text) {

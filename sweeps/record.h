@@ -13,12 +13,19 @@
 namespace fp4::sweeps {
 
 // Why a run exists. A configuration that the grid asks for outranks the same configuration as a reference.
-enum class Role : uint8_t { run, confirm, reference };
+// `tune` runs choose a learning rate and are in no table of results.
+enum class Role : uint8_t { run, confirm, reference, tune };
 using sim::Status;
 
 std::string_view word(Role role);
 Role parse_role(std::string_view text);
 Status parse_status(std::string_view text);
+
+// Whose value a configuration has in the grid's tuned fields: the grid's, its own best, or the best of a ladder that
+// ends there.
+enum class At : uint8_t { fixed, best, edge };
+std::string_view word(At at);  // "fixed", "best", "at edge"
+At parse_at(std::string_view text);
 
 // A distinct configuration: canonical JSON (dead fields erased, names and paths gone) and its 16-hex hash.
 struct ConfigRecord {
@@ -29,6 +36,7 @@ struct ConfigRecord {
   std::string config;      // canonical JSON text
   double static_cost = 0;  // multiply-adds x steps: the order of execution
   double probability = 1;  // of having entered an importance sample
+  At at = At::fixed;
 };
 
 // A point of the grid's product. Several points share a hash where fields are dead.

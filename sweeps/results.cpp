@@ -73,7 +73,7 @@ void Results::build(std::vector<ConfigRecord> configs, std::vector<RunRecord> ru
   for (ConfigResult& config : configs_) config.labels.resize(axes_.size());
   for (RunRecord& run : runs) {
     const auto at = index_.find(run.hash);
-    if (at != index_.end()) configs_[at->second].runs.push_back(std::move(run));
+    if (at != index_.end() && run.role != Role::tune) configs_[at->second].runs.push_back(std::move(run));
   }
   for (ConfigResult& config : configs_) {
     std::stable_sort(config.runs.begin(), config.runs.end(),

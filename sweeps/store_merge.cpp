@@ -17,7 +17,7 @@ struct HashedTable {
 };
 constexpr HashedTable hashed_tables[] = {
     {"meta", "key, value", "quote(key)"},
-    {"configs", "hash, task, reference, recipe, static_cost, probability, config", "'configuration ' || hash"},
+    {"configs", "hash, task, reference, recipe, static_cost, probability, at, config", "'configuration ' || hash"},
     {"points", "id, hash, labels", "'point ' || id"},
     {"runs", run_columns, "'configuration ' || hash || ', seed ' || seed || ' (id ' || id || ')'"},
 };

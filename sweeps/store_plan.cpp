@@ -40,11 +40,12 @@ int Store::put_plan(const std::vector<std::string>& axes, std::span<const Config
   set_meta("points", std::to_string(points.size()));
   set_meta("axes", Json(axes).dump());
   Statement config_row(database,
-                       "INSERT OR REPLACE INTO configs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, "
-                       "fp4_row_hash(?1, ?2, ?3, ?4, ?5, ?6, ?7))");
+                       "INSERT OR REPLACE INTO configs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+                       "fp4_row_hash(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))");
   for (const ConfigRecord& config : configs) {
     config_row.bind(1, config.hash).bind(2, config.task).bind(3, config.reference).bind(4, config.recipe);
-    config_row.bind(5, config.static_cost).bind(6, config.probability).bind(7, config.config).run();
+    config_row.bind(5, config.static_cost).bind(6, config.probability).bind(7, word(config.at));
+    config_row.bind(8, config.config).run();
   }
   const int adopted = adopt_runs(database);
   transaction.commit();
@@ -55,19 +56,21 @@ std::vector<ConfigRecord> Store::configs(bool with_text) const {
   const Database& database = *handle_->database;
   Statement row(
       *handle_->database,
-      std::string("SELECT hash, task, reference, recipe, static_cost, probability, ") + (with_text ? "config" : "''") +
-          ", row_hash=fp4_row_hash(hash, task, reference, recipe, static_cost, probability, config) FROM configs "
+      std::string("SELECT hash, task, reference, recipe, static_cost, probability, at, ") +
+          (with_text ? "config" : "''") +
+          ", row_hash=fp4_row_hash(hash, task, reference, recipe, static_cost, probability, at, config) FROM configs "
           "ORDER BY task, hash");
   std::vector<ConfigRecord> configs;
   while (row.step()) {
-    check_row(database, row.integer(7) == 1, "configs", "configuration " + std::string(row.text(0)));
+    check_row(database, row.integer(8) == 1, "configs", "configuration " + std::string(row.text(0)));
     configs.push_back({.hash = std::string(row.text(0)),
                        .task = std::string(row.text(1)),
                        .reference = std::string(row.text(2)),
                        .recipe = std::string(row.text(3)),
-                       .config = std::string(row.text(6)),
+                       .config = std::string(row.text(7)),
                        .static_cost = row.real(4),
-                       .probability = row.real(5)});
+                       .probability = row.real(5),
+                       .at = parse_at(row.text(6))});
   }
   return configs;
 }

@@ -18,7 +18,8 @@ constexpr int64_t application_id = 0x66703473;  // "fp4s": tells a foreign SQLit
 constexpr const char* tables = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL, row_hash TEXT NOT NULL);
 CREATE TABLE configs(hash TEXT PRIMARY KEY, task TEXT NOT NULL, reference TEXT NOT NULL, recipe TEXT NOT NULL,
-  static_cost REAL NOT NULL, probability REAL NOT NULL, config TEXT NOT NULL, row_hash TEXT NOT NULL);
+  static_cost REAL NOT NULL, probability REAL NOT NULL, at TEXT NOT NULL, config TEXT NOT NULL,
+  row_hash TEXT NOT NULL);
 CREATE TABLE points(id INTEGER PRIMARY KEY, hash TEXT NOT NULL, labels TEXT NOT NULL, row_hash TEXT NOT NULL);
 CREATE TABLE runs(id INTEGER PRIMARY KEY, hash TEXT NOT NULL, seed INTEGER NOT NULL, task TEXT NOT NULL,
   signature TEXT NOT NULL, train_signature TEXT NOT NULL, role TEXT NOT NULL, status TEXT NOT NULL,
@@ -84,7 +85,7 @@ void set_row_hashes(Database& database) {
   database.execute("UPDATE meta SET row_hash=fp4_row_hash(key, value)");
   database.execute("UPDATE points SET row_hash=fp4_row_hash(id, hash, labels)");
   database.execute(
-      "UPDATE configs SET row_hash=fp4_row_hash(hash, task, reference, recipe, static_cost, probability, config)");
+      "UPDATE configs SET row_hash=fp4_row_hash(hash, task, reference, recipe, static_cost, probability, at, config)");
   database.execute("UPDATE runs SET " + sound_run);
 }
 
@@ -143,7 +144,7 @@ void migrate(Database& database) {
   database.execute(tables);
   database.execute("INSERT INTO meta SELECT key, value, '' FROM old_meta");
   database.execute(
-      "INSERT INTO configs SELECT hash, task, reference, recipe, static_cost, probability, config, '' "
+      "INSERT INTO configs SELECT hash, task, reference, recipe, static_cost, probability, 'fixed', config, '' "
       "FROM old_configs");
   database.execute("INSERT INTO points(hash, labels, row_hash) SELECT hash, labels, '' FROM old_points ORDER BY rowid");
   database.execute(

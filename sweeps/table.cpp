@@ -42,6 +42,12 @@ void add_costs(std::vector<Cell>& cells, const Cost& cost) {
   }
 }
 
+// The learning rate, and whether it is the grid's, the configuration's own best, or a best at an end of its ladder.
+void add_rate(std::vector<Cell>& cells, const ConfigResult& config) {
+  cells.push_back(number(tuned_value(Json::parse(config.record.config), "train.lr")));
+  cells.emplace_back(std::string(word(config.record.at)));
+}
+
 // A configuration in the plan may also carry reference rows (confirm seeds of a baseline): they count as references.
 bool shown(const RunRecord& run, const TableOptions& options) {
   return options.references || run.role != Role::reference;
@@ -64,6 +70,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   if (recipe) table.columns.emplace_back("recipe");
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
+  for (const char* name : {"lr", "at"}) table.columns.emplace_back(name);
   // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
   std::set<std::string> metrics;
   for (const ConfigResult& config : results.configs()) {
@@ -89,6 +96,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       row.emplace_back(run.message);
       if (recipe) row.emplace_back(config.record.recipe);
       if (sampled) row.emplace_back(config.record.probability);
+      add_rate(row, config);
       for (const std::string& name : metrics) {
         const auto at =
             std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
@@ -110,6 +118,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   }
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
+  for (const char* name : {"lr", "at"}) table.columns.emplace_back(name);
   for (const ConfigResult& config : results.configs()) {
     for (const Role role : {Role::run, Role::confirm, Role::reference}) {
       std::vector<double> loss, loss_hp, gap;
@@ -144,6 +153,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       add_costs(row, costs.of(config));
       row.emplace_back(config.record.hash);
       if (recipe) row.emplace_back(config.record.recipe);
+      add_rate(row, config);
       table.rows.push_back(std::move(row));
     }
   }

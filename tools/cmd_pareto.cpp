@@ -54,6 +54,18 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
       {"candidate", point.candidate},
       {"speedup_bf16", number(point.cost.speedup_bf16)},
   };
+  json["at"] = word(point.config->record.at);
+  if (front.raced && point.candidate) {
+    const auto interval = [](const std::optional<sweeps::Interval>& range) -> nlohmann::ordered_json {
+      if (!range) return nullptr;
+      return {number(range->low), number(range->high)};
+    };
+    json["gap_interval"] = interval(point.raced_gap.interval);
+    json["rival"] = nullptr;
+    if (point.rival != nullptr) json["rival"] = point.rival->record.hash;
+    json["difference"] = point.difference.n > 0 ? number(point.difference.mean) : nullptr;
+    json["difference_interval"] = interval(point.difference.interval);
+  }
   if (!point.same_as.empty()) json["same_as"] = point.same_as;
   if (front.target && point.candidate) {
     json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;
@@ -72,7 +84,10 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
   nlohmann::ordered_json json = {{"context", front.context},
                                  {"task", front.task},
                                  {"description", front.description},
-                                 {"front", front.confirmed ? "confirmed" : "screening"},
+                                 {"front", front.raced       ? "raced"
+                                           : front.confirmed ? "confirmed"
+                                                             : "screening"},
+                                 {"at", front.at_best ? "best" : "fixed"},
                                  {"seeds", front.seeds},
                                  {"comparisons", front.comparisons},
                                  {"delta", front.delta},

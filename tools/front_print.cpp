@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/race_print.h"
 #include "tools/sweep_view.h"
 #include "tools/table_print.h"
 
@@ -20,18 +21,13 @@ using sweeps::FrontStatus;
 char letter(const FrontPoint& point) {
   switch (point.status) {
     case FrontStatus::on: return '#';
+    case FrontStatus::tied: return 't';
     case FrontStatus::undecided: return 'o';
     case FrontStatus::off: return 'x';
     case FrontStatus::screening: return 's';
     case FrontStatus::unjudged: return '.';
   }
   return '.';
-}
-
-bool is_share(const std::string& column) { return column.find("overhead") != std::string::npos; }
-
-std::string cost_text(const std::string& column, double value) {
-  return is_share(column) ? fmt::format("{:.2f}%", 100 * value) : fmt::format("{:.4g}", value);
 }
 
 // Judged points decide the frame: thousands of hopeless ones would squeeze the front into a corner.
@@ -50,6 +46,11 @@ struct Frame {
 
 }  // namespace
 
+std::string cost_text(const std::string& column, double value) {
+  const bool is_share = column.find("overhead") != std::string::npos;
+  return is_share ? fmt::format("{:.2f}%", 100 * value) : fmt::format("{:.4g}", value);
+}
+
 std::string front_picture(const ContextFront& front, const std::string& x, const std::string& y, size_t width) {
   constexpr size_t rows = 16;
   const size_t columns = width - 12;
@@ -66,7 +67,7 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
   across.widen();
   up.widen();
   std::vector<std::string> canvas(rows, std::string(columns, ' '));
-  const auto rank = [](char c) { return std::string(" .sxo#").find(c); };
+  const auto rank = [](char c) { return std::string(" .sxot#").find(c); };
   for (const FrontPoint& point : front.points) {
     if (point.y.n == 0 || point.diverged > 0) continue;
     if (point.status == FrontStatus::unjudged && point.x > across.high) continue;
@@ -98,6 +99,11 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
 void print_front(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit) {
   fmt::print("\n== {} ==\n", printable(front.description));
+  if (front.raced) {
+    fmt::print("{}", front_picture(front, options.x, options.y, terminal_width()));
+    fmt::print("{:>12}# step   t tied with one   o undecided   x worse   . not raced\n\n", "");
+    return print_race(results, front, options, limit == 0 ? 0 : 5);
+  }
   print_wrapped(
       front.confirmed
           ? fmt::format("Front from {} fresh seeds, {} paired comparisons under Holm.", front.seeds, front.comparisons)

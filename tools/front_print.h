@@ -12,6 +12,9 @@ namespace fp4::tools {
 // top row. Plain ASCII, at most `width` columns.
 std::string front_picture(const sweeps::ContextFront& front, const std::string& x, const std::string& y, size_t width);
 
+// A cost as tables show it: 2.04% for overheads.
+std::string cost_text(const std::string& column, double value);
+
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);
 

@@ -103,4 +103,17 @@ std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResul
   return text.empty() ? config.record.recipe : text;
 }
 
+std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResult& config) {
+  if (config.record.at == sweeps::At::fixed) return "";
+  const sweeps::Json canonical = sweeps::Json::parse(config.record.config);
+  std::string text;
+  for (const sweeps::TunedField& field : results.grid().tune) {
+    const auto value = sweeps::tuned_value(canonical, field.path);
+    if (value)
+      text +=
+          fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", field.path.substr(field.path.rfind('.') + 1), *value);
+  }
+  return text + (config.record.at == sweeps::At::edge ? " (edge)" : "");
+}
+
 }  // namespace fp4::tools

@@ -45,4 +45,7 @@ void print_wrapped(const std::string& text);
 // Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does.
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
 
+// The values that tuning found, "lr .004"; with "(edge)" where one lies at an end of its ladder. "" for fixed ones.
+std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResult& config);
+
 }  // namespace fp4::tools

@@ -11,6 +11,28 @@
 
 namespace fp4::sweeps {
 
+namespace {
+
+const Json* first_at(const Json& value, const std::vector<std::string>& path, size_t from) {
+  if (from == path.size()) return &value;
+  if (!value.is_object()) return nullptr;
+  for (const auto& [key, child] : value.items()) {
+    const std::vector<std::string> words = split(path[from], '|');
+    if (path[from] != "*" && std::find(words.begin(), words.end(), key) == words.end()) continue;
+    if (const Json* found = first_at(child, path, from + 1)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<double> tuned_value(const Json& canonical, const std::string& path) {
+  const bool trains = path.starts_with("train.");
+  const Json* value = first_at(trains ? canonical : canonical.at("recipe"), split(path, '.'), 0);
+  if (value == nullptr || !value->is_number()) return std::nullopt;
+  return value->get<double>();
+}
+
 Tuner::Tuner(std::vector<TunedField> fields, const Simulator& simulator)
     : fields_(std::move(fields)), simulator_(simulator) {}
 
@@ -29,13 +51,10 @@ Json Tuner::with_value(const Json& canonical, const TunedField& field, double va
 }
 
 double Tuner::start_of(const Json& canonical, const TunedField& field) const {
-  if (field.start) return *field.start;
-  const Json* at = &canonical;
-  for (const std::string& part : split(field.path, '.')) at = at->is_object() && at->contains(part) ? &(*at)[part] : at;
-  if (!at->is_number() || !(at->get<double>() > 0)) {
-    throw Error("tune " + field.path + ": start: give a number above 0; the configuration has none of its own");
-  }
-  return at->get<double>();
+  const std::optional<double> start = field.start ? field.start : tuned_value(canonical, field.path);
+  if (!start || !(*start > 0))
+    throw Error("tune: " + field.path + ": start: give a number above 0; the configuration has none of its own");
+  return *start;
 }
 
 Ladder Tuner::ladder_of(const Json& canonical, const TunedField& field) const {

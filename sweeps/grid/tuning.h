@@ -33,6 +33,9 @@ struct Tuned {
   bool at_edge = false;
 };
 
+// The value that a configuration has at a tuned path; of wildcards the first place that has one.
+std::optional<double> tuned_value(const Json& canonical, const std::string& path);
+
 class Tuner {
  public:
   // Mean loss of a configuration's hash over the first `seeds` tuning seeds; infinity when one of them diverged.

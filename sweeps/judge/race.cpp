@@ -44,24 +44,6 @@ class RaceJudge {
     return std::move(state_);
   }
 
- private:
-  std::vector<std::vector<size_t>> levels() {
-    std::vector<size_t> order(racers_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return racers_[a].cost < racers_[b].cost; });
-    std::vector<std::vector<size_t>> levels;
-    double first = 0;
-    for (const size_t i : order) {
-      if (levels.empty() || racers_[i].cost - first >= rules_.level_width) {
-        levels.emplace_back();
-        first = racers_[i].cost;
-      }
-      levels.back().push_back(i);
-      state_.verdicts[i].level = levels.size() - 1;
-    }
-    return levels;
-  }
-
   // What all looks at a pair have in common; a look ends a round, so a pair is looked at as often as alpha is split.
   PairedDifference compare(size_t a, size_t b) const {
     const std::vector<double>& mine = racers_[a].loss;
@@ -79,6 +61,24 @@ class RaceJudge {
       result = {look.n, look.mean, look.sd, common(result.interval, *look.interval)};
     }
     return result;
+  }
+
+ private:
+  std::vector<std::vector<size_t>> levels() {
+    std::vector<size_t> order(racers_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return racers_[a].cost < racers_[b].cost; });
+    std::vector<std::vector<size_t>> levels;
+    double first = 0;
+    for (const size_t i : order) {
+      if (levels.empty() || racers_[i].cost - first >= rules_.level_width) {
+        levels.emplace_back();
+        first = racers_[i].cost;
+      }
+      levels.back().push_back(i);
+      state_.verdicts[i].level = levels.size() - 1;
+    }
+    return levels;
   }
 
   // Intervals without common points happen when one of them misses the truth: then the one of more seeds is kept.
@@ -177,5 +177,9 @@ class RaceJudge {
 }  // namespace
 
 RaceState judge_race(std::span<const Racer> racers, const RaceRules& rules) { return RaceJudge(racers, rules).judge(); }
+
+PairedDifference race_difference(std::span<const Racer> racers, const RaceRules& rules, size_t a, size_t b) {
+  return RaceJudge(racers, rules).compare(a, b);
+}
 
 }  // namespace fp4::sweeps

@@ -69,6 +69,9 @@ struct RaceState {
 // Throws Error when the rules make no sense (rounds that do not rise, delta below 0).
 RaceState judge_race(std::span<const Racer> racers, const RaceRules& rules);
 
+// The difference of two racers with its simultaneous interval.
+PairedDifference race_difference(std::span<const Racer> racers, const RaceRules& rules, size_t a, size_t b);
+
 // How many pairs a race of so many candidates protects.
 size_t race_pairs(size_t racers);
 

@@ -29,6 +29,7 @@ function verdict_text(point) {
   const n = model.seeds[point];
   const words = {
     on: `It beats every candidate of no higher ${x.label} in ${y.label}, on ${plural(n, 'seed')}, after correction for the number of comparisons.`,
+    tied: `It costs as much as a step of the front or more, and the interval of its difference to that step lies inside delta: it brings nothing that matters.`,
     undecided: `Its ${plural(n, 'seed')} neither show that it beats the cheaper candidates nor that one of them beats it. More seeds would decide.`,
     screening: `No configuration of no higher ${x.label} has a lower mean ${y.label} on ${plural(n, 'seed')}. Not confirmed on fresh seeds.`,
     candidate: `Near the front: within three standard errors of it on ${plural(n, 'seed')}. Fresh seeds could still put it there.`,

@@ -232,6 +232,10 @@ function paint_guide() {
         shape('on'),
         `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, and the tests are corrected for their number (Holm).`,
       ),
+      entry(
+        shape('tied'),
+        'Its difference to a step of no higher cost lies inside delta, the smallest difference that matters.',
+      ),
       entry(shape('undecided'), 'A candidate for which the seeds decide neither way.'),
       entry(
         shape('screening'),

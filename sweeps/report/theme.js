@@ -20,6 +20,7 @@ const themes = {
     categories: ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#b58900', '#56b4e9', '#7a4fb0', '#6b7280'],
     states: {
       on: '#0072b2',
+      tied: '#4f9fd0',
       undecided: '#c46200',
       screening: '#8a3ffc',
       candidate: '#a58bd0',
@@ -48,6 +49,7 @@ const themes = {
     categories: ['#4aa8e8', '#f08a4b', '#2fc79a', '#e3a0c6', '#e0bb3a', '#9ad7ff', '#b99af0', '#9aa7b4'],
     states: {
       on: '#4aa8e8',
+      tied: '#2f7fb8',
       undecided: '#f2a33c',
       screening: '#b99af0',
       candidate: '#8d7bb8',
@@ -94,6 +96,7 @@ function ink_on(colour) {
 
 const state_words = {
   on: 'on the front',
+  tied: 'tied with the front',
   undecided: 'undecided',
   screening: 'screened front',
   candidate: 'near the front',
@@ -101,12 +104,13 @@ const state_words = {
   diverged: 'diverged',
   failed: 'failed',
 };
-const state_order = ['on', 'undecided', 'screening', 'candidate', 'off', 'diverged', 'failed'];
+const state_order = ['on', 'tied', 'undecided', 'screening', 'candidate', 'off', 'diverged', 'failed'];
 
 // Symbols of the chart library, and their sizes; the cross is a path in a 10 x 10 box.
 const cross = 'path://M0,1.5L1.5,0L5,3.5L8.5,0L10,1.5L6.5,5L10,8.5L8.5,10L5,6.5L1.5,10L0,8.5L3.5,5Z';
 const symbols = {
   on: 'diamond',
+  tied: 'diamond',
   undecided: 'triangle',
   screening: 'rect',
   candidate: 'rect',
@@ -114,10 +118,11 @@ const symbols = {
   diverged: cross,
   failed: cross,
 };
-const symbol_sizes = {on: 15, undecided: 12, screening: 10, candidate: 6, off: 6, diverged: 8, failed: 8};
+const symbol_sizes = {on: 15, tied: 10, undecided: 12, screening: 10, candidate: 6, off: 6, diverged: 8, failed: 8};
 
 const svg_shapes = {
   on: 'M7 0.5L13.5 7L7 13.5L0.5 7Z',
+  tied: 'M7 2.5L11.5 7L7 11.5L2.5 7Z',
   undecided: 'M7 1.5L13 12.5L1 12.5Z',
   screening: 'M2 2H12V12H2Z',
   candidate: 'M4 4H10V10H4Z',

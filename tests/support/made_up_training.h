@@ -60,6 +60,7 @@ struct MadeUp {
     out["train"] = {{"steps", given["train"].value("steps", 100)},
                     {"batch", given["train"].value("batch", 8)},
                     {"schedule", given["train"].value("schedule", "cosine")}};
+    if (given["train"].contains("lr")) out["train"]["lr"] = given["train"]["lr"];
     const Json recipe = given["recipe"].is_string() ? named(given["recipe"]) : given["recipe"];
     for (const auto& [gemm, spec] : recipe.items()) {
       if (gemm != "fprop" && gemm != "dgrad" && gemm != "wgrad")

@@ -1,0 +1,157 @@
+// Sweeps that tune and race, on a made-up trainer whose best learning rates and losses are known: every configuration
+// ends at its own best, the front's steps are the planted ones, and what was interrupted asks for the same runs.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <set>
+
+#include "sweeps/explore.h"
+#include "sweeps/judge/front_race.h"
+#include "sweeps/table.h"
+#include "tests/support/made_up_training.h"
+
+using namespace fp4::sweeps;
+using fp4::test::made_up_costs;
+using fp4::test::MadeUp;
+
+namespace {
+
+double log2_rate(const Json& config) { return std::log2(config["train"].value("lr", 1.0)); }
+
+// The rate at which a configuration is best: fp32 and bf16 at 2^0, FP4 at 2^-1, with a Hadamard at 2^2, stochastic
+// rounding at 2^7, which a ladder of -2..1 and three more rungs does not reach.
+double best_log2(const Json& config) {
+  const Json& wgrad = config["recipe"]["wgrad"];
+  if (wgrad["a"]["element"] != "e2m1") return 0;
+  if (wgrad["a"].value("rounding", "") == "stochastic") return 7;
+  return wgrad["hadamard"]["size"] != 0 ? 2 : -1;
+}
+
+MadeUp tuned_world() {
+  MadeUp world;
+  world.noise = 0.001;
+  world.truth = [](const Json& config) {
+    const double away = log2_rate(config) - best_log2(config);
+    return MadeUp::default_truth(config) + 0.02 * away * away;
+  };
+  return world;
+}
+
+const std::string tuned_grid = R"({"name": "tuned", "task": "alpha", "base": "mxfp4", "seeds": 3, "axes": {
+  "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
+  "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40})";
+
+// Stages in memory; `known` stands for a store that holds runs already.
+struct Sweep {
+  Simulator simulator;
+  Planner planner;
+  std::vector<RunRecord> runs;
+  std::vector<Stage> stages;
+
+  Sweep(const std::string& grid, const MadeUp& world, std::vector<RunRecord> known = {})
+      : simulator(world.simulator()), planner(parse_grid(grid, "grid"), simulator, {made_up_costs()}) {
+    runs = std::move(known);
+    std::set<std::pair<std::string, uint64_t>> done;
+    for (const RunRecord& run : runs) done.emplace(run.hash, run.seed);
+    for (size_t i = 0; i < planner.stages(); ++i) {
+      stages.push_back(planner.stage(i, runs));
+      for (const Job& job : stages.back().jobs) {
+        if (!done.emplace(job.config->hash, job.seed).second) continue;
+        RunRecord run = simulator.run(Json::parse(job.config->config), job.seed, [] { return false; });
+        run.hash = job.config->hash;
+        run.seed = job.seed;
+        run.role = job.role;
+        runs.push_back(std::move(run));
+      }
+    }
+  }
+  Results results() const {
+    Planner::Contents contents = planner.contents();
+    return {planner.grid(), contents.axes, contents.configs, contents.points, {}, runs};
+  }
+};
+
+std::set<std::pair<std::string, uint64_t>> asked(const Stage& stage) {
+  std::set<std::pair<std::string, uint64_t>> keys;
+  for (const Job& job : stage.jobs) keys.emplace(job.config->hash, job.seed);
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
+  const Sweep sweep(tuned_grid + "}", tuned_world());
+  const Results results = sweep.results();
+  size_t judged = 0;
+  for (const ConfigResult& config : results.configs()) {
+    const Json canonical = Json::parse(config.record.config);
+    INFO(canonical.dump());
+    const double best = best_log2(canonical);
+    CHECK(tuned_value(canonical, "train.lr") == std::exp2(std::min(best, 4.0)));
+    CHECK(config.record.at == (best == 7 ? At::edge : At::best));
+    for (const RunRecord& run : config.runs) CHECK(run.role != Role::tune);
+    judged += config.in_plan;
+  }
+  CHECK(judged == 4);
+  CHECK(results.configs().size() == 6);  // with fp32 and bf16, tuned alike
+  const std::string fp32 = results.configs().front().record.reference;
+  for (const ConfigResult& config : results.configs()) CHECK(config.record.reference == fp32);
+  const ResultTable table = result_table(results, Costs(results, made_up_costs()), {.references = true});
+  const auto column = std::find(table.columns.begin(), table.columns.end(), "at") - table.columns.begin();
+  for (const auto& row : table.rows) CHECK(text_of(row[static_cast<size_t>(column)]) != "fixed");
+}
+
+TEST_CASE("the race finds the planted front", "[quick]") {
+  const Sweep sweep(tuned_grid + "}", tuned_world());
+  const Results results = sweep.results();
+  const std::vector<ContextFront> all = fronts(results, Costs(results, made_up_costs()), {});
+  REQUIRE(all.size() == 1);
+  const ContextFront& front = all.front();
+  CHECK(front.raced);
+  CHECK(front.at_best);
+  // Costs and losses: plain 0, .10; stochastic .05, .08 + .18 (its ladder ends three rungs short); Hadamard .1, .06;
+  // both .15, .22; bf16 1, 0; fp32 2, 0.
+  for (const FrontPoint& point : front.points) {
+    const Json recipe = Json::parse(point.config->record.config)["recipe"];
+    const bool stochastic = recipe["wgrad"]["a"].value("rounding", "") == "stochastic";
+    INFO(recipe["wgrad"].dump());
+    if (stochastic) {
+      CHECK(point.status == FrontStatus::off);
+    } else if (recipe["wgrad"]["a"]["element"] == "fp32") {
+      CHECK(point.status == FrontStatus::tied);
+      CHECK(point.rival->record.recipe == "bf16");
+    } else {
+      CHECK(point.status == FrontStatus::on);
+      CHECK(point.raced_gap.interval);
+    }
+  }
+}
+
+TEST_CASE("a tuned sweep asks for the same runs whatever is known already", "[quick]") {
+  const Sweep whole(tuned_grid + "}", tuned_world());
+  const Sweep again(tuned_grid + "}", tuned_world(), whole.runs);
+  CHECK(again.runs.size() == whole.runs.size());
+  REQUIRE(again.stages.size() == whole.stages.size());
+  for (size_t i = 0; i < whole.stages.size(); ++i) {
+    INFO(whole.stages[i].name);
+    CHECK(asked(again.stages[i]) == asked(whole.stages[i]));
+  }
+  std::vector<RunRecord> half(whole.runs.begin(), whole.runs.begin() + static_cast<ptrdiff_t>(whole.runs.size() / 2));
+  const Sweep resumed(tuned_grid + "}", tuned_world(), half);
+  CHECK(resumed.runs.size() == whole.runs.size());
+}
+
+TEST_CASE("tune_best screens at the fixed rate and tunes the best share", "[quick]") {
+  const Sweep sweep(tuned_grid + R"(, "tune_best": 0.5, "train": {"lr": 1}})", tuned_world());
+  const Results results = sweep.results();
+  size_t fixed = 0, best = 0;
+  for (const ConfigResult& config : results.configs()) {
+    if (!config.in_plan) continue;
+    (config.record.at == At::fixed ? fixed : best) += 1;
+  }
+  CHECK(best == 2);
+  CHECK(fixed == 4);
+  for (const ContextFront& front : fronts(results, Costs(results, made_up_costs()), {})) {
+    CHECK(front.raced == front.at_best);
+    for (const FrontPoint& point : front.points) CHECK((point.config->record.at != At::fixed) == front.at_best);
+  }
+}
