@@ -43,7 +43,7 @@ TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rat
   }
 }
 
-TEST_CASE("tiers show that AVX2 leaves nothing to the reference", "[cli]") {
+TEST_CASE("tiers show that AVX2 leaves only the later weight of zeros to the reference", "[cli]") {
   const auto result = run_cli("bench tiers --backend avx2 --json");
   if (result.exit_code != 0) {  // a machine without it
     CHECK(result.err.find("avx2") != std::string::npos);
@@ -53,7 +53,8 @@ TEST_CASE("tiers show that AVX2 leaves nothing to the reference", "[cli]") {
   const auto rows = nlohmann::json::parse(result.out).at("tiers");
   for (const auto& row : rows) {
     INFO(row.dump());
-    CHECK(row.at("gemm") == "avx2");
+    const bool is_later = row.contains("accumulator") && row.at("accumulator").get<std::string>().ends_with("_2026_08");
+    if (!is_later) CHECK(row.at("gemm") == "avx2");
     if (row.contains("preset")) presets.insert(row.at("preset"));
   }
   CHECK(presets.count("mxfp4") == 1);

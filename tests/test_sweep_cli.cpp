@@ -121,9 +121,10 @@ TEST_CASE("SIGTERM and SIGINT stop politely, and the same command goes on", "[cl
     TemporaryFolder folder;
     const std::string out = folder / "out";
     // The signal is sent as soon as the first runs are stored, whatever the machine's speed.
-    const std::string script =
-        fp4::test::fp4sim_path() + " " + sweep_command(out, undisturbed().grid_file) + " & p=$!; " + "until [ -s " +
-        out + "/sweep.sqlite-wal ] || ! kill -0 $p 2>/dev/null; do :; done; kill -" + signal + " $p; wait $p";
+    const std::string script =  // a shell without job control starts its children with SIGINT ignored
+        "env --default-signal=INT " + fp4::test::fp4sim_path() + " " + sweep_command(out, undisturbed().grid_file) +
+        " & p=$!; " + "until [ -s " + out + "/sweep.sqlite-wal ] || ! kill -0 $p 2>/dev/null; do :; done; kill -" +
+        signal + " $p; wait $p";
     const auto result = run_shell(script);
     CHECK(result.exit_code == 1);
     CHECK_THAT(result.err, Contains("interrupted") && Contains("same command continues"));

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "src/error.h"
 #include "sweeps/sweep.h"
@@ -138,20 +139,27 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
   std::unique_ptr<sweeps::Store> merged;
   size_t read = 0;
   for (const std::string& folder : o.folders) {
-    try {
-      const sweeps::Store store = sweeps::Store::read(folder);
-      if (!merged) {
-        // Judged before the result is opened: opening makes this program's signature the store's own.
-        if (sweeps::Store::exists(o.out)) check_same_signature(sweeps::Store::read(o.out), store);
-        merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store.identity()));
+    // One damaged shard must not keep the others from being saved; a result that cannot be written ends the command.
+    const auto could = [&](const auto& work) {
+      try {
+        work();
+        return true;
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).starts_with((std::filesystem::path(o.out) / "").string())) throw;
+        if (merged == nullptr && &folder == &o.folders.back() && problems.empty()) throw;
+        problems.emplace_back(error.what());
+        return false;
       }
-      merged->absorb(store);
-      ++read;
-    } catch (const Error& error) {
-      // One damaged shard must not keep the others from being saved.
-      if (merged == nullptr && &folder == &o.folders.back() && problems.empty()) throw;
-      problems.emplace_back(error.what());
+    };
+    std::optional<sweeps::Store> store;
+    if (!could([&] { store = sweeps::Store::read(folder); })) continue;
+    if (!merged) {
+      // Judged before the result is opened: opening makes this program's signature the store's own.
+      const bool exists = sweeps::Store::exists(o.out);
+      if (exists && !could([&] { check_same_signature(sweeps::Store::read(o.out), *store); })) continue;
+      merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store->identity()));
     }
+    read += could([&] { merged->absorb(*store); });
   }
   for (const std::string& problem : problems) print_error("not merged: " + problem);
   if (!merged) throw Error("sweep merge: no folder could be read", 1);
