@@ -84,7 +84,16 @@ void Store::finish() {
   sync_to_disk(file_.parent_path().empty() ? fs::path(".") : file_.parent_path());
 }
 
-bool Store::exists(const fs::path& folder) { return fs::exists(folder / "sweep.sqlite"); }
+bool Store::exists(const fs::path& folder) {
+  const fs::path file = folder / "sweep.sqlite";
+  if (!fs::exists(file)) return false;
+  try {
+    Database database(file.string(), SQLITE_OPEN_READONLY);
+    return database.integer("SELECT count(*) FROM sqlite_master") > 0;
+  } catch (const Error&) {
+    return true;  // whatever is wrong with it, its reader says
+  }
+}
 
 Store Store::open(const fs::path& folder, const Identity& identity, StoreMode mode) {
   std::error_code failure;

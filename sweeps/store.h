@@ -49,6 +49,7 @@ class Store {
   // Opens for reading, beside a living writer too; read-only folders are fine. The identity is the last writer's.
   // Schema 1 is read as a private copy in schema 2.
   static Store read(const std::filesystem::path& folder);
+  // Whether a store is here; the empty file that a crash leaves before the tables are made is none.
   static bool exists(const std::filesystem::path& folder);
 
   Store(Store&&) noexcept;

@@ -39,7 +39,7 @@ MadeUp tuned_world() {
 
 const std::string tuned_grid = R"({"name": "tuned", "task": "alpha", "base": "mxfp4", "seeds": 3, "axes": {
   "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
-  "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40})";
+  "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40, "delta": 0.01})";
 
 // Stages in memory; `known` stands for a store that holds runs already.
 struct Sweep {
@@ -114,9 +114,9 @@ TEST_CASE("the race finds the planted front", "[quick]") {
   for (const FrontPoint& point : front.points) {
     const Json recipe = Json::parse(point.config->record.config)["recipe"];
     const bool stochastic = recipe["wgrad"]["a"].value("rounding", "") == "stochastic";
-    INFO(recipe["wgrad"].dump());
+    INFO(recipe["wgrad"].dump() << " " << word(point.status));
     if (stochastic) {
-      CHECK(point.status == FrontStatus::off);
+      CHECK(point.status == FrontStatus::unjudged);  // screening leaves it out: worse by hundreds of standard errors
     } else if (recipe["wgrad"]["a"]["element"] == "fp32") {
       CHECK(point.status == FrontStatus::tied);
       CHECK(point.rival->record.recipe == "bf16");
