@@ -41,7 +41,7 @@ Array array_of(const std::string& path, const OpenOptions& open) {
       uint64_t value = 0;
       for (unsigned b = 0; b < bytes; ++b) value |= static_cast<uint64_t>(t.bytes[i + b]) << (8 * b);
       for (unsigned b = 0; b < 4; ++b)
-        a.bytes.push_back(value > 0xFFFFFFFFu ? 0xFF : static_cast<unsigned char>(value >> (8 * b)));
+        a.bytes.push_back(value > 0xFFFFFFFFu ? uint8_t{0xFF} : static_cast<uint8_t>(value >> (8 * b)));
     }
   } else {
     a.dtype = "f32";
