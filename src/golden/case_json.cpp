@@ -39,6 +39,15 @@ uint64_t whole(const Json& j, const char* key, uint64_t low, uint64_t high, cons
   return n.get<uint64_t>();
 }
 
+std::vector<uint64_t> shape_of(const Json& j, const std::string& place) {
+  std::vector<uint64_t> shape;
+  for (const Json& n : j) {
+    if (!n.is_number_unsigned()) throw Error(place + ".shape: expected whole numbers from 0");
+    shape.push_back(n.get<uint64_t>());
+  }
+  return shape;
+}
+
 void set_operands(Case& c, const Json& j, const std::string& place) {
   constexpr int64_t largest = int64_t{1} << 30;  // elements of one array; stress has 2^20
   const auto side = [&](const char* key) { return static_cast<int64_t>(whole(j, key, 1, 1 << 24, place)); };
@@ -97,7 +106,7 @@ Case case_from_json(const Json& j, const std::string& place) {
     }
     set_operands(c, j, place);
     for (const auto& [name, array] : j.at("arrays").items())
-      c.stored[file_word(name, place + ".arrays")] = {array.at("dtype"), array.at("shape").get<std::vector<uint64_t>>(),
+      c.stored[file_word(name, place + ".arrays")] = {array.at("dtype"), shape_of(array.at("shape"), place + ".arrays"),
                                                       array.at("sha256"), array.value("file_sha256", "")};
     return c;
   } catch (const Json::exception& e) {
