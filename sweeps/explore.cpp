@@ -146,6 +146,27 @@ Stage Planner::stage(size_t index, const std::vector<RunRecord>& runs) {
   return stage;
 }
 
+std::vector<const ConfigResult*> best_share(const std::vector<const ConfigResult*>& configs, const Results& results,
+                                            const Costs& costs, double share) {
+  std::vector<double> x, y;
+  for (const ConfigResult* config : configs) {
+    const std::vector<double> gaps = results.gaps(*config, false);
+    const bool whole = !gaps.empty() && !Results::diverged(*config);
+    x.push_back(costs.of(*config).overhead);
+    y.push_back(whole ? summarise(gaps).mean : NAN);
+  }
+  const std::vector<int> ranks = dominated_ranks(x, y);
+  std::vector<size_t> order(configs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::erase_if(order, [&](size_t i) { return ranks[i] < 0; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return std::tie(ranks[a], y[a]) < std::tie(ranks[b], y[b]); });
+  const auto count = static_cast<size_t>(std::ceil(share * static_cast<double>(configs.size())));
+  std::vector<const ConfigResult*> best;
+  for (size_t k = 0; k < std::min(count, order.size()); ++k) best.push_back(configs[order[k]]);
+  return best;
+}
+
 // ---- halving ----
 
 namespace {
@@ -179,23 +200,10 @@ std::vector<const ConfigRecord*> Planner::promoted(size_t rung, const Results& r
   }
   std::set<std::string> kept;
   for (const auto& [context, configs] : contexts) {
-    std::vector<double> x, y;
-    for (const ConfigResult* config : configs) {
-      const std::vector<double> gaps = results.gaps(*config, false);
-      const bool whole = !gaps.empty() && !Results::diverged(*config);
-      x.push_back(costs.of(*config).overhead);
-      y.push_back(whole ? summarise(gaps).mean : NAN);
-    }
-    const std::vector<int> ranks = dominated_ranks(x, y);
-    std::vector<size_t> order(configs.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::erase_if(order, [&](size_t i) { return ranks[i] < 0; });
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return std::tie(ranks[a], y[a]) < std::tie(ranks[b], y[b]); });
-    const auto share = static_cast<size_t>(std::ceil(grid_.keep * static_cast<double>(configs.size())));
-    for (size_t k = 0; k < std::min(share, order.size()); ++k) kept.insert(configs[order[k]]->record.hash);
-    stage.notes.push_back(fmt::format("{}: {} of {} configurations go on", configs.front()->record.task,
-                                      std::min(share, order.size()), configs.size()));
+    const std::vector<const ConfigResult*> best = best_share(configs, results, costs, grid_.keep);
+    for (const ConfigResult* config : best) kept.insert(config->record.hash);
+    stage.notes.push_back(
+        fmt::format("{}: {} of {} configurations go on", configs.front()->record.task, best.size(), configs.size()));
   }
   if (rung >= 2) {
     // Did the shorter rung rank as the longer one did? Compared on the configurations that both have.

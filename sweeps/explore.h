@@ -84,4 +84,9 @@ class Planner {
   std::map<std::string, std::string> at_best_of_;  // hash in the plan -> hash at its own best
 };
 
+// The share of the configurations that fronts peeled one by one reach first, cheap and good ones before others; what
+// diverged is none of it.
+std::vector<const ConfigResult*> best_share(const std::vector<const ConfigResult*>& configs, const Results& results,
+                                            const Costs& costs, double share);
+
 }  // namespace fp4::sweeps

@@ -34,28 +34,6 @@ Tuner::MeanLoss tuning_losses(const std::vector<RunRecord>& runs) {
   };
 }
 
-// Fronts peeled one by one until the share is reached, cheap and good first: the best of a screening at fixed values.
-std::vector<const ConfigResult*> best_share(const std::vector<const ConfigResult*>& configs, const Results& results,
-                                            const Costs& costs, double share) {
-  std::vector<double> x, y;
-  for (const ConfigResult* config : configs) {
-    const std::vector<double> gaps = results.gaps(*config, false);
-    const bool whole = !gaps.empty() && !Results::diverged(*config);
-    x.push_back(costs.of(*config).overhead);
-    y.push_back(whole ? summarise(gaps).mean : NAN);
-  }
-  const std::vector<int> ranks = dominated_ranks(x, y);
-  std::vector<size_t> order(configs.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::erase_if(order, [&](size_t i) { return ranks[i] < 0; });
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return std::tie(ranks[a], y[a]) < std::tie(ranks[b], y[b]); });
-  const auto count = static_cast<size_t>(std::ceil(share * static_cast<double>(configs.size())));
-  std::vector<const ConfigResult*> best;
-  for (size_t k = 0; k < std::min(count, order.size()); ++k) best.push_back(configs[order[k]]);
-  return best;
-}
-
 }  // namespace
 
 std::vector<const ConfigRecord*> Planner::families(const std::vector<RunRecord>& runs) const {
