@@ -15,9 +15,9 @@
 #include <string_view>
 
 #include "src/error.h"
-#include "sweeps/results.h"
-#include "sweeps/sqlite.h"
-#include "sweeps/store_schema.h"
+#include "sweeps/judge/results.h"
+#include "sweeps/engine/sqlite.h"
+#include "sweeps/engine/store_schema.h"
 
 namespace fp4::fuzz {
 

@@ -13,7 +13,7 @@
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/model.h"
 #include "sweeps/cost/weights.h"
-#include "sweeps/grid_configs.h"
+#include "sweeps/grid/grid_configs.h"
 #include "tasks/run.h"
 
 namespace fp4::test {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/report.h"
+#include "sweeps/report/report.h"
 
 namespace fp4::test {
 

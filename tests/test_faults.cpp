@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "src/sha256.h"
-#include "sweeps/store.h"
+#include "sweeps/engine/store.h"
 #include "tests/support/support.h"
 
 namespace fs = std::filesystem;

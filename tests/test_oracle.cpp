@@ -1,4 +1,4 @@
-// Does the core agree, in every bit, with the independent oracle (tools/oracle.py: exact fractions, search over
+// Does the core agree, in every bit, with the independent oracle (tools/scripts/oracle.py: exact fractions, search over
 // decoded values)? Reads the golden lines that the oracle wrote; the reference backend answers.
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -11,7 +11,7 @@
 
 #include "src/error.h"
 #include "sweeps/data.h"
-#include "sweeps/report_pack.h"
+#include "sweeps/report/report_pack.h"
 #include "tests/report_synthetic.h"
 #include "tests/support/support.h"
 
@@ -199,20 +199,20 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   // The figure of a study is drawn from the page itself.
   const std::string figure = (folder / "front.svg").string();
   const RunResult drawn =
-      run_shell("node tools/figure.mjs '" + (folder / "large.html").string() + "' --out '" + figure + "'");
+      run_shell("node tools/scripts/figure.mjs '" + (folder / "large.html").string() + "' --out '" + figure + "'");
   INFO(drawn.out << drawn.err);
   REQUIRE(drawn.exit_code == 0);
   const std::string svg = read_text(figure);
   CHECK(svg.starts_with("<svg"));
   CHECK(svg.find("overhead (%)") != std::string::npos);
   CHECK(svg.size() < 1'000'000);
-  CHECK(run_shell("node tools/figure.mjs '" + (folder / "nice.html").string() + "' --out '" + figure + "'").exit_code ==
+  CHECK(run_shell("node tools/scripts/figure.mjs '" + (folder / "nice.html").string() + "' --out '" + figure + "'").exit_code ==
         0);
   const std::string panels = read_text(figure);  // one for each of the two tasks
   CHECK(panels.find("classifier") != std::string::npos);
   CHECK(panels.find("lm") != std::string::npos);
   CHECK(drawn.out.find(" 0 on the") == std::string::npos);
-  CHECK(run_shell("node tools/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los").exit_code ==
+  CHECK(run_shell("node tools/scripts/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los").exit_code ==
         2);
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "sweeps/statistics.h"
+#include "sweeps/judge/statistics.h"
 
 using namespace fp4::sweeps;
 

@@ -9,8 +9,8 @@
 #include <fstream>
 
 #include "src/error.h"
-#include "sweeps/store.h"
-#include "sweeps/store_files.h"
+#include "sweeps/engine/store.h"
+#include "sweeps/engine/store_files.h"
 #include "tests/support/support.h"
 
 using namespace fp4::sweeps;

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "src/error.h"
-#include "sweeps/results.h"
-#include "sweeps/store.h"
+#include "sweeps/judge/results.h"
+#include "sweeps/engine/store.h"
 #include "tasks/run.h"
 #include "tests/fuzz_store.h"
 #include "tests/support/made_up_training.h"

@@ -11,8 +11,8 @@
 #include <set>
 #include <thread>
 
-#include "sweeps/sweep.h"
-#include "sweeps/table.h"
+#include "sweeps/explore/sweep.h"
+#include "sweeps/report/table.h"
 #include "tests/support/made_up_training.h"
 #include "tests/support/support.h"
 

@@ -12,8 +12,8 @@
 #include <new>
 #include <system_error>
 
-#include "sweeps/store_files.h"
-#include "sweeps/sweep.h"
+#include "sweeps/engine/store_files.h"
+#include "sweeps/explore/sweep.h"
 #include "tests/support/made_up_training.h"
 #include "tests/support/support.h"
 

@@ -1,7 +1,7 @@
 // Grids: what the product becomes once dead fields are erased, and every way to write an axis.
 #include <catch2/catch.hpp>
 
-#include "sweeps/grid.h"
+#include "sweeps/grid/grid.h"
 #include "tests/support/made_up_training.h"
 
 using namespace fp4::sweeps;

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-#include "sweeps/attribution.h"
-#include "sweeps/sweep.h"
-#include "sweeps/table.h"
+#include "sweeps/judge/attribution.h"
+#include "sweeps/explore/sweep.h"
+#include "sweeps/report/table.h"
 #include "tests/support/made_up_training.h"
 #include "tests/support/support.h"
 

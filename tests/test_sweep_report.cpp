@@ -1,10 +1,10 @@
 // The command that the report prints for a configuration must describe that very configuration.
 #include <catch2/catch.hpp>
 
-#include "sweeps/grid.h"
+#include "sweeps/grid/grid.h"
 #include "tasks/run.h"
-#include "tools/run_words.h"
-#include "tools/sweep_report.h"
+#include "tools/cli/run_words.h"
+#include "tools/cli/sweep_report.h"
 
 namespace {
 

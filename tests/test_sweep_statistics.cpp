@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sweeps/attribution.h"
-#include "sweeps/explore.h"
-#include "sweeps/importance.h"
-#include "sweeps/tokens.h"
+#include "sweeps/judge/attribution.h"
+#include "sweeps/explore/explore.h"
+#include "sweeps/explore/importance.h"
+#include "sweeps/judge/tokens.h"
 #include "tests/support/made_up_training.h"
 
 using namespace fp4::sweeps;

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "tools/table_print.h"
+#include "tools/cli/table_print.h"
 
 using fp4::tools::Align;
 using fp4::tools::format_table;

@@ -7,7 +7,7 @@
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tests/support/support.h"
-#include "tools/quantize_files.h"
+#include "tools/cli/quantize_files.h"
 
 using fp4::test::fp4sim_path;
 using fp4::test::read_text;
@@ -29,7 +29,7 @@ TEST_CASE("numpy agrees with files, shapes, worked examples and refusals", "[cli
 }
 
 TEST_CASE("the oracle agrees with the binary in every bit", "[cli]") {
-  const auto result = run_shell(python() + " tools/oracle.py check '" + fp4sim_path() + "' --cases 60 --seed 20261120");
+  const auto result = run_shell(python() + " tools/scripts/oracle.py check '" + fp4sim_path() + "' --cases 60 --seed 20261120");
   INFO(result.out + result.err);
   CHECK(result.exit_code == 0);
 }

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "sweeps/explore.h"
+#include "sweeps/explore/explore.h"
 #include "sweeps/judge/front_race.h"
-#include "sweeps/table.h"
+#include "sweeps/report/table.h"
 #include "tests/support/made_up_training.h"
 
 using namespace fp4::sweeps;

@@ -13,12 +13,12 @@
 #include "src/float_environment.h"
 #include "src/temporaries.h"
 #include "sweeps/data.h"
-#include "tools/command.h"
-#include "tools/streams.h"
-#include "tools/table_print.h"
-#include "tools/usage.h"
+#include "tools/cli/command.h"
+#include "tools/cli/streams.h"
+#include "tools/cli/table_print.h"
+#include "tools/cli/usage.h"
 
-// One line per subcommand, in the order of --help; each is defined in tools/cmd_<name>.cpp.
+// One line per subcommand, in the order of --help; each is defined in tools/cli/cmd_<name>.cpp.
 // clang-format off
 #define FP4_COMMANDS(X) \
   X(list) \

@@ -20,6 +20,6 @@ if [ "$(stat -c %s "$out/table.csv")" -gt 5000000 ] || [ "$(stat -c %s "$out/tab
 fi
 build/fp4sim pareto "$runs" --force --json "$out/pareto.json" >"$out/pareto.txt"
 build/fp4sim report "$runs" --force --out "$out/report.html" >/dev/null
-node tools/figure.mjs "$out/report.html" --out "$out/front.svg"
+node tools/scripts/figure.mjs "$out/report.html" --out "$out/front.svg"
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"

@@ -7,7 +7,7 @@
 
 #include "src/error.h"
 #include "src/words.h"
-#include "sweeps/recipe_overlay.h"
+#include "sweeps/grid/recipe_overlay.h"
 
 namespace fp4::sweeps {
 

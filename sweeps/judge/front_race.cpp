@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "sweeps/pareto.h"
+#include "sweeps/judge/pareto.h"
 
 namespace fp4::sweeps {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/costs.h"
+#include "sweeps/judge/costs.h"
 #include "sweeps/judge/race.h"
 
 namespace fp4::sweeps {

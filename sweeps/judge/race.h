@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sweeps/statistics.h"
+#include "sweeps/judge/statistics.h"
 
 namespace fp4::sweeps {
 

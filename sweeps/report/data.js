@@ -1,5 +1,5 @@
-// Reads the packed columns (layout: sweeps/report_pack.h) and builds the model that everything else draws from.
-// The same code runs in node for tools/figure.mjs, so nothing here touches the document.
+// Reads the packed columns (layout: sweeps/report/report_pack.h) and builds the model that everything else draws from.
+// The same code runs in node for tools/scripts/figure.mjs, so nothing here touches the document.
 
 function bytes_of_base64(text) {
   const raw = atob(text.trim());

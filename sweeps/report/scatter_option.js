@@ -1,5 +1,5 @@
 // The Pareto scatter as an option of the chart library: a pure function of model, view and theme, used by the page and
-// by tools/figure.mjs alike. Grid 0 is the chart, grid 1 the strip of diverged runs above it; both share x.
+// by tools/scripts/figure.mjs alike. Grid 0 is the chart, grid 1 the strip of diverged runs above it; both share x.
 //
 // view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, wide, narrow, size}
 

@@ -8,7 +8,7 @@
 
 #include "src/error.h"
 #include "src/sha256.h"
-#include "sweeps/results.h"
+#include "sweeps/judge/results.h"
 #include "sweeps/simulator.h"
 
 namespace fp4::test {

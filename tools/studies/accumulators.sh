@@ -3,5 +3,5 @@
 set -eu
 out=$1
 /usr/bin/python3 tools/studies/adders.py "$out/outputs.csv" "$out/zeros.csv"
-node tools/curves.mjs "$out/outputs.csv" --x K --y differs --linear y --line accumulator --panel format \
+node tools/scripts/curves.mjs "$out/outputs.csv" --x K --y differs --linear y --line accumulator --panel format \
   --title 'share of outputs that differ from exact, outliers.channel 1' --where outliers=1 --out "$out/outputs.svg"

@@ -1,0 +1,111 @@
+// Error texts of SQLite are short and say nothing about the remedy; the common ones are told here in full.
+#include "sweeps/engine/sqlite.h"
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+Database::Database(const std::string& file, int flags) : file_(file) {
+  const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
+  if (code != SQLITE_OK) {
+    const std::string reason = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
+    sqlite3_close(handle_);
+    throw Error(file + ": cannot open the store: " + reason + " (is the folder writable?)", 1);
+  }
+  sqlite3_extended_result_codes(handle_, 1);
+  sqlite3_busy_timeout(handle_, 10'000);
+}
+
+Database::~Database() { sqlite3_close(handle_); }
+
+void Database::fail(int code) {
+  const std::string reason = sqlite3_errmsg(handle_);
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      throw Error(file_ +
+                      ": the disk is full; every run committed before is safe. Make room and start the same "
+                      "command again: it continues with what is missing",
+                  1);
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+      throw Error(file_ + ": the store cannot be written (" + reason + "): check the folder's permissions", 1);
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      throw Error(file_ + ": not a sound store (" + reason +
+                      "); nothing was changed. Move it away, or rescue its rows "
+                      "with `sqlite3 FILE .recover`",
+                  1);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: throw Error(file_ + ": another process holds the store (" + reason + ")", 1);
+    case SQLITE_IOERR:
+      throw Error(file_ + ": reading or writing failed (" + reason + "); every run committed before is safe", 1);
+    default: throw Error(file_ + ": " + reason, 1);
+  }
+}
+
+void Database::execute(const std::string& sql) {
+  const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) fail(code);
+}
+
+std::string Database::text(const std::string& sql) {
+  Statement statement(*this, sql);
+  return statement.step() ? std::string(statement.text(0)) : std::string();
+}
+
+int64_t Database::integer(const std::string& sql) {
+  Statement statement(*this, sql);
+  return statement.step() ? statement.integer(0) : 0;
+}
+
+Statement::Statement(Database& database, std::string_view sql) : database_(database) {
+  const int code =
+      sqlite3_prepare_v2(database.handle(), sql.data(), static_cast<int>(sql.size()), &statement_, nullptr);
+  if (code != SQLITE_OK) database_.fail(code);
+}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+Statement& Statement::bind(int index, std::string_view text) {
+  sqlite3_bind_text(statement_, index, text.data(), static_cast<int>(text.size()), SQLITE_STATIC);
+  return *this;
+}
+
+Statement& Statement::bind(int index, int64_t value) {
+  sqlite3_bind_int64(statement_, index, value);
+  return *this;
+}
+
+Statement& Statement::bind(int index, double value) {
+  sqlite3_bind_double(statement_, index, value);
+  return *this;
+}
+
+Statement& Statement::bind(int index, const std::optional<double>& value) {
+  if (value) return bind(index, *value);
+  sqlite3_bind_null(statement_, index);
+  return *this;
+}
+
+bool Statement::step() {
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  sqlite3_reset(statement_);
+  database_.fail(code);
+}
+
+void Statement::run() {
+  while (step()) {
+  }
+  sqlite3_reset(statement_);
+}
+
+std::string_view Statement::text(int column) const {
+  const auto* begin = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  if (begin == nullptr) return {};
+  return {begin, static_cast<size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
+}  // namespace fp4::sweeps

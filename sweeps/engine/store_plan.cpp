@@ -1,0 +1,115 @@
+// The plan of a store: what the grid means now, and the words that describe the store itself.
+#include <nlohmann/json.hpp>
+
+#include "src/error.h"
+#include "sweeps/engine/store_handle.h"
+#include "sweeps/engine/store_schema.h"
+
+namespace fp4::sweeps {
+
+using Json = nlohmann::json;
+
+std::string Store::meta(const std::string& key) const {
+  const Database& database = *handle_->database;
+  Statement row(*handle_->database, "SELECT value, row_hash=fp4_row_hash(key, value) FROM meta WHERE key = ?");
+  if (!row.bind(1, key).step()) return {};
+  check_row(database, row.integer(1) == 1, "meta", "'" + key + "'");
+  return std::string(row.text(0));
+}
+
+void Store::set_meta(const std::string& key, const std::string& value) {
+  if (meta(key) == value) return;
+  Statement(*handle_->database, "INSERT OR REPLACE INTO meta VALUES(?1, ?2, fp4_row_hash(?1, ?2))")
+      .bind(1, key)
+      .bind(2, value)
+      .run();
+}
+
+int Store::put_plan(const std::vector<std::string>& axes, std::span<const ConfigRecord> configs,
+                    std::span<const PointRecord> points) {
+  Database& database = *handle_->database;
+  Transaction transaction(database);
+  database.execute("DELETE FROM configs");
+  database.execute("DELETE FROM points");
+  Statement point_row(database, "INSERT INTO points VALUES(?1, ?2, ?3, fp4_row_hash(?1, ?2, ?3))");
+  int64_t id = 0;
+  for (const PointRecord& point : points) {
+    const std::string labels = Json(point.labels).dump();
+    point_row.bind(1, ++id).bind(2, point.hash).bind(3, labels).run();
+  }
+  set_meta("points", std::to_string(points.size()));
+  set_meta("axes", Json(axes).dump());
+  Statement config_row(database,
+                       "INSERT OR REPLACE INTO configs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+                       "fp4_row_hash(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))");
+  for (const ConfigRecord& config : configs) {
+    config_row.bind(1, config.hash).bind(2, config.task).bind(3, config.reference).bind(4, config.recipe);
+    config_row.bind(5, config.static_cost).bind(6, config.probability).bind(7, word(config.at));
+    config_row.bind(8, config.config).run();
+  }
+  const int adopted = adopt_runs(database);
+  transaction.commit();
+  return adopted;
+}
+
+std::vector<ConfigRecord> Store::configs(bool with_text) const {
+  const Database& database = *handle_->database;
+  Statement row(
+      *handle_->database,
+      std::string("SELECT hash, task, reference, recipe, static_cost, probability, at, ") +
+          (with_text ? "config" : "''") +
+          ", row_hash=fp4_row_hash(hash, task, reference, recipe, static_cost, probability, at, config) FROM configs "
+          "ORDER BY task, hash");
+  std::vector<ConfigRecord> configs;
+  while (row.step()) {
+    check_row(database, row.integer(8) == 1, "configs", "configuration " + std::string(row.text(0)));
+    configs.push_back({.hash = std::string(row.text(0)),
+                       .task = std::string(row.text(1)),
+                       .reference = std::string(row.text(2)),
+                       .recipe = std::string(row.text(3)),
+                       .config = std::string(row.text(7)),
+                       .static_cost = row.real(4),
+                       .probability = row.real(5),
+                       .at = parse_at(row.text(6))});
+  }
+  return configs;
+}
+
+std::vector<PointRecord> Store::points() const {
+  const Database& database = *handle_->database;
+  Statement row(*handle_->database,
+                "SELECT hash, labels, id, row_hash=fp4_row_hash(id, hash, labels) FROM points ORDER BY id");
+  const size_t columns = axes().size();
+  std::vector<PointRecord> points;
+  while (row.step()) {
+    const std::string place = "point " + std::to_string(row.integer(2));
+    check_row(database, row.integer(3) == 1, "points", place);
+    const Json labels = stored_json(database, row.text(1), "labels");
+    const auto is_text = [](const Json& label) { return label.is_string(); };
+    if (!labels.is_array() || labels.size() != columns || !std::all_of(labels.begin(), labels.end(), is_text)) {
+      throw Error(database.file() + ": " + place + ": its labels are not one text for each of the " +
+                      std::to_string(columns) + " axes",
+                  1);
+    }
+    points.push_back({std::string(row.text(0)), labels.get<std::vector<std::string>>()});
+  }
+  const std::string count = meta("points");
+  if (!count.empty() && count != std::to_string(points.size())) {
+    throw Error(database.file() + ": damaged: " + std::to_string(points.size()) + " rows in table points, not " + count,
+                1);
+  }
+  return points;
+}
+
+std::vector<std::string> Store::axes() const {
+  const std::string text = meta("axes");
+  if (text.empty()) return {};
+  const Json axes = stored_json(*handle_->database, text, "axes");
+  const auto is_text = [](const Json& axis) { return axis.is_string(); };
+  if (!axes.is_array() || !std::all_of(axes.begin(), axes.end(), is_text)) {
+    throw Error(file_.string() + ": axes: not a list of texts", 1);
+  }
+  return axes.get<std::vector<std::string>>();
+}
+
+}  // namespace fp4::sweeps

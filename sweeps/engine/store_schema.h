@@ -1,0 +1,44 @@
+// What is inside a store's file: tables, the hash of every row, and the change from schema 1 to 2. Used by the store
+// alone.
+//
+// Every row of every table ends with `row_hash`: the first 16 hex digits of SHA-256 over its other columns, made and
+// compared by the SQL function fp4_row_hash. A changed bit in a text or number is found when its row is read; pages and
+// indexes that do not fit together are found by SQLite's integrity check when the file is opened.
+#pragma once
+
+#include <string>
+
+#include "sweeps/engine/sqlite.h"
+
+namespace fp4::sweeps {
+
+// All columns of `runs` but id and row_hash, in the order of the table.
+inline constexpr const char* run_columns =
+    "hash, seed, task, signature, train_signature, role, status, message, loss, loss_hp, digest, seconds, backend, "
+    "version, host, metrics, curve";
+
+// A run that is what was stored. An update of a row takes its hash away ('') and hash_runs gives it a new one, so only
+// sound rows may be updated: a damaged one would become believable.
+inline const std::string sound_run = std::string("row_hash=fp4_row_hash(") + run_columns + ")";
+inline const std::string hash_runs = "UPDATE runs SET " + sound_run + " WHERE row_hash=''";
+
+void add_row_hash_function(Database& database);
+
+// Throws Error (exit code 1) for a foreign file, an unknown schema and a damaged file. Returns the schema's number.
+int check_file(Database& database);
+inline constexpr int current_schema = 2;
+
+// The empty tables of the current schema, in one transaction.
+void create_tables(Database& database);
+
+// From schema 1, in one transaction: adds tasks and row hashes, and gives the runs the train signature of their task.
+void migrate(Database& database);
+
+// Schema 1 knew a run's task only by its configuration. Gives runs without a task that of their configuration, when the
+// plan holds it again, and with it the task's train signature; returns how many.
+int adopt_runs(Database& database);
+
+// Throws Error naming the table and the row when `fits` is false.
+void check_row(const Database& database, bool fits, const std::string& table, const std::string& row);
+
+}  // namespace fp4::sweeps

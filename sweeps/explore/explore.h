@@ -1,0 +1,92 @@
+// Which runs to do, in stages: every stage is a pure function of the grid and of the runs of the stages before, so an
+// interrupted sweep, a merged one and an undisturbed one ask for the same runs.
+//   all, random   one stage
+//   halving       one stage a rung; the best share goes on with its own full, longer schedule
+//   importance    a pilot at random, then configurations near the predicted front (after Cocktail's importance
+//   sampling)
+// With `tune`, ladders on tuning seeds (grid/tuning.h) come first, and every configuration above runs at its own best;
+// with `tune_best` the stages above run at the fixed values, and only the best share of them, with the references, is
+// tuned. Then, with `confirm`, the screened candidates on fresh seeds, or, with `race`, rounds of fresh seeds for those
+// that are still undecided (judge/race.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/grid/tuning.h"
+#include "sweeps/judge/pareto.h"
+#include "sweeps/engine/run.h"
+
+namespace fp4::sweeps {
+
+struct Stage {
+  std::string name;
+  std::vector<Job> jobs;           // sorted; pointers into the planner
+  std::vector<std::string> notes;  // whole sentences for people: what was kept and why
+};
+
+class Planner {
+ public:
+  // `models`: the cost models whose fronts choose candidates, one for each chip of the grid.
+  Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models);
+
+  const Grid& grid() const { return grid_; }
+  const Plan& plan(size_t rung = 0) const { return plans_[rung]; }
+  size_t stages() const { return steps_.size(); }
+  const std::string& stage_name(size_t index) const { return steps_[index].name; }
+
+  // `runs`: everything known so far. Stage 0 needs none; a later one needs all runs of the stages before.
+  Stage stage(size_t index, const std::vector<RunRecord>& runs);
+
+  // What the store shall hold: axes, configurations taken so far with their probabilities, references, points of them.
+  struct Contents {
+    std::vector<std::string> axes;
+    std::vector<ConfigRecord> configs;
+    std::vector<PointRecord> points;
+  };
+  Contents contents() const;
+
+ private:
+  using Taken = std::map<std::string, ConfigRecord>;
+
+  enum class Kind : uint8_t { explore, tune, at_best, confirm, race };
+  struct Step {
+    Kind kind;
+    size_t index;  // among the steps of its kind
+    std::string name;
+  };
+
+  void plan_steps();
+  Results results(const std::vector<RunRecord>& runs) const;
+  void explore(size_t index, const std::vector<RunRecord>& runs, Stage& stage);
+  void take(const std::vector<const ConfigRecord*>& configs, size_t rung, Stage& stage);
+  // Tuning and races: explore_tuned.cpp.
+  std::vector<const ConfigRecord*> families(const std::vector<RunRecord>& runs) const;
+  std::vector<const ConfigRecord*> with_references(const std::vector<const ConfigRecord*>& families) const;
+  void tune(size_t round, const std::vector<RunRecord>& runs, Stage& stage);
+  void take_at_best(const std::vector<RunRecord>& runs, Stage& stage);
+  ConfigRecord at_best(const ConfigRecord& family, const Tuner::MeanLoss& losses) const;
+  void race(size_t round, const std::vector<RunRecord>& runs, Stage& stage);
+  std::vector<const ConfigRecord*> smallest(size_t count, const std::string& salt) const;
+  std::vector<const ConfigRecord*> promoted(size_t rung, const Results& results, Stage& stage);
+  std::vector<const ConfigRecord*> important(const Results& results, Stage& stage);
+  void confirm(const Results& results, Stage& stage);
+
+  Grid grid_;
+  const Simulator& simulator_;
+  std::vector<CostModel> models_;
+  Tuner tuner_;
+  std::vector<Plan> plans_;  // one, or one a rung
+  std::vector<Step> steps_;
+  Taken taken_;  // by hash, stable addresses for jobs
+  std::map<std::string, ConfigRecord> references_;
+  std::map<std::string, ConfigRecord> rungs_;      // configurations that only tuning runs
+  std::map<std::string, std::string> at_best_of_;  // hash in the plan -> hash at its own best
+};
+
+// The share of the configurations that fronts peeled one by one reach first, cheap and good ones before others; what
+// diverged is none of it.
+std::vector<const ConfigResult*> best_share(const std::vector<const ConfigResult*>& configs, const Results& results,
+                                            const Costs& costs, double share);
+
+}  // namespace fp4::sweeps

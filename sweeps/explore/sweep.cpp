@@ -1,0 +1,128 @@
+// See sweep.h.
+#include "sweeps/explore/sweep.h"
+
+#include <map>
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+using Key = std::pair<std::string, uint64_t>;
+
+std::vector<RunRecord> known_runs(const Store& store, const SweepOptions& options) {
+  std::vector<RunRecord> runs = store.runs();
+  for (const std::filesystem::path& folder : options.seen) {
+    // A store that its writer left half-made says nothing; its runs are done again.
+    try {
+      const Store other = Store::read(folder);
+      if (!other.identity().agrees_with(store.identity()) || other.meta("name") != store.meta("name")) continue;
+      std::vector<RunRecord> theirs = other.runs();
+      runs.insert(runs.end(), std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()));
+    } catch (const Error& error) {
+      if (options.note) options.note(std::string("not used: ") + error.what());
+    }
+  }
+  return runs;
+}
+
+void add(Progress& total, const Progress& part) {
+  total.done += part.done;
+  total.total += part.total;
+  total.diverged += part.diverged;
+  total.failed += part.failed;
+  total.seconds += part.seconds;
+}
+
+// Runs of the stage that are known only as failed.
+size_t failed_jobs(const Stage& stage, const std::vector<RunRecord>& runs) {
+  return missing_jobs(stage, runs, /*retry_failed=*/true).size() - missing_jobs(stage, runs).size();
+}
+
+}  // namespace
+
+Identity identity_of(const Simulator& simulator, const Grid& grid, const std::string& version,
+                     const std::string& host) {
+  Identity identity{.signature = simulator.signature, .train_signatures = {}, .version = version, .host = host};
+  for (const std::string& task : grid.tasks) identity.train_signatures[task] = simulator.train_signature(task);
+  return identity;
+}
+
+std::vector<Job> missing_jobs(const Stage& stage, const std::vector<RunRecord>& runs, bool retry_failed) {
+  std::map<Key, bool> known;  // to: whether it succeeded
+  for (const RunRecord& run : runs) known[{run.hash, run.seed}] |= run.status != Status::failed;
+  std::vector<Job> missing;
+  for (const Job& job : stage.jobs) {
+    const auto found = known.find({job.config->hash, job.seed});
+    if (found == known.end() || (retry_failed && !found->second)) missing.push_back(job);
+  }
+  return missing;
+}
+
+SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& store, const SweepOptions& options) {
+  const std::string name = store.meta("name");
+  if (!name.empty() && name != planner.grid().name) {
+    throw Error(store.file().string() + ": holds the sweep '" + name + "', not '" + planner.grid().name +
+                "'; give this grid another --out");
+  }
+  store.set_meta("name", planner.grid().name);
+  store.set_meta("grid", planner.grid().source.dump());
+  SweepOutcome outcome;
+  for (size_t i = 0; i < planner.stages(); ++i) {
+    std::vector<RunRecord> runs = known_runs(store, options);
+    Stage stage = planner.stage(i, runs);
+    const Planner::Contents contents = planner.contents();
+    if (store.put_plan(contents.axes, contents.configs, contents.points) > 0) runs = known_runs(store, options);
+    std::map<Key, Role> roles;
+    for (const RunRecord& run : runs) roles[{run.hash, run.seed}] = run.role;
+    for (const Job& job : stage.jobs) {
+      const auto at = roles.find({job.config->hash, job.seed});
+      if (at != roles.end() && job.role < at->second) store.raise_role(job.config->hash, job.seed, job.role);
+    }
+    // Dealt from the full list and not from what is missing, so that every machine deals alike at any time.
+    Stage share = stage;
+    share.jobs = shard_of(stage.jobs, options.shard, options.shards);
+    const std::vector<Job> missing = missing_jobs(share, runs, options.retry_failed);
+    outcome.wanted += share.jobs.size();
+    outcome.present += share.jobs.size() - missing.size();
+    if (options.on_stage) options.on_stage(share, missing.size());
+    if (!missing.empty()) {
+      const Progress progress = execute(missing, simulator, store, options.engine);
+      add(outcome.progress, progress);
+      outcome.interrupted = progress.done < missing.size();
+      if (outcome.interrupted) return outcome;
+    }
+    const std::vector<RunRecord> now = known_runs(store, options);
+    outcome.failed += failed_jobs(share, now);
+    const size_t elsewhere = missing_jobs(stage, now).size();
+    if (elsewhere > 0 && i + 1 < planner.stages()) {
+      outcome.waiting = "stage '" + planner.stage_name(i + 1) + "' needs " + std::to_string(elsewhere) +
+                        " runs of other shards: merge the shards and run the grid on the merged folder";
+      return outcome;
+    }
+  }
+  outcome.complete = true;
+  return outcome;
+}
+
+std::vector<Gap> find_gaps(Planner& planner, const std::vector<RunRecord>& runs) {
+  std::vector<Gap> gaps;
+  bool whole = true;
+  for (size_t i = 0; i < planner.stages(); ++i) {
+    if (!whole) {
+      gaps.push_back({.stage = planner.stage_name(i), .reached = false});
+      continue;
+    }
+    const Stage stage = planner.stage(i, runs);
+    // A later stage is chosen as soon as every run was tried.
+    whole = missing_jobs(stage, runs).empty();
+    gaps.push_back({.stage = stage.name,
+                    .wanted = stage.jobs.size(),
+                    .missing = missing_jobs(stage, runs, /*retry_failed=*/true).size(),
+                    .failed = failed_jobs(stage, runs)});
+  }
+  return gaps;
+}
+
+}  // namespace fp4::sweeps

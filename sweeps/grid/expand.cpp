@@ -1,0 +1,174 @@
+// From a grid to distinct configurations: every point of the product is laid over its base recipe, made canonical by
+// the trainer (which erases dead fields) and hashed; points with one hash are one configuration. Points are
+// independent, so TBB shares them out; the result is put together in the order of the product and does not depend on
+// threads.
+#include <tbb/blocked_range.h>
+#include <tbb/concurrent_hash_map.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <set>
+
+#include "src/error.h"
+#include "src/words.h"
+#include "sweeps/grid/grid_configs.h"
+#include "sweeps/grid/recipe_overlay.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+// What one point became: a hash, or why it is none.
+struct Outcome {
+  std::string hash;
+  std::string impossible;
+  bool excluded = false;
+};
+
+class Expander {
+ public:
+  Expander(const Grid& grid, const Simulator& simulator, int steps)
+      : grid_(grid),
+        simulator_(simulator),
+        product_(grid, simulator, steps),
+        builder_(grid, simulator, steps),
+        steps_(steps) {}
+
+  Plan run() {
+    for (const Axis& axis : grid_.axes) plan_.axes.push_back(axis.path);
+    if (steps_ > 0) plan_.axes.push_back("train.steps");
+    plan_.counts.product = product_.size();
+    // In slices, so that a product of millions needs memory for its distinct configurations only.
+    const size_t slice = 1 << 16;
+    for (size_t begin = 0; begin < product_.size(); begin += slice)
+      expand_slice(begin, std::min(begin + slice, product_.size()));
+    include();
+    for (const auto& entry : known_) plan_.configs.push_back(entry.second);
+    const auto order = [](const ConfigRecord& a, const ConfigRecord& b) {
+      return std::tie(a.task, a.hash) < std::tie(b.task, b.hash);
+    };
+    std::sort(plan_.configs.begin(), plan_.configs.end(), order);
+    plan_.counts.distinct = plan_.configs.size();
+    for (auto& [key, records] : contexts_) {
+      for (const ConfigRecord& record : records) {
+        plan_.context[records.front().hash].push_back(record.hash);
+        plan_.references.emplace(record.hash, record);
+      }
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void expand_slice(size_t begin, size_t end) {
+    std::vector<Outcome> outcomes(end - begin);
+    tbb::parallel_for(tbb::blocked_range<size_t>(begin, end, 16), [&](const tbb::blocked_range<size_t>& range) {
+      Point point;
+      for (size_t i = range.begin(); i < range.end(); ++i) {
+        outcomes[i - begin] =
+            product_.point(i, point) ? examine(point) : Outcome{.hash = {}, .impossible = {}, .excluded = true};
+      }
+    });
+    Point point;
+    for (size_t i = begin; i < end; ++i) {
+      if (outcomes[i - begin].excluded) {
+        ++plan_.counts.excluded;
+        continue;
+      }
+      product_.point(i, point);
+      count(outcomes[i - begin], point);
+    }
+  }
+
+  void count(const Outcome& outcome, const Point& point) {
+    if (!outcome.impossible.empty()) {
+      ++plan_.counts.impossible[outcome.impossible];
+      return;
+    }
+    if (!seen_.insert(outcome.hash).second) ++plan_.counts.duplicates;
+    plan_.points.push_back({outcome.hash, point.labels});
+  }
+
+  void include() {
+    for (const Inclusion& inclusion : grid_.include)
+      for (const std::string& task : inclusion.tasks) include_point(task, inclusion.axes);
+  }
+
+  void include_point(const std::string& task, const std::vector<Axis>& axes) {
+    Point point{.task = task, .choice = {}, .labels = std::vector<std::string>(plan_.axes.size(), "")};
+    for (const Axis& axis : axes) {
+      point.choice.emplace_back(&axis, &axis.values.front());
+      const auto column = std::find(plan_.axes.begin(), plan_.axes.end(), axis.path);
+      if (column != plan_.axes.end())
+        point.labels[static_cast<size_t>(column - plan_.axes.begin())] = axis.labels.front();
+    }
+    if (steps_ > 0) point.labels.back() = std::to_string(steps_);
+    ++plan_.counts.included;
+    count(examine(point), point);
+  }
+
+  Outcome examine(const Point& point) {
+    std::string recipe_name;
+    Json canonical;
+    try {
+      canonical = simulator_.canonical(builder_.given(point.task, point.choice, recipe_name));
+    } catch (const Error& error) {
+      std::string words = point.task;
+      for (const auto& [axis, value] : point.choice) words += ", " + axis->path + " = " + value->dump();
+      throw Error(grid_.place + ": point (" + words + "): " + error.what());
+    }
+    if (std::string reason = simulator_.invalid_reason(canonical); !reason.empty()) {
+      return {.hash = {}, .impossible = std::move(reason)};
+    }
+    Outcome outcome{.hash = simulator_.hash(canonical), .impossible = {}};
+    decltype(known_)::accessor entry;
+    if (known_.insert(entry, outcome.hash)) {
+      // Whichever thread comes first writes; name it by content, since two points of different bases may meet here.
+      entry->second = {.hash = outcome.hash,
+                       .task = point.task,
+                       .reference = references_of(canonical),
+                       .recipe = recipe_name,
+                       .config = canonical.dump(),
+                       .static_cost = simulator_.static_cost(canonical)};
+    } else if (recipe_name < entry->second.recipe) {
+      entry->second.recipe = recipe_name;
+    }
+    return outcome;
+  }
+
+  // Hash of the fp32 configuration beside this one; notes the other references of the same context.
+  std::string references_of(const Json& canonical) {
+    const std::string key = canonical["task"].dump() + canonical["train"].dump();
+    decltype(contexts_)::accessor entry;
+    if (contexts_.insert(entry, key)) {
+      std::vector<std::string> names = grid_.references;
+      std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "fp32"; });
+      for (const std::string& name : names) {
+        const Json reference = simulator_.canonical(builder_.reference(canonical, name));
+        entry->second.push_back({.hash = simulator_.hash(reference),
+                                 .task = canonical["task"]["name"].get<std::string>(),
+                                 .reference = {},
+                                 .recipe = name,
+                                 .config = reference.dump(),
+                                 .static_cost = simulator_.static_cost(reference)});
+      }
+      for (ConfigRecord& record : entry->second) record.reference = entry->second.front().hash;
+    }
+    return entry->second.front().hash;
+  }
+
+  const Grid& grid_;
+  const Simulator& simulator_;
+  GridProduct product_;
+  GridConfigs builder_;
+  int steps_;
+  Plan plan_;
+  std::set<std::string> seen_;
+  tbb::concurrent_hash_map<std::string, ConfigRecord> known_;
+  tbb::concurrent_hash_map<std::string, std::vector<ConfigRecord>> contexts_;
+};
+
+}  // namespace
+
+Plan expand(const Grid& grid, const Simulator& simulator, int steps) { return Expander(grid, simulator, steps).run(); }
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,274 @@
+// Reading a grid file: structure, seeds, axes and their labels. Unknown keys are errors, so that a misspelt "exlude"
+// cannot silently run the whole product.
+#include "sweeps/grid/grid.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/error.h"
+#include "src/sha256.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+constexpr int64_t most_seeds = 100'000, most_configs = 1'000'000;
+
+// It becomes a folder's name, so it never leaves the folder it is used in and never looks like an option.
+std::string plain_name(const JsonReader& value) {
+  std::string name = value.text();
+  const bool plain = !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-' &&
+                     name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+@") ==
+                         std::string::npos;
+  if (!plain)
+    value.fail(
+        "a grid's name is a word of 1 to 100 letters, digits and _ . - + @ that starts with a letter, a digit, _, + "
+        "or @; found " +
+        shown(value.json()));
+  return name;
+}
+
+// A word or a list of words.
+std::vector<std::string> word_list(const JsonReader& value) {
+  if (value.json().is_string()) return {value.text()};
+  std::vector<std::string> words;
+  for (const JsonReader& entry : value.list(1)) words.push_back(entry.text());
+  return words;
+}
+
+// A count, or a list of seeds.
+std::vector<uint64_t> seed_list(const JsonReader& value, uint64_t first, int64_t least) {
+  std::vector<uint64_t> seeds;
+  if (value.json().is_number()) {
+    const auto count = static_cast<uint64_t>(value.integer(least, most_seeds));
+    for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+    return seeds;
+  }
+  if (!value.json().is_array()) value.fail("expected a count or a list of seeds, found " + shown(value.json()));
+  for (const JsonReader& entry : value.list(static_cast<size_t>(least))) {
+    const auto seed =
+        static_cast<uint64_t>(entry.integer(0, INT64_MAX));  // SQLite keeps integers in 63 bits and a sign
+    if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) entry.fail("a seed twice");
+    seeds.push_back(seed);
+  }
+  return seeds;
+}
+
+std::string label_of(JsonReader& value) {
+  const Json& json = value.json();
+  if (json.is_string()) return value.text();
+  if (json.is_object())
+    if (const auto label = value.find("label")) return label->text();
+  if (json.is_array() && !json.empty() && json[0].is_number()) {
+    std::string text;  // a block of [32, 32] is written 32x32 everywhere
+    for (const Json& entry : json) text += (text.empty() ? "" : "x") + entry.dump();
+    return text;
+  }
+  return json.dump();
+}
+
+AxisKind kind_of(const std::string& path, const std::string& place) {
+  if (path == "recipe") return AxisKind::recipe;
+  if (path == "fprop" || path == "dgrad" || path == "wgrad") return AxisKind::gemm;
+  if (!path.starts_with("task.")) return path.starts_with("train.") ? AxisKind::train : AxisKind::path;
+  if (std::count(path.begin(), path.end(), '.') < 2)
+    throw Error(place + ": a task parameter is task.NAME.PATH or task.*.PATH");
+  return AxisKind::task;
+}
+
+void add_value(Axis& axis, JsonReader value) {
+  Json json = value.json();
+  std::string label = label_of(value);
+  if (json.is_object()) json.erase("label");
+  if ((axis.kind == AxisKind::recipe || axis.kind == AxisKind::gemm) && !json.is_string() && !json.is_object())
+    value.fail("expected a word or an object laid over the base, found " + shown(json));
+  if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
+    value.fail("the value '" + label + "' occurs twice");
+  axis.values.push_back(std::move(json));
+  axis.labels.push_back(std::move(label));
+  axis.places.push_back(value.place());
+}
+
+Axis empty_axis(const std::string& path, const std::string& place) {
+  return {.path = path, .kind = kind_of(path, place), .values = {}, .labels = {}, .place = place, .places = {}};
+}
+
+// Axes in the order of the file, which is that of table columns; `ordered` is the file with its keys in that order.
+void parse_axes(Grid& grid, JsonReader axes, const nlohmann::ordered_json& ordered) {
+  axes.object();
+  for (const auto& [path, unread] : ordered.items()) {
+    const auto values = axes.find(path);
+    if (!values) continue;  // null
+    Axis axis = empty_axis(path, values->place());
+    for (const JsonReader& value : values->list(1)) add_value(axis, value);
+    grid.axes.push_back(std::move(axis));
+  }
+}
+
+void parse_exclude(Grid& grid, const JsonReader& rules) {
+  for (const JsonReader& rule : rules.list()) {
+    std::map<std::string, Json>& entries = grid.exclude.emplace_back();
+    for (const auto& [key, value] : rule.entries()) entries[key] = value.json();
+    if (entries.empty()) rule.fail("an empty rule would exclude every point");
+  }
+}
+
+void parse_include(Grid& grid, const JsonReader& points) {
+  for (const JsonReader& point : points.list()) {
+    Inclusion inclusion{.tasks = grid.tasks, .axes = {}};
+    const auto entries = point.entries();
+    if (entries.empty()) point.fail("an empty point names nothing");
+    for (const auto& [key, value] : entries) {
+      if (key != "task") {
+        add_value(inclusion.axes.emplace_back(empty_axis(key, value.place())), value);
+        continue;
+      }
+      inclusion.tasks = word_list(value);
+      for (const std::string& task : inclusion.tasks)
+        if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
+          throw unknown_word(value.place(), task, grid.tasks);
+    }
+    grid.include.push_back(std::move(inclusion));
+  }
+}
+
+void parse_explore(Grid& grid, JsonReader value) {
+  const char* forms = R"("all", {"random": N}, {"importance": N} or {"halving": {"steps": [..], "keep": 0.33}})";
+  if (value.json().is_string()) {
+    if (value.word({"all", "random", "halving", "importance"}) != 0)
+      value.fail(fmt::format("'{}' needs its numbers; accepted: {}", value.text(), forms));
+    return;
+  }
+  if (!value.json().is_object() || value.json().size() != 1)
+    value.fail(fmt::format("expected {}, found {}", forms, shown(value.json())));
+  const auto random = value.find("random"), importance = value.find("importance");
+  if (random || importance) {
+    grid.explore = random ? Explore::random : Explore::importance;
+    grid.sample = static_cast<size_t>((random ? *random : *importance).integer(1, most_configs));
+  } else if (auto halving = value.find("halving")) {
+    grid.explore = Explore::halving;
+    for (const JsonReader& steps : halving->at("steps").list(2)) {
+      const int count = static_cast<int>(steps.integer(1, 1'000'000'000));
+      if (!grid.rungs.empty() && count <= grid.rungs.back()) steps.fail("the steps of the rungs rise");
+      grid.rungs.push_back(count);
+    }
+    if (const auto keep = halving->find("keep")) grid.keep = keep->number(1e-6, 0.999999);
+    halving->finish();
+  }
+  value.finish();
+}
+
+// {"train.lr": {"start": "default", "factor": 2, "rungs": 4, "seeds": 3}, ..}; fields are tuned in the file's order.
+void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ordered) {
+  fields.object();
+  for (const auto& [path, unread] : ordered.items()) {
+    auto row = fields.find(path);
+    if (!row) continue;  // null
+    if (path.find('.') == std::string::npos || path.starts_with("task.")) {
+      row->fail("a tuned field is a number of the training (train.lr) or of the recipe (wgrad.*.target)");
+    }
+    TunedField field{.path = path, .start = {}, .ladder = {}};
+    if (const auto start = row->find("start"); start && !start->json().is_string()) {
+      field.start = start->number(tiny);
+    } else if (start) {
+      start->word({"default"});
+    }
+    if (const auto factor = row->find("factor")) field.ladder.factor = factor->number(1.01, 1000);
+    if (const auto rungs = row->find("rungs")) field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
+    if (const auto seeds = row->find("seeds")) field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
+    row->finish();
+    grid.tune.push_back(std::move(field));
+  }
+  if (grid.tune.empty()) fields.fail("names no field");
+}
+
+RaceSettings parse_race(JsonReader value) {
+  RaceSettings race;
+  if (const auto seeds = value.find("seeds")) race.seeds = static_cast<size_t>(seeds->integer(10, 1000));
+  if (const auto hours = value.find("hours")) race.hours = hours->number(tiny);
+  if (const auto delta = value.find("delta")) race.delta = delta->number(0);
+  value.finish();
+  return race;
+}
+
+// What only several keys together can get wrong.
+void check_together(const Grid& grid, const JsonReader& json) {
+  if (grid.race && json.json().contains("confirm")) json.fail("race: runs its own fresh seeds; leave `confirm` out");
+  if (grid.tune_best > 0 && grid.tune.empty()) json.fail("tune_best: there is no `tune`");
+  if (!grid.tune.empty() && grid.tune_best == 0 && grid.explore != Explore::all && grid.explore != Explore::random)
+    json.fail("tune: halving and importance explore at fixed values; give `tune_best`, the share that is then tuned");
+  for (const uint64_t seed : grid.seeds)
+    if (!grid.tune.empty() && seed >= first_tuning_seed)
+      json.fail(fmt::format("seeds: {}: seeds from {} tune and judge nothing else", seed, first_tuning_seed));
+  for (const Axis& axis : grid.axes)
+    for (const TunedField& field : grid.tune)
+      if (axis.path == field.path) json.fail("tune: " + field.path + " is an axis too; it can be only one of them");
+  for (const uint64_t seed : grid.confirm)
+    if (std::find(grid.seeds.begin(), grid.seeds.end(), seed) != grid.seeds.end())
+      json.fail(fmt::format("confirm: seed {} was used for screening; the front needs fresh ones", seed));
+  // A rung's length comes from `halving`; an axis or setting of the same name would be overruled silently.
+  const auto sets_steps = [](const Axis& axis) { return axis.path == "train.steps"; };
+  if (grid.explore == Explore::halving && std::any_of(grid.axes.begin(), grid.axes.end(), sets_steps))
+    json.fail("axes.train.steps: halving sets train.steps itself; it cannot be an axis too");
+}
+
+}  // namespace
+
+Grid parse_grid(const std::string& text, const std::string& place) {
+  Grid grid;
+  grid.place = place;
+  grid.source = parse_json(text, place);
+  JsonReader json(grid.source, place);
+  grid.name = plain_name(json.at("name"));
+  if (const auto doc = json.find("doc")) grid.doc = doc->text();
+  grid.tasks = word_list(json.at("task"));
+  const auto seeds = json.find("seeds"), confirm = json.find("confirm"), base = json.find("base");
+  grid.seeds = seeds ? seed_list(*seeds, 1, 1) : std::vector<uint64_t>{1, 2, 3};
+  if (confirm) grid.confirm = seed_list(*confirm, 1001, 0);
+  grid.base = base ? base->json() : Json("fp32");
+  if (const auto axes = json.find("axes"))
+    parse_axes(grid, *axes, parse_json<nlohmann::ordered_json>(text, place).at("axes"));
+  if (const auto train = json.find("train")) grid.train = train->object();
+  json.find("train.TASK");  // so that messages name it among the accepted keys
+  for (const auto& [key, value] : json.entries()) {
+    if (!key.starts_with("train.") || !json.find(key)) continue;
+    const std::string task = key.substr(6);
+    if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
+      value.fail("the grid has no such task");
+    grid.train_of_task[task] = value.object();
+  }
+  if (const auto exclude = json.find("exclude")) parse_exclude(grid, *exclude);
+  if (const auto include = json.find("include")) parse_include(grid, *include);
+  if (const auto explore = json.find("explore")) parse_explore(grid, *explore);
+  if (const auto tune = json.find("tune"))
+    parse_tune(grid, *tune, parse_json<nlohmann::ordered_json>(text, place).at("tune"));
+  if (const auto share = json.find("tune_best")) grid.tune_best = share->number(1e-6, 1);
+  if (const auto race = json.find("race")) {
+    grid.race = parse_race(*race);
+    for (size_t i = 0; i < grid.race->seeds; ++i) grid.confirm.push_back(first_race_seed + i);
+  }
+  if (const auto references = json.find("references")) grid.references = word_list(*references);
+  if (const auto hardware = json.find("hardware")) grid.hardware = word_list(*hardware);
+  if (const auto model = json.find("model")) grid.model = model->text();
+  if (const auto most = json.find("candidates")) grid.candidates = static_cast<size_t>(most->integer(1, most_configs));
+  json.finish();
+  if (std::find(grid.references.begin(), grid.references.end(), "fp32") == grid.references.end())
+    grid.references.insert(grid.references.begin(), "fp32");  // every gap is measured from it
+  check_together(grid, json);
+  return grid;
+}
+
+std::vector<size_t> RaceSettings::rounds() const {
+  std::vector<size_t> rounds;
+  for (size_t n = 10; n < seeds; n *= 2) rounds.push_back(n);
+  rounds.push_back(seeds);
+  return rounds;
+}
+
+double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash) {
+  const std::string digest = sha256_hex(salt + "\n" + name + "\n" + hash);
+  return static_cast<double>(std::stoull(digest.substr(0, 13), nullptr, 16)) / 4503599627370496.0;  // 52 bits
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,130 @@
+#include "sweeps/grid/grid_configs.h"
+
+#include "src/error.h"
+#include "src/words.h"
+#include "sweeps/grid/recipe_overlay.h"
+
+namespace fp4::sweeps {
+
+GridConfigs::GridConfigs(const Grid& grid, const Simulator& simulator, int steps)
+    : grid_(grid), simulator_(simulator), steps_(steps), base_(named_base()) {
+  const auto remember_axis = [&](const Axis& axis) {
+    for (size_t i = 0; i < axis.values.size(); ++i) remember(axis.kind, axis.values[i], axis.places[i]);
+  };
+  for (const Axis& axis : grid.axes) remember_axis(axis);
+  for (const Inclusion& inclusion : grid.include)
+    for (const Axis& axis : inclusion.axes) remember_axis(axis);
+  for (const std::string& name : grid.references) remember(AxisKind::recipe, name, grid.place + ": references");
+  check();
+}
+
+// Base, training and every value of an axis, each by itself: a wrong word is told with its place in the file, before
+// any point of the product.
+void GridConfigs::check() const {
+  std::string unused;
+  for (const std::string& task : grid_.tasks) {
+    at_place(grid_.place + ": base", [&] {
+      return simulator_.canonical({{"task", {{"name", task}}}, {"recipe", base_}, {"train", Json::object()}});
+    });
+    const bool has_own = grid_.train_of_task.contains(task);
+    at_place(grid_.place + (has_own ? ": train." + task : ""),
+             [&] { return simulator_.canonical(given(task, {}, unused)); });
+    const auto check_axis = [&](const Axis& axis) {
+      for (size_t i = 0; i < axis.values.size(); ++i)
+        at_place(axis.places[i], [&] { return simulator_.canonical(given(task, {{&axis, &axis.values[i]}}, unused)); });
+    };
+    for (const Axis& axis : grid_.axes) check_axis(axis);
+    for (const Inclusion& inclusion : grid_.include)
+      if (is_one_of(inclusion.tasks, task))
+        for (const Axis& axis : inclusion.axes) check_axis(axis);
+  }
+}
+
+Json GridConfigs::given(const std::string& task, const Choice& choice, std::string& recipe_name) const {
+  Json recipe = base_;
+  recipe_name = base_name_;
+  for (const bool first : {true, false}) {
+    for (const auto& [axis, value] : choice) {
+      if ((axis->kind == AxisKind::recipe) == first) apply(recipe, *axis, *value, recipe_name);
+    }
+  }
+  return config(task, choice, std::move(recipe));
+}
+
+Json GridConfigs::reference(const Json& canonical, const std::string& name) const {
+  return {{"task", canonical["task"]}, {"train", canonical["train"]}, {"recipe", recipes_.at(name)}};
+}
+
+Json GridConfigs::named_base() {
+  JsonReader base(grid_.base, grid_.place + ": base");
+  const bool alone = grid_.base.is_string();
+  if (!alone && !grid_.base.is_object())
+    base.fail(R"(expected a recipe's name or {"recipe": NAME, PATH: VALUE, ..}, found )" + shown(grid_.base));
+  base_name_ = (alone ? base : base.at("recipe")).text();
+  Json recipe = at_place(base.place(), [&] { return simulator_.recipe(base_name_); });
+  if (alone) return recipe;
+  for (const auto& [path, value] : base.entries()) {
+    if (path == "recipe") continue;
+    if (is_one_of(gemm_names, path)) {
+      lay_over(recipe[path], value.object(), 1);
+    } else {
+      set_recipe_path(recipe, path, value.json());
+    }
+  }
+  return recipe;
+}
+
+void GridConfigs::remember(AxisKind kind, const Json& value, const std::string& place) {
+  if (!value.is_string() || (kind != AxisKind::recipe && kind != AxisKind::gemm)) return;
+  std::string name = value.get<std::string>();
+  if (kind == AxisKind::gemm) {
+    const size_t dot = name.rfind('.');
+    if (dot == std::string::npos || !is_one_of(gemm_names, name.substr(dot + 1)))
+      throw Error(place + ": a whole GEMM is RECIPE.fprop, RECIPE.dgrad or RECIPE.wgrad, found " + shown(value));
+    name.resize(dot);
+  }
+  if (!recipes_.contains(name)) recipes_[name] = at_place(place, [&] { return simulator_.recipe(name); });
+}
+
+void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::string& recipe_name) const {
+  switch (axis.kind) {
+    case AxisKind::recipe:
+      if (value.is_string()) {
+        recipe_name = value.get<std::string>();
+        recipe = recipes_.at(recipe_name);
+      } else {
+        lay_over(recipe, value, 0);
+      }
+      return;
+    case AxisKind::gemm:
+      if (value.is_string()) {
+        const std::string name = value.get<std::string>();
+        const size_t dot = name.rfind('.');
+        recipe[axis.path] = recipes_.at(name.substr(0, dot))[name.substr(dot + 1)];
+      } else {
+        lay_over(recipe[axis.path], value, 1);
+      }
+      return;
+    case AxisKind::path: return set_recipe_path(recipe, axis.path, value);
+    case AxisKind::task:
+    case AxisKind::train: return;
+  }
+}
+
+Json GridConfigs::config(const std::string& task, const Choice& choice, Json recipe) const {
+  Json parameters = {{"name", task}};
+  Json train = grid_.train;
+  if (const auto own = grid_.train_of_task.find(task); own != grid_.train_of_task.end()) train.update(own->second);
+  for (const auto& [axis, value] : choice) {
+    if (axis->kind == AxisKind::train) set_at(train, split(axis->path, '.'), 1, *value);
+    if (axis->kind != AxisKind::task) continue;
+    const std::vector<std::string> parts = split(axis->path, '.');
+    if (parts[1] != "*" && parts[1] != task) continue;  // dead on this task
+    if (parts[1] == "*" && !simulator_.task_has(task, axis->path.substr(7))) continue;
+    set_at(parameters, parts, 2, *value);
+  }
+  if (steps_ > 0) train["steps"] = steps_;
+  return {{"task", std::move(parameters)}, {"recipe", std::move(recipe)}, {"train", std::move(train)}};
+}
+
+}  // namespace fp4::sweeps

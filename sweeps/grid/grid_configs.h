@@ -1,0 +1,34 @@
+// The configuration of a point: the grid's base recipe with the point's values laid over it, as given to the trainer.
+#pragma once
+
+#include "sweeps/grid/grid_product.h"
+
+namespace fp4::sweeps {
+
+class GridConfigs {
+ public:
+  GridConfigs(const Grid& grid, const Simulator& simulator, int steps);
+
+  // The configuration as given to the trainer, and the name of its recipe.
+  Json given(const std::string& task, const Choice& choice, std::string& recipe_name) const;
+
+  Json reference(const Json& canonical, const std::string& name) const;
+
+ private:
+  Json named_base();
+  void remember(AxisKind kind, const Json& value, const std::string& place);
+  void check() const;
+
+  void apply(Json& recipe, const Axis& axis, const Json& value, std::string& recipe_name) const;
+
+  Json config(const std::string& task, const Choice& choice, Json recipe) const;
+
+  const Grid& grid_;
+  const Simulator& simulator_;
+  int steps_;
+  std::string base_name_;
+  Json base_;
+  std::map<std::string, Json> recipes_;
+};
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,69 @@
+#include "sweeps/grid/recipe_overlay.h"
+
+#include <algorithm>
+
+#include "src/words.h"
+
+namespace fp4::sweeps {
+
+const std::vector<std::string> gemm_names = {"fprop", "dgrad", "wgrad"};
+
+namespace {
+
+const std::vector<std::string> operands = {"a", "b"};
+
+// object[key]; what is no object becomes one. A wrong value of a file was refused before (GridConfigs::check).
+Json& entry(Json& object, const std::string& key) {
+  if (!object.is_object()) object = Json::object();
+  return object[key];
+}
+
+}  // namespace
+
+bool is_one_of(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+void set_at(Json& object, const std::vector<std::string>& parts, size_t from, const Json& value) {
+  Json* at = &object;
+  for (size_t i = from; i < parts.size(); ++i) at = &entry(*at, parts[i]);
+  *at = value;
+}
+
+void set_recipe_path(Json& recipe, const std::string& path, const Json& value) {
+  const std::vector<std::string> parts = split(path, '.');
+  const std::vector<std::string> heads = parts[0] == "*" ? gemm_names : split(parts[0], '|');
+  if (parts.size() < 2 || !is_one_of(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
+  const bool names_operand = parts[1] == "*" || is_one_of(operands, split(parts[1], '|').front());
+  const bool whole_gemm = parts[1] == "hadamard" || parts[1] == "accumulator";
+  for (const std::string& gemm : heads) {
+    if (whole_gemm) {
+      set_at(entry(recipe, gemm), parts, 1, value);
+      continue;
+    }
+    const std::vector<std::string> sides = !names_operand || parts[1] == "*" ? operands : split(parts[1], '|');
+    for (const std::string& side : sides) {
+      Json& operand = entry(entry(recipe, gemm), side);
+      if (parts.back() == "preset") operand = Json::object();
+      set_at(operand, parts, names_operand ? 2 : 1, value);
+    }
+  }
+}
+
+void lay_over(Json& target, const Json& patch, int depth) {
+  if (!patch.is_object()) {
+    target = patch;
+    return;
+  }
+  // A preset settles every field of an operand; fields kept from before would overrule it.
+  if (!target.is_object() || patch.contains("preset")) target = Json::object();
+  for (const auto& [key, value] : patch.items()) {
+    if ((key == "*" || (key == "all" && depth == 0)) && depth < 2) {
+      for (const std::string& name : depth == 0 ? gemm_names : operands) lay_over(target[name], value, depth + 1);
+    } else {
+      lay_over(target[key], value, depth + 1);
+    }
+  }
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,278 @@
+// See attribution.h. Points are looked up by the numbers of their labels, so a product of 100,000 points takes a
+// second.
+#include "sweeps/judge/attribution.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+// The points of one task as label numbers, with the mixed-radix code of each.
+struct Space {
+  std::vector<std::vector<std::string>> values;  // by axis, in order of appearance
+  struct Entry {
+    std::vector<uint32_t> digits;
+    const ConfigResult* config;
+  };
+  std::vector<Entry> entries;
+  std::unordered_map<uint64_t, size_t> by_code;
+
+  uint64_t code(const std::vector<uint32_t>& digits) const {
+    uint64_t code = 0;
+    for (size_t i = 0; i < digits.size(); ++i) code = code * (values[i].size() + 1) + digits[i];
+    return code;
+  }
+};
+
+// Values in the grid's order: the first one is the reference.
+Space space_of(const Results& results, const std::string& task) {
+  Space space;
+  const std::vector<std::string>& axes = results.axes();
+  std::vector<std::unordered_map<std::string, uint32_t>> digit_of(axes.size());
+  space.values.resize(axes.size());
+  for (const Axis& axis : results.grid().axes) {
+    const auto at = static_cast<size_t>(std::find(axes.begin(), axes.end(), axis.path) - axes.begin());
+    for (const std::string& label : axis.labels) {
+      if (at == axes.size()) continue;
+      digit_of[at].try_emplace(label, static_cast<uint32_t>(space.values[at].size()));
+      space.values[at].push_back(label);
+    }
+  }
+  for (const PointRecord& point : results.points()) {
+    const ConfigResult* config = results.find(point.hash);
+    if (config == nullptr || config->record.task != task) continue;
+    Space::Entry entry{.digits = {}, .config = config};
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const auto [digit, fresh] =
+          digit_of[i].try_emplace(point.labels[i], static_cast<uint32_t>(space.values[i].size()));
+      if (fresh) space.values[i].push_back(point.labels[i]);
+      entry.digits.push_back(digit->second);
+    }
+    space.entries.push_back(std::move(entry));
+  }
+  for (size_t i = 0; i < space.entries.size(); ++i) space.by_code[space.code(space.entries[i].digits)] = i;
+  return space;
+}
+
+// The part of a space that a contrast looks at: by axis and value.
+using Mask = std::vector<std::vector<bool>>;
+
+bool inside(const Mask& mask, const std::vector<uint32_t>& digits, size_t but) {
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i != but && !mask[i][digits[i]]) return false;
+  }
+  return true;
+}
+
+class Attribution {
+ public:
+  Attribution(const Results& results, Metric metric) {
+    const std::vector<uint64_t>& seeds = results.grid().seeds;
+    seeds_.assign(seeds.begin(), seeds.end());
+    std::sort(seeds_.begin(), seeds_.end());
+    for (const ConfigResult& config : results.configs()) {
+      std::vector<std::optional<double>>& gaps = gaps_[&config];
+      for (const uint64_t seed : seeds_) {
+        const RunRecord* run = config.run(seed);
+        gaps.push_back(run == nullptr ? std::nullopt : results.gap(config, *run, metric));
+      }
+    }
+  }
+
+  Effect effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
+    Effect effect;
+    effect.value = space.values[axis][value];
+    effect.reference = space.values[axis][against];
+    std::set<std::pair<const ConfigResult*, const ConfigResult*>> pairs;
+    for (const Space::Entry& entry : space.entries) {
+      if (entry.digits[axis] != value || !inside(mask, entry.digits, axis)) continue;
+      std::vector<uint32_t> digits = entry.digits;
+      digits[axis] = against;
+      const auto other = space.by_code.find(space.code(digits));
+      if (other == space.by_code.end()) continue;
+      const ConfigResult* reference = space.entries[other->second].config;
+      if (reference != entry.config) pairs.emplace(entry.config, reference);  // equal: the axis is dead here
+    }
+    average(pairs, effect);
+    return effect;
+  }
+
+  // An importance sample has hardly any complete pairs: compare weighted means of the two values' configurations.
+  Effect weighted_effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
+    Effect effect;
+    effect.value = space.values[axis][value];
+    effect.reference = space.values[axis][against];
+    effect.weighted = true;
+    std::set<const ConfigResult*> mine, theirs;
+    for (const Space::Entry& entry : space.entries) {
+      if (!inside(mask, entry.digits, axis)) continue;
+      if (entry.digits[axis] == value) mine.insert(entry.config);
+      if (entry.digits[axis] == against) theirs.insert(entry.config);
+    }
+    effect.settings = mine.size();
+    for (size_t s = 0; s < seeds_.size(); ++s) {
+      const std::optional<double> a = weighted_mean(mine, s);
+      const std::optional<double> b = weighted_mean(theirs, s);
+      if (!a || !b) continue;
+      effect.comparison.differences.push_back(*a - *b);
+      effect.reference_gap += *b;
+    }
+    effect.reference_gap /= static_cast<double>(std::max<size_t>(1, effect.comparison.differences.size()));
+    return effect;
+  }
+
+  // Seeds that every configuration has: a mean over other settings at one seed than at the next would be no replicate.
+  std::optional<double> weighted_mean(const std::set<const ConfigResult*>& configs, size_t seed) const {
+    std::vector<double> y, p;
+    for (const ConfigResult* config : configs) {
+      if (const auto gap = gaps_.at(config)[seed]; gap && !Results::diverged(*config)) {
+        y.push_back(*gap);
+        p.push_back(config->record.probability);
+      }
+    }
+    if (y.empty()) return std::nullopt;
+    return hajek(y, p).mean;
+  }
+
+ private:
+  void average(const std::set<std::pair<const ConfigResult*, const ConfigResult*>>& pairs, Effect& effect) const {
+    std::vector<double> by_seed(seeds_.size(), 0);
+    std::vector<double> by_setting;
+    for (const auto& [config, reference] : pairs) {
+      if (Results::diverged(*config) || Results::diverged(*reference)) {
+        ++effect.diverged;
+        continue;
+      }
+      const auto& mine = gaps_.at(config);
+      const auto& theirs = gaps_.at(reference);
+      std::vector<double> differences;
+      for (size_t s = 0; s < seeds_.size(); ++s) {
+        if (mine[s] && theirs[s]) differences.push_back(*mine[s] - *theirs[s]);
+      }
+      if (differences.size() != seeds_.size()) continue;  // not run on every seed yet
+      for (size_t s = 0; s < seeds_.size(); ++s) by_seed[s] += differences[s], effect.reference_gap += *theirs[s];
+      by_setting.push_back(summarise(differences).mean);
+    }
+    effect.settings = by_setting.size();
+    if (by_setting.empty()) return;
+    effect.reference_gap /= static_cast<double>(by_setting.size() * seeds_.size());
+    double mean = 0;
+    for (double& sum : by_seed) {
+      sum /= static_cast<double>(by_setting.size());
+      mean += sum;
+    }
+    effect.comparison.differences = by_seed;
+    effect.low_decile = quantile(by_setting, 0.1);
+    effect.high_decile = quantile(by_setting, 0.9);
+    const auto same = std::count_if(by_setting.begin(), by_setting.end(),
+                                    [&](double value) { return mean == 0 ? value == 0 : value * mean > 0; });
+    effect.same_sign = static_cast<double>(same) / static_cast<double>(by_setting.size());
+  }
+
+  std::vector<uint64_t> seeds_;
+  std::unordered_map<const ConfigResult*, std::vector<std::optional<double>>> gaps_;
+};
+
+// Values of the sweep, by axis, whatever the task: what a word may name.
+size_t axis_named(const Results& results, const std::string& place, const std::string& name) {
+  const auto at = std::find(results.axes().begin(), results.axes().end(), name);
+  if (at == results.axes().end()) throw unknown_word(place, name, results.axes());
+  return static_cast<size_t>(at - results.axes().begin());
+}
+
+uint32_t value_named(const Space& space, const Results& results, const std::string& place, size_t axis,
+                     const std::string& value) {
+  const std::vector<std::string>& values = space.values[axis];
+  const auto at = std::find(values.begin(), values.end(), value);
+  if (at == values.end()) throw unknown_word(place + " " + results.axes()[axis], value, values);
+  return static_cast<uint32_t>(at - values.begin());
+}
+
+// One mask, with the words of its group, for each combination of the `by` axes.
+std::vector<std::pair<std::string, Mask>> groups_of(const Space& space, const Results& results,
+                                                    const Contrast& contrast) {
+  Mask all;
+  for (const auto& values : space.values) all.emplace_back(values.size(), true);
+  for (const auto& [name, words] : contrast.where) {
+    const size_t axis = axis_named(results, "--where", name);
+    std::fill(all[axis].begin(), all[axis].end(), false);
+    for (const std::string& word : words) all[axis][value_named(space, results, "--where", axis, word)] = true;
+  }
+  std::vector<std::pair<std::string, Mask>> groups = {{"", all}};
+  for (const std::string& name : contrast.by) {
+    const size_t axis = axis_named(results, "--by", name);
+    std::vector<std::pair<std::string, Mask>> finer;
+    for (const auto& [words, mask] : groups) {
+      for (size_t value = 0; value < mask[axis].size(); ++value) {
+        if (!mask[axis][value] || space.values[axis][value].empty()) continue;
+        Mask narrow = mask;
+        std::fill(narrow[axis].begin(), narrow[axis].end(), false);
+        narrow[axis][value] = true;
+        finer.emplace_back((words.empty() ? "" : words + ", ") + space.values[axis][value], std::move(narrow));
+      }
+    }
+    groups = std::move(finer);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
+                              const Contrast& contrast) {
+  const Attribution attribution(results, metric);
+  const bool sampled = results.grid().explore == Explore::importance;
+  std::vector<Effect> effects;
+  for (const std::string& task : results.grid().tasks) {
+    const Space space = space_of(results, task);
+    const auto own = delta.find(task);
+    const auto groups = groups_of(space, results, contrast);
+    for (size_t axis = 0; axis < space.values.size(); ++axis) {
+      if (!contrast.axis.empty() && axis_named(results, "--axis", contrast.axis) != axis) continue;
+      const uint32_t against =
+          contrast.reference.empty() ? 0 : value_named(space, results, "--against", axis, contrast.reference);
+      std::vector<Effect> list;
+      std::vector<Comparison> family;
+      for (const auto& [words, mask] : groups) {
+        for (uint32_t value = 0; value < space.values[axis].size(); ++value) {
+          // "": included points that do not name the axis.
+          if (value == against || space.values[axis][value].empty() || !mask[axis][value]) continue;
+          Effect effect = sampled ? attribution.weighted_effect(space, axis, value, against, mask)
+                                  : attribution.effect(space, axis, value, against, mask);
+          if (effect.comparison.differences.empty()) continue;
+          effect.task = task;
+          effect.axis = results.axes()[axis];
+          effect.group = words;
+          family.push_back(effect.comparison);
+          list.push_back(std::move(effect));
+        }
+      }
+      judge(family, own == delta.end() ? 0 : own->second);
+      for (size_t i = 0; i < list.size(); ++i) {
+        list[i].comparison = family[i];
+        effects.push_back(std::move(list[i]));
+      }
+    }
+  }
+  return effects;
+}
+
+std::map<std::string, WeightedMean> space_average(const Results& results, Metric metric) {
+  std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> values;
+  for (const ConfigResult& config : results.configs()) {
+    const std::vector<double> gaps = results.gaps(config, false, metric);
+    if (!config.in_plan || gaps.empty() || Results::diverged(config)) continue;
+    values[config.record.task].first.push_back(summarise(gaps).mean);
+    values[config.record.task].second.push_back(config.record.probability);
+  }
+  std::map<std::string, WeightedMean> means;
+  for (const auto& [task, lists] : values) means[task] = hajek(lists.first, lists.second);
+  return means;
+}
+
+}  // namespace fp4::sweeps

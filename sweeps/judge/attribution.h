@@ -1,0 +1,50 @@
+// What one value of an axis does on average over all settings of the other axes, compared with the axis's first value
+// (or another one), over the whole product or a named part of it.
+// For each seed the mean of the paired differences over the settings, then a t interval over the SEEDS: settings share
+// seeds and are no replicates, so thousands of them do not make an interval narrow. Beside the mean stand the range
+// over settings and the share with its sign, since an average hides interactions (a Hadamard helps one rounding only).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/judge/results.h"
+#include "sweeps/judge/statistics.h"
+
+namespace fp4::sweeps {
+
+struct Effect {
+  std::string task;
+  std::string axis;
+  std::string value;
+  std::string reference;
+  std::string group;         // "value, ...": those of the axes in Contrast::by
+  double reference_gap = 0;  // mean gap of the reference over the same settings and seeds
+  size_t settings = 0;       // pairs compared; pairs in which the axis is dead are left out
+  size_t diverged = 0;       // pairs left out because a run of either side diverged
+  Comparison comparison;     // differences by seed; negative: the value lowers the loss
+  double low_decile = 0;     // of the settings' mean differences
+  double high_decile = 0;
+  double same_sign = 0;   // share of settings whose mean difference has the sign of the average
+  bool weighted = false;  // Hajek means of an importance sample instead of pairs
+};
+
+// Which comparisons are listed; by default all values of all axes over the whole product.
+struct Contrast {
+  std::string axis;       // only this one
+  std::string reference;  // a value of `axis` to compare with, instead of the grid's first
+  std::map<std::string, std::vector<std::string>> where;  // axis: the values that take part
+  std::vector<std::string> by;                            // separately for each combination of these axes' values
+};
+
+// Effects of all values of all axes with at least two, on every task, over the screening seeds; Holm over everything
+// listed of one (task, axis). `delta`: of the word `equal`, by task. Throws Error for an axis or value that is not in
+// the sweep, naming those that are.
+std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
+                              const Contrast& contrast = {});
+
+// Average gap over the whole space from an importance sample, by task: Hajek's mean of the configurations' mean gaps
+// and its effective sample size (all probabilities 1: the plain mean).
+std::map<std::string, WeightedMean> space_average(const Results& results, Metric metric);
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,104 @@
+// See costs.h. A recipe is told apart by its canonical text.
+#include "sweeps/judge/costs.h"
+
+#include <tbb/parallel_for.h>
+
+#include <string_view>
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+// The text of "recipe" inside a canonical configuration without parsing the rest: the sections are objects, and a brace
+// inside a string would need a quote, which ends the count. Thousands of configurations share few recipes.
+std::string_view recipe_text(const std::string& config) {
+  static constexpr std::string_view key = "\"recipe\":";
+  const size_t begin = config.find(key);
+  if (begin == std::string::npos) throw Error("a configuration without a recipe: " + config.substr(0, 100), 1);
+  size_t at = begin + key.size();
+  int depth = 0;
+  bool quoted = false;
+  for (; at < config.size(); ++at) {
+    const char c = config[at];
+    if (quoted) {
+      if (c == '\\') ++at;
+      if (c == '"') quoted = false;
+      continue;
+    }
+    if (c == '"') quoted = true;
+    if (c == '{') ++depth;
+    if (c == '}' && --depth == 0) break;
+  }
+  return std::string_view(config).substr(begin + key.size(), at + 1 - begin - key.size());
+}
+
+Json parse_recipe(std::string_view text) {
+  Json recipe = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!recipe.is_object()) throw Error("a configuration whose recipe is not an object", 1);
+  return recipe;
+}
+
+}  // namespace
+
+Json recipe_of(const std::string& config) { return parse_recipe(recipe_text(config)); }
+
+Costs::Costs(const Results& results, CostModel model) : model_(std::move(model)) {
+  std::unordered_map<std::string_view, size_t> known;
+  std::vector<std::string_view> texts;
+  for (const ConfigResult& config : results.configs()) {
+    const std::string_view text = recipe_text(config.record.config);
+    const auto [entry, fresh] = known.try_emplace(text, texts.size());
+    if (fresh) texts.push_back(text);
+    recipe_of_[config.record.hash] = entry->second;
+  }
+  recipes_.resize(texts.size());
+  plain_.resize(texts.size());
+  tbb::parallel_for(size_t{0}, texts.size(), [&](size_t i) {
+    recipes_[i] = parse_recipe(texts[i]);
+    plain_[i] = model_.evaluate(recipes_[i], {});
+  });
+}
+
+const Cost& Costs::of(const ConfigResult& config) const { return plain_[recipe_of_.at(config.record.hash)]; }
+
+Cost Costs::weighted(const ConfigResult& config, const std::string& weight, double factor) const {
+  const size_t recipe = recipe_of_.at(config.record.hash);
+  auto& known = weighted_[{weight, factor}];
+  const auto [entry, fresh] = known.try_emplace(recipe);
+  if (fresh) entry->second = model_.evaluate(recipes_[recipe], {{weight, factor}});
+  return entry->second;
+}
+
+void Costs::prepare(const std::string& weight, double factor) const {
+  Table table(recipes_.size());
+  tbb::parallel_for(size_t{0}, recipes_.size(), [&](size_t i) {
+    table[i] = model_.evaluate(recipes_[i], {{weight, factor}});
+  });
+  auto& known = weighted_[{weight, factor}];
+  for (size_t i = 0; i < table.size(); ++i) known[i] = table[i];
+}
+
+const std::vector<std::string>& cost_columns() {
+  static const std::vector<std::string> names = {"overhead", "quantisation_overhead", "step_time_s", "energy_j"};
+  return names;
+}
+
+double cost_column(const Cost& cost, const std::string& name) {
+  if (name == "overhead") return cost.overhead;
+  if (name == "quantisation_overhead") return cost.quantisation_overhead;
+  if (name == "step_time_s") return cost.step_time_s;
+  if (name == "energy_j") return cost.energy_j;
+  throw unknown_word("column", name, cost_columns());
+}
+
+std::vector<CostModel> cost_models_of(const Grid& grid) {
+  std::vector<CostModel> models;
+  for (const std::string& hardware : grid.hardware)
+    models.push_back(
+        at_place(grid.place + ": hardware or model", [&] { return real_cost_model(hardware, grid.model); }));
+  return models;
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,46 @@
+// Costs of configurations, computed when a table is read and never stored: distinct recipes are evaluated once, in
+// parallel, whatever number of tasks, seeds and training lengths share them.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sweeps/judge/results.h"
+
+namespace fp4::sweeps {
+
+class Costs {
+ public:
+  Costs(const Results& results, CostModel model);
+
+  const CostModel& model() const { return model_; }
+  const Cost& of(const ConfigResult& config) const;
+  // The same with one weight multiplied by `factor`; remembered, since front points share their rivals.
+  Cost weighted(const ConfigResult& config, const std::string& weight, double factor) const;
+  // Evaluates one weight and factor for all recipes at once, in parallel.
+  void prepare(const std::string& weight, double factor) const;
+
+ private:
+  using Table = std::vector<Cost>;
+
+  CostModel model_;
+  std::vector<Json> recipes_;
+  std::unordered_map<std::string, size_t> recipe_of_;  // by config hash
+  Table plain_;
+  mutable std::map<std::pair<std::string, double>, std::unordered_map<size_t, Cost>> weighted_;
+};
+
+// The x column of a front: overhead, quantisation_overhead, step_time_s, energy_j.
+double cost_column(const Cost& cost, const std::string& name);
+const std::vector<std::string>& cost_columns();
+
+// The models of a grid's chips, with the grid's model size.
+std::vector<CostModel> cost_models_of(const Grid& grid);
+
+// The recipe part of a canonical configuration's text.
+Json recipe_of(const std::string& config);
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,422 @@
+// How a front is found: screen by means, gather candidates, judge them on fresh seeds with paired tests under Holm.
+#include "sweeps/judge/pareto.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "src/error.h"
+#include "sweeps/judge/front_extras.h"
+#include "sweeps/judge/front_race.h"
+
+namespace fp4::sweeps {
+
+std::string_view word(FrontStatus status) {
+  switch (status) {
+    case FrontStatus::unjudged: return "";
+    case FrontStatus::screening: return "screening";
+    case FrontStatus::on: return "on";
+    case FrontStatus::tied: return "tied";
+    case FrontStatus::off: return "off";
+    case FrontStatus::undecided: return "undecided";
+  }
+  return "";
+}
+
+std::vector<bool> undominated(const std::vector<double>& x, const std::vector<double>& y) {
+  std::vector<size_t> order(x.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::tie(x[a], y[a]) < std::tie(x[b], y[b]); });
+  std::vector<bool> result(x.size(), false);
+  double best = INFINITY;  // least y of all smaller x
+  double level_x = NAN;    // the x being looked at, and the least y there
+  double level_y = INFINITY;
+  for (const size_t i : order) {
+    if (std::isnan(x[i]) || std::isnan(y[i])) continue;
+    if (x[i] != level_x) {
+      best = std::min(best, level_y);
+      level_x = x[i];
+      level_y = y[i];
+    }
+    result[i] = y[i] < best && y[i] == level_y;
+  }
+  return result;
+}
+
+std::vector<int> dominated_ranks(const std::vector<double>& x, std::vector<double> y) {
+  std::vector<int> ranks(x.size(), -1);
+  for (int rank = 0;; ++rank) {
+    const std::vector<bool> best = undominated(x, y);
+    bool any = false;
+    for (size_t i = 0; i < best.size(); ++i) {
+      if (!best[i]) continue;
+      ranks[i] = rank;
+      y[i] = NAN;
+      any = true;
+    }
+    if (!any) return ranks;
+  }
+}
+
+namespace {
+
+constexpr double screening_width = 3;  // standard errors above the screened front that still make a candidate
+
+struct YColumn {
+  Metric metric = Metric::loss;
+  bool gap = true;
+};
+
+YColumn y_column(const std::string& name) {
+  if (name == "loss_gap") return {Metric::loss, true};
+  if (name == "loss_hp_gap") return {Metric::loss_hp, true};
+  if (name == "loss") return {Metric::loss, false};
+  if (name == "loss_hp") return {Metric::loss_hp, false};
+  throw unknown_word("column y", name, {"loss_gap", "loss_hp_gap", "loss", "loss_hp"});
+}
+
+class ContextJudge {
+ public:
+  ContextJudge(const Results& results, const Costs& costs, const FrontOptions& options, ContextFront& front)
+      : results_(results), costs_(costs), options_(options), y_(y_column(options.y)), front_(front) {}
+
+  void judge_context() {
+    screen();
+    describe();
+    if (options_.screening_only) return;
+    if (front_.confirmed && results_.grid().race) {
+      race();
+    } else if (front_.confirmed) {
+      confirm();
+    } else {
+      for (FrontPoint& point : front_.points) {
+        if (point.candidate) point.status = FrontStatus::screening;
+      }
+    }
+    if (options_.sensitivity) add_sensitivity(front_, costs_, options_.x);
+    add_tokens(front_, results_, options_.target);
+  }
+
+ private:
+  std::vector<double> values(const ConfigResult& config, bool confirm) const {
+    if (y_.gap) return results_.gaps(config, confirm, y_.metric);
+    std::vector<double> values;
+    for (const RunRecord& run : config.runs) {
+      if (results_.is_confirm(run.seed) != confirm) continue;
+      if (const auto value = metric_of(run, y_.metric)) values.push_back(*value);
+    }
+    return values;
+  }
+
+  // Differences of two configurations on the seeds that both have.
+  std::vector<double> paired(const ConfigResult& a, const ConfigResult& b, bool confirm) const {
+    std::vector<double> differences;
+    for (const RunRecord& run : a.runs) {
+      if (results_.is_confirm(run.seed) != confirm) continue;
+      const RunRecord* other = b.run(run.seed);
+      if (other == nullptr) continue;
+      const auto mine = metric_of(run, y_.metric);
+      const auto theirs = metric_of(*other, y_.metric);
+      if (mine && theirs) differences.push_back(*mine - *theirs);
+    }
+    return differences;
+  }
+
+  void screen() {
+    std::vector<double> x, y;
+    for (FrontPoint& point : front_.points) {
+      point.y = summarise(values(*point.config, false));
+      point.diverged =
+          static_cast<size_t>(std::count_if(point.config->runs.begin(), point.config->runs.end(),
+                                            [](const RunRecord& run) { return run.status == Status::diverged; }));
+      point.cost = costs_.of(*point.config);
+      point.x = cost_column(point.cost, options_.x);
+      front_.confirmed |= !values(*point.config, true).empty();
+    }
+    std::sort(front_.points.begin(), front_.points.end(), [](const FrontPoint& a, const FrontPoint& b) {
+      return std::tie(a.x, a.y.mean, a.config->record.hash) < std::tie(b.x, b.y.mean, b.config->record.hash);
+    });
+    for (const FrontPoint& point : front_.points) {
+      front_.seeds = std::max(front_.seeds, point.y.n);
+      x.push_back(is_usable(point) ? point.x : NAN);
+      y.push_back(is_usable(point) ? point.y.mean : NAN);
+    }
+    // Half the seeds or fewer is a run still going on: such a mean is no front yet, only luck.
+    for (size_t i = 0; i < front_.points.size(); ++i) {
+      if (2 * front_.points[i].y.n <= front_.seeds && front_.seeds > 1) x[i] = NAN;
+    }
+    const std::vector<bool> best = undominated(x, y);
+    for (size_t i = 0; i < best.size(); ++i) front_.points[i].on_front = best[i];
+    gather_candidates(x);
+  }
+
+  // Distance of each point above the front, in standard errors of its paired difference to the front point that stands
+  // at its x or left of it. With two or three seeds an SD is itself a lottery: never trust one below the context's
+  // typical (median) SD.
+  void gather_candidates(const std::vector<double>& x) {
+    std::vector<Summary> differences(front_.points.size());
+    std::vector<double> spreads;
+    const FrontPoint* leader = nullptr;
+    for (size_t i = 0, next = 0; i < front_.points.size(); ++i) {
+      // Points are sorted by x: everything with an x not above this one's may lead it.
+      for (; next < front_.points.size() && !(front_.points[next].x > front_.points[i].x); ++next) {
+        if (front_.points[next].on_front) leader = &front_.points[next];
+      }
+      if (std::isnan(x[i]) || leader == nullptr) continue;
+      differences[i] = summarise(paired(*front_.points[i].config, *leader->config, false));
+      if (leader != &front_.points[i] && differences[i].n >= 2) spreads.push_back(differences[i].sd);
+    }
+    const double typical = spreads.empty() ? 0 : quantile(spreads, 0.5);
+    std::vector<size_t> candidates;
+    for (size_t i = 0; i < front_.points.size(); ++i) {
+      FrontPoint& point = front_.points[i];
+      if (std::isnan(x[i])) continue;
+      const Summary& difference = differences[i];
+      const double error =
+          std::max(difference.sd, typical) / std::sqrt(static_cast<double>(std::max<size_t>(1, difference.n)));
+      point.distance = point.on_front || difference.mean <= 0 ? 0 : difference.mean / error;
+      if (point.distance <= screening_width) candidates.push_back(i);
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
+      return std::make_tuple(!front_.points[a].on_front, front_.points[a].distance) <
+             std::make_tuple(!front_.points[b].on_front, front_.points[b].distance);
+    });
+    const size_t limit = results_.grid().candidates;
+    for (size_t k = 0; k < candidates.size(); ++k) {
+      // Baselines are candidates too, wherever they stand: a front without bf16 would not say what FP4 buys.
+      front_.points[candidates[k]].candidate = k < limit || front_.points[candidates[k]].on_front;
+      front_.left_out += !front_.points[candidates[k]].candidate;
+    }
+    for (size_t i = 0; i < front_.points.size(); ++i) {
+      if (!front_.points[i].config->in_plan && is_usable(front_.points[i])) front_.points[i].candidate = true;
+    }
+  }
+
+  // Points with fresh runs, their numbers taken from those alone.
+  std::vector<FrontPoint*> fresh_points() {
+    std::vector<FrontPoint*> judged;
+    front_.seeds = 0;
+    for (FrontPoint& point : front_.points) {
+      point.on_front = false;
+      const std::vector<double> fresh = values(*point.config, true);
+      const bool ran = std::any_of(point.config->runs.begin(), point.config->runs.end(),
+                                   [&](const RunRecord& run) { return results_.is_confirm(run.seed); });
+      // Whoever has fresh runs is compared, whatever this chip's screening says: choosing again here, by numbers that
+      // chose the candidates, would bring the luck back in.
+      point.candidate = ran;
+      if (!ran) continue;
+      point.y = summarise(fresh);
+      front_.seeds = std::max(front_.seeds, point.y.n);
+      judged.push_back(&point);
+    }
+    return judged;
+  }
+
+  void race() {
+    const std::vector<FrontPoint*> judged = fresh_points();
+    std::vector<Racer> racers;
+    for (const FrontPoint* point : judged) {
+      racers.push_back(
+          {.cost = point->x, .loss = race_losses(results_, *point->config), .diverged = point->diverged > 0});
+    }
+    const RaceRules rules = {.delta = front_.delta, .rounds = results_.grid().race->rounds()};
+    const RaceState state = judge_race(racers, rules);
+    const auto fp32 = std::find_if(judged.begin(), judged.end(), [&](const FrontPoint* point) {
+      return point->config->record.hash == front_.context;
+    });
+    front_.raced = true;
+    front_.comparisons = race_pairs(racers.size());
+    for (size_t i = 0; i < judged.size(); ++i) {
+      const RaceVerdict& verdict = state.verdicts[i];
+      FrontPoint& point = *judged[i];
+      point.status = status_of(verdict.word);
+      point.on_front = verdict.word == RaceWord::on;
+      if (verdict.rival != no_rival) point.rival = judged[verdict.rival]->config;
+      point.difference = verdict.difference;
+      if (fp32 == judged.end()) continue;
+      point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
+    }
+    detect();
+  }
+
+  static FrontStatus status_of(RaceWord word) {
+    switch (word) {
+      case RaceWord::on: return FrontStatus::on;
+      case RaceWord::tied: return FrontStatus::tied;
+      case RaceWord::off: return FrontStatus::off;
+      case RaceWord::undecided: return FrontStatus::undecided;
+    }
+    return FrontStatus::undecided;
+  }
+
+  void confirm() {
+    std::vector<FrontPoint*> judged = fresh_points();
+    merge_equal(judged);
+    std::vector<double> x, y;
+    for (const FrontPoint* point : judged) {
+      x.push_back(is_usable(*point) ? point->x : NAN);
+      y.push_back(is_usable(*point) ? point->y.mean : NAN);
+    }
+    const std::vector<bool> best = undominated(x, y);
+    for (size_t i = 0; i < judged.size(); ++i) judged[i]->on_front = best[i];
+    compare(judged);
+    detect();
+  }
+
+  // Equal cost and equal digests on every fresh seed: one point, told by its smallest hash.
+  void merge_equal(std::vector<FrontPoint*>& judged) {
+    std::map<std::pair<double, std::string>, FrontPoint*> known;
+    std::erase_if(judged, [&](FrontPoint* point) {
+      std::string digests;
+      for (const RunRecord& run : point->config->runs) {
+        if (results_.is_confirm(run.seed)) digests += std::to_string(run.seed) + run.digest;
+      }
+      const auto [entry, fresh] = known.try_emplace({point->x, digests}, point);
+      if (!fresh) point->same_as = entry->second->config->record.hash;
+      return !fresh;
+    });
+  }
+
+  void compare(std::vector<FrontPoint*>& judged) {
+    struct Pair {
+      size_t candidate, rival;
+    };
+    std::vector<Pair> pairs;
+    std::vector<Comparison> family;
+    for (size_t i = 0; i < judged.size(); ++i) {
+      for (size_t j = 0; j < judged.size(); ++j) {
+        if (i == j || judged[j]->x > judged[i]->x) continue;
+        Comparison comparison;
+        comparison.differences = paired(*judged[i]->config, *judged[j]->config, true);
+        const bool mine = judged[i]->diverged > 0;
+        const bool theirs = judged[j]->diverged > 0;
+        if (mine != theirs) comparison.decided_by_divergence = mine ? Verdict::worse : Verdict::better;
+        if (mine && theirs) comparison.decided_by_divergence = Verdict::undecided;
+        pairs.push_back({i, j});
+        family.push_back(std::move(comparison));
+      }
+    }
+    judge(family, front_.delta);
+    front_.comparisons = family.size();
+    std::vector<size_t> beaten(judged.size()), lost(judged.size()), rivals(judged.size());
+    for (size_t k = 0; k < pairs.size(); ++k) {
+      ++rivals[pairs[k].candidate];
+      beaten[pairs[k].candidate] += family[k].verdict == Verdict::better;
+      lost[pairs[k].candidate] += family[k].verdict == Verdict::worse;
+    }
+    for (size_t i = 0; i < judged.size(); ++i) {
+      FrontPoint& point = *judged[i];
+      point.status = FrontStatus::undecided;
+      if (lost[i] > 0) point.status = FrontStatus::off;
+      if (lost[i] == 0 && beaten[i] == rivals[i] && is_usable(point)) point.status = FrontStatus::on;
+    }
+    for (FrontPoint& point : front_.points) {
+      if (point.same_as.empty()) continue;
+      const auto twin = std::find_if(front_.points.begin(), front_.points.end(), [&](const FrontPoint& other) {
+        return other.config->record.hash == point.same_as;
+      });
+      point.status = twin->status;
+      point.on_front = twin->on_front;
+    }
+  }
+
+  void describe() {
+    const ConfigResult* bf16 = nullptr;
+    const ConfigResult* mxfp4 = nullptr;
+    for (const FrontPoint& point : front_.points) {
+      const ConfigRecord& record = point.config->record;
+      if (!point.config->in_plan && record.recipe == "bf16") bf16 = point.config;
+      if (record.recipe == "mxfp4" && only_named(*point.config)) mxfp4 = point.config;
+      if (record.recipe == "bf16" && bf16 == nullptr && only_named(*point.config)) bf16 = point.config;
+      if (front_.description.empty() && point.config->in_plan) front_.description = description(*point.config);
+    }
+    if (front_.description.empty()) front_.description = front_.task;
+    if (bf16 != nullptr) {
+      front_.noise_floor = summarise(values_of_gap(*bf16, false));
+      bf16_ = bf16;
+    }
+    if (options_.delta) {
+      front_.delta = *options_.delta;
+    } else if (results_.grid().race && results_.grid().race->delta) {
+      front_.delta = *results_.grid().race->delta;
+    } else if (mxfp4 != nullptr) {
+      const double share = results_.grid().race ? 0.02 : 0.1;
+      front_.delta = share * std::fabs(summarise(results_.gaps(*mxfp4, false, y_.metric)).mean);
+    }
+    detect();
+  }
+
+  void detect() {
+    if (!front_.noise_floor) return;
+    if (front_.confirmed && !options_.screening_only) front_.noise_floor = summarise(values_of_gap(*bf16_, true));
+    front_.detectable = detectable_effect(front_.seeds) * front_.noise_floor->sd;
+  }
+
+  std::vector<double> values_of_gap(const ConfigResult& config, bool confirm) const {
+    return results_.gaps(config, confirm, y_.metric);
+  }
+
+  // A recipe as its name says, with no axis on top of it.
+  bool only_named(const ConfigResult& config) const {
+    for (size_t i = 0; i < config.labels.size(); ++i) {
+      const std::string& axis = results_.axes()[i];
+      const bool about_recipe = axis.rfind("task.", 0) != 0 && axis.rfind("train.", 0) != 0;
+      if (about_recipe && axis != "recipe" && !config.labels[i].empty()) return false;
+    }
+    return true;
+  }
+
+  std::string description(const ConfigResult& config) const {
+    std::string text = front_.task;
+    for (size_t i = 0; i < config.labels.size(); ++i) {
+      const std::string& axis = results_.axes()[i];
+      if (axis.rfind("task.", 0) != 0 && axis.rfind("train.", 0) != 0) continue;
+      if (!config.labels[i].empty()) text += ", " + axis + " = " + config.labels[i];
+    }
+    return text;
+  }
+
+  const Results& results_;
+  const Costs& costs_;
+  const FrontOptions& options_;
+  YColumn y_;
+  ContextFront& front_;
+  const ConfigResult* bf16_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options) {
+  cost_column({}, options.x);  // an unknown word throws before any work
+  y_column(options.y);
+  std::map<std::tuple<std::string, std::string, bool>, ContextFront> contexts;
+  for (const ConfigResult& config : results.configs()) {
+    const std::string& task = config.record.task;
+    const bool at_best = config.record.at != At::fixed;  // never mixed with what runs at the grid's values
+    ContextFront& front = contexts[{task, config.record.reference, at_best}];
+    front.task = task;
+    front.at_best = at_best;
+    front.context = config.record.reference;
+    front.points.emplace_back().config = &config;
+  }
+  if (options.sensitivity && !options.screening_only) {
+    for (const std::string& weight : costs.model().weights) {
+      for (const double factor : {0.25, 4.0}) costs.prepare(weight, factor);
+    }
+  }
+  std::vector<ContextFront> list;
+  for (auto& [key, front] : contexts) {
+    ContextJudge(results, costs, options, front).judge_context();
+    list.push_back(std::move(front));
+  }
+  return list;
+}
+
+std::map<std::string, double> delta_by_task(const std::vector<ContextFront>& fronts) {
+  std::map<std::string, double> delta;
+  for (const ContextFront& front : fronts) delta.try_emplace(front.task, front.delta);
+  return delta;
+}
+
+}  // namespace fp4::sweeps

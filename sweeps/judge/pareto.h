@@ -1,0 +1,81 @@
+// Fronts of cost against quality, one for each task and training (a context: the configurations that share an fp32
+// reference). Thousands of points on few seeds are a screening, and the best of them are lucky: candidates are all
+// within 3 standard errors of the screened front; where fresh seeds (`confirm`) were run, the front, its numbers and
+// its words come from those alone.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sweeps/judge/costs.h"
+#include "sweeps/judge/race.h"
+
+namespace fp4::sweeps {
+
+struct FrontOptions {
+  std::string x = "overhead";
+  std::string y = "loss_gap";    // loss_gap, loss_hp_gap, loss, loss_hp
+  std::optional<double> delta;   // of `equal`; none: 10 % of mxfp4's gap in the context, where mxfp4 was run
+  std::optional<double> target;  // of tokens-to-target; none: see tokens.h
+  bool screening_only = false;   // candidates alone: no sensitivity, nothing judged (used to choose `confirm` runs)
+  bool sensitivity = true;
+};
+
+// unjudged: not near the front. screening: near it, no fresh seeds. Of a race: on, tied, off, undecided as race.h says.
+// Of `confirm` seeds: on: beats every candidate of no higher cost; off: one of those beats it.
+enum class FrontStatus : uint8_t { unjudged, screening, on, tied, off, undecided };
+std::string_view word(FrontStatus status);  // "" for unjudged
+
+struct FrontPoint {
+  const ConfigResult* config = nullptr;
+  Cost cost;
+  double x = 0;
+  Summary y;  // over the seeds that count; n = 0 when none finished
+  size_t diverged = 0;
+  bool candidate = false;
+  bool on_front = false;  // undominated by means among the points that are compared
+  FrontStatus status = FrontStatus::unjudged;
+  double distance = 0;                          // above the screened front, in standard errors of the paired difference
+  const ConfigResult* rival = nullptr;          // of a race: the step that it is tied with, worse or not told from
+  PairedDifference difference;                  // to the rival, with its simultaneous interval
+  PairedDifference raced_gap;                   // to fp32, likewise
+  std::string same_as;                          // hash of a candidate with equal cost and equal digests: one point
+  std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
+  std::optional<double> tokens_to_target;       // mean over seeds; none: not asked for, or not reached by every seed
+  std::string tokens_note;                      // why there is none: "reached by 7 of 10 seeds"
+  Summary extra_tokens;                         // over seeds: tokens / tokens of the fp32 run of that seed - 1
+  std::optional<double> quartet;                // data efficiency x speed-up over bf16
+};
+
+struct ContextFront {
+  std::string context;  // hash of its fp32 configuration
+  std::string task;
+  std::string description;             // task and the task and training axes that it has values for
+  bool confirmed = false;              // the front comes from fresh seeds
+  bool raced = false;                  // ... of a race
+  bool at_best = false;                // every configuration at its own best, else all at the grid's values
+  size_t seeds = 0;                    // most runs of a compared point
+  std::optional<Summary> noise_floor;  // bf16 - fp32
+  double detectable = 0;               // smallest gap found at 80 % power: detectable_effect(seeds) * noise floor's SD
+  double delta = 0;
+  std::optional<double> target;    // loss of tokens-to-target
+  size_t comparisons = 0;          // of the Holm family
+  size_t left_out = 0;             // candidates beyond the grid's limit
+  std::vector<FrontPoint> points;  // by x, then y
+};
+
+// All contexts of the sweep, by (task, context).
+std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options);
+
+// What `equal` means on each task: the delta of its first context.
+std::map<std::string, double> delta_by_task(const std::vector<ContextFront>& fronts);
+
+// Marks the points that no other point beats in both coordinates (equal points keep each other).
+std::vector<bool> undominated(const std::vector<double>& x, const std::vector<double>& y);
+
+// Fronts peeled one by one: 0 for the undominated, 1 for those undominated without them, and so on; -1 for NaN.
+std::vector<int> dominated_ranks(const std::vector<double>& x, std::vector<double> y);
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,114 @@
+// Puts the rows of a store together. The store's `configs` hold the plan and its references; a configuration without a
+// point in the product is a reference only.
+#include "sweeps/judge/results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/error.h"
+
+namespace fp4::sweeps {
+
+std::optional<double> metric_of(const RunRecord& run, Metric metric) {
+  if (run.status != Status::finished) return std::nullopt;
+  return metric == Metric::loss ? run.loss : run.loss_hp;
+}
+
+const RunRecord* ConfigResult::run(uint64_t seed) const {
+  const auto at = std::lower_bound(runs.begin(), runs.end(), seed,
+                                   [](const RunRecord& record, uint64_t wanted) { return record.seed < wanted; });
+  return at != runs.end() && at->seed == seed ? &*at : nullptr;
+}
+
+Results::Results(const Store& store, bool with_curves) {
+  if (const std::vector<Conflict> conflicts = store.conflicts(); !conflicts.empty()) {
+    throw Error(fmt::format("{}: non-determinism found: configuration {}, seed {}, has the digests {} ({} such runs; "
+                            "`fp4sim sweep status` lists them)",
+                            store.file().string(), conflicts[0].hash, conflicts[0].seed, conflicts[0].digests,
+                            conflicts.size()),
+                1);
+  }
+  const std::string grid = store.meta("grid");
+  if (grid.empty())
+    throw Error(store.file().string() + ": the store holds no grid yet; run `fp4sim sweep run` first", 1);
+  grid_ = parse_grid(grid, store.file().string());
+  axes_ = store.axes();
+  points_ = store.points();
+  build(store.configs(), store.runs(with_curves));
+}
+
+Results::Results(const Grid& grid, std::vector<std::string> axes, std::vector<ConfigRecord> configs,
+                 std::vector<PointRecord> points, std::vector<ConfigRecord> references, std::vector<RunRecord> runs)
+    : grid_(grid), axes_(std::move(axes)), points_(std::move(points)) {
+  configs.insert(configs.end(), references.begin(), references.end());
+  build(std::move(configs), std::move(runs));
+}
+
+void Results::build(std::vector<ConfigRecord> configs, std::vector<RunRecord> runs) {
+  confirm_.insert(grid_.confirm.begin(), grid_.confirm.end());
+  const auto order = [](const ConfigRecord& a, const ConfigRecord& b) {
+    return std::tie(a.task, a.hash) < std::tie(b.task, b.hash);
+  };
+  std::stable_sort(configs.begin(), configs.end(), order);
+  for (ConfigRecord& record : configs) {
+    if (index_.contains(record.hash)) continue;
+    index_[record.hash] = configs_.size();
+    configs_.push_back({.record = std::move(record), .labels = {}, .runs = {}, .in_plan = false});
+  }
+  for (const PointRecord& point : points_) {
+    const auto at = index_.find(point.hash);
+    if (at == index_.end()) continue;  // a point that an exploration did not take
+    ConfigResult& config = configs_[at->second];
+    config.in_plan = true;
+    if (config.labels.empty()) {
+      config.labels = point.labels;
+      continue;
+    }
+    // Points that share a configuration differ only in dead fields: there the axis says nothing.
+    for (size_t i = 0; i < config.labels.size(); ++i) {
+      if (config.labels[i] != point.labels[i]) config.labels[i].clear();
+    }
+  }
+  for (ConfigResult& config : configs_) config.labels.resize(axes_.size());
+  for (RunRecord& run : runs) {
+    const auto at = index_.find(run.hash);
+    if (at != index_.end() && run.role != Role::tune) configs_[at->second].runs.push_back(std::move(run));
+  }
+  for (ConfigResult& config : configs_) {
+    std::stable_sort(config.runs.begin(), config.runs.end(),
+                     [](const RunRecord& a, const RunRecord& b) { return a.seed < b.seed; });
+  }
+}
+
+const ConfigResult* Results::find(const std::string& hash) const {
+  const auto at = index_.find(hash);
+  return at == index_.end() ? nullptr : &configs_[at->second];
+}
+
+std::optional<double> Results::gap(const ConfigResult& config, const RunRecord& run, Metric metric) const {
+  const std::optional<double> own = metric_of(run, metric);
+  const ConfigResult* reference = find(config.record.reference);
+  if (!own || reference == nullptr) return std::nullopt;
+  const RunRecord* pair = reference->run(run.seed);
+  // Unquantised training has one loss: what was learned is what is deployed.
+  const std::optional<double> theirs = pair == nullptr ? std::nullopt : metric_of(*pair, metric);
+  if (!theirs) return std::nullopt;
+  return *own - *theirs;
+}
+
+std::vector<double> Results::gaps(const ConfigResult& config, bool confirm, Metric metric) const {
+  std::vector<double> values;
+  for (const RunRecord& run : config.runs) {
+    if (is_confirm(run.seed) != confirm) continue;
+    if (const std::optional<double> value = gap(config, run, metric)) values.push_back(*value);
+  }
+  return values;
+}
+
+bool Results::diverged(const ConfigResult& config) {
+  return std::any_of(config.runs.begin(), config.runs.end(),
+                     [](const RunRecord& run) { return run.status == Status::diverged; });
+}
+
+}  // namespace fp4::sweeps

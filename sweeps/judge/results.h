@@ -1,0 +1,68 @@
+// A sweep's store as statistics see it: configurations with their runs, gaps to the fp32 run of the same task, training
+// and seed, and what each axis says of each configuration.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sweeps/grid/grid.h"
+#include "sweeps/engine/store.h"
+
+namespace fp4::sweeps {
+
+inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+enum class Metric : uint8_t { loss, loss_hp };
+
+struct ConfigResult {
+  ConfigRecord record;
+  std::vector<std::string> labels;  // one per axis; "" where the axis is dead for it or does not apply
+  std::vector<RunRecord> runs;      // by seed
+  bool in_plan = true;              // false: only a reference
+
+  std::string_view context() const { return record.reference; }
+  const RunRecord* run(uint64_t seed) const;
+};
+
+class Results {
+ public:
+  // Throws Error when the store holds a digest conflict: numbers that contradict each other are not averaged.
+  explicit Results(const Store& store, bool with_curves = false);
+  // From parts, for planning and tests. The configurations may come in any order.
+  Results(const Grid& grid, std::vector<std::string> axes, std::vector<ConfigRecord> configs,
+          std::vector<PointRecord> points, std::vector<ConfigRecord> references, std::vector<RunRecord> runs);
+
+  const Grid& grid() const { return grid_; }
+  const std::vector<std::string>& axes() const { return axes_; }
+  const std::vector<ConfigResult>& configs() const { return configs_; }  // by (task, hash)
+  const std::vector<PointRecord>& points() const { return points_; }
+  const ConfigResult* find(const std::string& hash) const;
+  bool is_confirm(uint64_t seed) const { return confirm_.contains(seed); }
+
+  // Loss of the run minus that of the fp32 run with its seed; none when either is missing or has no loss.
+  std::optional<double> gap(const ConfigResult& config, const RunRecord& run, Metric metric = Metric::loss) const;
+  // The gaps over the confirm seeds, or over the others, in the order of the seeds.
+  std::vector<double> gaps(const ConfigResult& config, bool confirm, Metric metric = Metric::loss) const;
+  // Whether any run of these seeds diverged or failed to have a loss.
+  static bool diverged(const ConfigResult& config);
+
+ private:
+  void build(std::vector<ConfigRecord> configs, std::vector<RunRecord> runs);
+
+  Grid grid_;
+  std::vector<std::string> axes_;
+  std::vector<ConfigResult> configs_;
+  std::vector<PointRecord> points_;
+  std::set<std::string> references_;
+  std::set<uint64_t> confirm_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+std::optional<double> metric_of(const RunRecord& run, Metric metric);
+
+}  // namespace fp4::sweeps

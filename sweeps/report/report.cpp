@@ -1,0 +1,182 @@
+// Puts the page together: checks the input, packs it column-wise, and fills sweeps/report/template.html with the style,
+// the scripts, the chart library and the data. All looks and behaviour are in sweeps/report/, none here.
+#include "sweeps/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "src/embedded.h"
+#include "src/error.h"
+#include "sweeps/data.h"
+#include "sweeps/report/report_data.h"
+#include "sweeps/report/report_pack.h"
+
+namespace fp4 {
+namespace {
+
+std::vector<std::string> column_names(const ReportInput& input) {
+  std::vector<std::string> names;
+  for (const ReportColumn& column : input.cost_columns) names.push_back(column.name);
+  for (const ReportColumn& column : input.quality_columns) names.push_back(column.name);
+  return names;
+}
+
+// The value of a column by its place in column_names().
+double column_value(const ReportInput& input, const ReportPoint& point, std::size_t column) {
+  const std::size_t costs = input.cost_columns.size();
+  return column < costs ? point.costs[column] : point.qualities[column - costs].mean;
+}
+
+std::size_t find_column(const ReportInput& input, const std::string& name, const char* which) {
+  const std::vector<std::string> names = column_names(input);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw unknown_word(std::string("report ") + which, name, names);
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+void check_length(const std::string& place, std::size_t got, std::size_t wanted) {
+  if (got != wanted)
+    throw Error("report " + place + ": " + std::to_string(got) + " values, expected " + std::to_string(wanted), 1);
+}
+
+void check(const ReportInput& input) {
+  find_column(input, input.x, "x");
+  find_column(input, input.y, "y");
+  for (const ReportPoint& point : input.points) {
+    const std::string place = "point " + point.config_hash;
+    check_length(place + " axis_values", point.axis_values.size(), input.axes.size());
+    check_length(place + " costs", point.costs.size(), input.cost_columns.size());
+    check_length(place + " qualities", point.qualities.size(), input.quality_columns.size());
+    static const std::vector<std::string> states = {"on", "off", "undecided", "screening"};
+    if (!point.front.empty() && std::find(states.begin(), states.end(), point.front) == states.end())
+      throw unknown_word("report " + place + " front", point.front, states);
+  }
+  for (const ReportRun& run : input.runs)
+    check_length("run " + run.config_hash + " qualities", run.qualities.size(), input.quality_columns.size());
+  for (const ReportCurve& curve : input.curves) {
+    check_length("curve " + curve.config_hash + " train_loss", curve.train_loss.size(), curve.step.size());
+    check_length("curve " + curve.config_hash + " validation_loss", curve.validation_loss.size(), curve.step.size());
+  }
+}
+
+std::string html_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string packed_library() {
+  for (const EmbeddedFile& file : chart_library_data()) return base64(deflate_bytes(file.content));
+  throw Error(
+      "report: this fp4sim was built without the chart library; run tools/setup.sh (it installs node_modules) and "
+      "build again",
+      1);
+}
+
+// Replaces {{title}}, {{library}}, {{data}} and {{file:NAME}} (of sweeps/report/) in one pass, so that nothing that was
+// put in is looked at again.
+std::string fill_template(const ReportInput& input) {
+  const std::string_view page = embedded("report/template.html");
+  std::string out;
+  std::size_t place = 0;
+  while (true) {
+    const std::size_t open = page.find("{{", place);
+    out += page.substr(place, open - place);
+    if (open == std::string_view::npos) return out;
+    const std::size_t close = page.find("}}", open);
+    if (close == std::string_view::npos) throw Error("report/template.html: {{ without }}", 1);
+    const std::string_view word = page.substr(open + 2, close - open - 2);
+    if (word == "title")
+      out += html_text(input.name);
+    else if (word == "library")
+      out += packed_library();
+    else if (word == "data")
+      out += base64(deflate_bytes(report_data(input)));
+    else if (word.starts_with("file:"))
+      out += embedded("report/" + std::string(word.substr(5)));
+    else
+      throw unknown_word("report/template.html", word, {"title", "library", "data", "file:NAME"});
+    place = close + 2;
+  }
+}
+
+// A point with both its coordinates.
+struct Placed {
+  const ReportPoint* point;
+  double x;
+  double y;
+};
+
+// Those that no other point beats in both coordinates; the points are sorted by x on the way.
+std::vector<Placed> front_by_means(std::vector<Placed>& points) {
+  std::sort(points.begin(), points.end(),
+            [](const Placed& a, const Placed& b) { return a.x != b.x ? a.x < b.x : a.y < b.y; });
+  std::vector<Placed> front;
+  for (const Placed& placed : points)
+    if (placed.point->diverged == 0 && (front.empty() || placed.y < front.back().y)) front.push_back(placed);
+  return front;
+}
+
+double spread_below_median(const std::vector<Placed>& points, double Placed::*coordinate) {
+  std::vector<double> values;
+  for (const Placed& placed : points) values.push_back(placed.*coordinate);
+  std::sort(values.begin(), values.end());
+  const double width = values[values.size() / 2] - values.front();
+  return width > 0 ? width : 1;
+}
+
+}  // namespace
+
+std::set<std::string> report_curve_hashes(const ReportInput& input, std::size_t nearest) {
+  const std::size_t x = find_column(input, input.x, "x");
+  const std::size_t y = find_column(input, input.y, "y");
+  std::map<std::string, std::vector<Placed>> contexts;
+  std::set<std::string> kept;
+  for (const ReportPoint& point : input.points) {
+    if (point.baseline || point.front == "on" || point.front == "undecided") kept.insert(point.config_hash);
+    const Placed placed{&point, column_value(input, point, x), column_value(input, point, y)};
+    if (!std::isnan(placed.x) && !std::isnan(placed.y))
+      contexts[point.context.empty() ? point.task : point.context].push_back(placed);
+  }
+  std::vector<std::pair<double, std::string>> by_distance;
+  for (auto& [context, points] : contexts) {
+    const std::vector<Placed> front = front_by_means(points);
+    for (const Placed& on : front)
+      if (on.point->front == "screening") kept.insert(on.point->config_hash);
+    // Distances in units of (median - best): far outliers then do not shrink what matters near the front.
+    const double x_unit = spread_below_median(points, &Placed::x);
+    const double y_unit = spread_below_median(points, &Placed::y);
+    for (const Placed& placed : points) {
+      if (kept.contains(placed.point->config_hash)) continue;
+      double distance = std::numeric_limits<double>::infinity();
+      for (const Placed& on : front)
+        distance = std::min(distance, std::max((placed.x - on.x) / x_unit, (placed.y - on.y) / y_unit));
+      by_distance.emplace_back(distance, placed.point->config_hash);
+    }
+  }
+  std::sort(by_distance.begin(), by_distance.end());
+  for (std::size_t i = 0; i < std::min(nearest, by_distance.size()); ++i) kept.insert(by_distance[i].second);
+  for (const ReportPoint& point : input.points)
+    if (kept.contains(point.config_hash) && !point.reference_hash.empty()) kept.insert(point.reference_hash);
+  return kept;
+}
+
+std::string make_report(const ReportInput& input) {
+  check(input);
+  return fill_template(input);
+}
+
+}  // namespace fp4

@@ -1,0 +1,310 @@
+// See table.h. Rows start in the order (task, config hash, seed); sorting is stable on top of it.
+#include "sweeps/report/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "src/error.h"
+#include "src/words.h"
+#include "sweeps/judge/statistics.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+constexpr int table_schema = 1;
+
+Cell number(const std::optional<double>& value) {
+  if (!value || std::isnan(*value)) return {};
+  return *value;
+}
+
+Cell points(const Cost& cost) {
+  if (cost.points == 0) return {};
+  return cost.points;
+}
+
+std::vector<Cell> head(const ConfigResult& config) {
+  std::vector<Cell> cells;
+  for (const std::string& label : config.labels) cells.emplace_back(label);
+  cells.emplace_back(config.record.task);
+  return cells;
+}
+
+void add_costs(std::vector<Cell>& cells, const Cost& cost) {
+  for (const Cell& cell : {Cell(cost.overhead), Cell(cost.quantisation_overhead), Cell(cost.step_time_s),
+                           number(cost.energy_j), points(cost)}) {
+    cells.push_back(cell);
+  }
+}
+
+// The learning rate, and whether it is the grid's, the configuration's own best, or a best at an end of its ladder.
+void add_rate(std::vector<Cell>& cells, const ConfigResult& config) {
+  cells.push_back(number(tuned_value(Json::parse(config.record.config), "train.lr")));
+  cells.emplace_back(std::string(word(config.record.at)));
+}
+
+// A configuration in the plan may also carry reference rows (confirm seeds of a baseline): they count as references.
+bool shown(const RunRecord& run, const TableOptions& options) {
+  return options.references || run.role != Role::reference;
+}
+
+// The recipe's name, unless an axis of that name says it already: two columns of one name serve nobody.
+bool has_recipe_column(const Results& results) {
+  return std::find(results.axes().begin(), results.axes().end(), "recipe") == results.axes().end();
+}
+
+ResultTable run_rows(const Results& results, const Costs& costs, const TableOptions& options) {
+  ResultTable table;
+  table.columns = results.axes();
+  for (const char* name :
+       {"task", "seed", "status", "role", "loss", "loss_hp", "loss_gap", "overhead", "quantisation_overhead",
+        "step_time_s", "energy_j", "points", "digest", "seconds", "config_hash", "message"}) {
+    table.columns.emplace_back(name);
+  }
+  const bool recipe = has_recipe_column(results);
+  if (recipe) table.columns.emplace_back("recipe");
+  const bool sampled = results.grid().explore == Explore::importance;
+  if (sampled) table.columns.emplace_back("probability");
+  for (const char* name : {"lr", "at"}) table.columns.emplace_back(name);
+  // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
+  std::set<std::string> metrics;
+  for (const ConfigResult& config : results.configs()) {
+    for (const RunRecord& run : config.runs) {
+      for (const auto& [name, value] : run.metrics) metrics.insert(name);
+    }
+  }
+  table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
+  for (const ConfigResult& config : results.configs()) {
+    for (const RunRecord& run : config.runs) {
+      if (!shown(run, options)) continue;
+      std::vector<Cell> row = head(config);
+      row.emplace_back(static_cast<int64_t>(run.seed));
+      row.emplace_back(std::string(word(run.status)));
+      row.emplace_back(std::string(word(run.role)));
+      row.push_back(number(metric_of(run, Metric::loss)));
+      row.push_back(number(metric_of(run, Metric::loss_hp)));
+      row.push_back(number(results.gap(config, run)));
+      add_costs(row, costs.of(config));
+      row.emplace_back(run.digest);
+      row.emplace_back(run.seconds);
+      row.emplace_back(config.record.hash);
+      row.emplace_back(run.message);
+      if (recipe) row.emplace_back(config.record.recipe);
+      if (sampled) row.emplace_back(config.record.probability);
+      add_rate(row, config);
+      for (const std::string& name : metrics) {
+        const auto at =
+            std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
+        row.push_back(at == run.metrics.end() ? Cell{} : number(at->second));
+      }
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
+}
+
+ResultTable group_rows(const Results& results, const Costs& costs, const TableOptions& options) {
+  ResultTable table;
+  table.columns = results.axes();
+  for (const char* name : {"task", "role", "n", "diverged", "failed", "loss", "loss_sd", "loss_hp", "loss_gap",
+                           "loss_gap_sd", "loss_gap_low", "loss_gap_high", "overhead", "quantisation_overhead",
+                           "step_time_s", "energy_j", "points", "config_hash"}) {
+    table.columns.emplace_back(name);
+  }
+  const bool recipe = has_recipe_column(results);
+  if (recipe) table.columns.emplace_back("recipe");
+  for (const char* name : {"lr", "at"}) table.columns.emplace_back(name);
+  for (const ConfigResult& config : results.configs()) {
+    for (const Role role : {Role::run, Role::confirm, Role::reference}) {
+      std::vector<double> loss, loss_hp, gap;
+      int64_t diverged = 0;
+      int64_t failed = 0;
+      bool any = false;
+      for (const RunRecord& run : config.runs) {
+        if (run.role != role || !shown(run, options)) continue;
+        any = true;
+        diverged += run.status == Status::diverged;
+        failed += run.status == Status::failed;
+        if (const auto value = metric_of(run, Metric::loss)) loss.push_back(*value);
+        if (const auto value = metric_of(run, Metric::loss_hp)) loss_hp.push_back(*value);
+        if (const auto value = results.gap(config, run)) gap.push_back(*value);
+      }
+      if (!any) continue;
+      // A mean over the runs that did not diverge would reward divergence.
+      if (diverged > 0) loss = loss_hp = gap = {};
+      const auto mean = [](const std::vector<double>& values) {
+        return values.empty() ? Cell{} : Cell(summarise(values).mean);
+      };
+      const auto spread = [](const std::vector<double>& values) {
+        return values.size() < 2 ? Cell{} : Cell(summarise(values).sd);
+      };
+      const std::optional<Interval> interval = summarise(gap).interval;
+      std::vector<Cell> row = head(config);
+      for (const Cell& cell : {Cell(std::string(word(role))), Cell(static_cast<int64_t>(loss.size())), Cell(diverged),
+                               Cell(failed), mean(loss), spread(loss), mean(loss_hp), mean(gap), spread(gap),
+                               interval ? Cell(interval->low) : Cell{}, interval ? Cell(interval->high) : Cell{}}) {
+        row.push_back(cell);
+      }
+      add_costs(row, costs.of(config));
+      row.emplace_back(config.record.hash);
+      if (recipe) row.emplace_back(config.record.recipe);
+      add_rate(row, config);
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
+}
+
+size_t column_index(const ResultTable& table, const std::string& name, const std::string& place) {
+  const auto at = std::find(table.columns.begin(), table.columns.end(), name);
+  if (at == table.columns.end()) throw unknown_word(place, name, table.columns);
+  return static_cast<size_t>(at - table.columns.begin());
+}
+
+std::optional<double> as_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> as_number(const Cell& cell) {
+  if (const double* value = std::get_if<double>(&cell)) return *value;
+  if (const int64_t* value = std::get_if<int64_t>(&cell)) return static_cast<double>(*value);
+  if (const std::string* text = std::get_if<std::string>(&cell)) return as_number(*text);
+  return std::nullopt;
+}
+
+struct Condition {
+  size_t column;
+  std::string operation;
+  std::vector<std::string> values;
+
+  bool holds(const std::vector<Cell>& row) const {
+    const Cell& cell = row[column];
+    if (operation == "=" || operation == "!=") {
+      const bool any = std::any_of(values.begin(), values.end(), [&](const std::string& value) {
+        if (text_of(cell) == value) return true;
+        const auto mine = as_number(cell);
+        const auto theirs = as_number(value);
+        return mine && theirs && *mine == *theirs;  // 0.50 = 0.5
+      });
+      return any == (operation == "=");
+    }
+    const auto mine = as_number(cell);
+    if (!mine) return false;  // nothing is neither below nor above anything
+    const double theirs = *as_number(values.front());
+    if (operation == "<") return *mine < theirs;
+    if (operation == "<=") return *mine <= theirs;
+    if (operation == ">") return *mine > theirs;
+    return *mine >= theirs;
+  }
+};
+
+Condition parse_condition(const ResultTable& table, const std::string& text) {
+  const std::string place = "--where '" + text + "'";
+  const size_t at = text.find_first_of("=!<>");
+  if (at == std::string::npos || at == 0) {
+    throw Error(place + ": expected COLUMN OP VALUE with OP one of = != < <= > >=");
+  }
+  const bool wide = at + 1 < text.size() && text[at + 1] == '=';
+  const auto trim = [](std::string part) {
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    return part;
+  };
+  Condition condition{.column = column_index(table, trim(text.substr(0, at)), place),
+                      .operation = text.substr(at, wide ? 2 : 1),
+                      .values = {}};
+  if (condition.operation == "==") condition.operation = "=";
+  if (condition.operation == "!") throw Error(place + ": `!` is only known as !=");
+  for (const std::string& value : split(text.substr(at + (wide ? 2 : 1)), '|')) condition.values.push_back(trim(value));
+  const bool ordered = condition.operation != "=" && condition.operation != "!=";
+  if (ordered && (condition.values.size() != 1 || !as_number(condition.values.front()))) {
+    throw Error(place + ": " + condition.operation + " wants one number");
+  }
+  return condition;
+}
+
+// Nothing sorts last, numbers before words.
+bool less(const Cell& a, const Cell& b, bool descending) {
+  const bool empty_a = std::holds_alternative<std::monostate>(a);
+  const bool empty_b = std::holds_alternative<std::monostate>(b);
+  if (empty_a || empty_b) return !empty_a && empty_b;
+  const auto number_a = as_number(a);
+  const auto number_b = as_number(b);
+  if (number_a && number_b) return descending ? *number_a > *number_b : *number_a < *number_b;
+  if (number_a.has_value() != number_b.has_value()) return number_a.has_value() != descending;
+  return descending ? text_of(a) > text_of(b) : text_of(a) < text_of(b);
+}
+
+}  // namespace
+
+std::string text_of(const Cell& cell) {
+  if (const std::string* text = std::get_if<std::string>(&cell)) return *text;
+  if (const int64_t* value = std::get_if<int64_t>(&cell)) return std::to_string(*value);
+  if (const double* value = std::get_if<double>(&cell)) return fmt::format("{}", *value);  // shortest exact
+  return "";
+}
+
+ResultTable result_table(const Results& results, const Costs& costs, const TableOptions& options) {
+  ResultTable table = options.grouped ? group_rows(results, costs, options) : run_rows(results, costs, options);
+  for (const std::string& text : options.where) {
+    const Condition condition = parse_condition(table, text);
+    std::erase_if(table.rows, [&](const std::vector<Cell>& row) { return !condition.holds(row); });
+  }
+  for (size_t i = options.sort.size(); i-- > 0;) {  // the first key decides, so it is sorted by last
+    const std::string& key = options.sort[i];
+    const bool descending = key.starts_with('-');
+    const size_t column = column_index(table, descending ? key.substr(1) : key, "--sort");
+    std::stable_sort(table.rows.begin(), table.rows.end(),
+                     [&](const auto& a, const auto& b) { return less(a[column], b[column], descending); });
+  }
+  return table;
+}
+
+std::string to_csv(const ResultTable& table) {
+  std::string out;
+  const auto field = [&](const std::string& text, bool first) {
+    if (!first) out += ',';
+    if (text.find_first_of(",\"\n\r") == std::string::npos) {
+      out += text;
+      return;
+    }
+    out += '"';  // RFC 4180
+    for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+    out += '"';
+  };
+  for (size_t i = 0; i < table.columns.size(); ++i) field(table.columns[i], i == 0);
+  out += '\n';
+  for (const auto& row : table.rows) {
+    for (size_t i = 0; i < row.size(); ++i) field(text_of(row[i]), i == 0);
+    out += '\n';
+  }
+  return out;
+}
+
+nlohmann::ordered_json to_json(const ResultTable& table, const nlohmann::ordered_json& provenance) {
+  nlohmann::ordered_json json = {{"schema", table_schema}, {"columns", table.columns}, {"rows", nullptr}};
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& row : table.rows) {
+    nlohmann::ordered_json& object = rows.emplace_back(nlohmann::ordered_json::object());
+    for (size_t i = 0; i < row.size(); ++i) {
+      nlohmann::ordered_json cell = nullptr;
+      if (const std::string* text = std::get_if<std::string>(&row[i])) cell = *text;
+      if (const int64_t* value = std::get_if<int64_t>(&row[i])) cell = *value;
+      if (const double* value = std::get_if<double>(&row[i])) cell = *value;
+      object.push_back({table.columns[i], std::move(cell)});
+    }
+  }
+  json["rows"] = std::move(rows);
+  json["provenance"] = provenance;
+  return json;
+}
+
+}  // namespace fp4::sweeps

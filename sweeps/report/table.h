@@ -1,0 +1,38 @@
+// The result table: one row per run, or one per configuration over its seeds; filtered, sorted, written as CSV or JSON.
+// Two exports of the same work are equal byte for byte but for `seconds` and the provenance block.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sweeps/judge/costs.h"
+
+namespace fp4::sweeps {
+
+// Text, a number, a whole number, or nothing (an empty CSV field, null in JSON).
+using Cell = std::variant<std::monostate, std::string, double, int64_t>;
+
+struct ResultTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<Cell>> rows;
+};
+
+struct TableOptions {
+  bool references = false;
+  bool grouped = false;            // one row per (task, configuration, role): n, diverged, mean, SD, interval
+  std::vector<std::string> where;  // each `COLUMN OP VALUE`, OP one of = != < <= > >=, VALUE x or x|y|z
+  std::vector<std::string> sort;   // columns, "-COLUMN" for descending; by default (task, config hash, seed)
+};
+
+ResultTable result_table(const Results& results, const Costs& costs, const TableOptions& options);
+
+std::string to_csv(const ResultTable& table);
+// {"schema", "columns", "rows" [{column: value}], "provenance"}
+nlohmann::ordered_json to_json(const ResultTable& table, const nlohmann::ordered_json& provenance);
+
+// Numbers in their shortest exact text, as CSV, JSON and terminal show them.
+std::string text_of(const Cell& cell);
+
+}  // namespace fp4::sweeps

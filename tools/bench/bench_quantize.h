@@ -1,0 +1,22 @@
+// `fp4sim bench quantize` and `bench hadamard`: passes over a tensor, against memcpy of the same run.
+#pragma once
+
+#include "src/backends.h"
+#include "tools/bench/bench_race.h"
+
+namespace fp4::tools {
+
+struct PassBenchOptions {
+  int64_t elements = int64_t{1} << 24;  // rows of 4096
+  int threads = 1;
+  int rounds = 9;
+  std::vector<std::string> specs;  // empty: a selection
+};
+
+// Quantisation to codes and scales, and back. Rates count the bytes of the floats.
+void bench_quantize(const PassBenchOptions& options, const Dispatcher& backend, std::vector<BenchRow>& rows);
+
+// The transform alone, and together with quantisation.
+void bench_hadamard(const PassBenchOptions& options, const Dispatcher& backend, std::vector<BenchRow>& rows);
+
+}  // namespace fp4::tools

@@ -1,0 +1,216 @@
+// Every axis table of the core is one line here; data files tell their own doc and source.
+#include "tools/cli/catalogue.h"
+
+#include <algorithm>
+
+#include "sim/recipe.h"
+#include "src/backends.h"
+#include "src/error.h"
+#include "src/golden/suite.h"
+#include "src/gpu/gpu_backend.h"
+#include "src/spec_text.h"
+#include "tasks/tasks.h"
+
+namespace fp4::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class Table>
+std::vector<CatalogueRow> rows_of(const Table& table) {
+  std::vector<CatalogueRow> rows;
+  for (const auto& row : table) rows.push_back({row.name, row.doc, row.source});
+  return rows;
+}
+
+// Several small axes as one topic; the doc starts with the axis.
+template <class Table>
+void append(std::vector<CatalogueRow>& rows, const char* axis, const Table& table) {
+  for (const auto& row : table) rows.push_back({std::string(axis) + "=" + row.name, row.doc, row.source});
+}
+
+std::vector<CatalogueRow> hadamards() {
+  std::vector<CatalogueRow> rows;
+  for (const int size : hadamard_sizes)
+    rows.push_back({"size=" + std::to_string(size), "Sylvester order, tiles along the contraction axis", "2404.00456"});
+  append(rows, "signs", hadamard_signs_table);
+  append(rows, "normalise", hadamard_normalise_table);
+  return rows;
+}
+
+std::vector<CatalogueRow> policies() {
+  std::vector<CatalogueRow> rows;
+  append(rows, "zero_block", zero_block_table);
+  append(rows, "zero_scale", zero_scale_table);
+  append(rows, "negative_zero", negative_zero_table);
+  append(rows, "nonfinite", nonfinite_table);
+  append(rows, "ragged", ragged_table);
+  return rows;
+}
+
+std::vector<CatalogueRow> backends() {
+  std::vector<CatalogueRow> rows;
+  for (const Backend* backend : all_backends()) {
+    std::string doc = backend->available() ? "available on this machine" : "not available on this machine";
+    if (std::string_view(backend->name()) == "gpu") doc += ": " + gpu_status();
+    rows.push_back({backend->name(), doc, ""});
+  }
+  return rows;
+}
+
+std::vector<CatalogueRow> suite_rows() {
+  std::vector<CatalogueRow> rows;
+  for (const golden::SuiteInfo& suite : golden::suite_table) rows.push_back({suite.name, suite.doc, ""});
+  return rows;
+}
+
+std::vector<CatalogueRow> tasks_rows() {
+  std::vector<CatalogueRow> rows;
+  for (const sim::Task* task : tasks::all_tasks()) rows.push_back({task->name(), task->doc(), ""});
+  return rows;
+}
+
+std::string text_field(const ordered_json& value, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (value.is_object() && value.contains(key) && value[key].is_string()) return value[key].get<std::string>();
+  return "";
+}
+
+ordered_json parse(std::string_view folder, const std::string& name) {
+  const NamedText file = open_named_json(name, folder, folder);
+  return parse_json<ordered_json>(file.text, file.place);
+}
+
+std::vector<CatalogueRow> data_files(std::string_view folder) {
+  std::vector<CatalogueRow> rows;
+  for (const std::string& name : named_json(folder)) {
+    const ordered_json value = parse(folder, name);
+    rows.push_back({name, text_field(value, {"doc", "description", "question"}), text_field(value, {"source"})});
+  }
+  return rows;
+}
+
+struct Topic {
+  const char* name;
+  std::vector<CatalogueRow> (*rows)();
+};
+
+const std::vector<Topic>& topics() {
+  static const std::vector<Topic> list = {
+      {"formats", [] { return rows_of(element_table); }},
+      {"scales", [] { return rows_of(scale_table); }},
+      {"roundings", [] { return rows_of(rounding_table); }},
+      {"scale-rules", [] { return rows_of(scale_rule_table); }},
+      {"arithmetics", [] { return rows_of(arithmetic_table); }},
+      {"tensor-scales", [] { return rows_of(tensor_scale_table); }},
+      {"policies", policies},
+      {"hadamards", hadamards},
+      {"accumulators", [] { return rows_of(accumulator_table); }},
+      {"estimators", [] { return rows_of(estimator_table); }},
+      {"scale-gradients", [] { return rows_of(scale_gradient_table); }},
+      {"presets", [] { return rows_of(preset_table); }},
+      {"recipes", [] { return data_files("recipes"); }},
+      {"tasks", tasks_rows},
+      {"hardware", [] { return data_files("hardware"); }},
+      {"models", [] { return data_files("models"); }},
+      {"suites", suite_rows},
+      {"backends", backends},
+      {"grids", [] { return data_files("grids"); }},
+  };
+  return list;
+}
+
+// Folders of data files that `show` knows beside presets and accumulators.
+struct Kind {
+  const char* name;
+  const char* folder;
+};
+constexpr Kind kinds[] = {{"recipe", "recipes"},    {"preset", ""},      {"grid", "grids"},
+                          {"hardware", "hardware"}, {"model", "models"}, {"accumulator", ""}};
+
+std::vector<std::string> names_of_kind(const Kind& kind) {
+  std::vector<std::string> names;
+  if (std::string_view(kind.name) == "preset")
+    for (const Preset& row : preset_table) names.emplace_back(row.name);
+  else if (std::string_view(kind.name) == "accumulator")
+    for (const AccumulatorInfo& row : accumulator_table) names.emplace_back(row.name);
+  else
+    for (const CatalogueRow& row : data_files(kind.folder)) names.push_back(row.name);
+  return names;
+}
+
+ordered_json accumulator_json(const AccumulatorInfo& info) {
+  const Accumulator& a = info.row;
+  ordered_json out = {{"kind", row_of(accumulator_kind_table, a.kind).name}, {"group", a.group}, {"inner", a.inner}};
+  out["fraction_bits"] = a.fraction_bits;
+  out["group_rounding"] = row_of(rounding_table, a.group_rounding).name;
+  out["rounding"] = row_of(rounding_table, a.rounding).name;
+  out["snap"] = a.snap_log2 == no_snap ? ordered_json(nullptr) : ordered_json(a.snap_log2);
+  if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;
+  return out;
+}
+
+ordered_json show_in_kind(const Kind& kind, std::string_view name) {
+  if (std::string_view(kind.name) == "preset") return to_json(find_preset(name)->spec);
+  if (std::string_view(kind.name) == "accumulator") return accumulator_json(*find_row(accumulator_table, name));
+  if (std::string_view(kind.name) == "recipe")
+    return sim::to_json(sim::canonical(sim::recipe_from_json(std::string(name))));
+  return parse(kind.folder, std::string(name));
+}
+
+}  // namespace
+
+std::vector<std::string> catalogue_topics() {
+  std::vector<std::string> names;
+  for (const Topic& topic : topics()) names.emplace_back(topic.name);
+  return names;
+}
+
+std::vector<CatalogueRow> catalogue_rows(std::string_view name) {
+  for (const Topic& topic : topics())
+    if (name == topic.name) return topic.rows();
+  throw unknown_word("list", name, catalogue_topics());
+}
+
+std::vector<std::string> catalogue_kinds() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) names.emplace_back(kind.name);
+  return names;
+}
+
+std::vector<std::string> catalogue_kinds_of(std::string_view name) {
+  std::vector<std::string> found;
+  for (const Kind& kind : kinds) {
+    const std::vector<std::string> names = names_of_kind(kind);
+    if (std::find(names.begin(), names.end(), name) != names.end()) found.emplace_back(kind.name);
+  }
+  return found;
+}
+
+std::vector<std::string> catalogue_show_names() {
+  std::vector<std::string> all;
+  for (const Kind& kind : kinds)
+    for (const std::string& name : names_of_kind(kind))
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  return all;
+}
+
+nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view wanted) {
+  std::vector<std::string> accepted;
+  bool known = false;
+  for (const Kind& kind : kinds) {
+    if (!wanted.empty() && wanted != kind.name) continue;
+    known = true;
+    // RECIPE@GEMM is a recipe too, and an unknown GEMM its own error.
+    if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos)
+      return show_in_kind(kind, name);
+    for (const std::string& candidate : names_of_kind(kind)) {
+      if (candidate == name) return show_in_kind(kind, name);
+      if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);
+    }
+  }
+  if (!known) throw unknown_word("show --kind", wanted, catalogue_kinds());
+  throw unknown_word("show", name, accepted);
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,239 @@
+// `fp4sim cost`: the cost model by itself. This file: one recipe, `compare`, `explain`, `weights`; the studies
+// (recommend, sensitivity, validate) are in cmd_cost_study.cpp, measurements (calibrate, measure) in
+// cmd_cost_measure.cpp.
+#include <fmt/format.h>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "tools/cli/command.h"
+#include "tools/cli/cost_commands.h"
+#include "tools/cli/cost_options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+using cost::CostOptions;
+using cost::CostResult;
+using nlohmann::ordered_json;
+
+struct Context {
+  cost::Model model;
+  cost::Hardware hardware;
+  CostOptions options;
+  explicit Context(const CostArguments& arguments)
+      : model(cost::load_model(arguments.model)),
+        hardware(cost::load_hardware(arguments.hardware)),
+        options(arguments.options()) {}
+  CostResult evaluate(const std::string& recipe) const {
+    return cost::evaluate(sim::recipe_from_json(recipe), model, hardware, options);
+  }
+};
+
+std::string or_unknown(const std::optional<double>& value, const char* unit) {
+  return value ? format_number(*value) + unit : std::string("unknown (the profile lacks a figure)");
+}
+
+void print_summary(const std::string& recipe, const CostResult& result, const Context& context) {
+  const double tokens = static_cast<double>(context.model.tokens_per_step) * context.options.devices;
+  print_fields(
+      {{"recipe", recipe},
+       {"model", fmt::format("{}: {}", context.model.name, context.model.doc)},
+       {"hardware", fmt::format("{} x {}: {}", context.options.devices, context.hardware.name, context.hardware.doc)},
+       {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
+                            format_number(result.tokens_per_second))},
+       {"overhead",
+        fmt::format("{} over the ideal step of {}", format_percent(result.overhead), format_seconds(result.ideal_s))},
+       {"quantisation overhead",
+        fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
+       {"speed-up", fmt::format("{:.3f} x bf16, {:.3f} x mxfp8", result.speedup_bf16, result.speedup_fp8)},
+       {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
+                                      result.bops.forward, result.bops.backward)},
+       {"energy", or_unknown(result.energy_j, " J a step, modelled")},
+       {"price", or_unknown(result.price, " USD a step")},
+       {"points", result.points ? format_number(*result.points) : "none"},
+       {"memory", fmt::format("{}{}", format_bytes(result.memory.total()),
+                              result.memory.fits ? "" : ", MORE than the accelerator has")}});
+  if (context.options.devices > 1) {
+    const cost::Communication& network = result.communication;
+    print_fields({{"stalls", fmt::format("interconnect {}, network {} (all-reduce {} + {}, {} hidden)",
+                                         format_percent(network.interconnect_stall),
+                                         format_percent(network.network_stall), format_seconds(network.interconnect_s),
+                                         format_seconds(network.network_s), format_seconds(network.hidden_s))}});
+  }
+}
+
+void print_groups(const CostResult& result) {
+  Table table{{{"part"}, {"time", Align::right}, {"share", Align::right}, {"bound by"}}, {}};
+  for (const std::string& group : cost::cost_groups()) {
+    const double seconds = cost::group_seconds(result, group);
+    if (seconds == 0) continue;
+    std::string bindings;
+    for (const cost::Term& term : result.terms)
+      if (term.group == group && bindings.find(term.binding) == std::string::npos)
+        bindings += (bindings.empty() ? "" : ", ") + term.binding;
+    table.rows.push_back({group, format_seconds(seconds), format_percent(seconds / result.compute_s), bindings});
+  }
+  fmt::print("\n");
+  print_table(table);
+}
+
+// The same recipe under the four ways of organising its quantisers.
+void print_views(const std::string& recipe, Context context, ordered_json* json) {
+  Table table{{{"view"}, {"step", Align::right}, {"overhead", Align::right}, {"of it quantisation", Align::right}}, {}};
+  for (const bool fused : {false, true})
+    for (const bool one_pass : {true, false}) {
+      context.options.fused = fused;
+      context.options.one_pass = one_pass;
+      const CostResult result = context.evaluate(recipe);
+      const std::string name = fmt::format("{}, {}", fused ? "fused into the producer" : "own kernels",
+                                           one_pass ? "one pass for both copies" : "one pass a copy");
+      table.rows.push_back({name, format_seconds(result.step_time_s), format_percent(result.overhead),
+                            format_percent(result.quantisation_overhead)});
+      if (json != nullptr)
+        json->push_back({{"fused", fused},
+                         {"one_pass", one_pass},
+                         {"step_time_s", result.step_time_s},
+                         {"overhead", result.overhead},
+                         {"quantisation_overhead", result.quantisation_overhead}});
+    }
+  if (json != nullptr) return;
+  fmt::print("\n");
+  print_table(table);
+}
+
+void run_cost(const CostArguments& arguments, const std::string& recipe) {
+  const Context context(arguments);
+  const CostResult result = context.evaluate(recipe);
+  if (arguments.json) {
+    ordered_json json = cost_json(recipe, result, true);
+    json["arguments"] = arguments.describe();
+    json["view_table"] = ordered_json::array();
+    print_views(recipe, context, &json["view_table"]);
+    print_json(json);
+    return;
+  }
+  print_summary(recipe, result, context);
+  print_groups(result);
+  print_views(recipe, context, nullptr);
+}
+
+void run_compare(const CostArguments& arguments, const std::vector<std::string>& recipes) {
+  const Context context(arguments);
+  std::vector<std::pair<std::string, CostResult>> rows;
+  for (const std::string& recipe : recipes) rows.emplace_back(recipe, context.evaluate(recipe));
+  if (arguments.json) {
+    ordered_json json = {{"arguments", arguments.describe()}, {"rows", ordered_json::array()}};
+    for (const auto& [recipe, result] : rows) json["rows"].push_back(cost_json(recipe, result, false));
+    print_json(json);
+    return;
+  }
+  fmt::print("{} on {}, time of a step of {:.6g} tokens\n\n", context.model.name, context.hardware.name,
+             static_cast<double>(context.model.tokens_per_step));
+  fmt::print("{}\n", cost_bars(rows, terminal_width(), stdout_is_terminal()));
+  Table table{{{"recipe"},
+               {"step", Align::right},
+               {"overhead", Align::right},
+               {"quantisation", Align::right},
+               {"x bf16", Align::right},
+               {"x mxfp8", Align::right},
+               {"energy J", Align::right},
+               {"memory", Align::right}},
+              {}};
+  for (const auto& [recipe, result] : rows)
+    table.rows.push_back({recipe, format_seconds(result.step_time_s), format_percent(result.overhead),
+                          format_percent(result.quantisation_overhead), fmt::format("{:.3f}", result.speedup_bf16),
+                          fmt::format("{:.3f}", result.speedup_fp8),
+                          result.energy_j ? format_number(*result.energy_j) : "", format_bytes(result.memory.total())});
+  print_table(table);
+}
+
+void run_explain(const CostArguments& arguments, const std::string& recipe) {
+  const Context context(arguments);
+  const CostResult result = context.evaluate(recipe);
+  if (arguments.json) {
+    ordered_json json = cost_json(recipe, result, true);
+    json["arguments"] = arguments.describe();
+    json["hardware"] = ordered_json(cost::to_json(context.hardware));
+    print_json(json);
+    return;
+  }
+  Table table{{{"term"}, {"time", Align::right}, {"share", Align::right}, {"bound by"}, {"formula"}}, {}};
+  for (const cost::Term& term : result.terms)
+    table.rows.push_back({term.name, format_seconds(term.seconds), format_percent(term.seconds / result.compute_s),
+                          term.binding, term.formula});
+  print_table(table);
+  fmt::print(
+      "\ntotal      {}\nideal      {}  (every quantisable GEMM at the fastest low-precision rate, free "
+      "quantisation)\noverhead   {}\n",
+      format_seconds(result.compute_s), format_seconds(result.ideal_s), format_percent(result.overhead));
+  fmt::print("\nNumbers of {}\n", context.hardware.name);
+  Table numbers{{{"figure"}, {"value", Align::right}, {"kind"}, {"source"}}, {}};
+  const cost::Json hardware = cost::to_json(context.hardware);
+  const auto add = [&](const std::string& name, const cost::Json& quantity) {
+    if (!quantity.is_object() || !quantity.contains("value")) return;
+    const cost::Json& value = quantity["value"];
+    numbers.rows.push_back({name, value.is_number() ? format_number(value.get<double>()) : value.get<std::string>(),
+                            quantity["kind"], quantity["source"]});
+  };
+  for (const auto& [key, quantity] : hardware.at("rates").items()) add("rates." + key, quantity);
+  for (const auto& [key, quantity] : hardware.items()) add(key, quantity);
+  print_table(numbers);
+}
+
+void run_weights(bool json) {
+  const cost::CostWeights defaults;
+  if (json) {
+    ordered_json rows = ordered_json::array();
+    for (const cost::WeightRow& row : cost::weight_table())
+      rows.push_back({{"name", row.name}, {"default", defaults.*row.field}, {"doc", row.doc}});
+    print_json({{"rows", rows}});
+    return;
+  }
+  Table table{{{"weight"}, {"default", Align::right}, {"meaning"}}, {}};
+  for (const cost::WeightRow& row : cost::weight_table())
+    table.rows.push_back({row.name, format_number(defaults.*row.field), row.doc});
+  print_table(table);
+}
+
+void add_cost(CLI::App& app, Invocation& invocation) {
+  static CostArguments own, comparing, explaining;
+  static std::string recipe, explained;
+  static std::vector<std::string> compared;
+  static bool weights_json = false;
+  app.require_subcommand(0, 1);
+  app.add_option("--recipe", recipe, "Recipe: a name, NAME@GEMM or a file ending in .json");
+  own.add_to(app);
+  app.callback([&app] {
+    if (!app.get_subcommands().empty()) return;
+    if (recipe.empty()) throw Error("cost: --recipe is missing; `fp4sim list recipes` shows the names");
+    run_cost(own, recipe);
+  });
+  set_example(app, "fp4sim cost --recipe nvfp4_te --hardware gb200");
+
+  CLI::App* compare = app.add_subcommand("compare", "Recipes side by side, as stacked bars and a table");
+  compare->add_option("recipes", compared, "Recipes")->required();
+  comparing.add_to(*compare);
+  compare->callback([] { run_compare(comparing, compared); });
+  set_example(*compare, "fp4sim cost compare bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware mi355x");
+
+  CLI::App* explain = app.add_subcommand("explain", "Every term with its formula, its numbers and their sources");
+  explain->add_option("--recipe", explained, "Recipe")->required();
+  explaining.add_to(*explain);
+  explain->callback([] { run_explain(explaining, explained); });
+  set_example(*explain, "fp4sim cost explain --recipe mxfp4_sr_rht --hardware b200");
+
+  CLI::App* weights = app.add_subcommand("weights", "The weights that --weight and grids may override");
+  weights->add_flag("--json", weights_json, "Print JSON");
+  weights->callback([] { run_weights(weights_json); });
+  set_example(*weights, "fp4sim cost weights");
+
+  add_cost_studies(app, invocation);
+  add_cost_measurements(app, invocation);
+}
+
+}  // namespace
+
+Command command_cost() { return {"cost", "What a recipe costs on a chip: time, energy, bytes and money", add_cost}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,290 @@
+// `fp4sim cost recommend`, `sensitivity` and `validate`: what to rent, what survives wrong numbers, and how the model
+// compares with published measurements.
+#include <fmt/format.h>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "src/output.h"
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/published.h"
+#include "sweeps/cost/recommend.h"
+#include "sweeps/cost/sensitivity.h"
+#include "tools/cli/cost_commands.h"
+#include "tools/cli/cost_options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+using cost::PublishedRow;
+using nlohmann::ordered_json;
+
+// Recipes of the default comparison: baselines and one of each school.
+const std::vector<std::string> kUsual = {"bf16",     "mxfp8",        "mxfp4",   "mxfp4_all_h16", "mxfp4_sr_rht",
+                                         "nvfp4_te", "ue5m3_hold50", "quartet", "tetrajet",      "four_over_six"};
+
+std::vector<cost::RecipeFacts> facts_of(const std::vector<std::string>& names) {
+  std::vector<cost::RecipeFacts> facts;
+  for (const std::string& name : names) {
+    facts.push_back(cost::facts_of(sim::recipe_from_json(name)));
+    facts.back().name = name;
+  }
+  return facts;
+}
+
+struct RecommendArguments {
+  CostArguments cost;
+  std::vector<std::string> recipes = kUsual, hardware;
+  double tokens = 0, hours = 0, global_tokens = 1 << 22;
+  int max_devices = 4096;
+};
+
+void run_recommend(const RecommendArguments& arguments) {
+  if (!(arguments.tokens > 0)) throw Error("cost recommend: --tokens: expected a positive number");
+  if (!(arguments.hours > 0)) throw Error("cost recommend: --time-budget: expected hours above 0");
+  if (!(arguments.global_tokens >= 1) || arguments.max_devices < 1)
+    throw Error("cost recommend: --global-tokens and --max-devices: expected at least 1");
+  const std::vector<std::string> names = arguments.hardware.empty() ? cost::hardware_names() : arguments.hardware;
+  std::vector<cost::Hardware> chips;
+  for (const std::string& name : names) chips.push_back(cost::load_hardware(name));
+  const cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens,
+                                       arguments.max_devices, arguments.cost.options()};
+  const auto rows =
+      cost::recommend(cost::load_model(arguments.cost.model), chips, facts_of(arguments.recipes), options);
+  if (arguments.cost.json) {
+    ordered_json json = {{"model", arguments.cost.model},
+                         {"tokens", arguments.tokens},
+                         {"hours", arguments.hours},
+                         {"global_tokens", arguments.global_tokens},
+                         {"rows", ordered_json::array()}};
+    for (const cost::Recommendation& row : rows)
+      json["rows"].push_back({{"hardware", row.hardware},
+                              {"recipe", row.recipe},
+                              {"devices", row.devices},
+                              {"hours", row.hours},
+                              {"price", row.price},
+                              {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
+                              {"interconnect_stall", row.interconnect_stall},
+                              {"network_stall", row.network_stall},
+                              {"memory_bytes", row.memory_bytes},
+                              {"in_time", row.in_time}});
+    print_json(json);
+    return;
+  }
+  Table table{{{"hardware"},
+               {"recipe"},
+               {"count", Align::right},
+               {"hours", Align::right},
+               {"USD", Align::right},
+               {"MWh", Align::right},
+               {"link stall", Align::right},
+               {"net stall", Align::right},
+               {"memory", Align::right},
+               {""}},
+              {}};
+  for (const cost::Recommendation& row : rows)
+    table.rows.push_back({row.hardware, row.recipe, std::to_string(row.devices), fmt::format("{:.1f}", row.hours),
+                          fmt::format("{:.0f}", row.price), row.energy_kwh ? format_number(*row.energy_kwh / 1000) : "",
+                          format_percent(row.interconnect_stall), format_percent(row.network_stall),
+                          format_bytes(row.memory_bytes), row.in_time ? "" : "too late"});
+  print_table(table);
+  fmt::print(
+      "\nCheapest count per chip and recipe for {:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step. Costs "
+      "only: whether a recipe\ntrains as well is for `fp4sim sweep` to say. Prices are list prices; see "
+      "`fp4sim show NAME` for their sources.\n",
+      arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
+}
+
+Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {
+  Table table{{{"recipe"}}, {}};
+  for (const cost::Variation& row : result.rows) table.columns.push_back({row.name, Align::right});
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    std::vector<std::string> cells = {recipes[i]};
+    for (const cost::Variation& row : result.rows)
+      cells.push_back(fmt::format("{}: {:.1f}", row.rank[i], row.overhead[i] * 100));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+void run_sensitivity(const CostArguments& arguments, const std::vector<std::string>& recipes) {
+  const cost::Sensitivity result = cost::sensitivity(facts_of(recipes), cost::load_model(arguments.model),
+                                                     cost::load_hardware(arguments.hardware), arguments.options());
+  if (arguments.json) {
+    ordered_json json = {{"arguments", arguments.describe()},
+                         {"recipes", recipes},
+                         {"rows", ordered_json::array()},
+                         {"pairs", result.pairs},
+                         {"stable_pairs", result.stable_pairs}};
+    for (const cost::Variation& row : result.rows)
+      json["rows"].push_back({{"variation", row.name}, {"overhead", row.overhead}, {"rank", row.rank}});
+    print_json(json);
+    return;
+  }
+  fmt::print("Rank and overhead in % of {} on {}\n\n", arguments.model, arguments.hardware);
+  print_table(sensitivity_table(result, recipes));
+  fmt::print("\n{} of {} pairs of recipes keep their order in all columns.\n", result.stable_pairs, result.pairs);
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string shown(const PublishedRow& row, double value) {
+  if (row.unit != "share of time") return fmt::format("{:.4g} {}", value, row.unit);
+  // Papers quote shares of time or of throughput: both are given.
+  return fmt::format("{:.2f} % of time ({:.2f} % of throughput)", value * 100, cost::throughput_share(value) * 100);
+}
+
+std::string verdict(const PublishedRow& row) {
+  switch (row.kind) {
+    case PublishedRow::Class::predicted:
+      return fmt::format("{} (factor {:.2f})", row.met() ? "met" : "missed", row.factor());
+    case PublishedRow::Class::bound: return row.met() ? "met" : "missed";
+    default: return "";
+  }
+}
+
+std::string comparison_csv(const std::vector<PublishedRow>& rows) {
+  std::string out = "id,hardware,what,unit,published,model,factor,class,met,source,note\n";
+  for (const PublishedRow& row : rows)
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", row.id, row.chip, csv_field(row.what), row.unit,
+                       row.published, row.model, row.factor(), cost::class_name(row.kind), row.met() ? 1 : 0,
+                       csv_field(row.source), csv_field(row.note));
+  return out;
+}
+
+ordered_json comparison_json(const std::vector<PublishedRow>& rows) {
+  ordered_json out = {{"schema", 1}, {"rows", ordered_json::array()}};
+  for (const PublishedRow& row : rows)
+    out["rows"].push_back({{"id", row.id},
+                           {"hardware", row.chip},
+                           {"what", row.what},
+                           {"unit", row.unit},
+                           {"published", row.published},
+                           {"model", row.model},
+                           {"factor", row.factor()},
+                           {"class", cost::class_name(row.kind)},
+                           {"met", row.met()},
+                           {"source", row.source},
+                           {"note", row.note}});
+  return out;
+}
+
+std::string markdown(const Table& table) {
+  std::string out;
+  const auto line = [&out](const std::vector<std::string>& cells) {
+    out += "|";
+    for (const std::string& cell : cells) out += " " + cell + " |";
+    out += "\n";
+  };
+  std::vector<std::string> titles, rule;
+  for (const Column& column : table.columns) {
+    titles.push_back(column.title);
+    rule.push_back(column.align == Align::right ? "---:" : "---");
+  }
+  line(titles);
+  line(rule);
+  for (const auto& row : table.rows) line(row);
+  return out;
+}
+
+Table comparison_table(const std::vector<PublishedRow>& rows) {
+  Table table{{{"hardware"}, {"published"}, {"value"}, {"model"}, {"class"}, {"verdict"}}, {}};
+  for (const PublishedRow& row : rows)
+    table.rows.push_back({row.chip, row.what,
+                          (row.kind == PublishedRow::Class::bound ? "at most " : "") + shown(row, row.published),
+                          shown(row, row.model), cost::class_name(row.kind), verdict(row)});
+  return table;
+}
+
+std::string comparison_markdown(const std::vector<PublishedRow>& rows) {
+  Table table = comparison_table(rows);
+  table.columns.push_back({"source; remarks"});
+  for (size_t i = 0; i < rows.size(); ++i)
+    table.rows[i].push_back(rows[i].source + (rows[i].note.empty() ? "" : "; " + rows[i].note));
+  return markdown(table);
+}
+
+// Ranks on every chip with FP4: what a front may rely on.
+std::string ranks_markdown() {
+  const std::vector<cost::RecipeFacts> facts = facts_of(kUsual);
+  std::string out;
+  for (const std::string& name : cost::hardware_names()) {
+    const cost::Hardware chip = cost::load_hardware(name);
+    if (!cost::has_fp4(chip) || name == "host") continue;  // host: the simulator itself, no chip
+    const cost::Sensitivity result = cost::sensitivity(facts, cost::load_model("llama3_8b"), chip, {});
+    out += fmt::format("\n## {}\n\n{}\n{} of {} pairs keep their order in all columns.\n", name,
+                       markdown(sensitivity_table(result, kUsual)), result.stable_pairs, result.pairs);
+  }
+  return out;
+}
+
+void run_validate(const std::string& out, bool force, bool json, const std::string& command) {
+  const std::vector<PublishedRow> rows = cost::published_comparison();
+  if (!out.empty()) {
+    StagedFolder folder(out, force);
+    const std::string made = "Made by `" + command + "`; README.md explains the columns.\n\n";
+    const std::pair<const char*, std::string> files[] = {
+        {"table.csv", comparison_csv(rows)},
+        {"table.json", comparison_json(rows).dump(2) + "\n"},
+        {"table.md", "# Cost model against published measurements\n\n" + made + comparison_markdown(rows)},
+        {"ranks.md", "# Rank and overhead of recipes when a profile is wrong by a factor of two\n\n" + made +
+                         "llama3_8b; rank: overhead over the ideal step in %.\n" + ranks_markdown()}};
+    for (const auto& [name, text] : files) write_file(folder.file(name), text, true);
+    folder.commit();
+  }
+  if (json) {
+    print_json(comparison_json(rows));
+    return;
+  }
+  print_table(comparison_table(rows));
+  int predicted = 0, within = 0;
+  for (const PublishedRow& row : rows) {
+    if (row.kind != PublishedRow::Class::predicted) continue;
+    ++predicted;
+    within += row.met() ? 1 : 0;
+  }
+  fmt::print("\n{} of {} predicted values lie within a factor 1.5.\n", within, predicted);
+}
+
+}  // namespace
+
+void add_cost_studies(CLI::App& app, Invocation& invocation) {
+  static RecommendArguments renting;
+  static CostArguments varying;
+  static std::vector<std::string> varied = kUsual;
+  static std::string out;
+  static bool force = false, json = false;
+
+  CLI::App* recommend = app.add_subcommand("recommend", "The cheapest chip, count and recipe within a time budget");
+  renting.cost.add_to(*recommend, false);
+  recommend->add_option("--tokens", renting.tokens, "Tokens to train on")->required();
+  recommend->add_option("--time-budget", renting.hours, "Hours")->required();
+  recommend->add_option("--hardware", renting.hardware, "Chips to consider; default all with a price")->delimiter(',');
+  recommend->add_option("--recipes", renting.recipes, "Recipes to consider")->delimiter(',')->capture_default_str();
+  recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
+      ->capture_default_str();
+  recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();
+  recommend->callback([] { run_recommend(renting); });
+  set_example(*recommend, "fp4sim cost recommend --model llama3_8b --tokens 160e9 --time-budget 72");
+
+  CLI::App* sensitivity =
+      app.add_subcommand("sensitivity", "Ranks under halved and doubled efficiency, bandwidth and issue rate");
+  sensitivity->add_option("recipes", varied, "Recipes; default one of each school");
+  varying.add_to(*sensitivity);
+  sensitivity->callback([] { run_sensitivity(varying, varied); });
+  set_example(*sensitivity, "fp4sim cost sensitivity bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware b200");
+
+  CLI::App* validate = app.add_subcommand("validate", "The model beside published measurements");
+  validate->add_option("--out", out, "Folder for table.csv, table.json, table.md and ranks.md");
+  validate->add_flag("--force", force, "Overwrite them");
+  validate->add_flag("--json", json, "Print JSON");
+  validate->callback([&invocation] { run_validate(out, force, json, invocation.command_line); });
+  set_example(*validate, "fp4sim cost validate --out results/cost_validation --force");
+}
+
+}  // namespace fp4::tools

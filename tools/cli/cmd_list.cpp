@@ -1,0 +1,96 @@
+// `fp4sim list`: the axis tables and data files, one line each with its source. `fp4sim show`: one of them in full.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tools/cli/catalogue.h"
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct ListOptions {
+  std::vector<std::string> topics;
+  bool json = false, words = false;
+};
+
+// Names alone, for completion scripts; two topics exist only here.
+void print_words(const std::string& topic) {
+  std::vector<std::string> names;
+  if (topic == "topics")
+    names = catalogue_topics();
+  else if (topic == "names")
+    names = catalogue_show_names();
+  else
+    for (const CatalogueRow& row : catalogue_rows(topic)) names.push_back(row.name);
+  for (const std::string& name : names) fmt::print("{}\n", name);
+}
+
+void run_list(const ListOptions& o) {
+  const std::vector<std::string> topics = o.topics.empty() ? catalogue_topics() : o.topics;
+  if (o.words) {
+    for (const std::string& topic : topics) print_words(topic);
+    return;
+  }
+  auto rows = nlohmann::ordered_json::array();
+  std::string text;
+  for (const std::string& topic : topics) {
+    Table table = {{{topic}, {""}}, {}};
+    const std::vector<CatalogueRow> catalogue = catalogue_rows(topic);
+    const auto has_source = [](const CatalogueRow& row) { return !row.source.empty(); };
+    if (std::any_of(catalogue.begin(), catalogue.end(), has_source)) table.columns.push_back({"source"});
+    for (const CatalogueRow& row : catalogue) {
+      rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
+      table.rows.push_back({row.name, row.doc, row.source});
+    }
+    text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_is_terminal());
+  }
+  if (o.json)
+    print_json({{"rows", rows}});
+  else
+    fmt::print("{}", text);
+}
+
+void add_list(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<ListOptions>();
+  std::string topics;
+  for (const std::string& topic : catalogue_topics()) topics += (topics.empty() ? "" : ", ") + topic;
+  app.add_option("TOPIC", o->topics, topics + " (default: all)")->type_name("TOPIC");
+  add_json_option(app, o->json);
+  app.add_flag("--words", o->words, "Print the names alone, one a line");
+  app.callback([o] { run_list(*o); });
+  set_example(app, "fp4sim list scale-rules accumulators");
+}
+
+struct ShowOptions {
+  std::string name, kind;
+  bool json = false;
+};
+
+void add_show(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<ShowOptions>();
+  app.add_option("NAME", o->name, "A recipe, preset, grid, hardware profile, model or accumulator")
+      ->required()
+      ->type_name("NAME");
+  app.add_option("--kind", o->kind, "Look only among these; a name that several have is the first of them")
+      ->type_name("recipe|preset|grid|hardware|model|accumulator");
+  app.add_flag("--json", o->json, "Accepted for symmetry: the output is always JSON");
+  app.callback([o] {
+    print_json(catalogue_show(o->name, o->kind));
+    if (!o->kind.empty()) return;
+    const std::vector<std::string> kinds = catalogue_kinds_of(o->name);
+    for (size_t i = 1; i < kinds.size(); ++i)
+      fmt::print(stderr, "fp4sim: note: this is the {0}; {1} is also a {2}: --kind {2}\n", kinds[0], o->name, kinds[i]);
+  });
+  set_example(app, "fp4sim show nvfp4 --kind preset > spec.json && fp4sim quantize x.npy --spec spec.json --out out");
+}
+
+}  // namespace
+
+Command command_list() {
+  return {"list", "List formats, rules, recipes and everything else that has a name", add_list};
+}
+Command command_show() { return {"show", "Print a recipe, preset, grid or hardware profile as full JSON", add_show}; }
+
+}  // namespace fp4::tools

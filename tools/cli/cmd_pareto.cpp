@@ -1,0 +1,181 @@
+// `fp4sim pareto`: the fronts of a sweep, one for each task and training, with what every axis does on average.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/error.h"
+#include "src/output.h"
+#include "sweeps/judge/attribution.h"
+#include "sweeps/judge/pareto.h"
+#include "tools/cli/effects_print.h"
+#include "tools/cli/front_print.h"
+#include "tools/cli/options.h"
+#include "tools/cli/sweep_view.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct ParetoOptions {
+  ViewOptions view;
+  sweeps::FrontOptions front;
+  std::vector<std::string> tasks;
+  std::string json;
+  double delta = -1, target = 0;
+  size_t limit = 30;
+  bool force = false, no_effects = false;
+};
+
+nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFront& front,
+                                  const sweeps::FrontPoint& point) {
+  nlohmann::ordered_json sensitivity = nlohmann::ordered_json::object();
+  for (const auto& [weight, range] : point.sensitivity) sensitivity[weight] = {range.low, range.high};
+  nlohmann::ordered_json axes = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < point.config->labels.size(); ++i) axes[results.axes()[i]] = point.config->labels[i];
+  const bool has_y = point.y.n > 0;
+  nlohmann::ordered_json json = {
+      {"config_hash", point.config->record.hash},
+      {"task", front.task},
+      {"context", front.context},
+      {"x", number(point.x)},
+      {"y", has_y ? number(point.y.mean) : nullptr},
+      {"y_low", point.y.interval ? number(point.y.interval->low) : nullptr},
+      {"y_high", point.y.interval ? number(point.y.interval->high) : nullptr},
+      {"on_front", point.on_front},
+      {"status", word(point.status)},
+      {"sensitivity", sensitivity},
+      {"recipe", point.config->record.recipe},
+      {"reference", !point.config->in_plan},
+      {"axes", axes},
+      {"n", point.y.n},
+      {"sd", point.y.n > 1 ? number(point.y.sd) : nullptr},
+      {"diverged", point.diverged},
+      {"candidate", point.candidate},
+      {"speedup_bf16", number(point.cost.speedup_bf16)},
+  };
+  json["at"] = word(point.config->record.at);
+  if (front.raced && point.candidate) {
+    const auto interval = [](const std::optional<sweeps::Interval>& range) -> nlohmann::ordered_json {
+      if (!range) return nullptr;
+      return {number(range->low), number(range->high)};
+    };
+    json["gap_interval"] = interval(point.raced_gap.interval);
+    json["rival"] = nullptr;
+    if (point.rival != nullptr) json["rival"] = point.rival->record.hash;
+    json["difference"] = point.difference.n > 0 ? number(point.difference.mean) : nullptr;
+    json["difference_interval"] = interval(point.difference.interval);
+  }
+  if (!point.same_as.empty()) json["same_as"] = point.same_as;
+  if (front.target && point.candidate) {
+    json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;
+    json["tokens_note"] = point.tokens_note;
+    if (point.extra_tokens.n > 0) {
+      json["extra_tokens"] = number(point.extra_tokens.mean);
+      json["extra_tokens_low"] = point.extra_tokens.interval ? number(point.extra_tokens.interval->low) : nullptr;
+      json["extra_tokens_high"] = point.extra_tokens.interval ? number(point.extra_tokens.interval->high) : nullptr;
+    }
+    json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
+  }
+  return json;
+}
+
+nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
+  nlohmann::ordered_json json = {{"context", front.context},
+                                 {"task", front.task},
+                                 {"description", front.description},
+                                 {"front", front.raced       ? "raced"
+                                           : front.confirmed ? "confirmed"
+                                                             : "screening"},
+                                 {"at", front.at_best ? "best" : "fixed"},
+                                 {"seeds", front.seeds},
+                                 {"comparisons", front.comparisons},
+                                 {"delta", front.delta},
+                                 {"candidates_left_out", front.left_out}};
+  json["noise_floor"] = front.noise_floor ? number(front.noise_floor->sd) : nullptr;
+  json["detectable_effect"] = front.noise_floor ? number(front.detectable) : nullptr;
+  json["detectable_in_sd"] = number(sweeps::detectable_effect(front.seeds));
+  json["target"] = front.target ? number(*front.target) : nullptr;
+  return json;
+}
+
+void run_pareto(ParetoOptions& o, const Invocation& invocation) {
+  if (o.delta >= 0) o.front.delta = o.delta;
+  if (o.target > 0) o.front.target = o.target;
+  const SweepView view = open_view(o.view, /*with_curves=*/true);
+  const sweeps::Results& results = view.results;
+  for (const std::string& task : o.tasks) {
+    const std::vector<std::string>& known = results.grid().tasks;
+    if (std::find(known.begin(), known.end(), task) == known.end()) throw unknown_word("--task", task, known);
+  }
+  std::vector<sweeps::ContextFront> fronts = sweeps::fronts(results, view.costs, o.front);
+  const auto wanted = [&](const std::string& task) {
+    return o.tasks.empty() || std::find(o.tasks.begin(), o.tasks.end(), task) != o.tasks.end();
+  };
+  std::erase_if(fronts, [&](const sweeps::ContextFront& front) { return !wanted(front.task); });
+  const auto metric = o.front.y.rfind("loss_hp", 0) == 0 ? sweeps::Metric::loss_hp : sweeps::Metric::loss;
+  std::vector<sweeps::Effect> effects;
+  if (!o.no_effects) effects = sweeps::attribute(results, metric, sweeps::delta_by_task(fronts));
+  std::erase_if(effects, [&](const sweeps::Effect& effect) { return !wanted(effect.task); });
+  const bool sampled = results.grid().explore == sweeps::Explore::importance;
+
+  nlohmann::ordered_json json = {{"schema", 1}, {"x", o.front.x}, {"y", o.front.y}};
+  json["hardware"] = view.costs.model().hardware;
+  json["model"] = view.costs.model().model;
+  json["points"] = nlohmann::ordered_json::array();
+  json["contexts"] = nlohmann::ordered_json::array();
+  json["effects"] = nlohmann::ordered_json::array();
+  for (const sweeps::ContextFront& front : fronts) {
+    json["contexts"].push_back(context_json(front));
+    for (const sweeps::FrontPoint& point : front.points) json["points"].push_back(point_json(results, front, point));
+  }
+  for (const sweeps::Effect& effect : effects) json["effects"].push_back(effect_json(effect));
+  if (sampled) {
+    for (const auto& [task, mean] : sweeps::space_average(results, metric)) {
+      json["space_average"][task] = {{"mean", number(mean.mean)}, {"effective_n", number(mean.effective_n)}};
+    }
+  }
+  json["provenance"] = view_provenance(view, invocation);
+  if (o.json == "-") return print_json(json);
+  if (!o.json.empty()) write_file(o.json, json.dump() + "\n", o.force);
+
+  fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
+             view.costs.model().model, view.costs.model().hardware);
+  for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
+  fmt::print("\n");
+  print_effects(results, effects);
+  if (sampled) {
+    fmt::print("\nAverage gap over the whole space (Hajek, effective sample size):\n");
+    for (const auto& [task, mean] : sweeps::space_average(results, metric)) {
+      fmt::print("  {:<12} {:.4g}  ({:.0f})\n", task, mean.mean, mean.effective_n);
+    }
+  }
+}
+
+void add_pareto(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<ParetoOptions>();
+  add_view_options(app, o->view);
+  app.add_option("--x", o->front.x, "Cost: overhead, quantisation_overhead, step_time_s, energy_j")
+      ->capture_default_str();
+  app.add_option("--y", o->front.y, "Quality: loss_gap, loss_hp_gap, loss, loss_hp")->capture_default_str();
+  app.add_option("--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
+  app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
+  app.add_option("--target", o->target, "Loss for tokens-to-target (default: from the fp32 runs)");
+  app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
+      ->type_name("FILE")
+      ->expected(0, 1)
+      ->default_str("-");
+  app.add_option("--limit", o->limit, "Points listed for each front, 0 = all")->capture_default_str();
+  app.add_flag("--no-effects", o->no_effects, "Leave out what every axis does on average");
+  add_force_option(app, o->force);
+  app.callback([o, &invocation] { run_pareto(*o, invocation); });
+  set_example(app, "fp4sim pareto quick.sweep --hardware b200 --json front.json");
+}
+
+}  // namespace
+
+Command command_pareto() {
+  return {"pareto", "The fronts of cost against quality, and what each axis does", add_pareto};
+}
+
+}  // namespace fp4::tools

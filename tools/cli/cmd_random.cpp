@@ -1,0 +1,76 @@
+// `fp4sim random`: the draws of positions I..I+N-1, so that a kernel's stochastic rounding can be replayed elsewhere.
+#include <fmt/format.h>
+
+#include "src/error.h"
+#include "src/tensor_file/tensor_writer.h"
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct RandomOptions {
+  int bits = 8;
+  uint64_t first = 0;
+  uint64_t count = 0;
+  PlaceOptions place;
+  std::string out;
+  bool force = false, json = false;
+};
+
+void run_random(const RandomOptions& o) {
+  if (o.bits != 1 && o.bits != 2 && o.bits != 4 && o.bits != 8 && o.bits != 16 && o.bits != 32)
+    throw Error(fmt::format("random --bits: {} is not a draw's width; accepted: 1, 2, 4, 8, 16, 32", o.bits));
+  if (o.count > 0 && o.first > UINT64_MAX - (o.count - 1)) throw Error("random --first: positions end at 2^64 - 1");
+  const RandomPlace place = o.place.place();
+  if (!o.out.empty()) {
+    TensorWriter writer(o.out, Dtype::u32, {o.count}, o.force);
+    for (uint64_t i = 0; i < o.count; ++i) {
+      const uint32_t draw = random_draw(place, o.first + i, o.bits);
+      writer.write(&draw, sizeof draw);
+    }
+    writer.commit();
+    return;
+  }
+  if (o.json) {
+    auto draws = nlohmann::ordered_json::array();
+    for (uint64_t i = 0; i < o.count; ++i) draws.push_back(random_draw(place, o.first + i, o.bits));
+    print_json({{"bits", o.bits},
+                {"first", o.first},
+                {"count", o.count},
+                {"seed", place.seed},
+                {"stream", place.stream},
+                {"step", place.step},
+                {"draws", draws}});
+    return;
+  }
+  const int digits = (o.bits + 3) / 4;
+  Table table = {{{"position", Align::right}, {"draw", Align::right}, {"hex", Align::right}}, {}};
+  for (uint64_t i = 0; i < o.count; ++i) {
+    const uint32_t draw = random_draw(place, o.first + i, o.bits);
+    table.rows.push_back(
+        {fmt::format("{}", o.first + i), fmt::format("{}", draw), fmt::format("{:0{}x}", draw, digits)});
+  }
+  print_table(table);
+}
+
+void add_random(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<RandomOptions>();
+  app.add_option("--bits", o->bits, "Width of a draw: 4, 8, 16 or 32")->required()->type_name("n");
+  app.add_option("--count", o->count, "Number of draws")->required()->type_name("N");
+  app.add_option("--first", o->first, "Position of the first draw (default 0)")->type_name("I");
+  add_place_options(app, o->place);
+  app.add_option("--out", o->out, "Write uint32 draws to a .npy instead of printing them")->type_name("FILE");
+  add_force_option(app, o->force);
+  add_json_option(app, o->json);
+  app.callback([o] { run_random(*o); });
+  set_example(app, "fp4sim random --bits 8 --count 4 --seed 5 --stream 3 --step 2");
+}
+
+}  // namespace
+
+Command command_random() {
+  return {"random", "Print the random draws of positions, as stochastic rounding uses them", add_random};
+}
+
+}  // namespace fp4::tools

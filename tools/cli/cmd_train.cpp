@@ -1,0 +1,166 @@
+// `fp4sim train`: one run, with progress, its curve in the terminal and a JSON result that anyone can check by digest.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "src/tensor_file/output_file.h"
+#include "tasks/run.h"
+#include "tools/cli/command.h"
+#include "tools/cli/curve_print.h"
+#include "tools/cli/explain.h"
+#include "tools/cli/options.h"
+#include "tools/cli/provenance.h"
+#include "tools/cli/run_words.h"
+#include "tools/cli/stop.h"
+#include "tools/cli/streams.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct TrainOptions {
+  RunWords run;
+  std::string out, trace, checkpoint, resume;
+  int stop_at = 0, trace_every = 10;
+  bool json = false, force = false, quiet = false, explains = false;
+};
+
+// One line that rewrites itself on a terminal; elsewhere one plain line per tenth of the run.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+  bool operator()(const sim::Progress& p) {
+    if (quiet_) return !stop_requested();
+    const bool last = p.step == p.steps;
+    const int tenth = p.step * 10 / p.steps;
+    if (terminal_ ? !last && p.seconds - shown_ < 0.1 : tenth == tenth_) return !stop_requested();
+    shown_ = p.seconds;
+    tenth_ = tenth;
+    const double rate = p.seconds > 0 ? p.step / p.seconds : 0;
+    const double left = rate > 0 ? (p.steps - p.step) / rate : 0;
+    constexpr int width = 30;
+    const int filled = p.step * width / p.steps;
+    const std::string bar =
+        std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(width - filled), '.');
+    say("{}[{}] {}/{}  loss {:.4f}  {:.0f} steps/s  {:.0f} s left{}", terminal_ ? "\r" : "", bar, p.step, p.steps,
+        p.train_loss, rate, left, terminal_ && !last ? "  " : "  \n");
+    return !stop_requested();
+  }
+
+ private:
+  bool quiet_, terminal_;
+  double shown_ = -1;
+  int tenth_ = -1;
+};
+
+nlohmann::ordered_json result_json(const sim::Json& config, uint64_t seed, const sim::History& h, const Invocation& i) {
+  nlohmann::ordered_json curve = nlohmann::ordered_json::array();
+  const auto number = [](const std::optional<double>& v) {
+    return v && std::isfinite(*v) ? nlohmann::ordered_json(*v) : nlohmann::ordered_json(nullptr);
+  };
+  for (const sim::CurvePoint& p : h.curve)
+    curve.push_back(
+        {{"step", p.step}, {"train_loss", number(p.train_loss)}, {"validation_loss", number(p.validation_loss)}});
+  nlohmann::ordered_json metrics = nlohmann::ordered_json::object(), products;
+  for (const auto& [name, value] : h.metrics) metrics[name] = number(value);
+  for (size_t g = 0; g < 3; ++g) products[std::array{"fprop", "dgrad", "wgrad"}[g]] = h.products[g];
+  return {{"task", config.at("task").at("name")},
+          {"recipe", config.at("recipe").at("name")},
+          {"seed", seed},
+          {"steps", config.at("train").at("steps")},
+          {"status", std::string(sim::word(h.status))},
+          {"message", h.message},
+          {"metrics", metrics},
+          {"curve", curve},
+          {"products", products},
+          {"digest", h.digest},
+          {"seconds", h.seconds},
+          {"steps_per_second", h.steps_per_second},
+          {"step_cpu_seconds", h.step_cpu_seconds},
+          {"evaluation_cpu_seconds", h.evaluation_cpu_seconds},
+          {"config", config},
+          {"config_hash", tasks::config_hash(config)},
+          {"provenance", provenance(i)}};
+}
+
+void run_train(TrainOptions& o, Invocation& invocation) {
+  const sim::Json config = o.run.config();
+  sim::RunOptions options;
+  options.backend = o.run.backend;
+  options.threads = o.run.threads;
+  options.progress = Progress(o.quiet);
+  options.resume_from = o.resume;
+  options.checkpoint_to = o.checkpoint;
+  options.stop_at = o.stop_at;
+  catch_stop_signals();  // before a temporary file exists: a signal leaves none
+  // Files are opened before the work: a place that cannot be written is reported at once.
+  std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
+  std::unique_ptr<OutputFile> trace = o.trace.empty() ? nullptr : std::make_unique<OutputFile>(o.trace, o.force);
+  if (trace) {
+    trace->write("step,layer,gemm,operand,quantity,value\n");
+    options.trace_every = o.trace_every;
+    options.trace = [&](const sim::TraceRow& r) {
+      trace->write(fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value));
+    };
+  }
+  const sim::History history = tasks::run(config, o.run.seed, options);
+  if (history.status == sim::Status::stopped && stop_requested()) {
+    // The same command with --resume writes the results; nothing stands in its way.
+    say("fp4sim: interrupted {}; {}\n", history.message,
+        o.checkpoint.empty() ? "nothing is kept without --checkpoint"
+                             : fmt::format("go on with --resume {}", o.checkpoint));
+    invocation.exit_code = stop_exit_code();
+    return;
+  }
+  const nlohmann::ordered_json result = result_json(config, o.run.seed, history, invocation);
+  if (trace) trace->commit();
+  if (out) {
+    out->write(result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    out->commit();
+  }
+  if (o.json) return print_json(result);
+  fmt::print("{}", draw_curve(history.curve, terminal_width()));
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"task", config.at("task").at("name")},
+      {"recipe", config.at("recipe").at("name").get<std::string>()},
+      {"status", std::string(sim::word(history.status)) + (history.message.empty() ? "" : ": " + history.message)}};
+  for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
+  fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
+  fields.emplace_back("digest", history.digest);
+  print_fields(fields);
+  if (o.explains) print_kernels(fast::tile_counts());
+}
+
+void add_train(CLI::App& app, Invocation& invocation) {
+  static TrainOptions o;
+  o.run.add(app);
+  app.add_option("--out", o.out, "Write the result as JSON");
+  app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
+  app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
+  CLI::Option* checkpoint = app.add_option(
+      "--checkpoint", o.checkpoint,
+      "Write a checkpoint when the run ends, stops or is interrupted by Ctrl-C or SIGTERM (replaces the file)");
+  app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
+      ->check(CLI::Range(1, 1000000000))
+      ->needs(checkpoint);
+  app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
+  app.add_flag("--json", o.json, "Print the result as JSON");
+  app.add_flag("--quiet", o.quiet, "No progress line");
+  app.add_flag("--force", o.force, "Overwrite existing results");
+  add_sync_option(app);
+  add_explain_option(app, o.explains);
+  app.callback([&invocation] { run_train(o, invocation); });
+  set_example(app, "fp4sim train --task classifier --recipe mxfp4@wgrad --steps 300 --set lr=2e-3 --out run.json");
+}
+
+}  // namespace
+
+Command command_train() { return {"train", "Train a small task under a recipe", add_train}; }
+
+}  // namespace fp4::tools

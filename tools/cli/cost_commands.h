@@ -1,0 +1,11 @@
+// The subcommands of `fp4sim cost` that live in files of their own.
+#pragma once
+
+#include "tools/cli/command.h"
+
+namespace fp4::tools {
+
+void add_cost_studies(CLI::App& app, Invocation& invocation);       // recommend, sensitivity, validate
+void add_cost_measurements(CLI::App& app, Invocation& invocation);  // calibrate, measure
+
+}  // namespace fp4::tools

@@ -1,0 +1,204 @@
+#include "tools/cli/cost_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/error.h"
+
+namespace fp4::tools {
+
+using nlohmann::ordered_json;
+
+void CostArguments::add_to(CLI::App& app, bool with_hardware) {
+  app.add_option("--model", model, "Model: a built-in name or a file ending in .json")->capture_default_str();
+  if (with_hardware)
+    app.add_option("--hardware", hardware, "Chip: a built-in name or a file ending in .json")->capture_default_str();
+  app.add_option("--weight", weights,
+                 "NAME=NUMBER, an object {\"sr\": 2} or a .json file over the weights of the cost model; may be "
+                 "repeated (fp4sim cost weights lists them)");
+  app.add_option("--views", views, "fused (quantise in the producer's epilogue), separate (one pass a copy)")
+      ->delimiter(',');
+  app.add_option("--hadamard", hadamard, "Kernel of the rotations: fused, unfused, dense")->capture_default_str();
+  app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
+  app.add_option("--devices", devices, "Data-parallel accelerators")->capture_default_str();
+  app.add_flag("--json", json, "Print JSON");
+}
+
+cost::CostOptions CostArguments::options() const {
+  cost::CostOptions options;
+  for (const std::string& word : weights) {
+    const bool object = word.starts_with("{"), file = word.ends_with(".json");
+    if (!object && !file) {
+      cost::set_weight(options.weights, word);
+      continue;
+    }
+    const NamedText text = file ? read_text_file(word, "--weight") : NamedText{word, "--weight"};
+    options.weights = cost::parse_weights(parse_json(text.text, text.place), text.place);
+  }
+  for (const std::string& view : views) {
+    if (view == "fused") {
+      options.fused = true;
+    } else if (view == "separate") {
+      options.one_pass = false;
+    } else {
+      throw unknown_word("--views", view, {"fused", "separate"});
+    }
+  }
+  const std::vector<std::string> kernels = {"fused", "unfused", "dense"};
+  const auto found = std::find(kernels.begin(), kernels.end(), hadamard);
+  if (found == kernels.end()) throw unknown_word("--hadamard", hadamard, kernels);
+  options.hadamard = static_cast<cost::HadamardKernel>(found - kernels.begin());
+  if (!(recompute >= 0 && recompute <= 1)) throw Error("--recompute: expected a share from 0 to 1");
+  if (devices < 1) throw Error("--devices: expected at least 1");
+  options.recompute = recompute;
+  options.devices = devices;
+  return options;
+}
+
+ordered_json CostArguments::describe() const {
+  return {{"model", model},
+          {"hardware", hardware},
+          {"views", views},
+          {"hadamard", hadamard},
+          {"recompute", recompute},
+          {"devices", devices},
+          {"weights", ordered_json(cost::to_json(options().weights))}};
+}
+
+std::string format_number(double value) { return fmt::format("{:.4g}", value); }
+
+std::string format_seconds(double seconds) {
+  const double size = std::abs(seconds);
+  if (size >= 1 || size == 0) return fmt::format("{:.4g} s", seconds);
+  if (size >= 1e-3) return fmt::format("{:.4g} ms", seconds * 1e3);
+  return size >= 1e-6 ? fmt::format("{:.4g} us", seconds * 1e6) : fmt::format("{:.4g} ns", seconds * 1e9);
+}
+
+std::string format_bytes(double bytes) {
+  if (bytes >= 1e9) return fmt::format("{:.4g} GB", bytes * 1e-9);
+  return bytes >= 1e6 ? fmt::format("{:.4g} MB", bytes * 1e-6) : fmt::format("{:.4g} KB", bytes * 1e-3);
+}
+
+std::string format_percent(double share) { return fmt::format("{:.2f} %", share * 100); }
+
+ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms) {
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? ordered_json(*value) : ordered_json(nullptr);
+  };
+  ordered_json out = {
+      {"recipe", recipe},
+      {"step_time_s", result.step_time_s},
+      {"compute_s", result.compute_s},
+      {"ideal_s", result.ideal_s},
+      {"free_quantisation_s", result.free_quantisation_s},
+      {"overhead", result.overhead},
+      {"quantisation_overhead", result.quantisation_overhead},
+      {"speedup_bf16", result.speedup_bf16},
+      {"speedup_fp8", result.speedup_fp8},
+      {"tokens_per_second", result.tokens_per_second},
+      {"energy_j", optional(result.energy_j)},
+      {"price", optional(result.price)},
+      {"points", optional(result.points)},
+      {"bops",
+       {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}};
+  const cost::MemoryFootprint& memory = result.memory;
+  out["memory"] = {{"weights", memory.weights},         {"master_weights", memory.master_weights},
+                   {"optimizer", memory.optimizer},     {"gradients", memory.gradients},
+                   {"activations", memory.activations}, {"logits", memory.logits},
+                   {"total", memory.total()},           {"fits", memory.fits}};
+  const cost::Communication& network = result.communication;
+  out["communication"] = {{"devices", network.devices},
+                          {"nodes", network.nodes},
+                          {"t0_s", network.t0_s},
+                          {"t1_s", network.t1_s},
+                          {"tm_s", network.tm_s},
+                          {"interconnect_s", network.interconnect_s},
+                          {"network_s", network.network_s},
+                          {"hidden_s", network.hidden_s},
+                          {"interconnect_stall", network.interconnect_stall},
+                          {"network_stall", network.network_stall}};
+  out["groups"] = ordered_json::object();
+  for (const std::string& group : cost::cost_groups()) out["groups"][group] = cost::group_seconds(result, group);
+  if (!with_terms) return out;
+  out["terms"] = ordered_json::array();
+  for (const cost::Term& term : result.terms)
+    out["terms"].push_back({{"name", term.name},
+                            {"group", term.group},
+                            {"seconds", term.seconds},
+                            {"formula", term.formula},
+                            {"binding", term.binding},
+                            {"flop", term.flop},
+                            {"bytes", term.bytes},
+                            {"ops", term.ops}});
+  return out;
+}
+
+namespace {
+
+// Letters in the order of cost_groups; colours are the 256-colour cube's, told apart by lightness too.
+constexpr char kLetters[] = "MBHAPOqthsre";
+constexpr int kColours[] = {25, 67, 103, 61, 240, 247, 214, 178, 160, 204, 139, 71};
+
+// Cells per group so that they add up to the bar: largest remainders get the cells that rounding down left.
+std::vector<int> cells(const cost::CostResult& result, double slowest, int width) {
+  std::vector<double> exact;
+  for (const std::string& group : cost::cost_groups())
+    exact.push_back(cost::group_seconds(result, group) / slowest * width);
+  const int total = static_cast<int>(std::lround(result.compute_s / slowest * width));
+  std::vector<int> out;
+  int used = 0;
+  for (const double share : exact) {
+    out.push_back(static_cast<int>(share));
+    used += out.back();
+  }
+  for (; used < total; ++used) {
+    size_t next = 0;
+    for (size_t i = 0; i < exact.size(); ++i)
+      if (exact[i] - out[i] > exact[next] - out[next]) next = i;
+    ++out[next];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string cost_bars(const std::vector<std::pair<std::string, cost::CostResult>>& rows, size_t width, bool styled) {
+  double slowest = 0;
+  size_t name_width = 0;
+  for (const auto& [name, result] : rows) {
+    slowest = std::max(slowest, result.compute_s);
+    name_width = std::max(name_width, name.size());
+  }
+  const int bar = std::max(20, static_cast<int>(width - std::min(width, name_width + 14)));
+  const auto block = [&](size_t group, int count) {
+    const std::string letters(static_cast<size_t>(count), kLetters[group]);
+    return styled && count > 0 ? fmt::format("\033[48;5;{}m\033[97m{}\033[0m", kColours[group], letters) : letters;
+  };
+  std::string out;
+  std::vector<bool> seen(cost::cost_groups().size());
+  for (const auto& [name, result] : rows) {
+    out += fmt::format("{:<{}}  ", name, name_width);
+    const std::vector<int> counts = cells(result, slowest, bar);
+    for (size_t group = 0; group < counts.size(); ++group) {
+      out += block(group, counts[group]);
+      seen[group] = seen[group] || cost::group_seconds(result, cost::cost_groups()[group]) > 0;
+    }
+    out += "  " + format_seconds(result.compute_s) + "\n";
+  }
+  out += "\n";
+  std::string line;
+  for (size_t group = 0; group < seen.size(); ++group) {
+    if (!seen[group]) continue;
+    const std::string entry = fmt::format("{} {}   ", kLetters[group], cost::cost_groups()[group]);
+    if (line.size() + entry.size() > width) {
+      out += line + "\n";
+      line.clear();
+    }
+    line += entry;
+  }
+  return out + line + "\n";
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,38 @@
+// What the cost subcommands share: the words for model, chip, recipe and weights, and the look of times and shares.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sweeps/cost/cost.h"
+#include "tools/cli/command.h"
+
+namespace fp4::tools {
+
+struct CostArguments {
+  std::string model = "llama3_8b", hardware = "mi355x";
+  std::vector<std::string> weights;  // NAME=NUMBER, or a JSON file or object
+  std::vector<std::string> views;    // fused, separate
+  std::string hadamard = "fused";
+  double recompute = 0;
+  int devices = 1;
+  bool json = false;
+
+  void add_to(CLI::App& app, bool with_hardware = true);
+  cost::CostOptions options() const;  // throws Error for unknown words
+  nlohmann::ordered_json describe() const;
+};
+
+std::string format_seconds(double seconds);  // 4.53 s, 12.1 ms, 830 us
+std::string format_bytes(double bytes);      // 154 GB
+std::string format_percent(double share);    // 2.13 %
+std::string format_number(double value);     // four digits
+
+/// Everything a script may want of one evaluation; `terms` only when asked for.
+nlohmann::ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms);
+
+/// One bar per recipe, scaled to the slowest, a letter (or a colour on a terminal) per group, and the legend.
+std::string cost_bars(const std::vector<std::pair<std::string, cost::CostResult>>& rows, size_t width, bool styled);
+
+}  // namespace fp4::tools

@@ -1,0 +1,121 @@
+// The way back: codes, scales and tensor scale of a folder to a tensor, by the manifest. Every shape is checked against
+// the spec before a byte is decoded, since the files may have been changed since.
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "src/error.h"
+#include "src/manifest.h"
+#include "src/sha256.h"
+#include "src/spec_text.h"
+#include "src/tensor_file/tensor_writer.h"
+#include "tools/cli/quantize_layout.h"
+
+namespace fp4::tools {
+namespace {
+
+struct Manifest {
+  QuantSpec spec;
+  Shape shape;  // of the decoded tensor
+  bool unpacked = false;
+  std::map<std::string, std::string> sha256;  // of each file
+};
+
+// Only what decoding needs: other keys are provenance, and a later version may write more of them.
+Manifest read_manifest(const std::string& folder) {
+  const Json document = open_manifest(folder, "`dequantize` takes a folder written by `quantize`");
+  JsonReader given(document, folder + "/manifest.json");
+  Manifest manifest;
+  set_quant(manifest.spec, given.at("spec"));
+  JsonReader files = given.at("files");
+  const JsonReader shape = files.at("dequantized.npy").at("shape");
+  for (const JsonReader& axis : shape.list())
+    manifest.shape.push_back(static_cast<uint64_t>(axis.integer(0, INT64_MAX)));
+  byte_count(shape.place(), Dtype::f32, manifest.shape);  // an Error where that is more than a machine can hold
+  for (auto [name, file] : files.entries()) manifest.sha256[name] = file.at("sha256").text();
+  if (const auto unpacked = given.find("unpacked")) manifest.unpacked = unpacked->boolean();
+  if (const std::string reason = invalid_reason(manifest.spec); !reason.empty()) given.at("spec").fail(reason);
+  return manifest;
+}
+
+// A changed file decodes to numbers like any other: its hash says that they are not those of the tensor.
+void check_hash(const Manifest& manifest, const std::string& folder, const std::string& name) {
+  const auto hash = manifest.sha256.find(name);
+  if (hash == manifest.sha256.end()) throw damaged(folder, "manifest.json", "it does not name " + name);
+  open_file(folder + "/" + name);  // its Error where that is no regular file
+  if (sha256_file(folder + "/" + name) != hash->second)
+    throw Error(folder + ": " + name +
+                    " is damaged or was changed: its SHA-256 is not the one in manifest.json (--changed decodes it)",
+                1);
+}
+
+void expect(const TensorReader& reader, const Part& part) {
+  if (reader.dtype() == part.dtype && reader.shape() == part.shape) return;
+  throw Error(reader.name() + ": has " + info(reader.dtype()).name + " " + shape_text(reader.shape()) +
+              ", the manifest says " + info(part.dtype).name + " " + shape_text(part.shape));
+}
+
+// Rows [first, first + count) of codes, in the layout of Quantized.
+void read_codes(TensorReader& reader, bool unpacked, int64_t first, Quantized& q) {
+  const auto bytes = static_cast<size_t>(q.rows) * reader.row_bytes();
+  std::vector<uint8_t> stored(bytes);
+  reader.read_raw(static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows), stored.data());
+  q.codes = unpacked && q.is_packed() ? pack_nibbles(stored, q.rows, q.geometry.padded_cols) : std::move(stored);
+}
+
+}  // namespace
+
+void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend_name,
+                       int threads, bool changed) {
+  const Dispatcher backend(backend_name);
+  const std::string base = folder + "/";
+  const Manifest manifest = read_manifest(folder);
+  const QuantSpec& spec = manifest.spec;
+  const auto rows = static_cast<int64_t>(matrix_rows(manifest.shape));
+  const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));
+  const Layout layout = layout_of(spec, rows, cols, manifest.unpacked, manifest.shape);
+  std::deque<TensorReader> readers;
+  for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
+    if (!changed) check_hash(manifest, folder, layout.parts[i].name);
+    readers.emplace_back(base + layout.parts[i].name);
+    expect(readers.back(), layout.parts[i]);
+  }
+  TensorReader& tensor_scale = readers.back();
+
+  Quantized q;
+  q.spec = spec;
+  q.cols = cols;
+  const bool outer = spec.has_outer_scale();
+  if (!outer) {
+    q.tensor_scale.resize(1);
+    tensor_scale.read_rows(0, 1, q.tensor_scale.data());
+  }
+  TensorWriter writer(out, Dtype::f32, manifest.shape, force);
+  const int64_t band = band_rows(spec, rows, cols, QuantizeJob().band_bytes);
+  std::vector<float> y;
+  for (int64_t first = 0; first < rows; first += band) {
+    q.rows = std::min(band, rows - first);
+    q.geometry = geometry_of(spec, q.rows, cols);
+    read_codes(readers.front(), manifest.unpacked, first, q);
+    if (layout.has_scales) {
+      const auto count = static_cast<uint64_t>(q.geometry.scale_rows),
+                 at = static_cast<uint64_t>(first / q.geometry.block_rows);
+      q.scales.resize(is_real(spec.scale) ? 0 : count * static_cast<uint64_t>(q.geometry.scale_cols));
+      q.real_scales.resize(is_real(spec.scale) ? count * static_cast<uint64_t>(q.geometry.scale_cols) : 0);
+      if (is_real(spec.scale))
+        readers[1].read_rows(at, count, q.real_scales.data());
+      else
+        readers[1].read_raw(at, count, q.scales.data());
+    }
+    if (outer) {
+      q.tensor_scale.resize(static_cast<size_t>(q.rows) * tensor_scale.cols());
+      tensor_scale.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows), q.tensor_scale.data());
+    }
+    y.resize(static_cast<size_t>(q.rows * cols));
+    backend.dequantize(q, y.data(), threads);
+    writer.write(y);
+  }
+  writer.commit();
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,20 @@
+// `--explain`: which gemm kernels a command's products went through (src/fast/kernel_table.h), as oneDNN's verbose mode
+// tells; what a backend without tiles multiplied is not in it.
+#pragma once
+
+#include <string>
+
+#include "src/fast/kernel_table.h"
+#include "tools/cli/options.h"
+
+namespace fp4::tools {
+
+void add_explain_option(CLI::App& app, bool& explains);
+
+// "level 96 %, int8 4 %": shares of the tiles since the last reset; "-" for none.
+std::string kernel_shares(const fast::TileCounts& counts);
+
+// The table of kernels: tiles offered and taken, and why the others were not asked.
+void print_kernels(const fast::TileCounts& counts);
+
+}  // namespace fp4::tools

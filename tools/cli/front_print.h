@@ -1,0 +1,21 @@
+// Fronts for the terminal: a scatter of cost against quality, and the tables below it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/judge/pareto.h"
+
+namespace fp4::tools {
+
+// Letters: # on, o undecided, x off, s screening; . everything else that was run. Points above the picture stand in its
+// top row. Plain ASCII, at most `width` columns.
+std::string front_picture(const sweeps::ContextFront& front, const std::string& x, const std::string& y, size_t width);
+
+// A cost as tables show it: 2.04% for overheads.
+std::string cost_text(const std::string& column, double value);
+
+void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
+                 size_t limit);
+
+}  // namespace fp4::tools

@@ -1,0 +1,79 @@
+// Spelling and help of shared options.
+#include "tools/cli/options.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "src/error.h"
+#include "src/output.h"
+#include "tools/cli/streams.h"
+
+namespace fp4::tools {
+
+void add_place_options(CLI::App& app, PlaceOptions& options) {
+  app.add_option("--seed", options.seed, "Key of the random bits (default 0)")->type_name("S");
+  app.add_option("--stream", options.stream, "Stream of the first operand's element rounding (default 0)")
+      ->type_name("N");
+  app.add_option("--step", options.step, "Training step (default 0)")->type_name("N");
+}
+
+int BackendOptions::thread_count() const {
+  return threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void add_backend_options(CLI::App& app, BackendOptions& options) {
+  app.add_option("--backend", options.backend, "auto, reference, avx2, avx512 or gpu; a forced one is never replaced")
+      ->type_name("BACKEND");
+  app.add_option("--threads", options.threads, "Threads (default: all cores); they never change a result")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+}
+
+OpenOptions InputOptions::open_options() const {
+  OpenOptions options;
+  options.entry = entry;
+  options.uint16_is_bfloat16 = uint16_is_bfloat16;
+  if (dtype.empty() && !shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
+  if (shape.empty() && !dtype.empty()) options.opaque_dtype = parse_dtype("--dtype", dtype);
+  if (!shape.empty()) {
+    options.raw_dtype = parse_dtype("--dtype", dtype);
+    options.raw_shape = parse_shape("--shape", shape);
+  }
+  return options;
+}
+
+void add_input_options(CLI::App& app, InputOptions& options) {
+  app.add_option(
+         "--dtype", options.dtype,
+         "Element type of a raw file (with --shape), or of a .npy whose type is opaque (|V1, <V2): bf16, f8_e4m3, ...")
+      ->type_name("TYPE");
+  app.add_option("--shape", options.shape, "Shape of a raw file: 128x4096")->type_name("SHAPE");
+  app.add_option("--entry", options.entry, "Array of a .npz or .safetensors with several (also FILE:NAME)")
+      ->type_name("NAME");
+  app.add_flag("--bf16", options.uint16_is_bfloat16,
+               "uint16 or opaque 2-byte elements are bfloat16 (numpy has no such type)");
+}
+
+void add_force_option(CLI::App& app, bool& force) { app.add_flag("--force", force, "Replace existing results"); }
+
+void add_sync_option(CLI::App& app) {
+  app.add_flag_callback(
+      "--no-sync", [] { set_output_sync(false); }, "Do not wait until results are on the disk");
+}
+
+void add_json_option(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print JSON"); }
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) say("fp4sim: note: {}\n", note);
+}
+
+std::string grouped(int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,50 @@
+// Options that several commands share, with one spelling and one help text.
+#pragma once
+
+#include <string>
+
+#include "fp4/rng.h"
+#include "src/backends.h"
+#include "src/tensor_file/tensor_reader.h"
+#include "tools/cli/command.h"
+
+namespace fp4::tools {
+
+// --seed S --stream N --step N: where the random bits of a command lie (rng.h).
+struct PlaceOptions {
+  uint64_t seed = 0;
+  uint32_t stream = 0;
+  uint32_t step = 0;
+  RandomPlace place() const { return {seed, stream, step}; }
+};
+void add_place_options(CLI::App& app, PlaceOptions& options);
+
+// --backend NAME --threads N. Threads never change a result; 0 stands for all cores.
+struct BackendOptions {
+  std::string backend = "auto";
+  int threads = 0;
+  int thread_count() const;
+};
+void add_backend_options(CLI::App& app, BackendOptions& options);
+
+// --dtype T --shape RxC for raw files, --dtype T for opaque numpy types, --entry NAME for archives, --bf16 for bfloat16
+// kept as uint16.
+struct InputOptions {
+  std::string dtype, shape, entry;
+  bool uint16_is_bfloat16 = false;
+  OpenOptions open_options() const;
+};
+void add_input_options(CLI::App& app, InputOptions& options);
+
+void add_force_option(CLI::App& app, bool& force);
+// --no-sync: results are renamed into place without waiting for the disk (src/output.h).
+void add_sync_option(CLI::App& app);
+void add_json_option(CLI::App& app, bool& json);
+
+// One line per note on stderr: "fp4sim: note: x.npy: float64 rounded to float32".
+void print_notes(const std::vector<std::string>& notes);
+
+// 1234567 -> "1,234,567".
+std::string grouped(int64_t value);
+
+}  // namespace fp4::tools

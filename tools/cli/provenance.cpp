@@ -1,0 +1,32 @@
+// See provenance.h.
+#include "tools/cli/provenance.h"
+
+#include <unistd.h>
+
+#include <ctime>
+#include <string>
+
+#include "commit.h"
+
+namespace fp4::tools {
+
+nlohmann::ordered_json provenance(const Invocation& invocation) {
+#if defined(__clang__)
+  const char* compiler = "clang " __clang_version__;
+#else
+  const char* compiler = "g++ " __VERSION__;
+#endif
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  char date[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return {
+      {"version", FP4_VERSION}, {"commit", FP4_COMMIT}, {"compiler", compiler}, {"command", invocation.command_line},
+      {"host", host},           {"date", date},
+  };
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,175 @@
+// Bands of rows through a backend. A tensor scale needs the maximum of the whole tensor first: then the file is read
+// twice, and each band is handed that maximum. Only `block=tensor` has to hold a whole tensor.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <deque>
+#include <nlohmann/json.hpp>
+
+#include "src/error.h"
+#include "src/manifest.h"
+#include "src/output.h"
+#include "src/parallel.h"
+#include "src/sha256.h"
+#include "src/signature.h"
+#include "src/spec_text.h"
+#include "src/tensor_file/tensor_writer.h"
+#include "tools/cli/options.h"
+#include "tools/cli/quantize_layout.h"
+
+namespace fp4::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+float finite_amax(const std::vector<float>& x) {
+  uint32_t amax = 0;
+  for (const float v : x) {
+    const uint32_t bits = magnitude_bits(v);
+    amax = std::max(amax, bits < float_infinity_bits ? bits : 0u);
+  }
+  return float_of(amax);
+}
+
+float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band) {
+  float amax = 0.0f;
+  std::vector<float> x;
+  for (int64_t first = 0; first < rows; first += band) {
+    const int64_t count = std::min(band, rows - first);
+    x.resize(static_cast<size_t>(count * cols));
+    reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
+    amax = std::max(amax, finite_amax(x));
+  }
+  return amax;
+}
+
+// Sums per row, then over rows in ascending order: the same digits for any number of threads.
+void add_statistics(QuantizeReport& report, const Quantized& q, const std::vector<float>& x,
+                    const std::vector<float>& y, int threads) {
+  struct Row {
+    double error_squares = 0, squares = 0;
+    int64_t clipped = 0, zeros = 0, underflows = 0, nonfinite = 0;
+  };
+  std::vector<Row> sums(static_cast<size_t>(q.rows));
+  const uint32_t largest = format_of(q.spec.element).largest_code, mask = format_of(q.spec.element).magnitude_mask();
+  parallel_for(0, q.rows, 1, threads, 16, [&](int64_t r) {
+    Row sum;
+    for (int64_t k = 0; k < q.cols; ++k) {
+      const float xv = x[static_cast<size_t>(r * q.cols + k)], yv = y[static_cast<size_t>(r * q.cols + k)];
+      if (!is_finite(xv) || !is_finite(yv)) {
+        ++sum.nonfinite;
+        continue;
+      }
+      const double error = static_cast<double>(xv) - static_cast<double>(yv);
+      sum.error_squares += error * error;
+      sum.squares += static_cast<double>(xv) * static_cast<double>(xv);
+      if (yv == 0.0f) {
+        ++sum.zeros;
+        if (xv != 0.0f) ++sum.underflows;
+      } else if (magnitude(xv) > magnitude(yv) && (q.code(r, k) & mask) == largest) {
+        ++sum.clipped;
+      }
+    }
+    sums[static_cast<size_t>(r)] = sum;
+  });
+  for (const Row& sum : sums) {
+    report.error_squares += sum.error_squares;
+    report.squares += sum.squares;
+    report.clipped += sum.clipped;
+    report.zeros += sum.zeros;
+    report.underflows += sum.underflows;
+    report.nonfinite += sum.nonfinite;
+  }
+}
+
+ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const StagedFolder& folder,
+                         const QuantizeReport& report, const TensorReader& reader) {
+  ordered_json files;
+  for (const Part& part : layout.parts)
+    files[part.name] = {{"sha256", sha256_file(folder.temporary() / part.name)},
+                        {"shape", part.shape},
+                        {"dtype", info(part.dtype).numpy_name}};
+  ordered_json manifest;
+  manifest["schema"] = 2;
+  manifest["spec"] = to_json(canonical(job.spec));
+  manifest["preset"] = job.preset.empty() ? ordered_json(nullptr) : ordered_json(job.preset);
+  manifest["signature"] = arithmetic_signature();
+  manifest["version"] = FP4_VERSION;
+  manifest["files"] = files;
+  manifest["command"] = job.command_line;
+  manifest["random"] = {{"seed", job.place.seed}, {"stream", job.place.stream}, {"step", job.place.step}};
+  manifest["input"] = {{"name", reader.name()}, {"shape", reader.shape()}, {"dtype", info(reader.dtype()).numpy_name}};
+  manifest["transpose"] = job.transpose;
+  manifest["unpacked"] = job.unpacked;
+  manifest["rows"] = report.rows;
+  manifest["cols"] = report.cols;
+  manifest["statistics"] = {{"nmse", report.nmse()},
+                            {"clipped", report.share(report.clipped)},
+                            {"zeros", report.share(report.zeros)},
+                            {"underflows", report.share(report.underflows)},
+                            {"nonfinite", report.nonfinite}};
+  return manifest;
+}
+
+}  // namespace
+
+QuantizeReport quantize_to_folder(const QuantizeJob& job) {
+  const Dispatcher backend(job.backend);
+  TensorReader reader(job.in, job.open);
+  if (job.transpose) reader.transpose();
+  QuantizeReport report;
+  report.rows = static_cast<int64_t>(reader.rows());
+  report.cols = static_cast<int64_t>(reader.cols());
+  const Shape decoded_shape = job.transpose ? shape_of(report.rows, report.cols) : reader.shape();
+  const Layout layout = layout_of(job.spec, report.rows, report.cols, job.unpacked, decoded_shape);
+  StagedFolder folder(job.out, job.force);
+  const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
+
+  QuantizeCall call;
+  call.spec = job.spec;
+  call.place = job.place;
+  call.threads = job.threads;
+  const bool in_bands = report.rows > band;
+  const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
+  if (in_bands && (kind == TensorScale::current || kind == TensorScale::hold)) {
+    call.held_amax = tensor_amax(reader, report.rows, report.cols, band);
+    call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
+  }
+
+  std::deque<TensorWriter> writers;
+  for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape);
+  TensorWriter& codes = writers.front();
+  TensorWriter& tensor_scale = writers[writers.size() - 2];
+  TensorWriter& decoded = writers.back();
+
+  Quantized q;
+  std::vector<float> x, y;
+  for (int64_t first = 0; first < report.rows || first == 0; first += band) {
+    const int64_t count = std::min(band, report.rows - first);
+    x.resize(static_cast<size_t>(count * report.cols));
+    y.resize(x.size());
+    reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
+    call.x = view_of(x.data(), count, report.cols);
+    call.row_offset = first;
+    backend.quantize(call, q);
+    backend.dequantize(q, y.data(), job.threads);
+    codes.write(job.unpacked && q.is_packed() ? unpack_nibbles(q.codes, q.rows, q.geometry.padded_cols) : q.codes);
+    if (layout.has_scales) {
+      if (is_real(job.spec.scale))
+        writers[1].write(q.real_scales);
+      else
+        writers[1].write(q.scales);
+    }
+    if (kind == TensorScale::outer128 || first == 0) tensor_scale.write(q.tensor_scale);
+    decoded.write(y);
+    add_statistics(report, q, x, y, job.threads);
+  }
+  report.backend = backend.for_quantize(call).name();
+  print_notes(reader.notes());
+  for (TensorWriter& writer : writers) writer.commit();
+  write_file(folder.file("manifest.json"), sealed_manifest(manifest_of(job, layout, folder, report, reader), 2), false);
+  folder.commit();
+  return report;
+}
+
+}  // namespace fp4::tools

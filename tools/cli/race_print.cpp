@@ -1,0 +1,89 @@
+// See race_print.h.
+#include "tools/cli/race_print.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tools/cli/front_print.h"
+#include "tools/cli/sweep_view.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+using sweeps::ContextFront;
+using sweeps::FrontPoint;
+using sweeps::FrontStatus;
+
+std::vector<const FrontPoint*> with_status(const ContextFront& front, FrontStatus status) {
+  std::vector<const FrontPoint*> points;
+  for (const FrontPoint& point : front.points) {
+    if (point.status == status) points.push_back(&point);
+  }
+  return points;
+}
+
+std::string interval_text(const std::optional<sweeps::Interval>& interval) {
+  return interval ? fmt::format("{:.4g} .. {:.4g}", interval->low, interval->high) : "";
+}
+
+std::vector<std::string> row(const sweeps::Results& results, const sweeps::FrontOptions& options,
+                             const FrontPoint& point, const std::string& word) {
+  return {word,
+          cost_text(options.x, point.x),
+          point.y.n == 0 ? "" : fmt::format("{:.4g}", point.y.mean),
+          interval_text(point.raced_gap.interval),
+          std::to_string(point.y.n),
+          tuned_text(results, *point.config),
+          setting_of(results, *point.config)};
+}
+
+Table race_table(const sweeps::FrontOptions& options) {
+  return {{{""},
+           {options.x, Align::right},
+           {options.y, Align::right},
+           {"interval", Align::right},
+           {"n", Align::right},
+           {"at", Align::right},
+           {"setting"}},
+          {}};
+}
+
+}  // namespace
+
+void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
+                size_t members) {
+  print_wrapped(fmt::format(
+      "Race on up to {} fresh seeds{}. Intervals hold together for all {} pairs of candidates and all rounds; "
+      "differences below delta = {:.3g} do not matter, costs within half a point are one price.",
+      front.seeds, front.at_best ? ", every recipe at its own best" : ", all at the grid's fixed settings",
+      front.comparisons, front.delta));
+  Table table = race_table(options);
+  for (const FrontPoint* step : with_status(front, FrontStatus::on)) {
+    table.rows.push_back(row(results, options, *step, "step"));
+    size_t tied = 0;
+    for (const FrontPoint* member : with_status(front, FrontStatus::tied)) {
+      if (member->rival != step->config) continue;
+      if (members == 0 || tied < members) table.rows.push_back(row(results, options, *member, "  tied"));
+      ++tied;
+    }
+    if (members > 0 && tied > members)
+      table.rows.push_back({fmt::format("  + {}", tied - members), "", "", "", "", "", "more tied with it"});
+  }
+  fmt::print("\n");
+  print_table(table);
+  const std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
+  const size_t off = with_status(front, FrontStatus::off).size();
+  const size_t all =
+      open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
+  fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
+             off);
+  if (open.empty()) return;
+  Table undecided = race_table(options);
+  for (const FrontPoint* point : open) undecided.rows.push_back(row(results, options, *point, "open"));
+  print_table(undecided);
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,93 @@
+// See run_words.h.
+#include "tools/cli/run_words.h"
+
+#include <algorithm>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "tasks/run.h"
+
+namespace fp4::tools {
+
+namespace {
+
+// 128, 1e-3, 1/6, true, [32,32], or a word (32x32 is one).
+sim::Json value_of(const std::string& text, const std::string& place) {
+  if (sim::Json::accept(text)) return parse_json(text, place);
+  if (!text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) &&
+      text.find_first_of("/^") != std::string::npos)
+    return number_from_text(text, place);
+  return text;
+}
+
+bool knows(const sim::Schema& schema, const std::string& path) {
+  return std::any_of(schema.begin(), schema.end(), [&](const sim::Field& f) { return f.path == path; });
+}
+
+bool is_recipe_path(const std::string& path) {
+  const std::string head = path.substr(0, path.find('.'));
+  for (const char* key : {"fprop", "dgrad", "wgrad", "all", "*", "layers", "quantise", "loss_scaling"})
+    if (head == key) return true;
+  return false;
+}
+
+std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
+  std::vector<std::string> accepted;
+  for (const sim::Schema* s : {&sim::train_schema(), &parameters})
+    for (const sim::Field& f : *s) accepted.push_back(f.path);
+  for (const char* path : {"fprop...", "dgrad...", "wgrad...", "layers", "quantise", "loss_scaling"})
+    accepted.emplace_back(path);
+  return accepted;
+}
+
+}  // namespace
+
+void RunWords::add(CLI::App& app) {
+  app.add_option("--task", task, "regression, classifier, diffusion or lm")->required();
+  app.add_option("--recipe", recipe, "Recipe name, NAME@GEMM, or a JSON file");
+  app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)");
+  app.add_option("--steps", steps, "Training steps")->check(CLI::Range(1, 1000000000));
+  app.add_option("--seed", seed, "Initial weights, batch order and random bits");
+  app.add_option("--text", text, "lm: a file or folder to read instead of the grammar");
+  app.add_option("--images", images, "classifier: IDX file of images");
+  app.add_option("--labels", labels, "classifier: IDX file of labels");
+  app.add_option("--threads", threads, "Threads inside large products; the result is the same")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--backend", backend, "auto, reference, avx2, avx512 or gpu; the result is the same");
+}
+
+sim::Json RunWords::config() const {
+  sim::Json given = {{"task", {{"name", task}}}, {"recipe", {{"base", recipe}}}, {"train", sim::Json::object()}};
+  sim::recipe_from_json(recipe, "--recipe");  // a wrong name is answered before what --set lays over it
+  const sim::Schema& parameters = tasks::task_schema(task);
+  const auto put = [&](const std::string& path, const sim::Json& value, const std::string& word) {
+    const size_t dot = path.find('.');
+    std::string section = path.substr(0, dot), rest = path.substr(dot + 1);
+    if (dot == std::string::npos || !given.contains(section)) {
+      std::vector<std::string> owners;
+      if (is_recipe_path(path)) owners.emplace_back("recipe");
+      if (knows(sim::train_schema(), path)) owners.emplace_back("train");
+      if (knows(parameters, path)) owners.emplace_back("task");
+      if (owners.empty()) throw unknown_word("--set " + word, path, accepted_paths(parameters));
+      if (owners.size() > 1)
+        throw Error("--set " + word + ": two fields have this name; write " + owners[0] + "." + path + " or " +
+                    owners[1] + "." + path);
+      section = owners[0];
+      rest = path;
+    }
+    if (section == "recipe" && rest[0] == '*') rest = "all" + rest.substr(1);
+    sim::set_path(given[section], rest, value);
+  };
+  for (const std::string& word : sets) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos || equals == 0) throw Error("--set " + word + ": expected path=value");
+    put(word.substr(0, equals), value_of(word.substr(equals + 1), "--set " + word), word);
+  }
+  if (steps > 0) given["train"]["steps"] = steps;
+  if (!text.empty()) put("text", text, "--text");
+  if (!images.empty()) put("images", images, "--images");
+  if (!labels.empty()) put("labels", labels, "--labels");
+  return tasks::canonical(given);
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,42 @@
+// See stop.h.
+#include "tools/cli/stop.h"
+
+#include <csignal>
+
+#include "src/temporaries.h"
+
+namespace fp4::tools {
+
+namespace {
+
+std::atomic<bool> requested = false;
+volatile std::sig_atomic_t number = 0;
+
+extern "C" void on_stop_signal(int signal) {
+  if (requested) {
+    remove_temporaries();
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);  // blocked in its own handler: it ends the process on return
+    return;
+  }
+  number = signal;
+  requested = true;
+}
+
+}  // namespace
+
+void catch_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);  // nohup stays in force
+  }
+}
+
+const std::atomic<bool>& stop_requested() { return requested; }
+int stop_exit_code() { return requested ? 128 + number : 0; }
+
+}  // namespace fp4::tools

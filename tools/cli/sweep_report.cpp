@@ -1,0 +1,206 @@
+// See sweep_report.h. Nothing is decided here: statistics come from the sweep library, drawing is the page's.
+#include "tools/cli/sweep_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <unordered_map>
+
+#include "src/error.h"
+#include "sweeps/judge/attribution.h"
+#include "tasks/run.h"
+
+namespace fp4::tools {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+// Paths of `value` that differ from `base`, down to the leaves.
+void differences(const Json& value, const Json& base, const std::string& path, std::map<std::string, Json>& out) {
+  for (const auto& [key, v] : value.items()) {
+    const std::string here = path.empty() ? key : path + "." + key;
+    const auto other = base.find(key);
+    if (other != base.end() && *other == v) continue;
+    if (v.is_object() && other != base.end() && other->is_object() && key != "layers") {
+      differences(v, *other, here, out);
+    } else {
+      out[here] = v;
+    }
+  }
+}
+
+ReportEstimate estimate(const sweeps::Summary& summary) {
+  ReportEstimate estimate;
+  if (summary.n == 0) return estimate;
+  estimate.mean = summary.mean;
+  if (summary.interval) {
+    estimate.low = summary.interval->low;
+    estimate.high = summary.interval->high;
+  }
+  return estimate;
+}
+
+sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigResult& config, bool confirm,
+                           const std::string& column) {
+  if (column == "loss_gap") return sweeps::summarise(results.gaps(config, confirm, sweeps::Metric::loss));
+  if (column == "loss_hp_gap") return sweeps::summarise(results.gaps(config, confirm, sweeps::Metric::loss_hp));
+  std::vector<double> values;
+  for (const sweeps::RunRecord& run : config.runs) {
+    if (results.is_confirm(run.seed) != confirm) continue;
+    const auto metric = column == "loss" ? sweeps::Metric::loss : sweeps::Metric::loss_hp;
+    if (const auto value = sweeps::metric_of(run, metric)) values.push_back(*value);
+  }
+  return sweeps::summarise(values);
+}
+
+const std::vector<ReportColumn>& quality_columns() {
+  static const std::vector<ReportColumn> columns = {
+      {"loss_gap", "", "validation loss minus that of fp32 with the same seed, forward as trained"},
+      {"loss_hp_gap", "", "the same with quantisation off in the evaluation: what was learned"},
+      {"loss", "",
+       "validation loss, forward as trained: nats of classifier and lm, squared error of regression and diffusion"},
+      {"loss_hp", "", "validation loss of the same weights with quantisation off"}};
+  return columns;
+}
+
+ReportRun run_of(const sweeps::Results& results, const sweeps::ConfigResult& config, const sweeps::RunRecord& run) {
+  ReportRun row{.task = config.record.task,
+                .config_hash = config.record.hash,
+                .seed = static_cast<std::int64_t>(run.seed),
+                .status = std::string(word(run.status)),
+                .role = std::string(word(run.role)),
+                .qualities = {},
+                .digest = run.digest,
+                .seconds = run.seconds};
+  row.qualities = {results.gap(config, run, sweeps::Metric::loss).value_or(report_unknown),
+                   results.gap(config, run, sweeps::Metric::loss_hp).value_or(report_unknown),
+                   sweeps::metric_of(run, sweeps::Metric::loss).value_or(report_unknown),
+                   sweeps::metric_of(run, sweeps::Metric::loss_hp).value_or(report_unknown)};
+  return row;
+}
+
+ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, const sweeps::FrontPoint& point) {
+  const sweeps::ConfigResult& config = *point.config;
+  ReportPoint row;
+  row.task = config.record.task;
+  row.context = front.description;
+  row.config_hash = config.record.hash;
+  row.name = config.record.recipe;
+  row.baseline = !config.in_plan;
+  row.front = std::string(word(point.status));
+  row.axis_values = config.labels;
+  for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
+  const bool confirm = front.confirmed && point.candidate;
+  for (const ReportColumn& column : quality_columns()) {
+    row.qualities.push_back(estimate(summary_of(view.results, config, confirm, column.name)));
+  }
+  row.seeds = static_cast<int>(point.y.n);
+  row.diverged = static_cast<int>(point.diverged);
+  for (const sweeps::RunRecord& run : config.runs) row.failed += run.status == sweeps::Status::failed;
+  row.reference_hash = config.record.reference;
+  for (const auto& [group, seconds] : view.costs.model().groups(sweeps::recipe_of(config.record.config))) {
+    row.cost_terms.push_back({group, seconds});
+  }
+  for (const auto& [weight, range] : point.sensitivity) row.sensitivity.push_back({weight, range.low, range.high});
+  row.config = config.record.config;
+  row.command = reproduce_command(config.record);
+  return row;
+}
+
+std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweeps::ContextFront>& fronts) {
+  std::vector<std::string> notes;
+  for (const sweeps::ContextFront& front : fronts) {
+    std::string note = front.description + ": ";
+    note += front.confirmed ? fmt::format("front from {} fresh seeds, {} paired comparisons under Holm", front.seeds,
+                                          front.comparisons)
+                            : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
+    if (front.noise_floor) {
+      note += fmt::format("; noise floor (SD of bf16 - fp32) {:.3g}, detectable at 80 % power {:.3g}",
+                          front.noise_floor->sd, front.detectable);
+    }
+    notes.push_back(note + ".");
+  }
+  if (view.hidden > 0) notes.push_back(fmt::format("{} runs of other signatures are not shown.", view.hidden));
+  return notes;
+}
+
+}  // namespace
+
+std::string reproduce_command(const sweeps::ConfigRecord& record) {
+  const Json config = Json::parse(record.config);
+  const Json base = tasks::canonical({{"task", record.task}, {"recipe", record.recipe}});
+  std::map<std::string, Json> changed;
+  differences(config["recipe"], base["recipe"], "", changed);
+  std::string command = "fp4sim train --task " + record.task + " --recipe " + record.recipe;
+  for (const char* section : {"task", "train"}) {
+    std::map<std::string, Json> own;
+    differences(config[section], base[section], "", own);
+    for (auto& [path, value] : own) changed[std::string(section) + "." + path] = std::move(value);
+  }
+  for (const auto& [path, value] : changed) {
+    command += " --set " + quoted(path + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return command + " --seed {seed}";
+}
+
+ReportInput report_input(const SweepView& view, const std::vector<sweeps::ContextFront>& fronts,
+                         const sweeps::FrontOptions& options) {
+  const sweeps::Results& results = view.results;
+  ReportInput input;
+  input.name = view.name;
+  input.workload = view.costs.model().model + " on " + view.costs.model().hardware;
+  input.notes = notes_of(view, fronts);
+  input.x = options.x;
+  input.y = options.y;
+  for (size_t i = 0; i < results.axes().size(); ++i) {
+    ReportAxis axis{.name = results.axes()[i], .doc = {}, .reference = {}};
+    for (const sweeps::Axis& own : results.grid().axes) {
+      if (own.path == axis.name) axis.reference = own.labels.front();
+    }
+    input.axes.push_back(std::move(axis));
+  }
+  input.cost_columns = {{"overhead", "share", "step time above an ideal FP4 step with free quantisation"},
+                        {"quantisation_overhead", "share", "step time above the same recipe with free quantisation"},
+                        {"step_time_s", "s", "modelled time of a training step"},
+                        {"energy_j", "J", "modelled energy of a training step"}};
+  input.quality_columns = quality_columns();
+  for (const sweeps::ContextFront& front : fronts) {
+    for (const sweeps::FrontPoint& point : front.points) input.points.push_back(point_of(view, front, point));
+  }
+  for (const sweeps::ConfigResult& config : results.configs()) {
+    for (const sweeps::RunRecord& run : config.runs) input.runs.push_back(run_of(results, config, run));
+  }
+  const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
+  for (const sweeps::Effect& effect : sweeps::attribute(results, sweeps::Metric::loss, delta)) {
+    input.effects.push_back({.task = effect.task,
+                             .axis = effect.axis,
+                             .value = effect.value,
+                             .reference = effect.reference,
+                             .effect = estimate(effect.comparison.summary),
+                             .q10 = effect.weighted ? report_unknown : effect.low_decile,
+                             .q90 = effect.weighted ? report_unknown : effect.high_decile,
+                             .share = effect.weighted ? report_unknown : effect.same_sign,
+                             .verdict = std::string(word(effect.comparison.verdict))});
+  }
+  const std::set<std::string> kept = report_curve_hashes(input);
+  for (const sweeps::ConfigResult& config : results.configs()) {
+    if (!kept.contains(config.record.hash)) continue;
+    for (const sweeps::RunRecord& run : config.runs) {
+      input.curves.push_back({.config_hash = config.record.hash,
+                              .seed = static_cast<std::int64_t>(run.seed),
+                              .step = run.curve.step,
+                              .train_loss = run.curve.train_loss,
+                              .validation_loss = run.curve.validation_loss});
+    }
+  }
+  return input;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,119 @@
+// See sweep_view.h.
+#include "tools/cli/sweep_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "src/error.h"
+#include "tools/cli/provenance.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+void add_view_options(CLI::App& app, ViewOptions& options) {
+  app.add_option("DIR", options.folder, "The folder of a sweep")->required()->type_name("DIR");
+  app.add_option("--hardware", options.hardware, "Chip of the cost columns (default: the grid's first)")
+      ->type_name("NAME|FILE");
+  app.add_option("--model", options.model, "Workload of the cost columns (default: the grid's)")
+      ->type_name("NAME|FILE");
+  app.add_option("--weight", options.weights, "Cost weight, such as sr=2 (repeatable)")->type_name("NAME=VALUE");
+}
+
+SweepView open_view(const ViewOptions& options, bool with_curves) {
+  sweeps::CostWeights weights;
+  for (const std::string& text : options.weights) {
+    const size_t at = text.find('=');
+    double value = 0;
+    const char* end = text.data() + text.size();
+    if (at == std::string::npos || std::from_chars(text.data() + at + 1, end, value).ptr != end || !(value >= 0)) {
+      throw Error("--weight: expected NAME=VALUE with a value from 0, not '" + text + "'");
+    }
+    weights[text.substr(0, at)] = value;
+  }
+  const sweeps::Store store = sweeps::Store::read(options.folder);
+  sweeps::Results results(store, with_curves);
+  const std::string hardware = options.hardware.empty() ? results.grid().hardware.front() : options.hardware;
+  const std::string model = options.model.empty() ? results.grid().model : options.model;
+  sweeps::Costs costs(results, sweeps::real_cost_model(hardware, model, weights));
+  return {std::move(results), std::move(costs), store.identity(), store.meta("name"), store.runs_of_other_signatures()};
+}
+
+nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& invocation) {
+  nlohmann::ordered_json json = provenance(invocation);
+  json["sweep"] = view.name;
+  json["signature"] = view.identity.signature;
+  json["train_signatures"] = view.identity.train_signatures;
+  json["runs_by_version"] = view.identity.version;
+  json["runs_on_host"] = view.identity.host;
+  json["hardware"] = view.costs.model().hardware;
+  json["model"] = view.costs.model().model;
+  json["grid"] = view.results.grid().source;
+  return json;
+}
+
+sweeps::Grid load_grid(const std::string& word) {
+  // A grid's file may have any name; a built-in grid's name may be that of a folder.
+  const NamedText file =
+      std::filesystem::is_regular_file(word) ? read_text_file(word, "grid") : open_named_json(word, "grids", "grid");
+  return sweeps::parse_grid(file.text, file.place);
+}
+
+std::string duration(double seconds) {
+  if (!(seconds >= 0) || std::isinf(seconds)) return "?";
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<int64_t>(std::lround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+std::vector<std::string> short_axis_names(const std::vector<std::string>& axes) {
+  std::vector<std::string> names;
+  for (const std::string& axis : axes) {
+    for (size_t dot = axis.rfind('.');; dot = axis.rfind('.', dot - 1)) {
+      const std::string ending = dot == std::string::npos ? axis : axis.substr(dot);
+      const auto same = std::count_if(axes.begin(), axes.end(), [&](const std::string& other) {
+        return ("." + other).ends_with(dot == std::string::npos ? "." + ending : ending);
+      });
+      if (same > 1 && dot != std::string::npos && dot > 0) continue;
+      names.push_back(dot == std::string::npos || same > 1 ? axis : ending.substr(1));
+      break;
+    }
+  }
+  return names;
+}
+
+void print_wrapped(const std::string& text) {
+  for (const std::string& line : wrap_text(printable(text), terminal_width())) fmt::print("{}\n", line);
+}
+
+std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config) {
+  std::string text;
+  const std::vector<std::string> names = short_axis_names(results.axes());
+  for (size_t i = 0; i < config.labels.size(); ++i) {
+    const std::string& axis = results.axes()[i];
+    if (config.labels[i].empty()) continue;
+    if (axis.rfind("task.", 0) == 0 || axis.rfind("train.", 0) == 0) continue;  // told once, with the front
+    text += (text.empty() ? "" : ", ") + (axis == "recipe" ? config.labels[i] : names[i] + "=" + config.labels[i]);
+  }
+  return text.empty() ? config.record.recipe : text;
+}
+
+std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResult& config) {
+  if (config.record.at == sweeps::At::fixed) return "";
+  const sweeps::Json canonical = sweeps::Json::parse(config.record.config);
+  std::string text;
+  for (const sweeps::TunedField& field : results.grid().tune) {
+    const auto value = sweeps::tuned_value(canonical, field.path);
+    if (value)
+      text +=
+          fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", field.path.substr(field.path.rfind('.') + 1), *value);
+  }
+  return text + (config.record.at == sweeps::At::edge ? " (edge)" : "");
+}
+
+}  // namespace fp4::tools

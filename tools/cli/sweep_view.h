@@ -1,0 +1,51 @@
+// What the commands that read sweeps share: opening a folder with its costs, and provenance of what was read.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sweeps/judge/costs.h"
+#include "sweeps/judge/results.h"
+#include "tools/cli/command.h"
+
+namespace fp4::tools {
+
+// DIR --hardware H --model M --weight name=value.
+struct ViewOptions {
+  std::string folder;
+  std::string hardware, model;  // "" = what the grid names first
+  std::vector<std::string> weights;
+};
+void add_view_options(CLI::App& app, ViewOptions& options);
+
+struct SweepView {
+  sweeps::Results results;
+  sweeps::Costs costs;
+  sweeps::Identity identity;
+  std::string name;
+  size_t hidden = 0;  // runs of other signatures
+};
+SweepView open_view(const ViewOptions& options, bool with_curves = false);
+
+// Provenance of a table or front: this command, plus who made the runs.
+nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& invocation);
+
+// A grid file, or the name of one that the program carries.
+sweeps::Grid load_grid(const std::string& word);
+
+// 75 -> "1 min 15 s".
+std::string duration(double seconds);
+
+// Axis paths cut to the shortest ending that tells them apart: "wgrad.*.rounding" -> "rounding". For the terminal.
+std::vector<std::string> short_axis_names(const std::vector<std::string>& axes);
+
+// Text broken at the terminal's width.
+void print_wrapped(const std::string& text);
+
+// Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does.
+std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
+
+// The values that tuning found, "lr .004"; with "(edge)" where one lies at an end of its ladder. "" for fixed ones.
+std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResult& config);
+
+}  // namespace fp4::tools

@@ -1,0 +1,216 @@
+// Layout of terminal tables: natural widths first, then text columns give way until the line fits.
+#include "tools/cli/table_print.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tools/cli/streams.h"
+
+namespace fp4::tools {
+namespace {
+
+constexpr std::size_t kMaximumWidth = 100;
+constexpr std::size_t kGap = 2;
+constexpr std::size_t kNarrowest = 8;  // a column of text below this width reads like a word list
+
+// Code points, since every continuation byte of UTF-8 is 10xxxxxx; wide and combining characters do not occur here.
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, std::size_t width, Align align) {
+  const std::size_t used = display_width(text);
+  const std::string space(used < width ? width - used : 0, ' ');
+  return align == Align::left ? text + space : space + text;
+}
+
+// The longest word of a column, at most 30: below that a wrapped name would be torn.
+std::size_t longest_word(const Table& table, std::size_t column) {
+  std::size_t longest = kNarrowest;
+  for (const auto& row : table.rows) {
+    if (column >= row.size()) continue;
+    std::string_view rest = row[column];
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(' '), rest.size());
+      longest = std::max(longest, display_width(rest.substr(0, end)));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+  return std::min<std::size_t>(longest, 30);
+}
+
+// Lines that the table would take, roughly: a row is as high as its fullest cell. Judged on the first rows.
+double estimated_height(const Table& table, const std::vector<std::size_t>& widths) {
+  double height = 0;
+  for (std::size_t r = 0; r < std::min<std::size_t>(table.rows.size(), 200); ++r) {
+    double fullest = 1;
+    for (std::size_t i = 0; i < std::min(table.rows[r].size(), widths.size()); ++i)
+      fullest =
+          std::max(fullest, static_cast<double>(display_width(table.rows[r][i])) / static_cast<double>(widths[i]));
+    height += fullest;
+  }
+  return height;
+}
+
+std::vector<std::size_t> column_widths(const Table& table, std::size_t width) {
+  std::vector<std::size_t> widths;
+  for (const Column& column : table.columns) widths.push_back(display_width(column.title));
+  for (const auto& row : table.rows)
+    for (std::size_t i = 0; i < std::min(row.size(), widths.size()); ++i)
+      widths[i] = std::max(widths[i], display_width(row[i]));
+  std::vector<std::size_t> least = widths;
+  for (std::size_t i = 0; i < widths.size(); ++i)
+    if (table.columns[i].align == Align::left)
+      least[i] = std::min(widths[i], std::max(longest_word(table, i), display_width(table.columns[i].title)));
+  const std::size_t gaps = widths.empty() ? 0 : kGap * (widths.size() - 1);
+  for (std::size_t total = std::accumulate(widths.begin(), widths.end(), gaps); total > width; --total) {
+    // The column gives way whose loss makes the table grow least.
+    std::size_t best = widths.size();
+    double best_height = 0;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (widths[i] <= least[i]) continue;
+      --widths[i];
+      const double height = estimated_height(table, widths);
+      ++widths[i];
+      if (best == widths.size() || height < best_height) {
+        best = i;
+        best_height = height;
+      }
+    }
+    if (best == widths.size()) break;  // a long line is better than a cut number or a torn name
+    --widths[best];
+  }
+  return widths;
+}
+
+void append_row(std::string& out, const Table& table, const std::vector<std::string>& cells,
+                const std::vector<std::size_t>& widths) {
+  std::vector<std::vector<std::string>> lines(widths.size());
+  std::size_t height = 1;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const std::string cell = i < cells.size() ? cells[i] : std::string();
+    lines[i] = table.columns[i].align == Align::left ? wrap_text(cell, widths[i]) : std::vector<std::string>{cell};
+    height = std::max(height, lines[i].size());
+  }
+  for (std::size_t h = 0; h < height; ++h) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (i != 0) line.append(kGap, ' ');
+      line += padded(h < lines[i].size() ? lines[i][h] : std::string(), widths[i], table.columns[i].align);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+}
+
+}  // namespace
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+std::size_t terminal_width() {
+  winsize size = {};
+  if (stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+    return std::min<std::size_t>(size.ws_col, kMaximumWidth);
+  return kMaximumWidth;
+}
+
+std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  width = std::max<std::size_t>(width, 1);
+  while (!text.empty()) {
+    if (text.front() == '\n') {
+      lines.emplace_back();
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(" \n", 1), text.size());  // a word with the space before it
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(end);
+    if (display_width(lines.back()) + display_width(word) > width && !lines.back().empty()) lines.emplace_back();
+    if (lines.back().empty() && word.front() == ' ' && lines.size() > 1) word.remove_prefix(1);
+    while (display_width(word) > width) {
+      std::size_t cut = 0, shown = 0;
+      while (cut < word.size() && (shown < width || (word[cut] & 0xc0) == 0x80)) shown += (word[cut++] & 0xc0) != 0x80;
+      lines.back() = word.substr(0, cut);
+      word.remove_prefix(cut);
+      lines.emplace_back();
+    }
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are controls too, two bytes in UTF-8: U+009B opens an escape sequence by itself.
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    if (byte >= 0x20 && byte != 0x7f && !second_set) {
+      out += text[i];
+      continue;
+    }
+    out += fmt::format("\\x{:02x}", second_set ? next : byte);
+    i += second_set ? 1 : 0;
+  }
+  return out;
+}
+
+std::string format_table(const Table& given, std::size_t width, bool styled) {
+  Table table = given;
+  for (Column& column : table.columns) column.title = printable(column.title);
+  for (auto& row : table.rows)
+    for (std::string& cell : row) cell = printable(cell);
+  const std::vector<std::size_t> widths = column_widths(table, width);
+  std::vector<std::string> titles, rule;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    titles.push_back(table.columns[i].title);
+    rule.emplace_back(widths[i], '-');
+  }
+  std::string head;
+  append_row(head, table, titles, widths);
+  std::string out = styled ? "\033[1m" + head.substr(0, head.size() - 1) + "\033[0m\n" : head;
+  if (!styled) append_row(out, table, rule, widths);
+  for (const auto& row : table.rows) append_row(out, table, row, widths);
+  return out;
+}
+
+void print_table(const Table& table) { fmt::print("{}", format_table(table, terminal_width(), stdout_is_terminal())); }
+
+void print_fields(const std::vector<std::pair<std::string, std::string>>& given) {
+  std::size_t width = 0;
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const auto& [name, value] : given) fields.emplace_back(printable(name), printable(value));
+  for (const auto& [name, value] : fields) width = std::max(width, display_width(name));
+  for (const auto& [name, value] : fields) {
+    const auto lines = wrap_text(value, terminal_width() - width - kGap);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      fmt::print("{}  {}\n", padded(i == 0 ? name : std::string(), width, Align::left), lines[i]);
+  }
+}
+
+void print_error(std::string_view text) noexcept {
+  winsize size = {};
+  try {
+    const std::string line = "fp4sim: " + printable(text);
+    if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
+      std::string lines;
+      for (const std::string& part : wrap_text(line, size.ws_col)) lines += part + "\n";
+      return say_text(lines);
+    }
+    return say_text(line + "\n");
+  } catch (const std::bad_alloc&) {  // then in pieces, and as it is
+  }
+  for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
+}
+
+void print_json(const nlohmann::ordered_json& value) {
+  fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace fp4::tools

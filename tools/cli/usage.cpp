@@ -1,0 +1,85 @@
+// What the command line accepts beyond CLI11's own rules, and what to say where it does not; see usage.h.
+#include "tools/cli/usage.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+
+#include "src/error.h"
+#include "src/integer_text.h"
+
+namespace {
+
+// What the integer that was refused last would have had to be; CLI11 itself says only "Could not convert".
+std::string expected_integer;
+
+template <class Integer>
+bool read_integer(const std::string& text, Integer& value) {
+  if (const std::optional<Integer> read = fp4::integer_from_text<Integer>(text)) {
+    value = *read;
+    return true;
+  }
+  using Limits = std::numeric_limits<Integer>;
+  expected_integer = fmt::format("a decimal integer from {} to {}", Limits::min(), Limits::max());
+  return false;
+}
+
+}  // namespace
+
+namespace CLI::detail {
+bool lexical_cast(const std::string& text, int& value) { return read_integer(text, value); }
+bool lexical_cast(const std::string& text, unsigned& value) { return read_integer(text, value); }
+bool lexical_cast(const std::string& text, long& value) { return read_integer(text, value); }
+bool lexical_cast(const std::string& text, unsigned long& value) { return read_integer(text, value); }
+bool lexical_cast(const std::string& text, long long& value) { return read_integer(text, value); }
+bool lexical_cast(const std::string& text, unsigned long long& value) { return read_integer(text, value); }
+}  // namespace CLI::detail
+
+namespace fp4::tools {
+
+namespace {
+
+const CLI::App* deepest(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+}  // namespace
+
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() > 0)
+      option->check(
+          CLI::Validator([](const std::string& value) { return value.empty() ? "the value is empty" : ""; }, ""));
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*sub);
+}
+
+// CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* at = deepest(&app);
+  // "golden make" as the place; print_error puts the program's name in front.
+  std::string place;
+  for (const CLI::App* up = at; up->get_parent() != nullptr; up = up->get_parent())
+    place = up->get_name() + (place.empty() ? "" : " ") + place;
+  if (place.empty()) place = "command";
+  if (error.get_name() == "ConversionError" && !expected_integer.empty())
+    return place + ": " + error.what() + "; expected " + expected_integer;
+  const std::vector<std::string> rest = app.remaining(true);
+  if (rest.empty() || rest.front().empty()) return place + ": " + error.what();
+  const std::string word = rest.front().substr(0, rest.front().find('='));
+  if (word.front() == '-') return unknown_word(place + ": option", word, option_names(*at)).what();
+  std::vector<std::string> names;
+  for (const CLI::App* sub : at->get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  if (!names.empty()) return unknown_word(place, word, names).what();
+  return place + ": unexpected word '" + word + "'; `fp4sim " + place + " --help` shows the usage";
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,192 @@
+#include "tools/cli/verify_print.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json mismatch_json(const std::string& case_name, const golden::Comparison& c, const golden::Mismatch& m) {
+  return {{"case", case_name},
+          {"stage", c.stage},
+          {"array", c.golden},
+          {"index", m.index},
+          {"expected_bits", fmt::format("{:x}", m.expected_bits)},
+          {"got_bits", fmt::format("{:x}", m.got_bits)},
+          {"expected", m.expected},
+          {"got", m.got}};
+}
+
+// The causes over all cases that differ, best first. A case that does not list a cause keeps all its differences.
+ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
+  struct Total {
+    golden::Cause cause;
+    uint64_t removed = 0;
+  };
+  std::vector<Total> totals;
+  uint64_t before = 0;
+  for (const CaseVerdict& r : cases) {
+    if (!r.diagnosis.causes.empty())
+      before += r.diagnosis.causes[0].before;
+    else if (!r.diagnosis.first_diverging.empty())
+      before += r.mismatches();
+    for (const golden::Cause& c : r.diagnosis.causes) {
+      auto it = std::find_if(totals.begin(), totals.end(), [&](const Total& t) { return t.cause.cause == c.cause; });
+      if (it == totals.end()) it = totals.insert(totals.end(), {c, 0});
+      it->removed += c.before - c.after;
+    }
+  }
+  std::stable_sort(totals.begin(), totals.end(), [](const Total& a, const Total& b) { return a.removed > b.removed; });
+  auto list = ordered_json::array();
+  for (Total& t : totals) {
+    t.cause.before = before;
+    t.cause.after = before - t.removed;
+    list.push_back({{"cause", t.cause.cause},
+                    {"explains", t.cause.explains()},
+                    {"before", t.cause.before},
+                    {"after", t.cause.after},
+                    {"detail", t.cause.detail}});
+  }
+  return list;
+}
+
+ordered_json coverage_json(const golden::Coverage& c) {
+  auto missing = ordered_json::array();
+  for (const auto& m : c.missing) missing.push_back({{"stage", m.part}, {"cases", m.cases}, {"of", m.of}});
+  return {{"cases", c.judged}, {"of", c.cases}, {"stages", c.parts}, {"not_in_the_dump", missing}};
+}
+
+std::string histogram_text(const golden::Comparison& c) {
+  std::string text;
+  size_t shown = 0;
+  for (const auto& [d, n] : c.distance) {
+    if (++shown > 6) {
+      text += " ...";
+      break;
+    }
+    text += fmt::format("{}{:+}: {}", text.empty() ? "" : ", ", d, n);
+  }
+  if (c.nan_against_number > 0) text += fmt::format("{}NaN: {}", text.empty() ? "" : ", ", c.nan_against_number);
+  return text;
+}
+
+void print_case(const CaseVerdict& r) {
+  fmt::print("{}\n", r.which->name);
+  Table table = {{{"array"}, {"compared", Align::right}, {"wrong", Align::right}, {"distance: count"}, {"where"}}, {}};
+  for (const golden::Comparison& c : r.comparisons)
+    table.rows.push_back({c.golden, grouped(static_cast<int64_t>(c.compared)),
+                          grouped(static_cast<int64_t>(c.mismatches)), histogram_text(c),
+                          c.shape_note.empty() ? c.where : c.shape_note});
+  print_table(table);
+  Table mismatches = {{{"array"},
+                       {"index"},
+                       {"expected", Align::right},
+                       {"bits", Align::right},
+                       {"got", Align::right},
+                       {"bits", Align::right}},
+                      {}};
+  for (const golden::Comparison& c : r.comparisons)
+    for (size_t i = 0; i < c.first.size() && i < 3; ++i) {
+      const auto& m = c.first[i];
+      mismatches.rows.push_back({c.golden, fmt::format("[{}]", fmt::join(m.index, ", ")), m.expected,
+                                 fmt::format("{:x}", m.expected_bits), m.got, fmt::format("{:x}", m.got_bits)});
+    }
+  if (!mismatches.rows.empty()) {
+    fmt::print("\nfirst mismatches\n");
+    print_table(mismatches);
+  }
+  fmt::print("\ndiagnosis: {}\n", r.diagnosis.summary);
+  if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
+    fmt::print("  what comes nearer, with the differences left:\n");
+  for (const golden::Cause& c : r.diagnosis.causes)
+    fmt::print("  {} -> {}  {}\n", grouped(static_cast<int64_t>(c.before)), grouped(static_cast<int64_t>(c.after)),
+               c.cause);
+  fmt::print("\n");
+}
+
+// "ignored: 36 inputs, as in the bundle (a.npy, b.npy, ...); notes.txt (--ignore)"
+void print_ignored(const std::vector<golden::Ignored>& ignored) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const golden::Ignored& i : ignored) by_reason[i.reason].push_back(i.source);
+  for (const auto& [reason, sources] : by_reason) {
+    const size_t shown = std::min<size_t>(sources.size(), 3);
+    const std::vector<std::string> some(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(shown));
+    const std::string more = shown < sources.size() ? fmt::format(" and {} more", sources.size() - shown) : "";
+    for (const std::string& line :
+         wrap_text(fmt::format("ignored ({}): {}{}", reason, fmt::join(some, ", "), more), terminal_width()))
+      fmt::print("{}\n", line);
+  }
+}
+
+}  // namespace
+
+uint64_t CaseVerdict::mismatches() const {
+  uint64_t count = 0;
+  for (const golden::Comparison& c : comparisons) count += c.mismatches;
+  return count;
+}
+
+void print_verdict_json(const Verdict& v) {
+  ordered_json stages = ordered_json::object();
+  auto first = ordered_json::array(), cases = ordered_json::array(), ignored = ordered_json::array();
+  std::string diverging;
+  for (const CaseVerdict& r : v.cases) {
+    ordered_json arrays = ordered_json::array();
+    for (const golden::Comparison& c : r.comparisons) {
+      auto& stage = stages[c.stage];
+      if (stage.is_null()) stage = {{"compared", uint64_t{0}}, {"mismatches", uint64_t{0}}};
+      stage["compared"] = stage["compared"].get<uint64_t>() + c.compared;
+      stage["mismatches"] = stage["mismatches"].get<uint64_t>() + c.mismatches;
+      for (const auto& m : c.first)
+        if (first.size() < 10) first.push_back(mismatch_json(r.which->name, c, m));
+      ordered_json histogram = ordered_json::object();
+      for (const auto& [d, n] : c.distance) histogram[fmt::format("{:+}", d)] = n;
+      if (c.nan_against_number > 0) histogram["nan"] = c.nan_against_number;
+      arrays.push_back({{"array", c.golden},
+                        {"compared", c.compared},
+                        {"mismatches", c.mismatches},
+                        {"distance", histogram},
+                        {"where", c.shape_note.empty() ? c.where : c.shape_note}});
+    }
+    if (diverging.empty()) diverging = r.diagnosis.first_diverging;
+    cases.push_back({{"case", r.which->name}, {"arrays", arrays}, {"summary", r.diagnosis.summary}});
+  }
+  for (const golden::Ignored& i : v.ignored) ignored.push_back({{"source", i.source}, {"reason", i.reason}});
+  print_json({{"equal", v.mismatches == 0},
+              {"compared", v.compared},
+              {"mismatches", v.mismatches},
+              {"complete", v.gaps.empty()},
+              {"gaps", v.gaps},
+              {"coverage", coverage_json(v.coverage)},
+              {"ignored", ignored},
+              {"first", first},
+              {"stages", stages},
+              {"first_diverging_stage", diverging},
+              {"diagnosis", overall_diagnosis(v.cases)},
+              {"cases", cases}});
+}
+
+void print_verdict(const Verdict& v) {
+  uint64_t shown = 0;
+  for (const CaseVerdict& r : v.cases)
+    if (r.mismatches() > 0 && ++shown <= 5) print_case(r);
+  if (v.wrong_cases > 5) fmt::print("and {} more cases (--case NAME, or --json for all)\n\n", v.wrong_cases - 5);
+  print_ignored(v.ignored);
+  for (const std::string& gap : v.gaps) fmt::print("{}\n", gap);
+  const std::string verdict =
+      v.mismatches == 0
+          ? "equal in"
+          : fmt::format("NOT equal: {} of {} elements differ in {} case{}; judged",
+                        grouped(static_cast<int64_t>(v.mismatches)), grouped(static_cast<int64_t>(v.compared)),
+                        v.wrong_cases, v.wrong_cases == 1 ? "" : "s");
+  fmt::print("{}{} {}\n", v.gaps.empty() ? "" : "NOT complete, ", verdict, golden::text_of(v.coverage));
+}
+
+}  // namespace fp4::tools

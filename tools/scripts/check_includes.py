@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Fails when a file includes a folder to its right: include/fp4 <- src <- sim <- tasks <- sweeps <- tools.
+
+The folder of an include is its first word ("fp4/..." is include/fp4); an include without a folder is a neighbour.
+tests may include everything and nothing includes tests. Inside sweeps: cost, grid <- engine <- judge <- explore, report.
+"""
+import pathlib
+import re
+import sys
+
+ORDER = ["include", "src", "sim", "tasks", "sweeps", "tools", "tests"]
+ROOMS = {"sweeps": ["cost", "grid", "engine", "judge", "explore", "report"]}
+SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
+root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+failures = []
+checked = 0
+for level, folder in enumerate(ORDER):
+    for path in sorted((root / folder).rglob("*")):
+        if path.suffix not in SUFFIXES:
+            continue
+        checked += 1
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
+            if not found:
+                continue
+            name = found.group(1)
+            target = (path.parent / name).resolve()
+            if "../" in name and target.is_relative_to(root.resolve()):
+                first = target.relative_to(root.resolve()).parts[0]
+            else:
+                first = name.split("/")[0] if "/" in name else folder
+                first = "include" if first == "fp4" else first
+            upward = first in ORDER and ORDER.index(first) > level
+            rooms = ROOMS.get(folder, [])
+            here, there = path.relative_to(root / folder).parts[0], (name.split("/") + [""])[1]
+            if first == folder and here in rooms and there in rooms:
+                upward = rooms.index(there) > rooms.index(here)
+            if upward:
+                failures.append(f"{path.relative_to(root)}:{number}: {folder} must not include {name}")
+print("\n".join(failures) or f"{checked} files, no upward include")
+sys.exit(1 if failures else 0)

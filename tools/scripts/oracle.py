@@ -1,0 +1,1838 @@
+#!/usr/bin/env python3
+"""An independent oracle for every bit that fp4sim produces.
+
+Method: a number is an exact fraction (big integers), a format is the sorted list of all values of its codes, and rounding is a
+search in that list. Nothing here is shared with the C++: the tables are typed from the format documents (OCP MX 1.0, OCP OFP8,
+the UE5M3 papers), the arithmetic is integer division with remainder. Standard library only. One file beyond 300 lines on purpose:
+an oracle that is copied to another machine must not need a second file.
+
+  oracle.py selftest                         known answers and worked examples
+  oracle.py golden OUTDIR                    writes the golden lines that the C++ tests read
+  oracle.py check FP4SIM --cases N --seed S  draws specs and boundary-dense inputs, compares the binary bit by bit
+  oracle.py quantize|gemm|hadamard|random    one case, hexadecimal words on standard input
+"""
+import argparse
+import ast
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_left, bisect_right
+from fractions import Fraction
+
+# ---------------------------------------------------------------- fp32 on bit patterns
+# A finite fp32 number is an integer multiple of 2^-149, its "units". Results are rounded from exact integers or quotients.
+SIGN, INF, NAN, FLT_MAX, ONE = 0x80000000, 0x7F800000, 0x7FFFFFFF, 0x7F7FFFFF, 0x3F800000
+
+
+def is_nan(b):
+    return (b & NAN) > INF
+
+
+def is_finite(b):
+    return (b & NAN) < INF
+
+
+def magnitude_units(b):
+    e = (b >> 23) & 0xFF
+    return ((b & 0x7FFFFF) | 0x800000) << (e - 1) if e else b & 0x7FFFFF
+
+
+def units(b):
+    return -magnitude_units(b) if b & SIGN else magnitude_units(b)
+
+
+def round_dyadic(n, e, mode="nearest_even"):
+    """fp32 bits of n * 2^e, n >= 0; `toward_zero` overflows to FLT_MAX, as IEEE 754 has it."""
+    if n == 0:
+        return 0
+    lsb = max(n.bit_length() + e - 24, -149)
+    shift = lsb - e
+    if shift <= 0:
+        q = n << -shift
+    else:
+        q, rest, half = n >> shift, n & ((1 << shift) - 1), 1 << (shift - 1)
+        if mode == "nearest_even" and (rest > half or (rest == half and q & 1)):
+            q += 1
+    b = q + ((lsb + 149) << 23)  # q carries the hidden bit, which adds the last 1 to the exponent field
+    if b >= INF:
+        return INF if mode == "nearest_even" else FLT_MAX
+    return b
+
+
+def round_signed(n, e, mode="nearest_even"):
+    return SIGN | round_dyadic(-n, e, mode) if n < 0 else round_dyadic(n, e, mode)
+
+
+def round_ratio(num, den, e=0):
+    """fp32 bits of num/den * 2^e, num >= 0, den > 0. 40 bits more than needed; a remainder only sets the lowest of them."""
+    scale = max(0, den.bit_length() - num.bit_length() + 64, 200 + e)
+    n, rest = divmod(num << scale, den)
+    return round_dyadic(n | (1 if rest else 0), e - scale)
+
+
+def f_mul(a, b):
+    if not (is_finite(a) and is_finite(b)):
+        if is_nan(a) or is_nan(b) or not (a & NAN and b & NAN):
+            return NAN
+        return ((a ^ b) & SIGN) | INF
+    return ((a ^ b) & SIGN) | round_dyadic(magnitude_units(a) * magnitude_units(b), -298)
+
+
+def f_div(a, b):
+    sign = (a ^ b) & SIGN
+    if is_nan(a) or is_nan(b):
+        return NAN
+    if not is_finite(a):
+        return sign | INF if is_finite(b) else NAN
+    if not is_finite(b):
+        return sign
+    if not b & NAN:
+        return sign | INF if a & NAN else NAN
+    return sign | round_ratio(magnitude_units(a), magnitude_units(b))
+
+
+def f_add(a, b, mode="nearest_even"):
+    if not (is_finite(a) and is_finite(b)):
+        if is_nan(a) or is_nan(b) or (not is_finite(a) and not is_finite(b) and a != b):
+            return NAN
+        return b if is_finite(a) else a
+    n = units(a) + units(b)
+    if n == 0:
+        return a & b & SIGN if not (a & NAN or b & NAN) else 0
+    return round_signed(n, -149, mode)
+
+
+def f_fma(a, b, c):
+    if not (is_finite(a) and is_finite(b) and is_finite(c)):
+        if is_finite(a) and is_finite(b):
+            return NAN if is_nan(c) else c
+        return f_add(f_mul(a, b), c)
+    n = units(a) * units(b) + (units(c) << 149)
+    if n == 0:  # IEEE: an exact zero is +0 unless both addends are -0
+        return (a ^ b) & c & SIGN if not c & NAN else 0
+    return round_signed(n, -298)
+
+
+def to_double(b):
+    return struct.unpack("<f", struct.pack("<I", b))[0]
+
+
+def from_double(d):
+    if d != d:
+        return NAN
+    sign = SIGN if math.copysign(1.0, d) < 0 else 0
+    if d in (math.inf, -math.inf):
+        return sign | INF
+    num, den = abs(d).as_integer_ratio()
+    return sign | round_ratio(num, den) if num else sign
+
+
+def parse_f32(word):
+    """A decimal or a/b word as the nearest fp32."""
+    f = Fraction(str(word))
+    return (SIGN if f < 0 else 0) | (round_ratio(abs(f.numerator), f.denominator) if f else 0)
+
+
+# ---------------------------------------------------------------- formats
+class AllFloats:
+    """The sorted values of all non-negative finite fp32 codes, in units of 2^-149, without storing 2^31 integers."""
+
+    def __len__(self):
+        return INF
+
+    def __getitem__(self, c):
+        return magnitude_units(c)
+
+
+class Format:
+    """values[c] * 2^-shift is the value of magnitude code c; sign_bit is 0 for unsigned formats."""
+
+    def __init__(self, name, bits, mantissa, bias, largest_code, nan_codes=(), nan=None, infinity=None, signed=False, overflows=False):
+        self.name, self.bits, self.mantissa, self.bias = name, bits, mantissa, bias
+        self.largest_code, self.nan_codes, self.nan, self.infinity = largest_code, nan_codes, nan, infinity
+        self.overflows = overflows  # a cast of IEEE 754: beyond the largest value comes infinity
+        self.sign_bit = 1 << (bits - 1) if signed else 0
+        self.power_of_two = mantissa is None
+        self.shift = 127 if self.power_of_two else bias - 1 + mantissa
+        self._values = None
+        self.smallest_normal_exponent = -127 if self.power_of_two else 1 - bias
+        self.largest = self.value_units(largest_code)  # in units of 2^-shift
+        self.max_fraction = Fraction(self.largest, 1 << self.shift)
+        self.emax = self.largest.bit_length() - 1 - self.shift
+        self.one = None if name == "none" else bisect_left(self.values, 1 << self.shift)
+
+    def value_units(self, c):
+        if self.power_of_two:
+            return 1 << c
+        exponent, fraction = c >> self.mantissa, c & ((1 << self.mantissa) - 1)
+        return ((1 << self.mantissa) | fraction) << (exponent - 1) if exponent else fraction
+
+    @property
+    def values(self):
+        if self._values is None:
+            self._values = AllFloats() if self.bits == 32 else [self.value_units(c) for c in range(self.largest_code + 1)]
+        return self._values
+
+    def units149(self, c):
+        """Value of magnitude code c as an integer multiple of 2^-149."""
+        return self.value_units(c) << (149 - self.shift)
+
+    def code_to_f32(self, code):
+        """fp32 bits of a code, sign included."""
+        sign = SIGN if self.sign_bit and code & self.sign_bit else 0
+        c = code & (self.sign_bit - 1) if self.sign_bit else code
+        if c > self.largest_code:
+            return sign | INF if c == self.infinity else NAN
+        return sign | round_dyadic(self.value_units(c), -self.shift)
+
+
+#                bits m  bias largest  NaN codes (magnitude), the NaN written, Inf
+ELEMENTS = {f.name: f for f in (
+    Format("e2m1", 4, 1, 1, 0x7, signed=True),
+    Format("e1m2", 4, 2, 1, 0x7, signed=True),
+    Format("e3m0", 4, 0, 3, 0x7, signed=True),
+    Format("e2m3", 6, 3, 1, 0x1F, signed=True),
+    Format("e3m2", 6, 2, 3, 0x1F, signed=True),
+    Format("e4m3", 8, 3, 7, 0x7E, (0x7F,), 0x7F, signed=True),
+    Format("e5m2", 8, 2, 15, 0x7B, (0x7D, 0x7E, 0x7F), 0x7F, 0x7C, signed=True),
+    Format("bf16", 16, 7, 127, 0x7F7F, (0x7FFF,), 0x7FFF, 0x7F80, signed=True, overflows=True),
+    Format("fp16", 16, 10, 15, 0x7BFF, (0x7FFF,), 0x7FFF, 0x7C00, signed=True, overflows=True),
+    Format("fp32", 32, 23, 127, FLT_MAX, (NAN,), NAN, INF, signed=True, overflows=True),
+)}
+SCALES = {f.name: f for f in (
+    Format("e8m0", 8, None, 127, 0xFE, (0xFF,), 0xFF),
+    Format("ue4m3", 7, 3, 7, 0x7E, (0x7F,), 0x7F),
+    Format("ue5m3", 8, 3, 15, 0xFE, (0xFF,), 0xFF),
+    Format("ue5m3_61440", 8, 3, 15, 0xF7, tuple(range(0xF8, 0x100)), 0xFF),
+    Format("ue5m3_122880", 8, 3, 15, 0xFF),
+    Format("ue5m2", 7, 2, 15, 0x7F),
+    Format("ue3m4", 7, 4, 3, 0x7F),
+    Format("ue2m5", 7, 5, 1, 0x7F),
+    Format("ue1m6", 7, 6, 0, 0x7F),
+    Format("bf16", 16, 7, 127, 0x7F7F, (0x7FFF,), 0x7FFF),
+    Format("fp32", 32, 23, 127, FLT_MAX, (NAN,), NAN),
+)}
+REAL_SCALES = ("bf16", "fp32")
+
+
+def rounds_up(mode, num, den, lo_code, negative, n, r):
+    """Section 2's table: does d = num/den in [0,1) go away from zero?"""
+    if num == 0:
+        return False
+    if mode == "nearest_even":
+        return 2 * num > den or (2 * num == den and lo_code & 1 == 1)
+    if mode == "nearest_away":
+        return 2 * num >= den
+    if mode == "nearest_toward_zero":
+        return 2 * num > den
+    if mode == "toward_zero":
+        return False
+    if mode == "away_from_zero":
+        return True
+    if mode == "toward_positive":
+        return not negative
+    if mode == "toward_negative":
+        return negative
+    t, rest = divmod(num << n, den)
+    if mode == "stochastic":
+        t += 2 * rest > den or (2 * rest == den and t & 1 == 1)
+    elif mode == "stochastic_midpoint":
+        t += 2 * rest >= den
+    elif mode != "stochastic_truncated":
+        raise ValueError("unknown rounding " + mode)
+    return t + r >= 1 << n
+
+
+def round_to_format(fmt, num, den, mode, negative=False, n=8, draw=None):
+    """Magnitude code of num/den >= 0. Saturates, or overflows; below the smallest value of a format without zero: code 0."""
+    scaled = num << fmt.shift
+    q, rest = divmod(scaled, den)
+    if q >= fmt.largest and not fmt.overflows:
+        return fmt.largest_code
+    if q >= 2 ** (fmt.emax + 1 + fmt.shift):  # 2^(emax+1), where infinity stands on the grid, and beyond
+        inward = mode == "toward_zero" or mode == ("toward_positive" if negative else "toward_negative")
+        return fmt.largest_code if inward else fmt.infinity
+    lo = fmt.largest_code if q >= fmt.largest else bisect_right(fmt.values, q) - 1
+    if lo < 0:
+        return 0
+    low = fmt.value_units(lo)
+    gap = fmt.value_units(lo + 1) - low
+    d_num, d_den = (q - low) * den + rest, gap * den
+    r = draw() if d_num and mode.startswith("stochastic") else 0
+    return lo + rounds_up(mode, d_num, d_den, lo, negative, n, r)
+
+
+def floor_log2(num, den):
+    e = num.bit_length() - den.bit_length()
+    below = num < (den << e) if e >= 0 else (num << -e) < den
+    return e - below
+
+
+# ---------------------------------------------------------------- random bits
+def philox(counter, key):
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & 0xFFFFFFFF, (p0 >> 32) ^ c[3] ^ k[1], p0 & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+class Draws:
+    """The n-bit draw of a position under (seed, stream, step)."""
+
+    def __init__(self, seed, stream, step, n):
+        self.key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
+        self.stream, self.step, self.n, self.cache = stream, step, n, {}
+
+    def __call__(self, i):
+        block = i * self.n // 128
+        word = self.cache.get(block)
+        if word is None:
+            w = philox((block & 0xFFFFFFFF, block >> 32 & 0xFFFFFFFF, self.stream, self.step), self.key)
+            word = self.cache[block] = w[0] | w[1] << 32 | w[2] << 64 | w[3] << 96
+        return word >> (self.n * (i % (128 // self.n))) & ((1 << self.n) - 1)
+
+
+# ---------------------------------------------------------------- specs
+FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scale_rounding="nearest_even", arithmetic="exact",
+              rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
+              zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad")
+PRESETS = {
+    "mxfp4": dict(),
+    "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
+    "ue5m3fp4": dict(scale="ue5m3", block="16", scale_rule="amax"),
+    "mxfp8": dict(element="e4m3", scale_rule="rceil"),
+    "mxfp6": dict(element="e2m3"), "mxfp6_e2m3": dict(element="e2m3"), "mxfp6_e3m2": dict(element="e3m2"),
+    "bf16": dict(element="bf16", scale="none"), "fp16": dict(element="fp16", scale="none"), "fp32": dict(element="fp32", scale="none"),
+}
+POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_floor", "quest_nearest")
+VALUE_RULES = ("amax", "encode", "four_over_six", "mse")
+
+
+class Spec:
+    def __init__(self, words):
+        self.words = words
+        head, *rest = words.split(",")
+        f = dict(FIELDS, **PRESETS[head])
+        for w in rest:
+            key, value = w.split("=", 1)
+            if key not in f:
+                raise ValueError("unknown field " + key)
+            f[key] = value
+        self.__dict__.update(f)
+        self.elem = ELEMENTS[self.element]
+        self.scale_format = None if self.scale == "none" else SCALES[self.scale]
+        self.n = int(self.random_bits)
+        self.p = Fraction(self.prescale)
+        self.p_bits = parse_f32(self.prescale)
+        self.floor_bits = parse_f32(self.scale_floor)
+        if self.target is not None:
+            self.target_bits = parse_f32(self.target)
+        elif self.scale_format is not None:
+            default = 256 if self.scale_rule == "four_over_six" else min(Fraction(448), self.scale_format.max_fraction)
+            self.target_bits = parse_f32(default)
+        self.reason = self.invalid()
+
+    def block_shape(self, rows, cols):
+        if self.scale == "none":
+            return 1, max(cols, 1)
+        if self.block == "row":
+            return 1, cols
+        if self.block == "tensor":
+            return rows, cols
+        if "x" in self.block:
+            a, b = self.block.split("x")
+            return int(a), int(b)
+        return 1, int(self.block)
+
+    def invalid(self):
+        if self.scale_rule == "uos" and self.element != "e2m1":
+            return "uos is defined for e2m1"
+        if self.scale_rule == "four_over_six" and self.scale == "e8m0":
+            return "four_over_six needs a scale format with mantissa"
+        if self.scale_rule == "encode" and (self.arithmetic == "te" or self.zero_scale == "keep"):
+            return "encode takes neither te nor zero_scale=keep"
+        if self.tensor_scale == "outer128" and self.scale != "none" and not self.block.isdigit():
+            return "outer128 needs 1 x B blocks"
+        return None
+
+
+def fraction_to_f32(f):
+    return round_ratio(f.numerator, f.denominator)
+
+
+# ---------------------------------------------------------------- one block
+class BlockQuantiser:
+    """Sections 2 and 4 for one spec: scale code of a block, codes and decoded values of its elements, under one tensor scale."""
+
+    def __init__(self, spec, g, s_te):
+        self.spec, self.g, self.s_te = spec, g, s_te
+        self.g_units = magnitude_units(g)
+        self.fmt = spec.scale_format
+        self.m = spec.elem.max_fraction
+        self.decode_cache = {}  # scale code -> decode-side scale, in units
+
+    # -- scale codes
+    def quotient(self, a, m, exact_m):
+        """The number whose nearest code is the scale: a/(M g) in the arithmetic asked for, as a pair."""
+        if self.spec.arithmetic == "exact":
+            return magnitude_units(a) * exact_m.denominator, exact_m.numerator * self.g_units
+        if self.spec.arithmetic == "te":
+            v = f_mul(a, f_mul(self.s_te, f_div(ONE, m)))
+        else:
+            v = f_div(f_div(a, m), self.g)
+        return (1, 0) if v == INF else (magnitude_units(v), 1 << 149)
+
+    def multiplier(self, a):
+        """encode: N g / a."""
+        n = Fraction(2) ** self.spec.elem.emax if self.fmt.power_of_two else self.m
+        if self.spec.arithmetic == "exact":
+            return n.numerator * self.g_units, n.denominator * magnitude_units(a)
+        v = f_mul(f_div(fraction_to_f32(n), a), self.g)
+        return (1, 0) if v == INF else (magnitude_units(v), 1 << 149)
+
+    def round_scale(self, ratio, draw):
+        num, den = ratio
+        if den == 0:  # an fp32 overflow on the way saturates
+            return self.fmt.largest_code
+        return round_to_format(self.fmt, num, den, self.spec.scale_rounding, False, self.spec.n, draw)
+
+    def power_code(self, e):
+        top = self.fmt.emax
+        e = min(max(e, -self.fmt.shift), top)
+        return bisect_left(self.fmt.values, 1 << (e + self.fmt.shift))
+
+    def power_rule(self, rule, a, xs, count):
+        num, den = magnitude_units(a), self.g_units  # a' = a/g
+        e = floor_log2(num, den)
+        emax = self.spec.elem.emax
+        pow2 = (num << -e) == den if e < 0 else num == den << e
+        if rule == "floor":
+            return e - emax
+        if rule == "ceil":
+            return e - emax + (not pow2)
+        if rule == "even":  # a' >= (2 - 2^-(m+1)) 2^e
+            m = self.spec.elem.mantissa
+            threshold = Fraction(2) - Fraction(1, 2 << m)
+            return e - emax + (Fraction(num, den) >= threshold * Fraction(2) ** e)
+        if rule in ("rceil", "uos"):
+            top = self.m if rule == "rceil" else Fraction(29, 4)
+            v = Fraction(num, den) / top
+            k = floor_log2(v.numerator, v.denominator)
+            return k + (v != Fraction(2) ** k)
+        if rule == "nearest_log2":
+            v = Fraction(num, den) / self.m
+            k = floor_log2(v.numerator, v.denominator)
+            return k + (v * v > Fraction(2) ** (2 * k + 1))
+        total = squares = 0.0
+        g = to_double(self.g)
+        for x in xs:
+            y = to_double(x) / g if is_finite(x) else 0.0
+            total += y
+            squares += y * y
+        mean = total / count
+        c = 2.92247856 / 6
+        v = (c * c) * (squares / count - mean * mean)
+        if v <= 0:
+            return e - emax
+        k = math.frexp(v)[1] - 1
+        return k // 2 if rule == "quest_floor" else (k + 1) // 2
+
+    def after_rule(self, code):
+        """scale_floor, then zero_scale."""
+        spec, fmt = self.spec, self.fmt
+        if fmt.units149(code) < magnitude_units(spec.floor_bits):
+            wanted = magnitude_units(spec.floor_bits)
+            up = -(-wanted >> (149 - fmt.shift))  # smallest multiple of the format's unit >= the floor
+            code = min(bisect_left(fmt.values, up), fmt.largest_code)
+        if fmt.value_units(code) == 0:
+            code = {"smallest": 1, "one": fmt.one, "keep": code}[spec.zero_scale]
+        return code
+
+    def error(self, code, xs):
+        total = 0.0
+        for x, q in zip(xs, self.element_codes(code, xs, "nearest_even", None)):
+            d = to_double(x) - to_double(self.decode(q, code))
+            total += d * d
+        return total
+
+    def scale_code(self, xs, count, draw):
+        """None stands for the NaN scale."""
+        spec, fmt = self.spec, self.fmt
+        if spec.nonfinite == "block_nan" and fmt.nan is not None and not all(is_finite(x) for x in xs):
+            return None
+        a = max((x & NAN for x in xs if is_finite(x)), default=0)
+        rule = spec.scale_rule
+        if a == 0:
+            if spec.zero_block == "one":
+                return self.after_rule(fmt.one)
+            return self.after_rule(fmt.largest_code if rule == "encode" else 0)
+        if rule in POWER_RULES:
+            return self.after_rule(self.power_code(self.power_rule(rule, a, xs, count)))
+        if rule == "encode":
+            return self.after_rule(self.round_scale(self.multiplier(a), draw))
+        c = self.round_scale(self.quotient(a, fraction_to_f32(self.m), self.m), draw)
+        if rule == "amax":
+            return self.after_rule(c)
+        if rule == "four_over_six":
+            m4 = self.m * 2 / 3
+            tries = [c, self.round_scale(self.quotient(a, fraction_to_f32(m4), m4), draw)]
+        else:
+            tries = [t for t in (c, c - 1, c + 1, c - 2, c + 2) if 0 <= t <= fmt.largest_code and fmt.value_units(t)] or [c]
+        best = best_error = None
+        for t in map(self.after_rule, tries):
+            e = self.error(t, xs)
+            if best is None or e < best_error:
+                best, best_error = t, e
+        return best
+
+    # -- elements
+    def decode_scale(self, code):
+        """The scale that multiplies element values: the code's value, in encode fl32(1/mu)."""
+        v = round_dyadic(self.fmt.value_units(code), -self.fmt.shift)
+        return f_div(ONE, v) if self.spec.scale_rule == "encode" else v
+
+    def payloads(self, code):
+        """x bits -> (num, den) of |payload|; den 0 stands for an overflow."""
+        spec, g = self.spec, self.g
+        stored = round_dyadic(self.fmt.value_units(code), -self.fmt.shift)
+        if spec.arithmetic == "exact":
+            pn, pd = spec.p.numerator, spec.p.denominator
+            if spec.scale_rule == "encode":
+                num, den = pn * magnitude_units(stored), pd * self.g_units << 149
+            else:
+                num, den = pn << 149, pd * magnitude_units(stored) * self.g_units
+            return lambda x: (magnitude_units(x) * num, den)
+        if spec.scale_rule == "encode":
+            def one(x):
+                return f_mul(f_div(x, g), stored)
+        elif spec.arithmetic == "divide":
+            d = f_mul(stored, g)
+
+            def one(x):
+                return f_div(x, d)
+        else:
+            if spec.arithmetic == "reciprocal":
+                k = f_div(f_div(ONE, g), stored)
+            else:
+                k = min(f_div(ONE, f_mul(stored, g)), FLT_MAX)
+
+            def one(x):
+                return f_mul(x, k)
+
+        def chain(x):
+            u = one(x & NAN)
+            if spec.p != 1:
+                u = f_mul(u, spec.p_bits)
+            return (1, 0) if u == INF else (magnitude_units(u), 1 << 149)
+        return chain
+
+    def element_codes(self, code, xs, mode, draws):
+        """draws: for each x a function without arguments, or None where none is needed."""
+        spec, elem = self.spec, self.spec.elem
+        keep_zero = self.fmt.value_units(code) == 0 and spec.arithmetic != "te"
+        payload = None if keep_zero else self.payloads(code)
+        out = []
+        for i, x in enumerate(xs):
+            negative = bool(x & SIGN)
+            if not is_finite(x):
+                out.append(0 if is_nan(x) else elem.largest_code | (elem.sign_bit if negative else 0))
+                continue
+            c = 0
+            if not keep_zero and x & NAN:
+                num, den = payload(x)
+                c = elem.largest_code if den == 0 else round_to_format(
+                    elem, num, den, mode, negative, spec.n, draws and draws[i])
+            if negative and (c or spec.negative_zero == "keep"):
+                c |= elem.sign_bit
+            out.append(c)
+        return out
+
+    def decode(self, q, code):
+        """fl32(fl32(q s / p) g)."""
+        elem, p = self.spec.elem, self.spec.p
+        sign = SIGN if q & elem.sign_bit else 0
+        if code not in self.decode_cache:
+            self.decode_cache[code] = magnitude_units(self.decode_scale(code))
+        num = elem.value_units(q & (elem.sign_bit - 1)) * self.decode_cache[code] * p.denominator
+        inner = round_ratio(num, p.numerator, -149 - elem.shift) if num else 0
+        return f_mul(sign | inner, self.g)
+
+
+# ---------------------------------------------------------------- a whole operand
+class Quantised:
+    """codes [rows][padded columns], scale codes (None = NaN) with their grid, tensor scales, decoded [rows][columns]."""
+
+
+def tensor_scale_of(spec, a):
+    """(g, S of te) from a tensor amax."""
+    if spec.tensor_scale == "none":
+        return ONE, ONE
+    target_m = f_mul(spec.target_bits, fraction_to_f32(spec.elem.max_fraction))
+    if spec.arithmetic == "te":
+        s = min(f_div(target_m, a), FLT_MAX) if a else ONE
+        return f_div(ONE, s), s
+    if a == 0:
+        return ONE, ONE
+    return f_div(a, target_m) or 1, ONE
+
+
+def finite_amax(xs):
+    return max((x & NAN for x in xs if is_finite(x)), default=0)
+
+
+def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
+    """x: rows*cols fp32 words, row-major."""
+    if spec.reason:
+        raise ValueError(spec.reason)
+    if spec.scale_format is None:
+        return quantize_unscaled(spec, x, rows, cols, seed, stream, step)
+    out = Quantised()
+    br, bc = spec.block_shape(rows, cols)
+    out.block_cols = bc
+    grid_rows, grid_cols = -(-rows // br), -(-cols // bc)
+    out.padded = grid_cols * bc
+    outer = spec.tensor_scale == "outer128"
+    if outer:
+        out.g_cols = -(-cols // 128)
+        pairs = [tensor_scale_of(spec, finite_amax(x[r * cols + 128 * j:r * cols + min(cols, 128 * j + 128)]))
+                 for r in range(rows) for j in range(out.g_cols)]
+    else:
+        pairs = [tensor_scale_of(spec, finite_amax(x))]
+    out.g = [p[0] for p in pairs]
+    out.outer = outer
+    element_draws = Draws(seed, stream, step, spec.n)
+    scale_draws = Draws(seed, stream ^ 1, step, spec.n)
+    stochastic = spec.rounding.startswith("stochastic")
+    quantisers = [BlockQuantiser(spec, g, s) for g, s in pairs]
+    out.codes = [[0] * out.padded for _ in range(rows)]
+    out.decoded = [[0] * cols for _ in range(rows)]
+    out.scale_codes, out.scale_shape = [], (grid_rows, grid_cols)
+    out.scale_units = []  # decode-side scales as multiples of 2^-149, None = NaN
+    for i in range(grid_rows):
+        for j in range(grid_cols):
+            where = [(r, k) for r in range(i * br, min(rows, i * br + br)) for k in range(j * bc, min(cols, j * bc + bc))]
+            xs = [x[r * cols + k] for r, k in where]
+            bq = quantisers[i * out.g_cols + j * bc // 128 if outer else 0]
+            index = i * grid_cols + j
+            code = bq.scale_code(xs, br * bc, lambda: scale_draws(index))
+            out.scale_codes.append(code)
+            if code is None:
+                out.scale_units.append(None)
+                for r, k in where:
+                    out.decoded[r][k] = NAN
+                continue
+            out.scale_units.append(magnitude_units(bq.decode_scale(code)))
+            draws = [(lambda p=r * cols + k: element_draws(p)) for r, k in where] if stochastic else None
+            for (r, k), q in zip(where, bq.element_codes(code, xs, spec.rounding, draws)):
+                out.codes[r][k] = q
+                out.decoded[r][k] = bq.decode(q, code)
+    out.block_rows = br
+    return out
+
+
+def quantize_unscaled(spec, x, rows, cols, seed, stream, step):
+    """Scale `none`: payload x p, Inf and NaN pass where the format has them."""
+    out, elem, p = Quantised(), spec.elem, spec.p
+    draws = Draws(seed, stream, step, spec.n)
+    out.g, out.outer, out.padded = [ONE], False, cols
+    out.scale_codes, out.scale_shape, out.scale_units = None, None, None
+    out.codes, out.decoded = [], []
+    for r in range(rows):
+        codes, decoded = [], []
+        for k in range(cols):
+            b = x[r * cols + k]
+            sign = elem.sign_bit if b & SIGN else 0
+            if is_nan(b):
+                c = elem.nan if elem.nan is not None else 0
+            elif not is_finite(b):
+                c = sign | (elem.infinity if elem.infinity is not None else elem.largest_code)
+            else:
+                num, den = magnitude_units(b) * p.numerator, p.denominator << 149
+                if spec.arithmetic != "exact" and p != 1:
+                    num, den = magnitude_units(f_mul(b & NAN, spec.p_bits)), 1 << 149
+                c = round_to_format(elem, num, den, spec.rounding, bool(sign), spec.n, lambda: draws(r * cols + k))
+                if c or spec.negative_zero == "keep":
+                    c |= sign
+            codes.append(c)
+            v = elem.code_to_f32(c)
+            if is_finite(v) and p != 1:
+                num = magnitude_units(v) * p.denominator
+                v = (v & SIGN) | (round_ratio(num, p.numerator, -149) if num else 0)
+            decoded.append(v)
+        out.codes.append(codes)
+        out.decoded.append(decoded)
+    return out
+
+
+def scale_words(spec, q):
+    """The scale array as stored: 8-bit codes, or fp32 bits for real scales."""
+    if q.scale_codes is None:
+        return None
+    fmt = spec.scale_format
+    if spec.scale in REAL_SCALES:
+        return [NAN if c is None else fmt.code_to_f32(c) for c in q.scale_codes]
+    return [fmt.nan if c is None else c for c in q.scale_codes]
+
+
+# ---------------------------------------------------------------- Hadamard
+TE_SIGNS = "+ + + - + - - - - - - + - + - -".split()
+SQRT_FACTOR = {16: 0x3E800000, 32: 0x3E3504F3, 64: 0x3E000000, 128: 0x3DB504F3, 256: 0x3D800000}
+
+
+def hadamard_signs(size, word, seed, stream, step):
+    """1 = minus; `stream` is that of the command's first operand."""
+    if word == "none":
+        return [0] * size
+    if word == "fixed":
+        return [int(TE_SIGNS[j % 16] == "-") for j in range(size)]
+    bits = Draws(seed, (stream & ~16) ^ 2, step if word == "per_step" else 0, 1)
+    return [bits(j) for j in range(size)]
+
+
+def canonical(b):
+    return NAN if is_nan(b) else b
+
+
+def hadamard(x, rows, cols, size, word="none", normalise="sqrt", seed=0, stream=0, step=0, inverse=False):
+    padded = -(-cols // size) * size
+    signs = hadamard_signs(size, word, seed, stream, step)
+    out = []
+    for r in range(rows):
+        line = x[r * cols:(r + 1) * cols] + [0] * (padded - cols)
+        for base in range(0, padded, size):
+            y = [canonical(b) for b in line[base:base + size]]
+            if not inverse:
+                y = [b ^ (SIGN if s else 0) for b, s in zip(y, signs)]
+            stride = 1
+            while stride < size:
+                for i in range(size):
+                    if not i & stride:
+                        a, b = y[i], y[i + stride]
+                        y[i], y[i + stride] = f_add(a, b), f_add(a, b ^ SIGN)
+                stride *= 2
+            if normalise == "sqrt":
+                y = [f_mul(b, SQRT_FACTOR[size]) for b in y]
+            elif inverse:
+                y = [f_mul(b, round_ratio(1, size)) for b in y]
+            if inverse:
+                y = [b ^ (SIGN if s else 0) for b, s in zip(y, signs)]
+            out += [canonical(b) for b in y]
+    return out, padded
+
+
+# ---------------------------------------------------------------- accumulators
+ACCUMULATORS = {
+    "exact": dict(kind="exact"),
+    "fp32_block": dict(kind="block", rounding="nearest_even"),
+    "fp32_sequential": dict(kind="sequential", rounding="nearest_even"),
+    "k64_rz": dict(kind="group", group=64, group_rounding="nearest_even", rounding="toward_zero"),
+    "k64_rz_snap": dict(kind="group", group=64, group_rounding="nearest_even", rounding="toward_zero", snap=-10),
+    "fused35_rz": dict(kind="aligned", group=64, inner=16, fraction_bits=35, rounding="toward_zero"),
+    "fused25_rz": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero"),
+    "double": dict(kind="double"),
+    "fma_sequential": dict(kind="fma"),
+    "fused35_rz_2026_08": dict(kind="aligned", group=64, inner=16, fraction_bits=35, rounding="toward_zero", zero_exponent=-139),
+    "fused25_rz_2026_08": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero", zero_exponent=-133),
+}
+
+
+def parse_accumulator(word):
+    """A name, or field:value;field:value."""
+    if word in ACCUMULATORS:
+        return dict(ACCUMULATORS[word])
+    row = dict(rounding="nearest_even", group_rounding="nearest_even", group=0, inner=1, fraction_bits=23)
+    for part in word.split(";"):
+        key, value = part.split(":")
+        row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap", "zero_exponent") else value
+    return row
+
+
+class Lane:
+    """One row of a quantised operand as a dot product reads it: signed element integers (times 2^-shift) and scale units."""
+
+    def __init__(self, spec, q, row, cols):
+        elem = spec.elem
+        self.spec, self.shift, self.block = spec, elem.shift, q.block_cols
+        mask = elem.sign_bit - 1
+        self.q = [(-1 if c & elem.sign_bit else 1) * elem.value_units(c & mask) for c in q.codes[row][:cols]]
+        base = row // q.block_rows * q.scale_shape[1]
+        self.scales = q.scale_units[base:base + q.scale_shape[1]]
+        # fl32(1/mu) is an fp32 number, whatever format stores mu
+        self.min_exponent = -126 if spec.scale_rule == "encode" else spec.scale_format.smallest_normal_exponent
+        self.min_element_exponent = elem.smallest_normal_exponent
+        self.g = q.g[row * q.g_cols:(row + 1) * q.g_cols] if q.outer else q.g
+
+    def scale(self, k):
+        return self.scales[k // self.block]
+
+    def scale_exponent(self, k):
+        s = self.scale(k)
+        return max(s.bit_length() - 150, self.min_exponent) if s else -126
+
+    def element_exponent(self, k):
+        return max(abs(self.q[k]).bit_length() - 1 - self.shift, self.min_element_exponent)
+
+    def as_f32(self, k):
+        """fl32(q s)."""
+        return (SIGN if self.q[k] < 0 else 0) | round_dyadic(abs(self.q[k]) * self.scale(k), -149 - self.shift)
+
+
+def significant_bits(n):
+    return n.bit_length() - ((n & -n).bit_length() - 1) if n else 0
+
+
+def cuts(first, last, *steps):
+    """[first, last) cut after every `step` terms, for each of the steps; blocks of a restarted sum begin where it does."""
+    points = sorted({first, last}.union(*(range(first, last, s) for s in steps)))
+    return list(zip(points, points[1:]))
+
+
+def accumulate(row, a, b, first, last):
+    """fp32 bits of the sum over [first, last): by the accumulator's row, before any tensor scale."""
+    kind = row["kind"]
+    if any(s is None for lane in (a, b) for s in lane.scales[first // lane.block:-(-last // lane.block)]):
+        return NAN
+    exponent = -298 - a.shift - b.shift  # of q q s s as integers
+
+    def products(lo, hi):
+        return sum(a.q[k] * b.q[k] * a.scale(k) * b.scale(k) for k in range(lo, hi))
+
+    if kind == "exact":
+        return round_signed(products(first, last), exponent)
+    if kind == "double":
+        acc = 0.0
+        for k in range(first, last):
+            acc += to_double(a.as_f32(k)) * to_double(b.as_f32(k))
+        return from_double(acc)
+    acc = 0
+    if kind == "sequential":
+        for k in range(first, last):
+            acc = f_add(acc, f_mul(a.as_f32(k), b.as_f32(k)), row["rounding"])
+        return acc
+    if kind == "block":
+        for lo, hi in cuts(first, last, a.block, b.block):
+            dot = sum(a.q[k] * b.q[k] for k in range(lo, hi))
+            sa, sb = a.scale(lo), b.scale(lo)
+            p, e = sa * sb, exponent
+            if significant_bits(sa) > 8 or significant_bits(sb) > 8:
+                rounded = round_dyadic(sa * sb, -298)
+                if rounded == INF:  # infinite where it meets a product; an infinite sum stays
+                    if dot and is_finite(acc):
+                        acc = INF | (SIGN if dot < 0 else 0)
+                    continue
+                p, e = magnitude_units(rounded), exponent + 149
+            if is_finite(acc):
+                acc = round_signed((units(acc) << (-149 - e)) + dot * p, e, row["rounding"])
+        return acc
+    groups = cuts(first, last, row["group"] or last - first)
+    if kind == "group":
+        for lo, hi in groups:
+            acc = f_add(acc, round_signed(products(lo, hi), exponent, row["group_rounding"]), row["rounding"])
+        return snapped(acc, row.get("snap"))
+    assert kind == "aligned", kind
+    for lo, hi in groups:
+        acc = aligned_step(row, a, b, lo, hi, acc, exponent)
+    return snapped(acc, row.get("snap"))
+
+
+def snapped(acc, exponent):
+    """The nearest multiple of 2^exponent, ties to even; None = off. A zero is +0."""
+    if exponent is None or not is_finite(acc):
+        return acc
+    n, drop = magnitude_units(acc), 149 + exponent
+    q, rest, half = n >> drop, n & ((1 << drop) - 1), 1 << (drop - 1)
+    q += rest > half or (rest == half and q & 1)
+    return (acc & SIGN) | round_dyadic(q, exponent) if q else 0
+
+
+def aligned_step(row, a, b, lo, hi, acc, exponent):
+    """One group of a fused adder: terms and accumulator at the largest exponent, truncated, summed, truncated to fp32."""
+    if not is_finite(acc):
+        return acc
+    terms = []
+    zero = row.get("zero_exponent")  # of the accumulator and of terms without any product; None: the older rule
+    if row["inner"] == 1:
+        for k in range(lo, hi):
+            v = a.q[k] * b.q[k] * a.scale(k) * b.scale(k)
+            if v == 0 and zero is not None:
+                terms.append((0, zero))
+            if v:
+                terms.append((v, a.element_exponent(k) + b.element_exponent(k) + a.scale_exponent(k) + b.scale_exponent(k)))
+    else:
+        inner = row["inner"]
+        points = {lo, hi} | set(range(lo, hi, inner)) | {k for k in range(lo, hi) if k % a.block == 0 or k % b.block == 0}
+        points = sorted(points)
+        for i, j in zip(points, points[1:]):
+            dot = sum(a.q[k] * b.q[k] for k in range(i, j))
+            nothing = a.scale(i) * b.scale(i) == 0 or not any(a.q[k] * b.q[k] for k in range(i, j))
+            exponent_of_term = zero if nothing and zero is not None else a.scale_exponent(i) + b.scale_exponent(i)
+            terms.append((dot * a.scale(i) * b.scale(i), exponent_of_term))
+    acc_units = units(acc)
+    acc_exponent = max(abs(acc_units).bit_length() - 150, -126) if acc_units else -126 if zero is None else zero
+    lsb = max([acc_exponent] + [e for _, e in terms]) - row["fraction_bits"]
+
+    def truncated(v, e):  # v * 2^e as a multiple of 2^lsb, toward zero
+        n = abs(v) >> (lsb - e) if lsb >= e else abs(v) << (e - lsb)
+        return -n if v < 0 else n
+
+    total = truncated(acc_units, -149) + sum(truncated(v, exponent) for v, _ in terms)
+    out = round_signed(total, lsb, row["rounding"])
+    if total and abs(total).bit_length() + lsb > 128:
+        out = (out & SIGN) | INF
+    return out if out & NAN else 0
+
+
+def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, size=0, signs="none", normalise="sqrt"):
+    """C [m][n] = Q(x) Q(y)^T."""
+    if size:
+        x, padded = hadamard(x, m, k, size, signs, normalise, seed, stream, step)
+        y, _ = hadamard(y, n, k, size, signs, normalise, seed, stream, step)
+        k = padded
+    qa = quantize(spec_a, x, m, k, seed, stream, step)
+    qb = quantize(spec_b, y, n, k, seed, stream ^ 16, step)
+    row = parse_accumulator(accumulator)
+    fold = size if size and normalise == "fold" else 1
+    if row["kind"] == "fma" or qa.scale_units is None or qb.scale_units is None:
+        out = []
+        for i in range(m):
+            for j in range(n):
+                acc = 0
+                for t in range(k):
+                    acc = f_fma(qa.decoded[i][t], qb.decoded[j][t], acc)
+                out.append(canonical(f_mul(acc, round_ratio(1, fold)) if fold > 1 else acc))
+        return out
+    lanes_a = [Lane(spec_a, qa, i, k) for i in range(m)]
+    lanes_b = [Lane(spec_b, qb, j, k) for j in range(n)]
+    pp = spec_a.p * spec_b.p
+    outer = qa.outer or qb.outer
+
+    def rest_of(f):
+        if pp != 1:
+            f = f_mul(f, round_ratio(pp.denominator, pp.numerator))
+        return f_div(f, round_ratio(fold, 1))
+
+    out = []
+    for a in lanes_a:
+        for b in lanes_b:
+            if outer:
+                total = 0
+                for lo in range(0, k, 128):
+                    g = f_mul(a.g[lo // 128 if qa.outer else 0], b.g[lo // 128 if qb.outer else 0])
+                    total = f_add(total, f_mul(accumulate(row, a, b, lo, min(k, lo + 128)), g))
+                out.append(canonical(f_mul(total, rest_of(ONE))))
+            else:
+                acc = accumulate(row, a, b, 0, k)
+                out.append(canonical(f_mul(acc, rest_of(f_mul(a.g[0], b.g[0])))))
+    return out
+
+
+# ---------------------------------------------------------------- inputs that find rounding bugs
+class Rng:
+    """splitmix64: the same cases in every Python version."""
+
+    def __init__(self, seed):
+        self.state = seed & 0xFFFFFFFFFFFFFFFF
+
+    def below(self, n):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        z = self.state
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+        return (z ^ z >> 31) % n
+
+    def pick(self, items):
+        return items[self.below(len(items))]
+
+    def chance(self, a, b):
+        return self.below(b) < a
+
+    def between(self, lo, hi):
+        return lo + self.below(hi - lo + 1)
+
+
+def near(rng, f, ulps):
+    """fp32 magnitude bits within so many ulp of the fraction f >= 0 (often none: ties live there), finite."""
+    b = fraction_to_f32(f) if f else 0
+    return min(max(b + (0 if rng.chance(2, 5) else rng.between(-ulps, ulps)), 0), FLT_MAX)
+
+
+def value_of(b):
+    return Fraction(magnitude_units(b), 1 << 149)
+
+
+def block_amax(rng, spec, g):
+    """A block maximum near something that decides a scale code."""
+    fmt, elem = spec.scale_format, spec.elem
+    m, g = elem.max_fraction, value_of(g)
+    what = rng.below(16)
+    if what == 0:
+        return 0
+    if what == 1:
+        return rng.pick([1, 2, 3, 0x7FFFFF, 0x800000, 0x800001, FLT_MAX, FLT_MAX - 1, 0x7F000000, 0x00400000, 0x00001234])
+    if spec.scale in REAL_SCALES:
+        s = Fraction(2) ** rng.between(-20, 20) * (1 + Fraction(rng.below(1 << 16), 1 << 16))
+    else:
+        c = rng.between(0, fmt.largest_code - 1)
+        if fmt.power_of_two and rng.chance(2, 3):
+            c = rng.between(107, 147)
+        elif rng.chance(1, 8):
+            c = rng.below(2)
+        lo, hi = fmt.value_units(c), fmt.value_units(c + 1)
+        s = Fraction(lo, 1 << fmt.shift)
+        if what < 8:
+            s = Fraction(lo + hi, 2 << fmt.shift)
+        elif what < 10:
+            s = (lo + (hi - lo) * Fraction(rng.below(256), 256)) / (1 << fmt.shift)
+    if spec.scale_rule == "encode":
+        n = Fraction(2) ** elem.emax if spec.scale == "e8m0" else m
+        return near(rng, n * g / s, 4) if s else 0
+    if spec.scale_rule in POWER_RULES or what >= 13:
+        e = floor_log2(s.numerator, s.denominator) + elem.emax if s else -12
+        factor = rng.pick([Fraction(1), 2 - Fraction(1, 2 << elem.mantissa), m / Fraction(2) ** elem.emax, Fraction(29, 16),
+                           Fraction(math.isqrt(2 << 60), 1 << 30) * m / Fraction(2) ** (elem.emax + 1),
+                           1 + Fraction(rng.below(1 << 23), 1 << 23)])
+        return near(rng, factor * Fraction(2) ** e * g, 4)
+    return near(rng, s * (m * 2 / 3 if spec.scale_rule == "four_over_six" and rng.chance(1, 2) else m) * g, 4)
+
+
+def boundary_payload(rng, spec, position, draws):
+    """|u| at or near a place where the element code changes."""
+    elem = spec.elem
+    top = min(elem.largest_code, 0x7BFF)
+    c = rng.between(0, top - 1) if elem.bits <= 8 else rng.between(top // 2 - 2000, top // 2 + 2000)
+    lo, hi = Fraction(elem.value_units(c), 1 << elem.shift), Fraction(elem.value_units(c + 1), 1 << elem.shift)
+    what = rng.below(8)
+    if spec.rounding.startswith("stochastic") and what < 5:
+        threshold = (1 << spec.n) - draws(position)
+        if spec.rounding == "stochastic_truncated":
+            t = Fraction(threshold)
+        else:
+            t = threshold - Fraction(1, 2)
+        return lo + (hi - lo) * min(t / (1 << spec.n), 1)
+    if what < 4:
+        return (lo + hi) / 2
+    if what < 6:
+        return lo
+    return lo + (hi - lo) * Fraction(rng.below(1 << 16), 1 << 16)
+
+
+def boundary_inputs(rng, spec, rows, cols, seed, stream, step, special=None):
+    """A matrix dense in decisions: block maxima first, then elements near code boundaries times the scales these give."""
+    draws = Draws(seed, stream, step, spec.n)
+    special = rng.chance(1, 8) if special is None else special
+    if spec.scale_format is None:
+        x = []
+        for i in range(rows * cols):
+            b = near(rng, boundary_payload(rng, spec, i, draws) / spec.p, 2)
+            b = rng.pick([b, b, b, b, rng.below(INF), rng.pick([0, 1, FLT_MAX, 0x800000, INF if special else 0, NAN if special else 1])])
+            x.append(b | (SIGN if rng.chance(1, 2) else 0))
+        return x
+    br, bc = spec.block_shape(rows, cols)
+    outer = spec.tensor_scale == "outer128"
+    scaled = spec.tensor_scale != "none"
+    x = [0] * (rows * cols)
+    blocks = {}
+    for r in range(rows):
+        for k in range(cols):
+            blocks.setdefault((r // br, k // bc), []).append((r, k))
+    tops = {}
+    for (i, j), where in sorted(blocks.items()):
+        key = (i, j * bc // 128) if outer else 0
+        if key not in tops:  # the first block of a tensor scale carries its maximum
+            if scaled:
+                e = rng.between(-12, 12) if rng.chance(4, 5) else rng.between(-149, 127)
+                a = near(rng, Fraction(2) ** e * rng.pick([1, Fraction(3, 2), Fraction(21, 16), 1 + Fraction(rng.below(4096), 4096)]), 3)
+                a = 0 if rng.chance(1, 40) else a
+                tops[key] = (a, tensor_scale_of(spec, a)[0])
+            else:
+                tops[key] = (FLT_MAX, ONE)
+            a = tops[key][0] if scaled else block_amax(rng, spec, ONE)
+        else:
+            a = min(block_amax(rng, spec, tops[key][1]), tops[key][0])
+        r, k = rng.pick(where)
+        x[r * cols + k] = a | (SIGN if rng.chance(1, 2) else 0)
+        blocks[i, j] = (where, (r, k), a)
+    settle = 2 if spec.scale_rule in ("four_over_six", "mse", "quest_floor", "quest_nearest") else 1
+    for _ in range(settle):
+        q = quantize(spec, x, rows, cols, seed, stream, step)
+        for index, ((i, j), (where, place, a)) in enumerate(sorted(blocks.items())):
+            s = q.scale_units[index]
+            if s is None or a == 0:
+                continue
+            g = q.g[i * q.g_cols + j * bc // 128] if outer else q.g[0]
+            unit = Fraction(s, 1 << 149) * value_of(g) / spec.p
+            for r, k in where:
+                if (r, k) == place:
+                    continue
+                position = r * cols + k
+                what = rng.below(24)
+                b = near(rng, boundary_payload(rng, spec, position, draws) * unit, 2)
+                if what == 0:
+                    b = 0
+                elif what == 1:
+                    b = rng.pick([1, 2, 0x7FFFFF, 0x800000, a, max(a - 1, 0)])
+                elif what == 2:
+                    b = rng.below(a + 1)
+                x[position] = (b if b <= a else rng.below(a + 1)) | (SIGN if rng.chance(1, 2) else 0)
+    if special:
+        for _ in range(1 + len(x) // 40):
+            x[rng.below(len(x))] = rng.pick([INF, INF | SIGN, NAN, 0x7FC00000, 0xFFC00001, SIGN])
+    return x
+
+
+AXES = {
+    "element": ["e2m1", "e2m1", "e1m2", "e3m0", "e2m3", "e3m2", "e4m3", "e5m2"],
+    "scale": list(SCALES),
+    "block": ["8", "16", "32", "64", "128", "8x8", "16x16", "32x32", "row", "tensor"],
+    "scale_rule": list(POWER_RULES + VALUE_RULES),
+    "scale_rounding": ["nearest_even", "toward_positive", "stochastic"],
+    "arithmetic": ["exact", "divide", "reciprocal", "te"],
+    "rounding": ["nearest_even", "nearest_away", "nearest_toward_zero", "toward_zero", "away_from_zero", "toward_positive",
+                 "toward_negative", "stochastic", "stochastic_midpoint", "stochastic_truncated"],
+    "random_bits": ["8", "4", "16", "32"],
+    "prescale": ["1", "0.75"],
+    "tensor_scale": ["none", "current", "hold", "outer128"],
+    "zero_scale": ["smallest", "one", "keep"],
+    "zero_block": ["one", "limit"],
+    "scale_floor": ["0", "0.015625", "1.17549435e-38", "0.3", "2.5"],
+    "negative_zero": ["keep", "drop"],
+    "nonfinite": ["block_nan", "saturate"],
+}
+
+
+def draw_spec(rng, fixed=(), density=(1, 3)):
+    """A preset with some fields changed; `fixed` fields always set. Draws until the combination is a valid one."""
+    while True:
+        fixed_fields = dict(fixed)
+        preset = fixed_fields.pop("preset", None) or rng.pick(["mxfp4", "nvfp4", "ue5m3fp4", "mxfp8", "mxfp6_e3m2", "mxfp6"])
+        fields = {}
+        for key, values in AXES.items():
+            if rng.chance(*density):
+                fields[key] = rng.pick(values)
+        if rng.chance(1, 12):
+            fields["target"] = rng.pick(["2048", "256", "37.333333", "100"])
+        fields.update(fixed_fields)
+        if PRESETS[preset].get("scale") == "none" and "scale" not in fixed_fields:
+            fields.pop("scale", None)
+        if "scale" in fields and fields["scale"] == "none":
+            fields["element"] = rng.pick(list(ELEMENTS))
+        # which default holds is open where 256 exceeds the largest scale: say the target
+        words = ",".join([preset] + [f"{k}={v}" for k, v in fields.items()])
+        spec = Spec(words)
+        if spec.reason is None and spec.scale_rule == "four_over_six" and spec.target is None and spec.scale_format is not None \
+                and spec.tensor_scale != "none" and spec.scale_format.max_fraction < 256:
+            spec = Spec(words + ",target=" + str(float(spec.scale_format.max_fraction)))
+        if spec.reason is None:
+            return spec
+
+
+def draw_shape(rng, spec, elements):
+    """Small odd shapes that cut blocks in all ways."""
+    if "x" in spec.block:
+        b = int(spec.block.split("x")[0])
+        rows = rng.between(1, min(b + 2, max(1, elements // 8)))
+        cols = max(1, min(rng.between(1, 2 * b + 3), elements // rows))
+    else:
+        rows = rng.between(1, 3)
+        b = 16 if not spec.block.isdigit() else int(spec.block)
+        cols = rng.pick([1, b - 1, b, b + 1, 2 * b, 2 * b + 5, b // 2, 3 * b - 2])
+        cols = max(1, min(cols, max(elements // rows, 1)))
+        if spec.tensor_scale == "outer128" and rng.chance(1, 2):
+            rows, cols = 1, rng.pick([129, 140, 200])
+    return rows, cols
+
+
+def random_ids(rng):
+    """(seed, stream, step), small and at the ends."""
+    return (rng.pick([0, 5, 123456789, 0xFFFFFFFFFFFFFFFF, 0x100000001]), rng.pick([0, 3, 128 * 5 + 32, 0x7F, 16, 1 << 20]),
+            rng.pick([0, 1, 2, 1000]))
+
+
+# ---------------------------------------------------------------- products worth adding up
+def gemm_operand(rng, spec, rows, cols, style, offset, seed, stream, step):
+    """Rows for dot products: boundary-dense, or code values with block exponents near or far apart, shifted by 2^offset."""
+    if style == 0:
+        return boundary_inputs(rng, spec, rows, cols, seed, stream, step, special=rng.chance(1, 12))
+    elem = spec.elem
+    spread = rng.pick([2, 8, 14, 40, 100]) if offset == 0 else rng.pick([0, 1, 3, 12])
+    b = 8 if not spec.block.isdigit() else int(spec.block)
+    x = []
+    for _ in range(rows):
+        exponents = [offset + rng.between(-spread, spread) for _ in range(cols // b + 1)]
+        zero_run = rng.chance(1, 3)
+        for k in range(cols):
+            # style 3: small codes under one large one a block, so that subnormal elements meet in the products
+            top = min(elem.largest_code, 0x7E) if style != 3 or k % b == rows % b else 3
+            v = Fraction(elem.value_units(rng.between(0, top)), 1 << elem.shift) if elem.bits <= 8 else Fraction(rng.below(256), 64)
+            if style == 2:
+                v *= 1 + Fraction(rng.below(1 << 12), 1 << 12)
+            if zero_run and rng.chance(3, 4):
+                v = Fraction(0)
+            w = min(fraction_to_f32(v * Fraction(2) ** exponents[k // b]), FLT_MAX) if v else 0
+            x.append(w | (SIGN if rng.chance(1, 2) else 0))
+    return x
+
+
+# exponents of the two operands: products at 2^-149, at the snap's 2^-11, at 2^128, a subnormal scale against a huge one
+OFFSETS = [(0, 0)] * 5 + [(-75, -75), (-60, -92), (-6, -7), (-6, -7), (60, 66), (62, 63), (-136, 104), (120, -140)]
+
+
+def cancel(rng, x, y, m, n, k):
+    """Makes the second half of K nearly cancel the first: what is lost on the way becomes visible."""
+    half = k // 2
+    for r in range(m):
+        for t in range(half):
+            x[r * k + half + t] = x[r * k + t] ^ SIGN
+    for r in range(n):
+        for t in range(half):
+            y[r * k + half + t] = y[r * k + t]
+        if half:
+            y[r * k + half + rng.below(half)] ^= SIGN if rng.chance(1, 2) else 0
+
+
+GEMM_BASES = [
+    "mxfp4", "mxfp4,block=8", "mxfp4,block=16,scale_rule=rceil", "nvfp4", "nvfp4,arithmetic=te,zero_scale=keep,zero_block=limit",
+    "ue5m3fp4", "mxfp8", "mxfp8,element=e5m2", "mxfp6_e3m2", "mxfp6_e2m3,block=64", "mxfp4,prescale=0.75", "nvfp4,tensor_scale=outer128",
+    "mxfp4,scale=fp32,scale_rule=amax", "mxfp4,scale=bf16,scale_rule=amax,block=row", "mxfp4,scale=fp32,scale_rule=amax,block=tensor",
+    "ue5m3fp4,scale_rule=encode,tensor_scale=current,target=0.16666667", "mxfp4,scale_rule=encode,block=16", "mxfp4,block=16x16",
+    "nvfp4,block=8x8", "nvfp4,scale=ue1m6,block=32", "ue5m3fp4,scale=ue5m3_61440,tensor_scale=hold", "mxfp4,element=e3m0,block=8",
+    "mxfp4,element=e1m2", "nvfp4,block=128,prescale=0.75", "mxfp4,rounding=stochastic", "ue5m3fp4,zero_scale=keep",
+    "nvfp4,scale_rule=four_over_six", "nvfp4,scale_rule=mse,scale_rounding=stochastic,random_bits=16", "fp32", "bf16", "fp16",
+    "ue5m3fp4,tensor_scale=outer128,scale_rule=encode,block=32", "mxfp4,nonfinite=saturate",
+    "mxfp8,block=8", "mxfp8,element=e5m2,block=8", "ue5m3fp4,zero_scale=keep,zero_block=limit,block=8",
+]
+# scales of 24 bits: what fp32_block rounds and what fused models read as subnormals
+REAL_BASES = ["mxfp4,scale=fp32,scale_rule=amax", "mxfp4,scale=fp32,scale_rule=amax,block=8", "ue5m3fp4,scale_rule=encode,target=37.333333",
+              "mxfp4,scale=bf16,scale_rule=amax,block=16", "mxfp8,scale=fp32,scale_rule=mse", "ue5m3fp4,scale_rule=encode,tensor_scale=current",
+              "mxfp4,scale=fp32,scale_rule=encode", "mxfp4,scale=bf16,scale_rule=encode,block=8"]
+DESCRIBED = [
+    "kind:group;group:32;group_rounding:nearest_even;rounding:nearest_even", "kind:group;group:16;group_rounding:toward_zero;rounding:toward_zero",
+    "kind:group;group:128;group_rounding:toward_zero;rounding:nearest_even;snap:-6", "kind:block;rounding:toward_zero",
+    "kind:aligned;group:32;inner:8;fraction_bits:25;rounding:toward_zero", "kind:aligned;group:16;inner:1;fraction_bits:23;rounding:toward_zero",
+    "kind:aligned;group:128;inner:32;fraction_bits:28;rounding:toward_zero", "kind:aligned;group:64;inner:4;fraction_bits:30;rounding:toward_zero",
+    "kind:sequential;rounding:nearest_even", "kind:aligned;group:32;inner:8;fraction_bits:30;rounding:toward_zero;zero_exponent:-20",
+]
+
+
+def clear_blocks(rng, x, k):
+    """Zeros in about a third of the stretches of 16 columns, and now and then tiny numbers in the rest: zeros may outweigh them."""
+    for i in range(0, len(x), 16):
+        if rng.chance(1, 3):
+            x[i:i + 16] = [0] * len(x[i:i + 16])
+    if rng.chance(1, 2):
+        down = rng.between(20, 60)
+        x[:] = [(b & ~INF) | max((b & INF) - (down << 23), 0) if b & INF not in (0, INF) else b for b in x]
+
+
+class GemmCase:
+    def __init__(self, rng, accumulator, wide=False):
+        self.accumulator = accumulator
+        bases = REAL_BASES if accumulator.startswith(("fp32_block", "fused")) and rng.chance(1, 3) else GEMM_BASES
+        self.spec_a = Spec(rng.pick(bases))
+        self.spec_b = self.spec_a if rng.chance(3, 4) else Spec(rng.pick(bases))
+        self.m, self.n = (rng.between(1, 6), rng.between(1, 6)) if wide else (rng.between(1, 2), rng.between(1, 2))
+        self.k = rng.pick([1, 15, 33, 40, 64, 65, 72, 96, 128, 130] + ([200, 256, 300] if wide else []))
+        outer = "outer128" in (self.spec_a.tensor_scale, self.spec_b.tensor_scale)
+        if outer:
+            self.k = rng.pick([128, 136, 160, 200] + ([256, 300] if wide else []))
+            self.m = self.n = 1 + wide
+        self.seed, self.stream, self.step = random_ids(rng)
+        self.stream &= ~16
+        self.size, self.signs, self.normalise = 0, "none", "sqrt"
+        if rng.chance(1, 6):
+            self.size = rng.pick([16, 32, 64, 128] + ([256] if wide else []))
+            self.signs = rng.pick(["none", "fixed", "per_layer", "per_step"])
+            self.normalise = rng.pick(["sqrt", "fold"])
+        style, offsets = rng.below(4), rng.pick(OFFSETS)
+        if "snap" in accumulator:
+            offsets = (-6, -7)
+        self.x = gemm_operand(rng, self.spec_a, self.m, self.k, style, offsets[0], self.seed, self.stream, self.step)
+        self.y = gemm_operand(rng, self.spec_b, self.n, self.k, style, offsets[1], self.seed, self.stream ^ 16, self.step)
+        if rng.chance(1, 2):
+            cancel(rng, self.x, self.y, self.m, self.n, self.k)
+        if "2026_08" in accumulator or "zero_exponent" in accumulator:
+            clear_blocks(rng, self.x, self.k)
+
+    def expected(self):
+        return gemm(self.spec_a, self.spec_b, self.accumulator, self.x, self.y, self.m, self.n, self.k, self.seed, self.stream,
+                    self.step, self.size, self.signs, self.normalise)
+
+
+# ---------------------------------------------------------------- golden lines
+def words32(v):
+    return ",".join("%08x" % b for b in v) if v else "-"
+
+
+def codes_hex(v):
+    return ",".join("%x" % c for c in v)
+
+
+def quantize_line(spec, x, rows, cols, seed, stream, step):
+    q = quantize(spec, x, rows, cols, seed, stream, step)
+    scales = scale_words(spec, q)
+    text = "-" if scales is None else words32(scales) if spec.scale in REAL_SCALES else codes_hex(scales)
+    return (f"quantize spec={spec.words} rows={rows} cols={cols} seed={seed} stream={stream} step={step} x={words32(x)} "
+            f"codes={codes_hex([c for line in q.codes for c in line])} scales={text} tensor_scale={words32(q.g)} "
+            f"decoded={words32([b for line in q.decoded for b in line])}")
+
+
+def gemm_line(c):
+    return (f"gemm spec={c.spec_a.words} spec_b={c.spec_b.words} accumulator={c.accumulator} m={c.m} n={c.n} k={c.k} seed={c.seed} "
+            f"stream={c.stream} step={c.step} hadamard={c.size} signs={c.signs} normalise={c.normalise} a={words32(c.x)} "
+            f"b={words32(c.y)} c={words32(c.expected())}")
+
+
+def spec_pairs(spec):
+    """All pairs of axis values that a spec covers."""
+    values = [(k, getattr(spec, k)) for k in AXES] + [("preset", spec.words.split(",")[0])]
+    return {(a, b) for i, a in enumerate(values) for b in values[i + 1:]}
+
+
+# Cases found by search in which one rule differs from its nearest wrong reading; they are rare among drawn ones. A change of
+# the generators above moves them: search again.
+GEMM_WITNESSES = [
+    ("fused35_rz", 2), ("fused35_rz", 52),  # the exponents of a zero dot count
+    ("fused35_rz", 1642),  # a zero scale has exponent -126
+    ("fused25_rz", 629), ("fused25_rz", 773),  # exponents of scales stop at the smallest normal one,
+    ("fused25_rz", 1701), ("fused25_rz", 71),  # in encode at -126,
+    ("fused25_rz", 1550), ("fused25_rz", 1383), ("fused25_rz", 698),  # and those of elements at theirs
+    ("fused35_rz", 90), ("fused35_rz", 242),  # an underflow is +0
+    ("fp32_block", 53), ("exact", 260),  # fl32(1/(pA pB)) is one rounding
+    ("fp32_block", 12), ("fp32_block", 3),  # fl32(sA sB) when only one scale is long
+    ("k64_rz_snap", 18), ("k64_rz_snap", 8),  # a sum that snaps to zero is +0
+    ("k64_rz_snap", 38), ("k64_rz_snap", 86),  # ties of the snap go to even
+]
+QUANTIZE_WITNESSES = [
+    ("nvfp4,arithmetic=te,block=8", 32, (8, 9, 20)),  # fl32(S fl32(1/M)), not fl32(S/M), nor a S first
+    ("nvfp4,arithmetic=te,block=8", 16, (7, 76)),  # S stops at FLT_MAX
+    ("nvfp4,arithmetic=te,block=8,zero_scale=keep", 32, (1, 6)),  # the clamped payload under a zero scale
+    ("ue5m3fp4,arithmetic=te,block=8,zero_scale=keep", 16, (8, 11)),
+    ("ue5m3fp4,scale_rule=encode,block=8,zero_block=limit", 16, (4, 8)),  # the limit of encode is the largest code
+    ("nvfp4,zero_block=limit,block=8", 24, (10, 11)),  # zero_scale acts on the all-zero policy's code
+    ("nvfp4,scale_rule=encode,arithmetic=divide,block=8", 32, (7, 9)),  # fl32(fl32(N/a) g)
+    ("nvfp4,arithmetic=divide,block=8", 32, (7, 32, 43)),  # fl32(fl32(a/M)/g)
+    ("nvfp4,arithmetic=reciprocal", 16, (5, 10)),  # fl32(fl32(1/g)/s)
+    ("nvfp4,scale_rounding=stochastic,random_bits=16,block=8", 24, (2, 3)),  # draws of a scale have random_bits bits
+]
+# Casts around the largest value of each format and its half step beyond, which overflow; 65520 is fp16's tie.
+OVERFLOWS = {"bf16": (0x7F7F0000, 0x7F7F7FFF, 0x7F7F8000, 0x7F7F8001, 0x7F7FFFFF, 0x7F7E8000, 0xFF7F8000, 0xFF7FFFFF),
+             "fp16": (0x477FE000, 0x477FEFFF, 0x477FF000, 0x477FF001, 0x47800000, 0x49742400, 0xC77FF000, 0xFF7FFFFF)}
+MSE_TIES = [[7.5, 6.125], [8.25, 6.75]]  # c-1 and c+1 have the same error, below that of c: c-1 comes first
+
+
+def golden_quantize_lines(rng):
+    """Every rule x arithmetic x rounding and preset x rule; the other axes chosen so that each case covers many new pairs."""
+    # the worked examples, then all presets as they are
+    yield quantize_line(Spec("mxfp4,block=8"), [fraction_to_f32(abs(Fraction(v))) | (SIGN if v < 0 else 0) for v in WORKED_BLOCK], 1, 8, 0, 0, 0)
+    wanted = [dict(preset=p) for p in PRESETS for _ in range(3)]
+    wanted += [dict(scale_rule=s, arithmetic=a, rounding=r) for s in AXES["scale_rule"] for a in AXES["arithmetic"]
+               for r in AXES["rounding"] if not (s == "encode" and a == "te")]
+    wanted += [dict(preset=p, scale_rule=s) for p in ("mxfp4", "nvfp4", "ue5m3fp4", "mxfp8", "mxfp6") for s in AXES["scale_rule"]
+               if not (s == "uos" and p in ("mxfp8", "mxfp6")) and not (s == "four_over_six" and p.startswith("mx"))]
+    # short blocks: many scale codes next to a rounding threshold, under each order of operations
+    wanted += [dict(preset=p, scale_rule=s, arithmetic=a, block="8", scale_floor="0", nonfinite="saturate", **extra)
+               for p in ("nvfp4", "ue5m3fp4", "mxfp4") for s in VALUE_RULES for a in AXES["arithmetic"]
+               for extra in (dict(), dict(zero_scale="one" if s == "encode" else "keep", tensor_scale="current"))
+               if not (s == "encode" and a == "te") and not (s == "four_over_six" and p == "mxfp4")]
+    wanted += [dict(scale="none", preset=p) for p in ("mxfp4", "bf16", "fp16", "fp32") for _ in range(6)]
+    for words, cols, seeds in QUANTIZE_WITNESSES:
+        for s in seeds:
+            yield quantize_line(Spec(words), boundary_inputs(Rng(s), Spec(words), 1, cols, 5, 3, 2), 1, cols, 5, 3, 2)
+    for x in MSE_TIES:
+        yield quantize_line(Spec("ue5m3fp4,scale_rule=mse"), bits_of(*x), 1, len(x), 0, 0, 0)
+    for name, words in OVERFLOWS.items():
+        for mode in AXES["rounding"]:
+            yield quantize_line(Spec(f"{name},rounding={mode}"), list(words) * 4, 1, 32, 5, 3, 2)
+    seen = set()
+    for fixed in wanted:
+        plain = "arithmetic" not in fixed or "block" in fixed
+        if plain:
+            spec = draw_spec(rng, fixed, (0, 1))
+        else:
+            spec = max((draw_spec(rng, fixed, (1, 2)) for _ in range(8)), key=lambda s: len(spec_pairs(s) - seen))
+        seen |= spec_pairs(spec)
+        rows, cols = (1, 48) if fixed.get("block") == "8" and len(fixed) > 4 else draw_shape(rng, spec, 40)
+        if spec.scale == "none":
+            rows, cols = rng.between(1, 2), 32  # a multiple of every preset's block: padded and unpadded codes are the same
+        seed, stream, step = random_ids(rng)
+        yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+
+
+def golden_gemm_lines(rng):
+    worked = GemmCase(rng, "exact")
+    worked.spec_a = worked.spec_b = Spec("mxfp4")
+    worked.m = worked.n = 1
+    worked.k, worked.size, worked.seed, worked.stream, worked.step = 128, 0, 0, 0, 0
+    worked.x, worked.y = WORKED_A, WORKED_B
+    for name in list(ACCUMULATORS):
+        worked.accumulator = name
+        yield gemm_line(worked)
+    for name in list(ACCUMULATORS):
+        for _ in range({"exact": 12, "fp32_block": 36, "fused35_rz": 30, "fused25_rz": 30}.get(name, 14)):
+            yield gemm_line(GemmCase(rng, name))
+    for name, seed in GEMM_WITNESSES:
+        yield gemm_line(GemmCase(Rng(seed), name))
+    for text in DESCRIBED:
+        for _ in range(4):
+            yield gemm_line(GemmCase(rng, text))
+
+
+def hadamard_input(rng, count):
+    style = rng.below(4)
+    x = []
+    for _ in range(count):
+        b = (rng.between(100, 150) << 23) | rng.below(1 << 23)
+        if style == 1:
+            b = rng.below(INF)
+        elif style == 2:
+            b = rng.pick([0, 1, 2, 0x3F800000, 0x40000000, 0x3FC00000, 0x33800000, 0x00800000])
+        elif style == 3 and rng.chance(1, 12):
+            b = rng.pick([INF, FLT_MAX, FLT_MAX, 0x7F000000, NAN, 0])
+        x.append(b | (SIGN if rng.chance(1, 2) else 0))
+    return x
+
+
+def golden_hadamard_lines(rng):
+    for size in SQRT_FACTOR:
+        for word in ("none", "fixed", "per_layer", "per_step"):
+            for normalise in ("sqrt", "fold"):
+                for inverse in (0, 1) if size <= 64 else (0,):
+                    rows = rng.between(1, 2) if size < 64 else 1
+                    cols = rng.pick([size, size, size - 3, size + 5] if size < 64 else [size, size - 9])
+                    if inverse:
+                        cols = size
+                    seed, stream, step = random_ids(rng)
+                    x = hadamard_input(rng, rows * cols)
+                    y, _ = hadamard(x, rows, cols, size, word, normalise, seed, stream, step, bool(inverse))
+                    yield (f"hadamard size={size} signs={word} normalise={normalise} inverse={inverse} rows={rows} cols={cols} "
+                           f"seed={seed} stream={stream} step={step} x={words32(x)} y={words32(y)}")
+
+
+def golden_random_lines(rng):
+    for bits in (4, 8, 16, 32):
+        for seed in (0, 5, 0xFFFFFFFFFFFFFFFF, 0x123456789ABCDEF0):
+            for stream, step in ((3, 2), (0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (128 * 7 + 48, 1000)):
+                first = rng.pick([0, 1, 31, 127, 1 << 31, (1 << 36) - 3, (1 << 62) + 5])
+                count = rng.pick([1, 5, 33])
+                d = Draws(seed, stream, step, bits)
+                yield (f"random bits={bits} first={first} count={count} seed={seed} stream={stream} step={step} "
+                       f"draws={codes_hex([d(first + i) for i in range(count)])}")
+
+
+def golden_format_lines(_):
+    for fmt in [*ELEMENTS.values(), *SCALES.values()]:
+        if fmt.bits <= 8:
+            for code in range(1 << fmt.bits):
+                yield f"format name={fmt.name} code={code:x} value={fmt.code_to_f32(code):08x}"
+
+
+GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
+                "quantize": golden_quantize_lines, "gemm": golden_gemm_lines}
+
+
+def golden(outdir):
+    os.makedirs(outdir, exist_ok=True)
+    for index, (name, lines) in enumerate(GOLDEN_FILES.items()):
+        start = time.time()
+        path = os.path.join(outdir, name + ".txt")
+        with open(path, "w", encoding="ascii", newline="\n") as f:
+            f.write("# Golden lines from exact fractions, independent of the C++. Never edit; make anew with:\n"
+                    "#   python3 tools/scripts/oracle.py golden tests/golden\n"
+                    "# One case a line, key=value; words are hexadecimal (8 digits: float32 bits), `-` where absent.\n")
+            count = 0
+            for line in lines(Rng(1000 + index)):
+                f.write(line + "\n")
+                count += 1
+        print(f"{path}: {count} lines, {os.path.getsize(path)} bytes, {time.time() - start:.1f} s")
+
+
+# ---------------------------------------------------------------- self test
+WORKED_BLOCK = [6.5, -3.5, 2.5, 1.5, 0.75, -0.25, 5, 0.5]
+
+
+def bits_of(*values):
+    return [struct.unpack("<I", struct.pack("<f", v))[0] for v in values]
+
+
+WORKED_A = bits_of(*([2.0 ** 22] + [0.0] * 31 + [1.5] + [0.0] * 31 + [1.5] + [0.0] * 63))
+WORKED_B = bits_of(*([4.0] + [0.0] * 31 + [1.0] + [0.0] * 31 + [1.0] + [0.0] * 63))
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        raise SystemExit(f"selftest: {what}: got {got}, expected {wanted}")
+
+
+def selftest():
+    # Random123's known answers
+    ff, pi = 0xFFFFFFFF, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
+    expect("philox 0", philox((0, 0, 0, 0), (0, 0)), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
+    expect("philox ff", philox((ff,) * 4, (ff, ff)), [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD])
+    expect("philox pi", philox(pi, (0xA4093822, 0x299F31D0)), [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1])
+    # literals of the format tables
+    e2m1 = [to_double(ELEMENTS["e2m1"].code_to_f32(c)) for c in range(8)]
+    expect("e2m1", e2m1, [0, .5, 1, 1.5, 2, 3, 4, 6])
+    for name, largest, emax in (("e2m1", 6, 2), ("e1m2", 1.75, 0), ("e3m0", 16, 4), ("e2m3", 7.5, 2), ("e3m2", 28, 4), ("e4m3", 448, 8),
+                                ("e5m2", 57344, 15), ("fp16", 65504, 15)):
+        expect(name, (float(ELEMENTS[name].max_fraction), ELEMENTS[name].emax), (largest, emax))
+    for name, smallest, largest, one in (
+            ("e8m0", -127, 2.0 ** 127, 0x7F), ("ue4m3", -9, 448, 0x38), ("ue5m3", -17, 114688, 0x78), ("ue5m3_61440", -17, 61440, 0x78),
+            ("ue5m3_122880", -17, 122880, 0x78), ("ue5m2", -16, 114688, 0x3C), ("ue3m4", -6, 31, 0x30), ("ue2m5", -5, 7.875, 0x20),
+            ("ue1m6", -5, 3.96875, 0x20)):
+        f = SCALES[name]
+        first = 0 if f.power_of_two else 1
+        expect(name, (f.code_to_f32(first), float(f.max_fraction), f.one), (fraction_to_f32(Fraction(2) ** smallest), largest, one))
+    # fp32 arithmetic against the machine's own
+    rng = Rng(7)
+    for _ in range(20000):
+        a, b = (rng.below(1 << 32) for _ in range(2))
+        if rng.chance(1, 2):
+            b = (a ^ rng.pick([0, SIGN])) + rng.between(-3, 3) & 0xFFFFFFFF
+        x, y = to_double(a), to_double(b)
+        expect("add", f_add(a, b), from_double(x + y))
+        expect("mul", f_mul(a, b), from_double(x * y))
+        if y and not math.isnan(y):
+            expect("div", f_div(a, b), from_double(x / y))
+        if is_finite(a):
+            expect("search", round_to_format(ELEMENTS["fp32"], magnitude_units(a), 1 << 149, "nearest_even"), a & NAN)
+    # e2m1 ties go to the even code
+    ties = {.25: 0, .75: 1, 1.25: 1, 1.75: 2, 2.5: 2, 3.5: 4, 5: 4}
+    for v, wanted in ties.items():
+        n, d = Fraction(v).as_integer_ratio()
+        expect(f"tie {v}", e2m1[round_to_format(ELEMENTS["e2m1"], n, d, "nearest_even")], wanted)
+    # numerics, worked examples
+    low, high = [7, 14, 4, 3, 2, 8, 6, 1], [5, 12, 2, 2, 1, 8, 4, 0]
+    for rule, code, codes in (("floor", 127, low), ("even", 127, low), ("uos", 127, low), ("rceil", 128, high), ("ceil", 128, high)):
+        q = quantize(Spec("mxfp4,block=8,scale_rule=" + rule), bits_of(*WORKED_BLOCK), 1, 8)
+        expect(rule, (q.scale_codes, q.codes), ([code], [codes]))
+        packed = [[v for v in q.codes[0]][i] | q.codes[0][i + 1] << 4 for i in range(0, 8, 2)]
+        expect("packed", packed, [0xE7, 0x34, 0x82, 0x16] if code == 127 else [0xC5, 0x22, 0x81, 0x04])
+    for first, rule, code in ((7, "floor", 127), (7, "uos", 127), (7, "even", 128), (6, "rceil", 127), (6, "ceil", 128)):
+        q = quantize(Spec("mxfp4,block=8,scale_rule=" + rule), bits_of(first, *WORKED_BLOCK[1:]), 1, 8)
+        expect((first, rule), q.scale_codes, [code])
+    q = quantize(Spec("nvfp4"), bits_of(21, *[0] * 15, 10, 4, -3, 1, .75, *[0] * 11), 1, 32)
+    expect("nvfp4", (q.g, q.scale_codes, q.codes[0][:1] + q.codes[0][16:21]), (bits_of(2.0 ** -7), [0x7E, 0x75], [7, 7, 4, 12, 1, 1]))
+    expect("nvfp4 decoded", q.decoded[0][16:21], bits_of(9.75, 3.25, -3.25, .8125, .8125))
+    q = quantize(Spec("nvfp4,scale_rule=four_over_six,tensor_scale=none"), bits_of(10, 20, 30, 40), 1, 4)
+    expect("four over six", (q.scale_codes, q.decoded[0]), ([0x52], bits_of(10, 20, 30, 40)))
+    expect("words", philox((0, 0, 3, 2), (5, 0)), [0x4FC3EC2A, 0x69D49677, 0x914F47B6, 0x85E8C7F1])
+    for mode, decoded in (("stochastic", (1, 3, .5, -4)), ("stochastic_midpoint", (1, 3, .5, -6)), ("stochastic_truncated", (1, 2, .5, -4))):
+        q = quantize(Spec("mxfp4,random_bits=8,rounding=" + mode), bits_of(1.25, 2.0771484375, .125, -5.37890625), 1, 4, 5, 3, 2)
+        expect(mode, (q.scale_codes, q.decoded[0]), ([127], bits_of(*decoded)))
+    for name, wanted in (("exact", 16777220), ("fp32_block", 16777220), ("k64_rz", 16777218), ("fused35_rz", 16777216)):
+        got = gemm(Spec("mxfp4"), Spec("mxfp4"), name, WORKED_A, WORKED_B, 1, 1, 128)
+        expect(name, got, bits_of(wanted))
+    # H H^T = h I, and every rounding's count of ups over all draws
+    for size in (16, 64):
+        y, _ = hadamard([ONE if i == 3 else 0 for i in range(size)], 1, size, size, "fixed", "fold")
+        z, _ = hadamard(y, 1, size, size, "fixed", "fold", inverse=True)
+        expect("hadamard", [b & NAN for b in z], [ONE if i == 3 else 0 for i in range(size)])
+    d = Fraction(37, 512)  # t = 18.5 at 8 bits: even below, half up above
+    for mode, wanted in (("stochastic", 18), ("stochastic_midpoint", 19), ("stochastic_truncated", 18)):
+        expect(mode, sum(rounds_up(mode, d.numerator, d.denominator, 0, False, 8, r) for r in range(256)), wanted)
+    print("selftest: all known answers hold")
+
+
+# ---------------------------------------------------------------- the binary under test
+NPY_DTYPES = {"|u1": "B", "<u2": "<H", "<u4": "<I", "<f4": "<I"}  # float32 is compared by its bits
+
+
+def write_npy(path, words, shape):
+    """float32 words, version 1.0, C order."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }" % "".join(f"{n}, " for n in shape)
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(words)}I", *words))
+
+
+def read_npy(path):
+    """(words, shape) of an unsigned integer or float32 array."""
+    with open(path, "rb") as f:
+        data = f.read()
+    size, at = (struct.unpack("<H", data[8:10])[0], 10) if data[6] == 1 else (struct.unpack("<I", data[8:12])[0], 12)
+    header = ast.literal_eval(data[at:at + size].decode())
+    kind = NPY_DTYPES[header["descr"]]
+    if header["fortran_order"]:
+        raise ValueError(path + " is in Fortran order")
+    return [v for v, in struct.iter_unpack(kind, data[at + size:])], tuple(header["shape"])
+
+
+class Failure(Exception):
+    """The binary refused or crashed where the oracle has an answer."""
+
+
+class Fuzzer:
+    def __init__(self, binary, rng, folder, extra, keep_going=20):
+        self.binary, self.rng, self.folder, self.extra, self.limit = binary, rng, folder, extra, keep_going
+        self.compared = self.mismatches = self.bad_cases = 0
+        self.reports = []
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def call(self, *words):
+        command = [self.binary, *map(str, words), *self.extra]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise Failure(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr.strip()[:500]}")
+        return done.stdout
+
+    def compare(self, what, got, wanted, describe):
+        """describe(i): what led to element i."""
+        self.compared += len(wanted)
+        if len(got) != len(wanted):
+            self.mismatches += 1
+            self.reports.append(f"{what}: {len(got)} values, expected {len(wanted)}")
+            return False
+        bad = [i for i, (g, w) in enumerate(zip(got, wanted)) if g != w]
+        self.mismatches += len(bad)
+        for i in bad[:3]:
+            self.reports.append(f"{what}[{i}]: expected {wanted[i]:x}, got {got[i]:x}; {describe(i)}")
+        return not bad
+
+    def ids(self):
+        seed, stream, step = random_ids(self.rng)
+        return seed, stream, step, ("--seed", seed, "--stream", stream, "--step", step)
+
+    def quantize(self):
+        rng = self.rng
+        spec = draw_spec(rng, dict(scale="none") if rng.chance(1, 16) else (), rng.pick([(0, 1), (1, 4), (1, 3), (2, 3)]))
+        if "x" in spec.block:
+            rows, cols = rng.between(1, 40), rng.between(1, 70)
+        else:
+            rows, cols = rng.between(1, 16), rng.pick([1, 7, 31, 32, 33, 64, 65, 127, 130, 200, 257])
+        if rows * cols > 1500:
+            rows = max(1, 1500 // cols)
+        seed, stream, step, ids = self.ids()
+        x = boundary_inputs(rng, spec, rows, cols, seed, stream, step)
+        q = quantize(spec, x, rows, cols, seed, stream, step)
+        unpacked = rng.chance(1, 2)
+        if rng.chance(1, 8):  # the same matrix handed over transposed
+            write_npy(self.path("in.npy"), [x[r * cols + k] for k in range(cols) for r in range(rows)], (cols, rows))
+            ids += ("--transpose",)
+        else:
+            write_npy(self.path("in.npy"), x, (rows, cols))
+        out = self.path("out")
+        label = f"quantize --spec {spec.words} {' '.join(map(str, ids))} [{rows},{cols}]"
+        try:
+            self.call("quantize", self.path("in.npy"), "--spec", spec.words, "--out", out, *ids, *(["--unpacked"] if unpacked else []))
+            fine = self.compare_quantised(spec, x, rows, cols, q, out, label, unpacked)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+        return fine
+
+    def compare_quantised(self, spec, x, rows, cols, q, out, label, unpacked):
+        codes, shape = read_npy(os.path.join(out, "codes.npy"))
+        if spec.elem.bits == 4 and not unpacked:
+            codes = [c >> s & 15 for c in codes for s in (0, 4)]
+            shape = (shape[0], shape[1] * 2)
+        if shape[0] != rows or shape[1] not in (q.padded, q.padded + 1) and spec.scale != "none":
+            self.reports.append(f"{label}: codes have shape {shape}")
+            self.mismatches += 1
+            return False
+        width = min(q.padded, shape[1])
+
+        def element(i):
+            r, k = divmod(i, width)
+            return f"row {r} column {k} " + (f"x={x[r * cols + k]:08x}" if k < cols else "(padding)")
+
+        fine = self.compare("codes", [codes[r * shape[1] + k] for r in range(rows) for k in range(width)],
+                            [c for line in q.codes for c in line], element)
+        bc = getattr(q, "block_cols", 0)
+        if q.scale_codes is not None:
+            def block(i):
+                r, j = divmod(i, q.scale_shape[1])
+                xs = [x[rr * cols + k] for rr in range(r * q.block_rows, min(rows, (r + 1) * q.block_rows))
+                      for k in range(j * bc, min(cols, j * bc + bc))]
+                return f"block ({r},{j}) g={q.g[r * q.g_cols + j * bc // 128 if q.outer else 0]:08x} x={words32(xs[:128])}"
+            scales, shape = read_npy(os.path.join(out, "scales.npy"))
+            fine &= self.compare("scales", scales, scale_words(spec, q), block)
+            if tuple(shape) != tuple(q.scale_shape):
+                self.reports.append(f"scales have shape {shape}, expected {q.scale_shape}")
+                self.mismatches += 1
+                fine = False
+        elif os.path.exists(os.path.join(out, "scales.npy")):
+            self.reports.append("scales.npy written though scale is none")
+            self.mismatches += 1
+            fine = False
+        g, _ = read_npy(os.path.join(out, "tensor_scale.npy"))
+        fine &= self.compare("tensor_scale", g, q.g, lambda i: f"amax {finite_amax(x):08x}")
+        decoded, _ = read_npy(os.path.join(out, "dequantized.npy"))
+        width = cols
+        if "--transpose" in label and len(decoded) == rows * cols:
+            pass  # the shape of what was quantised: [rows, columns] after the transpose
+        fine &= self.compare("dequantized", decoded, [b for line in q.decoded for b in line], element)
+        if not fine:
+            self.reports.append("  in " + label)
+        return fine
+
+    def gemm(self):
+        rng = self.rng
+        described = rng.chance(1, 5)
+        accumulator = rng.pick(DESCRIBED) if described else rng.pick(list(ACCUMULATORS))
+        c = GemmCase(rng, accumulator, wide=True)
+        write_npy(self.path("a.npy"), c.x, (c.m, c.k))
+        write_npy(self.path("b.npy"), c.y, (c.n, c.k))
+        name = accumulator
+        if described:
+            name = self.path("accumulator.json")
+            with open(name, "w", encoding="ascii") as f:
+                fields = [part.split(":") for part in accumulator.split(";")]
+                json.dump({k: int(v) if v.lstrip("-").isdigit() else v for k, v in fields}, f)
+        words = ["--spec", c.spec_a.words, "--accumulator", name, "--seed", c.seed, "--stream", c.stream, "--step", c.step]
+        if c.spec_b is not c.spec_a:
+            words += ["--spec-b", c.spec_b.words]
+        if c.size:
+            words += ["--hadamard", c.size, "--signs", c.signs, "--normalise", c.normalise]
+        out = self.path("c.npy")
+        try:
+            self.call("gemm", self.path("a.npy"), self.path("b.npy"), *words, "--out", out)
+            got, _ = read_npy(out)
+        finally:
+            if os.path.exists(out):
+                os.remove(out)
+
+        def dot(i):
+            r, j = divmod(i, c.n)
+            return f"a={words32(c.x[r * c.k:(r + 1) * c.k])} b={words32(c.y[j * c.k:(j + 1) * c.k])}"
+
+        fine = self.compare("c", got, c.expected(), dot)
+        if not fine:
+            self.reports.append(f"  in gemm {accumulator} k={c.k} {' '.join(map(str, words))}")
+        return fine
+
+    def hadamard(self):
+        rng = self.rng
+        size, word, normalise = rng.pick(list(SQRT_FACTOR)), rng.pick(["none", "fixed", "per_layer", "per_step"]), rng.pick(["sqrt", "fold"])
+        rows, cols, inverse = rng.between(1, 4), rng.between(1, 2 * size + 3), rng.chance(1, 3)
+        if inverse:
+            cols = size * rng.between(1, 2)
+        seed, stream, step, ids = self.ids()
+        x = hadamard_input(rng, rows * cols)
+        write_npy(self.path("in.npy"), x, (rows, cols))
+        out = self.path("y.npy")
+        words = ("--size", size, "--signs", word, "--normalise", normalise, *ids, *(["--inverse"] if inverse else []))
+        try:
+            self.call("hadamard", self.path("in.npy"), *words, "--out", out)
+            got, _ = read_npy(out)
+        finally:
+            if os.path.exists(out):
+                os.remove(out)
+        wanted, padded = hadamard(x, rows, cols, size, word, normalise, seed, stream, step, inverse)
+        fine = self.compare("y", got, wanted, lambda i: f"row {i // padded} column {i % padded}")
+        if not fine:
+            self.reports.append(f"  in hadamard {' '.join(map(str, words))} [{rows},{cols}] x={words32(x[:64])}")
+        return fine
+
+    def random(self):
+        rng = self.rng
+        bits, count = rng.pick([4, 8, 16, 32]), rng.between(1, 200)
+        first = rng.pick([0, 1, 31, rng.below(1 << 20), (1 << 36) - 3, rng.below(1 << 60)])
+        seed, stream, step, ids = self.ids()
+        text = self.call("random", "--bits", bits, "--count", count, "--first", first, *ids, "--json")
+        d = Draws(seed, stream, step, bits)
+        fine = self.compare("draws", find_draws(json.loads(text)), [d(first + i) for i in range(count)], lambda i: f"position {first + i}")
+        if not fine:
+            self.reports.append(f"  in random --bits {bits} --count {count} --first {first} {' '.join(map(str, ids))}")
+        return fine
+
+
+def find_draws(value):
+    """The list of numbers in what `random --json` prints, however it is wrapped."""
+    if isinstance(value, list):
+        if all(isinstance(v, int) for v in value):
+            return value
+        return [v["draw"] if "draw" in v else v["value"] for v in value]
+    for key in ("draws", "rows", "values"):
+        if key in value:
+            return find_draws(value[key])
+    raise Failure("random --json prints no list of draws")
+
+
+def check(binary, cases, seed, extra, only):
+    """Differential fuzzing of the binary's quantize, gemm, hadamard, random. 0 when every bit is equal."""
+    binary = os.path.abspath(binary)
+    kinds = only or ["quantize"] * 11 + ["gemm"] * 6 + ["hadamard"] * 2 + ["random"]
+    counts, start = {}, time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        f = Fuzzer(binary, None, folder, extra)
+        for case in range(cases):
+            f.rng = Rng(seed * 1000003 + case)  # any case can be had alone
+            kind = kinds[f.rng.below(len(kinds))]
+            counts[kind] = counts.get(kind, 0) + 1
+            before = len(f.reports)
+            try:
+                fine = getattr(f, kind)()
+            except Failure as failure:
+                fine = False
+                f.reports.append(str(failure))
+            if not fine:
+                f.bad_cases += 1
+                f.reports.insert(before, f"case {case}:")
+            if f.bad_cases >= f.limit:
+                break
+    for line in f.reports[:120]:
+        print(line)
+    spread = ", ".join(f"{v} {k}" for k, v in sorted(counts.items()))
+    print(f"check: {spread}; {f.compared} values compared, {f.mismatches} differ, {f.bad_cases} cases bad, {time.time() - start:.1f} s")
+    return 1 if f.bad_cases else 0
+
+
+def read_words(stream):
+    return [int(w, 16) for w in stream.read().replace(",", " ").split()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("selftest")
+    commands.add_parser("golden").add_argument("outdir")
+    p = commands.add_parser("check")
+    p.add_argument("binary")
+    p.add_argument("--cases", type=int, default=500)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--only", nargs="*", choices=("quantize", "gemm", "hadamard", "random"))
+    p.add_argument("--extra", default="", help="words handed to every call, such as `--extra='--backend avx2'`")
+    for name in ("quantize", "gemm", "hadamard", "random"):
+        p = commands.add_parser(name)
+        for option in ("--seed", "--stream", "--step"):
+            p.add_argument(option, type=int, default=0)
+        p.add_argument("--spec", default="mxfp4")
+        p.add_argument("--spec-b")
+        p.add_argument("--accumulator", default="fp32_block")
+        for option, default in (("--rows", 1), ("--cols", 1), ("--m", 1), ("--n", 1), ("--k", 1), ("--size", 0), ("--bits", 8),
+                                ("--first", 0), ("--count", 16)):
+            p.add_argument(option, type=int, default=default)
+        p.add_argument("--signs", default="none")
+        p.add_argument("--normalise", default="sqrt")
+        p.add_argument("--inverse", action="store_true")
+    o = parser.parse_args()
+    if o.command == "selftest":
+        selftest()
+    elif o.command == "golden":
+        golden(o.outdir)
+    elif o.command == "check":
+        sys.exit(check(o.binary, o.cases, o.seed, o.extra.split(), o.only))
+    elif o.command == "quantize":
+        print(quantize_line(Spec(o.spec), read_words(sys.stdin), o.rows, o.cols, o.seed, o.stream, o.step).replace(" ", "\n"))
+    elif o.command == "gemm":
+        v = read_words(sys.stdin)
+        print(words32(gemm(Spec(o.spec), Spec(o.spec_b or o.spec), o.accumulator, v[:o.m * o.k], v[o.m * o.k:], o.m, o.n, o.k, o.seed,
+                           o.stream, o.step, o.size, o.signs, o.normalise)))
+    elif o.command == "hadamard":
+        print(words32(hadamard(read_words(sys.stdin), o.rows, o.cols, o.size, o.signs, o.normalise, o.seed, o.stream, o.step, o.inverse)[0]))
+    elif o.command == "random":
+        d = Draws(o.seed, o.stream, o.step, o.bits)
+        print(codes_hex([d(o.first + i) for i in range(o.count)]))
+
+
+if __name__ == "__main__":
+    main()
