@@ -204,5 +204,19 @@ TEST_CASE("terms on both sides of the cut", "[quick]") {
   }
 }
 
+// A scale of zero weighs nothing, however large the scale that it meets: here the older rule cuts all other terms.
+TEST_CASE("a zero scale beside a large one", "[quick]") {
+  Random random(15);
+  for (const bool swapped : {false, true}) {
+    Quantized a = filled("nvfp4,tensor_scale=none", 3, 128, {Codes::any, true, -6, 0}, random);
+    Quantized b = filled("mxfp4,block=16", 18, 128, {Codes::any, true, -88, 2}, random);
+    for (int64_t r = 0; r < a.rows; ++r) set_scale(a, r * 8 + 2, 0.0f);
+    for (int64_t r = 0; r < b.rows; ++r) set_scale(b, r * 8 + 2, 0x1p88f);
+    const Quantized& left = swapped ? b : a;
+    const Quantized& right = swapped ? a : b;
+    for (const Accumulator& row : rows) compare_products(left, right, row, swapped ? "zero in B" : "zero in A");
+  }
+}
+
 }  // namespace
 }  // namespace fp4

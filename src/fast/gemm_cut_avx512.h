@@ -15,6 +15,8 @@ struct alignas(64) CutScales {
   int32_t weight_b[largest_terms][panel_rows];
   double scale_a[largest_terms][panel_rows];
   double scale_b[largest_terms][panel_rows];  // times the quantum
+  M zero_a[largest_terms];                    // lanes of scales that are zero
+  M zero_b[largest_terms];
 };
 
 template <int span>
@@ -27,12 +29,42 @@ FP4_SIMD void load_scales(const TileInput& t, const Folding& f, int64_t first, i
     store(s.weight_b[i / span], scale_exponents(b, f.least_exponent_b));
     store(s.scale_a[i / span], widened(a));
     store(s.scale_b[i / span], widened(b) * quantum);
+    s.zero_a[i / span] = a == all(0.0f);
+    s.zero_b[i / span] = b == all(0.0f);
   }
 }
 
 struct CutTerms {
   int32_t dot[largest_terms][tile_rows][panel_rows];
 };
+
+// The lanes in which some product of a term differs from zero, for row r of A: a byte of a column and the byte of the
+// row, which holds its value plus a_offset, do.
+FP4_SIMD __mmask16 lanes_with_products(const TileInput& t, const Folding& f, int64_t term, int r) {
+  const __m512i zero = _mm512_set1_epi8(static_cast<char>(f.a_offset));
+  __mmask16 lanes = 0;
+  for (int64_t k = term * t.run4; k < (term + 1) * t.run4; ++k) {
+    const __m512i row = _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(t.a + k * 64 + r * 4));
+    const __m512i both = _mm512_min_epu8(_mm512_xor_si512(row, zero), _mm512_load_si512(t.b[0] + k * 64));
+    lanes |= _mm512_test_epi32_mask(both, both);
+  }
+  return lanes;
+}
+
+// The largest weight of terms [i, i + span), whose scales have the weight `scales`, where terms without a product other
+// than zero weigh f.zero_exponent.
+template <int span>
+FP4_SIMD I weight_of_products(const TileInput& t, const Folding& f, const CutScales& s, const CutTerms& terms,
+                              int64_t first, int64_t i, int64_t count, int r, I scales) {
+  if ((s.zero_a[i / span].v >> r & 1) != 0) return all(f.zero_exponent);
+  I weight = all(INT32_MIN);
+  for (int64_t j = i; j < smaller(i + span, count); ++j) {
+    M nothing = load(terms.dot[j][r]) == all(0);
+    if (any(nothing)) nothing = M{static_cast<__mmask16>(nothing.v & ~lanes_with_products(t, f, first + j, r))};
+    weight = larger(weight, select(nothing | s.zero_b[i / span], all(f.zero_exponent), scales));
+  }
+  return weight;
+}
 
 // The sum of a row's terms and its accumulator, each cut at 2^(largest - fraction_bits).
 template <int span>
@@ -82,11 +114,13 @@ FP4_SIMD void cut_group(const TileInput& t, const Folding& f, int64_t first, int
     const F acc = load(state.acc[r]);
     const I magnitude = bits(acc) & all(0x7FFFFFFF);
     const I of_acc = shift_right<23>(larger(magnitude, all(1 << 23))) - all(127);
-    I largest = of_acc;
+    const bool weighs_zeros = f.zero_exponent != no_zero_exponent;
+    I largest = of_acc;  // of an accumulator of zero: below all terms in any case (scales_in_range)
     I least = all(INT32_MAX);
     for (int64_t i = 0; i < count; i += span) {
       const I weight = all(s.weight_a[i / span][r]) + load(s.weight_b[i / span]);
-      largest = larger(largest, weight);
+      largest =
+          larger(largest, weighs_zeros ? weight_of_products<span>(t, f, s, terms, first, i, count, r, weight) : weight);
       least = smaller(least, weight);
     }
     // The last bits of terms, and of an accumulator that is not zero, lie at or above the cut.

@@ -40,6 +40,8 @@ inline Folding make_folding(const Product& p) {
   f.chunk = row.kind == AccumulatorKind::aligned ? smaller<int64_t>(row.inner, p.run) : 1;
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;
+  f.zero_exponent = row.zero_exponent;
+  f.a_offset = p.offset;
   f.runs = (p.a.cols + p.run - 1) / p.run;
   f.splits = f.sum == Sum::aligned && f.chunk > 1 && aligned_bits(p) > 51;
   if (f.splits) f.split_log2 = aligned_bits(p) - 51;
@@ -102,7 +104,7 @@ inline bool is_certain(const Product& p, const fast::ScaleRange& a, const fast::
 // Whether runs are the terms of an aligned sum that kernels may cut.
 inline bool runs_are_terms(const Product& p) {
   const Accumulator& row = p.options.accumulator;
-  return row.kind == AccumulatorKind::aligned && cuts_alike(row) && row.inner > 1 && row.inner % p.run == 0 &&
+  return row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % p.run == 0 &&
          term_length(p.a.spec, p.b.spec, row) == p.run;
 }
 

@@ -56,10 +56,11 @@ inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumula
 
 inline bool has_wide_scale(const QuantSpec& s) { return s.scale == Scale::fp32 || s.scale_rule == ScaleRule::encode; }
 
-// Kernels that cut weigh zeros as their scales. A zero_exponent up to this, the weight of an accumulator of zero, gives
-// zeros no more weight than that, so sums that are proven to lose no bit lose none with it; others go to the core.
+// A zero_exponent up to this, the weight of an accumulator of zero, gives zeros no more weight than that: sums that are
+// proven to lose no bit lose none with it, and single products, none of which is below 2^least_weight, are cut alike.
+// Terms of several products, which weigh as their scales without it, are left to the kernel that tells zeros apart
+// (gemm_cut_avx512.h) and to the core.
 inline constexpr int least_zero_weight = -126;
-inline bool cuts_alike(const Accumulator& row) { return row.zero_exponent == no_zero_exponent; }
 
 // Whether gemm_terms_body.h serves: whole terms in every run.
 inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
@@ -68,8 +69,9 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   if (row.kind == AccumulatorKind::group) {
     return row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero;
   }
-  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero || !cuts_alike(row)) return false;
+  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero) return false;
   if (row.inner == 1) return row.fraction_bits <= 25;
+  if (row.zero_exponent != no_zero_exponent) return false;
   const int64_t length = term_length(a, b, row);
   return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
 }
