@@ -2,8 +2,9 @@
 # One study, from its grid to the files that results/NAME keeps:
 #   tools/study.sh NAME [JOBS]      (fp4sim built, npm packages installed: tools/setup.sh)
 # Runs are kept in build/studies/NAME, so an interrupted study goes on and a finished one only makes its files anew.
-# table.csv and table.json hold one row per run up to 5 MB, else one row per configuration (mean, SD, n, interval);
-# the rows per run are then `fp4sim table build/studies/NAME --csv FILE`.
+# table.csv holds one row per run up to 2 MB, else one row per configuration (mean, SD, n, interval); the rows per run
+# are then `fp4sim table build/studies/NAME --csv FILE`. The report page is build/studies/NAME.html; results/ keeps those
+# of quick and design_space. Tables as JSON: `fp4sim table build/studies/NAME --json FILE`, and `pareto` likewise.
 set -eu
 cd "$(dirname "$0")/.."
 name=${1:?usage: tools/study.sh NAME [JOBS]}
@@ -14,12 +15,13 @@ mkdir -p build/studies "$out"
 begin=$(date +%s)
 build/fp4sim sweep run "$name" --out "$runs" --jobs "$jobs"
 echo "study $name: runs took $(($(date +%s) - begin)) s with $jobs jobs"
-build/fp4sim table "$runs" --force --csv "$out/table.csv" --json "$out/table.json" >/dev/null
-if [ "$(stat -c %s "$out/table.csv")" -gt 5000000 ] || [ "$(stat -c %s "$out/table.json")" -gt 5000000 ]; then
-  build/fp4sim table "$runs" --group --force --csv "$out/table.csv" --json "$out/table.json" >/dev/null
+build/fp4sim table "$runs" --force --csv "$out/table.csv" >/dev/null
+if [ "$(stat -c %s "$out/table.csv")" -gt 2000000 ]; then
+  build/fp4sim table "$runs" --group --force --csv "$out/table.csv" >/dev/null
 fi
-build/fp4sim pareto "$runs" --force --json "$out/pareto.json" >"$out/pareto.txt"
-build/fp4sim report "$runs" --force --out "$out/report.html" >/dev/null
-node tools/scripts/figure.mjs "$out/report.html" --out "$out/front.svg"
+build/fp4sim pareto "$runs" --force >"$out/pareto.txt"
+build/fp4sim report "$runs" --force --out "$runs.html" >/dev/null
+node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
+case $name in quick|design_space) cp "$runs.html" "$out/report.html" ;; esac
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"
