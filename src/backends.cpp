@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "src/backend_avx2.h"
-#include "src/backend_avx512.h"
+#include "src/cpu/backend_avx2.h"
+#include "src/cpu/backend_avx512.h"
 #include "src/error.h"
 #include "src/gpu/gpu_backend.h"
 

@@ -1,4 +1,4 @@
-// Accumulators that align terms and cut them (src/fast/gemm_cut_avx512.h), from codes chosen here: scales together and
+// Accumulators that align terms and cut them (src/cpu/gemm/gemm_cut_avx512.h), from codes chosen here: scales together and
 // so far apart that terms lose some or all of their bits, accumulators far above and below the next group, groups cut
 // short by K, blocks of zeros with large and small scales. Expected values come from the reference.
 #include <catch2/catch.hpp>

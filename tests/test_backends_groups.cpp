@@ -1,4 +1,4 @@
-// Sums of groups of blocks. As integers (src/fast/group_scales_body.h): spreads of scales at and beyond what 16 bits
+// Sums of groups of blocks. As integers (src/cpu/gemm/group_scales_body.h): spreads of scales at and beyond what 16 bits
 // can carry, sums that need every bit of 32, groups cut short by K, blocks of zeros and of NaN. Expected values come
 // from the reference.
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Products that become one sum of integers (src/fast/level_body.h): scale spreads at and beyond what a byte can carry,
+// Products that become one sum of integers (src/cpu/quantize/level_body.h): scale spreads at and beyond what a byte can carry,
 // sums at and beyond 2^24, blocks of zeros and of NaN, odd shapes. Expected values come from the reference.
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Products with scales of 24 bits (fp32 scales, encode's multipliers), whose terms have more bits than a double: sums
-// in parts of fp64 (src/fast/wide_sums_avx512.h, src/fast/gemm_long_terms_body.h), beside ties that what lies far below
+// in parts of fp64 (src/cpu/gemm/wide_sums_avx512.h, src/cpu/gemm/gemm_long_terms_body.h), beside ties that what lies far below
 // decides. Expected values come from the reference.
 #include <catch2/catch.hpp>
 #include <cmath>

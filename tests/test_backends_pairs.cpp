@@ -1,4 +1,4 @@
-// Products of elements too wide for bytes (src/fast/pairs_body.h) from codes chosen here: elements with and without
+// Products of elements too wide for bytes (src/cpu/gemm/pairs_body.h) from codes chosen here: elements with and without
 // bits below a unit on either side, or below the quantum of the pairs, the largest ones everywhere, ties at the
 // rounding of a block and beside them by one part in 2^18 and in far more, scale products at both ends of fp32 and far
 // apart. Expected values come from the reference.

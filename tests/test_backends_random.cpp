@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "src/error.h"
-#include "src/fast/kernel_table.h"
+#include "src/cpu/gemm/kernel_table.h"
 #include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
 
@@ -143,14 +143,14 @@ void compare_drawn(int count, uint32_t seed) {
 }
 
 TEST_CASE("drawn products, which reach every kernel", "[quick]") {
-  fast::reset_tile_counts();
+  cpu::reset_tile_counts();
   compare_drawn(1000, 1);
   const std::vector<const Backend*> backends = backends_under_test();
   const bool has_all = std::any_of(backends.begin(), backends.end(),
                                    [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
-  const fast::TileCounts counts = fast::tile_counts();
-  for (const fast::GemmKernelInfo& row : fast::gemm_kernel_table) {
-    const fast::TileCount& count = counts[static_cast<size_t>(row.id)];
+  const cpu::TileCounts counts = cpu::tile_counts();
+  for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
+    const cpu::TileCount& count = counts[static_cast<size_t>(row.id)];
     INFO(row.name << ": offered " << count.offered << " tiles, took " << count.taken);
     CHECK(count.taken <= count.offered);
     if (has_all) CHECK(count.taken > 0);

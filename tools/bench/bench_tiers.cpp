@@ -38,9 +38,9 @@ std::string kernels_of(const Dispatcher& backend, const QuantSpec& a, const Quan
   call.options = options;
   call.c = c.data();
   call.c_stride = rows;
-  fast::reset_tile_counts();
+  cpu::reset_tile_counts();
   backend.multiply(call);
-  return kernel_shares(fast::tile_counts());
+  return kernel_shares(cpu::tile_counts());
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ void run_gemm(const GemmOptions& o) {
   backend.multiply(call);
   writer.write(c);
   writer.commit();
-  if (o.explains) print_kernels(fast::tile_counts());
+  if (o.explains) print_kernels(cpu::tile_counts());
 }
 
 void add_gemm(CLI::App& app, Invocation&) {

@@ -134,7 +134,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
   fields.emplace_back("digest", history.digest);
   print_fields(fields);
-  if (o.explains) print_kernels(fast::tile_counts());
+  if (o.explains) print_kernels(cpu::tile_counts());
 }
 
 void add_train(CLI::App& app, Invocation& invocation) {

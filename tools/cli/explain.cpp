@@ -10,11 +10,11 @@ void add_explain_option(CLI::App& app, bool& explains) {
   app.add_flag("--explain", explains, "Print which kernels multiplied, tile by tile, and why others declined");
 }
 
-std::string kernel_shares(const fast::TileCounts& counts) {
+std::string kernel_shares(const cpu::TileCounts& counts) {
   int64_t all = 0;
-  for (const fast::TileCount& c : counts) all += c.taken;
+  for (const cpu::TileCount& c : counts) all += c.taken;
   std::string text;
-  for (const fast::GemmKernelInfo& row : fast::gemm_kernel_table) {
+  for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
     const int64_t taken = counts[static_cast<size_t>(row.id)].taken;
     if (taken == 0) continue;
     text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", row.name,
@@ -23,11 +23,11 @@ std::string kernel_shares(const fast::TileCounts& counts) {
   return text.empty() ? "-" : text;
 }
 
-void print_kernels(const fast::TileCounts& counts) {
+void print_kernels(const cpu::TileCounts& counts) {
   Table table{{{"kernel"}, {"offered", Align::right}, {"took", Align::right}, {"what it is for, or why it declined"}},
               {}};
-  for (const fast::GemmKernelInfo& row : fast::gemm_kernel_table) {
-    const fast::TileCount& c = counts[static_cast<size_t>(row.id)];
+  for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
+    const cpu::TileCount& c = counts[static_cast<size_t>(row.id)];
     const bool was_asked = c.offered > 0 || c.declined == nullptr;
     table.rows.push_back({row.name, std::to_string(c.offered), std::to_string(c.taken),
                           was_asked ? row.doc : std::string("declined: ") + c.declined});

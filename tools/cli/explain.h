@@ -1,10 +1,10 @@
-// `--explain`: which gemm kernels a command's products went through (src/fast/kernel_table.h), as oneDNN's verbose mode
-// tells; what a backend without tiles multiplied is not in it.
+// `--explain`: which gemm kernels a command's products went through (src/cpu/gemm/kernel_table.h), as oneDNN's verbose
+// mode tells; what a backend without tiles multiplied is not in it.
 #pragma once
 
 #include <string>
 
-#include "src/fast/kernel_table.h"
+#include "src/cpu/gemm/kernel_table.h"
 #include "tools/cli/options.h"
 
 namespace fp4::tools {
@@ -12,9 +12,9 @@ namespace fp4::tools {
 void add_explain_option(CLI::App& app, bool& explains);
 
 // "level 96 %, int8 4 %": shares of the tiles since the last reset; "-" for none.
-std::string kernel_shares(const fast::TileCounts& counts);
+std::string kernel_shares(const cpu::TileCounts& counts);
 
 // The table of kernels: tiles offered and taken, and why the others were not asked.
-void print_kernels(const fast::TileCounts& counts);
+void print_kernels(const cpu::TileCounts& counts);
 
 }  // namespace fp4::tools

@@ -1,0 +1,233 @@
+// Any blocked accumulator on scaled values (element times block scale), term by term in fp64: the way of
+// what the integer kernels do not know or cannot prove. A term is one product, or the dot of `chunk` products.
+//   group, block  sums of terms are exact in fp64 where their span allows it (fits_double), then rounded once
+//   aligned       terms and accumulator are scaled to units of the cut, truncated, and added as whole numbers
+// Where scales have 24 bits, all but single products go by dots of bare elements (gemm_long_terms_body.h).
+// Tile: 8 rows of A times 16 rows of B in the lanes.
+#pragma once
+
+#include "src/cpu/gemm/gemm_long_terms_body.h"
+#include "src/cpu/simd/lanes.h"
+
+namespace fp4::FP4_ISA {
+
+// Sum of single products in units of 2^-shift, each cut to whole units: below 2^29 each, so four fit 31 bits.
+FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_unit) {
+  D sum = all_double(0.0);
+  for (int64_t k = 0; k < count; k += 4) {
+    I four = all(0);
+    for (int64_t i = k; i < k + 4; ++i) {
+      four = four + truncated(all(a[i * panel_rows]) * load(b + i * panel_rows) * per_unit);
+    }
+    sum = sum + to_double(four);
+  }
+  return sum;
+}
+
+// The same where scales have more than 8 bits.
+FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D per_unit) {
+  D sum = all_double(0.0);
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < count; ++k) {
+    sum = sum + cut_product(broadcast_double(a + k * panel_rows), load_double(b + k * panel_rows), per_unit);
+  }
+  return sum;
+}
+
+// Largest weight of a row's terms and its accumulator.
+FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F acc) {
+  I weight = larger(shift_right<23>(bits(acc) & all(0x7FFFFFFF)) - all(127), all(least_weight));
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < terms; ++i) weight = larger(weight, all(a[i * panel_rows]) + load(b + i * panel_rows));
+  return weight;
+}
+
+FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
+
+// Values with their scales within.
+struct TermRows : PanelRows {
+  static constexpr bool has_long_terms = false;
+
+  FP4_SIMD F block_step(int64_t, int, D dot, F acc) const { return nearest_sum(dot, widened(acc)); }
+  FP4_SIMD void sums(const Folding&, int64_t first, int64_t last, D (&sum)[term_rows]) const {
+    dots(first, last - first, sum);
+  }
+  FP4_SIMD D cut(int64_t, int, D dot, D per_unit, D&) const { return truncated_whole(dot * per_unit); }
+};
+
+// One group [first, last) of an aligned sum.
+template <class Rows>
+FP4_SIMD void add_aligned(const Folding& f, const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+  // Single products come in fours: what pads them is zero and has no weight.
+  const int64_t terms = f.chunk == 1 ? (last - first + 3) / 4 * 4 : (last - first + f.chunk - 1) / f.chunk;
+  const int64_t at = first / f.chunk * panel_rows;
+  alignas(64) int32_t weight[term_rows][panel_rows];
+  alignas(64) double total[term_rows][panel_rows];
+  alignas(64) double high[term_rows][panel_rows] = {};
+  for (int r = 0; r < term_rows; ++r) {
+    const F before = load(acc[r]);
+    const I w = largest_weight(t.a.weight + at + t.row + r, t.b.weight + at, terms, before);
+    const F per_unit = power_lanes(all(f.fraction_bits) - w);
+    D sum = truncated_whole(widened(before) * widened(per_unit));
+    const int64_t k = first * panel_rows;
+    if (f.chunk == 1 && f.has_wide_scales) {
+      sum = sum + cut_wide_products(t.a.wide + k + t.row + r, t.b.wide + k, terms, widened(per_unit));
+    } else if (f.chunk == 1) {
+      sum = sum + cut_products(t.a.value + k + t.row + r, t.b.value + k, terms, per_unit);
+    }
+    store(weight[r], w);
+    store(total[r], sum);
+  }
+  for (int64_t i = 0; f.chunk > 1 && i < terms; ++i) {
+    D dot[term_rows];
+    t.dots(first + i * f.chunk, f.chunk, dot);
+    for (int r = 0; r < term_rows; ++r) {
+      const D per_unit = widened(power_lanes(all(f.fraction_bits) - load(weight[r])));
+      D low;
+      D term = t.cut(first + i * f.chunk, r, dot[r], per_unit, low);
+      if (f.splits) {  // 2^26 units and more
+        const D coarse = truncated_whole(term * all_double(0x1p-26)) * all_double(0x1p26);
+        store(high[r], load_double(high[r]) + coarse);
+        term = term - coarse;
+      }
+      if (Rows::has_long_terms) term = term + low;
+      store(total[r], load_double(total[r]) + term);
+    }
+  }
+  for (int r = 0; r < term_rows; ++r) {
+    const D unit = widened(power_lanes(load(weight[r]) - all(f.fraction_bits)));
+    const D sum = load_double(total[r]) * unit;
+    const F rounded = f.splits ? toward_zero_sum(load_double(high[r]) * unit, sum) : narrowed_toward_zero(sum);
+    store(acc[r], rounded + all(0.0f));  // any zero is +0
+  }
+}
+
+// One block.
+template <class Rows>
+FP4_SIMD void add_block(const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+  D dot[term_rows];
+  t.dots(first, last - first, dot);
+  for (int r = 0; r < term_rows; ++r) store(acc[r], t.block_step(first, r, dot[r], load(acc[r])));
+}
+
+// One group of exact sums.
+template <class Rows>
+FP4_SIMD void add_group(const Folding& f, const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+  D sum[term_rows];
+  t.sums(f, first, last, sum);
+  for (int r = 0; r < term_rows; ++r) {
+    const F before = load(acc[r]);
+    const F rounded = narrowed(sum[r]);
+    if (f.group == 0) {
+      store(acc[r], rounded);
+    } else {
+      store(acc[r], f.toward_zero ? toward_zero_sum(widened(before), widened(rounded)) : before + rounded);
+    }
+  }
+}
+
+// Columns [begin, end) of K, rows 0..out.rows of A from lane `half` on.
+template <Sum kind, class Rows>
+FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, const TermPanel& b, int64_t begin,
+                           int64_t end, const TileOutput& out) {
+  alignas(64) float acc[tile_rows][panel_rows] = {};
+  const int64_t group = f.group > 0 ? f.group : larger<int64_t>(end - begin, 1);
+  for (int64_t first = begin; first < end; first += group) {
+    const int64_t last = smaller(first + group, end);
+    for (int r = 0; r < out.rows; r += term_rows) {
+      const Rows rows = {{a, b, half + r}};
+      switch (kind) {
+        case Sum::block: add_block(rows, first, last, acc + r); break;
+        case Sum::group: add_group(f, rows, first, last, acc + r); break;
+        case Sum::aligned: add_aligned(f, rows, first, last, acc + r); break;
+      }
+    }
+  }
+  finish_sums<1>(acc, f.snap_log2, out);
+}
+
+FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide) {
+  store(out + k * panel_rows, element * scale);
+  store(wide + k * panel_rows, widened(element) * widened(scale));
+}
+
+// Values [padded][16] of a panel, in fp32 and in fp64, scaled but where its terms are long. `offset` is what was added
+// to its bytes.
+FP4_TARGET inline void unpack_panel(const Panels& p, int64_t panel, int offset, float quantum, bool scaled, float* out,
+                                    double* wide) {
+  const float* scale = p.panel_scales(panel);
+  const int64_t block = smaller(p.block, p.padded);
+  for (int64_t first = 0; first < p.padded; first += block) {
+    const F s = scaled ? load(scale + first / block * panel_rows) : all(1.0f);
+    if (p.bytes == nullptr) {
+      const float* value = p.panel_values(panel);
+      for (int64_t k = first; k < first + block; ++k) put_scaled(k, load(value + k * panel_rows), s, out, wide);
+      continue;
+    }
+    const auto* bytes = reinterpret_cast<const int32_t*>(p.panel_bytes(panel));
+    for (int64_t k = first; k < first + block; k += 4) {
+      const I word = load(bytes + k * 4);
+      for (int i = 0; i < 4; ++i) {
+        const I top = shift_left(word, 24 - 8 * i);
+        const I fixed = offset == 0 ? shift_right_signed<24>(top) : shift_right<24>(top) - all(offset);
+        put_scaled(k + i, to_float(fixed) * all(quantum), s, out, wide);
+      }
+    }
+  }
+}
+
+// Weights of terms: exponents of scales, of single products with the exponents of the elements.
+FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantizer& q, const float* value,
+                                   int64_t chunk, int32_t* out) {
+  const int least_scale = q.stores_multiplier() ? -126 : q.scale.min_exponent();
+  const float* scale = p.panel_scales(panel);
+  const int64_t block = smaller(p.block, p.padded);
+  F s = all(0.0f);
+  M zero = s == s;
+  I of_scale = all(0);
+  int64_t change = 0;  // where the scale does
+  for (int64_t k = 0; k < p.padded; k += chunk, out += panel_rows) {
+    if (k == change) {
+      s = load(scale);
+      zero = s == all(0.0f);
+      of_scale = scale_exponents(s, least_scale);
+      scale += panel_rows;
+      change += block;
+    }
+    I weight = of_scale;
+    if (chunk == 1) {
+      // e(element) = max(floor(log2 |v/s|), smallest normal exponent): v/s is exact.
+      const F element = load(value + k * panel_rows) / select(zero, all(1.0f), s);
+      const I e = larger(shift_right<23>(bits(element) & all(0x7FFFFFFF)) - all(127), all(q.element.min_exponent()));
+      weight = select(element == all(0.0f), all(no_term), of_scale + e);
+    }
+    store(out, weight);
+  }
+}
+
+// Exponents of the non-zero values; rows with NaN scales say nothing.
+FP4_TARGET inline void find_span(const float* value, int64_t padded, TermPanel& t) {
+  I least = all(0x7F800000);
+  I largest = all(0);
+  for (int64_t k = 0; k < padded; ++k) {
+    const I magnitude = bits(load(value + k * panel_rows)) & all(0x7FFFFFFF);
+    const I a = select(magnitude > all(0x7F800000), all(0), magnitude);
+    least = smaller(least, select(a == all(0), least, a));
+    largest = larger(largest, a);
+  }
+  t.least = (smallest_lane(least) >> 23) - 127;
+  t.largest = (largest_lane(largest) >> 23) - 127;
+}
+
+using TermsKernel = void (*)(const Folding&, const TermPanel&, int64_t, const TermPanel&, int64_t, int64_t,
+                             const TileOutput&);
+inline TermsKernel terms_kernel(Sum sum, bool are_long) {
+  switch (sum) {
+    case Sum::block: return are_long ? terms_tile<Sum::block, LongRows> : terms_tile<Sum::block, TermRows>;
+    case Sum::group: return are_long ? terms_tile<Sum::group, LongRows> : terms_tile<Sum::group, TermRows>;
+    case Sum::aligned: return are_long ? terms_tile<Sum::aligned, LongRows> : terms_tile<Sum::aligned, TermRows>;
+  }
+  return nullptr;
+}
+
+}  // namespace fp4::FP4_ISA

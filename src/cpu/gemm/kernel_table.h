@@ -1,0 +1,50 @@
+// The gemm kernels of the vector backends, in the order in which they are asked for a tile (8 rows of A times 16 of B):
+// the first one that neither declines the product nor finds the tile's data unfit takes it. Counts of what each was
+// offered and took are kept for `--explain` and for the test that every kernel is reached.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iterator>
+
+#include "fp4/axis.h"
+
+namespace fp4::cpu {
+
+enum class GemmKernel : uint8_t { level, pairs, groups, int8, single, cut, wide, terms, core, floats };
+
+struct GemmKernelInfo {
+  GemmKernel id;
+  const char* name;
+  const char* doc;
+};
+
+inline constexpr GemmKernelInfo gemm_kernel_table[] = {
+    {GemmKernel::level, "level", "4-bit elements; scales near enough to be shifted into bytes: int32 over all of K"},
+    {GemmKernel::pairs, "pairs", "6 and 8 bits; blocks of 32, fp32_block and groups: 16-bit units, int32 dots"},
+    {GemmKernel::groups, "groups", "4-bit elements; sums of groups as int32: dots times scales as 16-bit integers"},
+    {GemmKernel::int8, "int8", "4-bit elements; fp32_block, or scales that prove every order equal: int32 dots"},
+    {GemmKernel::single, "single", "4-bit elements; fused25_rz where nothing is cut: int32 dots"},
+    {GemmKernel::cut, "cut", "4-bit elements; fused35_rz in terms of 16: int32 dots, cut in fp64"},
+    {GemmKernel::wide, "wide", "groups, aligned sums that lose no bit, blocks of 8-bit elements: sums in fp64"},
+    {GemmKernel::terms, "terms", "any blocked accumulator: term by term in fp64"},
+    {GemmKernel::core, "core", "what is left, at both ends of fp32: include/fp4, one output at a time"},
+    {GemmKernel::floats, "floats", "no scales, or sums in natural order: decoded floats"},
+};
+static_assert(ids_are_indices(gemm_kernel_table));
+
+struct TileCount {
+  int64_t offered = 0;
+  int64_t taken = 0;
+  const char* declined = nullptr;  // why, of the last product that it declined
+};
+using TileCounts = std::array<TileCount, std::size(gemm_kernel_table)>;
+
+// Of all products of this process since the last reset.
+TileCounts tile_counts();
+void reset_tile_counts();
+
+void count_tiles(GemmKernel kernel, int64_t offered, int64_t taken);
+void count_declined(GemmKernel kernel, const char* reason);
+
+}  // namespace fp4::cpu

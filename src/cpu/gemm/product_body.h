@@ -1,0 +1,201 @@
+// C = Q(A) Q(B)^T straight from high-precision operands: both are quantised into panels of the calling thread's arena
+// and multiplied there. Shapes of training are small, so nothing here allocates or starts threads below a size.
+#pragma once
+
+#include "src/cpu/gemm/product_blocked_body.h"
+#include "src/cpu/gemm/product_float_body.h"
+#include "src/cpu/gemm/tiles.h"
+#include "src/cpu/simd/lanes.h"
+
+namespace fp4::FP4_ISA {
+
+FP4_TARGET inline bool run_product(Product& p) {
+  const QuantSpec& sa = p.a.spec;
+  const QuantSpec& sb = p.b.spec;
+  Accumulator& row = p.options.accumulator;
+  if (is_one_block(sa, sb, row)) {
+    row = {.kind = AccumulatorKind::group, .group_rounding = row.rounding, .snap_log2 = row.snap_log2};
+  }
+  Engine engine = choose_engine(sa, sb, row);
+  if (engine == Engine::none) return false;
+  const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
+  int64_t piece = larger(piece_of(sa), piece_of(sb));
+  if (row.kind == AccumulatorKind::aligned && has_whole_rows(sa, sb))
+    piece = std::lcm(piece, row.inner);  // whole terms
+  int64_t padded = cpu::round_up(larger<int64_t>(p.a.cols, 1), piece);
+  p.run = run_of(engine, row, sa, sb, padded);
+  padded = cpu::round_up(padded, p.run);
+  p.has_terms = knows_terms(sa, sb, row);
+  const auto is_integer = [&] { return engine == Engine::int8_block || engine == Engine::wide_int8; };
+  if (is_integer() && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) {  // no fp32 holds a dot
+    if (!p.has_terms) return false;
+    engine = Engine::terms;
+  }
+  p.may_be_certain = engine == Engine::terms && may_prove_order(sa, sb, row, p.run);
+  const bool int8 = is_integer() || p.may_be_certain ||
+                    (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
+  const bool aligned = row.kind == AccumulatorKind::aligned;
+  const int64_t runs = int8 ? padded / p.run : 0;
+  thread_local Arena arena;
+  const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
+  const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
+  if (engine == Engine::wide_float) p.pairs = choose_pairs(p.a, p.b, row, p.run);
+  const bool pairs = p.pairs.finish != PairFinish::none;
+  arena.reset(bytes_a + bytes_b + (pairs ? pair_bytes(p.a.panels, true) + pair_bytes(p.b.panels, false) : 0));
+  place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
+  place_panels(p.b.panels, arena, runs, int8, !int8);
+  if (pairs) {
+    place_pairs(p.a.panels, arena, true);
+    place_pairs(p.b.panels, arena, false);
+  }
+  PanelOptions options;
+  options.run = p.run;
+  options.threads = threads_for(p);
+  options.neutral_zeros = row.kind != AccumulatorKind::aligned;
+  if (engine == Engine::fma) options.values = Values::decoded;
+  if (engine == Engine::multiply_add || engine == Engine::fp64) options.values = Values::scaled;
+  PanelOptions options_b = options;
+  if (int8) {
+    p.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
+    p.has_levels = has_whole_kernels && !p.restarts();
+    p.offset = has_whole_kernels ? 128 : p.a.largest_fixed();
+    options.makes_unsigned = has_whole_kernels;
+    if (!has_whole_kernels) options.byte_offset = p.offset;
+    options_b.correction_factor = p.offset;
+    if (starts_as_float && engine == Engine::int8_block && has_exact_blocks(p)) {
+      options_b.start = p.start = static_cast<int32_t>(bits_of(to_integer));
+    }
+    if (p.has_levels) {
+      options.level_room = level_room(p.a, p.b);
+      options_b.level_room = level_room(p.b, p.a);
+      options.postpones = options_b.postpones = aligned;
+    }
+  }
+  if (!direct_a) fill_panels(p.a, options);
+  fill_panels(p.b, options_b);
+  if (pairs) narrow_sides(p);
+  if (options.postpones) complete_aligned(p, options, options_b);
+  const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
+  p.factor = finish.factor(p.restarts() ? 1.0f : p.a.panels.factor.g * p.b.panels.factor.g);
+  if (engine == Engine::fma) {
+    p.factor = p.options.hadamard_divisor != 1.0f ? 1.0f / p.options.hadamard_divisor : 1.0f;
+  }
+  switch (engine) {
+    case Engine::fma: multiply_float_panels<Loop::fma>(p, direct_a); break;
+    case Engine::multiply_add: multiply_float_panels<Loop::multiply_add>(p, direct_a); break;
+    case Engine::fp64: multiply_float_panels<Loop::fp64>(p, direct_a); break;
+    case Engine::int8_block:
+    case Engine::wide_int8:
+    case Engine::wide_float:
+    case Engine::terms: multiply_blocked_panels(p, engine); break;
+    case Engine::none: break;
+  }
+  return true;
+}
+
+inline Side side_of(const QuantPlan& plan) {
+  Side s;
+  s.spec = plan.spec;
+  s.q = plan.q;
+  s.rows = plan.rows;
+  s.cols = plan.cols;
+  s.plan = &plan;
+  return s;
+}
+
+inline Side side_of(const Quantized& q) {
+  Side s;
+  s.spec = q.spec;
+  s.q = resolve(q.spec);
+  s.rows = q.rows;
+  s.cols = q.cols;
+  s.stored = &q;
+  return s;
+}
+
+// Whether the operand can be quantised into panels here, or is already.
+inline bool can_fill(const QuantizeCall& call, const Quantized* ready) {
+  return ready != nullptr || supports_operand(call);
+}
+
+// Where the tensor's maximum after a Hadamard comes first, the rotated operand is kept, [K][rows]: it is read twice,
+// and where it lies, in place of two transforms.
+FP4_TARGET inline void transform_ahead(QuantPlan& p, Arena& arena) {
+  const bool measures =
+      p.q.tensor_scale == TensorScale::current || (p.q.tensor_scale == TensorScale::hold && p.held_amax < 0.0f);
+  if (p.hadamard.size == 0 || !measures) return;
+  const int64_t stride = cpu::round_up(p.rows, panel_rows) + panel_rows;  // no power of two
+  arena.reset(Arena::bytes_for<float>(stride * p.cols));
+  float* y = arena.take<float>(stride * p.cols);
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  for (int64_t row = 0; row < p.rows; row += panel_rows) {
+    for (int64_t k = 0; k < p.cols; k += p.hadamard.size) {
+      load_chunk(p, row, k, p.hadamard.size, buffer);
+      for (int j = 0; j < p.hadamard.size; ++j) store(y + (k + j) * stride + row, load(buffer[j]));
+    }
+  }
+  p.x = {y, p.rows, p.cols, 1, stride};
+  p.hadamard = {};
+}
+
+FP4_TARGET inline Side side_of(const QuantizeCall& call, const Quantized* ready, QuantPlan& plan, Arena& arena) {
+  if (ready != nullptr) return side_of(*ready);
+  plan = cpu::make_plan(call);
+  transform_ahead(plan, arena);
+  set_tensor_factor(plan);
+  return side_of(plan);
+}
+
+FP4_TARGET inline bool multiply(const MultiplyCall& call) {
+  if (!supports_product(call.a.spec, call.b.spec, call.options.accumulator) || !can_fill(call.a, call.ready_a) ||
+      !can_fill(call.b, call.ready_b)) {
+    return false;
+  }
+  QuantPlan plan_a;
+  QuantPlan plan_b;
+  thread_local Arena rotated[2];
+  Product p = {call.options, call.c, call.c_stride, side_of(call.a, call.ready_a, plan_a, rotated[0]),
+               side_of(call.b, call.ready_b, plan_b, rotated[1])};
+  return run_product(p);
+}
+
+// false: the dots of a whole row would leave exact fp32.
+FP4_TARGET inline bool multiply_stored(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                                       int64_t c_stride) {
+  Product p = {options, c, c_stride, side_of(a), side_of(b)};
+  return run_product(p);
+}
+
+// y [rows, padded K] = H x, or its inverse (butterflies, normalisation, signs).
+FP4_TARGET inline void hadamard_to(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse,
+                                   float* y) {
+  QuantPlan p;
+  p.x = x;
+  p.rows = x.rows;
+  p.cols = hadamard_padded(h, x.cols);
+  const HadamardSignMask signs = hadamard_signs(h, place);
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  HadamardSpec bare = h;
+  if (inverse) {
+    bare.signs = HadamardSigns::none;
+    bare.normalise = HadamardNormalise::fold;
+  }
+  const float factor = inverse_factor(h);
+  for (int64_t row = 0; row < p.rows; row += panel_rows) {
+    const int rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - row));
+    for (int64_t k = 0; k < p.cols; k += h.size) {
+      load_chunk(p, row, k, h.size, buffer);
+      transform_tile(buffer, bare, signs);
+      for (int j = 0; j < h.size; ++j) {
+        F v = load(buffer[j]);
+        if (inverse) v = v * all(factor);
+        if (inverse && signs.is_minus(j)) v = as_float(bits(v) ^ all(0x80000000u));
+        v = select(is_nan(v), as_float(all(canonical_nan_bits)), v);
+        store(buffer[j], v);
+      }
+      store_transposed(buffer, rows, h.size, y + row * p.cols + k, p.cols);
+    }
+  }
+}
+
+}  // namespace fp4::FP4_ISA

@@ -1,0 +1,243 @@
+// What a product is made of: its two sides, the engine that suits their formats and accumulator, and the panels.
+#pragma once
+
+#include <numeric>
+
+#include "src/cpu/gemm/gemm_float_body.h"
+#include "src/cpu/gemm/panel_reader.h"
+#include "src/cpu/gemm/tile_body.h"
+#include "src/cpu/quantize/stored_nibbles_body.h"
+#include "src/cpu/simd/lanes.h"
+#include "src/known_words.h"
+
+namespace fp4::FP4_ISA {
+
+inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
+  const bool blocked = s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square;
+  return s.has_scale() && blocked ? s.block.size : whole;
+}
+
+// int8_block: fp32_block on small integers; wide: every other blocked accumulator, or elements of 8 bits; terms: what
+// the wide kernels do not know.
+enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, terms, fma, multiply_add, fp64 };
+
+inline bool has_whole_rows(const QuantSpec& a, const QuantSpec& b) {
+  return scale_block(a, 0) == 0 && scale_block(b, 0) == 0;
+}
+
+// Element formats whose multiples of the quantum fit a signed byte.
+inline bool has_byte_values(const QuantSpec& s) {
+  return s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
+         s.element == Element::e2m3;
+}
+
+// Products of a term, which ends where scales do.
+inline int64_t term_length(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  return smaller<int64_t>(row.inner, smaller(scale_block(a, row.inner), scale_block(b, row.inner)));
+}
+
+// Whether the wide kernels know the model; `run` is common_run, so that groups are whole runs.
+inline bool wide_folds(const Accumulator& row, int64_t run) {
+  if (run % 4 != 0) return false;
+  if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::group) {
+    return row.group_rounding == Rounding::nearest_even &&
+           (row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero);
+  }
+  return row.kind == AccumulatorKind::aligned && row.rounding == Rounding::toward_zero;
+}
+
+// The largest K step that ends where scales, groups and terms do.
+inline int64_t common_run(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t padded) {
+  const int64_t run = smaller(scale_block(a, padded), scale_block(b, padded));
+  const bool has_terms = row.kind == AccumulatorKind::aligned && row.inner > 1 && row.inner % 4 == 0;
+  if (has_terms && run % row.inner == 0 && row.group % row.inner == 0) return row.inner;
+  return row.kind != AccumulatorKind::block && row.group > 0 ? std::gcd(run, static_cast<int64_t>(row.group)) : run;
+}
+
+inline bool has_wide_scale(const QuantSpec& s) { return s.scale == Scale::fp32 || s.scale_rule == ScaleRule::encode; }
+
+// A zero_exponent up to this, the weight of an accumulator of zero, gives zeros no more weight than that: sums that are
+// proven to lose no bit lose none with it, and single products, none of which is below 2^least_weight, are cut alike.
+// Terms of several products, which weigh as their scales without it, are left to the kernel that tells zeros apart
+// (gemm_cut_avx512.h) and to the core.
+inline constexpr int least_zero_weight = -126;
+
+// Whether gemm_terms_body.h serves: whole terms in every run.
+inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  if (row.group_rounding != Rounding::nearest_even || row.group % 4 != 0) return false;
+  if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::group) {
+    return row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero;
+  }
+  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero) return false;
+  if (row.inner == 1) return row.fraction_bits <= 25;
+  if (row.zero_exponent != no_zero_exponent) return false;
+  const int64_t length = term_length(a, b, row);
+  return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
+}
+
+inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  if (row.zero_exponent > least_zero_weight) return Engine::none;
+  constexpr Rounding nearest_even = Rounding::nearest_even;
+  if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
+    return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
+  }
+  const bool bytes = has_byte_values(a) && has_byte_values(b);
+  const bool plain = row.rounding == nearest_even && row.snap_log2 == no_snap;
+  switch (row.kind) {
+    case AccumulatorKind::sequential:
+      return plain && row.group_rounding == nearest_even ? Engine::multiply_add : Engine::none;
+    case AccumulatorKind::sequential_double: return row.snap_log2 == no_snap ? Engine::fp64 : Engine::none;
+    case AccumulatorKind::block:
+      if (bytes && plain) return Engine::int8_block;
+      break;
+    case AccumulatorKind::group:
+    case AccumulatorKind::aligned:
+    case AccumulatorKind::fma: break;
+  }
+  const bool single = row.kind == AccumulatorKind::aligned && row.inner == 1;
+  if (has_wide_kernels && wide_folds(row, common_run(a, b, row, 1024)) && !(single && !bytes)) {
+    return bytes ? Engine::wide_int8 : Engine::wide_float;
+  }
+  return knows_terms(a, b, row) ? Engine::terms : Engine::none;
+}
+
+// Without wide kernels: whether the ranges of scales may prove that every order gives the same sums, as those that
+// fp32_block forms of small integers.
+inline bool may_prove_order(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t run) {
+  const auto fits = [run](const QuantSpec& s) {
+    return s.scale == Scale::e8m0 && has_byte_values(s) && scale_block(s, 0) > 0 && s.block.size % run == 0;
+  };
+  return !has_wide_kernels && run % 4 == 0 && row.snap_log2 == no_snap && fits(a) && fits(b) && !a.has_outer_scale() &&
+         !b.has_outer_scale();
+}
+
+// One side of a product: high-precision (quantised on the way) or stored codes.
+struct Side {
+  QuantSpec spec;
+  Quantizer q;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const QuantPlan* plan = nullptr;
+  const Quantized* stored = nullptr;
+  Panels panels;
+
+  int largest_fixed() const { return static_cast<int>(decode_fixed(q.element, q.element.largest_code)); }
+  float largest_element() const { return decode(q.element, q.element.largest_code); }
+  int quantum_log2() const { return q.element.quantum_log2(); }
+  // Tensor factor of a row and 128 columns.
+  float factor_at(int64_t row, int64_t slice) const {
+    if (!spec.has_outer_scale()) return panels.factor.g;
+    return panels.outer[(row / panel_rows * panels.outer_count() + slice) * panel_rows + row % panel_rows];
+  }
+};
+
+struct Product {
+  GemmOptions options;
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  Side a;
+  Side b;
+  int64_t run = 0;
+  int offset = 0;               // of A's bytes
+  int32_t start = 0;            // of a dot, in B's corrections
+  bool has_terms = false;       // gemm_terms_body.h knows the formats and the accumulator
+  bool has_levels = false;      // panels of bytes may be level (level_body.h)
+  bool may_be_certain = false;  // is_certain() may hold
+  PairUnits pairs;              // of elements in 16 bits (pairs_body.h)
+  float quantum = 1.0f;
+  float factor = 1.0f;  // what every sum is multiplied by
+
+  bool restarts() const { return a.spec.has_outer_scale() || b.spec.has_outer_scale(); }  // every 128 columns
+};
+
+inline int scale_shift(int64_t block, int64_t run, int64_t padded) {
+  return block >= padded ? 62 : __builtin_ctzll(static_cast<uint64_t>(block / run));
+}
+
+// Shapes of an operand's panels and the arena bytes they need.
+inline size_t shape_panels(Side& side, int64_t padded, int64_t runs, bool bytes, bool values) {
+  Panels& p = side.panels;
+  p.rows = side.rows;
+  p.cols = side.cols;
+  p.padded = padded;
+  p.block = scale_block(side.spec, padded);
+  p.count = (p.rows + panel_rows - 1) / panel_rows;
+  p.scales_per_panel = padded / p.block;
+  const int64_t elements = p.count * padded * panel_rows;
+  return (bytes ? Arena::bytes_for<int8_t>(elements) : 0) + (values ? Arena::bytes_for<float>(elements) : 0) +
+         Arena::bytes_for<float>(p.count * p.scales_per_panel * panel_rows) +
+         Arena::bytes_for<int32_t>(p.count * runs * panel_rows) + Arena::bytes_for<uint16_t>(p.count) +
+         Arena::bytes_for<cpu::ScaleRange>(p.count) + Arena::bytes_for<float>(p.count * p.outer_count() * panel_rows) +
+         Arena::bytes_for<cpu::Level>(p.count) + Arena::bytes_for<float>(p.count * panel_rows) +
+         Arena::bytes_for<int32_t>(p.count * panel_rows);
+}
+
+inline void place_panels(Panels& p, Arena& arena, int64_t runs, bool bytes, bool values) {
+  const int64_t elements = p.count * p.padded * panel_rows;
+  if (bytes) p.bytes = arena.take<int8_t>(elements);
+  if (values) p.values = arena.take<float>(elements);
+  p.scale = arena.take<float>(p.count * p.scales_per_panel * panel_rows);
+  p.correction = arena.take<int32_t>(p.count * runs * panel_rows);
+  p.nan_rows = arena.take<uint16_t>(p.count);
+  p.range = arena.take<cpu::ScaleRange>(p.count);
+  p.outer = arena.take<float>(p.count * p.outer_count() * panel_rows);
+  p.level = arena.take<cpu::Level>(p.count);
+  p.row_scale = arena.take<float>(p.count * panel_rows);
+  p.total = arena.take<int32_t>(p.count * panel_rows);
+}
+
+FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {
+  if (side.stored != nullptr && has_nibble_path(*side.stored, side.panels)) {
+    pack_nibbles(*side.stored, options, side.panels);
+  } else if (side.stored != nullptr) {
+    pack_stored(*side.stored, options, side.panels);
+  } else {
+    quantize_operand(*side.plan, options, side.panels);
+  }
+}
+
+// How far the bytes of a side can be shifted, to bring scales together. fl32(sA*sB) would be another number below
+// 2^-126.
+inline int level_room(const Side& side, const Side& other) {
+  if (has_wide_scale(side.spec) || has_wide_scale(other.spec)) return 0;
+  return floor_log2(static_cast<uint64_t>(127 / side.largest_fixed()));
+}
+
+inline int64_t piece_of(const QuantSpec& s) { return scale_block(s, 32); }
+
+// Eight adjacent rows, or rows that run along K, are read where they lie; other strides, and a last tile of fewer
+// adjacent rows, are packed.
+inline bool reads_in_place(const Side& a) {
+  if (a.plan == nullptr || a.spec.has_scale() || a.spec.element != Element::fp32 || a.spec.prescale != 1.0f)
+    return false;
+  const MatrixView& x = a.plan->x;
+  // Long rows a power of two apart share cache sets: large operands are packed.
+  return a.plan->hadamard.size == 0 && x.rows * x.cols < 1 << 16 &&
+         (x.col_stride == 1 || (x.row_stride == 1 && x.rows % float_tile_rows == 0));
+}
+
+// The K step of an engine.
+inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a, const QuantSpec& b, int64_t padded) {
+  if (engine == Engine::wide_int8 || engine == Engine::wide_float || engine == Engine::terms) {
+    const int64_t run = common_run(a, b, row, padded);
+    // Sums of groups are exact, so that longer runs may go in pieces, which the kernels know best.
+    const bool splits = has_wide_kernels && row.kind == AccumulatorKind::group && run % 32 == 0;
+    return splits ? 32 : run;
+  }
+  return smaller(scale_block(a, padded), scale_block(b, padded));
+}
+
+// A sum over rows of one scale each is exact before it is rounded, where a product of scales is not rounded itself.
+// Without wide kernels exact sums go term by term, and those of small integers are faster as a block.
+inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  return has_wide_kernels && row.kind == AccumulatorKind::block && has_whole_rows(a, b) && !has_wide_scale(a) &&
+         !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
+}
+
+inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  return is_known(a) && is_known(b) && is_known(row) && choose_engine(a, b, row) != Engine::none;
+}
+
+}  // namespace fp4::FP4_ISA

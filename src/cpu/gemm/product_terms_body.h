@@ -1,0 +1,194 @@
+// What a group could not do otherwise: term by term (gemm_terms_body.h), and at both ends of fp32 by the scalar core.
+#pragma once
+
+#include <cmath>
+
+#include "src/cpu/gemm/gemm_terms_body.h"
+#include "src/cpu/gemm/product_fold_body.h"
+#include "src/cpu/simd/lanes.h"
+
+namespace fp4::FP4_ISA {
+
+// Columns [begin, end) of K through the scalar core; NaN scales are the caller's business.
+FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, int64_t begin, int64_t end,
+                                 const TileOutput& out) {
+  for (int r = 0; r < out.rows; ++r) {
+    const cpu::PanelReader a(p.a.panels, row0 + r, p.offset, p.a.q);
+    for (int c = 0; c < out.cols; ++c) {
+      const cpu::PanelReader b(p.b.panels, col0 + c, 0, p.b.q);
+      out.c[r * out.stride + c] = dot(p.options.accumulator, a, b, begin, end);
+    }
+  }
+}
+
+// Tensor factors of a panel and 128 columns.
+FP4_SIMD F column_factors(const Side& side, int64_t panel, int64_t slice) {
+  if (!side.spec.has_outer_scale()) return all(side.panels.factor.g);
+  return load(side.panels.outer + (panel * side.panels.outer_count() + slice) * panel_rows);
+}
+
+// outer128: the accumulator restarts every 128 columns, and the tensor factors go into an fp32 total.
+// multiply(slice, begin, end, out) gives the bare sums of a slice.
+template <class Multiply>
+FP4_TARGET void outer_tile(const Product& p, int64_t row0, int64_t pb, const TileOutput& out,
+                           const Multiply& multiply) {
+  constexpr int width = 2 * panel_rows;
+  alignas(64) float sum[tile_rows][width] = {};
+  alignas(64) float total[tile_rows][width] = {};
+  for (int64_t slice = 0; slice * outer_scale_width < p.a.cols; ++slice) {
+    const int64_t begin = slice * outer_scale_width;
+    multiply(slice, begin, smaller<int64_t>(begin + outer_scale_width, p.a.cols),
+             TileOutput{sum[0], width, out.rows, out.cols, all(1.0f), 0, 0, true});
+    for (int c = 0; c < out.cols; c += panel_rows) {
+      const F gb = column_factors(p.b, pb + c / panel_rows, slice);
+      for (int r = 0; r < out.rows; ++r) {
+        const F factor = all(p.a.factor_at(row0 + r, slice)) * gb;
+        store(total[r] + c, load(total[r] + c) + load(sum[r] + c) * factor);
+      }
+    }
+  }
+  for (int r = 0; r < out.rows; ++r) {
+    for (int c = 0; c < out.cols; c += panel_rows) {
+      store(out.c + r * out.stride + c, load(total[r] + c) * all(p.factor), first_lanes(out.cols - c));
+    }
+  }
+  put_nans(out);
+}
+
+// Whether sums of `count` products are exact in fp64.
+inline bool fits_double(const Product& p, const TermPanel& a, const TermPanel& b, int64_t count) {
+  const auto bits = [](const Quantizer& q) { return q.element.mantissa_bits + q.scale.mantissa_bits + 1; };
+  const int highest = a.largest + b.largest + 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
+  return highest - (a.least + b.least - bits(p.a.q) - bits(p.b.q)) <= 53;
+}
+
+// The same for a term that ends where scales do.
+inline bool term_fits_double(const Product& p, int64_t count) {
+  const auto bits = [](const Quantizer& q) {
+    return q.element.max_exponent() - q.element.quantum_log2() + q.scale.mantissa_bits + 2;
+  };
+  return bits(p.a.q) + bits(p.b.q) + floor_log2(static_cast<uint64_t>(count)) + 1 <= 53;
+}
+
+// Single products are cut anyway, so that they may have more bits than fp64.
+inline bool has_long_terms(const Folding& f) { return f.has_wide_scales && !(f.sum == Sum::aligned && f.chunk == 1); }
+
+// The conditions of long terms, by the scales of both panels: exact dots, powers of two within fp32, and sums of groups
+// that fit three parts. Then f says where these start.
+inline bool long_terms_fit(const Product& p, const cpu::ScaleRange& range_a, const cpu::ScaleRange& range_b,
+                           const TermPanel& a, const TermPanel& b, Folding& f) {
+  const int64_t count = f.sum == Sum::aligned ? f.chunk : (f.group > 0 ? smaller(f.group, f.run) : f.run);
+  const auto bits = [](const Quantizer& q) { return q.element.mantissa_bits; };
+  const int dot_log2 = a.largest + b.largest + 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
+  if (a.largest >= a.least && b.largest >= b.least && dot_log2 - (a.least + b.least - bits(p.a.q) - bits(p.b.q)) > 53) {
+    return false;
+  }
+  const SumSpan span = span_of(range_a, range_b, f);
+  // fl32(sA*sB) must be normal: it is exact for scales of 8 bits, as blocks of such ask.
+  if (span.largest_weight > 60 || range_a.least_log2() + range_b.least_log2() < least_weight) return false;
+  if (f.sum != Sum::group) return true;
+  const int terms_log2 = floor_log2(static_cast<uint64_t>(p.a.cols / f.run + 1)) + 1;
+  const int first = span.sum_log2 - 50;
+  const int second = first - 49 + terms_log2;  // what each term leaves, twice
+  if (second + terms_log2 + 2 - span.lowest_bit > 53) return false;
+  f.long_start[0] = std::ldexp(0x1.8p52, first);
+  f.long_start[1] = std::ldexp(0x1.8p52, second);
+  return true;
+}
+
+// The conditions of terms_tile: exact sums, and no power of two beyond fp32.
+inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
+  if (weight > 100) return false;
+  if (a.largest > 127 || b.largest > 127 || a.least < -126 || b.least < -126) return false;  // no normal floats
+  if (a.largest < a.least || b.largest < b.least) return true;                               // nothing but zeros
+  const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
+  if (a.largest + b.largest > 70 || a.least + b.least - margin < least_weight) return false;
+  if (f.sum == Sum::aligned) return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);
+  return fits_double(p, a, b, f.group > 0 ? f.group : p.a.cols);
+}
+
+struct TermStore {
+  float* value = nullptr;
+  double* wide = nullptr;
+  int32_t* weight = nullptr;
+};
+
+inline size_t term_bytes(int64_t elements) {
+  return Arena::bytes_for<float>(elements) + Arena::bytes_for<double>(elements) + Arena::bytes_for<int32_t>(elements);
+}
+inline TermStore take_terms(Arena& arena, int64_t elements) {
+  TermStore t;
+  t.value = arena.take<float>(elements);
+  t.wide = arena.take<double>(elements);
+  t.weight = arena.take<int32_t>(elements);
+  return t;
+}
+
+FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int offset, const Folding& f,
+                                         const TermStore& to) {
+  TermPanel t;
+  t.value = to.value;
+  t.wide = to.wide;
+  t.weight = to.weight;
+  t.scale = side.panels.panel_scales(panel);
+  t.block_log2 = scale_shift(side.panels.block, 1, side.panels.padded);
+  const float quantum = power_of_two(side.quantum_log2());
+  unpack_panel(side.panels, panel, offset, quantum, !has_long_terms(f), to.value, to.wide);
+  if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, to.value, f.chunk, to.weight);
+  find_span(to.value, side.panels.padded, t);
+  return t;
+}
+
+// The tiles of panels [pb, end) of B and rows [first, last) of A that are not done; how many of them the scalar core
+// did.
+template <class Progress>
+FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_t pb, int64_t end, int64_t first,
+                                  int64_t last, const Progress& progress) {
+  Folding f = k.folding;
+  const bool are_long = has_long_terms(f);
+  const TermsKernel kernel = terms_kernel(f.sum, are_long);
+  const int64_t elements = p.a.panels.padded * panel_rows;
+  thread_local Arena arena;
+  TermPanel b[largest_group];
+  TermStore store_a;
+  if (p.has_terms) {
+    arena.reset(static_cast<size_t>(end - pb + 1) * term_bytes(elements));
+    for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, take_terms(arena, elements));
+    store_a = take_terms(arena, elements);
+  }
+  TermPanel a;
+  int64_t unpacked = -1;
+  int64_t slow = 0;
+  for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
+    const int64_t panel = row0 / panel_rows;
+    for (int64_t j = pb; j < end; ++j) {
+      if (progress.done[j - pb][(row0 - first) / tile_rows]) continue;
+      if (p.has_terms && unpacked != panel) a = unpack_terms(p.a, panel, p.offset, f, store_a);
+      unpacked = panel;
+      const cpu::ScaleRange& range_a = p.a.panels.range[panel];
+      const cpu::ScaleRange& range_b = p.b.panels.range[j];
+      const bool fits =
+          p.has_terms && (are_long ? long_terms_fit(p, range_a, range_b, a, b[j - pb], f)
+                                   : terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2()));
+      slow += fits ? 0 : 1;
+      const auto multiply = [&](int64_t, int64_t begin, int64_t stop, const TileOutput& out) {
+        if (fits) return kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);
+        slow_tile(p, row0, j * panel_rows, begin, stop, out);
+      };
+      const TileOutput out = output_of(p, row0, j, 1);
+      if (p.restarts()) {
+        outer_tile(p, row0, j, out, multiply);
+        continue;
+      }
+      multiply(0, 0, p.a.cols, out);
+      if (fits) continue;
+      for (int r = 0; r < out.rows; ++r) {
+        for (int c = 0; c < out.cols; ++c) out.c[r * out.stride + c] = out.c[r * out.stride + c] * p.factor;
+      }
+      put_nans(out);
+    }
+  }
+  return slow;
+}
+
+}  // namespace fp4::FP4_ISA

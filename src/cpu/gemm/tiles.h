@@ -1,0 +1,15 @@
+// The tiles of an instruction set: functions `<kernel>_kernel`, which choose a tile of 8 rows of A by 1 or 2 panels of
+// B, `has_whole_kernels` and `has_pair_kernels`, which say whether there are any, and `certified_tile`.
+#pragma once
+
+#include "src/cpu/simd/lanes.h"
+
+#if FP4_CPU == 512
+#include "src/cpu/gemm/gemm_cut_avx512.h"
+#include "src/cpu/gemm/gemm_groups_avx512.h"
+#include "src/cpu/gemm/gemm_pair_groups_avx512.h"
+#include "src/cpu/gemm/gemm_single_avx512.h"
+#include "src/cpu/gemm/gemm_whole_avx512.h"
+#else
+#include "src/cpu/gemm/gemm_int8_avx2.h"
+#endif

@@ -1,0 +1,215 @@
+// Chooses the vector paths of a quantisation and derives their constants from the core's tables.
+#include "src/cpu/quantize/quantize_plan.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fp4/codec.h"
+
+namespace fp4::cpu {
+namespace {
+
+// Entry s stands for u = s/(2*steps): even s exactly, odd s for the open interval between two grid steps. All rounding
+// boundaries are grid steps, so the middle of the interval represents it.
+struct RoundingTable {
+  int8_t entry[128];
+};
+
+RoundingTable make_table(const FloatFormat& element, float steps, Rounding rounding) {
+  RoundingTable t;
+  for (int s = -64; s < 64; ++s) {
+    const float u = static_cast<float>(s) / (2.0f * steps);
+    const uint32_t code = encode(element, exact_magnitude(u), s < 0, {rounding, 0, 0});
+    const int64_t value = decode_fixed(element, code);
+    t.entry[s & 127] = static_cast<int8_t>(s < 0 ? -value : value);
+  }
+  return t;
+}
+
+const RoundingTable& table_of(Element element, Rounding rounding) {
+  struct All {
+    RoundingTable e2m1[std::size(rounding_table)];
+    RoundingTable e1m2[std::size(rounding_table)];
+    All() {
+      for (const RoundingInfo& row : rounding_table) {
+        if (row.is_stochastic) continue;
+        const auto i = static_cast<size_t>(row.id);
+        e2m1[i] = make_table(format_of(Element::e2m1), 4.0f, row.id);
+        e1m2[i] = make_table(format_of(Element::e1m2), 8.0f, row.id);
+      }
+    }
+  };
+  static const All all;
+  const auto i = static_cast<size_t>(rounding);
+  return element == Element::e2m1 ? all.e2m1[i] : all.e1m2[i];
+}
+
+// The rules that only look at the exponent and mantissa of the maximum: one threshold on the mantissa, above which the
+// exponent moves up; adding (2^23 - threshold) to the bits carries exactly then.
+void set_power_rule(QuantPlan& p) {
+  const FloatFormat& f = p.q.element;
+  const Magnitude largest = f.largest();
+  const int emax = f.max_exponent();
+  const auto fraction =
+      static_cast<int32_t>((largest.significand << (23 - floor_log2(largest.significand))) & 0x7FFFFF);
+  p.scale_path = ScalePath::power;
+  p.rule_subtract = emax;
+  switch (p.q.scale_rule) {
+    case ScaleRule::floor: p.rule_add = 0; return;
+    case ScaleRule::ceil: p.rule_add = 0x7FFFFF; return;
+    case ScaleRule::rceil: p.rule_add = 0x7FFFFF - fraction; return;
+    case ScaleRule::even: p.rule_add = 1 << (23 - f.mantissa_bits - 1); return;
+    case ScaleRule::uos: p.rule_add = 0x7FFFFF - 0x680000; return;  // 7.25 = 1.8125 * 4
+    case ScaleRule::nearest_log2: {
+      // up when a > M*sqrt(2)*2^k: irrational, so its rounded-down mantissa decides
+      int exponent = 0;
+      const double bound = static_cast<double>(decode(f, f.largest_code)) * 1.4142135623730951;
+      const double significand = 2.0 * std::frexp(bound, &exponent);
+      p.rule_add = 0x7FFFFF - static_cast<int32_t>((significand - 1.0) * 0x1p23);
+      p.rule_subtract = exponent - 1;
+      return;
+    }
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest:
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse: break;
+  }
+  p.scale_path = ScalePath::scalar;
+}
+
+void choose_scale_path(QuantPlan& p) {
+  if (!p.q.has_scale) {
+    p.scale_path = ScalePath::none;
+    return;
+  }
+  const FloatFormat& f = p.q.scale;
+  p.zero_block_code = apply_scale_policies(p.q, zero_block_code(p.q));
+  if (p.q.scale_floor > 0.0f) {
+    p.least_scale_code =
+        static_cast<int32_t>(encode(f, exact_magnitude(p.q.scale_floor), false, {Rounding::away_from_zero, 0, 0}));
+  }
+  if (f.has_zero && p.q.zero_scale == ZeroScale::smallest) p.code_instead_of_zero = 1;
+  if (f.has_zero && p.q.zero_scale == ZeroScale::one) p.code_instead_of_zero = code_of_one(f);
+  p.has_tensor_factor = p.q.tensor_scale != TensorScale::none;
+  // A draw is compared with halves of its last bit, numbers of 2 + m + random_bits bits: a float rounded to odd stands
+  // on the same side of them up to 23 bits.
+  const bool wide_draw = is_stochastic(p.q.scale_rounding) && 2 + f.mantissa_bits + p.q.random_bits > 23;
+  const bool inexact_fp32 = p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even;
+  p.scale_path = ScalePath::scalar;
+  if (p.q.soft_alpha > 0.0f) return;
+  switch (p.q.scale_rule) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::rceil:
+    case ScaleRule::even:
+    case ScaleRule::uos:
+    case ScaleRule::nearest_log2:
+      if (is_real(p.spec.scale)) return;
+      set_power_rule(p);
+      p.rule_is_irrational = p.q.scale_rule == ScaleRule::nearest_log2;
+      return;
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest: p.scale_path = ScalePath::variance; return;
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+      if (!wide_draw && !inexact_fp32) p.scale_path = ScalePath::quotient;
+      return;
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse:
+      if (!wide_draw && !inexact_fp32) p.scale_path = ScalePath::trials;
+      return;
+  }
+}
+
+// Whether a block's maximum is below 8 times its scale: its index stays in the table.
+bool is_below_8(ScaleRule rule) {
+  switch (rule) {
+    case ScaleRule::floor:
+    case ScaleRule::ceil:
+    case ScaleRule::rceil:
+    case ScaleRule::even:
+    case ScaleRule::uos: return true;
+    case ScaleRule::nearest_log2:  // 6 * sqrt(2)
+    case ScaleRule::quest_floor:
+    case ScaleRule::quest_nearest:
+    case ScaleRule::amax:
+    case ScaleRule::encode:
+    case ScaleRule::four_over_six:
+    case ScaleRule::mse: break;
+  }
+  return false;
+}
+
+bool is_directed(Rounding r) {
+  return r == Rounding::away_from_zero || r == Rounding::toward_positive || r == Rounding::toward_negative;
+}
+
+void choose_payload_path(QuantPlan& p) {
+  const bool is_e8m0 = p.spec.scale == Scale::e8m0;
+  const bool exact = p.q.arithmetic == Arithmetic::exact;
+  if (!p.q.has_scale) {
+    p.payload_path = p.q.prescale == 1.0f ? PayloadPath::none : PayloadPath::scalar;
+  } else if (is_e8m0 && !p.has_tensor_factor && p.q.scale_rule != ScaleRule::encode &&
+             (exact || (p.q.prescale == 1.0f && !is_directed(p.q.rounding)))) {
+    // One exact product in every order of operations; only fp32 underflow differs, and only directed roundings see it.
+    p.payload_path = PayloadPath::power;
+  } else if (p.q.scale_rule == ScaleRule::encode) {
+    p.payload_path = exact ? PayloadPath::encode_exact : PayloadPath::encode;
+  } else if (exact) {
+    p.payload_path = PayloadPath::exact;
+  } else {
+    switch (p.q.arithmetic) {
+      case Arithmetic::exact: break;
+      case Arithmetic::divide: p.payload_path = PayloadPath::divide; break;
+      case Arithmetic::reciprocal:
+      case Arithmetic::te: p.payload_path = PayloadPath::multiply; break;
+    }
+  }
+  // Payloads of more than 24 bits: rounded to odd they do not decide against 32-bit draws.
+  const bool is_long = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact ||
+                       (p.payload_path == PayloadPath::power && p.q.prescale != 1.0f);
+  p.has_wide_draws = is_stochastic(p.q.rounding) && p.q.random_bits == 32 && is_long;
+}
+
+}  // namespace
+
+QuantPlan make_plan(const QuantizeCall& call) {
+  QuantPlan p;
+  p.spec = call.spec;
+  p.q = resolve(call.spec);
+  p.q.soft_alpha = call.soft_alpha;
+  p.hadamard = call.hadamard;
+  if (call.hadamard.size > 0) p.signs = hadamard_signs(call.hadamard, call.place.hadamard_signs());
+  p.x = call.x;
+  p.rows = call.x.rows;
+  p.cols = hadamard_padded(call.hadamard, call.x.cols);
+  p.row_offset = call.row_offset;
+  p.geometry = geometry_of(call.spec, p.rows, p.cols);
+  p.place = call.place;
+  p.held_amax = call.held_amax;
+  p.threads = call.threads;
+  p.quantum_log2 = p.q.element.quantum_log2();
+  p.largest_element = decode(p.q.element, p.q.element.largest_code);
+  p.largest_power = power_of_two(p.q.element.max_exponent());
+  p.is_directed = is_directed(p.q.rounding);
+  choose_scale_path(p);
+  choose_payload_path(p);
+
+  const Element e = call.spec.element;
+  if ((e == Element::e2m1 || e == Element::e1m2) && !is_stochastic(p.q.rounding)) {
+    p.code_path = CodePath::table;
+    p.steps = e == Element::e2m1 ? 4.0f : 8.0f;
+    p.clamp_index = p.payload_path != PayloadPath::power || !is_below_8(p.q.scale_rule);
+    std::memcpy(p.table, table_of(e, p.q.rounding).entry, sizeof p.table);
+  } else if (e == Element::e2m1 && is_stochastic(p.q.rounding) && p.q.random_bits <= 16) {
+    p.code_path = CodePath::stochastic_fp4;
+  }
+  if (p.q.has_scale && p.q.element.code_bits() <= 6) {
+    p.largest_fixed = static_cast<int>(decode_fixed(p.q.element, p.q.element.largest_code));
+  }
+  return p;
+}
+
+}  // namespace fp4::cpu

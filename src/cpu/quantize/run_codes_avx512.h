@@ -1,0 +1,148 @@
+// FP4 codes of elements as they lie in a row, 128 at a time to 64 bytes.
+#pragma once
+
+#include "src/cpu/quantize/run_hadamard_body.h"
+#include "src/cpu/quantize/run_kinds_body.h"
+#include "src/cpu/quantize/run_philox_avx512.h"
+#include "src/cpu/simd/avx512.h"
+
+namespace fp4::avx512 {
+
+// How codes are formed: by table, by draws on the code axis of e2m1, or a byte each (run_bytes_avx512.h).
+enum class RunCodes : uint8_t { table, draws, bytes };
+
+struct RunPlan {
+  RunKind kind = RunKind::none;
+  RunCodes codes = RunCodes::table;
+  bool drops = false;  // the sign of zero
+  RunKeys keys;        // stochastic
+  RunHadamard hadamard;
+  ByteCodes bytes;
+  float end = 6.0f;    // elements of the largest payload begin at this times the scale
+  float steps = 4.0f;  // a payload's factor is given times this
+  ByteTable table;     // of codes, by floor + ceil of steps * payload, mod 128
+};
+
+// b where the mask has bits, else a.
+FP4_SIMD I bits_where(I a, I b, uint32_t mask) {
+  return {_mm512_ternarylogic_epi32(a.v, b.v, _mm512_set1_epi32(static_cast<int>(mask)), 0xD8)};
+}
+
+// What the elements of sixteen blocks are multiplied by.
+struct RunFactors {
+  alignas(64) float low[panel_rows];
+  alignas(64) float high[panel_rows];  // quotient: above the exact factor, as `low` is below it
+  alignas(64) float third[panel_rows];
+  alignas(64) float end[panel_rows];  // power with draws: elements from here on have the largest payload
+};
+
+// A run on its way, for the few elements that fp32 leaves in doubt.
+struct Run {
+  const QuantPlan* plan;
+  const LaneScales* scales;
+  const LaneFactor* factor;
+};
+
+// Payloads of sixteen elements of one block by way of the exact quotient. Vectors pass through memory: g++ 12 clears
+// the upper parts of one that such a function returns.
+FP4_TARGET __attribute__((noinline)) inline void exact_payloads(const Run& run, int block, const float* x,
+                                                                float (&out)[1][panel_rows]) {
+  alignas(64) float in[1][panel_rows];
+  alignas(64) float value[panel_rows];
+  alignas(64) float stored[panel_rows];
+  alignas(64) int32_t code[panel_rows];
+  store(in[0], load(x));
+  store(value, run.scales->value);
+  store(stored, run.scales->stored);
+  store(code, run.scales->code);
+  const LaneScales s = {all(code[block]), all(value[block]), all(stored[block]), mask_from_bits(0)};
+  form_payloads(*run.plan, s, *run.factor, in, 1, out);
+}
+
+// floor + ceil of a payload's steps, plus 128, in the low bits: the second product starts from the first one's floor.
+inline constexpr float index_magic = to_integer + 128.0f;
+FP4_SIMD I step_index(F x, F low, F high) { return bits(fma_up(x, high, fma_down(x, low, all(index_magic)))); }
+
+// The index of an element in the table of codes; even ones of enclosed payloads are in doubt.
+template <RunKind kind>
+FP4_SIMD I code_index(F x, F low, F high, float steps) {
+  if (kind == RunKind::quotient) return step_index(x, low, high);
+  if (kind == RunKind::power) return step_index(x, low, low);
+  return step_index(x * low, all(steps), all(steps));
+}
+
+// Bytes of four vectors with clean low words, lane by lane.
+FP4_SIMD I merged_bytes(const I (&v)[4]) {
+  const __m512i up = _mm512_set1_epi32(256);
+  const __m512i even = _mm512_dpwssd_epi32(v[0].v, v[1].v, up);
+  const __m512i odd = _mm512_dpwssd_epi32(v[2].v, v[3].v, up);
+  return {_mm512_mask_blend_epi16(0xAAAAAAAAu, even, _mm512_slli_epi32(odd, 16))};
+}
+
+// Every other of eight vectors is encoded together, so that the halves interleave when they are packed.
+inline constexpr int quad_step = 2 * panel_rows;
+
+FP4_SIMD I merged_signs(const float* x) {  // bit 3 of each byte
+  return (shift_right<28>(bits(load(x))) & all(0x8)) | (shift_right<20>(bits(load(x + quad_step))) & all(0x800)) |
+         (shift_right<12>(bits(load(x + 2 * quad_step))) & all(0x80000)) |
+         (shift_right<4>(bits(load(x + 3 * quad_step))) & all(0x8000000));
+}
+
+// The indices of table_codes by way of the exact quotient. Out of line: loops on a rare way would keep the vectors of
+// the common one in memory.
+FP4_TARGET __attribute__((noinline)) inline void exact_indices(const RunPlan& r, const Run& run, const float* x,
+                                                               int vector, int width, uint32_t* out) {
+  I index[4];
+  for (int i = 0; i < 4; ++i) {
+    alignas(64) float payload[1][panel_rows];
+    exact_payloads(run, (vector + 2 * i) / width, x + i * quad_step, payload);
+    index[i] = step_index(load(payload[0]), all(r.steps), all(r.steps));
+  }
+  store(out, merged_bytes(index));
+}
+
+// Codes by table of vectors vector, vector + 2, vector + 4 and vector + 6 of a run; the first one is at x.
+template <RunKind kind, int width>
+FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, int vector) {
+  I index[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const int block = (vector + 2 * i) / width;
+    const F high = all(kind == RunKind::quotient ? f.high[block] : 0.0f);
+    index[i] = code_index<kind>(load(x + i * quad_step), all(f.low[block]), high, r.steps);
+  }
+  I merged = merged_bytes(index);
+  const __m512i zero_index = _mm512_set1_epi8(-128);
+  // Even indices of enclosed payloads: a whole number of steps lies between the bounds. Else only zeros need care.
+  const __mmask64 rare = kind == RunKind::quotient ? _mm512_testn_epi8_mask(merged.v, _mm512_set1_epi8(1))
+                                                   : _mm512_cmpeq_epi8_mask(merged.v, zero_index);
+  if (__builtin_expect(rare == 0, 1)) return {_mm512_permutex2var_epi8(r.table.lo, merged.v, r.table.hi)};
+  const __mmask64 zero = _mm512_cmpeq_epi8_mask(merged.v, zero_index);
+  if (kind == RunKind::quotient && (rare & ~zero) != 0) {
+    alignas(64) uint32_t exact[panel_rows];
+    exact_indices(r, run, x, vector, width, exact);
+    merged = load(exact);
+  }
+  const __m512i codes = _mm512_permutex2var_epi8(r.table.lo, merged.v, r.table.hi);
+  const __m512i signs = _mm512_maskz_mov_epi8(zero, merged_signs(x).v);
+  return {_mm512_mask_or_epi32(codes, r.drops ? __mmask16{0} : __mmask16{0xFFFF}, codes, signs)};
+}
+
+// Lane j of four vectors, byte i of vector i, to the order of the elements.
+FP4_SIMD __m512i byte_order() {
+  const __m512i lane =
+      _mm512_setr_epi32(0x0C080400, 0x1C181410, 0x2C282420, 0x3C383430, 0x0D090501, 0x1D191511, 0x2D292521, 0x3D393531,
+                        0x0E0A0602, 0x1E1A1612, 0x2E2A2622, 0x3E3A3632, 0x0F0B0703, 0x1F1B1713, 0x2F2B2723, 0x3F3B3733);
+  return lane;
+}
+
+// The codes of vectors 0, 2, 4, 6 and of 1, 3, 5, 7 to 64 bytes.
+FP4_SIMD void store_codes(I even, I odd, uint8_t* out) {
+  const __m512i weights = _mm512_set1_epi16(0x1001);
+  const __m512i order = byte_order();
+  const __m512i low = _mm512_maddubs_epi16(_mm512_permutexvar_epi8(order, even.v), weights);
+  const __m512i high = _mm512_maddubs_epi16(_mm512_permutexvar_epi8(order, odd.v), weights);
+  _mm512_storeu_si512(out, _mm512_packus_epi16(low, high));
+}
+
+}  // namespace fp4::avx512

@@ -1,0 +1,87 @@
+// Blocks of 16 or 32 along rows: how the payloads of a spec come from its elements, and the constants of their formats.
+#pragma once
+
+#include "src/cpu/quantize/quantize_body.h"
+#include "src/cpu/simd/lanes.h"
+
+namespace fp4::FP4_ISA {
+
+// How a payload comes from an element: `power` and `product` have a factor that gives it (the product rounded to fp32),
+// `quotient` two that enclose the exact one.
+enum class RunKind : uint8_t { none, power, product, quotient };
+
+// The constants of a format, for payloads within its range.
+struct ByteCodes {
+  float largest = 0.0f;
+  int32_t mantissa_bits = 0;
+  uint32_t least_binade = 0;  // bits of the smallest normal value
+  uint32_t sign = 0x80;       // of a code
+  int8_t sign_shift = 24;     // from a float's
+};
+
+inline ByteCodes byte_codes(const FloatFormat& f) {
+  const FormatLanes l = format_lanes(f);
+  ByteCodes c;
+  c.largest = l.largest_value;
+  c.mantissa_bits = l.mantissa_bits;
+  c.least_binade = static_cast<uint32_t>(l.least_field) << 23;
+  c.sign = f.sign_code();
+  c.sign_shift = static_cast<int8_t>(32 - f.code_bits());
+  return c;
+}
+
+// Whether payloads are quotients that quarters decide. Under scales that are powers of two every order of operations
+// gives the quotient (PayloadPath::power).
+inline bool has_quarters(const QuantPlan& p) {
+  const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
+  return p.spec.element == Element::e2m1 && exact && p.q.prescale == 1.0f;
+}
+
+// Whether codes come from draws of eight bits on the code axis of e2m1.
+inline bool draws_for_runs(const QuantPlan& p) {
+  return p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == 8;
+}
+
+// How the payloads of blocks of 16 or 32 come from their elements, whatever their rounding.
+inline RunKind factor_kind(const QuantPlan& p) {
+  const bool trials = p.q.scale_rule == ScaleRule::four_over_six && has_quarters(p);
+  if (p.scale_path != ScalePath::power && p.scale_path != ScalePath::quotient && !trials) return RunKind::none;
+  if (is_real(p.spec.scale) || is_stochastic(p.q.scale_rounding)) return RunKind::none;
+  if (p.spec.block.kind != BlockKind::vector || (p.spec.block.size != 16 && p.spec.block.size != 32))
+    return RunKind::none;
+  switch (p.payload_path) {
+    case PayloadPath::power: return RunKind::power;
+    case PayloadPath::multiply:
+      return p.q.arithmetic == Arithmetic::te && p.q.prescale == 1.0f ? RunKind::product : RunKind::none;
+    case PayloadPath::exact:
+    case PayloadPath::encode_exact: return RunKind::quotient;
+    case PayloadPath::divide:
+    case PayloadPath::encode:
+    case PayloadPath::none:
+    case PayloadPath::scalar: break;
+  }
+  return RunKind::none;
+}
+
+// What the elements of sixteen blocks are multiplied by to be `steps` times their payloads; of a quotient an estimate
+// within 2^-23 + 2^-46. false: some block's is out of reach.
+FP4_SIMD bool block_factors(const QuantPlan& p, RunKind kind, float steps, I amax, const LaneScales& s,
+                            const LaneFactor& t, F& factor) {
+  const M zero = amax == all(0);
+  if (kind == RunKind::power) {
+    if (any((s.code < all(27)) & ~zero)) return false;
+    factor = inverse_power(s.code) * all(p.q.prescale * steps);
+  } else if (kind == RunKind::product) {
+    factor = smaller(all(1.0f) / (s.value * t.g), all(float_of(float_largest_bits)));
+  } else {
+    const bool encode = p.payload_path == PayloadPath::encode_exact;
+    const F full = all(steps * p.q.prescale);
+    const F divisor = encode ? t.g : s.value * t.g;
+    factor = (encode ? full * s.stored : full) / divisor;
+    if (any(~((factor < all(0x1p100f)) & (factor > all(0x1p-100f)) & (divisor > all(0x1p-100f))) & ~zero)) return false;
+  }
+  factor = select(zero, all(1.0f), factor);
+  return true;
+}
+
+}  // namespace fp4::FP4_ISA

@@ -1,0 +1,259 @@
+// Blocks that span rows (2-D, per row, per tensor) in two passes: maxima, or scales where a rule reads the elements,
+// then codes.
+#pragma once
+
+#include <algorithm>
+
+#include "src/cpu/quantize/line_maximum_body.h"
+#include "src/cpu/quantize/quantize_body.h"
+#include "src/cpu/quantize/rows.h"
+#include "src/cpu/simd/lanes.h"
+
+namespace fp4::FP4_ISA {
+
+using cpu::Arena;
+
+// Maxima of blocks that span rows, one entry per panel and piece of K: lanes, then shared over the block.
+struct SharedMaxima {
+  uint32_t* amax;       // [panels][pieces][16]
+  uint32_t* nonfinite;  // [panels][pieces] lane bits
+  int64_t pieces;
+  int piece;        // columns
+  uint32_t* codes;  // [panels][pieces][16] scale codes of rules that read more of a block than its maximum, else null
+};
+
+FP4_TARGET inline void measure_panels(const Quantization& z, int64_t first, int64_t count, const SharedMaxima& m) {
+  const QuantPlan& p = *z.plan;
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  const int chunk = p.hadamard.size > m.piece ? p.hadamard.size : m.piece;
+  for (int64_t panel = 0; panel < count; ++panel) {
+    for (int64_t k0 = 0; k0 < m.pieces * m.piece; k0 += chunk) {
+      load_chunk(p, (first + panel) * panel_rows, k0, chunk, buffer);
+      for (int64_t k = k0; k < k0 + chunk && k < m.pieces * m.piece; k += m.piece) {
+        Block b;
+        b.x = buffer + (k - k0);
+        b.n = m.piece;
+        find_maxima(b);
+        const int64_t at = panel * m.pieces + k / m.piece;
+        store(m.amax + at * panel_rows, b.amax);
+        m.nonfinite[at] = to_bits(b.nonfinite);
+      }
+    }
+  }
+}
+
+// The maxima of a panel whose rows are blocks of adjacent floats, shared already. false: not so, or with infinities or
+// NaN among them.
+FP4_TARGET inline bool measure_rows(const Quantization& z, int64_t panel, const SharedMaxima& m) {
+  const QuantPlan& p = *z.plan;
+  if (p.spec.block.kind != BlockKind::row || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
+  alignas(64) uint32_t largest[panel_rows] = {};
+  const int64_t row0 = panel * panel_rows;
+  for (int64_t row = row0; row < smaller(p.rows, row0 + panel_rows); ++row) {
+    largest[row - row0] = largest_bits(p.x.data + row * p.x.row_stride, p.x.cols);
+  }
+  const I amax = load(largest);
+  if (any(amax >= all(0x7F800000))) return false;
+  for (int64_t i = 0; i < m.pieces; ++i) store(m.amax + i * panel_rows, amax);
+  std::fill(m.nonfinite, m.nonfinite + m.pieces, 0u);
+  return true;
+}
+
+// The maxima of a tensor of adjacent floats, shared already. false: as above.
+FP4_TARGET inline bool measure_tensor(const Quantization& z, int64_t count, const SharedMaxima& m) {
+  const QuantPlan& p = *z.plan;
+  if (p.spec.block.kind != BlockKind::tensor || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
+  uint32_t largest = 0;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    largest = larger(largest, largest_bits(p.x.data + row * p.x.row_stride, p.x.cols));
+  }
+  if (largest >= float_infinity_bits) return false;
+  std::fill(m.amax, m.amax + count * m.pieces * panel_rows, largest);
+  std::fill(m.nonfinite, m.nonfinite + count * m.pieces, 0u);
+  return true;
+}
+
+// Lanes [lane0, lane0 + lanes) of `panels` panels and `pieces` pieces become one block.
+inline void share_maximum(const SharedMaxima& m, int64_t panels, int64_t piece, int64_t pieces, int lane0, int lanes) {
+  uint32_t amax = 0;
+  bool nonfinite = false;
+  const uint32_t mask = ((lanes == 32 ? 0u : 1u << lanes) - 1u) << lane0;
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    for (int64_t i = piece; i < piece + pieces; ++i) {
+      const int64_t at = panel * m.pieces + i;
+      for (int lane = lane0; lane < lane0 + lanes; ++lane) amax = larger(amax, m.amax[at * panel_rows + lane]);
+      nonfinite = nonfinite || (m.nonfinite[at] & mask) != 0;
+    }
+  }
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    for (int64_t i = piece; i < piece + pieces; ++i) {
+      const int64_t at = panel * m.pieces + i;
+      for (int lane = lane0; lane < lane0 + lanes; ++lane) m.amax[at * panel_rows + lane] = amax;
+      m.nonfinite[at] = nonfinite ? m.nonfinite[at] | mask : m.nonfinite[at] & ~mask;
+    }
+  }
+}
+
+// quest_*, four_over_six, mse and smooth maxima read every element of a block, in order.
+inline bool reads_elements(const QuantPlan& p) {
+  return is_quest(p.q.scale_rule) || tries_codes(p.q.scale_rule) || p.q.soft_alpha > 0.0f;
+}
+
+// The operand's rows [row0, row0 + rows) after its Hadamard.
+FP4_TARGET inline MatrixView transformed_rows(const QuantPlan& p, int64_t row0, int64_t rows, Arena& arena) {
+  if (p.hadamard.size == 0) {
+    return {p.x.data + row0 * p.x.row_stride, rows, p.cols, p.x.row_stride, p.x.col_stride};
+  }
+  arena.reset(Arena::bytes_for<float>(rows * p.cols));
+  float* y = arena.take<float>(rows * p.cols);
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  for (int64_t row = 0; row < rows; row += panel_rows) {
+    for (int64_t k = 0; k < p.cols; k += p.hadamard.size) {
+      load_chunk(p, row0 + row, k, p.hadamard.size, buffer);
+      store_transposed(buffer, static_cast<int>(smaller<int64_t>(panel_rows, rows - row)), p.hadamard.size,
+                       y + row * p.cols + k, p.cols);
+    }
+  }
+  return view_of(y, rows, p.cols);
+}
+
+// Scale codes of the blocks in rows [row0, row0 + rows), by the scalar core; block rows and columns as the files have
+// them.
+FP4_TARGET inline void search_scales(const Quantization& z, int64_t row0, int64_t rows, const SharedMaxima& m) {
+  const QuantPlan& p = *z.plan;
+  const BlockGeometry& g = p.geometry;
+  thread_local Arena arena;
+  const MatrixView x = transformed_rows(p, row0, rows, arena);
+  for (int64_t r = 0; r < rows; r += g.block_rows) {
+    const int64_t block_rows = smaller(g.block_rows, rows - r);
+    for (int64_t k = 0; k < p.cols; k += g.block_cols) {
+      const int64_t cols = smaller(g.block_cols, p.cols - k);
+      const BlockView block = {x.data + r * x.row_stride + k * x.col_stride,
+                               x.row_stride,
+                               x.col_stride,
+                               block_rows,
+                               cols,
+                               g.block_rows * g.block_cols};
+      const uint32_t code = block_scale_code(p.q, block, p.factor, scale_draw(p, row0 + r, k));
+      for (int64_t row = r; row < r + block_rows; ++row) {
+        for (int64_t piece = k / m.piece; piece * m.piece < k + cols; ++piece) {
+          m.codes[(row / panel_rows * m.pieces + piece) * panel_rows + row % panel_rows] = code;
+        }
+      }
+    }
+  }
+}
+
+// The scales of a panel's piece, or of all of its pieces, from what is shared; b.amax and b.nonfinite are set.
+FP4_TARGET inline void find_shared_scales(const Quantization& z, const SharedMaxima& m, int64_t at, Block& b) {
+  const QuantPlan& p = *z.plan;
+  b.scales = {all(0), all(1.0f), all(1.0f), mask_from_bits(0xFFFF)};
+  if (m.codes != nullptr) {
+    b.scales.code = load(m.codes + at * panel_rows);
+    b.scales.rare = mask_from_bits(0);
+    finish_scales(p, z.scale, b.scales);
+  } else if (p.scale_path != ScalePath::scalar) {
+    b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b));
+  }
+  if (any(b.scales.rare)) redo_scales(z, b, false);
+}
+
+// Codes of a panel whose maxima are shared already.
+FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel, int64_t index, const SharedMaxima& m,
+                                           bool scale_per_piece) {
+  const QuantPlan& p = *z.plan;
+  Panels& out = *z.out;
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  alignas(64) float payloads[128][panel_rows];
+  alignas(64) uint32_t draw[128][panel_rows];
+  alignas(64) uint32_t dwords[128][panel_rows];
+  const int chunk = p.hadamard.size > m.piece ? p.hadamard.size : m.piece;
+  if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
+  Extremes extremes = {all(0x7F800000), all(0)};
+  Block b;
+  b.row0 = panel * panel_rows;
+  b.rows = static_cast<int>(p.rows - b.row0 < panel_rows ? p.rows - b.row0 : panel_rows);
+  b.n = m.piece;
+  b.u = payloads;
+  b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
+  LaneScales scales;
+  b.k0 = 0;
+  if (!scale_per_piece && m.nonfinite[index * m.pieces] == 0 && has_row_segments(z)) {
+    b.amax = load(m.amax + index * m.pieces * panel_rows);
+    b.nonfinite = mask_from_bits(0);
+    find_shared_scales(z, m, index * m.pieces, b);
+    if (encode_row_segments(z, b)) return note_scales(z, b, panel, extremes);
+  }
+  for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
+    load_chunk(p, b.row0, k0, chunk, buffer);
+    for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += m.piece) {
+      b.k0 = k;
+      b.x = buffer + (k - k0);
+      const int64_t piece = k / m.piece < m.pieces ? k / m.piece : m.pieces - 1;
+      const int64_t at = index * m.pieces + piece;
+      b.amax = load(m.amax + at * panel_rows);
+      b.nonfinite = mask_from_bits(m.nonfinite[at]);
+      if (scale_per_piece || k == 0) {
+        find_shared_scales(z, m, at, b);
+        scales = b.scales;
+      }
+      b.scales = scales;
+      poison_blocks(p, b, buffer + (k - k0));
+      if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, m.piece, draw);
+      if (z.stored != nullptr) {
+        encode_stored(z, b, draw, dwords);
+        store_dwords(*z.stored, b.row0, b.rows, k, m.piece, dwords);
+      } else {
+        encode_block(z, b, draw, sink_at(out, panel, k));
+      }
+      if (scale_per_piece || k == 0) note_scales(z, b, panel, extremes);
+    }
+  }
+  if (out.range == nullptr) return;
+  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
+                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  close_panel(z.options, out, panel);
+}
+
+FP4_TARGET inline void quantize_shared(const Quantization& z) {
+  const QuantPlan& p = *z.plan;
+  const BlockKind kind = p.spec.block.kind;
+  const int size = p.spec.block.size;
+  const int64_t group = kind == BlockKind::tensor
+                            ? z.out->count
+                            : (kind == BlockKind::square && size > panel_rows ? size / panel_rows : 1);
+  SharedMaxima m;
+  m.piece = kind == BlockKind::square ? size : 32;
+  m.pieces = (p.cols + m.piece - 1) / m.piece;
+  if (m.pieces == 0) m.pieces = 1;
+  thread_local Arena arena;
+  const int64_t lanes_in_group = group * m.pieces * panel_rows;
+  arena.reset(2 * Arena::bytes_for<uint32_t>(lanes_in_group) + Arena::bytes_for<uint32_t>(group * m.pieces));
+  m.amax = arena.take<uint32_t>(group * m.pieces * panel_rows);
+  m.nonfinite = arena.take<uint32_t>(group * m.pieces);
+  m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
+  for (int64_t first = 0; first < z.out->count; first += group) {
+    if (quantize_square_panels(z, first)) continue;
+    const int64_t count = smaller(group, z.out->count - first);
+    const bool shared = measure_rows(z, first, m) || measure_tensor(z, count, m);
+    if (!shared) measure_panels(z, first, count, m);
+    if (kind == BlockKind::tensor && !shared) share_maximum(m, count, 0, m.pieces, 0, panel_rows);
+    for (int lane = 0; kind == BlockKind::row && !shared && lane < panel_rows; ++lane) {
+      share_maximum(m, 1, 0, m.pieces, lane, 1);
+    }
+    for (int64_t i = 0; kind == BlockKind::square && i < m.pieces; ++i) {
+      const int lanes = size < panel_rows ? size : panel_rows;
+      for (int lane = 0; lane < panel_rows; lane += lanes) share_maximum(m, count, i, 1, lane, lanes);
+    }
+    if (m.codes != nullptr) {
+      std::fill(m.codes, m.codes + lanes_in_group, p.zero_block_code);
+      const int64_t row0 = first * panel_rows;
+      search_scales(z, row0, smaller(count * panel_rows, p.rows - row0), m);
+    }
+    for (int64_t panel = 0; panel < count; ++panel) {
+      encode_shared_panel(z, first + panel, panel, m, kind == BlockKind::square);
+    }
+  }
+}
+
+}  // namespace fp4::FP4_ISA

@@ -1,0 +1,200 @@
+// Bytes, tables, random words and transposes.
+#pragma once
+
+#include "src/cpu/simd/avx512_doubles.h"
+
+namespace fp4::avx512 {
+
+// Four vectors of small integers v0..v3 to bytes: lane j becomes v0[j] v1[j] v2[j] v3[j] (saturated to int8).
+FP4_SIMD B packed_lanes(I v0, I v1, I v2, I v3) {
+  const __m512i words01 = _mm512_packs_epi32(v0.v, v1.v);
+  const __m512i words23 = _mm512_packs_epi32(v2.v, v3.v);
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  return {_mm512_shuffle_epi8(_mm512_packs_epi16(words01, words23), order)};
+}
+// The same for 0..255.
+FP4_SIMD B packed_lanes_unsigned(I v0, I v1, I v2, I v3) {
+  const I low = {_mm512_or_si512(_mm512_and_si512(v0.v, _mm512_set1_epi32(0xFF)),
+                                 _mm512_slli_epi32(_mm512_and_si512(v1.v, _mm512_set1_epi32(0xFF)), 8))};
+  const I high = {_mm512_or_si512(_mm512_and_si512(v2.v, _mm512_set1_epi32(0xFF)),
+                                  _mm512_slli_epi32(_mm512_and_si512(v3.v, _mm512_set1_epi32(0xFF)), 8))};
+  return {_mm512_or_si512(low.v, _mm512_slli_epi32(high.v, 16))};
+}
+struct ByteTable {  // 128 entries, index = low seven bits
+  __m512i lo, hi;
+};
+FP4_SIMD ByteTable load_table(const int8_t* p) { return {_mm512_loadu_si512(p), _mm512_loadu_si512(p + 64)}; }
+FP4_SIMD B look_up(ByteTable t, B index) { return {_mm512_permutex2var_epi8(t.lo, index.v, t.hi)}; }
+struct NibbleTable {  // 16 entries, four times
+  __m512i v;
+};
+FP4_SIMD NibbleTable load_nibble_table(const int8_t* p) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+// The entries of four nibbles of every lane: its low or its high half.
+template <bool high>
+FP4_SIMD B nibble_bytes(NibbleTable t, I a) {
+  const __m512i from = _mm512_set1_epi64(high ? 0x3C3834301C181410 : 0x2C2824200C080400);
+  return {_mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(from, a.v), t.v)};
+}
+// The entries of bytes' magnitudes below 16.
+FP4_SIMD B magnitude_entries(NibbleTable t, B a) { return {_mm512_shuffle_epi8(t.v, _mm512_abs_epi8(a.v))}; }
+// The low words of a and the high words of b.
+FP4_SIMD I joined_words(I a, I b) { return {_mm512_mask_blend_epi16(0xAAAAAAAA, a.v, b.v)}; }
+FP4_SIMD void store_words(int16_t* p, I a) { _mm512_storeu_si512(p, a.v); }
+FP4_SIMD I lanes_of(B a) { return {a.v}; }
+FP4_SIMD B bytes_of(I a) { return {a.v}; }
+// Two times four nibbles of every lane, a byte each, to one dword.
+FP4_SIMD I joined_nibbles(B low, B high) {
+  const __m512i weights = _mm512_set1_epi16(0x1001);
+  const __m512i pairs =
+      _mm512_packus_epi16(_mm512_maddubs_epi16(low.v, weights), _mm512_maddubs_epi16(high.v, weights));
+  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+  return {_mm512_shuffle_epi8(pairs, order)};
+}
+// Quarter L of row g becomes quarter g of column L.
+FP4_SIMD void transpose_quarters(const __m512i (&rows)[4], B (&columns)[4]) {
+  const __m512i low01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44);
+  const __m512i low23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0x44);
+  const __m512i high01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0xEE);
+  const __m512i high23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0xEE);
+  columns[0] = {_mm512_shuffle_i32x4(low01, low23, 0x88)};
+  columns[1] = {_mm512_shuffle_i32x4(low01, low23, 0xDD)};
+  columns[2] = {_mm512_shuffle_i32x4(high01, high23, 0x88)};
+  columns[3] = {_mm512_shuffle_i32x4(high01, high23, 0xDD)};
+}
+FP4_SIMD B add_bytes(B a, B b) { return {_mm512_add_epi8(a.v, b.v)}; }
+FP4_SIMD B all_bytes(int8_t x) { return {_mm512_set1_epi8(x)}; }
+FP4_SIMD B within(B a, int8_t low, int8_t high) {
+  return {_mm512_min_epi8(_mm512_max_epi8(a.v, _mm512_set1_epi8(low)), _mm512_set1_epi8(high))};
+}
+FP4_SIMD B load_bytes(const int8_t* p) { return {_mm512_loadu_si512(p)}; }
+FP4_SIMD void store(int8_t* p, B a) { _mm512_storeu_si512(p, a.v); }
+// Lane sums of squares of bytes above -128, added to sum.
+FP4_SIMD I add_squares(I sum, B a) {
+  const __m512i magnitude = _mm512_abs_epi8(a.v);
+  return {_mm512_dpbusd_epi32(sum.v, magnitude, magnitude)};
+}
+// Lane sums of factor * byte, added to sum.
+FP4_SIMD I add_dots(I sum, uint8_t factor, B a) {
+  return {_mm512_dpbusd_epi32(sum.v, _mm512_set1_epi8(static_cast<int8_t>(factor)), a.v)};
+}
+
+// Philox4x32-10 of 16 counters (block, 0, stream, step). The 64-bit products live in even and odd lanes apart, so a
+// round is one multiply, one shift and one three-way xor a word and half.
+struct Words {
+  I word[4];
+};
+FP4_SIMD Words philox(I block, uint32_t stream, uint32_t step, uint64_t seed) {
+  __m512i c[2][4];
+  c[0][0] = block.v;
+  c[1][0] = _mm512_srli_epi64(block.v, 32);
+  for (int half = 0; half < 2; ++half) {
+    c[half][1] = _mm512_setzero_si512();
+    c[half][2] = _mm512_set1_epi64(stream);
+    c[half][3] = _mm512_set1_epi64(step);
+  }
+  const __m512i m0 = _mm512_set1_epi64(0xD2511F53u);
+  const __m512i m1 = _mm512_set1_epi64(0xCD9E8D57u);
+  uint32_t key0 = static_cast<uint32_t>(seed);
+  uint32_t key1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const __m512i k0 = _mm512_set1_epi64(key0);
+    const __m512i k1 = _mm512_set1_epi64(key1);
+    for (int half = 0; half < 2; ++half) {
+      const __m512i p0 = _mm512_mul_epu32(m0, c[half][0]);
+      const __m512i p1 = _mm512_mul_epu32(m1, c[half][2]);
+      c[half][0] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c[half][1], k0, 0x96);
+      c[half][2] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c[half][3], k1, 0x96);
+      c[half][1] = p1;
+      c[half][3] = p0;
+    }
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  Words w;
+  for (int i = 0; i < 4; ++i) w.word[i].v = _mm512_mask_blend_epi32(0xAAAA, c[0][i], _mm512_slli_epi64(c[1][i], 32));
+  return w;
+}
+
+// 16 rows of 4 floats (row stride in floats) to 4 vectors, lane = row.
+FP4_SIMD void transpose_16x4(const float* x, int64_t stride, F out[4]) {
+  __m512 rows[4];
+  for (int r = 0; r < 4; ++r) {
+    const float* p = x + r * stride;
+    __m512 z = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    z = _mm512_insertf32x4(z, _mm_loadu_ps(p + 4 * stride), 1);
+    z = _mm512_insertf32x4(z, _mm_loadu_ps(p + 8 * stride), 2);
+    rows[r] = _mm512_insertf32x4(z, _mm_loadu_ps(p + 12 * stride), 3);
+  }
+  const __m512 a = _mm512_unpacklo_ps(rows[0], rows[1]);
+  const __m512 b = _mm512_unpackhi_ps(rows[0], rows[1]);
+  const __m512 c = _mm512_unpacklo_ps(rows[2], rows[3]);
+  const __m512 d = _mm512_unpackhi_ps(rows[2], rows[3]);
+  out[0].v = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)));
+  out[1].v = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)));
+  out[2].v = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
+  out[3].v = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
+}
+
+// Columns [k][16 rows] back to rows of `valid` floats.
+FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
+  int k = 0;
+  for (; k + 4 <= valid && rows == 16; k += 4) {
+    const __m512 a = _mm512_unpacklo_ps(_mm512_load_ps(x[k]), _mm512_load_ps(x[k + 1]));
+    const __m512 b = _mm512_unpackhi_ps(_mm512_load_ps(x[k]), _mm512_load_ps(x[k + 1]));
+    const __m512 c = _mm512_unpacklo_ps(_mm512_load_ps(x[k + 2]), _mm512_load_ps(x[k + 3]));
+    const __m512 d = _mm512_unpackhi_ps(_mm512_load_ps(x[k + 2]), _mm512_load_ps(x[k + 3]));
+    const __m512d q[4] = {_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)),
+                          _mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)),
+                          _mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)),
+                          _mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d))};
+    for (int r = 0; r < 4; ++r) {  // q[r]: rows r, r + 4, r + 8, r + 12
+      const __m512 row = _mm512_castpd_ps(q[r]);
+      _mm_storeu_ps(out + r * stride + k, _mm512_castps512_ps128(row));
+      _mm_storeu_ps(out + (r + 4) * stride + k, _mm512_extractf32x4_ps(row, 1));
+      _mm_storeu_ps(out + (r + 8) * stride + k, _mm512_extractf32x4_ps(row, 2));
+      _mm_storeu_ps(out + (r + 12) * stride + k, _mm512_extractf32x4_ps(row, 3));
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int i = k; i < valid; ++i) out[r * stride + i] = x[i][r];
+  }
+}
+
+// Four dwords of sixteen rows, [4][16], to 16 bytes of each row.
+FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int64_t stride) {
+  const __m512i x0 = _mm512_load_si512(x[0]);
+  const __m512i x1 = _mm512_load_si512(x[1]);
+  const __m512i x2 = _mm512_load_si512(x[2]);
+  const __m512i x3 = _mm512_load_si512(x[3]);
+  const __m512i a = _mm512_unpacklo_epi32(x0, x1);
+  const __m512i b = _mm512_unpackhi_epi32(x0, x1);
+  const __m512i c = _mm512_unpacklo_epi32(x2, x3);
+  const __m512i d = _mm512_unpackhi_epi32(x2, x3);
+  const __m512i q[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
+                        _mm512_unpackhi_epi64(b, d)};
+  for (int r = 0; r < 4; ++r) {  // q[r]: rows r, r + 4, r + 8, r + 12
+    uint8_t* row = out + r * stride;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row), _mm512_castsi512_si128(q[r]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 4 * stride), _mm512_extracti32x4_epi32(q[r], 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 8 * stride), _mm512_extracti32x4_epi32(q[r], 2));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 12 * stride), _mm512_extracti32x4_epi32(q[r], 3));
+  }
+}
+
+// Lane j becomes other[j] + v[j], or other[j] - v[j] in the lanes of `minus`.
+FP4_SIMD F butterfly(F v, __m512 other, __mmask16 minus) {
+  const __m512 one = _mm512_mask_blend_ps(minus, _mm512_set1_ps(1.0f), _mm512_set1_ps(-1.0f));
+  return {_mm512_fmadd_ps(v.v, one, other)};
+}
+
+// The Hadamard transform of sixteen neighbours: a butterfly is a shuffle and a fused product with 1 or -1.
+FP4_SIMD F transformed_lanes(F v) {
+  v = butterfly(v, _mm512_permute_ps(v.v, 0xB1), 0xAAAA);
+  v = butterfly(v, _mm512_permute_ps(v.v, 0x4E), 0xCCCC);
+  v = butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0xB1), 0xF0F0);
+  return butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0x4E), 0xFF00);
+}
+
+}  // namespace fp4::avx512
