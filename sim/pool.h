@@ -79,7 +79,7 @@ class PoolCache {
   }
 
  private:
-  static constexpr size_t kept = 16;
+  static constexpr size_t kept = 8;
   struct Entry {
     std::string key;
     std::mutex mutex;

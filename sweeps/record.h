@@ -51,6 +51,9 @@ struct Curve {
   std::vector<double> validation_loss;  // NaN where not measured
 };
 
+// The name of a run's metric: products with a quantised operand, per training step.
+inline constexpr const char* quantised_products = "quantised_products";
+
 struct RunRecord {
   std::string hash;
   uint64_t seed = 0;

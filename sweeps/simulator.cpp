@@ -20,6 +20,17 @@ Json nameless(Json recipe) {
   return recipe;
 }
 
+// Products with an operand of another format than fp32, bf16 and fp16.
+double quantised_count(const sim::History& history) {
+  double count = 0;
+  for (const sim::PrecisionCounts& counts : history.products) {
+    for (const auto& [words, n] : counts) {
+      if (words != "fp32" && words != "bf16" && words != "fp16") count += static_cast<double>(n);
+    }
+  }
+  return count;
+}
+
 RunRecord record_of(const sim::History& history, const std::string& backend) {
   RunRecord record{.status = history.status,
                    .message = history.message,
@@ -35,6 +46,8 @@ RunRecord record_of(const sim::History& history, const std::string& backend) {
       record.metrics.emplace_back(name, value);
     }
   }
+  if (history.steps_done > 0)
+    record.metrics.emplace_back(quantised_products, quantised_count(history) / history.steps_done);
   if (record.status != Status::finished) record.loss = record.loss_hp = std::nullopt;
   for (const sim::CurvePoint& point : history.curve) {
     record.curve.step.push_back(point.step);

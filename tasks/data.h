@@ -50,7 +50,7 @@ inline int64_t examples_of(const Json& config) {
 
 /// The parameters that every task has.
 inline sim::Schema common_schema(double channel, double token) {
-  return {{"data_seed", 0, "moves teacher, pool, outlier factors and validation set; -1: the run's seed", {}, -1, 9e15},
+  return {{"data_seed", -1, "moves teacher, pool, outlier factors and validation set; -1: the run's seed", {}, -1, 9e15},
           {"outliers.channel", channel, "factors exp(c*N(0,1)) per channel, rms 1", {}, 0, 10},
           {"outliers.token", token, "weights exp(t*N(0,1) - t*t/2) per example on the training loss", {}, 0, 10}};
 }

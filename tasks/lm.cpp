@@ -199,7 +199,7 @@ class Lm : public Task {
   }
   std::vector<std::string> file_parameters() const override { return {"text"}; }
   Json train_defaults(const Json&) const override {
-    return {{"steps", 300}, {"batch", 16}, {"lr", 1e-3}, {"warmup", 20}, {"weight_decay", 0.1}, {"clip", 1.0}};
+    return {{"steps", 300}, {"batch", 16}, {"lr", 2.8e-3}, {"warmup", 15}, {"weight_decay", 0.1}, {"clip", 1.0}};
   }
   std::string invalid_reason(const Json& config) const override {
     const int width = integer(config, "width"), heads = integer(config, "heads");

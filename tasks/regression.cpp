@@ -225,7 +225,7 @@ class Regression : public Task {
   Schema schema(const Json& given) const override {
     const Json* word = at_path(given, "variant");
     const std::string variant = word && word->is_string() ? word->get<std::string>() : "teacher";
-    Schema s = variant == "teacher" ? common_schema(0.5, 1.5) : common_schema(0.0, 0.0);
+    Schema s = variant == "teacher" ? common_schema(0.5, 0.0) : common_schema(0.0, 0.0);
     s.push_back(gradient_field());
     const auto [inputs, width, depth, outputs] = variant == "control"  ? std::array{256, 256, 1, 64}
                                                  : variant == "linear" ? std::array{1024, 128, 0, 1}
@@ -244,7 +244,7 @@ class Regression : public Task {
     const std::string variant = parameters.at("variant");
     if (variant == "control") return {{"steps", 500}, {"batch", 128}, {"lr", 2e-3}, {"schedule", "constant"}};
     if (variant == "linear") return {{"steps", 480}, {"batch", 512}, {"lr", 1e-2}, {"schedule", "constant"}};
-    return {{"steps", 600}, {"batch", 128}, {"lr", 2e-3}};
+    return {{"steps", 600}, {"batch", 128}, {"lr", 0.0226}, {"warmup", 30}, {"clip", 0.3}};  // results/defaults
   }
   std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {
     return std::make_unique<RegressionModel>(build, config, seed);

@@ -1,7 +1,10 @@
 // See run.h.
 #include "tasks/run.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <mutex>
 
@@ -9,6 +12,7 @@
 #include "src/error.h"
 #include "src/sha256.h"
 #include "src/signature.h"
+#include "tasks/data.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tasks {
@@ -19,7 +23,7 @@ namespace {
 
 // The numbered table of defaults that hashes are taken against: fields at these values are left out, so that a new
 // field with a default leaves old hashes alone. Change the number when a default of an existing field changes.
-constexpr int defaults_number = 1;
+constexpr int defaults_number = 2;
 
 // `value` without what equals `defaults`; objects recursively.
 Json difference(const Json& value, const Json& defaults) {
@@ -59,6 +63,9 @@ std::string content_of(const std::string& path) {
 }
 
 const Task& task_of(const Json& config) { return task(config.at("task").at("name").get<std::string>()); }
+
+// Weighted losses of one example.
+double sequence_of(const Json& config) { return config.at("task").value("context", 1.0); }
 
 Json without(Json object, std::initializer_list<const char*> keys) {
   for (const char* key : keys) object.erase(key);
@@ -131,9 +138,21 @@ std::string config_hash(const Json& config) {
   return content_hash(hashed);
 }
 
+double effective_batch(const Json& config) {
+  const double t = number(config, "outliers.token");
+  return batch_of(config) * sequence_of(config) / std::exp(t * t);
+}
+
 std::string invalid_reason(const Json& config) {
   const std::string reason = sim::invalid_reason(recipe_from_json(config.at("recipe")));
-  return !reason.empty() ? reason : task_of(config).invalid_reason(config);
+  if (!reason.empty()) return "recipe: " + reason;
+  const double t = number(config, "outliers.token"), left = effective_batch(config);
+  if (t > 0 && left < least_effective_batch) {
+    const double batch = std::ceil(least_effective_batch * std::exp(t * t) / sequence_of(config));
+    return fmt::format("task {}: outliers.token {:g} leaves an effective batch of {:.4g}; batch {:.0f} keeps {:g}",
+                       task_of(config).name(), t, left, batch, least_effective_batch);
+  }
+  return task_of(config).invalid_reason(config);
 }
 
 double static_cost(const Json& config) {
@@ -141,10 +160,9 @@ double static_cost(const Json& config) {
 }
 
 History run(const Json& config, uint64_t seed, const RunOptions& options) {
-  if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error("recipe: " + reason);
+  if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error(reason);
   const Json own = with_data_of(config, seed);
-  if (options.checkpoint_to.empty() && options.resume_from.empty())
-    return train(task_of(config), own, seed, options);
+  if (options.checkpoint_to.empty() && options.resume_from.empty()) return train(task_of(config), own, seed, options);
   RunOptions with_signatures = options;
   with_signatures.signature = arithmetic_signature();
   with_signatures.train_signature = train_signature(task_of(config).name());

@@ -30,6 +30,12 @@ std::string config_hash(const Json& canonical);
 /// Why this configuration cannot run ("" when it can), for grids that count impossible points.
 std::string invalid_reason(const Json& canonical);
 
+/// Examples (lm: bytes) of a batch that count: token weights w leave (sum w)^2 / sum w^2 = n / exp(t^2) of n, in
+/// expectation, with t = outliers.token. A run with t > 0 needs least_effective_batch of them (invalid_reason): below
+/// that the largest weight of a batch makes the gradient, and every recipe is judged on a ruined training.
+double effective_batch(const Json& canonical);
+inline constexpr double least_effective_batch = 64;
+
 /// Multiply-adds x steps of a canonical configuration: a static cost for scheduling, the same everywhere.
 double static_cost(const Json& canonical);
 

@@ -4,42 +4,17 @@
 #include <cmath>
 
 #include "sweeps/judge/attribution.h"
-#include "sweeps/explore/explore.h"
 #include "sweeps/explore/importance.h"
 #include "sweeps/judge/tokens.h"
-#include "tests/support/made_up_training.h"
+#include "tests/support/made_up_study.h"
 
 using namespace fp4::sweeps;
 using fp4::test::made_up_costs;
 using fp4::test::MadeUp;
 using fp4::test::normal_of;
+using fp4::test::Study;
 
 namespace {
-
-// Runs every stage of a grid in memory and gives its results. `salt` moves all noise.
-struct Study {
-  Simulator simulator;
-  Planner planner;
-  std::vector<RunRecord> runs;
-
-  Study(const std::string& grid, const MadeUp& world, uint64_t salt)
-      : simulator(world.simulator()), planner(parse_grid(grid, "grid"), simulator, {made_up_costs()}) {
-    for (size_t i = 0; i < planner.stages(); ++i) {
-      for (const Job& job : planner.stage(i, runs).jobs) {
-        RunRecord run =
-            simulator.run(Json::parse(job.config->config), job.seed + 1'000'000 * salt, [] { return false; });
-        run.hash = job.config->hash;
-        run.seed = job.seed;
-        run.role = job.role;
-        runs.push_back(std::move(run));
-      }
-    }
-  }
-  Results results() const {
-    Planner::Contents contents = planner.contents();
-    return {planner.grid(), contents.axes, contents.configs, contents.points, {}, runs};
-  }
-};
 
 const std::string eight = R"({"name": "eight", "task": "alpha", "base": "mxfp4", "seeds": 5, "confirm": 8, "axes": {
   "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"],

@@ -170,7 +170,8 @@ TEST_CASE("canonical configurations", "[train]") {
   // A fixed point, and readable as a configuration again.
   CHECK(tasks::canonical(config) == config);
   CHECK(config.at("task").at("outliers").at("channel") == 0.5);
-  CHECK(config.at("train").at("lr") == 1e-3);
+  CHECK(config.at("train").at("lr") == 0.016);
+  CHECK(config.at("task").at("data_seed") == -1);
   // Names, docs and dead fields do not enter the hash; live ones do.
   Json renamed = config;
   renamed["recipe"]["name"] = "mine";
@@ -233,6 +234,23 @@ TEST_CASE("the sliced distance sorts numbers and is that of shifted points", "[t
   CHECK(distance(moved) == Approx(0.75));
   moved[3] = std::numeric_limits<float>::quiet_NaN();
   CHECK(std::isinf(distance(moved)));
+}
+
+TEST_CASE("token weights that ruin the batch are refused", "[quick]") {
+  const auto reason = [](const char* task, double token, int batch) {
+    return tasks::invalid_reason(tasks::canonical({{"task", {{"name", task}, {"outliers", {{"token", token}}}}},
+                                                   {"recipe", "fp32"},
+                                                   {"train", {{"batch", batch}}}}));
+  };
+  // 64 exp(1.5^2) = 607.2
+  CHECK(reason("classifier", 1.5, 608).empty());
+  CHECK(reason("classifier", 1.5, 607) ==
+        "task classifier: outliers.token 1.5 leaves an effective batch of 63.98; batch 608 keeps 64");
+  CHECK(reason("regression", 1, 128).find("effective batch of 47.09; batch 174 keeps 64") != std::string::npos);
+  CHECK(reason("classifier", 0, 1).empty());  // a small batch by itself is the user's choice
+  CHECK(reason("lm", 1.5, 10).empty());       // 64 bytes a sequence
+  CHECK(!reason("lm", 1.5, 9).empty());
+  CHECK_THROWS_AS(tasks::run(short_run("regression", "fp32", 2, {{"outliers", {{"token", 2.0}}}}), 1), Error);
 }
 
 TEST_CASE("divergence is a result", "[train]") {

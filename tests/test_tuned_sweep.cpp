@@ -4,14 +4,14 @@
 #include <cmath>
 #include <set>
 
-#include "sweeps/explore/explore.h"
 #include "sweeps/judge/front_race.h"
 #include "sweeps/report/table.h"
-#include "tests/support/made_up_training.h"
+#include "tests/support/made_up_study.h"
 
 using namespace fp4::sweeps;
 using fp4::test::made_up_costs;
 using fp4::test::MadeUp;
+using fp4::test::Study;
 
 namespace {
 
@@ -41,36 +41,6 @@ const std::string tuned_grid = R"({"name": "tuned", "task": "alpha", "base": "mx
   "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
   "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40, "delta": 0.01})";
 
-// Stages in memory; `known` stands for a store that holds runs already.
-struct Sweep {
-  Simulator simulator;
-  Planner planner;
-  std::vector<RunRecord> runs;
-  std::vector<Stage> stages;
-
-  Sweep(const std::string& grid, const MadeUp& world, std::vector<RunRecord> known = {})
-      : simulator(world.simulator()), planner(parse_grid(grid, "grid"), simulator, {made_up_costs()}) {
-    runs = std::move(known);
-    std::set<std::pair<std::string, uint64_t>> done;
-    for (const RunRecord& run : runs) done.emplace(run.hash, run.seed);
-    for (size_t i = 0; i < planner.stages(); ++i) {
-      stages.push_back(planner.stage(i, runs));
-      for (const Job& job : stages.back().jobs) {
-        if (!done.emplace(job.config->hash, job.seed).second) continue;
-        RunRecord run = simulator.run(Json::parse(job.config->config), job.seed, [] { return false; });
-        run.hash = job.config->hash;
-        run.seed = job.seed;
-        run.role = job.role;
-        runs.push_back(std::move(run));
-      }
-    }
-  }
-  Results results() const {
-    Planner::Contents contents = planner.contents();
-    return {planner.grid(), contents.axes, contents.configs, contents.points, {}, runs};
-  }
-};
-
 std::set<std::pair<std::string, uint64_t>> asked(const Stage& stage) {
   std::set<std::pair<std::string, uint64_t>> keys;
   for (const Job& job : stage.jobs) keys.emplace(job.config->hash, job.seed);
@@ -80,7 +50,7 @@ std::set<std::pair<std::string, uint64_t>> asked(const Stage& stage) {
 }  // namespace
 
 TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
-  const Sweep sweep(tuned_grid + "}", tuned_world());
+  const Study sweep(tuned_grid + "}", tuned_world());
   const Results results = sweep.results();
   size_t judged = 0;
   for (const ConfigResult& config : results.configs()) {
@@ -102,7 +72,7 @@ TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
 }
 
 TEST_CASE("the race finds the planted front", "[quick]") {
-  const Sweep sweep(tuned_grid + "}", tuned_world());
+  const Study sweep(tuned_grid + "}", tuned_world());
   const Results results = sweep.results();
   const std::vector<ContextFront> all = fronts(results, Costs(results, made_up_costs()), {});
   REQUIRE(all.size() == 1);
@@ -128,8 +98,8 @@ TEST_CASE("the race finds the planted front", "[quick]") {
 }
 
 TEST_CASE("a tuned sweep asks for the same runs whatever is known already", "[quick]") {
-  const Sweep whole(tuned_grid + "}", tuned_world());
-  const Sweep again(tuned_grid + "}", tuned_world(), whole.runs);
+  const Study whole(tuned_grid + "}", tuned_world());
+  const Study again(tuned_grid + "}", tuned_world(), 0, whole.runs);
   CHECK(again.runs.size() == whole.runs.size());
   REQUIRE(again.stages.size() == whole.stages.size());
   for (size_t i = 0; i < whole.stages.size(); ++i) {
@@ -137,12 +107,12 @@ TEST_CASE("a tuned sweep asks for the same runs whatever is known already", "[qu
     CHECK(asked(again.stages[i]) == asked(whole.stages[i]));
   }
   std::vector<RunRecord> half(whole.runs.begin(), whole.runs.begin() + static_cast<ptrdiff_t>(whole.runs.size() / 2));
-  const Sweep resumed(tuned_grid + "}", tuned_world(), half);
+  const Study resumed(tuned_grid + "}", tuned_world(), 0, half);
   CHECK(resumed.runs.size() == whole.runs.size());
 }
 
 TEST_CASE("tune_best screens at the fixed rate and tunes the best share", "[quick]") {
-  const Sweep sweep(tuned_grid + R"(, "tune_best": 0.5, "train": {"lr": 1}})", tuned_world());
+  const Study sweep(tuned_grid + R"(, "tune_best": 0.5, "train": {"lr": 1}})", tuned_world());
   const Results results = sweep.results();
   size_t fixed = 0, best = 0;
   for (const ConfigResult& config : results.configs()) {

@@ -18,10 +18,10 @@ namespace fp4::sweeps {
 void sort_jobs(std::vector<Job>& jobs) {
   std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
     if (a.config->static_cost != b.config->static_cost) return a.config->static_cost > b.config->static_cost;
-    const bool a_first = a.role == Role::reference;
-    const bool b_first = b.role == Role::reference;
-    if (a_first != b_first) return a_first;
-    return std::tie(a.config->hash, a.seed) < std::tie(b.config->hash, b.seed);
+    const auto place = [](const Job& job) {
+      return std::make_tuple(job.seed, job.role != Role::reference, job.config->hash);
+    };
+    return place(a) < place(b);
   });
 }
 

@@ -39,7 +39,8 @@ struct EngineOptions {
   size_t stop_after = 0;                               // test hook: behave as if stopped once so many runs have begun
 };
 
-// Largest static cost first; references before others of equal cost, then by hash and seed: a fixed order everywhere.
+// Largest static cost first, then by seed, references before others, by hash: a fixed order everywhere, in which runs
+// that make their data from one seed stand together and share it (sim/pool.h).
 void sort_jobs(std::vector<Job>& jobs);
 
 // Shard i of n (1-based) of a sorted list, dealt round-robin: equal load, and the same on every machine.

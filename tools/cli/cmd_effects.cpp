@@ -6,6 +6,7 @@
 #include "src/words.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
+#include "tools/cli/alarm_print.h"
 #include "tools/cli/effects_print.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep_view.h"
@@ -55,13 +56,16 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
   front.y = o.y;
   if (o.delta >= 0) front.delta = o.delta;
   front.screening_only = true;  // nothing but delta is wanted of the fronts
-  const std::map<std::string, double> delta = sweeps::delta_by_task(sweeps::fronts(results, view.costs, front));
+  const std::vector<sweeps::ContextFront> fronts = sweeps::fronts(results, view.costs, front);
+  const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
+  const std::vector<sweeps::RaisedAlarm> alarms = sweeps::alarms(results, fronts);
   const auto metric = o.y == "loss_gap" ? sweeps::Metric::loss : sweeps::Metric::loss_hp;
   const std::vector<sweeps::Effect> effects = sweeps::attribute(results, metric, delta, contrast);
   if (effects.empty()) throw Error("no pair of runs differs in " + contrast.axis + " alone under these conditions");
   if (o.json) {
     nlohmann::ordered_json json = {{"schema", 1}, {"y", o.y}, {"effects", nlohmann::ordered_json::array()}};
     for (const sweeps::Effect& effect : effects) json["effects"].push_back(effect_json(effect));
+    json["alarms"] = alarms_json(alarms);
     json["provenance"] = view_provenance(view, invocation);
     return print_json(json);
   }
@@ -74,6 +78,7 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
       fmt::print("`equal` is never said on {}: no mxfp4 in this sweep to take 10 % of; --delta sets it\n", task);
     }
   }
+  print_alarms(alarms);
 }
 
 void add_effects(CLI::App& app, Invocation& invocation) {

@@ -8,6 +8,7 @@
 #include "src/output.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
+#include "tools/cli/alarm_print.h"
 #include "tools/cli/effects_print.h"
 #include "tools/cli/front_print.h"
 #include "tools/cli/options.h"
@@ -135,6 +136,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
       json["space_average"][task] = {{"mean", number(mean.mean)}, {"effective_n", number(mean.effective_n)}};
     }
   }
+  const std::vector<sweeps::RaisedAlarm> alarms = sweeps::alarms(results, fronts);
+  json["alarms"] = alarms_json(alarms);
   json["provenance"] = view_provenance(view, invocation);
   if (o.json == "-") return print_json(json);
   if (!o.json.empty()) write_file(o.json, json.dump() + "\n", o.force);
@@ -150,6 +153,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
       fmt::print("  {:<12} {:.4g}  ({:.0f})\n", task, mean.mean, mean.effective_n);
     }
   }
+  print_alarms(alarms);
 }
 
 void add_pareto(CLI::App& app, Invocation& invocation) {

@@ -6,6 +6,7 @@
 #include "src/error.h"
 #include "src/output.h"
 #include "sweeps/report/table.h"
+#include "tools/cli/alarm_print.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/sweep_view.h"
@@ -82,7 +83,12 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
       write_file(o.json, json.dump() + "\n", o.force);
     }
   }
-  if (o.csv.empty() && o.json.empty()) print(table, o, short_axis_names(view.results.axes()));
+  if (o.csv.empty() && o.json.empty()) {
+    print(table, o, short_axis_names(view.results.axes()));
+    sweeps::FrontOptions screening;
+    screening.screening_only = true;
+    print_alarms(sweeps::alarms(view.results, sweeps::fronts(view.results, view.costs, screening)));
+  }
   if (view.hidden > 0) {
     say("fp4sim: note: {} runs of other signatures (older arithmetic) are in the store and not shown\n", view.hidden);
   }

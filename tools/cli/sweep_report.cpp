@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "src/error.h"
+#include "sweeps/judge/alarms.h"
 #include "sweeps/judge/attribution.h"
 #include "tasks/run.h"
 
@@ -127,6 +128,8 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
     }
     notes.push_back(note + ".");
   }
+  for (const sweeps::RaisedAlarm& raised : sweeps::alarms(view.results, fronts))
+    notes.push_back(fmt::format("{}: alarm, {}: {}.", raised.context, word(raised.alarm), raised.text));
   if (view.hidden > 0) notes.push_back(fmt::format("{} runs of other signatures are not shown.", view.hidden));
   return notes;
 }

@@ -1,0 +1,152 @@
+#include "sweeps/judge/alarms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace fp4::sweeps {
+
+namespace {
+
+constexpr double least_effective_batch = 64;
+constexpr double least_improvement = 0.01;
+
+std::string named(const ConfigResult& config) { return config.record.recipe + " " + config.record.hash; }
+
+// Points with results of their own, without the references fp32 and bf16.
+std::vector<const FrontPoint*> compared(const ContextFront& front) {
+  std::vector<const FrontPoint*> points;
+  for (const FrontPoint& point : front.points) {
+    if (point.y.n > 0 && point.config->in_plan && point.config->record.hash != front.context) points.push_back(&point);
+  }
+  return points;
+}
+
+bool is_surely_below_zero(const Summary& gap, size_t tests) {
+  if (gap.n < 3 || !(gap.sd > 0)) return false;
+  const double t = gap.mean / (gap.sd / std::sqrt(static_cast<double>(gap.n)));
+  return t < 0 && t_two_sided_p(t, static_cast<double>(gap.n - 1)) * static_cast<double>(tests) < 0.05;
+}
+
+std::string better_than_fp32(const ContextFront& front, const Results& results) {
+  const std::vector<const FrontPoint*> points = compared(front);
+  const FrontPoint* best = nullptr;
+  size_t count = 0;
+  for (const FrontPoint* point : points) {
+    const Summary gap = summarise(results.gaps(*point->config, front.confirmed && point->candidate));
+    const bool raced = front.raced && point->candidate && point->raced_gap.interval;
+    if (!(raced ? point->raced_gap.interval->high < 0 : is_surely_below_zero(gap, points.size()))) continue;
+    ++count;
+    if (best == nullptr || point->y.mean < best->y.mean) best = point;
+  }
+  if (best == nullptr) return "";
+  return fmt::format("{} of {} configurations lose less than fp32, most of all {}; tune fp32 before you believe it",
+                     count, points.size(), named(*best->config));
+}
+
+std::string at_edge(const ContextFront& front) {
+  size_t count = 0;
+  const ConfigResult* first = nullptr;
+  for (const FrontPoint& point : front.points) {
+    if (point.y.n == 0 || point.config->record.at != At::edge) continue;
+    if (count++ == 0) first = point.config;
+  }
+  if (count == 0) return "";
+  return fmt::format("{} tuned values lie at an end of their ladder, such as that of {}; start the ladder nearer",
+                     count, named(*first));
+}
+
+double effective_batch(const Json& config) {
+  const Json& task = config.at("task");
+  double t = 0;
+  if (const auto outliers = task.find("outliers"); outliers != task.end()) t = outliers->value("token", 0.0);
+  return config.at("train").value("batch", least_effective_batch) * task.value("context", 1.0) / std::exp(t * t);
+}
+
+std::string small_batch(const ContextFront& front, const Results& results) {
+  const ConfigResult* fp32 = results.find(front.context);
+  if (fp32 == nullptr) return "";
+  const double left = effective_batch(Json::parse(fp32->record.config));
+  if (left >= least_effective_batch) return "";
+  return fmt::format("the batch has {:.3g} effective examples, fewer than {:g}", left, least_effective_batch);
+}
+
+std::optional<double> products_of(const ConfigResult& config) {
+  for (const RunRecord& run : config.runs) {
+    for (const auto& [name, value] : run.metrics) {
+      if (name == quantised_products && std::isfinite(value)) return value;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string unequal_products(const ContextFront& front) {
+  std::map<double, const ConfigResult*> counts;
+  for (const FrontPoint* point : compared(front)) {
+    if (const auto count = products_of(*point->config); count && *count > 0) counts.try_emplace(*count, point->config);
+  }
+  if (counts.size() < 2) return "";
+  return fmt::format("from {:g} ({}) to {:g} ({}) quantised products a step are compared", counts.begin()->first,
+                     named(*counts.begin()->second), counts.rbegin()->first, named(*counts.rbegin()->second));
+}
+
+// What fp32 runs share that a better learning rate, clip or warm-up leaves alone.
+std::string family(const ConfigResult& fp32) {
+  Json config = Json::parse(fp32.record.config);
+  for (const char* key : {"lr", "clip", "warmup"}) config.at("train").erase(key);
+  return config.dump();
+}
+
+std::optional<double> mean_loss(const ConfigResult& config) {
+  double sum = 0;
+  size_t count = 0;
+  for (const RunRecord& run : config.runs) {
+    if (run.role == Role::tune) continue;
+    if (!run.loss) return std::nullopt;
+    sum += *run.loss;
+    ++count;
+  }
+  if (count < 2) return std::nullopt;
+  return sum / static_cast<double>(count);
+}
+
+std::string untuned_reference(const ContextFront& front, const Results& results,
+                              const std::map<std::string, const ConfigResult*>& best_of_family) {
+  const ConfigResult* fp32 = results.find(front.context);
+  if (fp32 == nullptr) return "";
+  const ConfigResult& best = *best_of_family.at(family(*fp32));
+  const std::optional<double> own = mean_loss(*fp32), other = mean_loss(best);
+  if (!own || !other || *other > *own * (1 - least_improvement)) return "";
+  const Json train = Json::parse(best.record.config).at("train");
+  return fmt::format("fp32 reaches {:.4g} here and {:.4g} with lr {:g}, clip {:g}, warm-up {:g} ({})", *own, *other,
+                     train.value("lr", 0.0), train.value("clip", 0.0), train.value("warmup", 0.0), best.record.hash);
+}
+
+}  // namespace
+
+std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<ContextFront>& fronts) {
+  std::map<std::string, const ConfigResult*> best_of_family;
+  for (const ContextFront& front : fronts) {
+    const ConfigResult* fp32 = results.find(front.context);
+    if (fp32 == nullptr) continue;
+    const ConfigResult*& best = best_of_family.try_emplace(family(*fp32), fp32).first->second;
+    const std::optional<double> own = mean_loss(*fp32), least = mean_loss(*best);
+    if (own && (!least || *own < *least)) best = fp32;
+  }
+  std::vector<RaisedAlarm> raised;
+  for (const ContextFront& front : fronts) {
+    const auto raise = [&](Alarm alarm, std::string text) {
+      if (!text.empty()) raised.push_back({alarm, front.description, std::move(text)});
+    };
+    raise(Alarm::better_than_fp32, better_than_fp32(front, results));
+    raise(Alarm::at_edge, at_edge(front));
+    raise(Alarm::small_batch, small_batch(front, results));
+    raise(Alarm::unequal_products, unequal_products(front));
+    raise(Alarm::untuned_reference, untuned_reference(front, results, best_of_family));
+  }
+  return raised;
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,91 @@
+// Are comparisons that cannot be believed named as such, and the others left alone? On a made-up trainer.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "sweeps/judge/alarms.h"
+#include "tests/support/made_up_study.h"
+
+using namespace fp4::sweeps;
+using fp4::test::made_up_costs;
+using fp4::test::MadeUp;
+using fp4::test::Study;
+
+namespace {
+
+// The words of the alarms that a grid raises.
+std::vector<std::string> raised(const std::string& grid, const MadeUp& world = {}) {
+  const Study study(grid, world);
+  const Results results = study.results();
+  const Costs costs(results, made_up_costs());
+  std::vector<std::string> words;
+  for (const RaisedAlarm& alarm : alarms(results, fronts(results, costs, {}))) {
+    INFO(alarm.text);
+    CHECK(!alarm.context.empty());
+    words.emplace_back(word(alarm.alarm));
+  }
+  return words;
+}
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a sound comparison raises no alarm", "[quick]") {
+  CHECK(raised(R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 6, "train": {"batch": 64},
+                   "axes": {"wgrad.hadamard.size": [0, 16]}})")
+            .empty());
+}
+
+TEST_CASE("a batch of few examples, by itself or by its weights", "[quick]") {
+  CHECK(raised(R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 3, "train": {"batch": 63}})") ==
+        Words{"small batch"});
+  // 128 / exp(.8^2) = 67.5, 128 / exp(.9^2) = 56.9
+  const std::string weighted = R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 3,
+    "train": {"batch": 128}, "axes": {"task.alpha.outliers.token": [)";
+  CHECK(raised(weighted + "0.8]}}").empty());
+  CHECK(raised(weighted + "0.9]}}") == Words{"small batch"});
+}
+
+TEST_CASE("a recipe that is better than fp32", "[quick]") {
+  MadeUp world;
+  world.truth = [](const Json& config) {
+    return config["recipe"]["wgrad"]["a"]["element"] == "e2m1" ? -0.05 : 0.0;  // five times the noise of one run
+  };
+  const std::string grid = R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 6, "train": {"batch": 64}})";
+  CHECK(raised(grid, world) == Words{"better than fp32"});
+  world.truth = [](const Json&) { return 0.0; };
+  CHECK(raised(grid, world).empty());
+}
+
+TEST_CASE("tuned values at an end of their ladder", "[quick]") {
+  MadeUp world;
+  world.seed_noise = 0;
+  world.truth = [](const Json& config) {
+    const bool far = config["recipe"]["wgrad"]["hadamard"]["size"] == 16;
+    const double away = std::log2(config["train"].value("lr", 1.0)) - (far ? 9 : 0);
+    return MadeUp::default_truth(config) + 0.02 * away * away;
+  };
+  const std::string axes = R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 3, "train": {"batch": 64},
+    "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "axes": {"wgrad.hadamard.size": )";
+  CHECK(raised(axes + "[0]}}", world).empty());
+  CHECK(raised(axes + "[0, 16]}}", world) == Words{"at edge"});
+}
+
+TEST_CASE("recipes that quantise more products than others", "[quick]") {
+  const std::string grid = R"({"name": "a", "task": "alpha", "seeds": 3, "train": {"batch": 64},
+                               "axes": {"recipe": )";
+  CHECK(raised(grid + R"(["mxfp4@wgrad", "mxfp4@dgrad"]}})").empty());
+  CHECK(raised(grid + R"(["mxfp4@wgrad", "mxfp4"]}})") == Words{"unequal products"});
+}
+
+TEST_CASE("a reference that another learning rate would improve", "[quick]") {
+  MadeUp world;
+  world.seed_noise = 0;
+  world.truth = [](const Json& config) {
+    return MadeUp::default_truth(config) + (config["train"].value("lr", 1.0) == 1.0 ? 0.0 : 0.02);
+  };
+  const std::string grid = R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 3, "train": {"batch": 64},
+                               "axes": {"train.lr": )";
+  CHECK(raised(grid + "[1]}}", world).empty());
+  CHECK(raised(grid + "[1, 2]}}", world) == Words{"untuned reference"});
+}
