@@ -203,8 +203,8 @@ inline RunKind run_kind(const QuantPlan& p) {
   return known ? factor_kind(p) : RunKind::none;
 }
 
-// Columns of the flat operand that goes by runs; 0: it does not.
-inline int64_t run_width(const QuantPlan& p) {
+// Columns of the short rows of a flat operand; 0 where the operand has to keep its own.
+inline int64_t flat_columns(const QuantPlan& p) {
   return run_kind(p) != RunKind::none && !p.spec.has_outer_scale() ? cpu::flat_width(p, 32) : 0;
 }
 
@@ -233,10 +233,11 @@ FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   return r;
 }
 
-// The loop over panels that an operand goes by.
-FP4_TARGET inline void quantize_by_runs(const Quantization& z, int64_t first, int64_t last) {
+// The full panels of a flat operand; returns how many those are.
+inline int64_t quantize_flat(const Quantization& z, int threads) {
   const RunPlan r = run_plan(*z.plan);
-  run_loop(r, z.plan->spec.block.size)(z, r, first, last);
+  const RunLoop loop = run_loop(r, z.plan->spec.block.size);
+  return cpu::share_panels(*z.plan, threads, [&](int64_t first, int64_t last) { loop(z, r, first, last); });
 }
 
 }  // namespace fp4::avx512

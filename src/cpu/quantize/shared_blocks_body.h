@@ -6,7 +6,6 @@
 
 #include "src/cpu/quantize/line_maximum_body.h"
 #include "src/cpu/quantize/quantize_body.h"
-#include "src/cpu/quantize/rows.h"
 #include "src/cpu/simd/lanes.h"
 
 namespace fp4::FP4_ISA {
@@ -177,13 +176,6 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
   b.u = payloads;
   b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
   LaneScales scales;
-  b.k0 = 0;
-  if (!scale_per_piece && m.nonfinite[index * m.pieces] == 0 && has_row_segments(z)) {
-    b.amax = load(m.amax + index * m.pieces * panel_rows);
-    b.nonfinite = mask_from_bits(0);
-    find_shared_scales(z, m, index * m.pieces, b);
-    if (encode_row_segments(z, b)) return note_scales(z, b, panel, extremes);
-  }
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
     load_chunk(p, b.row0, k0, chunk, buffer);
     for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += m.piece) {
@@ -233,7 +225,6 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   m.nonfinite = arena.take<uint32_t>(group * m.pieces);
   m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
   for (int64_t first = 0; first < z.out->count; first += group) {
-    if (quantize_square_panels(z, first)) continue;
     const int64_t count = smaller(group, z.out->count - first);
     const bool shared = measure_rows(z, first, m) || measure_tensor(z, count, m);
     if (!shared) measure_panels(z, first, count, m);

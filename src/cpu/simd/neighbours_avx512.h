@@ -20,19 +20,4 @@ FP4_SIMD I neighbours(const uint8_t* p) {
   }
 }
 
-// The opposite.
-template <int width>
-FP4_SIMD void store_neighbours(uint8_t* out, I code) {
-  if constexpr (width == 4) {
-    const __m512i pairs = _mm512_or_si512(code.v, _mm512_srli_epi64(code.v, 28));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm512_cvtepi64_epi8(pairs));
-  } else if constexpr (width == 8) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(code.v));
-  } else if constexpr (width == 16) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(code.v));
-  } else {
-    _mm512_storeu_si512(out, code.v);
-  }
-}
-
 }  // namespace fp4::avx512
