@@ -117,6 +117,14 @@ TEST_CASE("inputs that do not fit together are refused", "[quick]") {
   CHECK_THROWS_AS(make_report(input), Error);
 }
 
+TEST_CASE("every word of a front has its place on the page", "[quick]") {
+  if (no_library()) return;
+  ReportInput input = synthetic_report(10, 3, {"lm"}, false);
+  const std::vector<std::string> words = {"on", "tied", "off", "undecided", "screening", ""};
+  for (size_t i = 0; i < words.size(); ++i) input.points[i].front = words[i];
+  CHECK_NOTHROW(make_report(input));
+}
+
 TEST_CASE("a name cannot leave its place in the HTML", "[quick]") {
   if (no_library()) return;
   ReportInput input = synthetic_report(10, 3, {"lm"}, false);
@@ -206,14 +214,14 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   CHECK(svg.starts_with("<svg"));
   CHECK(svg.find("overhead (%)") != std::string::npos);
   CHECK(svg.size() < 1'000'000);
-  CHECK(run_shell("node tools/scripts/figure.mjs '" + (folder / "nice.html").string() + "' --out '" + figure + "'").exit_code ==
-        0);
+  CHECK(run_shell("node tools/scripts/figure.mjs '" + (folder / "nice.html").string() + "' --out '" + figure + "'")
+            .exit_code == 0);
   const std::string panels = read_text(figure);  // one for each of the two tasks
   CHECK(panels.find("classifier") != std::string::npos);
   CHECK(panels.find("lm") != std::string::npos);
   CHECK(drawn.out.find(" 0 on the") == std::string::npos);
-  CHECK(run_shell("node tools/scripts/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los").exit_code ==
-        2);
+  CHECK(run_shell("node tools/scripts/figure.mjs '" + (folder / "large.html").string() + "' --out x.svg --y los")
+            .exit_code == 2);
 }
 
 }  // namespace fp4::test

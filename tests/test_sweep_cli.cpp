@@ -270,7 +270,7 @@ TEST_CASE("table: CSV and JSON with the same columns, filters, groups", "[cli]")
   const Json grouped = rows("--group --where role=run");
   CHECK(grouped.size() == 16);
   CHECK(grouped[0]["n"] == 3);
-  CHECK(grouped[0]["loss_gap_low"] < grouped[0]["loss_gap"]);
+  CHECK(grouped[0]["loss_gap_raw_low"] < grouped[0]["loss_gap"]);
   CHECK(rows("--references").size() > json["rows"].size());
   CHECK_THAT(run_cli("table " + out).out, Contains("rows"));
 }
@@ -325,8 +325,19 @@ TEST_CASE("effects: one axis under a condition is the mean of the table's paired
     found = true;
     CHECK(effect["effect"].get<double>() == Approx(mean).epsilon(1e-9));
     CHECK(effect["settings"] == 1);
+    // The family is what is listed, on both tasks; raw numbers have `raw` in their name.
+    CHECK(effect["comparisons"] == json["effects"].size());
+    CHECK(effect["low"] < effect["raw_low"]);
+    CHECK(effect["high"] > effect["raw_high"]);
+    CHECK(effect["low"].get<double>() + effect["high"].get<double>() == Approx(2 * mean));
   }
   CHECK(found);
+  TemporaryFolder folder;
+  REQUIRE(run_cli("effects " + out + " --axis size --csv " + folder / "e.csv").exit_code == 0);
+  const std::vector<std::string> csv = lines_of(read_text(folder / "e.csv"));
+  CHECK(csv.size() == 1 + 2 * 2);
+  CHECK_THAT(csv[0], Contains(",effect,low,high,detectable,noise_floor,") && Contains(",raw_low,raw_high,"));
+  CHECK(run_cli("effects " + out + " --axis size --csv " + folder / "e.csv").exit_code == 2);  // not without --force
   const auto unknown = run_cli("effects " + out + " --axis block");
   CHECK(unknown.exit_code == 2);
   CHECK_THAT(unknown.err, Contains("block") && Contains("wgrad.hadamard.size"));

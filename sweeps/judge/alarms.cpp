@@ -24,10 +24,10 @@ std::vector<const FrontPoint*> compared(const ContextFront& front) {
   return points;
 }
 
-bool is_surely_below_zero(const Summary& gap, size_t tests) {
-  if (gap.n < 3 || !(gap.sd > 0)) return false;
-  const double t = gap.mean / (gap.sd / std::sqrt(static_cast<double>(gap.n)));
-  return t < 0 && t_two_sided_p(t, static_cast<double>(gap.n - 1)) * static_cast<double>(tests) < 0.05;
+// By an interval that holds together with those of all others.
+bool is_surely_below_zero(const std::vector<double>& gaps, size_t tests) {
+  const Summary gap = summarise(gaps, 1 - 0.05 / static_cast<double>(tests));
+  return gap.sd > 0 && gap.interval && gap.interval->high < 0;
 }
 
 std::string better_than_fp32(const ContextFront& front, const Results& results) {
@@ -35,9 +35,9 @@ std::string better_than_fp32(const ContextFront& front, const Results& results) 
   const FrontPoint* best = nullptr;
   size_t count = 0;
   for (const FrontPoint* point : points) {
-    const Summary gap = summarise(results.gaps(*point->config, front.confirmed && point->candidate));
+    const std::vector<double> gaps = results.gaps(*point->config, front.confirmed && point->candidate);
     const bool raced = front.raced && point->candidate && point->raced_gap.interval;
-    if (!(raced ? point->raced_gap.interval->high < 0 : is_surely_below_zero(gap, points.size()))) continue;
+    if (!(raced ? point->raced_gap.interval->high < 0 : is_surely_below_zero(gaps, points.size()))) continue;
     ++count;
     if (best == nullptr || point->y.mean < best->y.mean) best = point;
   }

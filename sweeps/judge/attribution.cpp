@@ -3,6 +3,7 @@
 #include "sweeps/judge/attribution.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <unordered_map>
 
@@ -46,6 +47,7 @@ Space space_of(const Results& results, const std::string& task) {
   for (const PointRecord& point : results.points()) {
     const ConfigResult* config = results.find(point.hash);
     if (config == nullptr || config->record.task != task) continue;
+    if (results.grid().tune_best > 0 && config->record.at != At::fixed) continue;
     Space::Entry entry{.digits = {}, .config = config};
     for (size_t i = 0; i < axes.size(); ++i) {
       const auto [digit, fresh] =
@@ -221,23 +223,41 @@ std::vector<std::pair<std::string, Mask>> groups_of(const Space& space, const Re
   return groups;
 }
 
+double value_or(const std::map<std::string, double>& map, const std::string& key, double otherwise) {
+  const auto at = map.find(key);
+  return at == map.end() ? otherwise : at->second;
+}
+
+void judge_axis(std::vector<Effect>& effects, const std::string& axis) {
+  std::vector<Effect*> members;
+  std::vector<Comparison> family;
+  for (Effect& effect : effects) {
+    if (effect.axis != axis) continue;
+    members.push_back(&effect);
+    family.push_back(std::move(effect.comparison));
+  }
+  judge(family);
+  for (size_t i = 0; i < members.size(); ++i) {
+    members[i]->comparison = std::move(family[i]);
+    members[i]->family = family.size();
+  }
+}
+
 }  // namespace
 
 std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
                               const Contrast& contrast) {
   const Attribution attribution(results, metric);
+  const std::map<std::string, double> floors = noise_floors(results, metric);
   const bool sampled = results.grid().explore == Explore::importance;
   std::vector<Effect> effects;
   for (const std::string& task : results.grid().tasks) {
     const Space space = space_of(results, task);
-    const auto own = delta.find(task);
     const auto groups = groups_of(space, results, contrast);
     for (size_t axis = 0; axis < space.values.size(); ++axis) {
       if (!contrast.axis.empty() && axis_named(results, "--axis", contrast.axis) != axis) continue;
       const uint32_t against =
           contrast.reference.empty() ? 0 : value_named(space, results, "--against", axis, contrast.reference);
-      std::vector<Effect> list;
-      std::vector<Comparison> family;
       for (const auto& [words, mask] : groups) {
         for (uint32_t value = 0; value < space.values[axis].size(); ++value) {
           // "": included points that do not name the axis.
@@ -248,18 +268,27 @@ std::vector<Effect> attribute(const Results& results, Metric metric, const std::
           effect.task = task;
           effect.axis = results.axes()[axis];
           effect.group = words;
-          family.push_back(effect.comparison);
-          list.push_back(std::move(effect));
+          effect.comparison.delta = value_or(delta, task, 0);
+          effect.noise_floor = value_or(floors, task, unknown);
+          effects.push_back(std::move(effect));
         }
-      }
-      judge(family, own == delta.end() ? 0 : own->second);
-      for (size_t i = 0; i < list.size(); ++i) {
-        list[i].comparison = family[i];
-        effects.push_back(std::move(list[i]));
       }
     }
   }
+  for (const std::string& axis : results.axes()) judge_axis(effects, axis);
   return effects;
+}
+
+std::map<std::string, double> noise_floors(const Results& results, Metric metric) {
+  std::map<std::string, std::vector<double>> variances;
+  for (const ConfigResult& config : results.configs()) {
+    if (!results.is_plain(config, "bf16")) continue;
+    const Summary gap = summarise(results.gaps(config, false, metric));
+    if (gap.n >= 2) variances[config.record.task].push_back(gap.sd * gap.sd);
+  }
+  std::map<std::string, double> floors;
+  for (const auto& [task, list] : variances) floors[task] = std::sqrt(summarise(list).mean);
+  return floors;
 }
 
 std::map<std::string, WeightedMean> space_average(const Results& results, Metric metric) {

@@ -3,6 +3,7 @@
 // For each seed the mean of the paired differences over the settings, then a t interval over the SEEDS: settings share
 // seeds and are no replicates, so thousands of them do not make an interval narrow. Beside the mean stand the range
 // over settings and the share with its sign, since an average hides interactions (a Hadamard helps one rounding only).
+// The intervals of everything listed of one axis, on all tasks, hold together.
 #pragma once
 
 #include <string>
@@ -18,12 +19,14 @@ struct Effect {
   std::string axis;
   std::string value;
   std::string reference;
-  std::string group;         // "value, ...": those of the axes in Contrast::by
-  double reference_gap = 0;  // mean gap of the reference over the same settings and seeds
-  size_t settings = 0;       // pairs compared; pairs in which the axis is dead are left out
-  size_t diverged = 0;       // pairs left out because a run of either side diverged
-  Comparison comparison;     // differences by seed; negative: the value lowers the loss
-  double low_decile = 0;     // of the settings' mean differences
+  std::string group;             // "value, ...": those of the axes in Contrast::by
+  double reference_gap = 0;      // mean gap of the reference over the same settings and seeds
+  double noise_floor = unknown;  // SD of bf16 - fp32 on this task
+  size_t family = 0;             // comparisons whose intervals hold together
+  size_t settings = 0;           // pairs compared; pairs in which the axis is dead are left out
+  size_t diverged = 0;           // pairs left out because a run of either side diverged
+  Comparison comparison;         // differences by seed; negative: the value lowers the loss
+  double low_decile = 0;         // of the settings' mean differences
   double high_decile = 0;
   double same_sign = 0;   // share of settings whose mean difference has the sign of the average
   bool weighted = false;  // Hajek means of an importance sample instead of pairs
@@ -37,11 +40,14 @@ struct Contrast {
   std::vector<std::string> by;                            // separately for each combination of these axes' values
 };
 
-// Effects of all values of all axes with at least two, on every task, over the screening seeds; Holm over everything
-// listed of one (task, axis). `delta`: of the word `equal`, by task. Throws Error for an axis or value that is not in
-// the sweep, naming those that are.
+// Effects of all values of all axes with at least two, on every task, over the screening seeds, judged axis by axis.
+// Where only a share of a sweep was tuned, all at the grid's fixed values: the product is whole there. `delta`: of the
+// word `equal`, by task. Throws Error for an axis or value that is not in the sweep, naming those that are.
 std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
                               const Contrast& contrast = {});
+
+// SD of bf16 - fp32 over the screening seeds, by task: root mean square over its contexts.
+std::map<std::string, double> noise_floors(const Results& results, Metric metric);
 
 // Average gap over the whole space from an importance sample, by task: Hajek's mean of the configurations' mean gaps
 // and its effective sample size (all probabilities 1: the plain mean).

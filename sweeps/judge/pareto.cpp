@@ -1,4 +1,5 @@
-// How a front is found: screen by means, gather candidates, judge them on fresh seeds with paired tests under Holm.
+// How a front is found: screen by means, gather candidates, judge them on fresh seeds by paired differences whose
+// intervals hold together.
 #include "sweeps/judge/pareto.h"
 
 #include <algorithm>
@@ -168,6 +169,8 @@ class ContextJudge {
       if (leader != &front_.points[i] && differences[i].n >= 2) spreads.push_back(differences[i].sd);
     }
     const double typical = spreads.empty() ? 0 : quantile(spreads, 0.5);
+    if (!spreads.empty()) front_.paired_sd = typical;
+    front_.detectable = detectable_effect(front_.seeds) * front_.paired_sd;
     std::vector<size_t> candidates;
     for (size_t i = 0; i < front_.points.size(); ++i) {
       FrontPoint& point = front_.points[i];
@@ -234,10 +237,25 @@ class ContextJudge {
       point.on_front = verdict.word == RaceWord::on;
       if (verdict.rival != no_rival) point.rival = judged[verdict.rival]->config;
       point.difference = verdict.difference;
+      if (const PairedDifference& d = verdict.difference; d.n > 0)
+        point.detectable = detectable_effect(d.n, 0.8, race_level(rules, racers.size(), d.n)) * d.sd;
       if (fp32 == judged.end()) continue;
       point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
     }
-    detect();
+    std::vector<double> spreads, detectable;
+    for (const FrontPoint* point : judged) {
+      if (point->difference.n == 0) continue;
+      spreads.push_back(point->difference.sd);
+      detectable.push_back(point->detectable);
+    }
+    set_spread(spreads, detectable);
+  }
+
+  // Of the comparisons on fresh seeds; the noise floor is taken from the same ones.
+  void set_spread(const std::vector<double>& spreads, const std::vector<double>& detectable) {
+    front_.paired_sd = quantile(spreads, 0.5);
+    front_.detectable = quantile(detectable, 0.5);
+    if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, true, y_.metric));
   }
 
   static FrontStatus status_of(RaceWord word) {
@@ -261,7 +279,6 @@ class ContextJudge {
     const std::vector<bool> best = undominated(x, y);
     for (size_t i = 0; i < judged.size(); ++i) judged[i]->on_front = best[i];
     compare(judged);
-    detect();
   }
 
   // Equal cost and equal digests on every fresh seed: one point, told by its smallest hash.
@@ -289,6 +306,7 @@ class ContextJudge {
         if (i == j || judged[j]->x > judged[i]->x) continue;
         Comparison comparison;
         comparison.differences = paired(*judged[i]->config, *judged[j]->config, true);
+        comparison.delta = front_.delta;
         const bool mine = judged[i]->diverged > 0;
         const bool theirs = judged[j]->diverged > 0;
         if (mine != theirs) comparison.decided_by_divergence = mine ? Verdict::worse : Verdict::better;
@@ -297,8 +315,15 @@ class ContextJudge {
         family.push_back(std::move(comparison));
       }
     }
-    judge(family, front_.delta);
+    judge(family);
     front_.comparisons = family.size();
+    std::vector<double> spreads, detectable;
+    for (const Comparison& comparison : family) {
+      if (comparison.summary.n < 2) continue;
+      spreads.push_back(comparison.summary.sd);
+      detectable.push_back(comparison.detectable);
+    }
+    set_spread(spreads, detectable);
     std::vector<size_t> beaten(judged.size()), lost(judged.size()), rivals(judged.size());
     for (size_t k = 0; k < pairs.size(); ++k) {
       ++rivals[pairs[k].candidate];
@@ -322,20 +347,14 @@ class ContextJudge {
   }
 
   void describe() {
-    const ConfigResult* bf16 = nullptr;
     const ConfigResult* mxfp4 = nullptr;
     for (const FrontPoint& point : front_.points) {
-      const ConfigRecord& record = point.config->record;
-      if (!point.config->in_plan && record.recipe == "bf16") bf16 = point.config;
-      if (record.recipe == "mxfp4" && only_named(*point.config)) mxfp4 = point.config;
-      if (record.recipe == "bf16" && bf16 == nullptr && only_named(*point.config)) bf16 = point.config;
+      if (results_.is_plain(*point.config, "bf16")) bf16_ = point.config;
+      if (results_.is_plain(*point.config, "mxfp4")) mxfp4 = point.config;
       if (front_.description.empty() && point.config->in_plan) front_.description = description(*point.config);
     }
     if (front_.description.empty()) front_.description = front_.task;
-    if (bf16 != nullptr) {
-      front_.noise_floor = summarise(values_of_gap(*bf16, false));
-      bf16_ = bf16;
-    }
+    if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, false, y_.metric));
     if (options_.delta) {
       front_.delta = *options_.delta;
     } else if (results_.grid().race && results_.grid().race->delta) {
@@ -344,27 +363,6 @@ class ContextJudge {
       const double share = results_.grid().race ? 0.02 : 0.1;
       front_.delta = share * std::fabs(summarise(results_.gaps(*mxfp4, false, y_.metric)).mean);
     }
-    detect();
-  }
-
-  void detect() {
-    if (!front_.noise_floor) return;
-    if (front_.confirmed && !options_.screening_only) front_.noise_floor = summarise(values_of_gap(*bf16_, true));
-    front_.detectable = detectable_effect(front_.seeds) * front_.noise_floor->sd;
-  }
-
-  std::vector<double> values_of_gap(const ConfigResult& config, bool confirm) const {
-    return results_.gaps(config, confirm, y_.metric);
-  }
-
-  // A recipe as its name says, with no axis on top of it.
-  bool only_named(const ConfigResult& config) const {
-    for (size_t i = 0; i < config.labels.size(); ++i) {
-      const std::string& axis = results_.axes()[i];
-      const bool about_recipe = axis.rfind("task.", 0) != 0 && axis.rfind("train.", 0) != 0;
-      if (about_recipe && axis != "recipe" && !config.labels[i].empty()) return false;
-    }
-    return true;
   }
 
   std::string description(const ConfigResult& config) const {

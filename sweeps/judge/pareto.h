@@ -40,6 +40,7 @@ struct FrontPoint {
   double distance = 0;                          // above the screened front, in standard errors of the paired difference
   const ConfigResult* rival = nullptr;          // of a race: the step that it is tied with, worse or not told from
   PairedDifference difference;                  // to the rival, with its simultaneous interval
+  double detectable = unknown;                  // smallest difference to the rival found with 80 % power
   PairedDifference raced_gap;                   // to fp32, likewise
   std::string same_as;                          // hash of a candidate with equal cost and equal digests: one point
   std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
@@ -58,10 +59,11 @@ struct ContextFront {
   bool at_best = false;                // every configuration at its own best, else all at the grid's values
   size_t seeds = 0;                    // most runs of a compared point
   std::optional<Summary> noise_floor;  // bf16 - fp32
-  double detectable = 0;               // smallest gap found at 80 % power: detectable_effect(seeds) * noise floor's SD
+  double paired_sd = unknown;          // median SD of the paired differences by which points are compared
+  double detectable = unknown;         // smallest difference that such a comparison finds with 80 % power (median)
   double delta = 0;
   std::optional<double> target;    // loss of tokens-to-target
-  size_t comparisons = 0;          // of the Holm family
+  size_t comparisons = 0;          // whose intervals hold together
   size_t left_out = 0;             // candidates beyond the grid's limit
   std::vector<FrontPoint> points;  // by x, then y
 };

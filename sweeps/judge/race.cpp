@@ -21,6 +21,11 @@ std::string_view word(RaceWord word) {
 
 size_t race_pairs(size_t racers) { return racers < 2 ? 1 : racers * (racers - 1) / 2; }
 
+double race_level(const RaceRules& rules, size_t racers, size_t seeds) {
+  const size_t all = std::accumulate(rules.rounds.begin(), rules.rounds.end(), size_t{0});
+  return rules.alpha * static_cast<double>(seeds) / static_cast<double>(all * race_pairs(racers));
+}
+
 namespace {
 
 class RaceJudge {
@@ -31,8 +36,6 @@ class RaceJudge {
       throw Error("race: rounds: expected rising numbers of seeds from 3");
     }
     if (!(rules.delta >= 0)) throw Error("race: delta: expected a number from 0");
-    const auto seeds = static_cast<double>(std::accumulate(rules.rounds.begin(), rules.rounds.end(), size_t{0}));
-    alpha_per_seed_ = rules.alpha / seeds / static_cast<double>(race_pairs(racers.size()));
     state_.verdicts.resize(racers.size());
   }
 
@@ -56,7 +59,7 @@ class RaceJudge {
     PairedDifference result;
     for (const size_t round : rules_.rounds) {
       if (round > differences.size()) break;
-      const double confidence = 1 - alpha_per_seed_ * static_cast<double>(round);
+      const double confidence = 1 - race_level(rules_, racers_.size(), round);
       const Summary look = summarise(std::span(differences).first(round), confidence);
       result = {look.n, look.mean, look.sd, common(result.interval, *look.interval)};
     }
@@ -170,7 +173,6 @@ class RaceJudge {
 
   std::span<const Racer> racers_;
   const RaceRules& rules_;
-  double alpha_per_seed_ = 0;  // of a pair
   RaceState state_;
 };
 

@@ -69,6 +69,9 @@ struct RaceState {
 // Throws Error when the rules make no sense (rounds that do not rise, delta below 0).
 RaceState judge_race(std::span<const Racer> racers, const RaceRules& rules);
 
+// The error that one look at one pair may make after so many seeds, so that all of the race stay below alpha.
+double race_level(const RaceRules& rules, size_t racers, size_t seeds);
+
 // The difference of two racers with its simultaneous interval.
 PairedDifference race_difference(std::span<const Racer> racers, const RaceRules& rules, size_t a, size_t b);
 

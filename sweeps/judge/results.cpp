@@ -106,6 +106,15 @@ std::vector<double> Results::gaps(const ConfigResult& config, bool confirm, Metr
   return values;
 }
 
+bool Results::is_plain(const ConfigResult& config, std::string_view recipe) const {
+  if (config.record.recipe != recipe) return false;
+  for (size_t i = 0; i < config.labels.size(); ++i) {
+    const bool about_recipe = !axes_[i].starts_with("task.") && !axes_[i].starts_with("train.");
+    if (about_recipe && axes_[i] != "recipe" && !config.labels[i].empty()) return false;
+  }
+  return true;
+}
+
 bool Results::diverged(const ConfigResult& config) {
   return std::any_of(config.runs.begin(), config.runs.end(),
                      [](const RunRecord& run) { return run.status == Status::diverged; });

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sweeps/grid/grid.h"
 #include "sweeps/engine/store.h"
+#include "sweeps/grid/grid.h"
 
 namespace fp4::sweeps {
 
@@ -48,6 +48,8 @@ class Results {
   std::optional<double> gap(const ConfigResult& config, const RunRecord& run, Metric metric = Metric::loss) const;
   // The gaps over the confirm seeds, or over the others, in the order of the seeds.
   std::vector<double> gaps(const ConfigResult& config, bool confirm, Metric metric = Metric::loss) const;
+  // A recipe as its name says, with no axis on top of it; references are.
+  bool is_plain(const ConfigResult& config, std::string_view recipe) const;
   // Whether any run of these seeds diverged or failed to have a loss.
   static bool diverged(const ConfigResult& config);
 

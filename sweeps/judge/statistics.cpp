@@ -1,5 +1,5 @@
 // Boost.Math supplies Student's t; everything else is a few lines over it. A spread of exactly 0 (equal digests, or a
-// deterministic offset) is not an error: the t statistic is then 0 or infinite, and p is 1 or 0.
+// deterministic offset) is not an error: the interval is then one number.
 #include "sweeps/judge/statistics.h"
 
 #include <algorithm>
@@ -24,13 +24,6 @@ double t_quantile(double probability, double degrees_of_freedom) {
   return entry->second;
 }
 
-double t_two_sided_p(double t, double degrees_of_freedom) {
-  if (std::isnan(t)) return 1;
-  if (std::isinf(t)) return 0;
-  const boost::math::students_t distribution(degrees_of_freedom);
-  return std::min(1.0, 2 * boost::math::cdf(boost::math::complement(distribution, std::fabs(t))));
-}
-
 Summary summarise(std::span<const double> values, double confidence) {
   Summary summary{.n = values.size(), .interval = {}};
   if (values.empty()) return summary;
@@ -46,20 +39,6 @@ Summary summarise(std::span<const double> values, double confidence) {
   return summary;
 }
 
-std::vector<double> holm(std::span<const double> p_values) {
-  const size_t m = p_values.size();
-  std::vector<size_t> order(m);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
-  std::vector<double> adjusted(m);
-  double largest = 0;
-  for (size_t rank = 0; rank < m; ++rank) {
-    largest = std::max(largest, std::min(1.0, static_cast<double>(m - rank) * p_values[order[rank]]));
-    adjusted[order[rank]] = largest;
-  }
-  return adjusted;
-}
-
 std::string_view word(Verdict verdict) {
   switch (verdict) {
     case Verdict::better: return "better";
@@ -70,60 +49,32 @@ std::string_view word(Verdict verdict) {
   return "";
 }
 
-namespace {
-
-double paired_p(const Summary& summary) {
-  if (summary.n < 3) return 1;
-  const double standard_error = summary.sd / std::sqrt(static_cast<double>(summary.n));
-  if (standard_error == 0) return summary.mean == 0 ? 1 : 0;
-  return t_two_sided_p(summary.mean / standard_error, static_cast<double>(summary.n - 1));
-}
-
-}  // namespace
-
-void judge(std::vector<Comparison>& family, double delta, double alpha) {
-  std::vector<size_t> tested;
-  std::vector<double> p_values;
-  for (size_t i = 0; i < family.size(); ++i) {
-    Comparison& comparison = family[i];
-    comparison.summary = summarise(comparison.differences);
-    comparison.p = paired_p(comparison.summary);
-    if (comparison.decided_by_divergence) {
-      comparison.verdict = *comparison.decided_by_divergence;
-      continue;
-    }
-    tested.push_back(i);
-    p_values.push_back(comparison.p);
-  }
-  const std::vector<double> adjusted = holm(p_values);
-  // Step-down: the k-th smallest p is tested at alpha / (m - k); from the first that fails on, everything stays at the
-  // level of that failure. The interval shown and used for `equal` is the one of that level.
-  std::vector<double> sorted = p_values;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t m = sorted.size();
-  size_t rejected = 0;
-  while (rejected < m && sorted[rejected] <= alpha / static_cast<double>(m - rejected)) ++rejected;
-  for (size_t k = 0; k < m; ++k) {
-    Comparison& comparison = family[tested[k]];
-    comparison.p_holm = adjusted[k];
-    comparison.verdict = Verdict::undecided;
-    if (comparison.summary.n < 3) continue;
-    const auto rank = static_cast<size_t>(std::lower_bound(sorted.begin(), sorted.end(), p_values[k]) - sorted.begin());
-    const double level = alpha / static_cast<double>(m - std::min({rank, rejected, m - 1}));
-    comparison.holm_interval = summarise(comparison.differences, 1 - level).interval;
-    const Interval& interval = *comparison.holm_interval;
-    if (comparison.p_holm <= alpha) {
-      comparison.verdict = comparison.summary.mean < 0 ? Verdict::better : Verdict::worse;
-    } else if (interval.low >= -delta && interval.high <= delta) {
+void judge(std::vector<Comparison>& family, double alpha) {
+  const auto tested = std::count_if(family.begin(), family.end(), [](const Comparison& comparison) {
+    return !comparison.decided_by_divergence && comparison.differences.size() >= 3;
+  });
+  const double level = alpha / static_cast<double>(std::max<ptrdiff_t>(1, tested));
+  for (Comparison& comparison : family) {
+    const Summary& summary = comparison.summary = summarise(comparison.differences);
+    comparison.interval = summarise(comparison.differences, 1 - level).interval;
+    comparison.detectable = summary.n < 2 ? INFINITY : detectable_effect(summary.n, 0.8, level) * summary.sd;
+    comparison.verdict = comparison.decided_by_divergence.value_or(Verdict::undecided);
+    if (comparison.decided_by_divergence || !comparison.interval) continue;
+    const auto [low, high] = *comparison.interval;
+    if (high < 0) {
+      comparison.verdict = Verdict::better;
+    } else if (low > 0) {
+      comparison.verdict = Verdict::worse;
+    } else if (low >= -comparison.delta && high <= comparison.delta) {
       comparison.verdict = Verdict::equal;
     }
   }
 }
 
-double detectable_effect(size_t n, double power) {
+double detectable_effect(size_t n, double power, double alpha) {
   if (n < 2) return std::numeric_limits<double>::infinity();
   const auto freedom = static_cast<double>(n - 1);
-  return (t_quantile(0.975, freedom) + t_quantile(power, freedom)) / std::sqrt(static_cast<double>(n));
+  return (t_quantile(1 - alpha / 2, freedom) + t_quantile(power, freedom)) / std::sqrt(static_cast<double>(n));
 }
 
 WeightedMean hajek(std::span<const double> y, std::span<const double> probability) {

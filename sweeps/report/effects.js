@@ -38,7 +38,7 @@ function effect_groups(task) {
   return list.sort((a, b) => b.size - a.size);
 }
 
-// Without Holm words from the engine, only whether the interval leaves out zero.
+// Without words from the engine, only whether the interval leaves out zero.
 const effect_word = (row) => row.verdict || (row.high < 0 ? 'lower' : row.low > 0 ? 'higher' : 'undecided');
 
 function paint_effects() {
@@ -65,7 +65,7 @@ function paint_effects() {
   fill(
     by_id('effects-legend'),
     h('span', {class: 'key'}, h('span', {class: 'dot-key', 'aria-hidden': 'true'}), 'mean'),
-    h('span', {class: 'key'}, swatch(theme.ink, true), '95 % interval over seeds'),
+    h('span', {class: 'key'}, swatch(theme.ink, true), '95 % intervals, which hold together for an axis'),
     h('span', {class: 'key'}, swatch(theme.line, true), 'middle 80 % of the other settings'),
     h(
       'span',

@@ -99,7 +99,7 @@ function front_list() {
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
   const notes = {
-    tested: 'Each beats every cheaper or equally cheap candidate on paired seeds (Holm-adjusted).',
+    tested: 'Each beats every cheaper or equally cheap candidate on paired seeds, by intervals that hold together.',
     undecided:
       'Fresh seeds put nothing on the front for certain: these are the best means among what they left undecided.',
     screening: 'From few seeds and not confirmed on fresh ones: the best of many are partly lucky.',

@@ -51,7 +51,7 @@ void check(const ReportInput& input) {
     check_length(place + " axis_values", point.axis_values.size(), input.axes.size());
     check_length(place + " costs", point.costs.size(), input.cost_columns.size());
     check_length(place + " qualities", point.qualities.size(), input.quality_columns.size());
-    static const std::vector<std::string> states = {"on", "off", "undecided", "screening"};
+    static const std::vector<std::string> states = {"on", "tied", "off", "undecided", "screening"};
     if (!point.front.empty() && std::find(states.begin(), states.end(), point.front) == states.end())
       throw unknown_word("report " + place + " front", point.front, states);
   }

@@ -30,7 +30,8 @@ struct ReportColumn {
   bool lower_is_better = true;
 };
 
-// Mean over seeds and its 95 % interval; low and high stay unknown below three seeds.
+// Mean over seeds and its 95 % interval; low and high stay unknown below three seeds. Of an effect and of a raced point
+// the simultaneous interval, else the raw one.
 struct ReportEstimate {
   double mean = report_unknown;
   double low = report_unknown;
@@ -58,8 +59,8 @@ struct ReportPoint {
   std::string config_hash;  // 16 hex digits
   std::string name;         // recipe name or label; shown for baselines, and where names differ
   bool baseline = false;    // fp32, bf16, mxfp8 ...: labelled in the chart, always in the cost bars
-  // "on", "off", "undecided"; "screening": near the front, no fresh seeds (the page draws the line through those that
-  // no other beats by means); "" where it was not judged, shown like "off".
+  // "on", "tied", "off", "undecided"; "screening": near the front, no fresh seeds (the page draws the line through
+  // those that no other beats by means); "" where it was not judged, shown like "off".
   std::string front;
   std::vector<std::string> axis_values;   // one per ReportInput::axes; "" where the axis is dead or does not apply
   std::vector<double> costs;              // one per ReportInput::cost_columns, exact, report_unknown allowed
@@ -96,7 +97,7 @@ struct ReportEffect {
   double q10 = report_unknown;
   double q90 = report_unknown;
   double share = report_unknown;
-  std::string verdict;  // better, worse, equal, undecided (after Holm), or empty
+  std::string verdict;  // better, worse, equal, undecided (by the simultaneous interval), or empty
 };
 
 struct ReportCurve {

@@ -230,7 +230,7 @@ function paint_guide() {
         .map((column) => entry(column_title(column), column.doc)),
       entry(
         shape('on'),
-        `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, and the tests are corrected for their number (Holm).`,
+        `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, and their intervals hold together.`,
       ),
       entry(
         shape('tied'),

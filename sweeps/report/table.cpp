@@ -112,7 +112,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   ResultTable table;
   table.columns = results.axes();
   for (const char* name : {"task", "role", "n", "diverged", "failed", "loss", "loss_sd", "loss_hp", "loss_gap",
-                           "loss_gap_sd", "loss_gap_low", "loss_gap_high", "overhead", "quantisation_overhead",
+                           "loss_gap_sd", "loss_gap_raw_low", "loss_gap_raw_high", "overhead", "quantisation_overhead",
                            "step_time_s", "energy_j", "points", "config_hash"}) {
     table.columns.emplace_back(name);
   }
@@ -289,8 +289,7 @@ std::string to_csv(const ResultTable& table) {
   return out;
 }
 
-nlohmann::ordered_json to_json(const ResultTable& table, const nlohmann::ordered_json& provenance) {
-  nlohmann::ordered_json json = {{"schema", table_schema}, {"columns", table.columns}, {"rows", nullptr}};
+nlohmann::ordered_json row_objects(const ResultTable& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& row : table.rows) {
     nlohmann::ordered_json& object = rows.emplace_back(nlohmann::ordered_json::object());
@@ -302,9 +301,12 @@ nlohmann::ordered_json to_json(const ResultTable& table, const nlohmann::ordered
       object.push_back({table.columns[i], std::move(cell)});
     }
   }
-  json["rows"] = std::move(rows);
-  json["provenance"] = provenance;
-  return json;
+  return rows;
+}
+
+nlohmann::ordered_json to_json(const ResultTable& table, const nlohmann::ordered_json& provenance) {
+  return {
+      {"schema", table_schema}, {"columns", table.columns}, {"rows", row_objects(table)}, {"provenance", provenance}};
 }
 
 }  // namespace fp4::sweeps

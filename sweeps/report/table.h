@@ -21,7 +21,7 @@ struct ResultTable {
 
 struct TableOptions {
   bool references = false;
-  bool grouped = false;            // one row per (task, configuration, role): n, diverged, mean, SD, interval
+  bool grouped = false;            // one row per (task, configuration, role): n, diverged, mean, SD, raw interval
   std::vector<std::string> where;  // each `COLUMN OP VALUE`, OP one of = != < <= > >=, VALUE x or x|y|z
   std::vector<std::string> sort;   // columns, "-COLUMN" for descending; by default (task, config hash, seed)
 };
@@ -29,6 +29,8 @@ struct TableOptions {
 ResultTable result_table(const Results& results, const Costs& costs, const TableOptions& options);
 
 std::string to_csv(const ResultTable& table);
+// [{column: value}]
+nlohmann::ordered_json row_objects(const ResultTable& table);
 // {"schema", "columns", "rows" [{column: value}], "provenance"}
 nlohmann::ordered_json to_json(const ResultTable& table, const nlohmann::ordered_json& provenance);
 

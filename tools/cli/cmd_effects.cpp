@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "src/error.h"
+#include "src/output.h"
 #include "src/words.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
@@ -20,8 +21,9 @@ struct EffectsOptions {
   sweeps::Contrast contrast;
   std::vector<std::string> where;
   std::string y = "loss_gap";
+  std::string csv;
   double delta = -1;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 // A whole axis path, or the shortest ending of it that `pareto` prints.
@@ -62,13 +64,15 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
   const auto metric = o.y == "loss_gap" ? sweeps::Metric::loss : sweeps::Metric::loss_hp;
   const std::vector<sweeps::Effect> effects = sweeps::attribute(results, metric, delta, contrast);
   if (effects.empty()) throw Error("no pair of runs differs in " + contrast.axis + " alone under these conditions");
+  const sweeps::ResultTable table = effect_table(effects);
+  if (!o.csv.empty()) write_file(o.csv, sweeps::to_csv(table), o.force);
   if (o.json) {
-    nlohmann::ordered_json json = {{"schema", 1}, {"y", o.y}, {"effects", nlohmann::ordered_json::array()}};
-    for (const sweeps::Effect& effect : effects) json["effects"].push_back(effect_json(effect));
+    nlohmann::ordered_json json = {{"schema", 1}, {"y", o.y}, {"effects", sweeps::row_objects(table)}};
     json["alarms"] = alarms_json(alarms);
     json["provenance"] = view_provenance(view, invocation);
     return print_json(json);
   }
+  if (!o.csv.empty()) return;
   print_effects(results, effects);
   fmt::print("\n");
   for (const auto& [task, value] : delta) {
@@ -94,7 +98,9 @@ void add_effects(CLI::App& app, Invocation& invocation) {
       ->capture_default_str()
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
   app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
-  app.add_flag("--json", o->json, "Print JSON");
+  app.add_option("--csv", o->csv, "Write CSV to this file instead")->type_name("FILE");
+  add_json_option(app, o->json);
+  add_force_option(app, o->force);
   app.callback([o, &invocation] { run_effects(*o, invocation); });
   set_example(app, "fp4sim effects wgrad.sweep --axis wgrad.hadamard --by token --where rounding=nearest_even");
 }

@@ -29,20 +29,24 @@ struct ParetoOptions {
 };
 
 nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFront& front,
-                                  const sweeps::FrontPoint& point) {
+                                  const sweeps::FrontPoint& point, const std::string& y) {
   nlohmann::ordered_json sensitivity = nlohmann::ordered_json::object();
   for (const auto& [weight, range] : point.sensitivity) sensitivity[weight] = {range.low, range.high};
   nlohmann::ordered_json axes = nlohmann::ordered_json::object();
   for (size_t i = 0; i < point.config->labels.size(); ++i) axes[results.axes()[i]] = point.config->labels[i];
   const bool has_y = point.y.n > 0;
+  const bool raced = front.raced && point.candidate;
+  const bool simultaneous = raced && y == "loss_gap";
+  const std::optional<sweeps::Interval>& interval = simultaneous ? point.raced_gap.interval : point.y.interval;
   nlohmann::ordered_json json = {
       {"config_hash", point.config->record.hash},
       {"task", front.task},
       {"context", front.context},
       {"x", number(point.x)},
       {"y", has_y ? number(point.y.mean) : nullptr},
-      {"y_low", point.y.interval ? number(point.y.interval->low) : nullptr},
-      {"y_high", point.y.interval ? number(point.y.interval->high) : nullptr},
+      {"y_low", interval ? number(interval->low) : nullptr},
+      {"y_high", interval ? number(interval->high) : nullptr},
+      {"interval", simultaneous ? "simultaneous" : "raw"},
       {"on_front", point.on_front},
       {"status", word(point.status)},
       {"sensitivity", sensitivity},
@@ -56,16 +60,17 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
       {"speedup_bf16", number(point.cost.speedup_bf16)},
   };
   json["at"] = word(point.config->record.at);
-  if (front.raced && point.candidate) {
-    const auto interval = [](const std::optional<sweeps::Interval>& range) -> nlohmann::ordered_json {
+  if (raced) {
+    const auto pair = [](const std::optional<sweeps::Interval>& range) -> nlohmann::ordered_json {
       if (!range) return nullptr;
       return {number(range->low), number(range->high)};
     };
-    json["gap_interval"] = interval(point.raced_gap.interval);
+    json["gap_interval"] = pair(point.raced_gap.interval);
     json["rival"] = nullptr;
     if (point.rival != nullptr) json["rival"] = point.rival->record.hash;
     json["difference"] = point.difference.n > 0 ? number(point.difference.mean) : nullptr;
-    json["difference_interval"] = interval(point.difference.interval);
+    json["difference_interval"] = pair(point.difference.interval);
+    json["detectable_effect"] = number(point.detectable);
   }
   if (!point.same_as.empty()) json["same_as"] = point.same_as;
   if (front.target && point.candidate) {
@@ -94,8 +99,8 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
                                  {"delta", front.delta},
                                  {"candidates_left_out", front.left_out}};
   json["noise_floor"] = front.noise_floor ? number(front.noise_floor->sd) : nullptr;
-  json["detectable_effect"] = front.noise_floor ? number(front.detectable) : nullptr;
-  json["detectable_in_sd"] = number(sweeps::detectable_effect(front.seeds));
+  json["paired_sd"] = number(front.paired_sd);
+  json["detectable_effect"] = number(front.detectable);
   json["target"] = front.target ? number(*front.target) : nullptr;
   return json;
 }
@@ -125,12 +130,12 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   json["model"] = view.costs.model().model;
   json["points"] = nlohmann::ordered_json::array();
   json["contexts"] = nlohmann::ordered_json::array();
-  json["effects"] = nlohmann::ordered_json::array();
   for (const sweeps::ContextFront& front : fronts) {
     json["contexts"].push_back(context_json(front));
-    for (const sweeps::FrontPoint& point : front.points) json["points"].push_back(point_json(results, front, point));
+    for (const sweeps::FrontPoint& point : front.points)
+      json["points"].push_back(point_json(results, front, point, o.front.y));
   }
-  for (const sweeps::Effect& effect : effects) json["effects"].push_back(effect_json(effect));
+  json["effects"] = sweeps::row_objects(effect_table(effects));
   if (sampled) {
     for (const auto& [task, mean] : sweeps::space_average(results, metric)) {
       json["space_average"][task] = {{"mean", number(mean.mean)}, {"effective_n", number(mean.effective_n)}};

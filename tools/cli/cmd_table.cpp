@@ -36,9 +36,9 @@ std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axe
   for (size_t i = 0; i < table.columns.size(); ++i) {
     bool varies = false;
     for (const auto& row : table.rows) varies |= sweeps::text_of(row[i]) != sweeps::text_of(table.rows.front()[i]);
-    static const std::vector<std::string> wanted = {"task",          "seed",     "role",       "n",
-                                                    "diverged",      "loss",     "loss_gap",   "loss_gap_low",
-                                                    "loss_gap_high", "overhead", "config_hash"};
+    static const std::vector<std::string> wanted = {
+        "task",     "seed",       "role", "n", "diverged", "loss", "loss_gap", "loss_gap_raw_low", "loss_gap_raw_high",
+        "overhead", "config_hash"};
     const bool asked = std::find(wanted.begin(), wanted.end(), table.columns[i]) != wanted.end();
     const bool telling = table.columns[i] == "status" || table.columns[i] == "role" || table.columns[i] == "diverged";
     if (telling ? varies : i < axes ? varies : asked) chosen.push_back(i);
@@ -108,7 +108,7 @@ void add_table(CLI::App& app, Invocation& invocation) {
       ->type_name("COLUMN,..")
       ->delimiter(',');
   app.add_flag("--references", o->table.references, "Show the fp32 and bf16 runs that were added as references");
-  app.add_flag("--group", o->table.grouped, "One row per configuration: n, mean, SD, 95 % interval over the seeds");
+  app.add_flag("--group", o->table.grouped, "One row per configuration: n, mean, SD, raw 95 % interval over the seeds");
   app.add_option("--columns", o->columns, "Columns of the terminal's table")->type_name("COLUMN,..")->delimiter(',');
   app.add_option("--limit", o->limit, "Rows of the terminal's table, 0 = all")->capture_default_str();
   add_force_option(app, o->force);

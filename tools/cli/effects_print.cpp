@@ -11,69 +11,110 @@
 
 namespace fp4::tools {
 
+namespace {
+
+using sweeps::Cell;
+using sweeps::Effect;
+
+Cell cell(double value) { return std::isfinite(value) ? Cell(value) : Cell(); }
+Cell cell(size_t value) { return static_cast<int64_t>(value); }
+
+bool same_table(const Effect& a, const Effect& b) {
+  return a.task == b.task && a.axis == b.axis && a.reference == b.reference;
+}
+
+std::vector<std::string> row_of(const Effect& effect, bool grouped) {
+  const sweeps::Comparison& comparison = effect.comparison;
+  const double mean = comparison.summary.mean;
+  std::vector<std::string> row;
+  if (grouped) row.push_back(effect.group);
+  row.push_back(effect.value);
+  if (grouped) row.push_back(fmt::format("{:.3g}", effect.reference_gap));
+  row.push_back(fmt::format("{:+.2g}", mean));
+  row.push_back(comparison.interval ? fmt::format("+-{:.2g}", comparison.interval->high - mean) : "");
+  row.push_back(std::isfinite(comparison.detectable) ? fmt::format("{:.2g}", comparison.detectable) : "");
+  if (!grouped)
+    row.push_back(effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile));
+  row.push_back(effect.weighted ? std::to_string(effect.settings)
+                                : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings));
+  row.push_back(std::string(word(comparison.verdict)));
+  return row;
+}
+
+}  // namespace
+
 nlohmann::ordered_json number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
-nlohmann::ordered_json effect_json(const sweeps::Effect& effect) {
-  const sweeps::Summary& summary = effect.comparison.summary;
-  return {{"task", effect.task},
-          {"axis", effect.axis},
-          {"value", effect.value},
-          {"reference", effect.reference},
-          {"group", effect.group},
-          {"reference_gap", number(effect.reference_gap)},
-          {"effect", number(summary.mean)},
-          {"low", summary.interval ? number(summary.interval->low) : nullptr},
-          {"high", summary.interval ? number(summary.interval->high) : nullptr},
-          {"p_holm", number(effect.comparison.p_holm)},
-          {"verdict", word(effect.comparison.verdict)},
-          {"seeds", summary.n},
-          {"settings", effect.settings},
-          {"diverged", effect.diverged},
-          {"decile_low", number(effect.low_decile)},
-          {"decile_high", number(effect.high_decile)},
-          {"same_sign", number(effect.same_sign)},
-          {"weighted", effect.weighted}};
+sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
+  sweeps::ResultTable table;
+  table.columns = {"task",        "axis",     "value",      "reference",   "group",     "effect",
+                   "low",         "high",     "detectable", "noise_floor", "delta",     "verdict",
+                   "comparisons", "seeds",    "sd",         "raw_low",     "raw_high",  "reference_gap",
+                   "settings",    "diverged", "decile_low", "decile_high", "same_sign", "weighted"};
+  for (const Effect& effect : effects) {
+    const sweeps::Comparison& comparison = effect.comparison;
+    const auto end = [](const std::optional<sweeps::Interval>& interval, double sweeps::Interval::*which) {
+      return interval ? Cell((*interval).*which) : Cell();
+    };
+    table.rows.push_back({effect.task,
+                          effect.axis,
+                          effect.value,
+                          effect.reference,
+                          effect.group,
+                          comparison.summary.mean,
+                          end(comparison.interval, &sweeps::Interval::low),
+                          end(comparison.interval, &sweeps::Interval::high),
+                          cell(comparison.detectable),
+                          cell(effect.noise_floor),
+                          comparison.delta,
+                          std::string(word(comparison.verdict)),
+                          cell(effect.family),
+                          cell(comparison.summary.n),
+                          comparison.summary.sd,
+                          end(comparison.summary.interval, &sweeps::Interval::low),
+                          end(comparison.summary.interval, &sweeps::Interval::high),
+                          effect.reference_gap,
+                          cell(effect.settings),
+                          cell(effect.diverged),
+                          effect.low_decile,
+                          effect.high_decile,
+                          effect.same_sign,
+                          cell(size_t{effect.weighted})});
+  }
+  return table;
 }
 
-void print_effects(const sweeps::Results& results, const std::vector<sweeps::Effect>& effects) {
+void print_effects(const sweeps::Results& results, const std::vector<Effect>& effects) {
   if (effects.empty()) return;
   const bool grouped = std::any_of(effects.begin(), effects.end(), [](const auto& e) { return !e.group.empty(); });
+  const bool tuned = !results.grid().tune.empty() && results.grid().tune_best == 0;
   const std::vector<std::string> names = short_axis_names(results.axes());
-  const auto short_name = [&](const std::string& axis) {
-    const auto at = std::find(results.axes().begin(), results.axes().end(), axis);
-    return names[static_cast<size_t>(at - results.axes().begin())];
-  };
-  print_wrapped(
-      "What one value does on average over the settings of the other axes (t interval over seeds, Holm over what is "
-      "listed of an axis), and over how many settings how often with that sign:");
-  for (size_t begin = 0; begin < effects.size();) {
-    size_t end = begin;
+  print_wrapped(fmt::format(
+      "What one value does on average over the settings of the other axes, {}. The 95 % intervals of an axis hold "
+      "together, those of all its values and tasks; `detects` is the smallest effect that these seeds find with 80 % "
+      "power; `same sign`: the share of the settings that agree.",
+      tuned ? "every recipe at its own best" : "at the grid's fixed settings"));
+  for (size_t begin = 0, end = 0; begin < effects.size(); begin = end) {
+    const Effect& first = effects[begin];
     Table table;
     if (grouped) table.columns = {{"where"}};
-    table.columns.insert(table.columns.end(), {{"axis"}, {"value"}, {"against"}});
+    table.columns.push_back({"value"});
     if (grouped) table.columns.push_back({"its gap", Align::right});
-    for (const char* name : {"effect", "95 %", "10..90 %", "same sign"}) table.columns.push_back({name, Align::right});
+    for (const char* name : {"effect", "95 %", "detects"}) table.columns.push_back({name, Align::right});
+    if (!grouped) table.columns.push_back({"10..90 %", Align::right});
+    table.columns.push_back({"same sign", Align::right});
     table.columns.push_back({"word"});
-    for (; end < effects.size() && effects[end].task == effects[begin].task; ++end) {
-      const sweeps::Effect& effect = effects[end];
-      const auto& interval = effect.comparison.summary.interval;
-      std::vector<std::string> row;
-      if (grouped) row.push_back(effect.group);
-      row.insert(row.end(), {short_name(effect.axis), effect.value, effect.reference});
-      if (grouped) row.push_back(fmt::format("{:.3g}", effect.reference_gap));
-      row.push_back(fmt::format("{:+.2g}", effect.comparison.summary.mean));
-      row.push_back(interval ? fmt::format("+-{:.1g}", interval->high - effect.comparison.summary.mean) : "");
-      row.push_back(effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile));
-      row.push_back(effect.weighted ? std::to_string(effect.settings)
-                                    : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings));
-      row.push_back(std::string(word(effect.comparison.verdict)));
-      table.rows.push_back(std::move(row));
-    }
-    fmt::print("\n{}:\n", effects[begin].task);
+    for (end = begin; end < effects.size() && same_table(effects[end], first); ++end)
+      table.rows.push_back(row_of(effects[end], grouped));
+    const auto at = std::find(results.axes().begin(), results.axes().end(), first.axis) - results.axes().begin();
+    fmt::print("\n");
+    print_wrapped(fmt::format("{}: {} against {}{}", first.task, names[static_cast<size_t>(at)], first.reference,
+                              std::isnan(first.noise_floor)
+                                  ? ":"
+                                  : fmt::format(" (noise floor, SD of bf16 - fp32: {:.2g}):", first.noise_floor)));
     print_table(table);
-    begin = end;
   }
 }
 

@@ -51,6 +51,14 @@ std::string cost_text(const std::string& column, double value) {
   return is_share ? fmt::format("{:.2f}%", 100 * value) : fmt::format("{:.4g}", value);
 }
 
+std::string spread_text(const ContextFront& front) {
+  std::string text;
+  if (front.noise_floor) text += fmt::format("Noise floor (SD of bf16 - fp32): {:.3g}. ", front.noise_floor->sd);
+  if (std::isnan(front.paired_sd)) return text;
+  return text + fmt::format("SD of the differences compared: {:.3g}; detectable at 80 % power: {:.3g}.",
+                            front.paired_sd, front.detectable);
+}
+
 std::string front_picture(const ContextFront& front, const std::string& x, const std::string& y, size_t width) {
   constexpr size_t rows = 16;
   const size_t columns = width - 12;
@@ -106,21 +114,19 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   }
   print_wrapped(
       front.confirmed
-          ? fmt::format("Front from {} fresh seeds, {} paired comparisons under Holm.", front.seeds, front.comparisons)
+          ? fmt::format("Front from {} fresh seeds; its words come from the simultaneous intervals of {} comparisons.",
+                        front.seeds, front.comparisons)
           : fmt::format("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid `confirm` "
                         "seeds for one.",
                         front.seeds));
-  if (front.noise_floor) {
-    print_wrapped(fmt::format("Noise floor (SD of bf16 - fp32): {:.3g}; detectable at 80 % power: {:.3g} = {:.2f} SD.",
-                              front.noise_floor->sd, front.detectable, sweeps::detectable_effect(front.seeds)));
-  }
+  print_wrapped(spread_text(front));
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
   fmt::print("{:>12}# on   o undecided   x off   s screening   . not near the front\n\n", "");
   Table table{{{"status"},
                {options.x, Align::right},
                {options.y, Align::right},
-               {"95 %", Align::right},
+               {"raw 95 %", Align::right},
                {"n", Align::right},
                {"x bf16", Align::right},
                {"setting"},
@@ -163,7 +169,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     Table table{{{"setting"},
                  {"tokens", Align::right},
                  {"extra", Align::right},
-                 {"95 %", Align::right},
+                 {"raw 95 %", Align::right},
                  {"efficiency x speed-up", Align::right}},
                 {}};
     for (const FrontPoint& point : front.points) {

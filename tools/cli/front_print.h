@@ -15,6 +15,9 @@ std::string front_picture(const sweeps::ContextFront& front, const std::string& 
 // A cost as tables show it: 2.04% for overheads.
 std::string cost_text(const std::string& column, double value);
 
+// One sentence: noise floor, SD of the differences that the front compares, detectable effect; "" without any.
+std::string spread_text(const sweeps::ContextFront& front);
+
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);
 

@@ -60,6 +60,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
       "differences below delta = {:.3g} do not matter, costs within half a point are one price.",
       front.seeds, front.at_best ? ", every recipe at its own best" : ", all at the grid's fixed settings",
       front.comparisons, front.delta));
+  print_wrapped(spread_text(front));
   Table table = race_table(options);
   for (const FrontPoint* step : with_status(front, FrontStatus::on)) {
     table.rows.push_back(row(results, options, *step, "step"));
@@ -81,8 +82,20 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
              off);
   if (open.empty()) return;
-  Table undecided = race_table(options);
-  for (const FrontPoint* point : open) undecided.rows.push_back(row(results, options, *point, "open"));
+  fmt::print("\nUndecided, by the difference to the step that is hardest to tell from each:\n");
+  Table undecided{{{options.x, Align::right},
+                   {"difference", Align::right},
+                   {"interval", Align::right},
+                   {"detects", Align::right},
+                   {"n", Align::right},
+                   {"setting"}},
+                  {}};
+  for (const FrontPoint* point : open) {
+    const sweeps::PairedDifference& d = point->difference;
+    undecided.rows.push_back({cost_text(options.x, point->x), d.n == 0 ? "" : fmt::format("{:+.3g}", d.mean),
+                              interval_text(d.interval), d.n == 0 ? "" : fmt::format("{:.2g}", point->detectable),
+                              std::to_string(d.n), setting_of(results, *point->config)});
+  }
   print_table(undecided);
 }
 

@@ -10,6 +10,7 @@
 #include "sweeps/judge/alarms.h"
 #include "sweeps/judge/attribution.h"
 #include "tasks/run.h"
+#include "tools/cli/front_print.h"
 
 namespace fp4::tools {
 
@@ -37,15 +38,17 @@ void differences(const Json& value, const Json& base, const std::string& path, s
   }
 }
 
-ReportEstimate estimate(const sweeps::Summary& summary) {
-  ReportEstimate estimate;
-  if (summary.n == 0) return estimate;
-  estimate.mean = summary.mean;
-  if (summary.interval) {
-    estimate.low = summary.interval->low;
-    estimate.high = summary.interval->high;
+ReportEstimate estimate(double mean, const std::optional<sweeps::Interval>& interval) {
+  ReportEstimate estimate{.mean = mean};
+  if (interval) {
+    estimate.low = interval->low;
+    estimate.high = interval->high;
   }
   return estimate;
+}
+
+ReportEstimate estimate(const sweeps::Summary& summary) {
+  return summary.n == 0 ? ReportEstimate{} : estimate(summary.mean, summary.interval);
 }
 
 sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigResult& config, bool confirm,
@@ -119,14 +122,13 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
   std::vector<std::string> notes;
   for (const sweeps::ContextFront& front : fronts) {
     std::string note = front.description + ": ";
-    note += front.confirmed ? fmt::format("front from {} fresh seeds, {} paired comparisons under Holm", front.seeds,
-                                          front.comparisons)
-                            : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
-    if (front.noise_floor) {
-      note += fmt::format("; noise floor (SD of bf16 - fp32) {:.3g}, detectable at 80 % power {:.3g}",
-                          front.noise_floor->sd, front.detectable);
-    }
-    notes.push_back(note + ".");
+    note += front.raced
+                ? fmt::format("race on up to {} fresh seeds, intervals of {} pairs hold together, {}", front.seeds,
+                              front.comparisons, front.at_best ? "every recipe at its own best" : "at fixed settings")
+            : front.confirmed ? fmt::format("front from {} fresh seeds, intervals of {} comparisons hold together",
+                                            front.seeds, front.comparisons)
+                              : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
+    notes.push_back(note + ". " + spread_text(front));
   }
   for (const sweeps::RaisedAlarm& raised : sweeps::alarms(view.results, fronts))
     notes.push_back(fmt::format("{}: alarm, {}: {}.", raised.context, word(raised.alarm), raised.text));
@@ -186,7 +188,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
                              .axis = effect.axis,
                              .value = effect.value,
                              .reference = effect.reference,
-                             .effect = estimate(effect.comparison.summary),
+                             .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
                              .q10 = effect.weighted ? report_unknown : effect.low_decile,
                              .q90 = effect.weighted ? report_unknown : effect.high_decile,
                              .share = effect.weighted ? report_unknown : effect.same_sign,
