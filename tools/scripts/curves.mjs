@@ -71,6 +71,7 @@ function panel(word) {
     type: logarithmic(key) ? 'log' : 'value',
     logBase: key === 'x' ? 2 : 10,
     scale: true,
+    ...(key === 'x' && logarithmic('x') ? {min: 'dataMin', max: 'dataMax'} : {}),
     name,
     nameLocation: 'middle',
     nameGap: key === 'x' ? 26 : 62,
@@ -78,7 +79,8 @@ function panel(word) {
     axisLabel: {
       color: ink,
       fontSize: 11,
-      formatter: (v) => (key === 'y' && v && (v < 0.01 || v > 1e4) ? v.toExponential(0) : `${v}`),
+      formatter: (v) =>
+        key === 'y' && v && (v < 0.001 || v > 1e4) ? v.toExponential(0) : `${Number(v.toPrecision(4))}`,
     },
     axisLine: {lineStyle: {color: ink}},
     splitLine: {show: key === 'y', lineStyle: {color: faint}},
@@ -94,7 +96,7 @@ function panel(word) {
       top: 8,
       textStyle: {color: ink, fontSize: 14},
     },
-    legend: {top: 34, left: 12, itemGap: 22, textStyle: {color: ink, fontSize: 11}, data: lines},
+    legend: {top: 34, left: 12, itemGap: 22, textStyle: {color: ink, fontSize: 11}, data: unique(options.line, points)},
     grid: {left: 84, right: 20, top: 50 + 24 * legend_rows, bottom: 46},
     xAxis: axis(options.x, 'x'),
     yAxis: axis(options.y, 'y'),
@@ -106,9 +108,10 @@ function panel(word) {
       lineStyle: {width: 2, type: i < 8 ? 'solid' : 'dashed'},
       itemStyle: {color: colours[i % 8]},
       data: points
-        .filter((row) => row[options.line] === line)
+        .filter((row) => row[options.line] === line && row[options.y] !== '')
         .map((row) => [Number(row[column(options.x)]), Number(row[column(options.y)])])
-        .filter(([x, y]) => (!logarithmic('x') || x > 0) && (!logarithmic('y') || y > 0)),
+        .filter(([x, y]) => (!logarithmic('x') || x > 0) && (!logarithmic('y') || y > 0))
+        .sort(([a], [b]) => a - b),
     })),
   });
   return chart.renderToSVGString();
