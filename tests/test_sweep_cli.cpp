@@ -202,6 +202,23 @@ TEST_CASE("a dry run counts and writes nothing", "[cli]") {
   CHECK(done["missing"] == 0);
 }
 
+TEST_CASE("a tuned grid at a fixed value asks for no ladder, in 80 columns", "[cli]") {
+  TemporaryFolder folder;
+  write_text(folder / "tuned.json", R"({"name": "tuned", "task": "classifier", "base": "mxfp4", "train": {"steps": 5},
+    "tune": {"train.lr": {}}})");
+  const std::string rest = " " + folder / "tuned.json" + " --out " + folder / "out" + " --dry-run";
+  CHECK_THAT(run_cli("sweep run" + rest).out, Contains("tune train.lr"));
+  const auto fixed = run_cli("sweep run --fixed train.lr=0.002" + rest);  // takes one word, not the grid
+  INFO(fixed.out << fixed.err);
+  CHECK(fixed.exit_code == 0);
+  CHECK_THAT(fixed.out, !Contains("tune train.lr"));
+  for (const std::string& line : lines_of(fixed.out)) CHECK(line.size() <= 80);
+  const auto refused = run_cli("sweep run --fixed train.clip=1" + rest);
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("train.clip") && Contains("train.lr"));
+  CHECK_THAT(run_cli("sweep run --help").out, Contains("--fixed PATH=NUMBER"));
+}
+
 TEST_CASE("bad words end with exit code 2 and the accepted words, nothing written", "[cli]") {
   TemporaryFolder folder;
   const auto refuse = [&](const std::string& arguments, const std::string& sentence) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "sweeps/grid/fixed.h"
 #include "sweeps/judge/front_race.h"
 #include "sweeps/report/table.h"
 #include "tests/support/made_up_study.h"
@@ -69,6 +70,47 @@ TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
   const ResultTable table = result_table(results, Costs(results, made_up_costs()), {.references = true});
   const auto column = std::find(table.columns.begin(), table.columns.end(), "at") - table.columns.begin();
   for (const auto& row : table.rows) CHECK(text_of(row[static_cast<size_t>(column)]) != "fixed");
+}
+
+TEST_CASE("at a fixed value there is no ladder, and everybody has that value", "[quick]") {
+  const std::vector<std::string> fixed = {"train.lr=2"};
+  const std::string rest = R"(, "tune_best": 0.5, "include": [{"recipe": "bf16"}]})";
+  const Study sweep(at_fixed(tuned_grid + rest, "grid", fixed), tuned_world());
+  for (const Stage& stage : sweep.stages) CHECK(stage.name.find("tune") == std::string::npos);
+  const Results results = sweep.results();
+  REQUIRE(results.configs().size() == 6);  // 2 x 2, the included bf16, fp32
+  for (const ConfigResult& config : results.configs()) {
+    const Json canonical = Json::parse(config.record.config);
+    INFO(canonical.dump());
+    CHECK(tuned_value(canonical, "train.lr") == 2);
+    CHECK(config.record.at == At::fixed);
+    // At 2^1 fp32 loses .02 * 1^2 by its rate; the plain recipe .1 + .02 * 2^2: a gap of .16.
+    const Json& wgrad = canonical["recipe"]["wgrad"];
+    if (wgrad["a"]["element"] == "e2m1" && wgrad["a"]["rounding"] == "nearest_even" && wgrad["hadamard"]["size"] == 0)
+      CHECK(summarise(results.gaps(config, false)).mean == Approx(0.16).margin(0.005));
+  }
+  // Other ladders stay, and whole numbers stay whole.
+  const std::vector<std::string> one = {"train.batch=32"};
+  const Grid grid = parse_grid(
+      at_fixed(R"({"name": "g", "task": "alpha", "tune": {"train.batch": {"start": 8}, "train.lr": {}}})", "g", one),
+      "g");
+  REQUIRE(grid.tune.size() == 1);
+  CHECK(grid.tune[0].path == "train.lr");
+  REQUIRE(grid.axes.size() == 1);
+  CHECK(grid.axes[0].labels == std::vector<std::string>{"32"});
+}
+
+TEST_CASE("only a tuned field can be fixed, at a number", "[quick]") {
+  const auto fix = [](const std::string& grid, const std::string& word) {
+    return at_fixed(grid, "grid g", std::vector<std::string>{word});
+  };
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(fix(tuned_grid + "}", "train.clip=1"), Contains("train.clip") && Contains("Accepted: train.lr"));
+  for (const char* word : {"train.lr", "train.lr=\"fast\""})
+    CHECK_THROWS_WITH(fix(tuned_grid + "}", word), Contains(word) && Contains("PATH=NUMBER"));
+  CHECK_THROWS_WITH(fix(tuned_grid + "}", "train.lr=fast"),
+                    Contains("--fixed 'train.lr=fast'") && Contains("not JSON"));
+  CHECK_THROWS_WITH(fix(R"({"name": "g", "task": "alpha"})", "train.lr=1"), Contains("grid g tunes no field"));
 }
 
 TEST_CASE("the race finds the planted front", "[quick]") {

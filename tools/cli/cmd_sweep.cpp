@@ -32,7 +32,7 @@ std::string host_name() {
 
 struct RunOptions {
   std::string grid, out, shard, backend = "auto", store = "auto";
-  std::vector<std::string> seen;
+  std::vector<std::string> seen, fixed;
   int jobs = 0;
   bool dry_run = false, retry_failed = false, quiet = false, json = false;
 };
@@ -179,8 +179,9 @@ int judge_outcome(const fs::path& out, const sweeps::Store& store, const sweeps:
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
-  const sweeps::Grid grid = load_grid(o.grid);
-  const fs::path out = o.out.empty() ? fs::path(grid.name + ".sweep") : fs::path(o.out);
+  const sweeps::Grid grid = load_grid(o.grid, o.fixed);
+  const char* ending = o.fixed.empty() ? ".sweep" : ".fixed.sweep";  // beside the tuned one, never in its place
+  const fs::path out = o.out.empty() ? fs::path(grid.name + ending) : fs::path(o.out);
   const int workers = o.jobs > 0 ? o.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
@@ -226,8 +227,13 @@ void add_run(CLI::App& app, Invocation& invocation) {
   app.add_option("GRID", o->grid, "A grid file, or the name of a built-in grid (`fp4sim list grids`)")
       ->required()
       ->type_name("GRID");
-  app.add_option("--out", o->out, "Folder of the results (default: NAME.sweep); an existing one is continued")
+  app.add_option(
+         "--out", o->out,
+         "Folder of the results (default: NAME.sweep, NAME.fixed.sweep with --fixed); an existing one is continued")
       ->type_name("DIR");
+  app.add_option("--fixed", o->fixed, "A tuned field at this value instead of its ladder: train.lr=0.002 (repeatable)")
+      ->type_name("PATH=NUMBER")
+      ->allow_extra_args(false);
   app.add_option("--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
       ->check(CLI::Range(1, 4096));
   app.add_option("--shard", o->shard, "Do part I of N of the runs; merge the folders afterwards")->type_name("I/N");

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "src/error.h"
+#include "sweeps/grid/fixed.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
 
@@ -55,11 +56,11 @@ nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& 
   return json;
 }
 
-sweeps::Grid load_grid(const std::string& word) {
+sweeps::Grid load_grid(const std::string& word, const std::vector<std::string>& fixed) {
   // A grid's file may have any name; a built-in grid's name may be that of a folder.
   const NamedText file =
       std::filesystem::is_regular_file(word) ? read_text_file(word, "grid") : open_named_json(word, "grids", "grid");
-  return sweeps::parse_grid(file.text, file.place);
+  return sweeps::parse_grid(sweeps::at_fixed(file.text, file.place, fixed), file.place);
 }
 
 std::string duration(double seconds) {

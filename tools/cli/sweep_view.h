@@ -30,8 +30,8 @@ SweepView open_view(const ViewOptions& options, bool with_curves = false);
 // Provenance of a table or front: this command, plus who made the runs.
 nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& invocation);
 
-// A grid file, or the name of one that the program carries.
-sweeps::Grid load_grid(const std::string& word);
+// A grid file, or the name of one that the program carries; `fixed`: tuned fields at one value (sweeps/grid/fixed.h).
+sweeps::Grid load_grid(const std::string& word, const std::vector<std::string>& fixed = {});
 
 // 75 -> "1 min 15 s".
 std::string duration(double seconds);
