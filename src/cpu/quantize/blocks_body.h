@@ -31,6 +31,9 @@ struct PanelOptions {
   bool makes_unsigned = false;
 };
 
+// Most blocks of a lane whose scales are found together.
+inline constexpr int most_blocks = 8;
+
 // Sixteen blocks, one a lane.
 struct Block {
   int64_t row0;      // first row of the panel

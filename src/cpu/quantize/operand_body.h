@@ -2,7 +2,6 @@
 #pragma once
 
 #include "src/cpu/quantize/flat_operand.h"
-#include "src/cpu/quantize/plain_panel_body.h"
 #include "src/cpu/quantize/rows.h"
 #include "src/cpu/quantize/shared_blocks_body.h"
 #include "src/cpu/simd/lanes.h"
@@ -56,12 +55,6 @@ FP4_TARGET inline float set_tensor_factor(QuantPlan& p) {
   return amax;
 }
 
-// The short ways first.
-FP4_TARGET inline void quantize_panel(const Quantization& z, bool plain, const Sweep& s, int64_t panel) {
-  if ((plain && quantize_plainly(z, panel)) || sweep(z, s, panel)) return;
-  quantize_vector_panel(z, panel);
-}
-
 FP4_TARGET inline void quantize_with(Quantization& z) {
   const QuantPlan& plan = *z.plan;
   z.draws = plan_draws(plan);
@@ -80,9 +73,8 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   const int64_t count = z.out->count;
   const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;
   const int64_t first = plan.is_flat ? quantize_flat(z, threads) : 0;
-  const bool plain = is_plain(z);
-  const Sweep plan_of_sweep = plan_sweep(z);
-  parallel_for(first, count, 1, threads, 4, [&](int64_t panel) { quantize_panel(z, plain, plan_of_sweep, panel); });
+  const ColumnCodes columns = plan_columns(z);
+  parallel_for(first, count, 1, threads, 4, [&](int64_t panel) { quantize_lanes(z, columns, panel); });
 }
 
 FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOptions& options, Panels& out) {

@@ -1,15 +1,17 @@
-// What an instruction set brings of its own to quantising operands whose rows are contiguous. Each set defines:
-//   row_block_width, row_maxima, row_table_bytes   blocks of panels straight from sixteen rows; width 0: not here
-//   Sweep, plan_of_sweep, sweep                    panels with quotient scales, along the row
-//   quantize_flat, flat_columns                    operands into the layout of files
+// Contiguous operands along their rows to the layout of files (runs_avx512.h) where the instruction set has roundings
+// of single instructions and tables of 128 bytes; elsewhere they go through the lanes.
 #pragma once
 
+#include "src/cpu/quantize/blocks_body.h"
 #include "src/cpu/simd/lanes.h"
 
 #if FP4_CPU == 512
-#include "src/cpu/quantize/panel_sweep_avx512.h"
-#include "src/cpu/quantize/row_block_avx512.h"
 #include "src/cpu/quantize/runs_avx512.h"
 #else
-#include "src/cpu/quantize/rows_avx2.h"
+namespace fp4::FP4_ISA {
+
+inline int64_t flat_columns(const QuantPlan&) { return 0; }
+inline int64_t quantize_flat(const Quantization&, int) { return 0; }
+
+}  // namespace fp4::FP4_ISA
 #endif

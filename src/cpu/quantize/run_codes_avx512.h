@@ -11,16 +11,19 @@ namespace fp4::avx512 {
 // How codes are formed: by table, by draws on the code axis of e2m1, or a byte each (run_bytes_avx512.h).
 enum class RunCodes : uint8_t { table, draws, bytes };
 
-struct RunPlan {
+struct CodePlan {
   RunKind kind = RunKind::none;
   RunCodes codes = RunCodes::table;
+  float end = 6.0f;    // elements of the largest payload begin at this times the scale
+  float steps = 4.0f;  // a payload's factor is given times this
+};
+
+struct RunPlan : CodePlan {
   bool drops = false;  // the sign of zero
   RunKeys keys;        // stochastic
   RunHadamard hadamard;
   ByteCodes bytes;
-  float end = 6.0f;    // elements of the largest payload begin at this times the scale
-  float steps = 4.0f;  // a payload's factor is given times this
-  ByteTable table;     // of codes, by floor + ceil of steps * payload, mod 128
+  ByteTable table;  // of codes, by floor + ceil of steps * payload, mod 128
 };
 
 // b where the mask has bits, else a.

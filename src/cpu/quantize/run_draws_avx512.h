@@ -28,10 +28,6 @@ FP4_SIMD I draws_of_vector(const uint8_t* draws, int i) {
       _mm512_maskz_permutexvar_epi8(0x1111111111111111u, _mm512_load_si512(orders[i].byte), _mm512_load_si512(draws))};
 }
 
-FP4_SIMD I sixteen_draws(const uint8_t* draws) {
-  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(draws)))};
-}
-
 // 256 P(|y|) + offset, rounded to nearest-even multiples of the offset's last place; `factor` gives y from x.
 FP4_SIMD I code_axis(F x, F factor512, F factor256, F factor128, float offset) {
   const F a = as_float(bits(x) & all(0x7FFFFFFF));

@@ -1,7 +1,7 @@
 // Blocks of 16 or 32 along rows: how the payloads of a spec come from its elements, and the constants of their formats.
 #pragma once
 
-#include "src/cpu/quantize/quantize_body.h"
+#include "src/cpu/quantize/blocks_body.h"
 #include "src/cpu/simd/lanes.h"
 
 namespace fp4::FP4_ISA {
@@ -30,25 +30,15 @@ inline ByteCodes byte_codes(const FloatFormat& f) {
   return c;
 }
 
-// Whether payloads are quotients that quarters decide. Under scales that are powers of two every order of operations
-// gives the quotient (PayloadPath::power).
-inline bool has_quarters(const QuantPlan& p) {
-  const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
-  return p.spec.element == Element::e2m1 && exact && p.q.prescale == 1.0f;
-}
-
 // Whether codes come from draws of eight bits on the code axis of e2m1.
 inline bool draws_for_runs(const QuantPlan& p) {
   return p.code_path == CodePath::stochastic_fp4 && p.q.rounding == Rounding::stochastic && p.q.random_bits == 8;
 }
 
 // How the payloads of blocks of 16 or 32 come from their elements, whatever their rounding.
-inline RunKind factor_kind(const QuantPlan& p) {
-  const bool trials = p.q.scale_rule == ScaleRule::four_over_six && has_quarters(p);
-  if (p.scale_path != ScalePath::power && p.scale_path != ScalePath::quotient && !trials) return RunKind::none;
-  if (is_real(p.spec.scale) || is_stochastic(p.q.scale_rounding)) return RunKind::none;
-  if (p.spec.block.kind != BlockKind::vector || (p.spec.block.size != 16 && p.spec.block.size != 32))
-    return RunKind::none;
+inline RunKind payload_kind(const QuantPlan& p) {
+  if (is_real(p.spec.scale) || p.spec.block.kind != BlockKind::vector) return RunKind::none;
+  if (p.spec.block.size != 16 && p.spec.block.size != 32) return RunKind::none;
   switch (p.payload_path) {
     case PayloadPath::power: return RunKind::power;
     case PayloadPath::multiply:

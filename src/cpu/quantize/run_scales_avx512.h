@@ -7,7 +7,7 @@
 namespace fp4::avx512 {
 
 // false: some block's factor, or a payload, is out of reach.
-FP4_SIMD bool find_factors(const QuantPlan& p, const RunPlan& r, I amax, const LaneScales& s, const LaneFactor& t,
+FP4_SIMD bool find_factors(const QuantPlan& p, const CodePlan& r, I amax, const LaneScales& s, const LaneFactor& t,
                            RunFactors& out) {
   F factor;
   if (!block_factors(p, r.kind, r.steps, amax, s, t, factor)) return false;

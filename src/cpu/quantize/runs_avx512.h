@@ -1,13 +1,15 @@
 // Runs of sixteen adjacent 1 x B blocks of a row, in the layout of the files: maxima and codes are formed along the
 // row, without transposes, and the scale rule runs once for all sixteen (lane = block). What needs more than fp32 takes
-// the way of the lanes (quantize_body.h).
+// the way of the lanes (lanes_body.h).
 #pragma once
 
 #include "src/cpu/quantize/flat_operand.h"
+#include "src/cpu/quantize/lanes_body.h"
 #include "src/cpu/quantize/run_bytes_avx512.h"
 #include "src/cpu/quantize/run_draws_avx512.h"
 #include "src/cpu/quantize/run_fetch_avx512.h"
-#include "src/cpu/quantize/run_trials_avx512.h"
+#include "src/cpu/quantize/run_scales_avx512.h"
+#include "src/cpu/quantize/trials_body.h"
 
 namespace fp4::avx512 {
 
@@ -60,6 +62,30 @@ FP4_SIMD BatchMaxima<width> batch_maxima(const float* x) {
   return m;
 }
 
+// The scales of a batch whose maxima are known, by squared errors, which are summed down the lanes.
+template <int width>
+FP4_TARGET __attribute__((noinline)) void choose_run_scales(const Quantization& z, const LaneFactor& t,
+                                                            const BatchMaxima<width>& m, const float* x,
+                                                            LaneScales* out) {
+  constexpr int n = width * panel_rows;
+  alignas(64) float columns[2 / width][n][panel_rows];
+  alignas(64) float payloads[n][panel_rows];
+  Block blocks[2 / width];
+  for (int i = 0; i < 2 / width; ++i) {
+    load_row_major(x + i * 256, n, panel_rows, n, columns[i]);
+    Block& b = blocks[i];
+    b.row0 = b.k0 = 0;
+    b.n = n;
+    b.x = columns[i];
+    b.u = payloads;
+    b.amax = m.amax[i];
+    b.nonfinite = b.amax >= all(0x7F800000);
+    b.factor = t;
+  }
+  choose_by_errors(z, blocks, 2 / width);
+  for (int i = 0; i < 2 / width; ++i) out[i] = blocks[i].scales;
+}
+
 template <int width>
 struct Batch {
   RunFactors factors[2 / width];
@@ -75,11 +101,7 @@ FP4_SIMD void prepare_batch(const Quantization& z, const RunPlan& r, const LaneF
   const QuantPlan& p = *z.plan;
   b.usable = true;
   const bool trials = p.scale_path == ScalePath::trials;
-  if (trials) {
-    alignas(64) uint32_t maxima[2 / width][panel_rows];
-    for (int i = 0; i < 2 / width; ++i) store(maxima[i], m.amax[i]);
-    choose_run_scales<width>(z, t, maxima, x, b.scales);
-  }
+  if (trials) choose_run_scales<width>(z, t, m, x, b.scales);
 #pragma GCC unroll 2
   for (int i = 0; i < 2 / width; ++i) {
     const LaneScales s = trials ? b.scales[i] : scales_from_maxima(p, z.scale, m.amax[i], t, all(0));
@@ -154,7 +176,7 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
     }
     if (done) continue;
     if (streams) streamed.close();
-    quantize_vector_panel(z, panel);
+    quantize_lanes(z, plan_columns(z), panel);
   }
   if (!streams) return;
   streamed.close();
@@ -200,7 +222,8 @@ inline RunCodes run_codes(const QuantPlan& p) {
 
 inline RunKind run_kind(const QuantPlan& p) {
   const bool known = p.code_path == CodePath::table || draws_for_runs(p) || has_byte_codes(p);
-  return known ? factor_kind(p) : RunKind::none;
+  const bool scales = p.scale_path == ScalePath::power || p.scale_path == ScalePath::quotient || has_quarters(p);
+  return known && scales && !is_stochastic(p.q.scale_rounding) ? payload_kind(p) : RunKind::none;
 }
 
 // Columns of the short rows of a flat operand; 0 where the operand has to keep its own.

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "src/cpu/quantize/lanes_body.h"
 #include "src/cpu/quantize/line_maximum_body.h"
-#include "src/cpu/quantize/quantize_body.h"
 #include "src/cpu/simd/lanes.h"
 
 namespace fp4::FP4_ISA {

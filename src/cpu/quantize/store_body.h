@@ -33,6 +33,17 @@ FP4_SIMD B fp4_codes(const Quantization& z, Columns x, bool drops, const int8_t*
   return bytes_of(lanes_of(magnitude_entries(z.magnitude_codes, value)) | sign);
 }
 
+// The values of an FP4 block, [n/4][16][4], to dwords of codes.
+FP4_TARGET inline void store_fp4_codes(const Quantization& z, const Block& b, const int8_t* values,
+                                       uint32_t (*dwords)[panel_rows]) {
+  const bool drops = z.plan->q.negative_zero == NegativeZero::drop;
+  for (int k = 0; k < b.n; k += 8) {
+    const B low = fp4_codes(z, b.x + k, drops, values + k * panel_rows);
+    const B high = fp4_codes(z, b.x + k + 4, drops, values + (k + 4) * panel_rows);
+    store(dwords[k / 8], joined_nibbles(low, high));
+  }
+}
+
 // A block to dwords of codes. FP4 goes by its values where these have a short way.
 FP4_TARGET inline void encode_stored(const Quantization& z, Block& b, const uint32_t (*draw)[panel_rows],
                                      uint32_t (*dwords)[panel_rows]) {
@@ -46,12 +57,7 @@ FP4_TARGET inline void encode_stored(const Quantization& z, Block& b, const uint
   }
   alignas(64) int8_t values[128 * panel_rows];
   encode_fp4_bytes(z, b, draw, values);
-  const bool drops = p.q.negative_zero == NegativeZero::drop;
-  for (int k = 0; k < b.n; k += 8) {
-    const B low = fp4_codes(z, b.x + k, drops, values + k * panel_rows);
-    const B high = fp4_codes(z, b.x + k + 4, drops, values + (k + 4) * panel_rows);
-    store(dwords[k / 8], joined_nibbles(low, high));
-  }
+  store_fp4_codes(z, b, values, dwords);
 }
 
 // Dwords of 16 rows, columns k0.. of K, to where they belong.

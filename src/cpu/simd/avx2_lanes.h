@@ -217,6 +217,12 @@ FP4_SIMD F look_up_16(const float* table, I index) {
   const __m256 high = _mm256_loadu_ps(table + 8);
   return {look_up_half(low, high, index.a), look_up_half(low, high, index.b)};
 }
+FP4_SIMD F look_up_32(const float* table, I index) {
+  const F low = look_up_16(table, index);
+  const F high = look_up_16(table + 16, index);
+  return {_mm256_blendv_ps(low.a, high.a, _mm256_castsi256_ps(_mm256_slli_epi32(index.a, 27))),
+          _mm256_blendv_ps(low.b, high.b, _mm256_castsi256_ps(_mm256_slli_epi32(index.b, 27)))};
+}
 FP4_SIMD F from_half(I code) {
   const __m256i x = _mm256_packus_epi32(code.a, code.b);
   const __m256i y = _mm256_permute4x64_epi64(x, 0xD8);

@@ -138,6 +138,10 @@ FP4_SIMD I add_where(M m, I a, I b) { return {_mm512_mask_add_epi32(a.v, m.v, a.
 FP4_SIMD I gather(const uint32_t* base, I index) { return {_mm512_i32gather_epi32(index.v, base, 4)}; }
 FP4_SIMD I gather_bytes(const uint8_t* base, I offset) { return {_mm512_i32gather_epi32(offset.v, base, 1)}; }
 FP4_SIMD F look_up_16(const float* table, I index) { return {_mm512_permutexvar_ps(index.v, _mm512_load_ps(table))}; }
+// Of 32 entries, by the low five bits of an index.
+FP4_SIMD F look_up_32(const float* table, I index) {
+  return {_mm512_permutex2var_ps(_mm512_load_ps(table), index.v, _mm512_load_ps(table + 16))};
+}
 FP4_SIMD F from_half(I code) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(code.v))}; }
 FP4_SIMD int32_t largest_lane(I a) { return _mm512_reduce_max_epi32(a.v); }
 FP4_SIMD int32_t smallest_lane(I a) { return _mm512_reduce_min_epi32(a.v); }

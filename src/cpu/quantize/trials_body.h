@@ -1,0 +1,244 @@
+// The scale codes of blocks that are chosen by squared error (block.h): four_over_six and mse. Errors of four_over_six
+// are summed in fp32 where payloads are quotients that quarters decide; what that leaves in doubt is summed in fp64, in
+// the order of the reference.
+#pragma once
+
+#include "src/cpu/quantize/encode_body.h"
+#include "src/cpu/simd/lanes.h"
+
+namespace fp4::FP4_ISA {
+
+// Whether payloads are quotients whose nearest e2m1 value follows from a whole number of quarters. Under scales that
+// are powers of two every order of operations gives the quotient (PayloadPath::power).
+inline bool has_quarters(const QuantPlan& p) {
+  const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
+  return p.q.scale_rule == ScaleRule::four_over_six && p.spec.element == Element::e2m1 && exact &&
+         p.q.prescale == 1.0f && !is_real(p.spec.scale);
+}
+
+// Payloads come as 64 + quarters, with 17 binary places. Below 31 an estimate is within 31 * 2^-23 < 0.49 units of the
+// last place, and its sum rounds by half a unit: only one that shows a whole number may stand on the wrong side of it.
+inline constexpr float quarters_magic = 64.0f;
+inline constexpr int32_t quarter_fraction = 0x1FFFF;
+inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
+
+// The nearest e2m1 value of a whole number of quarters and a bit more.
+struct QuarterTable {
+  alignas(64) float value[32];
+};
+constexpr QuarterTable quarter_table() {
+  QuarterTable t = {};
+  constexpr int bounds[] = {1, 3, 5, 7, 10, 14, 20};
+  constexpr float values[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  for (int i = 0; i < 32; ++i) {
+    int above = 0;
+    while (above < 7 && i >= bounds[above]) ++above;
+    t.value[i] = values[above];
+  }
+  return t;
+}
+
+// Two scales of sixteen blocks, and what errors under each are formed by.
+struct Trials {
+  LaneScales of[2];
+  F quarters[2];  // per unit of an element
+  F scale[2];     // times the tensor's factor
+  F least;        // elements below count as this: zeros must not look like whole numbers
+  M zero;
+  M rare;              // lanes that the scalar core must redo
+  M far;               // lanes out of reach of errors in fp32
+  bool large = false;  // payloads may leave the table, as scales near the end of their format may lie far below a/M
+};
+
+// `large`: some payload may leave the table, which ends with more than its last boundary.
+template <bool large>
+FP4_SIMD I counted_quarters(F bounded, F factor) {
+  const F count = fma(bounded, factor, all(quarters_magic));
+  return bits(large ? smaller(count, all(quarters_magic + 31.5f)) : count);
+}
+FP4_SIMD F nearest_quarters(I count) {
+  static constexpr QuarterTable table = quarter_table();
+  return look_up_32(table.value, shift_right<17>(count));
+}
+
+// Squared errors down the lanes, even and odd columns apart: each sum is a chain. `sure` loses lanes with a payload
+// that shows a whole number.
+template <bool large>
+FP4_SIMD void sum_errors(const Trials& t, const Block& b, F (&error)[2], M& sure) {
+  F sum[4] = {all(0.0f), all(0.0f), all(0.0f), all(0.0f)};
+  M clear[4] = {sure, sure, sure, sure};
+  for (int k = 0; k < b.n; k += 2) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const F x = magnitude(load(b.x[k + i / 2]));
+      const I count = counted_quarters<large>(larger(x, t.least), t.quarters[i % 2]);
+      clear[i] = clear[i] & some_bits(count, quarter_fraction);
+      const F rest = negated_fma(nearest_quarters(count), t.scale[i % 2], x);
+      sum[i] = fma(rest, rest, sum[i]);
+    }
+  }
+  sure = (clear[0] & clear[1]) & (clear[2] & clear[3]);
+  error[0] = sum[0] + sum[2];
+  error[1] = sum[1] + sum[3];
+}
+
+// Lanes with a payload that may be a boundary of e2m1's rounding, a whole number of quarters as it is.
+FP4_TARGET __attribute__((noinline)) inline uint32_t lanes_beside_boundaries(const Trials& t, const Block& b) {
+  M found = mask_from_bits(0);
+  for (int k = 0; k < b.n; ++k) {
+    const F bounded = larger(magnitude(load(b.x[k])), t.least);
+    for (const F& factor : t.quarters) {
+      const I count = counted_quarters<true>(bounded, factor);
+      found = found | (no_bits(count, quarter_fraction) &
+                       is_odd(shift_right(all(boundary_quarters), shift_right<17>(count) & all(31))));
+    }
+  }
+  return to_bits(found);
+}
+
+// Lanes whose elements decode alike under both scales, as 0 and the largest one do wherever one scale is 3/2 of the
+// other: sparse gradients are full of them. Their errors are equal, and the first scale stays.
+FP4_TARGET __attribute__((noinline)) inline uint32_t alike_lanes(const Trials& t, const Block& b) {
+  M different = mask_from_bits(0);
+  for (int k = 0; k < b.n; ++k) {
+    const F bounded = larger(magnitude(load(b.x[k])), t.least);
+    const F first = t.of[0].value * nearest_quarters(counted_quarters<true>(bounded, t.quarters[0]));
+    const F second = t.of[1].value * nearest_quarters(counted_quarters<true>(bounded, t.quarters[1]));
+    different = different | ~(first == second);
+  }
+  return to_bits(~different);
+}
+
+// How far fp32 sums of n squared errors may be from the reference's, by the sum of both and by the maximum squared. A
+// sum and its errors are within (n + 2) 2^-24. With a tensor factor s*g is rounded here while a decoded value rounds
+// (q*s)*g, q*s being exact: values differ by d <= 2^-22 amax, sums by 2 d sqrt(n T) + n d^2 <= 2^-17 T + n d^2 2^17.
+FP4_SIMD M errors_differ(const QuantPlan& p, int n, F first, F second, F amax) {
+  const auto count = static_cast<float>(n);
+  const bool rounds = p.has_tensor_factor;
+  const F total = first + second;
+  const F of_total = total * all((count + 4.0f) * 0x1p-24f + (rounds ? 0x1p-17f : 0.0f));
+  const F least = fma(amax * amax, all(rounds ? (count + 2.0f) * 0x1p-26f : 0.0f), of_total);
+  return (magnitude(first - second) > least) & (total > all(0x1p-100f)) & (total < all(0x1p80f));
+}
+
+// Factors with which fp32 estimates the payloads of a trial, of which `top` is the largest.
+FP4_SIMD M is_tame(F top, F factor, F divisor) {
+  return (top < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f));
+}
+
+FP4_SIMD void form_trials(const Quantization& z, const Block& b, I draw, Trials& t) {
+  const QuantPlan& p = *z.plan;
+  t.zero = b.amax == all(0);
+  t.rare = b.nonfinite;
+  t.far = mask_from_bits(0);
+  t.large = false;
+  const F a = select(t.zero, all(1.0f), as_float(b.amax));
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    const F y = i == 0 ? quotients_to_round(p, z.scale, a, b.factor, p.largest_element, 1.0f)
+                       : quotients_to_round(p, z.scale, a, b.factor, 2.0f * p.largest_element, 3.0f);
+    LaneScales& s = t.of[i];
+    if (!nearest_normal_scales(p, z.scale, y, s)) {
+      s.code = apply_policies(p, rounded_scale(p, z.scale, y, draw));
+      finish_scales(p, z.scale, s);
+    }
+    t.rare = t.rare | ~is_ordinary(y);
+    t.scale[i] = s.value * b.factor.g;
+    t.quarters[i] = all(4.0f) / t.scale[i];
+    t.far = t.far | ~is_tame(a * t.quarters[i], t.quarters[i], t.scale[i]);
+    t.large = t.large || any(~(a * t.quarters[i] < all(31.0f)));
+  }
+  t.least = all(0x1p-17f) * larger(t.scale[0], t.scale[1]);  // four units of the smaller count
+}
+
+// Lanes where fp32 does not tell which error is smaller; else `second` says whether the second one is.
+FP4_SIMD M undecided_lanes(const QuantPlan& p, const Trials& t, const Block& b, M& second) {
+  M sure = mask_from_bits(0xFFFF);
+  F error[2];
+  if (t.large) {
+    sum_errors<true>(t, b, error, sure);
+  } else {
+    sum_errors<false>(t, b, error, sure);
+  }
+  second = error[1] < error[0];
+  M known = errors_differ(p, b.n, error[0], error[1], as_float(b.amax));
+  if (any(~sure)) known = known & ~mask_from_bits(lanes_beside_boundaries(t, b));
+  known = (known & ~t.far) | t.zero | (t.of[0].code == t.of[1].code);
+  if (!any(~known)) return ~known;
+  const M alike = mask_from_bits(alike_lanes(t, b)) & ~mask_from_bits(lanes_beside_boundaries(t, b)) & ~t.far & ~known;
+  second = second & ~alike;
+  return ~(known | alike);
+}
+
+// Squared error of a trial scale, fp64, ascending k (block.h, trial_error).
+FP4_TARGET __attribute__((noinline)) inline D trial_errors(const Quantization& z, const Block& b, const LaneScales& s) {
+  const QuantPlan& p = *z.plan;
+  D sum = all_double(0.0);
+  form_payloads(p, s, b.factor, b.x, b.n, b.u);
+  for (int k = 0; k < b.n && b.k0 + k < p.cols; ++k) {
+    const F u = load(b.u[k]);
+    const F q = encode_lanes<Rounding::nearest_even>(z.element, u, 8, all(0)).value;
+    const F value = as_float(bits(q) | (bits(u) & all(0x80000000u)));
+    const D error = widened(load(b.x[k])) - widened(decoded_value(p, value, s.value, b.factor.g));
+    sum = sum + error * error;
+  }
+  return sum;
+}
+
+FP4_SIMD void set_trial_scales(const Quantization& z, Block& b, I code, M rare, M zero) {
+  b.scales.code = select(zero, all(z.plan->zero_block_code), code);
+  b.scales.rare = rare & ~zero;
+  finish_scales(*z.plan, z.scale, b.scales);
+}
+
+// mse: the code of least error among raw - 2 .. raw + 2, in the order of block.h.
+FP4_TARGET inline void search_scales(const Quantization& z, Block& b, I draw) {
+  const QuantPlan& p = *z.plan;
+  const M zero = b.amax == all(0);
+  const F amax = select(zero, all(1.0f), as_float(b.amax));
+  const F y = quotients_to_round(p, z.scale, amax, b.factor, p.largest_element, 1.0f);
+  const I raw = rounded_scale(p, z.scale, y, draw);
+  I best = raw;
+  M tried = mask_from_bits(0);  // lanes that have an error to compare with
+  D least = all_double(0.0);
+  constexpr int offsets[] = {0, -1, 1, -2, 2};
+  for (const int offset : offsets) {
+    const I code = raw + all(offset);
+    const M possible = (code >= all(p.q.scale.has_zero ? 1 : 0)) & ~(code > all(z.scale.largest_code));
+    LaneScales trial;
+    trial.code = apply_policies(p, select(possible, code, all(1)));
+    finish_scales(p, z.scale, trial);
+    const D error = trial_errors(z, b, trial);
+    const M better = possible & ((error < least) | ~tried);
+    tried = tried | possible;
+    best = select(better, code, best);
+    least = select(better, error, least);
+  }
+  set_trial_scales(z, b, apply_policies(p, best), ~is_ordinary(y) | b.nonfinite, zero);
+}
+
+// The scales of `count` times sixteen blocks whose maxima are known. All trials come first: they are long chains.
+FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantization& z, Block* blocks, int count) {
+  const QuantPlan& p = *z.plan;
+  if (p.q.scale_rule == ScaleRule::mse) {
+    for (int i = 0; i < count; ++i) search_scales(z, blocks[i], scale_draws(p, blocks[i]));
+    return;
+  }
+  Trials trials[most_blocks];
+  const bool quarters = has_quarters(p);
+  for (int i = 0; i < count; ++i) form_trials(z, blocks[i], scale_draws(p, blocks[i]), trials[i]);
+  for (int i = 0; i < count; ++i) {
+    const Trials& t = trials[i];
+    Block& b = blocks[i];
+    M second = mask_from_bits(0);
+    const M open = quarters ? undecided_lanes(p, t, b, second) : ~t.zero;
+    if (any(open)) second = trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0]);
+    b.scales.code = select(second, t.of[1].code, t.of[0].code);
+    b.scales.value = select(second, t.of[1].value, t.of[0].value);
+    b.scales.stored = select(second, t.of[1].stored, t.of[0].stored);
+    b.scales.rare = t.rare & ~t.zero;
+    if (any(t.zero)) set_trial_scales(z, b, b.scales.code, t.rare, t.zero);
+  }
+}
+
+}  // namespace fp4::FP4_ISA
