@@ -61,6 +61,6 @@ TEST_CASE("every built-in grid expands", "[quick]") {
     if (grid.name == "quick") CHECK(plan.counts.distinct == 30);
     if (grid.name != "design_space") continue;
     CHECK(plan.counts.distinct >= 5000);
-    CHECK(plan.counts.distinct * grid.seeds.size() >= 20000);
+    CHECK(plan.counts.distinct * grid.seeds.size() >= 10000);  // trainings before tuning and race
   }
 }
