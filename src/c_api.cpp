@@ -11,6 +11,7 @@
 #include "src/fp4sim.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
+#include "src/version.h"
 
 namespace {
 
@@ -79,7 +80,7 @@ Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {
 
 }  // namespace
 
-const char* fp4sim_version(void) { return FP4_VERSION; }
+const char* fp4sim_version(void) { return fp4::version(); }
 
 const char* fp4sim_signature(void) {
   const char* digits = "";

@@ -99,7 +99,7 @@ TEST_CASE("JSON of the commands that print a table has its keys", "[cli]") {
       {"cost weights", {}},
       {"sweep run quick --dry-run", {}},
       {"bench tiers", {"tiers"}},
-      {"version", {"version"}},
+      {"version", {"version", "commit", "signature", "compiler", "features", "libraries"}},
       {witness.c_str(), {"model_a", "model_b", "length", "witnesses"}},
   };
   for (const Row& row : rows) {

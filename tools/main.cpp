@@ -12,6 +12,7 @@
 #include "src/error.h"
 #include "src/float_environment.h"
 #include "src/temporaries.h"
+#include "src/version.h"
 #include "sweeps/data.h"
 #include "tools/cli/command.h"
 #include "tools/cli/streams.h"
@@ -99,7 +100,7 @@ int run(int argc, char** argv) {
   invocation.command_line = command_line(argc, argv);
   CLI::App app("Bit-exact FP4 design-space simulator: formats, quantised GEMMs, training, sweeps.", "fp4sim");
   app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version", "fp4sim " FP4_VERSION, "Print the version and exit");
+  app.set_version_flag("--version", std::string("fp4sim ") + version(), "Print the version and exit");
   app.require_subcommand(1);
   app.footer("`fp4sim COMMAND --help` shows the options of a command with an example.");
   for (const Command& command : commands()) command.add(*app.add_subcommand(command.name, command.doc), invocation);

@@ -12,6 +12,7 @@
 #include "src/signature.h"
 #include "src/tensor_file/tensor_reader.h"
 #include "src/tensor_file/tensor_writer.h"
+#include "src/version.h"
 
 namespace fp4::golden {
 namespace {
@@ -41,7 +42,7 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
   }
   const Json manifest = {{"schema", 2},
                          {"suite", suite},
-                         {"version", FP4_VERSION},
+                         {"version", version()},
                          {"signature", arithmetic_signature()},
                          {"sha256_of", "array bytes, little endian, C order, without the .npy header"},
                          {"file_sha256_of", "the whole .npy"},

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "src/error.h"
+#include "src/version.h"
 #include "tools/cli/command.h"
 #include "tools/cli/table_print.h"
 
@@ -194,8 +195,9 @@ std::string groff(const std::string& text) {
 }
 
 std::string man_page(const CLI::App& root) {
-  std::string out = ".TH FP4SIM 1 \"\" \"fp4sim " FP4_VERSION "\" \"User commands\"\n.SH NAME\nfp4sim \\- " +
-                    groff(root.get_description()) + "\n.SH SYNOPSIS\n.B fp4sim\nCOMMAND [options]\n.SH COMMANDS\n";
+  std::string out = std::string(".TH FP4SIM 1 \"\" \"fp4sim ") + version() +
+                    "\" \"User commands\"\n.SH NAME\nfp4sim \\- " + groff(root.get_description()) +
+                    "\n.SH SYNOPSIS\n.B fp4sim\nCOMMAND [options]\n.SH COMMANDS\n";
   walk(root, "", [&](const std::string& path, const CLI::App& app) {
     if (path.empty()) return;
     out += ".SS fp4sim " + groff(path);

@@ -10,6 +10,7 @@
 
 #include "src/error.h"
 #include "src/integer_text.h"
+#include "src/version.h"
 #include "sweeps/explore/sweep.h"
 #include "tools/cli/options.h"
 #include "tools/cli/stop.h"
@@ -185,7 +186,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   const int workers = o.jobs > 0 ? o.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
-  const sweeps::Identity identity = sweeps::identity_of(simulator, grid, FP4_VERSION, host_name());
+  const sweeps::Identity identity = sweeps::identity_of(simulator, grid, version(), host_name());
   if (o.dry_run) {  // writes nothing, not even a folder
     std::vector<sweeps::RunRecord> known;
     if (sweeps::Store::exists(out)) {

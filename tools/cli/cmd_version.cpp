@@ -1,5 +1,19 @@
 // `fp4sim version`: which build this is, for bug reports and provenance.
+#include <fmt/core.h>
+#include <sqlite3.h>
+#include <tbb/version.h>
+#include <zlib.h>
+
+#include <Eigen/Core>
+#include <boost/version.hpp>
+
+#include "src/backends.h"
+#include "src/gpu/gpu_backend.h"
+#include "src/signature.h"
+#include "src/version.h"
 #include "tools/cli/command.h"
+#include "tools/cli/options.h"
+#include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -13,21 +27,53 @@ constexpr const char* kCompiler = "g++ " __VERSION__;
 constexpr const char* kCompiler = "unknown";
 #endif
 
+std::string dotted(int major, int minor, int patch) { return fmt::format("{}.{}.{}", major, minor, patch); }
+
+nlohmann::ordered_json libraries() {
+  return {
+      {"Boost", dotted(BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},
+      {"CLI11", CLI11_VERSION},
+      {"Eigen", dotted(EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
+      {"fmt", dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+      {"nlohmann_json", dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
+      {"oneTBB", TBB_runtime_version()},
+      {"SQLite", sqlite3_libversion()},
+      {"zlib", zlibVersion()}};
+}
+
+// Backends that work on this machine, and "gpu: ..." with what it was built for or why there is none.
+nlohmann::ordered_json features() {
+  auto out = nlohmann::ordered_json::array();
+  for (const Backend* backend : all_backends())
+    if (backend->available()) out.push_back(backend->name());
+  out.push_back("gpu: " + std::string(gpu_status()));
+  return out;
+}
+
 void add_version(CLI::App& app, Invocation&) {
-  static bool json = false;
-  app.add_flag("--json", json, "Print JSON");
-  app.callback([] {
-    if (json) {
-      print_json({{"version", FP4_VERSION}, {"compiler", kCompiler}});
-    } else {
-      print_fields({{"fp4sim", FP4_VERSION}, {"compiler", kCompiler}});
-    }
+  auto as_json = std::make_shared<bool>(false);
+  add_json_option(app, *as_json);
+  app.callback([as_json] {
+    const nlohmann::ordered_json json = {
+        {"version", version()},  {"commit", commit_of_build()},   {"signature", arithmetic_signature()},
+        {"compiler", kCompiler}, {"features", features()}, {"libraries", libraries()}};
+    if (*as_json) return print_json(json);
+    std::vector<std::pair<std::string, std::string>> lines = {{"fp4sim", json["version"]}};
+    for (const char* key : {"commit", "signature", "compiler"}) lines.emplace_back(key, json[key]);
+    for (const auto& feature : json["features"])
+      lines.emplace_back(lines.size() == 4 ? "features" : "", feature.get<std::string>());
+    const size_t before = lines.size();
+    for (const auto& [name, number] : json["libraries"].items())
+      lines.emplace_back(lines.size() == before ? "libraries" : "", name + " " + number.get<std::string>());
+    print_fields(lines);
   });
   set_example(app, "fp4sim version --json");
 }
 
 }  // namespace
 
-Command command_version() { return {"version", "The version of the program and its compiler", add_version}; }
+Command command_version() {
+  return {"version", "The version of the program: commit, signature, features and libraries", add_version};
+}
 
 }  // namespace fp4::tools

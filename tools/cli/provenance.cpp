@@ -7,8 +7,11 @@
 #include <string>
 
 #include "commit.h"
+#include "src/version.h"
 
 namespace fp4::tools {
+
+const char* commit_of_build() { return FP4_COMMIT; }
 
 nlohmann::ordered_json provenance(const Invocation& invocation) {
 #if defined(__clang__)
@@ -24,8 +27,8 @@ nlohmann::ordered_json provenance(const Invocation& invocation) {
   gmtime_r(&now, &utc);
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return {
-      {"version", FP4_VERSION}, {"commit", FP4_COMMIT}, {"compiler", compiler}, {"command", invocation.command_line},
-      {"host", host},           {"date", date},
+      {"version", version()}, {"commit", FP4_COMMIT}, {"compiler", compiler}, {"command", invocation.command_line},
+      {"host", host},         {"date", date},
   };
 }
 

@@ -7,6 +7,9 @@
 
 namespace fp4::tools {
 
+// "1a2b3c4d5e6f", with "-dirty" when sources differ from it; "unknown" outside a git work tree.
+const char* commit_of_build();
+
 nlohmann::ordered_json provenance(const Invocation& invocation);
 
 }  // namespace fp4::tools

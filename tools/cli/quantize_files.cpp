@@ -14,6 +14,7 @@
 #include "src/signature.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
+#include "src/version.h"
 #include "tools/cli/options.h"
 #include "tools/cli/quantize_layout.h"
 
@@ -94,7 +95,7 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const Sta
   manifest["spec"] = to_json(canonical(job.spec));
   manifest["preset"] = job.preset.empty() ? ordered_json(nullptr) : ordered_json(job.preset);
   manifest["signature"] = arithmetic_signature();
-  manifest["version"] = FP4_VERSION;
+  manifest["version"] = version();
   manifest["files"] = files;
   manifest["command"] = job.command_line;
   manifest["random"] = {{"seed", job.place.seed}, {"stream", job.place.stream}, {"step", job.place.step}};
