@@ -12,10 +12,19 @@ namespace fp4::sim {
 namespace {
 
 constexpr const char* gemm_keys[] = {"fprop", "dgrad", "wgrad"};
+constexpr const char* gemm_docs[] = {"forward product, Y = X W^T", "gradient of the input, dX = dY W",
+                                     "gradient of the weights, dW = dY^T X"};
 
 // Texts of a recipe, as they are called in its file.
-constexpr std::pair<const char*, std::string Recipe::*> text_fields[] = {
-    {"name", &Recipe::name}, {"doc", &Recipe::doc}, {"source", &Recipe::source}, {"deviations", &Recipe::deviations}};
+struct TextField {
+  const char* name;
+  std::string Recipe::*field;
+  const char* doc;
+};
+constexpr TextField text_fields[] = {{"name", &Recipe::name, "the recipe's word in tables"},
+                                     {"doc", &Recipe::doc, "what it does, in a line"},
+                                     {"source", &Recipe::source, "paper, specification or code that it follows"},
+                                     {"deviations", &Recipe::deviations, "where it differs from its source"}};
 
 GemmSpec& gemm_of(Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
 
@@ -38,10 +47,14 @@ std::vector<std::string> optimizer_words() {
 LayerPolicy layers_from(JsonReader given) {
   using Kind = LayerPolicy::Kind;
   LayerPolicy p;
+  given.note_words({"all"});
   if (given.json() == "all") return p;
-  const auto first = given.json().is_object() ? given.find("skip_first") : std::nullopt;
-  const auto last = given.json().is_object() ? given.find("skip_last") : std::nullopt;
-  const auto names = given.json().is_object() ? given.find("names") : std::nullopt;
+  const auto rule = [&](const char* key, const char* doc) {
+    return given.json().is_object() ? given.find(key, {doc}) : std::nullopt;
+  };
+  const auto first = rule("skip_first", "layers at the start that stay in bf16, or a share of all below 1");
+  const auto last = rule("skip_last", "layers at the end that stay in bf16, or a share of all below 1");
+  const auto names = rule("names", "only these layers are quantised: `down`, `block3.down`");
   if (first.has_value() + last.has_value() + names.has_value() != 1)
     given.fail("expected one of \"all\", {\"skip_first\": N}, {\"skip_last\": N} and {\"names\": [..]}, found " +
                shown(given.json()));
@@ -72,23 +85,31 @@ Recipe from_word(const std::string& word, const std::string& place, int depth);
 Recipe from_object(JsonReader given, int depth) {
   Recipe r;
   r.fprop = r.dgrad = r.wgrad = uniform("fp32");
-  if (const auto base = given.find("base")) {
+  if (const auto base =
+          given.find("base", {"recipe to start from: a name, NAME@PRODUCT, a file or an object", "fp32"})) {
+    base->note_form(R"({"type": "string"})");
+    base->note_form(R"({"$ref": "#"})");
+    base->note_words(base->notes() != nullptr ? recipe_names() : std::vector<std::string>());
     if (depth == 16) base->fail("more than 16 recipes start from one another");
     r = base->json().is_object() ? from_object(*base, depth + 1) : from_word(base->text(), base->place(), depth + 1);
   }
-  for (const auto& [key, field] : text_fields)
-    if (const auto value = given.find(key)) r.*field = value->text();
-  if (const auto value = given.find("quantise")) r.quantise = value->boolean();
-  if (const auto value = given.find("loss_scaling")) r.loss_scaling = value->boolean();
-  if (const auto value = given.find("layers")) r.layers = layers_from(*value);
-  if (const auto value = given.find("optimizer")) {
+  for (const TextField& row : text_fields)
+    if (const auto value = given.find(row.name, {row.doc, r.*row.field})) r.*row.field = value->text();
+  if (const auto value = given.find("quantise", {"false: the words stand, nothing is rounded", r.quantise}))
+    r.quantise = value->boolean();
+  if (const auto value = given.find("loss_scaling", {"dynamic scale of the loss", r.loss_scaling}))
+    r.loss_scaling = value->boolean();
+  if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"}))
+    r.layers = layers_from(*value);
+  if (const auto value =
+          given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
     const std::vector<std::string> words = optimizer_words();
     r.optimizer = words[value->word(words)];
   }
-  if (const auto all = given.find("all"))
+  if (const auto all = given.find("all", {"all three products, before the single ones"}))
     for (int i = 0; i < 3; ++i) set_gemm(gemm_of(r, i), *all);
   for (int i = 0; i < 3; ++i)
-    if (const auto gemm = given.find(gemm_keys[i])) set_gemm(gemm_of(r, i), *gemm);
+    if (const auto gemm = given.find(gemm_keys[i], {gemm_docs[i]})) set_gemm(gemm_of(r, i), *gemm);
   given.finish();
   return r;
 }
@@ -114,8 +135,8 @@ Recipe from_word(const std::string& word, const std::string& place, int depth) {
 
 std::vector<std::string> recipe_names() { return named_json("recipes"); }
 
-Recipe recipe_from_json(const Json& given, const std::string& place) {
-  if (given.is_object()) return from_object({given, place}, 0);
+Recipe recipe_from_json(const Json& given, const std::string& place, FieldNotes* notes) {
+  if (given.is_object()) return from_object({given, place, notes}, 0);
   if (!given.is_string()) throw Error(place + ": expected a name or an object, found " + shown(given));
   return from_word(given.get<std::string>(), place, 0);
 }

@@ -15,8 +15,8 @@
 namespace fp4::sim {
 
 /// `given`: a name, NAME@GEMM, the path of a .json file, or an object. Throws Error for unknown words; `place` opens
-/// the messages about an object.
-Recipe recipe_from_json(const Json& given, const std::string& place = "recipe");
+/// the messages about an object, whose fields are noted in `notes` (src/field_notes.h).
+Recipe recipe_from_json(const Json& given, const std::string& place = "recipe", FieldNotes* notes = nullptr);
 
 /// Canonical JSON: every field, dead ones at their defaults; reading it back gives the same recipe.
 Json to_json(const Recipe& recipe);

@@ -14,6 +14,8 @@ const AccumulatorInfo* named(const Accumulator& a) {
 
 int whole(const JsonReader& v, int low, int high) { return static_cast<int>(v.integer(low, high)); }
 
+const char* word_of(Rounding rounding) { return row_of(rounding_table, rounding).name; }
+
 Rounding adder_rounding(const JsonReader& v) {
   constexpr Rounding known[] = {Rounding::nearest_even, Rounding::toward_zero};
   return known[v.word({"nearest_even", "toward_zero"})];
@@ -35,20 +37,30 @@ Json to_json(const Accumulator& a) {
 }
 
 Accumulator accumulator_from(const JsonReader& from) {
+  from.note_rows(accumulator_table);
+  from.note_type("accumulator");
   if (from.json().is_string()) return from.row(accumulator_table).row;
   if (!from.json().is_object())
     from.fail("expected an accumulator name or an object with `kind`, found " + shown(from.json()));
   JsonReader given = from;
   Accumulator a;
-  a.kind = given.at("kind").row(accumulator_kind_table).id;
-  if (const auto v = given.find("group")) a.group = whole(*v, 0, 1 << 20);
-  if (const auto v = given.find("inner")) a.inner = whole(*v, 1, 128);
-  if (const auto v = given.find("fraction_bits")) a.fraction_bits = whole(*v, 1, 120);
-  if (const auto v = given.find("group_rounding")) a.group_rounding = adder_rounding(*v);
-  if (const auto v = given.find("rounding")) a.rounding = adder_rounding(*v);
-  if (const auto v = given.find("snap")) a.snap_log2 = whole(*v, -149, 127);
+  a.kind = given.at("kind", {"how one product is added up"}).row(accumulator_kind_table).id;
+  if (const auto v = given.find("group", {"products per group; 0: all of K", a.group})) a.group = whole(*v, 0, 1 << 20);
+  if (const auto v = given.find("inner", {"aligned: products summed exactly before alignment", a.inner}))
+    a.inner = whole(*v, 1, 128);
+  if (const auto v =
+          given.find("fraction_bits", {"aligned: bits kept after the point of the largest exponent", a.fraction_bits}))
+    a.fraction_bits = whole(*v, 1, 120);
+  if (const auto v =
+          given.find("group_rounding", {"of a group's sum; sequential: of a product", word_of(a.group_rounding)}))
+    a.group_rounding = adder_rounding(*v);
+  if (const auto v = given.find("rounding", {"of each addition; aligned: of its result", word_of(a.rounding)}))
+    a.rounding = adder_rounding(*v);
+  if (const auto v = given.find("snap", {"the final sum goes to the nearest multiple of 2^snap; absent: it stays"}))
+    a.snap_log2 = whole(*v, -149, 127), v->note_form(R"({"type": "null"})");
   // With 120 fraction bits the cut stays within ExactSum.
-  if (const auto v = given.find("zero_exponent")) a.zero_exponent = whole(*v, -200, 127);
+  if (const auto v = given.find("zero_exponent", {"aligned: exponent of what is zero; absent: its scales' own"}))
+    a.zero_exponent = whole(*v, -200, 127);
   given.finish();
   return a;
 }
@@ -72,25 +84,31 @@ Json to_json(const GemmSpec& g, bool is_fprop) {
 
 void set_operand(OperandSpec& o, const JsonReader& from) {
   JsonReader given = from;
-  if (const auto preset = given.find("preset")) o.quant = preset->row(preset_table).spec;
-  for (const auto& f : quant_fields())
-    if (const auto value = given.find(f.name)) f.set(o.quant, *value);
-  for (const auto& f : estimator_fields())
-    if (const auto value = given.find(f.name)) f.set(o.estimator, *value);
-  if (const auto value = given.find("source")) o.source = value->row(source_table).id;
+  given.note_type("operand");
+  if (const auto preset = given.find("preset", preset_about)) o.quant = preset->row(preset_table).spec;
+  set_fields(o.quant, quant_fields(), given);
+  set_fields(o.estimator, estimator_fields(), given);  // of fprop
+  if (const auto value = given.find("source", {"what dgrad.b and wgrad.b are quantised from", "high_precision"}))
+    o.source = value->row(source_table).id;
   given.finish();
 }
 
 void set_gemm(GemmSpec& g, const JsonReader& from) {
   JsonReader given = from;
-  if (const auto both = given.find("*")) {  // before the single ones
+  given.note_type("product");
+  if (const auto both = given.find("*", {"both operands, before `a` and `b`"})) {  // before the single ones
     set_operand(g.a, *both);
     set_operand(g.b, *both);
   }
-  if (const auto operand = given.find("a")) set_operand(g.a, *operand);
-  if (const auto operand = given.find("b")) set_operand(g.b, *operand);
-  if (const auto hadamard = given.find("hadamard")) set_hadamard(g.hadamard, *hadamard);
-  if (const auto accumulator = given.find("accumulator")) g.accumulator = accumulator_from(*accumulator);
+  if (const auto operand =
+          given.find("a", {"first operand: activations (fprop), the upstream gradient (dgrad, wgrad)"}))
+    set_operand(g.a, *operand);
+  if (const auto operand = given.find("b", {"second operand: weights (fprop, dgrad), activations (wgrad)"}))
+    set_operand(g.b, *operand);
+  if (const auto hadamard = given.find("hadamard", {"transform of both operands along K, before quantisation"}))
+    set_hadamard(g.hadamard, *hadamard);
+  if (const auto accumulator = given.find("accumulator", {"how the matrix unit adds up", "fma_sequential"}))
+    g.accumulator = accumulator_from(*accumulator);
   given.finish();
 }
 

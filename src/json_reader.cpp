@@ -171,16 +171,19 @@ std::string range_text(double low, double high) {
 void JsonReader::fail(const std::string& what) const { throw Error(place_ + ": " + what); }
 
 std::string JsonReader::text() const {
+  if (notes_ != nullptr) notes_->is_text = true;
   if (!json().is_string()) fail("expected text, found " + shown(json()));
   return json().get<std::string>();
 }
 
 bool JsonReader::boolean() const {
+  if (notes_ != nullptr) notes_->is_boolean = true;
   if (!json().is_boolean()) fail("expected true or false, found " + shown(json()));
   return json().get<bool>();
 }
 
 double JsonReader::number(double low, double high) const {
+  if (notes_ != nullptr) notes_->say_number(low, high, false);
   if (!json().is_number()) fail("expected a number, found " + shown(json()));
   const double number = json().get<double>();
   if (!std::isfinite(number) || number < low || number > high)
@@ -188,7 +191,35 @@ double JsonReader::number(double low, double high) const {
   return number;
 }
 
+std::optional<double> JsonReader::if_number(double low, double high) const {
+  if (notes_ != nullptr) notes_->say_number(low, high, false);
+  return json().is_number() ? std::optional(number(low, high)) : std::nullopt;
+}
+
+std::string JsonReader::name_in(std::string_view folder) const {
+  if (notes_ != nullptr) note_words(named_json(folder));
+  return text();
+}
+
+void JsonReader::note_words(const std::vector<std::string>& words) const {
+  if (notes_ == nullptr) return;
+  for (const std::string& word : words) notes_->say_word(word);
+}
+
+void JsonReader::note_form(const char* schema) const {
+  if (notes_ != nullptr) notes_->say_form(Json::parse(schema));
+}
+
+void JsonReader::note_keys(const std::vector<std::string>& keys) const {
+  if (notes_ != nullptr) notes_->keys = keys;
+}
+
+void JsonReader::note_type(const char* name) const {
+  if (notes_ != nullptr) notes_->type = name;
+}
+
 int64_t JsonReader::integer(int64_t low, int64_t high) const {
+  if (notes_ != nullptr) notes_->say_number(static_cast<double>(low), static_cast<double>(high), true);
   const Json& v = json();
   const bool whole = v.is_number_integer() || (v.is_number_float() && v.get<double>() == std::floor(v.get<double>()));
   if (!whole) fail("expected a whole number, found " + shown(v));
@@ -204,6 +235,7 @@ int64_t JsonReader::integer(int64_t low, int64_t high) const {
 }
 
 size_t JsonReader::word(const std::vector<std::string>& accepted) const {
+  note_words(accepted);
   if (!json().is_string()) throw unknown_word(place_, shown(json()), accepted);
   const auto found = std::find(accepted.begin(), accepted.end(), json().get_ref<const std::string&>());
   if (found == accepted.end()) throw unknown_word(place_, json().get_ref<const std::string&>(), accepted);
@@ -211,35 +243,55 @@ size_t JsonReader::word(const std::vector<std::string>& accepted) const {
 }
 
 std::vector<JsonReader> JsonReader::list(size_t least) const {
+  FieldNotes* item = notes_ != nullptr ? &notes_->item() : nullptr;
+  if (notes_ != nullptr) notes_->least = least;
   if (!json().is_array()) fail("expected a list, found " + shown(json()));
   if (json().size() < least) fail(fmt::format("expected a list of at least {}, found {}", least, shown(json())));
   std::vector<JsonReader> items;
-  for (size_t i = 0; i < json().size(); ++i) items.push_back(child(fmt::format("[{}]", i), json()[i]));
+  for (size_t i = 0; i < json().size(); ++i) items.push_back(child(fmt::format("[{}]", i), json()[i], item));
   return items;
 }
 
-std::vector<std::pair<std::string, JsonReader>> JsonReader::entries() const {
+std::vector<std::pair<std::string, JsonReader>> JsonReader::entries(const char* name, const About& about) const {
   std::vector<std::pair<std::string, JsonReader>> entries;
-  for (const auto& [key, value] : object().items()) entries.emplace_back(key, child(step_of(key), value));
+  for (const auto& [key, value] : object().items())
+    if (!is_schema(key)) entries.emplace_back(key, child(step_of(key), value, note_other(name, about)));
   return entries;
 }
 
-JsonReader JsonReader::at(std::string_view key) {
-  std::optional<JsonReader> value = find(key);
+std::optional<JsonReader> JsonReader::entry(std::string_view key, const char* name, const About& about) const {
+  FieldNotes* other = note_other(name, about);
+  const auto found = object().find(key);
+  if (found == json().end() || found->is_null()) return std::nullopt;
+  return child(step_of(std::string(key)), *found, other);
+}
+
+FieldNotes* JsonReader::note_other(const char* name, const About& about) const {
+  if (notes_ == nullptr) return nullptr;
+  notes_->others_name = name;
+  notes_->other().say(about, /*required=*/false);
+  return notes_->others.get();
+}
+
+JsonReader JsonReader::at(std::string_view key, const About& about) {
+  if (notes_ != nullptr) notes_->field(key).say(about, /*required=*/true);
+  std::optional<JsonReader> value = find(key, about);
   if (!value) fail(fmt::format("missing key '{}'", key));
   return *std::move(value);
 }
 
-std::optional<JsonReader> JsonReader::find(std::string_view key) {
+std::optional<JsonReader> JsonReader::find(std::string_view key, const About& about) {
   asked_.emplace(key);
+  FieldNotes* field = notes_ != nullptr ? &notes_->field(key) : nullptr;
+  if (field != nullptr) field->say(about, /*required=*/false);
   const auto found = object().find(key);
   if (found == json().end() || found->is_null()) return std::nullopt;
-  return child(step_of(std::string(key)), *found);
+  return child(step_of(std::string(key)), *found, field);
 }
 
 void JsonReader::finish() const {
   for (const auto& [key, value] : object().items())
-    if (!asked_.contains(key)) throw unknown_word(place_, key, {asked_.begin(), asked_.end()});
+    if (!asked_.contains(key) && !is_schema(key)) throw unknown_word(place_, key, {asked_.begin(), asked_.end()});
 }
 
 const Json& JsonReader::object() const {
@@ -247,8 +299,8 @@ const Json& JsonReader::object() const {
   return json();
 }
 
-JsonReader JsonReader::child(const std::string& step, const Json& value) const {
-  JsonReader reader(value, joined(place_, is_root_, step));
+JsonReader JsonReader::child(const std::string& step, const Json& value, FieldNotes* notes) const {
+  JsonReader reader(value, joined(place_, is_root_, step), notes);
   reader.is_root_ = false;
   return reader;
 }

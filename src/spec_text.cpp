@@ -18,16 +18,19 @@ std::vector<std::string> names_of(const Table& table) {
 
 // JSON numbers, and the texts that come from key=value.
 double number_from(const JsonReader& v) {
+  v.note_form(R"({"type": "string", "pattern": "^[-+0-9.eE]+([/^][-+0-9.eE]+)?$"})");
   return v.json().is_string() ? number_from_text(v.text(), v.place()) : v.number();
 }
 
 int integer_from(const JsonReader& v) {
+  if (v.notes() != nullptr) v.notes()->say_number(-huge, huge, /*whole=*/true);
   const double d = number_from(v);
   if (d != std::floor(d) || std::abs(d) > 1e9) v.fail("expected a whole number, found " + shown(v.json()));
   return static_cast<int>(d);
 }
 
 float float_from(const JsonReader& v) {
+  if (v.notes() != nullptr) v.notes()->say_number(-huge, huge, /*whole=*/false);
   const auto f = static_cast<float>(number_from(v));
   if (!std::isfinite(f)) v.fail("expected a finite fp32 number, found " + shown(v.json()));
   return f;
@@ -49,6 +52,10 @@ BlockShape block_from(const JsonReader& given) {
     return Error(given.place() + ": unknown block " + shown(v) +
                  "; accepted: 8, 16, 32, 64, 128, 16x16 (and so on), row, tensor");
   };
+  given.note_words({"row", "tensor"});
+  given.note_form(R"({"type": "string", "pattern": "^[0-9]+(x[0-9]+)?$"})");
+  given.note_form(R"({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2})");
+  if (given.notes() != nullptr) given.notes()->say_number(-huge, huge, /*whole=*/true);
   if (v.is_number()) return {BlockKind::vector, integer_from(given)};
   if (v.is_array()) {
     if (v.size() != 2 || !v[0].is_number_integer() || v[0] != v[1]) throw wrong();
@@ -82,12 +89,6 @@ bool arithmetic_matters(const QuantSpec& s) {
                         s.rounding == Rounding::toward_negative;
   if (!s.has_scale()) return s.prescale != 1.0f;
   return directed || s.prescale != 1.0f || s.has_tensor_scale() || !is_power_of_two_rule(s.scale_rule);
-}
-
-template <class T>
-void set_fields(T& target, const std::vector<SpecField<T>>& fields, JsonReader& given) {
-  for (const auto& f : fields)
-    if (const auto value = given.find(f.name)) f.set(target, *value);
 }
 
 template <class T>
@@ -159,12 +160,12 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
   static const std::vector<SpecField<QuantSpec>> fields = {
       FP4_AXIS_FIELD(QuantSpec, element, element_table, "element format", always),
       FP4_AXIS_FIELD(QuantSpec, scale, scale_table, "scale format", always),
-      FP4_NUMBER_FIELD(QuantSpec, block, "elements that share a scale", with_scale, block_json, block_from),
+      FP4_NUMBER_FIELD(QuantSpec, block, "elements that share a scale: 8, 16, 32, 64 or 128 along K, [32, 32] or 32x32 squared, a row, the tensor", with_scale, block_json, block_from),
       FP4_AXIS_FIELD(QuantSpec, scale_rule, scale_rule_table, "block maximum to scale code", with_scale),
       FP4_AXIS_FIELD(QuantSpec, scale_rounding, rounding_table, "rounding of scale codes", with_rounded_scale),
       FP4_AXIS_FIELD(QuantSpec, arithmetic, arithmetic_table, "order of operations", arithmetic_matters),
       FP4_AXIS_FIELD(QuantSpec, rounding, rounding_table, "rounding of elements", always),
-      FP4_NUMBER_FIELD(QuantSpec, random_bits, "bits of a random draw", FP4_ALIVE(QuantSpec, s.draws_random_bits()),
+      FP4_NUMBER_FIELD(QuantSpec, random_bits, "bits of a random draw: 4, 8, 16 or 32", FP4_ALIVE(QuantSpec, s.draws_random_bits()),
                        Json, integer_from),
       FP4_NUMBER_FIELD(QuantSpec, prescale, "1 or 0.75, undone in the decode", always, json_number, float_from),
       FP4_AXIS_FIELD(QuantSpec, tensor_scale, tensor_scale_table, "second-level fp32 scale", with_scale),
@@ -251,13 +252,14 @@ Json to_json(const HadamardSpec& h) {
 
 void set_quant(QuantSpec& s, const JsonReader& from) {
   JsonReader given = from;
-  if (const auto preset = given.find("preset")) s = preset->row(preset_table).spec;
+  if (const auto preset = given.find("preset", preset_about)) s = preset->row(preset_table).spec;
   set_fields(s, quant_fields(), given);
   given.finish();
 }
 
 void set_hadamard(HadamardSpec& h, const JsonReader& from) {
   JsonReader given = from;
+  given.note_type("hadamard");
   set_fields(h, hadamard_fields(), given);
   given.finish();
   bool known = h.size == 0;

@@ -23,9 +23,19 @@ struct SpecField {
   std::vector<std::string> (*words)();  // accepted words; null for numbers
 };
 
+// Sets the fields that `given` names; what `target` held before is noted as their default.
+template <class T>
+void set_fields(T& target, const std::vector<SpecField<T>>& fields, JsonReader& given) {
+  for (const auto& f : fields)
+    if (const auto value = given.find(f.name, {f.doc, given.notes() != nullptr ? f.get(target) : Json()}))
+      f.set(target, *value);
+}
+
 const std::vector<SpecField<QuantSpec>>& quant_fields();
 const std::vector<SpecField<EstimatorSpec>>& estimator_fields();
 const std::vector<SpecField<HadamardSpec>>& hadamard_fields();
+
+inline const About preset_about = {"a named spec, before the fields beside it"};
 
 // Full JSON object of every field, defaults included. `set_*` changes the fields named in `given` (an object); a
 // "preset" key of a QuantSpec is applied first. Setters check words and types, not combinations (invalid_reason does).

@@ -44,6 +44,7 @@ TEST_CASE("every command and subcommand shows an example", "[cli]") {
                               "pareto",
                               "effects",
                               "report",
+                              "help",
                               "completion",
                               "bench",
                               "version"}) {
@@ -100,6 +101,7 @@ TEST_CASE("JSON of the commands that print a table has its keys", "[cli]") {
       {"sweep run quick --dry-run", {}},
       {"bench tiers", {"tiers"}},
       {"version", {"version", "commit", "signature", "compiler", "features", "libraries"}},
+      {"help keep", {"rows"}},
       {witness.c_str(), {"model_a", "model_b", "length", "witnesses"}},
   };
   for (const Row& row : rows) {

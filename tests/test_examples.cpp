@@ -19,7 +19,7 @@ struct Replacement {
   const char* run;
 };
 const Replacement shortened[] = {
-    {"sweep run quick ", "sweep run quick.json "},  // its grid with 3 recipes, 2 tasks and 3 steps
+    {"sweep run quick ", "sweep run quick.json "},  // its grid with 3 recipes, 2 tasks, 3 steps, few seeds
     {"--suite standard", "--suite smoke"},
     {"--sizes 1024,4096", "--sizes 64,96 --rounds 1"},
     {"--steps 300", "--steps 10"},
@@ -85,9 +85,13 @@ class Workshop {
     fs::create_directories(folder_ / "made");
     fs::create_symlink(fs::absolute(fp4sim_path()), folder_ / "bin/fp4sim");
     Json quick = Json::parse(run_cli("show quick --kind grid").out);
-    quick["task"] = {"classifier", "lm"};
+    quick["task"] = {"classifier", "regression"};
     quick["axes"]["recipe"] = {"mxfp4", "nvfp4", "mxfp8"};
     quick["train"] = {{"steps", 3}};
+    quick["seeds"] = 2;
+    quick["race"]["seeds"] = 10;
+    quick["tune"]["train.lr"]["rungs"] = 2;
+    quick["tune"]["train.lr"]["seeds"] = 1;
     for (const char* task : {"classifier", "regression", "diffusion", "lm"}) quick.erase(std::string("train.") + task);
     write_text(folder_ / "made/quick.json", quick.dump());
     write_text(
@@ -255,6 +259,13 @@ TEST_CASE("what `show` prints is accepted where such a file is", "[cli]") {
   each("recipes", "recipe", "cost --recipe shown.json");
   accepted("recipe", "mxfp4@wgrad", "train --task classifier --steps 1 --quiet --recipe shown.json");
   accepted("grid", "quick", "sweep run shown.json --dry-run");
+  // What --short prints is a file, too, of lines that fit 80 columns where no text is longer.
+  accepted("hardware", "mi355x --short", "cost --recipe bf16 --hardware shown.json");
+  accepted("model", "lm --short", "cost --recipe bf16 --model shown.json");
+  accepted("recipe", "quartet --short", "cost --recipe shown.json");
+  accepted("preset", "nvfp4 --short", "quantize x.npy --spec shown.json --out q");
+  accepted("accumulator", "k64_rz --short", "gemm a.npy b.npy --spec mxfp4 --accumulator shown.json --out c.npy");
+  accepted("grid", "quick --short", "sweep run shown.json --dry-run");
   // A name that is a recipe and a preset: the recipe is no spec, and the message says what is.
   const RunResult recipe =
       workshop.run("fp4sim show nvfp4 > spec.json && fp4sim quantize x.npy --spec spec.json --out q");

@@ -41,6 +41,7 @@
   X(pareto) \
   X(effects) \
   X(report) \
+  X(help) \
   X(completion) \
   X(bench) \
   X(version)

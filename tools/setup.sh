@@ -26,6 +26,7 @@ npm                  | build | npm      | chart library of the report
 catch2               | test  | -        | tests
 python3              | test  | python3  | oracle, include check
 python3-numpy        | test  | -        | reads and writes the files of the tests
+python3-jsonschema   | test  | -        | judges the JSON Schemas of sweeps/schema
 clang                | test  | clang++  | second compiler, fuzzing
 libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang
 libomp-dev           | test  | -        | OpenMP of clang

@@ -15,20 +15,24 @@ namespace fp4::cost {
 
 namespace {
 
+const About value_about = {"the number"}, kind_about = {"how it is known; `given` for a number without an object"},
+            source_about = {"data sheet, price list, fit or measurement in words"};
 const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
 
 // {"value": 8e12, "kind": "stated", "source": "..."}, or a plain number in a user's file.
 Quantity parse_quantity(JsonReader json, double low, double high = huge) {
-  if (json.json().is_number()) return {json.number(low, high), "given", ""};
+  json.note_type("quantity");
+  if (const auto number = json.if_number(low, high)) return {*number, "given", ""};
   if (!json.json().is_object())
     json.fail("expected a number or {\"value\", \"kind\", \"source\"}, found " + shown(json.json()));
-  Quantity quantity{json.at("value").number(low, high), kinds[json.at("kind").word(kinds)], json.at("source").text()};
+  Quantity quantity{json.at("value", value_about).number(low, high), kinds[json.at("kind", kind_about).word(kinds)],
+                    json.at("source", source_about).text()};
   json.finish();
   return quantity;
 }
 
-std::optional<Quantity> optional(JsonReader& reader, std::string_view key, double low) {
-  const auto json = reader.find(key);
+std::optional<Quantity> optional(JsonReader& reader, std::string_view key, double low, const About& about) {
+  const auto json = reader.find(key, about);
   return json ? std::optional(parse_quantity(*json, low)) : std::nullopt;
 }
 
@@ -38,15 +42,17 @@ void check_class(const std::string& place, const std::string& word) {
 }
 
 void parse_rates(JsonReader& reader, Hardware& hardware) {
-  const JsonReader rates = reader.at("rates");
-  for (const auto& [key, rate] : rates.entries()) {
+  const JsonReader rates = reader.at("rates", {"dense FLOP/s of the matrix unit by format; bf16 is needed"});
+  rates.note_keys(format_classes());
+  for (const auto& [key, rate] : rates.entries("FORMAT", {"FLOP/s of the format; a multiply-add counts two"})) {
     check_class(rates.place(), key);
     hardware.rates[key] = parse_quantity(rate, tiny);
   }
   if (!hardware.rates.contains("bf16")) reader.fail("missing rate rates.bf16");
-  const auto emulate = reader.find("emulate");
+  const auto emulate = reader.find("emulate", {"formats without a rate, and the format that runs in their place"});
   if (!emulate) return;
-  for (const auto& [key, value] : emulate->entries()) {
+  emulate->note_keys(format_classes());
+  for (const auto& [key, value] : emulate->entries("FORMAT", {"a format that has a rate"})) {
     check_class(emulate->place(), key);
     const std::string& target = format_classes()[value.word(format_classes())];
     if (!hardware.rates.contains(target)) value.fail(fmt::format("missing rate rates.{}", target));
@@ -59,11 +65,13 @@ void parse_rates(JsonReader& reader, Hardware& hardware) {
 void parse_random(JsonReader json, Hardware& hardware) {
   const std::vector<std::string> words = {"philox", "hardware"};
   hardware.random_kind = "given";
+  json.note_words(words);
   const bool alone = !json.json().is_object();
-  hardware.hardware_random = (alone ? json : json.at("value")).word(words) == 1;
+  hardware.hardware_random =
+      (alone ? json : json.at("value", {"hardware: conversions draw their own bits"})).word(words) == 1;
   if (alone) return;
-  hardware.random_kind = kinds[json.at("kind").word(kinds)];
-  hardware.random_source = json.at("source").text();
+  hardware.random_kind = kinds[json.at("kind", kind_about).word(kinds)];
+  hardware.random_source = json.at("source", source_about).text();
   json.finish();
 }
 
@@ -91,38 +99,47 @@ std::string Hardware::executed_class(std::string_view format_class) const {
 
 double Hardware::rate(std::string_view format_class) const { return rates.at(executed_class(format_class)).value; }
 
-Hardware parse_hardware(const Json& object, const std::string& place) {
-  JsonReader reader(object, place);
+Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes) {
+  JsonReader reader(object, place, notes);
   Hardware hardware;
-  hardware.name = reader.at("name").text();
-  hardware.doc = reader.at("doc").text();
-  if (const auto source = reader.find("source")) hardware.source = source->text();
+  hardware.name = reader.at("name", {"the chip's word in tables"}).text();
+  hardware.doc = reader.at("doc", {"the chip in a line"}).text();
+  if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
-  hardware.efficiency = parse_quantity(reader.at("efficiency"), tiny, 1);
-  hardware.issue_per_s = parse_quantity(reader.at("issue_per_s"), tiny);
-  hardware.issue_efficiency = parse_quantity(reader.at("issue_efficiency"), tiny, 1);
-  hardware.memory_bandwidth = parse_quantity(reader.at("memory_bandwidth"), tiny);
-  hardware.memory_bytes = parse_quantity(reader.at("memory_bytes"), tiny);
-  parse_random(reader.at("random_source"), hardware);
-  hardware.link_bandwidth = optional(reader, "link_bandwidth", tiny);
-  hardware.network_bandwidth = optional(reader, "network_bandwidth", tiny);
-  if (const auto json = reader.find("node_size")) {
+  hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);
+  hardware.issue_per_s =
+      parse_quantity(reader.at("issue_per_s", {"vector instruction slots a second: lanes x clock"}), tiny);
+  hardware.issue_efficiency =
+      parse_quantity(reader.at("issue_efficiency", {"share of these slots that a quantiser reaches"}), tiny, 1);
+  hardware.memory_bandwidth = parse_quantity(reader.at("memory_bandwidth", {"bytes/s"}), tiny);
+  hardware.memory_bytes = parse_quantity(reader.at("memory_bytes", {"bytes of one accelerator"}), tiny);
+  parse_random(
+      reader.at("random_source", {"generator of stochastic rounding: philox in instructions, or the conversion's own"}),
+      hardware);
+  hardware.link_bandwidth = optional(reader, "link_bandwidth", tiny,
+                                     {"bytes/s between accelerators of a node, one direction; absent: no links"});
+  hardware.network_bandwidth = optional(reader, "network_bandwidth", tiny,
+                                        {"bytes/s between nodes per accelerator, one direction; absent: no network"});
+  if (const auto json =
+          reader.find("node_size", {"accelerators that the links join, a whole number", hardware.node_size})) {
     const Quantity node = parse_quantity(*json, 1, 1 << 20);
     if (node.value != std::floor(node.value)) json->fail("expected a whole number of accelerators");
     hardware.node_size = static_cast<int>(node.value);
     hardware.node_source = node.source;
   }
-  hardware.board_w = optional(reader, "board_w", tiny);
-  hardware.idle_w = optional(reader, "idle_w", 0);
-  hardware.system_w = optional(reader, "system_w", tiny);
+  hardware.board_w = optional(reader, "board_w", tiny, {"W of the board at its limit"});
+  hardware.idle_w = optional(reader, "idle_w", 0, {"W when idle, at most board_w"});
+  hardware.system_w = optional(reader, "system_w", tiny, {"W of the whole system per accelerator, at least board_w"});
   if (hardware.board_w && hardware.idle_w && hardware.idle_w->value > hardware.board_w->value)
     reader.fail("idle_w is larger than board_w");
   if (hardware.board_w && hardware.system_w && hardware.board_w->value > hardware.system_w->value)
     reader.fail("board_w is larger than system_w (the whole system's share)");
-  hardware.price_per_hour = optional(reader, "price_per_hour", 0);
-  if (const auto other = optional(reader, "other_s_per_token", 0)) hardware.other_s_per_token = *other;
-  if (const auto other = reader.find("other_model")) {
-    hardware.other_model = other->text();
+  hardware.price_per_hour = optional(reader, "price_per_hour", 0, {"US dollars an hour for one accelerator"});
+  if (const auto other = optional(reader, "other_s_per_token", 0,
+                                  {"seconds a token of what is neither GEMM, attention, head nor optimizer", 0}))
+    hardware.other_s_per_token = *other;
+  if (const auto other = reader.find("other_model", {"the model on which other_s_per_token was measured or fitted"})) {
+    hardware.other_model = other->name_in("models");
     const Model model = load_model(hardware.other_model, other->place());
     hardware.other_size = static_cast<double>(model.blocks * model.width);
   } else if (hardware.other_s_per_token.value > 0) {

@@ -51,7 +51,7 @@ struct Hardware {
 };
 
 /// Strict: a misspelt rate would otherwise be a chip that silently costs nothing.
-Hardware parse_hardware(const Json& object, const std::string& place);
+Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes = nullptr);
 /// A built-in name, or a path ending in .json. `place`: where the word stands, if it stands in a file.
 Hardware load_hardware(std::string_view word, std::string_view place = "");
 std::vector<std::string> hardware_names();

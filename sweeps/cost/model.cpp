@@ -19,11 +19,13 @@ constexpr int64_t widest = 1 << 20, most_blocks = 1 << 12, most_layers = 1 << 10
 
 Linear parse_linear(JsonReader& reader) {
   Linear linear;
-  linear.name = reader.at("name").text();
-  linear.in = reader.at("in").integer(1, widest);
-  for (const JsonReader& width : reader.at("out").list(1)) linear.out.push_back(width.integer(1, widest));
-  if (const auto dgrad = reader.find("dgrad")) linear.dgrad = dgrad->boolean();
-  if (const auto layers = reader.find("layers")) {
+  linear.name = reader.at("name", {"the GEMM's word in tables"}).text();
+  linear.in = reader.at("in", {"width of the input"}).integer(1, widest);
+  for (const JsonReader& width : reader.at("out", {"widths of the layers that share the input: q, k, v"}).list(1))
+    linear.out.push_back(width.integer(1, widest));
+  if (const auto dgrad = reader.find("dgrad", {"false: the first layer, whose input needs no gradient", linear.dgrad}))
+    linear.dgrad = dgrad->boolean();
+  if (const auto layers = reader.find("layers", {"their names, as a recipe's `layers` writes them; default: `name`"})) {
     for (const JsonReader& name : layers->list()) linear.layers.push_back(name.text());
     if (linear.layers.size() != linear.out.size()) layers->fail("expected one name for each width of out");
   } else {
@@ -60,37 +62,45 @@ int64_t Model::layers() const {
   return block * blocks;
 }
 
-Model parse_model(const Json& object, const std::string& place) {
-  JsonReader reader(object, place);
+Model parse_model(const Json& object, const std::string& place, FieldNotes* notes) {
+  JsonReader reader(object, place, notes);
   Model model;
-  model.name = reader.at("name").text();
-  model.doc = reader.at("doc").text();
-  model.source = reader.at("source").text();
-  model.blocks = reader.at("blocks").integer(1, most_blocks);
-  model.width = reader.at("width").integer(1, widest);
+  model.name = reader.at("name", {"the model's word in tables"}).text();
+  model.doc = reader.at("doc", {"the model in a line"}).text();
+  model.source = reader.at("source", {"where its sizes come from"}).text();
+  model.blocks = reader.at("blocks", {"how often `linears` repeats"}).integer(1, most_blocks);
+  model.width = reader.at("width", {"width of the residual stream"}).integer(1, widest);
   size_t layers = 0;
-  for (JsonReader& row : reader.at("linears").list(1)) {
+  for (JsonReader& row :
+       reader.at("linears", {"linear layers of one block, in the order of the forward pass"}).list(1)) {
     model.linears.push_back(parse_linear(row));
     layers += model.linears.back().out.size();
     row.finish();
   }
-  if (const auto unquantised = reader.find("unquantised")) {
+  if (const auto unquantised = reader.find("unquantised", {"layers that no recipe quantises: the head"})) {
     for (JsonReader& row : unquantised->list()) {
       Linear linear = parse_linear(row);
       layers += linear.out.size();
-      model.unquantised.push_back({std::move(linear), format_classes()[row.at("class").word(format_classes())]});
+      model.unquantised.push_back(
+          {std::move(linear),
+           format_classes()[row.at("class", {"the format that it runs in"}).word(format_classes())]});
       row.finish();
     }
   }
   if (layers > most_layers) reader.fail(fmt::format("{} linear layers; at most {}", layers, most_layers));
-  model.attention_width = reader.at("attention_width").integer(0, widest);
-  model.sequence = reader.at("sequence").integer(0, largest);
-  model.tokens_per_step = reader.at("tokens_per_step").integer(1, largest);
-  const JsonReader micro = reader.at("micro_batches");
-  model.micro_batches = micro.integer(1, model.tokens_per_step);
+  model.attention_width = reader.at("attention_width", {"heads x head size; 0: no attention"}).integer(0, widest);
+  model.sequence = reader.at("sequence", {"tokens of a sequence"}).integer(0, largest);
+  model.tokens_per_step = reader.at("tokens_per_step", {"tokens of a step on one accelerator"}).integer(1, largest);
+  const JsonReader micro = reader.at("micro_batches", {"batches accumulated into a step; divides tokens_per_step"});
+  model.micro_batches = micro.integer(1, largest);
   if (model.tokens_per_step % model.micro_batches != 0) micro.fail("does not divide tokens_per_step");
-  model.saved_per_token_block = reader.at("saved_per_token_block").integer(0, widest);
-  model.extra_parameters = reader.at("extra_parameters").integer(0, largest);
+  model.saved_per_token_block =
+      reader
+          .at("saved_per_token_block", {"bf16 elements of a token and block kept for the backward pass, besides the "
+                                        "inputs of `linears`"})
+          .integer(0, widest);
+  model.extra_parameters =
+      reader.at("extra_parameters", {"parameters of embeddings, norms and biases"}).integer(0, largest);
   reader.finish();
   return model;
 }

@@ -47,7 +47,7 @@ struct Model {
   int64_t micro_tokens() const { return tokens_per_step / micro_batches; }
 };
 
-Model parse_model(const Json& object, const std::string& place);
+Model parse_model(const Json& object, const std::string& place, FieldNotes* notes = nullptr);
 /// A built-in name, or a path ending in .json. `place`: where the word stands, if it stands in a file.
 Model load_model(std::string_view word, std::string_view place = "");
 std::vector<std::string> model_names();

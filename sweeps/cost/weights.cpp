@@ -67,13 +67,13 @@ const WeightRow& row_of(const std::string& place, const std::string& name) {
 
 std::span<const WeightRow> weight_table() { return rows; }
 
-CostWeights parse_weights(const Json& object, const std::string& place) {
+CostWeights parse_weights(const Json& object, const std::string& place, FieldNotes* notes) {
   CostWeights weights;
-  const JsonReader reader(object, place);
-  for (const auto& [key, value] : reader.entries()) {
-    const WeightRow& row = row_of(place, key);
-    weights.*row.field = value.number(row.low, row.high);
-  }
+  JsonReader reader(object, place, notes);
+  for (const WeightRow& row : rows)
+    if (const auto value = reader.find(row.name, {row.doc, weights.*row.field}))
+      weights.*row.field = value->number(row.low, row.high);
+  reader.finish();
   return weights;
 }
 

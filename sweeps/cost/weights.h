@@ -42,7 +42,7 @@ struct WeightRow {
 std::span<const WeightRow> weight_table();
 
 /// {"sr": 2, "bandwidth": 0.5} over the defaults; unknown words and negative numbers are errors.
-CostWeights parse_weights(const Json& object, const std::string& place);
+CostWeights parse_weights(const Json& object, const std::string& place, FieldNotes* notes = nullptr);
 /// "sr=2" from the command line.
 void set_weight(CostWeights& weights, std::string_view assignment);
 /// The weights that differ from the defaults.

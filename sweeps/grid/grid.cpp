@@ -30,16 +30,19 @@ std::string plain_name(const JsonReader& value) {
 }
 
 // A word or a list of words.
-std::vector<std::string> word_list(const JsonReader& value) {
-  if (value.json().is_string()) return {value.text()};
+std::vector<std::string> word_list(const JsonReader& value, std::string_view folder = "") {
+  const auto word = [&](const JsonReader& entry) { return folder.empty() ? entry.text() : entry.name_in(folder); };
+  if (value.notes() != nullptr) value.notes()->is_text = true;
+  if (value.json().is_string()) return {word(value)};
   std::vector<std::string> words;
-  for (const JsonReader& entry : value.list(1)) words.push_back(entry.text());
+  for (const JsonReader& entry : value.list(1)) words.push_back(word(entry));
   return words;
 }
 
 // A count, or a list of seeds.
 std::vector<uint64_t> seed_list(const JsonReader& value, uint64_t first, int64_t least) {
   std::vector<uint64_t> seeds;
+  if (value.notes() != nullptr) value.notes()->say_number(static_cast<double>(least), most_seeds, /*whole=*/true);
   if (value.json().is_number()) {
     const auto count = static_cast<uint64_t>(value.integer(least, most_seeds));
     for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
@@ -98,7 +101,7 @@ Axis empty_axis(const std::string& path, const std::string& place) {
 void parse_axes(Grid& grid, JsonReader axes, const nlohmann::ordered_json& ordered) {
   axes.object();
   for (const auto& [path, unread] : ordered.items()) {
-    const auto values = axes.find(path);
+    const auto values = axes.entry(path, "PATH", {"values of the axis: words, numbers, or objects with a `label`"});
     if (!values) continue;  // null
     Axis axis = empty_axis(path, values->place());
     for (const JsonReader& value : values->list(1)) add_value(axis, value);
@@ -109,7 +112,8 @@ void parse_axes(Grid& grid, JsonReader axes, const nlohmann::ordered_json& order
 void parse_exclude(Grid& grid, const JsonReader& rules) {
   for (const JsonReader& rule : rules.list()) {
     std::map<std::string, Json>& entries = grid.exclude.emplace_back();
-    for (const auto& [key, value] : rule.entries()) entries[key] = value.json();
+    for (const auto& [key, value] : rule.entries("PATH", {"values to leave out: a label or a list of labels"}))
+      entries[key] = value.json();
     if (entries.empty()) rule.fail("an empty rule would exclude every point");
   }
 }
@@ -117,7 +121,7 @@ void parse_exclude(Grid& grid, const JsonReader& rules) {
 void parse_include(Grid& grid, const JsonReader& points) {
   for (const JsonReader& point : points.list()) {
     Inclusion inclusion{.tasks = grid.tasks, .axes = {}};
-    const auto entries = point.entries();
+    const auto entries = point.entries("PATH", {"value of the axis at this point; `task`: where it runs"});
     if (entries.empty()) point.fail("an empty point names nothing");
     for (const auto& [key, value] : entries) {
       if (key != "task") {
@@ -135,25 +139,28 @@ void parse_include(Grid& grid, const JsonReader& points) {
 
 void parse_explore(Grid& grid, JsonReader value) {
   const char* forms = R"("all", {"random": N}, {"importance": N} or {"halving": {"steps": [..], "keep": 0.33}})";
+  value.note_words({"all"});
   if (value.json().is_string()) {
-    if (value.word({"all", "random", "halving", "importance"}) != 0)
+    if (JsonReader(value.json(), value.place()).word({"all", "random", "halving", "importance"}) != 0)
       value.fail(fmt::format("'{}' needs its numbers; accepted: {}", value.text(), forms));
     return;
   }
   if (!value.json().is_object() || value.json().size() != 1)
     value.fail(fmt::format("expected {}, found {}", forms, shown(value.json())));
-  const auto random = value.find("random"), importance = value.find("importance");
+  const auto random = value.find("random", {"so many points of the product, drawn"}),
+             importance = value.find("importance", {"so many points, drawn where earlier ones say it matters"});
   if (random || importance) {
     grid.explore = random ? Explore::random : Explore::importance;
     grid.sample = static_cast<size_t>((random ? *random : *importance).integer(1, most_configs));
-  } else if (auto halving = value.find("halving")) {
+  } else if (auto halving = value.find("halving", {"short runs of all points, longer ones of the best"})) {
     grid.explore = Explore::halving;
-    for (const JsonReader& steps : halving->at("steps").list(2)) {
+    for (const JsonReader& steps : halving->at("steps", {"training steps of each rung, rising"}).list(2)) {
       const int count = static_cast<int>(steps.integer(1, 1'000'000'000));
       if (!grid.rungs.empty() && count <= grid.rungs.back()) steps.fail("the steps of the rungs rise");
       grid.rungs.push_back(count);
     }
-    if (const auto keep = halving->find("keep")) grid.keep = keep->number(1e-6, 0.999999);
+    if (const auto keep = halving->find("keep", {"share of the points that goes on to the next rung", grid.keep}))
+      grid.keep = keep->number(1e-6, 0.999999);
     halving->finish();
   }
   value.finish();
@@ -163,20 +170,25 @@ void parse_explore(Grid& grid, JsonReader value) {
 void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ordered) {
   fields.object();
   for (const auto& [path, unread] : ordered.items()) {
-    auto row = fields.find(path);
+    auto row = fields.entry(path, "PATH", {"a number of the training or of the recipe, and how it is tuned"});
     if (!row) continue;  // null
     if (path.find('.') == std::string::npos || path.starts_with("task.")) {
       row->fail("a tuned field is a number of the training (train.lr) or of the recipe (wgrad.*.target)");
     }
     TunedField field{.path = path, .start = {}, .ladder = {}};
-    if (const auto start = row->find("start"); start && !start->json().is_string()) {
+    if (const auto start = row->find("start", {"first value; `default`: the configuration's own", "default"});
+        start && !start->json().is_string()) {
+      start->note_words({"default"});
       field.start = start->number(tiny);
     } else if (start) {
       start->word({"default"});
     }
-    if (const auto factor = row->find("factor")) field.ladder.factor = factor->number(1.01, 1000);
-    if (const auto rungs = row->find("rungs")) field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
-    if (const auto seeds = row->find("seeds")) field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
+    if (const auto factor = row->find("factor", {"from one rung to the next", field.ladder.factor}))
+      field.ladder.factor = factor->number(1.01, 1000);
+    if (const auto rungs = row->find("rungs", {"values tried before the ladder grows", field.ladder.rungs}))
+      field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
+    if (const auto seeds = row->find("seeds", {"runs of each rung: seeds 2001, 2002, ..", field.seeds}))
+      field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
     row->finish();
     grid.tune.push_back(std::move(field));
   }
@@ -185,9 +197,14 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
 
 RaceSettings parse_race(JsonReader value) {
   RaceSettings race;
-  if (const auto seeds = value.find("seeds")) race.seeds = static_cast<size_t>(seeds->integer(10, 1000));
-  if (const auto hours = value.find("hours")) race.hours = hours->number(tiny);
-  if (const auto delta = value.find("delta")) race.delta = delta->number(0);
+  if (const auto seeds = value.find("seeds", {"seeds of the last round", race.seeds}))
+    race.seeds = static_cast<size_t>(seeds->integer(10, 1000));
+  if (const auto hours =
+          value.find("hours", {"computing on one core after which no further round starts; absent: no limit"}))
+    race.hours = hours->number(tiny);
+  if (const auto delta =
+          value.find("delta", {"smallest difference of losses that matters; absent: 2 % of mxfp4's gap"}))
+    race.delta = delta->number(0);
   value.finish();
   return race;
 }
@@ -215,43 +232,62 @@ void check_together(const Grid& grid, const JsonReader& json) {
 
 }  // namespace
 
-Grid parse_grid(const std::string& text, const std::string& place) {
+Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* notes) {
   Grid grid;
   grid.place = place;
   grid.source = parse_json(text, place);
-  JsonReader json(grid.source, place);
-  grid.name = plain_name(json.at("name"));
-  if (const auto doc = json.find("doc")) grid.doc = doc->text();
-  grid.tasks = word_list(json.at("task"));
-  const auto seeds = json.find("seeds"), confirm = json.find("confirm"), base = json.find("base");
+  JsonReader json(grid.source, place, notes);
+  grid.name = plain_name(json.at("name", {"a plain word; it names the folder of results"}));
+  if (const auto doc = json.find("doc", {"the question in a line", ""})) grid.doc = doc->text();
+  grid.tasks = word_list(json.at("task", {"task or list of tasks"}));
+  const auto seeds = json.find("seeds", {"how many seeds from 1, or a list of seeds", 3});
+  const auto confirm = json.find("confirm", {"fresh seeds from 1001, or a list, on which the front is run again", 0});
+  const auto base = json.find("base", {"recipe under the axes: a name, or {\"recipe\": NAME, PATH: VALUE}", "fp32"});
+  if (base) {
+    base->note_words(base->notes() != nullptr ? named_json("recipes") : std::vector<std::string>());
+    base->note_form(R"({"type": ["string", "object"]})");
+  }
   grid.seeds = seeds ? seed_list(*seeds, 1, 1) : std::vector<uint64_t>{1, 2, 3};
   if (confirm) grid.confirm = seed_list(*confirm, 1001, 0);
   grid.base = base ? base->json() : Json("fp32");
-  if (const auto axes = json.find("axes"))
+  if (const auto axes =
+          json.find("axes", {"what varies, by path (recipe, wgrad, wgrad.*.rounding, train.lr, task.*.depth), as "
+                             "`fp4sim help` lists the fields; every combination of values is a point"}))
     parse_axes(grid, *axes, parse_json<nlohmann::ordered_json>(text, place).at("axes"));
-  if (const auto train = json.find("train")) grid.train = train->object();
-  json.find("train.TASK");  // so that messages name it among the accepted keys
-  for (const auto& [key, value] : json.entries()) {
-    if (!key.starts_with("train.") || !json.find(key)) continue;
+  if (const auto train = json.find("train", {"settings of the training of all tasks"})) grid.train = train->object();
+  json.find("train.TASK",
+            {"settings of one task, on top of `train`"});  // so that messages name it among the accepted keys
+  for (const auto& [key, unread] : json.json().items()) {
+    if (!key.starts_with("train.")) continue;
+    const auto value = json.find(key);
+    if (!value) continue;  // null
     const std::string task = key.substr(6);
     if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
-      value.fail("the grid has no such task");
-    grid.train_of_task[task] = value.object();
+      value->fail("the grid has no such task");
+    grid.train_of_task[task] = value->object();
   }
-  if (const auto exclude = json.find("exclude")) parse_exclude(grid, *exclude);
-  if (const auto include = json.find("include")) parse_include(grid, *include);
-  if (const auto explore = json.find("explore")) parse_explore(grid, *explore);
-  if (const auto tune = json.find("tune"))
+  if (const auto exclude = json.find("exclude", {"rules; a point that agrees with all entries of one is left out"}))
+    parse_exclude(grid, *exclude);
+  if (const auto include = json.find("include", {"points beside the product"})) parse_include(grid, *include);
+  if (const auto explore = json.find("explore", {"which points of the product run", "all"}))
+    parse_explore(grid, *explore);
+  if (const auto tune = json.find("tune", {"numbers that every configuration chooses for itself, in this order"}))
     parse_tune(grid, *tune, parse_json<nlohmann::ordered_json>(text, place).at("tune"));
-  if (const auto share = json.find("tune_best")) grid.tune_best = share->number(1e-6, 1);
-  if (const auto race = json.find("race")) {
+  if (const auto share =
+          json.find("tune_best", {"share of the explored configurations that is tuned; absent: all, before they run"}))
+    grid.tune_best = share->number(1e-6, 1);
+  if (const auto race = json.find("race", {"fresh seeds until the front is decided, instead of `confirm`"})) {
     grid.race = parse_race(*race);
     for (size_t i = 0; i < grid.race->seeds; ++i) grid.confirm.push_back(first_race_seed + i);
   }
-  if (const auto references = json.find("references")) grid.references = word_list(*references);
-  if (const auto hardware = json.find("hardware")) grid.hardware = word_list(*hardware);
-  if (const auto model = json.find("model")) grid.model = model->text();
-  if (const auto most = json.find("candidates")) grid.candidates = static_cast<size_t>(most->integer(1, most_configs));
+  if (const auto references = json.find("references", {"recipes that run on every task; fp32 always", grid.references}))
+    grid.references = word_list(*references, "recipes");
+  if (const auto hardware = json.find("hardware", {"chips whose fronts choose the candidates", grid.hardware}))
+    grid.hardware = word_list(*hardware, "hardware");
+  if (const auto model = json.find("model", {"model size for the costs", grid.model}))
+    grid.model = model->name_in("models");
+  if (const auto most = json.find("candidates", {"most candidates of a task and chip", grid.candidates}))
+    grid.candidates = static_cast<size_t>(most->integer(1, most_configs));
   json.finish();
   if (std::find(grid.references.begin(), grid.references.end(), "fp32") == grid.references.end())
     grid.references.insert(grid.references.begin(), "fp32");  // every gap is measured from it

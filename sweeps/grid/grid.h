@@ -84,7 +84,7 @@ struct Grid {
 
 // Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked by `expand`, with the
 // trainer's own schema. `place` opens messages.
-Grid parse_grid(const std::string& text, const std::string& place);
+Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* notes = nullptr);
 
 // What became of the product, for people.
 struct Counts {

@@ -150,6 +150,31 @@ ordered_json accumulator_json(const AccumulatorInfo& info) {
   return out;
 }
 
+ordered_json without_defaults(ordered_json value, const ordered_json& defaults) {
+  for (const auto& [key, usual] : defaults.items())
+    if (value.value(key, ordered_json()) == usual) value.erase(key);
+  return value;
+}
+
+ordered_json short_in_kind(const Kind& kind, std::string_view name) {
+  if (std::string_view(kind.name) == "preset")
+    return without_defaults(to_json(find_preset(name)->spec), to_json(QuantSpec{}));
+  if (std::string_view(kind.name) == "accumulator") {
+    const AccumulatorInfo usual = {"", "", "", {}};
+    const ordered_json full = accumulator_json(*find_row(accumulator_table, name));
+    ordered_json out = {{"kind", full["kind"]}};
+    out.update(without_defaults(full, accumulator_json(usual)));
+    return out;
+  }
+  if (name.find('@') != std::string_view::npos) return {{"base", name}};
+  ordered_json out = parse(kind.folder, std::string(name));
+  if (std::string_view(kind.name) != "hardware") return out;
+  for (auto* group : {&out, &out["rates"]})
+    for (auto& [key, value] : group->items())
+      if (value.is_object() && value.contains("value")) value = ordered_json(value["value"]);
+  return out;
+}
+
 ordered_json show_in_kind(const Kind& kind, std::string_view name) {
   if (std::string_view(kind.name) == "preset") return to_json(find_preset(name)->spec);
   if (std::string_view(kind.name) == "accumulator") return accumulator_json(*find_row(accumulator_table, name));
@@ -195,22 +220,34 @@ std::vector<std::string> catalogue_show_names() {
   return all;
 }
 
-nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view wanted) {
+namespace {
+
+using ShowInKind = ordered_json (*)(const Kind&, std::string_view);
+
+ordered_json show_with(ShowInKind show, std::string_view name, std::string_view wanted) {
   std::vector<std::string> accepted;
   bool known = false;
   for (const Kind& kind : kinds) {
     if (!wanted.empty() && wanted != kind.name) continue;
     known = true;
     // RECIPE@GEMM is a recipe too, and an unknown GEMM its own error.
-    if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos)
-      return show_in_kind(kind, name);
+    if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos) return show(kind, name);
     for (const std::string& candidate : names_of_kind(kind)) {
-      if (candidate == name) return show_in_kind(kind, name);
+      if (candidate == name) return show(kind, name);
       if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);
     }
   }
   if (!known) throw unknown_word("show --kind", wanted, catalogue_kinds());
   throw unknown_word("show", name, accepted);
+}
+
+}  // namespace
+
+ordered_json catalogue_show(std::string_view name, std::string_view kind) {
+  return show_with(show_in_kind, name, kind);
+}
+ordered_json catalogue_short(std::string_view name, std::string_view kind) {
+  return show_with(short_in_kind, name, kind);
 }
 
 }  // namespace fp4::tools

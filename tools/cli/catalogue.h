@@ -21,6 +21,9 @@ std::vector<CatalogueRow> catalogue_rows(std::string_view topic);
 std::vector<std::string> catalogue_kinds();
 std::vector<std::string> catalogue_kinds_of(std::string_view name);  // those that have this name, in this order
 nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view kind);
+// What one would copy to start a file of one's own: a recipe, grid or model as its file says it, a chip without the
+// sources of its numbers, a preset and an accumulator without what is at its default.
+nlohmann::ordered_json catalogue_short(std::string_view name, std::string_view kind);
 std::vector<std::string> catalogue_show_names();
 
 }  // namespace fp4::tools

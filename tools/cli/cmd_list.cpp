@@ -65,7 +65,7 @@ void add_list(CLI::App& app, Invocation&) {
 
 struct ShowOptions {
   std::string name, kind;
-  bool json = false;
+  bool json = false, brief = false;
 };
 
 void add_show(CLI::App& app, Invocation&) {
@@ -75,9 +75,13 @@ void add_show(CLI::App& app, Invocation&) {
       ->type_name("NAME");
   app.add_option("--kind", o->kind, "Look only among these; a name that several have is the first of them")
       ->type_name("recipe|preset|grid|hardware|model|accumulator");
+  app.add_flag("--short", o->brief, "The lines one would copy to start a file of one's own");
   app.add_flag("--json", o->json, "Accepted for symmetry: the output is always JSON");
   app.callback([o] {
-    print_json(catalogue_show(o->name, o->kind));
+    if (o->brief)
+      fmt::print("{}\n", compact_json(catalogue_short(o->name, o->kind), 80));
+    else
+      print_json(catalogue_show(o->name, o->kind));
     if (!o->kind.empty()) return;
     const std::vector<std::string> kinds = catalogue_kinds_of(o->name);
     for (size_t i = 1; i < kinds.size(); ++i)

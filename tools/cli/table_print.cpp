@@ -209,6 +209,33 @@ void print_error(std::string_view text) noexcept {
   for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
 }
 
+std::string compact_json(const nlohmann::ordered_json& value, std::size_t width, std::size_t indent, std::size_t lead) {
+  using nlohmann::ordered_json;
+  if (!value.is_structured() || value.empty())
+    return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  std::vector<std::string> parts;
+  std::string line;
+  bool is_flat = value.is_array();
+  for (const auto& [key, entry] : value.items()) {
+    const std::string name = value.is_object() ? ordered_json(key).dump() + ": " : "";
+    parts.push_back(name + compact_json(entry, width, indent + 2, name.size()));
+    line += (line.empty() ? "" : ", ") + parts.back();
+    is_flat = is_flat && !entry.is_structured();
+  }
+  const char open = value.is_object() ? '{' : '[', close = value.is_object() ? '}' : ']';
+  const bool fits = line.find('\n') == std::string::npos && indent + lead + line.size() + 3 <= width;
+  if (fits && indent > 0) return open + line + close;
+  std::string out = open + ("\n" + std::string(indent + 2, ' '));
+  std::size_t column = indent + 2;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool stays = i > 0 && is_flat && column + parts[i].size() + 3 <= width;  // lists of words fill lines
+    if (i > 0) out += stays ? ", " : ",\n" + std::string(indent + 2, ' ');
+    column = (stays ? column + 2 : indent + 2) + parts[i].size();
+    out += parts[i];
+  }
+  return out + "\n" + std::string(indent, ' ') + close;
+}
+
 void print_json(const nlohmann::ordered_json& value) {
   fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }

@@ -31,6 +31,11 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& fields
 // Two-space indent; text that is not UTF-8 is shown with replacement characters.
 void print_json(const nlohmann::ordered_json& value);
 
+// JSON whose inner lists and objects stand on one line where they fit `width` columns; `indent` spaces and `lead`
+// characters of a key stand before it.
+std::string compact_json(const nlohmann::ordered_json& value, std::size_t width, std::size_t indent = 0,
+                         std::size_t lead = 0);
+
 // `text` as a terminal may see it: control characters, which can move its cursor or change its title, become \xNN.
 std::string printable(std::string_view text);
 

@@ -1,0 +1,188 @@
+// `fp4sim help`: a command, a field of one of our files, or all fields of a kind of file; the JSON Schema of a kind and
+// the pages of the reference.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "src/error.h"
+#include "tools/cli/options.h"
+#include "tools/cli/reference.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct HelpOptions {
+  std::vector<std::string> words;
+  std::string schema, page;
+  bool json = false;
+};
+
+const ReferenceKind* kind_named(std::string_view name) {
+  for (const ReferenceKind& kind : reference_kinds())
+    if (kind.name == name) return &kind;
+  return nullptr;
+}
+
+// "a, b and c" would read well; lists of places are long, so "a, b, c".
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// Rows of several places that say the same.
+struct Found {
+  const FieldNotes* notes;
+  std::vector<std::string> places;  // "recipe: operand.rounding"
+};
+
+bool names(const std::string& path, const std::string& field) {
+  return path == field ||
+         (path.size() > field.size() && path.ends_with(field) && path[path.size() - field.size() - 1] == '.');
+}
+
+std::vector<Found> find_fields(const std::string& word) {
+  std::vector<Found> found;
+  for (const ReferenceKind& kind : reference_kinds()) {
+    for (const ReferenceSection& section : reference_sections(kind)) {
+      for (const ReferenceRow& row : section.rows) {
+        const std::string place = section.name == kind.name ? row.path : section.name + "." + row.path;
+        if (!names(kind.name + "." + place, word)) continue;
+        const auto same = [&](const Found& other) {
+          return other.notes->doc == row.notes->doc && value_text(*other.notes) == value_text(*row.notes) &&
+                 default_text(*other.notes) == default_text(*row.notes);
+        };
+        auto known = std::find_if(found.begin(), found.end(), same);
+        if (known == found.end()) known = found.insert(known, {row.notes, {}});
+        known->places.push_back(kind.name + ": " + place);
+      }
+    }
+  }
+  return found;
+}
+
+Table word_table(const std::vector<FieldNotes::Word>& words) {
+  Table table = {{{"word"}, {"meaning"}}, {}};
+  const auto has_source = [](const FieldNotes::Word& word) { return !word.source.empty(); };
+  if (std::any_of(words.begin(), words.end(), has_source)) table.columns.push_back({"source"});
+  for (const FieldNotes::Word& word : words) table.rows.push_back({word.name, word.doc, word.source});
+  return table;
+}
+
+void print_found(const Found& found) {
+  const FieldNotes& notes = *found.notes;
+  std::vector<std::pair<std::string, std::string>> lines = {{"in", joined(found.places)}, {"value", value_text(notes)}};
+  if (const std::string text = default_text(notes); !text.empty()) lines.emplace_back("default", text);
+  for (const auto& [task, value] : notes.fallbacks) lines.emplace_back("  " + task, value.dump());
+  fmt::print("{}\n\n", notes.doc);
+  print_fields(lines);
+  if (const auto& words = explained_words(notes); !words.empty()) {
+    fmt::print("\n");
+    print_table(word_table(words));
+  }
+}
+
+void print_kind(const ReferenceKind& kind) {
+  fmt::print("{}: {}\n", kind.title, kind.doc);
+  for (const ReferenceSection& section : reference_sections(kind)) {
+    Table table = {{{section.name}, {"value"}, {"default"}, {"meaning"}}, {}};
+    for (const ReferenceRow& row : section.rows)
+      table.rows.push_back({row.path, value_text(*row.notes), default_text(*row.notes), row.notes->doc});
+    fmt::print("\n");
+    print_table(table);
+  }
+}
+
+nlohmann::ordered_json row_json(const Found& found) {
+  const FieldNotes& notes = *found.notes;
+  nlohmann::ordered_json out = {{"doc", notes.doc},
+                                {"places", found.places},
+                                {"value", value_text(notes)},
+                                {"default", notes.fallback},
+                                {"required", notes.is_required}};
+  out["words"] = nlohmann::ordered_json::array();
+  for (const FieldNotes::Word& word : explained_words(notes))
+    out["words"].push_back({{"name", word.name}, {"doc", word.doc}, {"source", word.source}});
+  return out;
+}
+
+[[noreturn]] void refuse(const CLI::App& root, const std::string& word) {
+  std::vector<std::string> accepted;
+  for (const CLI::App* sub : root.get_subcommands([](const CLI::App*) { return true; }))
+    accepted.push_back(sub->get_name());
+  for (const ReferenceKind& kind : reference_kinds()) {
+    accepted.push_back(kind.name);
+    for (const ReferenceSection& section : reference_sections(kind))
+      for (const ReferenceRow& row : section.rows) accepted.push_back(row.path.substr(row.path.rfind('.') + 1));
+  }
+  std::sort(accepted.begin(), accepted.end());
+  accepted.erase(std::unique(accepted.begin(), accepted.end()), accepted.end());
+  throw unknown_word("help", word, accepted);
+}
+
+void run_help(const CLI::App& root, const HelpOptions& o) {
+  if (!o.schema.empty()) {
+    std::vector<std::string> files;
+    for (const ReferenceKind& kind : reference_kinds())
+      if (kind.is_file) files.push_back(kind.name);
+    if (std::find(files.begin(), files.end(), o.schema) == files.end())
+      throw unknown_word("help --schema", o.schema, files);
+    return print_json(reference_schema(*kind_named(o.schema)));
+  }
+  if (!o.page.empty()) {
+    fmt::print("{}", reference_page(o.page));
+    return;
+  }
+  const CLI::App* app = &root;
+  std::string path;
+  for (const std::string& word : o.words) {
+    const auto subs = app->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
+    if (subs.empty()) {
+      app = &root;
+      break;
+    }
+    path += (path.empty() ? "" : " ") + app->get_name();
+    app = subs[0];
+  }
+  if (o.words.empty()) {
+    fmt::print("{}", root.help());
+    return;
+  }
+  const std::string word = o.words.back();
+  const std::vector<Found> found = o.words.size() == 1 ? find_fields(word) : std::vector<Found>();
+  const ReferenceKind* kind = o.words.size() == 1 ? kind_named(word) : nullptr;
+  if (app == &root && kind == nullptr && found.empty()) refuse(root, word);
+  if (o.json) {
+    auto rows = nlohmann::ordered_json::array();
+    for (const Found& field : found) rows.push_back(row_json(field));
+    return print_json({{"rows", rows}});
+  }
+  bool is_first = true;
+  const auto gap = [&] {
+    if (!is_first) fmt::print("\n");
+    is_first = false;
+  };
+  if (app != &root) gap(), fmt::print("{}", app->help(path));
+  if (kind != nullptr) gap(), print_kind(*kind);
+  for (const Found& field : found) gap(), print_found(field);
+}
+
+void add_help(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<HelpOptions>();
+  app.add_option("WORD", o->words,
+                 "A command (`sweep run`), a field (`rounding`, `train.lr`) or a kind of file (`recipe`)")
+      ->type_name("WORD");
+  app.add_option("--schema", o->schema, "Print the JSON Schema of a kind of file, for editors")
+      ->type_name("recipe|spec|accumulator|grid|hardware|model|weights");
+  app.add_option("--page", o->page, "Print the reference page of a folder")->type_name("FOLDER");
+  add_json_option(app, o->json);
+  app.callback([&app, o] { run_help(*app.get_parent(), *o); });
+  set_example(app, "fp4sim help rounding");
+}
+
+}  // namespace
+
+Command command_help() { return {"help", "Explain a command, or a field of a recipe, grid or chip file", add_help}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,261 @@
+// Kinds of files, and documents in which every field occurs: their readers, run once on these, note all that they ask.
+// A field that a reader asks for only in a certain form needs that form in one of the documents.
+#include "tools/cli/reference.h"
+
+#include <limits>
+
+#include "sim/recipe.h"
+#include "sim/train.h"
+#include "src/spec_text.h"
+#include "sweeps/cost/hardware.h"
+#include "sweeps/cost/model.h"
+#include "sweeps/cost/weights.h"
+#include "sweeps/grid/grid.h"
+#include "tasks/run.h"
+#include "tasks/tasks.h"
+
+namespace fp4::tools {
+
+namespace {
+
+FieldNotes recipe_notes() {
+  FieldNotes notes;
+  Json operand = to_json(OperandSpec{}, /*is_fprop=*/true);
+  const Json fp32 = to_json(find_preset("fp32")->spec);
+  operand.update(fp32);
+  operand["source"] = "high_precision";
+  operand["preset"] = "fp32";
+  const Json product = {{"*", operand},
+                        {"a", operand},
+                        {"b", operand},
+                        {"hadamard", to_json(HadamardSpec{})},
+                        {"accumulator",
+                         {{"kind", "block"},
+                          {"group", 0},
+                          {"inner", 1},
+                          {"fraction_bits", 24},
+                          {"group_rounding", "nearest_even"},
+                          {"rounding", "nearest_even"},
+                          {"snap", 0},
+                          {"zero_exponent", -126}}}};
+  Json full = sim::to_json(Recipe{});
+  for (const char* key : {"all", "fprop", "dgrad", "wgrad"}) full[key] = product;
+  sim::recipe_from_json(full, "recipe", &notes);
+  sim::recipe_from_json({{"base", "fp32"}}, "recipe", &notes);
+  for (const Json& layers : {Json{{"skip_first", 1}}, Json{{"skip_last", 1}}, Json{{"names", {"down"}}}})
+    sim::recipe_from_json({{"layers", layers}}, "recipe", &notes);
+  return notes;
+}
+
+FieldNotes spec_notes() {
+  FieldNotes notes;
+  QuantSpec spec;
+  Json full = to_json(spec);
+  full["preset"] = "mxfp4";
+  set_quant(spec, JsonReader(full, "spec", &notes));
+  return notes;
+}
+
+FieldNotes accumulator_notes() {
+  FieldNotes notes;
+  const FieldNotes recipe = recipe_notes();
+  notes = *recipe.find("wgrad")->find("accumulator");
+  notes.words.clear();  // a file describes one; names stand in its place
+  notes.doc.clear();
+  return notes;
+}
+
+FieldNotes hardware_notes() {
+  FieldNotes notes;
+  Json full = cost::to_json(cost::load_hardware("mi355x"));
+  cost::parse_hardware(full, "hardware", &notes);
+  return notes;
+}
+
+FieldNotes model_notes() {
+  FieldNotes notes;
+  Json full = cost::to_json(cost::load_model("lm"));
+  for (const char* list : {"linears", "unquantised"})
+    for (Json& linear : full[list]) linear["dgrad"] = true;
+  cost::parse_model(full, "model", &notes);
+  return notes;
+}
+
+FieldNotes weights_notes() {
+  FieldNotes notes;
+  Json full = Json::object();
+  for (const cost::WeightRow& row : cost::weight_table()) full[row.name] = 1;
+  cost::parse_weights(full, "weights", &notes);
+  return notes;
+}
+
+// A row of a schema (sim/config.h), whose default tells its type.
+void note_row(FieldNotes& notes, const sim::Field& row) {
+  const Json& value = row.default_value;
+  notes.say({row.doc, value}, /*required=*/false);
+  const double low = row.low == -std::numeric_limits<double>::infinity() ? -huge : row.low;
+  const double high = row.high == std::numeric_limits<double>::infinity() ? huge : row.high;
+  if (value.is_number()) notes.say_number(low, high, value.is_number_integer());
+  notes.is_boolean = notes.is_boolean || value.is_boolean();
+  for (const std::string& word : row.words) notes.say_word(word);
+  if (value.is_string() && row.words.empty()) notes.is_text = true;
+}
+
+void note_schema(FieldNotes& notes, const sim::Schema& schema) {
+  for (const sim::Field& row : schema) {
+    FieldNotes* at = &notes;
+    std::string_view path = row.path;
+    for (size_t dot; (dot = path.find('.')) != std::string_view::npos; path.remove_prefix(dot + 1)) {
+      at = &at->field(path.substr(0, dot));
+      at->say({"settings of one group"}, /*required=*/false);
+    }
+    note_row(at->field(path), row);
+  }
+}
+
+FieldNotes train_notes() {
+  FieldNotes notes;
+  note_schema(notes, sim::train_schema());
+  for (const sim::Task* task : tasks::all_tasks()) {
+    const Json given = tasks::task_defaults(task->name()).at("train");
+    for (const auto& [key, field] : notes.fields)
+      if (given.at(key) != field->fallback) field->fallbacks.emplace_back(task->name(), given.at(key));
+  }
+  return notes;
+}
+
+FieldNotes task_notes(const std::string& task) {
+  FieldNotes notes;
+  note_schema(notes, tasks::task_schema(task));
+  return notes;
+}
+
+// A list of values of one field; an object carries a label.
+void note_axis(FieldNotes& axes, const std::string& path, const FieldNotes& value) {
+  FieldNotes& axis = axes.field(path);
+  if (axis.doc.empty()) axis.doc = value.doc;
+  axis.least = 1;
+  FieldNotes& item = axis.item();
+  item = value;
+  item.is_required = false;
+  item.doc.clear();
+  item.fallback = nullptr;
+  item.fallbacks.clear();
+  item.say_form({{"type", "object"}});
+}
+
+// Paths of axes; those into a recipe are free (`wgrad.*.rounding`), and stand as patterns in the schema.
+void note_axes(FieldNotes& axes) {
+  FieldNotes recipe;
+  recipe.doc = "recipes, or objects laid over the base";
+  recipe.is_text = true;
+  for (const std::string& name : sim::recipe_names()) recipe.say_word(name);
+  note_axis(axes, "recipe", recipe);
+  for (const char* product : {"fprop", "dgrad", "wgrad"}) {
+    FieldNotes whole;
+    whole.doc = std::string("whole products, RECIPE.") + product + ", or objects laid over the base's";
+    whole.is_text = true;
+    note_axis(axes, product, whole);
+  }
+  const FieldNotes train = train_notes();
+  for (const auto& [key, field] : train.fields) note_axis(axes, "train." + key, *field);
+  std::map<std::string, FieldNotes> shared;
+  for (const std::string& task : tasks::task_names()) {
+    for (const sim::Field& row : tasks::task_schema(task)) {
+      FieldNotes one;
+      note_row(one, row);
+      note_axis(axes, "task." + task + "." + row.path, one);
+      note_row(shared[row.path], row);
+    }
+  }
+  for (const auto& [path, field] : shared) note_axis(axes, "task.*." + path, field);
+}
+
+FieldNotes grid_notes() {
+  FieldNotes notes;
+  Json full = {{"name", "g"},
+               {"doc", ""},
+               {"task", "lm"},
+               {"seeds", Json::array({1})},
+               {"confirm", Json::array()},
+               {"base", "fp32"},
+               {"axes", {{"train.clip", Json::array({1})}}},
+               {"train", Json::object()},
+               {"exclude", Json::array({{{"train.clip", 1}}})},
+               {"include", Json::array({{{"train.clip", 2}}})},
+               {"explore", "all"},
+               {"references", Json::array({"bf16"})},
+               {"hardware", Json::array({"mi355x"})},
+               {"model", "llama3_8b"},
+               {"candidates", 60}};
+  const auto read = [&] { sweeps::parse_grid(full.dump(), "grid", &notes); };
+  for (const Json& explore :
+       {Json{{"random", 1}}, Json{{"importance", 1}}, Json{{"halving", {{"steps", {1, 2}}, {"keep", 0.5}}}}}) {
+    full["explore"] = explore;
+    read();
+  }
+  full.erase("confirm"), full.erase("explore");
+  full["tune"] = {{"train.lr", {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"seeds", 3}}}};
+  full["tune_best"] = 0.2;
+  full["race"] = {{"seeds", 320}, {"hours", 1}, {"delta", 0.1}};
+  read();
+  const auto settings = [&](FieldNotes& field) {
+    FieldNotes train = train_notes();
+    train.doc = field.doc;
+    field = train;
+    field.type = "train";
+  };
+  settings(notes.field("train"));
+  settings(notes.field("train.TASK"));
+  note_axes(notes.field("axes"));
+  for (FieldNotes* task : {&notes.field("task"), &notes.field("task").item()})
+    for (const std::string& name : tasks::task_names()) task->say_word(name);
+  return notes;
+}
+
+std::vector<ReferenceKind> kinds() {
+  std::vector<ReferenceKind> list = {
+      {"recipe", "a recipe", "how the three products of a linear layer are quantised; what is left out is fp32",
+       recipe_notes()},
+      {"spec", "a spec", "how one tensor is quantised; `fp4sim quantize --spec`, as key=value, too", spec_notes()},
+      {"accumulator", "an accumulator", "how a matrix unit adds up; `fp4sim gemm --accumulator`", accumulator_notes()},
+      {"grid", "a grid", "which configurations an experiment runs; `fp4sim sweep run`", grid_notes()},
+      {"hardware", "a hardware profile", "what the cost model knows of a chip; `fp4sim cost --hardware`",
+       hardware_notes()},
+      {"model", "a model", "what a network costs to train, apart from the recipe; `fp4sim cost --model`",
+       model_notes()},
+      {"weights", "weights of the cost model", "numbers of the cost model that can be turned; `fp4sim cost --weight`",
+       weights_notes()},
+      {"train", "the training", "`--set lr=0.01`, `train.lr` in a grid; a task has defaults of its own", train_notes(),
+       false},
+  };
+  for (const sim::Task* task : tasks::all_tasks()) {
+    list.push_back({task->name(), "the task " + task->name(),
+                    task->doc() + "; `task." + task->name() + ".NAME` in a grid", task_notes(task->name()), false});
+  }
+  return list;
+}
+
+void find_unexplained(const FieldNotes& notes, const std::string& path, std::vector<std::string>& found) {
+  const bool has_form = notes.is_text || notes.is_boolean || notes.is_integer || notes.is_number || notes.is_object ||
+                        !notes.words.empty() || !notes.forms.empty() || notes.items;
+  const bool is_entry = path.ends_with("]") || path.find('.') == std::string::npos;
+  if (!has_form || (notes.doc.empty() && !is_entry)) found.push_back(path);
+  for (const auto& [key, field] : notes.fields) find_unexplained(*field, path + "." + key, found);
+  if (notes.items && notes.items->is_object) find_unexplained(*notes.items, path + "[]", found);
+}
+
+}  // namespace
+
+const std::vector<ReferenceKind>& reference_kinds() {
+  static const std::vector<ReferenceKind> list = kinds();
+  return list;
+}
+
+std::vector<std::string> unexplained_fields() {
+  std::vector<std::string> found;
+  for (const ReferenceKind& kind : reference_kinds()) find_unexplained(kind.notes, kind.name, found);
+  return found;
+}
+
+}  // namespace fp4::tools

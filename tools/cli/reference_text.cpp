@@ -1,0 +1,178 @@
+// The reference as rows and as pages of Markdown.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "src/error.h"
+#include "src/json_reader.h"
+#include "tools/cli/reference.h"
+
+namespace fp4::tools {
+
+namespace {
+
+// Where each page lies, what it is called and which kinds it documents.
+struct Page {
+  const char* path;
+  const char* title;
+  std::vector<std::string> kinds;
+};
+const std::vector<Page>& pages() {
+  static const std::vector<Page> list = [] {
+    std::vector<Page> all = {
+        {"sweeps/recipes", "Recipes and specs: every field", {"recipe", "spec"}},
+        {"sweeps/grids", "Grids: every field", {"grid"}},
+        {"sweeps/hardware", "Chips and weights of the cost model: every field", {"hardware", "weights"}},
+        {"sweeps/models", "Models: every field", {"model"}},
+        {"tasks", "Tasks and their training: every field", {"train"}}};
+    for (const ReferenceKind& kind : reference_kinds())
+      if (!kind.is_file && kind.name != "train") all.back().kinds.push_back(kind.name);
+    return all;
+  }();
+  return list;
+}
+
+std::string range_of(const FieldNotes& notes) {
+  return notes.low > -huge || notes.high < huge ? ", " + range_text(notes.low, notes.high) : "";
+}
+
+void add_rows(const FieldNotes& notes, const std::string& prefix, std::vector<ReferenceRow>& rows,
+              std::vector<const FieldNotes*>& types) {
+  const auto below = [&](const FieldNotes& field, const std::string& path) {
+    if (field.type.empty() || prefix == path)
+      add_rows(field, path, rows, types);
+    else
+      types.push_back(&field);
+  };
+  for (const auto& [key, field] : notes.fields) {
+    const std::string path = prefix + key;
+    if (path.starts_with("axes.t")) continue;  // axes.train.NAME, axes.task.NAME: the fields of those kinds again
+    rows.push_back({path, field.get()});
+    if (field->is_object) below(*field, path + ".");
+    if (field->items && field->items->is_object) below(*field->items, path + "[].");
+  }
+  if (!notes.others) return;
+  rows.push_back({prefix + notes.others_name, notes.others.get()});
+  if (notes.others->is_object) below(*notes.others, prefix + notes.others_name + ".");
+}
+
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
+  return text;
+}
+
+std::string defaults_cell(const FieldNotes& notes) {
+  std::string text = default_text(notes);
+  for (const auto& [task, value] : notes.fallbacks) text += fmt::format("; {} {}", task, value.dump());
+  return text;
+}
+
+}  // namespace
+
+std::vector<ReferenceSection> reference_sections(const ReferenceKind& kind) {
+  std::vector<ReferenceSection> sections = {{kind.name, {}}};
+  std::vector<const FieldNotes*> types;
+  add_rows(kind.notes, "", sections[0].rows, types);
+  for (size_t i = 0; i < types.size(); ++i) {
+    const FieldNotes& type = *types[i];
+    const auto same = [&](const ReferenceSection& section) { return section.name == type.type; };
+    if (std::any_of(sections.begin(), sections.end(), same)) continue;
+    ReferenceSection section{type.type, {}};
+    add_rows(type, "", section.rows, types);
+    sections.push_back(std::move(section));
+  }
+  return sections;
+}
+
+std::string value_text(const FieldNotes& notes) {
+  std::vector<std::string> forms;
+  if (notes.is_integer) forms.push_back("whole number" + range_of(notes));
+  if (notes.is_number && !notes.is_integer) forms.push_back("number" + range_of(notes));
+  if (notes.is_boolean) forms.emplace_back("true or false");
+  if (!notes.words.empty() && !notes.words[0].doc.empty()) {
+    forms.emplace_back("word");
+  } else if (!notes.words.empty()) {
+    std::string words;
+    for (const FieldNotes::Word& word : notes.words) {
+      if (word.name.empty()) continue;
+      if (notes.is_text && words.size() > 24) {
+        words += ", ..";
+        break;
+      }
+      words += (words.empty() ? "" : ", ") + word.name;
+    }
+    forms.push_back(words);
+  }
+  if (notes.is_text && notes.words.empty()) forms.emplace_back("text");
+  if (notes.items) forms.push_back("list of " + value_text(*notes.items));
+  if (notes.is_object) forms.push_back(!notes.type.empty() ? notes.type : "object");
+  if (forms.empty()) return "any";
+  std::string text;
+  for (const std::string& form : forms) text += (text.empty() ? "" : "; ") + form;
+  return text;
+}
+
+std::string default_text(const FieldNotes& notes) {
+  if (notes.is_required) return "required";
+  return notes.fallback.is_null()     ? ""
+         : notes.fallback == ""       ? "empty"
+         : notes.fallback.is_string() ? notes.fallback.get<std::string>()
+                                      : notes.fallback.dump();
+}
+
+const std::vector<FieldNotes::Word>& explained_words(const FieldNotes& notes) {
+  static const std::vector<FieldNotes::Word> none;
+  const FieldNotes& holder = notes.items && notes.words.empty() ? *notes.items : notes;
+  return holder.words.empty() || holder.words[0].doc.empty() ? none : holder.words;
+}
+
+std::vector<std::string> reference_pages() {
+  std::vector<std::string> paths;
+  for (const Page& page : pages()) paths.emplace_back(page.path);
+  return paths;
+}
+
+std::string reference_page(std::string_view topic) {
+  const auto page = std::find_if(pages().begin(), pages().end(), [&](const Page& row) { return row.path == topic; });
+  if (page == pages().end()) throw unknown_word("help --page", topic, reference_pages());
+  std::string out = fmt::format(
+      "# {}\n\nMade by `fp4sim help --page {}` from the rows that read these files; a test keeps it in step. "
+      "`fp4sim help FIELD`\nprints one field, [sweeps/schema](/sweeps/schema) has JSON Schemas for editors.\n",
+      page->title, page->path);
+  // Lists of words that several fields share stand once, under the first.
+  std::vector<std::pair<std::string, const std::vector<FieldNotes::Word>*>> lists;
+  const auto same_words = [](const auto& a, const auto& b) {
+    return a.size() == b.size() && a[0].name == b[0].name && a.back().name == b.back().name;
+  };
+  for (const std::string& name : page->kinds) {
+    const auto kind = std::find_if(reference_kinds().begin(), reference_kinds().end(),
+                                   [&](const ReferenceKind& row) { return row.name == name; });
+    out += fmt::format("\n## Fields of {}\n\n{}.\n", kind->title, kind->doc);
+    for (const ReferenceSection& section : reference_sections(*kind)) {
+      if (section.name != kind->name) out += fmt::format("\n### {}\n", section.name);
+      out += "\n| field | value | default | meaning |\n|---|---|---|---|\n";
+      for (const ReferenceRow& row : section.rows) {
+        std::string value = value_text(*row.notes);
+        if (const auto& words = explained_words(*row.notes); !words.empty()) {
+          const auto known = std::find_if(lists.begin(), lists.end(),
+                                          [&](const auto& list) { return same_words(*list.second, words); });
+          const std::string field = row.path.substr(row.path.rfind('.') + 1);
+          const std::string owner = known == lists.end() ? field : known->first;
+          if (known == lists.end()) lists.emplace_back(field, &words);
+          value.replace(value.find("word"), 4, fmt::format("[word](#words-of-{})", owner));
+        }
+        out += fmt::format("| `{}` | {} | {} | {} |\n", cell(row.path), cell(value), cell(defaults_cell(*row.notes)),
+                           cell(row.notes->doc));
+      }
+    }
+  }
+  for (const auto& [field, words] : lists) {
+    out += fmt::format("\n### Words of {}\n\n| word | meaning | source |\n|---|---|---|\n", field);
+    for (const FieldNotes::Word& word : *words)
+      out += fmt::format("| `{}` | {} | {} |\n", word.name, cell(word.doc), cell(word.source));
+  }
+  return out;
+}
+
+}  // namespace fp4::tools
