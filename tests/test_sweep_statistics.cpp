@@ -335,13 +335,18 @@ TEST_CASE("equal cost and equal digests are one point", "[quick]") {
   }
 }
 
-TEST_CASE("tokens to target by hand", "[quick]") {
-  Curve curve{{0, 10, 20, 30, 40}, {5, 4, 3, 2, 1}, {5, std::nan(""), 3, 2, 1}};
-  // Validation at 0, 20, 30, 40: 5, 3, 2, 1; smoothed 5, 10/3, 2, 1. 2.5 is crossed between 20 and 30.
-  CHECK(*step_to_target(curve, 2.5) == Approx(20 + 10 * (10.0 / 3 - 2.5) / (10.0 / 3 - 2)));
-  CHECK(*step_to_target(curve, 5) == 0);
-  CHECK(*step_to_target(curve, 1) == 40);
-  CHECK_FALSE(step_to_target(curve, 0.9));
+TEST_CASE("a validation curve is the smoothed mean of the runs that finished", "[quick]") {
+  // Validation at 0, 20, 30, 40 steps of 8 examples: 5, 3, 2, 1; smoothed 5, 10/3, 2, 1.
+  MadeUp world;
+  Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 2})", world);
+  for (RunRecord& run : study.runs) run.curve = {{0, 10, 20, 30, 40}, {5, 4, 3, 2, 1}, {5, std::nan(""), 3, 2, 1}};
+  const Results results = study.results();
+  const LossCurve curve = validation_curve(results, results.configs().front(), false);
+  CHECK(curve.tokens == std::vector<double>{0, 160, 240, 320});
+  CHECK(curve.mean()[1] == Approx(10.0 / 3));
+  CHECK(curve.mean()[2] == Approx(2));
+  // Three quarters of 320 tokens are 240, where the curve is at 2.
+  CHECK(*default_target(curve) == Approx(2));
 }
 
 TEST_CASE("runs with a constant learning rate carry tokens-to-target and Quartet's objective", "[quick]") {
@@ -359,11 +364,15 @@ TEST_CASE("runs with a constant learning rate carry tokens-to-target and Quartet
     const bool constant = std::string(schedule) == "constant";
     CHECK(front.target.has_value() == constant);
     for (const FrontPoint& point : front.points) {
-      CHECK((point.tokens_to_target.has_value() || point.tokens_note == "not reached") == constant);
+      if (!constant) {
+        CHECK_FALSE(point.tokens_to_target);
+        CHECK_FALSE(point.extra_fp32);
+      }
       if (constant && point.config->record.recipe == "fp32") {
+        CHECK(point.tokens_to_target);
         CHECK(*point.quartet == Approx(point.cost.speedup_bf16));
-        CHECK(point.extra_tokens.n == 3);
-        CHECK(point.extra_tokens.mean == 0);
+        CHECK(point.extra_fp32->bound == Bound::exact);
+        CHECK(point.extra_fp32->share == 0);
       }
     }
   }

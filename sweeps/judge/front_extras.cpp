@@ -1,11 +1,7 @@
 #include "sweeps/judge/front_extras.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-
-#include "sweeps/judge/tokens.h"
 
 namespace fp4::sweeps {
 
@@ -55,42 +51,6 @@ class Sensitivity {
   const std::string& x_;
 };
 
-// Step at which each of the runs that count reaches the target, by seed; none where it does not.
-using StepBySeed = std::map<uint64_t, std::optional<double>>;
-StepBySeed steps_to_target(const ContextFront& front, const Results& results, const ConfigResult& config) {
-  StepBySeed steps;
-  for (const RunRecord& run : config.runs) {
-    if (results.is_confirm(run.seed) == front.confirmed) steps[run.seed] = step_to_target(run.curve, *front.target);
-  }
-  return steps;
-}
-
-void add_tokens(FrontPoint& point, const StepBySeed& steps, const StepBySeed& of_reference) {
-  if (steps.empty()) return;
-  double sum = 0;
-  double base = 0;
-  size_t reached = 0;
-  std::vector<double> extra;
-  for (const auto& [seed, step] : steps) {
-    if (!step) continue;
-    ++reached;
-    sum += *step;
-    const auto other = of_reference.find(seed);
-    if (other == of_reference.end() || !other->second) continue;
-    base += *other->second;
-    extra.push_back(*step / *other->second - 1);
-  }
-  point.extra_tokens = summarise(extra);
-  if (reached < steps.size()) {
-    point.tokens_note = reached == 0 ? "not reached" : fmt::format("reached by {} of {} seeds", reached, steps.size());
-    return;
-  }
-  point.tokens_to_target = sum / static_cast<double>(reached) * tokens_per_step(point.config->record.config);
-  // Quartet's (arXiv 2505.14669) question at a fixed target: data efficiency times speed. The parameter efficiency of
-  // its scaling law needs several model sizes and stays 1 here.
-  if (extra.size() == reached) point.quartet = base / sum * point.cost.speedup_bf16;
-}
-
 }  // namespace
 
 bool is_usable(const FrontPoint& point) { return point.diverged == 0 && point.y.n > 0; }
@@ -104,14 +64,26 @@ void add_sensitivity(ContextFront& front, const Costs& costs, const std::string&
   }
 }
 
-void add_tokens(ContextFront& front, const Results& results, std::optional<double> target) {
+void add_units(ContextFront& front, const Results& results, const TokenCurves& curves, std::optional<double> target) {
   const ConfigResult* reference = results.find(front.context);
-  if (reference == nullptr || !has_constant_rate(reference->record.config)) return;
-  front.target = target ? target : default_target(*reference);
-  if (!front.target) return;
-  const StepBySeed of_reference = steps_to_target(front, results, *reference);
+  if (reference == nullptr) return;
+  front.scale = loss_scale(results, *reference);
+  if (has_constant_rate(reference->record.config)) {
+    front.target = target ? target : default_target(validation_curve(results, *reference, front.confirmed));
+  }
   for (FrontPoint& point : front.points) {
-    add_tokens(point, steps_to_target(front, results, *point.config), of_reference);
+    const bool fresh = front.confirmed && point.candidate;
+    point.extra_fp32 = curves.over(*point.config, "fp32", fresh, target);
+    point.extra_mxfp8 = curves.over(*point.config, "mxfp8", fresh, target);
+    // Quartet's (arXiv 2505.14669) question: data efficiency times speed. The parameter efficiency of its scaling law
+    // needs several model sizes and stays 1 here.
+    if (point.extra_fp32 && point.extra_fp32->bound == Bound::exact)
+      point.quartet = point.cost.speedup_bf16 / (1 + point.extra_fp32->share);
+    if (!front.target) continue;
+    const LossCurve curve = validation_curve(results, *point.config, fresh);
+    if (curve.loss.empty() || point.diverged > 0) continue;
+    const Crossing reached = crossing(curve.tokens, curve.mean(), *front.target);
+    if (reached.reach != Crossing::Reach::never) point.tokens_to_target = reached.tokens;
   }
 }
 

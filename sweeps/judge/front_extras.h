@@ -12,7 +12,8 @@ bool is_usable(const FrontPoint& point);
 // Fills `sensitivity` of the points on the front; `x` is the column of costs.
 void add_sensitivity(ContextFront& front, const Costs& costs, const std::string& x);
 
-// Fills the target, and tokens, extra tokens and Quartet's figure of every point; nothing without a constant rate.
-void add_tokens(ContextFront& front, const Results& results, std::optional<double> target);
+// Fills the scale of shares, extra tokens over fp32 and mxfp8 and, of runs with a constant rate, the target, the tokens
+// to it and Quartet's figure.
+void add_units(ContextFront& front, const Results& results, const TokenCurves& curves, std::optional<double> target);
 
 }  // namespace fp4::sweeps

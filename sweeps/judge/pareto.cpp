@@ -79,8 +79,9 @@ YColumn y_column(const std::string& name) {
 
 class ContextJudge {
  public:
-  ContextJudge(const Results& results, const Costs& costs, const FrontOptions& options, ContextFront& front)
-      : results_(results), costs_(costs), options_(options), y_(y_column(options.y)), front_(front) {}
+  ContextJudge(const Results& results, const Costs& costs, const TokenCurves& curves, const FrontOptions& options,
+               ContextFront& front)
+      : results_(results), costs_(costs), curves_(curves), options_(options), y_(y_column(options.y)), front_(front) {}
 
   void judge_context() {
     screen();
@@ -96,7 +97,7 @@ class ContextJudge {
       }
     }
     if (options_.sensitivity) add_sensitivity(front_, costs_, options_.x);
-    add_tokens(front_, results_, options_.target);
+    add_units(front_, results_, curves_, options_.target);
   }
 
  private:
@@ -377,6 +378,7 @@ class ContextJudge {
 
   const Results& results_;
   const Costs& costs_;
+  const TokenCurves& curves_;
   const FrontOptions& options_;
   YColumn y_;
   ContextFront& front_;
@@ -403,9 +405,10 @@ std::vector<ContextFront> fronts(const Results& results, const Costs& costs, con
       for (const double factor : {0.25, 4.0}) costs.prepare(weight, factor);
     }
   }
+  const TokenCurves curves(results);
   std::vector<ContextFront> list;
   for (auto& [key, front] : contexts) {
-    ContextJudge(results, costs, options, front).judge_context();
+    ContextJudge(results, costs, curves, options, front).judge_context();
     list.push_back(std::move(front));
   }
   return list;

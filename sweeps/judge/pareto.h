@@ -11,6 +11,7 @@
 
 #include "sweeps/judge/costs.h"
 #include "sweeps/judge/race.h"
+#include "sweeps/judge/tokens.h"
 
 namespace fp4::sweeps {
 
@@ -44,9 +45,9 @@ struct FrontPoint {
   PairedDifference raced_gap;                   // to fp32, likewise
   std::string same_as;                          // hash of a candidate with equal cost and equal digests: one point
   std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
-  std::optional<double> tokens_to_target;       // mean over seeds; none: not asked for, or not reached by every seed
-  std::string tokens_note;                      // why there is none: "reached by 7 of 10 seeds"
-  Summary extra_tokens;                         // over seeds: tokens / tokens of the fp32 run of that seed - 1
+  std::optional<double> tokens_to_target;       // of the mean curve; none: no target, or not reached
+  std::optional<ExtraTokens> extra_fp32;        // tokens for the same loss, above those of fp32
+  std::optional<ExtraTokens> extra_mxfp8;       // and of mxfp8, where it was run
   std::optional<double> quartet;                // data efficiency x speed-up over bf16
 };
 
@@ -62,6 +63,7 @@ struct ContextFront {
   double paired_sd = unknown;          // median SD of the paired differences by which points are compared
   double detectable = unknown;         // smallest difference that such a comparison finds with 80 % power (median)
   double delta = 0;
+  LossScale scale;                 // what a gap is divided by to become a share
   std::optional<double> target;    // loss of tokens-to-target
   size_t comparisons = 0;          // whose intervals hold together
   size_t left_out = 0;             // candidates beyond the grid's limit

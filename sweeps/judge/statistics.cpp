@@ -1,8 +1,9 @@
-// Boost.Math supplies Student's t; everything else is a few lines over it. A spread of exactly 0 (equal digests, or a
-// deterministic offset) is not an error: the interval is then one number.
+// Boost.Math supplies Student's t and the binomial; everything else is a few lines over it. A spread of exactly 0
+// (equal digests, or a deterministic offset) is not an error: the interval is then one number.
 #include "sweeps/judge/statistics.h"
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
@@ -75,6 +76,12 @@ double detectable_effect(size_t n, double power, double alpha) {
   if (n < 2) return std::numeric_limits<double>::infinity();
   const auto freedom = static_cast<double>(n - 1);
   return (t_quantile(1 - alpha / 2, freedom) + t_quantile(power, freedom)) / std::sqrt(static_cast<double>(n));
+}
+
+Interval clopper_pearson(size_t successes, size_t trials, double alpha) {
+  using Binomial = boost::math::binomial_distribution<>;
+  const auto n = static_cast<double>(trials), k = static_cast<double>(successes);
+  return {Binomial::find_lower_bound_on_p(n, k, alpha / 2), Binomial::find_upper_bound_on_p(n, k, alpha / 2)};
 }
 
 WeightedMean hajek(std::span<const double> y, std::span<const double> probability) {

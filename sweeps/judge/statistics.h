@@ -58,6 +58,10 @@ void judge(std::vector<Comparison>& family, double alpha = 0.05);
 // n = 2.
 double detectable_effect(size_t n, double power = 0.8, double alpha = 0.05);
 
+// The exact interval of a share of which `successes` of `trials` were seen: each end is wrong with probability alpha / 2
+// at most (Clopper and Pearson 1934).
+Interval clopper_pearson(size_t successes, size_t trials, double alpha = 0.05);
+
 // Hajek's estimate sum(y/p) / sum(1/p) over a sample with inclusion probabilities p, and the effective sample size
 // (sum w)^2 / sum w^2 with w = 1/p.
 struct WeightedMean {

@@ -3,17 +3,17 @@
 function fact_rows(point) {
   const {model} = state;
   return model.columns
-    .filter((column) => Number.isFinite(column.mean[point]))
+    .filter((column) => mean_text(column, point) !== '–')
     .map((column) =>
       h(
         'tr',
         {title: column.doc || null},
         h('th', {scope: 'row'}, column.label),
-        h('td', {}, value_text(column, column.mean[point], 4)),
+        h('td', {}, mean_text(column, point, 4)),
         h(
           'td',
           {class: 'quiet'},
-          column.low && Number.isFinite(column.low[point])
+          Number.isFinite(column.mean[point]) && Number.isFinite(column.low?.[point])
             ? `[${value_text(column, column.low[point])}, ${value_text(column, column.high[point])}]`
             : '',
         ),
@@ -151,7 +151,9 @@ function seed_table(point) {
   const {model} = state;
   const rows = point_runs(model, point).sort((a, b) => model.get('runs', 'seed')[a] - model.get('runs', 'seed')[b]);
   if (!rows.length) return null;
-  const qualities = model.columns.filter((column) => column.kind === 'quality');
+  const qualities = model.columns.filter(
+    (column) => column.kind === 'quality' && model.get('runs', column.name).some(Number.isFinite),
+  );
   return [
     h('h3', {}, plural(rows.length, 'run')),
     h(

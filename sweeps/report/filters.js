@@ -24,7 +24,9 @@ function column_options(kinds) {
 }
 
 const has_values = (column) =>
-  [state.model.head.x, state.model.head.y].includes(column.name) || column.mean.some((value) => Number.isFinite(value));
+  [state.model.head.x, state.model.head.y].includes(column.name) ||
+  column.mean.some(Number.isFinite) ||
+  [...(column.low ?? [])].some(Number.isFinite);
 
 function varied_axes() {
   const {model} = state;

@@ -56,6 +56,14 @@ function value_text(column, value, digits = 3) {
   return significant(value, digits);
 }
 
+// The mean of a point; "> 60 %" where only a bound is known.
+function mean_text(column, point, digits = 3) {
+  const [mean, low, high] = [column.mean, column.low, column.high].map((list) => list?.[point] ?? NaN);
+  if (Number.isNaN(mean) && Number.isFinite(low)) return '> ' + value_text(column, low, digits);
+  if (Number.isNaN(mean) && Number.isFinite(high)) return '< ' + value_text(column, high, digits);
+  return value_text(column, mean, digits);
+}
+
 // Numbers of one table with the same decimals: three significant digits of the largest.
 function even_text(column, value, largest) {
   if (!Number.isFinite(value)) return '–';

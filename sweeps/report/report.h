@@ -31,7 +31,8 @@ struct ReportColumn {
 };
 
 // Mean over seeds and its 95 % interval; low and high stay unknown below three seeds. Of an effect and of a raced point
-// the simultaneous interval, else the raw one.
+// the simultaneous interval, else the raw one. A mean that is only bounded is unknown, with the bound as `low` (at
+// least) or `high` (at most).
 struct ReportEstimate {
   double mean = report_unknown;
   double low = report_unknown;

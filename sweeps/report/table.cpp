@@ -11,6 +11,7 @@
 #include "src/error.h"
 #include "src/words.h"
 #include "sweeps/judge/statistics.h"
+#include "sweeps/judge/tokens.h"
 
 namespace fp4::sweeps {
 
@@ -48,6 +49,19 @@ void add_rate(std::vector<Cell>& cells, const ConfigResult& config) {
   cells.emplace_back(std::string(word(config.record.at)));
 }
 
+// A gap as a share of fp32's loss.
+Cell relative(const std::optional<double>& gap, const LossScale& scale) {
+  if (!gap || !(scale.loss > 0)) return {};
+  return *gap / scale.loss;
+}
+
+// A share, or, where only a bound is known, the text ">0.6".
+Cell extra_cell(const std::optional<ExtraTokens>& extra) {
+  if (!extra) return {};
+  if (extra->bound == Bound::exact) return extra->share;
+  return fmt::format("{}{}", extra->bound == Bound::above ? ">" : "<", extra->share);
+}
+
 // A configuration in the plan may also carry reference rows (confirm seeds of a baseline): they count as references.
 bool shown(const RunRecord& run, const TableOptions& options) {
   return options.references || run.role != Role::reference;
@@ -70,7 +84,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   if (recipe) table.columns.emplace_back("recipe");
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
-  for (const char* name : {"lr", "at"}) table.columns.emplace_back(name);
+  for (const char* name : {"lr", "at", "relative_gap"}) table.columns.emplace_back(name);
   // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
   std::set<std::string> metrics;
   for (const ConfigResult& config : results.configs()) {
@@ -80,6 +94,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   }
   table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
   for (const ConfigResult& config : results.configs()) {
+    const LossScale scale = loss_scale(results, config);
     for (const RunRecord& run : config.runs) {
       if (!shown(run, options)) continue;
       std::vector<Cell> row = head(config);
@@ -97,6 +112,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       if (recipe) row.emplace_back(config.record.recipe);
       if (sampled) row.emplace_back(config.record.probability);
       add_rate(row, config);
+      row.push_back(relative(results.gap(config, run), scale));
       for (const std::string& name : metrics) {
         const auto at =
             std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
@@ -118,7 +134,9 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   }
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
-  for (const char* name : {"lr", "at"}) table.columns.emplace_back(name);
+  for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8"})
+    table.columns.emplace_back(name);
+  const TokenCurves curves(results);
   for (const ConfigResult& config : results.configs()) {
     for (const Role role : {Role::run, Role::confirm, Role::reference}) {
       std::vector<double> loss, loss_hp, gap;
@@ -154,6 +172,10 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       row.emplace_back(config.record.hash);
       if (recipe) row.emplace_back(config.record.recipe);
       add_rate(row, config);
+      const Summary gaps = summarise(gap);
+      row.push_back(relative(gaps.n == 0 ? std::nullopt : std::optional(gaps.mean), loss_scale(results, config)));
+      for (const char* baseline : {"fp32", "mxfp8"})
+        row.push_back(extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
       table.rows.push_back(std::move(row));
     }
   }

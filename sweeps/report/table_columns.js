@@ -48,9 +48,9 @@ function table_columns() {
           hint: column.doc,
           number: true,
           get: (row) => column.mean[row],
-          text: (row) => value_text(column, column.mean[row], 3),
+          text: (row) => mean_text(column, row),
           extra: (row) =>
-            Number.isFinite(column.low[row])
+            Number.isFinite(column.low[row]) && Number.isFinite(column.high[row])
               ? `± ${value_text(column, (column.high[row] - column.low[row]) / 2, 2)}`
               : '',
         },
@@ -90,7 +90,7 @@ function table_columns() {
     ];
   }
   const qualities = model.columns
-    .filter((column) => column.kind === 'quality')
+    .filter((column) => column.kind === 'quality' && run(column.name).some(Number.isFinite))
     .map((column) => ({
       key: column.name,
       title: column_title(column),

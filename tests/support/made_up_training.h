@@ -41,8 +41,9 @@ struct MadeUp {
 
   static Json named(const std::string& name) {
     std::string base = name.substr(0, name.find('@'));
-    const std::map<std::string, std::string> elements = {{"fp32", "fp32"}, {"bf16", "bf16"}, {"mxfp4", "e2m1"}};
-    if (!elements.contains(base)) throw unknown_word("recipe", base, {"fp32", "bf16", "mxfp4"});
+    const std::map<std::string, std::string> elements = {
+        {"fp32", "fp32"}, {"bf16", "bf16"}, {"mxfp8", "e4m3"}, {"mxfp4", "e2m1"}};
+    if (!elements.contains(base)) throw unknown_word("recipe", base, {"fp32", "bf16", "mxfp8", "mxfp4"});
     Json recipe;
     for (const char* gemm : {"fprop", "dgrad", "wgrad"}) {
       const bool on = base == name || name == base + "@" + gemm;

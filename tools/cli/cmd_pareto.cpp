@@ -28,6 +28,19 @@ struct ParetoOptions {
   bool force = false, no_effects = false;
 };
 
+// {share, bound, raw_low, raw_high}; null where there is nothing to compare.
+nlohmann::ordered_json extra_json(const std::optional<sweeps::ExtraTokens>& extra) {
+  if (!extra) return nullptr;
+  const bool exact = extra->bound == sweeps::Bound::exact;
+  nlohmann::ordered_json json = {{"share", number(extra->share)},
+                                 {"bound", exact                                  ? "exact"
+                                           : extra->bound == sweeps::Bound::above ? "above"
+                                                                                  : "below"}};
+  json["raw_low"] = extra->raw ? number(extra->raw->low) : nullptr;
+  json["raw_high"] = extra->raw ? number(extra->raw->high) : nullptr;
+  return json;
+}
+
 nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFront& front,
                                   const sweeps::FrontPoint& point, const std::string& y) {
   nlohmann::ordered_json sensitivity = nlohmann::ordered_json::object();
@@ -73,16 +86,10 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
     json["detectable_effect"] = number(point.detectable);
   }
   if (!point.same_as.empty()) json["same_as"] = point.same_as;
-  if (front.target && point.candidate) {
-    json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;
-    json["tokens_note"] = point.tokens_note;
-    if (point.extra_tokens.n > 0) {
-      json["extra_tokens"] = number(point.extra_tokens.mean);
-      json["extra_tokens_low"] = point.extra_tokens.interval ? number(point.extra_tokens.interval->low) : nullptr;
-      json["extra_tokens_high"] = point.extra_tokens.interval ? number(point.extra_tokens.interval->high) : nullptr;
-    }
-    json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
-  }
+  json["relative_gap"] = y == "loss_gap" && has_y ? number(point.y.mean / front.scale.loss) : nullptr;
+  json["extra_tokens"] = {{"fp32", extra_json(point.extra_fp32)}, {"mxfp8", extra_json(point.extra_mxfp8)}};
+  json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
+  if (front.target) json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;
   return json;
 }
 
@@ -101,6 +108,8 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
   json["noise_floor"] = front.noise_floor ? number(front.noise_floor->sd) : nullptr;
   json["paired_sd"] = number(front.paired_sd);
   json["detectable_effect"] = number(front.detectable);
+  json["relative_to"] = number(front.scale.loss);
+  json["above_irreducible"] = front.scale.above_irreducible;
   json["target"] = front.target ? number(*front.target) : nullptr;
   return json;
 }

@@ -72,7 +72,7 @@ void print(const sweeps::ResultTable& table, const TableOptions& o, const std::v
 }
 
 void run_table(const TableOptions& o, const Invocation& invocation) {
-  const SweepView view = open_view(o.view);
+  const SweepView view = open_view(o.view, /*with_curves=*/o.table.grouped);
   const sweeps::ResultTable table = sweeps::result_table(view.results, view.costs, o.table);
   if (!o.csv.empty()) write_file(o.csv, sweeps::to_csv(table), o.force);
   if (!o.json.empty()) {

@@ -9,6 +9,7 @@
 #include "tools/cli/race_print.h"
 #include "tools/cli/sweep_view.h"
 #include "tools/cli/table_print.h"
+#include "tools/cli/units_print.h"
 
 namespace fp4::tools {
 
@@ -119,13 +120,14 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
           : fmt::format("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid `confirm` "
                         "seeds for one.",
                         front.seeds));
-  print_wrapped(spread_text(front));
+  print_wrapped(scale_text(front) + spread_text(front));
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
   fmt::print("{:>12}# on   o undecided   x off   s screening   . not near the front\n\n", "");
   Table table{{{"status"},
                {options.x, Align::right},
                {options.y, Align::right},
+               {"relative", Align::right},
                {"raw 95 %", Align::right},
                {"n", Align::right},
                {"x bf16", Align::right},
@@ -147,6 +149,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     const auto& interval = point->y.interval;
     table.rows.push_back({std::string(word(point->status)) + (point->on_front ? " *" : ""),
                           cost_text(options.x, point->x), point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean),
+                          relative_text(front, *point),
                           interval ? fmt::format("+-{:.2g}", interval->high - point->y.mean) : "",
                           std::to_string(point->y.n), fmt::format("{:.2f}", point->cost.speedup_bf16),
                           setting_of(results, *point->config), point->config->record.hash});
@@ -164,26 +167,8 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     }
     if (!text.empty()) print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash, text));
   }
-  if (front.target) {
-    fmt::print("Tokens to a loss of {:.5g} (constant learning rate):\n", *front.target);
-    Table table{{{"setting"},
-                 {"tokens", Align::right},
-                 {"extra", Align::right},
-                 {"raw 95 %", Align::right},
-                 {"efficiency x speed-up", Align::right}},
-                {}};
-    for (const FrontPoint& point : front.points) {
-      if (point.extra_tokens.n == 0 && point.tokens_note.empty()) continue;
-      const sweeps::Summary& extra = point.extra_tokens;
-      table.rows.push_back({setting_of(results, *point.config),
-                            point.tokens_to_target ? fmt::format("{:.4g}", *point.tokens_to_target) : point.tokens_note,
-                            extra.n > 0 ? fmt::format("{:+.1f} %", 100 * extra.mean) : "",
-                            extra.interval ? fmt::format("+-{:.1f}", 100 * (extra.interval->high - extra.mean)) : "",
-                            point.quartet ? fmt::format("{:.3f}", *point.quartet) : ""});
-      if (limit > 0 && table.rows.size() >= limit) break;
-    }
-    print_table(table);
-  }
+  if (limit > 0 && shown.size() > limit) shown.resize(limit);
+  print_tokens(results, front, shown);
 }
 
 }  // namespace fp4::tools

@@ -8,6 +8,7 @@
 #include "tools/cli/front_print.h"
 #include "tools/cli/sweep_view.h"
 #include "tools/cli/table_print.h"
+#include "tools/cli/units_print.h"
 
 namespace fp4::tools {
 
@@ -29,12 +30,13 @@ std::string interval_text(const std::optional<sweeps::Interval>& interval) {
   return interval ? fmt::format("{:.4g} .. {:.4g}", interval->low, interval->high) : "";
 }
 
-std::vector<std::string> row(const sweeps::Results& results, const sweeps::FrontOptions& options,
-                             const FrontPoint& point, const std::string& word) {
+std::vector<std::string> row(const sweeps::Results& results, const ContextFront& front,
+                             const sweeps::FrontOptions& options, const FrontPoint& point, const std::string& word) {
   return {word,
           cost_text(options.x, point.x),
           point.y.n == 0 ? "" : fmt::format("{:.4g}", point.y.mean),
           interval_text(point.raced_gap.interval),
+          relative_text(front, point),
           std::to_string(point.y.n),
           tuned_text(results, *point.config),
           setting_of(results, *point.config)};
@@ -45,6 +47,7 @@ Table race_table(const sweeps::FrontOptions& options) {
            {options.x, Align::right},
            {options.y, Align::right},
            {"interval", Align::right},
+           {"relative", Align::right},
            {"n", Align::right},
            {"at", Align::right},
            {"setting"}},
@@ -60,21 +63,22 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
       "differences below delta = {:.3g} do not matter, costs within half a point are one price.",
       front.seeds, front.at_best ? ", every recipe at its own best" : ", all at the grid's fixed settings",
       front.comparisons, front.delta));
-  print_wrapped(spread_text(front));
+  print_wrapped(scale_text(front) + spread_text(front));
   Table table = race_table(options);
   for (const FrontPoint* step : with_status(front, FrontStatus::on)) {
-    table.rows.push_back(row(results, options, *step, "step"));
+    table.rows.push_back(row(results, front, options, *step, "step"));
     size_t tied = 0;
     for (const FrontPoint* member : with_status(front, FrontStatus::tied)) {
       if (member->rival != step->config) continue;
-      if (members == 0 || tied < members) table.rows.push_back(row(results, options, *member, "  tied"));
+      if (members == 0 || tied < members) table.rows.push_back(row(results, front, options, *member, "  tied"));
       ++tied;
     }
     if (members > 0 && tied > members)
-      table.rows.push_back({fmt::format("  + {}", tied - members), "", "", "", "", "", "more tied with it"});
+      table.rows.push_back({fmt::format("  + {}", tied - members), "", "", "", "", "", "", "more tied with it"});
   }
   fmt::print("\n");
   print_table(table);
+  print_tokens(results, front, with_status(front, FrontStatus::on));
   const std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
   const size_t off = with_status(front, FrontStatus::off).size();
   const size_t all =

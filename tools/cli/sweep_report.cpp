@@ -51,6 +51,14 @@ ReportEstimate estimate(const sweeps::Summary& summary) {
   return summary.n == 0 ? ReportEstimate{} : estimate(summary.mean, summary.interval);
 }
 
+// A bound is a missing mean with one known end.
+ReportEstimate estimate(const std::optional<sweeps::ExtraTokens>& extra) {
+  if (!extra) return {};
+  if (extra->bound == sweeps::Bound::exact) return estimate(extra->share, extra->raw);
+  return extra->bound == sweeps::Bound::above ? ReportEstimate{.low = extra->share}
+                                              : ReportEstimate{.high = extra->share};
+}
+
 sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigResult& config, bool confirm,
                            const std::string& column) {
   if (column == "loss_gap") return sweeps::summarise(results.gaps(config, confirm, sweeps::Metric::loss));
@@ -70,7 +78,11 @@ const std::vector<ReportColumn>& quality_columns() {
       {"loss_hp_gap", "", "the same with quantisation off in the evaluation: what was learned"},
       {"loss", "",
        "validation loss, forward as trained: nats of classifier and lm, squared error of regression and diffusion"},
-      {"loss_hp", "", "validation loss of the same weights with quantisation off"}};
+      {"loss_hp", "", "validation loss of the same weights with quantisation off"},
+      {"relative_gap", "share",
+       "loss gap as a share of fp32's loss (above its irreducible part where the task knows it)"},
+      {"extra_tokens_fp32", "share", "tokens above those of fp32 for the same loss; > and < are bounds"},
+      {"extra_tokens_mxfp8", "share", "tokens above those of mxfp8 for the same loss; > and < are bounds"}};
   return columns;
 }
 
@@ -87,6 +99,7 @@ ReportRun run_of(const sweeps::Results& results, const sweeps::ConfigResult& con
                    results.gap(config, run, sweeps::Metric::loss_hp).value_or(report_unknown),
                    sweeps::metric_of(run, sweeps::Metric::loss).value_or(report_unknown),
                    sweeps::metric_of(run, sweeps::Metric::loss_hp).value_or(report_unknown)};
+  row.qualities.resize(quality_columns().size(), report_unknown);  // the rest compares curves of several runs
   return row;
 }
 
@@ -102,9 +115,15 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.axis_values = config.labels;
   for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
   const bool confirm = front.confirmed && point.candidate;
-  for (const ReportColumn& column : quality_columns()) {
-    row.qualities.push_back(estimate(summary_of(view.results, config, confirm, column.name)));
-  }
+  for (const char* column : {"loss_gap", "loss_hp_gap", "loss", "loss_hp"})
+    row.qualities.push_back(estimate(summary_of(view.results, config, confirm, column)));
+  if (front.raced && confirm && point.raced_gap.interval)
+    row.qualities.front() = estimate(point.raced_gap.mean, point.raced_gap.interval);
+  const ReportEstimate& gap = row.qualities.front();
+  const double loss = front.scale.loss;
+  row.qualities.push_back({.mean = gap.mean / loss, .low = gap.low / loss, .high = gap.high / loss});
+  row.qualities.push_back(estimate(point.extra_fp32));
+  row.qualities.push_back(estimate(point.extra_mxfp8));
   row.seeds = static_cast<int>(point.y.n);
   row.diverged = static_cast<int>(point.diverged);
   for (const sweeps::RunRecord& run : config.runs) row.failed += run.status == sweeps::Status::failed;
