@@ -39,6 +39,7 @@
   X(sweep) \
   X(table) \
   X(pareto) \
+  X(edge) \
   X(effects) \
   X(report) \
   X(help) \
