@@ -54,7 +54,7 @@ class StoreFuzzer {
     std::string bytes = sound_;
     if (input.starts_with('p')) {
       for (size_t i = 1; i + 3 <= input.size(); i += 3) {
-        const auto byte = [&](size_t k) { return static_cast<uint8_t>(input[i + k]); };
+        const auto byte = [&](size_t k) { return static_cast<size_t>(static_cast<uint8_t>(input[i + k])); };
         bytes[(byte(0) | byte(1) << 8) % bytes.size()] = input[i + 2];
       }
     }

@@ -105,7 +105,7 @@ TEST_CASE("overflow and tiny products", "[quick]") {
   // groups round to nearest (infinity here), so only the running sum can stay at the largest float
   std::vector<float> a(192, 0.0f);
   std::vector<float> b(192, 0.0f);
-  for (const size_t at : {0, 64, 128}) {
+  for (const size_t at : {0u, 64u, 128u}) {
     a[at] = 0x1p64f * 1.5f;
     b[at] = 0x1p63f;
   }

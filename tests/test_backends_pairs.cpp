@@ -91,7 +91,7 @@ TEST_CASE("products of the largest elements everywhere", "[quick]") {
 // place, give or take the product of two subnormals or of elements on either side of a unit, with either sign.
 TEST_CASE("ties at the rounding of a block, and beside them", "[quick]") {
   const FloatFormat& f = format_of(Element::e4m3);
-  const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
+  const auto code = [](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
   for (const float odd : {0.0f, 1.0f, 2.0f, 3.0f}) {
     for (const float sign : {1.0f, -1.0f}) {
       for (const float x : {0.0f, 0x1p-9f, 7 * 0x1p-9f, 0x1p-3f, 0x1.2p-6f, 1.875f}) {

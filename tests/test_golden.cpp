@@ -9,6 +9,7 @@
 #include "src/golden/witness.h"
 #include "src/manifest.h"
 #include "tests/support/cuda_types.h"
+#include "tests/support/share.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -121,6 +122,7 @@ TEST_CASE("wrong policies are named", "[quick]") {
        "rounding=stochastic_truncated"},
   };
   for (const Mutant& m : mutants) {
+    if (!test::next_case_runs()) continue;
     INFO(m.words << " -> " << m.mutated);
     Bench bench(quantize_case(m.words, InputKind::boundary, 48, 128));
     std::string cause = m.cause;

@@ -7,6 +7,7 @@
 
 #include "src/error.h"
 #include "sweeps/judge/race.h"
+#include "tests/support/share.h"
 
 using namespace fp4::sweeps;
 
@@ -193,19 +194,22 @@ std::vector<Truth> planted_front(double delta) {
 
 }  // namespace
 
+// Of each kind; an instrumented program replays some.
+const size_t replays = std::max<size_t>(40, 200 / fp4::test::share());
+
 TEST_CASE("a race of equal candidates calls none on or off in 95 % of replays", "[quick]") {
   const RaceRules rules = {.delta = 0.002};
   for (const double sd : {0.004, 0.02}) {
-    replay_many(200, equal_candidates(60), rules, sd, normal);
-    replay_many(200, equal_candidates(60), rules, sd, heavy);
+    replay_many(replays, equal_candidates(60), rules, sd, normal);
+    replay_many(replays, equal_candidates(60), rules, sd, heavy);
   }
 }
 
 TEST_CASE("a race finds a planted front and uses fewer runs than all seeds for all", "[quick]") {
   const double delta = 0.002;
   for (const bool tails : {false, true}) {
-    const Tally tally = tails ? replay_many(200, planted_front(delta), {.delta = delta}, 0.003, heavy)
-                              : replay_many(200, planted_front(delta), {.delta = delta}, 0.003, normal);
+    const Tally tally = tails ? replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, heavy)
+                              : replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, normal);
     CHECK(tally.decided >= 0.95);
     CHECK(tally.runs <= 0.6);
   }

@@ -178,8 +178,8 @@ TEST_CASE("64-bit records are followed and written where they are needed", "[qui
   const std::string stored = small_npz(folder, Compression::stored);
   const std::size_t central = stored.find("PK\x01\x02"), end = stored.find("PK\x05\x06");
   // The same archive with every 32-bit size and offset moved to the ZIP64 fields (APPNOTE 4.5.3, 4.3.14, 4.3.15).
-  const std::uint64_t bytes =
-      static_cast<unsigned char>(stored[central + 24]) | static_cast<unsigned char>(stored[central + 25]) << 8;
+  const auto byte = [&](std::size_t at) { return static_cast<std::uint64_t>(static_cast<unsigned char>(stored[at])); };
+  const std::uint64_t bytes = byte(central + 24) | byte(central + 25) << 8;
   std::string directory = stored.substr(central, end - central);
   directory.replace(20, 8, std::string(8, '\xff'))
       .replace(42, 4, std::string(4, '\xff'))

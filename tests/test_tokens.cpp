@@ -133,9 +133,9 @@ TEST_CASE("a grid with several training lengths is a ladder of budgets", "[quick
 TEST_CASE("a gap is a share of fp32's loss above the irreducible part where the task tells it", "[quick]") {
   Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 3})", law_of_tokens());
   const double loss = 16 - std::log2(100.0);
-  const ConfigResult& before = study.results().configs().front();
-  CHECK(loss_scale(study.results(), before).loss == Approx(loss));
-  CHECK_FALSE(loss_scale(study.results(), before).above_irreducible);
+  const Results before = study.results();
+  CHECK(loss_scale(before, before.configs().front()).loss == Approx(loss));
+  CHECK_FALSE(loss_scale(before, before.configs().front()).above_irreducible);
   for (RunRecord& run : study.runs) run.metrics.emplace_back("irreducible_loss", 9.0);
   const Results results = study.results();
   CHECK(loss_scale(results, results.configs().front()).loss == Approx(loss - 9));

@@ -28,6 +28,7 @@ python3              | test  | python3  | oracle, include check
 python3-numpy        | test  | -        | reads and writes the files of the tests
 python3-jsonschema   | test  | -        | judges the JSON Schemas of sweeps/schema
 clang                | test  | clang++  | second compiler, fuzzing
+lld                  | test  | ld.lld   | links sanitized programs in a fifth of the time
 libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang
 libomp-dev           | test  | -        | OpenMP of clang
 libopenblas-dev      | test  | -        | yardstick of the benchmarks

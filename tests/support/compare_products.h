@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "tests/support/backends_under_test.h"
+#include "tests/support/share.h"
 
 namespace fp4::test {
 
 inline void compare_products(const Quantized& a, const Quantized& b, const Accumulator& row, const std::string& what) {
+  if (!next_case_runs()) return;
   const auto count = static_cast<size_t>(a.rows * b.rows);
   std::vector<float> expected(count, -7.0f);
   GemmOptions options;

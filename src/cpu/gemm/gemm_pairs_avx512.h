@@ -145,8 +145,8 @@ FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_row
 // Lanes of a run that wait for their last rounding, a bit a vector, and the dots of those.
 template <int panels>
 struct alignas(64) Undecided {
+  int32_t dot[tile_rows * panels][panel_rows];  // first: stored to and read as whole vectors
   uint32_t vectors = 0;
-  int32_t dot[tile_rows * panels][panel_rows];
 };
 
 // acc = fl32(acc + unit * dot + quantum * rest) for the vectors that wait.
