@@ -1,7 +1,6 @@
 // `fp4sim random`: the draws of positions I..I+N-1, so that a kernel's stochastic rounding can be replayed elsewhere.
 #include <fmt/format.h>
 
-#include "src/error.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
@@ -19,9 +18,7 @@ struct RandomOptions {
 };
 
 void run_random(const RandomOptions& o) {
-  if (o.bits != 1 && o.bits != 2 && o.bits != 4 && o.bits != 8 && o.bits != 16 && o.bits != 32)
-    throw Error(fmt::format("random --bits: {} is not a draw's width; accepted: 1, 2, 4, 8, 16, 32", o.bits));
-  if (o.count > 0 && o.first > UINT64_MAX - (o.count - 1)) throw Error("random --first: positions end at 2^64 - 1");
+  check_draws(o.bits, o.first, o.count);
   const RandomPlace place = o.place.place();
   if (!o.out.empty()) {
     TensorWriter writer(o.out, Dtype::u32, {o.count}, o.force);

@@ -69,6 +69,12 @@ void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("fp4sim: note: {}\n", note);
 }
 
+void check_draws(int bits, uint64_t first, uint64_t count) {
+  if (bits != 1 && bits != 2 && bits != 4 && bits != 8 && bits != 16 && bits != 32)
+    throw Error(fmt::format("random --bits: {} is not a draw's width; accepted: 1, 2, 4, 8, 16, 32", bits));
+  if (count > 0 && first > UINT64_MAX - (count - 1)) throw Error("random --first: positions end at 2^64 - 1");
+}
+
 std::string grouped(int64_t value) {
   std::string digits = fmt::format("{}", value);
   for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)

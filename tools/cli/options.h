@@ -44,6 +44,9 @@ void add_json_option(CLI::App& app, bool& json);
 // One line per note on stderr: "fp4sim: note: x.npy: float64 rounded to float32".
 void print_notes(const std::vector<std::string>& notes);
 
+// Error for a width of draws that does not exist and for positions beyond 2^64 - 1.
+void check_draws(int bits, uint64_t first, uint64_t count);
+
 // 1234567 -> "1,234,567".
 std::string grouped(int64_t value);
 

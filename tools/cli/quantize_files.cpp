@@ -44,9 +44,9 @@ float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band
   return amax;
 }
 
-// Sums per row, then over rows in ascending order: the same digits for any number of threads.
-void add_statistics(QuantizeReport& report, const Quantized& q, const std::vector<float>& x,
-                    const std::vector<float>& y, int threads) {
+}  // namespace
+
+void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads) {
   struct Row {
     double error_squares = 0, squares = 0;
     int64_t clipped = 0, zeros = 0, underflows = 0, nonfinite = 0;
@@ -56,7 +56,7 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const std::vecto
   parallel_for(0, q.rows, 1, threads, 16, [&](int64_t r) {
     Row sum;
     for (int64_t k = 0; k < q.cols; ++k) {
-      const float xv = x[static_cast<size_t>(r * q.cols + k)], yv = y[static_cast<size_t>(r * q.cols + k)];
+      const float xv = x.at(r, k), yv = y[r * q.cols + k];
       if (!is_finite(xv) || !is_finite(yv)) {
         ++sum.nonfinite;
         continue;
@@ -82,6 +82,8 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const std::vecto
     report.nonfinite += sum.nonfinite;
   }
 }
+
+namespace {
 
 ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const StagedFolder& folder,
                          const QuantizeReport& report, const TensorReader& reader) {
@@ -163,7 +165,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     }
     if (kind == TensorScale::outer128 || first == 0) tensor_scale.write(q.tensor_scale);
     decoded.write(y);
-    add_statistics(report, q, x, y, job.threads);
+    add_statistics(report, q, call.x, y.data(), job.threads);
   }
   report.backend = backend.for_quantize(call).name();
   print_notes(reader.notes());

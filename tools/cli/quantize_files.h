@@ -42,6 +42,10 @@ struct QuantizeReport {
   }
 };
 
+// Adds x [rows, cols] against its decoded values y, row-major, to a report. Sums per row, then over rows in ascending
+// order: the same digits for any number of threads.
+void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads);
+
 QuantizeReport quantize_to_folder(const QuantizeJob& job);
 
 // Decodes what quantize_to_folder wrote, by its manifest. Error with exit code 1 for files that are not the manifest's by

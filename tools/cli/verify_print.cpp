@@ -77,14 +77,17 @@ std::string histogram_text(const golden::Comparison& c) {
   return text;
 }
 
-void print_case(const CaseVerdict& r) {
-  fmt::print("{}\n", r.which->name);
+std::string table_text(const Table& table) { return format_table(table, terminal_width(), stdout_is_terminal()); }
+
+std::string case_text(const CaseVerdict& r) {
+  std::string out;
+  out += fmt::format("{}\n", r.which->name);
   Table table = {{{"array"}, {"compared", Align::right}, {"wrong", Align::right}, {"distance: count"}, {"where"}}, {}};
   for (const golden::Comparison& c : r.comparisons)
     table.rows.push_back({c.golden, grouped(static_cast<int64_t>(c.compared)),
                           grouped(static_cast<int64_t>(c.mismatches)), histogram_text(c),
                           c.shape_note.empty() ? c.where : c.shape_note});
-  print_table(table);
+  out += table_text(table);
   Table mismatches = {{{"array"},
                        {"index"},
                        {"expected", Align::right},
@@ -99,20 +102,22 @@ void print_case(const CaseVerdict& r) {
                                  fmt::format("{:x}", m.expected_bits), m.got, fmt::format("{:x}", m.got_bits)});
     }
   if (!mismatches.rows.empty()) {
-    fmt::print("\nfirst mismatches\n");
-    print_table(mismatches);
+    out += fmt::format("\nfirst mismatches\n");
+    out += table_text(mismatches);
   }
-  fmt::print("\ndiagnosis: {}\n", r.diagnosis.summary);
+  out += fmt::format("\ndiagnosis: {}\n", r.diagnosis.summary);
   if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
-    fmt::print("  what comes nearer, with the differences left:\n");
+    out += fmt::format("  what comes nearer, with the differences left:\n");
   for (const golden::Cause& c : r.diagnosis.causes)
-    fmt::print("  {} -> {}  {}\n", grouped(static_cast<int64_t>(c.before)), grouped(static_cast<int64_t>(c.after)),
-               c.cause);
-  fmt::print("\n");
+    out += fmt::format("  {} -> {}  {}\n", grouped(static_cast<int64_t>(c.before)),
+                       grouped(static_cast<int64_t>(c.after)), c.cause);
+  out += "\n";
+  return out;
 }
 
 // "ignored: 36 inputs, as in the bundle (a.npy, b.npy, ...); notes.txt (--ignore)"
-void print_ignored(const std::vector<golden::Ignored>& ignored) {
+std::string ignored_text(const std::vector<golden::Ignored>& ignored) {
+  std::string out;
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const golden::Ignored& i : ignored) by_reason[i.reason].push_back(i.source);
   for (const auto& [reason, sources] : by_reason) {
@@ -121,19 +126,14 @@ void print_ignored(const std::vector<golden::Ignored>& ignored) {
     const std::string more = shown < sources.size() ? fmt::format(" and {} more", sources.size() - shown) : "";
     for (const std::string& line :
          wrap_text(fmt::format("ignored ({}): {}{}", reason, fmt::join(some, ", "), more), terminal_width()))
-      fmt::print("{}\n", line);
+      out += line + "\n";
   }
+  return out;
 }
 
 }  // namespace
 
-uint64_t CaseVerdict::mismatches() const {
-  uint64_t count = 0;
-  for (const golden::Comparison& c : comparisons) count += c.mismatches;
-  return count;
-}
-
-void print_verdict_json(const Verdict& v) {
+ordered_json verdict_json(const Verdict& v) {
   ordered_json stages = ordered_json::object();
   auto first = ordered_json::array(), cases = ordered_json::array(), ignored = ordered_json::array();
   std::string diverging;
@@ -159,34 +159,37 @@ void print_verdict_json(const Verdict& v) {
     cases.push_back({{"case", r.which->name}, {"arrays", arrays}, {"summary", r.diagnosis.summary}});
   }
   for (const golden::Ignored& i : v.ignored) ignored.push_back({{"source", i.source}, {"reason", i.reason}});
-  print_json({{"equal", v.mismatches == 0},
-              {"compared", v.compared},
-              {"mismatches", v.mismatches},
-              {"complete", v.gaps.empty()},
-              {"gaps", v.gaps},
-              {"coverage", coverage_json(v.coverage)},
-              {"ignored", ignored},
-              {"first", first},
-              {"stages", stages},
-              {"first_diverging_stage", diverging},
-              {"diagnosis", overall_diagnosis(v.cases)},
-              {"cases", cases}});
+  return {{"equal", v.mismatches == 0},
+          {"compared", v.compared},
+          {"mismatches", v.mismatches},
+          {"complete", v.gaps.empty()},
+          {"gaps", v.gaps},
+          {"coverage", coverage_json(v.coverage)},
+          {"ignored", ignored},
+          {"first", first},
+          {"stages", stages},
+          {"first_diverging_stage", diverging},
+          {"diagnosis", overall_diagnosis(v.cases)},
+          {"cases", cases}};
 }
 
-void print_verdict(const Verdict& v) {
+std::string verdict_text(const Verdict& v) {
+  std::string out;
   uint64_t shown = 0;
   for (const CaseVerdict& r : v.cases)
-    if (r.mismatches() > 0 && ++shown <= 5) print_case(r);
-  if (v.wrong_cases > 5) fmt::print("and {} more cases (--case NAME, or --json for all)\n\n", v.wrong_cases - 5);
-  print_ignored(v.ignored);
-  for (const std::string& gap : v.gaps) fmt::print("{}\n", gap);
+    if (r.mismatches() > 0 && ++shown <= 5) out += case_text(r);
+  if (v.wrong_cases > 5)
+    out += fmt::format("and {} more cases (--case NAME, or --json for all)\n\n", v.wrong_cases - 5);
+  out += ignored_text(v.ignored);
+  for (const std::string& gap : v.gaps) out += fmt::format("{}\n", gap);
   const std::string verdict =
       v.mismatches == 0
           ? "equal in"
           : fmt::format("NOT equal: {} of {} elements differ in {} case{}; judged",
                         grouped(static_cast<int64_t>(v.mismatches)), grouped(static_cast<int64_t>(v.compared)),
                         v.wrong_cases, v.wrong_cases == 1 ? "" : "s");
-  fmt::print("{}{} {}\n", v.gaps.empty() ? "" : "NOT complete, ", verdict, golden::text_of(v.coverage));
+  out += fmt::format("{}{} {}\n", v.gaps.empty() ? "" : "NOT complete, ", verdict, golden::text_of(v.coverage));
+  return out;
 }
 
 }  // namespace fp4::tools
