@@ -1,9 +1,10 @@
 // Exit codes and messages of the frame that all subcommands share, with the real binary.
 #include <catch2/catch.hpp>
+#include <sstream>
 
 #include "tests/support/support.h"
 
-using fp4::test::run_cli;
+using namespace fp4::test;
 
 TEST_CASE("help and version succeed on stdout", "[cli]") {
   for (const char* words : {"--help", "--version", "version", "version --json", "version --help"}) {
@@ -29,4 +30,69 @@ TEST_CASE("wrong usage exits with 2, names the word and the nearest one", "[cli]
 
 TEST_CASE("a result that cannot be printed is a failure", "[cli]") {
   CHECK(run_cli("version > /dev/full").exit_code == 1);
+}
+
+TEST_CASE("every table can be Markdown or CSV", "[cli]") {
+  const std::string csv = run_cli("list roundings --as csv").out;
+  CHECK(csv.starts_with("roundings,,source\nnearest_even,\"nearest, ties to the even code\",OCP MX 1.0\n"));
+  const std::string markdown = run_cli("random --bits 8 --count 1 --seed 7 --as markdown").out;
+  CHECK(markdown == "| position | draw | hex |\n|---:|---:|---:|\n| 0 | 45 | 2d |\n");
+  CHECK_THAT(run_cli("version --as csv").out, Catch::Contains("fp4sim,0."));
+  const auto wrong = run_cli("list roundings --as cvs");
+  CHECK(wrong.exit_code == 2);
+  CHECK_THAT(wrong.err, Catch::Contains("'cvs'") && Catch::Contains("did you mean 'csv'"));
+  // Every command with --json has it; `show` prints JSON only.
+  for (const char* command : {"list", "golden list", "cost compare", "sweep run", "table", "pareto", "stats", "bench"})
+    CHECK_THAT(run_cli(std::string(command) + " --help").out, Catch::Contains("--as text|markdown|csv"));
+}
+
+TEST_CASE("tables fit 80 columns", "[cli]") {
+  for (const char* command :
+       {"list", "help grid", "help hardware", "cost compare bf16 mxfp8 mxfp4 nvfp4_te", "cost weights", "golden list",
+        "cost --recipe nvfp4_te", "cost validate", "stats --task regression"}) {
+    std::istringstream lines(run_cli(command).out);
+    for (std::string line; std::getline(lines, line);) {
+      size_t width = 0;
+      for (const char c : line) width += (c & 0xc0) != 0x80;
+      INFO(command << ": " << line);
+      CHECK(width <= 80);
+    }
+  }
+}
+
+TEST_CASE("short options and the other spelling mean the same", "[cli]") {
+  CHECK(run_cli("cost -r mxfp4 --json").out == run_cli("cost --recipe mxfp4 --json").out);
+  CHECK(run_cli("train -t classifier -r mxfp4 --steps 1 -q").exit_code == 0);
+  CHECK(run_cli("sweep run quick -n").exit_code == 0);
+  CHECK(run_cli("quantise --help").exit_code == 0);
+}
+
+TEST_CASE("NO_COLOR leaves a terminal's tables without escape codes", "[cli]") {
+  // script(1) runs a command on a terminal of its own.
+  const std::string program = fp4::test::fp4sim_path();
+  const auto on_terminal = [&](const std::string& setting) {
+    return run_shell("script -qec '" + setting + " " + program + " list roundings' /dev/null < /dev/null").out;
+  };
+  CHECK_THAT(on_terminal("NO_COLOR="), Catch::Contains("\033["));
+  CHECK(on_terminal("NO_COLOR=1").find('\033') == std::string::npos);
+}
+
+TEST_CASE("values of options are completed from the tables of the program", "[cli]") {
+  TemporaryFolder folder;
+  write_text(folder / "completion.bash", run_cli("completion bash").out);
+  // The words that Tab would offer behind a command line, whose last word is unfinished.
+  const auto offered = [&](const std::string& words) {
+    return run_shell("bash -c '. " + folder / "completion.bash" + "; fp4sim() { " + fp4::test::fp4sim_path() +
+                     " \"$@\"; }; COMP_WORDS=(fp4sim " + words +
+                     "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _fp4sim_words; echo \"${COMPREPLY[*]}\"'")
+        .out;
+  };
+  CHECK(offered("train --task cl") == "classifier\n");
+  CHECK(offered("train --recipe quar") == "quartet\n");
+  CHECK(offered("cost --hardware mi3") == "mi300x mi355x\n");
+  CHECK(offered("cost --model llama_60") == "llama_60m\n");
+  CHECK(offered("quantize x.npy --spec nvfp4_r") == run_cli("list presets --words | grep ^nvfp4_r | xargs").out);
+  CHECK(offered("sweep run design") == "design_space\n");
+  CHECK(offered("train --set outliers.ch") == "outliers.channel=\n");
+  CHECK(offered("help board") == "board_w\n");
 }

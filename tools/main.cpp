@@ -106,6 +106,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("`fp4sim COMMAND --help` shows the options of a command with an example.");
   for (const Command& command : commands()) command.add(*app.add_subcommand(command.name, command.doc), invocation);
+  add_table_forms(app);
   refuse_empty_values(app);
   try {
     app.parse(argc, argv);

@@ -159,7 +159,9 @@ void add_bench(CLI::App& app, Invocation&) {
   app.add_option("--rounds", o->rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
   app.add_option("--steps", o->train.steps, "Training steps a run")->check(CLI::Range(10, 100000));
   app.add_option("--models", o->train.models, "Models to train")->delimiter(',')->check(CLI::IsMember(bench_models()));
-  app.add_option("--recipes", o->train.recipes, "Recipes to train with; fp32 always runs")->delimiter(',');
+  app.add_option("--recipes", o->train.recipes, "Recipes to train with; fp32 always runs")
+      ->type_name("RECIPE,..")
+      ->delimiter(',');
   app.add_flag("--kernels", o->has_kernels, "tiers: and the gemm kernels, as shares of the tiles of a small product");
   app.add_flag("--json", o->json, "Print JSON");
   app.callback([o, sizes, elements] {

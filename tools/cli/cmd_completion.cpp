@@ -19,7 +19,8 @@ const std::map<std::string, std::string>& topics() {
   static const std::map<std::string, std::string> map = {
       {"SPEC", "presets"}, {"ACCUMULATOR", "accumulators"}, {"BACKEND", "backends"}, {"RECIPE", "recipes"},
       {"TASK", "tasks"},   {"HARDWARE", "hardware"},        {"MODEL", "models"},     {"SUITE", "suites"},
-      {"GRID", "grids"},   {"FORMAT", "formats"},           {"NAME", "names"},       {"TOPIC", "topics"}};
+      {"GRID", "grids"},   {"FORMAT", "formats"},           {"NAME", "names"},       {"TOPIC", "topics"},
+      {"WORD", "words"},   {"FIELD=VALUE", "fields"}};
   return map;
 }
 
@@ -45,7 +46,8 @@ bool takes_value(const CLI::Option& option) {
 
 // "presets" for a topic, "@file" or "@dir" for paths, "=a b c" for a closed set of words, "" for anything else.
 std::string value_kind(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
+  std::string type = option.get_type_name();
+  if (type.ends_with(",..")) type.resize(type.size() - 3);  // the first of a list
   if (const auto found = topics().find(type); found != topics().end()) return found->second;
   if (type.starts_with("FILE")) return "@file";
   if (type.starts_with("DIR")) return "@dir";

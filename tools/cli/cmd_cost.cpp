@@ -130,7 +130,7 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
   }
   fmt::print("{} on {}, time of a step of {:.6g} tokens\n\n", context.model.name, context.hardware.name,
              static_cast<double>(context.model.tokens_per_step));
-  fmt::print("{}\n", cost_bars(rows, terminal_width(), stdout_is_terminal()));
+  fmt::print("{}\n", cost_bars(rows, terminal_width(), stdout_has_styles()));
   Table table{{{"recipe"},
                {"step", Align::right},
                {"overhead", Align::right},
@@ -202,7 +202,7 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   static std::vector<std::string> compared;
   static bool weights_json = false;
   app.require_subcommand(0, 1);
-  app.add_option("--recipe", recipe, "Recipe: a name, NAME@GEMM or a file ending in .json");
+  app.add_option("-r,--recipe", recipe, "Recipe: a name, NAME@GEMM or a file ending in .json")->type_name("RECIPE");
   own.add_to(app);
   app.callback([&app] {
     if (!app.get_subcommands().empty()) return;
@@ -212,13 +212,13 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   set_example(app, "fp4sim cost --recipe nvfp4_te --hardware gb200");
 
   CLI::App* compare = app.add_subcommand("compare", "Recipes side by side, as stacked bars and a table");
-  compare->add_option("recipes", compared, "Recipes")->required();
+  compare->add_option("recipes", compared, "Recipes")->type_name("RECIPE")->required();
   comparing.add_to(*compare);
   compare->callback([] { run_compare(comparing, compared); });
   set_example(*compare, "fp4sim cost compare bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware mi355x");
 
   CLI::App* explain = app.add_subcommand("explain", "Every term with its formula, its numbers and their sources");
-  explain->add_option("--recipe", explained, "Recipe")->required();
+  explain->add_option("-r,--recipe", explained, "Recipe")->type_name("RECIPE")->required();
   explaining.add_to(*explain);
   explain->callback([] { run_explain(explaining, explained); });
   set_example(*explain, "fp4sim cost explain --recipe mxfp4_sr_rht --hardware b200");

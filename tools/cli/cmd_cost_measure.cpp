@@ -103,8 +103,8 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
   calibrate->add_option("--size", calibrating.size, "Size of the square products")->capture_default_str();
   calibrate->add_option("--threads", calibrating.threads, "Threads")->capture_default_str();
   calibrate->add_option("--backend", calibrating.backend, "auto, reference, avx2, avx512, gpu")->capture_default_str();
-  calibrate->add_option("--out", out, "File to write instead of printing");
-  calibrate->add_flag("--force", force, "Overwrite it");
+  calibrate->add_option("-o,--out", out, "File to write instead of printing");
+  calibrate->add_flag("-f,--force", force, "Overwrite it");
   calibrate->callback([] { run_calibrate(calibrating, out, force); });
   set_example(*calibrate, "fp4sim cost calibrate --out host.json");
 

@@ -264,8 +264,13 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
   renting.cost.add_to(*recommend, false);
   recommend->add_option("--tokens", renting.tokens, "Tokens to train on")->required();
   recommend->add_option("--time-budget", renting.hours, "Hours")->required();
-  recommend->add_option("--hardware", renting.hardware, "Chips to consider; default all with a price")->delimiter(',');
-  recommend->add_option("--recipes", renting.recipes, "Recipes to consider")->delimiter(',')->capture_default_str();
+  recommend->add_option("--hardware", renting.hardware, "Chips to consider; default all with a price")
+      ->type_name("HARDWARE,..")
+      ->delimiter(',');
+  recommend->add_option("--recipes", renting.recipes, "Recipes to consider")
+      ->type_name("RECIPE,..")
+      ->delimiter(',')
+      ->capture_default_str();
   recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
       ->capture_default_str();
   recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();
@@ -274,14 +279,14 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
 
   CLI::App* sensitivity =
       app.add_subcommand("sensitivity", "Ranks under halved and doubled efficiency, bandwidth and issue rate");
-  sensitivity->add_option("recipes", varied, "Recipes; default one of each school");
+  sensitivity->add_option("recipes", varied, "Recipes; default one of each school")->type_name("RECIPE");
   varying.add_to(*sensitivity);
   sensitivity->callback([] { run_sensitivity(varying, varied); });
   set_example(*sensitivity, "fp4sim cost sensitivity bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware b200");
 
   CLI::App* validate = app.add_subcommand("validate", "The model beside published measurements");
-  validate->add_option("--out", out, "Folder for table.csv, table.json, table.md and ranks.md");
-  validate->add_flag("--force", force, "Overwrite them");
+  validate->add_option("-o,--out", out, "Folder for table.csv, table.json, table.md and ranks.md");
+  validate->add_flag("-f,--force", force, "Overwrite them");
   validate->add_flag("--json", json, "Print JSON");
   validate->callback([&invocation] { run_validate(out, force, json, invocation.command_line); });
   set_example(*validate, "fp4sim cost validate --out results/cost_validation --force");

@@ -183,7 +183,7 @@ void run_edge(const EdgeOptions& o, Invocation& invocation) {
   store.finish();
   if (interrupted) {
     print_error("interrupted; every finished run is stored, and the same command continues");
-    invocation.exit_code = 1;
+    invocation.exit_code = stop_exit_code();
     return;
   }
   if (!o.json) {
@@ -210,7 +210,7 @@ void add_edge(CLI::App& app, Invocation& invocation) {
   app.add_option("GRID", o->grid, "A grid file or the name of a built-in grid; each of its configurations is searched")
       ->required()
       ->type_name("GRID");
-  app.add_option("--out", o->out, "Folder of the runs (default: NAME.edge); an existing one is continued")
+  app.add_option("-o,--out", o->out, "Folder of the runs (default: NAME.edge); an existing one is continued")
       ->type_name("DIR");
   app.add_option("--seeds", o->rules.seeds, "Runs at each rate; 42 and more can show a share of 0.9")
       ->capture_default_str()
@@ -221,11 +221,11 @@ void add_edge(CLI::App& app, Invocation& invocation) {
   app.add_option("--widest", o->rules.widest, "No rate further from bf16's own than this many factors of sqrt(2)")
       ->capture_default_str()
       ->check(CLI::Range(1, 60));
-  app.add_option("--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
+  app.add_option("-j,--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
       ->check(CLI::Range(1, 4096));
   app.add_option("--backend", o->backend, "auto, reference, avx2, avx512, gpu: never changes a result")
       ->capture_default_str();
-  app.add_flag("--quiet", o->quiet, "No progress");
+  app.add_flag("-q,--quiet", o->quiet, "No progress");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_edge(*o, invocation); });
   set_example(app, "fp4sim edge quick.json --seeds 4 --out quick.edge");

@@ -73,7 +73,7 @@ void add_gemm(CLI::App& app, Invocation&) {
       ->type_name("none|fixed|per_layer|per_step");
   app.add_option("--normalise", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)")
       ->type_name("sqrt|fold");
-  app.add_option("--out", o->out, "Output .npy, float32 [M, N]")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "Output .npy, float32 [M, N]")->required()->type_name("FILE");
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);

@@ -156,7 +156,7 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
   make->add_option("--suite", o->suite, "smoke, standard or stress")->required()->type_name("NAME");
-  make->add_option("--out", o->out, "Folder to make")->required()->type_name("DIR");
+  make->add_option("-o,--out", o->out, "Folder to make")->required()->type_name("DIR");
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
   add_sync_option(*make);

@@ -51,7 +51,7 @@ void add_hadamard(CLI::App& app, Invocation&) {
       ->type_name("none|fixed|per_layer|per_step");
   app.add_option("--normalise", o->normalise, "sqrt (default: orthonormal) or fold (left out)")->type_name("sqrt|fold");
   app.add_flag("--inverse", o->inverse, "Undo the transform: butterflies first, then signs");
-  app.add_option("--out", o->out, "Output .npy, float32 [M, K padded to h]")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "Output .npy, float32 [M, K padded to h]")->required()->type_name("FILE");
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);

@@ -84,11 +84,18 @@ void print_found(const Found& found) {
 }
 
 void print_kind(const ReferenceKind& kind) {
-  fmt::print("{}: {}\n", kind.title, kind.doc);
+  for (const std::string& line : wrap_text(kind.title + ": " + kind.doc, terminal_width())) fmt::print("{}\n", line);
   for (const ReferenceSection& section : reference_sections(kind)) {
-    Table table = {{{section.name}, {"value"}, {"default"}, {"meaning"}}, {}};
-    for (const ReferenceRow& row : section.rows)
-      table.rows.push_back({row.path, value_text(*row.notes), default_text(*row.notes), row.notes->doc});
+    Table table = {{{section.name}, {"value"}, {"meaning"}}, {}};
+    for (const ReferenceRow& row : section.rows) {
+      const std::string usual = default_text(*row.notes);
+      const std::string value = value_text(*row.notes);
+      table.rows.push_back({row.path,
+                            usual.empty()         ? value
+                            : usual == "required" ? value + "; required"
+                                                  : value + "; default " + usual,
+                            row.notes->doc});
+    }
     fmt::print("\n");
     print_table(table);
   }
@@ -108,16 +115,9 @@ nlohmann::ordered_json row_json(const Found& found) {
 }
 
 [[noreturn]] void refuse(const CLI::App& root, const std::string& word) {
-  std::vector<std::string> accepted;
+  std::vector<std::string> accepted = reference_words();
   for (const CLI::App* sub : root.get_subcommands([](const CLI::App*) { return true; }))
     accepted.push_back(sub->get_name());
-  for (const ReferenceKind& kind : reference_kinds()) {
-    accepted.push_back(kind.name);
-    for (const ReferenceSection& section : reference_sections(kind))
-      for (const ReferenceRow& row : section.rows) accepted.push_back(row.path.substr(row.path.rfind('.') + 1));
-  }
-  std::sort(accepted.begin(), accepted.end());
-  accepted.erase(std::unique(accepted.begin(), accepted.end()), accepted.end());
   throw unknown_word("help", word, accepted);
 }
 

@@ -5,6 +5,7 @@
 
 #include "tools/cli/catalogue.h"
 #include "tools/cli/options.h"
+#include "tools/cli/reference.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -15,13 +16,15 @@ struct ListOptions {
   bool json = false, words = false;
 };
 
-// Names alone, for completion scripts; two topics exist only here.
+// Names alone, for completion scripts; four topics exist only here.
 void print_words(const std::string& topic) {
   std::vector<std::string> names;
   if (topic == "topics")
     names = catalogue_topics();
   else if (topic == "names")
     names = catalogue_show_names();
+  else if (topic == "fields" || topic == "words")
+    names = topic == "words" ? reference_words() : reference_settings();
   else
     for (const CatalogueRow& row : catalogue_rows(topic)) names.push_back(row.name);
   for (const std::string& name : names) fmt::print("{}\n", name);
@@ -44,7 +47,7 @@ void run_list(const ListOptions& o) {
       rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
       table.rows.push_back({row.name, row.doc, row.source});
     }
-    text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_is_terminal());
+    text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_has_styles());
   }
   if (o.json)
     print_json({{"rows", rows}});

@@ -176,7 +176,7 @@ void add_pareto(CLI::App& app, Invocation& invocation) {
   app.add_option("--x", o->front.x, "Cost: overhead, quantisation_overhead, step_time_s, energy_j")
       ->capture_default_str();
   app.add_option("--y", o->front.y, "Quality: loss_gap, loss_hp_gap, loss, loss_hp")->capture_default_str();
-  app.add_option("--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
+  app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
   app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
   app.add_option("--target", o->target, "Loss for tokens-to-target (default: from the fp32 runs)");
   app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")

@@ -62,10 +62,11 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_option("--spec", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")
       ->required()
       ->type_name("SPEC");
-  app.add_option("--out", o->job.out,
+  app.add_option("-o,--out", o->job.out,
                  "Folder for codes.npy, scales.npy, tensor_scale.npy, dequantized.npy, manifest.json")
       ->required()
       ->type_name("DIR");
+  app.alias("quantise");
   app.add_flag("--transpose", o->job.transpose, "Quantise the transpose of IN: blocks along axis 0");
   app.add_flag("--unpacked", o->job.unpacked, "One FP4 code a byte instead of two");
   add_place_options(app, o->place);
@@ -89,7 +90,7 @@ struct BackOptions {
 void add_back(CLI::App& app, Invocation&) {
   auto o = std::make_shared<BackOptions>();
   app.add_option("DIR", o->folder, "Folder written by `fp4sim quantize`")->required()->type_name("DIR");
-  app.add_option("--out", o->out, "Output .npy, float32")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "Output .npy, float32")->required()->type_name("FILE");
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
   add_sync_option(app);

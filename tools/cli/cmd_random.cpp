@@ -57,7 +57,7 @@ void add_random(CLI::App& app, Invocation&) {
   app.add_option("--count", o->count, "Number of draws")->required()->type_name("N");
   app.add_option("--first", o->first, "Position of the first draw (default 0)")->type_name("I");
   add_place_options(app, o->place);
-  app.add_option("--out", o->out, "Write uint32 draws to a .npy instead of printing them")->type_name("FILE");
+  app.add_option("-o,--out", o->out, "Write uint32 draws to a .npy instead of printing them")->type_name("FILE");
   add_force_option(app, o->force);
   add_json_option(app, o->json);
   app.callback([o] { run_random(*o); });

@@ -29,7 +29,7 @@ void run_report(const ReportOptions& o, const Invocation& invocation) {
 void add_report(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ReportOptions>();
   add_view_options(app, o->view);
-  app.add_option("--out", o->out, "The page to write")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "The page to write")->required()->type_name("FILE");
   app.add_option("--x", o->front.x, "Cost that the front is judged by")->capture_default_str();
   app.add_option("--y", o->front.y, "Quality that the front is judged by")->capture_default_str();
   add_force_option(app, o->force);

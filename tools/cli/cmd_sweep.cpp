@@ -165,7 +165,7 @@ void print_outcome(const RunOptions& o, const fs::path& out, const sweeps::Store
 int judge_outcome(const fs::path& out, const sweeps::Store& store, const sweeps::SweepOutcome& outcome) {
   if (outcome.interrupted) {
     print_error("interrupted; every finished run is stored, and the same command continues");
-    return 1;
+    return stop_exit_code();
   }
   if (outcome.failed == 0) return 0;
   std::string first;
@@ -229,13 +229,13 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->required()
       ->type_name("GRID");
   app.add_option(
-         "--out", o->out,
+         "-o,--out", o->out,
          "Folder of the results (default: NAME.sweep, NAME.fixed.sweep with --fixed); an existing one is continued")
       ->type_name("DIR");
   app.add_option("--fixed", o->fixed, "A tuned field at this value instead of its ladder: train.lr=0.002 (repeatable)")
       ->type_name("PATH=NUMBER")
       ->allow_extra_args(false);
-  app.add_option("--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
+  app.add_option("-j,--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
       ->check(CLI::Range(1, 4096));
   app.add_option("--shard", o->shard, "Do part I of N of the runs; merge the folders afterwards")->type_name("I/N");
   app.add_option("--seen", o->seen, "Other folders of this sweep whose runs need not be done again")->type_name("DIR");
@@ -245,8 +245,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->check(CLI::IsMember({"auto", "local", "network"}))
       ->capture_default_str();
   app.add_flag("--retry-failed", o->retry_failed, "Do failed runs again");
-  app.add_flag("--dry-run", o->dry_run, "Count and estimate only; nothing is written");
-  app.add_flag("--quiet", o->quiet, "No progress");
+  app.add_flag("-n,--dry-run", o->dry_run, "Count and estimate only; nothing is written");
+  app.add_flag("-q,--quiet", o->quiet, "No progress");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_sweep_command(*o, invocation); });
   set_example(app, "fp4sim sweep run quick --out quick.sweep");

@@ -225,7 +225,7 @@ void add_sweep_status(CLI::App& app, Invocation& invocation) {
 void add_sweep_merge(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<MergeOptions>();
   app.add_option("DIR", o->folders, "Folders of shards or attempts of one sweep")->required()->type_name("DIR..");
-  app.add_option("--out", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
+  app.add_option("-o,--out", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
       ->required()
       ->type_name("DIR");
   app.callback([o, &invocation] { run_merge(*o, invocation); });

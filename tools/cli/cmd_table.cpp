@@ -62,7 +62,11 @@ void print(const sweeps::ResultTable& table, const TableOptions& o, const std::v
   }
   for (size_t r = 0; r < table.rows.size() && (o.limit == 0 || r < o.limit); ++r) {
     std::vector<std::string>& row = text.rows.emplace_back();
-    for (const size_t i : chosen) row.push_back(shown(table.rows[r][i]));
+    for (const size_t i : chosen) {
+      row.push_back(shown(table.rows[r][i]));
+      // Eight digits tell configurations apart; `--columns config_hash` and the files have all sixteen.
+      if (o.columns.empty() && table.columns[i] == "config_hash") row.back().resize(8);
+    }
   }
   print_table(text);
   fmt::print("{} rows{}\n", table.rows.size(),

@@ -110,7 +110,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
 void add_train(CLI::App& app, Invocation& invocation) {
   static TrainOptions o;
   o.run.add(app);
-  app.add_option("--out", o.out, "Write the result as JSON");
+  app.add_option("-o,--out", o.out, "Write the result as JSON");
   app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
   app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
   CLI::Option* checkpoint = app.add_option(
@@ -121,8 +121,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
       ->needs(checkpoint);
   app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
   app.add_flag("--json", o.json, "Print the result as JSON");
-  app.add_flag("--quiet", o.quiet, "No progress line");
-  app.add_flag("--force", o.force, "Overwrite existing results");
+  app.add_flag("-q,--quiet", o.quiet, "No progress line");
+  app.add_flag("-f,--force", o.force, "Overwrite existing results");
   add_sync_option(app);
   add_explain_option(app, o.explains);
   app.callback([&invocation] { run_train(o, invocation); });

@@ -55,8 +55,8 @@ void add_version(CLI::App& app, Invocation&) {
   add_json_option(app, *as_json);
   app.callback([as_json] {
     const nlohmann::ordered_json json = {
-        {"version", version()},  {"commit", commit_of_build()},   {"signature", arithmetic_signature()},
-        {"compiler", kCompiler}, {"features", features()}, {"libraries", libraries()}};
+        {"version", version()},  {"commit", commit_of_build()}, {"signature", arithmetic_signature()},
+        {"compiler", kCompiler}, {"features", features()},      {"libraries", libraries()}};
     if (*as_json) return print_json(json);
     std::vector<std::pair<std::string, std::string>> lines = {{"fp4sim", json["version"]}};
     for (const char* key : {"commit", "signature", "compiler"}) lines.emplace_back(key, json[key]);

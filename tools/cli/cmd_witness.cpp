@@ -68,7 +68,7 @@ void add_witness(CLI::App& app, Invocation&) {
   app.add_option("--spec", o->request.words, "Operands (default mxfp4)")->type_name("SPEC");
   app.add_option("--count", o->request.count, "Witnesses wanted (default 10)")->type_name("N");
   app.add_option("--longest", o->request.longest, "K at which the search ends (default 256)")->type_name("K");
-  app.add_option("--out", o->out, "Write them as a golden bundle")->type_name("DIR");
+  app.add_option("-o,--out", o->out, "Write them as a golden bundle")->type_name("DIR");
   add_force_option(app, o->force);
   add_sync_option(app);
   add_json_option(app, o->json);

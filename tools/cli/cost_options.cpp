@@ -12,9 +12,13 @@ namespace fp4::tools {
 using nlohmann::ordered_json;
 
 void CostArguments::add_to(CLI::App& app, bool with_hardware) {
-  app.add_option("--model", model, "Model: a built-in name or a file ending in .json")->capture_default_str();
+  app.add_option("--model", model, "Model: a built-in name or a file ending in .json")
+      ->type_name("MODEL")
+      ->capture_default_str();
   if (with_hardware)
-    app.add_option("--hardware", hardware, "Chip: a built-in name or a file ending in .json")->capture_default_str();
+    app.add_option("--hardware", hardware, "Chip: a built-in name or a file ending in .json")
+        ->type_name("HARDWARE")
+        ->capture_default_str();
   app.add_option("--weight", weights,
                  "NAME=NUMBER, an object {\"sr\": 2} or a .json file over the weights of the cost model; may be "
                  "repeated (fp4sim cost weights lists them)");

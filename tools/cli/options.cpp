@@ -56,7 +56,7 @@ void add_input_options(CLI::App& app, InputOptions& options) {
                "uint16 or opaque 2-byte elements are bfloat16 (numpy has no such type)");
 }
 
-void add_force_option(CLI::App& app, bool& force) { app.add_flag("--force", force, "Replace existing results"); }
+void add_force_option(CLI::App& app, bool& force) { app.add_flag("-f,--force", force, "Replace existing results"); }
 
 void add_sync_option(CLI::App& app) {
   app.add_flag_callback(

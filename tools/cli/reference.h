@@ -40,6 +40,11 @@ const std::vector<FieldNotes::Word>& explained_words(const FieldNotes& notes);
 // Fields without a meaning or a type, as "recipe: wgrad.a.target": none in a finished program.
 std::vector<std::string> unexplained_fields();
 
+// What `fp4sim help` explains besides commands: kinds and last words of paths, sorted, each once.
+std::vector<std::string> reference_words();
+// Paths that `train --set` knows, with "=": "lr=", "outliers.token=", "wgrad.a.rounding=".
+std::vector<std::string> reference_settings();
+
 // JSON Schema, draft 2020-12; Error for a kind that is no file.
 nlohmann::ordered_json reference_schema(const ReferenceKind& kind);
 // A page of tables with all fields and words of some kinds.

@@ -127,6 +127,44 @@ const std::vector<FieldNotes::Word>& explained_words(const FieldNotes& notes) {
   return holder.words.empty() || holder.words[0].doc.empty() ? none : holder.words;
 }
 
+namespace {
+
+std::vector<std::string> sorted_once(std::vector<std::string> words) {
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
+  return words;
+}
+
+}  // namespace
+
+std::vector<std::string> reference_words() {
+  std::vector<std::string> words;
+  for (const ReferenceKind& kind : reference_kinds()) {
+    words.push_back(kind.name);
+    for (const ReferenceSection& section : reference_sections(kind))
+      for (const ReferenceRow& row : section.rows) words.push_back(row.path.substr(row.path.rfind('.') + 1));
+  }
+  return sorted_once(std::move(words));
+}
+
+std::vector<std::string> reference_settings() {
+  std::vector<std::string> paths;
+  for (const ReferenceKind& kind : reference_kinds()) {
+    if (kind.is_file && kind.name != "recipe") continue;
+    const auto& fields = kind.is_file ? kind.notes.find("wgrad")->find("a")->fields : kind.notes.fields;
+    if (!kind.is_file) {
+      for (const ReferenceSection& section : reference_sections(kind))
+        for (const ReferenceRow& row : section.rows)
+          if (!row.notes->is_object) paths.push_back(row.path + "=");
+      continue;
+    }
+    for (const char* product : {"fprop", "dgrad", "wgrad"})
+      for (const char* operand : {"*", "a", "b"})
+        for (const auto& [key, field] : fields) paths.push_back(std::string(product) + "." + operand + "." + key + "=");
+  }
+  return sorted_once(std::move(paths));
+}
+
 std::vector<std::string> reference_pages() {
   std::vector<std::string> paths;
   for (const Page& page : pages()) paths.emplace_back(page.path);

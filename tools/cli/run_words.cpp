@@ -43,17 +43,19 @@ std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
 }  // namespace
 
 void RunWords::add(CLI::App& app) {
-  app.add_option("--task", task, "regression, classifier, diffusion or lm")->required();
-  app.add_option("--recipe", recipe, "Recipe name, NAME@GEMM, or a JSON file");
-  app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)");
+  app.add_option("-t,--task", task, "regression, classifier, diffusion or lm")->required()->type_name("TASK");
+  app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, or a JSON file")->type_name("RECIPE");
+  app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)")
+      ->type_name("FIELD=VALUE");
   app.add_option("--steps", steps, "Training steps")->check(CLI::Range(1, 1000000000));
   app.add_option("--seed", seed, "Initial weights, batch order and random bits");
-  app.add_option("--text", text, "lm: a file or folder to read instead of the grammar");
-  app.add_option("--images", images, "classifier: IDX file of images");
-  app.add_option("--labels", labels, "classifier: IDX file of labels");
+  app.add_option("--text", text, "lm: a file or folder to read instead of the grammar")->type_name("FILE");
+  app.add_option("--images", images, "classifier: IDX file of images")->type_name("FILE");
+  app.add_option("--labels", labels, "classifier: IDX file of labels")->type_name("FILE");
   app.add_option("--threads", threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--backend", backend, "auto, reference, avx2, avx512 or gpu; the result is the same");
+  app.add_option("--backend", backend, "auto, reference, avx2, avx512 or gpu; the result is the same")
+      ->type_name("BACKEND");
 }
 
 sim::Json RunWords::config() const {

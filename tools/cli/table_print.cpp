@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "tools/cli/streams.h"
@@ -13,7 +14,7 @@
 namespace fp4::tools {
 namespace {
 
-constexpr std::size_t kMaximumWidth = 100;
+constexpr std::size_t kMaximumWidth = 80;
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kNarrowest = 8;  // a column of text below this width reads like a word list
 
@@ -28,7 +29,7 @@ std::string padded(const std::string& text, std::size_t width, Align align) {
   return align == Align::left ? text + space : space + text;
 }
 
-// The longest word of a column, at most 30: below that a wrapped name would be torn.
+// The longest word of a column, at most 44: below that a wrapped name would be torn.
 std::size_t longest_word(const Table& table, std::size_t column) {
   std::size_t longest = kNarrowest;
   for (const auto& row : table.rows) {
@@ -40,7 +41,7 @@ std::size_t longest_word(const Table& table, std::size_t column) {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
-  return std::min<std::size_t>(longest, 30);
+  return std::min<std::size_t>(longest, 44);
 }
 
 // Lines that the table would take, roughly: a row is as high as its fullest cell. Judged on the first rows.
@@ -56,17 +57,41 @@ double estimated_height(const Table& table, const std::vector<std::size_t>& widt
   return height;
 }
 
-std::vector<std::size_t> column_widths(const Table& table, std::size_t width) {
+// A title in lines of at most `width`, broken behind spaces and underscores: amax_over_rms -> amax_over_, rms.
+std::vector<std::string> title_lines(const std::string& title, std::size_t width) {
+  std::vector<std::string> lines(1);
+  for (std::size_t at = 0; at < title.size();) {
+    const std::size_t end = std::min(title.find_first_of(" _", at), title.size() - 1) + 1;
+    const std::string piece = title.substr(at, end - at);
+    if (!lines.back().empty() && display_width(lines.back() + piece) > width + (piece.back() == ' ' ? 1 : 0))
+      lines.emplace_back();
+    lines.back() += piece;
+    at = end;
+  }
+  for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
+  return lines;
+}
+
+std::size_t longest_piece(const std::string& title) {
+  std::size_t longest = 0;
+  for (const std::string& line : title_lines(title, 1)) longest = std::max(longest, display_width(line));
+  return longest;
+}
+
+std::vector<std::size_t> column_widths(const Table& table, std::size_t width, std::size_t gap) {
   std::vector<std::size_t> widths;
   for (const Column& column : table.columns) widths.push_back(display_width(column.title));
   for (const auto& row : table.rows)
     for (std::size_t i = 0; i < std::min(row.size(), widths.size()); ++i)
       widths[i] = std::max(widths[i], display_width(row[i]));
   std::vector<std::size_t> least = widths;
-  for (std::size_t i = 0; i < widths.size(); ++i)
-    if (table.columns[i].align == Align::left)
-      least[i] = std::min(widths[i], std::max(longest_word(table, i), display_width(table.columns[i].title)));
-  const std::size_t gaps = widths.empty() ? 0 : kGap * (widths.size() - 1);
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    std::size_t cells = 0;  // of numbers, which are never cut
+    for (const auto& row : table.rows) cells = std::max(cells, i < row.size() ? display_width(row[i]) : 0);
+    if (table.columns[i].align == Align::left) cells = longest_word(table, i);
+    least[i] = std::min(widths[i], std::max(cells, longest_piece(table.columns[i].title)));
+  }
+  const std::size_t gaps = widths.empty() ? 0 : gap * (widths.size() - 1);
   for (std::size_t total = std::accumulate(widths.begin(), widths.end(), gaps); total > width; --total) {
     // The column gives way whose loss makes the table grow least.
     std::size_t best = widths.size();
@@ -88,18 +113,20 @@ std::vector<std::size_t> column_widths(const Table& table, std::size_t width) {
 }
 
 void append_row(std::string& out, const Table& table, const std::vector<std::string>& cells,
-                const std::vector<std::size_t>& widths) {
+                const std::vector<std::size_t>& widths, std::size_t gap, bool is_head = false) {
   std::vector<std::vector<std::string>> lines(widths.size());
   std::size_t height = 1;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     const std::string cell = i < cells.size() ? cells[i] : std::string();
-    lines[i] = table.columns[i].align == Align::left ? wrap_text(cell, widths[i]) : std::vector<std::string>{cell};
+    lines[i] = is_head                                 ? title_lines(cell, widths[i])
+               : table.columns[i].align == Align::left ? wrap_text(cell, widths[i])
+                                                       : std::vector<std::string>{cell};
     height = std::max(height, lines[i].size());
   }
   for (std::size_t h = 0; h < height; ++h) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
-      if (i != 0) line.append(kGap, ' ');
+      if (i != 0) line.append(gap, ' ');
       line += padded(h < lines[i].size() ? lines[i][h] : std::string(), widths[i], table.columns[i].align);
     }
     line.erase(line.find_last_not_of(' ') + 1);
@@ -110,6 +137,11 @@ void append_row(std::string& out, const Table& table, const std::vector<std::str
 }  // namespace
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+bool stdout_has_styles() {
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
+  return stdout_is_terminal() && (no_color == nullptr || *no_color == '\0');
+}
 
 std::size_t terminal_width() {
   winsize size = {};
@@ -161,28 +193,81 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+namespace {
+
+TableForm table_form = TableForm::text;
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+std::string markdown_cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+std::string unaligned_table(const Table& table) {
+  const bool is_csv = table_form == TableForm::csv;
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string out = is_csv ? "" : "|";
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const std::string cell = i < cells.size() ? printable(cells[i]) : std::string();
+      out += is_csv ? (i > 0 ? "," : "") + csv_cell(cell) : " " + markdown_cell(cell) + " |";
+    }
+    return out + "\n";
+  };
+  std::vector<std::string> titles;
+  std::string rule = "|";
+  for (const Column& column : table.columns) {
+    titles.push_back(column.title);
+    rule += column.align == Align::left ? "---|" : "---:|";
+  }
+  std::string out = line(titles) + (is_csv ? "" : rule + "\n");
+  for (const auto& row : table.rows) out += line(row);
+  return out;
+}
+
+}  // namespace
+
+void set_table_form(TableForm form) { table_form = form; }
+
 std::string format_table(const Table& given, std::size_t width, bool styled) {
+  if (table_form != TableForm::text) return unaligned_table(given);
   Table table = given;
   for (Column& column : table.columns) column.title = printable(column.title);
   for (auto& row : table.rows)
     for (std::string& cell : row) cell = printable(cell);
-  const std::vector<std::size_t> widths = column_widths(table, width);
+  std::size_t gap = kGap;
+  std::vector<std::size_t> widths = column_widths(table, width, gap);
+  // Where numbers still do not fit, one space between them may do.
+  if (std::accumulate(widths.begin(), widths.end(), gap * (std::max<std::size_t>(widths.size(), 1) - 1)) > width)
+    widths = column_widths(table, width, gap = 1);
   std::vector<std::string> titles, rule;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     titles.push_back(table.columns[i].title);
     rule.emplace_back(widths[i], '-');
   }
   std::string head;
-  append_row(head, table, titles, widths);
+  append_row(head, table, titles, widths, gap, /*is_head=*/true);
   std::string out = styled ? "\033[1m" + head.substr(0, head.size() - 1) + "\033[0m\n" : head;
-  if (!styled) append_row(out, table, rule, widths);
-  for (const auto& row : table.rows) append_row(out, table, row, widths);
+  if (!styled) append_row(out, table, rule, widths, gap);
+  for (const auto& row : table.rows) append_row(out, table, row, widths, gap);
   return out;
 }
 
-void print_table(const Table& table) { fmt::print("{}", format_table(table, terminal_width(), stdout_is_terminal())); }
+void print_table(const Table& table) { fmt::print("{}", format_table(table, terminal_width(), stdout_has_styles())); }
 
 void print_fields(const std::vector<std::pair<std::string, std::string>>& given) {
+  if (table_form != TableForm::text) {
+    Table table = {{{"field"}, {"value"}}, {}};
+    for (const auto& [name, value] : given) table.rows.push_back({name, value});
+    fmt::print("{}", unaligned_table(table));
+    return;
+  }
   std::size_t width = 0;
   std::vector<std::pair<std::string, std::string>> fields;
   for (const auto& [name, value] : given) fields.emplace_back(printable(name), printable(value));

@@ -1,4 +1,4 @@
-// Tables and JSON for people and scripts. A table fits 100 columns (or the terminal, when that is narrower): left
+// Tables and JSON for people and scripts. A table fits 80 columns (or the terminal, when that is narrower): left
 // columns wrap at spaces, numbers never do. Without a terminal the text carries no escape codes.
 #pragma once
 
@@ -20,6 +20,10 @@ struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // a row shorter than the columns is filled with ""
 };
+
+// How tables leave the program: aligned text, a Markdown table, or CSV (RFC 4180). Other lines stay as they are.
+enum class TableForm { text, markdown, csv };
+void set_table_form(TableForm form);
 
 // styled: title row in bold instead of underlined by dashes.
 std::string format_table(const Table& table, std::size_t width, bool styled);
@@ -46,6 +50,7 @@ std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
 void print_error(std::string_view text) noexcept;
 
 bool stdout_is_terminal();
-std::size_t terminal_width();  // at most 100, and 100 when stdout is no terminal
+bool stdout_has_styles();      // a terminal, and NO_COLOR is not set
+std::size_t terminal_width();  // at most 80, and 80 when stdout is no terminal
 
 }  // namespace fp4::tools

@@ -3,10 +3,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "src/error.h"
 #include "src/integer_text.h"
+#include "tools/cli/table_print.h"
 
 namespace {
 
@@ -59,6 +61,23 @@ void refuse_empty_values(CLI::App& app) {
       option->check(
           CLI::Validator([](const std::string& value) { return value.empty() ? "the value is empty" : ""; }, ""));
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*sub);
+}
+
+void add_table_forms(CLI::App& app) {
+  if (app.get_option_no_throw("--json") != nullptr && app.get_name() != "show") {
+    app.add_option_function<std::string>(
+           "--as",
+           [](const std::string& form) {
+             const std::vector<std::string> words = {"text", "markdown", "csv"};
+             const auto found = std::find(words.begin(), words.end(), form);
+             if (found == words.end()) throw unknown_word("--as", form, words);
+             set_table_form(static_cast<TableForm>(found - words.begin()));
+           },
+           "How tables are printed (default text); other lines stay")
+        ->type_name("text|markdown|csv")
+        ->trigger_on_parse();
+  }
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) add_table_forms(*sub);
 }
 
 // CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.

@@ -11,6 +11,9 @@ namespace fp4::tools {
 /// An empty value is a mistake for every option: --resume "$UNSET" would start from the beginning without a word.
 void refuse_empty_values(CLI::App& app);
 
+/// --as text|markdown|csv for every command that prints tables, which are those with --json.
+void add_table_forms(CLI::App& app);
+
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace fp4::tools
