@@ -21,7 +21,12 @@ if [ "$(stat -c %s "$out/table.csv")" -gt 2000000 ]; then
 fi
 build/fp4sim pareto "$runs" --force >"$out/pareto.txt"
 build/fp4sim report "$runs" --force --out "$runs.html" >/dev/null
-node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
+if [ -f "tools/studies/$name.json" ]; then  # a study of effects: which settings are compared with which
+  /usr/bin/python3 tools/studies/paired.py "$out/table.csv" "tools/studies/$name.json"
+  node tools/scripts/forest.mjs "$out/effects.csv" --out "$out/effects.svg" --title "$name"
+else
+  node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
+fi
 case $name in quick|design_space) cp "$runs.html" "$out/report.html" ;; esac
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"

@@ -3,22 +3,13 @@
 //     [--panel family] [--where variant='SR 3/4,RNE' ...] [--linear x|y ...] [--title TEXT] [--theme light|dark]
 // One panel for each word of column --panel, one line for each word of column --line; axes are logarithmic unless named
 // by --linear, and values that are not above 0 are left out there. Needs node_modules (tools/setup.sh).
-import {readFileSync, writeFileSync} from 'node:fs';
+import {writeFileSync} from 'node:fs';
 import {parseArgs} from 'node:util';
+import {read_csv} from './csv.mjs';
 
 function fail(message) {
   console.error(`curves: ${message}\nnode tools/scripts/curves.mjs TABLE.csv --x C --y C --line C --out FIGURE.svg`);
   process.exit(2);
-}
-
-// Our tables quote a field only where it holds a comma or a quote.
-function read_csv(path) {
-  const cells = (line) =>
-    [...line.matchAll(/("(?:[^"]|"")*"|[^,]*)(?:,|$)/g)]
-      .slice(0, line.split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/).length)
-      .map((match) => match[1].replace(/^"(.*)"$/s, '$1').replace(/""/g, '"'));
-  const [head, ...lines] = readFileSync(path, 'utf8').trimEnd().split('\n').map(cells);
-  return {head, rows: lines.map((line) => Object.fromEntries(head.map((name, i) => [name, line[i]])))};
 }
 
 let parsed;
