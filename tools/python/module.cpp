@@ -68,11 +68,14 @@ void bind_words(py::module_& m) {
   });
   m.def("show",
         [](const std::string& name, const std::string& kind) { return to_python(tools::catalogue_show(name, kind)); });
-  // (name, doc, default) of the fields of a spec, and all fields of the one that words describe.
+  // (name, doc, default, accepted words; None for numbers) of the fields of a spec, and all fields of the one that
+  // words describe.
   m.def("spec_fields", [] {
     py::list rows;
-    for (const auto& field : quant_fields())
-      rows.append(py::make_tuple(field.name, field.doc, to_python(field.get({}))));
+    for (const auto& field : quant_fields()) {
+      const py::object accepted = field.words == nullptr ? py::object(py::none()) : py::cast(field.words());
+      rows.append(py::make_tuple(field.name, field.doc, to_python(field.get({})), accepted));
+    }
     return rows;
   });
   m.def("spec", [](const std::string& words) { return to_python(to_json(quant_spec_from_words(words, "--spec"))); });

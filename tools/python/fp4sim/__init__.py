@@ -74,17 +74,32 @@ class Quantized:
     def __init__(self, tensor):
         self._tensor = tensor
 
-    codes = property(lambda self: self._tensor.codes, doc="Element codes, uint8, uint16 or uint32.")
-    scales = property(lambda self: self._tensor.scales, doc="Block scales, or None.")
-    tensor_scale = property(lambda self: self._tensor.tensor_scale, doc="The second-level scale, float32.")
-    shape = property(lambda self: self._tensor.shape, doc="Of the decoded tensor.")
+    @property
+    def codes(self) -> "np.ndarray":
+        """Element codes, uint8, uint16 or uint32."""
+        return self._tensor.codes
+
+    @property
+    def scales(self) -> "np.ndarray | None":
+        """Block scales, or None."""
+        return self._tensor.scales
+
+    @property
+    def tensor_scale(self) -> "np.ndarray":
+        """The second-level scale, float32."""
+        return self._tensor.tensor_scale
+
+    @property
+    def shape(self) -> "tuple[int, ...]":
+        """Of the decoded tensor."""
+        return self._tensor.shape
 
     @property
     def spec(self) -> Spec:
         """How it was quantised."""
         return Spec(**self._tensor.spec_fields())
 
-    def dequantize(self, *, threads: "int | None" = None):
+    def dequantize(self, *, threads: "int | None" = None) -> "np.ndarray":
         """The decoded values, float32, in the shape of the input."""
         return self._tensor.dequantize(_threads(threads))
 
@@ -136,7 +151,7 @@ def from_arrays(codes, scales=None, tensor_scale=None, *, spec: "str | Spec", sh
 
 
 def dequantize(codes, scales=None, tensor_scale=None, *, spec: "str | Spec | None" = None, shape=None,
-               threads: "int | None" = None):
+               threads: "int | None" = None) -> "np.ndarray":
     """Decoded values, float32: of a Quantized, or of the arrays that from_arrays() takes."""
     if isinstance(codes, Quantized):
         return codes.dequantize(threads=threads)
@@ -147,7 +162,7 @@ def dequantize(codes, scales=None, tensor_scale=None, *, spec: "str | Spec | Non
 
 def gemm(a, b, spec: "str | Spec | None" = None, *, spec_b: "str | Spec | None" = None, accumulator="fp32_block",
          hadamard: int = 0, signs: str = "none", normalise: str = "sqrt", seed: int = 0, stream: int = 0, step: int = 0,
-         threads: "int | None" = None, backend: str = "auto"):
+         threads: "int | None" = None, backend: str = "auto") -> "np.ndarray":
     """C = Q(A) Q(B)^T, float32 [M, N], from A [M, K] and B [N, K].
 
     Either side is a Quantized or floats; floats are quantised by `spec` (b by `spec_b` where given), or like the other
@@ -172,13 +187,13 @@ def _rotation(size, signs, normalise):
 
 
 def hadamard(x, size: int, *, signs: str = "none", normalise: str = "sqrt", inverse: bool = False, seed: int = 0,
-             stream: int = 0, step: int = 0, threads: "int | None" = None, backend: str = "auto"):
+             stream: int = 0, step: int = 0, threads: "int | None" = None, backend: str = "auto") -> "np.ndarray":
     """The rows of x rotated, float32 [rows, K padded to size]; size 16, 32, 64, 128 or 256."""
     return _core.hadamard(x, *_rotation(size, signs, normalise), bool(inverse),
                           *_way(seed, stream, step, backend, threads))
 
 
-def random(bits: int, count: int, *, first: int = 0, seed: int = 0, stream: int = 0, step: int = 0):
+def random(bits: int, count: int, *, first: int = 0, seed: int = 0, stream: int = 0, step: int = 0) -> "np.ndarray":
     """The draws of positions first .. first + count - 1 as uint32, as stochastic rounding uses them."""
     return _core.random(_whole(bits, "--bits", 0, 32), _whole(count, "--count", 0, 2**40),
                         _whole(first, "--first", 0, 2**64 - 1), *_place(seed, stream, step))

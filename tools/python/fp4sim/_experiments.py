@@ -16,11 +16,18 @@ class Verdict(dict):
         self._text = fields.pop("text")
         super().__init__(fields)
 
-    equal = property(lambda self: self["equal"], doc="Whether no element differs.")
-    coverage = property(lambda self: self["coverage"], doc="Which cases and stages the verdict is about.")
+    @property
+    def equal(self) -> bool:
+        """Whether no element differs."""
+        return self["equal"]
 
     @property
-    def explanation(self):
+    def coverage(self) -> dict:
+        """Which cases and stages the verdict is about."""
+        return self["coverage"]
+
+    @property
+    def explanation(self) -> str:
         """The cause that explains all differences ("scale_rule=rceil"), or ""."""
         causes = self["diagnosis"]
         return causes[0]["cause"] if causes and causes[0]["explains"] == 1 else ""
@@ -71,7 +78,10 @@ def golden_check(folder, *, threads: "int | None" = None, backend: str = "auto")
 class Run(dict):
     """The result of a training run, as `fp4sim train --out` writes it; its fields are attributes, too."""
 
-    loss = property(lambda self: self["metrics"]["loss"], doc="Validation loss at the end, forward as trained.")
+    @property
+    def loss(self) -> float:
+        """Validation loss at the end, forward as trained."""
+        return self["metrics"]["loss"]
 
     def __getattr__(self, name):
         try:

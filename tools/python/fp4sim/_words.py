@@ -69,12 +69,12 @@ class Spec:
         raise AttributeError(f"a Spec does not change: Spec(old, {name}=...) makes another one")
 
     @property
-    def words(self):
+    def words(self) -> str:
         """The words of the command line for it: what differs from mxfp4."""
-        defaults = {name: default for name, _, default in _core.spec_fields()}
+        defaults = {name: default for name, _, default, _ in _core.spec_fields()}
         return ",".join(f"{k}={text_of(v)}" for k, v in self._fields.items() if v != defaults[k]) or "mxfp4"
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """All fields, as JSON files have them."""
         return dict(self._fields)
 
@@ -89,7 +89,9 @@ class Spec:
 
 
 def _add_fields():
-    for name, doc, _ in _core.spec_fields():
+    for name, doc, _, accepted in _core.spec_fields():
+        if accepted:
+            doc += ": " + ", ".join(accepted)
         setattr(Spec, name, property(lambda self, name=name: self._fields[name], doc=doc))
 
 
