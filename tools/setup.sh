@@ -23,12 +23,13 @@ libboost-dev         | build | -        | statistics: Student t distribution
 zlib1g-dev           | build | -        | .npz files, the report
 python3-dev          | build | -        | Python module
 pybind11-dev         | build | -        | Python module
+python3-numpy        | build | -        | Python module, files of the tests
 python3-pip          | build | -        | installs the Python module
+python3-venv         | build | -        | environments for it
 nodejs               | build | node     | chart library of the report
 npm                  | build | npm      | chart library of the report
 catch2               | test  | -        | tests
 python3              | test  | python3  | oracle, include check
-python3-numpy        | test  | -        | reads and writes the files of the tests, Python module
 python3-torch        | test  | -        | layers of PyTorch under a recipe
 python3-jsonschema   | test  | -        | judges the JSON Schemas of sweeps/schema
 clang                | test  | clang++  | second compiler, fuzzing

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Builds the Python wheel of fp4sim, package and command:  tools/wheel.sh [FOLDER]     (default dist)
+# No network. FP4SIM_BUILD=build takes what is built there; PYTHON=python3.X builds for another Python than Debian's.
+set -eu
+cd "$(dirname "$0")/.."
+out=$(mkdir -p "${1:-dist}" && cd "${1:-dist}" && pwd)
+[ -z "${FP4SIM_BUILD:-}" ] || FP4SIM_BUILD=$(cd "$FP4SIM_BUILD" && pwd)
+cd tools/python
+exec "${PYTHON:-/usr/bin/python3}" -B -c 'import sys, backend; print(sys.argv[1] + "/" + backend.build_wheel(sys.argv[1]))' "$out"
