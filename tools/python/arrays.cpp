@@ -69,7 +69,9 @@ py::array as_floats(const Held& held, const std::string& name) {
   const std::string kind(1, held.array.dtype().kind());
   if (held.is_bfloat16)
     return numpy().attr("left_shift")(held.array.attr("astype")("uint32"), 16).attr("view")("float32");
-  if (kind.find_first_of("fiub") == std::string::npos)
+  const bool is_ml_dtype =
+      kind == "V" && held.array.dtype().attr("type").attr("__module__").cast<std::string>() == "ml_dtypes";
+  if (!is_ml_dtype && kind.find_first_of("fiub") == std::string::npos)
     throw Error(name + ": " + py::str(held.array.dtype()).cast<std::string>() +
                 " is no type of real numbers; accepted: float32, float16, bfloat16, float64, integers");
   return held.array.attr("astype")("float32", py::arg("copy") = false);
@@ -121,6 +123,44 @@ py::array view_array(const Dtype dtype, const Shape& shape, const void* data, co
   py::array out(py::dtype(info(dtype).numpy_name), std::vector<py::ssize_t>(shape.begin(), shape.end()), data, owner);
   py::detail::array_proxy(out.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return out;
+}
+
+py::capsule to_dlpack(const py::array& array) {
+  struct Exported {
+    DlManagedTensor managed;
+    std::vector<int64_t> shape, strides;
+    PyObject* owner;
+  };
+  const auto size = array.itemsize();
+  auto* e = new Exported{{}, {}, {}, array.inc_ref().ptr()};
+  e->shape.assign(array.shape(), array.shape() + array.ndim());
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) e->strides.push_back(array.strides(i) / size);
+  const uint8_t code = array.dtype().kind() == 'f' ? 2 : 1;
+  e->managed.tensor = {const_cast<void*>(array.data()),
+                       1,  // the host
+                       0,
+                       static_cast<int32_t>(array.ndim()),
+                       code,
+                       static_cast<uint8_t>(8 * size),
+                       1,
+                       e->shape.data(),
+                       e->strides.data(),
+                       0};
+  e->managed.context = e;
+  e->managed.deleter = [](DlManagedTensor* m) {
+    const py::gil_scoped_acquire locked;
+    auto* exported = static_cast<Exported*>(m->context);
+    Py_DECREF(exported->owner);
+    delete exported;
+  };
+  // A consumer renames the capsule and calls the deleter itself.
+  PyObject* capsule = PyCapsule_New(&e->managed, "dltensor", [](PyObject* c) {
+    if (PyCapsule_IsValid(c, "dltensor") == 0) return;
+    auto* m = static_cast<DlManagedTensor*>(PyCapsule_GetPointer(c, "dltensor"));
+    m->deleter(m);
+  });
+  if (capsule == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::capsule>(capsule);
 }
 
 py::array_t<uint8_t> byte_array(const std::vector<uint8_t>& bytes) {

@@ -39,6 +39,9 @@ py::array_t<float> new_floats(const Shape& shape);
 /// Numbers of numpy's type `numpy_name` over memory that `owner` keeps; read-only.
 py::array view_array(const Dtype dtype, const Shape& shape, const void* data, const py::handle& owner);
 
+/// A DLPack capsule over the memory of an array of uint8, uint16, uint32 or float32, which it keeps.
+py::capsule to_dlpack(const py::array& array);
+
 /// A one-dimensional copy of bytes.
 py::array_t<uint8_t> byte_array(const std::vector<uint8_t>& bytes);
 

@@ -71,6 +71,7 @@ void bind_tensors(py::module_& m) {
         out["nonfinite"] = r.nonfinite;
         return out;
       });
+  m.def("to_dlpack", &to_dlpack);
   m.def("from_arrays", [](const std::string& words, const Shape& shape, const py::object& codes,
                           const py::object& scales, const py::object& tensor_scale) {
     Quantized q = quantized_of(quant_spec_from_words(words, "--spec"), shape, codes, scales, tensor_scale);

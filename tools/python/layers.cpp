@@ -1,7 +1,9 @@
 #include "tools/python/layers.h"
 
+#include <algorithm>
 #include <limits>
 
+#include "sim/ops.h"
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "tools/python/module.h"
@@ -23,8 +25,8 @@ Recipe recipe_of(const std::string& words) {
 Operand matrix_of(const py::object& given, const char* name, int64_t rows, int64_t cols) {
   Operand o = operand_of(given, name);
   if (o.view.cols != cols || (rows > 0 && o.view.rows != rows) || o.view.rows > std::numeric_limits<int>::max())
-    throw Error(std::string(name) + ": is " + shape_text(o.shape) + ", the layer needs " +
-                (rows > 0 ? std::to_string(rows) : "N") + " x " + std::to_string(cols));
+    throw Error(std::string(name) + ": is " + shape_text(o.shape) +
+                "; accepted: " + (rows > 0 ? std::to_string(rows) : "N") + " x " + std::to_string(cols));
   if ((cols > 1 && o.view.col_stride != 1) || (o.view.rows > 1 && o.view.row_stride != cols)) {
     o.owner = o.owner.attr("copy")("C");
     o.view = view_of(static_cast<const float*>(o.owner.data()), o.view.rows, cols);
@@ -40,11 +42,13 @@ sim::Tensor tensor_of(const Operand& o) {
 }  // namespace
 
 Layers::Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend)
-    : shapes_(shapes),
+    : recipe_(sim::to_json(recipe_of(recipe))),
+      shapes_(shapes),
       seed_(seed),
+      backend_word_(backend),
       backend_(backend),
       kernels_(sim::kernels(backend_.name())),
-      engine_(recipe_of(recipe), backend_),
+      engine_(sim::recipe_from_json(recipe_), backend_),
       latest_(shapes.size(), nullptr) {
   for (const Shape& s : shapes) engine_.add_layer(s.name, s.in, s.out, s.quantisable);
   engine_.finish();
@@ -62,6 +66,32 @@ sim::Arena Layers::take_arena() {
 void Layers::give_back(sim::Arena arena) {
   const std::lock_guard lock(mutex_);
   if (free_.size() < 2 * shapes_.size()) free_.push_back(std::move(arena));
+}
+
+std::vector<float> Layers::state() {
+  const std::lock_guard lock(mutex_);
+  return engine_.state();
+}
+
+void Layers::restore(const std::vector<float>& state) {
+  const std::lock_guard lock(mutex_);
+  engine_.restore(state);
+}
+
+py::tuple Layers::pickled() {
+  py::list rows;
+  for (const Shape& s : shapes_) rows.append(py::make_tuple(s.name, s.in, s.out, s.quantisable));
+  return py::make_tuple(recipe_.dump(), rows, seed_, backend_word_, state());
+}
+
+std::shared_ptr<Layers> Layers::unpickled(const py::tuple& t) {
+  std::vector<Shape> shapes;
+  for (const auto& [name, in, out, quantisable] : t[1].cast<std::vector<std::tuple<std::string, int, int, bool>>>())
+    shapes.push_back({name, in, out, quantisable});
+  const auto layers =
+      std::make_shared<Layers>(t[0].cast<std::string>(), shapes, t[2].cast<uint64_t>(), t[3].cast<std::string>());
+  if (t.size() > 4) layers->restore(t[4].cast<std::vector<float>>());
+  return layers;
 }
 
 std::shared_ptr<LayerCall> Layers::forward(int number, const py::object& x, const py::object& w, const py::object& bias,
@@ -129,21 +159,48 @@ py::tuple LayerCall::backward(const py::object& given) {
   return py::make_tuple(view(vx_, vx_->grad), view(vw_, vw_->grad), view(vb_, vb_ != nullptr ? vb_->grad : nullptr));
 }
 
+namespace {
+
+// Mean loss of logits [N, classes], and its gradient, by the trainer's own exponentials and sums.
+py::tuple cross_entropy(const py::object& given, const std::vector<int32_t>& labels) {
+  const Operand logits =
+      matrix_of(given, "logits", static_cast<int64_t>(labels.size()), operand_of(given, "logits").view.cols);
+  const int classes = static_cast<int>(logits.view.cols);
+  for (const int32_t label : labels)
+    if (label < 0 || label >= classes)
+      throw Error("labels: " + std::to_string(label) + " is out of range; accepted: 0 .. " +
+                  std::to_string(classes - 1));
+  py::array_t<float> gradient({static_cast<py::ssize_t>(labels.size()), static_cast<py::ssize_t>(classes)});
+  float *to = gradient.mutable_data(), loss = 0;
+  compute([&] {
+    sim::Arena arena;
+    sim::Pass pass;
+    sim::Tape tape(arena, sim::kernels(), pass);
+    const sim::Var v = tape.variable(tensor_of(logits), true);
+    const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
+    tape.backward(mean);
+    loss = mean->value.data[0];
+    std::copy_n(v->grad, gradient.size(), to);
+  });
+  return py::make_tuple(loss, gradient);
+}
+
+}  // namespace
+
 void bind_layers(py::module_& m) {
   py::class_<LayerCall, std::shared_ptr<LayerCall>>(m, "LayerCall")
       .def("value", &LayerCall::value)
       .def("backward", &LayerCall::backward);
   py::class_<Layers, std::shared_ptr<Layers>>(m, "Layers")
-      .def(py::init([](const std::string& recipe, const std::vector<std::tuple<std::string, int, int, bool>>& rows,
-                       uint64_t seed, const std::string& backend) {
-        std::vector<Layers::Shape> shapes;
-        for (const auto& [name, in, out, quantisable] : rows) shapes.push_back({name, in, out, quantisable});
-        return std::make_shared<Layers>(recipe, shapes, seed, backend);
+      .def(py::init([](const std::string& recipe, const py::list& rows, uint64_t seed, const std::string& backend) {
+        return Layers::unpickled(py::make_tuple(recipe, rows, seed, backend));
       }))
+      .def(py::pickle([](Layers& layers) { return layers.pickled(); }, &Layers::unpickled))
       .def("forward", &Layers::forward)
       .def("quantised", &Layers::quantised)
       .def("state", &Layers::state)
       .def("restore", &Layers::restore);
+  m.def("cross_entropy", &cross_entropy);
 }
 
 }  // namespace fp4::python

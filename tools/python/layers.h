@@ -29,16 +29,21 @@ class Layers : public std::enable_shared_from_this<Layers> {
                                      uint32_t step, bool training, bool needs_input_gradient, int threads);
   std::vector<std::string> quantised() const { return engine_.quantised_layers(); }
   /// Held tensor amaxes, as a checkpoint has to keep them.
-  std::vector<float> state() const { return engine_.state(); }
-  void restore(const std::vector<float>& state) { engine_.restore(state); }
+  std::vector<float> state();
+  void restore(const std::vector<float>& state);
+  /// What makes equal layers again, state included.
+  py::tuple pickled();
+  static std::shared_ptr<Layers> unpickled(const py::tuple& t);
 
  private:
   friend class LayerCall;
   sim::Arena take_arena();
   void give_back(sim::Arena arena);
 
+  sim::Json recipe_;
   std::vector<Shape> shapes_;
   uint64_t seed_;
+  std::string backend_word_;
   Dispatcher backend_;
   const sim::Kernels& kernels_;
   sim::LinearEngine engine_;

@@ -115,6 +115,16 @@ class Quantized:
         """Sum of (x - decoded)^2 over sum of x^2; see statistics()."""
         return self.statistics()["nmse"]
 
+    def to_dlpack(self, name: str = "codes"):
+        """A DLPack capsule over codes, scales or tensor_scale, for torch.from_dlpack and its like: shared, not copied.
+
+        What it gives must not be written to.
+        """
+        array = getattr(self, name, None) if name in ("codes", "scales", "tensor_scale") else None
+        if array is None:
+            raise Error(f"to_dlpack: {name!r} is no array of this tensor; accepted: codes, scales, tensor_scale")
+        return _core.to_dlpack(array)
+
     def to_layout(self, *, scales: str = "128x4", nibbles: str = "low_first") -> dict:
         """{"codes", "scales", "tensor_scale"} as a kernel wants them, copied.
 
@@ -123,8 +133,21 @@ class Quantized:
         """
         return self._tensor.to_layout(_word(scales, "scales"), _word(nibbles, "nibbles"))
 
+    def __copy__(self):
+        return self  # nothing in it can change
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _restored, (self.codes, self.scales, self.tensor_scale, self.spec.words, self.shape)
+
     def __repr__(self):
         return f"<fp4sim.Quantized {self.shape} {self.spec.words}>"
+
+
+def _restored(codes, scales, tensor_scale, words, shape):
+    return from_arrays(codes, scales, tensor_scale, spec=words, shape=shape)
 
 
 def quantize(x, spec: "str | Spec" = "mxfp4", *, transpose: bool = False, seed: int = 0, stream: int = 0, step: int = 0,

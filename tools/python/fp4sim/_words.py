@@ -87,6 +87,15 @@ class Spec:
     def __hash__(self):
         return hash(self.words)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return Spec, (self.words,)
+
 
 def _add_fields():
     for name, doc, _, accepted in _core.spec_fields():

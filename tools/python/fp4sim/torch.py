@@ -65,27 +65,32 @@ class Linear(_torch.nn.Linear):
         return f"{super().extra_repr()}, recipe={self.recipe}"
 
 
-def convert(model, recipe: str, *, skip=(), seed: int = 0, threads: "int | None" = None, backend: str = "auto"):
+def _chosen(found, words, argument):
+    """The names of the layers that `words` mean: whole names, or the last word of them."""
+    words = [words] if isinstance(words, str) else list(words)
+    for word in words:
+        if not any(word in (name, name.rsplit(".", 1)[-1]) for name, _ in found):
+            raise Error(f"{argument}: no linear layer '{word}'; accepted: {', '.join(name for name, _ in found)}")
+    return {name for name, _ in found if name in words or name.rsplit(".", 1)[-1] in words}
+
+
+def convert(model, recipe: str, *, skip=(), plain=(), seed: int = 0, threads: "int | None" = None, backend: str = "auto"):
     """Replaces every torch.nn.Linear of `model` by a Linear under one recipe; returns the model.
 
     Layers are numbered in the order of model.named_modules(); a layer whose name, or the last word of it, is in `skip`
-    keeps its number and stays torch's. The recipe's own choice of layers (skip_last, names) is among the others: what it
+    keeps its number and stays torch's, one in `plain` runs in fp32 by the trainer's own sums, as its heads do. The recipe's own choice of layers (skip_last, names) is among the others: what it
     leaves out runs in bfloat16, as in `fp4sim train`. Parameters are kept, not copied. Raises Error for a name in `skip`
-    that no layer has, and for a model without linear layers.
+    or `plain` that no layer has, and for a model without linear layers.
     """
     found = [(name, m) for name, m in model.named_modules() if type(m) is _torch.nn.Linear]
     if not found:
         raise Error("convert: the model has no torch.nn.Linear")
-    skip = [skip] if isinstance(skip, str) else list(skip)
-    skipped = {name for name, _ in found if name in skip or name.rsplit(".", 1)[-1] in skip}
-    for word in skip:
-        if not any(word in (name, name.rsplit(".", 1)[-1]) for name in skipped):
-            raise Error(f"skip: no linear layer '{word}'; accepted: {', '.join(name for name, _ in found)}")
+    skipped, in_fp32 = _chosen(found, skip, "skip"), _chosen(found, plain, "plain")
     for name, module in found:
         if name not in skipped and (module.weight.dtype, module.weight.device.type) != (_torch.float32, "cpu"):
             raise Error(f"convert: {name or 'the layer'} has {module.weight.dtype} weights on {module.weight.device.type};"
                         " accepted: torch.float32 on cpu")
-    rows = [(name, m.in_features, m.out_features, name not in skipped) for name, m in found]
+    rows = [(name, m.in_features, m.out_features, name not in skipped | in_fp32) for name, m in found]
     layers = _core.Layers(_word(recipe, "--recipe"), rows, _whole(seed, "--seed", 0, 2**64 - 1),
                           _word(backend, "--backend"))
     for number, (name, module) in enumerate(found):
@@ -121,6 +126,23 @@ def load_state(model, saved: dict) -> None:
         group.restore(held)
 
 
+class _CrossEntropy(_torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, labels):
+        loss, ctx.gradient = _core.cross_entropy(logits.detach(), labels)
+        return _torch.tensor(loss)
+
+    @staticmethod
+    @_torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        return _torch.from_numpy(ctx.gradient) * gradient, None
+
+
+def cross_entropy(logits, labels):
+    """The mean loss of logits [N, classes] by labels [N], bit for bit the trainer's (torch's own differs by ulps)."""
+    return _CrossEntropy.apply(logits.float(), [_whole(n, "labels", -2**31, 2**31 - 1) for n in labels.tolist()])
+
+
 class _Fake(_torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, spec, keywords):
@@ -136,4 +158,4 @@ def fake_quantize(x, spec="mxfp4", **keywords):
     return _Fake.apply(x, spec, keywords)
 
 
-__all__ = ["Linear", "convert", "fake_quantize", "load_state", "set_step", "state"]
+__all__ = ["Linear", "convert", "cross_entropy", "fake_quantize", "load_state", "set_step", "state"]
