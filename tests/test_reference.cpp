@@ -6,6 +6,7 @@
 
 #include "sim/recipe.h"  // with FP4_TEST_SRC_ONLY this is no test of src alone
 #include "tests/json_readers.h"
+#include "tests/support/share.h"
 #include "tests/support/support.h"
 #include "tools/cli/reference.h"
 
@@ -118,6 +119,7 @@ TEST_CASE("another validator accepts what our readers accept and refuses unknown
       for (const Json::json_pointer& path : paths) {
         for (const Json& replacement : replacements) {
           if (path.empty() && !replacement.is_object()) continue;  // a name, which stands in no file
+          if (!fp4::test::next_case_runs()) continue;
           Json changed = sample;
           changed[path] = replacement;
           judge.add(reader.name, path.to_string() + " = " + replacement.dump(), changed, is_accepted(reader, changed));
@@ -143,8 +145,8 @@ TEST_CASE("another validator accepts what our readers accept and refuses unknown
   size_t judged = 0, refused = 0, caught = 0;
   REQUIRE(std::sscanf(verdict.c_str() + verdict.find("judged "), "judged %zu refused %zu caught %zu", &judged, &refused,
                       &caught) == 3);
-  CHECK(judged > 1500);
-  CHECK(caught * 10 > refused * 7);  // the rest is what fields say together: idle_w above board_w
+  CHECK(judged * fp4::test::share() > 1500);
+  if (fp4::test::share() == 1) CHECK(caught * 10 > refused * 7);  // the rest is what fields say together: idle_w above board_w
 }
 
 TEST_CASE("help explains commands and fields, and suggests what was meant", "[cli]") {

@@ -7,6 +7,7 @@
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/tokens.h"
 #include "tests/support/made_up_study.h"
+#include "tests/support/share.h"
 
 using namespace fp4::sweeps;
 using fp4::test::made_up_costs;
@@ -99,7 +100,8 @@ TEST_CASE("null studies call a winner at most 5 percent of the time; intervals h
   // Eight equal configurations of different cost: `on` (but for the cheapest, which nobody can beat) is a false winner.
   MadeUp world;
   world.truth = [](const Json& config) { return config["recipe"]["wgrad"]["a"]["element"] == "e2m1" ? 0.1 : 0.0; };
-  const int studies = 400;
+  // An instrumented program walks the code; what 33 studies say is no statistics.
+  const int studies = 400 / static_cast<int>(fp4::test::share());
   int winners = 0;
   int held = 0;
   int intervals = 0;
@@ -127,6 +129,7 @@ TEST_CASE("null studies call a winner at most 5 percent of the time; intervals h
     }
     effects_called += called;
   }
+  if (fp4::test::share() > 1) return;
   CHECK(winners <= 0.05 * studies + 2 * std::sqrt(studies * 0.05 * 0.95));
   // Two axes of one comparison each: two families at 5 %.
   CHECK(effects_called <= 0.0975 * studies + 3 * std::sqrt(studies * 0.0975 * 0.9));
@@ -240,7 +243,7 @@ TEST_CASE("importance averages over the space are unbiased", "[quick]") {
   truth /= static_cast<double>(plan.configs.size());
   std::vector<double> estimates, plain;
   double sampled = 0;
-  const int studies = 300;
+  const int studies = 300 / static_cast<int>(fp4::test::share());
   for (int i = 0; i < studies; ++i) {
     const Study study(grid(i), world, 0);
     const Results results = study.results();
@@ -256,6 +259,7 @@ TEST_CASE("importance averages over the space are unbiased", "[quick]") {
     plain.push_back(sum / count);
     sampled += count;
   }
+  if (fp4::test::share() > 1) return;
   const Summary summary = summarise(estimates);
   CHECK(sampled / studies == Approx(24).epsilon(0.1));
   CHECK(std::fabs(summary.mean - truth) < 0.03 * truth);
