@@ -146,7 +146,8 @@ TEST_CASE("another validator accepts what our readers accept and refuses unknown
   REQUIRE(std::sscanf(verdict.c_str() + verdict.find("judged "), "judged %zu refused %zu caught %zu", &judged, &refused,
                       &caught) == 3);
   CHECK(judged * fp4::test::share() > 1500);
-  if (fp4::test::share() == 1) CHECK(caught * 10 > refused * 7);  // the rest is what fields say together: idle_w above board_w
+  if (fp4::test::share() == 1)
+    CHECK(caught * 10 > refused * 7);  // the rest is what fields say together: idle_w above board_w
 }
 
 TEST_CASE("help explains commands and fields, and suggests what was meant", "[cli]") {
