@@ -71,7 +71,8 @@ class Run {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
-    const int first = step_;
+    const int first = history_.resumed_at = step_;
+    double saved = 0;
     if (options_.stop_at > 0 && (options_.stop_at <= first || options_.stop_at > steps_))
       throw Error("stop at step " + std::to_string(options_.stop_at) + ": the run goes from step " +
                   std::to_string(first + 1) + " to " + std::to_string(steps_));
@@ -88,12 +89,18 @@ class Run {
         history_.status = Status::stopped;
         history_.message = "after step " + std::to_string(step_) + " of " + std::to_string(steps_);
       }
+      if (options_.checkpoint_every > 0 && step_ < steps_ && history_.status == Status::finished &&
+          elapsed() - saved >= options_.checkpoint_every) {
+        save_checkpoint(options_.checkpoint_to);
+        saved = elapsed();
+      }
     }
     history_.step_cpu_seconds = thread_cpu_seconds() - cpu_begin - history_.evaluation_cpu_seconds;
     if (history_.status == Status::diverged && curve_count_ > 0) {
       history_.curve.push_back({step_, curve_sum_ / curve_count_, {}});
     }
-    if (!options_.checkpoint_to.empty()) save_checkpoint(options_.checkpoint_to);
+    if (!options_.checkpoint_to.empty() && (options_.checkpoint_every == 0 || history_.status == Status::stopped))
+      save_checkpoint(options_.checkpoint_to);
     history_.seconds = elapsed();
     history_.steps_done = step_;
     history_.steps_per_second = history_.seconds > 0 ? (step_ - first) / history_.seconds : 0;

@@ -38,6 +38,7 @@ struct History {
   int steps_done = 0;
   double seconds = 0;
   double steps_per_second = 0;
+  int resumed_at = 0;  // steps of an earlier program, which times and products below do not count
   // CPU time of the calling thread, which other programs do not stretch: in training steps and in evaluations.
   double step_cpu_seconds = 0;
   double evaluation_cpu_seconds = 0;
@@ -68,6 +69,7 @@ struct RunOptions {
   int trace_from = 1;                   // first traced step
   std::vector<QuantSpec> trace_probes;  // tried on the same tensors (without a Hadamard), never trained with
   std::string checkpoint_to;            // written where the run ends or stops
+  double checkpoint_every = 0;          // s: also on the way, and not where the run ends; 0: as above only
   int stop_at = 0;                      // the step after which it stops; 0: run to the end
   std::string resume_from;
   // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).

@@ -1,9 +1,11 @@
 // Language model on bytes, Llama-like: RMSNorm, RoPE, causal attention, SwiGLU; seven quantised linear layers a block
-// and an fp32 head that is not tied. Text: a grammar by formula, or the user's files (the last tenth validates).
-// Loss: cross-entropy in nats per byte.
+// and an fp32 head that is not tied. Text: a grammar by formula, or the user's files (text.h). Loss: cross-entropy in
+// nats per byte.
 #include <cmath>
+#include <numbers>
 
 #include "tasks/data.h"
+#include "tasks/lm_sizes.h"
 #include "tasks/tasks.h"
 #include "tasks/text.h"
 
@@ -15,12 +17,24 @@ using namespace sim;
 constexpr int bytes = 256;
 constexpr int validation_windows = 128;
 constexpr int curve_windows = 16;
+constexpr double warmup_share = 0.03;  // of the steps, where a size sets the training
+
+double weights_of(const Json& config) {
+  return lm_weights(integer(config, "width"), integer(config, "layers"), integer(config, "ffn"));
+}
 
 struct Text {
-  std::vector<int32_t> train, validation;
+  std::shared_ptr<const SplitText> bytes;
   double entropy = 0;  // of the bytes of the validation text
   std::vector<float> weights;
 };
+
+// One copy of the user's text in memory, whatever the seeds and shapes that read it.
+std::shared_ptr<const SplitText> user_text(const std::string& path, int64_t context) {
+  static PoolCache<SplitText> cache;
+  return cache.get(path, 20 * (context + 1),
+                   [&](int64_t least) { return std::make_shared<const SplitText>(text_of_path(path, least)); });
+}
 
 std::shared_ptr<const Text> text_pool(const Json& config) {
   static PoolCache<Text> cache;
@@ -29,27 +43,13 @@ std::shared_ptr<const Text> text_pool(const Json& config) {
     const uint64_t seed = data_seed(config);
     const std::string path = config.at("task").at("text");
     const int64_t held = validation_windows * context + 1;
-    std::string train, validation;
-    if (path.empty()) {
-      train = grammar_text(seed, count, 0);
-      validation = grammar_text(seed, held, uint64_t{1} << 40);
-    } else {
-      const std::string all = text_of_path(path, 20 * (context + 1));
-      train = all.substr(0, all.size() * 9 / 10);
-      validation = all.substr(all.size() * 9 / 10);
-    }
     auto t = std::make_shared<Text>();
-    const auto tokens = [](const std::string& text) {
-      std::vector<int32_t> out;
-      out.reserve(text.size());
-      for (char c : text) out.push_back(static_cast<unsigned char>(c));
-      return out;
-    };
-    t->train = tokens(train);
-    t->validation = tokens(validation);
-    t->entropy = unigram_entropy(validation);
+    t->bytes = path.empty() ? std::make_shared<const SplitText>(
+                                  SplitText{grammar_text(seed, count, 0), grammar_text(seed, held, uint64_t{1} << 40)})
+                            : user_text(path, context);
+    t->entropy = unigram_entropy(t->bytes->validation);
     if (const double s = number(config, "outliers.token"); s > 0) {
-      t->weights.resize(t->train.size());
+      t->weights.resize(t->bytes->train.size());
       token_weights(t->weights.data(), static_cast<int64_t>(t->weights.size()), s, source(seed, DataSet::pool_weights));
     }
     return t;
@@ -74,8 +74,10 @@ class LmModel : public Model {
         data_seed_(data_seed(config)),
         // A grammar is never read twice, though the shared pool may be longer than this run needs.
         walk_(config.at("task").at("text") == "" ? examples_of(config)
-                                                 : (static_cast<int64_t>(data_->train.size()) - 1) / context_,
-              batch_, seed) {
+                                                 : (static_cast<int64_t>(data_->bytes->train.size()) - 1) / context_,
+              batch_, seed),
+        weights_(weights_of(config)),
+        tokens_(static_cast<double>(examples_of(config) * context_)) {
     const int d = integer(config, "width"), ffn = integer(config, "ffn"), layers = integer(config, "layers");
     const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(layers));
     parameters_ = &build.parameters;
@@ -125,8 +127,8 @@ class LmModel : public Model {
     for (int b = 0; b < batch_; ++b) {
       const int64_t at = int64_t{window[b]} * context_;
       for (int t = 0; t < context_; ++t) {
-        input[b * context_ + t] = data_->train[static_cast<size_t>(at + t)];
-        target[b * context_ + t] = data_->train[static_cast<size_t>(at + t + 1)];
+        input[b * context_ + t] = byte(data_->bytes->train, at + t);
+        target[b * context_ + t] = byte(data_->bytes->train, at + t + 1);
         if (weights) weights[b * context_ + t] = data_->weights[static_cast<size_t>(at + t)];
       }
     }
@@ -135,7 +137,7 @@ class LmModel : public Model {
 
   // Windows spread evenly over the validation text.
   double validation_loss(Tape& tape, int windows) override {
-    const int64_t room = static_cast<int64_t>(data_->validation.size()) - 1 - context_;
+    const int64_t room = static_cast<int64_t>(data_->bytes->validation.size()) - 1 - context_;
     const int all = static_cast<int>(std::min<int64_t>(validation_windows, room + 1));
     const int count = windows > 0 ? std::min(windows, all) : all;
     return mean_over_batches(tape, count, batch_, [&](int begin, int n) {
@@ -144,8 +146,8 @@ class LmModel : public Model {
       for (int b = 0; b < n; ++b) {
         const int64_t at = count > 1 ? room * (begin + b) / (count - 1) : 0;
         for (int t = 0; t < context_; ++t) {
-          input[b * context_ + t] = data_->validation[static_cast<size_t>(at + t)];
-          target[b * context_ + t] = data_->validation[static_cast<size_t>(at + t + 1)];
+          input[b * context_ + t] = byte(data_->bytes->validation, at + t);
+          target[b * context_ + t] = byte(data_->bytes->validation, at + t + 1);
         }
       }
       return cross_entropy(tape, logits(tape, input, n * context_), target, nullptr);
@@ -154,7 +156,19 @@ class LmModel : public Model {
 
   double trivial_loss() const override { return data_->entropy; }
 
+  // N and D of scaling laws, and how often the run has read each byte of the training text.
+  void metrics(Tape&, std::map<std::string, double>& out) override {
+    out["bits_per_byte"] = out.at("loss") / std::numbers::ln2;
+    out["weights"] = weights_;
+    out["tokens"] = tokens_;
+    out["passes"] = tokens_ / static_cast<double>(data_->bytes->train.size());
+  }
+
  private:
+  static int32_t byte(const std::string& text, int64_t at) {
+    return static_cast<unsigned char>(text[static_cast<size_t>(at)]);
+  }
+
   Var logits(Tape& tape, const int32_t* tokens, int n) {
     Var x = embedding(tape, tokens, n, parameters_->variable(tape, embedding_));
     for (const Block& b : blocks_) {
@@ -174,6 +188,7 @@ class LmModel : public Model {
   double channel_;
   uint64_t data_seed_;
   Walk walk_;
+  double weights_, tokens_;
   Parameters* parameters_ = nullptr;
   int embedding_ = 0;
   std::vector<Block> blocks_;
@@ -187,19 +202,33 @@ class Lm : public Task {
  public:
   std::string name() const override { return "lm"; }
   std::string doc() const override { return "Llama-like byte model on a grammar or on your text"; }
-  Schema schema(const Json&) const override {
+  Schema schema(const Json& given) const override {
+    const Json* word = at_path(given, "size");
+    const LmSize& size = lm_size(word && word->is_string() ? word->get<std::string>() : "");
     Schema s = common_schema(0.5, 0.0);
-    s.insert(s.end(), {{"width", 128, "of the model", {}, 8, 8192},
-                       {"layers", 2, "blocks", {}, 1, 64},
-                       {"heads", 4, "of attention; divides width", {}, 1, 256},
-                       {"ffn", 352, "width of SwiGLU", {}, 1, 32768},
-                       {"context", 64, "bytes per sequence", {}, 2, 4096},
-                       {"text", "", "file or folder instead of the grammar"}});
+    s.insert(s.end(),
+             {{"size", "", "sets the fields below, batch and lr: weights of the quantised layers", lm_size_names()},
+              {"tokens_per_weight", 0.0, "sets steps and warm-up (3 %); 0: steps as given", {}, 0, 1e6},
+              {"width", size.width, "of the model", {}, 8, 8192},
+              {"layers", size.layers, "blocks", {}, 1, 64},
+              {"heads", size.heads, "of attention; divides width", {}, 1, 256},
+              {"ffn", size.ffn, "width of SwiGLU", {}, 1, 32768},
+              {"context", size.context, "bytes per sequence", {}, 2, 4096},
+              {"text", "", "file or folder instead of the grammar"}});
     return s;
   }
   std::vector<std::string> file_parameters() const override { return {"text"}; }
-  Json train_defaults(const Json&) const override {
-    return {{"steps", 300}, {"batch", 16}, {"lr", 2.8e-3}, {"warmup", 15}, {"weight_decay", 0.1}, {"clip", 1.0}};
+  Json train_defaults(const Json& parameters) const override {
+    const LmSize& size = lm_size(parameters.at("size").get<std::string>());
+    Json train = {{"steps", 300}, {"batch", size.batch}, {"lr", size.lr},
+                  {"warmup", 15}, {"weight_decay", 0.1}, {"clip", 1.0}};
+    if (const double ratio = parameters.at("tokens_per_weight"); ratio > 0) {
+      const double weights = lm_weights(parameters.at("width"), parameters.at("layers"), parameters.at("ffn"));
+      const int steps = lm_steps(weights, ratio, size.batch, parameters.at("context"));
+      train["steps"] = steps;
+      train["warmup"] = static_cast<int>(std::lround(warmup_share * steps));
+    }
+    return train;
   }
   std::string invalid_reason(const Json& config) const override {
     const int width = integer(config, "width"), heads = integer(config, "heads");

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <mutex>
+#include <tuple>
 
+#include "sim/checkpoint.h"
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "src/sha256.h"
@@ -49,16 +52,34 @@ Json with_data_of(const Json& config, uint64_t seed) {
   return own;
 }
 
+// SHA-256 of a file, asked for again only when its size or time has changed: a corpus is hashed once, not once for each
+// of a grid's configurations.
+std::string sha256_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  static std::mutex mutex;
+  static std::map<std::string, std::tuple<uintmax_t, fs::file_time_type, std::string>> known;
+  std::error_code error;
+  const uintmax_t size = fs::file_size(path, error);
+  const fs::file_time_type time = fs::last_write_time(path, error);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(path.string());
+  if (!error && found != known.end() && std::get<0>(found->second) == size && std::get<1>(found->second) == time)
+    return std::get<2>(found->second);
+  std::string hash = sha256_file(path.string());
+  if (!error) known[path.string()] = {size, time, hash};
+  return hash;
+}
+
 // SHA-256 over names and contents of the files that text_of_path would read.
 std::string content_of(const std::string& path) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) return sha256_file(path);
+  if (!fs::is_directory(path)) return sha256_of(path);
   std::vector<fs::path> files;
   for (const fs::directory_entry& e : fs::directory_iterator(path))
     if (!e.is_symlink() && e.is_regular_file()) files.push_back(e.path());
   std::sort(files.begin(), files.end());
   std::string all;
-  for (const fs::path& f : files) all += sha256_file(f);
+  for (const fs::path& f : files) all += sha256_of(f);
   return sha256_hex(all);
 }
 
@@ -164,12 +185,33 @@ History run(const Json& config, uint64_t seed, const RunOptions& options) {
   const Json own = with_data_of(config, seed);
   if (options.checkpoint_to.empty() && options.resume_from.empty()) return train(task_of(config), own, seed, options);
   RunOptions with_signatures = options;
-  with_signatures.signature = arithmetic_signature();
+  with_signatures.signature = program_signature();
   with_signatures.train_signature = train_signature(task_of(config).name());
   return train(task_of(config), own, seed, with_signatures);
 }
 
+bool resumes(const std::string& checkpoint, const Json& config, uint64_t seed) {
+  if (!std::filesystem::exists(checkpoint)) return false;
+  try {
+    const Checkpoint c = read_checkpoint(checkpoint);
+    return c.seed == seed && c.config == with_data_of(config, seed) && c.signature == program_signature() &&
+           c.train_signature == train_signature(task_of(config).name());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+const std::string& program_signature() {
+  static const std::string signature = arithmetic_signature();
+  return signature;
+}
+
 std::string train_signature(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;
+  const std::lock_guard lock(mutex);
+  std::string& signature = known[name];
+  if (!signature.empty()) return signature;
   std::string text = name;
   for (const char* recipe : {"fp32", "mxfp4"}) {
     Json section = {{"all", {{"*", {{"preset", recipe}}}}}};
@@ -177,7 +219,7 @@ std::string train_signature(const std::string& name) {
         tasks::canonical({{"task", name}, {"recipe", section}, {"train", {{"steps", 5}, {"curve_points", 1}}}});
     text += " " + run(config, 1).digest;
   }
-  return sha256_hex(text).substr(0, 16);
+  return signature = sha256_hex(text).substr(0, 16);
 }
 
 }  // namespace fp4::tasks

@@ -42,11 +42,18 @@ double static_cost(const Json& canonical);
 /// One run, on the calling thread. Deterministic: (configuration, seed, signature, train signature of its task).
 sim::History run(const Json& canonical, uint64_t seed, const sim::RunOptions& options = {});
 
+/// Whether the file is a checkpoint of exactly this run, made by a program of these signatures; false for no file, a
+/// damaged one and one of another run.
+bool resumes(const std::string& checkpoint, const Json& canonical, uint64_t seed);
+
+/// arithmetic_signature(), computed once.
+const std::string& program_signature();
+
 /// What training one task computes: 16 hex digits over its name and the digests of two frozen runs of 5 steps, seed 1,
-/// one in fp32 and one in the preset mxfp4 (0.02 s for classifier, 1 s for lm). It covers the task's data and model, the
-/// operations, layers and optimizer that it uses, and the default training settings; arithmetic_signature()
+/// one in fp32 and one in the preset mxfp4 (0.02 s for classifier, 1 s for lm). It covers the task's data and model,
+/// the operations, layers and optimizer that it uses, and the default training settings; arithmetic_signature()
 /// (src/signature.h) covers the formats and products. Other tasks, and recipes and formats that are added, leave it
-/// alone: results of `classifier` stay valid when `lm` changes.
+/// alone: results of `classifier` stay valid when `lm` changes. Computed once.
 std::string train_signature(const std::string& task);
 
 }  // namespace fp4::tasks

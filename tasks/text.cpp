@@ -119,7 +119,7 @@ std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first) {
   return text;
 }
 
-std::string text_of_path(const std::string& path, int64_t least) {
+SplitText text_of_path(const std::string& path, int64_t least) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
   std::error_code error;
@@ -130,15 +130,29 @@ std::string text_of_path(const std::string& path, int64_t least) {
   } else {
     files.push_back(path);
   }
-  std::string text;
-  for (const fs::path& f : files) {
+  const auto read = [](const fs::path& f, std::string& text) {
     std::ifstream in(f, std::ios::binary);
     if (!in) throw Error(f.string() + ": cannot be read");
     text.append(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  };
+  const auto require = [](const std::string& place, const std::string& text, int64_t bytes) {
+    if (static_cast<int64_t>(text.size()) < bytes)
+      throw Error(place + ": " + std::to_string(text.size()) + " bytes of text, at least " + std::to_string(bytes) +
+                  " are needed");
+  };
+  SplitText text;
+  if (files.size() == 2 && files[0].filename() == "train.txt" && files[1].filename() == "validation.txt") {
+    read(files[0], text.train);
+    read(files[1], text.validation);
+    require(files[0].string(), text.train, least);
+    require(files[1].string(), text.validation, least / 10);
+    return text;
   }
-  if (static_cast<int64_t>(text.size()) < least)
-    throw Error(path + ": " + std::to_string(text.size()) + " bytes of text, at least " + std::to_string(least) +
-                " are needed");
+  for (const fs::path& f : files) read(f, text.train);
+  require(path, text.train, least);
+  const size_t cut = text.train.size() * 9 / 10;
+  text.validation = text.train.substr(cut);
+  text.train.resize(cut);
   return text;
 }
 

@@ -1,5 +1,6 @@
 // Decides: bytes to read. A grammar by formula (sentence i is a function of i alone), or the user's files: one file,
-// or the regular files of a folder by name, links skipped.
+// or the regular files of a folder by name, links skipped. The last tenth validates, but of a folder with the files
+// train.txt and validation.txt, which was split by its maker (tools/corpus.sh: by document).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,13 @@ namespace fp4::tasks {
 /// Sentences of the grammar until there are at least `bytes`; `first` separates training from validation text.
 std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first);
 
-/// Throws Error when nothing can be read or there are fewer than `least` bytes.
-std::string text_of_path(const std::string& path, int64_t least);
+struct SplitText {
+  std::string train, validation;
+};
+
+/// Throws Error when nothing can be read or there are fewer than `least` bytes; a validation text needs a tenth of
+/// them.
+SplitText text_of_path(const std::string& path, int64_t least);
 
 /// Entropy in nats of the byte frequencies: the loss of the best constant prediction.
 double unigram_entropy(const std::string& text);

@@ -282,3 +282,40 @@ TEST_CASE("schedules start and end where they say", "[train]") {
   train["schedule"] = "constant";
   CHECK(rate(100) == Approx(1.0));
 }
+
+TEST_CASE("a size sets shape and steps, and what is given goes before it", "[train]") {
+  const Json task = {{"name", "lm"}, {"size", "50k"}, {"tokens_per_weight", 20}};
+  const Json config = tasks::canonical({{"task", task}, {"recipe", "fp32"}});
+  CHECK(config["task"]["ffn"] == 64);
+  CHECK(config["train"]["steps"] == 560);  // 20 * 2 (4 * 64^2 + 3 * 64 * 64) bytes in batches of 16 * 128
+  CHECK(config["train"]["warmup"] == 17);  // 3 %
+  Json other = task;
+  other["ffn"] = 32;
+  const Json given = tasks::canonical({{"task", other}, {"recipe", "fp32"}, {"train", {{"lr", 0.5}}}});
+  CHECK(given["train"]["steps"] == 440);
+  CHECK(given["train"]["lr"] == 0.5);
+  // The default is the model without a size.
+  const Json plain = tasks::canonical({{"task", "lm"}, {"recipe", "fp32"}});
+  CHECK(plain["task"]["width"] == 128);
+  CHECK(plain["train"]["steps"] == 300);
+}
+
+TEST_CASE("a text that its maker split is read as it is split, and a run says what it read", "[train]") {
+  test::TemporaryFolder folder;
+  std::string letters;
+  while (letters.size() < 4000) letters += "abcd";
+  test::write_text(folder / "train.txt", letters);
+  test::write_text(folder / "validation.txt", std::string(400, 'e'));
+  Json config = short_run("lm", "fp32", 3, {{"text", folder.path().string()}});
+  History history = tasks::run(config, 1);
+  CHECK(history.metrics.at("trivial_loss") == 0);  // one letter validates
+  CHECK(history.metrics.at("tokens") == 3 * 4 * 16);
+  CHECK(history.metrics.at("weights") == 2 * (4 * 32 * 32 + 3 * 32 * 48));
+  CHECK(history.metrics.at("passes") == Approx(192 / 4000.0));
+  CHECK(history.metrics.at("bits_per_byte") == Approx(history.metrics.at("loss") / std::log(2.0)));
+  CHECK(history.metrics.at("loss") > 5);  // "e" never stood in the training text
+  // Any third file makes it a folder of texts, whose last tenth validates.
+  test::write_text(folder / "another.txt", letters);
+  config = short_run("lm", "fp32", 3, {{"text", folder.path().string() + "/"}});
+  CHECK(tasks::run(config, 1).metrics.at("trivial_loss") > 0);
+}
