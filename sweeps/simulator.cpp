@@ -8,7 +8,6 @@
 #include "sim/recipe.h"
 #include "src/backends.h"
 #include "src/error.h"
-#include "src/signature.h"
 #include "tasks/run.h"
 
 namespace fp4::sweeps {
@@ -46,8 +45,8 @@ RunRecord record_of(const sim::History& history, const std::string& backend) {
       record.metrics.emplace_back(name, value);
     }
   }
-  if (history.steps_done > 0)
-    record.metrics.emplace_back(quantised_products, quantised_count(history) / history.steps_done);
+  if (const int steps = history.steps_done - history.resumed_at; steps > 0)
+    record.metrics.emplace_back(quantised_products, quantised_count(history) / steps);
   if (record.status != Status::finished) record.loss = record.loss_hp = std::nullopt;
   for (const sim::CurvePoint& point : history.curve) {
     record.curve.step.push_back(point.step);
@@ -55,6 +54,14 @@ RunRecord record_of(const sim::History& history, const std::string& backend) {
     record.curve.validation_loss.push_back(point.validation_loss.value_or(std::nan("")));
   }
   return record;
+}
+
+sim::RunOptions run_options(const std::string& backend, const std::function<bool()>& quit) {
+  sim::RunOptions options;
+  options.backend = backend;
+  options.threads = 1;
+  options.progress = [&quit](const sim::Progress&) { return !quit(); };
+  return options;
 }
 
 bool task_has(const std::string& task, const std::string& path) {
@@ -81,17 +88,22 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
       .static_cost = tasks::static_cost,
       .run =
           [backend](const Json& config, uint64_t seed, const std::function<bool()>& quit) {
-            sim::RunOptions options;
-            options.backend = backend;
-            options.threads = 1;
-            options.progress = [&quit](const sim::Progress&) { return !quit(); };
+            return record_of(tasks::run(config, seed, run_options(backend, quit)), backend);
+          },
+      .run_with_checkpoints =
+          [backend](const Json& config, uint64_t seed, const std::function<bool()>& quit, const std::string& file,
+                    double every) {
+            sim::RunOptions options = run_options(backend, quit);
+            options.checkpoint_to = file;
+            options.checkpoint_every = every;
+            if (tasks::resumes(file, config, seed)) options.resume_from = file;
             return record_of(tasks::run(config, seed, options), backend);
           },
       .recipe = [](const std::string& name) { return nameless(sim::to_json(sim::recipe_from_json(name))); },
       .task_has = task_has,
       .signature = {},
       .train_signature = tasks::train_signature};
-  if (with_signature) simulator.signature = arithmetic_signature();
+  if (with_signature) simulator.signature = tasks::program_signature();
   return simulator;
 }
 

@@ -24,6 +24,11 @@ struct Simulator {
   // One run on the calling thread; what it throws becomes a failed row or ends the sweep (run.h). `quit` is polled
   // between steps.
   std::function<RunRecord(const Json& canonical, uint64_t seed, const std::function<bool()>& quit)> run;
+  // The same with a checkpoint in `file` every `every` seconds and where `quit` ends it; a checkpoint of this very run
+  // that stands there is gone on from. May be empty: then every run starts at its beginning.
+  std::function<RunRecord(const Json& canonical, uint64_t seed, const std::function<bool()>& quit,
+                          const std::string& file, double every)>
+      run_with_checkpoints = {};
   std::function<Json(const std::string& name)> recipe;  // a named recipe in full, NAME@GEMM included
   std::function<bool(const std::string& task, const std::string& path)> task_has;  // task "" asks for the task itself
   std::string signature;                                                           // of the arithmetic

@@ -105,6 +105,11 @@ class Engine {
     }
   }
 
+  bool has_checkpoints() const { return !options_.checkpoints.empty() && simulator_.run_with_checkpoints; }
+  std::string checkpoint_of(const std::string& hash, uint64_t seed) const {
+    return (options_.checkpoints / (hash + "-" + std::to_string(seed) + ".checkpoint")).string();
+  }
+
   // Null when the run was cut short by stopping: it will be done again. A run that the machine fails is tried once
   // more, while no other is being tried again; the second time the sweep ends, and what is stored are results only.
   std::unique_ptr<RunRecord> run_job(const Job& job) {
@@ -113,7 +118,11 @@ class Engine {
       auto record = std::make_unique<RunRecord>();
       try {
         const Json config = Json::parse(job.config->config);
-        *record = simulator_.run(config, job.seed, [this] { return stopping(); });
+        const auto quit = [this] { return stopping(); };
+        *record = has_checkpoints() ? simulator_.run_with_checkpoints(config, job.seed, quit,
+                                                                      checkpoint_of(job.config->hash, job.seed),
+                                                                      options_.checkpoint_every)
+                                    : simulator_.run(config, job.seed, quit);
         if (record->status == Status::stopped) return nullptr;
       } catch (const std::exception& error) {
         const std::string reason = environment_reason();
@@ -194,6 +203,8 @@ class Engine {
       progress_.diverged += finished.record.status == Status::diverged;
       progress_.failed += finished.record.status == Status::failed;
       progress_.last = &finished.record;
+      std::error_code none;
+      if (has_checkpoints()) std::filesystem::remove(checkpoint_of(finished.record.hash, finished.record.seed), none);
       progress_.seconds = seconds();
       if (options_.progress) options_.progress(progress_);
     }

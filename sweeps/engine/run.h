@@ -1,17 +1,19 @@
 // The engine: a list of independent single-threaded runs, shared out over threads, largest first by static cost, every
-// finished run committed at once. Stopping it in any way loses at most the runs in flight.
+// finished run committed at once. Stopping it in any way loses at most the runs in flight, and of those that write
+// checkpoints what came after the last one.
 // A run that throws because of its configuration is a row with the status `failed`, and the sweep goes on. One that the
 // machine fails (no memory, no thread, an unreadable file: std::bad_alloc, std::system_error, Error with exit code 1)
 // is tried once more and is never a row.
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "sweeps/simulator.h"
 #include "sweeps/engine/store.h"
+#include "sweeps/simulator.h"
 
 namespace fp4::sweeps {
 
@@ -36,6 +38,8 @@ struct EngineOptions {
   int jobs = 1;
   const std::atomic<bool>* stop = nullptr;             // set by a signal: start nothing more, drop what is in flight
   std::function<void(const Progress&)> progress = {};  // after each commit, one call at a time
+  std::filesystem::path checkpoints = {};              // folder for checkpoints of runs in flight; none: no checkpoints
+  double checkpoint_every = 300;                       // s
   size_t stop_after = 0;                               // test hook: behave as if stopped once so many runs have begun
 };
 

@@ -1,6 +1,7 @@
 // See sweep.h.
 #include "sweeps/explore/sweep.h"
 
+#include <algorithm>
 #include <map>
 
 #include "src/error.h"
@@ -83,7 +84,10 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
     // Dealt from the full list and not from what is missing, so that every machine deals alike at any time.
     Stage share = stage;
     share.jobs = shard_of(stage.jobs, options.shard, options.shards);
-    const std::vector<Job> missing = missing_jobs(share, runs, options.retry_failed);
+    std::vector<Job> missing = missing_jobs(share, runs, options.retry_failed);
+    if (options.smallest_first)
+      std::stable_sort(missing.begin(), missing.end(),
+                       [](const Job& a, const Job& b) { return a.config->static_cost < b.config->static_cost; });
     outcome.wanted += share.jobs.size();
     outcome.present += share.jobs.size() - missing.size();
     if (options.on_stage) options.on_stage(share, missing.size());

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/explore/explore.h"
 #include "sweeps/engine/run.h"
+#include "sweeps/explore/explore.h"
 
 namespace fp4::sweeps {
 
@@ -16,6 +16,7 @@ struct SweepOptions {
   size_t shard = 1;  // 1-based
   size_t shards = 1;
   bool retry_failed = false;
+  bool smallest_first = false;              // results come early and the last runs are the longest
   std::vector<std::filesystem::path> seen;  // other stores of this sweep whose runs need not be done again
   std::function<void(const Stage&, size_t missing)> on_stage = {};
   std::function<void(const std::string&)> note = {};

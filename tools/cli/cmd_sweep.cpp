@@ -1,4 +1,5 @@
-// `fp4sim sweep run | status | merge | check`: experiments of many runs that survive whatever happens to the process.
+// `fp4sim sweep run | status | merge | check | export | import`: experiments of many runs that survive whatever happens
+// to the process.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -35,6 +36,8 @@ struct RunOptions {
   std::string grid, out, shard, backend = "auto", store = "auto";
   std::vector<std::string> seen, fixed;
   int jobs = 0;
+  double checkpoint_every = 300;
+  bool smallest_first = false;
   bool dry_run = false, retry_failed = false, quiet = false, json = false;
 };
 
@@ -204,6 +207,9 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   sweeps::SweepOptions options;
   options.engine = {
       .jobs = workers, .stop = &stop_requested(), .progress = [&](const sweeps::Progress& p) { progress.update(p); }};
+  options.engine.checkpoints = out;
+  options.engine.checkpoint_every = o.checkpoint_every;
+  options.smallest_first = o.smallest_first;
   options.shard = shard.first;
   options.shards = shard.second;
   options.retry_failed = o.retry_failed;
@@ -244,6 +250,11 @@ void add_run(CLI::App& app, Invocation& invocation) {
   app.add_option("--store", o->store, "Journal: local (WAL), network (rollback, exclusive), auto by the file system")
       ->check(CLI::IsMember({"auto", "local", "network"}))
       ->capture_default_str();
+  app.add_option("--checkpoint-every", o->checkpoint_every,
+                 "Seconds between checkpoints of a run in flight, which lie in the folder until it is stored")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  app.add_flag("--smallest-first", o->smallest_first, "Begin with the cheapest runs; by default the longest go first");
   app.add_flag("--retry-failed", o->retry_failed, "Do failed runs again");
   app.add_flag("-n,--dry-run", o->dry_run, "Count and estimate only; nothing is written");
   app.add_flag("-q,--quiet", o->quiet, "No progress");
@@ -258,11 +269,13 @@ void add_sweep(CLI::App& app, Invocation& invocation) {
   add_sweep_status(*app.add_subcommand("status", "What is done, what is missing, what contradicts itself"), invocation);
   add_sweep_merge(*app.add_subcommand("merge", "Put the folders of shards together"), invocation);
   add_sweep_check(*app.add_subcommand("check", "Compare every row of a folder with its hash"), invocation);
+  add_sweep_export(*app.add_subcommand("export", "The runs of a folder as a table that can be imported"), invocation);
+  add_sweep_import(*app.add_subcommand("import", "Runs of such a table into a folder, to be gone on with"), invocation);
   set_example(app, "fp4sim sweep run quick --dry-run");
 }
 
 }  // namespace
 
-Command command_sweep() { return {"sweep", "Experiments: run, status, merge, check", add_sweep}; }
+Command command_sweep() { return {"sweep", "Experiments: run, status, merge, check, export, import", add_sweep}; }
 
 }  // namespace fp4::tools

@@ -1,0 +1,226 @@
+// See runs_csv.h.
+#include "sweeps/engine/runs_csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "src/error.h"
+#include "src/integer_text.h"
+#include "src/json_reader.h"
+#include "src/sha256.h"
+#include "src/words.h"
+
+namespace fp4::sweeps {
+
+namespace {
+
+constexpr std::array<const char*, 18> run_table_columns = {
+    "sweep",   "recipe", "task",    "config_hash", "seed",    "role",      "status",          "loss",
+    "loss_hp", "digest", "seconds", "backend",     "version", "signature", "train_signature", "message",
+    "metrics", "curve"};
+
+// The same and the hash of the line.
+std::string header_line() {
+  std::string line;
+  for (const char* column : run_table_columns) line += std::string(column) + ",";
+  return line + "row_hash";
+}
+
+std::string number_field(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{}", *value) : "";
+}
+
+std::string text_field(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+// name=value;name=value
+std::string metrics_field(const RunRecord& run) {
+  std::string text;
+  for (const auto& [name, value] : run.metrics) text += (text.empty() ? "" : ";") + name + "=" + number_field(value);
+  return text;
+}
+
+// step:training loss:validation loss;...
+std::string curve_field(const Curve& curve) {
+  std::string text;
+  for (size_t i = 0; i < curve.step.size(); ++i)
+    text += fmt::format("{}{}:{}:{}", i == 0 ? "" : ";", curve.step[i], number_field(curve.train_loss[i]),
+                        number_field(curve.validation_loss[i]));
+  return text;
+}
+
+std::string line_hash(std::string_view line) { return sha256_hex(line).substr(0, 16); }
+
+// Fields of a line, quotes taken off.
+std::vector<std::string> fields_of(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (quoted && line[i] == '"' && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[++i];
+    } else if (line[i] == '"') {
+      quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
+std::optional<double> parse_number(const std::string& text, const std::string& place) {
+  if (text.empty()) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw Error(place + ": expected a number, not '" + text + "'");
+  return value;
+}
+
+// The pieces between separators; none of an empty text.
+std::vector<std::string> pieces(const std::string& text, char separator) {
+  return text.empty() ? std::vector<std::string>() : split(text, separator);
+}
+
+RunRow parse_row(const std::vector<std::string>& fields, const std::string& place) {
+  size_t next = 0;
+  const auto take = [&] { return fields[next++]; };
+  const auto here = [&] { return place + ": " + run_table_columns[next - 1]; };
+  const auto number = [&] {
+    const std::string text = take();
+    return parse_number(text, here());
+  };
+  const auto integer = [&] {
+    const std::string text = take();
+    const auto value = integer_from_text<uint64_t>(text);
+    if (!value) throw Error(here() + ": expected a whole number, not '" + text + "'");
+    return *value;
+  };
+  RunRow row{.place = place};
+  RunRecord& run = row.run;
+  row.sweep = take();
+  row.recipe = take();
+  run.task = take();
+  run.hash = take();
+  run.seed = integer();
+  at_place(place, [&] { return run.role = parse_role(take()); });
+  at_place(place, [&] { return run.status = parse_status(take()); });
+  run.loss = number();
+  run.loss_hp = number();
+  run.digest = take();
+  run.seconds = number().value_or(0);
+  run.backend = take();
+  row.version = take();
+  row.signature = take();
+  row.train_signature = take();
+  run.message = take();
+  for (const std::string& metric : pieces(take(), ';')) {
+    const size_t equals = metric.find('=');
+    if (equals == std::string::npos) throw Error(here() + ": expected NAME=NUMBER, not '" + metric + "'");
+    run.metrics.emplace_back(metric.substr(0, equals),
+                             parse_number(metric.substr(equals + 1), here()).value_or(std::nan("")));
+  }
+  for (const std::string& point : pieces(take(), ';')) {
+    const std::vector<std::string> parts = split(point, ':');
+    if (parts.size() != 3) throw Error(here() + ": expected STEP:LOSS:LOSS, not '" + point + "'");
+    run.curve.step.push_back(parse_number(parts[0], here()).value_or(0));
+    run.curve.train_loss.push_back(parse_number(parts[1], here()).value_or(std::nan("")));
+    run.curve.validation_loss.push_back(parse_number(parts[2], here()).value_or(std::nan("")));
+  }
+  return row;
+}
+
+}  // namespace
+
+std::string runs_csv(const Store& store) {
+  std::map<std::string, std::string> recipes;
+  for (const ConfigRecord& config : store.configs(/*with_text=*/false)) recipes[config.hash] = config.recipe;
+  std::vector<RunRecord> runs = store.runs(/*with_curves=*/true);
+  const auto place = [&](const RunRecord& r) { return std::tie(r.task, recipes[r.hash], r.hash, r.seed); };
+  std::sort(runs.begin(), runs.end(), [&](const RunRecord& a, const RunRecord& b) { return place(a) < place(b); });
+  const std::string sweep = store.meta("name");
+  std::string text = header_line() + "\n";
+  for (const RunRecord& run : runs) {
+    if (run.status == Status::failed) continue;
+    std::string line;
+    for (const std::string& field :
+         {text_field(sweep), text_field(recipes[run.hash]), run.task, run.hash, std::to_string(run.seed),
+          std::string(word(run.role)), std::string(word(run.status)), number_field(run.loss), number_field(run.loss_hp),
+          run.digest, number_field(run.seconds), run.backend, store.identity().version, store.identity().signature,
+          store.identity().train_signatures.at(run.task), text_field(run.message), metrics_field(run),
+          curve_field(run.curve)})
+      line += field + ",";
+    text += line + line_hash(line) + "\n";
+  }
+  return text;
+}
+
+std::vector<RunRow> parse_runs_csv(const std::string& text, const std::string& place) {
+  std::vector<RunRow> rows;
+  size_t at = 0;
+  for (size_t number = 1; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    const std::string here = fmt::format("{}, line {}", place, number);
+    const std::vector<std::string> fields = fields_of(line);
+    if (number == 1) {
+      const std::vector<std::string> wanted = fields_of(header_line());
+      for (size_t i = 0; i < wanted.size(); ++i)
+        if (i >= fields.size() || fields[i] != wanted[i])
+          throw Error(fmt::format("{}: column {} is '{}', expected '{}' (a table of `fp4sim sweep export`)", here,
+                                  i + 1, i < fields.size() ? fields[i] : "", wanted[i]));
+      if (fields.size() > wanted.size()) throw Error(here + ": unknown column '" + fields[wanted.size()] + "'");
+      continue;
+    }
+    if (fields.size() != run_table_columns.size() + 1)
+      throw Error(fmt::format("{}: {} fields, expected {}", here, fields.size(), run_table_columns.size() + 1));
+    if (line_hash(line.substr(0, line.rfind(',') + 1)) != fields.back())
+      throw Error(here + ": row_hash '" + fields.back() + "' does not fit: the line was changed after it was written",
+                  1);
+    rows.push_back(parse_row(fields, here));
+  }
+  if (at == 0) throw Error(place + ", line 1: empty; expected a table of `fp4sim sweep export`");
+  return rows;
+}
+
+size_t import_runs(const std::vector<RunRow>& rows, const std::filesystem::path& folder, const std::string& signature,
+                   const std::function<std::string(const std::string& task)>& train_signature) {
+  std::map<std::string, std::string> by_task;
+  for (const RunRow& row : rows) {
+    if (const auto [entry, is_new] = by_task.try_emplace(row.run.task); is_new)
+      at_place(row.place + ": task", [&] { return entry->second = train_signature(row.run.task); });
+    const std::string& mine = by_task.at(row.run.task);
+    const bool arithmetic = row.signature != signature;
+    if (arithmetic || row.train_signature != mine)
+      throw Error(fmt::format("{}: {} '{}', this program has {}: its runs are not to be mixed", row.place,
+                              arithmetic ? "signature" : "train_signature",
+                              arithmetic ? row.signature : row.train_signature, arithmetic ? signature : mine),
+                  1);
+  }
+  std::map<std::string, std::vector<RunRecord>> by_version;
+  for (const RunRow& row : rows) by_version[row.version].push_back(row.run);
+  size_t fresh = 0;
+  for (const auto& [version, runs] : by_version) {
+    Store store =
+        Store::open(folder, {.signature = signature, .train_signatures = by_task, .version = version, .host = ""});
+    const size_t before = store.runs().size();
+    store.insert(runs);
+    fresh += store.runs().size() - before;
+    store.finish();
+  }
+  return fresh;
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,68 @@
+// `fp4sim sweep export | import`: a store as a table that git keeps, and back, so that a published study can be gone on
+// with on any machine.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "src/error.h"
+#include "src/output.h"
+#include "sweeps/engine/runs_csv.h"
+#include "sweeps/simulator.h"
+#include "tools/cli/options.h"
+#include "tools/cli/sweep_commands.h"
+
+namespace fp4::tools {
+namespace {
+
+struct TableFile {
+  std::string from, out;
+  bool force = false;
+};
+
+void run_export(const TableFile& o) {
+  const sweeps::Store store = sweeps::Store::read(o.from);
+  const std::string text = sweeps::runs_csv(store);
+  write_file(o.out, text, o.force);
+  fmt::print("{}: {} runs\n", o.out, std::count(text.begin(), text.end(), '\n') - 1);
+}
+
+void run_import(const TableFile& o) {
+  std::ifstream in(o.from, std::ios::binary);
+  std::ostringstream text;
+  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(text << in.rdbuf())))
+    throw Error(o.from + ": cannot be read");
+  const std::vector<sweeps::RunRow> rows = sweeps::parse_runs_csv(text.str(), o.from);
+  if (rows.empty()) throw Error(o.from + ": holds no run");
+  const sweeps::Simulator program = sweeps::real_simulator("auto");
+  const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);
+  fmt::print("{}: {} runs, {} of them new\nnext: fp4sim sweep run {} --out {}\n", o.out, rows.size(), fresh,
+             rows.front().sweep, o.out);
+}
+
+}  // namespace
+
+void add_sweep_export(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<TableFile>();
+  app.add_option("DIR", o->from, "Folder of a sweep")->required()->type_name("DIR");
+  app.add_option("-o,--out", o->out,
+                 "CSV with one line for each run, its metrics, curve, digest and a hash of the line")
+      ->required()
+      ->type_name("FILE");
+  add_force_option(app, o->force);
+  app.callback([o] { run_export(*o); });
+  set_example(app, "fp4sim sweep export quick.sweep --out runs.csv");
+}
+
+void add_sweep_import(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<TableFile>();
+  app.add_option("FILE", o->from, "A table of `sweep export`; its runs need this program's signatures")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("-o,--out", o->out, "Folder of the sweep, made where missing")->required()->type_name("DIR");
+  app.callback([o] { run_import(*o); });
+  set_example(app, "fp4sim sweep import runs.csv --out quick.sweep");
+}
+
+}  // namespace fp4::tools
