@@ -48,6 +48,7 @@ const Replacement fixtures[] = {
     {"my_kernel", "printf '#!/bin/sh\\ncat > /dev/null\\nfp4sim golden stream\\n' > my_kernel && chmod +x my_kernel"},
     {"quick.sweep", "fp4sim sweep run quick.json --out quick.sweep --quiet"},
     {"runs.csv", "fp4sim sweep export quick.sweep --out runs.csv"},
+    {"ladder.csv", "$FP4SIM_PYTHON \"$OLDPWD\"/tests/support/planted_ladder.py > ladder.csv"},
     {"wgrad.sweep", "fp4sim sweep run wgrad.json --out wgrad.sweep --quiet"},
     {"shard1", "fp4sim sweep run quick.json --shard 1/3 --out shard1 --quiet"},
     {"shard2", "fp4sim sweep run quick.json --shard 2/3 --out shard2 --quiet"},

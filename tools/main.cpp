@@ -40,6 +40,7 @@
   X(table) \
   X(pareto) \
   X(edge) \
+  X(law) \
   X(effects) \
   X(report) \
   X(help) \

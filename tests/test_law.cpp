@@ -1,0 +1,134 @@
+// Scaling laws: what is planted is found, extra tokens are those of the definition, and far sizes are refused.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "src/error.h"
+#include "sweeps/judge/law.h"
+#include "tests/support/support.h"
+
+using namespace fp4::sweeps;
+using Catch::Matchers::Contains;
+using fp4::test::run_cli;
+using fp4::test::run_shell;
+using fp4::test::TemporaryFolder;
+using Json = nlohmann::json;
+
+namespace {
+
+const Law planted = {.A = 60, .B = 900, .alpha = 0.4, .beta = 0.5, .gamma = 0.8, .E = 0.9};
+
+// Sizes 50k to 800k at 20 to 160 tokens a weight; `seeds` runs each, of relative scatter `noise`.
+std::vector<LawPoint> runs_of(const Law& law, const Efficiency& efficiency, double noise, uint64_t stream) {
+  std::mt19937_64 engine(stream);
+  std::normal_distribution<double> normal(0, noise);
+  std::vector<LawPoint> points;
+  for (const double n : {5e4, 2e5, 8e5})
+    for (const double ratio : {20.0, 40.0, 80.0, 160.0})
+      for (const uint64_t seed : {1, 2, 3})
+        points.push_back(
+            {n, n * ratio, seed, law.loss(n, n * ratio, efficiency) * (1 + (noise > 0 ? normal(engine) : 0))});
+  return points;
+}
+
+}  // namespace
+
+TEST_CASE("the law at a point, by hand", "[quick]") {
+  // (16/4^.5 + 9/27^(1/3))^2 + 1/4 = (8 + 3)^2 + 1/4; with effN 1/4 and effD 1/27: (16 + 9)^2 + 1/4.
+  const Law law = {.A = 16, .B = 9, .alpha = 0.5, .beta = 1.0 / 3, .gamma = 2, .E = 0.25};
+  CHECK(law.loss(4, 27) == Approx(121.25));
+  CHECK(law.loss(4, 27, {.n = 0.25, .d = 1.0 / 27}) == Approx(625.25));
+}
+
+TEST_CASE("extra tokens, by hand", "[quick]") {
+  // A/N = B/D = 1: the baseline has 2. With effN 4/5 weights leave 2 - 5/4 = 3/4 for tokens: D' = 4/3 D / effD.
+  const Law law = {.A = 10, .B = 100, .alpha = 1, .beta = 1, .gamma = 0.7, .E = 1};
+  CHECK(extra_tokens(law, {.n = 0.8, .d = 1}, 10, 100).value() == Approx(1.0 / 3));
+  CHECK(extra_tokens(law, {.n = 0.8, .d = 0.9}, 10, 100).value() == Approx(4 / 2.7 - 1));
+  CHECK(extra_tokens(law, {.n = 1, .d = 1}, 10, 100).value() == Approx(0).margin(1e-12));
+  CHECK_FALSE(extra_tokens(law, {.n = 0.5, .d = 1}, 10, 100).has_value());  // weights alone give 2
+}
+
+TEST_CASE("a law without noise is found exactly", "[quick]") {
+  const LawFit fit = fit_law(runs_of(planted, {}, 0, 1), LawForm::quartet);
+  CHECK(fit.error < 1e-7);
+  CHECK(fit.law.alpha == Approx(planted.alpha).epsilon(1e-3));
+  CHECK(fit.law.beta == Approx(planted.beta).epsilon(1e-3));
+  CHECK(fit.law.gamma == Approx(planted.gamma).epsilon(1e-3));
+  CHECK(fit.law.E == Approx(planted.E).epsilon(1e-3));
+  const Efficiency quartet = {.n = 0.64, .d = 0.94};
+  const Efficiency found = fit_efficiency(fit.law, runs_of(planted, quartet, 0, 1));
+  CHECK(found.n == Approx(quartet.n).epsilon(1e-4));
+  CHECK(found.d == Approx(quartet.d).epsilon(1e-4));
+  Law flat = planted;
+  flat.gamma = 1;
+  const LawFit chinchilla = fit_law(runs_of(flat, {}, 0, 1), LawForm::chinchilla);
+  CHECK(chinchilla.law.E == Approx(flat.E).epsilon(1e-3));
+  CHECK(chinchilla.law.gamma == 1);
+}
+
+TEST_CASE("a tenth of wrong runs hardly moves a fit", "[quick]") {
+  std::vector<LawPoint> points = runs_of(planted, {}, 2e-4, 5);
+  for (size_t i = 0; i < points.size(); i += 10) points[i].loss *= 1.05;
+  const Law law = fit_law(points, LawForm::quartet).law;
+  CHECK(law.loss(4e5, 1.6e7) == Approx(planted.loss(4e5, 1.6e7)).epsilon(1e-3));
+}
+
+TEST_CASE("intervals hold what was planted in nineteen of twenty studies", "[quick]") {
+  const Efficiency quartet = {.n = 0.64, .d = 0.94};
+  const double n = 8e5, d = 3.2e7, truth = extra_tokens(planted, quartet, n, d).value();
+  int tokens = 0, predicted = 0;
+  for (uint64_t i = 0; i < 20; ++i) {
+    const LawStudy study = study_law(
+        {{"bf16", runs_of(planted, {}, 5e-4, 2 * i + 1)}, {"quartet", runs_of(planted, quartet, 5e-4, 2 * i + 2)}},
+        "bf16", LawForm::quartet, 60);
+    std::vector<double> values;
+    for (const LawSample& s : study.samples)
+      if (const auto extra = extra_tokens(s.law, s.efficiency.at("quartet"), n, d)) values.push_back(*extra);
+    const Interval interval = sample_interval(values, study.samples.size()).value();
+    tokens += interval.low <= truth && truth <= interval.high;
+    const Predicted far = predict(study, "quartet", 3.2e6, 6.4e7);
+    const double loss = planted.loss(3.2e6, 6.4e7, quartet);
+    predicted += far.interval.low <= loss && loss <= far.interval.high;
+  }
+  CHECK(tokens >= 17);  // of 20 at 95 %, fewer than 17 in one such test of sixty
+  CHECK(predicted >= 17);
+}
+
+TEST_CASE("what cannot be fitted or predicted is refused", "[quick]") {
+  std::vector<LawPoint> points = runs_of(planted, {}, 0, 1);
+  points.resize(18);  // 6 (N, D)
+  CHECK_THROWS_WITH(fit_law(points, LawForm::quartet), Contains("6 different (N, D) for 6 parameters; at least 7"));
+  CHECK_NOTHROW(fit_law(points, LawForm::chinchilla));
+  points.resize(12);  // one N
+  CHECK_THROWS_WITH(fit_efficiency(planted, points), Contains("4 (N, D) with 1 N and 4 D"));
+  const LawStudy study = study_law({{"bf16", runs_of(planted, {}, 2e-4, 1)}}, "bf16", LawForm::quartet, 40);
+  CHECK_NOTHROW(predict(study, "", 7.9e6, 1.27e9));
+  CHECK_THROWS_WITH(predict(study, "", 8.1e6, 1e8), Contains("more than ten times outside"));
+  CHECK_THROWS_WITH(predict(study, "", 1e6, 1.29e9), Contains("nothing is predicted there"));
+}
+
+TEST_CASE("the command fits a table, keeps sizes out, and names what it cannot read", "[cli]") {
+  TemporaryFolder folder;
+  const char* python = std::getenv("FP4SIM_PYTHON");
+  const std::string table = folder / "ladder.csv";
+  REQUIRE(
+      run_shell(std::string(python ? python : "python3") + " tests/support/planted_ladder.py > " + table).exit_code ==
+      0);
+  const auto result = run_cli("law " + table + " --held-out 3e6 --samples 60 --json");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const Json json = Json::parse(result.out);
+  CHECK(json["law"]["runs"] == 36);
+  CHECK(json["recipes"][0]["eff_n"].get<double>() == Approx(0.64).margin(0.03));
+  CHECK(json["recipes"][0]["eff_d"].get<double>() == Approx(0.94).margin(0.06));
+  CHECK(json["held_out"].size() == 8);
+  int inside = 0;
+  for (const Json& h : json["held_out"])
+    inside += h["interval"][0] <= h["measured"] && h["measured"] <= h["interval"][1];
+  CHECK(inside >= 7);
+  CHECK(run_cli("law " + table + " --at 8e5,1e9").exit_code == 0);
+  CHECK_THAT(run_cli("law " + table + " --at 8e9,1e12").err, Contains("more than ten times outside"));
+  CHECK_THAT(run_cli("law " + table + " --baseline fp32").err, Contains("no runs of the baseline 'fp32'"));
+}

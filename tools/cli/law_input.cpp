@@ -1,0 +1,61 @@
+// See law_input.h.
+#include "tools/cli/law_input.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/error.h"
+#include "sweeps/engine/runs_csv.h"
+
+namespace fp4::tools {
+
+namespace {
+
+std::string table_of(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return sweeps::runs_csv(sweeps::Store::read(path));
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(text << in.rdbuf())))
+    throw Error(path + ": cannot be read");
+  return std::move(text).str();
+}
+
+double metric(const sweeps::RunRecord& run, const char* name) {
+  for (const auto& [key, value] : run.metrics)
+    if (key == name) return value;
+  return std::nan("");
+}
+
+}  // namespace
+
+LadderRuns read_ladder(const std::string& path) {
+  LadderRuns ladder;
+  std::map<std::string, size_t> diverged;
+  std::map<std::tuple<std::string, double, double>, std::string> hashes;
+  for (const sweeps::RunRow& row : sweeps::parse_runs_csv(table_of(path), path)) {
+    if (row.recipe.empty() || row.run.role == sweeps::Role::tune) continue;
+    if (!row.run.loss) {
+      ++ladder.diverged, ++diverged[row.recipe];
+      continue;
+    }
+    const double n = metric(row.run, "weights"), d = metric(row.run, "tokens");
+    if (!(n > 0) || !(d > 0)) continue;
+    const auto [entry, is_new] = hashes.try_emplace({row.recipe, n, d}, row.run.hash);
+    if (!is_new && entry->second != row.run.hash)
+      throw Error(
+          fmt::format("{}: recipe '{}' has two configurations at N {:.4g}, D {:.4g} ({} and {}); a law needs one",
+                      row.place, row.recipe, n, d, entry->second, row.run.hash));
+    ladder.points[row.recipe].push_back({n, d, row.run.seed, *row.run.loss});
+  }
+  if (ladder.points.empty())
+    throw Error(path + ": no finished run has the metrics `weights` and `tokens`; a law needs runs of the task lm");
+  for (const auto& [recipe, count] : diverged)
+    if (!ladder.points.contains(recipe)) ladder.left_out.push_back(recipe);
+  return ladder;
+}
+
+}  // namespace fp4::tools
