@@ -98,7 +98,8 @@ def language_model(width=128, layers=2, heads=4, ffn=352, context=64, batch=16):
     return step
 
 
-MODELS = {"mlp-128": lambda: mlp(128), "mlp-256": lambda: mlp(256), "lm": language_model}
+MODELS = {"mlp-128": lambda: mlp(128), "mlp-256": lambda: mlp(256), "lm": language_model,
+          "lm-256": lambda: language_model(256, 4, 8, 704, 128, 16)}
 
 
 def seconds_of(step, rounds, budget):

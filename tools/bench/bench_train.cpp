@@ -30,6 +30,8 @@ struct Workload {
   sim::Json task;
   sim::Json checked;  // what the comparison with the reference changes, so that it takes a moment
   int share;          // of --steps
+  sim::Json train = sim::Json::object();
+  bool is_on_request = false;  // takes long: only when --models names it
 };
 
 const std::vector<Workload>& workloads() {
@@ -41,6 +43,13 @@ const std::vector<Workload>& workloads() {
        {{"name", "lm"}},
        {{"task", {{"width", 64}, {"heads", 2}, {"ffn", 96}, {"context", 32}}}, {"train", {{"batch", 4}}}},
        20},
+      {"lm-256",
+       "d 256, 4 layers, 16 x 128",
+       {{"name", "lm"}, {"size", "3200k"}},
+       {{"task", {{"width", 64}, {"heads", 2}, {"ffn", 96}, {"context", 32}}}, {"train", {{"batch", 4}}}},
+       100,
+       {{"batch", 16}},
+       true},
   };
   return list;
 }
@@ -48,6 +57,7 @@ const std::vector<Workload>& workloads() {
 sim::History train(const Workload& w, const std::string& recipe, int steps, const sim::Json& change,
                    const std::string& backend, int threads) {
   sim::Json config = {{"task", w.task}, {"recipe", recipe}, {"train", {{"steps", steps + 1}, {"curve_points", 1}}}};
+  config["train"].update(w.train);
   config.merge_patch(change);
   sim::RunOptions options;
   options.backend = backend;
@@ -117,7 +127,10 @@ const std::vector<std::string>& bench_models() {
 }
 
 std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& o, std::string& pytorch) {
-  const std::vector<std::string>& models = o.models.empty() ? bench_models() : o.models;
+  std::vector<std::string> models = o.models;
+  if (models.empty())
+    for (const Workload& w : workloads())
+      if (!w.is_on_request) models.emplace_back(w.name);
   const std::map<std::string, double> torch = pytorch_steps(models, pytorch);
   std::vector<std::string> recipes = {"fp32"};
   for (const std::string& r : o.recipes.empty() ? sim::recipe_names() : o.recipes)
