@@ -11,10 +11,17 @@ import numpy as np  # noqa: E402
 import fp4sim as f4  # noqa: E402
 
 PROGRAM = os.environ["FP4SIM"]
-try:
-    import torch
-except ImportError:
-    torch = None
+
+
+def __getattr__(name):
+    """torch, or None where it is not installed: half a second for those who ask."""
+    if name != "torch":
+        raise AttributeError(name)
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch
 
 
 def command(*words):

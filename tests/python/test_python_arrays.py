@@ -21,6 +21,7 @@ SPECS = [
     ("fp32", {}),
     ("te_nvfp4", {}),
 ]
+PLACE = {"seed": 7, "stream": 3, "step": 2}
 
 
 class Quantising(unittest.TestCase):
@@ -39,7 +40,7 @@ class Quantising(unittest.TestCase):
         x = numbers(70, 90)
         for preset, fields in SPECS:
             words = ",".join([preset] + [f"{k}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for k, v in fields.items()])
-            made = self.check(x, preset, words, seed=7, stream=3, step=2, **fields)
+            made = self.check(x, preset, words, **PLACE, **fields)
             again = f4.from_arrays(made.codes, made.scales, made.tensor_scale, spec=made.spec, shape=x.shape)
             self.assertTrue(same(again.dequantize(), made.dequantize()))
             self.assertEqual(f4.Spec(words), made.spec)
@@ -60,8 +61,13 @@ class Quantising(unittest.TestCase):
         for view in (x.T, x[::2], x[:, ::2], x[::-1], x[:, ::-1], x[3:4], np.asfortranarray(x), deep, deep[:, :, 1:4],
                      deep.transpose(1, 0, 2, 3), numbers(40), np.float32(3), np.zeros((0, 32), np.float32),
                      np.broadcast_to(x[0], (5, 64)), np.frombuffer(b"x" + x.tobytes(), np.uint8)[1:].view(np.float32)):
-            for spec in ("mxfp4", "nvfp4"):
-                self.check(view, spec, spec, seed=7, stream=3, step=2)
+            for spec in ("mxfp4", "nvfp4,rounding=stochastic"):
+                made, plain = (f4.quantize(y, spec, **PLACE) for y in (view, np.array(view, np.float32, order="C")))
+                for name in ("codes", "scales", "tensor_scale"):
+                    self.assertTrue(same(getattr(made, name), getattr(plain, name)), (view.shape, view.strides, name))
+                self.assertTrue(same(made.dequantize(), plain.dequantize()))
+        for other in (deep, numbers(40), np.float32(3), np.zeros((0, 32), np.float32)):
+            self.check(other, "nvfp4", "nvfp4", **PLACE)
         turned = f4.quantize(x, "nvfp4,rounding=stochastic", transpose=True, seed=5)
         want = files_of(x, "--spec", "nvfp4,rounding=stochastic", "--transpose", "--seed", 5)
         self.assertTrue(same(turned.codes, want["codes"]) and same(turned.dequantize(), want["dequantized"]))
@@ -70,7 +76,7 @@ class Quantising(unittest.TestCase):
         x = numbers(16, 32)
         for kind in (np.float16, np.float64, ">f4"):
             with np.errstate(all="ignore"):
-                self.check(x.astype(kind), "mxfp4", "mxfp4", seed=7, stream=3, step=2)
+                self.check(x.astype(kind), "mxfp4", "mxfp4", **PLACE)
 
     def test_results_keep_their_memory_and_give_back_what_they_hold(self):
         x = numbers(64, 64)
