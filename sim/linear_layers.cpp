@@ -25,14 +25,21 @@ QuantSpec unquantised() {
   return s;
 }
 
+// Hadamards and sources stay: the check that every path gives the plain gradients.
+void leave_unquantised(fp4::Recipe& r) {
+  for (GemmSpec* g : {&r.fprop, &r.dgrad, &r.wgrad})
+    for (OperandSpec* o : {&g->a, &g->b}) o->quant = unquantised(), o->estimator = {};
+}
+
+std::string precision_of(const GemmSpec& s) {
+  const std::string a = row_of(element_table, s.a.quant.element).name;
+  const std::string b = row_of(element_table, s.b.quant.element).name;
+  return a == b ? a : a + " x " + b;
+}
+
 }  // namespace
 
 LinearEngine::LinearEngine(const Recipe& recipe, const Dispatcher& backend) : recipe_(recipe), backend_(backend) {
-  if (!recipe_.quantise) {  // Hadamards and sources stay: the check that every path gives the plain gradients
-    for (GemmSpec* g : {&recipe_.fprop, &recipe_.dgrad, &recipe_.wgrad}) {
-      for (OperandSpec* o : {&g->a, &g->b}) o->quant = unquantised(), o->estimator = {};
-    }
-  }
   const Preset* bf16 = find_preset("bf16");
   for (GemmSpec* g : {&skipped_.fprop, &skipped_.dgrad, &skipped_.wgrad}) g->a.quant = g->b.quant = bf16->spec;
 }
@@ -50,8 +57,8 @@ void LinearEngine::finish() {
     if (l.quantisable) candidates.push_back(&l);
   const LayerPolicy& p = recipe_.layers;
   const int n = static_cast<int>(candidates.size());
-  const double share = p.amount < 1 ? std::floor(p.amount * n + 0.5) : p.amount;
-  const int left_out = std::min(n, static_cast<int>(share));
+  quantisable_ = n;
+  const int left_out = layers_at_end(p.amount, n);
   for (int i = 0; i < n; ++i) {
     Layer& l = *candidates[static_cast<size_t>(i)];
     const bool named = std::find(p.names.begin(), p.names.end(), l.name) != p.names.end();
@@ -62,20 +69,53 @@ void LinearEngine::finish() {
       case LayerPolicy::Kind::skip_last: quantised = i < n - left_out; break;
       case LayerPolicy::Kind::names: quantised = named; break;
     }
+    l.position = i;
     l.treatment = quantised ? Treatment::quantised : Treatment::skipped;
   }
-  Recipe plain;
-  for (GemmSpec* g : {&plain.fprop, &plain.dgrad, &plain.wgrad}) g->a.quant = g->b.quant = unquantised();
+  std::vector<LayerPlace> places;
   for (Layer& l : layers_) {
-    const Recipe& r = l.treatment == Treatment::plain ? plain : l.treatment == Treatment::skipped ? skipped_ : recipe_;
-    l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
-    for (Product& product : l.products) product.is_plain = is_plain(product.spec);
+    places.push_back(place_of(l));
+    if (is_ruled(recipe_, places.back())) l.treatment = Treatment::quantised;
   }
+  check_rules(recipe_, places, "recipe layers");
   for (const std::string& name : p.names) {
     std::vector<std::string> known;
     for (const Layer* l : candidates) known.push_back(l->name);
     if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe layers", name, known);
   }
+  plan(recipe_.phases.empty() ? -1 : 0);
+}
+
+LayerPlace LinearEngine::place_of(const Layer& layer) const { return {layer.name, layer.position, quantisable_}; }
+
+// The products of every layer in a phase. What a rule alone makes quantisable starts from fp32.
+void LinearEngine::plan(int phase) {
+  earlier_ = products();
+  phase_ = phase;
+  fp4::Recipe plain;
+  for (GemmSpec* g : {&plain.fprop, &plain.dgrad, &plain.wgrad}) g->a.quant = g->b.quant = unquantised();
+  for (Layer& l : layers_) {
+    fp4::Recipe r = l.treatment == Treatment::plain ? plain : skipped_;
+    if (l.treatment == Treatment::quantised) {
+      r = products_at(recipe_, l.quantisable ? static_cast<const fp4::Recipe&>(recipe_) : plain, place_of(l), phase);
+      if (!recipe_.quantise) leave_unquantised(r);
+    }
+    l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
+    for (Product& product : l.products) product.is_plain = is_plain(product.spec);
+  }
+}
+
+void LinearEngine::begin_step(int step, int steps) {
+  if (const int phase = phase_of(recipe_, step, steps); phase != phase_) plan(phase);
+}
+
+std::vector<LayerInfo> LinearEngine::layers() const {
+  std::vector<LayerInfo> rows;
+  for (const Layer& l : layers_) {
+    rows.push_back({l.name, l.in, l.out, l.quantisable, {}});
+    for (size_t gemm = 0; gemm < 3; ++gemm) rows.back().precisions[gemm] = precision_of(l.products[gemm].spec);
+  }
+  return rows;
 }
 
 std::vector<std::string> LinearEngine::quantised_layers() const {
@@ -86,14 +126,12 @@ std::vector<std::string> LinearEngine::quantised_layers() const {
 }
 
 std::array<PrecisionCounts, 3> LinearEngine::products() const {
-  std::array<PrecisionCounts, 3> counts;
+  std::array<PrecisionCounts, 3> counts = earlier_;
   for (const Layer& l : layers_) {
     for (size_t gemm = 0; gemm < counts.size(); ++gemm) {
       const Product& p = l.products[gemm];
       if (p.count == 0) continue;
-      const std::string a = row_of(element_table, p.spec.a.quant.element).name;
-      const std::string b = row_of(element_table, p.spec.b.quant.element).name;
-      counts[gemm][a == b ? a : a + " x " + b] += p.count;
+      counts[gemm][precision_of(p.spec)] += p.count;
     }
   }
   return counts;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/layers.h"
+#include "sim/schedule.h"
 #include "sim/train.h"
 #include "src/backends.h"
 
@@ -27,6 +28,8 @@ class LinearEngine {
   int add_layer(const std::string& name, int in, int out, bool quantisable);
   /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
   void finish();
+  /// Before a training step: the phase of the recipe that it belongs to.
+  void begin_step(int step, int steps);
 
   /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape.
   Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false);
@@ -35,6 +38,8 @@ class LinearEngine {
   std::array<PrecisionCounts, 3> products() const;
   /// Layers that follow the recipe, the others being fp32 (heads) or bf16 (left out by the policy).
   std::vector<std::string> quantised_layers() const;
+
+  std::vector<LayerInfo> layers() const;
 
   /// Held tensor amaxes, in layer, GEMM, operand order: what a checkpoint must keep.
   std::vector<float> state() const;
@@ -51,6 +56,7 @@ class LinearEngine {
     std::string name;
     int in, out;
     bool quantisable;
+    int position = -1;  // among the quantisable ones
     Treatment treatment = Treatment::plain;
     std::array<Product, 3> products;
     std::array<std::array<float, 2>, 3> held_amax = {{{-1, -1}, {-1, -1}, {-1, -1}}};
@@ -63,6 +69,8 @@ class LinearEngine {
 
   static const GemmSpec& spec(const Layer& layer, Gemm gemm) { return layer.products[static_cast<size_t>(gemm)].spec; }
   QuantizeCall call_of(Tape& tape, const Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const;
+  LayerPlace place_of(const Layer& layer) const;
+  void plan(int phase);
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
   Kept keep(Tape& tape, Layer& layer, int number, int operand, Tensor x, bool decodes);
@@ -71,7 +79,10 @@ class LinearEngine {
   void backward(Tape& tape, int number, const Saved& saved);
 
   Recipe recipe_;
-  Recipe skipped_;  // every product bf16: layers that the policy leaves out
+  int phase_ = -1;
+  int quantisable_ = 0;                     // layers
+  std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases
+  Recipe skipped_;                          // every product bf16: layers that the policy leaves out
   const Dispatcher& backend_;
   std::vector<Layer> layers_;
 };

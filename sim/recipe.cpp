@@ -18,7 +18,7 @@ constexpr const char* gemm_docs[] = {"forward product, Y = X W^T", "gradient of 
 // Texts of a recipe, as they are called in its file.
 struct TextField {
   const char* name;
-  std::string Recipe::*field;
+  std::string fp4::Recipe::*field;
   const char* doc;
 };
 constexpr TextField text_fields[] = {{"name", &Recipe::name, "the recipe's word in tables"},
@@ -26,7 +26,7 @@ constexpr TextField text_fields[] = {{"name", &Recipe::name, "the recipe's word 
                                      {"source", &Recipe::source, "paper, specification or code that it follows"},
                                      {"deviations", &Recipe::deviations, "where it differs from its source"}};
 
-GemmSpec& gemm_of(Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
+GemmSpec& gemm_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
 
 GemmSpec uniform(const char* preset) {
   GemmSpec g;
@@ -56,8 +56,10 @@ LayerPolicy layers_from(JsonReader given) {
   const auto last = rule("skip_last", "layers at the end that stay in bf16, or a share of all below 1");
   const auto names = rule("names", "only these layers are quantised: `down`, `block3.down`");
   if (first.has_value() + last.has_value() + names.has_value() != 1)
-    given.fail("expected one of \"all\", {\"skip_first\": N}, {\"skip_last\": N} and {\"names\": [..]}, found " +
-               shown(given.json()));
+    given.fail(
+        "expected a list of rules or one of \"all\", {\"skip_first\": N}, {\"skip_last\": N} and {\"names\": [..]}, "
+        "found " +
+        shown(given.json()));
   given.finish();
   if (names) {
     p.kind = Kind::names;
@@ -99,8 +101,17 @@ Recipe from_object(JsonReader given, int depth) {
     r.quantise = value->boolean();
   if (const auto value = given.find("loss_scaling", {"dynamic scale of the loss", r.loss_scaling}))
     r.loss_scaling = value->boolean();
-  if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"}))
-    r.layers = layers_from(*value);
+  if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"})) {
+    if (value->json().is_array()) {
+      r.layers = {};
+      r.rules = rules_from(*value);
+    } else {
+      r.rules.clear();
+      r.layers = layers_from(*value);
+    }
+  }
+  if (const auto value = given.find("phases", {"changes over the steps, in order; each but the last has an `until`"}))
+    r.phases = phases_from(*value);
   if (const auto value =
           given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
     const std::vector<std::string> words = optimizer_words();
@@ -124,6 +135,8 @@ Recipe from_word(const std::string& word, const std::string& place, int depth) {
   const std::string gemm = word.substr(at + 1);
   const auto* found = std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
   if (found == std::end(gemm_keys)) throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad"});
+  if (!r.rules.empty() || !r.phases.empty())
+    throw Error(place + ": " + word + ": the recipe has rules over layers or phases, of which one product is none");
   r.name = word;
   r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
@@ -150,8 +163,9 @@ Json to_json(const Recipe& recipe) {
   Recipe r = recipe;
   Json out = {{"name", r.name},           {"doc", r.doc},
               {"source", r.source},       {"deviations", r.deviations},
-              {"quantise", r.quantise},   {"layers", layers_to(r.layers)},
+              {"quantise", r.quantise},   {"layers", r.rules.empty() ? layers_to(r.layers) : rules_to(r.rules)},
               {"optimizer", r.optimizer}, {"loss_scaling", r.loss_scaling}};
+  if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
   for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
   return out;
 }
@@ -161,6 +175,11 @@ std::string invalid_reason(const Recipe& recipe) {
   for (int i = 0; i < 3; ++i) {
     const std::string reason = fp4::invalid_reason(gemm_of(r, i), i == 0);
     if (!reason.empty()) return std::string(gemm_keys[i]) + ": " + reason;
+  }
+  try {
+    for (size_t i = 0; i < r.phases.size(); ++i) products_in(r, r, static_cast<int>(i));
+  } catch (const Error& error) {
+    return error.what();
   }
   return "";
 }

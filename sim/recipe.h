@@ -1,8 +1,8 @@
 // Decides: recipes as JSON. A recipe is a file of sweeps/recipes (or a user's file or object):
 //   {"name": .., "doc": .., "source": .., "deviations": .., "base": "mxfp4",
 //    "all": {..}, "fprop": {"a": {..}, "b": {..}, "*": {..}, "hadamard": {..}, "accumulator": ..}, "dgrad": ..,
-//    "wgrad": .., "quantise": true, "layers": "all" | {"skip_last": 0.15} | {"names": [..]}, "optimizer": "",
-//    "loss_scaling": false}
+//    "wgrad": .., "quantise": true, "layers": "all" | {"skip_last": 0.15} | {"names": [..]} | [rules],
+//    "phases": [..], "optimizer": "", "loss_scaling": false}
 // `base` names another recipe to start from (default fp32), "all" applies to the three products before the single
 // ones, "*" to both operands. NAME@GEMM is that product of NAME, the other two in bf16.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "sim/config.h"
+#include "sim/schedule.h"
 #include "src/spec_text.h"
 
 namespace fp4::sim {

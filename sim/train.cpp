@@ -115,6 +115,7 @@ class Run {
   float step() {
     ++step_;
     pass_.step = static_cast<uint32_t>(step_);
+    engine_.begin_step(step_, steps_);
     pass_.training = pass_.quantise = true;
     std::unique_ptr<Trace> trace;
     if (options_.trace && options_.trace_every > 0 && step_ >= options_.trace_from &&

@@ -11,6 +11,8 @@
 #include <tuple>
 
 #include "sim/checkpoint.h"
+#include "sim/layers.h"
+#include "sim/quantized_linear.h"
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "src/sha256.h"
@@ -174,6 +176,16 @@ std::string invalid_reason(const Json& config) {
                        task_of(config).name(), t, left, batch, least_effective_batch);
   }
   return task_of(config).invalid_reason(config);
+}
+
+std::vector<LayerInfo> layers(const Json& config) {
+  const Dispatcher backend;
+  LinearEngine engine(recipe_from_json(config.at("recipe")), backend);
+  Parameters parameters;
+  Builder build(parameters, engine);
+  const std::unique_ptr<Model> model = task_of(config).model(build, with_data_of(config, 0), 0);
+  engine.finish();
+  return engine.layers();
 }
 
 double static_cost(const Json& config) {

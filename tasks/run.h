@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/schedule.h"
 #include "sim/train.h"
 
 namespace fp4::tasks {
@@ -35,6 +36,9 @@ std::string invalid_reason(const Json& canonical);
 /// that the largest weight of a batch makes the gradient, and every recipe is judged on a ruined training.
 double effective_batch(const Json& canonical);
 inline constexpr double least_effective_batch = 64;
+
+/// The linear layers of a canonical configuration in the order of the forward pass, in the recipe's first phase.
+std::vector<sim::LayerInfo> layers(const Json& canonical);
 
 /// Multiply-adds x steps of a canonical configuration: a static cost for scheduling, the same everywhere.
 double static_cost(const Json& canonical);

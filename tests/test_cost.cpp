@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "fp4/presets.h"
+#include "sim/recipe.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 
@@ -172,6 +173,35 @@ TEST_CASE("layers outside the policy run in bf16 and count as overhead, not as q
   }
   recipe.layers.names = {"q"};
   REQUIRE_THROWS_WITH(evaluate(recipe, halves, chip), Catch::Contains("unknown word 'q'") && Catch::Contains("l"));
+}
+
+TEST_CASE("every layer is priced by the rules that select it", "[quick]") {
+  Json two = model_json();
+  two["linears"][0]["out"] = {16, 16};
+  two["linears"][0]["layers"] = {"gate", "up"};
+  const Model halves = parse_model(two, "two layers");
+  const auto priced = [&](const char* layers) {
+    const Json object = {{"base", "mxfp4"}, {"layers", Json::parse(layers)}};
+    return evaluate(sim::recipe_from_json(object), halves, chip);
+  };
+  // 16 columns of one product: 64 s in FP4, 128 s in FP8, 256 s in bf16.
+  for (const char* bf16 : {R"([{"last": 0.5, "recipe": "bf16"}])", R"([{"match": "up", "recipe": "bf16"}])",
+                           R"([{"first": 2, "recipe": "bf16"}, {"match": "block0.g*", "recipe": "mxfp4"}])"}) {
+    const CostResult result = priced(bf16);
+    CHECK(group(result, "matmul") == 3 * 64.0);
+    CHECK(group(result, "matmul left in 16 bits") == 3 * 256.0);
+    CHECK(result.memory.total() > 0);
+  }
+  CHECK(group(priced(R"([{"match": "up", "recipe": "mxfp8"}])"), "matmul") == 3 * 64.0 + 3 * 128.0);
+  CHECK(group(priced(R"([{"match": "up", "wgrad": "bf16.wgrad"}])"), "matmul") == 5 * 64.0 + 256.0);
+}
+
+TEST_CASE("phases weigh their share of the steps", "[quick]") {
+  const Json object = {{"base", "mxfp4"}, {"phases", Json::array({{{"until", 0.75}}, {{"fprop", "bf16.fprop"}}})}};
+  const CostResult mean = evaluate(sim::recipe_from_json(object), model, chip);
+  // fprop: 3/4 of 128 s and 1/4 of 512 s.
+  CHECK(group(mean, "matmul") == 96.0 + 128.0 + 2 * 128.0);
+  CHECK(mean.compute_s == Approx(total_seconds(mean.terms)));
 }
 
 TEST_CASE("the wider operand decides the rate, and a first layer has no dgrad", "[quick]") {

@@ -235,7 +235,7 @@ TEST_CASE("a known word in the wrong form is not suggested as its own correction
              Contains("x.json: explore: 'halving' needs its numbers") && !Contains("did you mean"));
   CHECK_THAT(grid_error(R"("explore": {"havling": 3})"), Contains("did you mean 'halving'"));
   CHECK_THAT(error_of(json_readers()[2], R"({"layers": "skip_last"})"),
-             Contains("x.json: layers: expected one of") && !Contains("did you mean"));
+             Contains("x.json: layers: expected a list of rules or one of") && !Contains("did you mean"));
   CHECK_THAT(error_of(json_readers()[2], R"({"dgrad": {"b": {"source": "fprop_quantized"}}})"),
              Contains("x.json: dgrad.b.source: unknown word 'fprop_quantized'; did you mean 'fprop_quantised'"));
   CHECK(nearest_word("halving", {"all", "halving"}).empty());

@@ -36,7 +36,7 @@ TEST_CASE("with quantisation off every recipe gives the plain products", "[train
   OneLayer layer({48, 64, 80});
   const OneLayer::Result plain = layer.plain();
   for (const std::string& name : recipe_names()) {
-    Recipe recipe = recipe_from_json(name);
+    sim::Recipe recipe = recipe_from_json(name);
     recipe.quantise = false;
     recipe.layers = {};
     const OneLayer::Result r = layer.run(recipe, 7);
@@ -55,7 +55,7 @@ TEST_CASE("fold gives the same products as sqrt with quantisation off", "[train]
   const OneLayer::Result plain = layer.plain();
   for (const char* source : {"high_precision", "fprop_quantised"}) {
     const Json h = {{"size", 32}, {"signs", "per_step"}, {"normalise", "fold"}};
-    Recipe recipe = recipe_from_json({{"base", "quartet"},
+    sim::Recipe recipe = recipe_from_json({{"base", "quartet"},
                                       {"all", {{"hadamard", h}}},
                                       {"quantise", false},
                                       {"dgrad", {{"b", {{"source", source}}}}},

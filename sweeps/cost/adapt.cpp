@@ -3,6 +3,9 @@
 #include "sweeps/cost/adapt.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
 
 namespace fp4::cost {
 
@@ -97,6 +100,59 @@ RecipeFacts facts_of(const Recipe& recipe) {
     fp32 = fp32 && gemm_of(facts, gemm).a.element_bits > 16 && gemm_of(facts, gemm).b.element_bits > 16;
   }
   if (fp32) facts.high_class = "fp32";
+  return facts;
+}
+
+namespace {
+
+// One object for all layers that the same rules select.
+class FactsByLayer {
+ public:
+  FactsByLayer(const sim::Recipe& recipe, int phase) : recipe_(recipe), phase_(phase) {}
+  RecipeFacts::LayerFacts operator()(const std::string& name, int position, int count) {
+    const sim::LayerPlace place{name, position, count};
+    if (position < 0 && !sim::is_ruled(recipe_, place)) return nullptr;
+    std::string key = position < 0 ? "head " : "";
+    for (const sim::LayerRule& rule : recipe_.rules) key += sim::selects(rule, place) ? '1' : '0';
+    RecipeFacts::LayerFacts& facts = known_[key];
+    if (!facts) {
+      fp4::Recipe start = recipe_;
+      if (position < 0) start.fprop = start.dgrad = start.wgrad = unscaled();
+      facts = std::make_shared<RecipeFacts>(facts_of(sim::products_at(recipe_, std::move(start), place, phase_)));
+    }
+    return facts;
+  }
+
+ private:
+  static GemmSpec unscaled() {
+    GemmSpec product;
+    for (OperandSpec* o : {&product.a, &product.b}) o->quant.element = Element::fp32, o->quant.scale = Scale::none;
+    return product;
+  }
+  sim::Recipe recipe_;
+  int phase_;
+  std::map<std::string, RecipeFacts::LayerFacts> known_;
+};
+
+RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
+  RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
+  if (!recipe.rules.empty())
+    facts.at_layer = [by_layer = std::make_shared<FactsByLayer>(recipe, phase)](const std::string& name, int position,
+                                                                                int count) {
+      return (*by_layer)(name, position, count);
+    };
+  return facts;
+}
+
+}  // namespace
+
+RecipeFacts facts_of(const sim::Recipe& recipe) {
+  RecipeFacts facts = facts_in(recipe, recipe.phases.empty() ? -1 : 0);
+  double begin = 0;
+  for (size_t i = 0; i < recipe.phases.size(); ++i) {
+    facts.phases.emplace_back(recipe.phases[i].until - begin, facts_in(recipe, static_cast<int>(i)));
+    begin = recipe.phases[i].until;
+  }
   return facts;
 }
 

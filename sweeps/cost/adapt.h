@@ -1,13 +1,16 @@
-// Decides: what a recipe (fp4/spec.h) means to the cost model. The only file here that knows the axes; it reads the
-// cost facts of their rows (bits, slots per element, passes, random bits) and no word, so a new row needs no change.
+// Decides: what a recipe (fp4/spec.h, sim/schedule.h) means to the cost model. The only file here that knows the axes;
+// it reads the cost facts of their rows (bits, slots per element, passes, random bits) and no word, so a new row needs
+// no change.
 #pragma once
 
-#include "fp4/spec.h"
+#include "sim/schedule.h"
 #include "sweeps/cost/workload.h"
 
 namespace fp4::cost {
 
 RecipeFacts facts_of(const Recipe& recipe);
+/// With its rules over layers and its phases.
+RecipeFacts facts_of(const sim::Recipe& recipe);
 OperandFacts facts_of(const OperandSpec& operand);
 
 }  // namespace fp4::cost

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4/spec.h"
+#include "sim/schedule.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/kernels.h"
 #include "sweeps/cost/model.h"
@@ -81,7 +81,7 @@ struct CostResult {
   std::vector<Term> terms;
 };
 
-CostResult evaluate(const Recipe& recipe, const Model& model, const Hardware& hardware,
+CostResult evaluate(const sim::Recipe& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options = {});
 CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options = {});

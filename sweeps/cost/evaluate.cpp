@@ -12,6 +12,7 @@ namespace {
 // The same GEMMs in the same formats, but operands arrive quantised.
 RecipeFacts without_quantisers(RecipeFacts recipe) {
   recipe.free_quantisation = true;
+  for (auto& [share, facts] : recipe.phases) facts.free_quantisation = true;
   return recipe;
 }
 
@@ -100,11 +101,17 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
     result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;
   result.points = points(recipe, options.weights);
   result.bops = bops_speedup(recipe);
+  // The peak of a run is that of its hungriest phase.
   result.memory = memory_footprint(recipe, model, hardware, options);
+  for (const auto& [share, facts] : recipe.phases) {
+    const MemoryFootprint memory = memory_footprint(facts, model, hardware, options);
+    if (memory.total() > result.memory.total()) result.memory = memory;
+  }
   return result;
 }
 
-CostResult evaluate(const Recipe& recipe, const Model& model, const Hardware& hardware, const CostOptions& options) {
+CostResult evaluate(const sim::Recipe& recipe, const Model& model, const Hardware& hardware,
+                    const CostOptions& options) {
   return evaluate(facts_of(recipe), model, hardware, options);
 }
 

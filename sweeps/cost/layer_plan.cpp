@@ -43,13 +43,56 @@ bool named(const LayerPolicy& policy, const std::string& layer, int64_t block) {
   return std::any_of(policy.names.begin(), policy.names.end(), match);
 }
 
+// Equal rows become one that stands for several blocks.
+void add_row(std::vector<PlannedLinear>& plan, const PlannedLinear& row) {
+  const auto same = std::find_if(plan.begin(), plan.end(), [&](const PlannedLinear& other) {
+    return other.linear == row.linear && other.quantised == row.quantised && other.high == row.high &&
+           other.facts == row.facts;
+  });
+  if (same == plan.end()) {
+    plan.push_back(row);
+  } else {
+    ++same->blocks;
+  }
+}
+
+bool is_high(const RecipeFacts& facts, const std::string& high_class) {
+  return format_class(facts.fprop) == high_class && format_class(facts.dgrad) == high_class &&
+         format_class(facts.wgrad) == high_class;
+}
+
+// Columns of one fused linear under the same rules are one row.
+std::vector<PlannedLinear> plan_rules(const Model& model, const RecipeFacts& recipe) {
+  std::vector<PlannedLinear> plan;
+  const int layers = static_cast<int>(model.layers());
+  int position = 0;
+  for (int64_t block = 0; block < model.blocks; ++block)
+    for (const Linear& linear : model.linears) {
+      std::vector<PlannedLinear> rows;
+      for (size_t i = 0; i < linear.out.size(); ++i) {
+        RecipeFacts::LayerFacts facts =
+            recipe.at_layer(fmt::format("block{}.{}", block, linear.layers[i]), position++, layers);
+        const bool high = is_high(*facts, recipe.high_class);
+        if (high) facts = nullptr;
+        const auto same = std::find_if(
+            rows.begin(), rows.end(), [&](const PlannedLinear& r) { return (r.high > 0) == high && r.facts == facts; });
+        PlannedLinear& row = same != rows.end() ? *same : rows.emplace_back(PlannedLinear{&linear, 1, 0, 0, facts});
+        (high ? row.high : row.quantised) += linear.out[i];
+      }
+      for (const PlannedLinear& row : rows) add_row(plan, row);
+    }
+  return plan;
+}
+
 }  // namespace
 
-std::vector<PlannedLinear> plan_layers(const Model& model, const LayerPolicy& policy) {
+std::vector<PlannedLinear> plan_layers(const Model& model, const RecipeFacts& recipe) {
   using Kind = LayerPolicy::Kind;
+  if (recipe.at_layer) return plan_rules(model, recipe);
+  const LayerPolicy& policy = recipe.layers;
   std::vector<PlannedLinear> plan;
   if (policy.kind == Kind::all) {
-    for (const Linear& linear : model.linears) plan.push_back({&linear, model.blocks, linear.width_out(), 0});
+    for (const Linear& linear : model.linears) plan.push_back({&linear, model.blocks, linear.width_out(), 0, nullptr});
     return plan;
   }
   if (policy.kind == Kind::names) check_names(model, policy);
@@ -57,7 +100,7 @@ std::vector<PlannedLinear> plan_layers(const Model& model, const LayerPolicy& po
   int64_t position = 0;
   for (int64_t block = 0; block < model.blocks; ++block)
     for (const Linear& linear : model.linears) {
-      PlannedLinear row{&linear, 1, 0, 0};
+      PlannedLinear row{&linear, 1, 0, 0, nullptr};
       for (size_t i = 0; i < linear.out.size(); ++i) {
         const int64_t width = linear.out[i];
         const bool quantised = policy.kind == Kind::names        ? named(policy, linear.layers[i], block)
@@ -66,14 +109,7 @@ std::vector<PlannedLinear> plan_layers(const Model& model, const LayerPolicy& po
         (quantised ? row.quantised : row.high) += width;
         ++position;
       }
-      const auto same = std::find_if(plan.begin(), plan.end(), [&](const PlannedLinear& other) {
-        return other.linear == row.linear && other.quantised == row.quantised;
-      });
-      if (same == plan.end()) {
-        plan.push_back(row);
-      } else {
-        ++same->blocks;
-      }
+      add_row(plan, row);
     }
   return plan;
 }

@@ -1,4 +1,4 @@
-// Decides: which part of a model's linear layers a recipe's layer policy quantises.
+// Decides: which part of a model's linear layers follows which products: the recipe's, those of a rule, or bf16.
 #pragma once
 
 #include <vector>
@@ -15,10 +15,11 @@ struct PlannedLinear {
   int64_t blocks = 0;
   int64_t quantised = 0;
   int64_t high = 0;
+  RecipeFacts::LayerFacts facts = nullptr;  // what the quantised columns follow by rules; null: the recipe
 };
 
 /// Layers are counted in the order of the forward pass; a share below 1 is of all quantisable layers, rounded to
 /// nearest, half up. Names that match no layer of the model are an error.
-std::vector<PlannedLinear> plan_layers(const Model& model, const LayerPolicy& policy);
+std::vector<PlannedLinear> plan_layers(const Model& model, const RecipeFacts& recipe);
 
 }  // namespace fp4::cost

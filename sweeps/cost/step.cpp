@@ -27,13 +27,20 @@ class StepBuilder {
 
   double seconds() const { return seconds_; }
   std::vector<Term> build() {
-    for (const PlannedLinear& row : plan_layers(model_, recipe_.layers)) {
-      if (row.quantised > 0) quantised_linear(row);
+    for (const PlannedLinear& row : plan_layers(model_, recipe_)) {
+      if (row.quantised > 0) quantised_linear(row, row.facts ? *row.facts : recipe_, 1 + options_.recompute);
       if (row.high > 0) high_linear(*row.linear, row.high, row.blocks, recipe_.high_class, "matmul left in 16 bits");
     }
-    for (const UnquantisedLinear& row : model_.unquantised)
+    for (const UnquantisedLinear& row : model_.unquantised) {
+      const RecipeFacts::LayerFacts ruled =
+          recipe_.at_layer ? recipe_.at_layer(row.linear.name, -1, static_cast<int>(model_.layers())) : nullptr;
+      if (ruled) {  // the last layer is never checkpointed
+        quantised_linear({&row.linear, 1, row.linear.width_out(), 0, ruled}, *ruled, 1);
+        continue;
+      }
       high_linear(row.linear, row.linear.width_out(), 1,
                   recipe_.high_class == "fp32" ? recipe_.high_class : row.format_class, "head");
+    }
     attention();
     optimizer();
     other();
@@ -86,23 +93,23 @@ class StepBuilder {
     return work;
   }
 
-  void quantised_linear(const PlannedLinear& row) {
+  void quantised_linear(const PlannedLinear& row, const RecipeFacts& recipe, double forward_passes) {
     const Linear& linear = *row.linear;
     const double in = static_cast<double>(linear.in), out = static_cast<double>(row.quantised);
     const double blocks = static_cast<double>(row.blocks);
     for (int gemm = 0; gemm < 3; ++gemm) {
       if (gemm == 1 && !linear.dgrad) continue;
-      const GemmFacts& facts = gemm_of(recipe_, gemm);
+      const GemmFacts& facts = gemm_of(recipe, gemm);
       const double rate = chip_.matrix_rate(format_class(facts));
-      const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
+      const double repeat = gemm == 0 ? forward_passes : 1;
       add(matmul_name(gemm), linear.name, "matmul", times(gemm_work(gemm, facts, in, out, repeat, rate), blocks),
           gemm > 0);
     }
     if (recipe_.free_quantisation) return;
-    for (const QuantiseKernel& kernel : quantise_kernels(recipe_, linear, tokens_, out, options_))
+    for (const QuantiseKernel& kernel : quantise_kernels(recipe, linear, tokens_, out, options_))
       quantiser(kernel, blocks);
-    estimator("X of ", linear, recipe_.fprop.a, tokens_ * in * blocks);
-    estimator("W of ", linear, recipe_.fprop.b, in * out * blocks);
+    estimator("X of ", linear, recipe.fprop, recipe.fprop.a, tokens_ * in * blocks);
+    estimator("W of ", linear, recipe.fprop, recipe.fprop.b, in * out * blocks);
   }
 
   // Charges each technique what the kernel grows by when it is switched on, in the order of the enumerators.
@@ -144,10 +151,11 @@ class StepBuilder {
 
   // Backward multiplication by Q'(u), in the epilogue of dgrad or wgrad: the saved payload is written in the forward
   // pass and read here. With a Hadamard on fprop the gradient is rotated there and back.
-  void estimator(const char* tensor, const Linear& linear, const OperandFacts& operand, double elements) {
+  void estimator(const char* tensor, const Linear& linear, const GemmFacts& fprop, const OperandFacts& operand,
+                 double elements) {
     const double ops = operand.estimator_ops + operand.scale_gradient_ops;
     if (!operand.quantised || ops == 0) return;
-    const HadamardFacts& hadamard = recipe_.fprop.hadamard;
+    const HadamardFacts& hadamard = fprop.hadamard;
     const CostWeights& w = options_.weights;
     double per_element = ops;
     if (hadamard.size > 0)
@@ -232,16 +240,31 @@ const std::vector<std::string>& cost_groups() {
   return groups;
 }
 
+// Of a step in the mean over the run: each phase's terms weigh their share of the steps.
 std::vector<Term> step_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                              const CostOptions& options) {
-  return StepBuilder(recipe, model, hardware, options, true).build();
+  if (recipe.phases.empty()) return StepBuilder(recipe, model, hardware, options, true).build();
+  std::vector<Term> mean;
+  for (const auto& [share, facts] : recipe.phases)
+    for (Term term : StepBuilder(facts, model, hardware, options, true).build()) {
+      term.seconds *= share, term.flop *= share, term.bytes *= share, term.ops *= share;
+      if (options.formulas) term.formula = fmt::format("{:g} of the steps: {}", share, term.formula);
+      mean.push_back(std::move(term));
+    }
+  return mean;
 }
 
 double step_seconds(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options) {
-  StepBuilder builder(recipe, model, hardware, options, false);
-  builder.build();
-  return builder.seconds();
+  const auto seconds = [&](const RecipeFacts& facts) {
+    StepBuilder builder(facts, model, hardware, options, false);
+    builder.build();
+    return builder.seconds();
+  };
+  if (recipe.phases.empty()) return seconds(recipe);
+  double mean = 0;
+  for (const auto& [share, facts] : recipe.phases) mean += share * seconds(facts);
+  return mean;
 }
 
 double total_seconds(const std::vector<Term>& terms) {

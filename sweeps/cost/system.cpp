@@ -19,10 +19,11 @@ double stored_bytes(const OperandFacts& operand) {
 double activation_bytes_per_token(const RecipeFacts& recipe, const Model& model) {
   const double high = recipe.high_class == "fp32" ? 4 : 2;
   double bytes = static_cast<double>(model.blocks * model.saved_per_token_block) * high;
-  for (const PlannedLinear& row : plan_layers(model, recipe.layers)) {
+  for (const PlannedLinear& row : plan_layers(model, recipe)) {
     const double elements = static_cast<double>(row.linear->in * row.blocks);
-    const OperandFacts& x = recipe.wgrad.b;
-    if (row.quantised > 0) bytes += elements * (stored_bytes(x) + recipe.fprop.a.saved_bits / 8);
+    const RecipeFacts& facts = row.facts ? *row.facts : recipe;
+    // Rows of one linear share its input; each keeps its own copy.
+    if (row.quantised > 0) bytes += elements * (stored_bytes(facts.wgrad.b) + facts.fprop.a.saved_bits / 8);
     if (row.quantised == 0) bytes += elements * high;
   }
   return bytes;
@@ -44,8 +45,19 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
   const double high = recipe.high_class == "fp32" ? 4 : 2;
   // The weights that GEMMs read: both quantised copies beside the bf16 ones they are made from.
   memory.weights = parameters * high;
-  for (const OperandFacts* operand : {&recipe.fprop.b, &recipe.dgrad.b})
-    if (operand->quantised) memory.weights += linear * stored_bytes(*operand);
+  const auto copies = [](const RecipeFacts& facts) {
+    double bytes = 0;
+    for (const OperandFacts* operand : {&facts.fprop.b, &facts.dgrad.b})
+      if (operand->quantised) bytes += stored_bytes(*operand);
+    return bytes;
+  };
+  if (!recipe.at_layer) {
+    memory.weights += linear * copies(recipe);
+  } else {
+    for (const PlannedLinear& row : plan_layers(model, recipe))
+      if (row.facts)
+        memory.weights += static_cast<double>(row.linear->in * row.quantised * row.blocks) * copies(*row.facts);
+  }
   memory.master_weights = parameters * 4 / shard;
   memory.optimizer = parameters * 8 / shard;
   memory.gradients = parameters * 4 / shard;

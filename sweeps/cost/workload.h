@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fp4::cost {
@@ -53,6 +56,14 @@ struct RecipeFacts {
   bool stabilised_optimizer = false;  // StableSPAM
   bool loss_scaling = false;
   std::string high_class = "bf16";  // what layers outside the policy, head and attention run in
+
+  // Ordered rules over layers; empty: none. The facts of one layer by its name ("block3.down"), its position among the
+  // quantisable layers (-1: none of them) and their number; null where no rule makes a head quantisable. Layers under
+  // the same rules share one object.
+  using LayerFacts = std::shared_ptr<const RecipeFacts>;
+  std::function<LayerFacts(const std::string& name, int position, int count)> at_layer = {};
+  // Phases: shares of the steps, which add up to 1, and what counts there; empty: one phase.
+  std::vector<std::pair<double, RecipeFacts>> phases = {};
 };
 
 /// The three GEMMs of a linear layer and their two operands, in the order of every table of the program.

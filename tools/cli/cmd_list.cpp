@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 
+#include "tasks/run.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/options.h"
 #include "tools/cli/reference.h"
@@ -67,9 +69,38 @@ void add_list(CLI::App& app, Invocation&) {
 }
 
 struct ShowOptions {
-  std::string name, kind;
-  bool json = false, brief = false;
+  std::string name, kind, recipe = "fp32";
+  bool json = false, brief = false, layers = false;
 };
+
+// The linear layers of a task and what a recipe makes of them; shares weigh in * out of every product.
+void show_layers(const ShowOptions& o) {
+  const sim::Json config = tasks::canonical({{"task", o.name}, {"recipe", o.recipe}, {"train", {{"steps", 1}}}});
+  const std::vector<sim::LayerInfo> layers = tasks::layers(config);
+  Table table = {{{"layer"}, {"in"}, {"out"}, {"quantisable"}, {"fprop"}, {"dgrad"}, {"wgrad"}}, {}};
+  auto rows = nlohmann::ordered_json::array();
+  std::map<std::string, double> shares;
+  double total = 0;
+  for (const sim::LayerInfo& l : layers) {
+    const auto& p = l.precisions;
+    table.rows.push_back(
+        {l.name, std::to_string(l.in), std::to_string(l.out), l.quantisable ? "yes" : "by a rule", p[0], p[1], p[2]});
+    rows.push_back({{"name", l.name},
+                    {"in", l.in},
+                    {"out", l.out},
+                    {"quantisable", l.quantisable},
+                    {"fprop", p[0]},
+                    {"dgrad", p[1]},
+                    {"wgrad", p[2]}});
+    for (const std::string& precision : p) shares[precision] += static_cast<double>(l.in) * l.out;
+    total += 3.0 * l.in * l.out;
+  }
+  for (auto& [precision, share] : shares) share /= total;
+  if (o.json) return print_json({{"task", o.name}, {"recipe", o.recipe}, {"layers", rows}, {"multiply_adds", shares}});
+  fmt::print("{}\nmultiply-adds:", format_table(table, terminal_width(), stdout_is_terminal()));
+  for (const auto& [precision, share] : shares) fmt::print(" {} {:.1f} %", precision, 100 * share);
+  fmt::print("\n");
+}
 
 void add_show(CLI::App& app, Invocation&) {
   auto o = std::make_shared<ShowOptions>();
@@ -79,8 +110,12 @@ void add_show(CLI::App& app, Invocation&) {
   app.add_option("--kind", o->kind, "Look only among these; a name that several have is the first of them")
       ->type_name("recipe|preset|grid|hardware|model|accumulator");
   app.add_flag("--short", o->brief, "The lines one would copy to start a file of one's own");
-  app.add_flag("--json", o->json, "Accepted for symmetry: the output is always JSON");
+  app.add_flag("--json", o->json, "With --layers: JSON instead of a table; all else is always JSON");
+  CLI::Option* layers =
+      app.add_flag("--layers", o->layers, "NAME is a task: its layers, as rules name them, and their precisions");
+  app.add_option("--recipe", o->recipe, "With --layers: the recipe that the layers follow")->needs(layers);
   app.callback([o] {
+    if (o->layers) return show_layers(*o);
     if (o->brief)
       fmt::print("{}\n", compact_json(catalogue_short(o->name, o->kind), 80));
     else

@@ -44,6 +44,18 @@ FieldNotes recipe_notes() {
   sim::recipe_from_json({{"base", "fp32"}}, "recipe", &notes);
   for (const Json& layers : {Json{{"skip_first", 1}}, Json{{"skip_last", 1}}, Json{{"names", {"down"}}}})
     sim::recipe_from_json({{"layers", layers}}, "recipe", &notes);
+  const Json changes = {{"all", product}, {"fprop", product}, {"dgrad", product}, {"wgrad", product}};
+  Json phases = Json::array({changes, changes}), rules = Json::array();
+  phases[0]["until"] = 0.5;
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
+           {"match", "down"}, {"kind", "ffn"}, {"first", 1}, {"last", 1}}) {
+    rules.push_back(changes);
+    rules.back()[key] = value;
+  }
+  rules.push_back({{"match", "down"}, {"recipe", "bf16"}});
+  phases.push_back({{"recipe", "bf16"}});
+  phases[1]["until"] = 0.6;
+  sim::recipe_from_json({{"layers", rules}, {"phases", phases}}, "recipe", &notes);
   return notes;
 }
 

@@ -1,0 +1,226 @@
+// Rules over layers and phases over steps; see schedule.h.
+#include "sim/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+constexpr const char* product_words[] = {"fprop", "dgrad", "wgrad"};
+GemmSpec& product_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
+
+struct SelectorRow {
+  const char* key;
+  LayerRule::By by;
+  const char* doc;
+};
+constexpr SelectorRow selectors[] = {
+    {"match", LayerRule::By::match, "pattern over layer names: `down`, `block3.*`, `head`"},
+    {"kind", LayerRule::By::kind, "attention (q, k, v, o), ffn (the other quantisable layers) or head"},
+    {"first", LayerRule::By::first, "layers at the start, or a share of all below 1"},
+    {"last", LayerRule::By::last, "layers at the end, or a share of all below 1"}};
+
+bool matches(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] == '*') return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && matches(pattern.substr(1), text.substr(1));
+}
+
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+std::string kind_of(const LayerPlace& place) {
+  const std::string part = last_part(place.name);
+  if (part == "head") return part;
+  if (place.position < 0) return "";
+  return part == "q" || part == "k" || part == "v" || part == "o" ? "attention" : "ffn";
+}
+
+Json products_json(const std::string& word, const std::string& place) {
+  const Json full = to_json(canonical(recipe_from_json(word, place)));
+  Json change;
+  for (const char* key : product_words) change[key] = full.at(key);
+  return change;
+}
+
+// "bf16.fprop", or an object.
+Json product_json(const JsonReader& given) {
+  if (!given.json().is_string()) {
+    GemmSpec tried;
+    set_gemm(tried, given);  // words and types
+    return given.json();
+  }
+  const std::string word = given.text();
+  const size_t dot = word.rfind('.');
+  const std::string product = dot == std::string::npos ? "" : word.substr(dot + 1);
+  if (std::find(std::begin(product_words), std::end(product_words), product) == std::end(product_words))
+    given.fail("expected a product or RECIPE.PRODUCT (bf16.fprop), found " + shown(given.json()));
+  return products_json(word.substr(0, dot), given.place()).at(product);
+}
+
+// What a rule or a phase changes; empty when it says nothing.
+Json change_from(JsonReader& given) {
+  Json change = Json::object();
+  const auto recipe = given.find("recipe", {"recipe whose three products count instead"});
+  if (const auto all = given.find("all", {"changes of all three products"})) change["all"] = product_json(*all);
+  for (const char* key : product_words)
+    if (const auto product = given.find(key, {"changes of one product: fields, or RECIPE.PRODUCT (bf16.fprop)"})) {
+      product->note_form(R"({"type": "string"})");
+      change[key] = product_json(*product);
+    }
+  if (recipe && !change.empty()) given.fail("expected a recipe or changes of products, found both");
+  if (recipe) change = products_json(recipe->text(), recipe->place());
+  return change;
+}
+
+void apply(fp4::Recipe& r, const Json& change, const std::string& place) {
+  if (const auto all = change.find("all"); all != change.end())
+    for (int i = 0; i < 3; ++i) set_gemm(product_of(r, i), *all, place);
+  for (int i = 0; i < 3; ++i)
+    if (const auto product = change.find(product_words[i]); product != change.end())
+      set_gemm(product_of(r, i), *product, place);
+}
+
+fp4::Recipe checked(fp4::Recipe r, const std::string& place) {
+  for (int i = 0; i < 3; ++i) {
+    GemmSpec& product = product_of(r, i);
+    product = fp4::canonical(product, i == 0);
+    if (const std::string reason = fp4::invalid_reason(product, i == 0); !reason.empty())
+      throw Error(fmt::format("{}: {}: {}", place, product_words[i], reason));
+  }
+  return r;
+}
+
+}  // namespace
+
+int layers_at_end(double amount, int count) {
+  return std::min(count, static_cast<int>(amount < 1 ? std::floor(amount * count + 0.5) : std::min(amount, 1e9)));
+}
+
+bool selects(const LayerRule& rule, const LayerPlace& place) {
+  const bool is_pattern = rule.word.find_first_of("*?") != std::string::npos;
+  const bool is_quantisable = place.position >= 0;
+  switch (rule.by) {
+    case LayerRule::By::match:
+      return (is_quantisable || !is_pattern) &&
+             (matches(rule.word, place.name) || matches(rule.word, last_part(place.name)));
+    case LayerRule::By::kind: return kind_of(place) == rule.word;
+    case LayerRule::By::first: return is_quantisable && place.position < layers_at_end(rule.amount, place.count);
+    case LayerRule::By::last:
+      return is_quantisable && place.position >= place.count - layers_at_end(rule.amount, place.count);
+  }
+  return false;
+}
+
+bool is_ruled(const Recipe& recipe, const LayerPlace& place) {
+  return std::any_of(recipe.rules.begin(), recipe.rules.end(), [&](const LayerRule& r) { return selects(r, place); });
+}
+
+fp4::Recipe products_in(const Recipe& recipe, fp4::Recipe start, int phase) {
+  if (phase < 0) return start;
+  const std::string place = fmt::format("phases[{}]", phase);
+  apply(start, recipe.phases[static_cast<size_t>(phase)].change, place);
+  return checked(std::move(start), place);
+}
+
+fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlace& place, int phase) {
+  for (size_t i = 0; i < recipe.rules.size(); ++i)
+    if (selects(recipe.rules[i], place)) apply(start, recipe.rules[i].change, fmt::format("layers[{}]", i));
+  if (is_ruled(recipe, place)) start = checked(std::move(start), "layers: " + place.name);
+  return products_in(recipe, std::move(start), phase);
+}
+
+int phase_of(const Recipe& recipe, int step, int steps) {
+  const int count = static_cast<int>(recipe.phases.size());
+  for (int i = 0; i + 1 < count; ++i)
+    if (step <= std::floor(recipe.phases[static_cast<size_t>(i)].until * steps + 0.5)) return i;
+  return count - 1;
+}
+
+void check_rules(const Recipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place) {
+  for (const LayerRule& rule : recipe.rules) {
+    if (rule.by != LayerRule::By::match) continue;
+    if (std::any_of(layers.begin(), layers.end(), [&](const LayerPlace& l) { return selects(rule, l); })) continue;
+    std::vector<std::string> known;
+    for (const LayerPlace& l : layers) known.push_back(l.name);
+    throw unknown_word(place, rule.word, known);
+  }
+}
+
+std::vector<LayerRule> rules_from(const JsonReader& list) {
+  std::vector<LayerRule> rules;
+  for (JsonReader given : list.list()) {
+    LayerRule rule;
+    int found = 0;
+    for (const SelectorRow& row : selectors) {
+      const auto value = given.find(row.key, {row.doc});
+      if (!value) continue;
+      ++found;
+      rule.by = row.by;
+      if (row.by == LayerRule::By::match) {
+        rule.word = value->text();
+      } else if (row.by == LayerRule::By::kind) {
+        const std::vector<std::string> kinds = {"attention", "ffn", "head"};
+        rule.word = kinds[value->word(kinds)];
+      } else {
+        rule.amount = value->number(0, 1e6);
+      }
+    }
+    rule.change = change_from(given);
+    given.finish();
+    if (found != 1) given.fail("expected one of match, kind, first and last, found " + shown(given.json()));
+    if (rule.change.empty()) given.fail("expected a recipe or changes of products, found " + shown(given.json()));
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+std::vector<Phase> phases_from(const JsonReader& list) {
+  std::vector<Phase> phases;
+  const std::vector<JsonReader> items = list.list(list.notes() != nullptr ? 0 : 2);
+  for (size_t i = 0; i < items.size(); ++i) {
+    JsonReader given = items[i];
+    Phase phase;
+    const auto until = given.find("until", {"share of the steps at which the next phase begins; the last has none"});
+    if (until) phase.until = until->number(0, 1);
+    if (until.has_value() != (i + 1 < items.size()))
+      given.fail(until ? "the last phase lasts to the end: leave out until" : "expected until, a share of the steps");
+    if (until && i > 0 && phase.until <= phases.back().until) given.fail("until does not grow");
+    phase.change = change_from(given);
+    given.finish();
+    phases.push_back(std::move(phase));
+  }
+  return phases;
+}
+
+Json rules_to(const std::vector<LayerRule>& rules) {
+  Json list = Json::array();
+  for (const LayerRule& rule : rules) {
+    Json out = rule.change;
+    const char* key = selectors[static_cast<size_t>(rule.by)].key;
+    if (rule.word.empty())
+      out[key] = rule.amount;
+    else
+      out[key] = rule.word;
+    list.push_back(out);
+  }
+  return list;
+}
+
+Json phases_to(const std::vector<Phase>& phases) {
+  Json list = Json::array();
+  for (size_t i = 0; i < phases.size(); ++i) {
+    list.push_back(phases[i].change);
+    if (i + 1 < phases.size()) list.back()["until"] = phases[i].until;
+  }
+  return list;
+}
+
+}  // namespace fp4::sim

@@ -1,0 +1,97 @@
+// Do rules select the layers that they name, in order, and do phases change products at their step and nowhere else?
+// Counts are worked out by hand from the order of layers: a block of `lm` is q, k, v, o, gate, up, down.
+#include <catch2/catch.hpp>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "tasks/run.h"
+#include "tests/support/support.h"
+
+using namespace fp4;
+using sim::Json;
+
+namespace {
+
+Json config_of(const char* task, const Json& recipe, int steps) {
+  Json section = {{"name", task}};
+  if (std::string(task) != "lm") section.update({{"width", 32}});
+  return tasks::canonical({{"task", section}, {"recipe", recipe}, {"train", {{"steps", steps}, {"curve_points", 2}}}});
+}
+
+sim::History run(const char* task, const Json& recipe, int steps, const sim::RunOptions& options = {}) {
+  return tasks::run(config_of(task, recipe, steps), 1, options);
+}
+
+Json with_layers(const char* layers) { return {{"base", "mxfp4"}, {"layers", Json::parse(layers)}}; }
+
+}  // namespace
+
+TEST_CASE("rules over layers count in order, and heads only when named", "[train]") {
+  using Counts = sim::PrecisionCounts;
+  const sim::History h = run("lm", with_layers(R"([{"kind": "attention", "recipe": "mxfp8"},
+    {"last": 2, "recipe": "bf16"}, {"match": "block1.down", "fprop": "mxfp4.fprop"},
+    {"match": "head", "recipe": "mxfp8"}])"),
+                             1);
+  // Attention: 2 x 4 and the head; bf16: block1.up and block1.down, whose fprop is FP4 again; FP4: the other 4.
+  CHECK(h.products[0] == Counts{{"e4m3", 9}, {"bf16", 1}, {"e2m1", 5}});
+  CHECK(h.products[1] == Counts{{"e4m3", 9}, {"bf16", 2}, {"e2m1", 4}});
+  CHECK(h.products[2] == Counts{{"e4m3", 9}, {"bf16", 2}, {"e2m1", 4}});
+  // No pattern with * takes the head.
+  CHECK(run("lm", with_layers(R"([{"match": "*", "recipe": "bf16"}])"), 1).products[0] ==
+        Counts{{"bf16", 14}, {"fp32", 1}});
+  CHECK(run("lm", with_layers(R"([{"kind": "head", "recipe": "bf16"}])"), 1).products[0] ==
+        Counts{{"bf16", 1}, {"e2m1", 14}});
+}
+
+TEST_CASE("a rule gives the bits of the shorthand that says the same", "[train]") {
+  const auto digest = [](const char* layers) { return run("lm", with_layers(layers), 2).digest; };
+  const std::string last = digest(R"({"skip_last": 0.15})");
+  CHECK(digest(R"([{"last": 0.15, "recipe": "bf16"}])") == last);
+  CHECK(digest(R"([{"first": 14, "recipe": "bf16"}, {"first": 12, "recipe": "mxfp4"}])") == last);
+  CHECK(digest(R"([])") == digest(R"("all")"));
+  CHECK(digest(R"([])") != last);
+}
+
+TEST_CASE("a phase begins after its mark, and resuming across it changes no bit", "[train]") {
+  // floor(.82 * 50 + .5) = 41 steps of two FP4 layers, 9 of bf16; the head stays fp32.
+  const Json recipe = {{"base", "mxfp4"}, {"phases", Json::array({{{"until", 0.82}}, {{"fprop", "bf16.fprop"}}})}};
+  const sim::History whole = run("classifier", recipe, 50);
+  CHECK(whole.products[0] == sim::PrecisionCounts{{"e2m1", 82}, {"bf16", 18}, {"fp32", 50}});
+  CHECK(whole.products[2] == sim::PrecisionCounts{{"e2m1", 100}, {"fp32", 50}});
+  const test::TemporaryFolder folder;
+  for (const int stop : {20, 41, 45}) {
+    sim::RunOptions first, second;
+    first.checkpoint_to = second.resume_from = folder / "c";
+    first.stop_at = stop;
+    run("classifier", recipe, 50, first);
+    CHECK(run("classifier", recipe, 50, second).digest == whole.digest);
+  }
+  const Json idle = {{"base", "mxfp4"}, {"phases", Json::array({{{"until", 0.82}}, Json::object()})}};
+  CHECK(run("classifier", idle, 50).digest == run("classifier", "mxfp4", 50).digest);
+  CHECK(whole.digest != run("classifier", "mxfp4", 50).digest);
+}
+
+TEST_CASE("rules and phases read back as they are, and wrong ones say what is accepted", "[quick]") {
+  const Json given = {
+      {"base", "mxfp4"},
+      {"layers",
+       Json::parse(R"([{"last": 0.15, "recipe": "bf16"}, {"kind": "ffn", "all": {"b": {"block": [32, 32]}}}])")},
+      {"phases", Json::array({{{"until", 0.5}}, {{"recipe", "mxfp8"}}})}};
+  const Json full = sim::to_json(sim::canonical(sim::recipe_from_json(given)));
+  CHECK(sim::to_json(sim::canonical(sim::recipe_from_json(full))) == full);
+  const auto fails = [](const char* key, const char* value, const std::string& words) {
+    CHECK_THROWS_WITH(sim::recipe_from_json({{"base", "mxfp4"}, {key, Json::parse(value)}}), Catch::Contains(words));
+  };
+  fails("layers", R"([{"recipe": "bf16"}])", "expected one of match, kind, first and last");
+  fails("layers", R"([{"last": 1, "first": 1, "recipe": "bf16"}])", "expected one of match, kind, first and last");
+  fails("layers", R"([{"last": 1}])", "expected a recipe or changes of products");
+  fails("layers", R"([{"last": 1, "recipe": "bf16", "fprop": {}}])", "found both");
+  fails("layers", R"([{"kind": "ffm", "recipe": "bf16"}])", "attention");
+  fails("layers", R"([{"last": 1, "fprop": {"a": {"elemnt": "e2m1"}}}])", "element");
+  fails("phases", R"([{"until": 0.5}])", "list of at least 2");
+  fails("phases", R"([{"until": 0.5}, {"until": 0.8}])", "lasts to the end");
+  fails("phases", R"([{"until": 0.8}, {"until": 0.8}, {}])", "until does not grow");
+  fails("phases", R"([{"until": 0.8}, {"fprop": "bf16.forward"}])", "RECIPE.PRODUCT");
+  CHECK_THROWS_WITH(run("lm", with_layers(R"([{"match": "block7.q", "recipe": "bf16"}])"), 1),
+                    Catch::Contains("block7.q") && Catch::Contains("block0.q"));
+}
