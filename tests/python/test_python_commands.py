@@ -3,6 +3,7 @@ import inspect
 import json
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -81,6 +82,14 @@ class Commands(unittest.TestCase):
         told = parsed("train", "--task", "regression", "--recipe", "mxfp8", "--seed", 4, "--steps", 3, "--json", "--quiet")
         run = f4.train("regression", "mxfp8", seed=4, steps=3)
         return [[r[name] for name in ("digest", "metrics", "curve", "config", "products")] for r in (run, told)]
+
+    def law(self):
+        ladder = f"{self.folder}/ladder.csv"
+        with open(ladder, "w") as file:
+            subprocess.run([sys.executable, "tests/support/planted_ladder.py"], stdout=file, check=True)
+        told = parsed("law", ladder, "--samples", 40, "--held-out", 3e6, "--at", "1e6,2e7", "--json")
+        del told["provenance"]
+        return f4.law(ladder, samples=40, held_out=3e6, at=(1e6, 2e7)), told
 
     def show(self):
         names = [("nvfp4", "preset"), ("nvfp4", "recipe"), ("b200", "hardware"), ("k64_rz", "accumulator"), ("lm", "model"),

@@ -42,6 +42,15 @@ WRONG = [
     (lambda: f4.from_arrays(f4.quantize(X).codes, spec="mxfp4", shape=X.shape).nmse, "None is no array"),
     (lambda: f4.Spec("nvfp4", scale="e8m1"), "--spec: scale: unknown word 'e8m1'"),
     (lambda: f4.show("nothing_like_it"), "show: unknown word 'nothing_like_it'"),
+    (lambda: f4.quantize(X).to_dlpack("code"), "to_dlpack: 'code' is no array of this tensor; accepted: codes, scales"),
+    (lambda: f4.train("classifier", steps=-1), "--steps: -1 is out of range"),
+    (lambda: f4.Sweep("no_such_folder").table(), "no_such_folder"),
+    (lambda: f4.golden_check("no_such_folder"), "no_such_folder"),
+    (lambda: f4.verify("no_such_folder", {}), "candidate: no arrays"),
+    (lambda: f4.law("no_such_folder"), "no_such_folder"),
+    (lambda: f4.law("ladder.csv", form="kaplan"), "--form: unknown word 'kaplan'; accepted: quartet, chinchilla"),
+    (lambda: f4.law("ladder.csv", at=(1e6,)), "--at: 1 numbers; accepted: N,D"),
+    (lambda: f4.law("ladder.csv", held_out="x"), "--held-out: 'x' is no number"),
     (lambda: f4.set_num_threads(5000), "--threads: 5000 is out of range"),
 ]
 

@@ -1,9 +1,11 @@
-// Golden bundles and verdicts, training runs, tables of sweeps: what the commands of the same names compute.
+// Golden bundles and verdicts, training runs, tables of sweeps, scaling laws: what the commands of the same names
+// compute.
 #include <chrono>
 
 #include "src/golden/bundle.h"
 #include "sweeps/report/table.h"
 #include "tasks/run.h"
+#include "tools/cli/law_result.h"
 #include "tools/cli/run_words.h"
 #include "tools/cli/sweep_view.h"
 #include "tools/cli/train_result.h"
@@ -91,6 +93,15 @@ void bind_experiments(py::module_& m) {
     words.task = task, words.recipe = recipe, words.sets = sets, words.steps = steps, words.seed = seed;
     words.backend = backend, words.threads = threads > 0 ? threads : 1;
     return train(words, progress);
+  });
+  m.def("law", [](const std::string& ladder, const std::string& baseline, const std::string& form,
+                  const std::vector<double>& at, double held_out, size_t samples) {
+    const tools::LawJob job = {ladder, baseline, form, at, held_out, samples};
+    return to_python(compute([&] {
+      tools::check(job);
+      const tools::LadderRuns runs = tools::read_ladder(job.ladder);
+      return tools::law_json(job, runs, tools::study_ladder(job, runs));
+    }));
   });
   m.def("sweep_table", [](const std::string& folder, const std::string& hardware, const std::string& model,
                           const std::vector<std::string>& weights, const std::vector<std::string>& where,

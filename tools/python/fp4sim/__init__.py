@@ -13,7 +13,7 @@ import operator
 
 from . import _core
 from ._core import Error, signature
-from ._experiments import Run, Sweep, Table, Verdict, golden_check, golden_make, train, verify
+from ._experiments import Run, Sweep, Table, Verdict, golden_check, golden_make, law, train, verify
 from ._words import Spec, Word, make_enums, words_of
 
 __version__ = _core.version()
@@ -28,6 +28,16 @@ def _whole(value, name, low, high):
         raise Error(f"{name}: {value!r} is no whole number; accepted: {low} .. {high}") from None
     if not low <= number <= high:
         raise Error(f"{name}: {number} is out of range; accepted: {low} .. {high}")
+    return number
+
+
+def _number(value, name, low):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise Error(f"{name}: {value!r} is no number") from None
+    if not low <= number < float("inf"):
+        raise Error(f"{name}: {number} is out of range; accepted: from {low}")
     return number
 
 
@@ -228,5 +238,5 @@ def show(name: str, kind: str = "") -> dict:
 
 
 __all__ = ["Error", "Quantized", "Run", "Spec", "Sweep", "Table", "Verdict", "Word", "dequantize", "from_arrays", "gemm",
-           "get_num_threads", "golden_check", "golden_make", "hadamard", "quantize", "random", "set_num_threads", "show",
+           "get_num_threads", "golden_check", "golden_make", "hadamard", "law", "quantize", "random", "set_num_threads", "show",
            "signature", "train", "verify", *_enums]

@@ -1,4 +1,4 @@
-"""Golden bundles, verdicts, training runs and tables of sweeps."""
+"""Golden bundles, verdicts, training runs, tables of sweeps and scaling laws."""
 import os
 import tempfile
 
@@ -104,6 +104,22 @@ def train(task: str, recipe: str = "mxfp4", *, seed: int = 1, steps: int = 0, se
     return Run(_core.train(_word(task, "--task"), _word(recipe, "--recipe"), sets, _whole(steps, "--steps", 0, 10**9),
                            _whole(seed, "--seed", 0, 2**64 - 1), _word(backend, "--backend"), _threads(threads),
                            progress))
+
+
+def law(ladder, *, baseline: str = "bf16", form: str = "quartet", at=None, held_out: float = 0, samples: int = 200) -> dict:
+    """The scaling law of a ladder of sizes and what each recipe's weights and tokens count in it: `fp4sim law --json`.
+
+    ladder    the folder of a sweep of the task lm over sizes and budgets, or its `sweep export`
+    form      quartet: six parameters; chinchilla: gamma = 1
+    at        (N, D) where extra tokens are asked for; None: the largest of both
+    held_out  runs with this many weights and more are kept out of the fit and predicted; 0: none
+    samples   of the bootstrap that gives the intervals
+    """
+    from . import _number, _whole, _word
+
+    point = [] if at is None else [_number(x, "--at", 1e-300) for x in at]
+    return _core.law(os.fspath(ladder), _word(baseline, "--baseline"), _word(form, "--form"), point,
+                     _number(held_out, "--held-out", 0), _whole(samples, "--samples", 40, 100000))
 
 
 class Table(dict):
