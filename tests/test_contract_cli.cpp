@@ -56,8 +56,9 @@ TEST_CASE("every command and subcommand shows an example", "[cli]") {
 }
 
 TEST_CASE("every axis lists its words with their meaning and source", "[cli]") {
-  for (const char* kind : {"formats", "scales", "roundings", "scale-rules", "hadamards", "accumulators", "estimators",
-                           "presets", "recipes", "tasks", "hardware", "models", "suites", "backends", "grids"}) {
+  for (const char* kind :
+       {"formats", "scales", "roundings", "scale-rules", "hadamards", "accumulators", "estimators", "presets",
+        "recipes", "tasks", "hardware", "models", "suites", "layouts", "backends", "grids"}) {
     const auto result = run_cli(std::string("list ") + kind + " --json");
     INFO(kind << result.err);
     REQUIRE(result.exit_code == 0);

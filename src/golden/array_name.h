@@ -1,5 +1,5 @@
 // What the name of an array says: "scales_128x4_transposed" is the stage `scales` of the transposed operand in tiles.
-// The names are those that make_arrays() gives (suite.cpp).
+// The names are those that make_arrays() gives (suite.cpp), and codes_ and scales_ with every layout of layout.h.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct ArrayName {
   std::string stage;  // one of stage_names, input_stage, or "" for a name that no bundle has
   std::string part;   // the array whatever its layout: "scales_transposed"; outputs of all accumulators are "output"
   bool is_transposed = false;
-  bool high_first = false;  // nibbles of codes
+  CodeLayout code_layout = CodeLayout::low_first;
   ScaleLayout scale_layout = ScaleLayout::linear;
 };
 
@@ -27,10 +27,11 @@ inline ArrayName parse_array_name(std::string_view name) {
   constexpr std::string_view transposed = "_transposed";
   out.is_transposed = base.ends_with(transposed);
   if (out.is_transposed) base.remove_suffix(transposed.size());
-  if (base == "codes_high_first") {
-    out.high_first = true;
-    base = "codes";
-  }
+  for (const CodeLayoutInfo& layout : code_layout_table)
+    if (base == std::string("codes_") + layout.name) {
+      out.code_layout = layout.id;
+      base = "codes";
+    }
   for (const ScaleLayoutInfo& layout : scale_layout_table)
     if (base == std::string("scales_") + layout.name) {
       out.scale_layout = layout.id;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/error.h"
+#include "src/golden/array_name.h"
 #include "src/manifest.h"
 #include "src/output.h"
 #include "src/sha256.h"
@@ -73,8 +74,42 @@ Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
   return bundle;
 }
 
+std::optional<ArrayRecord> find_array(const Case& c, const std::string& name) {
+  if (const auto stored = c.stored.find(name); stored != c.stored.end()) return stored->second;
+  const ArrayName parsed = parse_array_name(name);
+  const auto plain = c.stored.find(parsed.part);
+  if (plain == c.stored.end() || plain->second.dtype != "u8" || plain->second.shape.size() != 2) return std::nullopt;
+  const auto rows = static_cast<int64_t>(plain->second.shape[0]), cols = static_cast<int64_t>(plain->second.shape[1]);
+  if (parsed.stage == "scales")
+    return ArrayRecord{"u8", {static_cast<uint64_t>(padded_size(parsed.scale_layout, rows, cols))}, "", ""};
+  if (parsed.stage != "codes" || !has_fp4_codes(c)) return std::nullopt;
+  const CodeLayoutInfo& layout = row_of(code_layout_table, parsed.code_layout);
+  const auto bytes = static_cast<uint64_t>(padded_bytes(layout.id, rows, 2 * cols));
+  return ArrayRecord{layout.word_bytes == 4 ? "u32" : "u8", {bytes / static_cast<uint64_t>(layout.word_bytes)}, "", ""};
+}
+
+namespace {
+
+// An array in a layout that the bundle does not hold.
+Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name, const ArrayRecord& record) {
+  const ArrayName parsed = parse_array_name(name);
+  const Array plain = load_array(bundle, c, parsed.part);
+  const auto rows = static_cast<int64_t>(plain.shape[0]), cols = static_cast<int64_t>(plain.shape[1]);
+  const std::vector<uint8_t> bytes(plain.bytes.begin(), plain.bytes.end());
+  const std::vector<uint8_t> moved =
+      parsed.stage == "scales"
+          ? to_layout(parsed.scale_layout, bytes, rows, cols)
+          : to_layout(parsed.code_layout, from_layout(CodeLayout::low_first, bytes, rows, 2 * cols, name), rows,
+                      2 * cols);
+  return {name, record.dtype, record.shape, {moved.begin(), moved.end()}};
+}
+
+}  // namespace
+
 Array load_array(const Bundle& bundle, const Case& c, const std::string& name) {
   const auto record = c.stored.find(name);
+  if (const auto other = find_array(c, name); record == c.stored.end() && other)
+    return relaid_array(bundle, c, name, *other);
   const std::string file = file_of(c, name);
   if (record == c.stored.end()) throw damaged(bundle.dir, "manifest.json", "it does not name " + file);
   Array a = {name, record->second.dtype, record->second.shape, {}};

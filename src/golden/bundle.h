@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <functional>
 #include <string>
 
@@ -28,7 +29,11 @@ Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir);
 
 // One array of a case as stored. Its hash is checked: Error with exit code 1 that names the file and calls the bundle
 // damaged when it is missing or not what the manifest says.
+// "codes_marlin_uint32" or "scales_8x4" that the bundle does not hold is worked out from its codes or scales.
 Array load_array(const Bundle& bundle, const Case& c, const std::string& name);
+
+// What load_array() will give, without reading it; no value where the case has no such array.
+std::optional<ArrayRecord> find_array(const Case& c, const std::string& name);
 
 struct Difference {
   std::string file;

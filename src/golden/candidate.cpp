@@ -159,7 +159,7 @@ class Loader {
     const bool only = !fs::is_directory(top_) && !is_archive(top_) && options_.stages.size() == 1;
     const std::string wanted = named || !only ? array : options_.stages[0];
     const std::string golden = wanted == "output" ? "output_" + options_.accumulator : wanted;
-    if (contains(names, golden)) return golden;
+    if (contains(names, golden) || find_array(c, golden)) return golden;
     throw Error(std::string(unknown_word(place_ + ": " + source + ": array of case " + c.name, array, names).what()) +
                 "; or --ignore " + array);
   }
@@ -170,7 +170,7 @@ class Loader {
     const Case& c = bundle_.cases[at.which];
     if (!options_.case_name.empty() && c.name != options_.case_name) return ignore(source, "not of --case");
     const std::string golden = golden_name(c, at.array, source);
-    const ArrayRecord& record = c.stored.at(golden);
+    const ArrayRecord record = *find_array(c, golden);
     CandidateArray found = {at.which, parse_array_name(golden).stage, golden, source, {}};
     open_as(record, path, open);
     found.array = array_of(path.string(), open);

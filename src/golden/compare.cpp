@@ -72,13 +72,13 @@ std::string describe(const std::vector<uint64_t>& at, uint64_t width, uint64_t b
 }  // namespace
 
 bool is_packed_codes(const Case& c, const std::string& array) {
-  if (!array.starts_with("codes")) return false;
-  return format_of(quant_spec_from_words(c.words).element).code_bits() == 4;
+  const ArrayName name = parse_array_name(array);
+  return name.stage == "codes" && row_of(code_layout_table, name.code_layout).bits == 4 && has_fp4_codes(c);
 }
 
 std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
   std::vector<uint32_t> out;
-  if (packed_codes && a.dtype == "u8") {
+  if (packed_codes) {
     for (const unsigned char b : a.bytes) {
       out.push_back(b & 0xFu);
       out.push_back(b >> 4);
@@ -92,7 +92,9 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
 std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected) {
   const bool packed = is_packed_codes(c, candidate.golden);
   const bool one_each = candidate.array.bytes.size() == expected * element_bytes(candidate.array);
-  return elements_of(candidate.array, packed && !one_each);
+  if (one_each || packed || candidate.stage != "scales" || candidate.array.dtype == "f32")
+    return elements_of(candidate.array, packed && !one_each);
+  return {candidate.array.bytes.begin(), candidate.array.bytes.end()};  // four scales an int32
 }
 
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden) {
@@ -108,7 +110,7 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
   const bool packed = is_packed_codes(c, candidate.golden);
   const std::vector<uint32_t> expected = elements_of(golden, packed);
   uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();
-  if (packed) width *= 2;
+  if (packed) width *= 2 * element_bytes(golden);
   const std::vector<uint32_t> got = candidate_elements(c, candidate, expected.size());
   r.compared = expected.size();
   if ((candidate.array.dtype == "f32") != meaning.is_float) {

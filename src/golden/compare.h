@@ -33,7 +33,7 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes);
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden);
 
 // Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of
-// them fill a byte.
+// them fill a byte, or eight a word; scales of one byte also where four fill a word.
 std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected);
 
 // Whether an array of this case holds two codes a byte.

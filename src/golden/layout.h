@@ -1,43 +1,209 @@
-// Orders in which kernels keep block scales and FP4 nibbles. Offsets are in bytes of one-byte scales [rows, cols].
-//   linear           row-major, unpadded
-//   tile_128x4       padded to 128 x 4; a tile is 512 bytes, row r and column c of it at (r%32)*16 + (r/32)*4 + c;
-//   tiles
-//                    row-major. Source: cuBLAS documentation, "1D block scaling factors layout"; CUTLASS Sm1xx
-//                    blockscaled
-//   amd_preshuffled  padded to 256 x 8, viewed as (rows/32, 2, 16, cols/8, 2, 4) and permuted to (0, 3, 5, 2, 4, 1).
-//                    Source: AITER fp4_utils.e8m0_shuffle; rocm-libraries mxDataGenerator PreSwizzle.hpp
+// Orders in which kernels keep block scales and FP4 codes. A layout is a row: the digits of an address, slowest first.
+// A digit is index/step % extent of the row or the column; together they are one number of mixed radix, which counts
+// scales (one byte each) or codes (two a byte, the even position in the low nibble; a little-endian uint32 holds
+// eight). So 128x4 reads: tile of 128 rows, tile of 4 columns, row mod 32, row/32 mod 4, column mod 4. Scales are
+// [rows, K/B] and codes [rows, K], K the axis that the product contracts. Padding is zero.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fp4/axis.h"
 
 namespace fp4::golden {
 
-enum class ScaleLayout : uint8_t { linear, tile_128x4, amd_preshuffled };
+struct Digit {
+  char axis = 0;         // 'r' or 'c'; 0 ends the list
+  int64_t step = 1;      // index / step
+  int64_t extent = 0;    // modulo; 0: the rest of the index
+  bool flipped = false;  // counts down: extent - 1 - digit
+};
+
+struct Placing {
+  int64_t row_multiple = 1, col_multiple = 1;  // rows and columns are padded to these
+  Digit digits[8] = {};
+};
+
+enum class ScaleLayout : uint8_t { linear, tile_128x4, amd_preshuffled, column_major, tile_8x4, gfx950, deepgemm };
 
 struct ScaleLayoutInfo {
   ScaleLayout id;
   const char* name;
-  int64_t row_multiple;
-  int64_t col_multiple;
+  Placing placing;
+  bool in_bundles;  // written into golden bundles; the others are worked out from the linear array
+  const char* doc;
+  const char* source;
 };
 inline constexpr ScaleLayoutInfo scale_layout_table[] = {
-    {ScaleLayout::linear, "linear", 1, 1},
-    {ScaleLayout::tile_128x4, "128x4", 128, 4},
-    {ScaleLayout::amd_preshuffled, "amd_preshuffled", 256, 8},
+    {ScaleLayout::linear, "linear", {1, 1, {{'r'}, {'c'}}}, true, "row-major, unpadded", "cli.md; torchao, vLLM"},
+    {ScaleLayout::tile_128x4,
+     "128x4",
+     {128, 4, {{'r', 128}, {'c', 4}, {'r', 1, 32}, {'r', 32, 4}, {'c', 1, 4}}},
+     true,
+     "cuBLAS, CUTLASS, tcgen05: tiles of 512 bytes",
+     "cuBLAS documentation, 1D block scaling factors layout"},
+    {ScaleLayout::amd_preshuffled,
+     "amd_preshuffled",
+     {256, 8, {{'r', 32}, {'c', 8}, {'c', 1, 4}, {'r', 1, 16}, {'c', 4, 2}, {'r', 16, 2}}},
+     true,
+     "AITER on MI355X",
+     "AITER fp4_utils.e8m0_shuffle; mxDataGenerator PreSwizzle.hpp"},
+    {ScaleLayout::column_major,
+     "column_major",
+     {1, 1, {{'c'}, {'r'}}},
+     false,
+     "transposed, unpadded",
+     "triton_kernels MX scales [K/32, rows]"},
+    {ScaleLayout::tile_8x4,
+     "8x4",
+     {8, 4, {{'r', 8}, {'c', 4}, {'r', 1, 8}, {'c', 1, 4}}},
+     false,
+     "TensorRT-LLM and FlashInfer for few rows: tiles of 32 bytes",
+     "TensorRT-LLM get_sf_out_offset_8x4"},
+    {ScaleLayout::gfx950,
+     "gfx950",
+     {32, 8, {{'r', 32}, {'c', 8}, {'c', 1, 4}, {'r', 1, 16}, {'c', 4, 2}, {'r', 16, 2}}},
+     false,
+     "hipBLASLt and Triton: AITER's order",
+     "hipBLASLt BLK32_UE8M0_32_8_EXT; Triton GFX950MXScaleLayout"},
+    {ScaleLayout::deepgemm,
+     "deepgemm",
+     {4, 4, {{'c', 4}, {'r'}, {'c', 1, 4}}},
+     false,
+     "four columns an int32, MN-major, rows padded to 16 bytes",
+     "DeepGEMM smxx_layout.hpp"},
 };
 static_assert(ids_are_indices(scale_layout_table));
 
-// Where element (row, col) of a scale matrix lies; padded_cols is a multiple of the layout's col_multiple.
-int64_t scale_offset(ScaleLayout layout, int64_t row, int64_t col, int64_t padded_cols);
+enum class CodeLayout : uint8_t {
+  low_first,
+  high_first,
+  unpacked,
+  column_major,
+  half_split_32,
+  half_split_16,
+  uint32,
+  gptq,
+  marlin,
+  aiter
+};
 
-// The scales in another order, padding zero; and back, dropping the padding.
-std::vector<uint8_t> to_layout(ScaleLayout layout, const std::vector<uint8_t>& scales, int64_t rows, int64_t cols);
+struct CodeLayoutInfo {
+  CodeLayout id;
+  const char* name;
+  Placing placing;
+  int word_bytes;  // of the array's elements
+  int bits;        // of memory for a code: 4, or 8 where each has a byte
+  const char* doc;
+  const char* source;
+};
+inline constexpr CodeLayoutInfo code_layout_table[] = {
+    {CodeLayout::low_first,
+     "low_first",
+     {1, 2, {{'r'}, {'c'}}},
+     1,
+     4,
+     "row-major, the even column in the low nibble",
+     "torch.float4_e2m1fn_x2; safetensors F4; PTX cvt e2m1x2"},
+    {CodeLayout::high_first,
+     "high_first",
+     {1, 2, {{'r'}, {'c', 2}, {'c', 1, 2, true}}},
+     1,
+     4,
+     "row-major, the even column in the high nibble",
+     "bitsandbytes kQuantizeBlockwise"},
+    {CodeLayout::unpacked,
+     "unpacked",
+     {1, 1, {{'r'}, {'c'}}},
+     1,
+     8,
+     "row-major, a byte for each code",
+     "torchao f4_unpacked"},
+    {CodeLayout::column_major,
+     "column_major",
+     {2, 1, {{'c'}, {'r'}}},
+     1,
+     4,
+     "transposed, the even row in the low nibble",
+     "MN-major storage; Triton dot_scaled, k_pack=False"},
+    {CodeLayout::half_split_32,
+     "half_split_32",
+     {1, 32, {{'r'}, {'c', 32}, {'c', 1, 16}, {'c', 16, 2}}},
+     1,
+     4,
+     "byte j of 32 codes holds j low and j+16 high",
+     "ggml block_mxfp4"},
+    {CodeLayout::half_split_16,
+     "half_split_16",
+     {1, 16, {{'r'}, {'c', 16}, {'c', 1, 8}, {'c', 8, 2}}},
+     1,
+     4,
+     "byte j of 16 codes holds j low and j+8 high",
+     "ggml block_nvfp4"},
+    {CodeLayout::uint32,
+     "uint32",
+     {1, 8, {{'r'}, {'c'}}},
+     4,
+     4,
+     "eight columns a word, row-major",
+     "vLLM marlin_utils_fp4.py"},
+    {CodeLayout::gptq,
+     "gptq_uint32",
+     {1, 8, {{'c', 8}, {'r'}, {'c', 1, 8}}},
+     4,
+     4,
+     "eight columns a word, words [K/8, rows]",
+     "GPTQ qweight; vLLM gptq_marlin_repack input"},
+    {CodeLayout::marlin,
+     "marlin_uint32",
+     {64, 16, {{'c', 16}, {'r', 64}, {'r', 1, 8}, {'c', 2, 4}, {'r', 16, 4}, {'c', 1, 2}, {'r', 8, 2}, {'c', 8, 2}}},
+     4,
+     4,
+     "tiles of 16 x 64 as lanes of mma.m16n8k16 read them",
+     "Marlin get_weight_perm(4), marlin_weights"},
+    {CodeLayout::aiter,
+     "aiter_16x16",
+     {16, 64, {{'r', 16}, {'c', 64}, {'c', 32, 2}, {'r', 1, 16}, {'c', 1, 32}}},
+     1,
+     4,
+     "tiles of 16 rows x 16 bytes, two to a step of K",
+     "AITER shuffle_weight, layout (16, 16)"},
+};
+static_assert(ids_are_indices(code_layout_table));
+
+// "r/128, c/4, r%32, r/32%4, c%4; padded to 128 x 4": the digits of the address, slowest first.
+std::string address_text(const Placing& placing);
+
+// Where elements lie. A digit depends on the row or on the column alone, so an address is the sum of two numbers.
+class Placement {
+ public:
+  Placement(const Placing& placing, int64_t rows, int64_t cols);
+  int64_t at(int64_t row, int64_t col) const {
+    return row_part_[static_cast<size_t>(row)] + col_part_[static_cast<size_t>(col)];
+  }
+  int64_t size() const { return size_; }  // with padding
+
+ private:
+  std::vector<int64_t> row_part_, col_part_;
+  int64_t size_;
+};
+
+// One-byte scales [rows, cols] in another order, and back. from_layout: Error, which `place` opens, when there are more
+// or fewer bytes than the layout has.
 int64_t padded_size(ScaleLayout layout, int64_t rows, int64_t cols);
+std::vector<uint8_t> to_layout(ScaleLayout layout, const std::vector<uint8_t>& scales, int64_t rows, int64_t cols);
+std::vector<uint8_t> from_layout(ScaleLayout layout, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,
+                                 const std::string& place);
 
-// Even index in the high nibble instead of the low one.
-std::vector<uint8_t> swapped_nibbles(std::vector<uint8_t> codes);
+// FP4 codes [rows, cols], one a byte, to the bytes of a layout, and back.
+int64_t padded_bytes(CodeLayout layout, int64_t rows, int64_t cols);
+std::vector<uint8_t> to_layout(CodeLayout layout, const std::vector<uint8_t>& codes, int64_t rows, int64_t cols);
+std::vector<uint8_t> from_layout(CodeLayout layout, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,
+                                 const std::string& place);
+
+// The layout of a word; Error, which `place` opens, for one that no row has.
+ScaleLayout scale_layout_of(const std::string& place, const std::string& word);
+CodeLayout code_layout_of(const std::string& place, const std::string& word);
 
 }  // namespace fp4::golden

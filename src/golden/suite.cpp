@@ -119,7 +119,11 @@ void add_codes(std::vector<Array>& out, const Quantized& q, const std::string& s
   const auto width = static_cast<uint64_t>(q.is_packed() ? q.code_row_bytes() : q.geometry.padded_cols);
   const char* dtype = q.code_bytes() == 1 ? "u8" : (q.code_bytes() == 2 ? "u16" : "u32");
   out.push_back({"codes" + suffix, dtype, {rows, width}, {q.codes.begin(), q.codes.end()}});
-  if (q.is_packed()) out.push_back(byte_array("codes_high_first" + suffix, swapped_nibbles(q.codes), {rows, width}));
+  if (!q.is_packed()) return;
+  const auto cols = static_cast<int64_t>(2 * width);
+  const std::vector<uint8_t> codes = from_layout(CodeLayout::low_first, q.codes, q.rows, cols, "codes");
+  out.push_back(
+      byte_array("codes_high_first" + suffix, to_layout(CodeLayout::high_first, codes, q.rows, cols), {rows, width}));
 }
 
 void add_scales(std::vector<Array>& out, const Quantized& q, const std::string& suffix) {
@@ -131,7 +135,7 @@ void add_scales(std::vector<Array>& out, const Quantized& q, const std::string& 
   } else if (!q.scales.empty()) {
     out.push_back(byte_array("scales" + suffix, q.scales, shape));
     for (const ScaleLayoutInfo& layout : scale_layout_table) {
-      if (layout.id == ScaleLayout::linear) continue;
+      if (layout.id == ScaleLayout::linear || !layout.in_bundles) continue;
       out.push_back(byte_array(std::string("scales_") + layout.name + suffix,
                                to_layout(layout.id, q.scales, rows, cols),
                                {static_cast<uint64_t>(padded_size(layout.id, rows, cols))}));
@@ -187,6 +191,8 @@ std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
   }
   return out;
 }
+
+bool has_fp4_codes(const Case& c) { return format_of(quant_spec_from_words(c.words).element).code_bits() == 4; }
 
 std::vector<Case> suite_cases(const std::string& suite) {
   if (suite == "smoke") return smoke();

@@ -46,6 +46,9 @@ inline constexpr SuiteInfo suite_table[] = {
     {"stress", "100 MB: the same at sizes that fill a device"},
 };
 
+// Whether its elements are codes of four bits.
+bool has_fp4_codes(const Case& c);
+
 // Throws Error for an unknown suite.
 std::vector<Case> suite_cases(const std::string& suite);
 

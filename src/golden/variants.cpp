@@ -29,9 +29,13 @@ std::string other_operand(const std::string& array) {
 }
 
 // Codes and scales one by one, in the order in which a file keeps them.
-Elements in_nibble_order(Elements e, bool high_first) {
-  for (size_t i = 0; high_first && i + 1 < e.size(); i += 2) std::swap(e[i], e[i + 1]);
-  return e;
+Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows) {
+  if (layout == CodeLayout::low_first || rows < 1 || static_cast<int64_t>(e.size()) % rows != 0) return e;
+  const Placement at(row_of(code_layout_table, layout).placing, rows, static_cast<int64_t>(e.size()) / rows);
+  Elements out(static_cast<size_t>(at.size()), 0);
+  for (size_t i = 0, width = e.size() / static_cast<size_t>(rows); i < e.size(); ++i)
+    out[static_cast<size_t>(at.at(static_cast<int64_t>(i / width), static_cast<int64_t>(i % width)))] = e[i];
+  return out;
 }
 
 Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
@@ -71,7 +75,7 @@ class Simulator {
     const ArrayName name = parse_array_name(array);
     if (name.stage.empty() || name.stage == input_stage) return {};
     const Quantized& q = last_quantized(kernel, name.is_transposed);
-    if (name.stage == "codes") return in_nibble_order(codes(q), name.high_first);
+    if (name.stage == "codes") return in_code_layout(codes(q), name.code_layout, q.rows);
     if (name.stage == "scales")
       return in_scale_layout(scales(q), name.scale_layout, q.geometry.scale_rows, q.geometry.scale_cols);
     if (name.stage == "tensor_scale") return bits(q.tensor_scale);
@@ -346,19 +350,19 @@ std::vector<Variant> with_layouts(const Case& c, const Variant& inner, const Blo
   const std::string suffix = inner.cause.empty() ? "" : " and " + inner.cause;
   // A kernel with a nibble order or layout has it in every array of that stage, whatever the array is called.
   const auto canonical = [inner](const ArrayName& name) { return inner.compute(name.part); };
-  if (format_of(quant_spec_from_words(c.words).element).code_bits() == 4) {
-    for (const bool high_first : {false, true}) {
-      if (!high_first && !also_plain) continue;
-      out.push_back({(high_first ? "nibble_order=high_first" : "nibble_order=low_first") + suffix,
-                     high_first ? "even indices in the high nibble" : "even indices in the low nibble",
-                     [inner, canonical, high_first](const std::string& array) {
+  if (has_fp4_codes(c)) {
+    for (const CodeLayoutInfo& layout : code_layout_table) {
+      if (layout.id == CodeLayout::unpacked) continue;  // bytes are counted as codes anyway
+      if (layout.id == CodeLayout::low_first && !also_plain) continue;
+      out.push_back({std::string("nibble_order=") + layout.name + suffix, std::string("codes: ") + layout.doc,
+                     [inner, canonical, id = layout.id, rows = c.rows, cols = c.cols](const std::string& array) {
                        const ArrayName name = parse_array_name(array);
-                       return name.stage == "codes" ? in_nibble_order(canonical(name), high_first)
-                                                    : inner.compute(array);
+                       if (name.stage != "codes") return inner.compute(array);
+                       return in_code_layout(canonical(name), id, name.is_transposed ? cols : rows);
                      }});
     }
   }
-  const auto relaid = [&](const std::string& cause, const char* detail, auto&& order) {
+  const auto relaid = [&](const std::string& cause, const std::string& detail, auto&& order) {
     out.push_back({cause + suffix, detail, [inner, canonical, order, g, gt](const std::string& array) {
                      const ArrayName name = parse_array_name(array);
                      if (name.stage != "scales") return inner.compute(array);
@@ -371,18 +375,9 @@ std::vector<Variant> with_layouts(const Case& c, const Variant& inner, const Blo
   for (const ScaleLayoutInfo& layout : scale_layout_table) {
     if (layout.id == ScaleLayout::linear && !also_plain) continue;
     relaid(
-        std::string("scale_layout=") + layout.name, "the scales lie in another order",
+        std::string("scale_layout=") + layout.name, std::string("scales: ") + layout.doc,
         [id = layout.id](const Elements& e, int64_t rows, int64_t cols) { return in_scale_layout(e, id, rows, cols); });
   }
-  relaid("scale_layout=transposed", "scales stored column by column",
-         [](const Elements& e, int64_t rows, int64_t cols) {
-           Elements t(e.size());
-           for (int64_t r = 0; r < rows; ++r) {
-             for (int64_t k = 0; k < cols; ++k)
-               t[static_cast<size_t>(k * rows + r)] = e[static_cast<size_t>(r * cols + k)];
-           }
-           return t;
-         });
   out.push_back({"operand=transposed" + suffix, "the transposed operand's arrays",
                  [inner](const std::string& array) { return inner.compute(other_operand(array)); }});
   return out;

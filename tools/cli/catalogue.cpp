@@ -6,6 +6,7 @@
 #include "sim/recipe.h"
 #include "src/backends.h"
 #include "src/error.h"
+#include "src/golden/layout.h"
 #include "src/golden/suite.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/spec_text.h"
@@ -45,6 +46,18 @@ std::vector<CatalogueRow> policies() {
   append(rows, "negative_zero", negative_zero_table);
   append(rows, "nonfinite", nonfinite_table);
   append(rows, "ragged", ragged_table);
+  return rows;
+}
+
+std::vector<CatalogueRow> layouts() {
+  std::vector<CatalogueRow> rows;
+  const auto add = [&](const char* axis, const auto& table) {
+    for (const auto& row : table)
+      rows.push_back({std::string(axis) + "=" + row.name,
+                      std::string(row.doc) + "; address " + golden::address_text(row.placing), row.source});
+  };
+  add("nibbles", golden::code_layout_table);
+  add("scale-layout", golden::scale_layout_table);
   return rows;
 }
 
@@ -114,6 +127,7 @@ const std::vector<Topic>& topics() {
       {"hardware", [] { return data_files("hardware"); }},
       {"models", [] { return data_files("models"); }},
       {"suites", suite_rows},
+      {"layouts", layouts},
       {"backends", backends},
       {"grids", [] { return data_files("grids"); }},
   };

@@ -102,27 +102,25 @@ const tools::QuantizeReport& Tensor::report(int threads) {
 }
 
 py::dict Tensor::to_layout(const std::string& scales, const std::string& nibbles) const {
-  const golden::ScaleLayoutInfo* layout = find_row(golden::scale_layout_table, scales);
-  if (layout == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& row : golden::scale_layout_table) names.emplace_back(row.name);
-    throw unknown_word("scales", scales, names);
-  }
-  if (nibbles != "low_first" && nibbles != "high_first")
-    throw unknown_word("nibbles", nibbles, {"low_first", "high_first"});
-  if (layout->id != golden::ScaleLayout::linear && q_.scales.empty())
+  const golden::ScaleLayout layout = golden::scale_layout_of("scales", scales);
+  const golden::CodeLayout order = golden::code_layout_of("nibbles", nibbles);
+  if (layout != golden::ScaleLayout::linear && q_.scales.empty())
     throw Error("scales: layout " + scales + " is one of one-byte scales; accepted for this spec: linear");
   const py::object self = py::cast(this, py::return_value_policy::reference);
   py::dict out;
   out["codes"] = array(self, "codes").attr("copy")();
-  if (nibbles == "high_first" && q_.is_packed())
-    out["codes"] = byte_array(golden::swapped_nibbles(q_.codes)).attr("reshape")(out["codes"].attr("shape"));
+  if (order != golden::CodeLayout::low_first && q_.is_packed()) {
+    const int64_t cols = 2 * q_.code_row_bytes();
+    const auto codes = golden::from_layout(golden::CodeLayout::low_first, q_.codes, q_.rows, cols, "codes");
+    out["codes"] = byte_array(golden::to_layout(order, codes, q_.rows, cols));
+    if (order == golden::CodeLayout::high_first)
+      out["codes"] = out["codes"].attr("reshape")(py::make_tuple(q_.rows, q_.code_row_bytes()));
+  }
   const py::object plain = array(self, "scales");
-  if (plain.is_none() || layout->id == golden::ScaleLayout::linear)
+  if (plain.is_none() || layout == golden::ScaleLayout::linear)
     out["scales"] = plain.is_none() ? plain : plain.attr("copy")();
   else
-    out["scales"] =
-        byte_array(golden::to_layout(layout->id, q_.scales, q_.geometry.scale_rows, q_.geometry.scale_cols));
+    out["scales"] = byte_array(golden::to_layout(layout, q_.scales, q_.geometry.scale_rows, q_.geometry.scale_cols));
   out["tensor_scale"] = array(self, "tensor_scale").attr("copy")();
   return out;
 }

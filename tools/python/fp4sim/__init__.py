@@ -138,8 +138,9 @@ class Quantized:
     def to_layout(self, *, scales: str = "128x4", nibbles: str = "low_first") -> dict:
         """{"codes", "scales", "tensor_scale"} as a kernel wants them, copied.
 
-        scales: linear, 128x4 (cuBLAS, CUTLASS) or amd_preshuffled (AITER), the last two as padded uint8 bytes;
-        nibbles: low_first or high_first, which nibble holds the even column.
+        scales: linear, 128x4 (cuBLAS, CUTLASS), amd_preshuffled (AITER), 8x4, gfx950, deepgemm or column_major;
+        nibbles: low_first, high_first, unpacked, marlin_uint32 and others of `fp4sim list layouts`. Other orders
+        than linear, low_first and high_first come as padded uint8 bytes.
         """
         return self._tensor.to_layout(_word(scales, "scales"), _word(nibbles, "nibbles"))
 

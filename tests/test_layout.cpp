@@ -1,0 +1,105 @@
+// Layouts of scales and codes: literal addresses from the published definitions, and that going there and back changes
+// nothing, whatever the shape.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "src/golden/layout.h"
+
+using namespace fp4;
+using namespace fp4::golden;
+
+namespace {
+
+struct Address {
+  int64_t rows, cols, row, col, at;
+};
+
+void check(const Placing& placing, std::initializer_list<Address> addresses) {
+  for (const Address& a : addresses) {
+    INFO(address_text(placing) << ": " << a.row << ", " << a.col << " of " << a.rows << " x " << a.cols);
+    CHECK(Placement(placing, a.rows, a.cols).at(a.row, a.col) == a.at);
+  }
+}
+
+void check(ScaleLayout layout, std::initializer_list<Address> addresses) {
+  check(row_of(scale_layout_table, layout).placing, addresses);
+}
+void check(CodeLayout layout, std::initializer_list<Address> addresses) {
+  check(row_of(code_layout_table, layout).placing, addresses);
+}
+
+const std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {3, 5}, {33, 7}, {130, 9}, {257, 67}};
+
+// 1, 2, .., 15, 1, ..: never 0, which is padding.
+std::vector<uint8_t> counted(int64_t n) {
+  std::vector<uint8_t> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<uint8_t>(i % 15 + 1));
+  return out;
+}
+
+int64_t filled(const std::vector<uint8_t>& codes) {
+  return std::count_if(codes.begin(), codes.end(), [](uint8_t c) { return c != 0; });
+}
+
+}  // namespace
+
+TEST_CASE("scales lie where the documents say", "[quick]") {
+  // cuBLAS: tile of 128 x 4, (r%32)*16 + (r/32)*4 + c
+  check(ScaleLayout::tile_128x4, {{128, 4, 1, 0, 16}, {128, 4, 33, 2, 16 + 4 + 2}, {256, 8, 128, 5, 3 * 512 + 1}});
+  // TensorRT-LLM: [rows/8, cols/4, 8, 4]
+  check(ScaleLayout::tile_8x4, {{8, 8, 1, 0, 4}, {8, 8, 7, 3, 31}, {8, 8, 0, 4, 32}, {9, 7, 8, 0, 64}});
+  // AITER: view (rows/32, 2, 16, cols/8, 2, 4), permute (0, 3, 5, 2, 4, 1)
+  for (const ScaleLayout layout : {ScaleLayout::amd_preshuffled, ScaleLayout::gfx950})
+    check(layout, {{32, 8, 16, 0, 1}, {32, 8, 0, 4, 2}, {32, 8, 1, 0, 4}, {32, 8, 0, 1, 64}, {32, 16, 0, 8, 256}});
+  CHECK(padded_size(ScaleLayout::amd_preshuffled, 33, 9) == 256 * 16);
+  CHECK(padded_size(ScaleLayout::gfx950, 33, 9) == 64 * 16);
+  // DeepGEMM: int32 [cols/4, rows padded to 4], column mod 4 is the byte
+  check(ScaleLayout::deepgemm, {{5, 6, 3, 0, 12}, {5, 6, 0, 1, 1}, {5, 6, 0, 4, 32}, {5, 6, 4, 5, 49}});
+  check(ScaleLayout::column_major, {{5, 6, 3, 2, 13}});
+  CHECK(address_text(row_of(scale_layout_table, ScaleLayout::tile_128x4).placing) ==
+        "r/128, c/4, r%32, r/32%4, c%4; padded to 128 x 4");
+}
+
+TEST_CASE("codes lie where the documents say", "[quick]") {
+  check(CodeLayout::low_first, {{2, 3, 1, 0, 4}, {2, 3, 0, 1, 1}});
+  check(CodeLayout::high_first, {{2, 3, 0, 0, 1}, {2, 3, 0, 1, 0}, {2, 3, 1, 2, 7}});
+  // ggml: block_mxfp4 has j and j+16 in byte j, block_nvfp4 j and j+8 of each 16
+  check(CodeLayout::half_split_32, {{1, 64, 0, 16, 1}, {1, 64, 0, 1, 2}, {1, 64, 0, 31, 31}, {1, 64, 0, 32, 32}});
+  check(CodeLayout::half_split_16, {{1, 64, 0, 8, 1}, {1, 64, 0, 1, 2}, {1, 64, 0, 17, 18}});
+  // GPTQ: words [K/8, rows]
+  check(CodeLayout::gptq, {{3, 16, 2, 9, (3 + 2) * 8 + 1}});
+  // Marlin: the first word of get_weight_perm(4) is elements 0 128 8 136 16 144 24 152 of a 16 x 16 tile [K, rows]
+  const int64_t first[] = {0, 128, 8, 136, 16, 144, 24, 152};
+  for (int64_t i = 0; i < 8; ++i) check(CodeLayout::marlin, {{64, 16, first[i] % 16, first[i] / 16, i}});
+  // its words follow by tile of 16 rows, then by lane (K pair, then row); then tiles of 64 rows, then 16 of K
+  check(
+      CodeLayout::marlin,
+      {{128, 32, 16, 0, 8}, {128, 32, 0, 2, 32}, {128, 32, 1, 0, 128}, {128, 32, 64, 0, 1024}, {128, 32, 0, 16, 2048}});
+  // AITER: bytes viewed (rows/16, 16, K/32, 2, 16), permuted to (rows/16, K/32, 2, 16, 16)
+  check(CodeLayout::aiter,
+        {{32, 128, 1, 0, 32}, {32, 128, 0, 32, 512}, {32, 128, 0, 64, 1024}, {32, 128, 16, 0, 2048}});
+}
+
+TEST_CASE("a layout and back is the identity, and padding is zero", "[quick]") {
+  for (const auto& [rows, cols] : shapes) {
+    const std::vector<uint8_t> given = counted(rows * cols);
+    for (const ScaleLayoutInfo& layout : scale_layout_table) {
+      INFO(layout.name << " " << rows << " x " << cols);
+      const auto moved = to_layout(layout.id, given, rows, cols);
+      CHECK(filled(moved) == rows * cols);
+      CHECK(from_layout(layout.id, moved, rows, cols, "test") == given);
+      auto longer = moved;
+      longer.push_back(0);
+      CHECK_THROWS_WITH(from_layout(layout.id, longer, rows, cols, "s.npy"), Catch::Contains(layout.name));
+    }
+    for (const CodeLayoutInfo& layout : code_layout_table) {
+      INFO(layout.name << " " << rows << " x " << cols);
+      const auto moved = to_layout(layout.id, given, rows, cols);
+      std::vector<uint8_t> nibbles;
+      for (const uint8_t b : moved)
+        nibbles.insert(nibbles.end(), {static_cast<uint8_t>(b & 15), static_cast<uint8_t>(b >> 4)});
+      CHECK(filled(nibbles) == rows * cols);
+      CHECK(from_layout(layout.id, moved, rows, cols, "test") == given);
+    }
+  }
+}
