@@ -150,7 +150,7 @@ TEST_CASE("drawn products, which reach every kernel", "[quick]") {
                                    [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
   const cpu::TileCounts counts = cpu::tile_counts();
   for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
-    const cpu::TileCount& count = counts[static_cast<size_t>(row.id)];
+    const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
     INFO(row.name << ": offered " << count.offered << " tiles, took " << count.taken);
     CHECK(count.taken <= count.offered);
     if (has_all) CHECK(count.taken > 0);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <string_view>
 
 #include "src/backends.h"
+#include "src/cpu/quantize/engine_table.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"
 #include "tests/support/same_floats.h"
@@ -177,7 +179,20 @@ void compare_drawn(int count, uint32_t seed) {
   }
 }
 
-TEST_CASE("drawn operands", "[quick]") { compare_drawn(1500, 1); }
+TEST_CASE("drawn operands, which reach every engine", "[quick]") {
+  cpu::reset_panel_counts();
+  compare_drawn(1500, 1);
+  const std::vector<const Backend*> backends = backends_under_test();
+  const bool has_all = std::any_of(backends.begin(), backends.end(),
+                                   [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
+  const cpu::PanelCounts counts = cpu::panel_counts();
+  for (const cpu::QuantizeEngineInfo& row : cpu::quantize_engine_table) {
+    const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
+    INFO(row.name << ": offered " << count.offered << " panels, took " << count.taken);
+    CHECK(count.taken <= count.offered);
+    if (has_all) CHECK(count.taken > 0);
+  }
+}
 
 TEST_CASE("many drawn operands", "[exhaustive]") { compare_drawn(60000, 1000000); }
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "src/spec_text.h"
-#include "tools/cli/options.h"
+#include "tools/cli/explain.h"
 #include "tools/cli/quantize_files.h"
 #include "tools/cli/table_print.h"
 
@@ -16,6 +16,7 @@ struct QuantizeOptions {
   BackendOptions backend;
   InputOptions input;
   bool json = false;
+  bool explains = false;
 };
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
@@ -51,6 +52,7 @@ void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
   fields.push_back({"backend", report.backend});
   fields.push_back({"written", o.job.out});
   print_fields(fields);
+  if (o.explains) print_engines(cpu::panel_counts());
 }
 
 void add_quantize(CLI::App& app, Invocation& invocation) {
@@ -75,6 +77,8 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   add_force_option(app, o->job.force);
   add_sync_option(app);
   add_json_option(app, o->json);
+  app.add_flag("--explain", o->explains, "Print which engines quantised, panel by panel, and why others declined")
+      ->excludes("--json");
   app.callback([o, &invocation] { run_quantize(*o, invocation); });
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"

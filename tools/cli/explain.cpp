@@ -12,7 +12,7 @@ void add_explain_option(CLI::App& app, bool& explains) {
 
 std::string kernel_shares(const cpu::TileCounts& counts) {
   int64_t all = 0;
-  for (const cpu::TileCount& c : counts) all += c.taken;
+  for (const cpu::UseCount& c : counts) all += c.taken;
   std::string text;
   for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
     const int64_t taken = counts[static_cast<size_t>(row.id)].taken;
@@ -23,16 +23,24 @@ std::string kernel_shares(const cpu::TileCounts& counts) {
   return text.empty() ? "-" : text;
 }
 
-void print_kernels(const cpu::TileCounts& counts) {
-  Table table{{{"kernel"}, {"offered", Align::right}, {"took", Align::right}, {"what it is for, or why it declined"}},
-              {}};
-  for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
-    const cpu::TileCount& c = counts[static_cast<size_t>(row.id)];
+namespace {
+
+template <class Infos, class Counts>
+void print_uses(const char* what, const Infos& infos, const Counts& counts) {
+  Table table{{{what}, {"offered", Align::right}, {"took", Align::right}, {"what it is for, or why it declined"}}, {}};
+  for (const auto& row : infos) {
+    const cpu::UseCount& c = counts[static_cast<size_t>(row.id)];
     const bool was_asked = c.offered > 0 || c.declined == nullptr;
     table.rows.push_back({row.name, std::to_string(c.offered), std::to_string(c.taken),
                           was_asked ? row.doc : std::string("declined: ") + c.declined});
   }
   print_table(table);
 }
+
+}  // namespace
+
+void print_kernels(const cpu::TileCounts& counts) { print_uses("kernel", cpu::gemm_kernel_table, counts); }
+
+void print_engines(const cpu::PanelCounts& counts) { print_uses("engine", cpu::quantize_engine_table, counts); }
 
 }  // namespace fp4::tools

@@ -64,8 +64,7 @@ inline WholeKernel whole_kernel(int) { return nullptr; }
 // Without embedded rounding there is no certificate by the inexact flag: other accumulators go term by term where the
 // ranges of scales prove nothing (is_certain).
 inline constexpr bool has_pair_kernels = false;
-inline PairGroupKernel pair_group_kernel(PairFinish, int, bool) { return nullptr; }
-inline PairKernel pair_kernel(PairFinish, int, bool) { return nullptr; }
+inline PairKernel pair_kernel(PairFinish, int) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
 inline WideInt8Kernel wide_int8_kernel(Sum, bool, int64_t) { return nullptr; }

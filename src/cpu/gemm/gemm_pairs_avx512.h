@@ -3,9 +3,8 @@
 //   whole   no rests, and the dot fits 24 bits: one fused step
 //   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
 //           are added to the error, and one last addition rounds. For scales that are powers of two.
-// What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h). Where scales are far apart,
-// error, low and rests need more than 24 bits: then split sums are `bracketed`, by rounding them both down and up. Sums
-// in fp32 grow with what is added, so where both ends lead to one result, it is the right one, and else fp64 decides.
+// What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h): where scales are far apart,
+// error, low and rests need more than 24 bits, and the tile falls to the next kernel.
 // Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
 #pragma once
 
@@ -91,30 +90,12 @@ FP4_SIMD SplitSum split_sum(__m512 acc, __m512i dot, __m512i rest, __m512 scale,
   return {sum, _mm512_sub_ps(smaller, _mm512_sub_ps(sum, larger)), low};
 }
 
-// The end of a split sum with its last parts rounded up or down; `quantum` is not negative. low needs more than 24 bits
-// only by its rests: then the flag is raised.
-template <int direction>
-FP4_SIMD __m512 split_end(const SplitSum& s, __m512 quantum) {
-  constexpr int quiet = direction | _MM_FROUND_NO_EXC;
-  const __m512 low = _mm512_cvtepi32_ps(s.low);
-  return _mm512_add_round_ps(s.sum, _mm512_fmadd_round_ps(low, quantum, s.error, quiet), nearest);
-}
-
 // acc + dot * unit + rest * quantum, rounded once; `scale` and `rest_scale` hold unit and quantum.
 template <PairFinish finish>
 FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up) {
   if (finish == PairFinish::whole) return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(dot), scale, acc, nearest);
   const SplitSum s = split_sum(acc, dot, rest, scale, up);
   return _mm512_add_round_ps(s.sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(s.low), rest_scale, s.error), nearest);
-}
-
-// The same for both ends of the error; true where they differ.
-FP4_SIMD bool bracketed_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up,
-                            __m512& out) {
-  const SplitSum s = split_sum(acc, dot, rest, scale, up);
-  out = split_end<_MM_FROUND_TO_POS_INF>(s, rest_scale);
-  const __m512 down = split_end<_MM_FROUND_TO_NEG_INF>(s, rest_scale);
-  return _mm512_cmp_ps_mask(down, out, _CMP_NEQ_UQ) != 0;
 }
 
 template <int panels>
@@ -142,34 +123,8 @@ FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
-// Lanes of a run that wait for their last rounding, a bit a vector, and the dots of those.
-template <int panels>
-struct alignas(64) Undecided {
-  int32_t dot[tile_rows * panels][panel_rows];  // first: stored to and read as whole vectors
-  uint32_t vectors = 0;
-};
-
-// acc = fl32(acc + unit * dot + quantum * rest) for the vectors that wait.
-template <int panels>
-FP4_TARGET __attribute__((noinline)) void decide(const PairInput& t, int64_t run, Undecided<panels>& waiting,
-                                                 const int32_t (*rest)[panels * panel_rows],
-                                                 float (*acc)[panels * panel_rows]) {
-  const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
-  const D unit = all_double(static_cast<double>(1 << (t.cut_a + t.cut_b)));
-  for (; waiting.vectors != 0; waiting.vectors &= waiting.vectors - 1) {
-    const int i = __builtin_ctz(waiting.vectors);
-    const int r = i / panels;
-    const int j = i % panels;
-    float* at = acc[r] + j * panel_rows;
-    const F sb = load(t.scale_b[j] + (run >> t.scale_shift_b) * panel_rows);
-    const D scale = widened(F{_mm512_mul_round_ps(_mm512_set1_ps(sa[r] * t.quantum), sb.v, nearest)});
-    const D dot = fma(stored_dots(waiting.dot[i]), unit, stored_dots(rest[r] + j * panel_rows));
-    store(at, rounded_step(dot, scale, load(at)));
-  }
-}
-
-template <PairFinish finish, int panels, bool brackets>
-FP4_SIMD void pair_block(const PairInput& t, int64_t run, PairState<panels>& state, Undecided<panels>& waiting) {
+template <PairFinish finish, int panels>
+FP4_SIMD void pair_block(const PairInput& t, int64_t run, PairState<panels>& state) {
   if (finish != PairFinish::whole) rest_dots<finish, panels>(t, run, state);
   __m512i dot[tile_rows][panels];
   unit_dots<panels>(t, run, dot);
@@ -194,50 +149,36 @@ FP4_SIMD void pair_block(const PairInput& t, int64_t run, PairState<panels>& sta
       const __m512 scale = _mm512_mul_round_ps(row, unit[j], nearest);
       const __m512 rest_scale = _mm512_mul_round_ps(row, quantum[j], nearest);
       const __m512i rest = finish == PairFinish::whole ? dot[r][j] : load(state.rest[r] + j * panel_rows).v;
-      if (!brackets) {
-        _mm512_store_ps(acc, finished_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
-        continue;
-      }
-      __m512 sum;
-      if (bracketed_run(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up, sum)) {
-        waiting.vectors |= 1u << (r * panels + j);
-        _mm512_store_si512(waiting.dot[r * panels + j], dot[r][j]);
-      } else {
-        _mm512_store_ps(acc, sum);
-      }
+      _mm512_store_ps(acc, finished_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
     }
   }
-  if (brackets && waiting.vectors != 0) decide<panels>(t, run, waiting, state.rest, state.acc);
 }
 
-template <PairFinish finish, int panels, bool brackets>
+template <PairFinish finish, int panels>
 FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const TileOutput& out) {
   PairState<panels> state;
-  Undecided<panels> waiting;
   for (int r = 0; r < tile_rows; ++r) {
     for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
   }
   clear_inexact();
-  for (int64_t run = 0; run < t.runs; ++run) pair_block<finish, panels, brackets>(t, run, state, waiting);
+  for (int64_t run = 0; run < t.runs; ++run) pair_block<finish, panels>(t, run, state);
   if (was_inexact()) return false;
   finish_sums<panels>(state.acc, t.snap_log2, out);
   return true;
 }
 
 template <int panels>
-inline PairKernel pair_kernel_of(PairFinish finish, bool brackets) {
+inline PairKernel pair_kernel_of(PairFinish finish) {
   switch (finish) {
-    case PairFinish::whole: return pair_tile<PairFinish::whole, panels, false>;
-    case PairFinish::split:
-      return brackets ? pair_tile<PairFinish::split, panels, true> : pair_tile<PairFinish::split, panels, false>;
+    case PairFinish::whole: return pair_tile<PairFinish::whole, panels>;
+    case PairFinish::split: return pair_tile<PairFinish::split, panels>;
     case PairFinish::none: return nullptr;
   }
   return nullptr;
 }
 
-// Split sums can be bracketed.
-inline PairKernel pair_kernel(PairFinish finish, int panels, bool brackets) {
-  return panels == 2 ? pair_kernel_of<2>(finish, brackets) : pair_kernel_of<1>(finish, brackets);
+inline PairKernel pair_kernel(PairFinish finish, int panels) {
+  return panels == 2 ? pair_kernel_of<2>(finish) : pair_kernel_of<1>(finish);
 }
 
 }  // namespace fp4::avx512

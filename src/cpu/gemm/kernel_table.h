@@ -4,10 +4,10 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <iterator>
 
 #include "fp4/axis.h"
+#include "src/cpu/use_counter.h"
 
 namespace fp4::cpu {
 
@@ -21,7 +21,7 @@ struct GemmKernelInfo {
 
 inline constexpr GemmKernelInfo gemm_kernel_table[] = {
     {GemmKernel::level, "level", "4-bit elements; scales near enough to be shifted into bytes: int32 over all of K"},
-    {GemmKernel::pairs, "pairs", "6 and 8 bits; blocks of 32, fp32_block and groups: 16-bit units, int32 dots"},
+    {GemmKernel::pairs, "pairs", "6 and 8 bits in blocks of 32, fp32_block: 16-bit units, int32 dots"},
     {GemmKernel::groups, "groups", "4-bit elements; sums of groups as int32: dots times scales as 16-bit integers"},
     {GemmKernel::int8, "int8", "4-bit elements; fp32_block, or scales that prove every order equal: int32 dots"},
     {GemmKernel::single, "single", "4-bit elements; fused25_rz where nothing is cut: int32 dots"},
@@ -33,12 +33,7 @@ inline constexpr GemmKernelInfo gemm_kernel_table[] = {
 };
 static_assert(ids_are_indices(gemm_kernel_table));
 
-struct TileCount {
-  int64_t offered = 0;
-  int64_t taken = 0;
-  const char* declined = nullptr;  // why, of the last product that it declined
-};
-using TileCounts = std::array<TileCount, std::size(gemm_kernel_table)>;
+using TileCounts = std::array<UseCount, std::size(gemm_kernel_table)>;
 
 // Of all products of this process since the last reset.
 TileCounts tile_counts();

@@ -34,33 +34,10 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
                                            bool* done) {
   const Panels& pa = p.a.panels;
   const Panels& panels_b = p.b.panels;
-  Folding folding = make_folding(p);
+  const Folding folding = make_folding(p);
   const bool is_split = p.pairs.finish == PairFinish::split;
-  // A tile whose scales are too far apart for the first kernel goes to the second.
-  PairKernel kernels[2] = {};
-  PairGroupKernel group_kernels[2] = {};
-  for (const bool apart : {false, true}) {
-    if (folding.sum == Sum::block && (!apart || is_split)) {
-      kernels[apart] = pair_kernel(p.pairs.finish, panels, apart);
-    } else if (folding.sum == Sum::group) {
-      group_kernels[apart] = pair_group_kernel(p.pairs.finish, panels, apart);
-    }
-  }
-  const auto multiply_by = [&](int i, const PairInput& x, const TileOutput& out) {
-    folding.runs = x.runs;
-    if (kernels[i] != nullptr) return kernels[i](x, out);
-    return group_kernels[i] != nullptr && group_kernels[i](x, folding, out);
-  };
-  // Tiles that may be inexact before a kernel is given up for the part, as the first one is for groups of wide scales.
-  int tries[2] = {folding.sum == Sum::group && folding.has_wide_scales ? 0 : 4, 4};
-  const auto multiply = [&](const PairInput& x, const TileOutput& out) {
-    for (int i = 0; i < 2; ++i) {
-      if (tries[i] == 0) continue;
-      if (multiply_by(i, x, out)) return true;
-      --tries[i];
-    }
-    return false;
-  };
+  const PairKernel kernel = pair_kernel(p.pairs.finish, panels);
+  int tries = 4;  // tiles that may be inexact before the kernel is given up for the part
   const int64_t runs = pa.padded / pair_run;
   PairInput t = {};
   for (int j = 0; j < panels; ++j) {
@@ -76,7 +53,7 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
   t.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
   t.snap_log2 = p.options.accumulator.snap_log2;
   const cpu::ScaleRange range_b = range_of(panels_b, pb, panels);
-  for (int64_t row0 = first; row0 < last && tries[1] > 0; row0 += tile_rows) {
+  for (int64_t row0 = first; row0 < last && tries > 0; row0 += tile_rows) {
     bool& is_done = done[(row0 - first) / tile_rows];
     const int64_t panel = row0 / panel_rows;
     if (is_done || !scales_in_range(pa.range[panel], range_b)) continue;
@@ -87,18 +64,17 @@ FP4_TARGET inline void multiply_pairs_part(const Product& p, int64_t pb, int pan
     t.scale_a = pa.panel_scales(panel) + half;
     t.cut_a = pa.cut[panel];
     t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
-    const SumSpan span = span_of(pa.range[panel], range_b, folding);
-    if (folding.sum == Sum::block && is_split && !keeps_split_bits(span)) continue;
-    folding.split_log2 = group_split_log2(span);
+    if (is_split && !keeps_split_bits(span_of(pa.range[panel], range_b, folding))) continue;
     const TileOutput out = output_of(p, row0, pb, panels);
     is_done = true;
     if (p.restarts()) {
       outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
-        is_done = is_done && multiply(sliced(t, begin, end, panels), piece);
+        is_done = is_done && kernel(sliced(t, begin, end, panels), piece);
       });
     } else {
-      is_done = multiply(t, out);
+      is_done = kernel(t, out);
     }
+    if (!is_done) --tries;
   }
 }
 

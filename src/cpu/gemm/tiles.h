@@ -7,7 +7,7 @@
 #if FP4_CPU == 512
 #include "src/cpu/gemm/gemm_cut_avx512.h"
 #include "src/cpu/gemm/gemm_groups_avx512.h"
-#include "src/cpu/gemm/gemm_pair_groups_avx512.h"
+#include "src/cpu/gemm/gemm_pairs_avx512.h"
 #include "src/cpu/gemm/gemm_single_avx512.h"
 #include "src/cpu/gemm/gemm_whole_avx512.h"
 #else

@@ -1,6 +1,7 @@
 // A whole operand into panels: the tensor factor first, then 1 x B blocks in one pass, or blocks that span rows.
 #pragma once
 
+#include "src/cpu/quantize/engine_table.h"
 #include "src/cpu/quantize/flat_operand.h"
 #include "src/cpu/quantize/rows.h"
 #include "src/cpu/quantize/shared_blocks_body.h"
@@ -69,11 +70,18 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
     magnitude_codes[decode_fixed(plan.q.element, code)] = static_cast<int8_t>(code);
   }
   z.magnitude_codes = load_nibble_table(magnitude_codes);
-  if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) return quantize_shared(z);
   const int64_t count = z.out->count;
+  const char* reason = z.stored != nullptr ? declines_rows(plan) : "operands of products go to panels";
+  if (reason != nullptr) cpu::count_declined(cpu::QuantizeEngine::rows, reason);
+  if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) {
+    cpu::count_panels(cpu::QuantizeEngine::shared, count, count);
+    return quantize_shared(z);
+  }
+  cpu::count_declined(cpu::QuantizeEngine::shared, "blocks of one row, or no scales");
   const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;
   const int64_t first = plan.is_flat ? quantize_flat(z, threads) : 0;
   const ColumnCodes columns = plan_columns(z);
+  cpu::count_panels(cpu::QuantizeEngine::lanes, count - first, count - first);
   parallel_for(first, count, 1, threads, 4, [&](int64_t panel) { quantize_lanes(z, columns, panel); });
 }
 

@@ -10,6 +10,7 @@
 #else
 namespace fp4::FP4_ISA {
 
+inline const char* declines_rows(const QuantPlan&) { return "this instruction set quantises in lanes"; }
 inline int64_t flat_columns(const QuantPlan&) { return 0; }
 inline int64_t quantize_flat(const Quantization&, int) { return 0; }
 

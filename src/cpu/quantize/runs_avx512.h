@@ -3,6 +3,7 @@
 // the way of the lanes (lanes_body.h).
 #pragma once
 
+#include "src/cpu/quantize/engine_table.h"
 #include "src/cpu/quantize/flat_operand.h"
 #include "src/cpu/quantize/lanes_body.h"
 #include "src/cpu/quantize/run_bytes_avx512.h"
@@ -158,6 +159,7 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
   prepare_batch<codes>(z, r, t, batch_maxima<width>(x), at, x, ring.batches[at % 2]);
   const float* next = elements_of(p, r, smaller(at + 1, end - 1), ring);
   BatchMaxima<width> maxima = batch_maxima<width>(next);
+  int64_t left_to_lanes = 0;
   for (int64_t panel = first; panel < last; ++panel) {
     bool done = true;
     for (; at < (panel + 1) * batches; ++at) {
@@ -177,7 +179,10 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
     if (done) continue;
     if (streams) streamed.close();
     quantize_lanes(z, plan_columns(z), panel);
+    ++left_to_lanes;
   }
+  cpu::count_panels(cpu::QuantizeEngine::rows, last - first, last - first - left_to_lanes);
+  cpu::count_panels(cpu::QuantizeEngine::lanes, left_to_lanes, left_to_lanes);
   if (!streams) return;
   streamed.close();
   _mm_sfence();
@@ -226,10 +231,15 @@ inline RunKind run_kind(const QuantPlan& p) {
   return known && scales && !is_stochastic(p.q.scale_rounding) ? payload_kind(p) : RunKind::none;
 }
 
-// Columns of the short rows of a flat operand; 0 where the operand has to keep its own.
-inline int64_t flat_columns(const QuantPlan& p) {
-  return run_kind(p) != RunKind::none && !p.spec.has_outer_scale() ? cpu::flat_width(p, 32) : 0;
+// Why an operand does not go along its rows; nullptr where it does.
+inline const char* declines_rows(const QuantPlan& p) {
+  if (run_kind(p) == RunKind::none) return "a block, scale rule, rounding or arithmetic that rows do not know";
+  if (p.spec.has_outer_scale()) return "tensor factors of 128 columns";
+  return cpu::flat_width(p, 32) > 0 ? nullptr : "rows apart in memory, or that end within a block";
 }
+
+// Columns of the short rows of a flat operand; 0 where the operand has to keep its own.
+inline int64_t flat_columns(const QuantPlan& p) { return declines_rows(p) == nullptr ? cpu::flat_width(p, 32) : 0; }
 
 FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   RunPlan r;
