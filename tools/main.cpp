@@ -41,6 +41,7 @@
   X(pareto) \
   X(edge) \
   X(law) \
+  X(advise) \
   X(effects) \
   X(report) \
   X(help) \

@@ -1,0 +1,121 @@
+// Advice: tokens times step, by hand where the doubts are switched off; what never arrives and what is unsure.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/hardware.h"
+#include "sweeps/judge/advice.h"
+#include "tests/support/support.h"
+
+using namespace fp4;
+using namespace fp4::sweeps;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string chip = "b200";
+const cost::Model model = cost::load_model("llama3_8b");
+
+std::map<std::string, cost::RecipeFacts> facts_of(const std::vector<std::string>& names) {
+  std::map<std::string, cost::RecipeFacts> facts;
+  for (const std::string& name : names) facts[name] = cost::facts_of(sim::recipe_from_json(name));
+  return facts;
+}
+
+// A law with alpha = beta = gamma = 1 and both terms 1 at the model's N and D = 10^12; every sample the same.
+LawStudy study_of(const std::map<std::string, Efficiency>& recipes) {
+  const double n = static_cast<double>(model.linear_parameters());
+  LawStudy study{.baseline = "bf16"};
+  study.fit.law = {.A = n, .B = 1e12, .alpha = 1, .beta = 1, .gamma = 1, .E = 1};
+  study.samples.assign(40, LawSample{study.fit.law, recipes});
+  for (const auto& [name, efficiency] : recipes) study.recipes[name].efficiency = efficiency;
+  return study;
+}
+
+double step_of(const std::string& recipe) {
+  return evaluate(cost::facts_of(sim::recipe_from_json(recipe)), model, cost::load_hardware(chip)).step_time_s;
+}
+
+const AdviceOptions sure = {.d = 1e12, .doubt = {.factor = 1, .fp4_slower = 0}};
+
+const AdviceRow& row_of(const Advice& advice, const std::string& recipe) {
+  for (const AdviceRow& row : advice.rows)
+    if (row.recipe == recipe) return row;
+  throw std::runtime_error("no row of " + recipe);
+}
+
+}  // namespace
+
+TEST_CASE("cost is tokens times step, as multiples of the baseline's", "[quick]") {
+  // effN 4/5: 1.25 + 1/D' = 2 gives 4/3 of the tokens; effD 1/2 twice as many.
+  const LawStudy study = study_of({{"mxfp8", {.n = 0.8, .d = 1}}, {"mxfp4_all", {.n = 1, .d = 0.5}}});
+  const Advice advice = advise(study, facts_of({"bf16", "mxfp8", "mxfp4_all"}), model, cost::load_hardware(chip), sure);
+  const double bf16 = step_of("bf16"), fp8 = step_of("mxfp8") / bf16, fp4 = step_of("mxfp4_all") / bf16;
+  CHECK(row_of(advice, "bf16").cost == Approx(1));
+  CHECK(row_of(advice, "mxfp8").tokens.value() == Approx(4.0 / 3));
+  CHECK(row_of(advice, "mxfp8").cost == Approx(4.0 / 3 * fp8));
+  CHECK(row_of(advice, "mxfp4_all").cost == Approx(2 * fp4));
+  CHECK(std::is_sorted(advice.rows.begin(), advice.rows.end(),
+                       [](const AdviceRow& a, const AdviceRow& b) { return a.cost < b.cost; }));
+  const AdviceRow &best = advice.rows[0], &next = advice.rows[1];
+  CHECK(best.word == AdviceWord::best);
+  CHECK(next.word == AdviceWord::dearer);
+  CHECK(advice.turning_tokens * best.step == Approx(next.cost));
+  CHECK(advice.turning_step * best.tokens.value() == Approx(next.cost));
+  AdviceOptions by_price = sure;
+  by_price.objective = Objective::price;
+  const Advice priced =
+      advise(study, facts_of({"bf16", "mxfp8", "mxfp4_all"}), model, cost::load_hardware(chip), by_price);
+  CHECK(row_of(priced, "mxfp8").cost == Approx(4.0 / 3 * fp8));  // one price an hour: time again
+}
+
+TEST_CASE("what weights alone lose is never made up by tokens, and a gap allowed brings it back", "[quick]") {
+  const LawStudy study = study_of({{"mxfp4_all", {.n = 0.5, .d = 1}}});
+  AdviceOptions options = sure;
+  const auto facts = facts_of({"bf16", "mxfp4_all"});
+  const Advice advice = advise(study, facts, model, cost::load_hardware(chip), options);
+  CHECK(advice.rows[0].recipe == "bf16");
+  CHECK(advice.rows[1].word == AdviceWord::never);
+  CHECK_FALSE(advice.rows[1].tokens.has_value());
+  // Loss 3 plus a third is 4 = 1 + 2 + 1/D' for the recipe, 1 + 1 + 1/D' for bf16: D' = 1 against 1/2.
+  options.max_gap = 1.0 / 3;
+  CHECK(row_of(advise(study, facts, model, cost::load_hardware(chip), options), "mxfp4_all").tokens.value() ==
+        Approx(2));
+}
+
+TEST_CASE("doubts widen intervals, and a lead inside them is no lead", "[quick]") {
+  const double fp4 = step_of("mxfp4_all") / step_of("bf16");
+  // Tokens that leave 12.7 % of the faster step, as modelled; FP4 steps are doubted by 0 to 29 %.
+  const LawStudy study = study_of({{"mxfp4_all", {.n = 1, .d = fp4 * 1.145}}});
+  AdviceOptions options = {.d = 1e12};
+  const Advice advice = advise(study, facts_of({"bf16", "mxfp4_all"}), model, cost::load_hardware(chip), options);
+  const AdviceRow& row = row_of(advice, "mxfp4_all");
+  CHECK(row.interval.low < 1);
+  CHECK(row.interval.high > 1);
+  CHECK(advice.rows[1].word == AdviceWord::alike);
+  options.doubt = {.factor = 1, .fp4_slower = 0};
+  CHECK(advise(study, facts_of({"bf16", "mxfp4_all"}), model, cost::load_hardware(chip), options).rows[1].word ==
+        AdviceWord::dearer);
+}
+
+TEST_CASE("the command says first what is extrapolated", "[cli]") {
+  test::TemporaryFolder folder;
+  const char* python = std::getenv("FP4SIM_PYTHON");
+  const std::string table = folder / "ladder.csv";
+  REQUIRE(test::run_shell(std::string(python ? python : "python3") + " tests/support/planted_ladder.py > " + table)
+              .exit_code == 0);
+  const std::string command = "advise " + table + " --hardware b200 --model llama3_8b --samples 40";
+  const auto text = test::run_cli(command);
+  INFO(text.err);
+  REQUIRE(text.exit_code == 0);
+  CHECK(text.out.starts_with("EXTRAPOLATED: N 6.98e+09 lies 2.2e+03 times"));  // 32 (4096 (2 4096 + 2 1024 + 3 14336))
+  CHECK_THAT(text.out, Contains("take ") && Contains("runner-up ") && Contains("published: quartet"));
+  const Json json = Json::parse(test::run_cli(command + " --json --max-gap 1%").out);
+  CHECK(json["rows"].size() == 2);
+  CHECK(json["extrapolated_n"].get<double>() == Approx(6979321856.0 / 3.2e6));
+  CHECK_THAT(test::run_cli(command + " --max-gap -1").err, Contains("--max-gap"));
+}
