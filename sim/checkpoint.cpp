@@ -77,7 +77,8 @@ std::string checkpoint_bytes(const Checkpoint& c) {
                      {"recent", bytes_of(c.recent)},
                      {"curve_sum", bytes_of(std::vector<double>{c.curve_sum})},
                      {"curve_count", c.curve_count},
-                     {"curve", curve}};
+                     {"curve", curve},
+                     {"products", c.products}};
   std::string body;
   Json::to_cbor(file, body);
   return header(body) + body;
@@ -104,6 +105,10 @@ Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
     c.curve_count = file.at("curve_count");
     for (const Json& p : file.at("curve"))
       c.curve.push_back({p.at(0).get<int>(), optional(p.at(1)), optional(p.at(2))});
+    if (!file.contains("products"))
+      throw Error(place + ": the checkpoint has no counts of products, as those of version 0.1.0; start the run again",
+                  1);
+    c.products = file.at("products").get<std::array<PrecisionCounts, 3>>();
     return c;
   } catch (const Json::exception& e) {
     throw Error(place + ": the checkpoint is damaged (" + e.what() + ")", 1);

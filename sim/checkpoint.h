@@ -1,6 +1,6 @@
 // Decides: what must be kept so that a resumed run equals an uninterrupted one by bits: weights, optimizer and loss
-// scaler, held amaxes, position in the curve, the last losses of the divergence rule; and the signatures of the program
-// that made them, because other arithmetic would go on to a result of neither.
+// scaler, held amaxes, position in the curve, the last losses of the divergence rule, counts of products; and the
+// signatures of the program that made them, because other arithmetic would go on to a result of neither.
 //
 // File: a line "fp4sim checkpoint 2 " and the SHA-256 of all that follows in hex, then CBOR (RFC 8949). A flipped bit
 // anywhere is an error that names the file. Version 1 had neither line nor hash and is refused.
@@ -23,6 +23,7 @@ struct Checkpoint {
   double curve_sum = 0;
   int curve_count = 0;
   std::vector<CurvePoint> curve;
+  std::array<PrecisionCounts, 3> products;  // of all steps so far
 };
 
 /// Replaces the file at once (temporary name, then rename).

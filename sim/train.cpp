@@ -71,7 +71,7 @@ class Run {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
-    const int first = history_.resumed_at = step_;
+    const int first = step_;
     double saved = 0;
     if (options_.stop_at > 0 && (options_.stop_at <= first || options_.stop_at > steps_))
       throw Error("stop at step " + std::to_string(options_.stop_at) + ": the run goes from step " +
@@ -104,7 +104,7 @@ class Run {
     history_.seconds = elapsed();
     history_.steps_done = step_;
     history_.steps_per_second = history_.seconds > 0 ? (step_ - first) / history_.seconds : 0;
-    history_.products = engine_.products();
+    history_.products = products();
     history_.digest = digest();
     return history_;
   }
@@ -204,6 +204,7 @@ class Run {
     c.curve_sum = curve_sum_;
     c.curve_count = curve_count_;
     c.curve = history_.curve;
+    c.products = products();
     write_checkpoint(path, c);
   }
 
@@ -233,6 +234,15 @@ class Run {
     recent_ = c.recent;
     curve_sum_ = c.curve_sum, curve_count_ = c.curve_count;
     history_.curve = c.curve;
+    earlier_products_ = c.products;
+  }
+
+  // Those of the steps before the checkpoint that this run goes on from, too.
+  std::array<PrecisionCounts, 3> products() const {
+    std::array<PrecisionCounts, 3> all = engine_.products();
+    for (size_t gemm = 0; gemm < all.size(); ++gemm)
+      for (const auto& [words, n] : earlier_products_[gemm]) all[gemm][words] += n;
+    return all;
   }
 
   const Task& task_;
@@ -257,6 +267,7 @@ class Run {
   double curve_sum_ = 0;
   int curve_count_ = 0;
   History history_;
+  std::array<PrecisionCounts, 3> earlier_products_;
 };
 
 }  // namespace

@@ -38,7 +38,6 @@ struct History {
   int steps_done = 0;
   double seconds = 0;
   double steps_per_second = 0;
-  int resumed_at = 0;  // steps of an earlier program, which times and products below do not count
   // CPU time of the calling thread, which other programs do not stretch: in training steps and in evaluations.
   double step_cpu_seconds = 0;
   double evaluation_cpu_seconds = 0;

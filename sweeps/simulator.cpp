@@ -45,8 +45,8 @@ RunRecord record_of(const sim::History& history, const std::string& backend) {
       record.metrics.emplace_back(name, value);
     }
   }
-  if (const int steps = history.steps_done - history.resumed_at; steps > 0)
-    record.metrics.emplace_back(quantised_products, quantised_count(history) / steps);
+  if (history.steps_done > 0)
+    record.metrics.emplace_back(quantised_products, quantised_count(history) / history.steps_done);
   if (record.status != Status::finished) record.loss = record.loss_hp = std::nullopt;
   for (const sim::CurvePoint& point : history.curve) {
     record.curve.step.push_back(point.step);
