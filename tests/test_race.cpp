@@ -7,9 +7,11 @@
 
 #include "src/error.h"
 #include "sweeps/judge/race.h"
+#include "tests/support/race_replay.h"
 #include "tests/support/share.h"
 
 using namespace fp4::sweeps;
+using namespace fp4::test;
 
 namespace {
 
@@ -98,71 +100,18 @@ TEST_CASE("rules that make no sense are errors", "[quick]") {
 
 namespace {
 
-struct Truth {
-  double cost = 0;
-  double mean = 0;
-};
-
-struct Replay {
-  size_t wrong_on = 0;
-  size_t wrong_tied = 0;
-  size_t wrong_off = 0;
-  size_t decided = 0;
-  size_t runs = 0;
-};
-
-// One race with losses drawn as they are asked for. Seeds share a part, as runs of one seed do.
 template <class Noise>
-Replay race(const std::vector<Truth>& truth, const RaceRules& rules, double sd, std::mt19937_64& random,
-            Noise&& noise) {
-  std::vector<double> shared;
-  std::vector<Racer> racers;
-  for (const Truth& t : truth) racers.push_back({.cost = t.cost, .loss = {}});
-  std::vector<bool> draws(truth.size(), true);
-  RaceState state;
-  Replay replay;
-  for (const size_t round : rules.rounds) {
-    while (shared.size() < round) shared.push_back(noise(random));
-    for (size_t i = 0; i < truth.size(); ++i) {
-      while (draws[i] && racers[i].loss.size() < round) {
-        racers[i].loss.push_back(truth[i].mean + shared[racers[i].loss.size()] + sd * noise(random));
-        ++replay.runs;
-      }
-    }
-    state = judge_race(racers, rules);
-    bool any = false;
-    for (size_t i = 0; i < truth.size(); ++i) any |= draws[i] = state.verdicts[i].draws;
-    if (!any) break;
-  }
-  for (size_t i = 0; i < truth.size(); ++i) {
-    const RaceVerdict& verdict = state.verdicts[i];
-    const double difference = verdict.rival == no_rival ? 0 : truth[i].mean - truth[verdict.rival].mean;
-    replay.wrong_off += verdict.word == RaceWord::off && !(difference > 0);
-    replay.wrong_tied += verdict.word == RaceWord::tied && std::fabs(difference) > rules.delta;
-    replay.decided += verdict.word != RaceWord::undecided;
-  }
-  for (size_t k = 1; k < state.steps.size(); ++k) {
-    for (size_t j = 0; j < k; ++j) replay.wrong_on += truth[state.steps[k]].mean >= truth[state.steps[j]].mean;
-  }
-  return replay;
-}
-
-struct Tally {
-  size_t races = 0;
-  size_t wrong = 0;
-  double decided = 0;  // share
-  double runs = 0;     // share of all candidates on all seeds
-};
-
-template <class Noise>
-Tally replay_many(size_t races, const std::vector<Truth>& truth, const RaceRules& rules, double sd, Noise&& noise) {
-  Tally tally{.races = races};
+ReplayTally replay_many(size_t races, const std::vector<Truth>& truth, const RaceRules& rules, double sd,
+                        Noise&& noise) {
+  ReplayTally tally;
   for (size_t i = 0; i < races; ++i) {
     std::mt19937_64 random(i);
-    const Replay replay = race(truth, rules, sd, random, noise);
-    tally.wrong += replay.wrong_on + replay.wrong_tied + replay.wrong_off > 0;
-    tally.decided += static_cast<double>(replay.decided) / static_cast<double>(truth.size() * races);
-    tally.runs += static_cast<double>(replay.runs) / static_cast<double>(truth.size() * rules.rounds.back() * races);
+    std::vector<double> shared;  // the part that runs of one seed have in common
+    const auto loss = [&](size_t racer, size_t seed) {
+      while (shared.size() <= seed) shared.push_back(noise(random));
+      return truth[racer].mean + shared[seed] + sd * noise(random);
+    };
+    tally.add(replay_race(truth, rules, loss), truth.size(), rules.rounds.back());
   }
   UNSCOPED_INFO("wrong " << tally.wrong << " of " << races << ", decided " << tally.decided << ", runs " << tally.runs);
   CHECK(tally.wrong <= races / 20);
@@ -208,8 +157,8 @@ TEST_CASE("a race of equal candidates calls none on or off in 95 % of replays", 
 TEST_CASE("a race finds a planted front and uses fewer runs than all seeds for all", "[quick]") {
   const double delta = 0.002;
   for (const bool tails : {false, true}) {
-    const Tally tally = tails ? replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, heavy)
-                              : replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, normal);
+    const ReplayTally tally = tails ? replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, heavy)
+                                    : replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, normal);
     CHECK(tally.decided >= 0.95);
     CHECK(tally.runs <= 0.6);
   }

@@ -1,0 +1,50 @@
+"""Losses of two studies as pools from which tests/test_race_pool.cpp replays races.
+
+    /usr/bin/python3 tools/studies/racing.py build/studies/racing.csv build/studies/racing_null.csv results/racing
+
+Writes pool.csv (a column for each setting, a line for each seed) and null.csv (a column for each `seed`, a line for each
+data set): a line of labels, a line of overheads, then losses with six digits.
+"""
+import csv
+import pathlib
+import sys
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if row["role"] == "run" and row["status"] == "finished"]
+
+
+def write(path, first, columns, overheads, lines):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([first, *columns])
+        writer.writerow(["overhead", *overheads])
+        for name in sorted(lines, key=int):
+            writer.writerow([name, *(f"{lines[name][column]:.6g}" for column in columns)])
+    print(f"{path}: {len(columns)} columns, {len(lines)} lines")
+
+
+def pool(rows, out):
+    axes = list(rows[0])[: list(rows[0]).index("task")]
+    label = {row["config_hash"]: " ".join([row["recipe"], *(row[axis] for axis in axes if axis != "recipe" and row[axis])])
+             for row in rows}
+    runs = {}
+    for row in rows:
+        runs.setdefault(row["seed"], {})[label[row["config_hash"]]] = float(row["loss"])
+    overhead = {label[row["config_hash"]]: row["overhead"] for row in rows}
+    columns = sorted(overhead, key=lambda name: (float(overhead[name]), name))
+    columns = [name for name in columns if all(name in run for run in runs.values())]
+    write(out / "pool.csv", "seed", columns, [f"{float(overhead[name]):.6g}" for name in columns], runs)
+
+
+def null(rows, out):
+    runs = {}
+    for row in rows:
+        runs.setdefault(row["task.*.data_seed"], {})[row["seed"]] = float(row["loss"])
+    columns = sorted({row["seed"] for row in rows}, key=int)
+    write(out / "null.csv", "data_seed", columns, [rows[0]["overhead"]] * len(columns), runs)
+
+
+pool(read(sys.argv[1]), pathlib.Path(sys.argv[3]))
+null(read(sys.argv[2]), pathlib.Path(sys.argv[3]))
