@@ -32,6 +32,8 @@ def is_by_definition(recipe):
             if o.get("estimator", "ste") != "ste" or o.get("scale_gradient", "none") != "none":
                 return False
     shared = recipe["fprop"]["b"]["block"] == recipe["dgrad"]["b"]["block"] and "stochastic" in str(recipe["fprop"]["b"])
+    if recipe.get("phases") or isinstance(recipe["layers"], list):
+        return False
     layers = recipe["layers"]  # a share of two layers below a quarter is none of them
     all_layers = layers == "all" or layers.get("skip_last", 1) < 0.25
     return recipe["quantise"] and all_layers and not shared
@@ -157,6 +159,10 @@ class Layers(unittest.TestCase):
             (lambda: ft.convert(mlp(), "mxfp5"), "unknown word 'mxfp5'; did you mean"),
             (lambda: ft.convert(mlp(), "mxfp4", skip=["head"]), "skip: no linear layer 'head'; accepted: 0, 1"),
             (lambda: ft.convert(torch.nn.ReLU(), "mxfp4"), "the model has no torch.nn.Linear"),
+            (lambda: ft.convert(mlp(), "nvfp4_2509_final_bf16"), "steps: the recipe has phases"),
+            (lambda: ft.convert(mlp(), "mxfp4", plain=["head"]), "plain: no linear layer 'head'"),
+            (lambda: ft.cross_entropy(torch.zeros(2, 3), torch.tensor([0, 3])), "labels: 3 is out of range; accepted: 0 .. 2"),
+            (lambda: ft.cross_entropy(torch.zeros(2, 3), torch.tensor([0])), "logits: is .2, 3.; accepted: 1 x 3"),
             (lambda: ft.convert(mlp().double(), "mxfp4"), "accepted: torch.float32 on cpu"),
         ):
             with self.assertRaisesRegex(f4.Error, says):

@@ -3,6 +3,7 @@
 The task classifier on pictures that the test makes: 48-64-32-classes with ReLU and an fp32 head, 20 steps of SGD at a
 power of two. The order of the examples is drawn anew here (Fisher-Yates, multiply-shift), the weights come from checkpoints.
 """
+import json
 import os
 import struct
 import tempfile
@@ -15,7 +16,8 @@ if torch is None:
     raise SystemExit(0)
 import fp4sim.torch as ft  # noqa: E402
 
-RECIPES = ("mxfp4", "nvfp4_te", "mxfp8", "mxfp4_sr", "quartet", "tetrajet", "ue5m3_hold50")
+RECIPES = ("mxfp4", "nvfp4_te", "mxfp8", "mxfp4_sr", "quartet", "tetrajet", "ue5m3_hold50", "nvfp4_2509_final_bf16",
+           "first.json")
 STEPS, BATCH, SEED, COUNT, CLASSES = 20, 24, 9, 100, 7
 TRAINED = COUNT - COUNT // 10  # the last tenth of the files validates
 STREAM = 65 * 128 + 4  # data set `order`, purpose `data` (tasks/data.h, include/fp4/rng.h)
@@ -71,11 +73,13 @@ class Trainer(unittest.TestCase):
         mean = values.sum() / values.size
         deviation = np.sqrt((values * values).sum() / values.size - mean * mean)
         self.images = ((values - mean) / deviation).astype(np.float32)
+        with open(f"{self.folder}/first.json", "w") as file:
+            json.dump({"name": "first", "base": "mxfp4", "layers": [{"first": 1, "recipe": "mxfp8"}]}, file)
         self.order = [i for epoch in range(STEPS * BATCH // TRAINED + 1) for i in walk(epoch)]
 
     def trainer(self, recipe, rate, stop):
         """The weights of fp4sim train after step `stop`."""
-        path = f"{self.folder}/{recipe}.{stop}"
+        path = f"{self.folder}/{os.path.basename(recipe)}.{stop}"
         sets = ("optimizer=sgd", f"lr={rate}", "schedule=constant", "warmup=0", f"batch={BATCH}", "outliers.channel=0",
                 "width=32", "depth=2", "curve_points=1")
         told = command("train", "--task", "classifier", "--recipe", recipe, "--images", f"{self.folder}/images", "--labels",
@@ -85,14 +89,15 @@ class Trainer(unittest.TestCase):
         return weights_of(path)
 
     def test_the_same_weights_in_every_bit(self):
-        for recipe in RECIPES:
+        for word in RECIPES:
+            recipe = f"{self.folder}/{word}" if word.endswith(".json") else word
             model = torch.nn.Sequential(torch.nn.Linear(48, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32), torch.nn.ReLU(),
                                         torch.nn.Linear(32, CLASSES))
             first = cut(self.trainer(recipe, 0, 1), model)
             with torch.no_grad():
                 for parameter, value in zip(model.parameters(), first):
                     parameter.copy_(torch.from_numpy(value.copy()))
-            ft.convert(model, recipe, seed=SEED, plain="4")
+            ft.convert(model, recipe, seed=SEED, plain="4", steps=STEPS)
             optimizer = torch.optim.SGD(model.parameters(), 2.0**-3)
             for step in range(STEPS):
                 index = self.order[step * BATCH : (step + 1) * BATCH]

@@ -15,8 +15,8 @@ sim::Json recipe_json(const std::string& words) {
   return words.starts_with('{') ? parse_json<sim::Json>(words, "recipe") : sim::Json(words);
 }
 
-Recipe recipe_of(const std::string& words) {
-  const Recipe recipe = sim::recipe_from_json(recipe_json(words));
+sim::Recipe recipe_of(const std::string& words) {
+  const sim::Recipe recipe = sim::recipe_from_json(recipe_json(words));
   if (const std::string reason = sim::invalid_reason(recipe); !reason.empty()) throw Error("recipe: " + reason);
   return recipe;
 }
@@ -41,15 +41,19 @@ sim::Tensor tensor_of(const Operand& o) {
 
 }  // namespace
 
-Layers::Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend)
-    : recipe_(sim::to_json(recipe_of(recipe))),
+Layers::Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend,
+               int steps)
+    : recipe_(recipe_of(recipe)),
       shapes_(shapes),
       seed_(seed),
       backend_word_(backend),
+      steps_(steps),
       backend_(backend),
       kernels_(sim::kernels(backend_.name())),
-      engine_(sim::recipe_from_json(recipe_), backend_),
+      engine_(recipe_, backend_),
       latest_(shapes.size(), nullptr) {
+  if (!recipe_.phases.empty() && steps_ == 0)
+    throw Error("steps: the recipe has phases; accepted: the number of steps of the training");
   for (const Shape& s : shapes) engine_.add_layer(s.name, s.in, s.out, s.quantisable);
   engine_.finish();
 }
@@ -81,16 +85,16 @@ void Layers::restore(const std::vector<float>& state) {
 py::tuple Layers::pickled() {
   py::list rows;
   for (const Shape& s : shapes_) rows.append(py::make_tuple(s.name, s.in, s.out, s.quantisable));
-  return py::make_tuple(recipe_.dump(), rows, seed_, backend_word_, state());
+  return py::make_tuple(sim::to_json(recipe_).dump(), rows, seed_, backend_word_, steps_, state());
 }
 
 std::shared_ptr<Layers> Layers::unpickled(const py::tuple& t) {
   std::vector<Shape> shapes;
   for (const auto& [name, in, out, quantisable] : t[1].cast<std::vector<std::tuple<std::string, int, int, bool>>>())
     shapes.push_back({name, in, out, quantisable});
-  const auto layers =
-      std::make_shared<Layers>(t[0].cast<std::string>(), shapes, t[2].cast<uint64_t>(), t[3].cast<std::string>());
-  if (t.size() > 4) layers->restore(t[4].cast<std::vector<float>>());
+  const auto layers = std::make_shared<Layers>(t[0].cast<std::string>(), shapes, t[2].cast<uint64_t>(),
+                                               t[3].cast<std::string>(), t[4].cast<int>());
+  if (t.size() > 5) layers->restore(t[5].cast<std::vector<float>>());
   return layers;
 }
 
@@ -125,6 +129,7 @@ LayerCall::~LayerCall() { layers_->give_back(std::move(arena_)); }
 
 void LayerCall::run() {
   const std::lock_guard lock(layers_->mutex_);
+  layers_->begin(pass_.step);
   vx_ = tape_.variable(tensor_of(x_), needs_input_gradient_);
   vw_ = tape_.variable(tensor_of(w_), true);
   if (bias_.view.data != nullptr) vb_ = tape_.variable(tensor_of(bias_), true);
@@ -150,6 +155,7 @@ py::tuple LayerCall::backward(const py::object& given) {
   const Operand dy = matrix_of(given, "gradient", x_.view.rows, vy_->value.cols);
   compute([&] {
     const std::lock_guard lock(layers_->mutex_);
+    layers_->begin(pass_.step);
     for (sim::Var v : {vx_, vw_, vb_})
       if (v != nullptr) v->grad = nullptr, v->has_grad = false;
     vy_->grad = tensor_of(dy).data;
@@ -192,9 +198,8 @@ void bind_layers(py::module_& m) {
       .def("value", &LayerCall::value)
       .def("backward", &LayerCall::backward);
   py::class_<Layers, std::shared_ptr<Layers>>(m, "Layers")
-      .def(py::init([](const std::string& recipe, const py::list& rows, uint64_t seed, const std::string& backend) {
-        return Layers::unpickled(py::make_tuple(recipe, rows, seed, backend));
-      }))
+      .def(py::init([](const std::string& recipe, const py::list& rows, uint64_t seed, const std::string& backend,
+                       int steps) { return Layers::unpickled(py::make_tuple(recipe, rows, seed, backend, steps)); }))
       .def(py::pickle([](Layers& layers) { return layers.pickled(); }, &Layers::unpickled))
       .def("forward", &Layers::forward)
       .def("quantised", &Layers::quantised)

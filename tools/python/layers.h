@@ -21,8 +21,10 @@ class Layers : public std::enable_shared_from_this<Layers> {
     int in, out;
     bool quantisable;
   };
-  /// recipe: a name, NAME@GEMM, a .json file, or JSON text. Error for what it does not allow.
-  Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend);
+  /// recipe: a name, NAME@GEMM, a .json file, or JSON text; steps: of the training, for recipes with phases, else 0.
+  /// Error for what the recipe does not allow.
+  Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend,
+         int steps);
 
   /// Y [N, out] = X [N, in] W^T + bias of layer `number`; bias may be None. Without `training` nothing is kept.
   std::shared_ptr<LayerCall> forward(int number, const py::object& x, const py::object& w, const py::object& bias,
@@ -37,13 +39,17 @@ class Layers : public std::enable_shared_from_this<Layers> {
 
  private:
   friend class LayerCall;
+  void begin(uint32_t step) {
+    if (steps_ > 0) engine_.begin_step(static_cast<int>(step), steps_);
+  }
   sim::Arena take_arena();
   void give_back(sim::Arena arena);
 
-  sim::Json recipe_;
+  sim::Recipe recipe_;
   std::vector<Shape> shapes_;
   uint64_t seed_;
   std::string backend_word_;
+  int steps_;
   Dispatcher backend_;
   const sim::Kernels& kernels_;
   sim::LinearEngine engine_;

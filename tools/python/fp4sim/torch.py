@@ -39,12 +39,12 @@ class Linear(_torch.nn.Linear):
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: str = "nvfp4_te",
-                 seed: int = 0, layer: int = 0, threads: "int | None" = None, backend: str = "auto"):
+                 seed: int = 0, layer: int = 0, steps: int = 0, threads: "int | None" = None, backend: str = "auto"):
         super().__init__(in_features, out_features, bias, device="cpu", dtype=_torch.float32)
         number = _whole(layer, "layer", 0, 2**20)
         rows = [("", 1, 1, False)] * number + [("linear", in_features, out_features, True)]
         layers = _core.Layers(_word(recipe, "--recipe"), rows, _whole(seed, "--seed", 0, 2**64 - 1),
-                              _word(backend, "--backend"))
+                              _word(backend, "--backend"), _whole(steps, "--steps", 0, 10**9))
         self._adopt(layers, number, recipe, _threads(threads))
 
     def _adopt(self, layers, number, recipe, threads):
@@ -74,12 +74,14 @@ def _chosen(found, words, argument):
     return {name for name, _ in found if name in words or name.rsplit(".", 1)[-1] in words}
 
 
-def convert(model, recipe: str, *, skip=(), plain=(), seed: int = 0, threads: "int | None" = None, backend: str = "auto"):
+def convert(model, recipe: str, *, skip=(), plain=(), seed: int = 0, steps: int = 0,
+            threads: "int | None" = None, backend: str = "auto"):
     """Replaces every torch.nn.Linear of `model` by a Linear under one recipe; returns the model.
 
     Layers are numbered in the order of model.named_modules(); a layer whose name, or the last word of it, is in `skip`
     keeps its number and stays torch's, one in `plain` runs in fp32 by the trainer's own sums, as its heads do. The recipe's own choice of layers (skip_last, names) is among the others: what it
-    leaves out runs in bfloat16, as in `fp4sim train`. Parameters are kept, not copied. Raises Error for a name in `skip`
+    leaves out runs in bfloat16, as in `fp4sim train`. steps: of the training, which a recipe with phases needs.
+    Parameters are kept, not copied. Raises Error for a name in `skip`
     or `plain` that no layer has, and for a model without linear layers.
     """
     found = [(name, m) for name, m in model.named_modules() if type(m) is _torch.nn.Linear]
@@ -92,7 +94,7 @@ def convert(model, recipe: str, *, skip=(), plain=(), seed: int = 0, threads: "i
                         " accepted: torch.float32 on cpu")
     rows = [(name, m.in_features, m.out_features, name not in skipped | in_fp32) for name, m in found]
     layers = _core.Layers(_word(recipe, "--recipe"), rows, _whole(seed, "--seed", 0, 2**64 - 1),
-                          _word(backend, "--backend"))
+                          _word(backend, "--backend"), _whole(steps, "--steps", 0, 10**9))
     for number, (name, module) in enumerate(found):
         if name not in skipped:
             module.__class__ = Linear
