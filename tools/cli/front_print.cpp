@@ -124,7 +124,8 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
   fmt::print("{:>12}# on   o undecided   x off   s screening   . not near the front\n\n", "");
-  Table table{{{"status"},
+  Table table{{{""},
+               {"status"},
                {options.x, Align::right},
                {options.y, Align::right},
                {"relative", Align::right},
@@ -147,12 +148,11 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
       continue;
     }
     const auto& interval = point->y.interval;
-    table.rows.push_back({std::string(word(point->status)) + (point->on_front ? " *" : ""),
-                          cost_text(options.x, point->x), point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean),
-                          relative_text(front, *point),
+    table.rows.push_back({point->on_front ? "*" : "", std::string(word(point->status)), cost_text(options.x, point->x),
+                          point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean), relative_text(front, *point),
                           interval ? fmt::format("+-{:.2g}", interval->high - point->y.mean) : "",
                           std::to_string(point->y.n), fmt::format("{:.2f}", point->cost.speedup_bf16),
-                          setting_of(results, *point->config), point->config->record.hash});
+                          setting_of(results, *point->config), point->config->record.hash.substr(0, 8)});
   }
   print_table(table);
   fmt::print("* undominated by means{}\n",
@@ -165,7 +165,8 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
         text += fmt::format("{}{} x{:.2f}..{:.2f}", text.empty() ? "" : ", ", weight, range.low, range.high);
       }
     }
-    if (!text.empty()) print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash, text));
+    if (!text.empty())
+      print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash.substr(0, 8), text));
   }
   if (limit > 0 && shown.size() > limit) shown.resize(limit);
   print_tokens(results, front, shown);
