@@ -14,6 +14,7 @@ TEST_CASE("every command and subcommand shows an example", "[cli]") {
                               "show",
                               "quantize",
                               "dequantize",
+                              "convert",
                               "gemm",
                               "hadamard",
                               "random",

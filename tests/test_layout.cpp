@@ -4,6 +4,10 @@
 #include <catch2/catch.hpp>
 
 #include "src/golden/layout.h"
+#include "src/spec_text.h"
+#include "src/tensor_file/tensor_writer.h"
+#include "tests/support/support.h"
+#include "tools/cli/quantize_files.h"
 
 using namespace fp4;
 using namespace fp4::golden;
@@ -102,4 +106,73 @@ TEST_CASE("a layout and back is the identity, and padding is zero", "[quick]") {
       CHECK(from_layout(layout.id, moved, rows, cols, "test") == given);
     }
   }
+}
+
+TEST_CASE("files in any layout decode to the same bits", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  constexpr size_t rows = 75, cols = 50;
+  std::vector<float> x(rows * cols);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = random_uniform({9, 1, 0}, i) * 10.0f - 5.0f;
+  save_tensor(folder / "x.npy", Dtype::f32, {rows, cols}, x.data());
+  const auto decoded = [&](const std::string& nibbles, const std::string& scales, const std::string& words) {
+    tools::QuantizeJob job;
+    job.in = folder / "x.npy";
+    job.spec = quant_spec_from_words(words);
+    job.out = folder / "out";
+    job.force = true;
+    job.nibbles = nibbles;
+    job.scale_layout = scales;
+    job.band_bytes = 4096;  // 20 rows, or 32 of a tile
+    tools::quantize_to_folder(job);
+    tools::dequantize_folder(folder / "out", folder / "y.npy", true, "auto", 1);
+    return fp4::test::read_text(folder / "y.npy");
+  };
+  const auto check = [&](const std::string& words, const std::vector<std::pair<std::string, std::string>>& orders) {
+    const std::string plain = decoded("low_first", "linear", words);
+    CHECK(plain == fp4::test::read_text(folder / "out/dequantized.npy"));
+    for (const auto& [codes, scales] : orders) {
+      INFO(words << " " << codes << " " << scales);
+      CHECK(decoded(codes, scales, words) == plain);
+    }
+  };
+  std::vector<std::pair<std::string, std::string>> each;
+  for (const CodeLayoutInfo& codes : code_layout_table)
+    each.emplace_back(codes.name,
+                      scale_layout_table[static_cast<size_t>(codes.id) % std::size(scale_layout_table)].name);
+  check("nvfp4", each);
+  check("mxfp4,block=32x32", {{"marlin_uint32", "8x4"}});
+  check("mxfp4,scale=none", {{"high_first", "linear"}});
+  CHECK_THROWS_WITH(decoded("marlin_uint32", "linear", "mxfp8"),
+                    Catch::Contains("accepted for element e4m3: low_first"));
+  CHECK_THROWS_WITH(decoded("low_first", "8x4", "bf16"), Catch::Contains("accepted for scale none: linear"));
+}
+
+TEST_CASE("convert goes between layouts, and verify takes them", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const auto run = [&](const std::string& words, int exit_code) {
+    const auto result = fp4::test::run_cli(words);
+    INFO(words << result.out << result.err);
+    CHECK(result.exit_code == exit_code);
+    return result;
+  };
+  const std::string at = folder / "";
+  run("golden make --suite smoke --out " + at + "g", 0);
+  const std::string dir = at + "g/nvfp4.boundary.8x64/";
+  run("convert " + dir + "scales.npy --size 8x4 --scale-layout 128x4 --out " + at + "tiles.npy", 0);
+  CHECK(fp4::test::read_text(at + "tiles.npy") == fp4::test::read_text(dir + "scales_128x4.npy"));
+  run("convert " + at + "tiles.npy --size 8x4 --scale-layout 128x4:deepgemm --type f8_e4m3 --out " + at +
+          "scales.safetensors",
+      0);
+  run("convert " + dir + "codes.npy --size 8x64 --nibbles marlin_uint32 --out " + at + "codes.npy", 0);
+  const std::string verify = "verify --golden " + at + "g --case nvfp4.boundary.8x64 --stage ";
+  run(verify + "codes --nibbles marlin_uint32 --candidate " + at + "codes.npy", 0);
+  CHECK_THAT(run(verify + "codes --candidate " + at + "codes.npy", 1).out,
+             Catch::Contains("nibble_order=marlin_uint32"));
+  // bytes with a type of safetensors, named tensor
+  run("convert " + at + "scales.safetensors --size 8x4 --scale-layout deepgemm:linear --out " + at + "scales.npy", 0);
+  CHECK(fp4::test::read_text(at + "scales.npy") == fp4::test::read_text(dir + "scales.npy"));
+  CHECK_THAT(run("convert " + dir + "scales.npy --size 8x5 --scale-layout 8x4 --out " + at + "w.npy", 2).err,
+             Catch::Contains("32 bytes; 8 x 5 in layout linear has 40"));
+  CHECK_THAT(run("convert " + dir + "scales.npy --size 8x4 --scale-layout 8x5 --out " + at + "w.npy", 2).err,
+             Catch::Contains("did you mean '8x4'"));
 }

@@ -26,6 +26,7 @@
   X(show) \
   X(quantize) \
   X(dequantize) \
+  X(convert) \
   X(gemm) \
   X(hadamard) \
   X(random) \

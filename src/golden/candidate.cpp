@@ -151,6 +151,17 @@ class Loader {
     return {*which, array};
   }
 
+  // "codes" and "scales" are in the layouts of --nibbles and --scale-layout.
+  std::string in_said_layout(const std::string& array) const {
+    const ArrayName name = parse_array_name(array);
+    const std::string suffix = name.is_transposed ? "_transposed" : "";
+    if (array == "codes" + suffix && options_.nibbles != CodeLayout::low_first)
+      return std::string("codes_") + row_of(code_layout_table, options_.nibbles).name + suffix;
+    if (array == "scales" + suffix && options_.scale_layout != ScaleLayout::linear)
+      return std::string("scales_") + row_of(scale_layout_table, options_.scale_layout).name + suffix;
+    return array;
+  }
+
   // "output" alone is that of --accumulator; one array of another name is what the only --stage says.
   std::string golden_name(const Case& c, const std::string& array, const std::string& source) const {
     std::vector<std::string> names;
@@ -158,7 +169,7 @@ class Loader {
     const bool named = contains(names, array) || array == "output";
     const bool only = !fs::is_directory(top_) && !is_archive(top_) && options_.stages.size() == 1;
     const std::string wanted = named || !only ? array : options_.stages[0];
-    const std::string golden = wanted == "output" ? "output_" + options_.accumulator : wanted;
+    const std::string golden = wanted == "output" ? "output_" + options_.accumulator : in_said_layout(wanted);
     if (contains(names, golden) || find_array(c, golden)) return golden;
     throw Error(std::string(unknown_word(place_ + ": " + source + ": array of case " + c.name, array, names).what()) +
                 "; or --ignore " + array);

@@ -91,7 +91,9 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
 
 std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected) {
   const bool packed = is_packed_codes(c, candidate.golden);
-  const bool one_each = candidate.array.bytes.size() == expected * element_bytes(candidate.array);
+  bool one_each = candidate.array.bytes.size() == expected * element_bytes(candidate.array);
+  for (size_t i = 0; packed && one_each && candidate.array.dtype != "f32" && i < expected; ++i)
+    one_each = word_at(candidate.array, i) <= 15;  // else two codes a byte that the layout padded to this size
   if (one_each || packed || candidate.stage != "scales" || candidate.array.dtype == "f32")
     return elements_of(candidate.array, packed && !one_each);
   return {candidate.array.bytes.begin(), candidate.array.bytes.end()};  // four scales an int32

@@ -70,7 +70,14 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
       ->type_name("DIR");
   app.alias("quantise");
   app.add_flag("--transpose", o->job.transpose, "Quantise the transpose of IN: blocks along axis 0");
-  app.add_flag("--unpacked", o->job.unpacked, "One FP4 code a byte instead of two");
+  auto* nibbles = app.add_option("--nibbles", o->job.nibbles,
+                                 "Order of FP4 codes (default low_first): `fp4sim list layouts` has all");
+  nibbles->type_name("LAYOUT");
+  app.add_flag_callback(
+         "--unpacked", [o] { o->job.nibbles = "unpacked"; }, "The same as --nibbles unpacked")
+      ->excludes(nibbles);
+  app.add_option("--scale-layout", o->job.scale_layout, "Order of one-byte scales (default linear): 128x4, 8x4, ..")
+      ->type_name("LAYOUT");
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
@@ -82,6 +89,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.callback([o, &invocation] { run_quantize(*o, invocation); });
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
+              "  fp4sim quantize x.npy --spec nvfp4 --scale-layout 128x4 --nibbles marlin_uint32 --out tiles\n"
               "  fp4sim quantize w.safetensors:layer0 --spec mxfp4,scale_rule=rceil,block=32x32 --out out");
 }
 

@@ -13,10 +13,13 @@ struct VerifyOptions {
   bool json = false;
   BackendOptions backend;
   InputOptions input;
+  std::string nibbles = "low_first", scale_layout = "linear";
 };
 
 void run_verify(VerifyOptions& o, Invocation& invocation) {
   const golden::Bundle bundle = golden::open_bundle(o.job.golden);
+  o.job.dump.nibbles = golden::code_layout_of("verify --nibbles", o.nibbles);
+  o.job.dump.scale_layout = golden::scale_layout_of("verify --scale-layout", o.scale_layout);
   o.job.dump.open = o.input.open_options();
   o.job.backend = o.backend.backend;
   o.job.threads = o.backend.thread_count();
@@ -41,6 +44,8 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   app.add_option("--accumulator", o->job.dump.accumulator,
                  "Golden output for an array named `output` (default fp32_block)")
       ->type_name("NAME");
+  app.add_option("--nibbles", o->nibbles, "Order of arrays called codes: `fp4sim list layouts`")->type_name("LAYOUT");
+  app.add_option("--scale-layout", o->scale_layout, "Order of arrays called scales")->type_name("LAYOUT");
   app.add_option("--ignore", o->job.dump.ignore, "File, array or folder of the dump that is none of the bundle's")
       ->type_name("NAME");
   app.add_option("--require", o->job.require, "Fail where the dump lacks this stage of a judged case: all, or names")

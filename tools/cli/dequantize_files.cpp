@@ -17,7 +17,7 @@ namespace {
 struct Manifest {
   QuantSpec spec;
   Shape shape;  // of the decoded tensor
-  bool unpacked = false;
+  Order order;
   std::map<std::string, std::string> sha256;  // of each file
 };
 
@@ -33,7 +33,13 @@ Manifest read_manifest(const std::string& folder) {
     manifest.shape.push_back(static_cast<uint64_t>(axis.integer(0, INT64_MAX)));
   byte_count(shape.place(), Dtype::f32, manifest.shape);  // an Error where that is more than a machine can hold
   for (auto [name, file] : files.entries()) manifest.sha256[name] = file.at("sha256").text();
-  if (const auto unpacked = given.find("unpacked")) manifest.unpacked = unpacked->boolean();
+  // Folders of version 0.2 say only whether codes are unpacked.
+  if (const auto unpacked = given.find("unpacked"); unpacked && unpacked->boolean())
+    manifest.order.codes = golden::CodeLayout::unpacked;
+  if (const auto nibbles = given.find("nibbles"))
+    manifest.order.codes = golden::code_layout_of(nibbles->place(), nibbles->text());
+  if (const auto scales = given.find("scale_layout"))
+    manifest.order.scales = golden::scale_layout_of(scales->place(), scales->text());
   if (const std::string reason = invalid_reason(manifest.spec); !reason.empty()) given.at("spec").fail(reason);
   return manifest;
 }
@@ -55,13 +61,20 @@ void expect(const TensorReader& reader, const Part& part) {
               ", the manifest says " + info(part.dtype).name + " " + shape_text(part.shape));
 }
 
-// Rows [first, first + count) of codes, in the layout of Quantized.
-void read_codes(TensorReader& reader, bool unpacked, int64_t first, Quantized& q) {
-  const auto bytes = static_cast<size_t>(q.rows) * reader.row_bytes();
-  std::vector<uint8_t> stored(bytes);
-  reader.read_raw(static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows), stored.data());
-  q.codes = unpacked && q.is_packed() ? pack_nibbles(stored, q.rows, q.geometry.padded_cols) : std::move(stored);
+std::vector<uint8_t> read_bytes(TensorReader& reader, uint64_t first, uint64_t count) {
+  std::vector<uint8_t> stored(static_cast<size_t>(count) * reader.row_bytes());
+  reader.read_raw(first, count, stored.data());
+  return stored;
 }
+
+// A file that lies in tiles of rows is held whole, row by row; bands of it are then parts of `bytes`.
+struct Held {
+  std::vector<uint8_t> bytes;
+  std::vector<uint8_t> rows(int64_t first, int64_t count, int64_t row_bytes) const {
+    const auto at = bytes.begin() + first * row_bytes;
+    return {at, at + count * row_bytes};
+  }
+};
 
 }  // namespace
 
@@ -70,10 +83,11 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   const Dispatcher backend(backend_name);
   const std::string base = folder + "/";
   const Manifest manifest = read_manifest(folder);
+  check_order(manifest.spec, manifest.order);
   const QuantSpec& spec = manifest.spec;
   const auto rows = static_cast<int64_t>(matrix_rows(manifest.shape));
   const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));
-  const Layout layout = layout_of(spec, rows, cols, manifest.unpacked, manifest.shape);
+  const Layout layout = layout_of(spec, rows, cols, manifest.order, manifest.shape);
   std::deque<TensorReader> readers;
   for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
     if (!changed) check_hash(manifest, folder, layout.parts[i].name);
@@ -81,6 +95,17 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
     expect(readers.back(), layout.parts[i]);
   }
   TensorReader& tensor_scale = readers.back();
+
+  const bool holds_codes = !is_row_by_row(manifest.order.codes);
+  const bool holds_scales = manifest.order.scales != golden::ScaleLayout::linear;
+  const BlockGeometry all = geometry_of(spec, rows, cols);
+  Held codes, scales;
+  if (holds_codes)
+    codes.bytes = relaid(read_bytes(readers.front(), 0, readers.front().rows()), manifest.order.codes,
+                         golden::CodeLayout::low_first, rows, all.padded_cols);
+  if (holds_scales)
+    scales.bytes = golden::from_layout(manifest.order.scales, read_bytes(readers[1], 0, readers[1].rows()),
+                                       all.scale_rows, all.scale_cols, readers[1].name());
 
   Quantized q;
   q.spec = spec;
@@ -96,7 +121,12 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   for (int64_t first = 0; first < rows; first += band) {
     q.rows = std::min(band, rows - first);
     q.geometry = geometry_of(spec, q.rows, cols);
-    read_codes(readers.front(), manifest.unpacked, first, q);
+    if (holds_codes)
+      q.codes = codes.rows(first, q.rows, q.code_row_bytes());
+    else
+      q.codes = read_bytes(readers.front(), static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows));
+    if (!holds_codes && q.is_packed())
+      q.codes = relaid(q.codes, manifest.order.codes, golden::CodeLayout::low_first, q.rows, q.geometry.padded_cols);
     if (layout.has_scales) {
       const auto count = static_cast<uint64_t>(q.geometry.scale_rows),
                  at = static_cast<uint64_t>(first / q.geometry.block_rows);
@@ -104,6 +134,8 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
       q.real_scales.resize(is_real(spec.scale) ? count * static_cast<uint64_t>(q.geometry.scale_cols) : 0);
       if (is_real(spec.scale))
         readers[1].read_rows(at, count, q.real_scales.data());
+      else if (holds_scales)
+        q.scales = scales.rows(static_cast<int64_t>(at), q.geometry.scale_rows, q.geometry.scale_cols);
       else
         readers[1].read_raw(at, count, q.scales.data());
     }

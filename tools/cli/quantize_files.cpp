@@ -103,7 +103,8 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const Sta
   manifest["random"] = {{"seed", job.place.seed}, {"stream", job.place.stream}, {"step", job.place.step}};
   manifest["input"] = {{"name", reader.name()}, {"shape", reader.shape()}, {"dtype", info(reader.dtype()).numpy_name}};
   manifest["transpose"] = job.transpose;
-  manifest["unpacked"] = job.unpacked;
+  manifest["nibbles"] = job.nibbles;
+  manifest["scale_layout"] = job.scale_layout;
   manifest["rows"] = report.rows;
   manifest["cols"] = report.cols;
   manifest["statistics"] = {{"nmse", report.nmse()},
@@ -124,7 +125,10 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   report.rows = static_cast<int64_t>(reader.rows());
   report.cols = static_cast<int64_t>(reader.cols());
   const Shape decoded_shape = job.transpose ? shape_of(report.rows, report.cols) : reader.shape();
-  const Layout layout = layout_of(job.spec, report.rows, report.cols, job.unpacked, decoded_shape);
+  const Order order = {golden::code_layout_of("--nibbles", job.nibbles),
+                       golden::scale_layout_of("--scale-layout", job.scale_layout)};
+  check_order(job.spec, order);
+  const Layout layout = layout_of(job.spec, report.rows, report.cols, order, decoded_shape);
   StagedFolder folder(job.out, job.force);
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
@@ -147,6 +151,12 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
 
   Quantized q;
   std::vector<float> x, y;
+  // Layouts in tiles of rows are written at the end, from what is kept here.
+  std::vector<uint8_t> kept_codes, kept_scales;
+  const bool keeps_codes = !is_row_by_row(order.codes), keeps_scales = order.scales != golden::ScaleLayout::linear;
+  const auto in_order = [&](const std::vector<uint8_t>& packed, int64_t rows) {
+    return relaid(packed, golden::CodeLayout::low_first, order.codes, rows, q.geometry.padded_cols);
+  };
   for (int64_t first = 0; first < report.rows || first == 0; first += band) {
     const int64_t count = std::min(band, report.rows - first);
     x.resize(static_cast<size_t>(count * report.cols));
@@ -156,16 +166,26 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     call.row_offset = first;
     backend.quantize(call, q);
     backend.dequantize(q, y.data(), job.threads);
-    codes.write(job.unpacked && q.is_packed() ? unpack_nibbles(q.codes, q.rows, q.geometry.padded_cols) : q.codes);
+    if (keeps_codes)
+      kept_codes.insert(kept_codes.end(), q.codes.begin(), q.codes.end());
+    else
+      codes.write(q.is_packed() ? in_order(q.codes, q.rows) : q.codes);
     if (layout.has_scales) {
       if (is_real(job.spec.scale))
         writers[1].write(q.real_scales);
+      else if (keeps_scales)
+        kept_scales.insert(kept_scales.end(), q.scales.begin(), q.scales.end());
       else
         writers[1].write(q.scales);
     }
     if (kind == TensorScale::outer128 || first == 0) tensor_scale.write(q.tensor_scale);
     decoded.write(y);
     add_statistics(report, q, call.x, y.data(), job.threads);
+  }
+  if (keeps_codes) codes.write(in_order(kept_codes, report.rows));
+  if (keeps_scales) {
+    const BlockGeometry g = geometry_of(job.spec, report.rows, report.cols);
+    writers[1].write(golden::to_layout(order.scales, kept_scales, g.scale_rows, g.scale_cols));
   }
   report.backend = backend.for_quantize(call).name();
   print_notes(reader.notes());

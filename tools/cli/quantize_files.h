@@ -16,8 +16,9 @@ struct QuantizeJob {
   QuantSpec spec;
   std::string preset;  // "" when the spec came from a file
   RandomPlace place;
-  bool transpose = false;  // quantise IN^T: blocks along axis 0
-  bool unpacked = false;   // one code a byte also where two would fit
+  bool transpose = false;               // quantise IN^T: blocks along axis 0
+  std::string nibbles = "low_first";    // of golden::code_layout_table
+  std::string scale_layout = "linear";  // of golden::scale_layout_table
   std::string out;
   bool force = false;
   std::string backend = "auto";
@@ -48,8 +49,8 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job);
 
-// Decodes what quantize_to_folder wrote, by its manifest. Error with exit code 1 for files that are not the manifest's by
-// their SHA-256, unless `changed`.
+// Decodes what quantize_to_folder wrote, by its manifest. Error with exit code 1 for files that are not the manifest's
+// by their SHA-256, unless `changed`.
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend,
                        int threads, bool changed = false);
 

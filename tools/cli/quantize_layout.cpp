@@ -2,7 +2,11 @@
 // [rows, K'/B], 2-D [rows/B, K'/B] rounded up; tensor scale [1], outer128 [rows, ceil(K/128)].
 #include "tools/cli/quantize_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "src/error.h"
 
 namespace fp4::tools {
 namespace {
@@ -27,36 +31,48 @@ int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t byt
 
 Shape shape_of(int64_t rows, int64_t cols) { return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}; }
 
-std::vector<uint8_t> unpack_nibbles(const std::vector<uint8_t>& packed, int64_t rows, int64_t cols) {
-  std::vector<uint8_t> codes(static_cast<size_t>(rows * cols));
-  const int64_t row_bytes = (cols + 1) / 2;
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t k = 0; k < cols; ++k)
-      codes[static_cast<size_t>(r * cols + k)] =
-          static_cast<uint8_t>(packed[static_cast<size_t>(r * row_bytes + k / 2)] >> (4 * (k % 2)) & 15);
-  return codes;
+std::vector<uint8_t> relaid(const std::vector<uint8_t>& codes, golden::CodeLayout from, golden::CodeLayout to,
+                            int64_t rows, int64_t cols) {
+  if (from == to) return codes;
+  return golden::to_layout(to, golden::from_layout(from, codes, rows, cols, "codes"), rows, cols);
 }
 
-std::vector<uint8_t> pack_nibbles(const std::vector<uint8_t>& codes, int64_t rows, int64_t cols) {
-  const int64_t row_bytes = (cols + 1) / 2;
-  std::vector<uint8_t> bytes(static_cast<size_t>(rows * row_bytes), 0);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t k = 0; k < cols; ++k) {
-      uint8_t& byte = bytes[static_cast<size_t>(r * row_bytes + k / 2)];
-      byte = static_cast<uint8_t>(byte | (codes[static_cast<size_t>(r * cols + k)] & 15) << (4 * (k % 2)));
-    }
-  return bytes;
+void check_order(const QuantSpec& spec, const Order& order) {
+  using golden::CodeLayout;
+  if (!is_packed(spec) && order.codes != CodeLayout::low_first && order.codes != CodeLayout::unpacked)
+    throw Error(fmt::format("--nibbles: layout {} is one of 4-bit codes; accepted for element {}: low_first",
+                            row_of(golden::code_layout_table, order.codes).name,
+                            row_of(element_table, spec.element).name));
+  if (order.scales != golden::ScaleLayout::linear && (!spec.has_scale() || is_real(spec.scale)))
+    throw Error(fmt::format("--scale-layout: layout {} is one of one-byte scales; accepted for scale {}: linear",
+                            row_of(golden::scale_layout_table, order.scales).name,
+                            row_of(scale_table, spec.scale).name));
 }
 
-Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, bool unpacked, const Shape& decoded_shape) {
+bool is_row_by_row(golden::CodeLayout layout) {
+  const golden::Placing& p = row_of(golden::code_layout_table, layout).placing;
+  return p.digits[0].axis == 'r' && p.digits[0].step == 1 && p.row_multiple == 1;
+}
+
+Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order& order, const Shape& decoded_shape) {
   const BlockGeometry g = geometry_of(spec, rows, cols);
   Layout layout;
-  const int64_t code_cols = is_packed(spec) && !unpacked ? (g.padded_cols + 1) / 2 : g.padded_cols;
-  layout.parts.push_back({"codes.npy", code_dtype(spec), shape_of(rows, code_cols)});
+  if (is_packed(spec)) {
+    const golden::CodeLayoutInfo& info = row_of(golden::code_layout_table, order.codes);
+    const Dtype dtype = info.word_bytes == 4 ? Dtype::u32 : Dtype::u8;
+    const auto words = [&](int64_t r) { return golden::padded_bytes(order.codes, r, g.padded_cols) / info.word_bytes; };
+    const Shape flat = {static_cast<uint64_t>(words(rows))};
+    layout.parts.push_back({"codes.npy", dtype, is_row_by_row(order.codes) ? shape_of(rows, words(1)) : flat});
+  } else {
+    layout.parts.push_back({"codes.npy", code_dtype(spec), shape_of(rows, g.padded_cols)});
+  }
   layout.has_scales = spec.has_scale();
   if (layout.has_scales)
     layout.parts.push_back(
-        {"scales.npy", is_real(spec.scale) ? Dtype::f32 : Dtype::u8, shape_of(g.scale_rows, g.scale_cols)});
+        {"scales.npy", is_real(spec.scale) ? Dtype::f32 : Dtype::u8,
+         order.scales == golden::ScaleLayout::linear
+             ? shape_of(g.scale_rows, g.scale_cols)
+             : Shape{static_cast<uint64_t>(golden::padded_size(order.scales, g.scale_rows, g.scale_cols))}});
   layout.parts.push_back(
       {"tensor_scale.npy", Dtype::f32, spec.has_outer_scale() ? shape_of(rows, outer_scale_cols(cols)) : Shape{1}});
   layout.parts.push_back({"dequantized.npy", Dtype::f32, decoded_shape});

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "src/golden/layout.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/quantize_files.h"
 
@@ -20,15 +21,29 @@ struct Layout {
   bool has_scales = false;
 };
 
-Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, bool unpacked, const Shape& decoded_shape);
+// The orders in which codes and scales lie in their files. Codes of other widths than four bits, and scales of other
+// widths than a byte, have only the usual one.
+struct Order {
+  golden::CodeLayout codes = golden::CodeLayout::low_first;
+  golden::ScaleLayout scales = golden::ScaleLayout::linear;
+};
+
+// Error, naming the option, where the spec has no such order.
+void check_order(const QuantSpec& spec, const Order& order);
+
+// Layouts whose rows lie one after the other keep their shape [rows, ..]; the others are a list of words.
+Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order& order, const Shape& decoded_shape);
+
+// Whether a band of rows is a part of the file; else the file has to be held whole.
+bool is_row_by_row(golden::CodeLayout layout);
 
 // Rows of one band of about `bytes` of float32: whole blocks, at least one, and the whole tensor where one block is.
 int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t bytes);
 
 Shape shape_of(int64_t rows, int64_t cols);
 
-// FP4 codes [rows, cols] one a byte <-> [rows, ceil(cols/2)] two a byte, the even column in the low nibble.
-std::vector<uint8_t> unpack_nibbles(const std::vector<uint8_t>& packed, int64_t rows, int64_t cols);
-std::vector<uint8_t> pack_nibbles(const std::vector<uint8_t>& codes, int64_t rows, int64_t cols);
+// FP4 codes [rows, cols] of one layout in another.
+std::vector<uint8_t> relaid(const std::vector<uint8_t>& codes, golden::CodeLayout from, golden::CodeLayout to,
+                            int64_t rows, int64_t cols);
 
 }  // namespace fp4::tools

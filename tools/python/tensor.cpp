@@ -14,8 +14,8 @@ namespace {
 using tools::Part;
 
 std::vector<Part> parts_of(const QuantSpec& spec, const Shape& shape) {
-  return tools::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)),
-                          false, shape)
+  return tools::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)), {},
+                          shape)
       .parts;
 }
 

@@ -1,0 +1,105 @@
+// `fp4sim convert`: codes or scales from one order to another, and from one kind of file to another.
+#include <fmt/format.h>
+
+#include "src/error.h"
+#include "src/golden/layout.h"
+#include "src/tensor_file/tensor_writer.h"
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct ConvertOptions {
+  std::string in, out, nibbles, scale_layout, shape, type;
+  bool force = false, json = false;
+  InputOptions input;
+};
+
+// "high_first:marlin_uint32"; one word alone is where it goes to.
+struct FromTo {
+  std::string from, to;
+};
+FromTo from_to(const std::string& text, const std::string& usual) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return {usual, text};
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+struct Converted {
+  std::vector<uint8_t> bytes;
+  Dtype dtype = Dtype::u8;
+  bool row_by_row = false;
+};
+
+Converted convert(const ConvertOptions& o, const std::vector<uint8_t>& in, int64_t rows, int64_t cols) {
+  using namespace golden;
+  if (!o.nibbles.empty()) {
+    const FromTo words = from_to(o.nibbles, "low_first");
+    const CodeLayout from = code_layout_of("convert --nibbles", words.from);
+    const CodeLayoutInfo& to = row_of(code_layout_table, code_layout_of("convert --nibbles", words.to));
+    const Digit& first = to.placing.digits[0];
+    return {to_layout(to.id, from_layout(from, in, rows, cols, o.in), rows, cols),
+            to.word_bytes == 4 ? Dtype::u32 : Dtype::u8,
+            first.axis == 'r' && first.step == 1 && to.placing.row_multiple == 1};
+  }
+  const FromTo words = from_to(o.scale_layout, "linear");
+  const ScaleLayout from = scale_layout_of("convert --scale-layout", words.from);
+  const ScaleLayout to = scale_layout_of("convert --scale-layout", words.to);
+  return {to_layout(to, from_layout(from, in, rows, cols, o.in), rows, cols), Dtype::u8, to == ScaleLayout::linear};
+}
+
+void run_convert(const ConvertOptions& o) {
+  if (o.nibbles.empty() == o.scale_layout.empty())
+    throw Error("convert: say either --nibbles FROM:TO (codes) or --scale-layout FROM:TO (scales)");
+  const Shape shape = parse_shape("convert --size", o.shape);
+  if (shape.size() != 2) throw Error("convert --size: expected ROWSxCOLS, codes or scales without padding");
+  element_count("convert --size", shape);
+  const auto rows = static_cast<int64_t>(shape[0]), cols = static_cast<int64_t>(shape[1]);
+  const RawTensor in = load_raw(o.in, o.input.open_options());
+  const Converted made = convert(o, {in.bytes.begin(), in.bytes.end()}, rows, cols);
+  const Dtype dtype = o.type.empty() ? made.dtype : parse_dtype("convert --type", o.type);
+  const unsigned bits = info(dtype).bits;
+  if (info(dtype).kind == DtypeKind::real || bits > 32 || made.bytes.size() * 8 % bits != 0)
+    throw Error(fmt::format(
+        "convert --type: {} is no type of codes or scales; accepted: u8, u32, f4_e2m1, f8_e4m3, f8_e8m0", o.type));
+  const uint64_t count = made.bytes.size() * 8 / bits;
+  const bool keeps_rows = made.row_by_row && rows > 0 && count % static_cast<uint64_t>(rows) == 0;
+  const Shape stored = keeps_rows ? Shape{shape[0], count / shape[0]} : Shape{count};
+  save_tensor(o.out, dtype, stored, made.bytes.data(), o.force);
+  print_notes(in.notes);
+  const std::string text = shape_text(stored);
+  if (o.json)
+    print_json({{"out", o.out}, {"dtype", info(dtype).name}, {"shape", stored}, {"bytes", made.bytes.size()}});
+  else
+    print_fields({{"written", o.out}, {"type", info(dtype).name}, {"shape", text}});
+}
+
+void add_convert(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<ConvertOptions>();
+  app.add_option("IN", o->in, "Codes or scales: .npy, .npz, .safetensors or raw bytes")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "File to write; its extension says which kind")->required()->type_name("FILE");
+  app.add_option("--size", o->shape, "Rows and columns of the codes [rows, K] or scales [rows, K/B], without padding")
+      ->required()
+      ->type_name("RxC");
+  app.add_option("--nibbles", o->nibbles, "IN holds FP4 codes in the order FROM (default low_first)")
+      ->type_name("[FROM:]TO");
+  app.add_option("--scale-layout", o->scale_layout, "IN holds scales in the order FROM (default linear)")
+      ->type_name("[FROM:]TO");
+  app.add_option("--type", o->type, "Element type that a .safetensors says: u8, u32, f4_e2m1, f8_e4m3, f8_e8m0")
+      ->type_name("TYPE");
+  add_input_options(app, o->input);
+  add_force_option(app, o->force);
+  add_sync_option(app);
+  add_json_option(app, o->json);
+  app.callback([o] { run_convert(*o); });
+  set_example(app,
+              "fp4sim convert out/scales.npy --size 256x32 --scale-layout 128x4 --type f8_e4m3 --out s.safetensors\n"
+              "  fp4sim convert out/codes.npy --size 256x512 --nibbles low_first:marlin_uint32 --out marlin.npy");
+}
+
+}  // namespace
+
+Command command_convert() { return {"convert", "Bring codes or scales from one layout to another", add_convert}; }
+
+}  // namespace fp4::tools
