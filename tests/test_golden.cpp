@@ -8,6 +8,7 @@
 #include "src/golden/layout.h"
 #include "src/golden/witness.h"
 #include "src/manifest.h"
+#include "src/tensor_file/convert.h"
 #include "tests/support/cuda_types.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"
@@ -258,6 +259,112 @@ TEST_CASE("deeds that no policy word says are named", "[quick]") {
   }
 }
 
+TEST_CASE("what kernels store instead is named", "[quick]") {
+  const auto put = [](Array& a, const std::vector<float>& v) {
+    a.dtype = "f32";
+    a.bytes = bytes_of(v);
+  };
+  Bench nvfp4(quantize_case("nvfp4", InputKind::gaussian, 32, 128));
+  const auto x = Bench::floats(find(nvfp4.arrays, "input"));
+  const float g = Bench::floats(find(nvfp4.arrays, "tensor_scale"))[0];
+  float amax = 0;
+  for (const float v : x) amax = std::max(amax, std::abs(v));
+  SECTION("a tensor scale that is another number") {
+    const std::vector<std::string> arrays = {"tensor_scale", "scales", "codes", "dequantized"};
+    for (const auto& [value, cause] :
+         {std::pair{1.0f / g, "tensor_scale_stored=reciprocal"},
+          std::pair{448.0f * 6.0f / amax, "tensor_scale_stored=encode"}, std::pair{amax, "tensor_scale_stored=amax"}}) {
+      auto dump = nvfp4.correct(arrays);
+      put(find(dump, "tensor_scale"), {value});
+      expect(nvfp4.diagnose_dump(dump), cause);
+    }
+  }
+  SECTION("a tensor scale of each row, and of an amax in bf16") {
+    Array scales = {"scales", "u8", {32, 8}, {}}, codes = {"codes", "u8", {32, 64}, {}};
+    for (int64_t r = 0; r < 32; ++r) {
+      Case row = nvfp4.bundle.cases[0];
+      row.rows = 1;
+      row.given_a.assign(x.begin() + r * 128, x.begin() + (r + 1) * 128);
+      auto made = make_arrays(row, "reference", 1);
+      for (Array* all : {&scales, &codes}) {
+        const auto& bytes = find(made, all->name).bytes;
+        all->bytes.insert(all->bytes.end(), bytes.begin(), bytes.end());
+      }
+    }
+    expect(nvfp4.diagnose_dump({scales, codes}), "tensor_scale=row");
+    const float bf16 = float_of((bits_of(amax) + 0x7FFFu + (bits_of(amax) >> 16 & 1u)) & 0xFFFF0000u);
+    REQUIRE(bf16 != amax);
+    Array factor = find(nvfp4.arrays, "tensor_scale");
+    put(factor, {bf16 / 2688.0f});
+    expect(nvfp4.diagnose_dump({factor}), "tensor_scale_of=bf16");
+  }
+  SECTION("real numbers instead of codes") {
+    const float values[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    Bench mxfp4(quantize_case("mxfp4", InputKind::gaussian, 32, 128));
+    auto dump = mxfp4.correct({"scales", "codes"});
+    std::vector<float> s, q;
+    for (const unsigned char b : find(dump, "scales").bytes) s.push_back(std::ldexp(1.0f, b - 127));
+    for (const unsigned char b : find(dump, "codes").bytes)
+      for (const int code : {b & 15, b >> 4}) q.push_back(code < 8 ? values[code] : -values[code - 8]);
+    put(find(dump, "scales"), s);
+    expect(mxfp4.diagnose_dump(dump), "scale_storage=values");
+    put(find(dump, "codes"), q);
+    expect(mxfp4.diagnose_dump(dump), "code_storage=values and scale_storage=values");
+  }
+  SECTION("4 or 6 by the sum of absolute errors") {
+    Bench bench(quantize_case("fouroversix", InputKind::gaussian, 32, 128));
+    auto dump = bench.correct({"scales", "codes"});
+    const auto y = Bench::floats(find(bench.arrays, "input"));
+    const double factor = Bench::floats(find(bench.arrays, "tensor_scale"))[0];
+    int changed = 0;
+    for (size_t block = 0; block < y.size() / 16; ++block) {
+      float top = 0;
+      for (size_t i = 0; i < 16; ++i) top = std::max(top, std::abs(y[block * 16 + i]));
+      double least = HUGE_VAL;
+      for (const double m : {6.0, 4.0}) {
+        const uint32_t code = encode(format_of(Scale::ue4m3), exact_magnitude(static_cast<float>(top / (m * factor))),
+                                     false, {Rounding::nearest_even, 8, 0});
+        const double s = static_cast<double>(decode(format_of(Scale::ue4m3), code)) * factor;
+        double error = 0;
+        unsigned char bytes[8] = {};
+        for (size_t i = 0; i < 16; ++i) {
+          const float v = y[block * 16 + i];
+          const uint32_t q = encode(format_of(Element::e2m1), exact_magnitude(static_cast<float>(std::abs(v) / s)),
+                                    v < 0, {Rounding::nearest_even, 8, 0});
+          error +=
+              std::abs(std::abs(static_cast<double>(v)) - static_cast<double>(decode(format_of(Element::e2m1), q)) * s);
+          bytes[i / 2] = static_cast<unsigned char>(bytes[i / 2] | (q | (std::signbit(v) ? 8u : 0u)) << 4 * (i % 2));
+        }
+        if (error >= least) continue;
+        least = error;
+        changed += m == 4.0 && code != find(bench.arrays, "scales").bytes[block] ? 1 : 0;
+        find(dump, "scales").bytes[block] = static_cast<unsigned char>(code);
+        std::copy_n(bytes, 8, &find(dump, "codes").bytes[block * 8]);
+      }
+    }
+    REQUIRE(changed > 0);
+    expect(bench.diagnose_dump(dump), "scale_rule=four_over_six_by_mae");
+  }
+  SECTION("draws that are counted along columns, or from the top of a word") {
+    Bench bench(quantize_case("mxfp4,rounding=stochastic", InputKind::gaussian, 32, 128));
+    const auto y = Bench::floats(find(bench.arrays, "input"));
+    for (const bool columns : {true, false}) {
+      auto dump = bench.correct({"scales", "codes"});
+      std::fill(find(dump, "codes").bytes.begin(), find(dump, "codes").bytes.end(), uint8_t{0});
+      for (size_t i = 0; i < y.size(); ++i) {
+        const float u = std::ldexp(y[i], 127 - find(dump, "scales").bytes[i / 32]);
+        const uint64_t taken = columns ? i % 128 * 32 + i / 128 : i ^ 3u;  // four draws of 8 bits in a word
+        const uint32_t draw = random_draw(bench.bundle.cases[0].place, taken, 8);
+        const uint32_t q =
+            encode(format_of(Element::e2m1), exact_magnitude(std::abs(u)), u < 0, {Rounding::stochastic, 8, draw});
+        auto& b = find(dump, "codes").bytes[i / 2];
+        b = static_cast<unsigned char>(b | (q | (std::signbit(u) ? 8u : 0u)) << 4 * (i % 2));
+      }
+      expect(bench.diagnose_dump(dump), columns ? "draw_order=column_major" : "draw_order=high_first");
+    }
+  }
+}
+
 TEST_CASE("accumulators are named", "[quick]") {
   Case c = quantize_case("nvfp4", InputKind::heavy_tailed, 12, 320);
   c.is_gemm = true;
@@ -280,6 +387,38 @@ TEST_CASE("accumulators are named", "[quick]") {
   }
   t.bytes = moved;
   expect(bench.diagnose_dump({t}), "output=transposed");
+  // What epilogues do to a product.
+  const Array& right = find(bench.arrays, "output_fp32_block");
+  const auto changed = [&](auto&& change) {
+    auto v = Bench::floats(right);
+    for (size_t i = 0; i < v.size(); ++i) v[i] = change(v[i], i);
+    Array a = right;
+    a.bytes = bytes_of(v);
+    return bench.diagnose_dump({a});
+  };
+  const auto bf16 = [](float v, size_t) {
+    return float_of((bits_of(v) + 0x7FFFu + (bits_of(v) >> 16 & 1u)) & 0xFFFF0000u);
+  };
+  expect(changed(bf16), "output=bf16");
+  expect(changed([](float v, size_t) { return v * 0.37f; }), "epilogue=alpha");
+  expect(changed([](float v, size_t i) { return v + 0.1f * static_cast<float>(i % 11 + 1); }), "epilogue=bias");
+  CHECK_FALSE(changed([](float v, size_t i) { return v + 0.1f * static_cast<float>(i % 10 + 1); }).explains_all);
+  // fp16: the nearest of all halves, ties to the even one
+  expect(changed([](float v, size_t) {
+           if (std::abs(v) >= 65520.0f) return std::copysign(HUGE_VALF, v);
+           uint16_t nearest = 0;
+           double least = HUGE_VAL;
+           for (uint32_t h = 0; h < 0x7C00; ++h) {
+             const double d = std::abs(static_cast<double>(float_of(f16_to_f32_bits(static_cast<uint16_t>(h)))) -
+                                       std::abs(static_cast<double>(v)));
+             if (d > least || (d == least && h % 2 == 1)) continue;
+             least = d;
+             nearest = static_cast<uint16_t>(h);
+           }
+           const float y = float_of(f16_to_f32_bits(nearest));
+           return v < 0 ? -y : y;
+         }),
+         "output=fp16");
 }
 
 TEST_CASE("a random corruption is explained by nothing", "[quick]") {

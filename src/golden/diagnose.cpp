@@ -131,6 +131,78 @@ void try_draws(const Case& c, const CaseInputs& in, const std::vector<Evidence>&
   }
 }
 
+// Floats of both sides; empty when the sizes differ.
+struct Products {
+  std::vector<float> expected, got;
+};
+Products products_of(const Evidence& e) {
+  Products p;
+  if (e.expected.size() != e.got.size()) return p;
+  for (const uint32_t w : e.expected) p.expected.push_back(float_of(w));
+  for (const uint32_t w : e.got) p.got.push_back(float_of(w));
+  return p;
+}
+
+// The float near `guess` for which `fits` holds; NaN when none within 4 ulp does.
+template <class Fits>
+float nearby(double guess, const Fits& fits) {
+  const float middle = static_cast<float>(guess);
+  for (const int d : {0, 1, -1, 2, -2, 3, -3, 4, -4}) {
+    float x = middle;
+    for (int i = 0; i < std::abs(d); ++i) x = std::nextafter(x, d > 0 ? HUGE_VALF : -HUGE_VALF);
+    if (is_finite(x) && fits(x)) return x;
+  }
+  return float_of(canonical_nan_bits);
+}
+
+// alpha with which fl32(alpha * expected) is what came, in every element; estimated where rounding hurts least.
+float common_factor(const Products& p) {
+  size_t best = p.expected.size();
+  for (size_t i = 0; i < p.expected.size(); ++i)
+    if (is_finite(p.got[i]) && p.got[i] != 0.0f && p.expected[i] != 0.0f && is_finite(p.expected[i])) best = i;
+  if (best == p.expected.size()) return float_of(canonical_nan_bits);
+  return nearby(static_cast<double>(p.got[best]) / static_cast<double>(p.expected[best]), [&](float alpha) {
+    for (size_t i = 0; i < p.expected.size(); ++i)
+      if (bits_of(alpha * p.expected[i]) != bits_of(p.got[i])) return false;
+    return true;
+  });
+}
+
+// Whether column j of every row has one number added to it, rounded once.
+bool has_bias(const Products& p, size_t rows, size_t cols) {
+  if (rows < 2 || p.expected.size() != rows * cols) return false;
+  for (size_t j = 0; j < cols; ++j) {
+    size_t least = 0;
+    for (size_t i = 1; i < rows; ++i)
+      if (std::abs(p.got[i * cols + j]) < std::abs(p.got[least * cols + j])) least = i;
+    const size_t at = least * cols + j;
+    const float bias = nearby(static_cast<double>(p.got[at]) - static_cast<double>(p.expected[at]), [&](float b) {
+      for (size_t i = 0; i < rows; ++i)
+        if (p.expected[i * cols + j] + b != p.got[i * cols + j]) return false;
+      return true;
+    });
+    if (is_nan(bias)) return false;
+  }
+  return true;
+}
+
+// Factors and biases that are no part of the case: their values come from the dump itself.
+void try_epilogues(const Case& c, const std::vector<Evidence>& evidence, uint64_t before, std::vector<Cause>& causes) {
+  if (!c.is_gemm) return;
+  float alpha = 0;
+  bool one_factor = true, bias = true;
+  for (const Evidence& e : evidence) {
+    if (e.got == e.expected) continue;
+    const Products p = products_of(e);
+    const float of_this = common_factor(p);
+    one_factor = one_factor && !is_nan(of_this) && (alpha == 0 || alpha == of_this);
+    alpha = of_this;
+    bias = bias && has_bias(p, static_cast<size_t>(c.rows), static_cast<size_t>(c.rows_b));
+  }
+  if (one_factor) causes.push_back({"epilogue=alpha", fmt::format("every output times {}", alpha), before, 0});
+  if (bias && !one_factor) causes.push_back({"epilogue=bias", "one number added to each column", before, 0});
+}
+
 std::string divergence(const std::vector<Comparison>& comparisons, std::string& stage) {
   for (const Comparison& c : comparisons)
     if (c.stage == input_stage && c.mismatches > 0) {
@@ -175,7 +247,8 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   for (const CandidateArray& a : arrays) {
     const Array golden = load_array(bundle, c, a.golden);
     const Elements expected = elements_of(golden, is_packed_codes(c, a.golden));
-    const bool same_kind = (a.array.dtype == "f32") == (golden.dtype == "f32");  // no cause makes codes of numbers
+    // Codes may be dumped as the numbers that they stand for; no cause makes codes of numbers.
+    const bool same_kind = a.array.dtype == "f32" || golden.dtype != "f32";
     evidence.push_back({a.golden, expected, same_kind ? candidate_elements(c, a, expected.size()) : Elements{}});
   }
   const uint64_t before = golden_differences(evidence);
@@ -191,6 +264,7 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   };
   try_all(single_variants(c, in, backend, threads));
   if (out.causes.empty()) try_draws(c, in, evidence, backend, before, out.causes);
+  if (out.causes.empty()) try_epilogues(c, evidence, before, out.causes);
   if (out.causes.empty()) try_all(pair_variants(c, in, backend, threads));
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {

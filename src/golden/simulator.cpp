@@ -1,0 +1,286 @@
+#include "src/golden/simulator.h"
+
+#include <cmath>
+
+#include "src/golden/compare.h"
+
+namespace fp4::golden {
+namespace {
+
+Elements codes_of(const Quantized& q) {
+  Elements out;
+  const int64_t width = q.is_packed() ? 2 * q.code_row_bytes() : q.geometry.padded_cols;
+  for (int64_t r = 0; r < q.rows; ++r) {
+    for (int64_t k = 0; k < width; ++k) out.push_back(q.code(r, k));
+  }
+  return out;
+}
+Elements bits_of_all(const std::vector<float>& v) {
+  Elements out;
+  for (const float x : v) out.push_back(bits_of(x));
+  return out;
+}
+// The draw that an element takes.
+uint64_t draw_index(const Kernel& k, const Quantized& q, int64_t r, int64_t c) {
+  const auto i = static_cast<uint64_t>(r * q.cols + c);
+  if (k.draws == Kernel::DrawOrder::column_major) return static_cast<uint64_t>(c * q.rows + r);
+  const uint64_t of_a_word = 32 / static_cast<uint64_t>(k.a.random_bits);
+  return k.draws == Kernel::DrawOrder::high_first ? i / of_a_word * of_a_word + of_a_word - 1 - i % of_a_word : i;
+}
+
+double absolute_error(const Quantizer& q, const BlockView& x, uint32_t scale_code, TensorFactor t) {
+  double sum = 0;
+  const float s = scale_value(q, scale_code);
+  for (int64_t r = 0; r < x.rows; ++r)
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const float y = element_value(q, element_code(q, x.at(r, c), scale_code, t, 0), s, t.g);
+      sum += std::abs(static_cast<double>(x.at(r, c)) - static_cast<double>(y));
+    }
+  return sum;
+}
+
+// The scales that put the maximum on M and on two thirds of M; a tie goes to M.
+uint32_t code_by_absolute_error(Quantizer q, const BlockView& x, float amax, TensorFactor t) {
+  const RoundingDraw how = {q.scale_rounding, q.random_bits, 0};
+  const Magnitude largest = q.element.largest();
+  const auto code = [&](Divisor m) {
+    return apply_scale_policies(q, encode(q.scale, scale_quotient(q.arithmetic, amax, m, t), false, how));
+  };
+  const uint32_t of_6 = code({largest, 1}), of_4 = code({exact_product(largest, {2, 0, false}), 3});
+  q.rounding = Rounding::nearest_even;
+  return absolute_error(q, x, of_4, t) < absolute_error(q, x, of_6, t) ? of_4 : of_6;
+}
+
+float finite_amax(const MatrixView& x) {
+  float amax = 0;
+  for (int64_t r = 0; r < x.rows; ++r)
+    for (int64_t c = 0; c < x.cols; ++c)
+      if (is_finite(x.at(r, c))) amax = larger(amax, magnitude(x.at(r, c)));
+  return amax;
+}
+
+}  // namespace
+
+Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows) {
+  if (layout == CodeLayout::low_first || rows < 1 || static_cast<int64_t>(e.size()) % rows != 0) return e;
+  const Placement at(row_of(code_layout_table, layout).placing, rows, static_cast<int64_t>(e.size()) / rows);
+  Elements out(static_cast<size_t>(at.size()), 0);
+  for (size_t i = 0, width = e.size() / static_cast<size_t>(rows); i < e.size(); ++i)
+    out[static_cast<size_t>(at.at(static_cast<int64_t>(i / width), static_cast<int64_t>(i % width)))] = e[i];
+  return out;
+}
+
+Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
+  if (layout == ScaleLayout::linear || static_cast<int64_t>(e.size()) != rows * cols) return e;
+  const std::vector<uint8_t> moved = to_layout(layout, std::vector<uint8_t>(e.begin(), e.end()), rows, cols);
+  return Elements(moved.begin(), moved.end());
+}
+
+float rounded_to(Kernel::Output output, float x) {
+  if (output == Kernel::Output::fp32 || !is_finite(x) || x == 0.0f) return x;
+  const bool bf16 = output == Kernel::Output::bf16;
+  const int digits = bf16 ? 8 : 11, smallest = bf16 ? -126 : -14;
+  const double largest = bf16 ? 0x1.FEp127 : 65504.0;
+  const double step = std::ldexp(1.0, std::max(std::ilogb(x), smallest) - digits + 1);
+  const double y = std::nearbyint(static_cast<double>(x) / step) * step;
+  return std::abs(y) > largest ? std::copysign(float_of(float_infinity_bits), x) : static_cast<float>(y);
+}
+
+Kernel Simulator::base() const {
+  Kernel k;
+  k.a = quant_spec_from_words(c_.words);
+  k.b = c_.words_b.empty() ? k.a : quant_spec_from_words(c_.words_b);
+  return k;
+}
+
+Elements Simulator::elements(const Kernel& kernel, const std::string& array) const {
+  if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
+  const ArrayName name = parse_array_name(array);
+  if (name.stage.empty() || name.stage == input_stage) return {};
+  Elements all;
+  int64_t rows = 0, scale_rows = 0, scale_cols = 0;
+  for (const Piece& piece : last_quantized(kernel, name.is_transposed)) {
+    const Elements e = part(kernel, name.stage, piece);
+    all.insert(all.end(), e.begin(), e.end());
+    rows += piece.q.rows;
+    scale_rows += piece.q.geometry.scale_rows;
+    scale_cols = piece.q.geometry.scale_cols;
+  }
+  if (name.stage == "codes") return in_code_layout(all, name.code_layout, rows);
+  return name.stage == "scales" ? in_scale_layout(all, name.scale_layout, scale_rows, scale_cols) : all;
+}
+
+// The arrays of a dump are asked for one after the other: their tensor is quantised once. `k` is known by its address.
+const std::vector<Simulator::Piece>& Simulator::last_quantized(const Kernel& k, bool transposed) const {
+  Last& last = last_[transposed ? 1 : 0];
+  if (last.kernel != &k) last = {&k, quantized(k, transposed)};
+  return last.pieces;
+}
+
+std::vector<Simulator::Piece> Simulator::quantized(const Kernel& k, bool transposed) const {
+  QuantizeCall call = {.x = view_of(in_.a.data(), c_.rows, c_.cols),
+                       .spec = k.a,
+                       .hadamard = k.drop_hadamard ? HadamardSpec{} : c_.hadamard,
+                       .place = k.place.value_or(c_.place),
+                       .threads = threads_};
+  if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
+  std::vector<Piece> pieces;
+  const auto add = [&] {
+    Piece& piece = pieces.emplace_back();
+    piece.amax = finite_amax(call.x);
+    if (k.measured_g != Kernel::MeasuredG::tensor) {
+      call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
+      call.held_amax =
+          k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(Kernel::Output::bf16, piece.amax) : piece.amax;
+    }
+    if (!k.recodes()) return dispatcher_.quantize(call, piece.q);
+    reference_backend().quantize(call, piece.q);
+    recode(k, call, piece.q);
+  };
+  if (k.measured_g != Kernel::MeasuredG::row) {
+    add();
+    return pieces;
+  }
+  const MatrixView all = call.x;
+  for (int64_t r = 0; r < all.rows; ++r) {
+    call.x = {all.data + r * all.row_stride, 1, all.cols, all.row_stride, all.col_stride};
+    call.row_offset = r;
+    add();
+  }
+  return pieces;
+}
+
+Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece& piece) const {
+  const Quantized& q = piece.q;
+  if (stage == "codes") {
+    Elements e = codes_of(q);
+    if (k.codes_as_values)
+      for (uint32_t& code : e) code = bits_of(decode(format_of(k.a.element), code));
+    return e;
+  }
+  if (stage == "scales") {
+    if (!q.real_scales.empty()) return bits_of_all(q.real_scales);
+    Elements e(q.scales.begin(), q.scales.end());
+    if (k.scales_as_values)
+      for (uint32_t& code : e) code = bits_of(scale_value(resolve(k.a), code));
+    return e;
+  }
+  if (stage != "tensor_scale") return decoded(k, q);
+  std::vector<float> g = q.tensor_scale;
+  const float target = k.a.target > 0 ? k.a.target : default_target(k.a);
+  const float top = target * decode(format_of(k.a.element), format_of(k.a.element).largest_code);
+  for (float& factor : g) {
+    if (k.stored_g == Kernel::StoredG::reciprocal) factor = 1.0f / factor;
+    if (k.stored_g == Kernel::StoredG::encode) factor = at_most_largest(top / piece.amax);
+    if (k.stored_g == Kernel::StoredG::amax) factor = piece.amax;
+  }
+  return bits_of_all(g);
+}
+
+// Scales by a float log2 or off by a step, codes without saturation or by other draws: block by block.
+void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const {
+  if (q.scales.empty() && k.a.has_scale()) return;
+  const Quantizer resolved = resolve(k.a);
+  const FloatFormat& f = resolved.element;
+  std::fill(q.codes.begin(), q.codes.end(), uint8_t{0});
+  std::vector<char> done(q.scales.size(), 0);
+  for (int64_t r = 0; r < q.rows; ++r) {
+    for (int64_t c = 0; c < q.cols; ++c) {
+      const TensorFactor t = {q.tensor_factor_at(r, c), 1.0f};
+      uint32_t scale_code = 0;
+      if (k.a.has_scale()) {
+        const auto index = static_cast<size_t>(q.scale_index(r, c));
+        if (done[index] == 0) {
+          q.scales[index] = static_cast<uint8_t>(changed_scale(k, call, q, r, c, t));
+          done[index] = 1;
+        }
+        scale_code = q.scales[index];
+        if (resolved.scale.is_nan_code(scale_code)) continue;
+      }
+      const float x = call.x.at(r, c);
+      const uint32_t draw =
+          is_stochastic(k.a.rounding) ? random_draw(call.place, draw_index(k, q, r, c), k.a.random_bits) : 0;
+      uint32_t code = element_code(resolved, x, scale_code, t, draw);
+      if (k.saturation != 0 && is_finite(x) && x != 0.0f) {
+        const Magnitude u = payload(k.a.arithmetic, x, scale_value(resolved, scale_code), t, k.a.prescale);
+        const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
+        if (grid > f.largest_code) {
+          const uint32_t over =
+              k.saturation == 1 ? static_cast<uint32_t>(grid) & f.magnitude_mask() : f.magnitude_mask();
+          code = over | (code & f.sign_code());
+        }
+      }
+      q.set_code(r, c, code);
+    }
+  }
+}
+
+uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
+                                  TensorFactor t) const {
+  const Quantizer resolved = resolve(k.a);
+  const BlockGeometry& g = q.geometry;
+  const int64_t r0 = r / g.block_rows * g.block_rows;
+  const int64_t c0 = c / g.block_cols * g.block_cols;
+  const BlockView block = {call.x.data + r0 * call.x.row_stride + c0 * call.x.col_stride,
+                           call.x.row_stride,
+                           call.x.col_stride,
+                           smaller(g.block_rows, q.rows - r0),
+                           smaller(g.block_cols, q.cols - c0),
+                           g.block_rows * g.block_cols};
+  uint32_t code = block_scale_code(resolved, block, t, 0);
+  const BlockMaximum m = block_maximum(block);
+  if (m.amax == 0.0f || resolved.scale.is_nan_code(code)) return code;
+  if (k.by_absolute_error) code = code_by_absolute_error(resolved, block, m.amax, t);
+  if (k.float_log2) {
+    const float l = static_cast<float>(std::log2(static_cast<double>(m.amax) / static_cast<double>(t.g)));
+    code = power_code(resolved.scale, static_cast<int>(std::floor(l)) - resolved.element.max_exponent());
+  }
+  const int64_t stepped = static_cast<int64_t>(code) + k.scale_step;
+  return static_cast<uint32_t>(smaller<int64_t>(larger<int64_t>(stepped, 0), resolved.scale.largest_code));
+}
+
+Elements Simulator::decoded(const Kernel& k, Quantized q) const {
+  for (float& g : q.tensor_scale) {
+    if (k.decode_g == Kernel::DecodeG::missing) g = 1.0f;
+    if (k.decode_g == Kernel::DecodeG::twice) g = g * g;
+    if (k.decode_g == Kernel::DecodeG::divided) g = 1.0f / g;
+  }
+  std::vector<float> y(static_cast<size_t>(q.rows * q.cols));
+  dispatcher_.dequantize(q, y.data(), threads_);
+  if (!k.swap_operand_axis) return bits_of_all(y);
+  Elements out(y.size());
+  for (int64_t r = 0; r < q.rows; ++r) {
+    for (int64_t c = 0; c < q.cols; ++c) {
+      out[static_cast<size_t>(c * q.rows + r)] = bits_of(y[static_cast<size_t>(r * q.cols + c)]);
+    }
+  }
+  return out;
+}
+
+Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
+  std::vector<float> c(static_cast<size_t>(c_.rows * c_.rows_b));
+  const HadamardSpec h = k.drop_hadamard ? HadamardSpec{} : c_.hadamard;
+  const RandomPlace place = k.place.value_or(c_.place);
+  Quantized a, b;
+  dispatcher_.quantize({.x = view_of(in_.a.data(), c_.rows, c_.cols), .spec = k.a, .hadamard = h, .place = place}, a);
+  dispatcher_.quantize(
+      {.x = view_of(in_.b.data(), c_.rows_b, c_.cols), .spec = k.b, .hadamard = h, .place = place.second_operand()}, b);
+  const GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name),
+                               h.product_divisor(), threads_};
+  if (k.decode_g != Kernel::DecodeG::once) {
+    for (Quantized* q : {&a, &b}) {
+      for (float& g : q->tensor_scale) g = k.decode_g == Kernel::DecodeG::twice ? g * g : 1.0f;
+    }
+  }
+  dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
+  Elements out(c.size());
+  for (int64_t i = 0; i < c_.rows; ++i) {
+    for (int64_t j = 0; j < c_.rows_b; ++j) {
+      const int64_t at = k.output_transposed ? j * c_.rows + i : i * c_.rows_b + j;
+      out[static_cast<size_t>(at)] = bits_of(rounded_to(k.output, c[static_cast<size_t>(i * c_.rows_b + j)]));
+    }
+  }
+  return out;
+}
+
+}  // namespace fp4::golden

@@ -1,0 +1,88 @@
+// What a kernel that differs from a case would dump: its specs, and the deeds that no spec can say.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp4/gemm.h"
+#include "src/backends.h"
+#include "src/golden/layout.h"
+#include "src/golden/variants.h"
+
+namespace fp4::golden {
+
+struct Kernel {
+  enum class DecodeG { once, missing, twice, divided };
+  enum class StoredG { factor, reciprocal, encode, amax };       // what the dump calls tensor scale
+  enum class MeasuredG { tensor, row, bf16 };                    // where the amax of the tensor scale comes from
+  enum class DrawOrder { row_major, column_major, high_first };  // which draw an element takes
+  enum class Output { fp32, bf16, fp16 };
+
+  QuantSpec a, b;
+  std::optional<Accumulator> accumulator{};  // empty: the one that the array's name says
+  bool float_log2 = false;                   // exponent = floor(fl32(log2 a'))
+  int saturation = 0;                        // 1: codes beyond M wrap, 2: they become NaN or the top code pattern
+  int scale_step = 0;                        // every scale code off by this
+  bool by_absolute_error = false;            // four_over_six keeps the smaller sum of |x - decoded|
+  DecodeG decode_g = DecodeG::once;
+  StoredG stored_g = StoredG::factor;
+  MeasuredG measured_g = MeasuredG::tensor;
+  DrawOrder draws = DrawOrder::row_major;
+  bool scales_as_values = false, codes_as_values = false;  // dumped as real numbers
+  bool swap_operand_axis = false;                          // blocks along axis 0, result stored as [rows, cols]
+  bool drop_hadamard = false;
+  std::optional<RandomPlace> place{};
+  bool output_transposed = false;
+  Output output = Output::fp32;  // the product's type before it is read as fp32
+
+  // Blocks are coded again one by one, with the core's functions.
+  bool recodes() const {
+    return float_log2 || saturation != 0 || scale_step != 0 || by_absolute_error || draws != DrawOrder::row_major;
+  }
+};
+
+// Codes and scales one by one, in the order in which a file of that layout keeps them.
+Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows);
+Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols);
+
+// x rounded to nearest even to a format with `digits` bits of significand; beyond its largest value Inf.
+float rounded_to(Kernel::Output output, float x);
+
+class Simulator {
+ public:
+  Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads)
+      : c_(c), in_(in), dispatcher_(backend), threads_(threads) {}
+
+  Kernel base() const;
+  // Of the named array; empty where the kernel says nothing about it.
+  Elements elements(const Kernel& kernel, const std::string& array) const;
+
+ private:
+  struct Piece {  // all rows, or one where each has a tensor scale of its own
+    Quantized q;
+    float amax = 0;
+  };
+  struct Last {
+    const Kernel* kernel = nullptr;
+    std::vector<Piece> pieces;
+  };
+
+  const std::vector<Piece>& last_quantized(const Kernel& k, bool transposed) const;
+  std::vector<Piece> quantized(const Kernel& k, bool transposed) const;
+  void recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const;
+  uint32_t changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
+                         TensorFactor t) const;
+  Elements part(const Kernel& k, const std::string& stage, const Piece& piece) const;
+  Elements decoded(const Kernel& k, Quantized q) const;
+  Elements output(const Kernel& k, const std::string& accumulator) const;
+
+  const Case& c_;
+  const CaseInputs& in_;
+  Dispatcher dispatcher_;
+  int threads_;
+  mutable std::array<Last, 2> last_;
+};
+
+}  // namespace fp4::golden
