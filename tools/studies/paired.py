@@ -3,7 +3,7 @@
     /usr/bin/python3 tools/studies/paired.py results/wgrad/table.csv tools/studies/wgrad.json
 
 TABLE has one row per run. The second file holds what is compared,
-{"mxfp4": SETTINGS, "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS}}}}; SETTINGS are COLUMN=VALUE[,COLUMN=VALUE..] (a column by its whole name or its last word) and name one configuration of each
+{"mxfp4": SETTINGS, "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS}}}}; SETTINGS are COLUMN=VALUE[,COLUMN=VALUE..] or {COLUMN: VALUE, ..} (a column by its whole name or its last word) and name one configuration of each
 task. Every row is compared with the base of its group on the seeds that both have: n, the mean of loss(row) - loss(base), a
 Student t interval at 1 - 0.05/(number of differences), and the effect that such an interval would show in four
 of five repetitions. delta, the smallest difference that matters, is 2 % of the loss gap of `mxfp4`. Beside TABLE they go to effects.csv, and as Markdown tables into README.md below each line
@@ -48,7 +48,8 @@ def read_runs(table):
         return found[0]
 
     def runs(settings, number="loss"):
-        conditions = [(column(a), b) for a, b in (part.split("=", 1) for part in settings.split(","))]
+        pairs = settings.items() if isinstance(settings, dict) else (part.split("=", 1) for part in settings.split(","))
+        conditions = [(column(a), b) for a, b in pairs]
         found = collections.defaultdict(dict)
         for row in rows:
             if all(row[a] == b for a, b in conditions) and row["status"] == "finished":
