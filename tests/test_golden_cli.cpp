@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "fp4/bits.h"
+#include "src/tensor_file/tensor_reader.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_cli;
@@ -16,7 +18,7 @@ struct Smoke {
   TemporaryFolder folder;
   std::string golden = folder / "golden";
   std::string mxfp4 = golden + "/mxfp4.boundary.8x64/";
-  std::string gemm = golden + "/gemm.mxfp4.gaussian.4x192x3/";
+  std::string gemm = golden + "/gemm.mxfp4.spread.4x512x3/";
 
   Smoke() { REQUIRE(run_cli("golden make --suite smoke --out " + golden).exit_code == 0); }
 
@@ -81,7 +83,7 @@ TEST_CASE("swapped nibbles and another accumulator are named", "[cli]") {
   REQUIRE(run_cli("gemm " + smoke.gemm + "a.npy " + smoke.gemm +
                   "b.npy --spec mxfp4 --accumulator fp32_sequential --out " + output)
               .exit_code == 0);
-  const std::string words = "--candidate " + output + " --case gemm.mxfp4.gaussian.4x192x3 --stage output ";
+  const std::string words = "--candidate " + output + " --case gemm.mxfp4.spread.4x512x3 --stage output ";
   CHECK(smoke.verify(words + "--accumulator fp32_sequential", 0).at("equal") == true);
 }
 
@@ -284,6 +286,50 @@ TEST_CASE("a bundle that is interrupted, killed or without room leaves nothing",
   CHECK(full.exit_code == 1);
   CHECK_THAT(full.err, Catch::Contains("manifest.json: writing failed"));
   CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a case of one's own is a bundle like any other", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::string at = folder / "";
+  const auto run = [](const std::string& words, int exit_code) {
+    const auto result = fp4::test::run_cli(words);
+    INFO(words << result.out << result.err);
+    CHECK(result.exit_code == exit_code);
+    return result;
+  };
+  run("golden make --spec mxfp4,scale_rule=rceil --shape 5x96 --input gaussian --input-type bf16 --seed 3 --out " + at +
+          "q",
+      0);
+  run("golden check " + at + "q", 0);
+  const std::string own = at + "q/mxfp4.scale_rule-rceil.gaussian.5x96/";
+  const fp4::FloatTensor x = fp4::load_floats(own + "input.npy");
+  for (const float v : x.values) CHECK((fp4::bits_of(v) & 0xFFFFu) == 0);
+  run("golden make --spec nvfp4 --shape 2x3x64 --accumulators k64_rz,exact --out " + at + "p", 0);
+  const Json listed = Json::parse(run("golden list " + at + "p --json", 0).out).at("rows").at(0);
+  CHECK(listed.at("shape") == "2x3x64");
+  CHECK(fs::exists(at + "p/gemm.nvfp4.spread.2x64x3/output_exact.npy"));
+  CHECK_FALSE(fs::exists(at + "p/gemm.nvfp4.spread.2x64x3/output_double.npy"));
+  run("golden make --spec nvfp4 --input " + own + "input.npy --out " + at + "f", 0);
+  CHECK(fp4::test::read_text(at + "f/nvfp4.boundary.5x96/input.npy") == fp4::test::read_text(own + "input.npy"));
+  run("golden check " + at + "f", 0);
+  CHECK_THAT(run("golden make --spec nvfp4 --shape 5 --out " + at + "w", 2).err, Catch::Contains("expected MxK"));
+  CHECK_THAT(run("golden make --spec nvfp4 --shape 5x32 --input gausian --out " + at + "w", 2).err,
+             Catch::Contains("did you mean 'gaussian'"));
+  CHECK_THAT(run("golden make --out " + at + "w", 2).err, Catch::Contains("either --suite NAME or"));
+}
+
+TEST_CASE("the products of smoke tell every accumulator from fp32_block", "[cli]") {
+  const Smoke smoke;
+  int products = 0;
+  const Json manifest = Json::parse(fp4::test::read_text(smoke.golden + "/manifest.json"));
+  for (const Json& c : manifest.at("cases")) {
+    if (c.at("kind") != "gemm") continue;
+    ++products;
+    INFO(c.at("name") << c.at("told_apart"));
+    CHECK(c.at("told_apart").size() + 1 == c.at("accumulators").size());
+    for (const Json& count : c.at("told_apart")) CHECK(count.get<int>() > 0);
+  }
+  CHECK(products == 4);
 }
 
 TEST_CASE("wrong words of the judges are wrong usage", "[cli]") {

@@ -24,6 +24,20 @@ std::string content_hash(const Array& a) {
   return sha256_hex({reinterpret_cast<const char*>(a.bytes.data()), a.bytes.size()});
 }
 
+// For each accumulator, how many outputs are not those of fp32_block: where none is, a dump cannot tell the two apart.
+Json told_apart(const std::vector<Array>& arrays) {
+  Json counts = Json::object();
+  const auto usual =
+      std::find_if(arrays.begin(), arrays.end(), [](const Array& a) { return a.name == "output_fp32_block"; });
+  for (const Array& a : arrays) {
+    if (usual == arrays.end() || !a.name.starts_with("output_") || a.name == usual->name) continue;
+    uint64_t count = 0;
+    for (size_t i = 0; i < a.bytes.size(); i += 4) count += !std::equal(&a.bytes[i], &a.bytes[i] + 4, &usual->bytes[i]);
+    counts[a.name.substr(7)] = count;
+  }
+  return counts;
+}
+
 }  // namespace
 
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
@@ -32,12 +46,14 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
   Json list = Json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
     Json entry = case_json(cases[i]);
-    for (const Array& a : make_arrays(cases[i], backend, threads)) {
+    const std::vector<Array> arrays = make_arrays(cases[i], backend, threads);
+    for (const Array& a : arrays) {
       const std::filesystem::path file = folder.file(file_of(cases[i], a.name));
       save_tensor(file.string(), parse_dtype("golden", a.dtype), a.shape, a.bytes.data());
       entry["arrays"][a.name] = {
           {"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}, {"file_sha256", sha256_file(file)}};
     }
+    if (cases[i].is_gemm) entry["told_apart"] = told_apart(arrays);
     list.push_back(std::move(entry));
     if (progress) progress(i + 1, cases.size());
   }

@@ -75,6 +75,7 @@ Json case_json(const Case& c) {
             {"stream", c.place.stream},
             {"step", c.place.step},
             {"transposed_copies", c.with_transpose}};
+  if (c.input_type != RealType::fp32) j["input_type"] = row_of(real_type_table, c.input_type).name;
   if (!c.given_a.empty()) j["given_a"] = words_of(c.given_a);
   if (!c.given_b.empty()) j["given_b"] = words_of(c.given_b);
   if (c.is_gemm) {
@@ -95,6 +96,9 @@ Case case_from_json(const Json& j, const std::string& place) {
     const auto* kind = find_row(input_kind_table, j.at("input").get<std::string>());
     if (kind == nullptr) throw Error(place + ".input: unknown word " + j.at("input").dump());
     c.input = kind->id;
+    const auto* type = find_row(real_type_table, j.value("input_type", "fp32"));
+    if (type == nullptr) throw Error(place + ".input_type: unknown word " + j.at("input_type").dump());
+    c.input_type = type->id;
     set_hadamard(c.hadamard, j.at("hadamard"), place + ".hadamard");
     c.place = {whole(j, "seed", 0, ~uint64_t{0}, place), static_cast<uint32_t>(whole(j, "stream", 0, ~0u, place)),
                static_cast<uint32_t>(whole(j, "step", 0, ~0u, place))};
@@ -102,6 +106,7 @@ Case case_from_json(const Json& j, const std::string& place) {
     if (c.is_gemm) {
       c.words_b = j.at("words_b");
       quant_spec_from_words(c.words_b, place + ".words_b");
+      if (j.contains("told_apart")) c.told_apart = j["told_apart"].get<std::map<std::string, uint64_t>>();
       c.accumulators = j.at("accumulators").get<std::vector<std::string>>();
     }
     set_operands(c, j, place);

@@ -1,5 +1,8 @@
 #include "src/golden/inputs.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "fp4/backend.h"
 #include "src/backends.h"
 
@@ -100,6 +103,14 @@ float special_value(uint32_t w) {
 
 }  // namespace
 
+float rounded_to(RealType type, float x) {
+  if (type == RealType::fp32 || !is_finite(x) || x == 0.0f) return x;
+  const RealTypeInfo& t = row_of(real_type_table, type);
+  const double step = std::ldexp(1.0, std::max(std::ilogb(x), t.smallest_exponent) - t.digits + 1);
+  const double y = std::nearbyint(static_cast<double>(x) / step) * step;
+  return std::abs(y) > t.largest ? std::copysign(float_of(float_infinity_bits), x) : static_cast<float>(y);
+}
+
 std::vector<float> make_input(InputKind kind, const QuantSpec& spec, int64_t rows, int64_t cols, RandomPlace place) {
   if (kind == InputKind::boundary) return boundary_input(spec, rows, cols, place);
   std::vector<float> x(static_cast<size_t>(rows * cols));
@@ -112,6 +123,9 @@ std::vector<float> make_input(InputKind kind, const QuantSpec& spec, int64_t row
                elementary::exp(0.693147181f * static_cast<float>(draw(place, i / 32, 5) >> 8) * 0x1p-24f);
         break;
       case InputKind::heavy_tailed: x[i] = normal(place, i, 4) * elementary::exp(3.0f * normal(place, i, 6)); break;
+      case InputKind::spread:
+        x[i] = std::ldexp(normal(place, i, 4), static_cast<int>(draw(place, i / 16, 5) % 25) - 12);
+        break;
       case InputKind::subnormal: x[i] = float_of((w & float_sign_bit) | (w >> 4 & 0xFFFFFu) >> (w % 21)); break;
       case InputKind::special: {
         // blocks without specials beside blocks with one: most of a row must stay comparable

@@ -9,7 +9,7 @@
 
 namespace fp4::golden {
 
-enum class InputKind : uint8_t { boundary, gaussian, heavy_tailed, subnormal, special };
+enum class InputKind : uint8_t { boundary, gaussian, heavy_tailed, subnormal, special, spread };
 
 struct InputKindInfo {
   InputKind id;
@@ -24,8 +24,27 @@ inline constexpr InputKindInfo input_kind_table[] = {
     {InputKind::heavy_tailed, "heavy_tailed", "N(0,1) times exp(3 N(0,1))"},
     {InputKind::subnormal, "subnormal", "the lowest 2^20 of the float range, both signs, zeros"},
     {InputKind::special, "special", "zeros, -0, infinities, NaN, both ends of the range among ordinary values"},
+    {InputKind::spread, "spread", "N(0,1) times 2^-12 .. 2^12 per 16: sums in which accumulators differ"},
 };
 static_assert(ids_are_indices(input_kind_table));
+
+// Types of a kernel's inputs and products; the arrays of a bundle are float32 that one of them holds exactly.
+enum class RealType : uint8_t { fp32, bf16, fp16 };
+
+struct RealTypeInfo {
+  RealType id;
+  const char* name;
+  int digits;             // of the significand
+  int smallest_exponent;  // of a normal number
+  double largest;
+};
+inline constexpr RealTypeInfo real_type_table[] = {{RealType::fp32, "fp32", 24, -126, 0x1.FFFFFEp127},
+                                                   {RealType::bf16, "bf16", 8, -126, 0x1.FEp127},
+                                                   {RealType::fp16, "fp16", 11, -14, 65504.0}};
+static_assert(ids_are_indices(real_type_table));
+
+// x rounded to nearest even, subnormals kept; beyond the largest value Inf.
+float rounded_to(RealType type, float x);
 
 // [rows, cols] floats as the quantiser of `spec` will get them. `place` is that of the element rounding (its draws
 // decide where stochastic thresholds lie).

@@ -76,16 +76,6 @@ Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, in
   return Elements(moved.begin(), moved.end());
 }
 
-float rounded_to(Kernel::Output output, float x) {
-  if (output == Kernel::Output::fp32 || !is_finite(x) || x == 0.0f) return x;
-  const bool bf16 = output == Kernel::Output::bf16;
-  const int digits = bf16 ? 8 : 11, smallest = bf16 ? -126 : -14;
-  const double largest = bf16 ? 0x1.FEp127 : 65504.0;
-  const double step = std::ldexp(1.0, std::max(std::ilogb(x), smallest) - digits + 1);
-  const double y = std::nearbyint(static_cast<double>(x) / step) * step;
-  return std::abs(y) > largest ? std::copysign(float_of(float_infinity_bits), x) : static_cast<float>(y);
-}
-
 Kernel Simulator::base() const {
   Kernel k;
   k.a = quant_spec_from_words(c_.words);
@@ -130,8 +120,7 @@ std::vector<Simulator::Piece> Simulator::quantized(const Kernel& k, bool transpo
     piece.amax = finite_amax(call.x);
     if (k.measured_g != Kernel::MeasuredG::tensor) {
       call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
-      call.held_amax =
-          k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(Kernel::Output::bf16, piece.amax) : piece.amax;
+      call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax) : piece.amax;
     }
     if (!k.recodes()) return dispatcher_.quantize(call, piece.q);
     reference_backend().quantize(call, piece.q);

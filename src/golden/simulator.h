@@ -18,7 +18,6 @@ struct Kernel {
   enum class StoredG { factor, reciprocal, encode, amax };       // what the dump calls tensor scale
   enum class MeasuredG { tensor, row, bf16 };                    // where the amax of the tensor scale comes from
   enum class DrawOrder { row_major, column_major, high_first };  // which draw an element takes
-  enum class Output { fp32, bf16, fp16 };
 
   QuantSpec a, b;
   std::optional<Accumulator> accumulator{};  // empty: the one that the array's name says
@@ -35,7 +34,7 @@ struct Kernel {
   bool drop_hadamard = false;
   std::optional<RandomPlace> place{};
   bool output_transposed = false;
-  Output output = Output::fp32;  // the product's type before it is read as fp32
+  RealType output = RealType::fp32;  // the product's type before it is read as fp32
 
   // Blocks are coded again one by one, with the core's functions.
   bool recodes() const {
@@ -46,9 +45,6 @@ struct Kernel {
 // Codes and scales one by one, in the order in which a file of that layout keeps them.
 Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows);
 Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols);
-
-// x rounded to nearest even to a format with `digits` bits of significand; beyond its largest value Inf.
-float rounded_to(Kernel::Output output, float x);
 
 class Simulator {
  public:

@@ -14,28 +14,12 @@ constexpr const char* formats[] = {"mxfp4", "nvfp4", "ue5m3fp4", "mxfp8"};
 struct Builder {
   std::vector<Case> cases;
 
-  Case& add(const std::string& words, InputKind input, int64_t rows, int64_t cols) {
-    Case c;
-    std::string tag = words;
-    for (char& ch : tag) {
-      if (ch == ',') ch = '.';
-      if (ch == '=') ch = '-';
-    }
-    c.name = tag + "." + row_of(input_kind_table, input).name + "." + std::to_string(rows) + "x" + std::to_string(cols);
-    c.words = words;
-    c.input = input;
-    c.rows = rows;
-    c.cols = cols;
-    c.place = {2026, static_cast<uint32_t>(cases.size()) * 128, 1};
-    cases.push_back(c);
+  Case& add(const std::string& words, InputKind input, int64_t rows, int64_t cols, int64_t rows_b = 0) {
+    cases.push_back(make_case(words, input, rows, rows_b, cols, {2026, static_cast<uint32_t>(cases.size()) * 128, 1}));
     return cases.back();
   }
-  void add_gemm(const std::string& words, int64_t m, int64_t n, int64_t k, InputKind input = InputKind::gaussian) {
-    Case& c = add(words, input, m, k);
-    c.name = "gemm." + c.name + "x" + std::to_string(n);
-    c.is_gemm = true;
-    c.rows_b = n;
-    for (const AccumulatorInfo& row : accumulator_table) c.accumulators.emplace_back(row.name);
+  void add_gemm(const std::string& words, int64_t m, int64_t n, int64_t k, InputKind input) {
+    add(words, input, m, k, n);
   }
   void add_hadamard(const std::string& words, int size, HadamardSigns signs, int64_t rows, int64_t cols) {
     Case& c = add(words, InputKind::gaussian, rows, cols);
@@ -61,7 +45,7 @@ std::vector<Case> smoke() {
     b.add(format, InputKind::boundary, 8, 64);
     b.add(format, InputKind::special, 3, 40);
     b.add(std::string(format) + ",rounding=stochastic", InputKind::boundary, 4, 64);
-    b.add_gemm(format, 4, 3, 192);
+    b.add_gemm(format, 4, 3, 512, InputKind::spread);
   }
   for (const char* preset :
        {"torchao_rceil", "torchao_even", "te_nvfp4", "torchao_nvfp4", "fouroversix", "ggml_mxfp4"}) {
@@ -89,7 +73,8 @@ std::vector<Case> standard() {
   }
   b.add_hadamard("nvfp4,rounding=stochastic", 16, HadamardSigns::per_step, 32, 256);
   for (const char* format : formats) {
-    for (const int64_t k : {64, 512, 2048}) b.add_gemm(format, 16, 12, k);
+    for (const int64_t k : {64, 512, 2048}) b.add_gemm(format, 16, 12, k, InputKind::gaussian);
+    b.add_gemm(format, 16, 12, 512, InputKind::spread);
     b.add_gemm(format, 9, 7, 300, InputKind::heavy_tailed);
   }
   return b.cases;
@@ -101,7 +86,7 @@ std::vector<Case> stress() {
     b.add(format, InputKind::boundary, 512, 2048).with_transpose = true;
     b.add(format, InputKind::heavy_tailed, 511, 2047);
     b.add(std::string(format) + ",rounding=stochastic", InputKind::boundary, 256, 1024);
-    b.add_gemm(format, 48, 40, 4096);
+    b.add_gemm(format, 48, 40, 4096, InputKind::spread);
   }
   return b.cases;
 }
@@ -192,6 +177,28 @@ std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
   return out;
 }
 
+Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t rows_b, int64_t cols,
+               RandomPlace place) {
+  Case c;
+  std::string tag = words;
+  for (char& ch : tag) {
+    if (ch == ',') ch = '.';
+    if (ch == '=') ch = '-';
+  }
+  c.name = tag + "." + row_of(input_kind_table, input).name + "." + std::to_string(rows) + "x" + std::to_string(cols);
+  c.words = words;
+  c.input = input;
+  c.rows = rows;
+  c.cols = cols;
+  c.place = place;
+  if (rows_b == 0) return c;
+  c.name = "gemm." + c.name + "x" + std::to_string(rows_b);
+  c.is_gemm = true;
+  c.rows_b = rows_b;
+  for (const AccumulatorInfo& row : accumulator_table) c.accumulators.emplace_back(row.name);
+  return c;
+}
+
 bool has_fp4_codes(const Case& c) { return format_of(quant_spec_from_words(c.words).element).code_bits() == 4; }
 
 std::vector<Case> suite_cases(const std::string& suite) {
@@ -207,7 +214,12 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
   const Dispatcher dispatcher(backend);
   std::vector<Array> out;
   const QuantSpec spec = quant_spec_from_words(c.words, "golden case " + c.name);
-  const std::vector<float> a = c.given_a.empty() ? make_input(c.input, spec, c.rows, c.cols, c.place) : c.given_a;
+  const auto input = [&c](const std::vector<float>& given, const QuantSpec& of, int64_t rows, RandomPlace place) {
+    std::vector<float> x = given.empty() ? make_input(c.input, of, rows, c.cols, place) : given;
+    for (float& v : x) v = rounded_to(c.input_type, v);
+    return x;
+  };
+  const std::vector<float> a = input(c.given_a, spec, c.rows, c.place);
   QuantizeCall call = {.x = view_of(a.data(), c.rows, c.cols),
                        .spec = spec,
                        .hadamard = c.hadamard,
@@ -223,8 +235,7 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
     return out;
   }
   const QuantSpec spec_b = c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, "golden case " + c.name);
-  const std::vector<float> b =
-      c.given_b.empty() ? make_input(c.input, spec_b, c.rows_b, c.cols, c.place.second_operand()) : c.given_b;
+  const std::vector<float> b = input(c.given_b, spec_b, c.rows_b, c.place.second_operand());
   out.push_back(float_array("a", a, c.rows, c.cols));
   out.push_back(float_array("b", b, c.rows_b, c.cols));
   std::vector<float> product(static_cast<size_t>(c.rows * c.rows_b));

@@ -25,15 +25,17 @@ struct Case {
   std::string words;    // spec, as on the command line
   std::string words_b;  // of the second operand (gemm); empty: the same
   InputKind input = InputKind::boundary;
-  std::vector<float> given_a, given_b;  // explicit operands (witnesses) instead of `input`
+  RealType input_type = RealType::fp32;  // that holds every input exactly
+  std::vector<float> given_a, given_b;   // explicit operands (witnesses) instead of `input`
   int64_t rows = 0;
   int64_t cols = 0;    // K
   int64_t rows_b = 0;  // gemm: N
   HadamardSpec hadamard;
   RandomPlace place;
-  bool with_transpose = false;                // also the operand IN^T, blocks along axis 0
-  std::vector<std::string> accumulators;      // gemm
-  std::map<std::string, ArrayRecord> stored;  // of a case that was read from a bundle
+  bool with_transpose = false;                 // also the operand IN^T, blocks along axis 0
+  std::vector<std::string> accumulators;       // gemm
+  std::map<std::string, uint64_t> told_apart;  // gemm: outputs of an accumulator that are not fp32_block's
+  std::map<std::string, ArrayRecord> stored;   // of a case that was read from a bundle
 };
 
 struct SuiteInfo {
@@ -48,6 +50,11 @@ inline constexpr SuiteInfo suite_table[] = {
 
 // Whether its elements are codes of four bits.
 bool has_fp4_codes(const Case& c);
+
+// A quantisation of [rows, cols], or, with rows_b > 0, the product [rows, rows_b] of two operands under every named
+// accumulator; its name says all of this.
+Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t rows_b, int64_t cols,
+               RandomPlace place);
 
 // Throws Error for an unknown suite.
 std::vector<Case> suite_cases(const std::string& suite);

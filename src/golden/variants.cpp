@@ -79,10 +79,11 @@ void add_tensor_scales(const Case& c, const Kernel& base, const Add& add) {
 
 // GEMM kernels write D in the type of the model.
 void add_output_types(const Kernel& base, const std::string& suffix, std::vector<NamedKernel>& out) {
-  for (const auto& [type, word] : {std::pair{Kernel::Output::bf16, "bf16"}, std::pair{Kernel::Output::fp16, "fp16"}}) {
+  for (const RealTypeInfo& type : real_type_table) {
+    if (type.id == RealType::fp32) continue;
     Kernel k = base;
-    k.output = type;
-    out.push_back({std::string("output=") + word + suffix, std::string("the product rounded to ") + word, k});
+    k.output = type.id;
+    out.push_back({std::string("output=") + type.name + suffix, std::string("the product rounded to ") + type.name, k});
   }
 }
 

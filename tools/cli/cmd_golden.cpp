@@ -1,6 +1,7 @@
 // `fp4sim golden make|list|check|stream`: bundles of inputs and exact answers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -16,7 +17,10 @@ namespace fp4::tools {
 namespace {
 
 struct GoldenOptions {
-  std::string suite = "smoke", out, dir, judge;
+  std::string suite, out, dir, judge;
+  std::string spec, shape, input, input_b, type = "fp32";  // of a case of one's own
+  std::vector<std::string> accumulators;
+  PlaceOptions place;
   bool force = false, json = false, questions = false;
   BackendOptions backend;
 };
@@ -30,19 +34,80 @@ golden::CaseProgress progress_line(const char* verb) {
   };
 }
 
+// A file's matrix, which the manifest will hold.
+FloatTensor given(const char* option, const std::string& path) {
+  FloatTensor t = load_floats(path);
+  if (t.values.empty() || t.values.size() > size_t{1} << 20)
+    throw Error(fmt::format("{} {}: {} elements; a bundle's manifest holds 1 to 2^20", option, path, t.values.size()));
+  return t;
+}
+
+golden::Case own_case(const GoldenOptions& o) {
+  const bool from_file = !o.input.empty() && find_row(golden::input_kind_table, o.input) == nullptr;
+  if (from_file && !std::filesystem::exists(o.input)) {
+    std::vector<std::string> kinds;
+    for (const golden::InputKindInfo& kind : golden::input_kind_table) kinds.emplace_back(kind.name);
+    kinds.emplace_back("a file");
+    throw unknown_word("golden make --input", o.input, kinds);
+  }
+  if (o.spec.find(".json") != std::string::npos)
+    throw Error("golden make --spec: a bundle is made again from words: PRESET,key=value,.. instead of a file");
+  quant_spec_from_words(o.spec, "golden make --spec");
+  std::vector<int64_t> sides;
+  FloatTensor a, b;
+  if (from_file) {
+    a = given("golden make --input", o.input);
+    sides = {static_cast<int64_t>(matrix_rows(a.shape)), static_cast<int64_t>(matrix_cols(a.shape))};
+    if (!o.input_b.empty()) {
+      b = given("golden make --input-b", o.input_b);
+      sides.insert(sides.begin() + 1, static_cast<int64_t>(matrix_rows(b.shape)));
+      if (matrix_cols(b.shape) != matrix_cols(a.shape))
+        throw Error("golden make --input-b " + o.input_b + ": its rows are not as long as those of " + o.input);
+    }
+    if (!o.shape.empty()) throw Error("golden make --shape: a file has a shape of its own");
+  } else {
+    if (!o.input_b.empty()) throw Error("golden make --input-b: only beside a file for --input");
+    for (const uint64_t side : parse_shape("golden make --shape", o.shape)) sides.push_back(static_cast<int64_t>(side));
+    element_count("golden make --shape", parse_shape("golden make --shape", o.shape));
+  }
+  if ((sides.size() != 2 && sides.size() != 3) || *std::min_element(sides.begin(), sides.end()) < 1)
+    throw Error("golden make --shape: expected MxK (a quantisation) or MxNxK (a product), sides from 1");
+  const bool is_gemm = sides.size() == 3;
+  const std::string kind = from_file ? "boundary" : !o.input.empty() ? o.input : is_gemm ? "spread" : "boundary";
+  golden::Case c = golden::make_case(o.spec, find_row(golden::input_kind_table, kind)->id, sides.front(),
+                                     is_gemm ? sides[1] : 0, sides.back(), o.place.place());
+  c.given_a = std::move(a.values);
+  c.given_b = std::move(b.values);
+  if (!is_gemm && !o.accumulators.empty()) throw Error("golden make --accumulators: a shape MxK has no product");
+  for (const std::string& name : o.accumulators) accumulator_from(name, "golden make --accumulators");
+  if (!o.accumulators.empty()) c.accumulators = o.accumulators;
+  return c;
+}
+
+golden::RealType input_type(const std::string& word) {
+  if (const auto* row = find_row(golden::real_type_table, word)) return row->id;
+  std::vector<std::string> names;
+  for (const auto& row : golden::real_type_table) names.emplace_back(row.name);
+  throw unknown_word("golden make --input-type", word, names);
+}
+
 void run_make(const GoldenOptions& o) {
-  const auto cases = golden::suite_cases(o.suite);
-  golden::write_bundle(o.suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
+  if (o.suite.empty() == o.spec.empty())
+    throw Error("golden make: say either --suite NAME or, for a case of your own, --spec SPEC --shape MxK or MxNxK");
+  auto cases = o.spec.empty() ? golden::suite_cases(o.suite) : std::vector<golden::Case>{own_case(o)};
+  for (golden::Case& c : cases) c.input_type = input_type(o.type);
+  const std::string suite = o.spec.empty() ? o.suite : "own";
+  golden::write_bundle(suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
                        progress_line("made"));
   uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(o.out)) {
     if (entry.is_regular_file()) bytes += entry.file_size();
   }
   if (o.json) {
-    print_json({{"suite", o.suite}, {"out", o.out}, {"cases", cases.size()}, {"bytes", bytes}});
+    print_json({{"suite", suite}, {"out", o.out}, {"cases", cases.size()}, {"bytes", bytes}});
     return;
   }
-  print_fields({{"suite", o.suite},
+  print_fields({{"suite", suite},
                 {"folder", o.out},
                 {"cases", fmt::format("{}", cases.size())},
                 {"size", fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6)}});
@@ -59,13 +124,17 @@ void run_list(const GoldenOptions& o) {
       rows.push_back({{"name", s.name}, {"doc", s.doc}, {"cases", cases}});
     }
   } else {
-    table.columns = {{"case"}, {"kind"}, {"spec"}, {"shape", Align::right}};
+    table.columns = {{"case"}, {"kind"}, {"spec"}, {"shape", Align::right}, {"told apart", Align::right}};
     for (const golden::Case& c : golden::open_bundle(o.dir).cases) {
       const std::string shape =
           c.is_gemm ? fmt::format("{}x{}x{}", c.rows, c.rows_b, c.cols) : fmt::format("{}x{}", c.rows, c.cols);
       const char* kind = c.is_gemm ? "gemm" : "quantize";
-      table.rows.push_back({c.name, kind, c.words, shape});
-      rows.push_back({{"name", c.name}, {"kind", kind}, {"spec", c.words}, {"shape", shape}});
+      const auto told =
+          std::count_if(c.told_apart.begin(), c.told_apart.end(), [](const auto& a) { return a.second > 0; });
+      table.rows.push_back({c.name, kind, c.words, shape,
+                            c.told_apart.empty() ? "" : fmt::format("{} of {}", told, c.told_apart.size())});
+      rows.push_back(
+          {{"name", c.name}, {"kind", kind}, {"spec", c.words}, {"shape", shape}, {"told_apart", c.told_apart}});
     }
   }
   if (o.json) {
@@ -112,7 +181,7 @@ Fields fields_of(const std::string& line) {
 // Answers as `case=NAME codes=HEX,.. scales=HEX,..` lines, in any order; every array named is compared.
 void judge_stream(const GoldenOptions& o, Invocation& invocation) {
   std::map<std::string, Fields> expected;
-  for (const golden::Case& c : golden::suite_cases(o.suite)) {
+  for (const golden::Case& c : golden::suite_cases(o.suite.empty() ? "smoke" : o.suite)) {
     expected[c.name] = fields_of(golden::stream_line(c, o.backend.backend, o.backend.thread_count(), true));
   }
   std::ifstream file;
@@ -146,7 +215,7 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
 
 void run_stream(const GoldenOptions& o, Invocation& invocation) {
   if (!o.judge.empty()) return judge_stream(o, invocation);
-  for (const golden::Case& c : golden::suite_cases(o.suite)) {
+  for (const golden::Case& c : golden::suite_cases(o.suite.empty() ? "smoke" : o.suite)) {
     fmt::print("{}\n", golden::stream_line(c, o.backend.backend, o.backend.thread_count(), !o.questions));
   }
 }
@@ -155,14 +224,29 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
-  make->add_option("--suite", o->suite, "smoke, standard or stress")->required()->type_name("NAME");
+  make->add_option("--suite", o->suite, "smoke, standard or stress")->type_name("NAME");
+  make->add_option("--spec", o->spec, "Instead of a suite one case: PRESET,key=value,..")->type_name("SPEC");
+  make->add_option("--shape", o->shape, "Of that case: MxK (a quantisation) or MxNxK (a product)")->type_name("SHAPE");
+  make->add_option("--input", o->input,
+                   "boundary (default), gaussian, heavy_tailed, subnormal, special, spread (products), or a file")
+      ->type_name("KIND|FILE");
+  make->add_option("--input-b", o->input_b, "Second operand [N, K] beside a file")->type_name("FILE");
+  make->add_option("--accumulators", o->accumulators, "Of the product (default: all that have a name)")
+      ->delimiter(',')
+      ->type_name("NAME");
+  make->add_option("--input-type", o->type, "fp32 (default), or bf16 or fp16, which then hold every input exactly")
+      ->type_name("TYPE");
+  add_place_options(*make, o->place);
   make->add_option("-o,--out", o->out, "Folder to make")->required()->type_name("DIR");
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
   add_sync_option(*make);
   add_json_option(*make, o->json);
   make->callback([o] { run_make(*o); });
-  set_example(*make, "fp4sim golden make --suite standard --out golden");
+  set_example(*make,
+              "fp4sim golden make --suite standard --out golden\n"
+              "  fp4sim golden make --spec nvfp4,rounding=stochastic --shape 64x256 --input-type bf16 --out mine\n"
+              "  fp4sim golden make --spec mxfp4 --shape 16x8x512 --accumulators k64_rz,fused35_rz --out adders");
 
   CLI::App* list = app.add_subcommand("list", "List the suites, or the cases of a bundle");
   list->add_option("DIR", o->dir, "A bundle")->type_name("DIR");
