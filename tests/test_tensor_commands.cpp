@@ -2,6 +2,8 @@
 // independence of how a tensor is cut into bands.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "src/spec_text.h"
@@ -29,7 +31,8 @@ TEST_CASE("numpy agrees with files, shapes, worked examples and refusals", "[cli
 }
 
 TEST_CASE("the oracle agrees with the binary in every bit", "[cli]") {
-  const auto result = run_shell(python() + " tools/scripts/oracle.py check '" + fp4sim_path() + "' --cases 60 --seed 20261120");
+  const auto result =
+      run_shell(python() + " tools/scripts/oracle.py check '" + fp4sim_path() + "' --cases 60 --seed 20261120");
   INFO(result.out + result.err);
   CHECK(result.exit_code == 0);
 }
@@ -63,4 +66,47 @@ TEST_CASE("how a tensor is cut into bands changes no file", "[quick]") {
       CHECK(read_text(folder / "whole/" + name) == read_text(folder / "bands/" + name));
     }
   }
+}
+
+TEST_CASE("compare measures what quantize measures, tensor by tensor, and totals", "[cli]") {
+  using Json = nlohmann::json;
+  const fp4::test::TemporaryFolder folder;
+  std::vector<float> a(4 * 32), b(8 * 32);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = fp4::random_uniform({1, 1, 0}, i) - 0.5f;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = i % 32 == 0 ? 6.0f : 3.0f;  // exact in every format
+  std::filesystem::create_directory(folder / "model");
+  const std::int32_t count = 7;
+  const auto shard = [&](const char* name, std::vector<fp4::TensorInfo> tensors, const std::vector<float>& x) {
+    fp4::SafetensorsWriter out(folder / "model/" + name, tensors);
+    out.write(x.data(), x.size() * 4);
+    if (tensors.size() > 1) out.write(&count, 4);
+    out.commit();
+  };
+  shard("model-1.safetensors", {{"a", fp4::Dtype::f32, {4, 32}}}, a);
+  shard("model-2.safetensors", {{"b", fp4::Dtype::f32, {8, 32}}, {"count", fp4::Dtype::i32, {1}}}, b);
+  const auto result = fp4::test::run_cli("compare " + (folder / "model") + " --specs mxfp4 nvfp4 --json");
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.err, Catch::Contains("count: i32 (1,) left out"));
+  const Json rows = Json::parse(result.out).at("rows");
+  REQUIRE(rows.size() == 6);
+  for (const Json& row : rows) {
+    // mxfp4: 4 bits and 8 for each 32; nvfp4: 4 bits, 8 for each 16, and 32 for the tensor
+    const double elements = row.at("elements"), tensors = row.at("tensor") == "all" ? 2 : 1;
+    const double scales = row.at("spec") == "mxfp4" ? 8.0 / 32 : 8.0 / 16;
+    const double factors = row.at("spec") == "mxfp4" ? 0 : 32 * tensors / elements;
+    CHECK(row.at("bits_per_element").get<double>() == Approx(4 + scales + factors));
+  }
+  CHECK(rows[2].at("nmse") == 0.0);
+  CHECK(rows[2].at("decibels").is_null());
+  CHECK(rows[2].at("best") == true);
+  CHECK(rows[3].at("best") == false);  // of equal ones the first
+  const auto one = fp4::test::run_cli("quantize " + (folder / "model/model-1.safetensors") +
+                                      " --spec nvfp4 --json --out " + (folder / "q"));
+  CHECK(Json::parse(one.out).at("nmse") == rows[1].at("nmse"));
+  double squares = 0;
+  for (const float x : a) squares += static_cast<double>(x) * static_cast<double>(x);
+  const double noise = rows[1].at("nmse").get<double>() * squares;
+  for (const float x : b) squares += static_cast<double>(x) * static_cast<double>(x);
+  CHECK(rows[5].at("nmse").get<double>() == Approx(noise / squares));
 }

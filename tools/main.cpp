@@ -27,6 +27,7 @@
   X(quantize) \
   X(dequantize) \
   X(convert) \
+  X(compare) \
   X(gemm) \
   X(hadamard) \
   X(random) \

@@ -38,13 +38,20 @@ void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
                 {"zeros", report.share(report.zeros)},
                 {"underflows", report.share(report.underflows)},
                 {"nonfinite", report.nonfinite},
+                {"largest_error", report.largest_error},
+                {"decibels", report.error_squares > 0 ? nlohmann::ordered_json(report.decibels()) : nullptr},
+                {"bits_per_element", report.bits_per_element()},
+                {"bytes", report.bytes},
                 {"backend", report.backend},
                 {"out", o.job.out}});
     return;
   }
   std::vector<std::pair<std::string, std::string>> fields = {
       {"elements", fmt::format("{} x {}", grouped(report.rows), grouped(report.cols))},
-      {"NMSE", fmt::format("{:.6g}", report.nmse())},
+      {"NMSE", fmt::format("{:.6g} ({:.2f} dB)", report.nmse(), report.decibels())},
+      {"error", fmt::format("at most {:.6g}", report.largest_error)},
+      {"stored", fmt::format("{} bytes, {:.4g} bits an element", grouped(static_cast<int64_t>(report.bytes)),
+                             report.bits_per_element())},
       {"clipped", percent(report.share(report.clipped))},
       {"zero", fmt::format("{} ({} were not zero)", percent(report.share(report.zeros)),
                            percent(report.share(report.underflows)))}};

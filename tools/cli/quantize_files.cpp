@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
 
@@ -46,9 +47,23 @@ float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band
 
 }  // namespace
 
+void QuantizeReport::add(const QuantizeReport& other) {
+  if (cols == 0 || rows == 0) cols = 1;  // elements count from here on: share() is of rows * cols
+  rows = rows * cols + other.rows * other.cols;
+  cols = 1;
+  error_squares += other.error_squares;
+  squares += other.squares;
+  clipped += other.clipped;
+  zeros += other.zeros;
+  underflows += other.underflows;
+  nonfinite += other.nonfinite;
+  largest_error = std::max(largest_error, other.largest_error);
+  bytes += other.bytes;
+}
+
 void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads) {
   struct Row {
-    double error_squares = 0, squares = 0;
+    double error_squares = 0, squares = 0, largest_error = 0;
     int64_t clipped = 0, zeros = 0, underflows = 0, nonfinite = 0;
   };
   std::vector<Row> sums(static_cast<size_t>(q.rows));
@@ -63,6 +78,7 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView
       }
       const double error = static_cast<double>(xv) - static_cast<double>(yv);
       sum.error_squares += error * error;
+      sum.largest_error = std::max(sum.largest_error, std::abs(error));
       sum.squares += static_cast<double>(xv) * static_cast<double>(xv);
       if (yv == 0.0f) {
         ++sum.zeros;
@@ -80,6 +96,7 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView
     report.zeros += sum.zeros;
     report.underflows += sum.underflows;
     report.nonfinite += sum.nonfinite;
+    report.largest_error = std::max(report.largest_error, sum.largest_error);
   }
 }
 
@@ -111,11 +128,65 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const Sta
                             {"clipped", report.share(report.clipped)},
                             {"zeros", report.share(report.zeros)},
                             {"underflows", report.share(report.underflows)},
-                            {"nonfinite", report.nonfinite}};
+                            {"nonfinite", report.nonfinite},
+                            {"largest_error", report.largest_error},
+                            {"bits_per_element", report.bits_per_element()}};
   return manifest;
 }
 
+// The call for every band of a tensor; one that has a tensor scale is read once for its maximum, unless it is one band.
+QuantizeCall call_for(const QuantizeJob& job, TensorReader& reader, int64_t band) {
+  const auto rows = static_cast<int64_t>(reader.rows());
+  QuantizeCall call;
+  call.spec = job.spec;
+  call.place = job.place;
+  call.threads = job.threads;
+  const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
+  if (rows > band && (kind == TensorScale::current || kind == TensorScale::hold)) {
+    call.held_amax = tensor_amax(reader, rows, static_cast<int64_t>(reader.cols()), band);
+    call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
+  }
+  return call;
+}
+
+// Codes, scales and the tensor scale where there is one.
+uint64_t stored_bytes(const QuantSpec& spec, const Layout& layout) {
+  uint64_t bytes = 0;
+  for (const Part& part : layout.parts) {
+    const bool is_one = std::string_view(part.name) == "tensor_scale.npy" && !spec.has_tensor_scale();
+    if (!is_one && &part != &layout.parts.back()) bytes += byte_count("quantize", part.dtype, part.shape);
+  }
+  return bytes;
+}
+
 }  // namespace
+
+QuantizeReport measure(const QuantizeJob& job) {
+  const Dispatcher backend(job.backend);
+  TensorReader reader(job.in, job.open);
+  if (job.transpose) reader.transpose();
+  QuantizeReport report;
+  report.rows = static_cast<int64_t>(reader.rows());
+  report.cols = static_cast<int64_t>(reader.cols());
+  report.bytes = stored_bytes(job.spec, layout_of(job.spec, report.rows, report.cols, {}, reader.shape()));
+  const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
+  QuantizeCall call = call_for(job, reader, band);
+  Quantized q;
+  std::vector<float> x, y;
+  for (int64_t first = 0; first < report.rows; first += band) {
+    const int64_t count = std::min(band, report.rows - first);
+    x.resize(static_cast<size_t>(count * report.cols));
+    y.resize(x.size());
+    reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
+    call.x = view_of(x.data(), count, report.cols);
+    call.row_offset = first;
+    backend.quantize(call, q);
+    backend.dequantize(q, y.data(), job.threads);
+    add_statistics(report, q, call.x, y.data(), job.threads);
+  }
+  report.backend = backend.for_quantize(call).name();
+  return report;
+}
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   const Dispatcher backend(job.backend);
@@ -129,19 +200,12 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
                        golden::scale_layout_of("--scale-layout", job.scale_layout)};
   check_order(job.spec, order);
   const Layout layout = layout_of(job.spec, report.rows, report.cols, order, decoded_shape);
+  report.bytes = stored_bytes(job.spec, layout);
   StagedFolder folder(job.out, job.force);
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
-  QuantizeCall call;
-  call.spec = job.spec;
-  call.place = job.place;
-  call.threads = job.threads;
-  const bool in_bands = report.rows > band;
+  QuantizeCall call = call_for(job, reader, band);
   const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
-  if (in_bands && (kind == TensorScale::current || kind == TensorScale::hold)) {
-    call.held_amax = tensor_amax(reader, report.rows, report.cols, band);
-    call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
-  }
 
   std::deque<TensorWriter> writers;
   for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape);

@@ -2,6 +2,8 @@
 // so that memory does not grow with the number of rows.
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "fp4/spec.h"
@@ -35,7 +37,15 @@ struct QuantizeReport {
   int64_t zeros = 0;                      // decoded to zero
   int64_t underflows = 0;                 // of these, x was not zero
   int64_t nonfinite = 0;                  // elements left out
+  double largest_error = 0;               // |x - decoded|
+  uint64_t bytes = 0;                     // of codes, scales and tensor scales, as files hold them without headers
   std::string backend;                    // that did the work
+  // Adds another tensor's, or another part's, of the same spec.
+  void add(const QuantizeReport& other);
+  double bits_per_element() const { return share(8 * static_cast<int64_t>(bytes)); }
+  double decibels() const {  // signal to noise; infinite without an error
+    return error_squares > 0 ? 10 * std::log10(squares / error_squares) : std::numeric_limits<double>::infinity();
+  }
   double nmse() const { return squares > 0 ? error_squares / squares : 0.0; }
   double share(int64_t count) const {
     const double all = static_cast<double>(rows) * static_cast<double>(cols);
@@ -48,6 +58,9 @@ struct QuantizeReport {
 void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads);
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job);
+
+// The same statistics without writing anything; `out` and what concerns files of the job is not looked at.
+QuantizeReport measure(const QuantizeJob& job);
 
 // Decodes what quantize_to_folder wrote, by its manifest. Error with exit code 1 for files that are not the manifest's
 // by their SHA-256, unless `changed`.
