@@ -150,4 +150,5 @@ def main():
     print(f"\n{len(effects)} intervals, 95 % together")
 
 
-main()
+if __name__ == "__main__":
+    main()

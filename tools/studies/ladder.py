@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""What a ladder says without a law:  ladder.py runs.csv OUT.csv
+
+Prints and writes, for every recipe and (N, D), its gap to bf16 on the same seeds, and at each N the extra tokens: how many
+more than bf16 it reads for the loss at which the worse of the two ends, on straight lines between budgets against the
+logarithm of the tokens. Then the mean gap over all (N, D) and seeds that every recipe has, with a t interval over
+(N, D) x seed (sizes and budgets are no replicates of each other: read it as a spread), the paired differences between
+recipes with intervals that hold together, and Kendall's tau-b against published tokens.
+"""
+import collections
+import csv
+import math
+import statistics
+import sys
+
+from paired import t_quantile
+
+# Extra tokens over fp8, per cent, of one paper (2605.09825), so that one order is compared.
+PUBLISHED = {"mxfp8": 0, "mxfp4_fprop": 8.5, "mxfp4_fprop_dgrad": 10.5, "mxfp4_all": 26.5, "mxfp4_all_h16": 8.5}
+COMPARED = (("mxfp4_fprop", "mxfp8"), ("mxfp4_fprop_dgrad", "mxfp4_fprop"), ("mxfp4_all", "mxfp4_fprop_dgrad"),
+            ("mxfp4_all_h16", "mxfp4_all"), ("nvfp4_te", "mxfp4_all"), ("quartet", "mxfp4_all"))
+
+
+def read(path):
+    losses = collections.defaultdict(dict)  # (recipe, N) -> {(D, seed): loss}
+    for row in csv.DictReader(open(path, encoding="utf-8")):
+        metrics = dict(m.split("=") for m in row["metrics"].split(";") if m)
+        if row["loss"] and "weights" in metrics:
+            key = (float(metrics["tokens"]), int(row["seed"]))
+            losses[row["recipe"], float(metrics["weights"])][key] = float(row["loss"])
+    return losses
+
+
+def extra_tokens(mine, base):
+    """Of mean losses by D, both at the same budgets; None below two budgets, or where the loss does not fall."""
+    budgets = sorted(set(mine) & set(base))
+    if len(budgets) < 2:
+        return None
+    loss = max(mine[budgets[-1]], base[budgets[-1]])
+
+    def reaches(curve):
+        for a, b in zip(budgets, budgets[1:]):
+            if curve[a] > loss >= curve[b]:
+                share = (curve[a] - loss) / (curve[a] - curve[b])
+                return a * (b / a) ** share
+        return None
+
+    there, own = reaches(base), reaches(mine)
+    return own / there - 1 if there and own else None
+
+
+def means(table):
+    by_budget = collections.defaultdict(list)
+    for (d, _), loss in table.items():
+        by_budget[d].append(loss)
+    return {d: statistics.mean(v) for d, v in by_budget.items()}
+
+
+def tau_b(a, b):
+    pairs = [(i, j) for i in range(len(a)) for j in range(i)]
+    sign = lambda x: (x > 0) - (x < 0)
+    s = sum(sign(a[i] - a[j]) * sign(b[i] - b[j]) for i, j in pairs)
+    ties = [sum(x[i] != x[j] for i, j in pairs) for x in (a, b)]
+    return s / math.sqrt(ties[0] * ties[1]) if all(ties) else float("nan")
+
+
+def show(name, values, family):
+    middle = statistics.mean(values)
+    t = t_quantile(1 - 0.025 / family, len(values) - 1)
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    print(f"{name:30} {middle:+.4f} [{middle - half:+.4f}, {middle + half:+.4f}]")
+
+
+def main():
+    losses = read(sys.argv[1])
+    recipes = sorted({recipe for recipe, _ in losses} - {"bf16"})
+    sizes = sorted({n for _, n in losses})
+    rows, gaps = [], collections.defaultdict(dict)
+    for recipe in recipes:
+        for n in sizes:
+            mine, base = losses.get((recipe, n), {}), losses.get(("bf16", n), {})
+            both = sorted(set(mine) & set(base))
+            extra = extra_tokens(means({k: mine[k] for k in both}), means({k: base[k] for k in both}))
+            for d, seed in both:
+                gaps[recipe][n, d, seed] = mine[d, seed] - base[d, seed]
+            for d in sorted({d for d, _ in both}):
+                here = [gaps[recipe][n, d, s] for e, s in both if e == d]
+                at = statistics.mean(base[d, s] for e, s in both if e == d)
+                rows.append({"recipe": recipe, "weights": int(n), "tokens_per_weight": round(d / n), "seeds": len(here),
+                             "loss": f"{at + statistics.mean(here):.4f}",
+                             "gap": f"{statistics.mean(here):.4f}", "relative_gap": f"{statistics.mean(here) / at:.4f}",
+                             "gaps": " ".join(f"{g:+.4f}" for g in here),
+                             "extra_tokens_at_n": "" if extra is None else f"{extra:.3f}"})
+    with open(sys.argv[2], "w", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    common = sorted(set.intersection(*(set(g) for g in gaps.values())))
+    print(f"over {len(common)} (N, D, seed) that every recipe has: mean gap to bf16, raw 95 %")
+    for recipe in recipes:
+        show(recipe, [gaps[recipe][key] for key in common], 1)
+    print(f"differences, {len(COMPARED)} intervals that hold together at 95 %")
+    for one, other in COMPARED:
+        if one in gaps and other in gaps:
+            show(f"{one} - {other}", [gaps[one][key] - gaps[other][key] for key in common], len(COMPARED))
+    mean = {recipe: statistics.mean(gaps[recipe][key] for key in common) for recipe in recipes}
+    order = [r for r in PUBLISHED if r in mean]
+    print(f"Kendall's tau-b with 2605.09825's extra tokens: "
+          f"{tau_b([mean[r] for r in order], [PUBLISHED[r] for r in order]):.2f} ({', '.join(order)})")
+
+
+if __name__ == "__main__":
+    main()
