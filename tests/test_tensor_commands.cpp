@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -109,4 +110,54 @@ TEST_CASE("compare measures what quantize measures, tensor by tensor, and totals
   const double noise = rows[1].at("nmse").get<double>() * squares;
   for (const float x : b) squares += static_cast<double>(x) * static_cast<double>(x);
   CHECK(rows[5].at("nmse").get<double>() == Approx(noise / squares));
+}
+
+TEST_CASE("inspect finds the parts of a weight in every scheme", "[cli]") {
+  using fp4::Dtype;
+  const fp4::test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "model");
+  const auto shard = [&](const char* name, const std::vector<fp4::TensorInfo>& tensors) {
+    fp4::SafetensorsWriter out(folder / "model/" + name, tensors);
+    for (const fp4::TensorInfo& t : tensors) {
+      const std::vector<char> zeros(fp4::byte_count("test", t.dtype, t.shape));
+      out.write(zeros.data(), zeros.size());
+    }
+    out.commit();
+  };
+  // The layouts as the projects document them; a weight's parts may lie in two shards.
+  shard("model-00001-of-00002.safetensors", {{"a.weight", Dtype::u8, {8, 32}},
+                                             {"a.weight_scale", Dtype::f8_e4m3, {8, 4}},
+                                             {"a.weight_scale_2", Dtype::f32, {}},
+                                             {"b.weight_packed", Dtype::u8, {4, 64}},
+                                             {"b.weight_scale", Dtype::f8_e4m3, {4, 8}},
+                                             {"c.gate_up_proj_blocks", Dtype::u8, {2, 6, 3, 16}},
+                                             {"d.weight", Dtype::i8, {4, 16}},
+                                             {"norm.weight", Dtype::bf16, {64}}});
+  shard("model-00002-of-00002.safetensors", {{"b.weight_global_scale", Dtype::f32, {1}},
+                                             {"c.gate_up_proj_scales", Dtype::u8, {2, 6, 3}},
+                                             {"d.scale", Dtype::f8_e8m0, {4, 1}},
+                                             {"e.weight_packed", Dtype::u8, {2, 32}},
+                                             {"e.weight_scale", Dtype::u8, {2, 2}},
+                                             {"f.weight", Dtype::u8, {2, 32}},
+                                             {"f.weight_scale", Dtype::f8_e4m3, {2, 5}}});
+  const auto result = fp4::test::run_cli("inspect " + (folder / "model") + " --json");
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  std::map<std::string, nlohmann::json> rows;
+  const nlohmann::json all = nlohmann::json::parse(result.out);
+  for (const auto& row : all.at("rows")) rows[row.at("tensor")] = row;
+  const auto check = [&](const char* name, const char* scheme, std::vector<int> shape, int bytes) {
+    INFO(name);
+    CHECK(rows.at(name).at("scheme") == scheme);
+    CHECK(rows.at(name).at("shape") == nlohmann::json(shape));
+    CHECK(rows.at(name).at("bytes") == bytes);
+  };
+  check("a.weight", "modelopt_nvfp4", {8, 64}, 256 + 32 + 4);
+  check("b.weight_packed", "compressed_tensors_nvfp4", {4, 128}, 256 + 32 + 4);
+  check("c.gate_up_proj_blocks", "gpt_oss_mxfp4", {2, 6, 96}, 576 + 36);
+  check("d.weight", "deepseek_mxfp4", {4, 32}, 64 + 4);
+  check("e.weight_packed", "compressed_tensors_mxfp4", {2, 64}, 64 + 4);
+  CHECK(rows.at("norm.weight").at("scheme").is_null());
+  CHECK(rows.at("f.weight").at("scheme").is_null());  // 5 scales a row are none of blocks of 16
+  CHECK(rows.size() == 8);                            // f.weight_scale stands by itself
 }

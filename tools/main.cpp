@@ -28,6 +28,7 @@
   X(dequantize) \
   X(convert) \
   X(compare) \
+  X(inspect) \
   X(gemm) \
   X(hadamard) \
   X(random) \

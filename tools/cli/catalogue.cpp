@@ -11,6 +11,7 @@
 #include "src/gpu/gpu_backend.h"
 #include "src/spec_text.h"
 #include "tasks/tasks.h"
+#include "tools/cli/model_files.h"
 
 namespace fp4::tools {
 namespace {
@@ -128,6 +129,7 @@ const std::vector<Topic>& topics() {
       {"models", [] { return data_files("models"); }},
       {"suites", suite_rows},
       {"layouts", layouts},
+      {"checkpoints", [] { return rows_of(checkpoint_schemes); }},
       {"backends", backends},
       {"grids", [] { return data_files("grids"); }},
   };

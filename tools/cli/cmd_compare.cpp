@@ -7,6 +7,7 @@
 #include "src/error.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/open_array.h"
+#include "tools/cli/model_files.h"
 #include "tools/cli/options.h"
 #include "tools/cli/quantize_files.h"
 #include "tools/cli/table_print.h"
@@ -27,22 +28,11 @@ struct Weight {
   std::string name, path, entry;
 };
 
-// A folder stands for its .safetensors, which may be the shards of one model.
-std::vector<std::string> files_of(const std::string& path) {
-  if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> shards;
-  for (const fs::directory_entry& e : fs::directory_iterator(path))
-    if (e.path().extension() == ".safetensors") shards.push_back(e.path().string());
-  std::sort(shards.begin(), shards.end());
-  if (shards.empty()) throw Error("compare " + path + ": the folder has no .safetensors");
-  return shards;
-}
-
 // Tensors of numbers; codes of other formats and single numbers are left out, with a note.
 std::vector<Weight> weights_of(const CompareOptions& o, std::vector<std::string>& notes) {
   std::vector<Weight> weights;
   for (const std::string& given : o.files)
-    for (const std::string& file : files_of(given)) {
+    for (const std::string& file : model_files("compare", given)) {
       const auto [path, entry] = split_entry(file);
       for (const TensorInfo& t : list_tensors(path)) {
         if (!entry.empty() && t.name != entry) continue;

@@ -1,0 +1,60 @@
+// `fp4sim inspect`: what a model's files hold, and in which scheme its weights are quantised.
+#include <fmt/format.h>
+
+#include "tools/cli/model_files.h"
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct InspectOptions {
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+void run_inspect(const InspectOptions& o) {
+  std::vector<std::string> files;
+  for (const std::string& path : o.files)
+    for (const std::string& file : model_files("inspect", path)) files.push_back(file);
+  const std::vector<ModelTensor> tensors = model_tensors(files);
+  uint64_t bytes = 0, elements = 0;
+  auto rows = nlohmann::ordered_json::array();
+  Table table = {{{"tensor"}, {"scheme"}, {"type"}, {"shape"}, {"bits", Align::right}}, {}};
+  for (const ModelTensor& t : tensors) {
+    bytes += t.bytes;
+    elements += element_count(t.name, t.shape);
+    const std::string scheme = t.scheme != nullptr ? t.scheme->name : "";
+    const std::string shape = shape_text(t.shape), bits = fmt::format("{:.4g}", t.bits_per_element());
+    table.rows.push_back({t.name, scheme, info(t.dtype).name, shape, bits});
+    rows.push_back({{"tensor", t.name},
+                    {"scheme", t.scheme != nullptr ? nlohmann::ordered_json(scheme) : nullptr},
+                    {"spec", t.scheme != nullptr ? nlohmann::ordered_json(t.scheme->spec) : nullptr},
+                    {"dtype", info(t.dtype).name},
+                    {"shape", t.shape},
+                    {"bytes", t.bytes},
+                    {"bits_per_element", t.bits_per_element()},
+                    {"file", t.file}});
+  }
+  if (o.json) return print_json({{"rows", rows}, {"bytes", bytes}, {"elements", elements}});
+  print_table(table);
+  fmt::print("{} weights in {} files: {} elements, {} bytes, {:.4g} bits an element\n", tensors.size(), files.size(),
+             grouped(static_cast<int64_t>(elements)), grouped(static_cast<int64_t>(bytes)),
+             elements > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(elements) : 0.0);
+}
+
+void add_inspect(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<InspectOptions>();
+  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, or a folder of .safetensors")
+      ->required()
+      ->type_name("FILE|DIR");
+  add_json_option(app, o->json);
+  app.callback([o] { run_inspect(*o); });
+  set_example(app, "fp4sim inspect w.safetensors");
+}
+
+}  // namespace
+
+Command command_inspect() { return {"inspect", "Tensors of a model, and the schemes of its FP4 weights", add_inspect}; }
+
+}  // namespace fp4::tools
