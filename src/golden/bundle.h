@@ -3,8 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "src/golden/suite.h"
