@@ -26,7 +26,7 @@ std::vector<LawPoint> runs_of(const Law& law, const Efficiency& efficiency, doub
   std::vector<LawPoint> points;
   for (const double n : {5e4, 2e5, 8e5})
     for (const double ratio : {20.0, 40.0, 80.0, 160.0})
-      for (const uint64_t seed : {1, 2, 3})
+      for (const uint64_t seed : {uint64_t{1}, uint64_t{2}, uint64_t{3}})
         points.push_back(
             {n, n * ratio, seed, law.loss(n, n * ratio, efficiency) * (1 + (noise > 0 ? normal(engine) : 0))});
   return points;

@@ -199,8 +199,8 @@ size_t import_runs(const std::vector<RunRow>& rows, const std::filesystem::path&
                    const std::function<std::string(const std::string& task)>& train_signature) {
   std::map<std::string, std::string> by_task;
   for (const RunRow& row : rows) {
-    if (const auto [entry, is_new] = by_task.try_emplace(row.run.task); is_new)
-      at_place(row.place + ": task", [&] { return entry->second = train_signature(row.run.task); });
+    if (!by_task.contains(row.run.task))
+      at_place(row.place + ": task", [&] { return by_task[row.run.task] = train_signature(row.run.task); });
     const std::string& mine = by_task.at(row.run.task);
     const bool arithmetic = row.signature != signature;
     if (arithmetic || row.train_signature != mine)
