@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "src/error.h"
 #include "src/cpu/gemm/kernel_table.h"
+#include "src/error.h"
 #include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
+#include "tests/support/share.h"
 
 namespace fp4 {
 namespace {
@@ -153,7 +154,7 @@ TEST_CASE("drawn products, which reach every kernel", "[quick]") {
     const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
     INFO(row.name << ": offered " << count.offered << " tiles, took " << count.taken);
     CHECK(count.taken <= count.offered);
-    if (has_all) CHECK(count.taken > 0);
+    if (has_all && test::share() == 1) CHECK(count.taken > 0);  // a twelfth of the cases need not reach all
   }
 }
 

@@ -11,6 +11,7 @@
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"
 #include "tests/support/same_floats.h"
+#include "tests/support/share.h"
 
 namespace fp4 {
 namespace {
@@ -190,7 +191,7 @@ TEST_CASE("drawn operands, which reach every engine", "[quick]") {
     const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
     INFO(row.name << ": offered " << count.offered << " panels, took " << count.taken);
     CHECK(count.taken <= count.offered);
-    if (has_all) CHECK(count.taken > 0);
+    if (has_all && test::share() == 1) CHECK(count.taken > 0);
   }
 }
 

@@ -22,13 +22,13 @@ const Law planted = {.A = 60, .B = 900, .alpha = 0.4, .beta = 0.5, .gamma = 0.8,
 // Sizes 50k to 800k at 20 to 160 tokens a weight; `seeds` runs each, of relative scatter `noise`.
 std::vector<LawPoint> runs_of(const Law& law, const Efficiency& efficiency, double noise, uint64_t stream) {
   std::mt19937_64 engine(stream);
-  std::normal_distribution<double> normal(0, noise);
+  std::normal_distribution<double> normal;
   std::vector<LawPoint> points;
   for (const double n : {5e4, 2e5, 8e5})
     for (const double ratio : {20.0, 40.0, 80.0, 160.0})
       for (const uint64_t seed : {uint64_t{1}, uint64_t{2}, uint64_t{3}})
         points.push_back(
-            {n, n * ratio, seed, law.loss(n, n * ratio, efficiency) * (1 + (noise > 0 ? normal(engine) : 0))});
+            {n, n * ratio, seed, law.loss(n, n * ratio, efficiency) * (1 + (noise > 0 ? noise * normal(engine) : 0))});
   return points;
 }
 

@@ -46,12 +46,13 @@ struct Doubt {
 };
 Doubt draw_doubt(const AdviceOptions& o, std::mt19937_64& engine) {
   constexpr double sds_of_95_percent = 1.959964;
-  std::normal_distribution<double> normal(0, std::log(o.doubt.factor) / sds_of_95_percent);
+  const double sd = std::log(o.doubt.factor) / sds_of_95_percent;
+  std::normal_distribution<double> normal;
   Doubt doubt{o.cost, 1};
   doubt.options.formulas = false;
   for (double cost::CostWeights::*field :
        {&cost::CostWeights::efficiency, &cost::CostWeights::bandwidth, &cost::CostWeights::issue})
-    doubt.options.weights.*field *= std::exp(normal(engine));
+    doubt.options.weights.*field *= std::exp(sd * normal(engine));
   doubt.fp4 = 1 + o.doubt.fp4_slower * std::uniform_real_distribution<double>(0, 1)(engine);
   return doubt;
 }

@@ -272,11 +272,11 @@ Predicted predict(const LawStudy& study, const std::string& recipe, double n, do
                free = runs - static_cast<double>(parameters_of(study.form));
   const double error = study.fit.error * std::sqrt(runs / free);
   std::mt19937_64 engine(1);
-  std::normal_distribution<double> normal(0, error);
+  std::normal_distribution<double> normal;
   std::vector<double> losses;
   for (const LawSample& sample : study.samples)
     losses.push_back(sample.law.loss(n, d, is_baseline ? Efficiency{} : sample.efficiency.at(recipe)) *
-                     std::exp(normal(engine)));
+                     std::exp(error * normal(engine)));
   const double loss = study.fit.law.loss(n, d, own);
   return {loss,
           sample_interval(std::move(losses), study.samples.size()).value_or(Interval{std::nan(""), std::nan("")})};
