@@ -28,10 +28,26 @@ constexpr SelectorRow selectors[] = {
     {"first", LayerRule::By::first, "layers at the start, or a share of all below 1"},
     {"last", LayerRule::By::last, "layers at the end, or a share of all below 1"}};
 
+// Of all ways to read the stars so far only the last star's can still matter: at most |pattern| * |text| steps.
 bool matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern[0] == '*') return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
-  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && matches(pattern.substr(1), text.substr(1));
+  size_t p = 0, t = 0, after_star = 0, resume = 0;
+  bool starred = false;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      starred = true;
+      after_star = ++p;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (starred) {
+      p = after_star;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.substr(p).find_first_not_of('*') == std::string_view::npos;
 }
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
@@ -166,6 +182,8 @@ std::vector<LayerRule> rules_from(const JsonReader& list) {
       rule.by = row.by;
       if (row.by == LayerRule::By::match) {
         rule.word = value->text();
+        if (rule.word.empty() && list.notes() == nullptr)
+          value->fail("expected a pattern over layer names, found \"\"");
       } else if (row.by == LayerRule::By::kind) {
         const std::vector<std::string> kinds = {"attention", "ffn", "head"};
         rule.word = kinds[value->word(kinds)];

@@ -43,6 +43,27 @@ TEST_CASE("rules over layers count in order, and heads only when named", "[train
         Counts{{"bf16", 1}, {"e2m1", 14}});
 }
 
+TEST_CASE("patterns of rules, by hand", "[quick]") {
+  const auto takes = [](const std::string& pattern) {
+    return sim::selects({.by = sim::LayerRule::By::match, .word = pattern, .change = {}},
+                        {.name = "block3.down", .position = 5, .count = 14});
+  };
+  for (const char* pattern :
+       {"block3.down", "down", "*", "**", "*.down", "block?.down", "b*3*n", "*o*o*", "d*", "block3.down*"}) {
+    INFO(pattern);
+    CHECK(takes(pattern));
+  }
+  for (const char* pattern :
+       {"block3", "own", "?", "block??.down", "*.up", "b*4*n", "*o*o*o*", "downs", "block3.down?"}) {
+    INFO(pattern);
+    CHECK_FALSE(takes(pattern));
+  }
+  // Read by trying every split of the name, thirty stars take 10^10 steps.
+  std::string stars;
+  for (int i = 0; i < 30; ++i) stars += "*o";
+  CHECK_FALSE(takes(stars));
+}
+
 TEST_CASE("a rule gives the bits of the shorthand that says the same", "[train]") {
   const auto digest = [](const char* layers) { return run("lm", with_layers(layers), 2).digest; };
   const std::string last = digest(R"({"skip_last": 0.15})");
@@ -86,6 +107,7 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
   fails("layers", R"([{"last": 1, "first": 1, "recipe": "bf16"}])", "expected one of match, kind, first and last");
   fails("layers", R"([{"last": 1}])", "expected a recipe or changes of products");
   fails("layers", R"([{"last": 1, "recipe": "bf16", "fprop": {}}])", "found both");
+  fails("layers", R"([{"match": "", "recipe": "bf16"}])", "expected a pattern over layer names");
   fails("layers", R"([{"kind": "ffm", "recipe": "bf16"}])", "attention");
   fails("layers", R"([{"last": 1, "fprop": {"a": {"elemnt": "e2m1"}}}])", "element");
   fails("phases", R"([{"until": 0.5}])", "list of at least 2");
