@@ -2,6 +2,7 @@
 #include "sim/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -153,20 +154,60 @@ fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlac
   return products_in(recipe, std::move(start), phase);
 }
 
+std::vector<int> phase_ends(const Recipe& recipe, int steps) {
+  std::vector<int> ends;
+  for (const Phase& phase : recipe.phases) {
+    const double end = phase.until < 1 ? std::floor(phase.until * steps + 0.5) : phase.until;
+    const bool is_last = ends.size() + 1 == recipe.phases.size();
+    const int here = is_last ? steps : static_cast<int>(std::min<double>(end, steps));
+    ends.push_back(ends.empty() ? here : std::max(ends.back(), here));
+  }
+  return ends;
+}
+
 int phase_of(const Recipe& recipe, int step, int steps) {
-  const int count = static_cast<int>(recipe.phases.size());
-  for (int i = 0; i + 1 < count; ++i)
-    if (step <= std::floor(recipe.phases[static_cast<size_t>(i)].until * steps + 0.5)) return i;
-  return count - 1;
+  const std::vector<int> ends = phase_ends(recipe, steps);
+  const auto found = std::find_if(ends.begin(), ends.end(), [&](int end) { return step <= end; });
+  return static_cast<int>(found - ends.begin()) - (found == ends.end() ? 1 : 0);
+}
+
+std::vector<double> phase_shares(const Recipe& recipe, int steps) {
+  std::vector<double> shares;
+  if (steps > 0) {
+    int begin = 0;
+    for (const int end : phase_ends(recipe, steps)) {
+      shares.push_back(static_cast<double>(end - begin) / steps);
+      begin = end;
+    }
+    return shares;
+  }
+  double begin = 0;
+  for (size_t i = 0; i < recipe.phases.size(); ++i) {
+    const bool is_last = i + 1 == recipe.phases.size();
+    const double until = is_last ? 1 : recipe.phases[i].until;
+    if (!is_last && until >= 1)
+      throw Error(
+          fmt::format("phases[{}]: until {:g} counts steps, and the steps of the training are not known; "
+                      "accepted: a share below 1, or --steps",
+                      i, until));
+    shares.push_back(until - begin);
+    begin = until;
+  }
+  return shares;
 }
 
 void check_rules(const Recipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place) {
   for (const LayerRule& rule : recipe.rules) {
-    if (rule.by != LayerRule::By::match) continue;
+    if (rule.word.empty() || rule.optional) continue;
     if (std::any_of(layers.begin(), layers.end(), [&](const LayerPlace& l) { return selects(rule, l); })) continue;
     std::vector<std::string> known;
-    for (const LayerPlace& l : layers) known.push_back(l.name);
-    throw unknown_word(place, rule.word, known);
+    for (const LayerPlace& l : layers) {
+      const std::string word = rule.by == LayerRule::By::match ? l.name : kind_of(l);
+      if (!word.empty() && std::find(known.begin(), known.end(), word) == known.end()) known.push_back(word);
+    }
+    throw Error(fmt::format("{}: {} {} selects no layer of the model; accepted: {}, or \"optional\": true in the rule",
+                            place, rule.by == LayerRule::By::match ? "match" : "kind", rule.word,
+                            fmt::join(known, ", ")));
   }
 }
 
@@ -191,6 +232,8 @@ std::vector<LayerRule> rules_from(const JsonReader& list) {
         rule.amount = value->number(0, 1e6);
       }
     }
+    if (const auto optional = given.find("optional", {"`match` and `kind` may select no layer", false}))
+      rule.optional = optional->boolean();
     rule.change = change_from(given);
     given.finish();
     if (found != 1) given.fail("expected one of match, kind, first and last, found " + shown(given.json()));
@@ -206,11 +249,16 @@ std::vector<Phase> phases_from(const JsonReader& list) {
   for (size_t i = 0; i < items.size(); ++i) {
     JsonReader given = items[i];
     Phase phase;
-    const auto until = given.find("until", {"share of the steps at which the next phase begins; the last has none"});
-    if (until) phase.until = until->number(0, 1);
+    const auto until =
+        given.find("until", {"steps after which the next phase begins, or a share below 1; the last has none"});
+    if (until) phase.until = until->number(0, 1e9);
+    if (phase.until > 1 && phase.until != std::floor(phase.until)) given.fail("expected whole steps from 1 on");
     if (until.has_value() != (i + 1 < items.size()))
-      given.fail(until ? "the last phase lasts to the end: leave out until" : "expected until, a share of the steps");
-    if (until && i > 0 && phase.until <= phases.back().until) given.fail("until does not grow");
+      given.fail(until ? "the last phase lasts to the end: leave out until"
+                       : "expected until, steps or a share of them");
+    // A share and a number of steps can be compared only where the steps of the training are known.
+    if (until && i > 0 && (phase.until < 1) == (phases.back().until < 1) && phase.until <= phases.back().until)
+      given.fail("until does not grow");
     phase.change = change_from(given);
     given.finish();
     phases.push_back(std::move(phase));
@@ -227,6 +275,7 @@ Json rules_to(const std::vector<LayerRule>& rules) {
       out[key] = rule.amount;
     else
       out[key] = rule.word;
+    if (rule.optional) out["optional"] = true;
     list.push_back(out);
   }
   return list;

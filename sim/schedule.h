@@ -18,13 +18,14 @@ namespace fp4::sim {
 struct LayerRule {
   enum class By : uint8_t { match, kind, first, last };
   By by = By::match;
-  std::string word;   // match: a pattern with * and ?; kind: attention, ffn, head
-  double amount = 0;  // first, last: layers, or a share of the quantisable ones when below 1
-  Json change;        // "all", "fprop", "dgrad", "wgrad" as in a recipe
+  std::string word;       // match: a pattern with * and ?; kind: attention, ffn, head
+  double amount = 0;      // first, last: layers, or a share of the quantisable ones when below 1
+  bool optional = false;  // match, kind: may select no layer, for recipes of models with and without such layers
+  Json change;            // "all", "fprop", "dgrad", "wgrad" as in a recipe
 };
 
 struct Phase {
-  double until = 1;  // share of the steps after which the next phase begins
+  double until = 1;  // steps after which the next phase begins, or a share of all steps when below 1
   Json change;
 };
 
@@ -64,11 +65,16 @@ fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlac
 /// `start` under a phase alone.
 fp4::Recipe products_in(const Recipe& recipe, fp4::Recipe start, int phase);
 
-/// The phase of a step (1 .. steps), counted from 0; -1 without phases. A mark lies after floor(until * steps + 1/2)
-/// steps.
+/// The last step of each phase; the last phase ends with the training. A share ends after floor(until * steps + 1/2)
+/// steps; a phase that ends before the one in front of it has no step.
+std::vector<int> phase_ends(const Recipe& recipe, int steps);
+/// The phase of a step (1 .. steps), counted from 0; -1 without phases.
 int phase_of(const Recipe& recipe, int step, int steps);
+/// The share of the steps that each phase has; they add up to 1. With `steps` 0, for a training of unknown length, the
+/// shares as they are written; throws Error for marks in steps then.
+std::vector<double> phase_shares(const Recipe& recipe, int steps);
 
-/// Throws Error when a pattern selects none of these layers.
+/// Throws Error when a pattern or a kind selects none of these layers and its rule is not optional.
 void check_rules(const Recipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place);
 
 /// Readers and canonical JSON of the two fields. A `recipe` becomes its three products in full.

@@ -47,9 +47,10 @@ struct Cost {
   double speedup_bf16 = 1;
 };
 struct CostModel {
-  std::function<Cost(const Json& recipe, const CostWeights& weights)> evaluate;
+  // `steps` of the training: recipes with phases cost their mean over them.
+  std::function<Cost(const Json& recipe, int steps, const CostWeights& weights)> evaluate;
   // Seconds of the step by group ("matmul", "quantise", ...), for bars; may be empty.
-  std::function<std::vector<std::pair<std::string, double>>(const Json& recipe)> groups = {};
+  std::function<std::vector<std::pair<std::string, double>>(const Json& recipe, int steps)> groups = {};
   std::vector<std::string> weights = {"sr", "hadamard", "tensor_scale", "estimator",
                                       "bandwidth"};  // of the sensitivity
   std::string hardware;

@@ -194,6 +194,15 @@ TEST_CASE("every layer is priced by the rules that select it", "[quick]") {
   }
   CHECK(group(priced(R"([{"match": "up", "recipe": "mxfp8"}])"), "matmul") == 3 * 64.0 + 3 * 128.0);
   CHECK(group(priced(R"([{"match": "up", "wgrad": "bf16.wgrad"}])"), "matmul") == 5 * 64.0 + 256.0);
+  // Bit operations: half of the multiply-adds have 4 bits, half 8: 6 in the mean. A rule is a shorthand's equal.
+  CHECK(priced(R"([{"match": "up", "recipe": "mxfp8"}])").bops.training == Approx(8.0 / 6).epsilon(1e-15));
+  Recipe half = uniform(mxfp4_spec);
+  half.layers = {fp4::LayerPolicy::Kind::skip_last, 0.5, {}};
+  CHECK(evaluate(half, halves, chip).bops.forward == 0.8);  // 8 / 10
+  CHECK(priced(R"([{"last": 1, "recipe": "bf16"}])").bops.forward == 0.8);
+  // Points: what one layer uses, the recipe uses; what no layer uses is none.
+  CHECK(priced(R"([{"match": "up", "wgrad": {"hadamard": {"size": 16}}}])").points == 1.0);
+  CHECK_FALSE(priced(R"([{"last": 2, "wgrad": {"hadamard": {"size": 16}}}, {"last": 2, "recipe": "bf16"}])").points);
 }
 
 TEST_CASE("phases weigh their share of the steps", "[quick]") {
@@ -202,6 +211,14 @@ TEST_CASE("phases weigh their share of the steps", "[quick]") {
   // fprop: 3/4 of 128 s and 1/4 of 512 s.
   CHECK(group(mean, "matmul") == 96.0 + 128.0 + 2 * 128.0);
   CHECK(mean.compute_s == Approx(total_seconds(mean.terms)));
+  CHECK(mean.bops.forward == 8 / 7.0);  // 3/4 of 4 bits and 1/4 of 16
+  CHECK(mean.bops.backward == 2.0);
+  CostOptions three;
+  three.steps = 3;  // the first phase ends with step 2: 2/3 of 128 s and 1/3 of 512 s
+  CHECK(group(evaluate(sim::recipe_from_json(object), model, chip, three), "matmul") == Approx(256 + 2 * 128.0));
+  const Json late = {{"base", "mxfp4"},
+                     {"phases", Json::array({{{"until", 0.75}}, {{"wgrad", {{"hadamard", {{"size", 16}}}}}}})}};
+  CHECK(evaluate(sim::recipe_from_json(late), model, chip).points == 1.0);
 }
 
 TEST_CASE("the wider operand decides the rate, and a first layer has no dgrad", "[quick]") {
@@ -277,13 +294,13 @@ TEST_CASE("communication, energy, memory, points", "[quick]") {
 
 TEST_CASE("speed-ups of the bit-operations model equal Quartet's table 1", "[quick]") {
   Recipe recipe = uniform(mxfp4_spec);
-  REQUIRE(bops_speedup(facts_of(recipe)).training == Approx(2.0).epsilon(1e-15));
+  REQUIRE(bops_speedup(facts_of(recipe), model).training == Approx(2.0).epsilon(1e-15));
   const QuantSpec fp8 = find_preset("mxfp8")->spec;
   recipe.dgrad.a.quant = recipe.dgrad.b.quant = recipe.wgrad.a.quant = recipe.wgrad.b.quant = fp8;
-  REQUIRE(bops_speedup(facts_of(recipe)).forward == 2.0);
-  REQUIRE(bops_speedup(facts_of(recipe)).backward == 1.0);
-  REQUIRE(bops_speedup(facts_of(recipe)).training == Approx(1.2).epsilon(1e-15));
+  REQUIRE(bops_speedup(facts_of(recipe), model).forward == 2.0);
+  REQUIRE(bops_speedup(facts_of(recipe), model).backward == 1.0);
+  REQUIRE(bops_speedup(facts_of(recipe), model).training == Approx(1.2).epsilon(1e-15));
   recipe = uniform(mxfp4_spec);
   recipe.fprop.a.quant = recipe.fprop.b.quant = fp8;
-  REQUIRE(bops_speedup(facts_of(recipe)).training == Approx(1.5).epsilon(1e-15));
+  REQUIRE(bops_speedup(facts_of(recipe), model).training == Approx(1.5).epsilon(1e-15));
 }

@@ -92,6 +92,28 @@ TEST_CASE("a phase begins after its mark, and resuming across it changes no bit"
   CHECK(whole.digest != run("classifier", "mxfp4", 50).digest);
 }
 
+TEST_CASE("marks of phases in shares and in steps, by hand", "[quick]") {
+  const auto recipe = [](const char* phases) {
+    return sim::recipe_from_json({{"base", "mxfp4"}, {"phases", Json::parse(phases)}});
+  };
+  // 0.75 * 3 = 2.25, so 2 of 3 steps; a mark in steps is that step; one behind another's end leaves nothing.
+  const sim::Recipe shares = recipe(R"([{"until": 0.75}, {}])"),
+                    mixed = recipe(R"([{"until": 0.5}, {"until": 4}, {}])");
+  CHECK(sim::phase_ends(shares, 3) == std::vector<int>{2, 3});
+  CHECK(sim::phase_shares(shares, 3) == std::vector<double>{2.0 / 3, 1.0 / 3});
+  CHECK(sim::phase_shares(shares, 0) == std::vector<double>{0.75, 0.25});
+  CHECK(sim::phase_ends(mixed, 16) == std::vector<int>{8, 8, 16});
+  CHECK(sim::phase_ends(mixed, 6) == std::vector<int>{3, 4, 6});
+  CHECK(sim::phase_ends(mixed, 2) == std::vector<int>{1, 2, 2});
+  CHECK(sim::phase_of(mixed, 8, 16) == 0);
+  CHECK(sim::phase_of(mixed, 9, 16) == 2);
+  CHECK(sim::phase_of(mixed, 2, 2) == 1);
+  CHECK_THROWS_WITH(sim::phase_shares(mixed, 0), Catch::Contains("until 4 counts steps"));
+  const Json steps = {{"base", "mxfp4"}, {"phases", Json::array({{{"until", 41}}, {{"fprop", "bf16.fprop"}}})}};
+  const Json share = {{"base", "mxfp4"}, {"phases", Json::array({{{"until", 0.82}}, {{"fprop", "bf16.fprop"}}})}};
+  CHECK(run("classifier", steps, 50).digest == run("classifier", share, 50).digest);
+}
+
 TEST_CASE("rules and phases read back as they are, and wrong ones say what is accepted", "[quick]") {
   const Json given = {
       {"base", "mxfp4"},
@@ -103,6 +125,7 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
   const auto fails = [](const char* key, const char* value, const std::string& words) {
     CHECK_THROWS_WITH(sim::recipe_from_json({{"base", "mxfp4"}, {key, Json::parse(value)}}), Catch::Contains(words));
   };
+  fails("phases", R"([{"until": 2.5}, {}])", "whole steps");
   fails("layers", R"([{"recipe": "bf16"}])", "expected one of match, kind, first and last");
   fails("layers", R"([{"last": 1, "first": 1, "recipe": "bf16"}])", "expected one of match, kind, first and last");
   fails("layers", R"([{"last": 1}])", "expected a recipe or changes of products");
@@ -116,4 +139,9 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
   fails("phases", R"([{"until": 0.8}, {"fprop": "bf16.forward"}])", "RECIPE.PRODUCT");
   CHECK_THROWS_WITH(run("lm", with_layers(R"([{"match": "block7.q", "recipe": "bf16"}])"), 1),
                     Catch::Contains("block7.q") && Catch::Contains("block0.q"));
+  // A kind that the model has not: an error, unless the rule says that it may be so.
+  CHECK_THROWS_WITH(run("classifier", with_layers(R"([{"kind": "attention", "recipe": "bf16"}])"), 1),
+                    Catch::Contains("kind attention selects no layer") && Catch::Contains("ffn, head"));
+  CHECK(run("classifier", with_layers(R"([{"kind": "attention", "recipe": "bf16", "optional": true}])"), 1).digest ==
+        run("classifier", "mxfp4", 1).digest);
 }

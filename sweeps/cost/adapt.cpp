@@ -146,13 +146,10 @@ RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
 
 }  // namespace
 
-RecipeFacts facts_of(const sim::Recipe& recipe) {
+RecipeFacts facts_of(const sim::Recipe& recipe, int steps) {
   RecipeFacts facts = facts_in(recipe, recipe.phases.empty() ? -1 : 0);
-  double begin = 0;
-  for (size_t i = 0; i < recipe.phases.size(); ++i) {
-    facts.phases.emplace_back(recipe.phases[i].until - begin, facts_in(recipe, static_cast<int>(i)));
-    begin = recipe.phases[i].until;
-  }
+  for (const double share : sim::phase_shares(recipe, steps))
+    facts.phases.emplace_back(share, facts_in(recipe, static_cast<int>(facts.phases.size())));
   return facts;
 }
 

@@ -9,8 +9,8 @@
 namespace fp4::cost {
 
 RecipeFacts facts_of(const Recipe& recipe);
-/// With its rules over layers and its phases.
-RecipeFacts facts_of(const sim::Recipe& recipe);
+/// With its rules over layers and its phases; `steps` of the training, 0: not known (sim::phase_shares).
+RecipeFacts facts_of(const sim::Recipe& recipe, int steps = 0);
 OperandFacts facts_of(const OperandSpec& operand);
 
 }  // namespace fp4::cost

@@ -28,6 +28,7 @@ struct CostOptions {
   HadamardKernel hadamard = HadamardKernel::fused;
   double recompute = 0;  // share of the forward pass computed again (activation checkpointing)
   int devices = 1;       // data-parallel accelerators; optimizer state and master weights are sharded over them
+  int steps = 0;         // of the training, which phases marked in steps need; 0: not known
   bool formulas = true;  // false: terms carry no formula text (sweeps evaluate thousands of recipes)
 };
 
@@ -60,7 +61,8 @@ struct Communication {
   double interconnect_stall = 0, network_stall = 0;  // (T1-T0)/T1, (Tm-T1)/T1
 };
 
-/// Speed-ups over FP8 of the bit-operations model (Quartet, arXiv 2505.14669, table 1).
+/// Speed-ups over FP8 of the bit-operations model (Quartet, arXiv 2505.14669, table 1): 8 bits over the width of a
+/// product's wider operand, that width in the mean over phases and quantisable layers, weighted by multiply-adds.
 struct BopsSpeedup {
   double forward = 0, backward = 0, training = 0;
 };
@@ -105,8 +107,9 @@ Communication communication(const Model& model, const Hardware& hardware, const 
                             double backward_s);
 std::optional<double> modelled_energy(const std::vector<Term>& terms, const Communication& communication,
                                       const Hardware& hardware, const CostOptions& options);
-std::optional<double> points(const RecipeFacts& recipe, const CostWeights& weights);
-BopsSpeedup bops_speedup(const RecipeFacts& recipe);
+/// A technique counts once, wherever a layer of the model uses it in some phase.
+std::optional<double> points(const RecipeFacts& recipe, const Model& model, const CostWeights& weights);
+BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model);
 /// The score of arXiv 2509.17791: improvement over a reference loss, relative, per point; empty at 0 points.
 std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points);
 

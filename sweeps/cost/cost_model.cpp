@@ -29,8 +29,9 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
   cost::CostOptions options;
   options.formulas = false;
   for (const auto& [name, value] : weights) options.weights.*weight_field(name) = value;
-  const auto evaluate = [hardware, model, options](const Json& recipe, const CostWeights& factors) {
+  const auto evaluate = [hardware, model, options](const Json& recipe, int steps, const CostWeights& factors) {
     cost::CostOptions turned = options;
+    turned.steps = steps;
     for (const auto& [name, factor] : factors) turned.weights.*weight_field(name) *= factor;
     const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, turned);
     return Cost{.overhead = result.overhead,
@@ -40,8 +41,10 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
                 .points = result.points.value_or(0),
                 .speedup_bf16 = result.speedup_bf16};
   };
-  const auto groups = [hardware, model, options](const Json& recipe) {
-    const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, options);
+  const auto groups = [hardware, model, options](const Json& recipe, int steps) {
+    cost::CostOptions of_run = options;
+    of_run.steps = steps;
+    const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, of_run);
     std::vector<std::pair<std::string, double>> list;
     for (const std::string& group : cost::cost_groups()) {
       if (const double seconds = cost::group_seconds(result, group); seconds > 0) list.emplace_back(group, seconds);

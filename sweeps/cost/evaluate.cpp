@@ -4,6 +4,7 @@
 
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
+#include "sweeps/cost/layer_plan.h"
 
 namespace fp4::cost {
 
@@ -14,6 +15,26 @@ RecipeFacts without_quantisers(RecipeFacts recipe) {
   recipe.free_quantisation = true;
   for (auto& [share, facts] : recipe.phases) facts.free_quantisation = true;
   return recipe;
+}
+
+// Calls visit(share of the steps, facts, multiply-adds of a token that follow them; 0: a head that a rule selects).
+template <class Visit>
+void for_each_part(const RecipeFacts& recipe, const Model& model, const Visit& visit) {
+  const auto in_phase = [&](double share, const RecipeFacts& facts) {
+    const RecipeFacts high = unquantised_recipe("", facts.high_class == "fp32" ? 32 : 16);
+    for (const PlannedLinear& row : plan_layers(model, facts)) {
+      const double depth = static_cast<double>(row.blocks * row.linear->in);
+      if (row.quantised > 0) visit(share, row.facts ? *row.facts : facts, depth * static_cast<double>(row.quantised));
+      if (row.high > 0) visit(share, high, depth * static_cast<double>(row.high));
+    }
+    if (!facts.at_layer) return;
+    for (const UnquantisedLinear& row : model.unquantised)
+      if (const auto ruled = facts.at_layer(row.linear.name, -1, static_cast<int>(model.layers())))
+        visit(share, *ruled, 0.0);
+  };
+  if (recipe.phases.empty()) return in_phase(1, recipe);
+  for (const auto& [share, facts] : recipe.phases)
+    if (share > 0) in_phase(share, facts);
 }
 
 bool any(const RecipeFacts& recipe, bool (*condition)(const OperandFacts&)) {
@@ -45,16 +66,19 @@ RecipeFacts ideal_recipe(const Hardware& hardware) {
   return ideal;
 }
 
-std::optional<double> points(const RecipeFacts& recipe, const CostWeights& w) {
-  double sum = 0;
-  if (any(recipe, [](const OperandFacts& o) { return o.random_bits > 0; })) sum += w.points_sr;
-  if (any(recipe, [](const OperandFacts& o) { return o.extra_passes > 0; })) sum += w.points_tensor_scale;
-  if (any(recipe, [](const OperandFacts& o) { return o.estimator_ops > 0; })) sum += w.points_estimator;
-  if (any(recipe, [](const OperandFacts& o) { return o.scale_gradient_ops > 0; })) sum += w.points_scale_gradient;
-  if (recipe.fprop.hadamard.size > 0 || recipe.dgrad.hadamard.size > 0 || recipe.wgrad.hadamard.size > 0)
-    sum += w.points_hadamard;
-  if (recipe.stabilised_optimizer) sum += w.points_optimizer;
-  if (recipe.loss_scaling) sum += w.points_loss_scaling;
+std::optional<double> points(const RecipeFacts& recipe, const Model& model, const CostWeights& w) {
+  bool sr = false, tensor_scale = false, estimator = false, scale_gradient = false, hadamard = false;
+  for_each_part(recipe, model, [&](double, const RecipeFacts& r, double) {
+    sr = sr || any(r, [](const OperandFacts& o) { return o.random_bits > 0; });
+    tensor_scale = tensor_scale || any(r, [](const OperandFacts& o) { return o.extra_passes > 0; });
+    estimator = estimator || any(r, [](const OperandFacts& o) { return o.estimator_ops > 0; });
+    scale_gradient = scale_gradient || any(r, [](const OperandFacts& o) { return o.scale_gradient_ops > 0; });
+    for (int gemm = 0; gemm < 3; ++gemm) hadamard = hadamard || gemm_of(r, gemm).hadamard.size > 0;
+  });
+  const double sum = (sr ? w.points_sr : 0) + (tensor_scale ? w.points_tensor_scale : 0) +
+                     (estimator ? w.points_estimator : 0) + (scale_gradient ? w.points_scale_gradient : 0) +
+                     (hadamard ? w.points_hadamard : 0) + (recipe.stabilised_optimizer ? w.points_optimizer : 0) +
+                     (recipe.loss_scaling ? w.points_loss_scaling : 0);
   if (sum == 0) return std::nullopt;
   return sum;
 }
@@ -64,10 +88,15 @@ std::optional<double> points_score(double reference_loss, double loss, std::opti
   return (reference_loss - loss) / reference_loss / *points;
 }
 
-BopsSpeedup bops_speedup(const RecipeFacts& recipe) {
+BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model) {
+  double bits[3] = {}, all = 0;
+  for_each_part(recipe, model, [&](double share, const RecipeFacts& r, double multiply_adds) {
+    for (int gemm = 0; gemm < 3; ++gemm) bits[gemm] += share * multiply_adds * width(gemm_of(r, gemm));
+    all += share * multiply_adds;
+  });
   BopsSpeedup speedup;
-  speedup.forward = 8 / width(recipe.fprop);
-  speedup.backward = 2 / (width(recipe.dgrad) / 8 + width(recipe.wgrad) / 8);
+  speedup.forward = 8 / (bits[0] / all);
+  speedup.backward = 2 / (bits[1] / all / 8 + bits[2] / all / 8);
   speedup.training = 1 / (1.0 / 3 / speedup.forward + 2.0 / 3 / speedup.backward);
   return speedup;
 }
@@ -99,8 +128,8 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   result.energy_j = modelled_energy(result.terms, result.communication, hardware, options);
   if (hardware.price_per_hour)
     result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;
-  result.points = points(recipe, options.weights);
-  result.bops = bops_speedup(recipe);
+  result.points = points(recipe, model, options.weights);
+  result.bops = bops_speedup(recipe, model);
   // The peak of a run is that of its hungriest phase.
   result.memory = memory_footprint(recipe, model, hardware, options);
   for (const auto& [share, facts] : recipe.phases) {
@@ -112,7 +141,7 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
 
 CostResult evaluate(const sim::Recipe& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options) {
-  return evaluate(facts_of(recipe), model, hardware, options);
+  return evaluate(facts_of(recipe, options.steps), model, hardware, options);
 }
 
 }  // namespace fp4::cost

@@ -34,31 +34,38 @@ std::string_view recipe_text(const std::string& config) {
   return std::string_view(config).substr(begin + key.size(), at + 1 - begin - key.size());
 }
 
-Json parse_recipe(std::string_view text) {
-  Json recipe = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!recipe.is_object()) throw Error("a configuration whose recipe is not an object", 1);
-  return recipe;
+PricedRecipe parse_recipe(std::string_view text, const std::string& config) {
+  PricedRecipe priced{Json::parse(text, nullptr, /*allow_exceptions=*/false)};
+  if (!priced.recipe.is_object()) throw Error("a configuration whose recipe is not an object", 1);
+  if (priced.recipe.contains("phases")) priced.steps = Json::parse(config).at("train").at("steps");
+  return priced;
 }
 
 }  // namespace
 
-Json recipe_of(const std::string& config) { return parse_recipe(recipe_text(config)); }
+PricedRecipe priced_recipe(const std::string& config) { return parse_recipe(recipe_text(config), config); }
 
 Costs::Costs(const Results& results, CostModel model) : model_(std::move(model)) {
-  std::unordered_map<std::string_view, size_t> known;
-  std::vector<std::string_view> texts;
+  std::map<std::pair<std::string_view, int>, size_t> known;  // a recipe with phases once for each number of steps
+  std::vector<const std::string*> configs;
   for (const ConfigResult& config : results.configs()) {
     const std::string_view text = recipe_text(config.record.config);
-    const auto [entry, fresh] = known.try_emplace(text, texts.size());
-    if (fresh) texts.push_back(text);
+    const bool has_phases = text.find("\"phases\":") != std::string_view::npos;
+    const int steps = has_phases ? priced_recipe(config.record.config).steps : 0;
+    const auto [entry, fresh] = known.try_emplace({text, steps}, known.size());
+    if (fresh) configs.push_back(&config.record.config);
     recipe_of_[config.record.hash] = entry->second;
   }
-  recipes_.resize(texts.size());
-  plain_.resize(texts.size());
-  tbb::parallel_for(size_t{0}, texts.size(), [&](size_t i) {
-    recipes_[i] = parse_recipe(texts[i]);
-    plain_[i] = model_.evaluate(recipes_[i], {});
+  recipes_.resize(configs.size());
+  plain_.resize(configs.size());
+  tbb::parallel_for(size_t{0}, configs.size(), [&](size_t i) {
+    recipes_[i] = priced_recipe(*configs[i]);
+    plain_[i] = evaluate(i, {});
   });
+}
+
+Cost Costs::evaluate(size_t recipe, const CostWeights& weights) const {
+  return model_.evaluate(recipes_[recipe].recipe, recipes_[recipe].steps, weights);
 }
 
 const Cost& Costs::of(const ConfigResult& config) const { return plain_[recipe_of_.at(config.record.hash)]; }
@@ -67,15 +74,13 @@ Cost Costs::weighted(const ConfigResult& config, const std::string& weight, doub
   const size_t recipe = recipe_of_.at(config.record.hash);
   auto& known = weighted_[{weight, factor}];
   const auto [entry, fresh] = known.try_emplace(recipe);
-  if (fresh) entry->second = model_.evaluate(recipes_[recipe], {{weight, factor}});
+  if (fresh) entry->second = evaluate(recipe, {{weight, factor}});
   return entry->second;
 }
 
 void Costs::prepare(const std::string& weight, double factor) const {
   Table table(recipes_.size());
-  tbb::parallel_for(size_t{0}, recipes_.size(), [&](size_t i) {
-    table[i] = model_.evaluate(recipes_[i], {{weight, factor}});
-  });
+  tbb::parallel_for(size_t{0}, recipes_.size(), [&](size_t i) { table[i] = evaluate(i, {{weight, factor}}); });
   auto& known = weighted_[{weight, factor}];
   for (size_t i = 0; i < table.size(); ++i) known[i] = table[i];
 }

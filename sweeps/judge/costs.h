@@ -12,6 +12,13 @@
 
 namespace fp4::sweeps {
 
+// What a cost model reads of a configuration; `steps` is 0 for recipes without phases, whose steps all cost the same.
+struct PricedRecipe {
+  Json recipe;
+  int steps = 0;
+};
+PricedRecipe priced_recipe(const std::string& config);
+
 class Costs {
  public:
   Costs(const Results& results, CostModel model);
@@ -25,9 +32,10 @@ class Costs {
 
  private:
   using Table = std::vector<Cost>;
+  Cost evaluate(size_t recipe, const CostWeights& weights) const;
 
   CostModel model_;
-  std::vector<Json> recipes_;
+  std::vector<PricedRecipe> recipes_;
   std::unordered_map<std::string, size_t> recipe_of_;  // by config hash
   Table plain_;
   mutable std::map<std::pair<std::string, double>, std::unordered_map<size_t, Cost>> weighted_;
@@ -39,8 +47,5 @@ const std::vector<std::string>& cost_columns();
 
 // The models of a grid's chips, with the grid's model size.
 std::vector<CostModel> cost_models_of(const Grid& grid);
-
-// The recipe part of a canonical configuration's text.
-Json recipe_of(const std::string& config);
 
 }  // namespace fp4::sweeps

@@ -136,7 +136,7 @@ struct MadeUp {
 // Costs in arbitrary units: fp32 2, bf16 1, FP4 0 plus 0.1 for a Hadamard and 0.05 for stochastic rounding.
 inline sweeps::CostModel made_up_costs() {
   return {.evaluate =
-              [](const Json& recipe, const sweeps::CostWeights& weights) {
+              [](const Json& recipe, int, const sweeps::CostWeights& weights) {
                 const auto weight = [&](const char* name) { return weights.contains(name) ? weights.at(name) : 1.0; };
                 const std::string element = recipe["wgrad"]["a"]["element"];
                 sweeps::Cost cost;

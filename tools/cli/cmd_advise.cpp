@@ -176,7 +176,8 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
       study_law(ladder.points, o.baseline, o.form == "quartet" ? sweeps::LawForm::quartet : sweeps::LawForm::chinchilla,
                 o.samples);
   std::map<std::string, cost::RecipeFacts> facts;
-  for (const auto& [name, points] : ladder.points) facts[name] = cost::facts_of(sim::recipe_from_json(name));
+  for (const auto& [name, points] : ladder.points)
+    facts[name] = cost::facts_of(sim::recipe_from_json(name), o.cost.steps);
   const cost::Model model = cost::load_model(o.cost.model);
   const auto objective = o.objective == "time"    ? sweeps::Objective::time
                          : o.objective == "price" ? sweeps::Objective::price

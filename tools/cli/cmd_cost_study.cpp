@@ -23,10 +23,10 @@ using nlohmann::ordered_json;
 const std::vector<std::string> kUsual = {"bf16",     "mxfp8",        "mxfp4",   "mxfp4_all_h16", "mxfp4_sr_rht",
                                          "nvfp4_te", "ue5m3_hold50", "quartet", "tetrajet",      "four_over_six"};
 
-std::vector<cost::RecipeFacts> facts_of(const std::vector<std::string>& names) {
+std::vector<cost::RecipeFacts> facts_of(const std::vector<std::string>& names, int steps = 0) {
   std::vector<cost::RecipeFacts> facts;
   for (const std::string& name : names) {
-    facts.push_back(cost::facts_of(sim::recipe_from_json(name)));
+    facts.push_back(cost::facts_of(sim::recipe_from_json(name), steps));
     facts.back().name = name;
   }
   return facts;
@@ -49,8 +49,8 @@ void run_recommend(const RecommendArguments& arguments) {
   for (const std::string& name : names) chips.push_back(cost::load_hardware(name));
   const cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens,
                                        arguments.max_devices, arguments.cost.options()};
-  const auto rows =
-      cost::recommend(cost::load_model(arguments.cost.model), chips, facts_of(arguments.recipes), options);
+  const auto rows = cost::recommend(cost::load_model(arguments.cost.model), chips,
+                                    facts_of(arguments.recipes, arguments.cost.steps), options);
   if (arguments.cost.json) {
     ordered_json json = {{"model", arguments.cost.model},
                          {"tokens", arguments.tokens},
@@ -108,8 +108,9 @@ Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::
 }
 
 void run_sensitivity(const CostArguments& arguments, const std::vector<std::string>& recipes) {
-  const cost::Sensitivity result = cost::sensitivity(facts_of(recipes), cost::load_model(arguments.model),
-                                                     cost::load_hardware(arguments.hardware), arguments.options());
+  const cost::Sensitivity result =
+      cost::sensitivity(facts_of(recipes, arguments.steps), cost::load_model(arguments.model),
+                        cost::load_hardware(arguments.hardware), arguments.options());
   if (arguments.json) {
     ordered_json json = {{"arguments", arguments.describe()},
                          {"recipes", recipes},

@@ -27,6 +27,8 @@ void CostArguments::add_to(CLI::App& app, bool with_hardware) {
   app.add_option("--hadamard", hadamard, "Kernel of the rotations: fused, unfused, dense")->capture_default_str();
   app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
   app.add_option("--devices", devices, "Data-parallel accelerators")->capture_default_str();
+  app.add_option("--steps", steps, "Steps of the training, for recipes whose phases end after so many steps")
+      ->check(CLI::Range(1, 1000000000));
   app.add_flag("--json", json, "Print JSON");
 }
 
@@ -58,17 +60,15 @@ cost::CostOptions CostArguments::options() const {
   if (devices < 1) throw Error("--devices: expected at least 1");
   options.recompute = recompute;
   options.devices = devices;
+  options.steps = steps;
   return options;
 }
 
 ordered_json CostArguments::describe() const {
-  return {{"model", model},
-          {"hardware", hardware},
-          {"views", views},
-          {"hadamard", hadamard},
-          {"recompute", recompute},
-          {"devices", devices},
-          {"weights", ordered_json(cost::to_json(options().weights))}};
+  return {{"model", model},         {"hardware", hardware},
+          {"views", views},         {"hadamard", hadamard},
+          {"recompute", recompute}, {"devices", devices},
+          {"steps", steps},         {"weights", ordered_json(cost::to_json(options().weights))}};
 }
 
 std::string format_number(double value) { return fmt::format("{:.4g}", value); }

@@ -17,6 +17,7 @@ struct CostArguments {
   std::string hadamard = "fused";
   double recompute = 0;
   int devices = 1;
+  int steps = 0;  // 0: not known
   bool json = false;
 
   void add_to(CLI::App& app, bool with_hardware = true);

@@ -52,7 +52,7 @@ FieldNotes recipe_notes() {
     rules.push_back(changes);
     rules.back()[key] = value;
   }
-  rules.push_back({{"match", "down"}, {"recipe", "bf16"}});
+  rules.push_back({{"match", "down"}, {"recipe", "bf16"}, {"optional", true}});
   phases.push_back({{"recipe", "bf16"}});
   phases[1]["until"] = 0.6;
   sim::recipe_from_json({{"layers", rules}, {"phases", phases}}, "recipe", &notes);

@@ -128,7 +128,8 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.diverged = static_cast<int>(point.diverged);
   for (const sweeps::RunRecord& run : config.runs) row.failed += run.status == sweeps::Status::failed;
   row.reference_hash = config.record.reference;
-  for (const auto& [group, seconds] : view.costs.model().groups(sweeps::recipe_of(config.record.config))) {
+  const sweeps::PricedRecipe priced = sweeps::priced_recipe(config.record.config);
+  for (const auto& [group, seconds] : view.costs.model().groups(priced.recipe, priced.steps)) {
     row.cost_terms.push_back({group, seconds});
   }
   for (const auto& [weight, range] : point.sensitivity) row.sensitivity.push_back({weight, range.low, range.high});
