@@ -125,7 +125,7 @@ Recipe from_object(JsonReader given, int depth) {
   return r;
 }
 
-// NAME, NAME@GEMM or PATH.json.
+// NAME, NAME@GEMM, NAME@weights or PATH.json.
 Recipe from_word(const std::string& word, const std::string& place, int depth) {
   const size_t at = word.ends_with(".json") ? std::string::npos : word.rfind('@');
   const NamedText file = open_named_json(word.substr(0, at), "recipes", "recipe", place);
@@ -133,14 +133,20 @@ Recipe from_word(const std::string& word, const std::string& place, int depth) {
   Recipe r = from_object({document, file.place}, depth);
   if (at == std::string::npos) return r;
   const std::string gemm = word.substr(at + 1);
-  const auto* found = std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
-  if (found == std::end(gemm_keys)) throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad"});
+  const bool is_weights = gemm == "weights";
+  const auto* found = is_weights ? gemm_keys : std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
+  if (found == std::end(gemm_keys))
+    throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad", "weights"});
   if (!r.rules.empty() || !r.phases.empty())
     throw Error(place + ": " + word + ": the recipe has rules over layers or phases, of which one product is none");
   r.name = word;
   r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
     if (gemm_keys[i] != *found) gemm_of(r, i) = uniform("bf16");
+  if (is_weights) {
+    r.doc = "weights of " + word.substr(0, at) + " in the forward product, all else in bf16";
+    r.fprop.a = uniform("bf16").a;
+  }
   return r;
 }
 

@@ -4,7 +4,8 @@
 //    "wgrad": .., "quantise": true, "layers": "all" | {"skip_last": 0.15} | {"names": [..]} | [rules],
 //    "phases": [..], "optimizer": "", "loss_scaling": false}
 // `base` names another recipe to start from (default fp32), "all" applies to the three products before the single
-// ones, "*" to both operands. NAME@GEMM is that product of NAME, the other two in bf16.
+// ones, "*" to both operands. NAME@GEMM is that product of NAME, the other two in bf16;
+// NAME@weights keeps the forward product's weights alone.
 #pragma once
 
 #include <string>

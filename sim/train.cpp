@@ -109,6 +109,19 @@ class Run {
     return history_;
   }
 
+  Evaluation evaluate_checkpoint(const Checkpoint& c) {
+    const auto begin = std::chrono::steady_clock::now();
+    check_program(c, options_.resume_from);
+    if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 1 || c.step > steps_)
+      throw Error(options_.resume_from + ": its weights or its step are not those of the configuration", 1);
+    take_weights(c);
+    if (c.config == config_) engine_.restore(c.held_amax);
+    pass_.step = static_cast<uint32_t>(c.step);
+    engine_.begin_step(c.step, steps_);
+    judge();
+    return {history_.metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+  }
+
  private:
   // One training step; sets status `diverged` when a loss, gradient or weight is not finite, or the last losses are far
   // above the trivial predictor's.
@@ -152,6 +165,14 @@ class Run {
     return model_->validation_loss(tape_, examples);
   }
 
+  // The full evaluation, into the metrics; its loss.
+  double judge() {
+    const double loss = history_.metrics["loss"] = evaluate(0, true);
+    model_->metrics(tape_, history_.metrics);
+    history_.metrics["loss_hp"] = evaluate(0, false);
+    return loss;
+  }
+
   // Validation at every second point; the last one is the full evaluation, which also gives the metrics.
   void point() {
     CurvePoint p;
@@ -160,9 +181,7 @@ class Run {
     curve_sum_ = 0, curve_count_ = 0;
     ++next_point_;
     if (next_point_ == points_.size()) {
-      p.validation_loss = history_.metrics["loss"] = evaluate(0, true);
-      model_->metrics(tape_, history_.metrics);
-      history_.metrics["loss_hp"] = evaluate(0, false);
+      p.validation_loss = judge();
     } else if (next_point_ % 2 == 0) {
       p.validation_loss = evaluate(task_.curve_validation_examples(), true);
     }
@@ -208,6 +227,18 @@ class Run {
     write_checkpoint(path, c);
   }
 
+  // Old steps under old arithmetic and new ones under new would be the result of neither.
+  void check_program(const Checkpoint& c, const std::string& place) const {
+    for (const auto& [what, there, here] : {std::tuple("signature", c.signature, options_.signature),
+                                            std::tuple("train signature", c.train_signature, options_.train_signature)})
+      if (there != here)
+        throw Error(place + ": the checkpoint was made under " + what + " " + there + ", this program has " + here, 1);
+  }
+
+  void take_weights(const Checkpoint& c) {
+    std::memcpy(parameters_.values(), c.weights.data(), sizeof(float) * c.weights.size());
+  }
+
   void load_checkpoint(const std::string& path) {
     const Checkpoint c = read_checkpoint(path);
     if (c.seed != pass_.seed)
@@ -218,15 +249,11 @@ class Run {
       throw Error(path + ": the checkpoint belongs to another configuration: " +
                   change.at("path").get<std::string>().substr(1) + " is different");
     }
-    // Old steps under old arithmetic and new ones under new would be the result of neither.
-    for (const auto& [what, there, here] : {std::tuple("signature", c.signature, options_.signature),
-                                            std::tuple("train signature", c.train_signature, options_.train_signature)})
-      if (there != here)
-        throw Error(path + ": the checkpoint was made under " + what + " " + there + ", this program has " + here, 1);
+    check_program(c, path);
     if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 0 || c.step > steps_ ||
         c.next_point > points_.size())
       throw Error(path + ": its weights or its step are not those of the configuration", 1);
-    std::memcpy(parameters_.values(), c.weights.data(), sizeof(float) * c.weights.size());
+    take_weights(c);
     optimizer_->restore(c.optimizer);
     engine_.restore(c.held_amax);
     step_ = c.step;
@@ -292,6 +319,10 @@ double mean_over_batches(Tape& tape, int count, int batch, const std::function<V
     total += static_cast<double>(loss(begin, n)->value.data[0]) * n;
   }
   return total / count;
+}
+
+Evaluation evaluate(const Task& task, const Json& config, const Checkpoint& checkpoint, const RunOptions& options) {
+  return Run(task, config, checkpoint.seed, options).evaluate_checkpoint(checkpoint);
 }
 
 History train(const Task& task, const Json& config, uint64_t seed, const RunOptions& options) {

@@ -79,6 +79,21 @@ struct RunOptions {
 /// fp4::Error comes only from impossible input.
 History train(const Task& task, const Json& config, uint64_t seed, const RunOptions& options = {});
 
+struct Checkpoint;  // sim/checkpoint.h
+
+/// A trained network under a recipe, not trained further.
+struct Evaluation {
+  std::map<std::string, double> metrics;  // as History's: loss in the recipe's formats, loss_hp in fp32, accuracy, ..
+  double seconds = 0;
+};
+
+/// The network of `checkpoint` on the validation set under the recipe of `config`, whose task and training are those of
+/// the checkpoint. Random bits are those of the checkpoint's seed and step, so its own recipe gives the metrics of a run
+/// that ended there, bit for bit. Held tensor amaxes count for that recipe alone; another one measures each tensor.
+/// Throws Error where the checkpoint belongs to other weights or was made under other signatures than `options`', whose
+/// resume_from names it.
+Evaluation evaluate(const Task& task, const Json& config, const Checkpoint& checkpoint, const RunOptions& options);
+
 /// The rows of the "train" section; a task gives its own defaults.
 const Schema& train_schema();
 

@@ -213,6 +213,19 @@ bool resumes(const std::string& checkpoint, const Json& config, uint64_t seed) {
   }
 }
 
+Evaluated evaluate(const std::string& path, const Json& recipe, const RunOptions& options) {
+  const Checkpoint c = read_checkpoint(path);
+  Evaluated out{c.config, {}};
+  if (!recipe.is_null()) out.config["recipe"] = to_json(sim::canonical(recipe_from_json(recipe)));
+  if (const std::string reason = tasks::invalid_reason(out.config); !reason.empty()) throw Error(reason);
+  RunOptions with_signatures = options;
+  with_signatures.signature = program_signature();
+  with_signatures.train_signature = train_signature(task_of(out.config).name());
+  with_signatures.resume_from = path;
+  out.result = sim::evaluate(task_of(out.config), out.config, c, with_signatures);
+  return out;
+}
+
 const std::string& program_signature() {
   static const std::string signature = arithmetic_signature();
   return signature;

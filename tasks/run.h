@@ -50,6 +50,15 @@ sim::History run(const Json& canonical, uint64_t seed, const sim::RunOptions& op
 /// damaged one and one of another run.
 bool resumes(const std::string& checkpoint, const Json& canonical, uint64_t seed);
 
+/// The network of a checkpoint under another recipe: a name, NAME@GEMM, NAME@weights, the path of a file or an object;
+/// null: the training's own. Throws Error as reading the checkpoint does, for a recipe that cannot be, and where the
+/// checkpoint was made under other signatures; messages name the file.
+struct Evaluated {
+  Json config;  // canonical, with that recipe
+  sim::Evaluation result;
+};
+Evaluated evaluate(const std::string& checkpoint, const Json& recipe, const sim::RunOptions& options = {});
+
 /// arithmetic_signature(), computed once.
 const std::string& program_signature();
 

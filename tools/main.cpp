@@ -37,6 +37,7 @@
   X(witness) \
   X(signature) \
   X(train) \
+  X(eval) \
   X(stats) \
   X(cost) \
   X(sweep) \

@@ -202,7 +202,8 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   static std::vector<std::string> compared;
   static bool weights_json = false;
   app.require_subcommand(0, 1);
-  app.add_option("-r,--recipe", recipe, "Recipe: a name, NAME@GEMM or a file ending in .json")->type_name("RECIPE");
+  app.add_option("-r,--recipe", recipe, "Recipe: a name, NAME@GEMM, NAME@weights or a file ending in .json")
+      ->type_name("RECIPE");
   own.add_to(app);
   app.callback([&app] {
     if (!app.get_subcommands().empty()) return;

@@ -40,11 +40,31 @@ std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
   return accepted;
 }
 
+// PATH=VALUE of --set.
+std::pair<std::string, sim::Json> path_and_value(const std::string& word) {
+  const size_t equals = word.find('=');
+  if (equals == std::string::npos || equals == 0) throw Error("--set " + word + ": expected path=value");
+  return {word.substr(0, equals), value_of(word.substr(equals + 1), "--set " + word)};
+}
+
+void set_recipe_path(sim::Json& recipe, const std::string& path, const sim::Json& value) {
+  sim::set_path(recipe, path[0] == '*' ? "all" + path.substr(1) : path, value);
+}
+
 }  // namespace
+
+void lay_over(sim::Json& recipe, const std::string& word) {
+  auto [path, value] = path_and_value(word);
+  if (path.starts_with("recipe.")) path.erase(0, 7);
+  if (!is_recipe_path(path))
+    throw unknown_word("--set " + word, path,
+                       {"fprop...", "dgrad...", "wgrad...", "all...", "layers", "quantise", "loss_scaling"});
+  set_recipe_path(recipe, path, value);
+}
 
 void RunWords::add(CLI::App& app) {
   app.add_option("-t,--task", task, "regression, classifier, diffusion or lm")->required()->type_name("TASK");
-  app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, or a JSON file")->type_name("RECIPE");
+  app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")->type_name("RECIPE");
   app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)")
       ->type_name("FIELD=VALUE");
   app.add_option("--steps", steps, "Training steps")->check(CLI::Range(1, 1000000000));
@@ -77,13 +97,12 @@ sim::Json RunWords::config() const {
       section = owners[0];
       rest = path;
     }
-    if (section == "recipe" && rest[0] == '*') rest = "all" + rest.substr(1);
+    if (section == "recipe") return set_recipe_path(given[section], rest, value);
     sim::set_path(given[section], rest, value);
   };
   for (const std::string& word : sets) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos || equals == 0) throw Error("--set " + word + ": expected path=value");
-    put(word.substr(0, equals), value_of(word.substr(equals + 1), "--set " + word), word);
+    const auto [path, value] = path_and_value(word);
+    put(path, value, word);
   }
   if (steps > 0) given["train"]["steps"] = steps;
   if (!text.empty()) put("text", text, "--text");

@@ -22,4 +22,7 @@ struct RunWords {
   sim::Json config() const;
 };
 
+// Lays FIELD=VALUE (a word of --set) over the object of a recipe. Throws Error for a path that is no recipe's.
+void lay_over(sim::Json& recipe, const std::string& word);
+
 }  // namespace fp4::tools
