@@ -69,6 +69,25 @@ Var Linear::operator()(Tape& tape, Var x, Activation activation) const {
   return activation == Activation::relu && !is_fused ? relu(tape, y) : y;
 }
 
+Embedding::Embedding(Builder& build, const std::string& name, int rows, int width, float scale)
+    : parameters_(&build.parameters), name_(name), rows_(rows), width_(width) {
+  table_ = parameters_->declare(name, rows, width, {0.0f, scale});
+}
+
+void Embedding::add_layer(Builder& build) {
+  engine_ = &build.engine;
+  layer_ = engine_->add_product(name_, rows_, width_, 0);
+}
+
+Var Embedding::operator()(Tape& tape, const int32_t* tokens, int n) const {
+  Var table = parameters_->variable(tape, table_);
+  if (engine_ == nullptr || !engine_->is_quantised(layer_)) return embedding(tape, tokens, n, table);
+  const Tensor one_hot = tape.arena.tensor(n, rows_);
+  std::memset(one_hot.data, 0, sizeof(float) * static_cast<size_t>(one_hot.size()));
+  for (int i = 0; i < n; ++i) one_hot.row(i)[tokens[i]] = 1.0f;
+  return engine_->forward(tape, layer_, tape.constant(one_hot), transposed(tape, table), nullptr);
+}
+
 RmsNorm::RmsNorm(Builder& build, const std::string& name, int width) : parameters_(&build.parameters) {
   gain_ = parameters_->declare(name + ".gain", 1, width, {1.0f, 0.0f});
 }

@@ -88,6 +88,23 @@ class Linear {
   int bias_ = -1;
 };
 
+/// Rows of a table [rows, width]. A rule quantises it as the linear layer that it is, X the one-hot rows and W the
+/// transposed table: blocks lie along the table's rows.
+class Embedding {
+ public:
+  /// Declares the table, `scale` * N(0,1), and later the layer, after all linear ones of the model.
+  Embedding(Builder& build, const std::string& name, int rows, int width, float scale);
+  void add_layer(Builder& build);
+  Var operator()(Tape& tape, const int32_t* tokens, int n) const;
+
+ private:
+  Parameters* parameters_;
+  LinearEngine* engine_ = nullptr;
+  std::string name_;
+  int rows_, width_, table_;
+  int layer_ = -1;
+};
+
 class RmsNorm {
  public:
   RmsNorm(Builder& build, const std::string& name, int width);

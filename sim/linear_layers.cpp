@@ -47,8 +47,21 @@ LinearEngine::LinearEngine(const Recipe& recipe, const Dispatcher& backend) : re
 int LinearEngine::add_layer(const std::string& name, int in, int out, bool quantisable) {
   Layer layer;
   layer.name = name, layer.in = in, layer.out = out, layer.quantisable = quantisable;
+  layer.multiply_adds = static_cast<double>(in) * out;
   layers_.push_back(std::move(layer));
   return static_cast<int>(layers_.size()) - 1;
+}
+
+int LinearEngine::add_product(const std::string& name, int in, int out, double multiply_adds) {
+  const int number = add_layer(name, in, out, false);
+  layers_.back().multiply_adds = multiply_adds;
+  layers_.back().is_product = true;
+  return number;
+}
+
+LinearEngine::Layer::Operands& LinearEngine::Layer::at(int part) {
+  while (parts.size() <= static_cast<size_t>(part)) parts.push_back(std::make_unique<Operands>());
+  return *parts[static_cast<size_t>(part)];
 }
 
 void LinearEngine::finish() {
@@ -101,7 +114,14 @@ void LinearEngine::plan(int phase) {
       if (!recipe_.quantise) leave_unquantised(r);
     }
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
-    for (Product& product : l.products) product.is_plain = is_plain(product.spec);
+    for (Product& product : l.products) {
+      product.is_plain = is_plain(product.spec);
+      for (const QuantSpec* q : {&product.spec.a.quant, &product.spec.b.quant})
+        if (l.is_product && q->has_tensor_scale() && q->tensor_scale == TensorScale::hold)
+          throw Error("layers: " + l.name +
+                      ": tensor_scale hold needs one product a step; accepted: none, current, "
+                      "outer128");
+    }
   }
 }
 
@@ -112,7 +132,7 @@ void LinearEngine::begin_step(int step, int steps) {
 std::vector<LayerInfo> LinearEngine::layers() const {
   std::vector<LayerInfo> rows;
   for (const Layer& l : layers_) {
-    rows.push_back({l.name, l.in, l.out, l.quantisable, {}});
+    rows.push_back({l.name, l.in, l.out, l.quantisable, l.multiply_adds, {}});
     for (size_t gemm = 0; gemm < 3; ++gemm) rows.back().precisions[gemm] = precision_of(l.products[gemm].spec);
   }
   return rows;
@@ -140,16 +160,20 @@ std::array<PrecisionCounts, 3> LinearEngine::products() const {
 std::vector<float> LinearEngine::state() const {
   std::vector<float> out;
   for (const Layer& l : layers_)
-    for (const auto& gemm : l.held_amax) out.insert(out.end(), gemm.begin(), gemm.end());
+    for (const auto& gemm : l.held_amax)
+      if (!l.is_product) out.insert(out.end(), gemm.begin(), gemm.end());
   return out;
 }
 
 void LinearEngine::restore(const std::vector<float>& state) {
-  if (state.size() != layers_.size() * 6) throw Error("checkpoint: the held amaxes belong to another model");
+  const auto count = std::count_if(layers_.begin(), layers_.end(), [](const Layer& l) { return !l.is_product; });
+  if (state.size() != static_cast<size_t>(count) * 6)
+    throw Error("checkpoint: the held amaxes belong to another model");
   size_t at = 0;
   for (Layer& l : layers_)
     for (auto& gemm : l.held_amax)
-      for (float& a : gemm) a = state[at++];
+      for (float& a : gemm)
+        if (!l.is_product) a = state[at++];
 }
 
 }  // namespace fp4::sim

@@ -83,6 +83,22 @@ Var rms_norm(Tape& tape, Var x, Var gain) {
   return y;
 }
 
+Var transposed(Tape& tape, Var x) {
+  const int rows = x->value.rows, cols = x->value.cols;
+  const auto flip = [](const float* from, float* to, int r, int c) {
+    for (int i = 0; i < r; ++i)
+      for (int j = 0; j < c; ++j) to[int64_t{j} * r + i] = from[int64_t{i} * c + j];
+  };
+  Var y = tape.variable(cols, rows, x->needs_grad);
+  flip(x->value.data, y->value.data, rows, cols);
+  tape.record(y, [=](Tape& t) {
+    float* g = t.new_gradient(x);
+    flip(y->grad, g, cols, rows);
+    t.add_gradient(x, g);
+  });
+  return y;
+}
+
 Var embedding(Tape& tape, const int32_t* tokens, int n, Var table) {
   const int cols = table->value.cols;
   const size_t bytes = sizeof(float) * static_cast<size_t>(cols);

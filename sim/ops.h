@@ -12,6 +12,7 @@ Var relu(Tape& tape, Var x);                                         // max(x, 0
 Var silu(Tape& tape, Var x);                                         // x * sigmoid(x)
 Var swiglu(Tape& tape, Var gate, Var up);                            // silu(gate) * up
 Var rms_norm(Tape& tape, Var x, Var gain);                           // [N, D], gain [1, D]; eps 1e-5
+Var transposed(Tape& tape, Var x);                                   // [N, D] -> [D, N]
 Var embedding(Tape& tape, const int32_t* tokens, int n, Var table);  // [N] -> [N, D], table [V, D]
 
 /// cos and sin of position * 10000^(-2i/W), i < W/2: [T, W/2] each.

@@ -55,6 +55,9 @@ void transpose(const Quantized& q, Quantized& t) {
 
 }  // namespace
 
+// Layer numbers of a step's parts do not meet below 1024 layers and 32768 parts.
+constexpr int part_stride = 1024, most_parts = 32768;
+
 // A forward operand that backward needs, in fprop's rotated basis.
 struct LinearEngine::Kept {
   const Quantized* quantized = nullptr;
@@ -73,7 +76,7 @@ bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
          (tape.pass.step - 1) % static_cast<uint32_t>(q.hold_steps) == 0;
 }
 
-QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, int number, Gemm gemm, int operand,
+QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand,
                                    MatrixView x) const {
   const GemmSpec& s = spec(layer, gemm);
   const OperandSpec& o = operand == 0 ? s.a : s.b;
@@ -82,8 +85,8 @@ QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, int number, G
   call.spec = o.quant;
   call.hadamard = s.hadamard;
   call.place = {tape.pass.seed,
-                stream_number(static_cast<uint32_t>(number), static_cast<uint32_t>(gemm),
-                              static_cast<uint32_t>(operand), Purpose::rounding),
+                stream_number(static_cast<uint32_t>(part.number + part_stride * part.index),
+                              static_cast<uint32_t>(gemm), static_cast<uint32_t>(operand), Purpose::rounding),
                 tape.pass.step};
   if (!samples_amax(tape, o.quant))
     call.held_amax = layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
@@ -100,11 +103,11 @@ void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, co
 }
 
 // C = Q(A) Q(B)^T; `ready` operands replace the quantisation of A and B.
-void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c,
+void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
                            int64_t c_row, const Quantized* ready_a, const Quantized* ready_b) {
   Product& planned = layer.products[static_cast<size_t>(gemm)];
   const GemmSpec& s = planned.spec;
-  planned.count += tape.pass.training;
+  planned.count += tape.pass.training && part.index == 0;
   if (planned.is_plain) {
     multiply(tape, c, c_row, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
              static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
@@ -112,13 +115,13 @@ void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, Matr
   }
   const auto sampled = [&](int operand, MatrixView x, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
     if (ready || !samples_amax(tape, q)) return;
-    quantize(tape, layer, gemm, operand, call_of(tape, layer, number, gemm, operand, x), out);
+    quantize(tape, layer, gemm, operand, call_of(tape, layer, part, gemm, operand, x), out);
     ready = &out;
   };
   sampled(0, a, s.a.quant, layer.scratch, ready_a);
   sampled(1, b, s.b.quant, layer.scratch_b, ready_b);
-  backend_.multiply({call_of(tape, layer, number, gemm, 0, a),
-                     call_of(tape, layer, number, gemm, 1, b),
+  backend_.multiply({call_of(tape, layer, part, gemm, 0, a),
+                     call_of(tape, layer, part, gemm, 1, b),
                      {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads},
                      c,
                      c_row,
@@ -127,12 +130,12 @@ void LinearEngine::product(Tape& tape, Layer& layer, int number, Gemm gemm, Matr
 }
 
 // Quantises an operand of fprop once, for the product and for what backward needs of it.
-LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, int number, int operand, Tensor x, bool decodes) {
+LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes) {
   const GemmSpec& f = spec(layer, Gemm::fprop);
   const bool estimates = !(operand == 0 ? f.a : f.b).estimator.is_straight_through();
-  Quantized& q = operand == 0 ? layer.x : layer.w;
+  Quantized& q = operand == 0 ? layer.at(part.index).x : layer.at(part.index).w;
   Kept kept = {&q, x, {}};
-  QuantizeCall call = call_of(tape, layer, number, Gemm::fprop, operand, view(x));
+  QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(x));
   if (estimates && call.hadamard.size > 0) {
     kept.met = tape.arena.tensor(x.rows, static_cast<int>(hadamard_padded(call.hadamard, x.cols)));
     backend_.hadamard(call.x, call.hadamard, call.place.hadamard_signs(), false, kept.met.data, tape.pass.threads);
@@ -147,7 +150,10 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, int number, int 
   return kept;
 }
 
-Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu) {
+Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu, int index) {
+  const Part part = {number, index};
+  if (index >= most_parts || (index > 0 && number >= part_stride))
+    throw Error("more than 32768 products of a layer, or 1024 layers: fewer sequences or heads are needed");
   Layer& layer = layers_[static_cast<size_t>(number)];
   const int rows = x->value.rows;
   Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
@@ -156,7 +162,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
              layer.out, layer.in);
-    layer.products[0].count += training;
+    layer.products[0].count += training && index == 0;
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = training && g.b.source == Source::fprop_quantised;
@@ -165,20 +171,20 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     const bool keep_w =
         decode_w ||
         (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b))));
-    if (keep_x) saved.kept_x = keep(tape, layer, number, 0, x->value, decode_x);
-    if (keep_w) saved.kept_w = keep(tape, layer, number, 1, w->value, decode_w);
-    product(tape, layer, number, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
+    if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
+    if (keep_w) saved.kept_w = keep(tape, layer, part, 1, w->value, decode_w);
+    product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
             saved.kept_x.quantized, saved.kept_w.quantized);
-    if (tape.pass.trace)
+    if (tape.pass.trace && index == 0)
       tape.pass.trace->product(tape, layer.name, "fprop", f, backend_, view(x->value), view(w->value), y->value);
   }
   if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, layer.out);
-  tape.record(y, [this, number, saved](Tape& t) { backward(t, number, saved); });
+  tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
   return y;
 }
 
-void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
-  Layer& layer = layers_[static_cast<size_t>(number)];
+void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
+  Layer& layer = layers_[static_cast<size_t>(part.number)];
   // names, not a structured binding: clang 14 cannot capture one in a lambda
   const auto& x = saved.x;
   const auto& w = saved.w;
@@ -210,7 +216,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
       const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, layer.in)) : layer.in;
       Tensor raw = tape.arena.tensor(target->value.rows, cols);
       compute(raw.data, cols);
-      const QuantizeCall call = call_of(tape, layer, number, Gemm::fprop, operand, view(target->value));
+      const QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(target->value));
       const Kept& kept = operand == 0 ? saved.kept_x : saved.kept_w;
       estimator_gradient(
           tape, backend_,
@@ -225,7 +231,7 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
     finish(x, 0, rotated, [&](float* c, int64_t c_row) {
       if (plain) {
         multiply(tape, c, c_row, {dy.data, layer.out, 1}, {w->value.data, layer.in, 1}, rows, layer.in, layer.out);
-        ++layer.products[1].count;
+        layer.products[1].count += part.index == 0;
         return;
       }
       const Quantized* ready = nullptr;
@@ -233,13 +239,14 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
         float* held = layer.held_amax[1].data();
         held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
         if (!transposes_by_itself(f.b)) {
-          transpose(layer.w, layer.w_transposed);
-          ready = &layer.w_transposed;
+          Layer::Operands& own = layer.at(part.index);
+          transpose(own.w, own.w_transposed);
+          ready = &own.w_transposed;
         }
       }
       const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
-      product(tape, layer, number, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
-      if (tape.pass.trace)
+      product(tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
+      if (tape.pass.trace && part.index == 0)
         tape.pass.trace->product(tape, layer.name, "dgrad", d, backend_, view(dy), b,
                                  {c, rows, static_cast<int>(b.rows)});
     });
@@ -248,12 +255,12 @@ void LinearEngine::backward(Tape& tape, int number, const Saved& saved) {
   finish(w, 1, rotated, [&](float* c, int64_t c_row) {
     if (plain) {
       multiply(tape, c, c_row, {dy.data, 1, layer.out}, {x->value.data, layer.in, 1}, layer.out, layer.in, rows);
-      ++layer.products[2].count;
+      layer.products[2].count += part.index == 0;
       return;
     }
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
-    product(tape, layer, number, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr);
-    if (tape.pass.trace)
+    product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr);
+    if (tape.pass.trace && part.index == 0)
       tape.pass.trace->product(tape, layer.name, "wgrad", g, backend_, view(dy).transposed(), b,
                                {c, layer.out, static_cast<int>(b.rows)});
   });

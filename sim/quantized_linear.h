@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,20 @@ class LinearEngine {
 
   /// Layers are numbered in this order, unquantised ones included.
   int add_layer(const std::string& name, int in, int out, bool quantisable);
+  /// A product that only a rule quantises and that runs plainly elsewhere: attention's and an embedding's. Numbered
+  /// like a layer, so add it after all linear ones; `multiply_adds` as in LayerInfo.
+  int add_product(const std::string& name, int in, int out, double multiply_adds);
+  /// Whether the layer follows the recipe; after finish().
+  bool is_quantised(int layer) const { return layers_[static_cast<size_t>(layer)].treatment == Treatment::quantised; }
   /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
   void finish();
   /// Before a training step: the phase of the recipe that it belongs to.
   void begin_step(int step, int steps);
 
-  /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape.
-  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false);
+  /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape. `part`
+  /// numbers the products of one layer in a step (the heads of all sequences, below 32768): each has its own tensor
+  /// scales, and random bits of the stream of layer number + 1024 * part. Counts and traces are those of part 0.
+  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0);
 
   /// How many products of each GEMM ran in which precision; training steps only.
   std::array<PrecisionCounts, 3> products() const;
@@ -56,27 +64,38 @@ class LinearEngine {
     std::string name;
     int in, out;
     bool quantisable;
-    int position = -1;  // among the quantisable ones
+    double multiply_adds;
+    bool is_product = false;  // added by add_product
+    int position = -1;        // among the quantisable ones
     Treatment treatment = Treatment::plain;
     std::array<Product, 3> products;
     std::array<std::array<float, 2>, 3> held_amax = {{{-1, -1}, {-1, -1}, {-1, -1}}};
-    Quantized x, w, w_transposed;  // fprop's operands, for backward; storage is kept between steps
-    Quantized scratch;             // an operand whose amax is being sampled, or traced
+    struct Operands {
+      Quantized x, w, w_transposed;  // fprop's, for backward; storage is kept between steps
+    };
+    std::vector<std::unique_ptr<Operands>> parts;
+    Operands& at(int part);
+    Quantized scratch;  // an operand whose amax is being sampled, or traced
     Quantized scratch_b;
   };
   struct Kept;   // a forward operand that backward needs
   struct Saved;  // what fprop leaves for backward
 
   static const GemmSpec& spec(const Layer& layer, Gemm gemm) { return layer.products[static_cast<size_t>(gemm)].spec; }
-  QuantizeCall call_of(Tape& tape, const Layer& layer, int number, Gemm gemm, int operand, MatrixView x) const;
+  // The part of a layer that is being multiplied.
+  struct Part {
+    int number;  // of the layer
+    int index;
+  };
+  QuantizeCall call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand, MatrixView x) const;
   LayerPlace place_of(const Layer& layer) const;
   void plan(int phase);
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
-  Kept keep(Tape& tape, Layer& layer, int number, int operand, Tensor x, bool decodes);
-  void product(Tape& tape, Layer& layer, int number, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
+  Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
+  void product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
                const Quantized* ready_a, const Quantized* ready_b);
-  void backward(Tape& tape, int number, const Saved& saved);
+  void backward(Tape& tape, Part part, const Saved& saved);
 
   Recipe recipe_;
   int phase_ = -1;

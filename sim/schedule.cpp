@@ -25,9 +25,12 @@ struct SelectorRow {
 };
 constexpr SelectorRow selectors[] = {
     {"match", LayerRule::By::match, "pattern over layer names: `down`, `block3.*`, `head`"},
-    {"kind", LayerRule::By::kind, "attention (q, k, v, o), ffn (the other quantisable layers) or head"},
+    {"kind", LayerRule::By::kind,
+     "attention (q, k, v, o), ffn (the other quantisable layers), head, embedding, or a product of attention: qk, pv"},
     {"first", LayerRule::By::first, "layers at the start, or a share of all below 1"},
     {"last", LayerRule::By::last, "layers at the end, or a share of all below 1"}};
+
+constexpr const char* own_kinds[] = {"head", "embedding", "qk", "pv"};  // of layers that only rules quantise
 
 // Of all ways to read the stars so far only the last star's can still matter: at most |pattern| * |text| steps.
 bool matches(std::string_view pattern, std::string_view text) {
@@ -55,8 +58,8 @@ std::string last_part(const std::string& name) { return name.substr(name.rfind('
 
 std::string kind_of(const LayerPlace& place) {
   const std::string part = last_part(place.name);
-  if (part == "head") return part;
-  if (place.position < 0) return "";
+  if (place.position < 0)
+    return std::find(std::begin(own_kinds), std::end(own_kinds), part) == std::end(own_kinds) ? "" : part;
   return part == "q" || part == "k" || part == "v" || part == "o" ? "attention" : "ffn";
 }
 
@@ -226,7 +229,8 @@ std::vector<LayerRule> rules_from(const JsonReader& list) {
         if (rule.word.empty() && list.notes() == nullptr)
           value->fail("expected a pattern over layer names, found \"\"");
       } else if (row.by == LayerRule::By::kind) {
-        const std::vector<std::string> kinds = {"attention", "ffn", "head"};
+        std::vector<std::string> kinds = {"attention", "ffn"};
+        kinds.insert(kinds.end(), std::begin(own_kinds), std::end(own_kinds));
         rule.word = kinds[value->word(kinds)];
       } else {
         rule.amount = value->number(0, 1e6);

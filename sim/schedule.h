@@ -18,7 +18,7 @@ namespace fp4::sim {
 struct LayerRule {
   enum class By : uint8_t { match, kind, first, last };
   By by = By::match;
-  std::string word;       // match: a pattern with * and ?; kind: attention, ffn, head
+  std::string word;       // match: a pattern with * and ?; kind: attention, ffn, head, embedding, qk, pv
   double amount = 0;      // first, last: layers, or a share of the quantisable ones when below 1
   bool optional = false;  // match, kind: may select no layer, for recipes of models with and without such layers
   Json change;            // "all", "fprop", "dgrad", "wgrad" as in a recipe
@@ -43,15 +43,19 @@ struct LayerPlace {
   int count = 0;     // quantisable layers
 };
 
-/// A layer of a model under a recipe: W [out, in] and the words of fprop, dgrad and wgrad ("e2m1", "e2m1 x e4m3").
+/// A layer of a model under a recipe: W [out, in], multiply-adds of its forward product for one row of X (qk and pv:
+/// one token, all heads; an embedding, which only looks up: 0) and the words of fprop, dgrad and wgrad ("e2m1",
+/// "e2m1 x e4m3").
 struct LayerInfo {
   std::string name;
   int in = 0, out = 0;
   bool quantisable = true;
+  double multiply_adds = 0;
   std::array<std::string, 3> precisions;
 };
 
-/// A layer that is not quantisable (a head) is selected only by its name without * or ?, or by the kind `head`.
+/// A layer that is not quantisable (head, embedding, qk, pv) is selected only by its name without * or ?, or by its
+/// kind, which is what follows the last dot of its name.
 bool selects(const LayerRule& rule, const LayerPlace& place);
 
 /// The layers at an end that a number means: itself, or below 1 that share of `count`, to nearest, half up.

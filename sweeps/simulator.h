@@ -45,6 +45,7 @@ struct Cost {
   double energy_j = 0;
   double points = 0;  // 0: no score
   double speedup_bf16 = 1;
+  double fp4_share = 0;  // of the multiply-adds
 };
 struct CostModel {
   // `steps` of the training: recipes with phases cost their mean over them.

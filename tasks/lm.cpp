@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "sim/attention.h"
 #include "tasks/data.h"
 #include "tasks/lm_sizes.h"
 #include "tasks/tasks.h"
@@ -80,8 +81,7 @@ class LmModel : public Model {
         tokens_(static_cast<double>(examples_of(config) * context_)) {
     const int d = integer(config, "width"), ffn = integer(config, "ffn"), layers = integer(config, "layers");
     const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(layers));
-    parameters_ = &build.parameters;
-    embedding_ = build.parameters.declare("embedding", bytes, d, {0.0f, 0.1f});
+    embedding_ = std::make_unique<Embedding>(build, "embedding", bytes, d, 0.1f);
     for (int i = 0; i < layers; ++i) {
       const std::string at = "block" + std::to_string(i) + ".";
       const auto linear = [&](const char* name, int in, int out, float gain) {
@@ -95,6 +95,8 @@ class LmModel : public Model {
     norm_ = std::make_unique<RmsNorm>(build, "norm", d);
     head_ = std::make_unique<Linear>(build, "head",
                                      Linear::Shape{.in = d, .out = bytes, .bias = false, .quantisable = false});
+    embedding_->add_layer(build);
+    for (int i = 0; i < layers; ++i) attention_.emplace_back(build, "block" + std::to_string(i), d, heads_, context_);
     rope_ = rope_table(memory_, kernels(), context_, d / heads_);
   }
 
@@ -170,12 +172,13 @@ class LmModel : public Model {
   }
 
   Var logits(Tape& tape, const int32_t* tokens, int n) {
-    Var x = embedding(tape, tokens, n, parameters_->variable(tape, embedding_));
-    for (const Block& b : blocks_) {
+    Var x = (*embedding_)(tape, tokens, n);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const Block& b = blocks_[i];
       Var h = b.attention_norm(tape, x);
       Var q = rope(tape, b.q(tape, h), heads_, rope_);
       Var k = rope(tape, b.k(tape, h), heads_, rope_);
-      x = add(tape, x, b.o(tape, causal_attention(tape, q, k, b.v(tape, h), heads_, context_)));
+      x = add(tape, x, b.o(tape, attention_[i](tape, q, k, b.v(tape, h))));
       h = b.ffn_norm(tape, x);
       const Var up = b.up(tape, h);  // recorded before the gate
       x = add(tape, x, b.down(tape, swiglu(tape, b.gate(tape, h), up)));
@@ -189,9 +192,9 @@ class LmModel : public Model {
   uint64_t data_seed_;
   Walk walk_;
   double weights_, tokens_;
-  Parameters* parameters_ = nullptr;
-  int embedding_ = 0;
+  std::unique_ptr<Embedding> embedding_;
   std::vector<Block> blocks_;
+  std::vector<Attention> attention_;
   std::unique_ptr<RmsNorm> norm_;
   std::unique_ptr<Linear> head_;
   Arena memory_;

@@ -242,6 +242,16 @@ TEST_CASE("attention and head run in high precision", "[quick]") {
   const CostResult result = evaluate(uniform(mxfp4_spec), parse_model(llm, "llm"), chip);
   REQUIRE(group(result, "attention") == 6.0 * 64 * 16 * 128 / 1024);
   REQUIRE(group(result, "head") == 6.0 * 64 * 8 * 128 / 1024);
+  // A rule over qk: three products of 131072 FLOP at the fp4 rate, 32 s each, pv stays at 128 s. Slots: Q and K twice
+  // as rows and once each along the tokens, 8192 elements each, dS twice, 16 / 2 for each of 128 tokens; 4.5 an
+  // element.
+  const CostResult ruled = evaluate(
+      sim::recipe_from_json({{"base", "bf16"}, {"layers", Json::parse(R"([{"kind": "qk", "recipe": "mxfp4"}])")}}),
+      parse_model(llm, "llm"), chip);
+  REQUIRE(group(ruled, "attention") == 3 * 32 + 3 * 128);
+  REQUIRE(group(ruled, "quantise") == 4.5 * (4 * 8192 + 2 * 1024) / 32768);
+  // Multiply-adds of a token: 64*32 linear, 16*64/2 each of qk and pv, 64*8 head.
+  REQUIRE(ruled.precisions == std::map<std::string, double>{{"fp4", 1.0 / 7}, {"bf16", 6.0 / 7}});
   CostOptions recompute;
   recompute.recompute = 0.5;
   const CostResult again = evaluate(uniform(mxfp4_spec), parse_model(llm, "llm"), chip, recompute);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +79,7 @@ struct CostResult {
   std::optional<double> price;               // a step, all accelerators, US dollars
   std::optional<double> points;              // empty at 0 points
   BopsSpeedup bops;
+  std::map<std::string, double> precisions;  // shares of the multiply-adds by format class, attention and head included
   MemoryFootprint memory;
   Communication communication;
   std::vector<Term> terms;
@@ -110,6 +112,7 @@ std::optional<double> modelled_energy(const std::vector<Term>& terms, const Comm
 /// A technique counts once, wherever a layer of the model uses it in some phase.
 std::optional<double> points(const RecipeFacts& recipe, const Model& model, const CostWeights& weights);
 BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model);
+std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const Model& model);
 /// The score of arXiv 2509.17791: improvement over a reference loss, relative, per point; empty at 0 points.
 std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points);
 

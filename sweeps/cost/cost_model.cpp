@@ -39,7 +39,8 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
                 .step_time_s = result.step_time_s,
                 .energy_j = result.energy_j.value_or(std::nan("")),
                 .points = result.points.value_or(0),
-                .speedup_bf16 = result.speedup_bf16};
+                .speedup_bf16 = result.speedup_bf16,
+                .fp4_share = result.precisions.contains("fp4") ? result.precisions.at("fp4") : 0};
   };
   const auto groups = [hardware, model, options](const Json& recipe, int steps) {
     cost::CostOptions of_run = options;

@@ -17,20 +17,38 @@ RecipeFacts without_quantisers(RecipeFacts recipe) {
   return recipe;
 }
 
-// Calls visit(share of the steps, facts, multiply-adds of a token that follow them; 0: a head that a rule selects).
+// Layers or products that follow the same facts in a share of the steps.
+struct Part {
+  double share = 0;
+  const RecipeFacts& facts;
+  double multiply_adds = 0;  // of a token and one GEMM
+  bool is_linear = false;    // of the quantisable layers
+};
+
+RecipeFacts high_facts(const std::string& format_class) {
+  return unquantised_recipe("", std::stod(format_class.substr(format_class.find_first_of("0123456789"))));
+}
+
 template <class Visit>
 void for_each_part(const RecipeFacts& recipe, const Model& model, const Visit& visit) {
   const auto in_phase = [&](double share, const RecipeFacts& facts) {
-    const RecipeFacts high = unquantised_recipe("", facts.high_class == "fp32" ? 32 : 16);
+    const RecipeFacts high = high_facts(facts.high_class);
     for (const PlannedLinear& row : plan_layers(model, facts)) {
       const double depth = static_cast<double>(row.blocks * row.linear->in);
-      if (row.quantised > 0) visit(share, row.facts ? *row.facts : facts, depth * static_cast<double>(row.quantised));
-      if (row.high > 0) visit(share, high, depth * static_cast<double>(row.high));
+      if (row.quantised > 0)
+        visit(Part{share, row.facts ? *row.facts : facts, depth * static_cast<double>(row.quantised), true});
+      if (row.high > 0) visit(Part{share, high, depth * static_cast<double>(row.high), true});
     }
-    if (!facts.at_layer) return;
-    for (const UnquantisedLinear& row : model.unquantised)
-      if (const auto ruled = facts.at_layer(row.linear.name, -1, static_cast<int>(model.layers())))
-        visit(share, *ruled, 0.0);
+    for (const PlannedProduct& row : plan_attention(model, facts)) {
+      const double causal = static_cast<double>(row.blocks * model.sequence * model.attention_width) / 2;
+      visit(Part{share, row.facts ? *row.facts : high, causal, false});
+    }
+    for (const UnquantisedLinear& row : model.unquantised) {
+      const auto ruled =
+          facts.at_layer ? facts.at_layer(row.linear.name, -1, static_cast<int>(model.layers())) : nullptr;
+      const RecipeFacts own = high_facts(facts.high_class == "fp32" ? facts.high_class : row.format_class);
+      visit(Part{share, ruled ? *ruled : own, static_cast<double>(row.linear.in * row.linear.width_out()), false});
+    }
   };
   if (recipe.phases.empty()) return in_phase(1, recipe);
   for (const auto& [share, facts] : recipe.phases)
@@ -68,7 +86,8 @@ RecipeFacts ideal_recipe(const Hardware& hardware) {
 
 std::optional<double> points(const RecipeFacts& recipe, const Model& model, const CostWeights& w) {
   bool sr = false, tensor_scale = false, estimator = false, scale_gradient = false, hadamard = false;
-  for_each_part(recipe, model, [&](double, const RecipeFacts& r, double) {
+  for_each_part(recipe, model, [&](const Part& part) {
+    const RecipeFacts& r = part.facts;
     sr = sr || any(r, [](const OperandFacts& o) { return o.random_bits > 0; });
     tensor_scale = tensor_scale || any(r, [](const OperandFacts& o) { return o.extra_passes > 0; });
     estimator = estimator || any(r, [](const OperandFacts& o) { return o.estimator_ops > 0; });
@@ -90,15 +109,29 @@ std::optional<double> points_score(double reference_loss, double loss, std::opti
 
 BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model) {
   double bits[3] = {}, all = 0;
-  for_each_part(recipe, model, [&](double share, const RecipeFacts& r, double multiply_adds) {
-    for (int gemm = 0; gemm < 3; ++gemm) bits[gemm] += share * multiply_adds * width(gemm_of(r, gemm));
-    all += share * multiply_adds;
+  for_each_part(recipe, model, [&](const Part& part) {
+    if (!part.is_linear) return;
+    const double weight = part.share * part.multiply_adds;
+    for (int gemm = 0; gemm < 3; ++gemm) bits[gemm] += weight * width(gemm_of(part.facts, gemm));
+    all += weight;
   });
   BopsSpeedup speedup;
   speedup.forward = 8 / (bits[0] / all);
   speedup.backward = 2 / (bits[1] / all / 8 + bits[2] / all / 8);
   speedup.training = 1 / (1.0 / 3 / speedup.forward + 2.0 / 3 / speedup.backward);
   return speedup;
+}
+
+std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const Model& model) {
+  std::map<std::string, double> shares;
+  double all = 0;
+  for_each_part(recipe, model, [&](const Part& part) {
+    for (int gemm = 0; gemm < 3; ++gemm)
+      shares[format_class(gemm_of(part.facts, gemm))] += part.share * part.multiply_adds;
+    all += 3 * part.share * part.multiply_adds;
+  });
+  for (auto& [name, share] : shares) share /= all;
+  return shares;
 }
 
 double group_seconds(const CostResult& result, std::string_view group) {
@@ -129,6 +162,7 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   if (hardware.price_per_hour)
     result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;
   result.points = points(recipe, model, options.weights);
+  result.precisions = precision_shares(recipe, model);
   result.bops = bops_speedup(recipe, model);
   // The peak of a run is that of its hungriest phase.
   result.memory = memory_footprint(recipe, model, hardware, options);

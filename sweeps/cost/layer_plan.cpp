@@ -114,4 +114,23 @@ std::vector<PlannedLinear> plan_layers(const Model& model, const RecipeFacts& re
   return plan;
 }
 
+std::vector<PlannedProduct> plan_attention(const Model& model, const RecipeFacts& recipe) {
+  std::vector<PlannedProduct> plan;
+  if (model.attention_width == 0) return plan;
+  for (const char* name : {"qk", "pv"})
+    for (int64_t block = 0; block < model.blocks; ++block) {
+      const auto facts = recipe.at_layer ? recipe.at_layer(fmt::format("block{}.{}", block, name), -1,
+                                                           static_cast<int>(model.layers()))
+                                         : nullptr;
+      const auto same = std::find_if(plan.begin(), plan.end(), [&](const PlannedProduct& other) {
+        return std::string_view(other.name) == name && other.facts == facts;
+      });
+      if (same == plan.end())
+        plan.push_back({name, 1, facts});
+      else
+        ++same->blocks;
+    }
+  return plan;
+}
+
 }  // namespace fp4::cost

@@ -22,4 +22,13 @@ struct PlannedLinear {
 /// nearest, half up. Names that match no layer of the model are an error.
 std::vector<PlannedLinear> plan_layers(const Model& model, const RecipeFacts& recipe);
 
+/// `blocks` repetitions of a product of attention, "qk" or "pv"; null facts: high precision.
+struct PlannedProduct {
+  const char* name = "";
+  int64_t blocks = 0;
+  RecipeFacts::LayerFacts facts = nullptr;
+};
+/// Empty for a model without attention.
+std::vector<PlannedProduct> plan_attention(const Model& model, const RecipeFacts& recipe);
+
 }  // namespace fp4::cost

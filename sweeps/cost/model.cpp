@@ -89,6 +89,8 @@ Model parse_model(const Json& object, const std::string& place, FieldNotes* note
   }
   if (layers > most_layers) reader.fail(fmt::format("{} linear layers; at most {}", layers, most_layers));
   model.attention_width = reader.at("attention_width", {"heads x head size; 0: no attention"}).integer(0, widest);
+  if (const auto heads = reader.find("heads", {"of attention; 0: one for each 128 of its width", model.heads}))
+    model.heads = heads->integer(0, widest);
   model.sequence = reader.at("sequence", {"tokens of a sequence"}).integer(0, largest);
   model.tokens_per_step = reader.at("tokens_per_step", {"tokens of a step on one accelerator"}).integer(1, largest);
   const JsonReader micro = reader.at("micro_batches", {"batches accumulated into a step; divides tokens_per_step"});
@@ -119,6 +121,7 @@ Json to_json(const Model& model) {
               {"blocks", model.blocks},
               {"width", model.width},
               {"attention_width", model.attention_width},
+              {"heads", model.heads},
               {"sequence", model.sequence},
               {"tokens_per_step", model.tokens_per_step},
               {"micro_batches", model.micro_batches},

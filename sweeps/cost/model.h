@@ -35,6 +35,7 @@ struct Model {
   std::vector<Linear> linears;  // of one block, in the order of the forward pass
   std::vector<UnquantisedLinear> unquantised;
   int64_t attention_width = 0;  // heads x head size; 0: no attention
+  int64_t heads = 0;            // of attention; 0: one for each 128 of its width
   int64_t sequence = 0;
   int64_t tokens_per_step = 0;        // on one accelerator
   int64_t micro_batches = 1;          // accumulated into one step
@@ -44,6 +45,7 @@ struct Model {
   int64_t linear_parameters() const;  // of the quantisable layers
   int64_t parameters() const;
   int64_t layers() const;  // quantisable linear layers, as a layer policy counts them
+  int64_t attention_heads() const { return heads > 0 ? heads : (attention_width + 127) / 128; }
   int64_t micro_tokens() const { return tokens_per_step / micro_batches; }
 };
 

@@ -186,17 +186,52 @@ class StepBuilder {
     }
   }
 
-  // Causal: half of the 4*S*width FLOP a token of scores and values, forward; twice that backward.
+  // Causal: half of the 2*S*width FLOP a token of each product, scores and values, forward; twice that backward.
   void attention() {
-    if (model_.attention_width == 0) return;
-    const double forward =
-        2.0 * static_cast<double>(model_.blocks * model_.attention_width * model_.sequence) * tokens_;
+    const double of_block = static_cast<double>(model_.attention_width * model_.sequence) * tokens_;
+    int64_t plain = 0;
+    for (const PlannedProduct& row : plan_attention(model_, recipe_)) {
+      if (row.facts)
+        quantised_attention(row, *row.facts, of_block * static_cast<double>(row.blocks));
+      else
+        plain += row.blocks;
+    }
+    if (plain == 0) return;
+    const double forward = of_block * static_cast<double>(plain);
     Resources work;
     work.flop_rate = chip_.matrix_rate(recipe_.high_class);
     work.flop = forward * (1 + options_.recompute);
     add("attention forward", "", "attention", work, false);
     work.flop = forward * 2;
     add("attention backward", "", "attention", work, true);
+  }
+
+  // Each product at its own rate. The kernel quantises what it holds: slots, and no bytes, for
+  //   qk  fprop Q, K;  dgrad dS, K;   wgrad dS, Q      Q, K, V, dY: tokens * width elements,
+  //   pv  fprop P, V;  dgrad dY, V;   wgrad dY, P      P, dS: heads * S/2 a token
+  void quantised_attention(const PlannedProduct& row, const RecipeFacts& recipe, double flop) {
+    const bool is_qk = std::string_view(row.name) == "qk";
+    const double blocks = static_cast<double>(row.blocks);
+    const double narrow = tokens_ * static_cast<double>(model_.attention_width) * blocks;
+    const double wide = tokens_ * static_cast<double>(model_.attention_heads() * model_.sequence) / 2 * blocks;
+    for (int gemm = 0; gemm < 3; ++gemm) {
+      const GemmFacts& facts = gemm_of(recipe, gemm);
+      const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
+      Resources work;
+      work.flop_rate = chip_.matrix_rate(format_class(facts));
+      work.flop = flop * repeat;
+      add(matmul_name(gemm), row.name, "attention", work, gemm > 0);
+      if (recipe_.free_quantisation) continue;
+      const bool a_is_wide = is_qk ? gemm > 0 : gemm == 0, b_is_wide = !is_qk && gemm == 2;
+      Resources slots;
+      for (const auto& [operand, elements] :
+           {std::pair(&facts.a, a_is_wide ? wide : narrow), std::pair(&facts.b, b_is_wide ? wide : narrow)})
+        if (operand->quantised)
+          slots.ops += repeat * elements *
+                       copy_ops({operand, facts.hadamard}, static_cast<Technique>(technique_count - 1), chip_,
+                                {&options_.weights, options_.hadamard});
+      if (slots.ops > 0) add("quantise", keep_terms_ ? gemm_name(gemm) + row.name : "", "quantise", slots, gemm > 0);
+    }
   }
 
   void optimizer() {

@@ -84,7 +84,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   if (recipe) table.columns.emplace_back("recipe");
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
-  for (const char* name : {"lr", "at", "relative_gap"}) table.columns.emplace_back(name);
+  for (const char* name : {"lr", "at", "relative_gap", "fp4_share"}) table.columns.emplace_back(name);
   // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
   std::set<std::string> metrics;
   for (const ConfigResult& config : results.configs()) {
@@ -113,6 +113,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       if (sampled) row.emplace_back(config.record.probability);
       add_rate(row, config);
       row.push_back(relative(results.gap(config, run), scale));
+      row.emplace_back(costs.of(config).fp4_share);
       for (const std::string& name : metrics) {
         const auto at =
             std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
@@ -134,7 +135,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   }
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
-  for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8"})
+  for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share"})
     table.columns.emplace_back(name);
   const TokenCurves curves(results);
   for (const ConfigResult& config : results.configs()) {
@@ -176,6 +177,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       row.push_back(relative(gaps.n == 0 ? std::nullopt : std::optional(gaps.mean), loss_scale(results, config)));
       for (const char* baseline : {"fp32", "mxfp8"})
         row.push_back(extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
+      row.emplace_back(costs.of(config).fp4_share);
       table.rows.push_back(std::move(row));
     }
   }

@@ -34,6 +34,15 @@ std::string or_unknown(const std::optional<double>& value, const char* unit) {
   return value ? format_number(*value) + unit : std::string("unknown (the profile lacks a figure)");
 }
 
+// "fp4 82.1 %, bf16 17.9 %", the narrowest first.
+std::string precision_text(const CostResult& result) {
+  std::string text;
+  for (const char* word : {"fp4", "fp6", "fp8", "bf16", "fp32"})
+    if (const auto found = result.precisions.find(word); found != result.precisions.end())
+      text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", word, 100 * found->second);
+  return text;
+}
+
 void print_summary(const std::string& recipe, const CostResult& result, const Context& context) {
   const double tokens = static_cast<double>(context.model.tokens_per_step) * context.options.devices;
   print_fields(
@@ -49,6 +58,7 @@ void print_summary(const std::string& recipe, const CostResult& result, const Co
        {"speed-up", fmt::format("{:.3f} x bf16, {:.3f} x mxfp8", result.speedup_bf16, result.speedup_fp8)},
        {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
                                       result.bops.forward, result.bops.backward)},
+       {"multiply-adds", precision_text(result)},
        {"energy", or_unknown(result.energy_j, " J a step, modelled")},
        {"price", or_unknown(result.price, " USD a step")},
        {"points", result.points ? format_number(*result.points) : "none"},

@@ -73,7 +73,7 @@ struct ShowOptions {
   bool json = false, brief = false, layers = false;
 };
 
-// The linear layers of a task and what a recipe makes of them; shares weigh in * out of every product.
+// The linear layers of a task and what a recipe makes of them; shares weigh the multiply-adds of every product.
 void show_layers(const ShowOptions& o) {
   const sim::Json config = tasks::canonical({{"task", o.name}, {"recipe", o.recipe}, {"train", {{"steps", 1}}}});
   const std::vector<sim::LayerInfo> layers = tasks::layers(config);
@@ -92,8 +92,8 @@ void show_layers(const ShowOptions& o) {
                     {"fprop", p[0]},
                     {"dgrad", p[1]},
                     {"wgrad", p[2]}});
-    for (const std::string& precision : p) shares[precision] += static_cast<double>(l.in) * l.out;
-    total += 3.0 * l.in * l.out;
+    for (const std::string& precision : p) shares[precision] += l.multiply_adds;
+    total += 3 * l.multiply_adds;
   }
   for (auto& [precision, share] : shares) share /= total;
   if (o.json) return print_json({{"task", o.name}, {"recipe", o.recipe}, {"layers", rows}, {"multiply_adds", shares}});

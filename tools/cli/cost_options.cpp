@@ -105,6 +105,7 @@ ordered_json cost_json(const std::string& recipe, const cost::CostResult& result
       {"energy_j", optional(result.energy_j)},
       {"price", optional(result.price)},
       {"points", optional(result.points)},
+      {"precisions", result.precisions},
       {"bops",
        {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}};
   const cost::MemoryFootprint& memory = result.memory;

@@ -114,6 +114,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.front = std::string(word(point.status));
   row.axis_values = config.labels;
   for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
+  row.costs.push_back(point.cost.fp4_share);
   const bool confirm = front.confirmed && point.candidate;
   for (const char* column : {"loss_gap", "loss_hp_gap", "loss", "loss_hp"})
     row.qualities.push_back(estimate(summary_of(view.results, config, confirm, column)));
@@ -194,7 +195,8 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   input.cost_columns = {{"overhead", "share", "step time above an ideal FP4 step with free quantisation"},
                         {"quantisation_overhead", "share", "step time above the same recipe with free quantisation"},
                         {"step_time_s", "s", "modelled time of a training step"},
-                        {"energy_j", "J", "modelled energy of a training step"}};
+                        {"energy_j", "J", "modelled energy of a training step"},
+                        {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"}};
   input.quality_columns = quality_columns();
   for (const sweeps::ContextFront& front : fronts) {
     for (const sweeps::FrontPoint& point : front.points) input.points.push_back(point_of(view, front, point));

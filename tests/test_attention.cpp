@@ -1,0 +1,85 @@
+// Do the products of attention and an embedding follow rules as linear layers do, and leave every bit alone without?
+// Expected values: plain attention itself, and a case of two tokens worked out by hand.
+#include <catch2/catch.hpp>
+
+#include "sim/attention.h"
+#include "sim/quantized_linear.h"
+#include "sim/recipe.h"
+#include "src/error.h"
+#include "tasks/run.h"
+
+using namespace fp4;
+using sim::Json;
+
+namespace {
+
+sim::History run(const char* layers, int steps, const char* base = "mxfp4") {
+  const Json recipe = {{"base", base}, {"layers", Json::parse(layers)}};
+  const Json task = {{"name", "lm"}, {"width", 32}, {"heads", 2}, {"ffn", 32}, {"context", 16}};
+  return tasks::run(
+      tasks::canonical(
+          {{"task", task}, {"recipe", recipe}, {"train", {{"steps", steps}, {"batch", 4}, {"curve_points", 1}}}}),
+      1);
+}
+
+// y of one layer of attention under a recipe; q, k, v [2, width], two positions.
+std::vector<float> attend(const Json& recipe, int width, int heads, std::vector<float> q, std::vector<float> k,
+                          std::vector<float> v) {
+  const Dispatcher backend;
+  sim::LinearEngine engine(sim::recipe_from_json(recipe), backend);
+  sim::Parameters parameters;
+  sim::Builder build(parameters, engine);
+  const sim::Attention attention(build, "block0", width, heads, 2);
+  engine.finish();
+  sim::Pass pass;
+  pass.step = 1;
+  sim::Arena memory;
+  sim::Tape tape(memory, sim::kernels(), pass);
+  const auto variable = [&](std::vector<float>& x) { return tape.variable({x.data(), 2, width}, true); };
+  const sim::Var y = attention(tape, variable(q), variable(k), variable(v));
+  return {y->value.data, y->value.data + y->value.size()};
+}
+
+Json ruled(const char* layers) { return {{"layers", Json::parse(layers)}}; }
+
+}  // namespace
+
+TEST_CASE("rules that leave products in fp32 change no bit of a training", "[train]") {
+  const sim::History plain = run("[]", 3);
+  const sim::History both = run(R"([{"kind": "qk", "recipe": "fp32"}, {"match": "pv", "recipe": "fp32"}])", 3);
+  CHECK(both.digest == plain.digest);
+  CHECK(run(R"([{"kind": "embedding", "recipe": "fp32"}])", 3).digest == plain.digest);
+  CHECK(run(R"([{"kind": "qk", "recipe": "mxfp4"}])", 3).digest != plain.digest);
+  CHECK(run(R"([{"kind": "embedding", "recipe": "mxfp4"}])", 3).digest != plain.digest);
+  // 14 linear layers, the head, and one count a product and block: qk and pv of two blocks, and the embedding.
+  using Counts = sim::PrecisionCounts;
+  CHECK(plain.products[0] == Counts{{"e2m1", 42}, {"fp32", 3}});
+  const sim::History fp8 = run(R"([{"kind": "qk", "recipe": "mxfp8"}, {"kind": "embedding", "recipe": "mxfp8"}])", 3);
+  CHECK(fp8.products[0] == Counts{{"e2m1", 42}, {"e4m3", 9}, {"fp32", 9}});
+  CHECK(fp8.products[1] == Counts{{"e2m1", 42}, {"e4m3", 6}, {"fp32", 9}});  // an embedding's input has no gradient
+  CHECK_THROWS_WITH(run(R"([{"kind": "qk", "recipe": "ue5m3_hold50"}])", 1), Catch::Contains("hold"));
+}
+
+TEST_CASE("two tokens by hand", "[quick]") {
+  // Blocks of q: 6 2.2 -> 6 2 (scale 1), 0.5 3 exact; of k: 4 1.2 -> 4 1 (scale 1), 1 1.6 -> 1 1.5 (scale 1/4).
+  // Scores of the second token: 0.5*4 + 3*1 = 0.5*1 + 3*1.5 = 5, so it attends by halves.
+  const std::vector<float> q = {6, 2.2f, 0.5f, 3}, k = {4, 1.2f, 1, 1.6f}, v = {1, 2.2f, 6, 0.5f};
+  const std::vector<float> scores = attend(ruled(R"([{"kind": "qk", "recipe": "mxfp4"}])"), 2, 1, q, k, v);
+  CHECK(scores[0] == 1.0f);
+  CHECK(scores[1] == 2.2f);
+  CHECK(scores[2] == 3.5f);
+  CHECK(scores[3] == 0.5f * 2.2f + 0.25f);
+  // Blocks of V^T: 1 6 exact, 2.2 0.5 -> 2 0.5 (scale 1/2); halves are exact in FP4.
+  const char* both = R"([{"kind": "qk", "recipe": "mxfp4"}, {"kind": "pv", "recipe": "mxfp4"}])";
+  CHECK(attend(ruled(both), 2, 1, q, k, v) == std::vector<float>{1, 2, 3.5f, 1.25f});
+}
+
+TEST_CASE("heads draw random bits of their own", "[quick]") {
+  // Two heads with the same numbers, rounded stochastically between 1 and 1.5 in eight places each.
+  std::vector<float> x;
+  for (int i = 0; i < 2 * 16; ++i) x.push_back(i % 8 == 0 ? 4.0f : 1.25f);
+  const char* rounded = R"([{"kind": "pv", "all": {"*": {"preset": "mxfp4", "rounding": "stochastic"}}}])";
+  const std::vector<float> y = attend(ruled(rounded), 16, 2, x, x, x);
+  const auto head = [&](int n) { return std::vector<float>(y.begin() + 16 + 8 * n, y.begin() + 24 + 8 * n); };
+  CHECK(head(0) != head(1));
+}
