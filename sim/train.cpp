@@ -1,6 +1,7 @@
 // The training loop; see train.h. One step: tape, loss, backward, optimizer; then, at 20 places, a point of the curve.
 #include "sim/train.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -244,20 +245,30 @@ class Run {
     if (c.seed != pass_.seed)
       throw Error(path + ": the checkpoint belongs to seed " + std::to_string(c.seed) + ", not " +
                   std::to_string(pass_.seed));
-    if (c.config != config_) {
+    if (options_.branch) {
+      if (c.config.at("task") != config_.at("task"))
+        throw Error(path + ": the checkpoint belongs to another task or to other data; a branch keeps both");
+      if (c.step >= steps_)
+        throw Error(path + ": the checkpoint was made after step " + std::to_string(c.step) +
+                    "; a branch needs more steps than that, found " + std::to_string(steps_));
+      const Json name = c.config.at("recipe").value("name", Json(""));
+      history_.parent = Parent{sha256_file(path).substr(0, 16), name.get<std::string>(), c.step};
+    } else if (c.config != config_) {
       const Json change = Json::diff(c.config, config_).at(0);
       throw Error(path + ": the checkpoint belongs to another configuration: " +
                   change.at("path").get<std::string>().substr(1) + " is different");
     }
     check_program(c, path);
     if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 0 || c.step > steps_ ||
-        c.next_point > points_.size())
+        (!options_.branch && c.next_point > points_.size()))
       throw Error(path + ": its weights or its step are not those of the configuration", 1);
     take_weights(c);
     optimizer_->restore(c.optimizer);
     engine_.restore(c.held_amax);
     step_ = c.step;
     next_point_ = c.next_point;
+    if (options_.branch)
+      next_point_ = static_cast<size_t>(std::upper_bound(points_.begin(), points_.end(), step_) - points_.begin());
     recent_ = c.recent;
     curve_sum_ = c.curve_sum, curve_count_ = c.curve_count;
     history_.curve = c.curve;

@@ -29,6 +29,12 @@ struct CurvePoint {
 /// How many products of each kind ran, by the precision of their operands ("mxfp4-like word": "e2m1/e8m0").
 using PrecisionCounts = std::map<std::string, int64_t>;
 
+/// Where a branch comes from: the SHA-256 of the checkpoint's file (16 hex digits), its step and its recipe's name.
+struct Parent {
+  std::string checkpoint, recipe;
+  int step = 0;
+};
+
 struct History {
   Status status = Status::finished;
   std::string message;                    // why it diverged or failed, where it stopped
@@ -42,6 +48,7 @@ struct History {
   double step_cpu_seconds = 0;
   double evaluation_cpu_seconds = 0;
   std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
+  std::optional<Parent> parent;             // of a run that branches from a checkpoint
 };
 
 struct Progress {
@@ -71,6 +78,10 @@ struct RunOptions {
   double checkpoint_every = 0;          // s: also on the way, and not where the run ends; 0: as above only
   int stop_at = 0;                      // the step after which it stops; 0: run to the end
   std::string resume_from;
+  // The checkpoint may be of another recipe and training of the same task: this run goes on with its weights, moments,
+  // curve and step, under its own recipe and its own schedule.
+  bool branch = false;
+  std::string trunks;  // folder where trunks of branches are kept and shared (tasks/run.h); none: made for each run
   // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).
   std::string signature = {}, train_signature = {};
 };
@@ -88,8 +99,8 @@ struct Evaluation {
 };
 
 /// The network of `checkpoint` on the validation set under the recipe of `config`, whose task and training are those of
-/// the checkpoint. Random bits are those of the checkpoint's seed and step, so its own recipe gives the metrics of a run
-/// that ended there, bit for bit. Held tensor amaxes count for that recipe alone; another one measures each tensor.
+/// the checkpoint. Random bits are those of the checkpoint's seed and step, so its own recipe gives the metrics of a
+/// run that ended there, bit for bit. Held tensor amaxes count for that recipe alone; another one measures each tensor.
 /// Throws Error where the checkpoint belongs to other weights or was made under other signatures than `options`', whose
 /// resume_from names it.
 Evaluation evaluate(const Task& task, const Json& config, const Checkpoint& checkpoint, const RunOptions& options);

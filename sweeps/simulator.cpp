@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "sim/recipe.h"
 #include "src/backends.h"
@@ -81,6 +82,7 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
           [](const Json& given) {
             Json config = tasks::canonical(given);
             config["recipe"] = nameless(std::move(config["recipe"]));
+            if (config.contains("branch")) config["branch"]["recipe"] = nameless(config["branch"]["recipe"]);
             return config;
           },
       .hash = tasks::config_hash,
@@ -96,6 +98,7 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
             sim::RunOptions options = run_options(backend, quit);
             options.checkpoint_to = file;
             options.checkpoint_every = every;
+            options.trunks = std::filesystem::path(file).parent_path().string();
             if (tasks::resumes(file, config, seed)) options.resume_from = file;
             return record_of(tasks::run(config, seed, options), backend);
           },

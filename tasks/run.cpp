@@ -2,12 +2,14 @@
 #include "tasks/run.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "sim/checkpoint.h"
@@ -15,6 +17,7 @@
 #include "sim/quantized_linear.h"
 #include "sim/recipe.h"
 #include "src/error.h"
+#include "src/json_reader.h"
 #include "src/sha256.h"
 #include "src/signature.h"
 #include "tasks/data.h"
@@ -120,8 +123,8 @@ const Schema& task_schema(const std::string& name) {
 }
 
 Json canonical(const Json& given) {
-  const std::vector<std::string> sections = {"task", "recipe", "train"};
-  if (!given.is_object()) throw Error("configuration: expected an object with task, recipe and train");
+  const std::vector<std::string> sections = {"branch", "recipe", "task", "train"};
+  if (!given.is_object()) throw Error("configuration: expected an object with task, recipe, train and branch");
   for (const auto& [key, value] : given.items())
     if (std::find(sections.begin(), sections.end(), key) == sections.end())
       throw unknown_word("configuration", key, sections);
@@ -138,6 +141,16 @@ Json canonical(const Json& given) {
   const Schema train = with_defaults(train_schema(), t.train_defaults(result["task"]));
   result["train"] = sim::canonical(train, given.value("train", Json::object()), "train");
   result["recipe"] = to_json(sim::canonical(recipe_from_json(given.value("recipe", Json("fp32")))));
+  if (given.contains("branch")) {
+    JsonReader branch(given.at("branch"), "branch");
+    const JsonReader recipe = branch.at("recipe"), at = branch.at("at");
+    result["branch"] = {{"recipe", to_json(sim::canonical(recipe_from_json(recipe.json(), recipe.place())))},
+                        {"at", at.number(0, 1e9)}};
+    branch.finish();
+    const int step = branch_step(result), steps = result.at("train").at("steps");
+    if (step < 1 || step >= steps)
+      at.fail("the trunk would have " + std::to_string(step) + " of " + std::to_string(steps) + " steps");
+  }
   return result;
 }
 
@@ -152,7 +165,13 @@ std::string config_hash(const Json& config) {
                {"loss_scaling", false}};
   Json hashed;
   hashed["defaults"] = defaults_number;
-  hashed["recipe"] = difference(without(config.at("recipe"), {"name", "doc", "source", "deviations"}), base);
+  const auto without_names = [](const Json& recipe) {
+    return without(recipe, {"name", "doc", "source", "deviations"});
+  };
+  hashed["recipe"] = difference(without_names(config.at("recipe")), base);
+  if (config.contains("branch"))
+    hashed["branch"] = {{"at", config.at("branch").at("at")},
+                        {"recipe", difference(without_names(config.at("branch").at("recipe")), base)}};
   Json parameters = config.at("task");
   for (const std::string& key : t.file_parameters())
     if (const std::string path = parameters.at(key); !path.empty()) parameters[key] = content_of(path);
@@ -169,6 +188,10 @@ double effective_batch(const Json& config) {
 std::string invalid_reason(const Json& config) {
   const std::string reason = sim::invalid_reason(recipe_from_json(config.at("recipe")));
   if (!reason.empty()) return "recipe: " + reason;
+  if (config.contains("branch"))
+    if (const std::string trunk = sim::invalid_reason(recipe_from_json(config.at("branch").at("recipe")));
+        !trunk.empty())
+      return "branch: recipe: " + trunk;
   const double t = number(config, "outliers.token"), left = effective_batch(config);
   if (t > 0 && left < least_effective_batch) {
     const double batch = std::ceil(least_effective_batch * std::exp(t * t) / sequence_of(config));
@@ -192,8 +215,74 @@ double static_cost(const Json& config) {
   return task_of(config).multiply_adds(config) * config.at("train").at("steps").get<double>();
 }
 
+int branch_step(const Json& config) {
+  if (!config.contains("branch")) return 0;
+  const double at = config.at("branch").at("at"), steps = config.at("train").at("steps");
+  return static_cast<int>(at < 1 ? std::floor(at * steps + 0.5) : at);
+}
+
+namespace {
+
+// A folder of one run, for a trunk that nobody shares.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "fp4sim-trunk-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw Error(pattern + ": cannot be made", 1);
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// One thread trains a trunk, the others that want it wait.
+std::mutex& lock_of(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::mutex> known;
+  const std::lock_guard lock(mutex);
+  return known[path];
+}
+
+// A checkpoint of the trunk alone, after its last step; it is trained on from one that an earlier run left.
+History run_branch(const Json& config, uint64_t seed, const RunOptions& options) {
+  Json trunk = without(config, {"branch"});
+  trunk["recipe"] = config.at("branch").at("recipe");
+  const int step = branch_step(config);
+  RunOptions first = options, second = options;
+  const std::string name = "trunk-" + config_hash(trunk) + "-" + std::to_string(seed) + "-" + std::to_string(step);
+  std::optional<ScratchFolder> own;
+  if (options.trunks.empty()) own.emplace();
+  const std::string path = (own ? own->path() : std::filesystem::path(options.trunks)) / name;
+  first.checkpoint_to = second.resume_from = path;
+  first.checkpoint_every = 0;
+  first.trace = {};
+  first.stop_at = step;
+  second.branch = true;
+  {
+    const std::lock_guard lock(lock_of(path));
+    const bool has_begun = resumes(path, trunk, seed);
+    if (!has_begun || read_checkpoint(path).step < step) {
+      if (has_begun) first.resume_from = path;
+      const History history = run(trunk, seed, first);
+      if (history.status != Status::stopped || history.steps_done < step) return history;
+    }
+  }
+  return run(config, seed, second);
+}
+
+}  // namespace
+
 History run(const Json& config, uint64_t seed, const RunOptions& options) {
   if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error(reason);
+  if (config.contains("branch") && options.resume_from.empty()) return run_branch(config, seed, options);
   const Json own = with_data_of(config, seed);
   if (options.checkpoint_to.empty() && options.resume_from.empty()) return train(task_of(config), own, seed, options);
   RunOptions with_signatures = options;

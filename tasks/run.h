@@ -1,8 +1,10 @@
 // Decides: a training run by its JSON, for the command line and the sweep engine.
 //   {"task": {"name": "classifier", ..}, "recipe": "mxfp4" or {..}, "train": {"steps": 300, ..}}
-// becomes, in canonical form, the same three sections in full; the seed stays outside, so that runs that differ
-// in their seed only share a configuration hash. All functions may be called from several threads at once:
-// data pools are built once per (task parameters, data_seed) and shared read-only.
+// and, where the run branches, {"branch": {"recipe": .., "at": 0.5}}: up to that share of the steps (from 1 on: that
+// step) it follows the branch's recipe, its trunk. The configuration becomes, in canonical form, the same three
+// sections in full; the seed stays outside, so that runs that differ in their seed only share a configuration hash. All
+// functions may be called from several threads at once: data pools are built once per (task parameters, data_seed) and
+// shared read-only.
 #pragma once
 
 #include <string>
@@ -43,7 +45,11 @@ std::vector<sim::LayerInfo> layers(const Json& canonical);
 /// Multiply-adds x steps of a canonical configuration: a static cost for scheduling, the same everywhere.
 double static_cost(const Json& canonical);
 
-/// One run, on the calling thread. Deterministic: (configuration, seed, signature, train signature of its task).
+/// The step after which a canonical configuration leaves its trunk; 0: it has none.
+int branch_step(const Json& canonical);
+
+/// One run, on the calling thread. A trunk is trained first, or taken from options.trunks, where runs of any recipe
+/// that share it find it. Deterministic: (configuration, seed, signature, train signature of its task).
 sim::History run(const Json& canonical, uint64_t seed, const sim::RunOptions& options = {});
 
 /// Whether the file is a checkpoint of exactly this run, made by a program of these signatures; false for no file, a

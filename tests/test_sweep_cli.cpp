@@ -97,6 +97,32 @@ TEST_CASE("killed with -9 at ten random moments, the table is the undisturbed on
   CHECK(run_cli("sweep status " + out + " --complete").exit_code == 0);
 }
 
+TEST_CASE("killed with -9 on both sides of a phase's mark and of a branch, runs go on to the same bits", "[cli]") {
+  TemporaryFolder folder;
+  const std::string file = folder / "grid.json";
+  write_text(file, R"({"name": "late", "task": "classifier", "base": "mxfp4", "seeds": 1, "references": ["fp32"],
+    "train": {"steps": 1200}, "axes": {"recipe": ["mxfp4_sr", {"label": "late", "phases": [{"until": 0.5},
+    {"fprop": {"*": {"element": "e1m2"}}}]}]}, "branch": {"recipe": "bf16", "at": [0, 0.4]}})");
+  const auto command = [&](const std::string& out) {
+    return "sweep run " + file + " --out " + out + " --quiet --jobs 1 --checkpoint-every 0.01";
+  };
+  REQUIRE(run_cli(command(folder / "whole")).exit_code == 0);
+  int kills = 0;
+  while (fp4::test::run_shell("timeout -s KILL " + std::to_string(0.25 + 0.05 * kills) + " " +
+                              fp4::test::fp4sim_path() + " " + command(folder / "killed"))
+             .exit_code != 0) {
+    REQUIRE(++kills < 60);  // each is given more time than the one before
+  }
+  CHECK(kills >= 1);
+  CHECK(table_of(folder / "killed") == table_of(folder / "whole"));
+  // Neither a checkpoint nor a trunk is left.
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "killed")) {
+    INFO(entry.path());
+    CHECK(entry.path().filename().string().find("trunk-") == std::string::npos);
+    CHECK(entry.path().extension() != ".checkpoint");
+  }
+}
+
 TEST_CASE("one worker, three shards: the same table", "[cli]") {
   TemporaryFolder folder;
   CHECK(run_cli("sweep run " + undisturbed().grid_file + " --out " + folder / "one" + " --jobs 1 --quiet").exit_code ==

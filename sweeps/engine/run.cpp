@@ -74,12 +74,21 @@ class Engine {
     work();
     for (std::thread& worker : workers) worker.join();
     if (failure_) std::rethrow_exception(failure_);
+    if (!stopping()) remove_trunks();
     progress_.last = nullptr;
     progress_.seconds = seconds();
     return progress_;
   }
 
  private:
+  // What branches shared (tasks/run.h); nobody asks for it again.
+  void remove_trunks() const {
+    std::error_code none;
+    if (!has_checkpoints()) return;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.checkpoints, none))
+      if (entry.path().filename().string().starts_with("trunk-")) std::filesystem::remove(entry.path(), none);
+  }
+
   bool stopping() const { return halted_ || (options_.stop != nullptr && *options_.stop); }
 
   // Keeps the first failure and stops the others.

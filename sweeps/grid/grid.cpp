@@ -109,6 +109,25 @@ void parse_axes(Grid& grid, JsonReader axes, const nlohmann::ordered_json& order
   }
 }
 
+// Every point leaves the same trunk at each mark; mark 0 is a run without one.
+void parse_branch(Grid& grid, JsonReader branch) {
+  const std::string recipe = branch.at("recipe", {"recipe of the steps before the mark: the trunk"}).name_in("recipes");
+  Axis axis{
+      .path = "branch", .kind = AxisKind::branch, .values = {}, .labels = {}, .place = branch.place(), .places = {}};
+  for (const JsonReader& mark :
+       branch.at("at", {"marks: steps, or shares of them below 1; 0: no trunk at all"}).list(1)) {
+    const double at = mark.number(0, 1e9);
+    const std::string label = at == 0 ? "none" : recipe + "@" + mark.json().dump();
+    if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
+      mark.fail("the mark occurs twice");
+    axis.values.push_back(at == 0 ? Json::object() : Json{{"recipe", recipe}, {"at", at}});
+    axis.labels.push_back(label);
+    axis.places.push_back(mark.place());
+  }
+  branch.finish();
+  grid.axes.push_back(std::move(axis));
+}
+
 void parse_exclude(Grid& grid, const JsonReader& rules) {
   for (const JsonReader& rule : rules.list()) {
     std::map<std::string, Json>& entries = grid.exclude.emplace_back();
@@ -254,6 +273,8 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
           json.find("axes", {"what varies, by path (recipe, wgrad, wgrad.*.rounding, train.lr, task.*.depth), as "
                              "`fp4sim help` lists the fields; every combination of values is a point"}))
     parse_axes(grid, *axes, parse_json<nlohmann::ordered_json>(text, place).at("axes"));
+  if (const auto branch = json.find("branch", {"trunk that every point branches from; one more axis"}))
+    parse_branch(grid, *branch);
   if (const auto train = json.find("train", {"settings of the training of all tasks"})) grid.train = train->object();
   json.find("train.TASK",
             {"settings of one task, on top of `train`"});  // so that messages name it among the accepted keys

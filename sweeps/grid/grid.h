@@ -7,6 +7,7 @@
 // - wgrad.*.rounding and the like: a path into the recipe; x|y = both, * = both operands (first: all three GEMMs)
 // - task.NAME.path, task.*.path: a task parameter
 // - train.path: a training setting
+// - branch, from the grid's field of that name: the trunk that a configuration leaves, and where
 //
 // An object value may carry "label", its word in tables; {"label": "on"} alone changes nothing. `recipe` is applied
 // first, the others in file order: a whole GEMM after the paths switches off what they set.
@@ -24,7 +25,7 @@
 
 namespace fp4::sweeps {
 
-enum class AxisKind : uint8_t { recipe, gemm, path, task, train };
+enum class AxisKind : uint8_t { recipe, gemm, path, task, train, branch };
 
 struct Axis {
   std::string path;

@@ -107,7 +107,8 @@ void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::
       return;
     case AxisKind::path: return set_recipe_path(recipe, axis.path, value);
     case AxisKind::task:
-    case AxisKind::train: return;
+    case AxisKind::train:
+    case AxisKind::branch: return;
   }
 }
 
@@ -124,7 +125,10 @@ Json GridConfigs::config(const std::string& task, const Choice& choice, Json rec
     set_at(parameters, parts, 2, *value);
   }
   if (steps_ > 0) train["steps"] = steps_;
-  return {{"task", std::move(parameters)}, {"recipe", std::move(recipe)}, {"train", std::move(train)}};
+  Json config = {{"task", std::move(parameters)}, {"recipe", std::move(recipe)}, {"train", std::move(train)}};
+  for (const auto& [axis, value] : choice)
+    if (axis->kind == AxisKind::branch && !value->empty()) config["branch"] = *value;
+  return config;
 }
 
 }  // namespace fp4::sweeps

@@ -15,7 +15,8 @@ namespace {
 // inside a string would need a quote, which ends the count. Thousands of configurations share few recipes.
 std::string_view recipe_text(const std::string& config) {
   static constexpr std::string_view key = "\"recipe\":";
-  const size_t begin = config.find(key);
+  // Keys are sorted: a branch, whose trunk is a recipe, too, stands in front.
+  const size_t begin = config.starts_with("{\"branch\":") ? config.find(key, config.find(key) + 1) : config.find(key);
   if (begin == std::string::npos) throw Error("a configuration without a recipe: " + config.substr(0, 100), 1);
   size_t at = begin + key.size();
   int depth = 0;

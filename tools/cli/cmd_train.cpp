@@ -28,7 +28,7 @@ struct TrainOptions {
   RunWords run;
   std::string out, trace, checkpoint, resume;
   int stop_at = 0, trace_every = 10;
-  bool json = false, force = false, quiet = false, explains = false;
+  bool json = false, force = false, quiet = false, explains = false, branch = false;
 };
 
 // One line that rewrites itself on a terminal; elsewhere one plain line per tenth of the run.
@@ -66,6 +66,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   options.threads = o.run.threads;
   options.progress = Progress(o.quiet);
   options.resume_from = o.resume;
+  options.branch = o.branch;
   options.checkpoint_to = o.checkpoint;
   options.stop_at = o.stop_at;
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
@@ -100,6 +101,9 @@ void run_train(TrainOptions& o, Invocation& invocation) {
       {"task", config.at("task").at("name")},
       {"recipe", config.at("recipe").at("name").get<std::string>()},
       {"status", std::string(sim::word(history.status)) + (history.message.empty() ? "" : ": " + history.message)}};
+  if (history.parent)
+    fields.emplace_back("branch", fmt::format("after step {} of {}, checkpoint {}", history.parent->step,
+                                              history.parent->recipe, history.parent->checkpoint));
   for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
   fields.emplace_back("digest", history.digest);
@@ -119,7 +123,11 @@ void add_train(CLI::App& app, Invocation& invocation) {
   app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
       ->check(CLI::Range(1, 1000000000))
       ->needs(checkpoint);
-  app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
+  CLI::Option* resume =
+      app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
+  app.add_flag("--branch", o.branch,
+               "With --resume: go on under this command's recipe and training, whatever those of the checkpoint are")
+      ->needs(resume);
   app.add_flag("--json", o.json, "Print the result as JSON");
   app.add_flag("-q,--quiet", o.quiet, "No progress line");
   app.add_flag("-f,--force", o.force, "Overwrite existing results");

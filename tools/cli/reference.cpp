@@ -193,6 +193,7 @@ FieldNotes grid_notes() {
                {"base", "fp32"},
                {"axes", {{"train.clip", Json::array({1})}}},
                {"train", Json::object()},
+               {"branch", {{"recipe", "bf16"}, {"at", Json::array({0.5})}}},
                {"exclude", Json::array({{{"train.clip", 1}}})},
                {"include", Json::array({{{"train.clip", 2}}})},
                {"explore", "all"},

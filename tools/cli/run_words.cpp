@@ -85,6 +85,7 @@ sim::Json RunWords::config() const {
   const auto put = [&](const std::string& path, const sim::Json& value, const std::string& word) {
     const size_t dot = path.find('.');
     std::string section = path.substr(0, dot), rest = path.substr(dot + 1);
+    if (section == "branch" && dot != std::string::npos && !given.contains(section)) given[section] = {{"at", 0.5}};
     if (dot == std::string::npos || !given.contains(section)) {
       std::vector<std::string> owners;
       if (is_recipe_path(path)) owners.emplace_back("recipe");

@@ -170,6 +170,10 @@ std::string reproduce_command(const sweeps::ConfigRecord& record) {
     differences(config[section], base[section], "", own);
     for (auto& [path, value] : own) changed[std::string(section) + "." + path] = std::move(value);
   }
+  if (config.contains("branch")) {
+    changed["branch.recipe"] = config["branch"]["recipe"];
+    changed["branch.at"] = config["branch"]["at"];
+  }
   for (const auto& [path, value] : changed) {
     command += " --set " + quoted(path + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
   }
