@@ -91,6 +91,63 @@ async function visit(name, options, explore) {
   await context.close();
 }
 
+// The accessibility rules of axe-core, with targets of at least 24 pixels; passed over where it is not installed.
+const rules = await import('node:module').then(({createRequire}) => {
+  try {
+    return readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+  } catch {
+    console.log('axe-core is not installed (npm ci): accessibility rules are not checked');
+    return '';
+  }
+});
+async function check_accessible(page, place) {
+  if (!rules) return;
+  await page.evaluate(rules);
+  const broken = await page.evaluate(() =>
+    window.axe
+      .run(document, {rules: {'target-size': {enabled: true}}})
+      .then(({violations}) => violations.map(({id, nodes}) => `${id}: ${nodes[0].html.slice(0, 120)}`)),
+  );
+  check(broken.length === 0, `${place}: ${broken.join('; ')}`);
+}
+
+// One chart saved as `kind`: {name, bytes}.
+async function saved(page, place, kind) {
+  const [file] = await Promise.all([page.waitForEvent('download'), place.locator(`[data-kind=${kind}]`).click()]);
+  return {name: file.suggestedFilename(), bytes: readFileSync(await file.path())};
+}
+
+// All tasks side by side, curves of two pins in one chart, charts as files, and a link that keeps filters and scales.
+async function explore_figures(page) {
+  const panels = page.locator('#multiples .multiple');
+  check((await panels.count()) === 2, 'both tasks stand side by side');
+  const listed = await panels.nth(0).locator('.names li').allTextContents();
+  check(/^1 \S/.test(listed[0]) && /^2 \S/.test(listed[1]), `numbered points are named: ${listed[0]}`);
+  await page.locator('#panel .entry').nth(1).click();
+  await page.locator('.tab button').first().click();
+  await page.locator('#panel .entry').nth(3).click();
+  const legend = await page.locator('#panel-body .legend').first().textContent();
+  check(/B: .*A: /.test(legend), `curves of both pins are overlaid: ${legend}`);
+  const chart = page.locator('.export[data-chart=scatter]');
+  const svg = (await saved(page, chart, 'svg')).bytes.toString();
+  check(svg.startsWith('<svg') && />1 base configuration</.test(svg), 'the SVG names its numbered points');
+  check(svg.includes('>on the front<') && svg.includes('>A scale='), 'the SVG has a legend and names the pins');
+  const png = (await saved(page, page.locator('.export[data-chart=heat-chart]'), 'png')).bytes;
+  check(png.subarray(1, 4).toString() === 'PNG' && png.length > 5000, `the PNG is one: ${png.length} bytes`);
+  const csv = (await saved(page, panels.nth(1).locator('.export'), 'csv')).bytes.toString().trim().split('\n');
+  check(csv[0].includes('config_hash') && csv.length === 34, `the CSV has the task's points: ${csv.length}`);
+  await page.locator('#choose-y-scale').selectOption('log');
+  await page.locator('.filter[data-facet="*.*.block"] summary').click();
+  await page.locator('.filter[data-facet="*.*.block"] .tick', {hasText: /^16/}).locator('input').check();
+  const [link, shown] = [page.url(), await count_of(page)];
+  await page.goto('about:blank');
+  await page.goto(link);
+  await page.waitForSelector('html[data-painted=all]');
+  check(shown.includes(' of ') && (await count_of(page)) === shown, `a link keeps the filter: ${shown}`);
+  check((await page.locator('#choose-y-scale').inputValue()) === 'log', 'a link keeps the scale');
+  check((await page.locator('.tab').count()) === 3, 'a link keeps both pins');
+}
+
 const count_of = (page) => page.locator('#shown-count').textContent();
 
 // Where a configuration is drawn, in page pixels: its ring shows while the list's entry is under the mouse; then the
@@ -227,6 +284,7 @@ async function explore_fully(page) {
 
 await visit('nice.html', {}, async (page, first) => {
   check(first < 2000, `first paint takes ${first} ms of work`);
+  await check_accessible(page, 'light, 1280');
   if (shots) await page.screenshot({path: `${shots}/light_1280.png`, fullPage: true});
   await explore_fully(page);
   await page.locator('#panel .tabs button').first().click();
@@ -238,6 +296,9 @@ await visit('nice.html', {}, async (page, first) => {
   await page.goto(link);
   await page.waitForSelector('html[data-painted=all]');
   check((await page.locator('.tab.current').textContent()).includes('Pin'), 'a link opens on its pin');
+  for (let left = await page.locator('.tab .close').count(); left > 0; --left)
+    await page.locator('.tab .close').first().click();
+  await explore_figures(page);
   await page.locator('#tasks button', {hasText: 'lm'}).click();
   check((await page.locator('#explore-intro').textContent()).includes('lm'), 'the task changes');
 });
@@ -247,10 +308,12 @@ await visit('nice.html', {colorScheme: 'dark'}, async (page) => {
     (await page.evaluate(() => document.documentElement.dataset.theme)) === 'dark',
     'the dark theme follows the system',
   );
+  await check_accessible(page, 'dark, 1280');
 });
 for (const name of ['nice.html', 'large.html'])
   await visit(name, {viewport: {width: 390, height: 844}, hasTouch: true, isMobile: true}, async (page) => {
     check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), 'nothing sticks out at 390 pixels');
+    if (name === 'nice.html') await check_accessible(page, 'light, 390');
     await page.locator('#panel .entry').first().tap();
     check(
       await page

@@ -27,7 +27,7 @@ python3-numpy        | build | -        | Python module, files of the tests
 python3-pip          | build | -        | installs the Python module
 python3-venv         | build | -        | environments for it
 nodejs               | build | node     | chart library of the report
-npm                  | build | npm      | chart library of the report
+npm                  | build | npm      | chart library of the report; browser driver and accessibility rules of its test
 catch2               | test  | -        | tests
 python3              | test  | python3  | oracle, include check
 python3-torch        | test  | -        | layers of PyTorch under a recipe

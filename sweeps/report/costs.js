@@ -231,11 +231,9 @@ function extra_terms(points) {
   return extra.size ? extra : null;
 }
 
-// The cost section below the chart: front (or the best candidates, where it holds baselines only), pins and baselines as
-// stacked bars.
-function paint_costs() {
+// The points of the cost section: front (or the best candidates, where it holds baselines only), pins and baselines.
+function cost_rows() {
   const {model} = state;
-  const section = by_id('costs');
   const x = model.column(model.head.x);
   const with_terms = (i) => point_terms(model, i).length > 0;
   const {points, from} = best_rows();
@@ -249,6 +247,14 @@ function paint_costs() {
   const step = Math.max(1, Math.ceil(front.length / limit));
   const shown = front.filter((i, k) => k % step === 0 || k === front.length - 1 || state.pins.includes(i));
   const rows = [...shown, ...pins, ...baselines].sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
+  return {rows, shown, front, pins, from, step};
+}
+
+// The cost section below the chart: stacked bars.
+function paint_costs() {
+  const {model} = state;
+  const section = by_id('costs');
+  const {rows, shown, front, pins, from, step} = cost_rows();
   const plain = extra_terms(context_points());
   const mode = plain && cost_mode === 'extra' ? plain : null;
   section.hidden = !rows.length;

@@ -249,6 +249,7 @@ function paint_detail(body, point) {
     curve_legend = h('div', {class: 'legend'});
   const cost_chart = h('div', {class: 'chart'}),
     cost_legend = h('div', {class: 'legend'});
+  const curve_tools = h('div', {class: 'export'});
   const has_terms = point_terms(model, point).length > 0;
   fill(
     body,
@@ -266,13 +267,21 @@ function paint_detail(body, point) {
     h('h3', {}, 'Loss curves'),
     curve_legend,
     curve_chart,
+    curve_tools,
     has_terms ? [h('h3', {}, 'Where the time of a step goes'), cost_legend, cost_chart, term_table(point)] : null,
     command_block(point),
     sensitivity_table(point),
     seed_table(point),
     configuration_block(point),
   );
-  if (!paint_curves(curve_chart, curve_legend, point))
+  if (paint_curves(curve_chart, curve_legend, point))
+    export_buttons(curve_tools, curve_chart, {
+      title: () => `loss curves, ${words_at(model.context, point)}`,
+      legend: curve_legend,
+      names: () => [],
+      rows: () => curve_rows(point),
+    });
+  else
     curve_chart.replaceWith(
       h(
         'p',

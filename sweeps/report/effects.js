@@ -38,6 +38,27 @@ function effect_groups(task) {
   return list.sort((a, b) => b.size - a.size);
 }
 
+// Signed logarithm where one effect is far larger than the usual one, so that the small ones are told apart.
+function effect_scale(values) {
+  const sizes = values
+    .filter(Number.isFinite)
+    .map(Math.abs)
+    .filter((v) => v > 0)
+    .sort((a, b) => a - b);
+  return make_scale(sizes.length > 4 && sizes.at(-1) > 12 * sizes[sizes.length >> 1] ? 'log' : 'linear', values);
+}
+
+// The rows of the chart's CSV.
+const effect_rows = () => [
+  ['axis', 'value', 'reference', 'mean', 'low', 'high', 'q10', 'q90', 'share', 'verdict'],
+  ...effect_groups(current_task()).flatMap((group) =>
+    group.rows.map((row) => [
+      ...[group.name, row.value, group.reference, row.mean, row.low, row.high, row.q10, row.q90, row.share],
+      effect_word(row),
+    ]),
+  ),
+];
+
 // Without words from the engine, only whether the interval leaves out zero.
 const effect_word = (row) => row.verdict || (row.high < 0 ? 'lower' : row.low > 0 ? 'higher' : 'undecided');
 
@@ -88,13 +109,17 @@ function paint_effects() {
   const good = (row) => (better === 'lower' ? ['better', 'lower'] : ['better', 'higher']).includes(effect_word(row));
   const bad = (row) => (better === 'lower' ? ['worse', 'higher'] : ['worse', 'lower']).includes(effect_word(row));
   const colour = (row) => (good(row) ? theme.better : bad(row) ? theme.worse : theme.neutral);
+  const drawn = lines.filter((line) => !line.header);
+  const ends = drawn.flatMap((line) => [line.mean, line.low, line.high]);
+  const scale = effect_scale(ends);
+  const spans = [...ends, ...drawn.flatMap((line) => [line.q10, line.q90]), 0];
   const segments = (low, high) =>
     lines.flatMap((line, k) =>
       line.header || !Number.isFinite(line[low])
         ? []
         : [
-            [line[low], k],
-            [line[high], k],
+            [scale.to(line[low]), k],
+            [scale.to(line[high]), k],
             [null, null],
           ],
     );
@@ -150,13 +175,11 @@ function paint_effects() {
         },
       },
       xAxis: {
-        type: 'value',
-        name: `change of ${column_title(y)}: left is ${y.lower_is_better ? 'better' : 'worse'}`,
+        ...scale_axis(scale, plain_range(spans, scale), y, theme, 12),
+        name: `change of ${column_title(y)}: left is ${y.lower_is_better ? 'better' : 'worse'}${scale.kind === 'log' ? ' (logarithmic on both sides of 0)' : ''}`,
         nameLocation: 'middle',
         nameGap: 28,
         nameTextStyle: {color: theme.quiet},
-        axisLabel: {color: theme.quiet, hideOverlap: true, formatter: (v) => tick_text(y, v)},
-        splitLine: {lineStyle: {color: theme.line}},
       },
       // The right axis repeats mean and verdict as text, so that nothing depends on reading positions or colours.
       yAxis: [
@@ -204,7 +227,7 @@ function paint_effects() {
             .map((line, k) => ({line, k}))
             .filter(({line}) => !line.header)
             .map(({line, k}) => ({
-              value: [line.mean, k],
+              value: [scale.to(line.mean), k],
               line,
               itemStyle:
                 good(line) || bad(line)

@@ -52,6 +52,18 @@ function heat_cells(a, b, y) {
   return [...cells.values()];
 }
 
+// The axis values and figures of every cell, for the chart's CSV.
+function heat_rows() {
+  const {model} = state;
+  const [a, b, y] = [model.axis(heat.a), model.axis(heat.b), model.column(state.y)];
+  const head = [a.name, b.name, 'configurations', `best ${y.name}`, `average ${y.name}`, 'diverged'];
+  const row = (cell) => [
+    ...[a.values[cell.a], b.values[cell.b], cell.count, cell.best],
+    ...[cell.known ? cell.sum / cell.known : NaN, cell.bad],
+  ];
+  return [head, ...heat_cells(a, b, y).map(row)];
+}
+
 function paint_heat() {
   const {model} = state;
   const axes = default_heat_axes();
@@ -100,6 +112,9 @@ function paint_heat() {
   const known = cells.map((cell) => cell.value).filter((v) => Number.isFinite(v));
   const low = Math.min(...known),
     high = Math.max(...known);
+  // Colours follow a logarithm where most cells would otherwise look the same.
+  const scale = make_scale(default_scale(known), known);
+  const share = (v) => (high > low ? (scale.to(v) - scale.to(low)) / (scale.to(high) - scale.to(low)) : 0.5);
   const text = (v) =>
     heat.value === 'count'
       ? String(v)
@@ -173,9 +188,7 @@ function paint_heat() {
           animation: false,
           emphasis: {scale: false},
           data: cells.map((cell) => {
-            const fill = Number.isFinite(cell.value)
-              ? sequence_colour(high > low ? (cell.value - low) / (high - low) : 0.5, state.dark)
-              : null;
+            const fill = Number.isFinite(cell.value) ? sequence_colour(share(cell.value), state.dark) : null;
             return {
               value: [columns.indexOf(cell.a), rows.indexOf(cell.b)],
               cell,
@@ -209,7 +222,7 @@ function paint_heat() {
           text(high),
         )
       : null,
-    h('span', {class: 'key quiet'}, `rows: ${b.name}`),
+    h('span', {class: 'key quiet'}, `rows: ${b.name}${scale.kind === 'log' ? '; colours follow a logarithm' : ''}`),
   );
 }
 

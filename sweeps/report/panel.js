@@ -29,15 +29,14 @@ function best_rows() {
 // The number of a point in the list of the front, as the charts show it; 0 off the front.
 const front_number = (point) => front_rows().points.indexOf(point) + 1;
 
+// The letter of a pinned point; '' of others.
+const pin_letter = (point) => (state.pins.includes(point) ? String.fromCharCode(65 + state.pins.indexOf(point)) : '');
+
 // "3 · A: scale=ue5m3 +2 more": number on the front, letter of the pin, what it is.
 function row_title(point, limit) {
   const rank = front_number(point),
-    letter = state.pins.indexOf(point);
-  return (
-    (rank ? `${rank} · ` : '') +
-    (letter >= 0 ? `${String.fromCharCode(65 + letter)}: ` : '') +
-    point_label(state.model, point, limit)
-  );
+    letter = pin_letter(point);
+  return (rank ? `${rank} · ` : '') + (letter ? `${letter}: ` : '') + point_label(state.model, point, limit);
 }
 
 function difference_chips(point, limit = Infinity) {
@@ -86,7 +85,7 @@ function front_entry(point, rank = 0) {
             ? h('span', {class: 'quiet'}, ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`)
             : null,
         ),
-        pinned >= 0 ? h('span', {class: 'letter'}, String.fromCharCode(65 + pinned)) : null,
+        pinned >= 0 ? h('span', {class: 'letter'}, pin_letter(point)) : null,
       ),
       h('span', {class: 'chips'}, difference_chips(point, 5)),
     ),
@@ -172,7 +171,7 @@ function paint_panel() {
       'div',
       {class: 'tabs'},
       tab('front', `${title} (${rows.points.length})`),
-      state.pins.map((point, k) => tab(point, `Pin ${String.fromCharCode(65 + k)}`, true)),
+      state.pins.map((point) => tab(point, `Pin ${pin_letter(point)}`, true)),
     ),
     h('div', {class: 'panel-body', tabindex: 0, id: 'panel-body', role: 'region', 'aria-label': 'Details'}),
   );

@@ -62,6 +62,17 @@ function spread_edge_labels(data, view, range) {
   }
 }
 
+// "1 scale=ue4m3", "A block=16": the numbered and lettered points in words, as a figure names them below itself.
+function named_points(model, view, layout) {
+  const judged = view.x === model.head.x && view.y === model.head.y;
+  const front = judged ? layout.front.points.filter((i) => layout.shown.includes(i)) : [];
+  const pins = view.pins.filter((i) => words_at(model.context, i) === view.context);
+  return [
+    ...front.map((i) => `${layout.front.points.indexOf(i) + 1} ${point_label(model, i, 3)}`),
+    ...pins.map((i) => `${String.fromCharCode(65 + view.pins.indexOf(i))} ${point_label(model, i, 3)}`),
+  ];
+}
+
 // Numbers beside the front points, as in the list of the front; left out where they would cover each other.
 function number_series(layout, view, theme, size) {
   const {x, y, front, shown, x_scale, y_scale, range} = layout;

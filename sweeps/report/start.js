@@ -29,11 +29,17 @@ function setup_sections() {
   setup_summary();
   setup_filters();
   setup_scatter();
+  setup_multiples();
   on_change('task pins panel theme', paint_panel);
   on_change('task pins theme size', paint_costs, true);
   setup_effects();
   setup_heat();
   setup_table();
+  setup_exports();
+  // Another link into the same page; '#effects' and the like only scroll.
+  window.addEventListener('hashchange', () => {
+    if (location.hash.includes('=')) location.reload();
+  });
   let width = window.innerWidth,
     timer = 0;
   window.addEventListener('resize', () => {

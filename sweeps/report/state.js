@@ -36,7 +36,7 @@ const model_state = (point) => state.model.states[point];
 
 // One pass gives both the visible points and, for every facet, how many points each value would leave: a point counts
 // for a facet if that facet is the only one, or none, that hides it.
-function select_points() {
+function select_points(context = state.context) {
   const {model} = state;
   const facets = ['status', ...model.axes.keys()];
   const counts = new Map(facets.map((facet) => [facet, new Map()]));
@@ -48,7 +48,7 @@ function select_points() {
     count.set(code, (count.get(code) ?? 0) + 1);
   };
   for (let i = 0; i < model.count; ++i) {
-    if (words_at(model.context, i) !== state.context) continue;
+    if (words_at(model.context, i) !== context) continue;
     const hiding = active.filter(([facet, values]) => !values.has(facet_code(facet, i)));
     if (hiding.length === 0) {
       visible.push(i);
@@ -94,37 +94,4 @@ function unpin(point) {
   state.pins = state.pins.filter((other) => other !== point);
   state.panel = state.pins.at(-1) ?? 'front';
   refresh('pins');
-}
-
-// The place is kept behind '#', so that a link can open the page on a view: #context=lm&x=overhead&pin=HASH.
-function remember_place() {
-  const words = new URLSearchParams();
-  const {model} = state;
-  if (model.context.values.length > 1) words.set('context', state.context);
-  if (state.x !== model.head.x) words.set('x', state.x);
-  if (state.y !== model.head.y) words.set('y', state.y);
-  if (state.colour !== 'status') words.set('colour', state.colour);
-  if (state.pins.length) words.set('pin', state.pins.map((i) => model.hash[i]).join(' '));
-  const text = words.toString();
-  try {
-    history.replaceState(null, '', text ? '#' + text : location.pathname + location.search);
-  } catch {
-    // Some browsers refuse this for files on disk; the page works without.
-  }
-}
-
-function recall_place() {
-  const words = new URLSearchParams(location.hash.slice(1));
-  const {model} = state;
-  if (model.context.values.includes(words.get('context'))) state.context = words.get('context');
-  for (const key of ['x', 'y']) if (model.column(words.get(key))) state[key] = words.get(key);
-  const colour = words.get('colour');
-  if (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5)))))
-    state.colour = colour;
-  for (const hash of (words.get('pin') ?? '').split(' ')) {
-    if (!model.index_of.has(hash) || state.pins.length === 4) continue;
-    state.pins.push(model.index_of.get(hash));
-    state.panel = state.pins.at(-1);
-    state.context = words_at(model.context, state.panel);
-  }
 }

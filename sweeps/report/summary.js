@@ -181,35 +181,41 @@ function paint_summary() {
     `Every point is one configuration of ${state.context}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
 }
 
+// A context's name without the folders of its fields.
+const short_context = (context) => context.replace(/task\.(\*|\w+)\./g, '');
+
+function choose_context(context) {
+  Object.assign(state, {context, range: null, wide: false, panel: 'front', pins: []});
+  state.filters.clear();
+  if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
+    state.colour = 'status';
+  refresh('task');
+}
+
 // One context at a time: few as buttons, many in a list.
 function paint_contexts() {
-  const {model} = state;
-  const contexts = [...model.context.values].sort(natural_order);
-  const choose = (context) => {
-    Object.assign(state, {context, range: null, wide: false, panel: 'front', pins: []});
-    state.filters.clear();
-    if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
-      state.colour = 'status';
-    refresh('task');
-  };
+  const contexts = [...state.model.context.values].sort(natural_order);
   const place = by_id('tasks');
   place.hidden = contexts.length < 2;
-  const title = (context) => context.replace(/task\.(\*|\w+)\./g, '');
-  const few = contexts.length <= 6 && contexts.map(title).join('').length < 130;
+  const few = contexts.length <= 6 && contexts.map(short_context).join('').length < 130;
   place.className = few ? 'segments' : '';
   fill(
     place,
     few
       ? contexts.map((context) => {
           const chosen = String(context === state.context);
-          return h('button', {type: 'button', 'aria-pressed': chosen, onclick: () => choose(context)}, title(context));
+          return h(
+            'button',
+            {type: 'button', 'aria-pressed': chosen, onclick: () => choose_context(context)},
+            short_context(context),
+          );
         })
       : select_box(
           'choose-context',
           'task',
-          contexts.map((context) => ({value: context, text: title(context)})),
+          contexts.map((context) => ({value: context, text: short_context(context)})),
           state.context,
-          choose,
+          choose_context,
         ),
   );
 }
@@ -254,7 +260,10 @@ function paint_guide() {
         'interval',
         '95 %, Student t over seeds; none below three seeds. Two configurations must be compared by their paired difference, not by whether two intervals overlap.',
       ),
-      entry('link', 'The address bar keeps task, axes, colour and pins: copy it to show someone this view.'),
+      entry(
+        'link',
+        'The address bar keeps task, axes, scales, colour, filters and pins: copy it to show someone this view.',
+      ),
       entry(
         'base',
         `The configuration that has the reference value on every axis: ${

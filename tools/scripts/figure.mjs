@@ -28,7 +28,7 @@ function page_code() {
     'scatter_option.js',
   ];
   const code = files.map((file) => readFileSync(new URL(file, folder), 'utf8')).join('\n');
-  const names = 'read_pack, build_model, scatter_option, words_at, front_titles, symbols';
+  const names = 'read_pack, build_model, scatter_option, words_at, front_titles, symbols, named_points';
   return new Function(`'use strict';\n${code}\nreturn {${names}};`)();
 }
 
@@ -157,19 +157,38 @@ function panel(context) {
   };
   const legend_height = shown.length > (across > 1 ? 3 : 5) ? 74 : 58;
   for (const grid of option.grid) grid.top += legend_height;
-  const chart = echarts.init(null, null, {renderer: 'svg', ssr: true, width, height});
+  // Below the chart, the numbered points in words: two columns of them where there is room.
+  const named = page.named_points(model, view, layout).map((text) => (text.length > 64 ? text.slice(0, 63) + '…' : text));
+  const columns = width > 800 ? 2 : 1;
+  const lines = Math.ceil(named.length / columns);
+  const foot = lines ? lines * 16 + 12 : 0;
+  option.grid[0].bottom += foot;
+  option.graphic = named.map((text, k) => ({
+    type: 'text',
+    x: 14 + Math.floor(k / lines) * (width / columns),
+    y: height + 4 + (k % lines) * 16,
+    style: {text, font: '12px sans-serif', fill: theme.quiet},
+  }));
+  const whole = height + foot;
+  const chart = echarts.init(null, null, {renderer: 'svg', ssr: true, width, height: whole});
   chart.setOption(option);
   console.log(`${context}: ${layout.shown.length} configurations, ${layout.front.points.length} on the line (${line})`);
-  return plain_svg(chart.renderToSVGString());
+  return {svg: plain_svg(chart.renderToSVGString()), height: whole};
 }
 
 const drawn = panels.map(panel);
 if (panels.length < chosen.length)
   console.log(`only ${panels.length} of ${chosen.length} tasks are drawn; choose one by --task`);
-const total = [width * across, height * Math.ceil(panels.length / across)];
-const nested = drawn.map((svg, k) =>
-  svg.replace('<svg ', `<svg x="${(k % across) * width}" y="${Math.floor(k / across) * height}" `),
+const row_heights = drawn.reduce((rows, {height: own}, k) => {
+  const row = Math.floor(k / across);
+  rows[row] = Math.max(rows[row] ?? 0, own);
+  return rows;
+}, []);
+const above = (row) => row_heights.slice(0, row).reduce((sum, own) => sum + own, 0);
+const total = [width * across, above(row_heights.length)];
+const nested = drawn.map(({svg}, k) =>
+  svg.replace('<svg ', `<svg x="${(k % across) * width}" y="${above(Math.floor(k / across))}" `),
 );
 const whole = `<svg xmlns="http://www.w3.org/2000/svg" width="${total[0]}" height="${total[1]}" viewBox="0 0 ${total.join(' ')}">`;
-writeFileSync(options.out, panels.length > 1 ? `${whole}\n${nested.join('\n')}\n</svg>\n` : drawn[0] + '\n');
+writeFileSync(options.out, panels.length > 1 ? `${whole}\n${nested.join('\n')}\n</svg>\n` : drawn[0].svg + '\n');
 process.exit(0);

@@ -1,0 +1,96 @@
+// PNG, SVG and CSV of every chart. A chart says its title, its legend, its named points and its rows in `exports`.
+
+const exports_of = new Map(); // id of the container -> {title(), legend, names(), rows()}
+
+function draw_figure(kind, figure) {
+  const size = {width: figure.width, height: figure.height};
+  const svg = kind === 'svg';
+  const place = svg ? null : document.createElement('div');
+  const chart = echarts.init(place, null, {...size, ...(svg ? {renderer: 'svg', ssr: true} : {devicePixelRatio: 2})});
+  chart.setOption(figure.option);
+  const done = svg
+    ? {text: chart.renderToSVGString(), type: 'image/svg+xml'}
+    : {text: bytes_of_base64(chart.getDataURL({type: 'png', pixelRatio: 2}).split(',')[1]), type: 'image/png'};
+  chart.dispose();
+  return done;
+}
+
+const csv_text = (rows) => rows.map((row) => row.map(csv_field).join(',') + '\n').join('');
+
+function export_chart(kind, container, what) {
+  const title = what.title();
+  const file = `${state.model.head.name} ${title}`.replace(/[^\w.-]+/g, '_').slice(0, 80);
+  const done =
+    kind === 'csv'
+      ? {text: csv_text(what.rows()), type: 'text/csv'}
+      : draw_figure(kind, figure_of(live_charts.get(container), {title, legend: what.legend, names: what.names()}));
+  download(`${file}.${kind}`, done.text, done.type);
+}
+
+// The three buttons below a chart.
+function export_buttons(place, container, what) {
+  const button = (kind) =>
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'link',
+        'data-kind': kind,
+        'aria-label': `${what.title()} as ${kind.toUpperCase()}`,
+        onclick: () => export_chart(kind, container, what),
+      },
+      kind.toUpperCase(),
+    );
+  fill(place, h('span', {class: 'quiet'}, 'Save as'), ['png', 'svg', 'csv'].map(button));
+}
+
+// Rows of the points that a chart draws: what they are, and their columns.
+function point_rows({shown, strip, front}) {
+  const {model} = state;
+  const columns = model.columns.filter(has_values);
+  const head = ['number', 'pin', 'configuration', 'config_hash', 'context', 'status'];
+  const rows = [
+    [
+      ...head,
+      ...columns.flatMap((column) =>
+        column.low ? [column.name, `${column.name}_low`, `${column.name}_high`] : [column.name],
+      ),
+    ],
+  ];
+  for (const i of [...shown, ...strip])
+    rows.push([
+      front.points.indexOf(i) + 1 || '',
+      pin_letter(i),
+      point_label(model, i),
+      model.hash[i],
+      words_at(model.context, i),
+      model.states[i],
+      ...columns.flatMap((column) => (column.low ? [column.mean[i], column.low[i], column.high[i]] : [column.mean[i]])),
+    ]);
+  return rows;
+}
+
+function setup_exports() {
+  const here = (text) => () => `${text}, ${state.context}`;
+  const set = (id, what) => exports_of.set(id, {names: () => [], ...what});
+  set('scatter', {
+    title: () => `${state.model.column(state.y).label} against ${state.model.column(state.x).label}, ${state.context}`,
+    legend: by_id('legend'),
+    names: () => named_points(state.model, scatter_view(), scatter.drawn.layout),
+    rows: () => point_rows(scatter.drawn.layout),
+  });
+  set('cost-chart', {
+    title: here('cost of a step'),
+    legend: by_id('cost-legend'),
+    rows: () => [
+      ['configuration', 'config_hash', 'term', 'seconds'],
+      ...cost_rows().rows.flatMap((i) =>
+        point_terms(state.model, i).map(({name, seconds}) => [row_title(i), state.model.hash[i], name, seconds]),
+      ),
+    ],
+  });
+  set('effects-chart', {title: here('effects of the axes'), legend: by_id('effects-legend'), rows: effect_rows});
+  set('heat-chart', {title: here('two axes together'), legend: by_id('heat-legend'), rows: heat_rows});
+  for (const place of document.querySelectorAll('.export[data-chart]'))
+    export_buttons(place, by_id(place.dataset.chart), exports_of.get(place.dataset.chart));
+}
