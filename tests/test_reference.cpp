@@ -83,7 +83,7 @@ const char* const small_grid = R"({"name": "g", "doc": "d", "task": ["classifier
            "wgrad.hadamard": [{"label": "none", "size": 0}], "dgrad|wgrad.*.rounding": ["stochastic"],
            "fprop.*.block": [16, [32, 32]], "train.clip": [0, 1], "task.*.outliers.token": [0, 0.5]},
   "exclude": [{"train.clip": 1, "fprop.*.block": [16]}], "include": [{"task": "lm", "train.clip": 2}]})";
-const char* const raced_grid = R"({"name": "g", "task": "lm", "race": {"seeds": 20, "hours": 1, "delta": 0.1},
+const char* const raced_grid = R"({"name": "g", "task": "lm", "race": {"seeds": 20, "hours": 1, "share": 0.05, "delta": 0.1},
   "tune": {"train.lr": {"start": "default", "factor": 2, "rungs": 4, "seeds": 3}}, "tune_best": 0.5})";
 
 }  // namespace

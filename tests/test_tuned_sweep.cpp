@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sweeps/grid/fixed.h"
+#include "sweeps/judge/alarms.h"
 #include "sweeps/judge/front_race.h"
 #include "sweeps/report/table.h"
 #include "tests/support/made_up_study.h"
@@ -137,6 +138,26 @@ TEST_CASE("the race finds the planted front", "[quick]") {
       CHECK(point.raced_gap.interval);
     }
   }
+}
+
+TEST_CASE("what matters is a share of mxfp4's gap", "[quick]") {
+  const auto judged = [](const std::string& recipe, const std::string& race) {
+    const Study sweep(R"({"name": "tuned", "task": "alpha", "seeds": 3, "axes": {"recipe": [")" + recipe + R"("]},
+      "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40)" +
+                          race + "}}",
+                      tuned_world());
+    const Results results = sweep.results();
+    const std::vector<ContextFront> all = fronts(results, Costs(results, made_up_costs()), {});
+    bool alarmed = false;
+    for (const RaisedAlarm& alarm : alarms(results, all)) alarmed = alarmed || alarm.alarm == Alarm::no_delta;
+    return std::pair(all.at(0).delta, alarmed);
+  };
+  // mxfp4 ends at .10 above fp32 (see above), noise .001 over 40 seeds.
+  CHECK(judged("mxfp4", R"(, "share": 0.05)").first == Approx(0.005).epsilon(0.02));
+  CHECK(judged("mxfp4", "").first == Approx(0.002).epsilon(0.02));
+  CHECK_FALSE(judged("mxfp4", "").second);
+  // Without mxfp4 there is no gap to take a share of, and nothing can be tied: said, not passed over.
+  CHECK(judged("mxfp8", "") == std::pair(0.0, true));
 }
 
 TEST_CASE("a tuned sweep asks for the same runs whatever is known already", "[quick]") {

@@ -221,8 +221,10 @@ RaceSettings parse_race(JsonReader value) {
   if (const auto hours =
           value.find("hours", {"computing on one core after which no further round starts; absent: no limit"}))
     race.hours = hours->number(tiny);
-  if (const auto delta =
-          value.find("delta", {"smallest difference of losses that matters; absent: 2 % of mxfp4's gap"}))
+  if (const auto share =
+          value.find("share", {"of mxfp4's gap to fp32: the smallest difference of losses that matters", race.share}))
+    race.share = share->number(0, 1);
+  if (const auto delta = value.find("delta", {"the same as a loss, for all tasks; absent: by `share`"}))
     race.delta = delta->number(0);
   value.finish();
   return race;

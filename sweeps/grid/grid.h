@@ -51,7 +51,8 @@ inline constexpr uint64_t first_race_seed = 1001;
 struct RaceSettings {
   size_t seeds = 320;           // of the last round
   std::optional<double> hours;  // of computing on one core, after which no further round starts
-  std::optional<double> delta;  // loss that matters; none: 2 % of mxfp4's gap
+  double share = 0.02;          // of mxfp4's gap: the smallest difference of losses that matters
+  std::optional<double> delta;  // the same in losses
   // 10, 20, 40, .. and at last `seeds`.
   std::vector<size_t> rounds() const;
 };

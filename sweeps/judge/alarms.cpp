@@ -124,6 +124,12 @@ std::string untuned_reference(const ContextFront& front, const Results& results,
                      train.value("lr", 0.0), train.value("clip", 0.0), train.value("warmup", 0.0), best.record.hash);
 }
 
+std::string no_delta(const ContextFront& front) {
+  if (!front.raced || front.delta > 0) return "";
+  return "delta is 0, so no candidate can be tied: name mxfp4 among the grid's recipes or references, or give "
+         "race.delta";
+}
+
 }  // namespace
 
 std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<ContextFront>& fronts) {
@@ -144,6 +150,7 @@ std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<Contex
     raise(Alarm::at_edge, at_edge(front));
     raise(Alarm::small_batch, small_batch(front, results));
     raise(Alarm::unequal_products, unequal_products(front));
+    raise(Alarm::no_delta, no_delta(front));
     raise(Alarm::untuned_reference, untuned_reference(front, results, best_of_family));
   }
   return raised;

@@ -11,7 +11,7 @@
 
 namespace fp4::sweeps {
 
-enum class Alarm : uint8_t { better_than_fp32, at_edge, small_batch, unequal_products, untuned_reference };
+enum class Alarm : uint8_t { better_than_fp32, at_edge, small_batch, unequal_products, untuned_reference, no_delta };
 
 struct AlarmInfo {
   Alarm id;
@@ -28,6 +28,8 @@ inline constexpr AlarmInfo alarm_table[] = {
      "configurations that quantise different numbers of products: the one with more has more to lose"},
     {Alarm::untuned_reference, "untuned reference",
      "fp32 loses over 1 % less in this store with another learning rate, clip or warm-up"},
+    {Alarm::no_delta, "no delta",
+     "a race in which the smallest difference that matters is 0: nothing can be tied, however many seeds are drawn"},
 };
 static_assert(ids_are_indices(alarm_table));
 inline std::string_view word(Alarm alarm) { return alarm_table[static_cast<size_t>(alarm)].name; }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "sim/recipe.h"
 #include "src/error.h"
 
 namespace fp4::sweeps {
@@ -106,7 +107,21 @@ std::vector<double> Results::gaps(const ConfigResult& config, bool confirm, Metr
   return values;
 }
 
+// The words of a recipe that change what it computes.
+static Json words_of(Json recipe) {
+  for (const char* key : {"name", "doc", "source", "deviations"}) recipe.erase(key);
+  return recipe;
+}
+
 bool Results::is_plain(const ConfigResult& config, std::string_view recipe) const {
+  // A grid may say the same in labels: the base mxfp4, no Hadamard, rounding to nearest.
+  thread_local std::map<std::string, Json, std::less<>> known;
+  const auto found = known.find(recipe);
+  const Json& plain = found != known.end()
+                          ? found->second
+                          : known[std::string(recipe)] =
+                                words_of(sim::to_json(sim::canonical(sim::recipe_from_json(std::string(recipe)))));
+  if (words_of(Json::parse(config.record.config).value("recipe", Json())) == plain) return true;
   if (config.record.recipe != recipe) return false;
   for (size_t i = 0; i < config.labels.size(); ++i) {
     const bool about_recipe = !axes_[i].starts_with("task.") && !axes_[i].starts_with("train.");
