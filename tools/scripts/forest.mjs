@@ -1,5 +1,5 @@
 // The effects of a study as forest plots in one SVG, a panel for each task:
-//   node tools/scripts/forest.mjs results/wgrad/effects.csv --out results/wgrad/effects.svg [--title TEXT]
+//   node tools/scripts/forest.mjs results/wgrad/effects.csv --out results/wgrad/effects.svg [--title TEXT] [--note TEXT]
 // effects.csv is tools/studies/paired.py's: group, name, task, n, mean, low, high, delta. A line is the simultaneous interval, a dot the
 // mean; coloured where the interval does not hold 0. An axis ends at three times the median of its panel's interval ends, so that
 // one large effect does not hide the others: an arrow and the number stand for what lies beyond.
@@ -14,7 +14,7 @@ function fail(message) {
 
 let parsed;
 try {
-  parsed = parseArgs({allowPositionals: true, options: {out: {type: 'string'}, title: {type: 'string', default: ''}}});
+  parsed = parseArgs({allowPositionals: true, options: {out: {type: 'string'}, title: {type: 'string', default: ''}, note: {type: 'string', default: ''}}});
 } catch (error) {
   fail(error.message);
 }
@@ -83,7 +83,8 @@ tasks.forEach((task, k) => {
     parts.push(`<circle cx="${x(row.mean)}" cy="${y}" r="4" fill="${colour}"/>`);
   });
 });
-text(14, height - 10, `Difference of the loss with intervals that hold together at 95 %; orange: worse, blue: better; shaded: 2 % of MXFP4's gap.`, 'fill="#444444"');
+const note = options.note || 'Difference of the loss with intervals that hold together at 95 %; orange: worse, blue: better; shaded: 2 % of MXFP4\'s gap.';
+text(14, height - 10, note, 'fill="#444444"');
 writeFileSync(
   options.out,
   `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" ` +
