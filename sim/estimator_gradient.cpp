@@ -24,10 +24,11 @@ uint32_t scale_code_at(const Quantized& q, int64_t index) {
 TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x, int64_t row, int64_t col) {
   const float largest = decode(quantizer.element, quantizer.element.largest_code);
   if (!q.spec.has_tensor_scale()) return {};
-  if (q.spec.tensor_scale != TensorScale::outer128)
-    return tensor_factor(quantizer.arithmetic, q.amax, quantizer.target, largest);
-  const int64_t begin = col / outer_scale_width * outer_scale_width;
-  const int64_t cols = smaller<int64_t>(outer_scale_width, x.cols - begin);
+  const int64_t of_row = q.spec.tensor_scale_cols(x.cols);
+  if (of_row == 0) return tensor_factor(quantizer.arithmetic, q.amax, quantizer.target, largest);
+  const int64_t width = q.spec.has_outer_scale() ? outer_scale_width : x.cols;
+  const int64_t begin = col / width * width;
+  const int64_t cols = smaller<int64_t>(width, x.cols - begin);
   const float amax = block_maximum({x.row(static_cast<int>(row)) + begin, 0, 1, 1, cols, cols}).amax;
   return tensor_factor(quantizer.arithmetic, amax, quantizer.target, largest);
 }
@@ -238,7 +239,7 @@ void multiply_blocks(Tape& tape, const Dispatcher& backend, const ForwardOperand
     backend.dequantize(q, decoded.data, tape.pass.threads);
   }
   const BlockGeometry& g = q.geometry;
-  const bool one_factor = q.spec.tensor_scale != TensorScale::outer128;
+  const bool one_factor = q.spec.tensor_scale_cols(x.cols) == 0;
   const TensorFactor factor = one_factor ? factor_at(quantizer, q, x, 0, 0) : TensorFactor{};
   const Definition definition = {quantizer, e, q, x, gradient, decoded, out};
   Slopes slopes(tape.k, e, quantizer, factor, static_cast<int>(g.block_cols));

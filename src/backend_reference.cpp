@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fp4/eden.h"
 #include "fp4/gemm.h"
 #include "src/parallel.h"
 
@@ -37,14 +38,18 @@ float finite_amax(const MatrixView& x, int64_t row, int64_t rows, int64_t col, i
   return block_maximum(all).amax;
 }
 
-// Fills tensor_scale and gives the factor of every (row, 128-group), or the one of the tensor.
+// Fills tensor_scale and gives the factor of every (row, 128-group) or row, or the one of the tensor.
 std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantizer& q, const MatrixView& x,
                                          Quantized& out) {
-  const float largest = decode(q.element, q.element.largest_code);
+  const float largest = q.scale_rule == ScaleRule::ms_eden ? rule_divisor(q.scale_rule, q.element).rounded()
+                                                           : decode(q.element, q.element.largest_code);
   const auto factor = [&](float amax) { return tensor_factor(q.arithmetic, amax, q.target, largest); };
   std::vector<TensorFactor> factors(1);
   out.amax = 0.0f;
-  if (q.tensor_scale == TensorScale::outer128) {
+  if (q.tensor_scale == TensorScale::row) {
+    factors.clear();
+    for (int64_t r = 0; r < x.rows; ++r) factors.push_back(factor(finite_amax(x, r, 1, 0, x.cols)));
+  } else if (q.tensor_scale == TensorScale::outer128) {
     factors.clear();
     for (int64_t r = 0; r < x.rows; ++r) {
       for (int64_t c = 0; c < x.cols; c += outer_scale_width) {
@@ -82,7 +87,11 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
   const BlockGeometry& g = out.geometry;
   const int64_t first_row = block_row * g.block_rows;
   const int64_t rows = std::min(g.block_rows, x.rows - first_row);
-  const int64_t outer_cols = outer_scale_cols(x.cols);
+  const int64_t factor_cols = out.spec.tensor_scale_cols(x.cols);  // 0: one factor for all
+  const auto factor_at = [&](int64_t row, int64_t col) {
+    return factors[static_cast<size_t>(
+        factor_cols == 0 ? 0 : row * factor_cols + (factor_cols > 1 ? col / outer_scale_width : 0))];
+  };
   const int64_t first_index = call.row_offset / g.block_rows * g.scale_cols;  // in the whole operand's scale array
   const bool random_scale = is_stochastic(q.scale_rounding);
   const bool random_element = is_stochastic(q.rounding);
@@ -93,9 +102,7 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
                              rows,
                              std::min(g.block_cols, x.cols - first_col),
                              g.block_rows * g.block_cols};
-    const TensorFactor t = factors.size() > 1
-                               ? factors[static_cast<size_t>(first_row * outer_cols + first_col / outer_scale_width)]
-                               : factors[0];
+    const TensorFactor t = factor_at(first_row, first_col);
     const int64_t index = block_row * g.scale_cols + first_col / g.block_cols;
     const uint32_t scale_draw = random_scale ? random_draw(call.place.scale_rounding(),
                                                            static_cast<uint64_t>(first_index + index), q.random_bits)
@@ -111,6 +118,37 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
         const uint32_t draw = random_element ? random_draw(call.place, position, q.random_bits) : 0u;
         out.set_code(row, col, element_code(q, block.at(r, c), scale_code, t, draw));
       }
+    }
+  }
+}
+
+// ms_eden: the row's scales once its codes are known (eden.h). Blocks of zeros and those with a NaN scale stay.
+void correct_scales(const QuantizeCall& call, const Quantizer& q, const MatrixView& x, int64_t row, Quantized& out) {
+  const BlockGeometry& g = out.geometry;
+  const auto block_at = [&](int64_t col) {
+    return BlockView{x.data + row * x.row_stride + col * x.col_stride,
+                     x.row_stride,
+                     x.col_stride,
+                     1,
+                     std::min(g.block_cols, x.cols - col),
+                     g.block_cols};
+  };
+  for (int64_t group = 0; group < x.cols; group += eden_width) {
+    const int64_t end = std::min<int64_t>(group + eden_width, x.cols);
+    EdenSums sums;
+    for (int64_t k = group; k < end; ++k) {
+      const uint32_t scale = load_scale(out, out.scale_index(row, k));
+      if (q.scale.is_nan_code(scale) || !is_finite(x.at(row, k))) continue;
+      sums.add(x.at(row, k), element_value(q, out.code(row, k), scale_value(q, scale), out.tensor_factor_at(row, k)));
+    }
+    for (int64_t k = group; k < end; k += g.block_cols) {
+      const int64_t index = out.scale_index(row, k);
+      const uint32_t scale = load_scale(out, index);
+      if (q.scale.is_nan_code(scale) || block_maximum(block_at(k)).amax == 0.0f) continue;
+      const int64_t first_index = call.row_offset * g.scale_cols;
+      const uint32_t draw =
+          random_draw(call.place.scale_rounding(), static_cast<uint64_t>(first_index + index), q.random_bits);
+      store_scale(out, index, eden_scale_code(q, scale, sums.correction(), draw));
     }
   }
 }
@@ -182,8 +220,11 @@ class ReferenceBackend final : public Backend {
     out.real_scales.assign(is_real(call.spec.scale) ? scale_count : 0, 0.0f);
     const std::vector<TensorFactor> factors = tensor_factors(call, q, x, out);
     const int64_t block_rows = (x.rows + g.block_rows - 1) / g.block_rows;
-    parallel_for(0, block_rows, 1, call.threads, 1,
-                 [&](int64_t b) { quantize_block_row(call, q, x, factors, b, out); });
+    parallel_for(0, block_rows, 1, call.threads, 1, [&](int64_t b) {
+      quantize_block_row(call, q, x, factors, b, out);
+      if (call.spec.corrects_scales()) correct_scales(call, q, x, b, out);
+    });
+    out.spec = decoding_spec(call.spec);
   }
 
   void dequantize(const Quantized& q, float* out, int threads) const override {

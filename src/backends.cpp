@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "fp4/gemm.h"
 #include "src/cpu/backend_avx2.h"
 #include "src/cpu/backend_avx512.h"
 #include "src/error.h"
@@ -102,7 +103,35 @@ void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions&
   if (a.cols != b.cols) {
     throw Error("gemm: A has K = " + std::to_string(a.cols) + ", B has K = " + std::to_string(b.cols));
   }
+  if (name_ != "reference" && multiply_unscaled(a, b, options, c, c_stride)) return;
   for_gemm(a.spec, b.spec, options).gemm(a, b, options, c, c_stride);
+}
+
+// Factors of rows act after the sums: without them, prescale and Hadamard divisor, a product is the exact accumulator,
+// and C = fl32(acc * F) of gemm.h follows. False where the sums see the factors, or nothing but them is unknown.
+bool Dispatcher::multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                                   int64_t c_stride) const {
+  const bool by_row = a.spec.tensor_scale == TensorScale::row || b.spec.tensor_scale == TensorScale::row;
+  if (!by_row || !a.spec.has_scale() || !b.spec.has_scale() || options.accumulator.kind == AccumulatorKind::fma ||
+      a.spec.has_outer_scale() || b.spec.has_outer_scale() || a.spec.prescale != 1.0f || b.spec.prescale != 1.0f)
+    return false;
+  const auto without = [](Quantized q) {
+    q.spec.tensor_scale = TensorScale::none;
+    q.spec.target = 0.0f;
+    q.tensor_scale = {1.0f};
+    return q;
+  };
+  GemmOptions plain = options;
+  plain.hadamard_divisor = 1.0f;
+  const Quantized bare_a = without(a), bare_b = without(b);
+  for_gemm(bare_a.spec, bare_b.spec, plain).gemm(bare_a, bare_b, plain, c, c_stride);
+  const GemmFinish finish = {.hadamard_divisor = options.hadamard_divisor};
+  for (int64_t i = 0; i < a.rows; ++i)
+    for (int64_t j = 0; j < b.rows; ++j) {
+      float& out = c[i * c_stride + j];
+      out = canonical(out * finish.factor(a.tensor_factor_at(i, 0) * b.tensor_factor_at(j, 0)));
+    }
+  return true;
 }
 
 void Dispatcher::multiply(const MultiplyCall& call) const {

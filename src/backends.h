@@ -37,6 +37,8 @@ class Dispatcher {
   const Backend& for_hadamard(const HadamardSpec& h) const;
 
  private:
+  bool multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                         int64_t c_stride) const;
   std::string name_;
   std::vector<const Backend*> chosen_;
 };

@@ -66,7 +66,8 @@ RandomPlace place_of(fp4sim_place p) { return {p.seed, p.stream, p.step}; }
 int scale_bytes(const QuantSpec& s) { return !s.has_scale() ? 0 : (is_real(s.scale) ? 4 : 1); }
 
 int64_t tensor_scales(const QuantSpec& s, int64_t rows, int64_t cols) {
-  return s.has_outer_scale() ? rows * outer_scale_cols(cols) : 1;
+  const int64_t of_row = s.tensor_scale_cols(cols);
+  return of_row > 0 ? rows * of_row : 1;
 }
 
 Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {

@@ -343,7 +343,7 @@ TEST_CASE("what kernels store instead is named", "[quick]") {
       }
     }
     REQUIRE(changed > 0);
-    expect(bench.diagnose_dump(dump), "scale_rule=four_over_six_by_mae");
+    expect(bench.diagnose_dump(dump), "error=mae");
   }
   SECTION("draws that are counted along columns, or from the top of a word") {
     Bench bench(quantize_case("mxfp4,rounding=stochastic", InputKind::gaussian, 32, 128));

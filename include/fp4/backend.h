@@ -48,7 +48,7 @@ struct Quantized {
   std::vector<uint8_t> codes;
   std::vector<uint8_t> scales;
   std::vector<float> real_scales;
-  std::vector<float> tensor_scale;  // [1], or [rows, ceil(K/128)] for outer128
+  std::vector<float> tensor_scale;  // [1], [rows] for row, [rows, ceil(K/128)] for outer128
   float amax = 0.0f;                // the tensor amax that was used (0 when no tensor scale asked for it)
 
   int code_bits() const { return format_of(spec.element).code_bits(); }
@@ -79,8 +79,8 @@ struct Quantized {
     return r / geometry.block_rows * geometry.scale_cols + k / geometry.block_cols;
   }
   float tensor_factor_at(int64_t r, int64_t k) const {
-    if (!spec.has_outer_scale()) return tensor_scale[0];
-    return tensor_scale[static_cast<size_t>(r * outer_scale_cols(cols) + k / outer_scale_width)];
+    const int64_t of_row = spec.tensor_scale_cols(cols);
+    return tensor_scale[static_cast<size_t>(of_row == 0 ? 0 : r * of_row + (of_row > 1 ? k / outer_scale_width : 0))];
   }
 };
 

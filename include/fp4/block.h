@@ -23,6 +23,7 @@ struct Quantizer {
   float prescale = 1.0f;
   float target = 448.0f;
   TensorScale tensor_scale = TensorScale::none;
+  TrialError error = TrialError::mse;
   float scale_floor = 0.0f;
   ZeroBlock zero_block = ZeroBlock::one;
   ZeroScale zero_scale = ZeroScale::smallest;
@@ -126,7 +127,7 @@ FP4_HD constexpr uint32_t apply_scale_policies(const Quantizer& q, uint32_t code
   return code;
 }
 
-// Sum of squared errors in fp64, ascending k, nearest-even trials.
+// The error of a trial in fp64, sums in ascending k, nearest-even trials.
 FP4_HD inline double trial_error(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t) {
   q.rounding = Rounding::nearest_even;
   const float s = scale_value(q, scale_code);
@@ -136,7 +137,11 @@ FP4_HD inline double trial_error(Quantizer q, const BlockView& x, uint32_t scale
       const float value = x.at(r, c);
       const double error = static_cast<double>(value) -
                            static_cast<double>(element_value(q, element_code(q, value, scale_code, t, 0), s, t.g));
-      sum = sum + error * error;
+      if (q.error == TrialError::max) {
+        sum = larger(sum, error < 0.0 ? -error : error);
+      } else {
+        sum = sum + (q.error == TrialError::mse ? error * error : error < 0.0 ? -error : error);
+      }
     }
   }
   return sum;
@@ -187,7 +192,8 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
     const Magnitude n = q.scale.has_zero ? largest : Magnitude{1, q.element.max_exponent(), false};
     return encode(q.scale, multiplier_quotient(q.arithmetic, amax, n, t), false, how);
   }
-  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, {largest, 1}, t), false, how);
+  const Divisor divisor = rule_divisor(q.scale_rule, q.element);
+  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, divisor, t), false, how);
   if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
   if (q.scale_rule != ScaleRule::four_over_six) return code;
   const Divisor two_thirds = {exact_product(largest, {2, 0, false}), 3};  // 4 for e2m1

@@ -19,7 +19,8 @@ enum class ScaleRule : uint8_t {
   amax,
   encode,
   four_over_six,
-  mse
+  mse,
+  ms_eden
 };
 
 // What a rule reads of a block and what it gives: an exponent from the maximum, an exponent from the variance, a number
@@ -55,8 +56,27 @@ inline constexpr ScaleRuleInfo scale_rule_table[] = {
      ScaleFamily::trials},
     {ScaleRule::mse, "mse", "the amax code or one of its four neighbours, least squared error", "search", 12,
      ScaleFamily::trials},
+    {ScaleRule::ms_eden, "ms_eden", "amax to 5.35 or so, then corrected and rounded stochastically (eden.h)",
+     "Quartet II 2601.22813", 5, ScaleFamily::quotient},
 };
 static_assert(ids_are_indices(scale_rule_table));
+
+// What the rules that try several codes minimise over a block.
+enum class TrialError : uint8_t { mse, mae, max };
+
+struct TrialErrorInfo {
+  TrialError id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr TrialErrorInfo trial_error_table[] = {
+    {TrialError::mse, "mse", "sum of squared errors", "2512.02010"},
+    {TrialError::mae, "mae", "sum of absolute errors", "2512.02010; Transformer Engine"},
+    {TrialError::max, "max", "largest absolute error", "2512.02010"},
+};
+static_assert(ids_are_indices(trial_error_table));
 
 FP4_HD constexpr ScaleFamily family_of(ScaleRule r) {
   switch (r) {
@@ -69,7 +89,8 @@ FP4_HD constexpr ScaleFamily family_of(ScaleRule r) {
     case ScaleRule::quest_floor:
     case ScaleRule::quest_nearest: return ScaleFamily::variance;
     case ScaleRule::amax:
-    case ScaleRule::encode: return ScaleFamily::quotient;
+    case ScaleRule::encode:
+    case ScaleRule::ms_eden: return ScaleFamily::quotient;
     case ScaleRule::four_over_six:
     case ScaleRule::mse: return ScaleFamily::trials;
   }
@@ -90,6 +111,7 @@ FP4_HD constexpr Divisor rule_divisor(ScaleRule rule, const FloatFormat& element
     case ScaleRule::quest_floor:  // of constant blocks
     case ScaleRule::quest_nearest: return {{1, element.max_exponent(), false}, 1};
     case ScaleRule::uos: return {{29, 0, false}, 4};
+    case ScaleRule::ms_eden: return {exact_product(element.largest(), {1600, 0, false}), 1581};  // 17/16 * 0.93
     case ScaleRule::rceil:
     case ScaleRule::nearest_log2:
     case ScaleRule::amax:
@@ -140,7 +162,8 @@ FP4_HD constexpr int power_rule_exponent(ScaleRule rule, float amax, float g, co
     case ScaleRule::amax:
     case ScaleRule::encode:
     case ScaleRule::four_over_six:
-    case ScaleRule::mse: break;
+    case ScaleRule::mse:
+    case ScaleRule::ms_eden: break;
   }
   return a.log2_floor() - emax;
 }

@@ -42,21 +42,28 @@ struct QuantSpec {
   NegativeZero negative_zero = NegativeZero::keep;
   Nonfinite nonfinite = Nonfinite::block_nan;
   Ragged ragged = Ragged::pad;
+  TrialError error = TrialError::mse;
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }
   constexpr bool has_tensor_scale() const { return has_scale() && tensor_scale != TensorScale::none; }
   constexpr bool has_outer_scale() const { return has_scale() && tensor_scale == TensorScale::outer128; }
+  // Factors along K of each row: 0 where the whole operand has one.
+  constexpr int64_t tensor_scale_cols(int64_t cols) const {
+    if (has_outer_scale()) return outer_scale_cols(cols);
+    return has_scale() && tensor_scale == TensorScale::row ? 1 : 0;
+  }
+  constexpr bool corrects_scales() const { return has_scale() && scale_rule == ScaleRule::ms_eden; }  // eden.h
   constexpr bool draws_random_bits() const {
-    return is_stochastic(rounding) ||
+    return is_stochastic(rounding) || corrects_scales() ||
            (has_scale() && !is_power_of_two_rule(scale_rule) && is_stochastic(scale_rounding));
   }
 };
 
-// 448, or the largest scale if that is smaller; 256 for four_over_six.
+// 448, or the largest scale if that is smaller; 256 for four_over_six, 255.99 for ms_eden.
 constexpr float default_target(const QuantSpec& s) {
   if (!s.has_scale()) return 448.0f;
-  const float preferred = s.scale_rule == ScaleRule::four_over_six ? 256.0f : 448.0f;
+  const float preferred = s.corrects_scales() ? 255.99f : s.scale_rule == ScaleRule::four_over_six ? 256.0f : 448.0f;
   return smaller(preferred, decode(format_of(s.scale), format_of(s.scale).largest_code));
 }
 
@@ -73,12 +80,21 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.prescale = s.prescale;
   q.target = s.target > 0.0f ? s.target : default_target(s);
   q.tensor_scale = s.has_scale() ? s.tensor_scale : TensorScale::none;
+  q.error = s.error;
   q.scale_floor = s.scale_floor;
   q.zero_block = s.zero_block;
   q.zero_scale = s.zero_scale;
   q.negative_zero = s.negative_zero;
   q.nonfinite = s.nonfinite;
   return q;
+}
+
+// The spec that reads its codes and scales alike, without words that only choose them: backends that do not know such
+// a word can still decode and multiply.
+constexpr QuantSpec decoding_spec(QuantSpec s) {
+  s.error = TrialError::mse;
+  if (s.corrects_scales()) s.scale_rule = ScaleRule::amax;
+  return s;
 }
 
 // How an operand [rows, K] is cut into blocks.
@@ -127,6 +143,15 @@ inline std::string invalid_reason(const QuantSpec& s) {
   if (s.scale_rule == ScaleRule::uos && s.element != Element::e2m1) return "scale_rule uos is defined for e2m1 only";
   if (s.scale_rule == ScaleRule::four_over_six && scale.mantissa_bits == 0) {
     return "scale_rule four_over_six needs a scale format with mantissa bits";
+  }
+  if (s.corrects_scales() && (scale.mantissa_bits == 0 || s.block.kind != BlockKind::vector)) {
+    return "scale_rule ms_eden needs 1 x B blocks and a scale format with mantissa bits";
+  }
+  if (s.corrects_scales() && s.scale_rounding != Rounding::nearest_even) {
+    return "scale_rule ms_eden rounds its scales stochastically itself: scale_rounding must be nearest_even";
+  }
+  if (s.tensor_scale == TensorScale::row && s.block.kind != BlockKind::vector) {
+    return "tensor_scale row needs 1 x B blocks";
   }
   if (s.scale_rule == ScaleRule::encode && s.arithmetic == Arithmetic::te) {
     return "arithmetic te is not defined for scale_rule encode";

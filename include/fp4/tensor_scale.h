@@ -1,13 +1,13 @@
-// The second scale level: one fp32 factor g for a tensor (NVFP4), held between sampling steps (2609.02846) or one per
-// row and 128 elements along K. From the tensor amax A: g = fl32(A / fl32(target*M)), so that the largest block scale
-// is about `target`; in `te` order S = min(fl32(target*M / A), FLT_MAX) and g = fl32(1/S).
+// The second scale level: one fp32 factor g for a tensor (NVFP4), held between sampling steps (2609.02846), one per
+// row, or one per row and 128 elements along K. From the tensor amax A: g = fl32(A / fl32(target*M)), so that the
+// largest block scale is about `target`; in `te` order S = min(fl32(target*M / A), FLT_MAX) and g = fl32(1/S).
 #pragma once
 
 #include "fp4/arithmetic.h"
 
 namespace fp4 {
 
-enum class TensorScale : uint8_t { none, current, hold, outer128 };
+enum class TensorScale : uint8_t { none, current, hold, outer128, row };
 
 struct TensorScaleInfo {
   TensorScale id;
@@ -23,6 +23,8 @@ inline constexpr TensorScaleInfo tensor_scale_table[] = {
     {TensorScale::current, "current", "from this tensor's amax", "NVFP4, 2509.25149", 1, false},
     {TensorScale::hold, "hold", "amax sampled every hold_steps training steps", "2609.02846", 1, true},
     {TensorScale::outer128, "outer128", "one factor per row and 128 elements along K", "block-scaled FP8 training", 0,
+     false},
+    {TensorScale::row, "row", "one factor per row", "row-scaled NVFP4 of Transformer Engine, FlashInfer per token", 1,
      false},
 };
 static_assert(ids_are_indices(tensor_scale_table));

@@ -28,29 +28,6 @@ uint64_t draw_index(const Kernel& k, const Quantized& q, int64_t r, int64_t c) {
   return k.draws == Kernel::DrawOrder::high_first ? i / of_a_word * of_a_word + of_a_word - 1 - i % of_a_word : i;
 }
 
-double absolute_error(const Quantizer& q, const BlockView& x, uint32_t scale_code, TensorFactor t) {
-  double sum = 0;
-  const float s = scale_value(q, scale_code);
-  for (int64_t r = 0; r < x.rows; ++r)
-    for (int64_t c = 0; c < x.cols; ++c) {
-      const float y = element_value(q, element_code(q, x.at(r, c), scale_code, t, 0), s, t.g);
-      sum += std::abs(static_cast<double>(x.at(r, c)) - static_cast<double>(y));
-    }
-  return sum;
-}
-
-// The scales that put the maximum on M and on two thirds of M; a tie goes to M.
-uint32_t code_by_absolute_error(Quantizer q, const BlockView& x, float amax, TensorFactor t) {
-  const RoundingDraw how = {q.scale_rounding, q.random_bits, 0};
-  const Magnitude largest = q.element.largest();
-  const auto code = [&](Divisor m) {
-    return apply_scale_policies(q, encode(q.scale, scale_quotient(q.arithmetic, amax, m, t), false, how));
-  };
-  const uint32_t of_6 = code({largest, 1}), of_4 = code({exact_product(largest, {2, 0, false}), 3});
-  q.rounding = Rounding::nearest_even;
-  return absolute_error(q, x, of_4, t) < absolute_error(q, x, of_6, t) ? of_4 : of_6;
-}
-
 float finite_amax(const MatrixView& x) {
   float amax = 0;
   for (int64_t r = 0; r < x.rows; ++r)
@@ -87,56 +64,40 @@ Elements Simulator::elements(const Kernel& kernel, const std::string& array) con
   if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
   const ArrayName name = parse_array_name(array);
   if (name.stage.empty() || name.stage == input_stage) return {};
-  Elements all;
-  int64_t rows = 0, scale_rows = 0, scale_cols = 0;
-  for (const Piece& piece : last_quantized(kernel, name.is_transposed)) {
-    const Elements e = part(kernel, name.stage, piece);
-    all.insert(all.end(), e.begin(), e.end());
-    rows += piece.q.rows;
-    scale_rows += piece.q.geometry.scale_rows;
-    scale_cols = piece.q.geometry.scale_cols;
-  }
-  if (name.stage == "codes") return in_code_layout(all, name.code_layout, rows);
-  return name.stage == "scales" ? in_scale_layout(all, name.scale_layout, scale_rows, scale_cols) : all;
+  const Piece& piece = last_quantized(kernel, name.is_transposed);
+  const Elements all = part(kernel, name.stage, piece);
+  const BlockGeometry& g = piece.q.geometry;
+  if (name.stage == "codes") return in_code_layout(all, name.code_layout, piece.q.rows);
+  return name.stage == "scales" ? in_scale_layout(all, name.scale_layout, g.scale_rows, g.scale_cols) : all;
 }
 
 // The arrays of a dump are asked for one after the other: their tensor is quantised once. `k` is known by its address.
-const std::vector<Simulator::Piece>& Simulator::last_quantized(const Kernel& k, bool transposed) const {
+const Simulator::Piece& Simulator::last_quantized(const Kernel& k, bool transposed) const {
   Last& last = last_[transposed ? 1 : 0];
   if (last.kernel != &k) last = {&k, quantized(k, transposed)};
-  return last.pieces;
+  return last.piece;
 }
 
-std::vector<Simulator::Piece> Simulator::quantized(const Kernel& k, bool transposed) const {
+Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
   QuantizeCall call = {.x = view_of(in_.a.data(), c_.rows, c_.cols),
                        .spec = k.a,
                        .hadamard = k.drop_hadamard ? HadamardSpec{} : c_.hadamard,
                        .place = k.place.value_or(c_.place),
                        .threads = threads_};
   if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
-  std::vector<Piece> pieces;
-  const auto add = [&] {
-    Piece& piece = pieces.emplace_back();
-    piece.amax = finite_amax(call.x);
-    if (k.measured_g != Kernel::MeasuredG::tensor) {
-      call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
-      call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax) : piece.amax;
-    }
-    if (!k.recodes()) return dispatcher_.quantize(call, piece.q);
+  Piece piece;
+  piece.amax = finite_amax(call.x);
+  if (k.measured_g != Kernel::MeasuredG::tensor) {
+    call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
+    call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax) : piece.amax;
+  }
+  if (!k.recodes()) {
+    dispatcher_.quantize(call, piece.q);
+  } else {
     reference_backend().quantize(call, piece.q);
     recode(k, call, piece.q);
-  };
-  if (k.measured_g != Kernel::MeasuredG::row) {
-    add();
-    return pieces;
   }
-  const MatrixView all = call.x;
-  for (int64_t r = 0; r < all.rows; ++r) {
-    call.x = {all.data + r * all.row_stride, 1, all.cols, all.row_stride, all.col_stride};
-    call.row_offset = r;
-    add();
-  }
-  return pieces;
+  return piece;
 }
 
 Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece& piece) const {
@@ -219,7 +180,6 @@ uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, con
   uint32_t code = block_scale_code(resolved, block, t, 0);
   const BlockMaximum m = block_maximum(block);
   if (m.amax == 0.0f || resolved.scale.is_nan_code(code)) return code;
-  if (k.by_absolute_error) code = code_by_absolute_error(resolved, block, m.amax, t);
   if (k.float_log2) {
     const float l = static_cast<float>(std::log2(static_cast<double>(m.amax) / static_cast<double>(t.g)));
     code = power_code(resolved.scale, static_cast<int>(std::floor(l)) - resolved.element.max_exponent());

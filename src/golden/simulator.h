@@ -16,7 +16,7 @@ namespace fp4::golden {
 struct Kernel {
   enum class DecodeG { once, missing, twice, divided };
   enum class StoredG { factor, reciprocal, encode, amax };       // what the dump calls tensor scale
-  enum class MeasuredG { tensor, row, bf16 };                    // where the amax of the tensor scale comes from
+  enum class MeasuredG { tensor, bf16 };                         // where the amax of the tensor scale comes from
   enum class DrawOrder { row_major, column_major, high_first };  // which draw an element takes
 
   QuantSpec a, b;
@@ -24,7 +24,6 @@ struct Kernel {
   bool float_log2 = false;                   // exponent = floor(fl32(log2 a'))
   int saturation = 0;                        // 1: codes beyond M wrap, 2: they become NaN or the top code pattern
   int scale_step = 0;                        // every scale code off by this
-  bool by_absolute_error = false;            // four_over_six keeps the smaller sum of |x - decoded|
   DecodeG decode_g = DecodeG::once;
   StoredG stored_g = StoredG::factor;
   MeasuredG measured_g = MeasuredG::tensor;
@@ -37,9 +36,7 @@ struct Kernel {
   RealType output = RealType::fp32;  // the product's type before it is read as fp32
 
   // Blocks are coded again one by one, with the core's functions.
-  bool recodes() const {
-    return float_log2 || saturation != 0 || scale_step != 0 || by_absolute_error || draws != DrawOrder::row_major;
-  }
+  bool recodes() const { return float_log2 || saturation != 0 || scale_step != 0 || draws != DrawOrder::row_major; }
 };
 
 // Codes and scales one by one, in the order in which a file of that layout keeps them.
@@ -56,17 +53,17 @@ class Simulator {
   Elements elements(const Kernel& kernel, const std::string& array) const;
 
  private:
-  struct Piece {  // all rows, or one where each has a tensor scale of its own
+  struct Piece {
     Quantized q;
     float amax = 0;
   };
   struct Last {
     const Kernel* kernel = nullptr;
-    std::vector<Piece> pieces;
+    Piece piece;
   };
 
-  const std::vector<Piece>& last_quantized(const Kernel& k, bool transposed) const;
-  std::vector<Piece> quantized(const Kernel& k, bool transposed) const;
+  const Piece& last_quantized(const Kernel& k, bool transposed) const;
+  Piece quantized(const Kernel& k, bool transposed) const;
   void recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const;
   uint32_t changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
                          TensorFactor t) const;

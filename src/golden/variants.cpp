@@ -73,8 +73,6 @@ void add_tensor_scales(const Case& c, const Kernel& base, const Add& add) {
   if (base.a.tensor_scale != TensorScale::current) return;
   add("tensor_scale_of=bf16", "the amax of the tensor rounded to bf16 first",
       [](Kernel& k) { k.measured_g = Kernel::MeasuredG::bf16; });
-  if (geometry_of(base.a, c.rows, c.cols).block_rows == 1)
-    add("tensor_scale=row", "a tensor scale for each row", [](Kernel& k) { k.measured_g = Kernel::MeasuredG::row; });
 }
 
 // GEMM kernels write D in the type of the model.
@@ -105,9 +103,6 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
       add("scale_step=-1", "every scale one code low", [](Kernel& k) { k.scale_step = -1; });
       add("scale_step=+1", "every scale one code high", [](Kernel& k) { k.scale_step = 1; });
     }
-    if (base.a.scale_rule == ScaleRule::four_over_six)
-      add("scale_rule=four_over_six_by_mae", "the smaller sum of |error| decides between 4 and 6",
-          [](Kernel& k) { k.by_absolute_error = true; });
     add("code_storage=values", "elements as real numbers instead of codes",
         [](Kernel& k) { k.codes_as_values = true; });
     add("code_storage=values and scale_storage=values", "elements and scales as real numbers instead of codes",
@@ -126,7 +121,7 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
         [](Kernel& k) { k.decode_g = Kernel::DecodeG::missing; });
     add("tensor_scale_decode=twice", "tensor scale applied twice",
         [](Kernel& k) { k.decode_g = Kernel::DecodeG::twice; });
-    if (!c.is_gemm && !base.a.has_outer_scale()) add_tensor_scales(c, base, add);
+    if (!c.is_gemm && base.a.tensor_scale_cols(c.cols) == 0) add_tensor_scales(c, base, add);
     if (!c.is_gemm) {
       add("tensor_scale_decode=divided", "divided by the tensor scale",
           [](Kernel& k) { k.decode_g = Kernel::DecodeG::divided; });

@@ -99,7 +99,7 @@ void check_product(const std::string& name, const QuantSpec& spec, const GemmOpt
   call.a.x = view_of(x.a.data() + first * n, rows, n);
   call.b.x = view_of(x.b.data() + first * n, rows, n);
   call.a.spec = call.b.spec = spec;
-  const bool has_one_scale = spec.has_tensor_scale() && !spec.has_outer_scale();  // of all rows
+  const bool has_one_scale = spec.has_tensor_scale() && spec.tensor_scale_cols(n) == 0;  // of all rows
   if (has_one_scale) call.a.spec.tensor_scale = call.b.spec.tensor_scale = TensorScale::hold;
   call.a.held_amax = amax_a;
   call.b.held_amax = amax_b;

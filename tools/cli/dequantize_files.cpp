@@ -110,8 +110,8 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   Quantized q;
   q.spec = spec;
   q.cols = cols;
-  const bool outer = spec.has_outer_scale();
-  if (!outer) {
+  const bool by_row = spec.tensor_scale_cols(cols) > 0;
+  if (!by_row) {
     q.tensor_scale.resize(1);
     tensor_scale.read_rows(0, 1, q.tensor_scale.data());
   }
@@ -139,7 +139,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
       else
         readers[1].read_raw(at, count, q.scales.data());
     }
-    if (outer) {
+    if (by_row) {
       q.tensor_scale.resize(static_cast<size_t>(q.rows) * tensor_scale.cols());
       tensor_scale.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows), q.tensor_scale.data());
     }

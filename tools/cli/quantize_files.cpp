@@ -205,7 +205,6 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
   QuantizeCall call = call_for(job, reader, band);
-  const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
 
   std::deque<TensorWriter> writers;
   for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape);
@@ -242,7 +241,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
       else
         writers[1].write(q.scales);
     }
-    if (kind == TensorScale::outer128 || first == 0) tensor_scale.write(q.tensor_scale);
+    if (job.spec.tensor_scale_cols(q.cols) > 0 || first == 0) tensor_scale.write(q.tensor_scale);
     decoded.write(y);
     add_statistics(report, q, call.x, y.data(), job.threads);
   }

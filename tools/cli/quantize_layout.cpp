@@ -73,8 +73,8 @@ Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order&
          order.scales == golden::ScaleLayout::linear
              ? shape_of(g.scale_rows, g.scale_cols)
              : Shape{static_cast<uint64_t>(golden::padded_size(order.scales, g.scale_rows, g.scale_cols))}});
-  layout.parts.push_back(
-      {"tensor_scale.npy", Dtype::f32, spec.has_outer_scale() ? shape_of(rows, outer_scale_cols(cols)) : Shape{1}});
+  layout.parts.push_back({"tensor_scale.npy", Dtype::f32,
+                          spec.tensor_scale_cols(cols) > 0 ? shape_of(rows, spec.tensor_scale_cols(cols)) : Shape{1}});
   layout.parts.push_back({"dequantized.npy", Dtype::f32, decoded_shape});
   return layout;
 }

@@ -303,7 +303,8 @@ class Draws:
 # ---------------------------------------------------------------- specs
 FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scale_rounding="nearest_even", arithmetic="exact",
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
-              zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad")
+              zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad",
+              error="mse")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -314,6 +315,7 @@ PRESETS = {
 }
 POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_floor", "quest_nearest")
 VALUE_RULES = ("amax", "encode", "four_over_six", "mse")
+EDEN_HEADROOM = Fraction(17, 16) * Fraction(93, 100)  # of ms_eden: the maximum lands on 6 / that
 
 
 class Spec:
@@ -337,6 +339,8 @@ class Spec:
             self.target_bits = parse_f32(self.target)
         elif self.scale_format is not None:
             default = 256 if self.scale_rule == "four_over_six" else min(Fraction(448), self.scale_format.max_fraction)
+            if self.scale_rule == "ms_eden":
+                default = Fraction("255.99")
             self.target_bits = parse_f32(default)
         self.reason = self.invalid()
 
@@ -361,7 +365,16 @@ class Spec:
             return "encode takes neither te nor zero_scale=keep"
         if self.tensor_scale == "outer128" and self.scale != "none" and not self.block.isdigit():
             return "outer128 needs 1 x B blocks"
+        if self.tensor_scale == "row" and self.scale != "none" and not self.block.isdigit():
+            return "row needs 1 x B blocks"
+        if self.scale_rule == "ms_eden" and (self.scale == "e8m0" or not self.block.isdigit() or self.scale_rounding != "nearest_even"):
+            return "ms_eden needs 1 x B blocks, scales with mantissa bits and nearest_even"
         return None
+
+    def largest(self):
+        """What the maximum of a block is to become."""
+        m = self.elem.max_fraction
+        return m / EDEN_HEADROOM if self.scale_rule == "ms_eden" else m
 
 
 def fraction_to_f32(f):
@@ -376,7 +389,7 @@ class BlockQuantiser:
         self.spec, self.g, self.s_te = spec, g, s_te
         self.g_units = magnitude_units(g)
         self.fmt = spec.scale_format
-        self.m = spec.elem.max_fraction
+        self.m = spec.largest()
         self.decode_cache = {}  # scale code -> decode-side scale, in units
 
     # -- scale codes
@@ -460,7 +473,10 @@ class BlockQuantiser:
         total = 0.0
         for x, q in zip(xs, self.element_codes(code, xs, "nearest_even", None)):
             d = to_double(x) - to_double(self.decode(q, code))
-            total += d * d
+            if self.spec.error == "max":
+                total = max(total, abs(d))
+            else:
+                total += d * d if self.spec.error == "mse" else abs(d)
         return total
 
     def scale_code(self, xs, count, draw):
@@ -479,7 +495,7 @@ class BlockQuantiser:
         if rule == "encode":
             return self.after_rule(self.round_scale(self.multiplier(a), draw))
         c = self.round_scale(self.quotient(a, fraction_to_f32(self.m), self.m), draw)
-        if rule == "amax":
+        if rule in ("amax", "ms_eden"):
             return self.after_rule(c)
         if rule == "four_over_six":
             m4 = self.m * 2 / 3
@@ -575,7 +591,7 @@ def tensor_scale_of(spec, a):
     """(g, S of te) from a tensor amax."""
     if spec.tensor_scale == "none":
         return ONE, ONE
-    target_m = f_mul(spec.target_bits, fraction_to_f32(spec.elem.max_fraction))
+    target_m = f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
     if spec.arithmetic == "te":
         s = min(f_div(target_m, a), FLT_MAX) if a else ONE
         return f_div(ONE, s), s
@@ -604,10 +620,12 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
         out.g_cols = -(-cols // 128)
         pairs = [tensor_scale_of(spec, finite_amax(x[r * cols + 128 * j:r * cols + min(cols, 128 * j + 128)]))
                  for r in range(rows) for j in range(out.g_cols)]
+    elif spec.tensor_scale == "row":
+        pairs = [tensor_scale_of(spec, finite_amax(x[r * cols:(r + 1) * cols])) for r in range(rows)]
     else:
         pairs = [tensor_scale_of(spec, finite_amax(x))]
     out.g = [p[0] for p in pairs]
-    out.outer = outer
+    out.outer, out.by_row = outer, spec.tensor_scale == "row"
     element_draws = Draws(seed, stream, step, spec.n)
     scale_draws = Draws(seed, stream ^ 1, step, spec.n)
     stochastic = spec.rounding.startswith("stochastic")
@@ -620,7 +638,7 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
         for j in range(grid_cols):
             where = [(r, k) for r in range(i * br, min(rows, i * br + br)) for k in range(j * bc, min(cols, j * bc + bc))]
             xs = [x[r * cols + k] for r, k in where]
-            bq = quantisers[i * out.g_cols + j * bc // 128 if outer else 0]
+            bq = quantisers[i * out.g_cols + j * bc // 128 if outer else i if out.by_row else 0]
             index = i * grid_cols + j
             code = bq.scale_code(xs, br * bc, lambda: scale_draws(index))
             out.scale_codes.append(code)
@@ -634,15 +652,46 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
             for (r, k), q in zip(where, bq.element_codes(code, xs, spec.rounding, draws)):
                 out.codes[r][k] = q
                 out.decoded[r][k] = bq.decode(q, code)
+        if spec.scale_rule == "ms_eden":
+            correct_row(spec, out, quantisers, i, x[i * cols:(i + 1) * cols], scale_draws)
     out.block_rows = br
     return out
+
+
+def correct_row(spec, out, quantisers, row, xs, draws):
+    """ms_eden: per 128 elements S = sum x^2 / sum x*xhat in fp64; scales times S, rounded stochastically. The codes stay."""
+    per_row = out.scale_shape[1]
+    for lo in range(0, len(xs), 128):
+        blocks = [j for j in range(lo // out.block_cols, -(-min(len(xs), lo + 128) // out.block_cols))
+                  if out.scale_codes[row * per_row + j] is not None]
+        xx = xy = 0.0
+        spans = {j: range(j * out.block_cols, min(len(xs), (j + 1) * out.block_cols)) for j in blocks}
+        for j in blocks:
+            for k in spans[j]:
+                if is_finite(xs[k]):
+                    x = to_double(xs[k])
+                    xx += x * x
+                    xy += x * to_double(out.decoded[row][k])
+        for j in blocks:
+            if not finite_amax(xs[spans[j].start:spans[j].stop]):
+                continue
+            index = row * per_row + j
+            bq = quantisers[row if out.by_row else row * out.g_cols + j * out.block_cols // 128 if out.outer else 0]
+            s = from_double(to_double(bq.decode_scale(out.scale_codes[index])) * (xx / xy if xy > 0 else 1.0))
+            ratio = (1, 0) if s == INF else (magnitude_units(s), 1 << 149)
+            code = bq.fmt.largest_code if ratio[1] == 0 else round_to_format(
+                bq.fmt, *ratio, "stochastic", False, spec.n, lambda: draws(index))
+            code = out.scale_codes[index] = bq.after_rule(code)
+            out.scale_units[index] = magnitude_units(bq.decode_scale(code))
+            for k in spans[j]:
+                out.decoded[row][k] = bq.decode(out.codes[row][k], code)
 
 
 def quantize_unscaled(spec, x, rows, cols, seed, stream, step):
     """Scale `none`: payload x p, Inf and NaN pass where the format has them."""
     out, elem, p = Quantised(), spec.elem, spec.p
     draws = Draws(seed, stream, step, spec.n)
-    out.g, out.outer, out.padded = [ONE], False, cols
+    out.g, out.outer, out.by_row, out.padded = [ONE], False, False, cols
     out.scale_codes, out.scale_shape, out.scale_units = None, None, None
     out.codes, out.decoded = [], []
     for r in range(rows):
@@ -768,7 +817,7 @@ class Lane:
         # fl32(1/mu) is an fp32 number, whatever format stores mu
         self.min_exponent = -126 if spec.scale_rule == "encode" else spec.scale_format.smallest_normal_exponent
         self.min_element_exponent = elem.smallest_normal_exponent
-        self.g = q.g[row * q.g_cols:(row + 1) * q.g_cols] if q.outer else q.g
+        self.g = q.g[row * q.g_cols:(row + 1) * q.g_cols] if q.outer else q.g[row:row + 1] if q.by_row else q.g
 
     def scale(self, k):
         return self.scales[k // self.block]
@@ -1434,8 +1483,36 @@ def golden_format_lines(_):
                 yield f"format name={fmt.name} code={code:x} value={fmt.code_to_f32(code):08x}"
 
 
+TECHNIQUES = ["tensor_scale=row", "tensor_scale=row,arithmetic=te", "tensor_scale=row,arithmetic=reciprocal,block=8",
+              "tensor_scale=row,rounding=stochastic", "scale_rule=four_over_six,error=mae", "scale_rule=four_over_six,error=max",
+              "scale_rule=four_over_six,error=mae,target=448", "scale_rule=mse,error=max,block=8",
+              "scale_rule=mse,error=mae,tensor_scale=row", "scale_rule=ms_eden", "scale_rule=ms_eden,random_bits=16",
+              "scale_rule=ms_eden,tensor_scale=row,arithmetic=te", "scale_rule=ms_eden,arithmetic=divide,block=8,zero_scale=keep",
+              "scale_rule=ms_eden,tensor_scale=outer128,nonfinite=saturate", "scale_rule=ms_eden,tensor_scale=none,element=e1m2"]
+
+
+def golden_technique_lines(rng):
+    """Words that the older lines, whose draws must not move, do not know."""
+    for words in TECHNIQUES:
+        spec = Spec("nvfp4," + words)
+        for rows, cols in ((2, 37), (3, 32), (2, 150) if "ms_eden" in words else (1, 24)):
+            seed, stream, step = random_ids(rng)
+            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
+    for words in ("tensor_scale=row", "tensor_scale=row,prescale=0.75", "tensor_scale=row,block=8", "scale_rule=ms_eden",
+                  "scale_rule=ms_eden,tensor_scale=row"):
+        for name in ("exact", "fp32_block", "k64_rz", "fused35_rz", "double"):
+            for other in (words, "block=16"):
+                c = GemmCase(rng, name)
+                c.spec_a, c.spec_b = Spec("nvfp4," + words), Spec("nvfp4," + other)
+                c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+                c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+                yield gemm_line(c)
+
+
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
-                "quantize": golden_quantize_lines, "gemm": golden_gemm_lines}
+                "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines}
 
 
 def golden(outdir):

@@ -76,7 +76,7 @@ class Quantized:
     codes         uint8 [rows, K'/2 rounded up], two FP4 codes a byte, the even column in the low nibble; wider elements
                   one code in the smallest unsigned integer, [rows, K']; K' is K padded to the block
     scales        uint8 codes (real scales: float32) [rows, K'/B]; None for scale `none`
-    tensor_scale  float32 [1]; outer128: [rows, K/128 rounded up]
+    tensor_scale  float32 [1]; row: [rows]; outer128: [rows, K/128 rounded up]
     """
 
     __slots__ = ("_tensor",)
