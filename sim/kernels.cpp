@@ -2,27 +2,41 @@
 #include "sim/kernels.h"
 
 #include <string>
+#include <vector>
 
 #include "src/error.h"
 
 namespace fp4::sim {
+namespace {
 
-const Kernels& kernels(std::string_view backend) {
+// Fastest first, those of this CPU.
+std::vector<const Kernels*> available() {
+  std::vector<const Kernels*> sets;
 #if defined(__x86_64__)
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-  const bool has_avx2 = false, has_avx512 = false;
+  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    sets.push_back(&avx512::table);
+  }
+  if (has_avx2) sets.push_back(&avx2::table);
 #endif
-  if (backend == "auto" || backend == "gpu")
-    return has_avx512 ? avx512::table : has_avx2 ? avx2::table : generic::table;
-  if (backend == "reference" || backend == "generic") return generic::table;
-  if ((backend == "avx2" && !has_avx2) || (backend == "avx512" && !has_avx512))
-    throw Error("backend " + std::string(backend) + ": this CPU does not have it; accepted: auto, reference");
-  if (backend == "avx2") return avx2::table;
-  if (backend == "avx512") return avx512::table;
-  throw unknown_word("backend", backend, {"auto", "reference", "avx2", "avx512", "gpu"});
+  sets.push_back(&generic::table);
+  return sets;
+}
+
+}  // namespace
+
+const Kernels& kernels(std::string_view backend) {
+  static const std::vector<const Kernels*> sets = available();
+  if (backend == "auto" || backend == "gpu") return *sets.front();
+  if (backend == "reference") return generic::table;
+  for (const Kernels* k : sets) {
+    if (k->name == backend) return *k;
+  }
+  if (backend == "avx2" || backend == "avx512") {
+    throw Error("backend " + std::string(backend) + ": this CPU does not have it; accepted: auto, reference, generic");
+  }
+  throw unknown_word("backend", backend, {"auto", "reference", "generic", "avx2", "avx512", "gpu"});
 }
 
 }  // namespace fp4::sim

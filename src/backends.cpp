@@ -3,8 +3,7 @@
 #include <cstdlib>
 
 #include "fp4/gemm.h"
-#include "src/cpu/backend_avx2.h"
-#include "src/cpu/backend_avx512.h"
+#include "src/cpu/vector_backends.h"
 #include "src/error.h"
 #include "src/gpu/gpu_backend.h"
 
@@ -17,6 +16,7 @@ const std::vector<const Backend*>& all_backends() {
     &avx512_backend(),
     &avx2_backend(),
 #endif
+    &generic_backend(),
     &gpu_backend(),  // after the CPU's fast paths: host operands pay for the way to the device and back
     &reference_backend()
   };
@@ -26,7 +26,7 @@ const std::vector<const Backend*>& all_backends() {
 namespace {
 
 std::vector<std::string> known_names() {
-  std::vector<std::string> names = {"auto", "reference", "avx2", "avx512", "gpu"};
+  std::vector<std::string> names = {"auto", "reference", "generic", "avx2", "avx512", "gpu"};
   return names;
 }
 

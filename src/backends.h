@@ -15,8 +15,8 @@ const std::vector<const Backend*>& all_backends();
 
 class Dispatcher {
  public:
-  // name: auto, reference, avx2, avx512 or gpu. Throws Error for unknown words and for a backend that this machine
-  // or build lacks. The environment variable FP4SIM_BACKEND replaces `auto`.
+  // name: auto, reference, generic, avx2, avx512 or gpu. Throws Error for unknown words and for a backend that this
+  // machine or build lacks. The environment variable FP4SIM_BACKEND replaces `auto`.
   explicit Dispatcher(std::string_view name = "auto");
 
   const std::string& name() const { return name_; }

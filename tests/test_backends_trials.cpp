@@ -204,7 +204,7 @@ TEST_CASE("fast trials, quotients and variances decide as the reference does", "
                          "nvfp4,scale_rule=quest_nearest",
                          "mxfp8,scale_rule=quest_nearest"};
   int compared = 0;
-  for (const char* name : {"avx2", "avx512"}) {
+  for (const char* name : {"generic", "avx2", "avx512"}) {
     const Backend* fast = nullptr;
     for (const Backend* b : all_backends())
       if (b->name() == std::string(name) && b->available()) fast = b;

@@ -1,4 +1,5 @@
 // The trainer's loops for AVX2 with FMA (x86-64-v3).
+#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <cstddef>
@@ -42,4 +43,5 @@ static inline void widening_product(const words16& a, uint32_t m, words16& low, 
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
+#endif
 #endif

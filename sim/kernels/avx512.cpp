@@ -1,4 +1,5 @@
 // The trainer's loops for AVX-512 (x86-64-v4).
+#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <cmath>
@@ -45,4 +46,5 @@ static inline void widening_product(const words16& a, uint32_t m, words16& low, 
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
+#endif
 #endif

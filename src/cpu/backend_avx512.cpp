@@ -1,51 +1,18 @@
-// The avx512 backend: AVX-512 with VNNI and VBMI (Ice Lake, Zen 4 and later). Declines what it has no vector path for;
-// what it accepts equals the reference bit for bit (tests/test_backends*.cpp).
+// The avx512 backend.
 #define FP4_CPU 512
-#include "src/cpu/backend_avx512.h"
+#include "src/cpu/vector_backends.h"
 
 #if defined(__x86_64__)
-
-#include "src/backend_reference.h"
-#include "src/cpu/gemm/product_body.h"
-#include "src/cpu/quantize/dequantize_body.h"
-#include "src/cpu/quantize/hadamard_rows_body.h"
+#include "src/cpu/backend_body.h"
 
 namespace fp4 {
-namespace {
-
-class Avx512Backend final : public Backend {
- public:
-  const char* name() const override { return "avx512"; }
-  bool available() const override {
-    static const bool here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                             __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
-                             __builtin_cpu_supports("bmi2");
-    return here;
-  }
-  bool supports_quantize(const QuantizeCall& call) const override { return avx512::supports_operand(call); }
-  void quantize(const QuantizeCall& call, Quantized& out) const override { avx512::quantize_to(call, out); }
-  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec); }
-  void dequantize(const Quantized& q, float* out, int) const override { avx512::dequantize_rows(q, out); }
-  bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
-    return avx512::supports_product(a, b, options.accumulator);
-  }
-  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
-            int64_t c_stride) const override {
-    if (!avx512::multiply_stored(a, b, options, c, c_stride)) reference_backend().gemm(a, b, options, c, c_stride);
-  }
-  bool multiply(const MultiplyCall& call) const override { return avx512::multiply(call); }
-  bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0 && is_known(h); }
-  void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
-                int) const override {
-    if (!avx512::hadamard_rows(x, h, place, inverse, y)) avx512::hadamard_to(x, h, place, inverse, y);
-  }
-};
-
-}  // namespace
 
 const Backend& avx512_backend() {
-  static const Avx512Backend backend;
+  static const avx512::VectorBackend backend(
+      "avx512", __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                    __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
+                    __builtin_cpu_supports("bmi2"));
   return backend;
 }
 

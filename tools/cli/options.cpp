@@ -24,7 +24,7 @@ int BackendOptions::thread_count() const {
 }
 
 void add_backend_options(CLI::App& app, BackendOptions& options) {
-  app.add_option("--backend", options.backend, "auto, reference, avx2, avx512 or gpu; a forced one is never replaced")
+  app.add_option("--backend", options.backend, "auto, reference, generic, avx2, avx512 or gpu; a forced one is never replaced")
       ->type_name("BACKEND");
   app.add_option("--threads", options.threads, "Threads (default: all cores); they never change a result")
       ->check(CLI::Range(1, 4096))

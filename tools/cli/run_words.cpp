@@ -74,7 +74,7 @@ void RunWords::add(CLI::App& app) {
   app.add_option("--labels", labels, "classifier: IDX file of labels")->type_name("FILE");
   app.add_option("--threads", threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--backend", backend, "auto, reference, avx2, avx512 or gpu; the result is the same")
+  app.add_option("--backend", backend, "auto, reference, generic, avx2, avx512 or gpu; the result is the same")
       ->type_name("BACKEND");
 }
 

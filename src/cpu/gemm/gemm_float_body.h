@@ -100,7 +100,7 @@ FP4_TARGET __attribute__((noinline)) inline void double_tile(const FloatTile& t)
     for (int k = 0; k < count; ++k) {
       const D column = load_widened(t.b[0] + (k0 + k) * panel_rows);
 #pragma GCC unroll 8
-      for (int r = 0; r < float_tile_rows; ++r) sum[r] = fma(broadcast_double(&a[k][r]), column, sum[r]);
+      for (int r = 0; r < float_tile_rows; ++r) sum[r] = exact_fma(broadcast_double(&a[k][r]), column, sum[r]);
     }
   }
 #pragma GCC unroll 8

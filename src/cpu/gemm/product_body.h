@@ -62,7 +62,7 @@ FP4_TARGET inline bool run_product(Product& p) {
     options.makes_unsigned = has_whole_kernels;
     if (!has_whole_kernels) options.byte_offset = p.offset;
     options_b.correction_factor = p.offset;
-    if (starts_as_float && engine == Engine::int8_block && has_exact_blocks(p)) {
+    if (starts_as_float && engine == Engine::int8_block && has_exact_blocks(p, 1)) {
       options_b.start = p.start = static_cast<int32_t>(bits_of(to_integer));
     }
     if (p.has_levels) {

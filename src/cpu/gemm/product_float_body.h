@@ -45,6 +45,14 @@ inline bool has_exact_products(const Product& p, const cpu::ScaleRange& a, const
          x.lowest_bit + y.lowest_bit >= least && larger(x.highest, y.highest) <= most && x.highest + y.highest <= most;
 }
 
+// Whether a side's values are elements times scales: decoded ones hold all of their factors.
+template <Loop loop>
+inline bool has_bare_values(const Side& side) {
+  if (loop != Loop::fma) return true;
+  const QuantSpec& s = side.spec;
+  return s.has_scale() && !s.has_outer_scale() && s.prescale == 1.0f && side.panels.factor.g == 1.0f;
+}
+
 // Decoded values hold all of their factors.
 template <Loop loop>
 inline bool restarts(const Product& p) {
@@ -76,7 +84,7 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
   const Panels& panels_b = p.b.panels;
   const int wide = static_cast<int>(smaller<int64_t>(loop == Loop::fp64 ? 1 : 2, panels_b.count - pb));
   const int64_t col0 = pb * panel_rows;
-  const cpu::ScaleRange range_b = loop == Loop::multiply_add ? range_of(panels_b, pb, wide) : cpu::ScaleRange{};
+  const cpu::ScaleRange range_b = loop != Loop::fp64 && !direct_a ? range_of(panels_b, pb, wide) : cpu::ScaleRange{};
   FloatTile t;
   t.a_row_stride = direct_a ? x.row_stride : 1;
   t.a_k_stride = direct_a ? x.col_stride : panel_rows;
@@ -93,9 +101,11 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
     t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
     t.a += k0 * t.a_k_stride;
     t.c = p.c + row0 * p.c_stride + col0;
-    const bool fuses =
-        loop == Loop::multiply_add && has_exact_products(p, p.a.panels.range[row0 / panel_rows], range_b);
-    const FloatKernel kernel = fuses ? float_kernel<Loop::fma>(t, wide) : float_kernel<loop>(t, wide);
+    const bool exact = loop == (has_fma ? Loop::multiply_add : Loop::fma) && !direct_a && has_bare_values<loop>(p.a) &&
+                       has_bare_values<loop>(p.b) &&
+                       has_exact_products(p, p.a.panels.range[row0 / panel_rows], range_b);
+    constexpr Loop other = has_fma ? Loop::fma : Loop::multiply_add;
+    const FloatKernel kernel = exact ? float_kernel<other>(t, wide) : float_kernel<loop>(t, wide);
     if (restarts<loop>(p)) {
       multiply_float_slices(p, t, kernel, row0, pb, wide);
     } else {

@@ -159,11 +159,11 @@ inline cpu::ScaleRange range_of(const Panels& b, int64_t pb, int64_t panels) {
   return range;
 }
 
-// Whether products of dots and two scales are exact.
-inline bool has_exact_blocks(const Product& p) {
+// Whether dots times one scale are exact, or (scales = 2) times the scales of both sides.
+inline bool has_exact_blocks(const Product& p, int scales) {
   const int64_t largest_dot = p.run * p.a.largest_fixed() * p.b.largest_fixed();
   const int dot_bits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1;
-  const int scale_bits = 1 + larger(scale_fraction_bits(p.a.q), scale_fraction_bits(p.b.q));
+  const int scale_bits = scales * (1 + larger(scale_fraction_bits(p.a.q), scale_fraction_bits(p.b.q)));
   return !has_wide_scale(p.a.spec) && !has_wide_scale(p.b.spec) && dot_bits <= 22 && dot_bits + scale_bits <= 24;
 }
 
@@ -184,6 +184,7 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   t.scale_shift_b = scale_shift(p.b.panels.block, p.run, p.b.panels.padded);
   t.quantum = p.quantum;
   t.start = p.start;
+  t.exact_products = has_exact_blocks(p, 2);
   k.folding = make_folding(p);
   const bool apart = scales_apart(p);
   k.one = block_kernel<1>(t.run4, apart);

@@ -52,7 +52,7 @@ FP4_SIMD void term_sums(const double* a, const double* b, int64_t count, D (&sum
   for (int64_t k = 0; k < count; ++k) {
     const D column = load_double(b + k * panel_rows);
 #pragma GCC unroll 8
-    for (int r = 0; r < term_rows; ++r) sum[r] = fma(broadcast_double(a + k * panel_rows + r), column, sum[r]);
+    for (int r = 0; r < term_rows; ++r) sum[r] = exact_fma(broadcast_double(a + k * panel_rows + r), column, sum[r]);
   }
 }
 

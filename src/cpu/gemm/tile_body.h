@@ -31,8 +31,9 @@ struct TileInput {
   int64_t run4;       // dwords per run
   int scale_shift_a;  // scale index = run >> shift
   int scale_shift_b;
-  float quantum;  // of a product
-  int32_t start;  // what corrections hold besides
+  float quantum;        // of a product
+  int32_t start;        // what corrections hold besides
+  bool exact_products;  // dots times both scales are floats
 };
 
 // NaN where a row or column of the tile has a NaN scale, and where a NaN came from an infinite factor.

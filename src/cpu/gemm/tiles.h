@@ -11,5 +11,5 @@
 #include "src/cpu/gemm/gemm_single_avx512.h"
 #include "src/cpu/gemm/gemm_whole_avx512.h"
 #else
-#include "src/cpu/gemm/gemm_int8_avx2.h"
+#include "src/cpu/gemm/gemm_int8_body.h"
 #endif

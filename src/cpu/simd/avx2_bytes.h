@@ -120,11 +120,15 @@ FP4_SIMD __m256i squares_of(__m256i x) {
 FP4_SIMD I add_squares(I sum, B x) {
   return {_mm256_add_epi32(sum.a, squares_of(x.a)), _mm256_add_epi32(sum.b, squares_of(x.b))};
 }
-FP4_SIMD I add_dots(I sum, uint8_t factor, B x) {
-  const __m256i f = _mm256_set1_epi8(static_cast<char>(factor));
+// sum + the products of four bytes of `row` (unsigned) and those of every lane (signed); two of them fit 16 bits.
+FP4_SIMD I add_products(I sum, int32_t row, B x) {
+  const __m256i f = _mm256_set1_epi32(row);
   const __m256i one = _mm256_set1_epi16(1);
   return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(_mm256_maddubs_epi16(f, x.a), one)),
           _mm256_add_epi32(sum.b, _mm256_madd_epi16(_mm256_maddubs_epi16(f, x.b), one))};
+}
+FP4_SIMD I add_dots(I sum, uint8_t factor, B x) {
+  return add_products(sum, static_cast<int32_t>(0x01010101u * factor), x);
 }
 
 struct Words {

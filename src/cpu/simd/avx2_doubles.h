@@ -23,6 +23,8 @@ FP4_SIMD D operator/(D x, D y) { FP4_EACH(_mm256_div_pd(x.v[i], y.v[i])); }
 FP4_SIMD D operator+(D x, D y) { FP4_EACH(_mm256_add_pd(x.v[i], y.v[i])); }
 FP4_SIMD D operator-(D x, D y) { FP4_EACH(_mm256_sub_pd(x.v[i], y.v[i])); }
 FP4_SIMD D fma(D x, D y, D z) { FP4_EACH(_mm256_fmadd_pd(x.v[i], y.v[i], z.v[i])); }
+// x*y + z where x*y is a double.
+FP4_SIMD D exact_fma(D x, D y, D z) { return fma(x, y, z); }
 FP4_SIMD D load_double(const double* p) { FP4_EACH(_mm256_loadu_pd(p + 4 * i)); }
 FP4_SIMD void store(double* p, D x) {
   for (int i = 0; i < 4; ++i) _mm256_storeu_pd(p + 4 * i, x.v[i]);

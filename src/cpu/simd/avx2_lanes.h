@@ -19,7 +19,8 @@ using fp4::smaller;
 
 inline constexpr bool has_wide_kernels = false;
 inline constexpr bool rounds_down = false;  // only exact products can be rounded down
-inline constexpr int float_rows = 4;        // rows of a float tile: 4 x 16 sums fill half of the registers
+inline constexpr bool has_fma = true;
+inline constexpr int float_rows = 4;  // rows of a float tile: 4 x 16 sums fill half of the registers
 
 struct F {
   __m256 a, b;

@@ -23,6 +23,8 @@ FP4_SIMD D operator/(D a, D b) { return {_mm512_div_pd(a.lo, b.lo), _mm512_div_p
 FP4_SIMD D operator+(D a, D b) { return {_mm512_add_pd(a.lo, b.lo), _mm512_add_pd(a.hi, b.hi)}; }
 FP4_SIMD D operator-(D a, D b) { return {_mm512_sub_pd(a.lo, b.lo), _mm512_sub_pd(a.hi, b.hi)}; }
 FP4_SIMD D fma(D a, D b, D c) { return {_mm512_fmadd_pd(a.lo, b.lo, c.lo), _mm512_fmadd_pd(a.hi, b.hi, c.hi)}; }
+// a*b + c where a*b is a double.
+FP4_SIMD D exact_fma(D a, D b, D c) { return fma(a, b, c); }
 FP4_SIMD F narrowed(D a) {  // nearest even, no flags
   return joined(_mm512_cvt_roundpd_ps(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
                 _mm512_cvt_roundpd_ps(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

@@ -29,7 +29,8 @@ using fp4::smaller;
 
 inline constexpr bool has_wide_kernels = true;  // gemm_wide_avx512.h
 inline constexpr bool rounds_down = true;       // products of any length round down to an integer in one step
-inline constexpr int float_rows = 8;            // rows of a float tile: registers for 8 x 2 sums
+inline constexpr bool has_fma = true;
+inline constexpr int float_rows = 8;  // rows of a float tile: registers for 8 x 2 sums
 
 struct F {  // float
   __m512 v;

@@ -1,16 +1,19 @@
-// The vocabulary of sixteen lanes for the instruction set FP4_CPU that a file is compiled for: 512 or 256 bits. A body
-// (*_body.h) is written in these words, includes this header and is compiled once for each set: by backend_avx512.cpp
-// and by backend_avx2.cpp, which define FP4_CPU before anything else.
+// The vocabulary of sixteen lanes for the instruction set FP4_CPU that a file is compiled for: 512 (AVX-512), 256
+// (AVX2) or 128 (generic: the vectors of any machine). A body (*_body.h) is written in these words, includes this
+// header and is compiled once for each set: by backend_avx512.cpp, backend_avx2.cpp and backend_generic.cpp, which
+// define FP4_CPU before anything else.
 #pragma once
 
 #ifndef FP4_CPU
-#error "FP4_CPU: define it as 512 (AVX-512) or 256 (AVX2) before including src/cpu/simd/lanes.h"
+#error "FP4_CPU: define it as 512 (AVX-512), 256 (AVX2) or 128 (generic) before including src/cpu/simd/lanes.h"
 #elif FP4_CPU == 512
 #include "src/cpu/simd/avx512.h"
 #include "src/cpu/simd/neighbours_avx512.h"
 #elif FP4_CPU == 256
 #include "src/cpu/simd/avx2.h"
 #include "src/cpu/simd/neighbours_avx2.h"
+#elif FP4_CPU == 128
+#include "src/cpu/simd/generic.h"
 #else
-#error "FP4_CPU: expected 512 (AVX-512) or 256 (AVX2)"
+#error "FP4_CPU: expected 512 (AVX-512), 256 (AVX2) or 128 (generic)"
 #endif

@@ -1,15 +1,14 @@
-// fp32_block on small integers with AVX2: u8 x s8 pairs (vpmaddubsw), eight of them to one s32 lane. Pairs stay below
-// 2 * 128 * 64 = 2^14 in 16 bits, as the unsigned side is at most 2 * 64.
+// fp32_block on small integers where no instruction adds four products to an int32: u8 x s8 pairs as 16 bits (AVX2's
+// vpmaddubsw), two of them to one s32 lane. Pairs stay below 2 * 128 * 64 = 2^14: the unsigned side is at most 128.
 #pragma once
 
 #include "src/cpu/gemm/tile_body.h"
-#include "src/cpu/simd/avx2.h"
+#include "src/cpu/simd/lanes.h"
 
-namespace fp4::avx2 {
+namespace fp4::FP4_ISA {
 
 FP4_TARGET inline void block_tile_any(const TileInput& t, const TileOutput& out, int panels) {
   alignas(64) float acc[tile_rows][2][panel_rows] = {};
-  const __m256i one = _mm256_set1_epi16(1);
   for (int64_t run = 0; run < t.runs; ++run) {
     const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
     for (int j = 0; j < panels; ++j) {
@@ -17,23 +16,24 @@ FP4_TARGET inline void block_tile_any(const TileInput& t, const TileOutput& out,
       const I start = load(t.correction[j] + run * panel_rows);
       const int8_t* a = t.a + run * t.run4 * 64;
       const int8_t* b = t.b[j] + run * t.run4 * 64;
-      for (int half = 0; half < tile_rows; half += 4) {  // four rows: eight sums and two columns fit the registers
-        I dot[4] = {start, start, start, start};
+      for (int first = 0; first < tile_rows; first += float_rows) {  // as many rows as registers hold sums of
+        I dot[float_rows];
+        for (I& d : dot) d = start;
         for (int64_t k = 0; k < t.run4; ++k) {
           const B column = load_bytes(b + k * 64);
 #pragma GCC unroll 4
-          for (int r = 0; r < 4; ++r) {
+          for (int r = 0; r < float_rows; ++r) {
             int32_t four;
-            __builtin_memcpy(&four, a + k * 64 + (half + r) * 4, 4);
-            const __m256i row = _mm256_set1_epi32(four);
-            dot[r].a = _mm256_add_epi32(dot[r].a, _mm256_madd_epi16(_mm256_maddubs_epi16(row, column.a), one));
-            dot[r].b = _mm256_add_epi32(dot[r].b, _mm256_madd_epi16(_mm256_maddubs_epi16(row, column.b), one));
+            __builtin_memcpy(&four, a + k * 64 + (first + r) * 4, 4);
+            dot[r] = add_products(dot[r], four, column);
           }
         }
 #pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r) {
-          float* at = acc[half + r][j];
-          store(at, fma(to_float(dot[r]), all(sa[half + r]) * sb, load(at)));
+        for (int r = 0; r < float_rows; ++r) {
+          float* at = acc[first + r][j];
+          const F scale = all(sa[first + r]) * sb;
+          const F sum = load(at);
+          store(at, !has_fma && t.exact_products ? to_float(dot[r]) * scale + sum : fma(to_float(dot[r]), scale, sum));
         }
       }
     }
@@ -57,7 +57,7 @@ inline TileKernel block_kernel(int64_t, bool) {
 
 inline constexpr bool starts_as_float = false;
 
-// vpmaddubsw saturates: bytes moved by 128 would overflow, so there are no level panels here.
+// Bytes moved by 128 would overflow 16 bits, so there are no level panels here.
 inline constexpr bool has_whole_kernels = false;
 inline WholeKernel whole_kernel(int) { return nullptr; }
 
@@ -72,4 +72,4 @@ inline WideFloatKernel wide_float_kernel(Sum, bool) { return nullptr; }
 inline GroupKernel group_kernel(int64_t) { return nullptr; }
 inline bool certified_tile(TileKernel, const TileInput&, const Folding&, const TileOutput&) { return false; }
 
-}  // namespace fp4::avx2
+}  // namespace fp4::FP4_ISA

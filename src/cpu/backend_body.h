@@ -1,0 +1,40 @@
+// A vector backend of the instruction set FP4_CPU. Declines what it has no vector path for; what it accepts equals the
+// reference bit for bit (tests/test_backends*.cpp).
+#pragma once
+
+#include "src/backend_reference.h"
+#include "src/cpu/gemm/product_body.h"
+#include "src/cpu/quantize/dequantize_body.h"
+#include "src/cpu/quantize/hadamard_rows_body.h"
+
+namespace fp4::FP4_ISA {
+
+class VectorBackend final : public Backend {
+ public:
+  VectorBackend(const char* name, bool available) : name_(name), available_(available) {}
+  const char* name() const override { return name_; }
+  bool available() const override { return available_; }
+  bool supports_quantize(const QuantizeCall& call) const override { return supports_operand(call); }
+  void quantize(const QuantizeCall& call, Quantized& out) const override { quantize_to(call, out); }
+  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec); }
+  void dequantize(const Quantized& q, float* out, int) const override { dequantize_rows(q, out); }
+  bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
+    return supports_product(a, b, options.accumulator);
+  }
+  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+            int64_t c_stride) const override {
+    if (!multiply_stored(a, b, options, c, c_stride)) reference_backend().gemm(a, b, options, c, c_stride);
+  }
+  bool multiply(const MultiplyCall& call) const override { return FP4_ISA::multiply(call); }
+  bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0 && is_known(h); }
+  void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
+                int) const override {
+    if (!hadamard_rows(x, h, place, inverse, y)) hadamard_to(x, h, place, inverse, y);
+  }
+
+ private:
+  const char* name_;
+  bool available_;
+};
+
+}  // namespace fp4::FP4_ISA
