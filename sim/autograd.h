@@ -21,6 +21,7 @@ struct Pass {
   bool training = true;  // false: nothing is recorded and no state (held amax) changes
   bool quantise = true;  // false: loss_hp, every layer in high precision
   int threads = 1;
+  int rank = 0, ranks = 1;  // a batch is shared by `ranks` processes, this one takes part `rank` (sim/ranks.h)
   Trace* trace = nullptr;
 };
 

@@ -55,12 +55,18 @@ class Parameters {
 class LinearEngine;  // sim/quantized_linear.h: what a recipe does to linear layers
 struct LinearState;
 
+/// Where the batches of a task that reads files come from: all examples in memory (the file is read once, before the
+/// first step), or from the file in every step, whose pages are in the cache or are dropped from it before each batch.
+/// The values, and so the digest, are the same.
+enum class FileReading : uint8_t { memory, cached, cold };
+
 /// Collects layers while a model is built.
 class Builder {
  public:
   Builder(Parameters& parameters, LinearEngine& engine) : parameters(parameters), engine(engine) {}
   Parameters& parameters;
   LinearEngine& engine;
+  FileReading files = FileReading::memory;  // as RunOptions say
 };
 
 enum class Activation : uint8_t { none, relu };

@@ -16,6 +16,7 @@
 #include "sim/trace.h"
 #include "src/error.h"
 #include "src/sha256.h"
+#include "src/spec_text.h"
 
 namespace fp4::sim {
 
@@ -46,6 +47,9 @@ class Run {
       : task_(task),
         config_(config),
         options_(options),
+        seed_(seed),
+        ranks_(options.ranks ? options.ranks->count() : 1),
+        rank_(options.ranks ? options.ranks->rank() : 0),
         train_(config.at("train")),
         recipe_(recipe_from_json(config.at("recipe"))),
         backend_(options.backend),
@@ -54,7 +58,12 @@ class Run {
         tape_(arena_, kernels_, pass_) {
     pass_.seed = seed;
     pass_.threads = options.threads;
+    if (const int batch = train_.at("batch"); batch % ranks_ != 0)
+      throw Error("train.batch: " + std::to_string(batch) + " examples cannot be shared evenly by " +
+                  std::to_string(ranks_) + " ranks");
+    if (ranks_ > 1) mean_.emplace(options.wire, *options.ranks, backend_, kernels_, seed);
     Builder build(parameters_, engine_);
+    build.files = options.files;
     model_ = task.model(build, config, seed);
     engine_.finish();
     parameters_.allocate(kernels_, seed);
@@ -85,12 +94,13 @@ class Run {
         point();
         history_.evaluation_cpu_seconds += thread_cpu_seconds() - before;
       }
-      const bool go_on = !options_.progress || options_.progress({step_, steps_, static_cast<double>(loss), elapsed()});
+      const bool go_on =
+          agreed(!options_.progress || options_.progress({step_, steps_, static_cast<double>(loss), elapsed()}));
       if ((!go_on || step_ == options_.stop_at) && step_ < steps_ && history_.status == Status::finished) {
         history_.status = Status::stopped;
         history_.message = "after step " + std::to_string(step_) + " of " + std::to_string(steps_);
       }
-      if (options_.checkpoint_every > 0 && step_ < steps_ && history_.status == Status::finished &&
+      if (options_.checkpoint_every > 0 && rank_ == 0 && step_ < steps_ && history_.status == Status::finished &&
           elapsed() - saved >= options_.checkpoint_every) {
         save_checkpoint(options_.checkpoint_to);
         saved = elapsed();
@@ -100,13 +110,15 @@ class Run {
     if (history_.status == Status::diverged && curve_count_ > 0) {
       history_.curve.push_back({step_, curve_sum_ / curve_count_, {}});
     }
-    if (!options_.checkpoint_to.empty() && (options_.checkpoint_every == 0 || history_.status == Status::stopped))
+    if (!options_.checkpoint_to.empty() && rank_ == 0 &&
+        (options_.checkpoint_every == 0 || history_.status == Status::stopped))
       save_checkpoint(options_.checkpoint_to);
     history_.seconds = elapsed();
     history_.steps_done = step_;
     history_.steps_per_second = history_.seconds > 0 ? (step_ - first) / history_.seconds : 0;
     history_.products = products();
     history_.digest = digest();
+    if (ranks_ > 1) compare_digests();
     return history_;
   }
 
@@ -137,8 +149,10 @@ class Run {
       trace = std::make_unique<Trace>(options_.trace, options_.trace_probes);
     pass_.trace = trace.get();
     tape_.reset();
+    pass_.seed = seed_of_rank(seed_, rank_);
+    pass_.rank = rank_, pass_.ranks = ranks_;
     Var loss = model_->training_loss(tape_, step_);
-    const float value = loss->value.data[0];
+    const float value = mean_loss(loss->value.data[0]);
     curve_sum_ += static_cast<double>(value), ++curve_count_;
     recent_.push_back(value);
     if (recent_.size() > divergence_window) recent_.erase(recent_.begin());
@@ -146,6 +160,11 @@ class Run {
     tape_.backward(loss, optimizer_->loss_scale());
     pass_.trace = nullptr;
     parameters_.finish_gradients(tape_);
+    if (mean_) {
+      (*mean_)(parameters_.gradients(), parameters_.total(), pass_.step, pass_.threads);
+      history_.bytes_sent = mean_->bytes_sent();
+      share_held_amaxes();
+    }
     if (!optimizer_->step(parameters_, kernels_, step_)) return diverge("a gradient is not finite"), value;
     if (!optimizer_->weights_are_finite()) return diverge("a weight is not finite"), value;
     double mean = 0;
@@ -153,6 +172,56 @@ class Run {
     if (recent_.size() == divergence_window && mean > divergence_factor * trivial_loss_)
       diverge("the training loss exceeds 3x that of the trivial predictor");
     return value;
+  }
+
+  // The mean of the ranks' losses, added in rank order.
+  float mean_loss(float mine) {
+    if (ranks_ == 1) return mine;
+    std::vector<float> all(static_cast<size_t>(ranks_));
+    options_.ranks->gather(&mine, all.data(), sizeof mine);
+    float sum = 0;
+    for (const float loss : all) sum += loss;
+    return sum / static_cast<float>(ranks_);
+  }
+
+  // Rank 0's decision.
+  bool agreed(bool go_on) {
+    if (ranks_ == 1) return go_on;
+    const uint8_t mine = go_on ? 1 : 0;
+    std::vector<uint8_t> all(static_cast<size_t>(ranks_));
+    options_.ranks->gather(&mine, all.data(), sizeof mine);
+    return all[0] == 1;
+  }
+
+  // Tensor amaxes that are held for some steps become the largest of all ranks, where a recipe holds any.
+  void share_held_amaxes() {
+    std::vector<float> mine = engine_.state();
+    if (std::none_of(mine.begin(), mine.end(), [](float amax) { return amax >= 0; })) return;
+    std::vector<float> all(mine.size() * static_cast<size_t>(ranks_));
+    options_.ranks->gather(mine.data(), all.data(), static_cast<int64_t>(sizeof(float) * mine.size()));
+    for (size_t i = 0; i < all.size(); ++i) mine[i % mine.size()] = std::max(mine[i % mine.size()], all[i]);
+    engine_.restore(mine);
+  }
+
+  void compare_digests() {
+    std::string all(history_.digest.size() * static_cast<size_t>(ranks_), ' ');
+    options_.ranks->gather(history_.digest.data(), all.data(), static_cast<int64_t>(history_.digest.size()));
+    for (int i = 0; i < ranks_; ++i)
+      if (const std::string other = all.substr(static_cast<size_t>(i) * history_.digest.size(), history_.digest.size());
+          other != history_.digest)
+        throw Error("rank " + std::to_string(i) + " ended with the digest " + other + ", rank " +
+                        std::to_string(rank_) + " with " + history_.digest,
+                    1);
+  }
+
+  // The configuration that a checkpoint belongs to: of several ranks, their number and wire count, too.
+  Json checkpoint_config() const {
+    Json config = config_;
+    if (ranks_ > 1)
+      config["ranks"] = {{"count", ranks_},
+                         {"gradients", to_json(canonical(options_.wire.spec))},
+                         {"hadamard", options_.wire.hadamard}};
+    return config;
   }
 
   void diverge(const std::string& reason) {
@@ -163,6 +232,7 @@ class Run {
   double evaluate(int examples, bool quantise) {
     pass_.training = false;
     pass_.quantise = quantise;
+    pass_.seed = seed_;  // all ranks evaluate alike
     return model_->validation_loss(tape_, examples);
   }
 
@@ -213,8 +283,8 @@ class Run {
     Checkpoint c;
     c.signature = options_.signature;
     c.train_signature = options_.train_signature;
-    c.config = config_;
-    c.seed = pass_.seed;
+    c.config = checkpoint_config();
+    c.seed = seed_;
     c.step = step_;
     c.next_point = next_point_;
     c.weights.assign(parameters_.values(), parameters_.values() + parameters_.total());
@@ -242,9 +312,9 @@ class Run {
 
   void load_checkpoint(const std::string& path) {
     const Checkpoint c = read_checkpoint(path);
-    if (c.seed != pass_.seed)
+    if (c.seed != seed_)
       throw Error(path + ": the checkpoint belongs to seed " + std::to_string(c.seed) + ", not " +
-                  std::to_string(pass_.seed));
+                  std::to_string(seed_));
     if (options_.branch) {
       if (c.config.at("task") != config_.at("task"))
         throw Error(path + ": the checkpoint belongs to another task or to other data; a branch keeps both");
@@ -253,8 +323,8 @@ class Run {
                     "; a branch needs more steps than that, found " + std::to_string(steps_));
       const Json name = c.config.at("recipe").value("name", Json(""));
       history_.parent = Parent{sha256_file(path).substr(0, 16), name.get<std::string>(), c.step};
-    } else if (c.config != config_) {
-      const Json change = Json::diff(c.config, config_).at(0);
+    } else if (const Json config = checkpoint_config(); c.config != config) {
+      const Json change = Json::diff(c.config, config).at(0);
       throw Error(path + ": the checkpoint belongs to another configuration: " +
                   change.at("path").get<std::string>().substr(1) + " is different");
     }
@@ -286,6 +356,8 @@ class Run {
   const Task& task_;
   const Json& config_;
   const RunOptions& options_;
+  uint64_t seed_;
+  int ranks_, rank_;
   const Json& train_;
   Recipe recipe_;
   Dispatcher backend_;
@@ -305,6 +377,7 @@ class Run {
   double curve_sum_ = 0;
   int curve_count_ = 0;
   History history_;
+  std::optional<GradientMean> mean_;
   std::array<PrecisionCounts, 3> earlier_products_;
 };
 

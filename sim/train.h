@@ -14,6 +14,8 @@
 
 #include "fp4/spec.h"
 #include "sim/config.h"
+#include "sim/gradients.h"
+#include "sim/layers.h"
 #include "sim/status.h"
 
 namespace fp4::sim {
@@ -49,6 +51,7 @@ struct History {
   double evaluation_cpu_seconds = 0;
   std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
   std::optional<Parent> parent;             // of a run that branches from a checkpoint
+  int64_t bytes_sent = 0;                   // of gradients, by this rank to others
 };
 
 struct Progress {
@@ -82,6 +85,12 @@ struct RunOptions {
   // curve and step, under its own recipe and its own schedule.
   bool branch = false;
   std::string trunks;  // folder where trunks of branches are kept and shared (tasks/run.h); none: made for each run
+  // Processes that share every batch (its size is a multiple of their number) and hold the same weights; all of them
+  // call with the same arguments. Gradients travel as `wire` says. One rank is the ordinary run, bit for bit. Rank 0
+  // alone writes checkpoints, and its `progress` decides for all.
+  Ranks* ranks = nullptr;
+  Wire wire = {};
+  FileReading files = FileReading::memory;
   // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).
   std::string signature = {}, train_signature = {};
 };

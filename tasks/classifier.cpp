@@ -4,6 +4,7 @@
 
 #include "tasks/glyphs.h"
 #include "tasks/idx.h"
+#include "tasks/record_file.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tasks {
@@ -18,7 +19,34 @@ struct Pictures {
   int pixels = 0, classes = 0;
   std::vector<float> images, validation_images;  // [n, pixels]
   std::vector<int32_t> labels, validation_labels;
-  std::vector<float> weights;  // of the training loss; empty: all 1
+  std::vector<float> weights;      // of the training loss; empty: all 1
+  std::vector<float> factors;      // of the pixels
+  double mean = 0, deviation = 1;  // of a file's bytes
+};
+
+// The batches of an IDX file, read and prepared in their step: the values of file_pictures.
+class FileBatches {
+ public:
+  FileBatches(const std::string& path, FileReading how, std::shared_ptr<const Pictures> pictures)
+      : file_(path, how), pictures_(std::move(pictures)), bytes_(static_cast<size_t>(pictures_->pixels)) {}
+
+  Tensor batch(Tape& tape, const int32_t* index, int count) {
+    const Tensor t = tape.arena.tensor(count, pictures_->pixels);
+    file_.begin_batch();
+    for (int i = 0; i < count; ++i) {
+      file_.read(idx_image_bytes + int64_t{index[i]} * t.cols, bytes_.data(), bytes_.size());
+      float* row = t.row(i);
+      for (size_t p = 0; p < bytes_.size(); ++p)
+        row[p] = standardised(bytes_[p], pictures_->mean, pictures_->deviation);
+      tape.k.multiply(row, pictures_->factors.data(), t.cols);
+    }
+    return t;
+  }
+
+ private:
+  RecordFile file_;
+  std::shared_ptr<const Pictures> pictures_;
+  std::vector<uint8_t> bytes_;
 };
 
 std::shared_ptr<Pictures> glyph_pictures(const Json& config, int64_t count) {
@@ -43,6 +71,7 @@ std::shared_ptr<Pictures> file_pictures(const Json& config) {
   const IdxImages all = read_idx(config.at("task").at("images"), config.at("task").at("labels"));
   auto p = std::make_shared<Pictures>();
   p->pixels = all.pixels;
+  p->mean = all.mean, p->deviation = all.deviation;
   p->classes = all.classes;
   const int64_t held = std::min<int64_t>(validation_size, all.count / 10), train = all.count - held;
   p->images.assign(all.images.begin(), all.images.begin() + train * all.pixels);
@@ -58,9 +87,8 @@ std::shared_ptr<const Pictures> pictures(const Json& config) {
     const uint64_t seed = data_seed(config);
     const bool from_files = !config.at("task").at("images").get<std::string>().empty();
     const std::shared_ptr<Pictures> p = from_files ? file_pictures(config) : glyph_pictures(config, count);
-    const std::vector<float> factors =
-        channel_factors(p->pixels, number(config, "outliers.channel"), source(seed, DataSet::channels));
-    for (auto* images : {&p->images, &p->validation_images}) scale_columns(*images, factors);
+    p->factors = channel_factors(p->pixels, number(config, "outliers.channel"), source(seed, DataSet::channels));
+    for (auto* images : {&p->images, &p->validation_images}) scale_columns(*images, p->factors);
     if (const double t = number(config, "outliers.token"); t > 0) {
       p->weights.resize(p->labels.size());
       token_weights(p->weights.data(), static_cast<int64_t>(p->weights.size()), t, source(seed, DataSet::pool_weights));
@@ -76,6 +104,9 @@ class ClassifierModel : public Model {
         batch_(batch_of(config)),
         walk_(config.at("task").at("images") == "" ? examples_of(config) : static_cast<int64_t>(data_->labels.size()),
               batch_, seed) {
+    if (const std::string images = config.at("task").at("images");
+        !images.empty() && build.files != FileReading::memory)
+      file_ = std::make_unique<FileBatches>(images, build.files, data_);
     int in = data_->pixels;
     for (int i = 0; i < integer(config, "depth"); ++i) {
       const int width = integer(config, "width");
@@ -87,10 +118,12 @@ class ClassifierModel : public Model {
   }
 
   Var training_loss(Tape& tape, int step) override {
-    const int32_t* index = walk_.batch(step);
-    Var x = tape.constant(gather(tape.arena, data_->images.data(), data_->pixels, index, batch_));
-    const int32_t* labels = gather(tape.arena, data_->labels.data(), index, batch_);
-    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
+    const auto [begin, count] = part_of(tape.pass, batch_);
+    const int32_t* index = walk_.batch(step) + begin;
+    Var x = tape.constant(file_ ? file_->batch(tape, index, count)
+                                : gather(tape.arena, data_->images.data(), data_->pixels, index, count));
+    const int32_t* labels = gather(tape.arena, data_->labels.data(), index, count);
+    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, count);
     return cross_entropy(tape, logits(tape, x), labels, weights);
   }
 
@@ -124,6 +157,7 @@ class ClassifierModel : public Model {
   std::shared_ptr<const Pictures> data_;
   int batch_;
   Walk walk_;
+  std::unique_ptr<FileBatches> file_;  // where batches are read while training
   std::vector<Linear> hidden_;
   std::unique_ptr<Linear> head_;
   int64_t correct_ = 0;  // of the last validation

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/autograd.h"
 #include "sim/config.h"
 #include "sim/pool.h"
 #include "sim/tensor.h"
@@ -50,9 +51,10 @@ inline int64_t examples_of(const Json& config) {
 
 /// The parameters that every task has.
 inline sim::Schema common_schema(double channel, double token) {
-  return {{"data_seed", -1, "moves teacher, pool, outlier factors and validation set; -1: the run's seed", {}, -1, 9e15},
-          {"outliers.channel", channel, "factors exp(c*N(0,1)) per channel, rms 1", {}, 0, 10},
-          {"outliers.token", token, "weights exp(t*N(0,1) - t*t/2) per example on the training loss", {}, 0, 10}};
+  return {
+      {"data_seed", -1, "moves teacher, pool, outlier factors and validation set; -1: the run's seed", {}, -1, 9e15},
+      {"outliers.channel", channel, "factors exp(c*N(0,1)) per channel, rms 1", {}, 0, 10},
+      {"outliers.token", token, "weights exp(t*N(0,1) - t*t/2) per example on the training loss", {}, 0, 10}};
 }
 
 /// The parameter of tasks whose loss is a squared error.
@@ -66,6 +68,14 @@ inline std::vector<float> gradient_roots(const Json& config, int outputs) {
   std::vector<float> roots = sim::channel_factors(outputs, g, source(data_seed(config), DataSet::outputs));
   for (float& root : roots) root = std::sqrt(root);
   return roots;
+}
+
+/// The examples of a batch of `batch` that a training step of this process takes: all of them without ranks.
+struct BatchPart {
+  int begin, count;
+};
+inline BatchPart part_of(const sim::Pass& pass, int batch) {
+  return {pass.rank * (batch / pass.ranks), batch / pass.ranks};
 }
 
 /// The key of a pool: everything that its content depends on.

@@ -108,18 +108,19 @@ class DiffusionModel : public Model {
   }
 
   Var training_loss(Tape& tape, int step) override {
-    const int32_t* index = walk_.batch(step);
-    const Tensor x0 = gather(tape.arena, data_->x.data(), data_->width, index, batch_);
+    const auto [begin, count] = part_of(tape.pass, batch_);
+    const int32_t* index = walk_.batch(step) + begin;
+    const Tensor x0 = gather(tape.arena, data_->x.data(), data_->width, index, count);
     // Noise and times by (seed, step): an example that returns meets new ones.
     DataSource noise = source(seed_, DataSet::pool_noise, 0, Purpose::noise);
     DataSource time = source(seed_, DataSet::times, 0, Purpose::noise);
     noise.step = time.step = static_cast<uint32_t>(step);
     float* e = tape.arena.take<float>(x0.size());
-    float* u = tape.arena.take<float>(batch_);
-    noise.normals(e, 0, x0.size());
-    time.uniforms(u, 0, batch_);
-    const Noisy b = noisy(tape.arena, x0.data, e, u, batch_);
-    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
+    float* u = tape.arena.take<float>(count);
+    noise.normals(e, int64_t{begin} * data_->width, x0.size());
+    time.uniforms(u, begin, count);
+    const Noisy b = noisy(tape.arena, x0.data, e, u, count);
+    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, count);
     return mean_squared_error(tape, velocity(tape, b.x, b.u), b.v, weights, roots_.empty() ? nullptr : roots_.data());
   }
 

@@ -59,7 +59,8 @@ IdxImages read_idx(const std::string& images_path, const std::string& labels_pat
   const double n = static_cast<double>(images.bytes.size()), mean = sum / n;
   const double deviation = std::sqrt(std::max(squares / n - mean * mean, 1e-12));
   r.images.reserve(images.bytes.size());
-  for (uint8_t b : images.bytes) r.images.push_back(static_cast<float>((b - mean) / deviation));
+  for (uint8_t b : images.bytes) r.images.push_back(standardised(b, mean, deviation));
+  r.mean = mean, r.deviation = deviation;
   return r;
 }
 

@@ -7,6 +7,7 @@
 #include "sim/attention.h"
 #include "tasks/data.h"
 #include "tasks/lm_sizes.h"
+#include "tasks/record_file.h"
 #include "tasks/tasks.h"
 #include "tasks/text.h"
 
@@ -81,6 +82,10 @@ class LmModel : public Model {
         tokens_(static_cast<double>(examples_of(config) * context_)) {
     const int d = integer(config, "width"), ffn = integer(config, "ffn"), layers = integer(config, "layers");
     const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(layers));
+    if (const std::string text = config.at("task").at("text"); !text.empty() && build.files != FileReading::memory) {
+      file_ = std::make_unique<RecordFile>(training_file(text), build.files);
+      window_.resize(static_cast<size_t>(context_) + 1);
+    }
     embedding_ = std::make_unique<Embedding>(build, "embedding", bytes, d, 0.1f);
     for (int i = 0; i < layers; ++i) {
       const std::string at = "block" + std::to_string(i) + ".";
@@ -121,16 +126,20 @@ class LmModel : public Model {
   }
 
   Var training_loss(Tape& tape, int step) override {
-    const int32_t* window = walk_.batch(step);
-    const int tokens = batch_ * context_;
+    const auto [begin, count] = part_of(tape.pass, batch_);
+    const int32_t* window = walk_.batch(step) + begin;
+    const int tokens = count * context_;
     int32_t* input = tape.arena.take<int32_t>(tokens);
     int32_t* target = tape.arena.take<int32_t>(tokens);
+    if (file_) file_->begin_batch();
     float* weights = data_->weights.empty() ? nullptr : tape.arena.take<float>(tokens);
-    for (int b = 0; b < batch_; ++b) {
+    for (int b = 0; b < count; ++b) {
       const int64_t at = int64_t{window[b]} * context_;
+      if (file_) file_->read(at, window_.data(), window_.size());
+      const char* text = file_ ? window_.data() : data_->bytes->train.data() + at;
       for (int t = 0; t < context_; ++t) {
-        input[b * context_ + t] = byte(data_->bytes->train, at + t);
-        target[b * context_ + t] = byte(data_->bytes->train, at + t + 1);
+        input[b * context_ + t] = byte(text, t);
+        target[b * context_ + t] = byte(text, t + 1);
         if (weights) weights[b * context_ + t] = data_->weights[static_cast<size_t>(at + t)];
       }
     }
@@ -148,8 +157,8 @@ class LmModel : public Model {
       for (int b = 0; b < n; ++b) {
         const int64_t at = count > 1 ? room * (begin + b) / (count - 1) : 0;
         for (int t = 0; t < context_; ++t) {
-          input[b * context_ + t] = byte(data_->bytes->validation, at + t);
-          target[b * context_ + t] = byte(data_->bytes->validation, at + t + 1);
+          input[b * context_ + t] = byte(data_->bytes->validation.data(), at + t);
+          target[b * context_ + t] = byte(data_->bytes->validation.data(), at + t + 1);
         }
       }
       return cross_entropy(tape, logits(tape, input, n * context_), target, nullptr);
@@ -167,9 +176,7 @@ class LmModel : public Model {
   }
 
  private:
-  static int32_t byte(const std::string& text, int64_t at) {
-    return static_cast<unsigned char>(text[static_cast<size_t>(at)]);
-  }
+  static int32_t byte(const char* text, int64_t at) { return static_cast<unsigned char>(text[at]); }
 
   Var logits(Tape& tape, const int32_t* tokens, int n) {
     Var x = (*embedding_)(tape, tokens, n);
@@ -191,6 +198,8 @@ class LmModel : public Model {
   double channel_;
   uint64_t data_seed_;
   Walk walk_;
+  std::unique_ptr<RecordFile> file_;  // where windows are read while training
+  std::vector<char> window_;
   double weights_, tokens_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<Block> blocks_;

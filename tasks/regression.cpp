@@ -169,10 +169,11 @@ class RegressionModel : public Model {
   }
 
   Var training_loss(Tape& tape, int step) override {
-    const int32_t* index = variant_.with_replacement ? drawn(step) : walk_.batch(step);
-    Var x = tape.constant(gather(tape.arena, data_->train.x.data(), sizes_.front(), index, batch_));
-    const Tensor y = gather(tape.arena, data_->train.y.data(), sizes_.back(), index, batch_);
-    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, batch_);
+    const auto [begin, count] = part_of(tape.pass, batch_);
+    const int32_t* index = (variant_.with_replacement ? drawn(step) : walk_.batch(step)) + begin;
+    Var x = tape.constant(gather(tape.arena, data_->train.x.data(), sizes_.front(), index, count));
+    const Tensor y = gather(tape.arena, data_->train.y.data(), sizes_.back(), index, count);
+    const float* weights = data_->weights.empty() ? nullptr : gather(tape.arena, data_->weights.data(), index, count);
     return mean_squared_error(tape, output(tape, x), y, weights, roots_.empty() ? nullptr : roots_.data());
   }
 

@@ -156,6 +156,15 @@ SplitText text_of_path(const std::string& path, int64_t least) {
   return text;
 }
 
+std::string training_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(path)) return path;
+  const fs::path train = fs::path(path) / "train.txt";
+  if (fs::exists(train) && fs::exists(fs::path(path) / "validation.txt")) return train.string();
+  throw Error(path + ": reading batches from the file while training takes one file, or a folder with train.txt and " +
+              "validation.txt");
+}
+
 double unigram_entropy(const std::string& text) {
   std::array<int64_t, 256> counts = {};
   for (char c : text) ++counts[static_cast<unsigned char>(c)];

@@ -20,6 +20,10 @@ struct SplitText {
 /// them.
 SplitText text_of_path(const std::string& path, int64_t least);
 
+/// The file that holds the training text from its first byte on: `path` itself, or train.txt of a folder that was split
+/// by its maker. Throws Error for another folder.
+std::string training_file(const std::string& path);
+
 /// Entropy in nats of the byte frequencies: the loss of the best constant prediction.
 double unigram_entropy(const std::string& text);
 

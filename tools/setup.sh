@@ -21,6 +21,8 @@ libtbb-dev           | build | -        | scheduling of sweeps
 libeigen3-dev        | build | -        | statistics, low-rank algebra
 libboost-dev         | build | -        | statistics: Student t distribution
 zlib1g-dev           | build | -        | .npz files, the report
+libopenmpi-dev       | build | mpicxx   | training on several processes (optional)
+openmpi-bin          | build | mpirun   | starts them
 python3-dev          | build | -        | Python module
 pybind11-dev         | build | -        | Python module
 python3-numpy        | build | -        | Python module, files of the tests
@@ -38,6 +40,7 @@ libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang
 libomp-dev           | test  | -        | OpenMP of clang
 libopenblas-dev      | test  | -        | yardstick of the benchmarks
 libdnnl-dev          | test  | -        | yardstick of the benchmarks
+iproute2             | test  | tc       | slow links between processes
 chromium             | test  | chromium | the report in a browser
 '
 

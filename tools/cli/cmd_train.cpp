@@ -20,6 +20,7 @@
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/train_result.h"
+#include "tools/mpi/join.h"
 
 namespace fp4::tools {
 namespace {
@@ -27,7 +28,9 @@ namespace {
 struct TrainOptions {
   RunWords run;
   std::string out, trace, checkpoint, resume;
-  int stop_at = 0, trace_every = 10;
+  std::string gradients, files = "memory";
+  int stop_at = 0, trace_every = 10, hadamard = 0;
+  double checkpoint_every = 0;
   bool json = false, force = false, quiet = false, explains = false, branch = false;
 };
 
@@ -36,6 +39,8 @@ class Progress {
  public:
   explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
   bool operator()(const sim::Progress& p) {
+    if (p.step > 1) steps_->push_back(p.seconds - before_);
+    before_ = p.seconds;
     if (quiet_) return !stop_requested();
     const bool last = p.step == p.steps;
     const int tenth = p.step * 10 / p.steps;
@@ -53,22 +58,56 @@ class Progress {
     return !stop_requested();
   }
 
+  /// Median of the steps between the first, which makes room for all, and the last, which evaluates; s.
+  double step_seconds() const {
+    std::vector<double> s(steps_->begin(), steps_->end() - (steps_->empty() ? 0 : 1));
+    if (s.empty()) return 0;
+    const auto middle = s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2);
+    std::nth_element(s.begin(), middle, s.end());
+    return *middle;
+  }
+
  private:
   bool quiet_, terminal_;
+  std::shared_ptr<std::vector<double>> steps_ = std::make_shared<std::vector<double>>();
+  double before_ = 0;
   double shown_ = -1;
   int tenth_ = -1;
 };
+
+sim::FileReading file_reading(const std::string& word) {
+  if (word == "memory") return sim::FileReading::memory;
+  if (word == "cached") return sim::FileReading::cached;
+  if (word == "cold") return sim::FileReading::cold;
+  throw unknown_word("--files", word, {"memory", "cached", "cold"});
+}
 
 void run_train(TrainOptions& o, Invocation& invocation) {
   const sim::Json config = o.run.config();
   sim::RunOptions options;
   options.backend = o.run.backend;
   options.threads = o.run.threads;
-  options.progress = Progress(o.quiet);
+  const Progress progress(o.quiet);  // copies share the times of steps
+  options.progress = progress;
   options.resume_from = o.resume;
   options.branch = o.branch;
   options.checkpoint_to = o.checkpoint;
+  options.checkpoint_every = o.checkpoint_every;
   options.stop_at = o.stop_at;
+  std::unique_ptr<sim::Ranks> ranks;
+  options.files = file_reading(o.files);
+  if (!o.gradients.empty()) {
+    options.wire = sim::wire_from_words(o.gradients, o.hadamard);
+    ranks = mpi::join();
+    options.ranks = ranks.get();
+  }
+  const bool speaks = !ranks || ranks->rank() == 0;  // the others compute the same and say nothing
+  if (!speaks) {
+    o.out.clear();
+    o.trace.clear();
+    o.json = false;
+    options.progress = [](const sim::Progress&) { return !stop_requested(); };
+  }
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
   std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
@@ -81,6 +120,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     };
   }
   const sim::History history = tasks::run(config, o.run.seed, options);
+  if (!speaks) return;
   if (history.status == sim::Status::stopped && stop_requested()) {
     // The same command with --resume writes the results; nothing stands in its way.
     say("fp4sim: interrupted {}; {}\n", history.message,
@@ -89,7 +129,13 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     invocation.exit_code = stop_exit_code();
     return;
   }
-  const nlohmann::ordered_json result = train_result(config, o.run.seed, history, invocation);
+  nlohmann::ordered_json result = train_result(config, o.run.seed, history, invocation);
+  result["step_seconds"] = progress.step_seconds();
+  if (ranks)
+    result["parallel"] = {{"ranks", ranks->count()},
+                          {"gradients", o.gradients},
+                          {"hadamard", o.hadamard},
+                          {"bytes_sent", history.bytes_sent}};
   if (trace) trace->commit();
   if (out) {
     out->write(result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
@@ -106,6 +152,9 @@ void run_train(TrainOptions& o, Invocation& invocation) {
                                               history.parent->recipe, history.parent->checkpoint));
   for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
+  if (ranks)
+    fields.emplace_back("ranks", fmt::format("{}, gradients in {}, {:.4g} MB sent by each", ranks->count(), o.gradients,
+                                             static_cast<double>(history.bytes_sent) * 1e-6));
   fields.emplace_back("digest", history.digest);
   print_fields(fields);
   if (o.explains) print_kernels(cpu::tile_counts());
@@ -120,6 +169,21 @@ void add_train(CLI::App& app, Invocation& invocation) {
   CLI::Option* checkpoint = app.add_option(
       "--checkpoint", o.checkpoint,
       "Write a checkpoint when the run ends, stops or is interrupted by Ctrl-C or SIGTERM (replaces the file)");
+  app.add_option("--checkpoint-every", o.checkpoint_every,
+                 "Write it every so many seconds on the way, instead of at the end")
+      ->check(CLI::Range(1e-3, 1e9))
+      ->needs(checkpoint);
+  app.add_option("--files", o.files,
+                 "Batches of --text and --images: from memory, or read in each step: cached, or cold from the disk")
+      ->type_name("HOW")
+      ->capture_default_str();
+  CLI::Option* gradients =
+      app.add_option("--gradients", o.gradients,
+                     "Under mpirun: ranks share every batch and send gradients as fp32, bf16 or a spec (mxfp4, ..)")
+          ->type_name("SPEC");
+  app.add_option("--gradients-hadamard", o.hadamard, "Rotate gradients by Hadamards of this size before coding them")
+      ->type_name("SIZE")
+      ->needs(gradients);
   app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
       ->check(CLI::Range(1, 1000000000))
       ->needs(checkpoint);

@@ -15,6 +15,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
+#include "tools/mpi/join.h"
 
 namespace fp4::tools {
 namespace {
@@ -41,12 +42,14 @@ nlohmann::ordered_json libraries() {
       {"zlib", zlibVersion()}};
 }
 
-// Backends that work on this machine, and "gpu: ..." with what it was built for or why there is none.
+// Backends that work on this machine, and "gpu: ..." with what it was built for or why there is none; "mpi: .."
+// likewise.
 nlohmann::ordered_json features() {
   auto out = nlohmann::ordered_json::array();
   for (const Backend* backend : all_backends())
     if (backend->available()) out.push_back(backend->name());
   out.push_back("gpu: " + std::string(gpu_status()));
+  out.push_back("mpi: " + mpi::status());
   return out;
 }
 

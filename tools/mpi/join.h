@@ -1,0 +1,19 @@
+// Decides: how processes become ranks of one training (sim/ranks.h): through MPI, where the build found it. Nothing
+// else of the program knows MPI.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "sim/ranks.h"
+
+namespace fp4::mpi {
+
+/// The library and its version ("Open MPI 4.1.4"), or why there is none.
+std::string status();
+
+/// Joins the processes that mpirun has started; a process that was started by itself is the only rank. Once in a
+/// process. Throws Error where the build has no MPI.
+std::unique_ptr<sim::Ranks> join();
+
+}  // namespace fp4::mpi
