@@ -241,6 +241,7 @@ void add_cost(CLI::App& app, Invocation& invocation) {
 
   add_cost_studies(app, invocation);
   add_cost_measurements(app, invocation);
+  add_cost_stalls(app, invocation);
 }
 
 }  // namespace
