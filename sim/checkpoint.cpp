@@ -65,20 +65,22 @@ std::string_view checked_body(std::string_view bytes, const std::string& place) 
 std::string checkpoint_bytes(const Checkpoint& c) {
   Json curve = Json::array();
   for (const CurvePoint& p : c.curve) curve.push_back({p.step, optional(p.train_loss), optional(p.validation_loss)});
-  const Json file = {{"signature", c.signature},
-                     {"train_signature", c.train_signature},
-                     {"config", c.config},
-                     {"seed", c.seed},
-                     {"step", c.step},
-                     {"next_point", c.next_point},
-                     {"weights", bytes_of(c.weights)},
-                     {"optimizer", bytes_of(c.optimizer)},
-                     {"held_amax", bytes_of(c.held_amax)},
-                     {"recent", bytes_of(c.recent)},
-                     {"curve_sum", bytes_of(std::vector<double>{c.curve_sum})},
-                     {"curve_count", c.curve_count},
-                     {"curve", curve},
-                     {"products", c.products}};
+  Json file = {{"signature", c.signature},
+               {"train_signature", c.train_signature},
+               {"config", c.config},
+               {"seed", c.seed},
+               {"step", c.step},
+               {"next_point", c.next_point},
+               {"weights", bytes_of(c.weights)},
+               {"optimizer", bytes_of(c.optimizer)},
+               {"held_amax", bytes_of(c.held_amax)},
+               {"recent", bytes_of(c.recent)},
+               {"curve_sum", bytes_of(std::vector<double>{c.curve_sum})},
+               {"curve_count", c.curve_count},
+               {"curve", curve},
+               {"products", c.products}};
+  if (c.turned > 0) file["turned"] = c.turned;
+  if (!c.weight_rules.empty()) file["weight_rules"] = bytes_of(c.weight_rules);
   std::string body;
   Json::to_cbor(file, body);
   return header(body) + body;
@@ -101,6 +103,8 @@ Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
     c.optimizer = values_of<float>(file.at("optimizer"));
     c.held_amax = values_of<float>(file.at("held_amax"));
     c.recent = values_of<float>(file.at("recent"));
+    c.turned = file.value("turned", 0);
+    if (file.contains("weight_rules")) c.weight_rules = values_of<float>(file.at("weight_rules"));
     c.curve_sum = values_of<double>(file.at("curve_sum")).at(0);
     c.curve_count = file.at("curve_count");
     for (const Json& p : file.at("curve"))

@@ -20,6 +20,8 @@ struct Checkpoint {
   int step = 0;
   size_t next_point = 0;
   std::vector<float> weights, optimizer, held_amax, recent;
+  std::vector<float> weight_rules = {};  // averages and open windows (oscillation.h); in the file where there are any
+  int turned = 0;                        // the first phase that a condition has begun
   double curve_sum = 0;
   int curve_count = 0;
   std::vector<CurvePoint> curve;

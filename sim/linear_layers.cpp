@@ -114,6 +114,8 @@ void LinearEngine::plan(int phase) {
       if (!recipe_.quantise) leave_unquantised(r);
     }
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
+    if (has_weight_rules(l) && r.fprop.hadamard.size > 0)
+      throw Error("weights: " + l.name + ": averages and resets need an fprop without a Hadamard");
     for (Product& product : l.products) {
       product.is_plain = is_plain(product.spec);
       for (const QuantSpec* q : {&product.spec.a.quant, &product.spec.b.quant})
@@ -126,7 +128,11 @@ void LinearEngine::plan(int phase) {
 }
 
 void LinearEngine::begin_step(int step, int steps) {
-  if (const int phase = phase_of(recipe_, step, steps); phase != phase_) plan(phase);
+  const int phase = recipe_.phases.empty() ? -1 : std::max(phase_of(recipe_, step, steps), turned_);
+  if (phase != phase_) plan(phase);
+  const auto next = static_cast<size_t>(phase + 1);
+  measures_ = phase >= 0 && next < recipe_.phases.size() && recipe_.phases[next].when > 0 && step % 10 == 1;
+  signal_ = noise_ = 0;
 }
 
 std::vector<LayerInfo> LinearEngine::layers() const {

@@ -127,6 +127,7 @@ void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, Matri
                      c_row,
                      ready_a,
                      ready_b});
+  if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
 }
 
 // Quantises an operand of fprop once, for the product and for what backward needs of it.
@@ -143,6 +144,7 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
     call.hadamard = {};
   }
   quantize(tape, layer, Gemm::fprop, operand, call, q);
+  if (operand == 1 && !layer.average.empty()) lean_to_average(x.data, layer.average.data(), q);
   if (decodes) {
     kept.decoded = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
     backend_.dequantize(q, kept.decoded.data, tape.pass.threads);
@@ -158,6 +160,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   const int rows = x->value.rows;
   Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
   Saved saved = {x, w, bias, y, relu, {}, {}};
+  if (!layer.is_product) layer.weight = w->value;
   const bool training = tape.pass.training;
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
@@ -169,7 +172,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
     const bool keep_x = decode_x || (training && !f.a.estimator.is_straight_through());
     const bool keep_w =
-        decode_w ||
+        decode_w || !layer.average.empty() ||
         (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b))));
     if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
     if (keep_w) saved.kept_w = keep(tape, layer, part, 1, w->value, decode_w);
@@ -238,7 +241,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       if (shares_weights(f, d)) {
         float* held = layer.held_amax[1].data();
         held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
-        if (!transposes_by_itself(f.b)) {
+        if (!transposes_by_itself(f.b) || !layer.average.empty()) {
           Layer::Operands& own = layer.at(part.index);
           transpose(own.w, own.w_transposed);
           ready = &own.w_transposed;

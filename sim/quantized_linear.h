@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +35,20 @@ class LinearEngine {
   bool is_quantised(int layer) const { return layers_[static_cast<size_t>(layer)].treatment == Treatment::quantised; }
   /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
   void finish();
-  /// Before a training step: the phase of the recipe that it belongs to.
+  /// Before a training step: the phase of the recipe that it belongs to. Every tenth step from 1 on measures, where the
+  /// next phase has a condition, the ratio |g| / (sqrt(d) sigma_q) of 2505.19115 over the weight gradients g of all
+  /// layers: d sigma_q^2 = sum over layers of M N K mean(dY^2) mean(X^2) (r_Y + r_X + r_Y r_X), with wgrad's [M, K] and
+  /// [N, K] operands and r their squared errors as quantised, relative; errors are taken as independent.
   void begin_step(int step, int steps);
+
+  /// The first phase that a condition has begun, 0: none; a checkpoint keeps it.
+  int turned() const { return turned_; }
+  void restore_turned(int phase) { turned_ = phase; }
+  /// After the optimizer's part of a training step: conditions of phases; averages and resets of the recipe's weight
+  /// rules. With `watch`, every step counts for the oscillation since the last one that was traced; `trace` (may be
+  /// null) receives it as `oscillation` (sum of d_Q over sum of d_w) and `oscillating_share` (of weights with d_Q >= 4
+  /// d_w).
+  void end_step(const Pass& pass, bool watch, const std::function<void(const TraceRow&)>* trace);
 
   /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape. `part`
   /// numbers the products of one layer in a step (the heads of all sequences, below 32768): each has its own tensor
@@ -52,6 +65,9 @@ class LinearEngine {
   /// Held tensor amaxes, in layer, GEMM, operand order: what a checkpoint must keep.
   std::vector<float> state() const;
   void restore(const std::vector<float>& state);
+  /// Averages and open windows of the weight rules after a step, layer by layer; none without rules.
+  std::vector<float> weight_state() const;
+  void restore_weights(const std::vector<float>& state, int step);
 
  private:
   enum class Treatment : uint8_t { plain, skipped, quantised };
@@ -74,6 +90,9 @@ class LinearEngine {
       Quantized x, w, w_transposed;  // fprop's, for backward; storage is kept between steps
     };
     std::vector<std::unique_ptr<Operands>> parts;
+    Tensor weight;               // of a linear layer, since its first forward pass
+    std::vector<float> average;  // empty before the rule's first step
+    Oscillation window, watched;
     Operands& at(int part);
     Quantized scratch;  // an operand whose amax is being sampled, or traced
     Quantized scratch_b;
@@ -88,6 +107,10 @@ class LinearEngine {
     int index;
   };
   QuantizeCall call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand, MatrixView x) const;
+  bool has_weight_rules(const Layer& layer) const {
+    return recipe_.weights.any() && !layer.is_product && layer.treatment == Treatment::quantised;
+  }
+  std::vector<float> quantised_weights(const Pass& pass, Layer& layer, int number);
   LayerPlace place_of(const Layer& layer) const;
   void plan(int phase);
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
@@ -95,10 +118,15 @@ class LinearEngine {
   Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
   void product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
                const Quantized* ready_a, const Quantized* ready_b);
+  void measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,
+                     int64_t c_row);
   void backward(Tape& tape, Part part, const Saved& saved);
 
   Recipe recipe_;
   int phase_ = -1;
+  int turned_ = 0;
+  bool measures_ = false;
+  double signal_ = 0, noise_ = 0;           // squared norms of this step's weight gradients and of their noise
   int quantisable_ = 0;                     // layers
   std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases
   Recipe skipped_;                          // every product bf16: layers that the policy leaves out

@@ -112,6 +112,8 @@ Recipe from_object(JsonReader given, int depth) {
   }
   if (const auto value = given.find("phases", {"changes over the steps, in order; each but the last has an `until`"}))
     r.phases = phases_from(*value);
+  if (const auto value = given.find("weights", {"what is done about weights that oscillate"}))
+    r.weights = weight_rules_from(*value);
   if (const auto value =
           given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
     const std::vector<std::string> words = optimizer_words();
@@ -137,8 +139,9 @@ Recipe from_word(const std::string& word, const std::string& place, int depth) {
   const auto* found = is_weights ? gemm_keys : std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
   if (found == std::end(gemm_keys))
     throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad", "weights"});
-  if (!r.rules.empty() || !r.phases.empty())
-    throw Error(place + ": " + word + ": the recipe has rules over layers or phases, of which one product is none");
+  if (!r.rules.empty() || !r.phases.empty() || r.weights.any())
+    throw Error(place + ": " + word +
+                ": the recipe has rules over layers or weights, or phases, of which one product is none");
   r.name = word;
   r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
@@ -172,6 +175,7 @@ Json to_json(const Recipe& recipe) {
               {"quantise", r.quantise},   {"layers", r.rules.empty() ? layers_to(r.layers) : rules_to(r.rules)},
               {"optimizer", r.optimizer}, {"loss_scaling", r.loss_scaling}};
   if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
+  if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);
   for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
   return out;
 }

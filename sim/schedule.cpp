@@ -108,6 +108,17 @@ void apply(fp4::Recipe& r, const Json& change, const std::string& place) {
       set_gemm(product_of(r, i), *product, place);
 }
 
+constexpr std::string_view condition = "gradient_noise_ratio < ";
+
+double threshold_of(const JsonReader& given) {
+  const std::string text = given.text();
+  const double threshold =
+      text.starts_with(condition) ? number_from_text(text.substr(condition.size()), given.place()) : 0;
+  if (!(threshold > 0) && given.notes() == nullptr)
+    given.fail("expected gradient_noise_ratio < NUMBER, found " + shown(given.json()));
+  return threshold;
+}
+
 fp4::Recipe checked(fp4::Recipe r, const std::string& place) {
   for (int i = 0; i < 3; ++i) {
     GemmSpec& product = product_of(r, i);
@@ -161,8 +172,7 @@ std::vector<int> phase_ends(const Recipe& recipe, int steps) {
   std::vector<int> ends;
   for (const Phase& phase : recipe.phases) {
     const double end = phase.until < 1 ? std::floor(phase.until * steps + 0.5) : phase.until;
-    const bool is_last = ends.size() + 1 == recipe.phases.size();
-    const int here = is_last ? steps : static_cast<int>(std::min<double>(end, steps));
+    const int here = !phase.is_marked ? steps : static_cast<int>(std::min<double>(end, steps));
     ends.push_back(ends.empty() ? here : std::max(ends.back(), here));
   }
   return ends;
@@ -186,15 +196,15 @@ std::vector<double> phase_shares(const Recipe& recipe, int steps) {
   }
   double begin = 0;
   for (size_t i = 0; i < recipe.phases.size(); ++i) {
-    const bool is_last = i + 1 == recipe.phases.size();
-    const double until = is_last ? 1 : recipe.phases[i].until;
-    if (!is_last && until >= 1)
+    const bool is_marked = recipe.phases[i].is_marked;
+    const double until = is_marked ? recipe.phases[i].until : 1;
+    if (is_marked && until >= 1)
       throw Error(
           fmt::format("phases[{}]: until {:g} counts steps, and the steps of the training are not known; "
                       "accepted: a share below 1, or --steps",
                       i, until));
-    shares.push_back(until - begin);
-    begin = until;
+    shares.push_back(std::max(0.0, until - begin));
+    begin = std::max(begin, until);
   }
   return shares;
 }
@@ -255,13 +265,20 @@ std::vector<Phase> phases_from(const JsonReader& list) {
     Phase phase;
     const auto until =
         given.find("until", {"steps after which the next phase begins, or a share below 1; the last has none"});
+    phase.is_marked = until.has_value();
     if (until) phase.until = until->number(0, 1e9);
     if (phase.until > 1 && phase.until != std::floor(phase.until)) given.fail("expected whole steps from 1 on");
-    if (until.has_value() != (i + 1 < items.size()))
-      given.fail(until ? "the last phase lasts to the end: leave out until"
-                       : "expected until, steps or a share of them");
+    if (const auto when =
+            given.find("when", {"the phase begins once this holds, for good: gradient_noise_ratio < 1.73"}))
+      phase.when = threshold_of(*when);
+    if (phase.when > 0 && i == 0) given.fail("the first phase begins at once: leave out when");
+    const bool is_last = i + 1 == items.size();
+    const bool may_lack = is_last || (items[i + 1].json().is_object() && items[i + 1].json().contains("when"));
+    if (until && is_last) given.fail("the last phase lasts to the end: leave out until");
+    if (!until && !may_lack) given.fail("expected until, steps or a share of them");
     // A share and a number of steps can be compared only where the steps of the training are known.
-    if (until && i > 0 && (phase.until < 1) == (phases.back().until < 1) && phase.until <= phases.back().until)
+    if (until && i > 0 && phases.back().is_marked && (phase.until < 1) == (phases.back().until < 1) &&
+        phase.until <= phases.back().until)
       given.fail("until does not grow");
     phase.change = change_from(given);
     given.finish();
@@ -289,7 +306,8 @@ Json phases_to(const std::vector<Phase>& phases) {
   Json list = Json::array();
   for (size_t i = 0; i < phases.size(); ++i) {
     list.push_back(phases[i].change);
-    if (i + 1 < phases.size()) list.back()["until"] = phases[i].until;
+    if (phases[i].is_marked) list.back()["until"] = phases[i].until;
+    if (phases[i].when > 0) list.back()["when"] = fmt::format("{}{}", condition, phases[i].when);
   }
   return list;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fp4/spec.h"
+#include "sim/oscillation.h"
 #include "src/json_reader.h"
 
 namespace fp4::sim {
@@ -25,7 +26,9 @@ struct LayerRule {
 };
 
 struct Phase {
-  double until = 1;  // steps after which the next phase begins, or a share of all steps when below 1
+  double until = 1;       // steps after which the next phase begins, or a share of all steps when below 1
+  bool is_marked = true;  // false: without `until`
+  double when = 0;        // > 0: begins once the gradient's ratio to its noise lies below, or after the mark before it
   Json change;
 };
 
@@ -35,6 +38,7 @@ struct Recipe : fp4::Recipe {
   Recipe(fp4::Recipe products) : fp4::Recipe(std::move(products)) {}
   std::vector<LayerRule> rules;
   std::vector<Phase> phases;
+  WeightRules weights;
 };
 
 struct LayerPlace {
@@ -69,13 +73,13 @@ fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlac
 /// `start` under a phase alone.
 fp4::Recipe products_in(const Recipe& recipe, fp4::Recipe start, int phase);
 
-/// The last step of each phase; the last phase ends with the training. A share ends after floor(until * steps + 1/2)
-/// steps; a phase that ends before the one in front of it has no step.
+/// The last step of each phase by its mark; one without a mark, and the last, ends with the training. A share ends
+/// after floor(until * steps + 1/2) steps; a phase that ends before the one in front of it has no step.
 std::vector<int> phase_ends(const Recipe& recipe, int steps);
 /// The phase of a step (1 .. steps), counted from 0; -1 without phases.
 int phase_of(const Recipe& recipe, int step, int steps);
-/// The share of the steps that each phase has; they add up to 1. With `steps` 0, for a training of unknown length, the
-/// shares as they are written; throws Error for marks in steps then.
+/// The share of the steps that each phase has by the marks; they add up to 1. With `steps` 0, for a training of unknown
+/// length, the shares as they are written; throws Error for marks in steps then.
 std::vector<double> phase_shares(const Recipe& recipe, int steps);
 
 /// Throws Error when a pattern or a kind selects none of these layers and its rule is not optional.

@@ -128,7 +128,10 @@ class Run {
     if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 1 || c.step > steps_)
       throw Error(options_.resume_from + ": its weights or its step are not those of the configuration", 1);
     take_weights(c);
-    if (c.config == config_) engine_.restore(c.held_amax);
+    if (c.config == config_) {
+      engine_.restore(c.held_amax);
+      engine_.restore_weights(c.weight_rules, c.step);
+    }
     pass_.step = static_cast<uint32_t>(c.step);
     engine_.begin_step(c.step, steps_);
     judge();
@@ -167,6 +170,8 @@ class Run {
     }
     if (!optimizer_->step(parameters_, kernels_, step_)) return diverge("a gradient is not finite"), value;
     if (!optimizer_->weights_are_finite()) return diverge("a weight is not finite"), value;
+    const bool watches = options_.trace && options_.trace_every > 0;
+    engine_.end_step(pass_, watches, trace ? &options_.trace : nullptr);
     double mean = 0;
     for (float l : recent_) mean += static_cast<double>(l) / divergence_window;
     if (recent_.size() == divergence_window && mean > divergence_factor * trivial_loss_)
@@ -290,6 +295,8 @@ class Run {
     c.weights.assign(parameters_.values(), parameters_.values() + parameters_.total());
     c.optimizer = optimizer_->state();
     c.held_amax = engine_.state();
+    c.weight_rules = engine_.weight_state();
+    c.turned = engine_.turned();
     c.recent = recent_;
     c.curve_sum = curve_sum_;
     c.curve_count = curve_count_;
@@ -335,6 +342,10 @@ class Run {
     take_weights(c);
     optimizer_->restore(c.optimizer);
     engine_.restore(c.held_amax);
+    if (!options_.branch) {
+      engine_.restore_weights(c.weight_rules, c.step);
+      engine_.restore_turned(c.turned);
+    }
     step_ = c.step;
     next_point_ = c.next_point;
     if (options_.branch)

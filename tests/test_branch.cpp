@@ -77,6 +77,8 @@ TEST_CASE("what a branch accepts", "[train]") {
   tasks::run(config_of("bf16"), 1, trunk);
   // Another length and another recipe, under its own schedule.
   CHECK(tasks::run(config_of("mxfp4", nullptr, "classifier", 30), 1, branch).steps_done == 30);
+  // The trunk's points after steps 10 and 20, then its own after 40, 60 and 80.
+  CHECK(tasks::run(config_of("mxfp4", nullptr, "classifier", 80), 1, branch).curve.size() == 5);
   CHECK_THROWS_WITH(tasks::run(config_of("mxfp4", nullptr, "regression"), 1, branch), Catch::Contains("another task"));
   CHECK_THROWS_WITH(tasks::run(config_of("mxfp4", nullptr, "classifier", 20), 1, branch),
                     Catch::Contains("after step 20"));

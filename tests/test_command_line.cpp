@@ -88,7 +88,7 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
         .out;
   };
   CHECK(offered("train --task cl") == "classifier\n");
-  CHECK(offered("train --recipe quar") == "quartet\n");
+  CHECK(offered("train --recipe quar") == "quartet quartet2\n");
   CHECK(offered("cost --hardware mi3") == "mi300x mi355x\n");
   CHECK(offered("cost --model llama_60") == "llama_60m\n");
   CHECK(offered("quantize x.npy --spec nvfp4_r") == run_cli("list presets --words | grep ^nvfp4_r | xargs").out);

@@ -221,6 +221,13 @@ TEST_CASE("phases weigh their share of the steps", "[quick]") {
   CHECK(evaluate(sim::recipe_from_json(late), model, chip).points == 1.0);
 }
 
+TEST_CASE("weight rules move bytes beside the optimizer", "[quick]") {
+  const Json object = {{"base", "mxfp4"},
+                       {"weights", {{"average", {{"decay", 0.99}}}, {"reset", {{"every", 200}, {"window", 50}}}}}};
+  // (30 + 12 + 36 / 4) bytes of 2048 weights at 8192 bytes/s.
+  CHECK(group(evaluate(sim::recipe_from_json(object), model, chip), "optimizer") == 51.0 / 4);
+}
+
 TEST_CASE("the wider operand decides the rate, and a first layer has no dgrad", "[quick]") {
   Recipe recipe = uniform(mxfp4_spec);
   recipe.fprop.a.quant = find_preset("mxfp8")->spec;

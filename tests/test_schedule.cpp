@@ -114,12 +114,50 @@ TEST_CASE("marks of phases in shares and in steps, by hand", "[quick]") {
   CHECK(run("classifier", steps, 50).digest == run("classifier", share, 50).digest);
 }
 
+TEST_CASE("a condition begins a phase once, for good, and after a checkpoint too", "[train]") {
+  const auto recipe = [](const char* second) {
+    return Json{{"base", "mxfp4_sr"}, {"phases", Json::array({Json::object(), Json::parse(second)})}};
+  };
+  // Measured after steps 1, 11, ..: below any ratio that exists never, below 10^9 after step 1.
+  const Json marked = {{"base", "mxfp4_sr"}, {"phases", Json::array({{{"until", 1}}, {{"recipe", "bf16"}}})}};
+  const std::string at_once = run("classifier", marked, 30).digest;
+  const char* always = R"({"when": "gradient_noise_ratio < 1e9", "recipe": "bf16"})";
+  CHECK(run("classifier", recipe(always), 30).digest == at_once);
+  CHECK(run("classifier", recipe(R"({"when": "gradient_noise_ratio < 1e-9", "recipe": "bf16"})"), 30).digest ==
+        run("classifier", "mxfp4_sr", 30).digest);
+  const test::TemporaryFolder folder;
+  for (const int stop : {1, 2, 12}) {
+    sim::RunOptions first, second;
+    first.checkpoint_to = second.resume_from = folder / "c";
+    first.stop_at = stop;
+    run("classifier", recipe(always), 30, first);
+    CHECK(run("classifier", recipe(always), 30, second).digest == at_once);
+  }
+  // The ratio itself: 4 bits are noisier than 8, and both far from a ratio of nothing.
+  const auto ratio = [&](const char* base) {
+    double value = 0;
+    sim::RunOptions traced;
+    traced.trace_every = 1;
+    traced.trace = [&](const sim::TraceRow& row) {
+      if (row.quantity == "gradient_noise_ratio") value = row.value;
+    };
+    Json given = recipe(R"({"when": "gradient_noise_ratio < 1e-9"})");
+    given["base"] = base;
+    run("classifier", given, 1, traced);
+    return value;
+  };
+  CHECK(ratio("mxfp4") > 0.1);
+  CHECK(ratio("mxfp8") > 2 * ratio("mxfp4"));
+}
+
 TEST_CASE("rules and phases read back as they are, and wrong ones say what is accepted", "[quick]") {
   const Json given = {
       {"base", "mxfp4"},
       {"layers",
        Json::parse(R"([{"last": 0.15, "recipe": "bf16"}, {"kind": "ffn", "all": {"b": {"block": [32, 32]}}}])")},
-      {"phases", Json::array({{{"until", 0.5}}, {{"recipe", "mxfp8"}}})}};
+      {"phases", Json::array({{{"until", 0.5}},
+                              {{"recipe", "mxfp8"}},
+                              {{"when", "gradient_noise_ratio < 1.73"}, {"wgrad", "bf16.wgrad"}}})}};
   const Json full = sim::to_json(sim::canonical(sim::recipe_from_json(given)));
   CHECK(sim::to_json(sim::canonical(sim::recipe_from_json(full))) == full);
   const auto fails = [](const char* key, const char* value, const std::string& words) {
@@ -134,6 +172,9 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
   fails("layers", R"([{"kind": "ffm", "recipe": "bf16"}])", "attention");
   fails("layers", R"([{"last": 1, "fprop": {"a": {"elemnt": "e2m1"}}}])", "element");
   fails("phases", R"([{"until": 0.5}])", "list of at least 2");
+  fails("phases", R"([{}, {"fprop": {}}])", "expected until");
+  fails("phases", R"([{"when": "gradient_noise_ratio < 2", "until": 0.5}, {}])", "begins at once");
+  fails("phases", R"([{}, {"when": "gradient_noise < 2"}])", "gradient_noise_ratio < NUMBER");
   fails("phases", R"([{"until": 0.5}, {"until": 0.8}])", "lasts to the end");
   fails("phases", R"([{"until": 0.8}, {"until": 0.8}, {}])", "until does not grow");
   fails("phases", R"([{"until": 0.8}, {"fprop": "bf16.forward"}])", "RECIPE.PRODUCT");

@@ -29,7 +29,7 @@ void add_tensor_scale(const QuantSpec& spec, OperandFacts& facts) {
     const TensorScaleInfo& row = row_of(tensor_scale_table, spec.tensor_scale);
     facts.extra_passes += row.is_amortised ? static_cast<double>(row.extra_reads) / spec.hold_steps : row.extra_reads;
     // One fp32 factor per row and 128 elements along K.
-    if (spec.tensor_scale == TensorScale::outer128) facts.scale_bits += 32.0 * facts.scale_block / outer_scale_width;
+    if (spec.has_outer_scale()) facts.scale_bits += 32.0 * facts.scale_block / outer_scale_width;
   }
   // One scale a tensor: its largest value must be known before the first element can be quantised.
   if (spec.block.kind == BlockKind::tensor) facts.extra_passes += 1;
@@ -71,6 +71,7 @@ OperandFacts facts_of(const OperandSpec& operand) {
     facts.rule_ops = row_of(scale_rule_table, spec.scale_rule).extra_ops;
     if (!is_power_of_two_rule(spec.scale_rule) && is_stochastic(spec.scale_rounding))
       facts.random_bits += spec.random_bits / facts.scale_block;
+    if (spec.corrects_scales()) facts.random_bits += spec.random_bits / facts.scale_block;
     add_tensor_scale(spec, facts);
   }
   if (is_stochastic(spec.rounding)) facts.random_bits += spec.random_bits;
@@ -136,6 +137,10 @@ class FactsByLayer {
 
 RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
   RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
+  // fp32: w and its mean read, the mean written; in a window w, the last w and Q(w) and the two sums read, and all but
+  // w written.
+  if (recipe.weights.decay > 0) facts.weight_bytes += 12;
+  if (recipe.weights.every > 0) facts.weight_bytes += 36.0 * recipe.weights.window / recipe.weights.every;
   if (!recipe.rules.empty())
     facts.at_layer = [by_layer = std::make_shared<FactsByLayer>(recipe, phase)](const std::string& name, int position,
                                                                                 int count) {

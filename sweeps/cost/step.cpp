@@ -238,6 +238,9 @@ class StepBuilder {
     Resources work;
     work.bytes = options_.weights.optimizer_bytes * static_cast<double>(model_.parameters()) / options_.devices;
     add("optimizer", "", "optimizer", work, false);
+    if (recipe_.weight_bytes == 0 || recipe_.free_quantisation) return;
+    work.bytes = recipe_.weight_bytes * static_cast<double>(model_.linear_parameters()) / options_.devices;
+    add("weight rules", "", "optimizer", work, false);
   }
 
   // Norms, activations, residual adds, losses, launches: proportional to layers x width, fitted on one model.

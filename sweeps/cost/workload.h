@@ -55,6 +55,7 @@ struct RecipeFacts {
   bool free_quantisation = false;     // operands arrive quantised, estimators are free: the reference of an overhead
   bool stabilised_optimizer = false;  // StableSPAM
   bool loss_scaling = false;
+  double weight_bytes = 0;          // moved a step for each quantised weight beyond the optimizer: averages, resets
   std::string high_class = "bf16";  // what layers outside the policy, head and attention run in
 
   // Ordered rules over layers; empty: none. The facts of one layer by its name ("block3.down"), its position among the

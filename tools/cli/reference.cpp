@@ -55,7 +55,10 @@ FieldNotes recipe_notes() {
   rules.push_back({{"match", "down"}, {"recipe", "bf16"}, {"optional", true}});
   phases.push_back({{"recipe", "bf16"}});
   phases[1]["until"] = 0.6;
-  sim::recipe_from_json({{"layers", rules}, {"phases", phases}}, "recipe", &notes);
+  phases[2]["when"] = "gradient_noise_ratio < 1.73";
+  const Json weights = {{"average", {{"decay", 0.9983}, {"from", 10}}},
+                        {"reset", {{"every", 200}, {"window", 50}, {"threshold", 6}}}};
+  sim::recipe_from_json({{"layers", rules}, {"phases", phases}, {"weights", weights}}, "recipe", &notes);
   return notes;
 }
 

@@ -26,7 +26,8 @@ bool knows(const sim::Schema& schema, const std::string& path) {
 
 bool is_recipe_path(const std::string& path) {
   const std::string head = path.substr(0, path.find('.'));
-  for (const char* key : {"fprop", "dgrad", "wgrad", "all", "*", "layers", "quantise", "loss_scaling"})
+  for (const char* key :
+       {"fprop", "dgrad", "wgrad", "all", "*", "layers", "phases", "weights", "quantise", "loss_scaling"})
     if (head == key) return true;
   return false;
 }
@@ -35,7 +36,8 @@ std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
   std::vector<std::string> accepted;
   for (const sim::Schema* s : {&sim::train_schema(), &parameters})
     for (const sim::Field& f : *s) accepted.push_back(f.path);
-  for (const char* path : {"fprop...", "dgrad...", "wgrad...", "layers", "quantise", "loss_scaling"})
+  for (const char* path :
+       {"fprop...", "dgrad...", "wgrad...", "layers", "phases", "weights", "quantise", "loss_scaling"})
     accepted.emplace_back(path);
   return accepted;
 }

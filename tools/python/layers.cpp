@@ -54,6 +54,8 @@ Layers::Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint
       latest_(shapes.size(), nullptr) {
   if (!recipe_.phases.empty() && steps_ == 0)
     throw Error("steps: the recipe has phases; accepted: the number of steps of the training");
+  for (const sim::Phase& phase : recipe_.phases)
+    if (phase.when > 0) throw Error("phases: `when` needs the trainer, which ends steps; accepted: until");
   for (const Shape& s : shapes) engine_.add_layer(s.name, s.in, s.out, s.quantisable);
   engine_.finish();
 }

@@ -1,0 +1,118 @@
+// See oscillation.h. The neighbours of a weight are the code that it has and the next one on its other side.
+#include "sim/oscillation.h"
+
+#include <cmath>
+
+#include "fp4/block.h"
+#include "src/spec_text.h"
+
+namespace fp4::sim {
+
+namespace {
+
+void replace_code(Quantized& q, int64_t row, int64_t k, uint32_t code) {
+  if (q.is_packed()) {
+    uint8_t& byte = q.codes[static_cast<size_t>(row * q.code_row_bytes() + k / 2)];
+    byte = static_cast<uint8_t>(k % 2 == 0 ? (byte & 0xF0u) : (byte & 0x0Fu));
+  } else {
+    for (int b = 0; b < q.code_bytes(); ++b)
+      q.codes[static_cast<size_t>(row * q.code_row_bytes() + k * q.code_bytes() + b)] = 0;
+  }
+  q.set_code(row, k, code);
+}
+
+uint32_t scale_code_of(const Quantized& q, int64_t row, int64_t k) {
+  const auto at = static_cast<size_t>(q.scale_index(row, k));
+  if (q.real_scales.empty()) return q.scales[at];
+  const uint32_t bits = bits_of(q.real_scales[at]);
+  return q.spec.scale == Scale::bf16 ? bits >> 16 : bits;
+}
+
+}  // namespace
+
+WeightRules weight_rules_from(const JsonReader& from) {
+  JsonReader given = from;
+  WeightRules rules;
+  if (auto average = given.find(
+          "average", {"Q-EMA: round to the neighbour nearer to a running mean", nullptr, "TetraJet 2502.20853"})) {
+    rules.decay = static_cast<float>(average->at("decay", {"of the running mean: 0.9983"}).number(0.01, 0.999999));
+    if (const auto start = average->find("from", {"step at which the mean starts", rules.from}))
+      rules.from = static_cast<int>(start->integer(1, 1000000000));
+    average->finish();
+  }
+  if (auto reset = given.find("reset", {"OsciReset: weights that oscillate become their quantised values", nullptr,
+                                        "TetraJet-v2 2510.27527"})) {
+    rules.every =
+        static_cast<int>(reset->at("every", {"steps from one reset to the next: 200"}).integer(2, 1000000000));
+    if (const auto window = reset->find("window", {"steps before a reset whose moves count", rules.window}))
+      rules.window = static_cast<int>(window->integer(1, rules.every));
+    if (rules.window > rules.every) reset->fail("window is longer than every");
+    if (const auto threshold = reset->find("threshold", {"d_Q / d_w from which a weight oscillates", rules.threshold}))
+      rules.threshold = static_cast<float>(threshold->number(1e-6, 1e6));
+    reset->finish();
+  }
+  given.finish();
+  return rules;
+}
+
+Json weight_rules_to(const WeightRules& rules) {
+  Json out = Json::object();
+  if (rules.decay > 0) out["average"] = {{"decay", json_number(rules.decay)}, {"from", rules.from}};
+  if (rules.every > 0)
+    out["reset"] = {{"every", rules.every}, {"window", rules.window}, {"threshold", json_number(rules.threshold)}};
+  return out;
+}
+
+void Oscillation::begin(const float* w, const float* q, int64_t n) {
+  weight.assign(w, w + n);
+  quantised.assign(q, q + n);
+  moved.assign(static_cast<size_t>(n), 0.0f);
+  jumped.assign(static_cast<size_t>(n), 0.0f);
+}
+
+void Oscillation::add(const float* w, const float* q) {
+  for (size_t i = 0; i < weight.size(); ++i) {
+    moved[i] = moved[i] + std::abs(w[i] - weight[i]);
+    jumped[i] = jumped[i] + std::abs(q[i] - quantised[i]);
+    weight[i] = w[i];
+    quantised[i] = q[i];
+  }
+}
+
+double Oscillation::ratio() const {
+  double w = 0, q = 0;
+  for (size_t i = 0; i < weight.size(); ++i) w += static_cast<double>(moved[i]), q += static_cast<double>(jumped[i]);
+  return w > 0 ? q / w : 0;
+}
+
+double Oscillation::share(float threshold) const {
+  int64_t count = 0;
+  for (size_t i = 0; i < weight.size(); ++i) count += moved[i] > 0 && jumped[i] >= threshold * moved[i];
+  return weight.empty() ? 0 : static_cast<double>(count) / static_cast<double>(weight.size());
+}
+
+void reset(const Oscillation& o, float threshold, const float* q, float* w) {
+  for (size_t i = 0; i < o.weight.size(); ++i)
+    if (o.moved[i] > 0 && o.jumped[i] >= threshold * o.moved[i] && std::isfinite(q[i])) w[i] = q[i];
+}
+
+void lean_to_average(const float* w, const float* average, Quantized& q) {
+  const Quantizer resolved = resolve(q.spec);
+  for (int64_t r = 0; r < q.rows; ++r)
+    for (int64_t k = 0; k < q.cols; ++k) {
+      const uint32_t scale = q.spec.has_scale() ? scale_code_of(q, r, k) : 0;
+      const float x = w[r * q.cols + k], mean = average[r * q.cols + k];
+      if ((q.spec.has_scale() && resolved.scale.is_nan_code(scale)) || !is_finite(x)) continue;
+      const float s = scale_value(resolved, scale), g = q.tensor_factor_at(r, k);
+      const uint32_t code = q.code(r, k), rank = code & resolved.element.magnitude_mask();
+      const float taken = element_value(resolved, code, s, g);
+      if (magnitude(x) == magnitude(taken)) continue;
+      const bool lies_above = magnitude(x) > magnitude(taken);
+      if (lies_above ? rank == resolved.element.largest_code : rank == 0) continue;
+      const uint32_t sign = is_negative(x) ? resolved.element.sign_code() : 0u;
+      const uint32_t other = sign | (lies_above ? rank + 1 : rank - 1);
+      if (std::abs(mean - element_value(resolved, other, s, g)) < std::abs(mean - taken)) replace_code(q, r, k, other);
+    }
+}
+
+}  // namespace fp4::sim

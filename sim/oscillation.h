@@ -1,0 +1,54 @@
+// Decides: what is done about weights that hop between two grid values while they hardly move.
+//   average (Q-EMA, TetraJet 2502.20853)   E = decay * E + (1 - decay) * w from step `from` on; of the two grid
+//     neighbours of w the one nearer to E is taken, at the scale of w; halfway: the one that the rounding took
+//   reset (OsciReset, TetraJet-v2 2510.27527)   over the last `window` of every `every` steps the sums d_w of |w_t -
+//     w_t-1| and d_Q of |Q(w_t) - Q(w_t-1)|; at their end weights with d_Q >= threshold * d_w > 0 become Q(w)
+// Q is fprop's quantiser of the weights of a linear layer, which has no Hadamard then.
+#pragma once
+
+#include <vector>
+
+#include "fp4/backend.h"
+#include "sim/tensor.h"
+#include "src/json_reader.h"
+
+namespace fp4::sim {
+
+struct WeightRules {
+  float decay = 0;  // of the average; 0: none
+  int from = 10;
+  int every = 0;  // steps between resets; 0: none
+  int window = 50;
+  float threshold = 6;
+  bool any() const { return decay > 0 || every > 0; }
+  /// Whether the moves of a step (1, 2, ..) count for a reset, and whether one ends it.
+  bool is_in_window(int step) const { return every > 0 && (step - 1) % every >= every - window; }
+  bool resets_after(int step) const { return every > 0 && step % every == 0; }
+  friend bool operator==(const WeightRules&, const WeightRules&) = default;
+};
+
+/// {"average": {"decay", "from"}, "reset": {"every", "window", "threshold"}}, and back; null for no rules.
+WeightRules weight_rules_from(const JsonReader& given);
+Json weight_rules_to(const WeightRules& rules);
+
+/// How far weights and their quantised values have moved, element by element.
+struct Oscillation {
+  std::vector<float> weight, quantised;  // of the last step that was added
+  std::vector<float> moved, jumped;      // d_w, d_Q
+
+  void begin(const float* w, const float* q, int64_t n);
+  void add(const float* w, const float* q);
+  bool empty() const { return weight.empty(); }
+  /// Sum of d_Q over sum of d_w; 0 where nothing moved.
+  double ratio() const;
+  /// Share of the elements with d_Q >= threshold * d_w > 0.
+  double share(float threshold) const;
+};
+
+/// Sets those elements of w to Q(w), `q`.
+void reset(const Oscillation& oscillation, float threshold, const float* q, float* w);
+
+/// Moves the codes of `q`, the quantised w, to the neighbours nearer to `average`; blocks with a NaN scale stay.
+void lean_to_average(const float* w, const float* average, Quantized& q);
+
+}  // namespace fp4::sim
