@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backends.h"
 #include "src/error.h"
 
 namespace fp4::sim {
@@ -36,7 +37,7 @@ const Kernels& kernels(std::string_view backend) {
   if (backend == "avx2" || backend == "avx512") {
     throw Error("backend " + std::string(backend) + ": this CPU does not have it; accepted: auto, reference, generic");
   }
-  throw unknown_word("backend", backend, {"auto", "reference", "generic", "avx2", "avx512", "gpu"});
+  throw unknown_word("backend", backend, backend_names());
 }
 
 }  // namespace fp4::sim

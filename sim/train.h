@@ -70,7 +70,7 @@ struct TraceRow {
 };
 
 struct RunOptions {
-  std::string backend = "auto";  // auto, reference, generic, avx2, avx512, gpu
+  std::string backend = "auto";  // backend_names() of src/backends.h
   int threads = 1;
   std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status stopped)
   std::function<void(const TraceRow&)> trace = {};

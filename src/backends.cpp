@@ -23,12 +23,12 @@ const std::vector<const Backend*>& all_backends() {
   return list;
 }
 
-namespace {
-
-std::vector<std::string> known_names() {
-  std::vector<std::string> names = {"auto", "reference", "generic", "avx2", "avx512", "gpu"};
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names = {"auto", "reference", "generic", "avx2", "avx512", "gpu"};
   return names;
 }
+
+namespace {
 
 void check_spec(const QuantSpec& spec, int64_t k) {
   if (const std::string reason = invalid_reason(spec); !reason.empty()) throw Error("spec: " + reason);
@@ -46,8 +46,8 @@ Dispatcher::Dispatcher(std::string_view name) : name_(name) {
   const char* forced = std::getenv("FP4SIM_BACKEND");
   if (name_ == "auto" && forced != nullptr && *forced != '\0') name_ = forced;
   bool known = false;
-  for (const std::string& n : known_names()) known = known || n == name_;
-  if (!known) throw unknown_word("backend", name_, known_names());
+  for (const std::string& n : backend_names()) known = known || n == name_;
+  if (!known) throw unknown_word("backend", name_, backend_names());
   for (const Backend* b : all_backends()) {
     if ((name_ == "auto" || name_ == b->name()) && b->available()) chosen_.push_back(b);
   }

@@ -12,11 +12,13 @@ namespace fp4 {
 
 // All compiled-in backends, fastest first; available() says which run on this machine.
 const std::vector<const Backend*>& all_backends();
+// What `--backend` accepts, whether this build has it or not: auto, reference, generic, ...
+const std::vector<std::string>& backend_names();
 
 class Dispatcher {
  public:
-  // name: auto, reference, generic, avx2, avx512 or gpu. Throws Error for unknown words and for a backend that this
-  // machine or build lacks. The environment variable FP4SIM_BACKEND replaces `auto`.
+  // name: one of backend_names(). Throws Error for unknown words and for a backend that this machine or build lacks. The
+  // environment variable FP4SIM_BACKEND replaces `auto`.
   explicit Dispatcher(std::string_view name = "auto");
 
   const std::string& name() const { return name_; }

@@ -4,8 +4,15 @@
 
 namespace fp4::tasks {
 
+// One word a task, in the order of lists; each is defined in tasks/<name>.cpp.
+#define FP4_TASKS(X) X(regression) X(classifier) X(diffusion) X(lm)
+
+#define FP4_DECLARE(name) const sim::Task& name();
+FP4_TASKS(FP4_DECLARE)
+#define FP4_ADDRESS(name) &name(),
+
 const std::vector<const sim::Task*>& all_tasks() {
-  static const std::vector<const sim::Task*> list = {&regression(), &classifier(), &diffusion(), &lm()};
+  static const std::vector<const sim::Task*> list = {FP4_TASKS(FP4_ADDRESS)};
   return list;
 }
 

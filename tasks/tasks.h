@@ -7,11 +7,6 @@
 
 namespace fp4::tasks {
 
-const sim::Task& regression();
-const sim::Task& classifier();
-const sim::Task& diffusion();
-const sim::Task& lm();
-
 const std::vector<const sim::Task*>& all_tasks();
 /// Throws Error with the accepted names.
 const sim::Task& task(const std::string& name);

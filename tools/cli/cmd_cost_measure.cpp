@@ -11,6 +11,7 @@
 #include "sweeps/cost/meter.h"
 #include "tools/cli/cost_commands.h"
 #include "tools/cli/cost_options.h"
+#include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
 extern char** environ;
@@ -102,7 +103,7 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
   calibrate->add_option("--seconds", calibrating.seconds, "Time for each figure")->capture_default_str();
   calibrate->add_option("--size", calibrating.size, "Size of the square products")->capture_default_str();
   calibrate->add_option("--threads", calibrating.threads, "Threads")->capture_default_str();
-  calibrate->add_option("--backend", calibrating.backend, "auto, reference, generic, avx2, avx512, gpu")->capture_default_str();
+  add_backend_option(*calibrate, calibrating.backend, "")->capture_default_str();
   calibrate->add_option("-o,--out", out, "File to write instead of printing");
   calibrate->add_flag("-f,--force", force, "Overwrite it");
   calibrate->callback([] { run_calibrate(calibrating, out, force); });

@@ -223,8 +223,7 @@ void add_edge(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 60));
   app.add_option("-j,--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--backend", o->backend, "auto, reference, generic, avx2, avx512, gpu: never changes a result")
-      ->capture_default_str();
+  add_backend_option(app, o->backend, ": never changes a result")->capture_default_str();
   app.add_flag("-q,--quiet", o->quiet, "No progress");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_edge(*o, invocation); });

@@ -106,8 +106,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
       ->type_name("FIELD=VALUE");
   app.add_option("--threads", o->threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--backend", o->backend, "auto, reference, avx2, avx512 or gpu; the result is the same")
-      ->type_name("BACKEND");
+  add_backend_option(app, o->backend, "; the result is the same")->type_name("BACKEND");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_eval(*o, invocation); });
   set_example(app, "fp4sim eval --checkpoint net.ck --recipe nvfp4,nvfp4@weights,mxfp8");

@@ -245,8 +245,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 4096));
   app.add_option("--shard", o->shard, "Do part I of N of the runs; merge the folders afterwards")->type_name("I/N");
   app.add_option("--seen", o->seen, "Other folders of this sweep whose runs need not be done again")->type_name("DIR");
-  app.add_option("--backend", o->backend, "auto, reference, generic, avx2, avx512, gpu: never changes a result")
-      ->capture_default_str();
+  add_backend_option(app, o->backend, ": never changes a result")->capture_default_str();
   app.add_option("--store", o->store, "Journal: local (WAL), network (rollback, exclusive), auto by the file system")
       ->check(CLI::IsMember({"auto", "local", "network"}))
       ->capture_default_str();

@@ -23,9 +23,14 @@ int BackendOptions::thread_count() const {
   return threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
+CLI::Option* add_backend_option(CLI::App& app, std::string& backend, const std::string& more) {
+  std::string words;
+  for (const std::string& name : backend_names()) words += (words.empty() ? "" : ", ") + name;
+  return app.add_option("--backend", backend, words + more);
+}
+
 void add_backend_options(CLI::App& app, BackendOptions& options) {
-  app.add_option("--backend", options.backend, "auto, reference, generic, avx2, avx512 or gpu; a forced one is never replaced")
-      ->type_name("BACKEND");
+  add_backend_option(app, options.backend, "; a forced one is never replaced")->type_name("BACKEND");
   app.add_option("--threads", options.threads, "Threads (default: all cores); they never change a result")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");

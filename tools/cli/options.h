@@ -26,6 +26,8 @@ struct BackendOptions {
   int thread_count() const;
 };
 void add_backend_options(CLI::App& app, BackendOptions& options);
+// --backend alone; `more` follows the accepted words in its help.
+CLI::Option* add_backend_option(CLI::App& app, std::string& backend, const std::string& more);
 
 // --dtype T --shape RxC for raw files, --dtype T for opaque numpy types, --entry NAME for archives, --bf16 for bfloat16
 // kept as uint16.

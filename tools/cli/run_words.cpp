@@ -6,6 +6,7 @@
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "tasks/run.h"
+#include "tools/cli/options.h"
 
 namespace fp4::tools {
 
@@ -76,8 +77,7 @@ void RunWords::add(CLI::App& app) {
   app.add_option("--labels", labels, "classifier: IDX file of labels")->type_name("FILE");
   app.add_option("--threads", threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--backend", backend, "auto, reference, generic, avx2, avx512 or gpu; the result is the same")
-      ->type_name("BACKEND");
+  add_backend_option(app, backend, "; the result is the same")->type_name("BACKEND");
 }
 
 sim::Json RunWords::config() const {
