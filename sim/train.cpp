@@ -61,6 +61,9 @@ class Run {
     if (const int batch = train_.at("batch"); batch % ranks_ != 0)
       throw Error("train.batch: " + std::to_string(batch) + " examples cannot be shared evenly by " +
                   std::to_string(ranks_) + " ranks");
+    for (const Phase& phase : recipe_.phases)
+      if (phase.when > 0 && ranks_ > 1)
+        throw Error("phases: `when` measures the gradient of one rank; accepted for several ranks: until");
     if (ranks_ > 1) mean_.emplace(options.wire, *options.ranks, backend_, kernels_, seed);
     Builder build(parameters_, engine_);
     build.files = options.files;
@@ -170,6 +173,7 @@ class Run {
     }
     if (!optimizer_->step(parameters_, kernels_, step_)) return diverge("a gradient is not finite"), value;
     if (!optimizer_->weights_are_finite()) return diverge("a weight is not finite"), value;
+    pass_.seed = seed_;  // all ranks change weights alike
     const bool watches = options_.trace && options_.trace_every > 0;
     engine_.end_step(pass_, watches, trace ? &options_.trace : nullptr);
     double mean = 0;

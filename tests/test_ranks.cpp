@@ -204,3 +204,28 @@ TEST_CASE("batches read from files while training give the same run", "[quick]")
   test::write_text(folder / "images", images.substr(0, 100));
   CHECK_THROWS_WITH(tasks::run(classifier, 1, options), Catch::Contains("cannot be read at byte"));
 }
+
+TEST_CASE("weight rules act alike on all ranks; a condition on the gradient is refused", "[train]") {
+  const auto config = [](const Json& recipe) {
+    return tasks::canonical(
+        {{"task", "classifier"}, {"recipe", recipe}, {"train", {{"steps", 12}, {"curve_points", 1}}}});
+  };
+  const Json stochastic = {{"rounding", "stochastic"}};
+  const Json weights = {{"reset", {{"every", 6}, {"window", 5}, {"threshold", 0.5}}}};
+  const std::vector<History> two =
+      train_on(2, config({{"base", "mxfp4"}, {"fprop", {{"b", stochastic}}}, {"weights", weights}}), "fp32");
+  CHECK(two[0].status == Status::finished);
+  CHECK(two[0].digest == two[1].digest);
+  const Json phases = Json::parse(R"([{}, {"when": "gradient_noise_ratio < 2", "recipe": "bf16"}])");
+  std::vector<std::string> refusals(2);  // Catch's checks are for one thread
+  ThreadRanks(2).run([&](Ranks& ranks) {
+    RunOptions options;
+    options.ranks = &ranks;
+    try {
+      tasks::run(config({{"base", "mxfp4"}, {"phases", phases}}), 1, options);
+    } catch (const Error& error) {
+      refusals[static_cast<size_t>(ranks.rank())] = error.what();
+    }
+  });
+  for (const std::string& refusal : refusals) CHECK(refusal.find("several ranks") != std::string::npos);
+}
