@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/sha256.h"
 #include "src/tensor_file/output_file.h"
 #include "src/tensor_file/stored_array.h"
 
@@ -29,10 +30,13 @@ class TensorWriter {
     write(elements.data(), elements.size() * sizeof(Element));
   }
   void commit();  // std::logic_error when elements are missing
+  // Of the whole file, header included; once, when all elements are written. Taken as they go by.
+  std::string sha256() { return hash_.hex(); }
 
  private:
   OutputFile out_;
   std::uint64_t left_;  // bytes still to come
+  Sha256 hash_{};
 };
 
 enum class Compression { stored, deflated };

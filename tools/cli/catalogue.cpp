@@ -9,9 +9,9 @@
 #include "src/golden/layout.h"
 #include "src/golden/suite.h"
 #include "src/gpu/gpu_backend.h"
+#include "src/model/checkpoint.h"
 #include "src/spec_text.h"
 #include "tasks/tasks.h"
-#include "tools/cli/model_files.h"
 
 namespace fp4::tools {
 namespace {

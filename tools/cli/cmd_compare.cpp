@@ -5,17 +5,14 @@
 #include <filesystem>
 
 #include "src/error.h"
+#include "src/model/survey.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/open_array.h"
-#include "tools/cli/model_files.h"
 #include "tools/cli/options.h"
-#include "tools/cli/quantize_files.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct CompareOptions {
   std::vector<std::string> files, specs;
@@ -24,28 +21,27 @@ struct CompareOptions {
   InputOptions input;
 };
 
-struct Weight {
-  std::string name, path, entry;
-};
-
-// Tensors of numbers; codes of other formats and single numbers are left out, with a note.
-std::vector<Weight> weights_of(const CompareOptions& o, std::vector<std::string>& notes) {
-  std::vector<Weight> weights;
-  for (const std::string& given : o.files)
-    for (const std::string& file : model_files("compare", given)) {
-      const auto [path, entry] = split_entry(file);
-      for (const TensorInfo& t : list_tensors(path)) {
-        if (!entry.empty() && t.name != entry) continue;
-        const std::string name = t.name.empty() ? fs::path(path).filename().string() : t.name;
-        const bool opaque = !t.opaque.empty() && o.input.dtype.empty();
-        const bool is_named = !entry.empty() || t.name.empty();
-        if (!is_named &&
-            (opaque || info(t.dtype).kind != DtypeKind::real || matrix_rows(t.shape) * matrix_cols(t.shape) < 2))
-          notes.push_back(fmt::format("{}: {} {} left out", name, info(t.dtype).name, shape_text(t.shape)));
-        else
-          weights.push_back({name, path, t.name});
-      }
+// Tensors of numbers and FP4 weights; integers, single codes and single numbers are left out, with a note.
+std::vector<ModelTensor> weights_of(const CompareOptions& o, std::vector<std::string>& notes) {
+  std::vector<ModelTensor> weights;
+  for (const std::string& given : o.files) {
+    const auto [path, entry] = split_entry(given);
+    const bool is_only = std::filesystem::is_regular_file(path) && !path.ends_with(".safetensors") &&
+                         !path.ends_with(".npz") && !path.ends_with(".gguf");
+    if (is_only && !o.input.dtype.empty()) {  // raw, or an opaque .npy: the options say what it is
+      weights.push_back({std::filesystem::path(path).filename().string(), "", nullptr, {{path}}, {}});
+      continue;
     }
+    for (const ModelTensor& t : model_tensors(model_files("compare", path))) {
+      if (!entry.empty() && t.name != entry) continue;
+      const bool is_named = !entry.empty() || is_only;
+      if (!is_named && (!has_values(t) || matrix_rows(t.shape) * matrix_cols(t.shape) < 2))
+        notes.push_back(fmt::format("{}: {} {} left out", t.name, t.type(), shape_text(t.shape)));
+      else
+        weights.push_back(t);
+    }
+    if (!entry.empty() && weights.empty()) throw Error("compare " + path + ": no tensor is called '" + entry + "'");
+  }
   if (weights.empty()) throw Error("compare: no tensor of real numbers in the files");
   return weights;
 }
@@ -83,21 +79,22 @@ void run_compare(const CompareOptions& o) {
   std::vector<QuantSpec> specs;
   for (const std::string& words : o.specs) specs.push_back(quant_spec_from_words(words, "compare --specs"));
   std::vector<std::string> notes;
-  const std::vector<Weight> weights = weights_of(o, notes);
+  const std::vector<ModelTensor> weights = weights_of(o, notes);
   std::vector<Line> lines, totals;
   for (const std::string& words : o.specs) totals.push_back({"all", words, {}});
-  for (const Weight& w : weights) {
+  SurveyOptions options;
+  options.backend = o.backend.backend;
+  options.threads = o.backend.thread_count();
+  for (const ModelTensor& w : weights) {
+    OpenOptions open = o.input.open_options();
+    open.entry.clear();
+    WeightReader reader(w, open);
+    const std::vector<QuantizeReport> reports = survey(reader, specs, options);
     for (size_t i = 0; i < specs.size(); ++i) {
-      QuantizeJob job;
-      job.in = w.path;
-      job.open = o.input.open_options();
-      job.open.entry = w.entry;
-      job.spec = specs[i];
-      job.backend = o.backend.backend;
-      job.threads = o.backend.thread_count();
-      lines.push_back({w.name, o.specs[i], measure(job)});
-      totals[i].report.add(lines.back().report);
+      lines.push_back({w.name, o.specs[i], reports[i]});
+      totals[i].report.add(reports[i]);
     }
+    for (const std::string& note : reader.notes()) notes.push_back(note);
     mark_best(lines, lines.size() - specs.size(), specs.size());
   }
   mark_best(totals, 0, totals.size());
@@ -130,7 +127,7 @@ void run_compare(const CompareOptions& o) {
 
 void add_compare(CLI::App& app, Invocation&) {
   auto o = std::make_shared<CompareOptions>();
-  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, raw, or a folder of .safetensors")
+  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, .gguf, raw, or a folder of shards")
       ->required()
       ->type_name("FILE|DIR");
   app.add_option("--specs", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")

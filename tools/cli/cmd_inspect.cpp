@@ -1,7 +1,7 @@
 // `fp4sim inspect`: what a model's files hold, and in which scheme its weights are quantised.
 #include <fmt/format.h>
 
-#include "tools/cli/model_files.h"
+#include "src/model/checkpoint.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -22,19 +22,19 @@ void run_inspect(const InspectOptions& o) {
   auto rows = nlohmann::ordered_json::array();
   Table table = {{{"tensor"}, {"scheme"}, {"type"}, {"shape"}, {"bits", Align::right}}, {}};
   for (const ModelTensor& t : tensors) {
-    bytes += t.bytes;
+    bytes += t.bytes();
     elements += element_count(t.name, t.shape);
     const std::string scheme = t.scheme != nullptr ? t.scheme->name : "";
     const std::string shape = shape_text(t.shape), bits = fmt::format("{:.4g}", t.bits_per_element());
-    table.rows.push_back({t.name, scheme, info(t.dtype).name, shape, bits});
+    table.rows.push_back({t.name, scheme, t.type(), shape, bits});
     rows.push_back({{"tensor", t.name},
                     {"scheme", t.scheme != nullptr ? nlohmann::ordered_json(scheme) : nullptr},
                     {"spec", t.scheme != nullptr ? nlohmann::ordered_json(t.scheme->spec) : nullptr},
-                    {"dtype", info(t.dtype).name},
+                    {"dtype", t.type()},
                     {"shape", t.shape},
-                    {"bytes", t.bytes},
+                    {"bytes", t.bytes()},
                     {"bits_per_element", t.bits_per_element()},
-                    {"file", t.file}});
+                    {"file", t.file()}});
   }
   if (o.json) return print_json({{"rows", rows}, {"bytes", bytes}, {"elements", elements}});
   print_table(table);
@@ -45,7 +45,7 @@ void run_inspect(const InspectOptions& o) {
 
 void add_inspect(CLI::App& app, Invocation&) {
   auto o = std::make_shared<InspectOptions>();
-  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, or a folder of .safetensors")
+  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, .gguf, or a folder of .safetensors")
       ->required()
       ->type_name("FILE|DIR");
   add_json_option(app, o->json);

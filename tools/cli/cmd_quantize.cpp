@@ -1,8 +1,14 @@
-// `fp4sim quantize`: a tensor file to codes, scales, tensor scale, decoded values and manifest.
+// `fp4sim quantize`: a tensor file to codes, scales, tensor scale, decoded values and manifest, or a model to the FP4
+// weights of a checkpoint scheme; `fp4sim dequantize`: the way back of both.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "src/error.h"
 #include "src/spec_text.h"
 #include "tools/cli/explain.h"
+#include "tools/cli/model_write.h"
 #include "tools/cli/quantize_files.h"
 #include "tools/cli/table_print.h"
 
@@ -17,11 +23,76 @@ struct QuantizeOptions {
   InputOptions input;
   bool json = false;
   bool explains = false;
+  std::string scheme;
+  std::vector<std::string> tensors, keep;
 };
+
+// Converted tensors, one a line; the rest is counted.
+void print_model(const ModelResult& result, const std::string& out, bool json) {
+  uint64_t bytes_in = 0, bytes_out = 0;
+  size_t kept = 0;
+  QuantizeReport all;
+  auto rows = nlohmann::ordered_json::array();
+  Table table = {
+      {{"tensor"}, {"became"}, {"shape"}, {"dB", Align::right}, {"max error", Align::right}, {"bits", Align::right}},
+      {}};
+  for (const ModelLine& l : result.lines) {
+    bytes_in += l.bytes_in;
+    bytes_out += l.bytes_out;
+    nlohmann::ordered_json row = {{"tensor", l.tensor},     {"became", l.became},       {"shape", l.shape},
+                                  {"bytes_in", l.bytes_in}, {"bytes_out", l.bytes_out}, {"nmse", nullptr}};
+    if (l.report.rows > 0) {
+      all.add(l.report);
+      row["nmse"] = l.report.nmse();
+      row["decibels"] = l.report.error_squares > 0 ? nlohmann::ordered_json(l.report.decibels()) : nullptr;
+      row["largest_error"] = l.report.largest_error;
+      row["bits_per_element"] = l.report.bits_per_element();
+      table.rows.push_back({l.tensor, l.became, shape_text(l.shape), fmt::format("{:.2f}", l.report.decibels()),
+                            fmt::format("{:.3g}", l.report.largest_error),
+                            fmt::format("{:.4g}", l.report.bits_per_element())});
+    } else if (l.became != "kept") {
+      table.rows.push_back({l.tensor, l.became, shape_text(l.shape), "", "", ""});
+    }
+    kept += l.became == "kept" ? 1 : 0;
+    rows.push_back(row);
+  }
+  if (json)
+    return print_json({{"rows", rows},
+                       {"bytes_in", bytes_in},
+                       {"bytes_out", bytes_out},
+                       {"nmse", all.rows > 0 ? nlohmann::ordered_json(all.nmse()) : nullptr},
+                       {"seconds", result.seconds},
+                       {"out", out}});
+  print_table(table);
+  fmt::print("{} tensors, {} kept as they were: {} bytes to {} in {}", result.lines.size(), kept,
+             grouped(static_cast<int64_t>(bytes_in)), grouped(static_cast<int64_t>(bytes_out)), out);
+  fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");
+}
+
+void run_model(QuantizeOptions& o, const Invocation& invocation) {
+  ModelJob job;
+  job.in = o.job.in;
+  job.out = o.job.out;
+  job.scheme = &scheme_of("--scheme", o.scheme);
+  job.words = o.spec;
+  job.tensors = o.tensors;
+  job.keep = o.keep;
+  job.place = o.place.place();
+  job.force = o.job.force;
+  job.backend = o.backend.backend;
+  job.threads = o.backend.thread_count();
+  job.command_line = invocation.command_line;
+  print_model(convert_model(job), job.out, o.json);
+}
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
 
 void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
+  if (!o.scheme.empty()) return run_model(o, invocation);
+  if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
+    throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
+  if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
+  if (!o.tensors.empty() || !o.keep.empty()) throw Error("quantize: --tensors and --keep belong to --scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
@@ -65,12 +136,11 @@ void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
 void add_quantize(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<QuantizeOptions>();
   app.add_option("IN", o->job.in,
-                 "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw")
+                 "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme "
+                 "a model: folder of shards, .safetensors, .gguf")
       ->required()
-      ->type_name("FILE");
-  app.add_option("--spec", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")
-      ->required()
-      ->type_name("SPEC");
+      ->type_name("FILE|DIR");
+  app.add_option("--spec", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")->type_name("SPEC");
   app.add_option("-o,--out", o->job.out,
                  "Folder for codes.npy, scales.npy, tensor_scale.npy, dequantized.npy, manifest.json")
       ->required()
@@ -85,6 +155,13 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
       ->excludes(nibbles);
   app.add_option("--scale-layout", o->job.scale_layout, "Order of one-byte scales (default linear): 128x4, 8x4, ..")
       ->type_name("LAYOUT");
+  auto* scheme = app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says");
+  scheme->type_name("NAME")->excludes(nibbles);
+  app.add_option("--tensors", o->tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
+      ->type_name("PATTERN");
+  app.add_option("--keep", o->keep,
+                 "Tensors that stay as they are (default: *embed* *lm_head* output.weight *norm* *router*)")
+      ->type_name("PATTERN");
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
@@ -97,27 +174,62 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
               "  fp4sim quantize x.npy --spec nvfp4 --scale-layout 128x4 --nibbles marlin_uint32 --out tiles\n"
-              "  fp4sim quantize w.safetensors:layer0 --spec mxfp4,scale_rule=rceil,block=32x32 --out out");
+              "  fp4sim quantize w.safetensors:layer0 --spec mxfp4,scale_rule=rceil,block=32x32 --out out\n"
+              "  fp4sim quantize my_model --scheme modelopt_nvfp4 --out my_model_nvfp4");
 }
 
 struct BackOptions {
-  std::string folder, out;
-  bool force = false, changed = false;
+  std::string folder, out, type = "f32";
+  std::vector<std::string> tensors;
+  bool force = false, changed = false, json = false;
   BackendOptions backend;
 };
 
-void add_back(CLI::App& app, Invocation&) {
+// What `quantize` wrote has a manifest; everything else is a model.
+void run_back(const BackOptions& o, const Invocation& invocation) {
+  namespace fs = std::filesystem;
+  const bool is_folder = fs::is_directory(o.folder);
+  const bool is_file = o.folder.ends_with(".safetensors") || o.folder.ends_with(".gguf");
+  const auto is_shard = [](const fs::directory_entry& e) {
+    return e.path().extension() == ".safetensors" || e.path().extension() == ".gguf";
+  };
+  const bool is_model = is_file || (is_folder && !fs::exists(fs::path(o.folder) / "manifest.json") &&
+                                    std::any_of(fs::directory_iterator(o.folder), fs::directory_iterator(), is_shard));
+  if (!is_model)
+    return dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
+  ModelJob job;
+  job.in = o.folder;
+  job.out = o.out;
+  job.real = parse_dtype("--type", o.type);
+  if (job.real != Dtype::f32 && job.real != Dtype::bf16)
+    throw Error("--type: weights are decoded to f32 or bf16, not " + o.type);
+  job.tensors = o.tensors;
+  job.force = o.force;
+  job.backend = o.backend.backend;
+  job.threads = o.backend.thread_count();
+  job.command_line = invocation.command_line;
+  print_model(convert_model(job), job.out, o.json);
+}
+
+void add_back(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<BackOptions>();
-  app.add_option("DIR", o->folder, "Folder written by `fp4sim quantize`")->required()->type_name("DIR");
-  app.add_option("-o,--out", o->out, "Output .npy, float32")->required()->type_name("FILE");
+  app.add_option("DIR", o->folder,
+                 "Folder written by `fp4sim quantize`, or a model: folder of shards, .safetensors, .gguf")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("-o,--out", o->out, "Output .npy, float32; for a model a folder")->required()->type_name("FILE");
+  app.add_option("--type", o->type, "Of a model's decoded weights: f32 (default) or bf16")->type_name("T");
+  app.add_option("--tensors", o->tensors, "FP4 weights of a model to decode, patterns with * and ? (default: all)")
+      ->type_name("PATTERN");
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
   add_sync_option(app);
   app.add_flag("--changed", o->changed, "Decode files that were changed since: their hashes are not looked at");
-  app.callback([o] {
-    dequantize_folder(o->folder, o->out, o->force, o->backend.backend, o->backend.thread_count(), o->changed);
-  });
-  set_example(app, "fp4sim dequantize out --out decoded.npy");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_back(*o, invocation); });
+  set_example(app,
+              "fp4sim dequantize out --out decoded.npy\n"
+              "  fp4sim dequantize my_model_nvfp4 --type bf16 --out decoded_model");
 }
 
 }  // namespace

@@ -3,15 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "src/error.h"
 #include "src/manifest.h"
+#include "src/model/survey.h"
 #include "src/output.h"
-#include "src/parallel.h"
-#include "src/sha256.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
@@ -24,15 +24,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-float finite_amax(const std::vector<float>& x) {
-  uint32_t amax = 0;
-  for (const float v : x) {
-    const uint32_t bits = magnitude_bits(v);
-    amax = std::max(amax, bits < float_infinity_bits ? bits : 0u);
-  }
-  return float_of(amax);
-}
-
 float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band) {
   float amax = 0.0f;
   std::vector<float> x;
@@ -40,75 +31,18 @@ float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band
     const int64_t count = std::min(band, rows - first);
     x.resize(static_cast<size_t>(count * cols));
     reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
-    amax = std::max(amax, finite_amax(x));
+    amax = std::max(amax, finite_amax(x.data(), count * cols));
   }
   return amax;
 }
 
-}  // namespace
-
-void QuantizeReport::add(const QuantizeReport& other) {
-  if (cols == 0 || rows == 0) cols = 1;  // elements count from here on: share() is of rows * cols
-  rows = rows * cols + other.rows * other.cols;
-  cols = 1;
-  error_squares += other.error_squares;
-  squares += other.squares;
-  clipped += other.clipped;
-  zeros += other.zeros;
-  underflows += other.underflows;
-  nonfinite += other.nonfinite;
-  largest_error = std::max(largest_error, other.largest_error);
-  bytes += other.bytes;
-}
-
-void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads) {
-  struct Row {
-    double error_squares = 0, squares = 0, largest_error = 0;
-    int64_t clipped = 0, zeros = 0, underflows = 0, nonfinite = 0;
-  };
-  std::vector<Row> sums(static_cast<size_t>(q.rows));
-  const uint32_t largest = format_of(q.spec.element).largest_code, mask = format_of(q.spec.element).magnitude_mask();
-  parallel_for(0, q.rows, 1, threads, 16, [&](int64_t r) {
-    Row sum;
-    for (int64_t k = 0; k < q.cols; ++k) {
-      const float xv = x.at(r, k), yv = y[r * q.cols + k];
-      if (!is_finite(xv) || !is_finite(yv)) {
-        ++sum.nonfinite;
-        continue;
-      }
-      const double error = static_cast<double>(xv) - static_cast<double>(yv);
-      sum.error_squares += error * error;
-      sum.largest_error = std::max(sum.largest_error, std::abs(error));
-      sum.squares += static_cast<double>(xv) * static_cast<double>(xv);
-      if (yv == 0.0f) {
-        ++sum.zeros;
-        if (xv != 0.0f) ++sum.underflows;
-      } else if (magnitude(xv) > magnitude(yv) && (q.code(r, k) & mask) == largest) {
-        ++sum.clipped;
-      }
-    }
-    sums[static_cast<size_t>(r)] = sum;
-  });
-  for (const Row& sum : sums) {
-    report.error_squares += sum.error_squares;
-    report.squares += sum.squares;
-    report.clipped += sum.clipped;
-    report.zeros += sum.zeros;
-    report.underflows += sum.underflows;
-    report.nonfinite += sum.nonfinite;
-    report.largest_error = std::max(report.largest_error, sum.largest_error);
-  }
-}
-
-namespace {
-
-ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const StagedFolder& folder,
+ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const std::vector<std::string>& hashes,
                          const QuantizeReport& report, const TensorReader& reader) {
   ordered_json files;
-  for (const Part& part : layout.parts)
-    files[part.name] = {{"sha256", sha256_file(folder.temporary() / part.name)},
-                        {"shape", part.shape},
-                        {"dtype", info(part.dtype).numpy_name}};
+  for (size_t i = 0; i < layout.parts.size(); ++i) {
+    const Part& part = layout.parts[i];
+    files[part.name] = {{"sha256", hashes[i]}, {"shape", part.shape}, {"dtype", info(part.dtype).numpy_name}};
+  }
   ordered_json manifest;
   manifest["schema"] = 2;
   manifest["spec"] = to_json(canonical(job.spec));
@@ -149,44 +83,7 @@ QuantizeCall call_for(const QuantizeJob& job, TensorReader& reader, int64_t band
   return call;
 }
 
-// Codes, scales and the tensor scale where there is one.
-uint64_t stored_bytes(const QuantSpec& spec, const Layout& layout) {
-  uint64_t bytes = 0;
-  for (const Part& part : layout.parts) {
-    const bool is_one = std::string_view(part.name) == "tensor_scale.npy" && !spec.has_tensor_scale();
-    if (!is_one && &part != &layout.parts.back()) bytes += byte_count("quantize", part.dtype, part.shape);
-  }
-  return bytes;
-}
-
 }  // namespace
-
-QuantizeReport measure(const QuantizeJob& job) {
-  const Dispatcher backend(job.backend);
-  TensorReader reader(job.in, job.open);
-  if (job.transpose) reader.transpose();
-  QuantizeReport report;
-  report.rows = static_cast<int64_t>(reader.rows());
-  report.cols = static_cast<int64_t>(reader.cols());
-  report.bytes = stored_bytes(job.spec, layout_of(job.spec, report.rows, report.cols, {}, reader.shape()));
-  const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
-  QuantizeCall call = call_for(job, reader, band);
-  Quantized q;
-  std::vector<float> x, y;
-  for (int64_t first = 0; first < report.rows; first += band) {
-    const int64_t count = std::min(band, report.rows - first);
-    x.resize(static_cast<size_t>(count * report.cols));
-    y.resize(x.size());
-    reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
-    call.x = view_of(x.data(), count, report.cols);
-    call.row_offset = first;
-    backend.quantize(call, q);
-    backend.dequantize(q, y.data(), job.threads);
-    add_statistics(report, q, call.x, y.data(), job.threads);
-  }
-  report.backend = backend.for_quantize(call).name();
-  return report;
-}
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   const Dispatcher backend(job.backend);
@@ -200,11 +97,12 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
                        golden::scale_layout_of("--scale-layout", job.scale_layout)};
   check_order(job.spec, order);
   const Layout layout = layout_of(job.spec, report.rows, report.cols, order, decoded_shape);
-  report.bytes = stored_bytes(job.spec, layout);
+  report.bytes = stored_bytes(job.spec, report.rows, report.cols);
   StagedFolder folder(job.out, job.force);
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
   QuantizeCall call = call_for(job, reader, band);
+  call.threads = std::max(1, job.threads - 1);  // one writes
 
   std::deque<TensorWriter> writers;
   for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape);
@@ -213,7 +111,12 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   TensorWriter& decoded = writers.back();
 
   Quantized q;
-  std::vector<float> x, y;
+  std::vector<float> x, y, written;
+  // Most bytes are decoded values: they are hashed and written while the next band is quantised.
+  std::future<void> writing;
+  const auto wait = [&] {
+    if (writing.valid()) writing.get();
+  };
   // Layouts in tiles of rows are written at the end, from what is kept here.
   std::vector<uint8_t> kept_codes, kept_scales;
   const bool keeps_codes = !is_row_by_row(order.codes), keeps_scales = order.scales != golden::ScaleLayout::linear;
@@ -228,7 +131,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     call.x = view_of(x.data(), count, report.cols);
     call.row_offset = first;
     backend.quantize(call, q);
-    backend.dequantize(q, y.data(), job.threads);
+    backend.dequantize(q, y.data(), call.threads);
     if (keeps_codes)
       kept_codes.insert(kept_codes.end(), q.codes.begin(), q.codes.end());
     else
@@ -242,9 +145,17 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
         writers[1].write(q.scales);
     }
     if (job.spec.tensor_scale_cols(q.cols) > 0 || first == 0) tensor_scale.write(q.tensor_scale);
-    decoded.write(y);
-    add_statistics(report, q, call.x, y.data(), job.threads);
+    add_statistics(report, q, call.x, y.data(), call.threads);
+    wait();
+    std::swap(y, written);
+    try {
+      const auto how = job.threads > 1 ? std::launch::async : std::launch::deferred;
+      writing = std::async(how, [&] { decoded.write(written); });
+    } catch (const std::system_error&) {  // no more threads
+      decoded.write(written);
+    }
   }
+  wait();
   if (keeps_codes) codes.write(in_order(kept_codes, report.rows));
   if (keeps_scales) {
     const BlockGeometry g = geometry_of(job.spec, report.rows, report.cols);
@@ -252,8 +163,12 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   }
   report.backend = backend.for_quantize(call).name();
   print_notes(reader.notes());
-  for (TensorWriter& writer : writers) writer.commit();
-  write_file(folder.file("manifest.json"), sealed_manifest(manifest_of(job, layout, folder, report, reader), 2), false);
+  std::vector<std::string> hashes;
+  for (TensorWriter& writer : writers) {
+    hashes.push_back(writer.sha256());
+    writer.commit();
+  }
+  write_file(folder.file("manifest.json"), sealed_manifest(manifest_of(job, layout, hashes, report, reader), 2), false);
   folder.commit();
   return report;
 }

@@ -62,7 +62,7 @@ void bind_tensors(py::module_& m) {
       .def("dequantize", &Tensor::dequantize)
       .def("to_layout", &Tensor::to_layout)
       .def("statistics", [](Tensor& t, int threads) {
-        const tools::QuantizeReport& r = t.report(threads);
+        const QuantizeReport& r = t.report(threads);
         py::dict out;
         out["nmse"] = r.nmse();
         out["clipped"] = r.share(r.clipped);

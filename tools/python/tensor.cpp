@@ -85,16 +85,16 @@ py::array Tensor::dequantize(int threads) const {
   return out;
 }
 
-const tools::QuantizeReport& Tensor::report(int threads) {
+const QuantizeReport& Tensor::report(int threads) {
   if (report_) return *report_;
   if (input_.view.data == nullptr && q_.rows * q_.cols > 0)
     throw Error("statistics: this tensor was made of codes; accepted: what quantize() gives");
-  const tools::QuantizeReport made = compute([&] {
+  const QuantizeReport made = compute([&] {
     std::vector<float> decoded(static_cast<size_t>(q_.rows * q_.cols));
     Dispatcher().dequantize(q_, decoded.data(), thread_count(threads));
-    tools::QuantizeReport report;
+    QuantizeReport report;
     report.rows = q_.rows, report.cols = q_.cols;
-    tools::add_statistics(report, q_, input_.view, decoded.data(), thread_count(threads));
+    add_statistics(report, q_, input_.view, decoded.data(), thread_count(threads));
     return report;
   });
   report_ = made;

@@ -19,7 +19,7 @@ class Tensor {
   py::object array(const py::handle& self, const std::string& name) const;
   py::array dequantize(int threads) const;
   /// Of the input as it is at the first call; an Error for a tensor that was made of codes.
-  const tools::QuantizeReport& report(int threads);
+  const QuantizeReport& report(int threads);
   /// {codes, scales, tensor_scale} in the order of a kernel (src/golden/layout.h).
   py::dict to_layout(const std::string& scales, const std::string& nibbles) const;
 
@@ -27,7 +27,7 @@ class Tensor {
   Quantized q_;
   Shape shape_;
   Operand input_;
-  std::optional<tools::QuantizeReport> report_;
+  std::optional<QuantizeReport> report_;
 };
 
 /// What codes, scales and tensor scale of an operand [rows, cols] are, each checked for type and shape.

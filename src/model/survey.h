@@ -1,0 +1,30 @@
+// A tensor of any size through one or more specs, band by band: what each loses, and its codes for whoever keeps them.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/model/weight_reader.h"
+#include "src/quantize_statistics.h"
+
+namespace fp4 {
+
+// Bytes of codes, scales and tensor scales of [rows, cols], as files hold them without headers.
+uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols);
+
+struct SurveyOptions {
+  RandomPlace place = {};
+  std::string backend = "auto";
+  int threads = 1;
+  int64_t band_bytes = int64_t{4} << 20;  // of float32 handled at a time
+  // Called with the number of the spec and a band, bands in ascending order.
+  std::function<void(size_t spec, const Quantized& band)> take = {};
+  std::function<void(uint64_t elements)> progress = {};  // after each band
+};
+
+// One report a spec. Reads the tensor once, and once more where a spec has a tensor scale and the tensor is longer than
+// a band; only block=tensor holds it whole.
+std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<QuantSpec>& specs,
+                                   const SurveyOptions& options);
+
+}  // namespace fp4

@@ -1,0 +1,41 @@
+// GGUF files (ggml-org/ggml docs/gguf.md, version 2 and 3, little endian): "GGUF", version, number of tensors, number
+// of metadata entries, the entries, one description a tensor (name, axes from the fastest on, type, offset), padding to
+// general.alignment (32), elements. Read only; the metadata is skipped but for the alignment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/tensor_file/byte_source.h"
+#include "src/tensor_file/dtype.h"
+
+namespace fp4 {
+
+// Types that have values here are plain (a Dtype) or decoded by src/model; of the others only the size is known.
+enum class GgufValues : std::uint8_t { plain, q8_0, mxfp4, nvfp4, none };
+
+struct GgufType {
+  std::uint32_t id;
+  const char* name;
+  std::uint64_t block, bytes;  // elements of a block, and its bytes
+  GgufValues values;
+  Dtype dtype;  // of plain ones
+};
+const std::vector<GgufType>& gguf_types();
+
+struct GgufTensor {
+  std::string name;
+  const GgufType* type = nullptr;
+  Shape shape;               // slowest axis first, as everywhere else
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t bytes = 0;
+};
+
+bool is_gguf(const Bytes& bytes);
+
+// In the order of the file. Error, naming file and tensor, for another version, an unknown type, rows that do not fill
+// blocks, offsets that are not aligned, and whatever passes the end of the file.
+std::vector<GgufTensor> list_gguf(const Bytes& bytes);
+
+}  // namespace fp4

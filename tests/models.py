@@ -1,0 +1,292 @@
+#!/usr/bin/python3
+"""Whole models in every checkpoint format, made and judged by numpy: usage models.py PATH_OF_FP4SIM.
+
+Layouts and decoding are written down here from the formats' own documents (see `fp4sim list checkpoints`).
+"""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+FP4SIM = sys.argv[1]
+rng = np.random.default_rng(20261123)
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+UE4M3 = np.array([np.nan if c == 127 else (c & 7) * 2.0**-9 if c < 8 else (1 + (c & 7) / 8) * 2.0 ** ((c >> 3) - 7)
+                  for c in range(128)], np.float32)
+E8M0 = np.array([2.0 ** (c - 127) for c in range(255)] + [np.nan], np.float32)
+WIDTH = {"F32": 4, "BF16": 2, "F16": 2, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E8M0": 1, "I32": 4}
+
+
+PEAK = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
+
+
+def run(*words, code=0):
+    done = subprocess.run([FP4SIM, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == code, (words, done.returncode, done.stderr)
+    return done.stdout if code == 0 else done.stderr
+
+
+def save(path, tensors):
+    header, data = {}, b""
+    for name, (dtype, array) in tensors.items():
+        raw = np.ascontiguousarray(array).tobytes()
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def load(path):
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + size])
+    header.pop("__metadata__", None)
+    out = {}
+    for name, t in header.items():
+        a, b = t["data_offsets"]
+        assert b - a == WIDTH[t["dtype"]] * int(np.prod(t["shape"])), (name, t)
+        kind = {4: np.uint32, 2: np.uint16, 1: np.uint8}[WIDTH[t["dtype"]]]
+        out[name] = (t["dtype"], np.frombuffer(raw[8 + size + a:8 + size + b], kind).reshape(t["shape"]))
+    return out
+
+
+def nibbles(packed):  # the even column in the low nibble
+    return np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], -1)
+
+
+def decode(codes, scales, block, g):  # codes one by one [rows, K], scales as numbers [rows, K/block]
+    with np.errstate(invalid="ignore"):
+        return (E2M1[codes] * np.repeat(scales, block, -1)).astype(np.float32) * np.float32(g)
+
+
+def bf16(x):  # nearest even
+    bits = x.view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def floats(entry):
+    dtype, array = entry
+    return array.view(np.float32) if dtype == "F32" else (array.astype(np.uint32) << 16).view(np.float32)
+
+
+# name -> (codes, scales, factor, dtypes, block, reciprocal), names put in the place of "weight" or after the name
+SCHEMES = {
+    "modelopt_nvfp4": ("weight", "weight_scale", "weight_scale_2", "U8", "F8_E4M3", 16, False),
+    "compressed_tensors_nvfp4": ("weight_packed", "weight_scale", "weight_global_scale", "U8", "F8_E4M3", 16, True),
+    "compressed_tensors_mxfp4": ("weight_packed", "weight_scale", "", "U8", "U8", 32, False),
+    "modelopt_mxfp4": ("weight", "weight_scale", "", "U8", "U8", 32, False),
+    "gpt_oss_mxfp4": ("_blocks", "_scales", "", "U8", "U8", 32, False),
+    "deepseek_mxfp4": ("weight", "scale", "", "I8", "F8_E8M0", 32, False),
+}
+
+
+def stem(name, scheme):
+    return name if scheme == "gpt_oss_mxfp4" else name.removesuffix("weight")
+
+
+def values_of(tensors, name, scheme, shape):
+    codes, scales, factor, ctype, stype, block, reciprocal = SCHEMES[scheme]
+    at = stem(name, scheme)
+    assert tensors[at + codes][0] == ctype and tensors[at + scales][0] == stype, scheme
+    packed, scale = tensors[at + codes][1], tensors[at + scales][1]
+    expected = (*shape[:-1], shape[-1] // 32, 16) if codes == "_blocks" else (*shape[:-1], shape[-1] // 2)
+    assert packed.shape == expected and scale.shape == (*shape[:-1], shape[-1] // block), (scheme, packed.shape)
+    g = np.float32(1)
+    if factor:
+        g = tensors[at + factor][1].reshape(-1).view(np.float32)[0]
+        g = np.float32(1) / g if reciprocal else g
+    rows = int(np.prod(shape[:-1]))
+    table = UE4M3 if block == 16 else E8M0
+    return decode(nibbles(packed.reshape(rows, -1)), table[scale.reshape(rows, -1)], block, g).reshape(shape)
+
+
+def check_schemes(folder):
+    """A model of two shards to every scheme: codes equal those of one tensor alone, and decode to the same numbers."""
+    source = folder / "source"
+    source.mkdir()
+    weights = {"l.0.up.weight": (48, 320), "l.0.experts.weight": (3, 8, 96), "l.1.down.weight": (64, 160)}
+    x = {n: (rng.standard_normal(s) * 0.02).astype(np.float32) for n, s in weights.items()}
+    first, second, third = weights
+    embed = rng.standard_normal((10, 36)).astype(np.float32)
+    save(source / "model-00001-of-00002.safetensors",
+         {"embed.weight": ("F32", embed), first: ("F32", x[first]), second: ("BF16", bf16(x[second]))})
+    save(source / "model-00002-of-00002.safetensors",
+         {third: ("F32", x[third]), "norm.weight": ("F32", embed[0]), "steps": ("I32", np.array([7], np.int32))})
+    index = {"weight_map": {n: f"model-0000{1 if i < 3 else 2}-of-00002.safetensors"
+                            for i, n in enumerate(["embed.weight", first, second, third, "norm.weight", "steps"])}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    save(source / "consolidated.safetensors", {"embed.weight": ("F32", embed)})  # not in the index: not of the model
+    x[second] = floats(("BF16", bf16(x[second])))
+    alone = {}
+    for name in weights:
+        np.save(folder / "x.npy", x[name])
+        for spec in ("nvfp4", "mxfp4"):
+            run("quantize", folder / "x.npy", "--spec", spec, "--out", folder / "alone", "--force", "--no-sync")
+            alone[name, spec] = np.load(folder / "alone/dequantized.npy")
+    before = source
+    for scheme in SCHEMES:
+        spec = "nvfp4" if SCHEMES[scheme][5] == 16 else "mxfp4"
+        out = folder / scheme
+        told = json.loads(run("quantize", source, "--scheme", scheme, "--out", out, "--no-sync", "--json"))
+        assert sum(r["became"] == scheme for r in told["rows"]) == 3, told
+        shards = [load(out / f"model-0000{i}-of-00002.safetensors") for i in (1, 2)]
+        written = json.loads((out / "model.safetensors.index.json").read_text())
+        for i, shard in enumerate(shards):
+            for name in shard:
+                assert written["weight_map"][name] == f"model-0000{i + 1}-of-00002.safetensors", name
+        tensors = shards[0] | shards[1]
+        assert np.array_equal(floats(tensors["embed.weight"]), embed) and tensors["steps"][1][0] == 7
+        for name, shape in weights.items():
+            got = values_of(tensors, name, scheme, shape)
+            # The stored 1/g has a rounding of its own: one ulp in g.
+            tolerance = 3e-7 if SCHEMES[scheme][6] else 0
+            assert np.allclose(got, alone[name, spec], rtol=tolerance, atol=0), (scheme, name)
+            noise = ((got - x[name]).astype(np.float64) ** 2).sum() / (x[name].astype(np.float64) ** 2).sum()
+            row = next(r for r in told["rows"] if r["tensor"] == name)
+            assert abs(row["nmse"] - noise) < 1e-5 * noise, (scheme, name, row, noise)
+        run("dequantize", out, "--out", folder / "back", "--force", "--no-sync")
+        back = {k: v for i in (1, 2) for k, v in load(folder / f"back/model-0000{i}-of-00002.safetensors").items()}
+        for name, shape in weights.items():
+            assert np.array_equal(floats(back[name]), values_of(tensors, name, scheme, shape)), (scheme, name)
+        # From scheme to scheme: FP4 weights are as good a source as bf16 ones.
+        run("quantize", before, "--scheme", scheme, "--out", folder / "again", "--force", "--no-sync")
+        again = load(folder / "again/model-00002-of-00002.safetensors")
+        assert values_of(again, third, scheme, weights[third]).shape == weights[third]
+        before = out
+    run("dequantize", folder / "modelopt_nvfp4", "--type", "bf16", "--out", folder / "narrow", "--no-sync")
+    narrow = load(folder / "narrow/model-00002-of-00002.safetensors")[third]
+    assert np.array_equal(narrow[1], bf16(alone[third, "nvfp4"])), "bf16"
+    rows = json.loads(run("compare", folder / "modelopt_mxfp4", "--specs", "mxfp4", "nvfp4", "--json"))["rows"]
+    exact = [r for r in rows if r["tensor"] == third and r["spec"] == "mxfp4"]
+    assert exact[0]["nmse"] == 0 and exact[0]["best"], exact  # MXFP4 values are exact in MXFP4
+
+
+def check_any_bytes(folder):
+    """Every code and scale, experts with a factor each: decoded as the formats say."""
+    codes = rng.integers(0, 256, (6, 64), dtype=np.uint8)
+    scales = rng.integers(0, 127, (6, 8), dtype=np.uint8)
+    g = np.array([0.5, 0.3, 7.0], np.float32)
+    save(folder / "any.safetensors", {"e.weight": ("U8", codes.reshape(3, 2, 64)),
+                                      "e.weight_scale": ("F8_E4M3", scales.reshape(3, 2, 8)),
+                                      "e.weight_scale_2": ("F32", g)})
+    run("dequantize", folder / "any.safetensors", "--out", folder / "any", "--no-sync")
+    got = floats(load(folder / "any/any.safetensors")["e.weight"]).reshape(6, 128)
+    expected = decode(nibbles(codes), UE4M3[scales], 16, 1) * np.repeat(g, 2)[:, None]
+    assert np.array_equal(got.view(np.uint32), expected.view(np.uint32))
+    # 1 + 2^-8 and 1 + 3 * 2^-8 lie half way between two bf16 numbers: the even ones are 1 and 1 + 2^-6.
+    save(folder / "tie.safetensors", {"e.weight": ("U8", np.full((2, 16), 0x22, np.uint8)),
+                                      "e.weight_scale": ("F8_E4M3", np.full((2, 2), 0x38, np.uint8)),
+                                      "e.weight_scale_2": ("F32", np.array([1 + 2**-8, 1 + 3 * 2**-8], np.float32))})
+    run("dequantize", folder / "tie.safetensors", "--type", "bf16", "--out", folder / "tie", "--no-sync")
+    assert (load(folder / "tie/tie.safetensors")["e.weight"][1] == [[0x3F80], [0x3F82]]).all(), "ties"
+
+
+def gguf(path, tensors, alignment=64):
+    """tensors: name -> (type number, shape slowest first, bytes)."""
+    text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 4)
+    head += text("general.architecture") + struct.pack("<I", 8) + text("made-up")
+    head += text("general.alignment") + struct.pack("<II", 4, alignment)
+    head += text("tokens") + struct.pack("<IIQ", 9, 8, 3) + text("a") + text("bc") + text("")
+    head += text("rates") + struct.pack("<IIQ", 9, 6, 2) + struct.pack("<ff", 1, 2)
+    data = b""
+    for name, (kind, shape, raw) in tensors.items():
+        head += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape))
+        head += struct.pack("<IQ", kind, len(data))
+        data += raw + bytes(-len(raw) % alignment)
+    path.write_bytes(head + bytes(-len(head) % alignment) + data)
+
+
+def halves(qs):  # element j in the low nibble of byte j, element j + half in its high one
+    return np.concatenate([qs & 15, qs >> 4], -1)
+
+
+def check_gguf(folder):
+    x = rng.standard_normal((3, 128)).astype(np.float32)
+    mx = rng.integers(0, 255, (3, 4, 17), dtype=np.uint8)  # scale 0xFF apart
+    nv = rng.integers(0, 256, (3, 2, 36), dtype=np.uint8)
+    nv[..., :4] &= 127
+    nv[..., :4][nv[..., :4] == 127] = 126
+    q8 = np.zeros((3, 4, 34), np.uint8)
+    d = (rng.random((3, 4)) * 0.1).astype(np.float16)
+    q = rng.integers(-128, 128, (3, 4, 32), dtype=np.int8)
+    q8[..., :2], q8[..., 2:] = d[..., None].view(np.uint8), q.view(np.uint8)
+    shape = (3, 128)
+    tensors = {"blk.0.attn_norm.weight": (0, (128,), x[0].tobytes()), "blk.0.a.weight": (1, shape, x.astype(np.float16).tobytes()),
+               "blk.0.b.weight": (30, shape, bf16(x).tobytes()), "blk.0.c.weight": (8, shape, q8.tobytes()),
+               "blk.0.d.weight": (39, shape, mx.tobytes()), "blk.0.e.weight": (40, shape, nv.tobytes()),
+               "blk.0.e.scale": (0, (1,), np.float32(0.75).tobytes())}
+    gguf(folder / "m.gguf", tensors)
+    run("dequantize", folder / "m.gguf", "--out", folder / "g", "--no-sync")
+    got = load(folder / "g/m.safetensors")
+    assert got["blk.0.a.weight"][0] == "F16"
+    expect = {"blk.0.c.weight": (d.astype(np.float32)[..., None] * q).reshape(shape),
+              "blk.0.d.weight": (E2M1[halves(mx[..., 1:])] * E8M0[mx[..., :1]]).reshape(shape),
+              "blk.0.e.weight": (E2M1[halves(nv[..., 4:].reshape(3, 2, 4, 8))] * UE4M3[nv[..., :4]][..., None]
+                                 * np.float32(0.75)).reshape(shape)}
+    for name, values in expect.items():
+        assert np.array_equal(floats(got[name]).view(np.uint32), values.astype(np.float32).view(np.uint32)), name
+    assert np.array_equal(got["blk.0.b.weight"][1], bf16(x)), "kept"
+    listed = {r["tensor"]: r for r in json.loads(run("inspect", folder / "m.gguf", "--json"))["rows"]}
+    assert listed["blk.0.d.weight"]["scheme"] == "ggml_mxfp4" and listed["blk.0.d.weight"]["bits_per_element"] == 4.25
+    assert listed["blk.0.e.weight"]["scheme"] == "ggml_nvfp4" and listed["blk.0.c.weight"]["dtype"] == "Q8_0"
+    run("quantize", folder / "m.gguf", "--scheme", "compressed_tensors_nvfp4", "--out", folder / "gq", "--no-sync")
+    assert load(folder / "gq/m.safetensors")["blk.0.c.weight_packed"][1].shape == (3, 64)
+    whole = (folder / "m.gguf").read_bytes()
+    (folder / "cut.gguf").write_bytes(whole[:-300])
+    assert "truncated: tensor 'blk.0.e" in run("inspect", folder / "cut.gguf", code=2)
+    (folder / "bad.gguf").write_bytes(whole[:40])
+    assert "damaged" in run("inspect", folder / "bad.gguf", code=2)
+    gguf(folder / "k.gguf", {"blk.0.k.weight": (14, (1, 256), bytes(210))})
+    run("inspect", folder / "k.gguf")
+    error = run("dequantize", folder / "k.gguf", "--out", folder / "k", code=2)
+    assert "blk.0.k.weight" in error and "Q6_K" in error, error
+
+
+def check_refusals(folder):
+    x = rng.standard_normal((4, 40)).astype(np.float32)
+    save(folder / "r.safetensors", {"a.weight": ("F32", x), "b.weight": ("F32", x[:, :32])})
+    scheme = ("--scheme", "compressed_tensors_mxfp4", "--out", folder / "r")
+    error = run("quantize", folder / "r.safetensors", *scheme, code=2)
+    assert "r.safetensors" in error and "a.weight" in error and "40 columns" in error and "32" in error, error
+    assert not (folder / "r").exists()
+    error = run("quantize", folder / "r.safetensors", *scheme, "--tensors", "c.*", code=2)
+    assert "--tensors" in error and "c.*" in error, error
+    error = run("quantize", folder / "r.safetensors", *scheme, "--tensors", "b.*", "--spec", "nvfp4", code=2)
+    assert "--spec" in error and "e8m0" in error, error
+    error = run("quantize", folder / "r.safetensors", "--scheme", "gptq", "--out", folder / "r", code=2)
+    assert "modelopt_nvfp4" in error, error
+    run("quantize", folder / "r.safetensors", *scheme, "--keep", "a.*", "--no-sync")
+    assert sorted(load(folder / "r/r.safetensors")) == ["a.weight", "b.weight_packed", "b.weight_scale"]
+    hole = folder / "hole"
+    hole.mkdir()
+    (hole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a.weight": "gone.safetensors"}}))
+    error = run("inspect", hole, code=2)
+    assert "gone.safetensors" in error and "a.weight" in error, error
+
+
+def check_memory(folder):
+    """48 MB of bf16 through compare and quantize: memory stays far below the model."""
+    big = folder / "big"
+    big.mkdir()
+    x = bf16(rng.standard_normal((1024, 4096), np.float32))
+    for i in range(2):
+        save(big / f"model-{i}.safetensors", {f"l.{i}.{k}.weight": ("BF16", x) for k in range(3)})
+    for words in (["compare", big, "--specs", "nvfp4", "mxfp4", "--json"],
+                  ["quantize", big, "--scheme", "modelopt_nvfp4", "--out", folder / "small", "--no-sync"]):
+        # A small parent: the memory of this one counts for a child until it runs another program.
+        peak = int(subprocess.run([sys.executable, "-S", "-c", PEAK, FP4SIM, *map(str, words)], capture_output=True,
+                                  text=True, check=True).stdout)
+        assert peak < 40_000, (words, peak)
+
+with tempfile.TemporaryDirectory() as name:
+    for check in (check_schemes, check_any_bytes, check_gguf, check_refusals, check_memory):
+        folder = pathlib.Path(name) / check.__name__
+        folder.mkdir()
+        check(folder)

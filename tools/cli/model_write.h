@@ -1,0 +1,50 @@
+// Whole models from scheme to scheme: every shard is read once by bands and written under its own name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fp4/spec.h"
+#include "src/model/checkpoint.h"
+#include "src/quantize_statistics.h"
+
+namespace fp4::tools {
+
+struct ModelJob {
+  std::string in;  // a folder of shards, a .safetensors or a .gguf
+  std::string out;
+  const CheckpointScheme* scheme = nullptr;  // to write; null: decode FP4 weights to real numbers
+  std::string words;                         // of the spec; "": the scheme's
+  Dtype real = Dtype::f32;                   // decode: f32 or bf16 (nearest even)
+  std::vector<std::string> tensors;          // patterns with * and ?: what is converted; none: all that can be
+  std::vector<std::string> keep;             // patterns of what stays as it is
+  RandomPlace place;                         // the stream of the n-th quantised tensor is stream + 128 n
+  bool force = false;
+  std::string backend = "auto";
+  int threads = 1;
+  std::string command_line;
+};
+
+struct ModelLine {
+  std::string tensor;  // as the input calls it
+  std::string became;  // the scheme's name, f32, bf16, or "kept"
+  Shape shape;
+  uint64_t bytes_in = 0, bytes_out = 0;
+  QuantizeReport report;  // of quantised ones
+};
+
+struct ModelResult {
+  std::vector<ModelLine> lines;
+  double seconds = 0;
+};
+
+// Patterns of tensors that stay as they are unless --keep says others: quantising them is not what the schemes' own
+// tools do.
+inline constexpr const char* kept_by_default[] = {"*embed*", "*lm_head*", "output.weight", "*norm*", "*router*"};
+
+// Writes OUT/SHARD.safetensors for every shard, model.safetensors.index.json where there are several, and fp4sim.json:
+// spec, scheme, statistics of every tensor. Errors name file, tensor and reason: a pattern that no tensor has, a tensor
+// that a pattern names and that has no values or no rows of whole blocks, a spec that the scheme cannot hold.
+ModelResult convert_model(const ModelJob& job);
+
+}  // namespace fp4::tools
