@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "src/backends.h"
+#include "src/epilogue.h"
 #include "src/error.h"
 #include "src/float_environment.h"
 #include "src/fp4sim.h"
@@ -79,6 +81,28 @@ Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {
   return q;
 }
 
+// Arrays of the caller as the core has them.
+Quantized given(const QuantSpec& s, int64_t rows, int64_t cols, const uint8_t* codes, const void* scales,
+                const float* tensor_scale) {
+  Quantized q = empty_of(s, rows, cols);
+  q.codes.assign(codes, codes + rows * q.code_row_bytes());
+  const int64_t count = q.geometry.scale_rows * q.geometry.scale_cols;
+  if (scale_bytes(s) == 1)
+    q.scales.assign(static_cast<const uint8_t*>(scales), static_cast<const uint8_t*>(scales) + count);
+  if (scale_bytes(s) == 4)
+    q.real_scales.assign(static_cast<const float*>(scales), static_cast<const float*>(scales) + count);
+  q.tensor_scale.assign(tensor_scale, tensor_scale + tensor_scales(s, rows, cols));
+  return q;
+}
+
+Quantized operand_of(const char* place, const fp4sim_operand& o, int64_t rows, int64_t cols) {
+  require(place, o.spec, o.codes, o.tensor_scale);
+  require_shape(place, rows, cols);
+  const QuantSpec s = quant_spec_from_words(o.spec, std::string(place) + " spec");
+  if (s.has_scale()) require(place, o.scales);
+  return given(s, rows, cols, o.codes, o.scales, o.tensor_scale);
+}
+
 }  // namespace
 
 const char* fp4sim_version(void) { return fp4::version(); }
@@ -128,14 +152,7 @@ int fp4sim_dequantize(const char* spec, int64_t rows, int64_t cols, const uint8_
     require_shape("fp4sim_dequantize", rows, cols);
     const QuantSpec s = quant_spec_from_words(spec, "spec");
     if (s.has_scale()) require("fp4sim_dequantize", scales);
-    Quantized q = empty_of(s, rows, cols);
-    q.codes.assign(codes, codes + rows * q.code_row_bytes());
-    const int64_t count = q.geometry.scale_rows * q.geometry.scale_cols;
-    if (scale_bytes(s) == 1)
-      q.scales.assign(static_cast<const uint8_t*>(scales), static_cast<const uint8_t*>(scales) + count);
-    if (scale_bytes(s) == 4)
-      q.real_scales.assign(static_cast<const float*>(scales), static_cast<const float*>(scales) + count);
-    q.tensor_scale.assign(tensor_scale, tensor_scale + tensor_scales(s, rows, cols));
+    const Quantized q = given(s, rows, cols, codes, scales, tensor_scale);
     Dispatcher().dequantize(q, out);
   });
 }
@@ -155,6 +172,28 @@ int fp4sim_gemm(const char* spec_a, const char* spec_b, const char* accumulator,
     call.c = c;
     call.c_stride = n;
     Dispatcher().multiply(call);
+  });
+}
+
+int fp4sim_gemm_codes(const fp4sim_operand* a, const fp4sim_operand* b, const char* accumulator, int64_t m, int64_t n,
+                      int64_t k, const fp4sim_epilogue* epilogue, void* d) {
+  return guarded([&] {
+    require("fp4sim_gemm_codes", a, b, accumulator, d);
+    require_shape("fp4sim_gemm_codes", m, n);
+    const Quantized qa = operand_of("operand a", *a, m, k), qb = operand_of("operand b", *b, n, k);
+    Epilogue e;
+    if (epilogue != nullptr) {
+      require("fp4sim_gemm_codes", epilogue->output);
+      e = {epilogue->alpha, epilogue->beta, epilogue->bias != nullptr, output_type_of("output", epilogue->output)};
+      if (e.beta != 0.0f) require("fp4sim_gemm_codes", epilogue->c);
+    }
+    GemmOptions options;
+    options.accumulator = accumulator_from_words(accumulator, "accumulator");
+    std::vector<float> product(static_cast<size_t>(m * n));
+    Dispatcher().gemm(qa, qb, options, product.data(), n);
+    const std::vector<uint8_t> stored =
+        finished(e, product, n, e.beta != 0.0f ? epilogue->c : nullptr, e.has_bias ? epilogue->bias : nullptr);
+    std::memcpy(d, stored.data(), stored.size());
   });
 }
 

@@ -55,6 +55,28 @@ FP4SIM_API int fp4sim_dequantize(const char* spec, int64_t rows, int64_t cols, c
 FP4SIM_API int fp4sim_gemm(const char* spec_a, const char* spec_b, const char* accumulator, const float* a,
                            const float* b, int64_t m, int64_t n, int64_t k, fp4sim_place place, float* c);
 
+/* An operand that was quantised before: arrays as fp4sim_shape() sizes them. */
+typedef struct fp4sim_operand {
+  const char* spec;
+  const uint8_t* codes;
+  const void* scales; /* NULL without scales */
+  const float* tensor_scale;
+} fp4sim_operand;
+
+/* d = alpha * product + beta * c + bias, each step one float32 operation in this order, then one rounding (nearest
+ * even, overflow to infinity) to the type of d. */
+typedef struct fp4sim_epilogue {
+  float alpha;
+  float beta;         /* 0: c is not read */
+  const float* c;     /* [m, n], or NULL where beta is 0 */
+  const float* bias;  /* [n], one a column, or NULL */
+  const char* output; /* "fp32", "bf16" or "fp16" */
+} fp4sim_epilogue;
+
+/* d [m, n], 4 or 2 bytes an element, of operands a [m, k] and b [n, k]; epilogue NULL: the product in float32. */
+FP4SIM_API int fp4sim_gemm_codes(const fp4sim_operand* a, const fp4sim_operand* b, const char* accumulator, int64_t m,
+                                 int64_t n, int64_t k, const fp4sim_epilogue* epilogue, void* d);
+
 /* y [rows, cols padded to size]; signs none, fixed, per_layer or per_step; normalise sqrt or fold. */
 FP4SIM_API int fp4sim_hadamard(const float* x, int64_t rows, int64_t cols, int size, const char* signs,
                                const char* normalise, fp4sim_place place, float* y);

@@ -176,6 +176,35 @@ def inputs():
     equal(a["dequantized"][0, :3], [0, 1.5, 1.5], "saturate")  # scale 2^-2: 6 * 2^-2
 
 
+def given_codes():
+    """gemm on folders of quantize in any layout, and its epilogue in numpy's float32."""
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((5, 96)).astype(np.float32), rng.standard_normal((7, 96)).astype(np.float32)
+    old, bias = rng.standard_normal((5, 7)).astype(np.float32), rng.standard_normal(7).astype(np.float32)
+    for name, x in (("ga", a), ("gb", b), ("old", old), ("bias", bias)):
+        np.save(f"{name}.npy", x)
+    run("quantize", "ga.npy", "--spec", "nvfp4", "--nibbles", "marlin_uint32", "--scale-layout", "128x4", "--out", "ga")
+    run("quantize", "gb.npy", "--spec", "mxfp4", "--out", "gb")
+    run("gemm", "ga.npy", "gb.npy", "--spec", "nvfp4", "--spec-b", "mxfp4", "--accumulator", "k64_rz", "--out", "given_p.npy")
+    product = np.load("given_p.npy")
+    run("gemm", "ga", "gb", "--accumulator", "k64_rz", "--out", "given_q.npy")
+    equal(np.load("given_q.npy"), product, "gemm of folders")
+    run("gemm", "ga", "gb.npy", "--spec", "mxfp4", "--accumulator", "k64_rz", "--out", "given_q.npy", "--force")
+    equal(np.load("given_q.npy"), product, "gemm of a folder and numbers")
+    term = ["--alpha", "0.3", "--beta", "-1.5", "--c", "old.npy", "--bias", "bias.npy"]
+    whole = (np.float32(0.3) * product + np.float32(-1.5) * old) + bias
+    run("gemm", "ga", "gb", "--accumulator", "k64_rz", *term, "--out", "given_d.npy")
+    equal(np.load("given_d.npy"), whole, "epilogue")
+    run("gemm", "ga", "gb", "--accumulator", "k64_rz", *term, "--output-type", "fp16", "--out", "given_h.npy")
+    equal(np.load("given_h.npy"), whole.astype(np.float16), "fp16 output")
+    bits = whole.view(np.uint32).astype(np.uint64)
+    run("gemm", "ga", "gb", "--accumulator", "k64_rz", *term, "--output-type", "bf16", "--out", "given_t.npy")
+    equal(np.load("given_t.npy"), ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16), "bf16 output")
+    refuse("gemm", "ga", "gb.npy", "--out", "given_r.npy", says=("gb.npy", "--spec"))
+    refuse("gemm", "ga", "gb", "--bias", "old.npy", "--out", "given_r.npy", says=("--bias", "35", "7"))
+    refuse("gemm", "ga", "gb", "--output-type", "fp8", "--out", "given_r.npy", says=("fp8", "bf16"))
+
+
 def hadamards():
     x = np.arange(40, dtype=np.float32).reshape(2, 20)
     np.save("h.npy", x)
@@ -320,7 +349,7 @@ def lists():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for part in (worked_examples, shapes, inputs, hadamards, bad_words, damage, full_disk, lists):
+    for part in (worked_examples, shapes, inputs, given_codes, hadamards, bad_words, damage, full_disk, lists):
         part()
     os.chdir("/")
 print("\n".join(failures) or "all equal")

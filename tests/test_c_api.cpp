@@ -41,6 +41,48 @@ TEST_CASE("products and transforms through C", "[quick]") {
   for (const float v : h) CHECK(v == 0.25f);
 }
 
+// 16777218 = 2^24 + 2. fl32(16777218 + 1.5) = 16777220: the tie 16777219.5 is none, 16777220 is nearer.
+TEST_CASE("products of given codes with alpha, beta, bias and 16-bit outputs through C", "[quick]") {
+  float a[128] = {}, b[128] = {};
+  a[0] = 0x1p22f;
+  a[32] = a[64] = 1.5f;
+  b[0] = 4;
+  b[32] = b[64] = 1;
+  uint8_t a_codes[64], b_codes[64], a_scales[4], b_scales[4];
+  float a_g, b_g, c = 0;
+  REQUIRE(fp4sim_quantize("mxfp4", a, 1, 128, {0, 0, 0}, a_codes, a_scales, &a_g) == 0);
+  REQUIRE(fp4sim_quantize("mxfp4", b, 1, 128, {0, 0, 0}, b_codes, b_scales, &b_g) == 0);
+  const fp4sim_operand left = {"mxfp4", a_codes, a_scales, &a_g}, right = {"mxfp4", b_codes, b_scales, &b_g};
+  const auto product = [&](const fp4sim_epilogue* e, void* d) {
+    return fp4sim_gemm_codes(&left, &right, "k64_rz", 1, 1, 128, e, d);
+  };
+  REQUIRE(product(nullptr, &c) == 0);
+  CHECK(c == 16777218.0f);
+  const float bias = 1.5f, old = 2;
+  const fp4sim_epilogue plain = {1, 0, nullptr, &bias, "fp32"};
+  REQUIRE(product(&plain, &c) == 0);
+  CHECK(c == 16777220.0f);
+  // fl32(2^-24 * 16777218) = 1.00000011920929 (1 + 2^-23), - 0.5 * 2 leaves 2^-23, + 1.5.
+  const fp4sim_epilogue all = {0x1p-24f, -0.5f, &old, &bias, "fp32"};
+  REQUIRE(product(&all, &c) == 0);
+  CHECK(c == 1.5f + 0x1p-23f);
+  uint16_t d = 0;
+  const fp4sim_epilogue half = {0x1p-10f, 0, nullptr, nullptr, "fp16"};  // 16384.002 to 16384
+  REQUIRE(product(&half, &d) == 0);
+  CHECK(d == 0x7400);
+  const fp4sim_epilogue over = {1, 0, nullptr, nullptr, "fp16"};
+  REQUIRE(product(&over, &d) == 0);
+  CHECK(d == 0x7C00);
+  const fp4sim_epilogue brain = {-1.5f, 0, nullptr, nullptr, "bf16"};  // -25165827 to -25165824 = -1.5 * 2^24
+  REQUIRE(product(&brain, &d) == 0);
+  CHECK(d == 0xCBC0);
+  const fp4sim_epilogue wrong = {1, 0, nullptr, nullptr, "fp8"};
+  CHECK(product(&wrong, &d) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("fp8") && Catch::Contains("bf16"));
+  const fp4sim_epilogue hollow = {1, 1, nullptr, nullptr, "fp32"};
+  CHECK(product(&hollow, &c) == 2);
+}
+
 TEST_CASE("bad input gives a code and a message", "[quick]") {
   float x = 1;
   uint8_t byte;

@@ -43,8 +43,10 @@ const Replacement fixtures[] = {
      "bytes(8192))\""},
     {"out", "fp4sim quantize x.npy --spec nvfp4 --out out"},
     {"my_model",
-     "mkdir my_model && $FP4SIM_PYTHON -c \"import json, struct; h = json.dumps({'up.weight': {'dtype': 'F32', 'shape': "
-     "[32, 64], 'data_offsets': [0, 8192]}}).encode(); open('my_model/model.safetensors', 'wb').write(struct.pack('<Q', "
+     "mkdir my_model && $FP4SIM_PYTHON -c \"import json, struct; h = json.dumps({'up.weight': {'dtype': 'F32', "
+     "'shape': "
+     "[32, 64], 'data_offsets': [0, 8192]}}).encode(); open('my_model/model.safetensors', "
+     "'wb').write(struct.pack('<Q', "
      "len(h)) + h + struct.pack('<2048f', *range(2048)))\""},
     {"my_model_nvfp4", "fp4sim quantize my_model --scheme modelopt_nvfp4 --out my_model_nvfp4"},
     {"a_codes", "fp4sim quantize a.npy --spec nvfp4 --out a_codes"},

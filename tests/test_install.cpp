@@ -24,6 +24,23 @@ TEST_CASE("another project builds against the installed package", "[cli]") {
   INFO(consumer.out + consumer.err);
   REQUIRE(consumer.exit_code == 0);
   CHECK_THAT(consumer.out, Catch::EndsWith("\n2 1\n"));  // the tie 1.25 goes to the even code
+
+  // The C library, by CMake and by pkg-config. Products added by hand: row 0 is 1 2 3 4 .., column 0 is -6 4 -2 6 ..
+  const std::string products =
+      "16 bytes of codes a row, 1 scale a row\n66 -> 0x4304\n74 -> 0x4314\n52 -> 0x42CE\n33 -> 0x4285\n"
+      "37 -> 0x4294\n26 -> 0x424C\n";
+  CHECK(run_shell("'" + folder / "build/library" + "'").out == products);
+  const auto by_name =
+      run_shell("PKG_CONFIG_PATH=$(dirname $(find '" + prefix + "' -name fp4sim.pc)); export PKG_CONFIG_PATH\n" +
+                "cc -std=c99 -Wall -Wextra -Werror tools/examples/library.c -o '" + folder / "library" +
+                "' $(pkg-config --cflags --libs fp4sim) && LD_LIBRARY_PATH=$(pkg-config --variable=libdir fp4sim) '" +
+                folder / "library" + "'");
+  INFO(by_name.err);
+  CHECK(by_name.out == products);
+  const auto symbols = run_shell("nm -D --defined-only $(find '" + prefix + "' -name libfp4sim.so)");
+  CHECK_THAT(symbols.out,
+             Catch::Contains("fp4sim_gemm@@FP4SIM_0.1") && Catch::Contains("fp4sim_gemm_codes@@FP4SIM_0.2"));
+  CHECK_THAT(symbols.out, !Catch::Contains("_ZN3fp4"));
   CHECK(run_shell("'" + prefix + "/bin/fp4sim' version").exit_code == 0);
   for (const char* file : {"share/man/man1/fp4sim.1", "share/bash-completion/completions/fp4sim",
                            "share/zsh/site-functions/_fp4sim", "share/fish/vendor_completions.d/fp4sim.fish"}) {

@@ -1,18 +1,24 @@
-// `fp4sim gemm`: C = Q(A) Q(B)^T under an accumulator, with A [M, K], B [N, K] and C [M, N] in float32.
-#include <fmt/core.h>
+// `fp4sim gemm`: C = Q(A) Q(B)^T under an accumulator, with A [M, K], B [N, K] and C [M, N]; operands may be folders of
+// `quantize`, and the product goes through an epilogue (fp4/epilogue.h).
+#include <fmt/format.h>
 
+#include <filesystem>
 #include <vector>
 
+#include "src/epilogue.h"
 #include "src/error.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/explain.h"
+#include "tools/cli/quantize_files.h"
 
 namespace fp4::tools {
 namespace {
 
 struct GemmOptions {
   std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt";
+  std::string c, bias, type = "fp32";
+  float alpha = 1, beta = 0;
   int hadamard = 0;
   bool force = false;
   bool explains = false;
@@ -20,50 +26,95 @@ struct GemmOptions {
   BackendOptions backend;
 };
 
+// One operand: numbers that are quantised on the way, or codes and scales that `quantize` wrote.
+struct Operand {
+  QuantizeCall call;
+  std::vector<float> values;
+  std::optional<Quantized> ready;
+  int64_t rows() const { return ready ? ready->rows : call.x.rows; }
+  int64_t cols() const { return ready ? ready->cols : call.x.cols; }
+};
+
+Operand open_operand(const std::string& path, const std::string& spec, const char* option) {
+  Operand o;
+  if (std::filesystem::is_directory(path)) {
+    o.ready = load_quantized(path);
+    o.call.spec = o.ready->spec;
+    return o;
+  }
+  if (spec.empty()) throw Error(fmt::format("gemm {}: holds numbers; {} says how they are quantised", path, option));
+  o.call.spec = quant_spec_from_words(spec, option);
+  FloatTensor tensor = load_floats(path);
+  print_notes(tensor.notes);
+  o.values = std::move(tensor.values);
+  o.call.x = view_of(o.values.data(), static_cast<int64_t>(matrix_rows(tensor.shape)),
+                     static_cast<int64_t>(matrix_cols(tensor.shape)));
+  return o;
+}
+
+// Numbers of the epilogue; their count is that of D or of its columns.
+std::vector<float> load_term(const char* option, const std::string& path, int64_t count) {
+  if (path.empty()) return {};
+  const FloatTensor tensor = load_floats(path);
+  print_notes(tensor.notes);
+  if (static_cast<int64_t>(tensor.values.size()) != count)
+    throw Error(fmt::format("{}: {} has {} numbers; {} are needed", option, path, tensor.values.size(), count));
+  return tensor.values;
+}
+
 void run_gemm(const GemmOptions& o) {
   MultiplyCall call;
-  call.a.spec = quant_spec_from_words(o.spec, "--spec");
-  call.b.spec = o.spec_b.empty() ? call.a.spec : quant_spec_from_words(o.spec_b, "--spec-b");
-  call.options.accumulator = accumulator_from_words(o.accumulator, "--accumulator");
   HadamardSpec hadamard;
   set_hadamard(hadamard, Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}}, "--hadamard");
+  call.options.accumulator = accumulator_from_words(o.accumulator, "--accumulator");
+  Epilogue epilogue = {o.alpha, o.beta, !o.bias.empty(), output_type_of("--output-type", o.type)};
+  if ((o.beta != 0) != !o.c.empty()) throw Error("gemm: --beta and --c FILE belong together");
   const Dispatcher backend(o.backend.backend);
 
-  const FloatTensor a = load_floats(o.a);
-  const FloatTensor b = load_floats(o.b);
-  print_notes(a.notes);
-  print_notes(b.notes);
-  const auto m = static_cast<int64_t>(matrix_rows(a.shape)), k = static_cast<int64_t>(matrix_cols(a.shape));
-  const auto n = static_cast<int64_t>(matrix_rows(b.shape)), k_of_b = static_cast<int64_t>(matrix_cols(b.shape));
-  if (k != k_of_b)
-    throw Error(fmt::format("gemm: {} has K = {} and {} has K = {}; both are [rows, K]", o.a, k, o.b, k_of_b));
+  Operand a = open_operand(o.a, o.spec, "--spec");
+  Operand b = open_operand(o.b, o.spec_b.empty() ? o.spec : o.spec_b, "--spec");
+  const int64_t m = a.rows(), n = b.rows();
+  if (a.cols() != b.cols())
+    throw Error(fmt::format("gemm: {} has K = {} and {} has K = {}; both are [rows, K]", o.a, a.cols(), o.b, b.cols()));
+  if (o.hadamard != 0 && (a.ready || b.ready))
+    throw Error("--hadamard: codes cannot be rotated; it is for operands of numbers");
 
   const Shape shape = {static_cast<uint64_t>(m), static_cast<uint64_t>(n)};
   std::vector<float> c(element_count("gemm: C", shape));
-  TensorWriter writer(o.out, Dtype::f32, shape, o.force);
-  call.a.x = view_of(a.values.data(), m, k);
-  call.b.x = view_of(b.values.data(), n, k);
-  call.a.place = o.place.place();
-  call.b.place = o.place.place().second_operand();  // its signs are the first operand's: rng.h
-  call.a.hadamard = call.b.hadamard = hadamard;
+  const std::vector<float> added = load_term("--c", o.c, m * n), bias = load_term("--bias", o.bias, n);
+  const Dtype dtype = epilogue.output == OutputType::fp32   ? Dtype::f32
+                      : epilogue.output == OutputType::bf16 ? Dtype::bf16
+                                                            : Dtype::f16;
+  TensorWriter writer(o.out, dtype, shape, o.force);
+  a.call.place = o.place.place();
+  b.call.place = o.place.place().second_operand();  // its signs are the first operand's: rng.h
+  a.call.hadamard = b.call.hadamard = hadamard;
   call.options.hadamard_divisor = hadamard.product_divisor();
-  call.a.threads = call.b.threads = call.options.threads = o.backend.thread_count();
-  call.c = c.data();
-  call.c_stride = n;
-  backend.multiply(call);
-  writer.write(c);
+  a.call.threads = b.call.threads = call.options.threads = o.backend.thread_count();
+  if (a.ready || b.ready) {
+    for (Operand* operand : {&a, &b})
+      if (!operand->ready) backend.quantize(operand->call, operand->ready.emplace());
+    backend.gemm(*a.ready, *b.ready, call.options, c.data(), n);
+  } else {
+    call.a = a.call;
+    call.b = b.call;
+    call.c = c.data();
+    call.c_stride = n;
+    backend.multiply(call);
+  }
+  writer.write(finished(epilogue, c, n, added.empty() ? nullptr : added.data(), bias.empty() ? nullptr : bias.data()));
   writer.commit();
   if (o.explains) print_kernels(cpu::tile_counts());
 }
 
 void add_gemm(CLI::App& app, Invocation&) {
   auto o = std::make_shared<GemmOptions>();
-  app.add_option("A", o->a, "Operand [M, K]: .npy, FILE.npz:NAME, FILE.safetensors:NAME")
+  app.add_option("A", o->a, "Operand [M, K]: .npy, FILE.npz:NAME, FILE.safetensors:NAME, or a folder of `quantize`")
       ->required()
-      ->type_name("FILE");
-  app.add_option("B", o->b, "Operand [N, K]")->required()->type_name("FILE");
-  app.add_option("--spec", o->spec, "How A (and B) is quantised: PRESET, FILE.json, each with ,key=value,...")
-      ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("B", o->b, "Operand [N, K]")->required()->type_name("FILE|DIR");
+  app.add_option("--spec", o->spec,
+                 "How A (and B) is quantised: PRESET, FILE.json, each with ,key=value,...; folders say it themselves")
       ->type_name("SPEC");
   app.add_option("--spec-b", o->spec_b, "How B is quantised, when not like A")->type_name("SPEC");
   app.add_option("--accumulator", o->accumulator, "Name or JSON file of the adder (default fp32_block)")
@@ -73,13 +124,23 @@ void add_gemm(CLI::App& app, Invocation&) {
       ->type_name("none|fixed|per_layer|per_step");
   app.add_option("--normalise", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)")
       ->type_name("sqrt|fold");
-  app.add_option("-o,--out", o->out, "Output .npy, float32 [M, N]")->required()->type_name("FILE");
+  app.add_option("--alpha", o->alpha, "Factor of the product (default 1)")->type_name("X");
+  app.add_option("--beta", o->beta, "Factor of --c, which is added")->type_name("X");
+  app.add_option("--c", o->c, "Numbers [M, N] to add, times --beta")->type_name("FILE");
+  app.add_option("--bias", o->bias, "Numbers [N] to add, one a column")->type_name("FILE");
+  app.add_option("--output-type", o->type, "Rounded to at the end: fp32 (default), bf16 or fp16")
+      ->type_name("fp32|bf16|fp16");
+  app.add_option("-o,--out", o->out, "Output .npy [M, N], float32 (bf16 as uint16, which numpy lacks)")
+      ->required()
+      ->type_name("FILE");
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
   add_explain_option(app, o->explains);
   app.callback([o] { run_gemm(*o); });
-  set_example(app, "fp4sim gemm a.npy b.npy --spec nvfp4 --accumulator k64_rz --out c.npy");
+  set_example(app,
+              "fp4sim gemm a.npy b.npy --spec nvfp4 --accumulator k64_rz --out c.npy\n"
+              "  fp4sim gemm a_codes b_codes --alpha 0.5 --bias bias.npy --output-type bf16 --out d.npy");
 }
 
 }  // namespace

@@ -78,6 +78,40 @@ struct Held {
 
 }  // namespace
 
+Quantized load_quantized(const std::string& folder, bool changed) {
+  const Manifest manifest = read_manifest(folder);
+  check_order(manifest.spec, manifest.order);
+  const auto rows = static_cast<int64_t>(matrix_rows(manifest.shape));
+  const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));
+  const Layout layout = layout_of(manifest.spec, rows, cols, manifest.order, manifest.shape);
+  Quantized q;
+  q.spec = manifest.spec;
+  q.rows = rows;
+  q.cols = cols;
+  q.geometry = geometry_of(q.spec, rows, cols);
+  for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
+    const Part& part = layout.parts[i];
+    if (!changed) check_hash(manifest, folder, part.name);
+    TensorReader reader(folder + "/" + part.name);
+    expect(reader, part);
+    const bool is_codes = i == 0, is_scales = layout.has_scales && i == 1;
+    if (is_codes || (is_scales && !is_real(q.spec.scale))) {
+      std::vector<uint8_t> bytes = read_bytes(reader, 0, reader.rows());
+      if (is_codes && q.is_packed())
+        bytes = relaid(bytes, manifest.order.codes, golden::CodeLayout::low_first, rows, q.geometry.padded_cols);
+      if (is_scales)
+        bytes = golden::from_layout(manifest.order.scales, bytes, q.geometry.scale_rows, q.geometry.scale_cols,
+                                    reader.name());
+      (is_codes ? q.codes : q.scales) = std::move(bytes);
+      continue;
+    }
+    std::vector<float>& values = is_scales ? q.real_scales : q.tensor_scale;
+    values.resize(static_cast<size_t>(reader.rows() * reader.cols()));
+    reader.read_rows(0, reader.rows(), values.data());
+  }
+  return q;
+}
+
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend_name,
                        int threads, bool changed) {
   const Dispatcher backend(backend_name);

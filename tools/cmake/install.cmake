@@ -1,4 +1,5 @@
-# What `cmake --install` gives beside the targets' own rules: the CMake package, man page and shell completions, and the
+# What `cmake --install` gives beside the targets' own rules: the CMake package (fp4sim::core, the headers; fp4sim::c, the
+# C library), the same library for pkg-config, man page and shell completions, and the
 # licence. Man page and completions are printed by the program itself from its option table.
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/fp4sim")
@@ -10,6 +11,19 @@ file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/fp4simConfig.cmake" @ONLY CONTENT
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/fp4simConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/fp4simConfig.cmake" "${PROJECT_BINARY_DIR}/fp4simConfigVersion.cmake"
         DESTINATION "${package_dir}")
+# Paths from the file's own place, so that an installed tree can be moved.
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/fp4sim.pc" @ONLY CONTENT
+"prefix=\${pcfiledir}/../..
+libdir=\${prefix}/@CMAKE_INSTALL_LIBDIR@
+includedir=\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+
+Name: fp4sim
+Description: @PROJECT_DESCRIPTION@, C library
+Version: @PROJECT_VERSION@
+Libs: -L\${libdir} -lfp4sim
+Cflags: -I\${includedir}
+")
+install(FILES "${PROJECT_BINARY_DIR}/fp4sim.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 install(TARGETS fp4sim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
