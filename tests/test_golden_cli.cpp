@@ -1,6 +1,7 @@
 // `fp4sim golden`, `verify` and `witness` as a kernel engineer and his scripts run them.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fp4/bits.h"
@@ -330,6 +331,24 @@ TEST_CASE("the products of smoke tell every accumulator from fp32_block", "[cli]
     for (const Json& count : c.at("told_apart")) CHECK(count.get<int>() > 0);
   }
   CHECK(products == 4);
+}
+
+// Gaussian products tell few adders apart, so the suite as a whole has to, for every format it multiplies in.
+TEST_CASE("the products of standard tell every accumulator from fp32_block in every format", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  REQUIRE(fp4::test::run_cli("golden make --suite standard --no-sync --out " + folder / "standard").exit_code == 0);
+  std::map<std::string, std::map<std::string, int>> told;
+  const Json manifest = Json::parse(fp4::test::read_text(folder / "standard/manifest.json"));
+  for (const Json& c : manifest.at("cases"))
+    if (c.at("kind") == "gemm")
+      for (const auto& [accumulator, count] : c.at("told_apart").items())
+        told[c.at("words").get<std::string>()][accumulator] += count.get<int>();
+  CHECK(told.size() >= 4);
+  for (const auto& [words, counts] : told)
+    for (const auto& [accumulator, count] : counts) {
+      INFO(words << " " << accumulator);
+      CHECK(count > 0);
+    }
 }
 
 TEST_CASE("wrong words of the judges are wrong usage", "[cli]") {
