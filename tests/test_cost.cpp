@@ -284,8 +284,16 @@ TEST_CASE("communication, energy, memory, points", "[quick]") {
   REQUIRE(cost_of(recipe, options).step_time_s == result.communication.t0_s);
 
   const CostResult one = cost_of(recipe);
-  // GEMMs at 300 W, memory-bound kernels at 100 + 200 * 0.7 W, the rest of the system 200 W throughout.
-  REQUIRE(*one.energy_j == Approx(384 * 300 + 12.859375 * 240 + 396.859375 * 200).epsilon(1e-15));
+  // GEMMs at 300 W, memory-bound kernels at 100 + 200 * 0.7 W, 35 % of the system's other 200 W throughout.
+  REQUIRE(*one.energy_j == Approx(384 * 300 + 12.859375 * 240 + 396.859375 * 70).epsilon(1e-15));
+  const CostResult two_nodes = cost_of(recipe, options);  // 4 devices, 2 a node: 116 W of network for each
+  options.weights.network_w = 0;
+  REQUIRE(*two_nodes.energy_j - *cost_of(recipe, options).energy_j ==
+          Approx(4 * 116 * two_nodes.step_time_s).epsilon(1e-12));
+  options.devices = 2;
+  const CostResult one_node = cost_of(recipe, options);
+  options.weights.network_w = 116;
+  REQUIRE(*cost_of(recipe, options).energy_j == *one_node.energy_j);
   Json dark = chip_json();
   dark.erase("idle_w");
   REQUIRE_FALSE(evaluate(recipe, model, parse_hardware(dark, "chip without power")).energy_j.has_value());

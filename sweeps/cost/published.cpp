@@ -68,6 +68,7 @@ class Comparison {
     rotation_on_older_chips();
     bounds();
     memory();
+    power();
     return std::move(rows_);
   }
 
@@ -258,6 +259,39 @@ class Comparison {
     add_memory("memory_local", "peak memory, tile-scaled NVFP4, local batch 4", 115.515,
                facts_of(route(local_nvfp4(), 16, true)), large, selective_32,
                "the same formats as the row above in a leaner implementation");
+  }
+
+  // Mean power of an accelerator with its share of its node (liquid cooled: no fans) and of the network.
+  void power() {
+    const std::string lora =
+        "Supermicro Training Cloud (SMC), MLPerf Training v4.0 power, smc.co/mlperfv40/results/llama2-70b-lora";
+    const std::string gpt3 =
+        "MLPerf Training v4.0 power results (MLCommons), GPT-3 175B on 512 H100: 1,676,757 kJ in 56.9 min";
+    const Hardware h100 = load_hardware("h100");
+    const RecipeFacts fp8 = facts_of(route(find_preset("mxfp8")->spec, 32, false));
+    const auto watts = [&](int devices) {
+      CostOptions options = options_of(0);
+      options.devices = devices;
+      const CostResult result = evaluate(fp8, llama_, h100, options);
+      return *result.energy_j / devices / result.step_time_s;
+    };
+    const auto row = [&](const char* id, const char* what, double published, double model, Class kind,
+                         const std::string& source, const char* note) {
+      add({id, "h100", what, "W", published, model, kind, source, note});
+    };
+    row("power_8", "Llama 2 70B LoRA on 8 H100, an accelerator and its share of the node",
+        11769962.0 / (29.10069 * 60 * 8), watts(8), Class::fitted, lora, "sets node_share");
+    row("power_network", "the same on 512: the network's part", 931.0 / 8, CostWeights().network_w, Class::fitted, lora,
+        "sets network_w");
+    row("power_64", "the same on 64, network included", 20381549.0 / (5.40279 * 60 * 64), watts(64), Class::predicted,
+        lora, "held out; the mean of the other three, 837 W, is 15 % low");
+    row("power_512", "the same on 512, network included", 45837402.0 / (2.10304 * 60 * 512), watts(512),
+        Class::predicted, lora,
+        "a run of 126 s in which accelerators wait for one another: the node alone draws 593 W an accelerator, 843 on "
+        "8. "
+        "The model knows no such waiting at this size");
+    row("power_gpt3", "GPT-3 175B on 512 H100, network included", 1676757e3 / (56.9 * 60 * 512), watts(512),
+        Class::predicted, gpt3, "held out");
   }
 
   std::vector<PublishedRow> rows_;

@@ -102,7 +102,8 @@ std::optional<double> modelled_energy(const std::vector<Term>& terms, const Comm
     energy += term.seconds * power(utilisation);
   }
   const double stall = communication.tm_s - communication.t0_s;
-  energy += stall * power(w.utilisation_stall) + communication.tm_s * (system - board);
+  const double network = communication.nodes > 1 ? w.network_w : 0;
+  energy += stall * power(w.utilisation_stall) + communication.tm_s * ((system - board) * w.node_share + network);
   return energy * communication.devices;
 }
 

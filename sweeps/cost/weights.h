@@ -28,6 +28,9 @@ struct CostWeights {
   double overlap = 0.8;
   // Power above idle as a share of (board - idle), by what binds the kernel.
   double utilisation_matrix = 1, utilisation_vector = 0.7, utilisation_memory = 0.7, utilisation_stall = 0.2;
+  // Of the node outside its boards (system - board, a nameplate), the share that is drawn; and switches and optics of
+  // jobs of several nodes, W for each accelerator. Both from MLPerf Training v4.0's power results: cost validate.
+  double node_share = 0.35, network_w = 116;
   // Points of a switched-on technique.
   double points_sr = 1, points_hadamard = 1, points_tensor_scale = 1, points_estimator = 1, points_scale_gradient = 1,
          points_optimizer = 1, points_loss_scaling = 1;
