@@ -213,7 +213,7 @@ FieldNotes grid_notes() {
   full.erase("confirm"), full.erase("explore");
   full["tune"] = {{"train.lr", {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"seeds", 3}}}};
   full["tune_best"] = 0.2;
-  full["race"] = {{"seeds", 320}, {"hours", 1}, {"delta", 0.1}};
+  full["race"] = {{"seeds", 320}, {"hours", 1}, {"share", 0.05}, {"delta", 0.1}};
   read();
   const auto settings = [&](FieldNotes& field) {
     FieldNotes train = train_notes();
