@@ -1,4 +1,5 @@
 // A training shared by several ranks: threads stand for processes here, tests/test_mpi.cpp starts real ones.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -34,6 +35,23 @@ Means mean_of(const std::vector<std::vector<float>>& gradients, const std::strin
   });
   return out;
 }
+
+// Keeps what a rank sends to the others.
+class Recorded : public Ranks {
+ public:
+  explicit Recorded(Ranks& ranks) : ranks_(ranks) {}
+  int rank() const override { return ranks_.rank(); }
+  int count() const override { return ranks_.count(); }
+  void exchange(const void* send, void* receive, int64_t bytes) override {
+    sent.assign(static_cast<const char*>(send), static_cast<size_t>(bytes * count()));
+    ranks_.exchange(send, receive, bytes);
+  }
+  void gather(const void* mine, void* all, int64_t bytes) override { ranks_.gather(mine, all, bytes); }
+  std::string sent;
+
+ private:
+  Ranks& ranks_;
+};
 
 Json configuration(const std::string& task, const std::string& recipe, int steps) {
   return tasks::canonical({{"task", task}, {"recipe", recipe}, {"train", {{"steps", steps}, {"curve_points", 1}}}});
@@ -97,6 +115,22 @@ TEST_CASE("stochastic codes are right on average and differ between ranks and st
   const auto mean = [&](uint32_t step) { return mean_of({x, x}, "mxfp4,rounding=stochastic", 0, step).mean[0]; };
   CHECK(mean(1) == mean(1));
   CHECK(mean(1) != mean(2));
+}
+
+TEST_CASE("ranks with the same gradients draw their own random bits", "[quick]") {
+  for (const bool stochastic : {false, true}) {
+    std::array<std::string, 2> sent;
+    ThreadRanks threads(2);
+    threads.run([&](Ranks& ranks) {
+      Recorded recorded(ranks);
+      const Dispatcher backend;
+      const Wire wire = wire_from_words(stochastic ? "mxfp4,rounding=stochastic" : "mxfp4", 0);
+      std::vector<float> x(4096, 1.2f);
+      GradientMean(wire, recorded, backend, kernels(), 7)(x.data(), static_cast<int64_t>(x.size()), 1, 1);
+      sent[static_cast<size_t>(ranks.rank())] = recorded.sent;
+    });
+    CHECK((sent[0] == sent[1]) == !stochastic);
+  }
 }
 
 TEST_CASE("Hadamards around the code leave the mean near", "[quick]") {

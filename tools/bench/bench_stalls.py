@@ -5,8 +5,9 @@
 
 interconnect, network: two ranks in two network namespaces, joined by a link of a chosen rate (slow_link.sh); a step sends
 a known number of bytes, so the delay of a step is bytes / rate. preparation, fetch: every read of an example takes some
-microseconds longer, or every read behind a dropped page cache (slow_reads.c, preloaded). A first round without any cause
-gives the times that delays are added to: expected = what the formula gives with them. Needs root, iproute2, mpirun, cc.
+microseconds longer, or every read behind a dropped page cache (slow_reads.c, preloaded). A round without any cause
+gives the times that delays are added to: expected = what the formula gives with them. Needs root, iproute2,
+mpirun, cc, two idle cores and a quarter of an hour: beside other programs errors are tens of points.
 """
 import argparse
 import csv
@@ -22,13 +23,13 @@ here = pathlib.Path(__file__).resolve().parent
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--fp4sim", default="build/fp4sim")
 parser.add_argument("--out", required=True)
-parser.add_argument("--steps", type=int, default=30)
+parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--repeats", type=int, default=1)
 parser.add_argument("--shares", default="0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9")
 options = parser.parse_args()
 shares = [float(s) for s in options.shares.split(",")]
 fp4sim = os.path.abspath(options.fp4sim)
-batch, width, depth, pixels = 256, 512, 3, 256
+batch, width, depth, pixels = 1024, 512, 3, 256
 # Bytes that cross the link per payload byte: Ethernet, IP and TCP headers of full segments (1514 of 1448 bytes).
 framing = 1514 / 1448
 burst = 15 * 1024
@@ -49,7 +50,7 @@ reads = batch // 2  # of one rank in one step
 def measure(rate, more, environment=None):
     """The step times of one round, by run."""
     command = [str(here / "slow_link.sh"), rate, "sh", "-c",
-               f'exec "$0" cost stalls --measure --json --repeats {options.repeats} "$@" ' + more, fp4sim, *words]
+               f'exec "$0" cost stalls --measure --busy --json --repeats {options.repeats} "$@" ' + more, fp4sim, *words]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
     if done.returncode == 77:
         sys.exit("[test skipped] " + done.stdout)
@@ -71,7 +72,7 @@ message = json.loads(result.stdout)["parallel"]["bytes_sent"] / options.steps / 
 
 def rate_for(delay):
     """The rate, in bit/s, at which the two messages of a step take `delay` seconds."""
-    return 2 * (message * framing - burst) / delay * 8
+    return (2 * message * framing - burst) / delay * 8  # the first burst of a step passes at once
 
 
 rows = []

@@ -58,11 +58,12 @@ class Progress {
     return !stop_requested();
   }
 
-  /// Median of the steps between the first, which makes room for all, and the last, which evaluates; s.
-  double step_seconds() const {
+  /// The time in s that a share of the steps stays below; without the first, which makes room for all, and the last,
+  /// which evaluates.
+  double step_seconds(double share) const {
     std::vector<double> s(steps_->begin(), steps_->end() - (steps_->empty() ? 0 : 1));
     if (s.empty()) return 0;
-    const auto middle = s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2);
+    const auto middle = s.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(s.size()) * share);
     std::nth_element(s.begin(), middle, s.end());
     return *middle;
   }
@@ -130,7 +131,8 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     return;
   }
   nlohmann::ordered_json result = train_result(config, o.run.seed, history, invocation);
-  result["step_seconds"] = progress.step_seconds();
+  result["step_seconds"] = progress.step_seconds(0.5);
+  result["step_seconds_low"] = progress.step_seconds(0.1);
   if (ranks)
     result["parallel"] = {{"ranks", ranks->count()},
                           {"gradients", o.gradients},
