@@ -39,7 +39,59 @@ std::vector<double> unpack_floats(const std::string& bytes, const nlohmann::json
   return values;
 }
 
+// A second chip on which every step takes twice as long and one point alone is on the front, another sweep with three
+// of the points, two comparisons of a study, and a sweep that still runs.
+ReportInput report_with_company() {
+  ReportInput input = synthetic_report(60, 5, {"classifier", "lm"}, false);
+  input.chip = "MI355X";
+  ReportChip chip{.name = "B200", .workload = "llama3_8b on B200", .notes = {}, .points = input.points};
+  for (std::size_t i = 0; i < chip.points.size(); ++i) {
+    chip.points[i].front = i == 7 ? "on" : "off";
+    for (double& cost : chip.points[i].costs) cost *= 2;
+    for (ReportCostTerm& term : chip.points[i].cost_terms) term.seconds *= 2;
+  }
+  input.chips.push_back(chip);
+  input.against = {
+      .name = "other_sweep",
+      .matches = {{.point = 5, .front = "on", .there = {.mean = 0.02}, .difference = {-0.01, -0.02, -0.005}},
+                  {.point = 6, .front = "off", .there = {.mean = 0.03}, .difference = {0.01, 0.005, 0.02}},
+                  {.point = 7, .front = "off", .there = {.mean = 0.03}, .difference = {0, 0, 0}, .same_bits = true}},
+      .only_there = 4};
+  input.comparisons = read_comparisons(
+      "group,name,task,n,mean,low,high,detectable,delta\n"
+      "\"One product, all others bf16\",Wgrad,lm,20,0.03,0.02,0.04,0.01,0.001\n"
+      "\"One product, all others bf16\",Dgrad,lm,20,-0.001,-0.002,0.0005,0.01,0.001\r\n",
+      "effects.csv");
+  return input;
+}
+
 }  // namespace
+
+TEST_CASE("comparisons of a study are read by the names of their columns", "[quick]") {
+  const auto rows =
+      read_comparisons("delta,task,name,group,high,low,mean,n\n0.5,lm,\"a \"\"b\"\"\",\"x, y\",3,1,2,20\n", "e.csv");
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].group == "x, y");
+  CHECK(rows[0].name == "a \"b\"");
+  CHECK(rows[0].task == "lm");
+  CHECK(rows[0].difference.mean == 2);
+  CHECK(rows[0].difference.low == 1);
+  CHECK(rows[0].difference.high == 3);
+  CHECK(rows[0].delta == 0.5);
+  const std::string head = "group,name,task,mean,low,high,delta\n";
+  CHECK_THROWS_WITH(read_comparisons("group,name\n", "e.csv"), Catch::Contains("e.csv: no column 'task'"));
+  CHECK_THROWS_WITH(read_comparisons(head + "a,b,c,1,2,3\n", "e.csv"), Catch::Contains("e.csv, line 2: 6 fields"));
+  CHECK_THROWS_WITH(read_comparisons(head + "a,b,c,1,x,3,4\n", "e.csv"),
+                    Catch::Contains("line 2: low: expected a number"));
+}
+
+TEST_CASE("a chip has as many points as the sweep", "[quick]") {
+  if (no_library()) return;
+  ReportInput input = report_with_company();
+  CHECK_NOTHROW(make_report(input));
+  input.chips[0].points.pop_back();
+  CHECK_THROWS_AS(make_report(input), Error);
+}
 
 TEST_CASE("base64 follows RFC 4648", "[quick]") {
   CHECK(base64("") == "");
@@ -155,6 +207,7 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   small.provenance = R"({"command":"<script>window.hacked=5</script>","commit":"0123"})";
   write("small.html", small);
   write("nice.html", synthetic_report(60, 5, {"classifier", "lm"}, false));
+  write("beside.html", report_with_company());
   // A sweep that has hardly begun, and one that failed throughout.
   ReportInput bare;
   bare.name = "bare";

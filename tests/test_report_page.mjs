@@ -345,6 +345,30 @@ await visit('small.html', {}, async (page) => {
     for (let x = 0.1; x < 1; x += 0.1) await page.mouse.move(box.x + box.width * x, box.y + box.height * 0.4);
   }
 });
+await visit('beside.html', {}, async (page) => {
+  await page.locator('#tasks button', {hasText: 'classifier'}).click();
+  check(/1 of 33/.test(await page.locator('#summary').textContent()) === false, 'the first chip has its own front');
+  await page.locator('#choose-chip').selectOption('B200');
+  check(/On the front1 of 33/.test(await page.locator('#summary').textContent()), 'the other chip has another front');
+  check((await page.locator('#subtitle').textContent()).includes('on B200'), 'the other chip is named');
+  check(/#.*chip=B200/.test(page.url()), 'the address keeps the chip');
+  const link = page.url();
+  await page.goto('about:blank');
+  await page.goto(link);
+  await page.waitForSelector('html[data-painted=all]');
+  check((await page.locator('#choose-chip').inputValue()) === 'B200', 'a link opens on its chip');
+  await page.locator('#choose-chip').selectOption('MI355X');
+  const against = await page.locator('#against').textContent();
+  check(against.includes('Against other_sweep') && against.includes('3 of 33'), `three are in both: ${against}`);
+  check(/lower there 1/.test(against) && /higher there 1/.test(against) && /same bits 1/.test(against), against);
+  const csv = (await saved(page, page.locator('.export[data-chart=against-chart]'), 'csv')).bytes.toString();
+  check(csv.trim().split('\n').length === 4, 'the CSV has the three');
+  check((await page.locator('#forest .multiple').count()) === 1, 'the study has one task');
+  const svg = (await saved(page, page.locator('#forest .export'), 'svg')).bytes.toString();
+  check(svg.includes('One product, all others bf16') && svg.includes('>Dgrad<'), 'the forest names its rows');
+  await check_accessible(page, 'beside another sweep');
+  if (shots) await page.screenshot({path: `${shots}/beside_1280.png`, fullPage: true});
+});
 // Sweeps with little in them: nothing to show is said, and nothing breaks.
 for (const name of ['one.html', 'fallen.html'])
   await visit(name, {viewport: {width: 390, height: 844}}, async (page) => {

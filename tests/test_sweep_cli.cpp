@@ -97,6 +97,26 @@ TEST_CASE("killed with -9 at ten random moments, the table is the undisturbed on
   CHECK(run_cli("sweep status " + out + " --complete").exit_code == 0);
 }
 
+TEST_CASE("a complete sweep is reported beside chips, another sweep and a study, and watched once", "[cli]") {
+  TemporaryFolder folder;
+  const std::string& out = undisturbed().out;
+  const std::string page = folder / "page.html", effects = folder / "effects.csv";
+  write_text(effects, "group,name,task,mean,low,high,delta\ng,n,classifier,0.1,0.05,0.2,0.01\n");
+  const std::string command = "report " + out + " --chips h100,b200 --against " + out + " --effects " + effects;
+  const auto written = run_cli(command + " --watch --every 1 --out " + page);
+  if (written.exit_code == 1 && written.err.find("chart library") != std::string::npos) return;
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  CHECK(lines_of(written.out).size() == 1);                   // nothing runs any more: one page
+  CHECK(run_cli(command + " --out " + page).exit_code == 2);  // never over an existing file
+  CHECK(run_cli("report " + out + " --chips b300 --out " + folder / "p.html").exit_code == 2);
+  write_text(effects, "group,name\n");
+  const auto refused = run_cli(command + " --out " + folder / "p.html");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("no column 'task'"));
+  CHECK(!fs::exists(folder / "p.html"));
+}
+
 TEST_CASE("killed with -9 on both sides of a phase's mark and of a branch, runs go on to the same bits", "[cli]") {
   TemporaryFolder folder;
   const std::string file = folder / "grid.json";

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 
+#include "src/csv.h"
 #include "src/error.h"
 #include "src/integer_text.h"
 #include "src/json_reader.h"
@@ -60,24 +61,6 @@ std::string curve_field(const Curve& curve) {
 }
 
 std::string line_hash(std::string_view line) { return sha256_hex(line).substr(0, 16); }
-
-// Fields of a line, quotes taken off.
-std::vector<std::string> fields_of(std::string_view line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (quoted && line[i] == '"' && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (line[i] == '"') {
-      quoted = !quoted;
-    } else if (line[i] == ',' && !quoted) {
-      fields.emplace_back();
-    } else {
-      fields.back() += line[i];
-    }
-  }
-  return fields;
-}
 
 std::optional<double> parse_number(const std::string& text, const std::string& place) {
   if (text.empty()) return std::nullopt;
@@ -174,9 +157,9 @@ std::vector<RunRow> parse_runs_csv(const std::string& text, const std::string& p
     const std::string_view line = std::string_view(text).substr(at, end - at);
     at = end + 1;
     const std::string here = fmt::format("{}, line {}", place, number);
-    const std::vector<std::string> fields = fields_of(line);
+    const std::vector<std::string> fields = csv_fields(line);
     if (number == 1) {
-      const std::vector<std::string> wanted = fields_of(header_line());
+      const std::vector<std::string> wanted = csv_fields(header_line());
       for (size_t i = 0; i < wanted.size(); ++i)
         if (i >= fields.size() || fields[i] != wanted[i])
           throw Error(fmt::format("{}: column {} is '{}', expected '{}' (a table of `fp4sim sweep export`)", here,

@@ -155,6 +155,21 @@ function build_model({head, tables}) {
   };
 }
 
+// The same points on chip `k`: 0 is the one that the page opens on, the others are head.chips.
+function chip_model(pack, k) {
+  if (k === 0) return build_model(pack);
+  const {head, tables} = pack;
+  const own = (name) => tables[`chip ${k - 1} ${name}`];
+  const columns = new Map([...tables.points.columns, ...own('points').columns]);
+  const {name, workload, notes} = head.chips[k - 1];
+  return build_model({
+    head: {...head, chip: name, workload, notes},
+    tables: {...tables, points: {...tables.points, columns}, terms: own('terms'), sensitivity: own('sensitivity')},
+  });
+}
+
+const chip_names = ({head}) => [head.chip, ...(head.chips ?? []).map((chip) => chip.name)];
+
 // Where a point leaves the base configuration: [{axis, value, reference}].
 function differences(model, point) {
   return model.axes

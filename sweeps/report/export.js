@@ -91,6 +91,11 @@ function setup_exports() {
   });
   set('effects-chart', {title: here('effects of the axes'), legend: by_id('effects-legend'), rows: effect_rows});
   set('heat-chart', {title: here('two axes together'), legend: by_id('heat-legend'), rows: heat_rows});
+  set('against-chart', {
+    title: here('against ' + (state.model.head.against?.name ?? '')),
+    legend: by_id('against-legend'),
+    rows: against_rows,
+  });
   for (const place of document.querySelectorAll('.export[data-chart]'))
     export_buttons(place, by_id(place.dataset.chart), exports_of.get(place.dataset.chart));
 }

@@ -1,5 +1,5 @@
 // The place is kept behind '#', so that a link opens the page on a view:
-//   #context=lm&x=overhead&y_scale=log&pin=HASH&filter=wgrad.*.rounding:stochastic&filter=status:on
+//   #chip=B200&context=lm&x=overhead&y_scale=log&pin=HASH&filter=wgrad.*.rounding:stochastic&filter=status:on
 
 const place_words = {
   x_scale: ['auto', 'linear', 'log'],
@@ -13,6 +13,7 @@ const facet_word = (facet, code) => (facet === 'status' ? code : state.model.axe
 function remember_place() {
   const words = new URLSearchParams();
   const {model} = state;
+  if (model.head.chip !== state.pack.head.chip) words.set('chip', model.head.chip);
   if (model.context.values.length > 1) words.set('context', state.context);
   if (state.x !== model.head.x) words.set('x', state.x);
   if (state.y !== model.head.y) words.set('y', state.y);
@@ -47,6 +48,8 @@ function recall_filter(text) {
 
 function recall_place() {
   const words = new URLSearchParams(location.hash.slice(1));
+  const chip = chip_names(state.pack).indexOf(words.get('chip'));
+  if (chip > 0) state.model = chip_model(state.pack, chip);
   const {model} = state;
   if (model.context.values.includes(words.get('context'))) state.context = words.get('context');
   for (const key of ['x', 'y']) if (model.column(words.get(key))) state[key] = words.get(key);

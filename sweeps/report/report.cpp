@@ -43,7 +43,18 @@ void check_length(const std::string& place, std::size_t got, std::size_t wanted)
     throw Error("report " + place + ": " + std::to_string(got) + " values, expected " + std::to_string(wanted), 1);
 }
 
+void check_chips(const ReportInput& input) {
+  for (const ReportChip& chip : input.chips) {
+    check_length("chip " + chip.name + " points", chip.points.size(), input.points.size());
+    for (const ReportPoint& point : chip.points) {
+      check_length("chip " + chip.name + " costs", point.costs.size(), input.cost_columns.size());
+      check_length("chip " + chip.name + " qualities", point.qualities.size(), input.quality_columns.size());
+    }
+  }
+}
+
 void check(const ReportInput& input) {
+  check_chips(input);
   find_column(input, input.x, "x");
   find_column(input, input.y, "y");
   for (const ReportPoint& point : input.points) {

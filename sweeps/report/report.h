@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fp4 {
@@ -109,6 +110,45 @@ struct ReportCurve {
   std::vector<double> validation_loss;  // report_unknown where not measured
 };
 
+// A line of a study's effects.csv (tools/studies/paired.py): the paired difference `name` makes to the loss of a task,
+// with the simultaneous interval; `delta` is the smallest difference that matters there.
+struct ReportComparison {
+  std::string group;
+  std::string name;
+  std::string task;
+  ReportEstimate difference;
+  double delta = report_unknown;
+};
+
+// The lines of an effects.csv whose columns hold group, name, task, mean, low, high and delta, in any order. Errors
+// name `place`, the line and the column (exit code 2).
+std::vector<ReportComparison> read_comparisons(std::string_view text, const std::string& place);
+
+// The same points on another chip: what the cost model and the front say there. `points` stand in the order of
+// ReportInput::points; of each only front, seeds, costs, qualities, cost_terms and sensitivity are read.
+struct ReportChip {
+  std::string name;
+  std::string workload;
+  std::vector<std::string> notes;
+  std::vector<ReportPoint> points;
+};
+
+// A configuration that another sweep holds as well. `there`: its y; `difference`: there minus here, over the seeds that
+// both have, with the interval of their mean; `same_bits`: all those seeds have equal digests.
+struct ReportMatch {
+  std::size_t point = 0;  // index into ReportInput::points
+  std::string front;      // as ReportPoint::front
+  ReportEstimate there;
+  ReportEstimate difference;
+  bool same_bits = false;
+};
+
+struct ReportAgainst {
+  std::string name;  // the other sweep; empty: none
+  std::vector<ReportMatch> matches;
+  std::size_t only_there = 0;  // its configurations that this sweep lacks
+};
+
 struct ReportInput {
   std::string name;      // the grid's name
   std::string workload;  // what the costs are for, e.g. "llama3_8b on MI355X"
@@ -123,6 +163,11 @@ struct ReportInput {
   std::vector<ReportPoint> points;
   std::vector<ReportRun> runs;
   std::vector<ReportEffect> effects;
+  std::vector<ReportComparison> comparisons;
+  std::string chip;               // the name of the chip of the costs above
+  std::vector<ReportChip> chips;  // further ones that the page switches to
+  ReportAgainst against;
+  double reload_seconds = 0;        // above 0: the page of a running sweep, which reads its file again
   std::vector<ReportCurve> curves;  // more than the page keeps is fine: make_report drops the rest
   std::string provenance = "{}";    // JSON object: commit, compiler, command line, host, signature ...
 };

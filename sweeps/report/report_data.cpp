@@ -75,22 +75,10 @@ class SparseColumns {
   std::unordered_map<std::string, std::size_t> place_;
 };
 
-void pack_points(ColumnPack& pack, const ReportInput& input) {
-  const auto& points = input.points;
-  pack.table("points", points.size());
-  pack.words("task", collect(points, [](const auto& p) { return p.task; }));
-  pack.words("context", collect(points, [](const auto& p) { return p.context.empty() ? p.task : p.context; }));
-  pack.hashes("config_hash", collect(points, [](const auto& p) { return p.config_hash; }));
-  pack.words("name", collect(points, [](const auto& p) { return p.name; }));
+// What depends on the chip: front and costs, and the estimates of the seeds that decided there.
+void pack_judgement(ColumnPack& pack, const ReportInput& input, const std::vector<ReportPoint>& points) {
   pack.words("front", collect(points, [](const auto& p) { return p.front; }));
-  pack.words("reference_hash", collect(points, [](const auto& p) { return p.reference_hash; }));
-  pack.sentences("command", collect(points, [](const auto& p) { return p.command; }));
-  pack.numbers("baseline", collect(points, [](const auto& p) { return p.baseline ? 1.0 : 0.0; }));
   pack.numbers("seeds", collect(points, [](const auto& p) { return static_cast<double>(p.seeds); }));
-  pack.numbers("diverged", collect(points, [](const auto& p) { return static_cast<double>(p.diverged); }));
-  pack.numbers("failed", collect(points, [](const auto& p) { return static_cast<double>(p.failed); }));
-  for (std::size_t i = 0; i < input.axes.size(); ++i)
-    pack.words("axis " + input.axes[i].name, collect(points, [i](const auto& p) { return p.axis_values[i]; }));
   for (std::size_t i = 0; i < input.cost_columns.size(); ++i)
     pack.numbers("mean " + input.cost_columns[i].name, collect(points, [i](const auto& p) { return p.costs[i]; }));
   for (std::size_t i = 0; i < input.quality_columns.size(); ++i) {
@@ -101,13 +89,47 @@ void pack_points(ColumnPack& pack, const ReportInput& input) {
   }
 }
 
-void pack_point_lists(ColumnPack& pack, const ReportInput& input) {
+void pack_points(ColumnPack& pack, const ReportInput& input) {
   const auto& points = input.points;
-  pack.table("terms", points.size());
+  pack.table("points", points.size());
+  pack.words("task", collect(points, [](const auto& p) { return p.task; }));
+  pack.words("context", collect(points, [](const auto& p) { return p.context.empty() ? p.task : p.context; }));
+  pack.hashes("config_hash", collect(points, [](const auto& p) { return p.config_hash; }));
+  pack.words("name", collect(points, [](const auto& p) { return p.name; }));
+  pack.words("reference_hash", collect(points, [](const auto& p) { return p.reference_hash; }));
+  pack.sentences("command", collect(points, [](const auto& p) { return p.command; }));
+  pack.numbers("baseline", collect(points, [](const auto& p) { return p.baseline ? 1.0 : 0.0; }));
+  pack.numbers("diverged", collect(points, [](const auto& p) { return static_cast<double>(p.diverged); }));
+  pack.numbers("failed", collect(points, [](const auto& p) { return static_cast<double>(p.failed); }));
+  for (std::size_t i = 0; i < input.axes.size(); ++i)
+    pack.words("axis " + input.axes[i].name, collect(points, [i](const auto& p) { return p.axis_values[i]; }));
+  pack_judgement(pack, input, points);
+}
+
+// `prefix` opens the names of the tables: "" or that of a further chip.
+void pack_cost_lists(ColumnPack& pack, const std::string& prefix, const std::vector<ReportPoint>& points) {
+  pack.table(prefix + "terms", points.size());
   SparseColumns<double> terms(points.size(), report_unknown);
   for (std::size_t i = 0; i < points.size(); ++i)
     for (const ReportCostTerm& term : points[i].cost_terms) terms.set(i, term.term, term.seconds);
   for (const auto& [name, values] : terms.columns()) pack.numbers(name, values);
+
+  std::vector<double> point;
+  std::vector<ReportSensitivity> rows;
+  for (std::size_t i = 0; i < points.size(); ++i)
+    for (const ReportSensitivity& row : points[i].sensitivity) {
+      point.push_back(static_cast<double>(i));
+      rows.push_back(row);
+    }
+  pack.table(prefix + "sensitivity", rows.size());
+  pack.numbers("point", point);
+  pack.words("weight", collect(rows, [](const auto& r) { return r.weight; }));
+  pack.numbers("low", collect(rows, [](const auto& r) { return r.low; }));
+  pack.numbers("high", collect(rows, [](const auto& r) { return r.high; }));
+}
+
+void pack_configs(ColumnPack& pack, const ReportInput& input) {
+  const auto& points = input.points;
 
   // 20,000 configurations of 170 leaves: each leaf is kept as a number into `words`, not as a string.
   std::vector<std::string> words = {""};
@@ -127,19 +149,34 @@ void pack_point_lists(ColumnPack& pack, const ReportInput& input) {
   pack.table("configs", points.size());
   for (const auto& [name, codes] : configs.columns())
     pack.words(name, collect(codes, [&](std::uint32_t code) { return words[code]; }));
+}
 
-  std::vector<double> point;
-  std::vector<ReportSensitivity> rows;
-  for (std::size_t i = 0; i < points.size(); ++i)
-    for (const ReportSensitivity& row : points[i].sensitivity) {
-      point.push_back(static_cast<double>(i));
-      rows.push_back(row);
-    }
-  pack.table("sensitivity", rows.size());
-  pack.numbers("point", point);
-  pack.words("weight", collect(rows, [](const auto& r) { return r.weight; }));
-  pack.numbers("low", collect(rows, [](const auto& r) { return r.low; }));
-  pack.numbers("high", collect(rows, [](const auto& r) { return r.high; }));
+// The switch of chips, the comparison with another sweep, and the comparisons of a study.
+void pack_beside(ColumnPack& pack, const ReportInput& input) {
+  for (std::size_t k = 0; k < input.chips.size(); ++k) {
+    const std::string prefix = "chip " + std::to_string(k) + " ";
+    pack.table(prefix + "points", input.points.size());
+    pack_judgement(pack, input, input.chips[k].points);
+    pack_cost_lists(pack, prefix, input.chips[k].points);
+  }
+  const auto& matches = input.against.matches;
+  pack.table("against", matches.size());
+  pack.numbers("point", collect(matches, [](const auto& m) { return static_cast<double>(m.point); }));
+  pack.words("front", collect(matches, [](const auto& m) { return m.front; }));
+  pack.numbers("there", collect(matches, [](const auto& m) { return m.there.mean; }));
+  pack.numbers("mean", collect(matches, [](const auto& m) { return m.difference.mean; }));
+  pack.numbers("low", collect(matches, [](const auto& m) { return m.difference.low; }));
+  pack.numbers("high", collect(matches, [](const auto& m) { return m.difference.high; }));
+  pack.numbers("same", collect(matches, [](const auto& m) { return m.same_bits ? 1.0 : 0.0; }));
+  const auto& rows = input.comparisons;
+  pack.table("comparisons", rows.size());
+  pack.words("group", collect(rows, [](const auto& r) { return r.group; }));
+  pack.words("name", collect(rows, [](const auto& r) { return r.name; }));
+  pack.words("task", collect(rows, [](const auto& r) { return r.task; }));
+  pack.numbers("mean", collect(rows, [](const auto& r) { return r.difference.mean; }));
+  pack.numbers("low", collect(rows, [](const auto& r) { return r.difference.low; }));
+  pack.numbers("high", collect(rows, [](const auto& r) { return r.difference.high; }));
+  pack.numbers("delta", collect(rows, [](const auto& r) { return r.delta; }));
 }
 
 void pack_runs(ColumnPack& pack, const ReportInput& input) {
@@ -214,10 +251,18 @@ std::string report_data(const ReportInput& input) {
                {"axes", std::move(axes)},
                {"cost_columns", describe(input.cost_columns)},
                {"quality_columns", describe(input.quality_columns)},
+               {"chip", input.chip},
+               {"chips", json::array()},
+               {"against", {{"name", input.against.name}, {"only_there", input.against.only_there}}},
+               {"reload_seconds", input.reload_seconds},
                {"provenance", parse(input.provenance, "provenance")}};
+  for (const ReportChip& chip : input.chips)
+    head["chips"].push_back({{"name", chip.name}, {"workload", chip.workload}, {"notes", chip.notes}});
   ColumnPack pack;
   pack_points(pack, input);
-  pack_point_lists(pack, input);
+  pack_cost_lists(pack, "", input.points);
+  pack_configs(pack, input);
+  pack_beside(pack, input);
   pack_runs(pack, input);
   pack_effects(pack, input);
   pack_curves(pack, input);

@@ -25,6 +25,17 @@ function setup_theme() {
   by_id('theme').addEventListener('click', () => change(!state.dark));
 }
 
+// The page of a running sweep reads its file again; the place behind '#' keeps the view.
+function read_again(seconds) {
+  if (!(seconds > 0)) return;
+  by_id('live').hidden = false;
+  by_id('live').textContent =
+    `The sweep is running: this page reads its file again every ${significant(seconds, 3)} s.`;
+  setInterval(() => {
+    if (!document.querySelector('.filter[open]')) location.reload();
+  }, 1000 * seconds);
+}
+
 function setup_sections() {
   setup_summary();
   setup_filters();
@@ -32,7 +43,10 @@ function setup_sections() {
   setup_multiples();
   on_change('task pins panel theme', paint_panel);
   on_change('task pins theme size', paint_costs, true);
+  setup_against();
   setup_effects();
+  setup_forest();
+  on_change('task', paint_chips);
   setup_heat();
   setup_table();
   setup_exports();
@@ -54,7 +68,8 @@ async function start() {
   setup_theme();
   try {
     const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
-    const model = build_model(read_pack(bytes));
+    state.pack = read_pack(bytes);
+    const model = chip_model(state.pack, 0);
     state.model = model;
     Object.assign(state, {
       x: model.head.x,
@@ -62,6 +77,7 @@ async function start() {
       context: [...model.context.values].sort(natural_order)[0] ?? '',
     });
     recall_place();
+    read_again(model.head.reload_seconds);
     by_id('title').textContent = model.head.name;
     document.title = `${model.head.name} · fp4sim report`;
     if (!model.count) {

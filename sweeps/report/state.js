@@ -2,7 +2,8 @@
 // register a function that redraws them.
 
 const state = {
-  model: null,
+  pack: null,
+  model: null, // of the chip on show
   context: '',
   x: '',
   y: '',

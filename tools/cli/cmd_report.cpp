@@ -1,8 +1,19 @@
-// `fp4sim report`: a sweep as one self-contained web page.
+// `fp4sim report`: a sweep as one self-contained web page, alone, beside another sweep, or while it runs.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "src/error.h"
+#include "src/json_reader.h"
 #include "src/output.h"
+#include "sweeps/explore/sweep.h"
+#include "sweeps/simulator.h"
 #include "tools/cli/options.h"
+#include "tools/cli/report_beside.h"
+#include "tools/cli/stop.h"
 #include "tools/cli/sweep_report.h"
 
 namespace fp4::tools {
@@ -11,19 +22,74 @@ namespace {
 struct ReportOptions {
   ViewOptions view;
   sweeps::FrontOptions front;
-  std::string out;
-  bool force = false;
+  std::string out, against, effects;
+  std::vector<std::string> chips;
+  bool force = false, watch = false;
+  double every = 10;
 };
 
-void run_report(const ReportOptions& o, const Invocation& invocation) {
+// --effects FILE, else the effects.csv of the folder, where it has one.
+std::vector<ReportComparison> comparisons_of(const ReportOptions& o) {
+  const std::filesystem::path beside = std::filesystem::path(o.view.folder) / "effects.csv";
+  const std::string file = !o.effects.empty() ? o.effects : std::filesystem::exists(beside) ? beside.string() : "";
+  if (file.empty()) return {};
+  const NamedText text = read_text_file(file, "effects");
+  return read_comparisons(text.text, text.place);
+}
+
+void write_report(const ReportOptions& o, const Invocation& invocation, bool force, bool running) {
   const SweepView view = open_view(o.view, /*with_curves=*/true);
-  const std::vector<sweeps::ContextFront> fronts = sweeps::fronts(view.results, view.costs, o.front);
-  ReportInput input = report_input(view, fronts, o.front);
+  ReportInput input = report_input(view, sweeps::fronts(view.results, view.costs, o.front), o.front);
   input.provenance = view_provenance(view, invocation).dump();
+  input.comparisons = comparisons_of(o);
+  for (const std::string& chip : o.chips) {
+    ViewOptions other = o.view;
+    other.hardware = chip;
+    input.chips.push_back(chip_beside(input, open_view(other), o.front));
+  }
+  if (!o.against.empty()) {
+    ViewOptions other = o.view;
+    other.folder = o.against;
+    if (other.hardware.empty()) other.hardware = view.results.grid().hardware.front();
+    input.against = sweep_beside(view, input, open_view(other), o.front);
+  }
+  input.reload_seconds = running ? o.every : 0;
   const std::string page = make_report(input);
-  write_file(o.out, page, o.force);
+  write_file(o.out, page, force);
   fmt::print("{}: {} configurations, {} runs, {:.2f} MB\n", o.out, input.points.size(), input.runs.size(),
              static_cast<double>(page.size()) / 1e6);
+}
+
+// Whether every run that the grid asks for is there.
+bool complete(const std::string& folder) {
+  const sweeps::Store store = sweeps::Store::read(folder);
+  const sweeps::Grid grid = sweeps::parse_grid(store.meta("grid"), folder);
+  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
+  sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, store.runs());
+  return std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) { return gap.reached && gap.missing == 0; });
+}
+
+// Writes the page again and again until the sweep is complete or Ctrl-C; the last page does not read itself again.
+void watch_report(const ReportOptions& o, const Invocation& invocation) {
+  if (!(o.every >= 1)) throw Error("report: --every: expected at least 1 second");
+  catch_stop_signals();
+  bool force = o.force;
+  for (bool running = true; running;) {
+    running = !stop_requested() && !complete(o.view.folder);
+    write_report(o, invocation, force, running);
+    force = true;  // the page it wrote itself
+    const auto next = std::chrono::steady_clock::now() + std::chrono::duration<double>(o.every);
+    while (running && !stop_requested() && std::chrono::steady_clock::now() < next)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+void run_report(const ReportOptions& o, const Invocation& invocation) {
+  if (o.watch)
+    watch_report(o, invocation);
+  else
+    write_report(o, invocation, o.force, false);
 }
 
 void add_report(CLI::App& app, Invocation& invocation) {
@@ -32,6 +98,14 @@ void add_report(CLI::App& app, Invocation& invocation) {
   app.add_option("-o,--out", o->out, "The page to write")->required()->type_name("FILE");
   app.add_option("--x", o->front.x, "Cost that the front is judged by")->capture_default_str();
   app.add_option("--y", o->front.y, "Quality that the front is judged by")->capture_default_str();
+  app.add_option("--chips", o->chips, "Further chips that the page switches to: NAME|FILE,..")
+      ->delimiter(',')
+      ->type_name("LIST");
+  app.add_option("--against", o->against, "Another sweep that the page compares with")->type_name("DIR");
+  app.add_option("--effects", o->effects, "A study's effects.csv as a forest plot (default: DIR/effects.csv)")
+      ->type_name("FILE");
+  app.add_flag("--watch", o->watch, "Write the page again while the sweep runs, until it is complete");
+  app.add_option("--every", o->every, "Seconds between two pages of --watch")->capture_default_str();
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_report(*o, invocation); });
   set_example(app, "fp4sim report quick.sweep --out report.html");

@@ -185,6 +185,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   const sweeps::Results& results = view.results;
   ReportInput input;
   input.name = view.name;
+  input.chip = view.costs.model().hardware;
   input.workload = view.costs.model().model + " on " + view.costs.model().hardware;
   input.notes = notes_of(view, fronts);
   input.x = options.x;

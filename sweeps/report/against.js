@@ -1,0 +1,161 @@
+// Another sweep beside this one (`fp4sim report DIR --against OTHER`): every configuration that both hold, its y here
+// and there, and who came to the front or left it.
+
+function matches_here() {
+  const {model} = state;
+  const get = (name) => model.get('against', name);
+  const list = [];
+  for (let k = 0; k < (model.tables.against?.rows ?? 0); ++k) {
+    const point = get('point')[k];
+    if (words_at(model.context, point) !== state.context) continue;
+    const numbers = Object.fromEntries(['there', 'mean', 'low', 'high', 'same'].map((name) => [name, get(name)[k]]));
+    list.push({point, front: words_at(get('front'), k), here: model.column(model.head.y).mean[point], ...numbers});
+  }
+  return list;
+}
+
+const against_verdict = (match) =>
+  match.same ? 'same bits' : match.low > 0 ? 'higher there' : match.high < 0 ? 'lower there' : 'not told apart';
+
+const against_rows = () => [
+  [
+    'configuration',
+    'config_hash',
+    'here',
+    'there',
+    'difference',
+    'low',
+    'high',
+    'verdict',
+    'front_here',
+    'front_there',
+  ],
+  ...matches_here().map((match) => [
+    point_label(state.model, match.point),
+    state.model.hash[match.point],
+    ...[match.here, match.there, match.mean, match.low, match.high],
+    ...[against_verdict(match), state.model.states[match.point], match.front],
+  ]),
+];
+
+function against_option(matches, y, name, theme) {
+  const placed = matches.filter((match) => Number.isFinite(match.here) && Number.isFinite(match.there));
+  const values = placed.flatMap((match) => [match.here, match.there]);
+  const scale = make_scale(default_scale(values), values);
+  const range = plain_range(values, scale);
+  const verdicts = {
+    'same bits': theme.states.on,
+    'higher there': theme.worse,
+    'lower there': theme.better,
+    'not told apart': theme.neutral,
+  };
+  const axis = (title) => ({
+    ...scale_axis(scale, range, y, theme, 12),
+    name: title,
+    nameLocation: 'middle',
+    nameTextStyle: {color: theme.ink},
+  });
+  const option = {
+    animation: false,
+    textStyle: {fontFamily: 'system-ui, sans-serif'},
+    grid: {left: 76, right: 18, top: 12, bottom: 48},
+    tooltip: {
+      trigger: 'item',
+      ...tooltip_box(theme),
+      formatter: ({data: {match}}) =>
+        h(
+          'div',
+          {},
+          h('b', {}, row_title(match.point, 3)),
+          h('p', {class: 'small'}, `here ${value_text(y, match.here)}, there ${value_text(y, match.there)}`),
+          h(
+            'p',
+            {class: 'small'},
+            `difference ${interval_text(y, match.mean, match.low, match.high)}: ${against_verdict(match)}`,
+          ),
+        ),
+    },
+    xAxis: {...axis(`${column_title(y)}, here`), nameGap: 28},
+    yAxis: {...axis(`${column_title(y)}, ${name}`), nameGap: 56},
+    series: [
+      {
+        type: 'line',
+        data: [
+          [range[0], range[0]],
+          [range[1], range[1]],
+        ],
+        symbol: 'none',
+        silent: true,
+        lineStyle: {color: theme.strong_line, width: 1.4, type: [6, 4]},
+      },
+      {
+        type: 'scatter',
+        symbolSize: 9,
+        data: placed.map((match) => ({
+          value: [scale.to(match.here), scale.to(match.there)],
+          match,
+          itemStyle: {color: verdicts[against_verdict(match)], opacity: 0.85},
+        })),
+      },
+    ],
+  };
+  return {option, verdicts, placed};
+}
+
+function paint_against() {
+  const {model} = state;
+  const other = model.head.against;
+  by_id('against').hidden = !other?.name;
+  if (!other?.name) return;
+  const theme = current_theme();
+  const y = model.column(model.head.y);
+  const matches = matches_here();
+  const {option, verdicts, placed} = against_option(matches, y, other.name, theme);
+  by_id('against-title').textContent = `Against ${other.name}`;
+  const on = (word) => word === 'on';
+  const joined = matches.filter((match) => on(match.front) && !on(model.states[match.point]));
+  const left = matches.filter((match) => !on(match.front) && on(model.states[match.point]));
+  const both = matches.filter((match) => on(match.front) && on(model.states[match.point]));
+  by_id('against-intro').textContent =
+    `${matches.length} of ${plural(context_points().length, 'configuration')} of ${short_context(state.context)} are in both sweeps` +
+    (other.only_there ? `; ${other.only_there} of all tasks are only in ${other.name}` : '') +
+    `. Differences are ${other.name} minus this sweep, taken over the seeds that both have; above the dashed line it is higher there.`;
+  fill(
+    by_id('against-legend'),
+    Object.entries(verdicts).map(([word, colour]) => {
+      const count = placed.filter((match) => against_verdict(match) === word).length;
+      return count
+        ? h('span', {class: 'key'}, swatch(colour), `${word} `, h('span', {class: 'quiet'}, String(count)))
+        : null;
+    }),
+  );
+  const chart = chart_in(by_id('against-chart'), 400);
+  chart.setOption(option, {notMerge: true});
+  by_id('against-chart').setAttribute(
+    'aria-label',
+    `${placed.length} configurations, ${y.label} here and in ${other.name}`,
+  );
+  const names = (title, list) => [
+    h('h3', {}, `${title} (${list.length})`),
+    h(
+      'ul',
+      {class: 'names small'},
+      list
+        .slice(0, 12)
+        .map(({point}) =>
+          h('li', {}, h('button', {type: 'button', class: 'link', onclick: () => pin(point)}, row_title(point, 3))),
+        ),
+      list.length > 12 ? h('li', {}, `and ${list.length - 12} more`) : null,
+    ),
+  ];
+  fill(
+    by_id('against-lists'),
+    names('On the front in both', both),
+    names(`On the front only in ${other.name}`, joined),
+    names('On the front only here', left),
+  );
+}
+
+function setup_against() {
+  on_change('task theme size', paint_against, true);
+}

@@ -1,0 +1,157 @@
+// The comparisons of a study (its effects.csv) as forest plots, one for each task: a dot is the mean paired difference,
+// a line the simultaneous interval, the band the differences too small to matter (delta).
+
+function comparison_rows() {
+  const get = (name) => state.model.get('comparisons', name);
+  const rows = [];
+  for (let k = 0; k < (state.model.tables.comparisons?.rows ?? 0); ++k)
+    rows.push({
+      ...Object.fromEntries(['group', 'name', 'task'].map((name) => [name, words_at(get(name), k)])),
+      ...Object.fromEntries(['mean', 'low', 'high', 'delta'].map((name) => [name, get(name)[k]])),
+    });
+  return rows;
+}
+
+// Headings of groups and their rows, from top to bottom.
+function forest_lines(rows) {
+  const lines = [];
+  for (const group of new Set(rows.map((row) => row.group)))
+    lines.push(
+      {header: true, text: group},
+      ...rows.filter((row) => row.group === group).map((row) => ({...row, text: row.name})),
+    );
+  return lines;
+}
+
+const forest_verdict = (row) => (row.low > 0 ? 'worse' : row.high < 0 ? 'better' : 'not told apart from 0');
+
+function forest_option(lines, width, theme) {
+  const column = {unit: '', label: 'loss'};
+  const drawn = lines.filter((line) => !line.header);
+  const ends = drawn.flatMap((line) => [line.low, line.high]);
+  const scale = effect_scale(ends);
+  const range = plain_range([...ends, 0], scale);
+  const delta = drawn[0].delta;
+  const colour = (line) => (line.low > 0 ? theme.worse : line.high < 0 ? theme.better : theme.neutral);
+  return {
+    animation: false,
+    textStyle: {fontFamily: 'system-ui, sans-serif'},
+    grid: {left: width + 10, right: 16, top: 8, bottom: 46},
+    tooltip: {
+      trigger: 'item',
+      ...tooltip_box(theme),
+      formatter: ({data: {line}}) =>
+        h(
+          'div',
+          {},
+          h('b', {}, line.group),
+          h('p', {}, line.name),
+          h('p', {class: 'small'}, `${interval_text(column, line.mean, line.low, line.high)}: ${forest_verdict(line)}`),
+        ),
+    },
+    xAxis: {
+      ...scale_axis(scale, range, column, theme, 11),
+      name: `difference of the loss: left is better${scale.kind === 'log' ? ' (signed log)' : ''}`,
+      nameLocation: 'middle',
+      nameGap: 24,
+      nameTextStyle: {color: theme.quiet, fontSize: 11},
+    },
+    yAxis: {
+      type: 'category',
+      inverse: true,
+      data: lines.map((_, k) => String(k)),
+      axisTick: {show: false},
+      axisLine: {show: false},
+      axisLabel: {
+        interval: 0,
+        width,
+        overflow: 'truncate',
+        color: theme.quiet,
+        fontSize: 11,
+        formatter: (k) => (lines[k].header ? '' : lines[k].text),
+      },
+    },
+    series: [
+      {
+        type: 'line',
+        data: lines.flatMap((line, k) =>
+          line.header
+            ? []
+            : [
+                [scale.to(line.low), k],
+                [scale.to(line.high), k],
+                [null, null],
+              ],
+        ),
+        symbol: 'none',
+        silent: true,
+        animation: false,
+        lineStyle: {color: theme.ink, width: 1.6},
+        markArea: {
+          silent: true,
+          itemStyle: {color: theme.wash},
+          data: Number.isFinite(delta) ? [[{xAxis: scale.to(-delta)}, {xAxis: scale.to(delta)}]] : [],
+        },
+        markLine: {
+          silent: true,
+          symbol: 'none',
+          animation: false,
+          label: {show: false},
+          lineStyle: {color: theme.strong_line, type: 'solid'},
+          data: [{xAxis: 0}],
+        },
+      },
+      // Headings run over the whole width: there is nothing to draw in their lines.
+      {
+        type: 'scatter',
+        symbolSize: 0,
+        silent: true,
+        animation: false,
+        label: {show: true, position: 'right', offset: [-width, 0], color: theme.ink, fontWeight: 700, fontSize: 11},
+        data: lines.flatMap((line, k) =>
+          line.header ? [{value: [range[0], k], label: {formatter: () => line.text}}] : [],
+        ),
+      },
+      {
+        type: 'scatter',
+        symbolSize: 9,
+        animation: false,
+        z: 4,
+        data: lines
+          .map((line, k) => ({value: [scale.to(line.mean), k], line, itemStyle: {color: colour(line)}}))
+          .filter(({line}) => !line.header),
+      },
+    ],
+  };
+}
+
+function paint_forest() {
+  const rows = comparison_rows();
+  by_id('forest').hidden = !rows.length;
+  if (!rows.length) return;
+  const theme = current_theme();
+  by_id('forest-intro').textContent =
+    'Paired differences of the loss with intervals that hold together at 95 %; shaded: too small to matter. A row whose interval leaves out 0 is told apart.';
+  const panels = [...new Set(rows.map((row) => row.task))].map((task) => {
+    const lines = forest_lines(rows.filter((row) => row.task === task));
+    const chart = h('div', {class: 'chart', role: 'img', 'aria-label': `Forest plot of ${task}`});
+    const tools = h('div', {class: 'export'});
+    return {task, lines, chart, tools, node: h('div', {class: 'card multiple'}, h('h3', {}, task), chart, tools)};
+  });
+  fill(by_id('forest-charts'), ...panels.map((panel) => panel.node));
+  for (const {task, lines, chart, tools} of panels) {
+    const live = chart_in(chart, lines.length * 20 + 54);
+    live.setOption(forest_option(lines, Math.min(220, chart.clientWidth * 0.45), theme), {notMerge: true});
+    const keys = ['group', 'name', 'task', 'mean', 'low', 'high', 'delta'];
+    export_buttons(tools, chart, {
+      title: () => `comparisons, ${task}`,
+      legend: null,
+      names: () => [],
+      rows: () => [keys, ...rows.filter((row) => row.task === task).map((row) => keys.map((key) => row[key]))],
+    });
+  }
+}
+
+function setup_forest() {
+  on_change('theme size', paint_forest, true);
+}
