@@ -40,6 +40,8 @@ libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang
 libomp-dev           | test  | -        | OpenMP of clang
 libopenblas-dev      | test  | -        | yardstick of the benchmarks
 libdnnl-dev          | test  | -        | yardstick of the benchmarks
+g++-aarch64-linux-gnu | test | aarch64-linux-gnu-g++ | the same bits on 64-bit Arm
+qemu-user-static     | test  | qemu-aarch64-static | runs them here
 iproute2             | test  | tc       | slow links between processes
 chromium             | test  | chromium | the report in a browser
 '

@@ -3,11 +3,12 @@
 #   setup   missing packages            clang   second compiler, every folder under its sanitizers: label quick
 #   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 30)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
+#   arm     the same bits on 64-bit Arm, under qemu: minutes of waiting, so only with FULL=1 or when named
 #   tools/test.sh build test     runs only the named stages
 #   FULL=1 tools/test.sh clang gpu     every test, every device (some share the code of others)
 set -eu
 cd "$(dirname "$0")/.."
-stages=${*:-setup build test clang fuzz gpu}
+stages=${*:-setup build test clang fuzz gpu${FULL:+ arm}}
 jobs=${JOBS:-$(nproc)}
 
 stage_setup() { tools/setup.sh; }
@@ -53,10 +54,18 @@ stage_gpu() {
   [ -z "${FULL:-}" ] || left_out=none
   ctest --test-dir build -L '^gpu-compile$' -E "$left_out" --output-on-failure -j "$jobs"
 }
+stage_arm() {
+  for program in aarch64-linux-gnu-g++ qemu-aarch64-static; do
+    command -v $program >/dev/null || { echo "arm: skipped, no $program"; return 0; }
+  done
+  cmake -S tests/aarch64 -B build-aarch64 -G Ninja >/dev/null
+  cmake --build build-aarch64 -j "$jobs"
+  ctest --test-dir build-aarch64 --output-on-failure -j "$jobs"
+}
 
 for stage in $stages; do
-  case $stage in setup|build|test|clang|fuzz|gpu) ;;
-    *) echo "test.sh: unknown word '$stage'; accepted: setup, build, test, clang, fuzz, gpu" >&2; exit 2 ;;
+  case $stage in setup|build|test|clang|fuzz|gpu|arm) ;;
+    *) echo "test.sh: unknown word '$stage'; accepted: setup, build, test, clang, fuzz, gpu, arm" >&2; exit 2 ;;
   esac
 done
 summary=
