@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "sim/kernels.h"
 #include "sim/tensor.h"
@@ -13,6 +14,14 @@
 namespace fp4::sim {
 
 class Trace;
+
+/// A network whose outputs a training follows, beside the labels. Losses keep its outputs while it `speaks` and mix
+/// them into their targets afterwards; sim/train.cpp lets it speak before each step.
+struct Teacher {
+  float share = 0;  // of the loss, the labels having the rest
+  bool speaks = false;
+  std::vector<float> outputs;  // logits or values of the batch
+};
 
 /// What an operation may need to know about the run it is part of.
 struct Pass {
@@ -23,6 +32,7 @@ struct Pass {
   int threads = 1;
   int rank = 0, ranks = 1;  // a batch is shared by `ranks` processes, this one takes part `rank` (sim/ranks.h)
   Trace* trace = nullptr;
+  Teacher* teacher = nullptr;
 };
 
 struct Variable {

@@ -79,6 +79,7 @@ std::string checkpoint_bytes(const Checkpoint& c) {
                {"curve_count", c.curve_count},
                {"curve", curve},
                {"products", c.products}};
+  if (!c.teacher.empty()) file["teacher"] = bytes_of(c.teacher), file["distil"] = bytes_of(std::vector{c.distil});
   if (c.turned > 0) file["turned"] = c.turned;
   if (!c.weight_rules.empty()) file["weight_rules"] = bytes_of(c.weight_rules);
   std::string body;
@@ -105,6 +106,10 @@ Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
     c.recent = values_of<float>(file.at("recent"));
     c.turned = file.value("turned", 0);
     if (file.contains("weight_rules")) c.weight_rules = values_of<float>(file.at("weight_rules"));
+    if (file.contains("teacher")) {
+      c.teacher = values_of<float>(file.at("teacher"));
+      c.distil = values_of<double>(file.at("distil")).at(0);
+    }
     c.curve_sum = values_of<double>(file.at("curve_sum")).at(0);
     c.curve_count = file.at("curve_count");
     for (const Json& p : file.at("curve"))

@@ -21,6 +21,8 @@ struct Checkpoint {
   size_t next_point = 0;
   std::vector<float> weights, optimizer, held_amax, recent;
   std::vector<float> weight_rules = {};  // averages and open windows (oscillation.h); in the file where there are any
+  std::vector<float> teacher = {};       // weights of the network that the run follows, in the file where there is one
+  double distil = 0;                     // share of its outputs in the loss
   int turned = 0;                        // the first phase that a condition has begun
   double curve_sum = 0;
   int curve_count = 0;

@@ -198,8 +198,55 @@ Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int rows, b
 
 }  // namespace
 
+namespace {
+
+// While the teacher speaks, its outputs are kept; null then and without one.
+const Teacher* heard(Tape& tape, Tensor outputs) {
+  Teacher* teacher = tape.pass.teacher;
+  if (teacher == nullptr) return nullptr;
+  if (!teacher->speaks) return tape.pass.training ? teacher : nullptr;
+  teacher->outputs.assign(outputs.data, outputs.data + outputs.size());
+  return nullptr;
+}
+
+// Cross-entropy with targets t = (1 - share) * onehot + share * softmax(teacher): the mix of the two losses, whose
+// gradient is p - t.
+Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights,
+                           const Teacher& teacher) {
+  const int rows = logits->value.rows, cols = logits->value.cols;
+  float* p = tape.arena.take<float>(logits->value.size());
+  float* target = tape.arena.take<float>(logits->value.size());
+  float* row_loss = tape.arena.take<float>(rows);
+  tape.k.softmax_loss(target, row_loss, teacher.outputs.data(), labels, rows, cols);
+  tape.k.softmax_loss(p, row_loss, logits->value.data, labels, rows, cols);
+  for (int r = 0; r < rows; ++r) {
+    float* t = target + int64_t{r} * cols;
+    const float* y = logits->value.row(r);
+    float mean = 0;  // of the logits under the teacher's probabilities
+    for (int c = 0; c < cols; ++c) mean += t[c] * y[c];
+    // -ln p[label] + share * (y[label] - mean): logits of both terms have the same normaliser
+    row_loss[r] += teacher.share * (y[labels[r]] - mean);
+    for (int c = 0; c < cols; ++c) t[c] = teacher.share * t[c] + (c == labels[r] ? 1.0f - teacher.share : 0.0f);
+  }
+  Var loss = weighted_mean(tape, row_loss, weights, rows, logits->needs_grad);
+  tape.record(loss, [=](Tape& t) {
+    float* g = t.new_gradient(logits);
+    const float factor = loss->grad[0] / static_cast<float>(rows);
+    for (int r = 0; r < rows; ++r) {
+      const float of_row = weights ? factor * weights[r] : factor;
+      for (int64_t i = int64_t{r} * cols; i < int64_t{r + 1} * cols; ++i) g[i] = (p[i] - target[i]) * of_row;
+    }
+    t.add_gradient(logits, g);
+  });
+  return loss;
+}
+
+}  // namespace
+
 Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights) {
   const int rows = logits->value.rows, cols = logits->value.cols;
+  if (const Teacher* teacher = heard(tape, logits->value))
+    return followed_cross_entropy(tape, logits, labels, weights, *teacher);
   float* p = tape.arena.take<float>(logits->value.size());
   float* row_loss = tape.arena.take<float>(rows);
   tape.k.softmax_loss(p, row_loss, logits->value.data, labels, rows, cols);
@@ -228,6 +275,13 @@ float* scaled_columns(Tape& tape, Tensor x, const float* factors) {
 Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, const float* roots) {
   const int rows = y->value.rows, cols = y->value.cols;
   float* row_loss = tape.arena.take<float>(rows);
+  if (const Teacher* teacher = heard(tape, y->value)) {
+    const Tensor mixed = tape.arena.tensor(rows, cols);
+    for (int64_t i = 0; i < mixed.size(); ++i)
+      mixed.data[i] =
+          (1.0f - teacher->share) * target.data[i] + teacher->share * teacher->outputs[static_cast<size_t>(i)];
+    target = mixed;
+  }
   const float* own = roots == nullptr ? y->value.data : scaled_columns(tape, y->value, roots);
   const float* wanted = roots == nullptr ? target.data : scaled_columns(tape, target, roots);
   tape.k.square_loss(row_loss, own, wanted, rows, cols);

@@ -162,10 +162,14 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   Saved saved = {x, w, bias, y, relu, {}, {}};
   if (!layer.is_product) layer.weight = w->value;
   const bool training = tape.pass.training;
+  if (calibrates_) calibrate(layer, x->value);
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
              layer.out, layer.in);
     layer.products[0].count += training && index == 0;
+  } else if (layer.after && !training) {
+    product(tape, layer, part, Gemm::fprop, view(smoothed(tape, layer, x->value)), view(w->value), y->value.data,
+            layer.out, nullptr, layer.after.get());
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = training && g.b.source == Source::fprop_quantised;

@@ -62,6 +62,12 @@ class LinearEngine {
 
   std::vector<LayerInfo> layers() const;
 
+  /// From here on forward passes count for the calibration of the recipe's `ptq` (sim/post_training.h): every quantised
+  /// linear layer adds up X^T X of its inputs and keeps their largest magnitudes.
+  void begin_calibration() { calibrates_ = true; }
+  /// Ends it: the layers' weights become codes, which evaluations use from here on.
+  void finish_calibration(Tape& tape);
+
   /// Held tensor amaxes, in layer, GEMM, operand order: what a checkpoint must keep.
   std::vector<float> state() const;
   void restore(const std::vector<float>& state);
@@ -96,6 +102,13 @@ class LinearEngine {
     Operands& at(int part);
     Quantized scratch;  // an operand whose amax is being sampled, or traced
     Quantized scratch_b;
+    struct Calibration {
+      std::vector<double> gram;    // [in, in]: X^T X of all rows so far
+      std::vector<float> largest;  // magnitudes of X's columns
+    };
+    std::unique_ptr<Calibration> calibration;
+    std::vector<float> smooth;         // columns of X are divided by these after calibration; empty: none
+    std::unique_ptr<Quantized> after;  // W's codes after calibration
   };
   struct Kept;   // a forward operand that backward needs
   struct Saved;  // what fprop leaves for backward
@@ -118,6 +131,8 @@ class LinearEngine {
   Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
   void product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
                const Quantized* ready_a, const Quantized* ready_b);
+  void calibrate(Layer& layer, Tensor x);
+  Tensor smoothed(Tape& tape, const Layer& layer, Tensor x) const;
   void measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,
                      int64_t c_row);
   void backward(Tape& tape, Part part, const Saved& saved);
@@ -126,6 +141,7 @@ class LinearEngine {
   int phase_ = -1;
   int turned_ = 0;
   bool measures_ = false;
+  bool calibrates_ = false;
   double signal_ = 0, noise_ = 0;           // squared norms of this step's weight gradients and of their noise
   int quantisable_ = 0;                     // layers
   std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases

@@ -114,6 +114,8 @@ Recipe from_object(JsonReader given, int depth) {
     r.phases = phases_from(*value);
   if (const auto value = given.find("weights", {"what is done about weights that oscillate"}))
     r.weights = weight_rules_from(*value);
+  if (const auto value = given.find("ptq", {"what `fp4sim eval` does to the weights of a trained network"}))
+    r.ptq = post_training_from(*value, r.ptq);
   if (const auto value =
           given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
     const std::vector<std::string> words = optimizer_words();
@@ -176,6 +178,7 @@ Json to_json(const Recipe& recipe) {
               {"optimizer", r.optimizer}, {"loss_scaling", r.loss_scaling}};
   if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
   if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);
+  if (r.ptq.any()) out["ptq"] = post_training_to(r.ptq);
   for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
   return out;
 }

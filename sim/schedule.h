@@ -12,6 +12,7 @@
 
 #include "fp4/spec.h"
 #include "sim/oscillation.h"
+#include "sim/post_training.h"
 #include "src/json_reader.h"
 
 namespace fp4::sim {
@@ -39,6 +40,7 @@ struct Recipe : fp4::Recipe {
   std::vector<LayerRule> rules;
   std::vector<Phase> phases;
   WeightRules weights;
+  PostTraining ptq;
 };
 
 struct LayerPlace {

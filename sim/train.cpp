@@ -137,11 +137,43 @@ class Run {
     }
     pass_.step = static_cast<uint32_t>(c.step);
     engine_.begin_step(c.step, steps_);
+    if (recipe_.ptq.any()) calibrate();
     judge();
     return {history_.metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
   }
 
  private:
+  // The network in fp32 reads the first batches of its training; then the layers' weights become codes.
+  void calibrate() {
+    engine_.begin_calibration();
+    pass_.training = pass_.quantise = false;
+    for (int batch = 1; batch <= recipe_.ptq.batches; ++batch) {
+      tape_.reset();
+      model_->training_loss(tape_, batch);
+    }
+    engine_.finish_calibration(tape_);
+  }
+
+  // The teacher's outputs on the batch of this step, in fp32.
+  void hear_teacher() {
+    const int64_t n = parameters_.total();
+    own_.assign(parameters_.values(), parameters_.values() + n);
+    std::copy(teacher_weights_.begin(), teacher_weights_.end(), parameters_.values());
+    pass_.training = pass_.quantise = false;
+    teacher_.speaks = true;
+    tape_.reset();
+    model_->training_loss(tape_, step_);
+    teacher_.speaks = false;
+    pass_.training = pass_.quantise = true;
+    std::copy(own_.begin(), own_.end(), parameters_.values());
+  }
+
+  void follow(std::vector<float> weights, double share) {
+    teacher_weights_ = std::move(weights);
+    teacher_.share = static_cast<float>(share);
+    pass_.teacher = &teacher_;
+  }
+
   // One training step; sets status `diverged` when a loss, gradient or weight is not finite, or the last losses are far
   // above the trivial predictor's.
   float step() {
@@ -154,9 +186,10 @@ class Run {
         (step_ - options_.trace_from) % options_.trace_every == 0)
       trace = std::make_unique<Trace>(options_.trace, options_.trace_probes);
     pass_.trace = trace.get();
-    tape_.reset();
     pass_.seed = seed_of_rank(seed_, rank_);
     pass_.rank = rank_, pass_.ranks = ranks_;
+    if (pass_.teacher != nullptr) hear_teacher();
+    tape_.reset();
     Var loss = model_->training_loss(tape_, step_);
     const float value = mean_loss(loss->value.data[0]);
     curve_sum_ += static_cast<double>(value), ++curve_count_;
@@ -301,6 +334,7 @@ class Run {
     c.held_amax = engine_.state();
     c.weight_rules = engine_.weight_state();
     c.turned = engine_.turned();
+    if (pass_.teacher != nullptr) c.teacher = teacher_weights_, c.distil = static_cast<double>(teacher_.share);
     c.recent = recent_;
     c.curve_sum = curve_sum_;
     c.curve_count = curve_count_;
@@ -358,6 +392,10 @@ class Run {
     curve_sum_ = c.curve_sum, curve_count_ = c.curve_count;
     history_.curve = c.curve;
     earlier_products_ = c.products;
+    if (options_.branch && options_.distil > 0)
+      follow(c.weights, options_.distil);
+    else if (!options_.branch && !c.teacher.empty())
+      follow(c.teacher, c.distil);
   }
 
   // Those of the steps before the checkpoint that this run goes on from, too.
@@ -393,6 +431,8 @@ class Run {
   int curve_count_ = 0;
   History history_;
   std::optional<GradientMean> mean_;
+  Teacher teacher_;
+  std::vector<float> teacher_weights_, own_;
   std::array<PrecisionCounts, 3> earlier_products_;
 };
 

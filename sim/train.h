@@ -84,6 +84,7 @@ struct RunOptions {
   // The checkpoint may be of another recipe and training of the same task: this run goes on with its weights, moments,
   // curve and step, under its own recipe and its own schedule.
   bool branch = false;
+  double distil = 0;   // of a branch: share of the loss that follows the outputs of the checkpoint's network in fp32
   std::string trunks;  // folder where trunks of branches are kept and shared (tasks/run.h); none: made for each run
   // Processes that share every batch (its size is a multiple of their number) and hold the same weights; all of them
   // call with the same arguments. Gradients travel as `wire` says. One rank is the ordinary run, bit for bit. Rank 0

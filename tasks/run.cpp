@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -123,8 +124,8 @@ const Schema& task_schema(const std::string& name) {
 }
 
 Json canonical(const Json& given) {
-  const std::vector<std::string> sections = {"branch", "recipe", "task", "train"};
-  if (!given.is_object()) throw Error("configuration: expected an object with task, recipe, train and branch");
+  const std::vector<std::string> sections = {"branch", "eval", "recipe", "task", "train"};
+  if (!given.is_object()) throw Error("configuration: expected an object with task, recipe, train, branch and eval");
   for (const auto& [key, value] : given.items())
     if (std::find(sections.begin(), sections.end(), key) == sections.end())
       throw unknown_word("configuration", key, sections);
@@ -146,10 +147,18 @@ Json canonical(const Json& given) {
     const JsonReader recipe = branch.at("recipe"), at = branch.at("at");
     result["branch"] = {{"recipe", to_json(sim::canonical(recipe_from_json(recipe.json(), recipe.place())))},
                         {"at", at.number(0, 1e9)}};
+    if (const auto distil = branch.find("distil"); distil && distil->number(0, 1) > 0)
+      result["branch"]["distil"] = distil->number(0, 1);
     branch.finish();
     const int step = branch_step(result), steps = result.at("train").at("steps");
     if (step < 1 || step >= steps)
       at.fail("the trunk would have " + std::to_string(step) + " of " + std::to_string(steps) + " steps");
+  }
+  if (given.contains("eval")) {
+    JsonReader eval(given.at("eval"), "eval");
+    const JsonReader recipe = eval.at("recipe");
+    result["eval"] = {{"recipe", to_json(sim::canonical(recipe_from_json(recipe.json(), recipe.place())))}};
+    eval.finish();
   }
   return result;
 }
@@ -169,9 +178,11 @@ std::string config_hash(const Json& config) {
     return without(recipe, {"name", "doc", "source", "deviations"});
   };
   hashed["recipe"] = difference(without_names(config.at("recipe")), base);
-  if (config.contains("branch"))
-    hashed["branch"] = {{"at", config.at("branch").at("at")},
-                        {"recipe", difference(without_names(config.at("branch").at("recipe")), base)}};
+  for (const char* section : {"branch", "eval"})
+    if (config.contains(section)) {
+      hashed[section] = config.at(section);
+      hashed[section]["recipe"] = difference(without_names(config.at(section).at("recipe")), base);
+    }
   Json parameters = config.at("task");
   for (const std::string& key : t.file_parameters())
     if (const std::string path = parameters.at(key); !path.empty()) parameters[key] = content_of(path);
@@ -185,13 +196,21 @@ double effective_batch(const Json& config) {
   return batch_of(config) * sequence_of(config) / std::exp(t * t);
 }
 
-std::string invalid_reason(const Json& config) {
-  const std::string reason = sim::invalid_reason(recipe_from_json(config.at("recipe")));
-  if (!reason.empty()) return "recipe: " + reason;
-  if (config.contains("branch"))
-    if (const std::string trunk = sim::invalid_reason(recipe_from_json(config.at("branch").at("recipe")));
-        !trunk.empty())
-      return "branch: recipe: " + trunk;
+namespace {
+
+// Of a network that is trained, or, with `is_judged`, only evaluated under the recipe.
+std::string reason_against(const Json& config, bool is_judged) {
+  const auto against = [](const Json& recipe, bool judged) -> std::string {
+    if (!judged && recipe.contains("ptq"))
+      return "ptq is done to a trained network; accepted in: fp4sim eval, a grid's eval";
+    return sim::invalid_reason(recipe_from_json(recipe));
+  };
+  if (const std::string reason = against(config.at("recipe"), is_judged); !reason.empty()) return "recipe: " + reason;
+  for (const char* section : {"branch", "eval"})
+    if (config.contains(section))
+      if (const std::string reason = against(config.at(section).at("recipe"), section == std::string("eval"));
+          !reason.empty())
+        return section + (": recipe: " + reason);
   const double t = number(config, "outliers.token"), left = effective_batch(config);
   if (t > 0 && left < least_effective_batch) {
     const double batch = std::ceil(least_effective_batch * std::exp(t * t) / sequence_of(config));
@@ -200,6 +219,10 @@ std::string invalid_reason(const Json& config) {
   }
   return task_of(config).invalid_reason(config);
 }
+
+}  // namespace
+
+std::string invalid_reason(const Json& config) { return reason_against(config, /*is_judged=*/false); }
 
 std::vector<LayerInfo> layers(const Json& config) {
   const Dispatcher backend;
@@ -266,6 +289,7 @@ History run_branch(const Json& config, uint64_t seed, const RunOptions& options)
   first.trace = {};
   first.stop_at = step;
   second.branch = true;
+  second.distil = config.at("branch").value("distil", 0.0);
   {
     const std::lock_guard lock(lock_of(path));
     const bool has_begun = resumes(path, trunk, seed);
@@ -278,10 +302,47 @@ History run_branch(const Json& config, uint64_t seed, const RunOptions& options)
   return run(config, seed, second);
 }
 
+// The training alone, from its checkpoint where an earlier run has left one; then its network under the other recipe.
+History run_evaluation(const Json& config, uint64_t seed, const RunOptions& options) {
+  // A sweep asks for checkpoints on the way; the training's own, which the next run goes on from, is made instead.
+  if ((!options.checkpoint_to.empty() && options.checkpoint_every == 0) || !options.resume_from.empty())
+    throw Error("eval: a run that ends in an evaluation keeps no checkpoint; train without `eval`, then `fp4sim eval`");
+  const Json trained = without(config, {"eval"});
+  std::optional<ScratchFolder> own;
+  if (options.trunks.empty()) own.emplace();
+  const std::string path = (own ? own->path() : std::filesystem::path(options.trunks)) /
+                           ("trunk-" + config_hash(trained) + "-" + std::to_string(seed));
+  RunOptions first = options;
+  first.checkpoint_every = 0;
+  first.checkpoint_to.clear();
+  History history;
+  {
+    const std::lock_guard lock(lock_of(path));
+    const bool has_begun = resumes(path, trained, seed);
+    const bool is_done = has_begun && read_checkpoint(path).step == trained.at("train").at("steps").get<int>();
+    if (has_begun) first.resume_from = path;
+    if (!is_done) first.checkpoint_to = path;
+    history = run(trained, seed, first);
+    if (history.status == Status::diverged) std::filesystem::remove(path);  // nothing goes on from there
+    if (history.status != Status::finished) return history;
+  }
+  RunOptions judging = options;
+  const Evaluated evaluated = evaluate(path, config.at("eval").at("recipe"), judging);
+  history.metrics = evaluated.result.metrics;
+  std::string all = history.digest;
+  for (const auto& [name, value] : history.metrics) {
+    const double v = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+    all.append(name).append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  history.digest = sha256_hex(all).substr(0, 16);
+  return history;
+}
+
 }  // namespace
 
 History run(const Json& config, uint64_t seed, const RunOptions& options) {
   if (const std::string reason = tasks::invalid_reason(config); !reason.empty()) throw Error(reason);
+  if (config.contains("eval")) return run_evaluation(config, seed, options);
   if (config.contains("branch") && options.resume_from.empty()) return run_branch(config, seed, options);
   const Json own = with_data_of(config, seed);
   if (options.checkpoint_to.empty() && options.resume_from.empty()) return train(task_of(config), own, seed, options);
@@ -306,7 +367,7 @@ Evaluated evaluate(const std::string& path, const Json& recipe, const RunOptions
   const Checkpoint c = read_checkpoint(path);
   Evaluated out{c.config, {}};
   if (!recipe.is_null()) out.config["recipe"] = to_json(sim::canonical(recipe_from_json(recipe)));
-  if (const std::string reason = tasks::invalid_reason(out.config); !reason.empty()) throw Error(reason);
+  if (const std::string reason = reason_against(out.config, /*is_judged=*/true); !reason.empty()) throw Error(reason);
   RunOptions with_signatures = options;
   with_signatures.signature = program_signature();
   with_signatures.train_signature = train_signature(task_of(out.config).name());

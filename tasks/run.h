@@ -1,10 +1,11 @@
 // Decides: a training run by its JSON, for the command line and the sweep engine.
 //   {"task": {"name": "classifier", ..}, "recipe": "mxfp4" or {..}, "train": {"steps": 300, ..}}
 // and, where the run branches, {"branch": {"recipe": .., "at": 0.5}}: up to that share of the steps (from 1 on: that
-// step) it follows the branch's recipe, its trunk. The configuration becomes, in canonical form, the same three
-// sections in full; the seed stays outside, so that runs that differ in their seed only share a configuration hash. All
-// functions may be called from several threads at once: data pools are built once per (task parameters, data_seed) and
-// shared read-only.
+// step) it follows the branch's recipe, its trunk; with "distil": 0.5 half of its loss then follows the outputs of the
+// trunk's network. {"eval": {"recipe": ..}}: its metrics are those of the trained network under that recipe, whose
+// digest covers both. The configuration becomes, in canonical form, the same sections in full; the seed stays outside,
+// so that runs that differ in their seed only share a configuration hash. All functions may be called from several
+// threads at once: data pools are built once per (task parameters, data_seed) and shared read-only.
 #pragma once
 
 #include <string>
@@ -48,8 +49,9 @@ double static_cost(const Json& canonical);
 /// The step after which a canonical configuration leaves its trunk; 0: it has none.
 int branch_step(const Json& canonical);
 
-/// One run, on the calling thread. A trunk is trained first, or taken from options.trunks, where runs of any recipe
-/// that share it find it. Deterministic: (configuration, seed, signature, train signature of its task).
+/// One run, on the calling thread. A trunk, and a network that is evaluated, is trained first, or taken from
+/// options.trunks, where runs of any recipe that share it find it. Deterministic: (configuration, seed, signature,
+/// train signature of its task).
 sim::History run(const Json& canonical, uint64_t seed, const sim::RunOptions& options = {});
 
 /// Whether the file is a checkpoint of exactly this run, made by a program of these signatures; false for no file, a

@@ -114,17 +114,42 @@ void parse_branch(Grid& grid, JsonReader branch) {
   const std::string recipe = branch.at("recipe", {"recipe of the steps before the mark: the trunk"}).name_in("recipes");
   Axis axis{
       .path = "branch", .kind = AxisKind::branch, .values = {}, .labels = {}, .place = branch.place(), .places = {}};
-  for (const JsonReader& mark :
-       branch.at("at", {"marks: steps, or shares of them below 1; 0: no trunk at all"}).list(1)) {
-    const double at = mark.number(0, 1e9);
-    const std::string label = at == 0 ? "none" : recipe + "@" + mark.json().dump();
-    if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
-      mark.fail("the mark occurs twice");
-    axis.values.push_back(at == 0 ? Json::object() : Json{{"recipe", recipe}, {"at", at}});
-    axis.labels.push_back(label);
-    axis.places.push_back(mark.place());
-  }
+  const JsonReader marks = branch.at("at", {"marks: steps, or shares of them below 1; 0: no trunk at all"});
+  std::vector<double> shares = {0};
+  if (const auto distil = branch.find("distil", {"shares of the loss that follows the trunk's network, beside 0",
+                                                 nullptr, "QAD: distillation from the network before FP4"}))
+    for (const JsonReader& share : distil->list(1)) shares.push_back(share.number(tiny, 1));
+  for (const double share : shares)
+    for (const JsonReader& mark : marks.list(1)) {
+      const double at = mark.number(0, 1e9);
+      if (at == 0 && share > 0) continue;
+      std::string label = at == 0 ? "none" : recipe + "@" + mark.json().dump();
+      if (share > 0) label += "+distil" + (share == 1 ? "" : Json(share).dump());
+      if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
+        mark.fail("the mark occurs twice");
+      axis.values.push_back(at == 0 ? Json::object() : Json{{"recipe", recipe}, {"at", at}});
+      if (share > 0) axis.values.back()["distil"] = share;
+      axis.labels.push_back(label);
+      axis.places.push_back(mark.place());
+    }
   branch.finish();
+  grid.axes.push_back(std::move(axis));
+}
+
+// Every trained network is judged under each of these; "own": under the recipe it was trained with.
+void parse_eval(Grid& grid, const JsonReader& recipes) {
+  Axis axis{.path = "eval", .kind = AxisKind::eval, .values = {}, .labels = {}, .place = recipes.place(), .places = {}};
+  recipes.note_words({"own"});
+  for (const JsonReader& recipe : recipes.list(1)) {
+    recipe.note_form(R"({"type": "object"})");
+    add_value(axis, recipe);
+    if (const Json& json = axis.values.back(); json == "own")
+      axis.values.back() = Json::object();
+    else if (json.is_string() || json.is_object())
+      axis.values.back() = Json{{"recipe", json}};
+    else
+      recipe.fail("expected a recipe's name, an object or `own`, found " + shown(json));
+  }
   grid.axes.push_back(std::move(axis));
 }
 
@@ -277,6 +302,8 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
     parse_axes(grid, *axes, parse_json<nlohmann::ordered_json>(text, place).at("axes"));
   if (const auto branch = json.find("branch", {"trunk that every point branches from; one more axis"}))
     parse_branch(grid, *branch);
+  if (const auto eval = json.find("eval", {"recipes that every trained network is judged under; one more axis"}))
+    parse_eval(grid, *eval);
   if (const auto train = json.find("train", {"settings of the training of all tasks"})) grid.train = train->object();
   json.find("train.TASK",
             {"settings of one task, on top of `train`"});  // so that messages name it among the accepted keys

@@ -8,6 +8,7 @@
 // - task.NAME.path, task.*.path: a task parameter
 // - train.path: a training setting
 // - branch, from the grid's field of that name: the trunk that a configuration leaves, and where
+// - eval, from the grid's field of that name: the recipe that the trained network is judged under
 //
 // An object value may carry "label", its word in tables; {"label": "on"} alone changes nothing. `recipe` is applied
 // first, the others in file order: a whole GEMM after the paths switches off what they set.
@@ -25,7 +26,7 @@
 
 namespace fp4::sweeps {
 
-enum class AxisKind : uint8_t { recipe, gemm, path, task, train, branch };
+enum class AxisKind : uint8_t { recipe, gemm, path, task, train, branch, eval };
 
 struct Axis {
   std::string path;

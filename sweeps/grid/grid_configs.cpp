@@ -108,7 +108,8 @@ void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::
     case AxisKind::path: return set_recipe_path(recipe, axis.path, value);
     case AxisKind::task:
     case AxisKind::train:
-    case AxisKind::branch: return;
+    case AxisKind::branch:
+    case AxisKind::eval: return;
   }
 }
 
@@ -127,7 +128,8 @@ Json GridConfigs::config(const std::string& task, const Choice& choice, Json rec
   if (steps_ > 0) train["steps"] = steps_;
   Json config = {{"task", std::move(parameters)}, {"recipe", std::move(recipe)}, {"train", std::move(train)}};
   for (const auto& [axis, value] : choice)
-    if (axis->kind == AxisKind::branch && !value->empty()) config["branch"] = *value;
+    if ((axis->kind == AxisKind::branch || axis->kind == AxisKind::eval) && !value->empty())
+      config[axis->path] = *value;
   return config;
 }
 

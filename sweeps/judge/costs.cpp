@@ -15,8 +15,12 @@ namespace {
 // inside a string would need a quote, which ends the count. Thousands of configurations share few recipes.
 std::string_view recipe_text(const std::string& config) {
   static constexpr std::string_view key = "\"recipe\":";
-  // Keys are sorted: a branch, whose trunk is a recipe, too, stands in front.
-  const size_t begin = config.starts_with("{\"branch\":") ? config.find(key, config.find(key) + 1) : config.find(key);
+  // Keys are sorted: a branch and an evaluation, whose recipes may hold others, stand in front. "task" follows.
+  size_t begin = config.find(key);
+  if (config.starts_with("{\"branch\":") || config.starts_with("{\"eval\":")) {
+    const Json whole = Json::parse(config, nullptr, /*allow_exceptions=*/false);
+    if (whole.is_object() && whole.contains("recipe")) begin = config.find(std::string(key) + whole["recipe"].dump());
+  }
   if (begin == std::string::npos) throw Error("a configuration without a recipe: " + config.substr(0, 100), 1);
   size_t at = begin + key.size();
   int depth = 0;

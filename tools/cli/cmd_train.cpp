@@ -32,6 +32,7 @@ struct TrainOptions {
   int stop_at = 0, trace_every = 10, hadamard = 0;
   double checkpoint_every = 0;
   bool json = false, force = false, quiet = false, explains = false, branch = false;
+  double distil = 0;
 };
 
 // One line that rewrites itself on a terminal; elsewhere one plain line per tenth of the run.
@@ -92,6 +93,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   options.progress = progress;
   options.resume_from = o.resume;
   options.branch = o.branch;
+  options.distil = o.distil;
   options.checkpoint_to = o.checkpoint;
   options.checkpoint_every = o.checkpoint_every;
   options.stop_at = o.stop_at;
@@ -191,9 +193,16 @@ void add_train(CLI::App& app, Invocation& invocation) {
       ->needs(checkpoint);
   CLI::Option* resume =
       app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
-  app.add_flag("--branch", o.branch,
-               "With --resume: go on under this command's recipe and training, whatever those of the checkpoint are")
-      ->needs(resume);
+  CLI::Option* branch =
+      app.add_flag(
+             "--branch", o.branch,
+             "With --resume: go on under this command's recipe and training, whatever those of the checkpoint are")
+          ->needs(resume);
+  app.add_option("--distil", o.distil,
+                 "With --branch: this share of the loss follows the outputs of the checkpoint's network in fp32 (QAD)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0))
+      ->needs(branch);
   app.add_flag("--json", o.json, "Print the result as JSON");
   app.add_flag("-q,--quiet", o.quiet, "No progress line");
   app.add_flag("-f,--force", o.force, "Overwrite existing results");

@@ -58,7 +58,8 @@ FieldNotes recipe_notes() {
   phases[2]["when"] = "gradient_noise_ratio < 1.73";
   const Json weights = {{"average", {{"decay", 0.9983}, {"from", 10}}},
                         {"reset", {{"every", 200}, {"window", 50}, {"threshold", 6}}}};
-  sim::recipe_from_json({{"layers", rules}, {"phases", phases}, {"weights", weights}}, "recipe", &notes);
+  const Json ptq = sim::post_training_to({.codes = sim::WeightCodes::gptq});
+  sim::recipe_from_json({{"layers", rules}, {"phases", phases}, {"weights", weights}, {"ptq", ptq}}, "recipe", &notes);
   return notes;
 }
 
@@ -196,7 +197,8 @@ FieldNotes grid_notes() {
                {"base", "fp32"},
                {"axes", {{"train.clip", Json::array({1})}}},
                {"train", Json::object()},
-               {"branch", {{"recipe", "bf16"}, {"at", Json::array({0.5})}}},
+               {"branch", {{"recipe", "bf16"}, {"at", Json::array({0.5})}, {"distil", Json::array({1})}}},
+               {"eval", Json::array({"own", "nvfp4@weights"})},
                {"exclude", Json::array({{{"train.clip", 1}}})},
                {"include", Json::array({{{"train.clip", 2}}})},
                {"explore", "all"},

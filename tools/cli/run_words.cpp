@@ -28,7 +28,7 @@ bool knows(const sim::Schema& schema, const std::string& path) {
 bool is_recipe_path(const std::string& path) {
   const std::string head = path.substr(0, path.find('.'));
   for (const char* key :
-       {"fprop", "dgrad", "wgrad", "all", "*", "layers", "phases", "weights", "quantise", "loss_scaling"})
+       {"fprop", "dgrad", "wgrad", "all", "*", "layers", "phases", "weights", "ptq", "quantise", "loss_scaling"})
     if (head == key) return true;
   return false;
 }
@@ -38,7 +38,7 @@ std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
   for (const sim::Schema* s : {&sim::train_schema(), &parameters})
     for (const sim::Field& f : *s) accepted.push_back(f.path);
   for (const char* path :
-       {"fprop...", "dgrad...", "wgrad...", "layers", "phases", "weights", "quantise", "loss_scaling"})
+       {"fprop...", "dgrad...", "wgrad...", "layers", "phases", "weights", "ptq", "quantise", "loss_scaling"})
     accepted.emplace_back(path);
   return accepted;
 }
@@ -88,6 +88,7 @@ sim::Json RunWords::config() const {
     const size_t dot = path.find('.');
     std::string section = path.substr(0, dot), rest = path.substr(dot + 1);
     if (section == "branch" && dot != std::string::npos && !given.contains(section)) given[section] = {{"at", 0.5}};
+    if (section == "eval" && dot != std::string::npos && !given.contains(section)) given[section] = sim::Json::object();
     if (dot == std::string::npos || !given.contains(section)) {
       std::vector<std::string> owners;
       if (is_recipe_path(path)) owners.emplace_back("recipe");

@@ -173,7 +173,9 @@ std::string reproduce_command(const sweeps::ConfigRecord& record) {
   if (config.contains("branch")) {
     changed["branch.recipe"] = config["branch"]["recipe"];
     changed["branch.at"] = config["branch"]["at"];
+    if (config["branch"].contains("distil")) changed["branch.distil"] = config["branch"]["distil"];
   }
+  if (config.contains("eval")) changed["eval.recipe"] = config["eval"]["recipe"];
   for (const auto& [path, value] : changed) {
     command += " --set " + quoted(path + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
   }
