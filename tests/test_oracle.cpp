@@ -5,6 +5,7 @@
 #include <map>
 #include <sstream>
 
+#include "fp4/random_words.h"
 #include "fp4/rng.h"
 #include "src/backends.h"
 #include "src/spec_text.h"
@@ -141,6 +142,18 @@ TEST_CASE("random draws equal the oracle's", "[quick]") {
       draws.push_back(fp4::random_draw(place_of(f), static_cast<uint64_t>(integer(f, "first") + i),
                                        static_cast<int>(integer(f, "bits"))));
     }
+    judge.compare(line, "draws", draws, hex_words(f.at("draws")));
+  });
+}
+
+TEST_CASE("draws packed for an instruction equal the oracle's", "[quick]") {
+  for_each_line("tests/golden/packings.txt", "packing", [](const std::string& line, const Fields& f, Judge& judge) {
+    const auto* packing = fp4::find_row(fp4::random_packing_table, f.at("name"));
+    REQUIRE(packing != nullptr);
+    std::vector<uint32_t> draws;
+    for (int64_t i = 0; i < integer(f, "count"); ++i)
+      draws.push_back(
+          fp4::packed_draw(packing->id, place_of(f), static_cast<uint64_t>(integer(f, "first") + i), packing->bits));
     judge.compare(line, "draws", draws, hex_words(f.at("draws")));
   });
 }

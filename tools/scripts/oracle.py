@@ -1476,6 +1476,29 @@ def golden_random_lines(rng):
                        f"draws={codes_hex([d(first + i) for i in range(count)])}")
 
 
+# Which bits of its 32-bit word an element of a group takes, by PTX's text of cvt.rs: lists of bit numbers, lowest first.
+PACKINGS = {
+    "ptx_e2m1x4": [range(0, 8), range(16, 24), range(8, 16), range(24, 32)],
+    "ptx_e2m1x4_pairs": [[*range(0, 8), *range(16, 24)]] * 2 + [[*range(8, 16), *range(24, 32)]] * 2,
+    "ptx_f8x4": [range(0, 16)] * 2 + [range(16, 32)] * 2,
+    "ptx_bf16x2": [range(0, 16), range(16, 32)],
+    "ptx_f16x2": [range(0, 13), range(16, 29)],
+}
+
+
+def golden_packing_lines(rng):
+    for name, elements in PACKINGS.items():
+        for first in (0, 1, 6, (1 << 36) - 3):
+            seed, stream, step = random_ids(rng)
+            words = Draws(seed, stream, step, 32)
+            draws = []
+            for i in range(first, first + 9):
+                word = words(i // len(elements))
+                draws.append(sum((word >> bit & 1) << k for k, bit in enumerate(elements[i % len(elements)])))
+            yield (f"packing name={name} first={first} count=9 seed={seed} stream={stream} step={step} "
+                   f"draws={','.join(f'{d:x}' for d in draws)}")
+
+
 def golden_format_lines(_):
     for fmt in [*ELEMENTS.values(), *SCALES.values()]:
         if fmt.bits <= 8:
@@ -1512,7 +1535,8 @@ def golden_technique_lines(rng):
 
 
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
-                "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines}
+                "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
+                "packings": golden_packing_lines}
 
 
 def golden(outdir):

@@ -1,0 +1,60 @@
+// How a converting instruction takes the random bits of its elements out of one 32-bit word, so that a kernel's stream
+// can be replayed. Element 0 of a group is the one whose code lies lowest: f of {a, b, e, f}, b of {a, b}.
+// PTX gives `e2m1x4` the low bytes of both 16-bit halves for e, f and the high bytes for a, b, as one 16-bit value for
+// each pair; whether both elements of a pair use all of it or a byte each is not said: both readings are rows.
+#pragma once
+
+#include "fp4/axis.h"
+#include "fp4/rng.h"
+
+namespace fp4 {
+
+enum class RandomPacking : uint8_t { stream, ptx_e2m1x4, ptx_e2m1x4_pairs, ptx_f8x4, ptx_bf16x2, ptx_f16x2 };
+
+struct RandomPackingInfo {
+  RandomPacking id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  int group;  // elements that share a word; 0: as `bits` says
+  int bits;   // of a draw; 0: as asked for
+};
+
+inline constexpr RandomPackingInfo random_packing_table[] = {
+    {RandomPacking::stream, "stream", "draws one after the other, lowest bits first", "rng.h", 0, 0},
+    {RandomPacking::ptx_e2m1x4, "ptx_e2m1x4", "four elements: f bits 0-7, e 16-23, b 8-15, a 24-31",
+     "PTX ISA cvt.rs.e2m1x4, a byte each", 4, 8},
+    {RandomPacking::ptx_e2m1x4_pairs, "ptx_e2m1x4_pairs", "e and f share bytes 2 and 0, a and b bytes 3 and 1",
+     "PTX ISA cvt.rs.e2m1x4, 16 bits a pair", 4, 16},
+    {RandomPacking::ptx_f8x4, "ptx_f8x4", "e and f share bits 0-15, a and b bits 16-31",
+     "PTX ISA cvt.rs to e4m3x4, e5m2x4, e2m3x4, e3m2x4", 4, 16},
+    {RandomPacking::ptx_bf16x2, "ptx_bf16x2", "b bits 0-15, a bits 16-31", "PTX ISA cvt.rs.bf16x2", 2, 16},
+    {RandomPacking::ptx_f16x2, "ptx_f16x2", "b bits 0-12, a bits 16-28", "PTX ISA cvt.rs.f16x2", 2, 13},
+};
+static_assert(ids_are_indices(random_packing_table));
+
+// The bits of element i of a group in its word; not for `stream`.
+FP4_HD constexpr uint32_t bits_in_word(RandomPacking packing, uint32_t word, uint32_t i) {
+  const uint32_t half = (word >> (16 * (i / 2))) & 0xFFFFu;  // of pairs
+  switch (packing) {
+    case RandomPacking::stream: return word;
+    case RandomPacking::ptx_e2m1x4: return (word >> (16 * (i % 2) + 8 * (i / 2))) & 0xFFu;
+    case RandomPacking::ptx_e2m1x4_pairs: {
+      const uint32_t bytes = word >> (8 * (i / 2));
+      return (bytes & 0xFFu) | ((bytes >> 8) & 0xFF00u);
+    }
+    case RandomPacking::ptx_f8x4: return half;
+    case RandomPacking::ptx_bf16x2: return (word >> (16 * i)) & 0xFFFFu;
+    case RandomPacking::ptx_f16x2: return (word >> (16 * i)) & 0x1FFFu;
+  }
+  return word;
+}
+
+// The draw of position i: word floor(i / group) of the stream of `at`, `bits` wide for `stream`.
+FP4_HD constexpr uint32_t packed_draw(RandomPacking packing, RandomPlace at, uint64_t i, int bits) {
+  if (packing == RandomPacking::stream) return random_draw(at, i, bits);
+  const auto group = static_cast<uint64_t>(random_packing_table[static_cast<int>(packing)].group);
+  return bits_in_word(packing, random_draw(at, i / group, 32), static_cast<uint32_t>(i % group));
+}
+
+}  // namespace fp4
