@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "fp4/elementary.h"
+#include "sim/low_bit_states.h"
+#include "sim/muon.h"
 #include "src/error.h"
 
 namespace fp4::sim {
@@ -16,7 +18,7 @@ constexpr int good_steps_to_double = 2000;
 constexpr int momentum_reset = 1000;  // StableSPAM's interval
 constexpr float theta = 0.999f, gamma1 = 0.7f, gamma2 = 0.9f;
 
-const std::vector<std::string> optimizer_words = {"adam", "adamw", "sgd", "stable_spam"};
+const std::vector<std::string> optimizer_words = {"adam", "adamw", "muon", "sgd", "stable_spam"};
 
 // decay^t by repeated multiplication in fp64: the same everywhere.
 double power(float decay, int t) {
@@ -44,17 +46,19 @@ Schema optimizer_schema() {
   };
 }
 
-Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, const Parameters& parameters)
+Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, const Parameters& parameters,
+                     UpdateContext context)
     : schedule_(train.at("schedule")),
       steps_(train.at("steps")),
       warmup_(train.at("warmup")),
       loss_scaling_(loss_scaling),
+      context_(std::move(context)),
       total_(parameters.total()),
       loss_scale_(loss_scaling ? first_scale : 1.0f) {
   const std::string word = name.empty() ? train.at("optimizer").get<std::string>() : name;
   const auto found = std::find(optimizer_words.begin(), optimizer_words.end(), word);
   if (found == optimizer_words.end()) throw unknown_word("optimizer", word, optimizer_words);
-  kind_ = word == "sgd" ? Kind::sgd : word == "adam" ? Kind::adam : word == "adamw" ? Kind::adamw : Kind::stable_spam;
+  kind_ = static_cast<Kind>(found - optimizer_words.begin());
   const auto number = [&](const char* key) { return static_cast<float>(train.at(key).get<double>()); };
   lr_ = number("lr"), final_share_ = number("final_lr"), beta1_ = number("beta1"), beta2_ = number("beta2");
   eps_ = number("eps"), weight_decay_ = number("weight_decay"), momentum_ = number("momentum"), clip_ = number("clip");
@@ -62,6 +66,7 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
   v_ = m_ + total_;
   std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
   spam_.resize(static_cast<size_t>(parameters.count()));
+  if (context_.rules.bf16_weights) round_to_bf16(parameters.values(), total_);
 }
 
 float Optimizer::learning_rate(int step) const {
@@ -101,7 +106,67 @@ void Optimizer::stabilise(Parameters& parameters, const Kernels& k) {
   }
 }
 
-bool Optimizer::step(Parameters& parameters, const Kernels& k, int step) {
+// The whole buffer; slow weights are put back and take their own update when it is due.
+bool Optimizer::adam(Parameters& parameters, const Kernels& k, const AdamStep& s,
+                     const std::vector<SlowWeights>& slow) {
+  struct Before {
+    float w, m, v;
+  };
+  float *w = parameters.values(), *g = parameters.gradients();
+  std::vector<Before> before;
+  const auto each = [&](const auto& work) {
+    for (const SlowWeights& layer : slow)
+      for (SlowWeight& row : *layer.rows) work(row, (layer.weights - w) + row.index);
+  };
+  each([&](const SlowWeight&, int64_t i) { before.push_back({w[i], m_[i], v_[i]}); });
+  bool is_finite = k.adam(w, m_, v_, g, total_, s);
+  size_t next = 0;
+  each([&](SlowWeight& row, int64_t i) {
+    const Before& b = before[next++];
+    w[i] = b.w, m_[i] = b.m, v_[i] = b.v;
+    row.waited += 1;
+    row.sum += g[i] * s.gradient_scale;
+    float update = 0;
+    if (std::fmod(row.waited, row.period) == 0) {
+      const float mean = row.sum / row.waited;
+      m_[i] = s.beta1 * m_[i] + (1.0f - s.beta1) * mean;
+      v_[i] = s.beta2 * v_[i] + (1.0f - s.beta2) * (mean * mean);
+      update = row.waited * ((m_[i] * s.correction1) / (std::sqrt(v_[i] * s.correction2) + s.eps));
+      row.waited = row.sum = 0;
+    }
+    w[i] = w[i] - s.lr * (update + s.weight_decay * w[i]);
+    is_finite &= fp4::is_finite(w[i]);
+  });
+  return is_finite;
+}
+
+// Hidden matrices by Muon, all other parameters by AdamW.
+bool Optimizer::muon(Parameters& parameters, const Kernels& k, const AdamStep& s) {
+  bool is_finite = true;
+  for (int i = 0; i < parameters.count(); ++i) {
+    const Tensor w = parameters.value(i);
+    const float* g = parameters.gradient(i);
+    const int64_t at = w.data - parameters.values();
+    const bool is_matrix = std::find(context_.matrices.begin(), context_.matrices.end(), i) != context_.matrices.end();
+    is_finite &= is_matrix ? muon_update(context_.rules, *context_.backend, k, w.data, m_ + at, g, w.rows, w.cols, s.lr,
+                                         s.weight_decay, s.gradient_scale)
+                           : k.adam(w.data, m_ + at, v_ + at, g, w.size(), s);
+  }
+  return is_finite;
+}
+
+void Optimizer::store(Parameters& parameters, int step) {
+  for (int i = 0; i < parameters.count() && kind_ != Kind::sgd; ++i) {
+    const Tensor w = parameters.value(i);
+    const int64_t at = w.data - parameters.values();
+    store_moment(context_.rules.moments, false, m_ + at, w.size());
+    store_moment(context_.rules.moments, true, v_ + at, w.size());
+  }
+  if (context_.rules.bf16_weights)
+    store_weights(parameters.values(), total_, context_.seed, static_cast<uint32_t>(step));
+}
+
+bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const std::vector<SlowWeights>& slow) {
   float* g = parameters.gradients();
   if (!k.all_finite(g, total_)) {
     if (!loss_scaling_) return false;
@@ -125,10 +190,11 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step) {
   } else {
     power1_ *= static_cast<double>(beta1_), power2_ *= static_cast<double>(beta2_);
     const float decay = kind_ == Kind::adam ? 0.0f : weight_decay_;
-    weights_are_finite_ =
-        k.adam(parameters.values(), m_, v_, g, total_,
-               {lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale});
+    const AdamStep s = {
+        lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale};
+    weights_are_finite_ = kind_ == Kind::muon ? muon(parameters, k, s) : adam(parameters, k, s, slow);
   }
+  if (context_.rules.has_states()) store(parameters, step);
   if (loss_scaling_ && ++good_steps_ == good_steps_to_double) loss_scale_ *= 2.0f, good_steps_ = 0;
   return true;
 }

@@ -1,6 +1,7 @@
 // See oscillation.h. The neighbours of a weight are the code that it has and the next one on its other side.
 #include "sim/oscillation.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fp4/block.h"
@@ -30,6 +31,19 @@ WeightRules weight_rules_from(const JsonReader& from) {
       rules.threshold = static_cast<float>(threshold->number(1e-6, 1e6));
     reset->finish();
   }
+  if (auto ramp = given.find("ramp", {"Q-Ramping: weights that oscillate are updated less often, by mean gradients",
+                                      nullptr, "TetraJet 2502.20853"})) {
+    rules.ramp_every =
+        static_cast<int>(ramp->at("every", {"steps from one measurement to the next: 200"}).integer(2, 1000000000));
+    if (const auto window = ramp->find("window", {"steps whose moves are measured", rules.ramp_window}))
+      rules.ramp_window = static_cast<int>(window->integer(2, rules.ramp_every));
+    if (rules.ramp_window > rules.ramp_every) ramp->fail("window is longer than every");
+    if (const auto threshold = ramp->find("threshold", {"d_Q / d_w of one more `factor`", rules.ramp_threshold}))
+      rules.ramp_threshold = static_cast<float>(threshold->number(1e-6, 1e6));
+    if (const auto factor = ramp->find("factor", {"steps between updates for each `threshold`", rules.ramp_factor}))
+      rules.ramp_factor = static_cast<float>(factor->number(1, 1e6));
+    ramp->finish();
+  }
   given.finish();
   return rules;
 }
@@ -39,6 +53,11 @@ Json weight_rules_to(const WeightRules& rules) {
   if (rules.decay > 0) out["average"] = {{"decay", json_number(rules.decay)}, {"from", rules.from}};
   if (rules.every > 0)
     out["reset"] = {{"every", rules.every}, {"window", rules.window}, {"threshold", json_number(rules.threshold)}};
+  if (rules.ramp_every > 0)
+    out["ramp"] = {{"every", rules.ramp_every},
+                   {"window", rules.ramp_window},
+                   {"threshold", json_number(rules.ramp_threshold)},
+                   {"factor", json_number(rules.ramp_factor)}};
   return out;
 }
 
@@ -70,27 +89,63 @@ double Oscillation::share(float threshold) const {
   return weight.empty() ? 0 : static_cast<double>(count) / static_cast<double>(weight.size());
 }
 
+std::vector<SlowWeight> slow_weights(const Oscillation& o, const WeightRules& rules) {
+  std::vector<SlowWeight> out;
+  for (size_t i = 0; i < o.weight.size(); ++i) {
+    if (!(o.moved[i] > 0)) continue;
+    const float steps = std::floor(o.jumped[i] / (rules.ramp_threshold * o.moved[i])) * rules.ramp_factor + 1;
+    const float period = std::min(std::floor(steps), static_cast<float>(rules.ramp_every));
+    if (period > 1) out.push_back({static_cast<int64_t>(i), period});
+  }
+  return out;
+}
+
 void reset(const Oscillation& o, float threshold, const float* q, float* w) {
   for (size_t i = 0; i < o.weight.size(); ++i)
     if (o.moved[i] > 0 && o.jumped[i] >= threshold * o.moved[i] && std::isfinite(q[i])) w[i] = q[i];
 }
 
+namespace {
+
+// The values of the codes of small elements under one scale, made anew when the scale changes.
+class Values {
+ public:
+  explicit Values(const Quantizer& q) : q_(q), is_small_(q.element.code_bits() <= 4) {}
+  void set(float s, float g) {
+    if (is_set_ && bits_of(s) == bits_of(s_) && bits_of(g) == bits_of(g_)) return;
+    s_ = s, g_ = g, is_set_ = true;
+    for (uint32_t code = 0; is_small_ && code < 16; ++code) values_[code] = element_value(q_, code, s, g);
+  }
+  float operator()(uint32_t code) const { return is_small_ ? values_[code] : element_value(q_, code, s_, g_); }
+
+ private:
+  const Quantizer& q_;
+  bool is_small_, is_set_ = false;
+  float s_ = 0, g_ = 0, values_[16];
+};
+
+}  // namespace
+
 void lean_to_average(const float* w, const float* average, Quantized& q) {
   const Quantizer resolved = resolve(q.spec);
+  Values value(resolved);
+  uint32_t last_scale = 0;
+  float s = scale_value(resolved, last_scale);
   for (int64_t r = 0; r < q.rows; ++r)
     for (int64_t k = 0; k < q.cols; ++k) {
       const uint32_t scale = q.spec.has_scale() ? scale_code_of(q, r, k) : 0;
       const float x = w[r * q.cols + k], mean = average[r * q.cols + k];
       if ((q.spec.has_scale() && resolved.scale.is_nan_code(scale)) || !is_finite(x)) continue;
-      const float s = scale_value(resolved, scale), g = q.tensor_factor_at(r, k);
+      if (scale != last_scale) s = scale_value(resolved, scale), last_scale = scale;
+      value.set(s, q.tensor_factor_at(r, k));
       const uint32_t code = q.code(r, k), rank = code & resolved.element.magnitude_mask();
-      const float taken = element_value(resolved, code, s, g);
+      const float taken = value(code);
       if (magnitude(x) == magnitude(taken)) continue;
       const bool lies_above = magnitude(x) > magnitude(taken);
       if (lies_above ? rank == resolved.element.largest_code : rank == 0) continue;
       const uint32_t sign = is_negative(x) ? resolved.element.sign_code() : 0u;
       const uint32_t other = sign | (lies_above ? rank + 1 : rank - 1);
-      if (std::abs(mean - element_value(resolved, other, s, g)) < std::abs(mean - taken)) replace_code(q, r, k, other);
+      if (std::abs(mean - value(other)) < std::abs(mean - taken)) replace_code(q, r, k, other);
     }
 }
 

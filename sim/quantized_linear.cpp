@@ -183,7 +183,10 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
             saved.kept_x.quantized, saved.kept_w.quantized);
     if (tape.pass.trace && index == 0)
-      tape.pass.trace->product(tape, layer.name, "fprop", f, backend_, view(x->value), view(w->value), y->value);
+      tape.pass.trace->product(tape, backend_,
+                               {layer.name, "fprop", f, call_of(tape, layer, part, Gemm::fprop, 0, view(x->value)),
+                                call_of(tape, layer, part, Gemm::fprop, 1, view(w->value)), saved.kept_x.quantized,
+                                saved.kept_w.quantized, y->value});
   }
   if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, layer.out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
@@ -254,8 +257,15 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
       product(tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
       if (tape.pass.trace && part.index == 0)
-        tape.pass.trace->product(tape, layer.name, "dgrad", d, backend_, view(dy), b,
-                                 {c, rows, static_cast<int>(b.rows)});
+        tape.pass.trace->product(tape, backend_,
+                                 {layer.name,
+                                  "dgrad",
+                                  d,
+                                  call_of(tape, layer, part, Gemm::dgrad, 0, view(dy)),
+                                  call_of(tape, layer, part, Gemm::dgrad, 1, b),
+                                  nullptr,
+                                  ready,
+                                  {c, rows, static_cast<int>(b.rows)}});
     });
   }
   const bool rotated = decoded_x.data && f.hadamard.size > 0;
@@ -268,8 +278,15 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
     product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr);
     if (tape.pass.trace && part.index == 0)
-      tape.pass.trace->product(tape, layer.name, "wgrad", g, backend_, view(dy).transposed(), b,
-                               {c, layer.out, static_cast<int>(b.rows)});
+      tape.pass.trace->product(tape, backend_,
+                               {layer.name,
+                                "wgrad",
+                                g,
+                                call_of(tape, layer, part, Gemm::wgrad, 0, view(dy).transposed()),
+                                call_of(tape, layer, part, Gemm::wgrad, 1, b),
+                                nullptr,
+                                nullptr,
+                                {c, layer.out, static_cast<int>(b.rows)}});
   });
 }
 

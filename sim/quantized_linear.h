@@ -49,6 +49,9 @@ class LinearEngine {
   /// null) receives it as `oscillation` (sum of d_Q over sum of d_w) and `oscillating_share` (of weights with d_Q >= 4
   /// d_w).
   void end_step(const Pass& pass, bool watch, const std::function<void(const TraceRow&)>* trace);
+  /// The weights that this step's optimizer updates by a rule of their own. At the start of a window of a ramp all of
+  /// them are due, with the gradients they have waited for.
+  std::vector<SlowWeights> slow_weights(int step);
 
   /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape. `part`
   /// numbers the products of one layer in a step (the heads of all sequences, below 32768): each has its own tensor
@@ -98,7 +101,8 @@ class LinearEngine {
     std::vector<std::unique_ptr<Operands>> parts;
     Tensor weight;               // of a linear layer, since its first forward pass
     std::vector<float> average;  // empty before the rule's first step
-    Oscillation window, watched;
+    Oscillation window, ramp_window, watched;
+    std::vector<SlowWeight> slow;
     Operands& at(int part);
     Quantized scratch;  // an operand whose amax is being sampled, or traced
     Quantized scratch_b;

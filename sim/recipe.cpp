@@ -121,6 +121,10 @@ Recipe from_object(JsonReader given, int depth) {
     const std::vector<std::string> words = optimizer_words();
     r.optimizer = words[value->word(words)];
   }
+  if (const auto value = given.find("muon", {"of the optimizer muon, here or in the task's training"}))
+    muon_from(*value, r.update);
+  if (const auto value = given.find("states", {"in how many bits moments and master weights are kept"}))
+    states_from(*value, r.update);
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
     for (int i = 0; i < 3; ++i) set_gemm(gemm_of(r, i), *all);
   for (int i = 0; i < 3; ++i)
@@ -179,6 +183,8 @@ Json to_json(const Recipe& recipe) {
   if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
   if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);
   if (r.ptq.any()) out["ptq"] = post_training_to(r.ptq);
+  if (r.update.has_muon()) out["muon"] = muon_to(r.update);
+  if (r.update.has_states()) out["states"] = states_to(r.update);
   for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
   return out;
 }

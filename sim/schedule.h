@@ -13,6 +13,7 @@
 #include "fp4/spec.h"
 #include "sim/oscillation.h"
 #include "sim/post_training.h"
+#include "sim/update_rules.h"
 #include "src/json_reader.h"
 
 namespace fp4::sim {
@@ -41,6 +42,7 @@ struct Recipe : fp4::Recipe {
   std::vector<Phase> phases;
   WeightRules weights;
   PostTraining ptq;
+  UpdateRules update;
 };
 
 struct LayerPlace {

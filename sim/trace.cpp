@@ -7,32 +7,94 @@
 
 namespace fp4::sim {
 
-void Trace::operand(Tape& tape, TraceRow row, const OperandSpec& spec, const HadamardSpec& hadamard,
-                    const Dispatcher& backend, MatrixView x) {
-  measure(tape, row, spec.quant, hadamard, backend, x);
-  for (const QuantSpec& probe : probes_) {
-    row.probe = static_cast<int>(&probe - probes_.data());
-    measure(tape, row, probe, {}, backend, x);
-  }
+namespace {
+
+constexpr int tile = 16;
+
+double at(const float* x, int64_t i) { return static_cast<double>(x[i]); }
+
+// The scale that would be if scales were real numbers.
+QuantSpec with_ideal_scale(QuantSpec spec) {
+  spec.scale = Scale::fp32;
+  spec.scale_rule = ScaleRule::amax;
+  spec.scale_rounding = Rounding::nearest_even;
+  spec.arithmetic = Arithmetic::exact;
+  spec.tensor_scale = TensorScale::none;
+  return spec;
 }
 
-void Trace::measure(Tape& tape, TraceRow row, const QuantSpec& spec, const HadamardSpec& hadamard,
-                    const Dispatcher& backend, MatrixView x) {
+}  // namespace
+
+ErrorParts error_parts(const float* x, const float* q, const float* ideal, int64_t n) {
+  ErrorParts parts;
+  double norm = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double error = at(q, i) - at(x, i);
+    norm += at(x, i) * at(x, i);
+    parts.scale_bias += (at(q, i) - at(ideal, i)) * error;
+    (ideal[i] == 0 ? parts.dead_zone : parts.grid_noise) += (at(ideal, i) - at(x, i)) * error;
+  }
+  if (norm == 0) return {};
+  return {parts.scale_bias / norm, parts.dead_zone / norm, parts.grid_noise / norm};
+}
+
+double cosine(const float* a, const float* b, int64_t n) {
+  double aa = 0, bb = 0, ab = 0;
+  for (int64_t i = 0; i < n; ++i) aa += at(a, i) * at(a, i), bb += at(b, i) * at(b, i), ab += at(a, i) * at(b, i);
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
+}
+
+double changed_tiles(const float* a, const float* b, int rows, int cols) {
+  int changed = 0, tiles = 0;
+  for (int r = 0; r < rows; r += tile)
+    for (int c = 0; c < cols; c += tile, ++tiles) {
+      bool differs = false;
+      for (int i = r; i < std::min(r + tile, rows); ++i)
+        for (int j = c; j < std::min(c + tile, cols); ++j) {
+          const size_t k = static_cast<size_t>(i) * static_cast<size_t>(cols) + static_cast<size_t>(j);
+          differs |= bits_of(fp4::canonical(a[k])) != bits_of(fp4::canonical(b[k]));
+        }
+      changed += differs;
+    }
+  return tiles > 0 ? static_cast<double>(changed) / tiles : 0;
+}
+
+double gradient_noise_ratio(double norm_square, double m, double n, double k, OperandPower a, OperandPower b) {
+  const double noise = m * n * k * a.mean_square * b.mean_square * (a.nmse + b.nmse + a.nmse * b.nmse);
+  return noise > 0 ? std::sqrt(norm_square / noise) : 0;
+}
+
+OperandPower Trace::operand(Tape& tape, TraceRow row, const Dispatcher& backend, const QuantizeCall& call,
+                            const Quantized* ready) {
+  const OperandPower power = measure(tape, row, backend, call, ready);
+  for (const QuantSpec& probe : options_.trace_probes) {
+    row.probe = static_cast<int>(&probe - options_.trace_probes.data());
+    QuantizeCall tried;
+    tried.x = call.x;
+    tried.spec = probe;
+    tried.place = call.place;
+    measure(tape, row, backend, tried, nullptr);
+  }
+  return power;
+}
+
+OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend, const QuantizeCall& call,
+                            const Quantized* ready) {
   const auto emit = [&](const char* quantity, double value) {
     row.quantity = quantity, row.value = value;
     sink_(row);
   };
-  QuantizeCall call;
-  call.x = x;
-  call.spec = spec;
-  call.hadamard = hadamard;
-  call.place = {tape.pass.seed, 0, tape.pass.step};
-  Quantized q;
-  backend.quantize(call, q);
+  Quantized own;
+  if (!ready) backend.quantize(call, own);
+  const Quantized& q = ready ? *ready : own;
   // The operand as it meets the quantiser: after the Hadamard.
   Tensor before = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-  if (hadamard.size > 0) {
-    backend.hadamard(x, hadamard, call.place.hadamard_signs(), false, before.data);
+  const MatrixView x = call.x;
+  double plain = 0;
+  for (int64_t r = 0; r < x.rows; ++r)
+    for (int64_t c = 0; c < x.cols; ++c) plain += static_cast<double>(x.at(r, c)) * static_cast<double>(x.at(r, c));
+  if (call.hadamard.size > 0) {
+    backend.hadamard(x, call.hadamard, call.place.hadamard_signs(), false, before.data);
   } else {
     for (int64_t r = 0; r < x.rows; ++r)
       for (int64_t c = 0; c < x.cols; ++c) before.data[r * x.cols + c] = x.at(r, c);
@@ -60,27 +122,61 @@ void Trace::measure(Tape& tape, TraceRow row, const QuantSpec& spec, const Hadam
   emit("clipped", static_cast<double>(clipped) / n);
   emit("underflow", nonzero > 0 ? static_cast<double>(vanished) / static_cast<double>(nonzero) : 0);
   emit("nmse", sum2 > 0 ? error / sum2 : 0);
+  emit("cosine", cosine(before.data, after.data, before.size()));
+  if (q.spec.has_scale()) {
+    QuantizeCall ideal;
+    ideal.x = view_of(before.data, before.rows, before.cols);
+    ideal.spec = with_ideal_scale(call.spec);
+    ideal.place = call.place;
+    Quantized q_ideal;
+    backend.quantize(ideal, q_ideal);
+    Tensor of_ideal = tape.arena.tensor(before.rows, before.cols);
+    backend.dequantize(q_ideal, of_ideal.data);
+    const ErrorParts parts = error_parts(before.data, after.data, of_ideal.data, before.size());
+    emit("scale_bias", parts.scale_bias);
+    emit("dead_zone", parts.dead_zone);
+    emit("grid_noise", parts.grid_noise);
+  }
+  return {x.rows * x.cols > 0 ? plain / static_cast<double>(x.rows * x.cols) : 0, sum2 > 0 ? error / sum2 : 0};
 }
 
-void Trace::product(Tape& tape, const std::string& layer, const char* gemm, const GemmSpec& spec,
-                    const Dispatcher& backend, MatrixView a, MatrixView b, Tensor c) {
-  TraceRow row = {static_cast<int>(tape.pass.step), layer, gemm, "", "", 0};
+void Trace::product(Tape& tape, const Dispatcher& backend, const TracedProduct& p) {
+  TraceRow row = {static_cast<int>(tape.pass.step), p.layer, p.gemm, "", "", 0};
   row.operand = "a";
-  operand(tape, row, spec.a, spec.hadamard, backend, a);
+  const OperandPower power_a = operand(tape, row, backend, p.a, p.ready_a);
   row.operand = "b";
-  operand(tape, row, spec.b, spec.hadamard, backend, b);
+  const OperandPower power_b = operand(tape, row, backend, p.b, p.ready_b);
+  row.operand = "c";
+  const auto emit = [&](const std::string& quantity, double value) {
+    row.quantity = quantity, row.value = value;
+    sink_(row);
+  };
+  const MatrixView &a = p.a.x, &b = p.b.x;
+  const Tensor c = p.c;
   Tensor exact = tape.arena.tensor(c.rows, c.cols);
   multiply(tape, exact.data, exact.cols, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
            exact.rows, exact.cols, static_cast<int>(a.cols));
-  double error = 0, norm = 0;
+  double error = 0, norm = 0, own = 0;
   for (int64_t i = 0; i < c.size(); ++i) {
-    const double e = static_cast<double>(exact.data[i]), d = static_cast<double>(c.data[i]) - e;
-    error += d * d, norm += e * e;
+    const double e = at(exact.data, i), d = at(c.data, i) - e;
+    error += d * d, norm += e * e, own += at(c.data, i) * at(c.data, i);
   }
-  row.operand = "c";
-  row.quantity = "relative_error";
-  row.value = norm > 0 ? std::sqrt(error / norm) : 0;
-  sink_(row);
+  emit("relative_error", norm > 0 ? std::sqrt(error / norm) : 0);
+  emit("cosine", cosine(exact.data, c.data, c.size()));
+  if (std::string_view(p.gemm) != "fprop")
+    emit("gradient_noise_ratio", gradient_noise_ratio(own, static_cast<double>(a.rows), static_cast<double>(b.rows),
+                                                      static_cast<double>(a.cols), power_a, power_b));
+  for (const auto& [name, adder] : options_.trace_adders) {
+    Tensor other = tape.arena.tensor(c.rows, c.cols);
+    backend.multiply({p.a,
+                      p.b,
+                      {adder, p.spec.hadamard.product_divisor(), tape.pass.threads},
+                      other.data,
+                      other.cols,
+                      p.ready_a,
+                      p.ready_b});
+    emit("changed_tiles:" + name, changed_tiles(c.data, other.data, c.rows, c.cols));
+  }
 }
 
 }  // namespace fp4::sim

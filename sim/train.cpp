@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "sim/checkpoint.h"
+#include "sim/low_bit_states.h"
 #include "sim/optim.h"
 #include "sim/quantized_linear.h"
 #include "sim/recipe.h"
@@ -71,7 +72,10 @@ class Run {
     engine_.finish();
     parameters_.allocate(kernels_, seed);
     model_->initialised(parameters_, kernels_);
-    optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_);
+    optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_,
+                                             UpdateContext{recipe_.update, matrices(), &backend_, seed_});
+    if (recipe_.weights.ramp_every > 0 && !optimizer_->can_wait())
+      throw Error("weights.ramp: needs the optimizer adam, adamw or stable_spam");
     steps_ = train_.at("steps");
     recent_.reserve(divergence_window + 1);
     points_ = curve_steps(steps_, train_.at("curve_points"));
@@ -174,6 +178,15 @@ class Run {
     pass_.teacher = &teacher_;
   }
 
+  // The weights of the layers that recipes quantise: neither embeddings nor heads.
+  std::vector<int> matrices() const {
+    std::vector<int> out;
+    for (const LayerInfo& layer : engine_.layers())
+      for (int i = 0; layer.quantisable && i < parameters_.count(); ++i)
+        if (parameters_.name(i) == layer.name + ".weight") out.push_back(i);
+    return out;
+  }
+
   // One training step; sets status `diverged` when a loss, gradient or weight is not finite, or the last losses are far
   // above the trivial predictor's.
   float step() {
@@ -184,7 +197,7 @@ class Run {
     std::unique_ptr<Trace> trace;
     if (options_.trace && options_.trace_every > 0 && step_ >= options_.trace_from &&
         (step_ - options_.trace_from) % options_.trace_every == 0)
-      trace = std::make_unique<Trace>(options_.trace, options_.trace_probes);
+      trace = std::make_unique<Trace>(options_.trace, options_);
     pass_.trace = trace.get();
     pass_.seed = seed_of_rank(seed_, rank_);
     pass_.rank = rank_, pass_.ranks = ranks_;
@@ -204,7 +217,8 @@ class Run {
       history_.bytes_sent = mean_->bytes_sent();
       share_held_amaxes();
     }
-    if (!optimizer_->step(parameters_, kernels_, step_)) return diverge("a gradient is not finite"), value;
+    if (!optimizer_->step(parameters_, kernels_, step_, engine_.slow_weights(step_)))
+      return diverge("a gradient is not finite"), value;
     if (!optimizer_->weights_are_finite()) return diverge("a weight is not finite"), value;
     pass_.seed = seed_;  // all ranks change weights alike
     const bool watches = options_.trace && options_.trace_every > 0;
@@ -378,6 +392,7 @@ class Run {
         (!options_.branch && c.next_point > points_.size()))
       throw Error(path + ": its weights or its step are not those of the configuration", 1);
     take_weights(c);
+    if (options_.branch && recipe_.update.bf16_weights) round_to_bf16(parameters_.values(), parameters_.total());
     optimizer_->restore(c.optimizer);
     engine_.restore(c.held_amax);
     if (!options_.branch) {

@@ -77,9 +77,10 @@ struct RunOptions {
   int trace_every = 0;                  // steps between traced steps; 0: no trace
   int trace_from = 1;                   // first traced step
   std::vector<QuantSpec> trace_probes;  // tried on the same tensors (without a Hadamard), never trained with
-  std::string checkpoint_to;            // written where the run ends or stops
-  double checkpoint_every = 0;          // s: also on the way, and not where the run ends; 0: as above only
-  int stop_at = 0;                      // the step after which it stops; 0: run to the end
+  std::vector<std::pair<std::string, Accumulator>> trace_adders = {};  // tried on the same products, by their words
+  std::string checkpoint_to;                                           // written where the run ends or stops
+  double checkpoint_every = 0;  // s: also on the way, and not where the run ends; 0: as above only
+  int stop_at = 0;              // the step after which it stops; 0: run to the end
   std::string resume_from;
   // The checkpoint may be of another recipe and training of the same task: this run goes on with its weights, moments,
   // curve and step, under its own recipe and its own schedule.

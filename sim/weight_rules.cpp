@@ -16,6 +16,20 @@ void append(std::vector<float>& out, const std::vector<float>& values) {
   out.insert(out.end(), values.begin(), values.end());
 }
 
+// A number below 2^48 in two floats.
+constexpr int64_t part = 1 << 24;
+void append(std::vector<float>& out, int64_t number) {
+  out.insert(out.end(), {static_cast<float>(number / part), static_cast<float>(number % part)});
+}
+int64_t number_of(const float* two) { return static_cast<int64_t>(two[0]) * part + static_cast<int64_t>(two[1]); }
+
+void add(Oscillation& o, const float* w, const std::vector<float>& q) {
+  if (o.empty())
+    o.begin(w, q.data(), static_cast<int64_t>(q.size()));
+  else
+    o.add(w, q.data());
+}
+
 }  // namespace
 
 // As the next forward pass will see them, but for the step of its random bits.
@@ -67,6 +81,21 @@ void LinearEngine::measure_noise(Tape& tape, const Layer& layer, Part part, Matr
       signal_ += static_cast<double>(c[i * c_row + j]) * static_cast<double>(c[i * c_row + j]);
 }
 
+std::vector<SlowWeights> LinearEngine::slow_weights(int step) {
+  std::vector<SlowWeights> out;
+  if (recipe_.weights.ramp_every == 0) return out;
+  const bool opens = (step - 1) % recipe_.weights.ramp_every == 0;
+  for (Layer& l : layers_) {
+    if (l.slow.empty() || l.weight.data == nullptr) continue;
+    if (opens) {
+      std::erase_if(l.slow, [](const SlowWeight& s) { return s.waited == 0; });
+      for (SlowWeight& s : l.slow) s.period = 1;
+    }
+    out.push_back({l.weight.data, &l.slow});
+  }
+  return out;
+}
+
 void LinearEngine::end_step(const Pass& pass, bool watch, const std::function<void(const TraceRow&)>* trace) {
   const WeightRules& rules = recipe_.weights;
   const int step = static_cast<int>(pass.step);
@@ -90,13 +119,19 @@ void LinearEngine::end_step(const Pass& pass, bool watch, const std::function<vo
       }
     }
     const bool in_window = has_weight_rules(l) && rules.is_in_window(step);
-    if (!in_window && !watched) continue;
+    const bool measured = has_weight_rules(l) && rules.is_measured(step);
+    if (measured) l.slow.clear();
+    if (!in_window && !measured && !watched) continue;
     const std::vector<float> q = quantised_weights(pass, l, static_cast<int>(number));
+    if (measured) {
+      add(l.ramp_window, w, q);
+      if (rules.ramps_after(step)) {
+        l.slow = sim::slow_weights(l.ramp_window, rules);
+        l.ramp_window = {};
+      }
+    }
     if (in_window) {
-      if (l.window.empty())
-        l.window.begin(w, q.data(), n);
-      else
-        l.window.add(w, q.data());
+      add(l.window, w, q);
       if (rules.resets_after(step)) {
         reset(l.window, rules.threshold, q.data(), w);
         l.window = {};
@@ -121,8 +156,14 @@ std::vector<float> LinearEngine::weight_state() const {
   std::vector<float> out;
   for (const Layer& l : layers_) {
     append(out, l.average);
-    for (const auto* values : {&l.window.weight, &l.window.quantised, &l.window.moved, &l.window.jumped})
-      append(out, *values);
+    for (const Oscillation* o : {&l.window, &l.ramp_window})
+      for (const auto* values : {&o->weight, &o->quantised, &o->moved, &o->jumped}) append(out, *values);
+    if (recipe_.weights.ramp_every == 0 || !has_weight_rules(l)) continue;
+    append(out, static_cast<int64_t>(l.slow.size()));
+    for (const SlowWeight& s : l.slow) {
+      append(out, s.index);
+      out.insert(out.end(), {s.period, s.waited, s.sum});
+    }
   }
   return out;
 }
@@ -141,6 +182,23 @@ void LinearEngine::restore_weights(const std::vector<float>& state, int step) {
     if (rules.decay > 0 && step >= rules.from) take(l.average, n);
     if (rules.is_in_window(step) && !rules.resets_after(step))
       for (auto* values : {&l.window.weight, &l.window.quantised, &l.window.moved, &l.window.jumped}) take(*values, n);
+    if (rules.is_measured(step) && !rules.ramps_after(step))
+      for (auto* values :
+           {&l.ramp_window.weight, &l.ramp_window.quantised, &l.ramp_window.moved, &l.ramp_window.jumped})
+        take(*values, n);
+    if (rules.ramp_every == 0) continue;
+    std::vector<float> numbers;
+    take(numbers, 2);
+    const int64_t count = number_of(numbers.data());
+    if (count < 0 || count > static_cast<int64_t>(n))
+      throw Error("checkpoint: the averages of weights belong to another recipe", 1);
+    l.slow.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      take(numbers, 5);
+      l.slow.push_back({number_of(numbers.data()), numbers[2], numbers[3], numbers[4]});
+      if (l.slow.back().index < 0 || l.slow.back().index >= static_cast<int64_t>(n))
+        throw Error("checkpoint: the averages of weights belong to another recipe", 1);
+    }
   }
   if (at != state.size()) throw Error("checkpoint: the averages of weights belong to another recipe", 1);
 }

@@ -10,27 +10,17 @@ using fp4::test::TemporaryFolder;
 using Json = nlohmann::json;
 
 TEST_CASE("every command and subcommand shows an example", "[cli]") {
-  for (const char* command : {"list",           "show",
-                              "quantize",       "dequantize",
-                              "convert",        "compare",
-                              "inspect",        "gemm",
-                              "hadamard",       "random",
-                              "golden",         "golden make",
-                              "golden list",    "golden check",
-                              "golden stream",  "verify",
-                              "witness",        "signature",
-                              "train",          "stats",
-                              "cost",           "cost compare",
-                              "cost explain",   "cost weights",
-                              "cost recommend", "cost sensitivity",
-                              "cost validate",  "cost calibrate",
-                              "cost measure",   "sweep",
-                              "sweep run",      "sweep status",
-                              "sweep merge",    "table",
-                              "pareto",         "effects",
-                              "report",         "help",
-                              "completion",     "bench",
-                              "version"}) {
+  for (const char* command : {"list",          "show",           "quantize",       "dequantize",
+                              "convert",       "compare",        "inspect",        "gemm",
+                              "hadamard",      "random",         "golden",         "golden make",
+                              "golden list",   "golden check",   "golden stream",  "verify",
+                              "witness",       "signature",      "train",          "stats",
+                              "trace",         "trace plot",     "cost",           "cost compare",
+                              "cost explain",  "cost weights",   "cost recommend", "cost sensitivity",
+                              "cost validate", "cost calibrate", "cost measure",   "sweep",
+                              "sweep run",     "sweep status",   "sweep merge",    "table",
+                              "pareto",        "effects",        "report",         "help",
+                              "completion",    "bench",          "version"}) {
     const auto result = run_cli(std::string(command) + " --help");
     INFO(command);
     CHECK(result.exit_code == 0);

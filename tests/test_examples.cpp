@@ -58,6 +58,7 @@ const Replacement fixtures[] = {
      "mkdir my_kernel_dump && mv dump my_kernel_dump/mxfp4.boundary.8x64"},
     {"my_kernel", "printf '#!/bin/sh\\ncat > /dev/null\\nfp4sim golden stream\\n' > my_kernel && chmod +x my_kernel"},
     {"net.ck", "fp4sim train --task classifier --recipe bf16 --steps 10 --checkpoint net.ck --quiet"},
+    {"trace.csv", "fp4sim train --task classifier --recipe mxfp4 --steps 10 --trace trace.csv --trace-every 2 --quiet"},
     {"quick.sweep", "fp4sim sweep run quick.json --out quick.sweep --quiet"},
     {"runs.csv", "fp4sim sweep export quick.sweep --out runs.csv"},
     {"ladder.csv", "$FP4SIM_PYTHON \"$OLDPWD\"/tests/support/planted_ladder.py > ladder.csv"},

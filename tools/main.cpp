@@ -39,6 +39,7 @@
   X(train) \
   X(eval) \
   X(stats) \
+  X(trace) \
   X(cost) \
   X(sweep) \
   X(table) \

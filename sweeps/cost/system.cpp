@@ -58,8 +58,10 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
       if (row.facts)
         memory.weights += static_cast<double>(row.linear->in * row.quantised * row.blocks) * copies(*row.facts);
   }
-  memory.master_weights = parameters * 4 / shard;
-  memory.optimizer = parameters * 8 / shard;
+  // Weights that are bf16 themselves need no copy beside them.
+  memory.master_weights = recipe.master_bytes < 4 ? 0 : parameters * 4 / shard;
+  memory.optimizer = parameters * recipe.moment_bytes / shard;
+  if (recipe.newton_schulz > 0) memory.optimizer -= linear * recipe.moment_bytes / 2 / shard;
   memory.gradients = parameters * 4 / shard;
   memory.activations =
       activation_bytes_per_token(recipe, model) * static_cast<double>(model.micro_tokens()) * (1 - options.recompute);

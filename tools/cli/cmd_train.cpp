@@ -9,6 +9,7 @@
 
 #include "sim/recipe.h"
 #include "src/error.h"
+#include "src/spec_text.h"
 #include "src/tensor_file/output_file.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
@@ -29,6 +30,7 @@ struct TrainOptions {
   RunWords run;
   std::string out, trace, checkpoint, resume;
   std::string gradients, files = "memory";
+  std::vector<std::string> adders;
   int stop_at = 0, trace_every = 10, hadamard = 0;
   double checkpoint_every = 0;
   bool json = false, force = false, quiet = false, explains = false, branch = false;
@@ -118,6 +120,8 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   if (trace) {
     trace->write("step,layer,gemm,operand,quantity,value\n");
     options.trace_every = o.trace_every;
+    for (const std::string& words : o.adders)
+      options.trace_adders.emplace_back(words, accumulator_from_words(words, "--trace-adder"));
     options.trace = [&](const sim::TraceRow& r) {
       trace->write(fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value));
     };
@@ -168,7 +172,11 @@ void add_train(CLI::App& app, Invocation& invocation) {
   static TrainOptions o;
   o.run.add(app);
   app.add_option("-o,--out", o.out, "Write the result as JSON");
-  app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
+  CLI::Option* trace = app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
+  app.add_option("--trace-adder", o.adders, "Also: the share of tiles that this accumulator would change (repeatable)")
+      ->type_name("WORDS")
+      ->allow_extra_args(false)
+      ->needs(trace);
   app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
   CLI::Option* checkpoint = app.add_option(
       "--checkpoint", o.checkpoint,

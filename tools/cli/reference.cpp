@@ -57,9 +57,17 @@ FieldNotes recipe_notes() {
   phases[1]["until"] = 0.6;
   phases[2]["when"] = "gradient_noise_ratio < 1.73";
   const Json weights = {{"average", {{"decay", 0.9983}, {"from", 10}}},
-                        {"reset", {{"every", 200}, {"window", 50}, {"threshold", 6}}}};
+                        {"reset", {{"every", 200}, {"window", 50}, {"threshold", 6}}},
+                        {"ramp", {{"every", 200}, {"window", 30}, {"threshold", 16}, {"factor", 5}}}};
   const Json ptq = sim::post_training_to({.codes = sim::WeightCodes::gptq});
-  sim::recipe_from_json({{"layers", rules}, {"phases", phases}, {"weights", weights}, {"ptq", ptq}}, "recipe", &notes);
+  const sim::UpdateRules update;
+  sim::recipe_from_json({{"layers", rules},
+                         {"phases", phases},
+                         {"weights", weights},
+                         {"ptq", ptq},
+                         {"muon", sim::muon_to(update)},
+                         {"states", sim::states_to(update)}},
+                        "recipe", &notes);
   return notes;
 }
 
