@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "fp4/presets.h"
 #include "sim/trace.h"
 #include "src/spec_text.h"
 #include "tasks/run.h"
@@ -37,6 +38,42 @@ TEST_CASE("cosine, tiles and the gradient's ratio to its noise, by hand", "[quic
   // M N K = 24, mean squares 2 and 3, nmse .5 and 1: noise 24 * 6 * 2 = 288; |C|^2 = 72.
   CHECK(sim::gradient_noise_ratio(72, 2, 3, 4, {2, .5}, {3, 1}) == Approx(0.5));
   CHECK(sim::gradient_noise_ratio(72, 2, 3, 4, {2, 0}, {3, 0}) == 0);
+}
+
+TEST_CASE("what is measured of one operand and its product, by hand", "[quick]") {
+  // MXFP4, scale 1: 7 -> 6 (clipped), 3, -.2 -> 0, 0. With the ideal scale 7/6: 7, 3.5, 0, 0.
+  const std::vector<float> x = {7, 3, -0.2f, 0};
+  sim::Arena arena;
+  sim::Pass pass;
+  sim::Tape tape(arena, sim::kernels("reference"), pass);
+  std::map<std::string, double> rows;
+  const sim::RunOptions options;
+  sim::Trace trace([&](const sim::TraceRow& r) { rows[r.operand + " " + r.quantity] = r.value; }, options);
+  const GemmSpec spec;
+  QuantizeCall call;
+  call.x = view_of(x.data(), 1, 4);
+  call.spec = mxfp4_spec;
+  sim::Tensor c = tape.arena.tensor(1, 1);
+  c.data[0] = 50;
+  const std::string layer = "one";
+  trace.product(tape, Dispatcher("reference"), {layer, "wgrad", spec, call, call, nullptr, nullptr, c});
+  const double square = 58.04, mean = square / 4;
+  CHECK(rows.at("a amax") == 7);
+  CHECK(rows.at("a rms") == Approx(std::sqrt(mean)));
+  CHECK(rows.at("a amax_over_rms") == Approx(7 / std::sqrt(mean)));
+  CHECK(rows.at("a kurtosis") == Approx((2401 + 81 + 0.0016) / 4 / (mean * mean)));
+  CHECK(rows.at("a clipped") == 0.25);
+  CHECK(rows.at("a underflow") == Approx(1.0 / 3));
+  CHECK(rows.at("b nmse") == Approx(1.04 / square));
+  CHECK(rows.at("b cosine") == Approx((42 + 9) / std::sqrt(square * 45)));
+  CHECK(rows.at("b scale_bias") == Approx(1 / square));
+  CHECK(rows.at("b dead_zone") == Approx(0.04 / square));
+  CHECK(std::abs(rows.at("b grid_noise")) < 1e-6);
+  CHECK(rows.at("c relative_error") == Approx((square - 50) / square));
+  CHECK(rows.at("c cosine") == Approx(1));
+  // |C| = 50; noise M N K mean^2 (2 r + r^2) with M = N = 1, K = 4.
+  const double r = 1.04 / square;
+  CHECK(rows.at("c gradient_noise_ratio") == Approx(50 / std::sqrt(4 * mean * mean * (2 * r + r * r))));
 }
 
 TEST_CASE("a traced run: parts add up, unquantised products have no error, an equal adder changes no tile", "[train]") {
