@@ -300,6 +300,8 @@ TEST_CASE("eval quantises after calibration from the command line", "[cli]") {
   const Json recipe = {{"base", "mxfp4@weights"}, {"ptq", {{"codes", "gptq"}, {"batches", 2}}}};
   CHECK(Json::parse(ran.out)["rows"][1]["metrics"]["loss"] ==
         tasks::evaluate(folder / "c", recipe).result.metrics.at("loss"));
+  const auto judged = test::run_cli("train --task classifier --steps 5 --quiet --set eval.recipe=nvfp4@weights");
+  CHECK_THAT(judged.out, Contains("judged under  nvfp4@weights"));
   const auto wrong = test::run_cli("eval --checkpoint " + (folder / "c") + " --recipe mxfp4 --set ptq.codes=awq");
   CHECK(wrong.exit_code == 2);
   CHECK_THAT(wrong.err, Contains("awq") && Contains("gptq"));

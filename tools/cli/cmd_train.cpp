@@ -158,6 +158,8 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   if (history.parent)
     fields.emplace_back("branch", fmt::format("after step {} of {}, checkpoint {}", history.parent->step,
                                               history.parent->recipe, history.parent->checkpoint));
+  if (config.contains("eval"))
+    fields.emplace_back("judged under", config.at("eval").at("recipe").at("name").get<std::string>());
   for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
   if (ranks)
