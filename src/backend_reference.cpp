@@ -43,7 +43,12 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
                                          Quantized& out) {
   const float largest = q.scale_rule == ScaleRule::ms_eden ? rule_divisor(q.scale_rule, q.element).rounded()
                                                            : decode(q.element, q.element.largest_code);
-  const auto factor = [&](float amax) { return tensor_factor(q.arithmetic, amax, q.target, largest); };
+  out.tensor_scale.clear();
+  const auto factor = [&](float amax) {
+    const TensorFactor t = tensor_factor(q.arithmetic, amax, q.target, largest);
+    out.tensor_scale.push_back(stored_factor(q.decode_order, t, amax));
+    return t;
+  };
   std::vector<TensorFactor> factors(1);
   out.amax = 0.0f;
   if (q.tensor_scale == TensorScale::row) {
@@ -60,9 +65,9 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
     const bool held = q.tensor_scale == TensorScale::hold && call.held_amax >= 0.0f;
     out.amax = held ? call.held_amax : finite_amax(x, 0, x.rows, 0, x.cols);
     factors[0] = factor(out.amax);
+  } else {
+    out.tensor_scale.push_back(1.0f);
   }
-  out.tensor_scale.clear();
-  for (const TensorFactor& f : factors) out.tensor_scale.push_back(f.g);
   return factors;
 }
 
@@ -115,7 +120,7 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
         const int64_t row = first_row + r;
         const int64_t col = first_col + c;
         const auto position = static_cast<uint64_t>((call.row_offset + row) * x.cols + col);
-        const uint32_t draw = random_element ? random_draw(call.place, position, q.random_bits) : 0u;
+        const uint32_t draw = random_element ? call.draw(position, q.random_bits) : 0u;
         out.set_code(row, col, element_code(q, block.at(r, c), scale_code, t, draw));
       }
     }
@@ -167,9 +172,9 @@ class RowReader {
       const auto at = static_cast<size_t>(i);
       const uint32_t code = q.code(row, i);
       const float s = scale_value(resolved_, load_scale(q, q.spec.has_scale() ? q.scale_index(row, i) : 0));
-      factors_[at] = q.tensor_factor_at(row, i);
+      factors_[at] = q.tensor_multiplier_at(row, i);
       scales_[at] = s;
-      values_[at] = element_value(resolved_, code, s, factors_[at]);
+      values_[at] = element_value(resolved_, code, s, q.tensor_factor_at(row, i));
       scaled_[at] = decode(resolved_.element, code) * s;
       if (q.spec.has_scale()) fixed_[at] = decode_fixed(resolved_.element, code);
     }

@@ -40,6 +40,16 @@ void check_spec(const QuantSpec& spec, int64_t k) {
   }
 }
 
+void check_words(const QuantizeCall& call) {
+  const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
+  const auto needed = static_cast<uint64_t>(call.row_offset + call.x.rows) * static_cast<uint64_t>(k) *
+                      static_cast<uint64_t>(call.spec.random_bits);
+  if (call.random_words.size() * 32 < needed)
+    throw Error("random words: " + std::to_string(call.random_words.size()) + " words of 32 bits, but " +
+                std::to_string(needed / static_cast<uint64_t>(call.spec.random_bits)) + " elements take " +
+                std::to_string(call.spec.random_bits) + " bits each: " + std::to_string((needed + 31) / 32) + " words");
+}
+
 }  // namespace
 
 Dispatcher::Dispatcher(std::string_view name) : name_(name) {
@@ -62,8 +72,12 @@ Dispatcher::Dispatcher(std::string_view name) : name_(name) {
 }
 
 const Backend& Dispatcher::for_quantize(const QuantizeCall& call) const {
+  if (call.replays()) {
+    check_words(call);
+    if (name_ == "auto" || name_ == "reference") return reference_backend();
+  }
   for (const Backend* b : chosen_) {
-    if (b->supports_quantize(call)) return *b;
+    if (!call.replays() && b->supports_quantize(call)) return *b;
   }
   throw Error("backend: '" + name_ + "' does not support this quantisation; accepted: auto, reference");
 }
@@ -98,12 +112,38 @@ void Dispatcher::dequantize(const Quantized& q, float* out, int threads) const {
   for_dequantize(q).dequantize(q, out, threads);
 }
 
+namespace {
+
+// Words of the decode that a product does not see but by its factor g; both operands have scales.
+bool has_own_decode(const QuantSpec& s) {
+  return s.has_scale() && (s.decode != Decode::scale_then_tensor || starts_from_multiplier(s.arithmetic) ||
+                           s.arithmetic == Arithmetic::modelopt);
+}
+
+// The same codes and scales with g for every factor, under words that every backend knows.
+Quantized plainly_decoded(Quantized q) {
+  if (!has_own_decode(q.spec)) return q;
+  const float top = resolve(q.spec).top();
+  if (q.spec.has_tensor_scale())
+    for (float& factor : q.tensor_scale) factor = multiplier_of(q.spec.decode, factor, top);
+  q.spec.decode = Decode::scale_then_tensor;
+  q.spec.arithmetic = Arithmetic::exact;
+  return q;
+}
+
+}  // namespace
+
 void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
                       int64_t c_stride) const {
   if (a.cols != b.cols) {
     throw Error("gemm: A has K = " + std::to_string(a.cols) + ", B has K = " + std::to_string(b.cols));
   }
   if (name_ != "reference" && multiply_unscaled(a, b, options, c, c_stride)) return;
+  if (name_ != "reference" && options.accumulator.kind != AccumulatorKind::fma &&
+      (has_own_decode(a.spec) || has_own_decode(b.spec))) {
+    const Quantized plain_a = plainly_decoded(a), plain_b = plainly_decoded(b);
+    return for_gemm(plain_a.spec, plain_b.spec, options).gemm(plain_a, plain_b, options, c, c_stride);
+  }
   for_gemm(a.spec, b.spec, options).gemm(a, b, options, c, c_stride);
 }
 
@@ -129,7 +169,7 @@ bool Dispatcher::multiply_unscaled(const Quantized& a, const Quantized& b, const
   for (int64_t i = 0; i < a.rows; ++i)
     for (int64_t j = 0; j < b.rows; ++j) {
       float& out = c[i * c_stride + j];
-      out = canonical(out * finish.factor(a.tensor_factor_at(i, 0) * b.tensor_factor_at(j, 0)));
+      out = canonical(out * finish.factor(a.tensor_multiplier_at(i, 0) * b.tensor_multiplier_at(j, 0)));
     }
   return true;
 }
@@ -139,7 +179,7 @@ void Dispatcher::multiply(const MultiplyCall& call) const {
   check_spec(call.a.spec, k);
   check_spec(call.b.spec, k);
   for (const Backend* b : chosen_) {
-    if (b->multiply(call)) return;
+    if (!call.a.replays() && !call.b.replays() && b->multiply(call)) return;
   }
   thread_local Quantized a;
   thread_local Quantized b;

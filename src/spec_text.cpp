@@ -88,7 +88,8 @@ bool arithmetic_matters(const QuantSpec& s) {
   const bool directed = s.rounding == Rounding::away_from_zero || s.rounding == Rounding::toward_positive ||
                         s.rounding == Rounding::toward_negative;
   if (!s.has_scale()) return s.prescale != 1.0f;
-  return directed || s.prescale != 1.0f || s.has_tensor_scale() || !is_power_of_two_rule(s.scale_rule);
+  return directed || s.prescale != 1.0f || s.compute != Compute::fp32 || s.has_tensor_scale() ||
+         !is_power_of_two_rule(s.scale_rule);
 }
 
 template <class T>
@@ -169,6 +170,11 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
                      FP4_ALIVE(QuantSpec, s.has_scale() && tries_codes(s.scale_rule))),
       FP4_AXIS_FIELD(QuantSpec, scale_rounding, rounding_table, "rounding of scale codes", with_rounded_scale),
       FP4_AXIS_FIELD(QuantSpec, arithmetic, arithmetic_table, "order of operations", arithmetic_matters),
+      FP4_AXIS_FIELD(QuantSpec, compute, compute_table, "type of these operations", with_scale),
+      FP4_AXIS_FIELD(QuantSpec, exponent, exponent_table, "where rules of powers of two take log2 from",
+                     FP4_ALIVE(QuantSpec, s.has_scale() && family_of(s.scale_rule) == ScaleFamily::power)),
+      FP4_AXIS_FIELD(QuantSpec, decode, decode_table, "order of the decode, which says what is stored for a tensor",
+                     FP4_ALIVE(QuantSpec, s.has_tensor_scale())),
       FP4_AXIS_FIELD(QuantSpec, rounding, rounding_table, "rounding of elements", always),
       FP4_NUMBER_FIELD(QuantSpec, random_bits, "bits of a random draw: 4, 8, 16 or 32",
                        FP4_ALIVE(QuantSpec, s.draws_random_bits()), Json, integer_from),
@@ -183,9 +189,16 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
                      FP4_ALIVE(QuantSpec, s.has_scale() && format_of(s.scale).has_zero)),
       FP4_AXIS_FIELD(QuantSpec, zero_block, zero_block_table, "scale of all-zero blocks", with_scale),
       FP4_NUMBER_FIELD(QuantSpec, scale_floor, "smallest scale", with_scale, json_number, float_from),
+      FP4_NUMBER_FIELD(QuantSpec, scale_ceiling, "largest scale; 0: that of the format", with_scale, json_number,
+                       float_from),
+      FP4_NUMBER_FIELD(QuantSpec, scale_add, "added to the scale of quest_floor: 1e-8 in Quartet's code",
+                       FP4_ALIVE(QuantSpec, s.has_scale() && s.scale_rule == ScaleRule::quest_floor), json_number,
+                       float_from),
       FP4_AXIS_FIELD(QuantSpec, negative_zero, negative_zero_table, "negatives that round to zero", always),
-      FP4_AXIS_FIELD(QuantSpec, nonfinite, nonfinite_table, "infinity and NaN",
-                     FP4_ALIVE(QuantSpec, s.has_scale() && format_of(s.scale).has_nan())),
+      FP4_AXIS_FIELD(
+          QuantSpec, nonfinite, nonfinite_table, "infinity and NaN",
+          FP4_ALIVE(QuantSpec, s.has_scale() && (format_of(s.scale).has_nan() || s.nonfinite == Nonfinite::max ||
+                                                 s.nonfinite == Nonfinite::max_signed))),
       FP4_AXIS_FIELD(QuantSpec, ragged, ragged_table, "K that is no multiple of the block",
                      FP4_ALIVE(QuantSpec, s.has_scale() && s.block.size > 0)),
   };
@@ -238,6 +251,8 @@ const std::vector<SpecField<HadamardSpec>>& hadamard_fields() {
                        FP4_ALIVE(HadamardSpec, static_cast<void>(s), true), Json, integer_from),
       FP4_AXIS_FIELD(HadamardSpec, signs, hadamard_signs_table, "sign policy", FP4_ALIVE(HadamardSpec, s.size > 0)),
       FP4_AXIS_FIELD(HadamardSpec, normalise, hadamard_normalise_table, "normalisation",
+                     FP4_ALIVE(HadamardSpec, s.size > 0)),
+      FP4_AXIS_FIELD(HadamardSpec, output, hadamard_output_table, "type of the transformed operand",
                      FP4_ALIVE(HadamardSpec, s.size > 0)),
   };
   return fields;

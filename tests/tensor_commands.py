@@ -104,6 +104,23 @@ def worked_examples():
     draws = json.loads(run("random", "--bits", 8, "--count", 4, "--seed", 5, "--stream", 3, "--step", 2, "--json").stdout)
     equal(draws["draws"], [0x2A, 0xEC, 0xC3, 0x4F], "random")
 
+    # a kernel's own bits: r = 0 moves nothing up, r = 255 all of them (t = 128, 19.75, 64, 176.5 of 256)
+    for r, wanted in ((0, [1, 2, 0, -4]), (255, [1.5, 3, 0.5, -6])):
+        np.save("words.npy", np.full(32, r, np.uint8))
+        np.save("words16.npy", np.full(16, r * 257, np.uint16))
+        for words in ("words.npy", "words16.npy"):
+            a, _ = quantize(x, "mxfp4,rounding=stochastic", "--random-words", words)
+            equal(a["dequantized"][0, :4], wanted, f"{words} of {r}")
+    np.save("words.npy", np.array([[0, 255, 0, 255] * 8], np.uint8))  # position i takes byte i
+    a, _ = quantize(x, "mxfp4,rounding=stochastic", "--random-words", "words.npy")
+    equal(a["dequantized"][0, :4], [1, 3, 0, -6], "words in order")
+    np.save("words.npy", np.zeros(16, np.uint8))
+    np.save("x.npy", x)
+    refuse("quantize", "x.npy", "--spec", "mxfp4,rounding=stochastic", "--out", "short", "--random-words", "words.npy",
+           says=("random words", "32 elements", "8 words"))
+    refuse("quantize", "x.npy", "--spec", "mxfp4,rounding=stochastic", "--out", "short", "--random-words", "x.npy",
+           says=("--random-words", "f32", "uint8"))
+
     a, b = np.zeros((1, 128), np.float32), np.zeros((1, 128), np.float32)
     a[0, [0, 32, 64]], b[0, [0, 32, 64]] = [2.0**22, 1.5, 1.5], [4, 1, 1]
     np.save("a.npy", a)

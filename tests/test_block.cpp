@@ -203,8 +203,10 @@ TEST_CASE("presets follow their library at zeros and ties", "[quick]") {
   const std::vector<float> x = {6.5f, 2.5f};
   CHECK(quantized("fbgemm_mx4", x, 1).scales == Bytes{128});
   CHECK(quantized("fbgemm_mx4", x, 1).code(0, 1) == 3);
-  // just below 2^3: floor gives 2^0 where a float log2 would give 2^1
-  CHECK(quantized("microxcaling_even", {float_of(bits_of(8.0f) - 1)}, 1).scales == Bytes{127});
+  // one ulp below 2^3 log2 is 3 in fp32, two below it is not; exact, both are below
+  CHECK(quantized("microxcaling_even", {float_of(bits_of(8.0f) - 1)}, 1).scales == Bytes{128});
+  CHECK(quantized("microxcaling_even", {float_of(bits_of(8.0f) - 2)}, 1).scales == Bytes{127});
+  CHECK(quantized("mxfp4", {float_of(bits_of(8.0f) - 1)}, 1).scales == Bytes{127});
   for (const char* words : {"fbgemm_mx4", "microxcaling_even", "microxcaling_default"})
     CHECK(quantized(words, {0.0f}, 1).scales == Bytes{0x00});
   // 1536 = 6 * 256 makes g = 1; 2^-9/6 and 2^-9/4 round to the scale code 0, which stays

@@ -46,6 +46,7 @@ fp4::HadamardSpec hadamard_of(const Fields& f, const char* size_key) {
   fp4::HadamardSpec h;
   fp4::set_hadamard(h, {{"size", integer(f, size_key)}, {"signs", f.at("signs")}, {"normalise", f.at("normalise")}},
                     "golden");
+  if (f.contains("output")) fp4::set_hadamard(h, {{"output", f.at("output")}}, "golden");
   return h;
 }
 
@@ -81,14 +82,14 @@ class Judge {
   int failures_ = 0;
 };
 
-// The lines of a verb in its file, then those in the file of younger words.
+// The lines of a verb in its file, then those in the files of younger words.
 template <class F>
 void for_each_line(const char* path, const char* verb, F&& f) {
-  std::ifstream in(path), younger("tests/golden/techniques.txt");
-  REQUIRE((in && younger));
+  std::ifstream in(path), younger("tests/golden/techniques.txt"), peers("tests/golden/peers.txt");
+  REQUIRE((in && younger && peers));
   Judge judge;
   std::string line;
-  while (std::getline(in, line) || std::getline(younger, line)) {
+  while (std::getline(in, line) || std::getline(younger, line) || std::getline(peers, line)) {
     std::stringstream words(line);
     std::string word;
     words >> word;

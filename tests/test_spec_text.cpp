@@ -3,6 +3,7 @@
 
 #include "fp4/presets.h"
 #include "src/spec_text.h"
+#include "tools/cli/preset_peers.h"
 
 using namespace fp4;
 using Catch::Contains;
@@ -98,4 +99,27 @@ TEST_CASE("numbers are written short and read back", "[quick]") {
   CHECK(json_number(448.0f).dump() == "448");
   CHECK(number_from_text("2^-6", "t") == 0.015625);
   CHECK_THROWS(number_from_text("", "t"));
+}
+
+TEST_CASE("a comparison with a peer names a preset, and says why not all values were equal", "[quick]") {
+  for (const tools::PresetPeer& p : tools::preset_peers) {
+    INFO(p.name);
+    CHECK(find_preset(p.name) != nullptr);
+    CHECK(p.equal > 0);
+    CHECK(p.equal <= p.compared);
+    CHECK((p.equal == p.compared || !std::string(p.difference).empty()));
+  }
+}
+
+TEST_CASE("words that contradict each other are refused by reason", "[quick]") {
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,compute=bf16"), Contains("arithmetic must not be exact"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,exponent=float_log2,scale_rule=nearest_log2"),
+                    Contains("floor, ceil, rceil"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,decode=divide_global"), Contains("starts from S"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,decode=factor_first,prescale=0.75"), Contains("prescale"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,scale_rule=encode,arithmetic=vllm"),
+                    Contains("not defined for scale_rule encode"));
+  CHECK_THROWS_WITH(quant_spec_from_words("mxfp4,scale_add=1e-8"), Contains("quest_floor"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,scale_ceiling=1,scale_floor=2"), Contains("scale_ceiling"));
+  for (const Preset& p : preset_table) CHECK(invalid_reason(p.spec).empty());
 }

@@ -7,7 +7,7 @@
 
 namespace fp4 {
 
-enum class Arithmetic : uint8_t { exact, divide, reciprocal, te };
+enum class Arithmetic : uint8_t { exact, divide, reciprocal, te, vllm, divide_global, modelopt };
 
 struct ArithmeticInfo {
   Arithmetic id;
@@ -19,13 +19,51 @@ struct ArithmeticInfo {
 inline constexpr ArithmeticInfo arithmetic_table[] = {
     {Arithmetic::exact, "exact", "p*x/(s*g), one rounding, to the code", "definition"},
     {Arithmetic::divide, "divide", "fl32(x / fl32(s*g))", "PyTorch emulators"},
-    {Arithmetic::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s))", "torchao NVFP4"},
-    {Arithmetic::te, "te", "fl32(x * min(fl32(1/fl32(s*g)), FLT_MAX)); 1/(s*g) is what most kernels use",
+    {Arithmetic::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s)), which torchao alone does", "torchao NVFP4"},
+    {Arithmetic::te, "te",
+     "scale of fl32(a * fl32(S*fl32(1/M))), S = target*M/A; fl32(x * min(fl32(1/fl32(s*g)), FLT_MAX)), g = fl32(1/S)",
      "Transformer Engine, ue5m3-fp4 (2609.02846)"},
+    {Arithmetic::vllm, "vllm",
+     "scale of fl32(S * fl32(a*fl32(1/M))); fl32(x * fl32(1/fl32(s*g))), and 0 under a zero scale",
+     "vLLM, sglang, FlashInfer, TensorRT-LLM"},
+    {Arithmetic::divide_global, "divide_global",
+     "scale of fl32(S * fl32(a/M)), S = target*M * fl32(1/A); fl32(x / fl32(s/S))", "compressed-tensors, fouroversix"},
+    {Arithmetic::modelopt, "modelopt", "scale of fl32(a / fl32(M*g)); fl32(x / fl32(s*g))", "NVIDIA Model-Optimizer"},
 };
 static_assert(ids_are_indices(arithmetic_table));
 
-// The factors of a tensor: g divides elements and multiplies decoded values; S is its `te` twin, g = fl32(1/S).
+// The type of the operations: PyTorch gives bf16 to bf16 tensors and constants, fp32 as soon as the fp32 tensor scale
+// takes part. So x, a and fl32(a/M) are rounded to bf16, and payloads too where there is no tensor scale.
+enum class Compute : uint8_t { fp32, bf16 };
+
+struct ComputeInfo {
+  Compute id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr ComputeInfo compute_table[] = {
+    {Compute::fp32, "fp32", "operations of `arithmetic` are rounded to fp32", "definition"},
+    {Compute::bf16, "bf16", "x, a and a/M are rounded to bf16, and payloads where there is no tensor scale",
+     "compressed-tensors and microxcaling on bf16 tensors"},
+};
+static_assert(ids_are_indices(compute_table));
+
+// x to the nearest bf16, ties to even; beyond its largest value infinity.
+FP4_HD constexpr float rounded_to_bf16(float x) {
+  if (!is_finite(x)) return x;
+  const uint32_t bits = bits_of(x);
+  return float_of((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
+}
+FP4_HD constexpr float computed(Compute c, float x) { return c == Compute::bf16 ? rounded_to_bf16(x) : x; }
+
+// Whether S comes first and g = fl32(1/S) from it.
+FP4_HD constexpr bool starts_from_multiplier(Arithmetic order) {
+  return order == Arithmetic::te || order == Arithmetic::vllm || order == Arithmetic::divide_global;
+}
+
+// The factors of a tensor: g divides elements and multiplies decoded values; S is the twin that some orders start from.
 struct TensorFactor {
   float g = 1.0f;
   float te_multiplier = 1.0f;
@@ -49,19 +87,23 @@ struct Divisor {
 };
 
 // a/(M*g): the scale before rounding.
-FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor m, TensorFactor t) {
+FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor m, TensorFactor t,
+                                          Compute c = Compute::fp32) {
   switch (order) {
     case Arithmetic::exact:
       return quotient(exact_product(exact_magnitude(amax), {m.denominator, 0, false}),
                       exact_product(m.numerator, exact_magnitude(t.g)));
     case Arithmetic::divide:
-    case Arithmetic::reciprocal: return magnitude_or_overflow(amax / m.rounded() / t.g);
+    case Arithmetic::reciprocal: return magnitude_or_overflow(computed(c, amax / m.rounded()) / t.g);
     case Arithmetic::te: return magnitude_or_overflow(amax * (t.te_multiplier * (1.0f / m.rounded())));
+    case Arithmetic::vllm: return magnitude_or_overflow(t.te_multiplier * computed(c, amax * (1.0f / m.rounded())));
+    case Arithmetic::divide_global: return magnitude_or_overflow(t.te_multiplier * computed(c, amax / m.rounded()));
+    case Arithmetic::modelopt: return magnitude_or_overflow(amax / (m.rounded() * t.g));
   }
   return {};
 }
 
-// N*g/a: the stored multiplier of the `encode` rule before rounding (2509.17791); `te` is refused by invalid_reason.
+// N*g/a: the stored multiplier of the `encode` rule before rounding (2509.17791); invalid_reason refuses other orders.
 FP4_HD constexpr Magnitude multiplier_quotient(Arithmetic order, float amax, Magnitude n, TensorFactor t) {
   if (order == Arithmetic::exact) return quotient(exact_product(n, exact_magnitude(t.g)), exact_magnitude(amax));
   const float n_float = round_to_float(n, false, Rounding::nearest_even);
@@ -73,7 +115,8 @@ FP4_HD constexpr Magnitude prescale_magnitude(float p) {
 }
 
 // |payload| of x != 0 under the decode-side scale s > 0 (0 is allowed in `te` only).
-FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFactor t, float prescale) {
+FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFactor t, float prescale,
+                                   Compute c = Compute::fp32) {
   const float a = magnitude(x);
   float u = 0.0f;
   switch (order) {
@@ -83,8 +126,11 @@ FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFac
     case Arithmetic::divide: u = a / (s * t.g); break;
     case Arithmetic::reciprocal: u = a * (1.0f / t.g / s); break;
     case Arithmetic::te: u = a * at_most_largest(1.0f / (s * t.g)); break;
+    case Arithmetic::vllm: u = a * (1.0f / (s * t.g)); break;
+    case Arithmetic::divide_global: u = a / (s / t.te_multiplier); break;
+    case Arithmetic::modelopt: u = a / (s * t.g); break;
   }
-  return magnitude_or_overflow(u * prescale);
+  return magnitude_or_overflow(computed(c, u) * prescale);
 }
 
 // |payload| under the stored multiplier mu of the `encode` rule.

@@ -34,6 +34,16 @@ struct QuantizeCall {
   // the whole operand, so that a tensor can be streamed in bands. Its tensor scale is `none`, or `hold` with held_amax.
   int64_t row_offset = 0;
   int threads = 1;
+  // A kernel's own random bits for element rounding in place of Philox's: position i takes bits i*n to i*n+n-1 of the
+  // words, low bits first, n = random_bits. Only the reference takes them.
+  std::span<const uint32_t> random_words = {};
+
+  constexpr bool replays() const { return !random_words.empty(); }
+  constexpr uint32_t draw(uint64_t position, int bits) const {
+    if (!replays()) return random_draw(place, position, bits);
+    const uint64_t first = position * static_cast<uint64_t>(bits);
+    return random_words[first / 32] >> (first % 32) & (bits == 32 ? ~uint32_t{0} : (uint32_t{1} << bits) - 1);
+  }
 };
 
 // Codes and scales in the layout of the command line's files.
@@ -48,7 +58,7 @@ struct Quantized {
   std::vector<uint8_t> codes;
   std::vector<uint8_t> scales;
   std::vector<float> real_scales;
-  std::vector<float> tensor_scale;  // [1], [rows] for row, [rows, ceil(K/128)] for outer128
+  std::vector<float> tensor_scale;  // [1], [rows] for row, [rows, ceil(K/128)] for outer128; g, but see `decode`
   float amax = 0.0f;                // the tensor amax that was used (0 when no tensor scale asked for it)
 
   int code_bits() const { return format_of(spec.element).code_bits(); }
@@ -78,6 +88,12 @@ struct Quantized {
   int64_t scale_index(int64_t r, int64_t k) const {
     return r / geometry.block_rows * geometry.scale_cols + k / geometry.block_cols;
   }
+  // g of an element, whatever the decode order stores.
+  float tensor_multiplier_at(int64_t r, int64_t k) const {
+    const float stored = tensor_factor_at(r, k);
+    return spec.has_tensor_scale() ? multiplier_of(spec.decode, stored, resolve(spec).top()) : stored;
+  }
+  // What is stored for it: g, or what the decode order reads (tensor_scale.h).
   float tensor_factor_at(int64_t r, int64_t k) const {
     const int64_t of_row = spec.tensor_scale_cols(cols);
     return tensor_scale[static_cast<size_t>(of_row == 0 ? 0 : r * of_row + (of_row > 1 ? k / outer_scale_width : 0))];

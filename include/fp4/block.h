@@ -29,9 +29,20 @@ struct Quantizer {
   ZeroScale zero_scale = ZeroScale::smallest;
   NegativeZero negative_zero = NegativeZero::keep;
   Nonfinite nonfinite = Nonfinite::block_nan;
+  Compute compute = Compute::fp32;
+  Exponent exponent = Exponent::bits;
+  Decode decode_order = Decode::scale_then_tensor;
+  float scale_ceiling = 0.0f;
+  float scale_add = 0.0f;
   float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
   FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
+  // The type of payloads: an fp32 tensor scale makes them fp32.
+  FP4_HD constexpr Compute payload_type() const {
+    return has_scale && tensor_scale == TensorScale::none ? compute : Compute::fp32;
+  }
+  // fl32(target*M).
+  FP4_HD constexpr float top() const { return target * decode(element, element.largest_code); }
 };
 
 // The valid part of a block: [rows, cols] elements with strides; a full block has `count` elements, pads included.
@@ -89,7 +100,11 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t sca
                                        uint32_t random) {
   const bool negative = is_negative(x);
   const uint32_t sign = negative ? q.element.sign_code() : 0u;
-  if (is_nan(x)) return !q.has_scale && q.element.has_nan() ? q.element.nan_code : 0u;
+  if (is_nan(x)) {
+    if (!q.has_scale && q.element.has_nan()) return q.element.nan_code;
+    if (q.nonfinite == Nonfinite::max) return q.element.largest_code;
+    return q.nonfinite == Nonfinite::max_signed ? sign | q.element.largest_code : 0u;
+  }
   if (is_infinite(x)) {
     return sign | (!q.has_scale && q.element.has_infinity ? q.element.infinity_code() : q.element.largest_code);
   }
@@ -99,30 +114,42 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t sca
     if (stored != 0.0f || q.arithmetic == Arithmetic::te) {
       const Magnitude u = q.has_scale && q.stores_multiplier()
                               ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
-                              : payload(q.arithmetic, x, stored, t, q.prescale);
+                              : payload(q.arithmetic, at_most_largest(computed(q.compute, magnitude(x))), stored, t,
+                                        q.prescale, q.payload_type());
       code = encode(q.element, u, negative, {q.rounding, q.random_bits, random});
     }
+  } else if (q.negative_zero == NegativeZero::of_rounding || q.negative_zero == NegativeZero::zeros) {
+    return q.negative_zero == NegativeZero::zeros ? q.element.sign_code() : 0u;
   }
   return code == 0 && q.negative_zero == NegativeZero::drop ? 0u : sign | code;
 }
 
-// Decoded value fl32(fl32(q*s/p)*g); the inner rounding is one rounding of the exact rational.
+// Decoded value fl32(fl32(q*s/p)*g), or that of another order (tensor_scale.h), which reads another factor than g; the
+// inner rounding is one rounding of the exact rational.
 FP4_HD constexpr float element_value(const Quantizer& q, uint32_t code, float s, float g) {
   if (is_nan(s) || q.element.is_nan_code(code)) return float_of(canonical_nan_bits);
   if (!q.element.is_finite_code(code)) return decode(q.element, code);
+  if (q.has_scale && q.decode_order != Decode::scale_then_tensor) {
+    const float factor = q.tensor_scale == TensorScale::none ? s : decode_factor(q.decode_order, s, g, q.top());
+    return canonical(decode(q.element, code) * factor);
+  }
   const Magnitude product = exact_product(q.element.value(code & q.element.magnitude_mask()), exact_magnitude(s));
   const Magnitude unscaled = quotient(product, prescale_magnitude(q.prescale));
   return round_to_float(unscaled, (code & q.element.sign_code()) != 0, Rounding::nearest_even) * g;
 }
 
-// scale_floor, then zero_scale.
+// scale_floor and scale_ceiling, then zero_scale.
 FP4_HD constexpr uint32_t apply_scale_policies(const Quantizer& q, uint32_t code) {
   if (q.scale_floor > 0.0f && decode(q.scale, code) < q.scale_floor) {
     code = encode(q.scale, exact_magnitude(q.scale_floor), false, {Rounding::away_from_zero, 0, 0});
   }
+  if (q.scale_ceiling > 0.0f && decode(q.scale, code) > q.scale_ceiling) {
+    code = encode(q.scale, exact_magnitude(q.scale_ceiling), false, {Rounding::toward_zero, 0, 0});
+  }
   if (q.scale.has_zero && code == 0) {
     if (q.zero_scale == ZeroScale::smallest) code = 1;
     if (q.zero_scale == ZeroScale::one) code = code_of_one(q.scale);
+    if (q.zero_scale == ZeroScale::eighth) code = encode(q.scale, {1, -3, false}, false, {});
   }
   return code;
 }
@@ -159,7 +186,8 @@ FP4_HD inline uint32_t quest_code(const Quantizer& q, const BlockView& x, float 
     }
   }
   const int fallback = power_rule_exponent(ScaleRule::floor, amax, g, q.element);
-  return power_code(q.scale, quest_exponent(q.scale_rule, sum, squares, static_cast<double>(x.count), fallback));
+  return power_code(q.scale,
+                    quest_exponent(q.scale_rule, sum, squares, static_cast<double>(x.count), fallback, q.scale_add));
 }
 
 // The amax code c or one of c-1, c+1, c-2, c+2 (finite, non-zero): the first with the least squared error.
@@ -183,6 +211,9 @@ FP4_HD inline uint32_t mse_code(const Quantizer& q, const BlockView& x, uint32_t
 // Scale code of a block by the rule alone; amax > 0. `random` is the draw of stochastic scale rounding.
 FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float amax, TensorFactor t, uint32_t random) {
   if (is_quest(q.scale_rule)) return quest_code(q, x, amax, t.g);
+  if (q.exponent == Exponent::float_log2 && is_power_of_two_rule(q.scale_rule)) {
+    return power_code(q.scale, float_rule_exponent(q.scale_rule, amax, t.g, q.element, q.compute));
+  }
   if (is_power_of_two_rule(q.scale_rule)) {
     return power_code(q.scale, power_rule_exponent(q.scale_rule, amax, t.g, q.element));
   }
@@ -193,11 +224,12 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
     return encode(q.scale, multiplier_quotient(q.arithmetic, amax, n, t), false, how);
   }
   const Divisor divisor = rule_divisor(q.scale_rule, q.element);
-  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, divisor, t), false, how);
+  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, divisor, t, q.compute), false, how);
   if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
   if (q.scale_rule != ScaleRule::four_over_six) return code;
   const Divisor two_thirds = {exact_product(largest, {2, 0, false}), 3};  // 4 for e2m1
-  const uint32_t smaller_target = encode(q.scale, scale_quotient(q.arithmetic, amax, two_thirds, t), false, how);
+  const uint32_t smaller_target =
+      encode(q.scale, scale_quotient(q.arithmetic, amax, two_thirds, t, q.compute), false, how);
   const double error_of_6 = trial_error(q, x, apply_scale_policies(q, code), t);
   const double error_of_4 = trial_error(q, x, apply_scale_policies(q, smaller_target), t);
   return error_of_4 < error_of_6 ? smaller_target : code;
@@ -213,6 +245,8 @@ FP4_HD constexpr uint32_t zero_block_code(const Quantizer& q) {
 FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, BlockMaximum maximum, TensorFactor t,
                                         uint32_t random) {
   if (maximum.has_nonfinite && q.nonfinite == Nonfinite::block_nan && q.scale.has_nan()) return q.scale.nan_code;
+  if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
+  maximum.amax = at_most_largest(computed(q.compute, maximum.amax));
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   const float amax = q.soft_alpha > 0.0f ? soft_maximum(x, maximum.amax, q.soft_alpha) : maximum.amax;
   return apply_scale_policies(q, rule_code(q, x, amax, t, random));

@@ -4,13 +4,14 @@
 // 2502.20586 (random signs), Transformer Engine (the fixed signs).
 #pragma once
 
-#include "fp4/axis.h"
+#include "fp4/arithmetic.h"
 #include "fp4/rng.h"
 
 namespace fp4 {
 
 enum class HadamardSigns : uint8_t { none, fixed, per_layer, per_step };
 enum class HadamardNormalise : uint8_t { sqrt, fold };
+enum class HadamardOutput : uint8_t { fp32, bf16 };
 
 struct HadamardSignsInfo {
   HadamardSigns id;
@@ -26,6 +27,12 @@ struct HadamardNormaliseInfo {
   const char* source;
   int extra_ops;  // multiplications per element
 };
+struct HadamardOutputInfo {
+  HadamardOutput id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
 
 inline constexpr HadamardSignsInfo hadamard_signs_table[] = {
     {HadamardSigns::none, "none", "deterministic H", "2605.09825", false},
@@ -37,7 +44,13 @@ inline constexpr HadamardNormaliseInfo hadamard_normalise_table[] = {
     {HadamardNormalise::sqrt, "sqrt", "orthonormal: times fl32(1/sqrt(h))", "2404.00456", 1},
     {HadamardNormalise::fold, "fold", "left out; the product is multiplied by 1/h", "exact powers of two", 0},
 };
-static_assert(ids_are_indices(hadamard_signs_table) && ids_are_indices(hadamard_normalise_table));
+inline constexpr HadamardOutputInfo hadamard_output_table[] = {
+    {HadamardOutput::fp32, "fp32", "the transform as it is", "definition"},
+    {HadamardOutput::bf16, "bf16", "rounded to bf16 before it is quantised",
+     "Transformer Engine, torchao's exact mode"},
+};
+static_assert(ids_are_indices(hadamard_signs_table) && ids_are_indices(hadamard_normalise_table) &&
+              ids_are_indices(hadamard_output_table));
 
 inline constexpr int hadamard_sizes[] = {16, 32, 64, 128, 256};
 inline constexpr int largest_hadamard = 256;
@@ -46,6 +59,7 @@ struct HadamardSpec {
   int size = 0;  // 0: no transform
   HadamardSigns signs = HadamardSigns::none;
   HadamardNormalise normalise = HadamardNormalise::sqrt;
+  HadamardOutput output = HadamardOutput::fp32;
 
   friend constexpr bool operator==(const HadamardSpec&, const HadamardSpec&) = default;
   // What the product of two transformed operands is divided by.
@@ -141,6 +155,8 @@ FP4_HD inline void hadamard_tile(float* x, const HadamardSpec& h, const Hadamard
   const float factor = forward_factor(h);
   for (int j = 0; j < h.size; ++j) x[j] = x[j] * factor;
   for (int j = 0; j < h.size; ++j) x[j] = canonical(x[j]);
+  if (h.output == HadamardOutput::fp32) return;
+  for (int j = 0; j < h.size; ++j) x[j] = rounded_to_bf16(x[j]);
 }
 
 // The inverse: butterflies, normalisation (`fold`: times 1/h), signs.

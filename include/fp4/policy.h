@@ -9,9 +9,9 @@
 namespace fp4 {
 
 enum class ZeroBlock : uint8_t { one, limit };
-enum class ZeroScale : uint8_t { smallest, one, keep };
-enum class NegativeZero : uint8_t { keep, drop };
-enum class Nonfinite : uint8_t { block_nan, saturate };
+enum class ZeroScale : uint8_t { smallest, one, keep, eighth };
+enum class NegativeZero : uint8_t { keep, drop, of_rounding, zeros };
+enum class Nonfinite : uint8_t { block_nan, saturate, max, max_signed };
 enum class Ragged : uint8_t { pad, refuse };
 
 template <class Id>
@@ -30,14 +30,22 @@ inline constexpr PolicyInfo<ZeroScale> zero_scale_table[] = {
     {ZeroScale::smallest, "smallest", "a scale that rounds to zero becomes the smallest positive one", "definition"},
     {ZeroScale::one, "one", "it becomes 1", "2609.02846"},
     {ZeroScale::keep, "keep", "it stays zero: the block decodes to zeros", "Transformer Engine"},
+    {ZeroScale::eighth, "eighth", "it becomes 1/8", "compressed-tensors"},
 };
 inline constexpr PolicyInfo<NegativeZero> negative_zero_table[] = {
     {NegativeZero::keep, "keep", "negatives that round to zero give -0", "OCP MX 1.0"},
     {NegativeZero::drop, "drop", "they give +0", "ggml"},
+    {NegativeZero::of_rounding, "of_rounding", "they give -0, an input -0 gives +0",
+     "code that takes the sign by x < 0: Model-Optimizer, compressed-tensors, vLLM's emulation"},
+    {NegativeZero::zeros, "zeros", "they give -0, and so does an input 0 of either sign", "Model-Optimizer MXFP4"},
 };
 inline constexpr PolicyInfo<Nonfinite> nonfinite_table[] = {
     {Nonfinite::block_nan, "block_nan", "infinity or NaN makes the block's scale NaN", "OCP MX 1.0"},
     {Nonfinite::saturate, "saturate", "infinity becomes the largest code, NaN code 0", "saturating kernels"},
+    {Nonfinite::max, "max", "infinity becomes the largest code with its sign, NaN the largest code",
+     "PTX cvt.satfinite"},
+    {Nonfinite::max_signed, "max_signed", "infinity and NaN become the largest code with their sign",
+     "AMD v_cvt_scalef32"},
 };
 inline constexpr PolicyInfo<Ragged> ragged_table[] = {
     {Ragged::pad, "pad", "K is padded with zeros to a multiple of the block", "definition"},

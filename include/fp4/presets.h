@@ -1,6 +1,5 @@
-// Named QuantSpecs: the formats of the design space and, for disputed policies, one preset per library. Where a library
-// is wrong by accident (a float log2 one high just below powers of two) the preset follows its documented rule, and the
-// doc says so.
+// Named QuantSpecs: the formats of the design space and, for what libraries and kernels do, one preset each. Where a
+// library does what no word says, the doc says so. `fp4sim list presets --json` says which peer ran beside a preset.
 #pragma once
 
 #include "fp4/spec.h"
@@ -19,6 +18,17 @@ inline constexpr BlockShape block_of_16 = {BlockKind::vector, 16};
 inline constexpr QuantSpec mxfp4_spec = {};
 inline constexpr QuantSpec nvfp4_spec = {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax,
                                          .tensor_scale = TensorScale::current};
+
+inline constexpr QuantSpec nvfp4_by_multiplier_spec = {
+    .scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::vllm,
+    .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit, .decode = Decode::factor_first};
+
+constexpr QuantSpec fbgemm_spec(ScaleRule rule) {
+  QuantSpec s = {.scale_rule = rule, .rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit};
+  s.scale_ceiling = 0x1p125f;
+  if (rule != ScaleRule::nearest_log2_amax) s.exponent = Exponent::float_log2;
+  return s;
+}
 
 inline constexpr Preset preset_table[] = {
     {"mxfp4", "e2m1, e8m0 per 32, floor", "OCP MX 1.0", mxfp4_spec},
@@ -41,29 +51,73 @@ inline constexpr Preset preset_table[] = {
     {"quark_even", "even rule", "AMD Quark", {.scale_rule = ScaleRule::even}},
     {"alto_uos", "uos rule, scales from 2^-126", "AMD-AGI/ALTO", {.scale_rule = ScaleRule::uos, .scale_floor = 0x1p-126f}},
     {"cublas_rceil", "rceil rule", "cuBLAS / PTX cvt.rp.ue8m0x2", {.scale_rule = ScaleRule::rceil}},
-    {"te_nvfp4", "nvfp4 in Transformer Engine's order of operations; zero scales stay", "NVIDIA TransformerEngine",
+    {"quark_mxfp4", "as quark_even", "AMD Quark", {.scale_rule = ScaleRule::even}},
+    {"te_nvfp4", "nvfp4 in Transformer Engine's order of operations; zero scales stay; its Python reference codes an input -0 as +0", "NVIDIA TransformerEngine",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::te,
       .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
+    {"te_46_mae", "te_nvfp4 with the better of amax/6 and amax/4 by absolute error, target 256; the code sums errors in fp32, the preset in fp64",
+     "NVIDIA TransformerEngine, NVFP4 4over6",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .arithmetic = Arithmetic::te,
+      .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit, .error = TrialError::mae}},
+    {"te_ue5m3", "te_nvfp4 with ue5m3 scales and no tensor scale", "NVIDIA TransformerEngine, pull request 3325",
+     {.scale = Scale::ue5m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::te,
+      .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
+    {"vllm_nvfp4", "nvfp4 from S = 448*6/amax, payloads by 1/(s*g); the kernel's approximate reciprocal may differ by an ulp",
+     "vLLM nvfp4_quant_kernels", nvfp4_by_multiplier_spec},
+    {"flashinfer_nvfp4", "as vllm_nvfp4", "FlashInfer fp4_quantize", nvfp4_by_multiplier_spec},
+    {"trtllm_nvfp4", "as vllm_nvfp4", "TensorRT-LLM fp4_quantize", nvfp4_by_multiplier_spec},
+    {"compressed_tensors_nvfp4", "nvfp4 by divisions from S; a scale that rounds to zero becomes 1/8", "vllm-project/compressed-tensors",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::divide_global,
+      .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::eighth, .zero_block = ZeroBlock::limit,
+      .negative_zero = NegativeZero::of_rounding, .decode = Decode::divide_global}},
+    {"compressed_tensors_mxfp4", "mxfp4 with the even rule on bf16 values", "vllm-project/compressed-tensors",
+     {.scale_rule = ScaleRule::even, .arithmetic = Arithmetic::divide, .zero_block = ZeroBlock::limit,
+      .negative_zero = NegativeZero::of_rounding, .compute = Compute::bf16}},
+    {"modelopt_nvfp4", "nvfp4 with scales of a/(6g) and payloads of x/(s*g)", "NVIDIA Model-Optimizer NVFP4QTensor",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::modelopt,
+      .tensor_scale = TensorScale::current, .negative_zero = NegativeZero::of_rounding, .decode = Decode::factor_first}},
+    {"modelopt_mxfp4", "mxfp4, rceil by float log2, ties toward zero; zeros have code 8", "NVIDIA Model-Optimizer MXFP4QTensor",
+     {.scale_rule = ScaleRule::rceil, .rounding = Rounding::nearest_toward_zero, .zero_block = ZeroBlock::limit,
+      .negative_zero = NegativeZero::zeros, .exponent = Exponent::float_log2}},
     {"torchao_nvfp4", "nvfp4 by reciprocals, block scales from 2^-6", "pytorch/ao mx_formats",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::reciprocal,
-      .tensor_scale = TensorScale::current, .zero_block = ZeroBlock::limit, .scale_floor = 0x1p-6f}},
+      .tensor_scale = TensorScale::current, .zero_block = ZeroBlock::limit, .scale_floor = 0x1p-6f, .decode = Decode::factor_first}},
     {"fouroversix", "nvfp4 with the better of amax/6 and amax/4, target 256, zero scales kept; exact where the code divides in fp32",
      "2512.02010, mit-han-lab/fouroversix",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .tensor_scale = TensorScale::current,
       .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
-    {"fbgemm_mx4", "mxfp4, ceil (its default), ties away from zero; its float log2 errs near powers of two, its scales stop at 2^125",
-     "pytorch/FBGEMM quantize_mx4", {.scale_rule = ScaleRule::ceil, .rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit}},
-    {"ggml_mxfp4", "mxfp4, ties toward zero, no negative zero", "ggml-org/ggml",
-     {.rounding = Rounding::nearest_toward_zero, .negative_zero = NegativeZero::drop}},
-    {"quartet_mxfp4", "Gaussian-optimal scale (floor), ties toward zero, without the code's +1e-8 to that scale and its Hadamard of 32",
+    {"fbgemm_mx4", "as fbgemm_mx4_ceil, its default", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::ceil)},
+    {"fbgemm_mx4_ceil", "mxfp4, ceil by float log2, ties away from zero, scales up to 2^125; its Python code errs below scale/1000", "pytorch/FBGEMM quantize_mx4",
+     fbgemm_spec(ScaleRule::ceil)},
+    {"fbgemm_mx4_floor", "the same with floor", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::floor)},
+    {"fbgemm_mx4_even", "the same with even_above", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::even_above)},
+    {"fbgemm_mx4_nearest", "the same with 2^round(log2 a), exact where the code's float log2 errs beside sqrt(2)*2^k",
+     "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::nearest_log2_amax)},
+    {"ggml_mxfp4", "mxfp4, floor by float log2, ties toward zero, no negative zero", "ggml-org/ggml",
+     {.rounding = Rounding::nearest_toward_zero, .zero_block = ZeroBlock::limit, .negative_zero = NegativeZero::drop,
+      .exponent = Exponent::float_log2}},
+    {"ggml_nvfp4", "e2m1, ue4m3 per 16, no tensor scale, scale ties away, element ties toward zero; the code makes 448 of scales from 248 on and 7*2^-9 of 7.5*2^-9",
+     "ggml-org/ggml",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .scale_rounding = Rounding::nearest_away,
+      .rounding = Rounding::nearest_toward_zero, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit,
+      .negative_zero = NegativeZero::drop}},
+    {"quartet_mxfp4", "Gaussian-optimal scale + 1e-8 (floor), ties toward zero; without the code's Hadamard of 32",
      "IST-DASLab/Quartet, released code",
-     {.scale_rule = ScaleRule::quest_floor, .rounding = Rounding::nearest_toward_zero}},
+     {.scale_rule = ScaleRule::quest_floor, .rounding = Rounding::nearest_toward_zero, .scale_add = 1e-8f}},
+    {"quartet_mxfp4_backward", "floor, payloads times 3/4, stochastic; without the code's Hadamard of 32",
+     "IST-DASLab/Quartet, released code", {.rounding = Rounding::stochastic, .prescale = 0.75f}},
+    {"fp_quant_mxfp4", "floor by float log2, payloads times 3/4", "IST-DASLab/FP-Quant",
+     {.prescale = 0.75f, .exponent = Exponent::float_log2}},
     {"qpytorch_e2m1", "e2m1 cast without a scale, ties away", "QPyTorch float_quantize",
      {.scale = Scale::none, .rounding = Rounding::nearest_away}},
-    {"microxcaling_even", "mxfp4 with round=even; its float log2 is one high just below powers of two (1 ulp at 2^3, 44 at 2^-117), the preset is not",
-     "microsoft/microxcaling", {.zero_block = ZeroBlock::limit}},
-    {"microxcaling_default", "mxfp4 with round=nearest: ties away; log2 as in microxcaling_even", "microsoft/microxcaling",
-     {.rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit}},
+    {"microxcaling_even", "mxfp4 with round=even, floor by float log2; the code moves the float below scale/4 up", "microsoft/microxcaling",
+     {.zero_block = ZeroBlock::limit, .exponent = Exponent::float_log2}},
+    {"microxcaling_default", "mxfp4 with round=nearest: ties away; else as microxcaling_even", "microsoft/microxcaling",
+     {.rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit, .exponent = Exponent::float_log2}},
+    {"microxcaling_floor", "mxfp4 with round=floor: toward zero; floor by float log2", "microsoft/microxcaling",
+     {.rounding = Rounding::toward_zero, .zero_block = ZeroBlock::limit, .exponent = Exponent::float_log2}},
+    {"microxcaling_even_bf16", "microxcaling_even on bf16 tensors: log2 in bf16", "microsoft/microxcaling",
+     {.arithmetic = Arithmetic::divide, .zero_block = ZeroBlock::limit, .compute = Compute::bf16, .exponent = Exponent::float_log2}},
     {"graphcore_2509_encode", "stored multiplier, ue5m3 per 16, g = amax", "2509.17791, released code",
      {.scale = Scale::ue5m3, .block = block_of_16, .scale_rule = ScaleRule::encode, .tensor_scale = TensorScale::current,
       .target = 1.0f / 6.0f}},

@@ -21,7 +21,10 @@ enum class Rounding : uint8_t {
   toward_negative,
   stochastic,
   stochastic_midpoint,
-  stochastic_truncated
+  stochastic_truncated,
+  nearest_toward_positive,
+  odd,
+  stochastic_odd
 };
 
 struct RoundingInfo {
@@ -45,6 +48,10 @@ inline constexpr RoundingInfo rounding_table[] = {
     {Rounding::stochastic_truncated, "stochastic_truncated",
      "up when floor(d*2^n) + r >= 2^n (biased low): the carry out of random + discarded bits",
      "PTX cvt.rs, AMD v_cvt_scalef32_sr, gfloat StochasticFastest", true},
+    {Rounding::nearest_toward_positive, "nearest_toward_positive", "nearest, ties toward plus infinity", "Quartet II",
+     false},
+    {Rounding::odd, "odd", "to the odd code unless exact", "gfloat ToOdd", false},
+    {Rounding::stochastic_odd, "stochastic_odd", "as stochastic, ties of d*2^n to odd", "gfloat StochasticOdd", true},
 };
 static_assert(ids_are_indices(rounding_table));
 
@@ -56,10 +63,13 @@ FP4_HD constexpr bool is_stochastic(Rounding mode) {
     case Rounding::toward_zero:
     case Rounding::away_from_zero:
     case Rounding::toward_positive:
-    case Rounding::toward_negative: return false;
+    case Rounding::toward_negative:
+    case Rounding::nearest_toward_positive:
+    case Rounding::odd: return false;
     case Rounding::stochastic:
     case Rounding::stochastic_midpoint:
-    case Rounding::stochastic_truncated: return true;
+    case Rounding::stochastic_truncated:
+    case Rounding::stochastic_odd: return true;
   }
   return false;
 }
@@ -72,10 +82,11 @@ FP4_HD constexpr bool stochastic_rounds_up(Rounding mode, int random_bits, Fract
   const uint64_t after_point = d.bits << random_bits;
   constexpr uint64_t half = uint64_t{1} << 63;
   uint64_t t = floor_t;
-  if (mode == Rounding::stochastic) {
+  if (mode == Rounding::stochastic || mode == Rounding::stochastic_odd) {
     const bool above_half = after_point > half || (after_point == half && d.sticky);
     const bool tie = after_point == half && !d.sticky;
-    if (above_half || (tie && (floor_t & 1) != 0)) ++t;
+    const bool is_odd = (floor_t & 1) != 0;
+    if (above_half || (tie && is_odd == (mode == Rounding::stochastic))) ++t;
   } else if (mode == Rounding::stochastic_midpoint) {
     if (after_point >= half) ++t;
   }
@@ -99,7 +110,10 @@ FP4_HD constexpr bool rounds_up(Rounding mode, Fraction d, bool low_code_is_odd,
     case Rounding::toward_negative: return inexact && negative;
     case Rounding::stochastic:
     case Rounding::stochastic_midpoint:
-    case Rounding::stochastic_truncated: return inexact && stochastic_rounds_up(mode, random_bits, d, r);
+    case Rounding::stochastic_truncated:
+    case Rounding::stochastic_odd: return inexact && stochastic_rounds_up(mode, random_bits, d, r);
+    case Rounding::nearest_toward_positive: return above_half || (tie && !negative);
+    case Rounding::odd: return inexact && !low_code_is_odd;
   }
   return false;
 }

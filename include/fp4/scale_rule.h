@@ -20,7 +20,9 @@ enum class ScaleRule : uint8_t {
   encode,
   four_over_six,
   mse,
-  ms_eden
+  ms_eden,
+  even_above,
+  nearest_log2_amax
 };
 
 // What a rule reads of a block and what it gives: an exponent from the maximum, an exponent from the variance, a number
@@ -58,8 +60,30 @@ inline constexpr ScaleRuleInfo scale_rule_table[] = {
      ScaleFamily::trials},
     {ScaleRule::ms_eden, "ms_eden", "amax to 5.35 or so, then corrected and rounded stochastically (eden.h)",
      "Quartet II 2601.22813", 5, ScaleFamily::quotient},
+    {ScaleRule::even_above, "even_above", "floor, one up above (2-2^-(m+1))*2^k, not at it", "FBGEMM even", 0,
+     ScaleFamily::power},
+    {ScaleRule::nearest_log2_amax, "nearest_log2_amax", "2^(round(log2 a) - emax)", "FBGEMM nearest", 0,
+     ScaleFamily::power},
 };
 static_assert(ids_are_indices(scale_rule_table));
+
+// Where rules of the power family take log2 from. Float log2 rounds to a power of two that the maximum does not reach.
+enum class Exponent : uint8_t { bits, float_log2 };
+
+struct ExponentInfo {
+  Exponent id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr ExponentInfo exponent_table[] = {
+    {Exponent::bits, "bits", "exact", "definition"},
+    {Exponent::float_log2, "float_log2",
+     "of log2 rounded to fp32 (to bf16 under compute=bf16): one high up to 44 ulp below 2^-117, 1 ulp below 2^3",
+     "microxcaling, FBGEMM, Model-Optimizer MXFP4, ggml"},
+};
+static_assert(ids_are_indices(exponent_table));
 
 // What the rules that try several codes minimise over a block.
 enum class TrialError : uint8_t { mse, mae, max };
@@ -85,7 +109,9 @@ FP4_HD constexpr ScaleFamily family_of(ScaleRule r) {
     case ScaleRule::rceil:
     case ScaleRule::even:
     case ScaleRule::uos:
-    case ScaleRule::nearest_log2: return ScaleFamily::power;
+    case ScaleRule::nearest_log2:
+    case ScaleRule::even_above:
+    case ScaleRule::nearest_log2_amax: return ScaleFamily::power;
     case ScaleRule::quest_floor:
     case ScaleRule::quest_nearest: return ScaleFamily::variance;
     case ScaleRule::amax:
@@ -108,6 +134,8 @@ FP4_HD constexpr Divisor rule_divisor(ScaleRule rule, const FloatFormat& element
     case ScaleRule::floor:
     case ScaleRule::ceil:
     case ScaleRule::even:
+    case ScaleRule::even_above:
+    case ScaleRule::nearest_log2_amax:
     case ScaleRule::quest_floor:  // of constant blocks
     case ScaleRule::quest_nearest: return {{1, element.max_exponent(), false}, 1};
     case ScaleRule::uos: return {{29, 0, false}, 4};
@@ -139,6 +167,76 @@ FP4_HD constexpr int log2_nearest(Magnitude x) {
   return x.log2_floor() + (normalized > 13043817825332782212u ? 1 : 0);
 }
 
+// Whether both are one number; neither is zero.
+FP4_HD constexpr bool is_equal(Magnitude a, Magnitude b) {
+  const int top_a = floor_log2(a.significand);
+  const int top_b = floor_log2(b.significand);
+  return !a.sticky && !b.sticky && a.exponent + top_a == b.exponent + top_b &&
+         a.significand << (63 - top_a) == b.significand << (63 - top_b);
+}
+
+// The significand of x > 0 as an integer of 24 bits.
+FP4_HD constexpr uint32_t significand_of_24_bits(float x) {
+  const Magnitude m = exact_magnitude(x);
+  return static_cast<uint32_t>(m.significand << (23 - floor_log2(m.significand)));
+}
+
+// log2 of the binade that holds the numbers next to k != 0 on the side of minus (or plus) infinity.
+FP4_HD constexpr int log2_beside(int k, bool below) {
+  const auto size = static_cast<uint64_t>(k < 0 ? -k : k);
+  const int m = floor_log2(size);
+  return (k > 0) == below && (size & (size - 1)) == 0 ? m - 1 : m;
+}
+
+// floor(ln 2 * 2^m): ulps of a significand within half an fp32 step of log2 in the binade m.
+FP4_HD constexpr uint32_t ulps_of_log2(int m) {
+  constexpr uint32_t ulps[] = {0, 1, 2, 5, 11, 22, 44, 88};
+  return m < 0 ? 0 : ulps[m];
+}
+
+// The smallest 24-bit significand below 2^k whose log2, rounded to fp32 and then to bf16, is k: 2^24 * 2^-(h + h32)
+// with h and h32 half the steps of both formats. A tie goes to the even k.
+FP4_HD constexpr uint32_t least_bf16_log2(int k, int m) {
+  constexpr uint32_t least[] = {16754518, 16731851, 16686608, 16596490, 16417710,
+                                16065907, 15384755, 14107864, 11863221};
+  return m == 7 && k % 2 != 0 ? 11863346u : least[m + 1];
+}
+
+// floor(log2 x), log2 x rounded to nearest in the type of the computation.
+FP4_HD constexpr int float_log2_floor(float x, Compute c) {
+  const int k = exact_magnitude(x).log2_floor() + 1;
+  if (k == 0) return -1;  // log2 is fine beside 0
+  const int m = log2_beside(k, true);
+  const uint32_t least = c == Compute::bf16 ? least_bf16_log2(k, m) : (1u << 24) - ulps_of_log2(m);
+  return significand_of_24_bits(x) >= least ? k : k - 1;
+}
+
+// ceil(fl32(log2 x)).
+FP4_HD constexpr int float_log2_ceil(float x) {
+  const int k = exact_magnitude(x).log2_floor();
+  const uint32_t above = significand_of_24_bits(x) - (1u << 23);
+  if (k == 0) return above == 0 ? 0 : 1;
+  return above <= ulps_of_log2(log2_beside(k, false) - 1) ? k : k + 1;
+}
+
+// The same rules by float log2 of fl32(a/g), or of fl32(fl32(a/M)/g); amax > 0. invalid_reason refuses the other rules.
+FP4_HD constexpr int float_rule_exponent(ScaleRule rule, float amax, float g, const FloatFormat& element, Compute c) {
+  const int emax = element.max_exponent();
+  const float a = amax / g;
+  const uint32_t half_step = 1u << (22 - element.mantissa_bits);
+  if (rule == ScaleRule::rceil) {
+    const float largest = round_to_float(element.largest(), false, Rounding::nearest_even);
+    const float quotient_of_largest = amax / largest / g;
+    return quotient_of_largest == 0.0f ? -149 : float_log2_ceil(quotient_of_largest);
+  }
+  if (a == 0.0f) return -149 - emax;
+  if (!is_finite(a)) return 128 - emax;
+  if (rule == ScaleRule::ceil) return float_log2_ceil(a) - emax;
+  const uint32_t added = rule == ScaleRule::even ? half_step : rule == ScaleRule::even_above ? half_step - 1 : 0;
+  const float moved = float_of(bits_of(a) + added);
+  return (is_finite(moved) ? float_log2_floor(moved, c) : 128) - emax;
+}
+
 // Exponent of the power-of-two rules that read the amax only; amax > 0.
 FP4_HD constexpr int power_rule_exponent(ScaleRule rule, float amax, float g, const FloatFormat& element) {
   const Magnitude a = quotient(exact_magnitude(amax), exact_magnitude(g));
@@ -156,6 +254,13 @@ FP4_HD constexpr int power_rule_exponent(ScaleRule rule, float amax, float g, co
       return log2_ceil(quotient(scaled, exact_product({29, 0, false}, exact_magnitude(g))));
     }
     case ScaleRule::nearest_log2: return log2_nearest(a_over_m);
+    case ScaleRule::even_above: {
+      const uint64_t threshold = (uint64_t{1} << (element.mantissa_bits + 2)) - 1;
+      const int bits = element.mantissa_bits + 1;
+      const Magnitude at = {threshold, a.log2_floor() - bits, false};
+      return a.log2_floor() - emax + (significand_at_least(a, threshold, bits) && !is_equal(a, at) ? 1 : 0);
+    }
+    case ScaleRule::nearest_log2_amax: return log2_nearest(a) - emax;
     case ScaleRule::floor:
     case ScaleRule::quest_floor:  // constant blocks fall back to floor
     case ScaleRule::quest_nearest:
@@ -178,12 +283,23 @@ FP4_HD constexpr int floor_log2_of_double(double v) {
 // The clip of least Gaussian error, 2.92247856 standard deviations, over the largest value of e2m1.
 inline constexpr double quest_clip = 2.92247856 / 6.0;
 
-// Exponent from v = c*c*var (QuEST 2502.05003).
-FP4_HD constexpr int quest_exponent(ScaleRule rule, double sum, double sum_of_squares, double count,
-                                    int floor_exponent) {
+// Exponent from v = c*c*var (QuEST 2502.05003). Quartet's code adds 1e-8 to sqrt(v): `added` > 0 gives the largest k
+// with 2^k <= added, or v >= (2^k - added)^2 in fp64, and a constant block has no rule of its own.
+FP4_HD constexpr int quest_exponent(ScaleRule rule, double sum, double sum_of_squares, double count, int floor_exponent,
+                                    float added = 0.0f) {
   const double mean = sum / count;
   const double variance = sum_of_squares / count - mean * mean;
   const double v = quest_clip * quest_clip * variance;
+  if (added > 0.0f) {
+    const auto more = static_cast<double>(added);
+    int k = floor_log2_of_double(more);
+    if (v > 0.0) {
+      const int e = floor_log2_of_double(v);
+      k = larger(k, e >= 0 ? e / 2 : -((1 - e) / 2));
+    }
+    const double gap = 2.0 * static_cast<double>(power_of_two(k)) - more;  // the sum may reach the next power
+    return v >= gap * gap ? k + 1 : k;
+  }
   if (!(v > 0.0)) return floor_exponent;
   const int e = floor_log2_of_double(v) + (rule == ScaleRule::quest_nearest ? 1 : 0);
   return e >= 0 ? e / 2 : -((1 - e) / 2);  // floor(e/2)

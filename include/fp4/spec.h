@@ -43,6 +43,11 @@ struct QuantSpec {
   Nonfinite nonfinite = Nonfinite::block_nan;
   Ragged ragged = Ragged::pad;
   TrialError error = TrialError::mse;
+  Compute compute = Compute::fp32;
+  Exponent exponent = Exponent::bits;
+  Decode decode = Decode::scale_then_tensor;
+  float scale_ceiling = 0.0f;  // 0: none
+  float scale_add = 0.0f;      // of quest_floor
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }
@@ -64,7 +69,7 @@ struct QuantSpec {
 constexpr float default_target(const QuantSpec& s) {
   if (!s.has_scale()) return 448.0f;
   const float preferred = s.corrects_scales() ? 255.99f : s.scale_rule == ScaleRule::four_over_six ? 256.0f : 448.0f;
-  return smaller(preferred, decode(format_of(s.scale), format_of(s.scale).largest_code));
+  return smaller(preferred, fp4::decode(format_of(s.scale), format_of(s.scale).largest_code));
 }
 
 constexpr Quantizer resolve(const QuantSpec& s) {
@@ -86,6 +91,11 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.zero_scale = s.zero_scale;
   q.negative_zero = s.negative_zero;
   q.nonfinite = s.nonfinite;
+  q.compute = s.has_scale() ? s.compute : Compute::fp32;
+  q.exponent = s.exponent;
+  q.decode_order = s.decode;
+  q.scale_ceiling = s.scale_ceiling;
+  q.scale_add = s.scale_add;
   return q;
 }
 
@@ -93,7 +103,20 @@ constexpr Quantizer resolve(const QuantSpec& s) {
 // a word can still decode and multiply.
 constexpr QuantSpec decoding_spec(QuantSpec s) {
   s.error = TrialError::mse;
+  s.compute = Compute::fp32;
+  s.exponent = Exponent::bits;
+  s.scale_ceiling = s.scale_add = 0.0f;
   if (s.corrects_scales()) s.scale_rule = ScaleRule::amax;
+  if (s.scale_rule == ScaleRule::even_above || s.scale_rule == ScaleRule::nearest_log2_amax)
+    s.scale_rule = ScaleRule::floor;
+  if (s.zero_scale == ZeroScale::eighth) s.zero_scale = ZeroScale::smallest;
+  if (s.negative_zero == NegativeZero::of_rounding || s.negative_zero == NegativeZero::zeros)
+    s.negative_zero = NegativeZero::keep;
+  if (s.nonfinite == Nonfinite::max || s.nonfinite == Nonfinite::max_signed) s.nonfinite = Nonfinite::saturate;
+  if (s.rounding == Rounding::odd || s.rounding == Rounding::stochastic_odd ||
+      s.rounding == Rounding::nearest_toward_positive)
+    s.rounding = Rounding::nearest_even;
+  if (s.scale_rounding == Rounding::nearest_away) s.scale_rounding = Rounding::nearest_even;
   return s;
 }
 
@@ -153,15 +176,40 @@ inline std::string invalid_reason(const QuantSpec& s) {
   if (s.tensor_scale == TensorScale::row && s.block.kind != BlockKind::vector) {
     return "tensor_scale row needs 1 x B blocks";
   }
-  if (s.scale_rule == ScaleRule::encode && s.arithmetic == Arithmetic::te) {
-    return "arithmetic te is not defined for scale_rule encode";
+  const bool has_own_order = s.arithmetic == Arithmetic::te || s.arithmetic == Arithmetic::vllm ||
+                             s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt;
+  if (s.scale_rule == ScaleRule::encode && has_own_order) {
+    return "arithmetic te, vllm, divide_global and modelopt are not defined for scale_rule encode";
+  }
+  if (s.compute != Compute::fp32 && (s.arithmetic == Arithmetic::exact || s.scale_rule == ScaleRule::encode)) {
+    return "compute bf16 rounds operations: arithmetic must not be exact, nor scale_rule encode";
+  }
+  if (s.compute != Compute::fp32 && is_quest(s.scale_rule)) return "compute bf16 is not defined for quest rules";
+  const bool knows_log2 = s.scale_rule == ScaleRule::floor || s.scale_rule == ScaleRule::ceil ||
+                          s.scale_rule == ScaleRule::rceil || s.scale_rule == ScaleRule::even ||
+                          s.scale_rule == ScaleRule::even_above;
+  if (s.exponent == Exponent::float_log2 && !knows_log2) {
+    return "exponent float_log2 is defined for scale_rule floor, ceil, rceil, even and even_above";
+  }
+  const bool rounds_up = s.scale_rule == ScaleRule::ceil || s.scale_rule == ScaleRule::rceil;
+  if (s.exponent == Exponent::float_log2 && s.compute != Compute::fp32 && rounds_up) {
+    return "exponent float_log2 is defined in bf16 for scale_rule floor, even and even_above";
+  }
+  if (s.decode != Decode::scale_then_tensor && (s.prescale != 1.0f || s.scale_rule == ScaleRule::encode)) {
+    return "decode orders other than scale_then_tensor take no prescale and no scale_rule encode";
+  }
+  if (s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic)) {
+    return "decode divide_global needs an arithmetic that starts from S: te, vllm or divide_global";
+  }
+  if (s.decode == Decode::amax_first && s.corrects_scales()) {
+    return "decode amax_first is not defined for scale_rule ms_eden";
   }
   if (s.scale_rule == ScaleRule::encode && s.zero_scale == ZeroScale::keep && scale.has_zero) {
     return "zero_scale keep is not defined for scale_rule encode";
   }
   if (s.scale_rounding != Rounding::nearest_even && s.scale_rounding != Rounding::toward_positive &&
-      s.scale_rounding != Rounding::stochastic) {
-    return "scale_rounding must be nearest_even, toward_positive or stochastic";
+      s.scale_rounding != Rounding::stochastic && s.scale_rounding != Rounding::nearest_away) {
+    return "scale_rounding must be nearest_even, nearest_away, toward_positive or stochastic";
   }
   if (s.tensor_scale == TensorScale::outer128 && s.block.kind != BlockKind::vector) {
     return "tensor_scale outer128 needs 1 x B blocks";
@@ -171,6 +219,17 @@ inline std::string invalid_reason(const QuantSpec& s) {
   if (!(s.scale_floor >= 0.0f) || s.scale_floor > decode(scale, scale.largest_code)) {
     return "scale_floor must lie between 0 and the largest scale";
   }
+  if (!(s.scale_ceiling >= 0.0f) || (s.scale_ceiling > 0.0f && s.scale_ceiling < s.scale_floor)) {
+    return "scale_ceiling must be 0 (none) or at least scale_floor";
+  }
+  if (s.scale_ceiling > 0.0f && s.scale_ceiling < decode(scale, scale.has_zero ? 1u : 0u)) {
+    return "scale_ceiling must be 0 (none) or at least the smallest scale";
+  }
+  if (!(s.scale_add >= 0.0f) || (s.scale_add > 0.0f && s.scale_add < 0x1p-126f)) {
+    return "scale_add must be 0 or a normal positive number";
+  }
+  if (s.scale_add > 0.0f && s.scale_rule != ScaleRule::quest_floor)
+    return "scale_add belongs to scale_rule quest_floor";
   return "";
 }
 

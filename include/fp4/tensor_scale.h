@@ -1,6 +1,7 @@
 // The second scale level: one fp32 factor g for a tensor (NVFP4), held between sampling steps (2609.02846), one per
 // row, or one per row and 128 elements along K. From the tensor amax A: g = fl32(A / fl32(target*M)), so that the
-// largest block scale is about `target`; in `te` order S = min(fl32(target*M / A), FLT_MAX) and g = fl32(1/S).
+// largest block scale is about `target`; orders that start from S have S = min(fl32(target*M / A), FLT_MAX)
+// (divide_global: fl32(target*M * fl32(1/A))) and g = fl32(1/S).
 #pragma once
 
 #include "fp4/arithmetic.h"
@@ -33,11 +34,48 @@ inline constexpr int outer_scale_width = 128;
 // Factors of a row of `cols` elements under outer128.
 FP4_HD constexpr int64_t outer_scale_cols(int64_t cols) { return (cols + outer_scale_width - 1) / outer_scale_width; }
 
+// In which order a code becomes a value again, and so what is stored for a tensor: the factor that the order reads.
+// M is the largest element value; all orders but the first take no prescale.
+enum class Decode : uint8_t { scale_then_tensor, factor_first, divide_global, amax_first };
+
+struct DecodeInfo {
+  Decode id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr DecodeInfo decode_table[] = {
+    {Decode::scale_then_tensor, "scale_then_tensor", "fl32(fl32(q*s/p)*g); stores g", "definition"},
+    {Decode::factor_first, "factor_first", "fl32(q*fl32(s*g)); stores g",
+     "torchao, vLLM, Model-Optimizer, ue5m3-fp4, Quartet II"},
+    {Decode::divide_global, "divide_global", "fl32(q*fl32(s/S)); stores S", "compressed-tensors, vLLM's emulation"},
+    {Decode::amax_first, "amax_first", "fl32(q*fl32(fl32(s*A)*fl32(1/fl32(target*M)))); stores the amax A",
+     "Transformer Engine's CUDA dequantiser"},
+};
+static_assert(ids_are_indices(decode_table));
+
+// What is stored for a tensor whose amax is A.
+FP4_HD constexpr float stored_factor(Decode d, TensorFactor t, float amax) {
+  return d == Decode::divide_global ? t.te_multiplier : d == Decode::amax_first ? amax : t.g;
+}
+
+// g of what is stored; `top` is fl32(target*M).
+FP4_HD constexpr float multiplier_of(Decode d, float stored, float top) {
+  return d == Decode::divide_global ? 1.0f / stored : d == Decode::amax_first ? stored * (1.0f / top) : stored;
+}
+
+// The one number that an element value is multiplied by under a block scale s.
+FP4_HD constexpr float decode_factor(Decode d, float s, float stored, float top) {
+  return d == Decode::divide_global ? s / stored : d == Decode::amax_first ? s * stored * (1.0f / top) : s * stored;
+}
+
 // g and S from the amax A (finite, >= 0). `largest` is M. A = 0 gives 1.
 FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float target, float largest) {
   if (amax == 0.0f) return {};
-  if (order == Arithmetic::te) {
-    const float multiplier = at_most_largest(target * largest / amax);
+  if (starts_from_multiplier(order)) {
+    const bool by_inverse = order == Arithmetic::divide_global;  // PyTorch's number / tensor
+    const float multiplier = at_most_largest(by_inverse ? target * largest * (1.0f / amax) : target * largest / amax);
     return {1.0f / multiplier, multiplier};
   }
   const float g = at_most_largest(amax / (target * largest));

@@ -78,7 +78,7 @@ StochasticTest stochastic_test(const Case& c, const CaseInputs& in, const Elemen
                                           : scale_value(q, low.scales[static_cast<size_t>(low.scale_index(r, k))]);
       const double u = std::abs(static_cast<double>(in.a[static_cast<size_t>(r * c.cols + k)])) *
                        static_cast<double>(spec.prescale) /
-                       (static_cast<double>(s) * static_cast<double>(low.tensor_factor_at(r, k)));
+                       (static_cast<double>(s) * static_cast<double>(low.tensor_multiplier_at(r, k)));
       const double a = std::abs(static_cast<double>(decode(q.element, lo)));
       const double b = std::abs(static_cast<double>(decode(q.element, hi)));
       const double p = (u - a) / (b - a);

@@ -86,7 +86,7 @@ std::vector<float> boundary_input(const QuantSpec& spec, int64_t rows, int64_t c
       const double high = decode(element, code + 1);
       const double share = (w >> 20 & 3) == 0 ? 0.0 : threshold(spec, place, i);
       const double value = (low + share * (high - low)) * static_cast<double>(s) *
-                           static_cast<double>(q.tensor_factor_at(r, c)) / static_cast<double>(spec.prescale);
+                           static_cast<double>(q.tensor_multiplier_at(r, c)) / static_cast<double>(spec.prescale);
       float v = nudged(static_cast<float>(value), static_cast<int>(w >> 12 & 7) % 5 - 2);
       if (!(v <= amax)) v = amax;
       at(r, c) = (w >> 30 & 1) != 0 ? -v : v;

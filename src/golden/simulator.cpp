@@ -84,6 +84,7 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
                        .hadamard = k.drop_hadamard ? HadamardSpec{} : c_.hadamard,
                        .place = k.place.value_or(c_.place),
                        .threads = threads_};
+  if (is_stochastic(k.a.rounding)) call.random_words = c_.random_words;
   if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
   Piece piece;
   piece.amax = finite_amax(call.x);
@@ -148,8 +149,7 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
         if (resolved.scale.is_nan_code(scale_code)) continue;
       }
       const float x = call.x.at(r, c);
-      const uint32_t draw =
-          is_stochastic(k.a.rounding) ? random_draw(call.place, draw_index(k, q, r, c), k.a.random_bits) : 0;
+      const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), k.a.random_bits) : 0;
       uint32_t code = element_code(resolved, x, scale_code, t, draw);
       if (k.saturation != 0 && is_finite(x) && x != 0.0f) {
         const Magnitude u = payload(k.a.arithmetic, x, scale_value(resolved, scale_code), t, k.a.prescale);

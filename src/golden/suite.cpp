@@ -148,7 +148,7 @@ void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const 
   const uint64_t count = static_cast<uint64_t>(q.rows * q.cols);
   const int width = (call.spec.random_bits + 7) / 8;
   for (uint64_t i = 0; i < count; ++i) {
-    const uint32_t r = random_draw(call.place, i, call.spec.random_bits);
+    const uint32_t r = call.draw(i, call.spec.random_bits);
     for (int byte = 0; byte < width; ++byte) draws.push_back(static_cast<unsigned char>(r >> (8 * byte)));
   }
   out.push_back({"random" + suffix,
@@ -225,6 +225,7 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
                        .hadamard = c.hadamard,
                        .place = c.place,
                        .threads = threads};
+  if (!c.is_gemm && is_stochastic(spec.rounding)) call.random_words = c.random_words;
   if (!c.is_gemm) {
     out.push_back(float_array("input", a, c.rows, c.cols));
     add_quantized(out, dispatcher, call, "");

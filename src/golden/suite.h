@@ -32,6 +32,7 @@ struct Case {
   int64_t rows_b = 0;  // gemm: N
   HadamardSpec hadamard;
   RandomPlace place;
+  std::vector<uint32_t> random_words;          // of a quantisation: a kernel's own, in place of Philox's
   bool with_transpose = false;                 // also the operand IN^T, blocks along axis 0
   std::vector<std::string> accumulators;       // gemm
   std::map<std::string, uint64_t> told_apart;  // gemm: outputs of an accumulator that are not fp32_block's

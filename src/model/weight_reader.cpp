@@ -68,7 +68,7 @@ WeightReader::WeightReader(const ModelTensor& tensor, const OpenOptions& options
     scales_.emplace(reader_of(tensor.parts[1], {}));
   }
   if (scheme_ == nullptr) return;
-  q_.spec = quant_spec_from_words(scheme_->spec, name_);
+  q_.spec = decoding_spec(quant_spec_from_words(scheme_->spec, name_));
   const size_t factor = first.gguf != nullptr ? 1 : 2;
   if (tensor.parts.size() <= factor) return;
   TensorReader reader = reader_of(tensor.parts[factor], {});

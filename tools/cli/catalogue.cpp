@@ -37,6 +37,7 @@ std::vector<CatalogueRow> hadamards() {
     rows.push_back({"size=" + std::to_string(size), "Sylvester order, tiles along the contraction axis", "2404.00456"});
   append(rows, "signs", hadamard_signs_table);
   append(rows, "normalise", hadamard_normalise_table);
+  append(rows, "output", hadamard_output_table);
   return rows;
 }
 
@@ -47,6 +48,9 @@ std::vector<CatalogueRow> policies() {
   append(rows, "negative_zero", negative_zero_table);
   append(rows, "nonfinite", nonfinite_table);
   append(rows, "ragged", ragged_table);
+  append(rows, "compute", compute_table);
+  append(rows, "exponent", exponent_table);
+  append(rows, "decode", decode_table);
   return rows;
 }
 

@@ -11,13 +11,14 @@
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/explain.h"
 #include "tools/cli/quantize_files.h"
+#include "tools/cli/random_words.h"
 
 namespace fp4::tools {
 namespace {
 
 struct GemmOptions {
-  std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt";
-  std::string c, bias, type = "fp32";
+  std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt", rotated = "fp32";
+  std::string c, bias, type = "fp32", words, words_b;
   float alpha = 1, beta = 0;
   int hadamard = 0;
   bool force = false;
@@ -65,7 +66,9 @@ std::vector<float> load_term(const char* option, const std::string& path, int64_
 void run_gemm(const GemmOptions& o) {
   MultiplyCall call;
   HadamardSpec hadamard;
-  set_hadamard(hadamard, Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}}, "--hadamard");
+  set_hadamard(hadamard,
+               Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}, {"output", o.rotated}},
+               "--hadamard");
   call.options.accumulator = accumulator_from_words(o.accumulator, "--accumulator");
   Epilogue epilogue = {o.alpha, o.beta, !o.bias.empty(), output_type_of("--output-type", o.type)};
   if ((o.beta != 0) != !o.c.empty()) throw Error("gemm: --beta and --c FILE belong together");
@@ -89,6 +92,12 @@ void run_gemm(const GemmOptions& o) {
   a.call.place = o.place.place();
   b.call.place = o.place.place().second_operand();  // its signs are the first operand's: rng.h
   a.call.hadamard = b.call.hadamard = hadamard;
+  const std::vector<uint32_t> words = load_random_words("--random-words", o.words);
+  const std::vector<uint32_t> words_b = load_random_words("--random-words-b", o.words_b);
+  if ((a.ready && !words.empty()) || (b.ready && !words_b.empty()))
+    throw Error("--random-words: codes take no random bits; it is for operands of numbers");
+  a.call.random_words = words;
+  b.call.random_words = words_b;
   call.options.hadamard_divisor = hadamard.product_divisor();
   a.call.threads = b.call.threads = call.options.threads = o.backend.thread_count();
   if (a.ready || b.ready) {
@@ -124,6 +133,10 @@ void add_gemm(CLI::App& app, Invocation&) {
       ->type_name("none|fixed|per_layer|per_step");
   app.add_option("--normalise", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)")
       ->type_name("sqrt|fold");
+  app.add_option("--hadamard-output", o->rotated, "Type of the rotated operands: fp32 (default) or bf16")
+      ->type_name("fp32|bf16");
+  add_random_words_option(app, "--random-words", o->words, "for A");
+  add_random_words_option(app, "--random-words-b", o->words_b, "for B");
   app.add_option("--alpha", o->alpha, "Factor of the product (default 1)")->type_name("X");
   app.add_option("--beta", o->beta, "Factor of --c, which is added")->type_name("X");
   app.add_option("--c", o->c, "Numbers [M, N] to add, times --beta")->type_name("FILE");

@@ -10,7 +10,7 @@ namespace fp4::tools {
 namespace {
 
 struct HadamardOptions {
-  std::string in, out, signs = "none", normalise = "sqrt";
+  std::string in, out, signs = "none", normalise = "sqrt", rotated = "fp32";
   int size = 0;
   bool inverse = false, force = false;
   PlaceOptions place;
@@ -20,7 +20,8 @@ struct HadamardOptions {
 
 void run_hadamard(const HadamardOptions& o) {
   HadamardSpec spec;
-  set_hadamard(spec, Json{{"size", o.size}, {"signs", o.signs}, {"normalise", o.normalise}}, "hadamard");
+  set_hadamard(spec, Json{{"size", o.size}, {"signs", o.signs}, {"normalise", o.normalise}, {"output", o.rotated}},
+               "hadamard");
   if (spec.size == 0) throw Error("hadamard --size: 0 is no transform; accepted: 16, 32, 64, 128, 256");
   const Dispatcher backend(o.backend.backend);
   TensorReader reader(o.in, o.input.open_options());
@@ -50,6 +51,8 @@ void add_hadamard(CLI::App& app, Invocation&) {
   app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
       ->type_name("none|fixed|per_layer|per_step");
   app.add_option("--normalise", o->normalise, "sqrt (default: orthonormal) or fold (left out)")->type_name("sqrt|fold");
+  app.add_option("--output-type", o->rotated, "fp32 (default), or bf16: rounded to it, kept as float32")
+      ->type_name("fp32|bf16");
   app.add_flag("--inverse", o->inverse, "Undo the transform: butterflies first, then signs");
   app.add_option("-o,--out", o->out, "Output .npy, float32 [M, K padded to h]")->required()->type_name("FILE");
   add_place_options(app, o->place);

@@ -7,6 +7,7 @@
 #include "tasks/run.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/options.h"
+#include "tools/cli/preset_peers.h"
 #include "tools/cli/reference.h"
 #include "tools/cli/table_print.h"
 
@@ -32,6 +33,17 @@ void print_words(const std::string& topic) {
   for (const std::string& name : names) fmt::print("{}\n", name);
 }
 
+// The peer whose code ran beside a preset; a preset without one says so.
+nlohmann::ordered_json comparison_of(const std::string& preset) {
+  const PresetPeer* p = find_row(preset_peers, preset);
+  if (p == nullptr) return "not compared";
+  return {{"peer", p->peer},
+          {"version", p->version},
+          {"values_equal", p->equal},
+          {"values_compared", p->compared},
+          {"difference", p->difference}};
+}
+
 void run_list(const ListOptions& o) {
   const std::vector<std::string> topics = o.topics.empty() ? catalogue_topics() : o.topics;
   if (o.words) {
@@ -47,6 +59,7 @@ void run_list(const ListOptions& o) {
     if (std::any_of(catalogue.begin(), catalogue.end(), has_source)) table.columns.push_back({"source"});
     for (const CatalogueRow& row : catalogue) {
       rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
+      if (topic == "presets") rows.back()["compared_with"] = comparison_of(row.name);
       table.rows.push_back({row.name, row.doc, row.source});
     }
     text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_has_styles());

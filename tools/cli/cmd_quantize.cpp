@@ -10,6 +10,7 @@
 #include "tools/cli/explain.h"
 #include "tools/cli/model_write.h"
 #include "tools/cli/quantize_files.h"
+#include "tools/cli/random_words.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -23,7 +24,7 @@ struct QuantizeOptions {
   InputOptions input;
   bool json = false;
   bool explains = false;
-  std::string scheme;
+  std::string scheme, words;
   std::vector<std::string> tensors, keep;
 };
 
@@ -88,6 +89,8 @@ void run_model(QuantizeOptions& o, const Invocation& invocation) {
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
 
 void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
+  if (!o.scheme.empty() && !o.words.empty())
+    throw Error("quantize: --random-words is for one tensor, not for --scheme");
   if (!o.scheme.empty()) return run_model(o, invocation);
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
@@ -97,6 +100,7 @@ void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
   o.job.place = o.place.place();
+  o.job.random_words = load_random_words("--random-words", o.words);
   o.job.backend = o.backend.backend;
   o.job.threads = o.backend.thread_count();
   o.job.command_line = invocation.command_line;
@@ -163,6 +167,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
                  "Tensors that stay as they are (default: *embed* *lm_head* output.weight *norm* *router*)")
       ->type_name("PATTERN");
   add_place_options(app, o->place);
+  add_random_words_option(app, "--random-words", o->words, "for element rounding");
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
   add_force_option(app, o->job.force);

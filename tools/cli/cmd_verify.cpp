@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "tools/cli/options.h"
+#include "tools/cli/random_words.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/verify_print.h"
 
@@ -13,11 +14,13 @@ struct VerifyOptions {
   bool json = false;
   BackendOptions backend;
   InputOptions input;
-  std::string nibbles = "low_first", scale_layout = "linear";
+  std::string nibbles = "low_first", scale_layout = "linear", words;
 };
 
 void run_verify(VerifyOptions& o, Invocation& invocation) {
-  const golden::Bundle bundle = golden::open_bundle(o.job.golden);
+  golden::Bundle bundle = golden::open_bundle(o.job.golden);
+  const std::vector<uint32_t> words = load_random_words("verify --random-words", o.words);
+  for (golden::Case& c : bundle.cases) c.random_words = words;
   o.job.dump.nibbles = golden::code_layout_of("verify --nibbles", o.nibbles);
   o.job.dump.scale_layout = golden::scale_layout_of("verify --scale-layout", o.scale_layout);
   o.job.dump.open = o.input.open_options();
@@ -52,6 +55,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
       ->delimiter(',')
       ->type_name("STAGE");
   app.add_flag("--all-cases", o->job.all_cases, "Fail unless every case of the bundle is in the dump");
+  add_random_words_option(app, "--random-words", o->words, "of quantisations, as the kernel took them,");
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);
   add_json_option(app, o->json);

@@ -85,7 +85,7 @@ Quantized load_quantized(const std::string& folder, bool changed) {
   const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));
   const Layout layout = layout_of(manifest.spec, rows, cols, manifest.order, manifest.shape);
   Quantized q;
-  q.spec = manifest.spec;
+  q.spec = decoding_spec(manifest.spec);
   q.rows = rows;
   q.cols = cols;
   q.geometry = geometry_of(q.spec, rows, cols);
@@ -142,7 +142,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
                                        all.scale_rows, all.scale_cols, readers[1].name());
 
   Quantized q;
-  q.spec = spec;
+  q.spec = decoding_spec(spec);
   q.cols = cols;
   const bool by_row = spec.tensor_scale_cols(cols) > 0;
   if (!by_row) {

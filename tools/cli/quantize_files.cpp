@@ -74,6 +74,7 @@ QuantizeCall call_for(const QuantizeJob& job, TensorReader& reader, int64_t band
   QuantizeCall call;
   call.spec = job.spec;
   call.place = job.place;
+  call.random_words = job.random_words;
   call.threads = job.threads;
   const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
   if (rows > band && (kind == TensorScale::current || kind == TensorScale::hold)) {

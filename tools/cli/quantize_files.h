@@ -17,9 +17,10 @@ struct QuantizeJob {
   QuantSpec spec;
   std::string preset;  // "" when the spec came from a file
   RandomPlace place;
-  bool transpose = false;               // quantise IN^T: blocks along axis 0
-  std::string nibbles = "low_first";    // of golden::code_layout_table
-  std::string scale_layout = "linear";  // of golden::scale_layout_table
+  std::vector<uint32_t> random_words{};  // in place of Philox's bits
+  bool transpose = false;                // quantise IN^T: blocks along axis 0
+  std::string nibbles = "low_first";     // of golden::code_layout_table
+  std::string scale_layout = "linear";   // of golden::scale_layout_table
   std::string out;
   bool force = false;
   std::string backend = "auto";

@@ -13,6 +13,7 @@ an oracle that is copied to another machine must not need a second file.
 """
 import argparse
 import ast
+import decimal
 import json
 import math
 import os
@@ -239,9 +240,15 @@ def rounds_up(mode, num, den, lo_code, negative, n, r):
         return not negative
     if mode == "toward_negative":
         return negative
+    if mode == "nearest_toward_positive":
+        return 2 * num > den or (2 * num == den and not negative)
+    if mode == "odd":
+        return lo_code & 1 == 0
     t, rest = divmod(num << n, den)
     if mode == "stochastic":
         t += 2 * rest > den or (2 * rest == den and t & 1 == 1)
+    elif mode == "stochastic_odd":
+        t += 2 * rest > den or (2 * rest == den and t & 1 == 0)
     elif mode == "stochastic_midpoint":
         t += 2 * rest >= den
     elif mode != "stochastic_truncated":
@@ -304,7 +311,7 @@ class Draws:
 FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scale_rounding="nearest_even", arithmetic="exact",
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
               zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad",
-              error="mse")
+              error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -314,6 +321,8 @@ PRESETS = {
     "bf16": dict(element="bf16", scale="none"), "fp16": dict(element="fp16", scale="none"), "fp32": dict(element="fp32", scale="none"),
 }
 POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_floor", "quest_nearest")
+YOUNGER_POWER_RULES = ("even_above", "nearest_log2_amax")
+FROM_MULTIPLIER = ("te", "vllm", "divide_global")  # orders that start from S = target*M/A
 VALUE_RULES = ("amax", "encode", "four_over_six", "mse")
 EDEN_HEADROOM = Fraction(17, 16) * Fraction(93, 100)  # of ms_eden: the maximum lands on 6 / that
 
@@ -335,6 +344,7 @@ class Spec:
         self.p = Fraction(self.prescale)
         self.p_bits = parse_f32(self.prescale)
         self.floor_bits = parse_f32(self.scale_floor)
+        self.ceiling_bits = parse_f32(self.scale_ceiling)
         if self.target is not None:
             self.target_bits = parse_f32(self.target)
         elif self.scale_format is not None:
@@ -361,7 +371,21 @@ class Spec:
             return "uos is defined for e2m1"
         if self.scale_rule == "four_over_six" and self.scale == "e8m0":
             return "four_over_six needs a scale format with mantissa"
-        if self.scale_rule == "encode" and (self.arithmetic == "te" or self.zero_scale == "keep"):
+        if self.compute == "bf16" and (self.arithmetic == "exact" or self.scale_rule == "encode" or self.scale_rule.startswith("quest")):
+            return "compute=bf16 rounds operations"
+        if self.exponent == "float_log2" and self.scale_rule not in ("floor", "ceil", "rceil", "even", "even_above"):
+            return "float_log2 is defined for rules of the amax"
+        if self.exponent == "float_log2" and self.compute == "bf16" and self.scale_rule in ("ceil", "rceil"):
+            return "float_log2 in bf16 is defined for floors"
+        if self.decode != "scale_then_tensor" and (self.p != 1 or self.scale_rule == "encode"):
+            return "decode orders take neither prescale nor encode"
+        if self.decode == "divide_global" and self.arithmetic not in FROM_MULTIPLIER:
+            return "divide_global needs S"
+        if self.decode == "amax_first" and self.scale_rule == "ms_eden":
+            return "amax_first and ms_eden"
+        if self.scale_add != "0" and self.scale_rule != "quest_floor":
+            return "scale_add belongs to quest_floor"
+        if self.scale_rule == "encode" and (self.arithmetic in ("te", "vllm", "divide_global", "modelopt") or self.zero_scale == "keep"):
             return "encode takes neither te nor zero_scale=keep"
         if self.tensor_scale == "outer128" and self.scale != "none" and not self.block.isdigit():
             return "outer128 needs 1 x B blocks"
@@ -381,12 +405,34 @@ def fraction_to_f32(f):
     return round_ratio(f.numerator, f.denominator)
 
 
+def to_bf16(b):
+    """The nearest bf16 of fp32 bits, ties to even, by search among all values."""
+    if not is_finite(b):
+        return b
+    fmt = ELEMENTS["bf16"]
+    c = round_to_format(fmt, magnitude_units(b), 1 << 149, "nearest_even", bool(b & SIGN))
+    return (b & SIGN) | (INF if c == fmt.infinity else fmt.code_to_f32(c))
+
+
+def log2_bits(num, den, kind):
+    """fp32 bits of log2(num/den), correctly rounded, then to bf16 if asked: 60 decimal digits."""
+    with decimal.localcontext() as context:
+        context.prec = 60
+        v = (decimal.Decimal(num) / decimal.Decimal(den)).ln() / decimal.Decimal(2).ln()
+        exponent = floor_log2(num, den)
+        if num == den << exponent if exponent >= 0 else num << -exponent == den:
+            v = decimal.Decimal(exponent)
+        n, d = abs(v).as_integer_ratio()
+    b = (SIGN if v < 0 else 0) | (round_ratio(n, d) if n else 0)
+    return to_bf16(b) if kind == "bf16" else b
+
+
 # ---------------------------------------------------------------- one block
 class BlockQuantiser:
     """Sections 2 and 4 for one spec: scale code of a block, codes and decoded values of its elements, under one tensor scale."""
 
-    def __init__(self, spec, g, s_te):
-        self.spec, self.g, self.s_te = spec, g, s_te
+    def __init__(self, spec, g, s_te, amax):
+        self.spec, self.g, self.s_te, self.amax = spec, g, s_te, amax
         self.g_units = magnitude_units(g)
         self.fmt = spec.scale_format
         self.m = spec.largest()
@@ -397,10 +443,17 @@ class BlockQuantiser:
         """The number whose nearest code is the scale: a/(M g) in the arithmetic asked for, as a pair."""
         if self.spec.arithmetic == "exact":
             return magnitude_units(a) * exact_m.denominator, exact_m.numerator * self.g_units
+        narrow = to_bf16 if self.spec.compute == "bf16" else lambda b: b
         if self.spec.arithmetic == "te":
             v = f_mul(a, f_mul(self.s_te, f_div(ONE, m)))
+        elif self.spec.arithmetic == "vllm":
+            v = f_mul(self.s_te, narrow(f_mul(a, f_div(ONE, m))))
+        elif self.spec.arithmetic == "divide_global":
+            v = f_mul(self.s_te, narrow(f_div(a, m)))
+        elif self.spec.arithmetic == "modelopt":
+            v = f_div(a, f_mul(m, self.g))
         else:
-            v = f_div(f_div(a, m), self.g)
+            v = f_div(narrow(f_div(a, m)), self.g)
         return (1, 0) if v == INF else (magnitude_units(v), 1 << 149)
 
     def multiplier(self, a):
@@ -423,6 +476,8 @@ class BlockQuantiser:
         return bisect_left(self.fmt.values, 1 << (e + self.fmt.shift))
 
     def power_rule(self, rule, a, xs, count):
+        if self.spec.exponent == "float_log2":
+            return self.float_power_rule(rule, a)
         num, den = magnitude_units(a), self.g_units  # a' = a/g
         e = floor_log2(num, den)
         emax = self.spec.elem.emax
@@ -431,10 +486,12 @@ class BlockQuantiser:
             return e - emax
         if rule == "ceil":
             return e - emax + (not pow2)
-        if rule == "even":  # a' >= (2 - 2^-(m+1)) 2^e
+        if rule in ("even", "even_above"):  # a' >= (2 - 2^-(m+1)) 2^e, or above it
             m = self.spec.elem.mantissa
-            threshold = Fraction(2) - Fraction(1, 2 << m)
-            return e - emax + (Fraction(num, den) >= threshold * Fraction(2) ** e)
+            threshold = (Fraction(2) - Fraction(1, 2 << m)) * Fraction(2) ** e
+            return e - emax + (Fraction(num, den) > threshold or (rule == "even" and Fraction(num, den) == threshold))
+        if rule == "nearest_log2_amax":
+            return e - emax + (Fraction(num, den) ** 2 > Fraction(2) ** (2 * e + 1))
         if rule in ("rceil", "uos"):
             top = self.m if rule == "rceil" else Fraction(29, 4)
             v = Fraction(num, den) / top
@@ -453,20 +510,44 @@ class BlockQuantiser:
         mean = total / count
         c = 2.92247856 / 6
         v = (c * c) * (squares / count - mean * mean)
+        if self.spec.scale_add != "0":  # the largest k with 2^k <= sqrt(v) + added, the comparison in fp64
+            added = to_double(parse_f32(self.spec.scale_add))
+            k = 200
+            while not (2.0 ** k <= added or v >= (2.0 ** k - added) * (2.0 ** k - added)):
+                k -= 1
+            return k
         if v <= 0:
             return e - emax
         k = math.frexp(v)[1] - 1
         return k // 2 if rule == "quest_floor" else (k + 1) // 2
 
+    def float_power_rule(self, rule, a):
+        """The rules by log2 in floats, of fl32(a/g) or fl32(fl32(a/M)/g)."""
+        emax, mantissa = self.spec.elem.emax, self.spec.elem.mantissa
+        x = f_div(f_div(a, fraction_to_f32(self.m)), self.g) if rule == "rceil" else f_div(a, self.g)
+        if rule in ("even", "even_above") and is_finite(x) and x:
+            x += (1 << 22 - mantissa) - (rule == "even_above")
+        if not x:
+            return -149 - (0 if rule == "rceil" else emax)
+        if not is_finite(x):
+            return 128 - (0 if rule == "rceil" else emax)
+        log2 = to_double(log2_bits(magnitude_units(x), 1 << 149, self.spec.compute))
+        if rule == "rceil":
+            return math.ceil(log2)
+        return (math.ceil(log2) if rule == "ceil" else math.floor(log2)) - emax
+
     def after_rule(self, code):
-        """scale_floor, then zero_scale."""
+        """scale_floor and scale_ceiling, then zero_scale."""
         spec, fmt = self.spec, self.fmt
         if fmt.units149(code) < magnitude_units(spec.floor_bits):
             wanted = magnitude_units(spec.floor_bits)
             up = -(-wanted >> (149 - fmt.shift))  # smallest multiple of the format's unit >= the floor
             code = min(bisect_left(fmt.values, up), fmt.largest_code)
+        if spec.ceiling_bits and fmt.units149(code) > magnitude_units(spec.ceiling_bits):
+            code = round_to_format(fmt, magnitude_units(spec.ceiling_bits), 1 << 149, "toward_zero")
         if fmt.value_units(code) == 0:
-            code = {"smallest": 1, "one": fmt.one, "keep": code}[spec.zero_scale]
+            eighth = round_to_format(fmt, 1, 8, "nearest_even") if spec.zero_scale == "eighth" else None
+            code = {"smallest": 1, "one": fmt.one, "keep": code, "eighth": eighth}[spec.zero_scale]
         return code
 
     def error(self, code, xs):
@@ -485,12 +566,14 @@ class BlockQuantiser:
         if spec.nonfinite == "block_nan" and fmt.nan is not None and not all(is_finite(x) for x in xs):
             return None
         a = max((x & NAN for x in xs if is_finite(x)), default=0)
+        if spec.compute == "bf16":
+            a = min(to_bf16(a), FLT_MAX)
         rule = spec.scale_rule
         if a == 0:
             if spec.zero_block == "one":
                 return self.after_rule(fmt.one)
             return self.after_rule(fmt.largest_code if rule == "encode" else 0)
-        if rule in POWER_RULES:
+        if rule in POWER_RULES + YOUNGER_POWER_RULES:
             return self.after_rule(self.power_code(self.power_rule(rule, a, xs, count)))
         if rule == "encode":
             return self.after_rule(self.round_scale(self.multiplier(a), draw))
@@ -529,22 +612,29 @@ class BlockQuantiser:
         if spec.scale_rule == "encode":
             def one(x):
                 return f_mul(f_div(x, g), stored)
-        elif spec.arithmetic == "divide":
-            d = f_mul(stored, g)
+        elif spec.arithmetic in ("divide", "modelopt", "divide_global"):
+            d = f_div(stored, self.s_te) if spec.arithmetic == "divide_global" else f_mul(stored, g)
 
             def one(x):
                 return f_div(x, d)
         else:
             if spec.arithmetic == "reciprocal":
                 k = f_div(f_div(ONE, g), stored)
+            elif spec.arithmetic == "vllm":
+                k = f_div(ONE, f_mul(stored, g))
             else:
                 k = min(f_div(ONE, f_mul(stored, g)), FLT_MAX)
 
             def one(x):
                 return f_mul(x, k)
 
+        bf16 = spec.compute == "bf16"
+        bf16_payload = bf16 and spec.tensor_scale == "none"
+
         def chain(x):
-            u = one(x & NAN)
+            u = one(min(to_bf16(x & NAN), FLT_MAX) if bf16 else x & NAN)
+            if bf16_payload:
+                u = to_bf16(u)
             if spec.p != 1:
                 u = f_mul(u, spec.p_bits)
             return (1, 0) if u == INF else (magnitude_units(u), 1 << 149)
@@ -559,14 +649,19 @@ class BlockQuantiser:
         for i, x in enumerate(xs):
             negative = bool(x & SIGN)
             if not is_finite(x):
-                out.append(0 if is_nan(x) else elem.largest_code | (elem.sign_bit if negative else 0))
+                signed = elem.largest_code | (elem.sign_bit if negative else 0)
+                nan = {"max": elem.largest_code, "max_signed": signed}.get(spec.nonfinite, 0)
+                out.append(nan if is_nan(x) else signed)
+                continue
+            if not x & NAN and spec.negative_zero in ("of_rounding", "zeros"):
+                out.append(elem.sign_bit if spec.negative_zero == "zeros" else 0)
                 continue
             c = 0
             if not keep_zero and x & NAN:
                 num, den = payload(x)
                 c = elem.largest_code if den == 0 else round_to_format(
                     elem, num, den, mode, negative, spec.n, draws and draws[i])
-            if negative and (c or spec.negative_zero == "keep"):
+            if negative and (c or spec.negative_zero != "drop"):
                 c |= elem.sign_bit
             out.append(c)
         return out
@@ -578,6 +673,18 @@ class BlockQuantiser:
         if code not in self.decode_cache:
             self.decode_cache[code] = magnitude_units(self.decode_scale(code))
         num = elem.value_units(q & (elem.sign_bit - 1)) * self.decode_cache[code] * p.denominator
+        if self.spec.decode != "scale_then_tensor":
+            s = self.decode_scale(code)
+            if self.spec.tensor_scale == "none":
+                factor = s
+            elif self.spec.decode == "divide_global":
+                factor = f_div(s, self.s_te)
+            elif self.spec.decode == "amax_first":
+                top = f_mul(self.spec.target_bits, fraction_to_f32(elem.max_fraction))
+                factor = f_mul(f_mul(s, self.amax), f_div(ONE, top))
+            else:
+                factor = f_mul(s, self.g)
+            return f_mul(elem.code_to_f32(q), factor)
         inner = round_ratio(num, p.numerator, -149 - elem.shift) if num else 0
         return f_mul(sign | inner, self.g)
 
@@ -588,16 +695,16 @@ class Quantised:
 
 
 def tensor_scale_of(spec, a):
-    """(g, S of te) from a tensor amax."""
+    """(g, S, amax) from a tensor amax."""
     if spec.tensor_scale == "none":
-        return ONE, ONE
+        return ONE, ONE, ONE
     target_m = f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
-    if spec.arithmetic == "te":
-        s = min(f_div(target_m, a), FLT_MAX) if a else ONE
-        return f_div(ONE, s), s
+    if spec.arithmetic in FROM_MULTIPLIER:
+        s = min(f_mul(target_m, f_div(ONE, a)) if spec.arithmetic == "divide_global" else f_div(target_m, a), FLT_MAX) if a else ONE
+        return f_div(ONE, s), s, a
     if a == 0:
-        return ONE, ONE
-    return f_div(a, target_m) or 1, ONE
+        return ONE, ONE, a
+    return f_div(a, target_m) or 1, ONE, a
 
 
 def finite_amax(xs):
@@ -624,12 +731,12 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
         pairs = [tensor_scale_of(spec, finite_amax(x[r * cols:(r + 1) * cols])) for r in range(rows)]
     else:
         pairs = [tensor_scale_of(spec, finite_amax(x))]
-    out.g = [p[0] for p in pairs]
+    out.g = [{"divide_global": p[1], "amax_first": p[2]}.get(spec.decode, p[0]) for p in pairs]  # what is stored
     out.outer, out.by_row = outer, spec.tensor_scale == "row"
     element_draws = Draws(seed, stream, step, spec.n)
     scale_draws = Draws(seed, stream ^ 1, step, spec.n)
     stochastic = spec.rounding.startswith("stochastic")
-    quantisers = [BlockQuantiser(spec, g, s) for g, s in pairs]
+    quantisers = [BlockQuantiser(spec, *pair) for pair in pairs]
     out.codes = [[0] * out.padded for _ in range(rows)]
     out.decoded = [[0] * cols for _ in range(rows)]
     out.scale_codes, out.scale_shape = [], (grid_rows, grid_cols)
@@ -708,8 +815,10 @@ def quantize_unscaled(spec, x, rows, cols, seed, stream, step):
                 if spec.arithmetic != "exact" and p != 1:
                     num, den = magnitude_units(f_mul(b & NAN, spec.p_bits)), 1 << 149
                 c = round_to_format(elem, num, den, spec.rounding, bool(sign), spec.n, lambda: draws(r * cols + k))
-                if c or spec.negative_zero == "keep":
+                if c or spec.negative_zero == "keep" or (spec.negative_zero == "of_rounding" and b & NAN):
                     c |= sign
+                elif spec.negative_zero == "zeros" and (sign or not b & NAN):
+                    c |= elem.sign_bit
             codes.append(c)
             v = elem.code_to_f32(c)
             if is_finite(v) and p != 1:
@@ -750,7 +859,7 @@ def canonical(b):
     return NAN if is_nan(b) else b
 
 
-def hadamard(x, rows, cols, size, word="none", normalise="sqrt", seed=0, stream=0, step=0, inverse=False):
+def hadamard(x, rows, cols, size, word="none", normalise="sqrt", seed=0, stream=0, step=0, inverse=False, output="fp32"):
     padded = -(-cols // size) * size
     signs = hadamard_signs(size, word, seed, stream, step)
     out = []
@@ -773,7 +882,8 @@ def hadamard(x, rows, cols, size, word="none", normalise="sqrt", seed=0, stream=
                 y = [f_mul(b, round_ratio(1, size)) for b in y]
             if inverse:
                 y = [b ^ (SIGN if s else 0) for b, s in zip(y, signs)]
-            out += [canonical(b) for b in y]
+            y = [canonical(b) for b in y]
+            out += [to_bf16(b) for b in y] if output == "bf16" and not inverse else y
     return out, padded
 
 
@@ -804,6 +914,15 @@ def parse_accumulator(word):
     return row
 
 
+def multiplier(spec, stored):
+    """g of what the decode order stores."""
+    if spec.tensor_scale == "none" or spec.decode in ("scale_then_tensor", "factor_first"):
+        return stored
+    if spec.decode == "divide_global":
+        return f_div(ONE, stored)
+    return f_mul(stored, f_div(ONE, f_mul(spec.target_bits, fraction_to_f32(spec.elem.max_fraction))))
+
+
 class Lane:
     """One row of a quantised operand as a dot product reads it: signed element integers (times 2^-shift) and scale units."""
 
@@ -817,7 +936,8 @@ class Lane:
         # fl32(1/mu) is an fp32 number, whatever format stores mu
         self.min_exponent = -126 if spec.scale_rule == "encode" else spec.scale_format.smallest_normal_exponent
         self.min_element_exponent = elem.smallest_normal_exponent
-        self.g = q.g[row * q.g_cols:(row + 1) * q.g_cols] if q.outer else q.g[row:row + 1] if q.by_row else q.g
+        stored = q.g[row * q.g_cols:(row + 1) * q.g_cols] if q.outer else q.g[row:row + 1] if q.by_row else q.g
+        self.g = [multiplier(spec, v) for v in stored]
 
     def scale(self, k):
         return self.scales[k // self.block]
@@ -1534,9 +1654,81 @@ def golden_technique_lines(rng):
                 yield gemm_line(c)
 
 
+# Words of what libraries and kernels do (section `presets` of `fp4sim list`), most of them alone and in their presets.
+PEER_WORDS = ["nvfp4,arithmetic=vllm", "nvfp4,arithmetic=vllm,zero_scale=keep,zero_block=limit,decode=factor_first",
+              "nvfp4,arithmetic=vllm,block=8,tensor_scale=row,decode=divide_global", "ue5m3fp4,arithmetic=vllm,zero_scale=keep",
+              "nvfp4,arithmetic=divide_global", "nvfp4,arithmetic=divide_global,zero_scale=eighth,zero_block=limit,"
+              "negative_zero=of_rounding,decode=divide_global", "nvfp4,arithmetic=divide_global,compute=bf16",
+              "nvfp4,arithmetic=modelopt", "nvfp4,arithmetic=modelopt,negative_zero=of_rounding,decode=factor_first",
+              "nvfp4,arithmetic=te,decode=amax_first,zero_scale=keep", "nvfp4,arithmetic=te,decode=amax_first,tensor_scale=outer128",
+              "nvfp4,decode=factor_first", "nvfp4,decode=factor_first,tensor_scale=row,block=8", "nvfp4,decode=amax_first,target=256",
+              "nvfp4,arithmetic=divide,compute=bf16,tensor_scale=none", "nvfp4,arithmetic=te,compute=bf16",
+              "nvfp4,arithmetic=modelopt,scale_rule=four_over_six", "nvfp4,arithmetic=vllm,scale_rule=mse,error=mae",
+              "mxfp4,arithmetic=divide,compute=bf16,scale_rule=even", "mxfp4,arithmetic=divide,compute=bf16,exponent=float_log2",
+              "mxfp4,exponent=float_log2", "mxfp4,exponent=float_log2,scale_rule=ceil,scale_ceiling=4.253529586511731e37",
+              "mxfp4,exponent=float_log2,scale_rule=rceil,negative_zero=zeros", "mxfp4,exponent=float_log2,scale_rule=even",
+              "mxfp4,exponent=float_log2,scale_rule=even_above", "mxfp4,scale_rule=even_above,element=e4m3",
+              "mxfp4,scale_rule=nearest_log2_amax,scale_ceiling=4", "mxfp4,scale_rule=quest_floor,scale_add=1e-8,block=8",
+              "mxfp4,scale_rule=quest_floor,scale_add=0.5", "mxfp4,rounding=nearest_toward_positive", "mxfp4,rounding=odd",
+              "mxfp4,rounding=stochastic_odd,random_bits=4", "nvfp4,rounding=stochastic_odd,arithmetic=vllm", "mxfp4,nonfinite=max",
+              "nvfp4,nonfinite=max_signed", "ue5m3fp4,scale=ue5m3_122880,nonfinite=max", "nvfp4,scale_rounding=nearest_away,block=8",
+              "nvfp4,tensor_scale=none,scale_rounding=nearest_away,rounding=nearest_toward_zero,zero_scale=keep,negative_zero=drop",
+              "bf16,rounding=odd", "fp16,negative_zero=of_rounding"]
+
+
+def log2_inputs(rng, rows, cols, block):
+    """Blocks whose maxima lie within 100 ulp of powers of two, some in the types' subnormals."""
+    x = []
+    for _ in range(rows):
+        for k in range(cols):
+            top = (rng.between(1, 250) << 23) + rng.between(-100, 100) if rng.chance(3, 4) else rng.between(1, 250) << 23
+            if k % block == 0 and rng.chance(1, 8):
+                top = rng.between(1, 1 << 22)
+            if k % block:
+                top = max(0, top - (rng.between(1, 6) << 23)) if rng.chance(1, 4) else rng.below(1 << 20)
+            x.append(top | (SIGN if rng.chance(1, 2) else 0))
+    return x
+
+
+def golden_peer_lines(rng):
+    for words in PEER_WORDS:
+        head, _, rest = words.partition(",")
+        spec = Spec(words if head in PRESETS else "mxfp4," + rest)
+        if spec.reason:
+            raise ValueError(words + ": " + spec.reason)
+        for rows, cols in ((2, 37), (3, 32), (1, 96)):
+            seed, stream, step = random_ids(rng)
+            if spec.exponent == "float_log2" or spec.scale_rule in ("even_above", "nearest_log2_amax"):
+                x = log2_inputs(rng, rows, cols, 32)
+                yield quantize_line(spec, x, rows, cols, seed, stream, step)
+                if spec.compute == "bf16":
+                    x = [b & 0xFFFF0000 for b in log2_inputs(rng, rows, cols, 32)]
+                    x = [b ^ (rng.below(64) << 16) if b & NAN else b for b in x]
+                    yield quantize_line(spec, x, rows, cols, seed, stream, step)
+            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
+            if spec.compute == "bf16":
+                yield quantize_line(spec, [b & 0xFFFF0000 for b in tame], rows, cols, seed, stream, step)
+    for words in ("arithmetic=te,decode=amax_first", "arithmetic=vllm,decode=factor_first", "arithmetic=divide_global,decode=divide_global",
+                  "decode=factor_first,tensor_scale=row"):
+        for name in ("fp32_block", "fused35_rz", "fma_sequential"):
+            c = GemmCase(rng, name)
+            c.spec_a, c.spec_b = Spec("nvfp4," + words), Spec("nvfp4," + words)
+            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+            yield gemm_line(c)
+    for size in (16, 128):
+        for word in ("none", "fixed"):
+            x = hadamard_input(rng, 2 * size)
+            y, _ = hadamard(x, 2, size, size, word, "sqrt", 1, 2, 3, output="bf16")
+            yield (f"hadamard rows=2 cols={size} size={size} signs={word} normalise=sqrt output=bf16 inverse=0 seed=1 stream=2 step=3 "
+                   f"x={words32(x)} y={words32(y)}")
+
+
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
-                "packings": golden_packing_lines}
+                "packings": golden_packing_lines, "peers": golden_peer_lines}
 
 
 def golden(outdir):
