@@ -43,6 +43,16 @@ void put_transposed(const Place& at, const float* head, float* all) {
     for (int w = 0; w < at.width; ++w) at.row(all, t)[w] = head[int64_t{w} * at.context + t];
 }
 
+// Every column minus its mean over the tokens; sums in ascending order.
+void take_means_out(float* head, int context, int width) {
+  for (int w = 0; w < width; ++w) {
+    float sum = 0;
+    for (int t = 0; t < context; ++t) sum += head[int64_t{t} * width + w];
+    const float mean = sum / static_cast<float>(context);
+    for (int t = 0; t < context; ++t) head[int64_t{t} * width + w] -= mean;
+  }
+}
+
 Var causal_softmax(Tape& tape, Var s, float factor) {
   const int n = s->value.rows;
   Var p = tape.variable(n, n, true);
@@ -76,18 +86,21 @@ Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
   const auto place = [=](int i) {
     return Place{int64_t{i / per_sequence} * context * cols + int64_t{i % per_sequence} * width, cols, width, context};
   };
+  const bool centers = engine_->centers_keys() && engine_->is_quantised(qk_);
   Head* heads = tape.arena.take<Head>(count);
   for (int i = 0; i < count; ++i) {
     heads[i] = {tape.variable(context, width, true), tape.variable(context, width, true),
                 tape.variable(width, context, true), nullptr};
     take(place(i), q->value.data, heads[i].q->value.data);
     take(place(i), k->value.data, heads[i].k->value.data);
+    if (centers) take_means_out(heads[i].k->value.data, context, width);
     take_transposed(place(i), v->value.data, heads[i].v_transposed->value.data);
   }
   // Runs after the products of all heads.
   tape.record(heads[0].q, [=](Tape& t) {
     float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
     for (int i = 0; i < count; ++i) {
+      if (centers) take_means_out(heads[i].k->grad, context, width);
       put(place(i), heads[i].q->grad, dq);
       put(place(i), heads[i].k->grad, dk);
       put_transposed(place(i), heads[i].v_transposed->grad, dv);

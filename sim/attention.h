@@ -3,7 +3,8 @@
 // layer has them (quantized_linear.h):
 //   qk  S [T, T] = Q K^T   X = Q [T, W], weight K [T, W]:   dQ = dS K by dgrad, dK = dS^T Q by wgrad
 //   pv  Y [T, W] = P V     X = P [T, T], weight V^T [W, T]: dP = dY V^T by dgrad, dV = P^T dY by wgrad
-// Masked positions are zeros of P and dS and are quantised and multiplied like the others.
+// With `center_keys` of a recipe K is K minus its mean over the T positions where qk is quantised: that takes the same
+// from every score of a row. Masked positions are zeros of P and dS and are quantised and multiplied like the others.
 #pragma once
 
 #include <string>

@@ -69,6 +69,8 @@ Var Linear::operator()(Tape& tape, Var x, Activation activation) const {
   return activation == Activation::relu && !is_fused ? relu(tape, y) : y;
 }
 
+void Linear::rest(Tape& tape) const { engine_->rest(layer_, parameters_->variable(tape, weight_)); }
+
 Embedding::Embedding(Builder& build, const std::string& name, int rows, int width, float scale)
     : parameters_(&build.parameters), name_(name), rows_(rows), width_(width) {
   table_ = parameters_->declare(name, rows, width, {0.0f, scale});

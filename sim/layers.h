@@ -83,6 +83,8 @@ class Linear {
   };
   Linear(Builder& build, const std::string& name, Shape shape);
   Var operator()(Tape& tape, Var x, Activation activation = Activation::none) const;
+  /// Instead of a call in a step without rows: rules over weights count it all the same.
+  void rest(Tape& tape) const;
 
   int weight() const { return weight_; }
 

@@ -14,7 +14,7 @@ bool is_unscaled(const QuantSpec& q) { return !q.has_scale(); }
 
 // fp32 operands as they are: the plain product.
 bool is_plain(const GemmSpec& s) {
-  return s.hadamard.size == 0 && s.a.quant.element == Element::fp32 && is_unscaled(s.a.quant) &&
+  return s.hadamard.size == 0 && !s.split.any() && s.a.quant.element == Element::fp32 && is_unscaled(s.a.quant) &&
          s.b.quant.element == Element::fp32 && is_unscaled(s.b.quant);
 }
 
@@ -25,16 +25,20 @@ QuantSpec unquantised() {
   return s;
 }
 
-// Hadamards and sources stay: the check that every path gives the plain gradients.
+// Hadamards and sources stay: the check that every path gives the plain gradients. Parts of a product make no sense.
 void leave_unquantised(fp4::Recipe& r) {
-  for (GemmSpec* g : {&r.fprop, &r.dgrad, &r.wgrad})
+  for (GemmSpec* g : {&r.fprop, &r.dgrad, &r.wgrad}) {
     for (OperandSpec* o : {&g->a, &g->b}) o->quant = unquantised(), o->estimator = {};
+    g->split = {};
+  }
 }
 
 std::string precision_of(const GemmSpec& s) {
   const std::string a = row_of(element_table, s.a.quant.element).name;
   const std::string b = row_of(element_table, s.b.quant.element).name;
-  return a == b ? a : a + " x " + b;
+  const std::string both = a == b ? a : a + " x " + b;
+  if (*row_of(split_table, s.split.kind).high == 0) return both;
+  return both + " + " + row_of(element_table, s.split.high.element).name;
 }
 
 }  // namespace
@@ -116,6 +120,8 @@ void LinearEngine::plan(int phase) {
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
     if (has_weight_rules(l) && r.fprop.hadamard.size > 0)
       throw Error("weights: " + l.name + ": averages and resets need an fprop without a Hadamard");
+    if (has_weight_rules(l) && recipe_.weights.decay > 0 && r.fprop.split.any() && r.fprop.split.kind != Split::clamp)
+      throw Error("weights: " + l.name + ": averages need an fprop whose weights are one part: split none or clamp");
     for (Product& product : l.products) {
       product.is_plain = is_plain(product.spec);
       for (const QuantSpec* q : {&product.spec.a.quant, &product.spec.b.quant})

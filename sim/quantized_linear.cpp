@@ -25,10 +25,13 @@ bool transposes_by_itself(const OperandSpec& o) {
          !is_soft_maximum(o.estimator.scale_gradient);
 }
 
+bool keeps_b_whole(const GemmSpec& s) { return s.split.kind == Split::none || s.split.kind == Split::clamp; }
+
 // Whether dgrad's b is the transpose of fprop's b, codes and scales: square blocks, the same spec, no rotation.
 bool shares_weights(const GemmSpec& fprop, const GemmSpec& dgrad) {
   return fprop.b.quant == dgrad.b.quant && fprop.b.quant.has_scale() && fprop.b.quant.block.kind == BlockKind::square &&
-         dgrad.b.source == Source::high_precision && fprop.hadamard.size == 0 && dgrad.hadamard.size == 0;
+         dgrad.b.source == Source::high_precision && keeps_b_whole(fprop) && keeps_b_whole(dgrad) &&
+         fprop.hadamard.size == 0 && dgrad.hadamard.size == 0;
 }
 
 // 2-D blocks: codes, scales and tensor scale of the transpose, element by element.
@@ -55,9 +58,6 @@ void transpose(const Quantized& q, Quantized& t) {
 
 }  // namespace
 
-// Layer numbers of a step's parts do not meet below 1024 layers and 32768 parts.
-constexpr int part_stride = 1024, most_parts = 32768;
-
 // A forward operand that backward needs, in fprop's rotated basis.
 struct LinearEngine::Kept {
   const Quantized* quantized = nullptr;
@@ -69,6 +69,7 @@ struct LinearEngine::Saved {
   Var x, w, bias, y;
   bool relu;
   Kept kept_x, kept_w;
+  Channels channels;  // of a split by channels
 };
 
 bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
@@ -104,13 +105,21 @@ void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, co
 
 // C = Q(A) Q(B)^T; `ready` operands replace the quantisation of A and B.
 void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
-                           int64_t c_row, const Quantized* ready_a, const Quantized* ready_b) {
+                           int64_t c_row, const Quantized* ready_a, const Quantized* ready_b, SplitUse* use) {
   Product& planned = layer.products[static_cast<size_t>(gemm)];
   const GemmSpec& s = planned.spec;
   planned.count += tape.pass.training && part.index == 0;
   if (planned.is_plain) {
     multiply(tape, c, c_row, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
              static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
+    return;
+  }
+  if (s.split.any()) {
+    SplitUse own;
+    SplitUse& used = use != nullptr ? *use : own;
+    used.ready_b = ready_b;
+    split_product(tape, layer, part, gemm, a, b, c, c_row, used);
+    if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
     return;
   }
   const auto sampled = [&](int operand, MatrixView x, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
@@ -159,7 +168,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   Layer& layer = layers_[static_cast<size_t>(number)];
   const int rows = x->value.rows;
   Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
-  Saved saved = {x, w, bias, y, relu, {}, {}};
+  Saved saved = {x, w, bias, y, relu, {}, {}, {}};
   if (!layer.is_product) layer.weight = w->value;
   const bool training = tape.pass.training;
   if (calibrates_) calibrate(layer, x->value);
@@ -174,14 +183,20 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = training && g.b.source == Source::fprop_quantised;
     const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
-    const bool keep_x = decode_x || (training && !f.a.estimator.is_straight_through());
+    const bool splits_x = f.split.any(), splits_w = !keeps_b_whole(f);
+    const bool keep_x = !splits_x && (decode_x || (training && !f.a.estimator.is_straight_through()));
     const bool keep_w =
-        decode_w || !layer.average.empty() ||
-        (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b))));
+        !splits_w &&
+        (decode_w || !layer.average.empty() ||
+         (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
     if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
     if (keep_w) saved.kept_w = keep(tape, layer, part, 1, w->value, decode_w);
+    SplitUse use;
+    if (splits_x && decode_x) use.decoded[0] = &saved.kept_x.decoded;
+    if (splits_w && decode_w) use.decoded[1] = &saved.kept_w.decoded;
     product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
-            saved.kept_x.quantized, saved.kept_w.quantized);
+            saved.kept_x.quantized, saved.kept_w.quantized, &use);
+    saved.channels = use.channels;
     if (tape.pass.trace && index == 0)
       tape.pass.trace->product(tape, backend_,
                                {layer.name, "fprop", f, call_of(tape, layer, part, Gemm::fprop, 0, view(x->value)),
@@ -276,7 +291,9 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       return;
     }
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
-    product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr);
+    SplitUse use;
+    if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
+    product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use);
     if (tape.pass.trace && part.index == 0)
       tape.pass.trace->product(tape, backend_,
                                {layer.name,

@@ -14,6 +14,7 @@
 
 #include "sim/layers.h"
 #include "sim/schedule.h"
+#include "sim/split.h"
 #include "sim/train.h"
 #include "src/backends.h"
 
@@ -57,6 +58,11 @@ class LinearEngine {
   /// numbers the products of one layer in a step (the heads of all sequences, below 32768): each has its own tensor
   /// scales, and random bits of the stream of layer number + 1024 * part. Counts and traces are those of part 0.
   Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0);
+
+  bool centers_keys() const { return recipe_.center_keys; }
+
+  /// A step in which a layer has no rows.
+  void rest(int layer, Var w) { layers_[static_cast<size_t>(layer)].weight = w->value; }
 
   /// How many products of each GEMM ran in which precision; training steps only.
   std::array<PrecisionCounts, 3> products() const;
@@ -114,6 +120,8 @@ class LinearEngine {
     std::vector<float> smooth;         // columns of X are divided by these after calibration; empty: none
     std::unique_ptr<Quantized> after;  // W's codes after calibration
   };
+  // Layer numbers of a step's parts do not meet below 1024 layers and 32768 parts.
+  static constexpr int part_stride = 1024, most_parts = 32768;
   struct Kept;   // a forward operand that backward needs
   struct Saved;  // what fprop leaves for backward
 
@@ -133,8 +141,17 @@ class LinearEngine {
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
   Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
+  // What a split product is given and gives besides C (split.h).
+  struct SplitUse {
+    Channels channels;  // given, or chosen
+    const Quantized* ready_b = nullptr;
+    Tensor* decoded[2] = {nullptr, nullptr};  // a and b as they were multiplied, where asked for
+  };
+  class SplitRun;
   void product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
-               const Quantized* ready_a, const Quantized* ready_b);
+               const Quantized* ready_a, const Quantized* ready_b, SplitUse* use = nullptr);
+  void split_product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
+                     int64_t c_row, SplitUse& use);
   void calibrate(Layer& layer, Tensor x);
   Tensor smoothed(Tape& tape, const Layer& layer, Tensor x) const;
   void measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,

@@ -101,6 +101,9 @@ Recipe from_object(JsonReader given, int depth) {
     r.quantise = value->boolean();
   if (const auto value = given.find("loss_scaling", {"dynamic scale of the loss", r.loss_scaling}))
     r.loss_scaling = value->boolean();
+  if (const auto value =
+          given.find("center_keys", {"a quantised Q K^T sees K minus its mean over the sequence", r.center_keys}))
+    r.center_keys = value->boolean();
   if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"})) {
     if (value->json().is_array()) {
       r.layers = {};
@@ -155,6 +158,7 @@ Recipe from_word(const std::string& word, const std::string& place, int depth) {
   if (is_weights) {
     r.doc = "weights of " + word.substr(0, at) + " in the forward product, all else in bf16";
     r.fprop.a = uniform("bf16").a;
+    r.fprop.split = {};
   }
   return r;
 }
@@ -180,6 +184,7 @@ Json to_json(const Recipe& recipe) {
               {"source", r.source},       {"deviations", r.deviations},
               {"quantise", r.quantise},   {"layers", r.rules.empty() ? layers_to(r.layers) : rules_to(r.rules)},
               {"optimizer", r.optimizer}, {"loss_scaling", r.loss_scaling}};
+  if (r.center_keys) out["center_keys"] = true;
   if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
   if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);
   if (r.ptq.any()) out["ptq"] = post_training_to(r.ptq);

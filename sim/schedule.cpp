@@ -100,12 +100,18 @@ Json change_from(JsonReader& given) {
   return change;
 }
 
+// A recipe's product in full takes the place of the one before; a split that it lacks goes, too.
+void apply_product(GemmSpec& product, const Json& change, const std::string& place) {
+  if (change.contains("accumulator") && change.contains("a") && change.contains("b")) product.split = {};
+  set_gemm(product, change, place);
+}
+
 void apply(fp4::Recipe& r, const Json& change, const std::string& place) {
   if (const auto all = change.find("all"); all != change.end())
-    for (int i = 0; i < 3; ++i) set_gemm(product_of(r, i), *all, place);
+    for (int i = 0; i < 3; ++i) apply_product(product_of(r, i), *all, place);
   for (int i = 0; i < 3; ++i)
     if (const auto product = change.find(product_words[i]); product != change.end())
-      set_gemm(product_of(r, i), *product, place);
+      apply_product(product_of(r, i), *product, place);
 }
 
 constexpr std::string_view condition = "gradient_noise_ratio < ";

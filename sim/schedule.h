@@ -43,6 +43,7 @@ struct Recipe : fp4::Recipe {
   WeightRules weights;
   PostTraining ptq;
   UpdateRules update;
+  bool center_keys = false;  // a quantised Q K^T sees K minus its mean over the sequence, which softmax cannot tell
 };
 
 struct LayerPlace {

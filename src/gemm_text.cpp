@@ -75,11 +75,62 @@ Json to_json(const OperandSpec& o, bool is_fprop) {
   return out;
 }
 
+namespace {
+
+Json split_to(const SplitSpec& s) {
+  Json out = {{"method", row_of(split_table, s.kind).name}, {"share", s.share}};
+  if (*row_of(split_table, s.kind).high != 0) out["high"] = to_json(s.high);
+  return out;
+}
+
+// A kind brings its defaults.
+void set_split(SplitSpec& s, JsonReader given) {
+  given.note_type("split");
+  if (const auto kind = given.find("method", {"how the product is cut", "none"})) {
+    const SplitInfo& row = kind->row(split_table);
+    s = {row.id, row.share, *row.high == 0 ? QuantSpec{} : find_preset(row.high)->spec};
+  }
+  if (const auto share = given.find("share", {"of the channels, elements at each end, or singular values; default: "
+                                              "0.1 for hot_channels, 0.01 for the others"}))
+    s.share = share->number(0, 1);
+  if (const auto high = given.find("high", {"both operands of the second product; default: mxfp8 for hot_channels, "
+                                            "bf16 for clamp"})) {
+    high->note_type("second_part");
+    set_quant(s.high, *high);
+  }
+  given.finish();
+}
+
+std::string invalid_reason(const SplitSpec& s, const GemmSpec& g, bool is_fprop) {
+  if (!s.any()) return "";
+  const std::string name = std::string("split ") + row_of(split_table, s.kind).name;
+  if (!(s.share > 0 && s.share < (s.kind == Split::clamp ? 0.5 : 1)))
+    return name + (s.kind == Split::clamp ? " needs a share between 0 and 0.5" : " needs a share between 0 and 1");
+  if (*row_of(split_table, s.kind).high != 0) {
+    if (std::string reason = fp4::invalid_reason(s.high); !reason.empty()) return name + ": high: " + reason;
+    if (s.high.has_tensor_scale() && s.high.tensor_scale == TensorScale::hold)
+      return name + ": high: tensor_scale hold is not defined, its part is another one in each step";
+  }
+  for (const OperandSpec* o : {&g.a, &g.b}) {
+    if (s.kind == Split::low_rank && o->quant.has_tensor_scale() && o->quant.tensor_scale == TensorScale::hold)
+      return name + ": tensor_scale hold is not defined for the factors, which are others in each step";
+    if (is_fprop && !o->estimator.is_straight_through() && (s.kind != Split::clamp || o == &g.a))
+      return name + " needs estimator ste and scale_gradient none for what it splits";
+  }
+  if ((is_fprop || s.kind == Split::low_rank) && g.hadamard.size > 0)
+    return name + (is_fprop ? " needs an fprop without a Hadamard" : " needs a product without a Hadamard");
+  return "";
+}
+
+}  // namespace
+
 Json to_json(const GemmSpec& g, bool is_fprop) {
-  return {{"a", to_json(g.a, is_fprop)},
-          {"b", to_json(g.b, is_fprop)},
-          {"hadamard", to_json(g.hadamard)},
-          {"accumulator", to_json(g.accumulator)}};
+  Json out = {{"a", to_json(g.a, is_fprop)},
+              {"b", to_json(g.b, is_fprop)},
+              {"hadamard", to_json(g.hadamard)},
+              {"accumulator", to_json(g.accumulator)}};
+  if (g.split.any()) out["split"] = split_to(g.split);  // absent from files that lack it
+  return out;
 }
 
 void set_operand(OperandSpec& o, const JsonReader& from) {
@@ -109,6 +160,8 @@ void set_gemm(GemmSpec& g, const JsonReader& from) {
     set_hadamard(g.hadamard, *hadamard);
   if (const auto accumulator = given.find("accumulator", {"how the matrix unit adds up", "fma_sequential"}))
     g.accumulator = accumulator_from(*accumulator);
+  if (const auto split = given.find("split", {"a part of the product that is quantised apart"}))
+    set_split(g.split, *split);
   given.finish();
 }
 
@@ -121,6 +174,10 @@ GemmSpec canonical(GemmSpec g, bool is_fprop) {
   g.a.source = Source::high_precision;  // a of dgrad and wgrad is the upstream gradient
   g.hadamard = canonical(g.hadamard);
   if (!g.a.quant.has_scale() || !g.b.quant.has_scale()) g.accumulator = accumulator_from("fma_sequential", "");
+  if (g.split.any() && *row_of(split_table, g.split.kind).high != 0)
+    g.split.high = canonical(g.split.high);
+  else
+    g.split = {g.split.kind, g.split.any() ? g.split.share : 0, {}};
   return g;
 }
 
@@ -138,7 +195,7 @@ std::string invalid_reason(const GemmSpec& g, bool is_fprop) {
       return "scale_estimator must be ste, dge, dge_raw or sigmoid";
     }
   }
-  return "";
+  return invalid_reason(g.split, g, is_fprop);
 }
 
 }  // namespace fp4

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "sim/attention.h"
+#include "sim/experts.h"
 #include "tasks/data.h"
 #include "tasks/lm_sizes.h"
 #include "tasks/record_file.h"
@@ -21,8 +22,10 @@ constexpr int validation_windows = 128;
 constexpr int curve_windows = 16;
 constexpr double warmup_share = 0.03;  // of the steps, where a size sets the training
 
-double weights_of(const Json& config) {
-  return lm_weights(integer(config, "width"), integer(config, "layers"), integer(config, "ffn"));
+// Weights of the quantised layers that a token meets, and all of them.
+double weights_of(const Json& config, const char* experts = "top") {
+  return lm_weights(integer(config, "width"), integer(config, "layers"),
+                    static_cast<double>(integer(config, "ffn")) * integer(config, experts));
 }
 
 struct Text {
@@ -58,11 +61,19 @@ std::shared_ptr<const Text> text_pool(const Json& config) {
   });
 }
 
+struct Ffn {
+  Linear gate, up, down;
+};
+
 struct Block {
   RmsNorm attention_norm;
   Linear q, k, v, o;
   RmsNorm ffn_norm;
-  Linear gate, up, down;
+  std::unique_ptr<Ffn> ffn;  // one of the two
+  std::unique_ptr<Experts> experts;
+  std::vector<const Linear*> readers() const {
+    return ffn ? std::vector<const Linear*>{&ffn->gate, &ffn->up} : experts->readers();
+  }
 };
 
 class LmModel : public Model {
@@ -79,8 +90,10 @@ class LmModel : public Model {
                                                  : (static_cast<int64_t>(data_->bytes->train.size()) - 1) / context_,
               batch_, seed),
         weights_(weights_of(config)),
+        all_weights_(weights_of(config, "experts")),
         tokens_(static_cast<double>(examples_of(config) * context_)) {
     const int d = integer(config, "width"), ffn = integer(config, "ffn"), layers = integer(config, "layers");
+    const int experts = integer(config, "experts");
     const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(layers));
     if (const std::string text = config.at("task").at("text"); !text.empty() && build.files != FileReading::memory) {
       file_ = std::make_unique<RecordFile>(training_file(text), build.files);
@@ -95,7 +108,15 @@ class LmModel : public Model {
       // Braces evaluate in order, which numbers the layers.
       blocks_.push_back(Block{RmsNorm(build, at + "attention_norm", d), linear("q", d, d, 1), linear("k", d, d, 1),
                               linear("v", d, d, 1), linear("o", d, d, residual), RmsNorm(build, at + "ffn_norm", d),
-                              linear("gate", d, ffn, 1), linear("up", d, ffn, 1), linear("down", ffn, d, residual)});
+                              nullptr, nullptr});
+      if (experts == 1)
+        blocks_.back().ffn = std::make_unique<Ffn>(
+            Ffn{linear("gate", d, ffn, 1), linear("up", d, ffn, 1), linear("down", ffn, d, residual)});
+      else
+        blocks_.back().experts =
+            std::make_unique<Experts>(build, at,
+                                      Experts::Shape{d, ffn, experts, integer(config, "top"), residual,
+                                                     static_cast<float>(number(config, "balance"))});
     }
     norm_ = std::make_unique<RmsNorm>(build, "norm", d);
     head_ = std::make_unique<Linear>(build, "head",
@@ -109,7 +130,7 @@ class LmModel : public Model {
   void initialised(Parameters& parameters, const Kernels&) override {
     if (channel_ == 0) return;
     uint32_t norm = 0;
-    const auto scale = [&](const RmsNorm& n, std::initializer_list<const Linear*> readers) {
+    const auto scale = [&](const RmsNorm& n, const std::vector<const Linear*>& readers) {
       const Tensor gain = parameters.value(n.gain());
       const std::vector<float> f = channel_factors(gain.cols, channel_, source(data_seed_, DataSet::channels, norm++));
       for (int c = 0; c < gain.cols; ++c) gain.data[c] *= f[static_cast<size_t>(c)];
@@ -120,7 +141,7 @@ class LmModel : public Model {
     };
     for (const Block& b : blocks_) {
       scale(b.attention_norm, {&b.q, &b.k, &b.v});
-      scale(b.ffn_norm, {&b.gate, &b.up});
+      scale(b.ffn_norm, b.readers());
     }
     scale(*norm_, {head_.get()});
   }
@@ -171,12 +192,18 @@ class LmModel : public Model {
   void metrics(Tape&, std::map<std::string, double>& out) override {
     out["bits_per_byte"] = out.at("loss") / std::numbers::ln2;
     out["weights"] = weights_;
+    if (all_weights_ > weights_) out["all_weights"] = all_weights_;
     out["tokens"] = tokens_;
     out["passes"] = tokens_ / static_cast<double>(data_->bytes->train.size());
   }
 
  private:
   static int32_t byte(const char* text, int64_t at) { return static_cast<unsigned char>(text[at]); }
+
+  static Var feed_forward(Tape& tape, const Ffn& ffn, Var h) {
+    const Var up = ffn.up(tape, h);  // recorded before the gate
+    return ffn.down(tape, swiglu(tape, ffn.gate(tape, h), up));
+  }
 
   Var logits(Tape& tape, const int32_t* tokens, int n) {
     Var x = (*embedding_)(tape, tokens, n);
@@ -187,8 +214,7 @@ class LmModel : public Model {
       Var k = rope(tape, b.k(tape, h), heads_, rope_);
       x = add(tape, x, b.o(tape, attention_[i](tape, q, k, b.v(tape, h))));
       h = b.ffn_norm(tape, x);
-      const Var up = b.up(tape, h);  // recorded before the gate
-      x = add(tape, x, b.down(tape, swiglu(tape, b.gate(tape, h), up)));
+      x = add(tape, x, b.experts ? (*b.experts)(tape, h) : feed_forward(tape, *b.ffn, h));
     }
     return (*head_)(tape, (*norm_)(tape, x));
   }
@@ -200,7 +226,7 @@ class LmModel : public Model {
   Walk walk_;
   std::unique_ptr<RecordFile> file_;  // where windows are read while training
   std::vector<char> window_;
-  double weights_, tokens_;
+  double weights_, all_weights_, tokens_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::vector<Attention> attention_;
@@ -224,7 +250,10 @@ class Lm : public Task {
               {"width", size.width, "of the model", {}, 8, 8192},
               {"layers", size.layers, "blocks", {}, 1, 64},
               {"heads", size.heads, "of attention; divides width", {}, 1, 256},
-              {"ffn", size.ffn, "width of SwiGLU", {}, 1, 32768},
+              {"ffn", size.ffn, "width of SwiGLU, of each expert", {}, 1, 32768},
+              {"experts", 1, "feed-forward networks that tokens choose from; 1: no router", {}, 1, 128},
+              {"top", 1, "experts that a token chooses: 1 or 2", {}, 1, 2},
+              {"balance", 0.01, "gradient towards equal use of the experts", {}, 0, 1},
               {"context", size.context, "bytes per sequence", {}, 2, 4096},
               {"text", "", "file or folder instead of the grammar"}});
     return s;
@@ -235,7 +264,8 @@ class Lm : public Task {
     Json train = {{"steps", 300}, {"batch", size.batch}, {"lr", size.lr},
                   {"warmup", 15}, {"weight_decay", 0.1}, {"clip", 1.0}};
     if (const double ratio = parameters.at("tokens_per_weight"); ratio > 0) {
-      const double weights = lm_weights(parameters.at("width"), parameters.at("layers"), parameters.at("ffn"));
+      const double ffn = parameters.at("ffn").get<double>() * parameters.at("top").get<double>();
+      const double weights = lm_weights(parameters.at("width"), parameters.at("layers"), ffn);
       const int steps = lm_steps(weights, ratio, size.batch, parameters.at("context"));
       train["steps"] = steps;
       train["warmup"] = static_cast<int>(std::lround(warmup_share * steps));
@@ -244,14 +274,20 @@ class Lm : public Task {
   }
   std::string invalid_reason(const Json& config) const override {
     const int width = integer(config, "width"), heads = integer(config, "heads");
-    return width % heads != 0 || width / heads % 2 != 0 ? "lm: width must be heads times an even number" : "";
+    if (width % heads != 0 || width / heads % 2 != 0) return "lm: width must be heads times an even number";
+    const int experts = integer(config, "experts"), top = integer(config, "top");
+    if (top > experts) return "lm: top must be at most experts";
+    if (integer(config, "layers") * (3 * experts + 7) > 1000)
+      return "lm: layers x (3 experts + 7) must be at most 1000";
+    return "";
   }
   std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {
     return std::make_unique<LmModel>(build, config, seed);
   }
   double multiply_adds(const Json& config) const override {
     const double d = integer(config, "width"), ffn = integer(config, "ffn"), context = integer(config, "context");
-    const double block = 4 * d * d + 3 * d * ffn + 2 * context * d;
+    const int experts = integer(config, "experts"), top = integer(config, "top");
+    const double block = 4 * d * d + 3 * d * ffn * top + (experts > 1 ? d * experts : 0) + 2 * context * d;
     return batch_of(config) * context * 3 * (integer(config, "layers") * block + d * bytes);
   }
   int curve_validation_examples() const override { return curve_windows; }

@@ -1,6 +1,7 @@
 // Do the products of attention and an embedding follow rules as linear layers do, and leave every bit alone without?
 // Expected values: plain attention itself, and a case of two tokens worked out by hand.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "sim/attention.h"
 #include "sim/quantized_linear.h"
@@ -13,8 +14,8 @@ using sim::Json;
 
 namespace {
 
-sim::History run(const char* layers, int steps, const char* base = "mxfp4") {
-  const Json recipe = {{"base", base}, {"layers", Json::parse(layers)}};
+sim::History run(const char* layers, int steps, const char* base = "mxfp4", bool centers = false) {
+  const Json recipe = {{"base", base}, {"layers", Json::parse(layers)}, {"center_keys", centers}};
   const Json task = {{"name", "lm"}, {"width", 32}, {"heads", 2}, {"ffn", 32}, {"context", 16}};
   return tasks::run(
       tasks::canonical(
@@ -82,4 +83,21 @@ TEST_CASE("heads draw random bits of their own", "[quick]") {
   const std::vector<float> y = attend(ruled(rounded), 16, 2, x, x, x);
   const auto head = [&](int n) { return std::vector<float>(y.begin() + 16 + 8 * n, y.begin() + 24 + 8 * n); };
   CHECK(head(0) != head(1));
+}
+
+TEST_CASE("keys without their mean, by hand", "[quick]") {
+  // K is 101 51 and 99 49: in FP4 both are 96 48 (scale 16), and the second token attends by halves. Without their mean
+  // 100 50 they are 1 1 and -1 -1: scores 3.5 and -3.5, as of exact keys but for what both share.
+  const std::vector<float> q = {6, 2, 0.5f, 3}, k = {101, 51, 99, 49}, v = {1, 2, 6, 0.5f};
+  Json recipe = ruled(R"([{"kind": "qk", "recipe": "mxfp4"}])");
+  CHECK(attend(recipe, 2, 1, q, k, v)[2] == 3.5f);
+  recipe["center_keys"] = true;
+  const double first = 1 / (1 + std::exp(-7 / std::sqrt(2.0)));
+  CHECK(static_cast<double>(attend(recipe, 2, 1, q, k, v)[2]) == Approx(first + 6 * (1 - first)).epsilon(1e-6));
+  // In fp32 they leave a training as it is, but for rounding; a qk that no rule quantises is left alone.
+  const char* fp32 = R"([{"kind": "qk", "recipe": "fp32"}])";
+  const sim::History plain = run(fp32, 8, "bf16"), centered = run(fp32, 8, "bf16", true);
+  CHECK(centered.digest != plain.digest);
+  CHECK(centered.metrics.at("loss") == Approx(plain.metrics.at("loss")).epsilon(1e-4));
+  CHECK(run("[]", 3, "bf16", true).digest == run("[]", 3, "bf16").digest);
 }

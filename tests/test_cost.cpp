@@ -353,3 +353,27 @@ TEST_CASE("speed-ups of the bit-operations model equal Quartet's table 1", "[qui
   recipe.fprop.a.quant = recipe.fprop.b.quant = fp8;
   REQUIRE(bops_speedup(facts_of(recipe), model).training == Approx(1.5).epsilon(1e-15));
 }
+
+TEST_CASE("split products cost their parts, by hand", "[quick]") {
+  Recipe recipe = uniform(mxfp4_spec);
+  const double quantisers = 5.359375;
+  // A quarter of the channels in mxfp8: 3/4 of 128 s and 1/4 of 256 s. X (8192 elements, 2 bytes) is read once to
+  // choose them, 2 s, dY once, 1 s; wgrad takes fprop's.
+  for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad})
+    gemm->split = {Split::hot_channels, 0.25, find_preset("mxfp8")->spec};
+  const CostResult hot = cost_of(recipe);
+  CHECK(group(hot, "matmul") == 3 * (96.0 + 64));
+  CHECK(group(hot, "quantise") == quantisers + 3);
+  CHECK(hot.precisions.at("fp4") == 0.75);
+  CHECK(hot.precisions.at("fp8") == 0.25);
+  // An eighth beyond each quantile: a quarter of the multiply-adds again, in bf16 at 1024 FLOP/s.
+  recipe = uniform(mxfp4_spec);
+  recipe.fprop.split = {Split::clamp, 0.125, find_preset("bf16")->spec};
+  const CostResult clamp = cost_of(recipe);
+  CHECK(group(clamp, "matmul") == 3 * 128.0 + 128);
+  CHECK(group(clamp, "quantise") == quantisers + 2);
+  // Rank 1 everywhere. fprop [64, 64] x [32, 64]: 4 * 5 * (4096 + 2048) for the bases, 2048 + 2048 and 4096 + 2048 for
+  // the factors, two FLOP each, twice for two micro-batches: 532480, 520 s; dgrad 368 s, wgrad as fprop.
+  for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) gemm->split = {Split::low_rank, 1.0 / 64, {}};
+  CHECK(group(cost_of(recipe), "matmul") == 3 * 128.0 + 520 + 368 + 520);
+}

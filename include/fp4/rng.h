@@ -24,8 +24,19 @@ FP4_HD constexpr PhiloxBlock philox4x32_10(PhiloxBlock counter, uint32_t key0, u
   return counter;
 }
 
-// What a stream of random numbers is for: the low five bits of its number.
-enum class Purpose : uint8_t { rounding = 0, scale_rounding = 1, hadamard_signs = 2, weights = 3, data = 4, noise = 5 };
+// What a stream of random numbers is for: the low five bits of its number. `second_part` and `right_factor` round
+// operands of split products, each with scale rounding and signs of its own; `sketch` draws for a low-rank part.
+enum class Purpose : uint8_t {
+  rounding = 0,
+  scale_rounding = 1,
+  hadamard_signs = 2,
+  weights = 3,
+  data = 4,
+  noise = 5,
+  second_part = 8,
+  sketch = 11,
+  right_factor = 12
+};
 
 // gemm: 0 fprop, 1 dgrad, 2 wgrad; operand: 0 a, 1 b.
 FP4_HD constexpr uint32_t stream_number(uint32_t layer, uint32_t gemm, uint32_t operand, Purpose purpose) {

@@ -255,12 +255,42 @@ struct OperandSpec {
   friend constexpr bool operator==(const OperandSpec&, const OperandSpec&) = default;
 };
 
+// Parts of a product that are quantised apart and added: what stands in the second part (sim/split.h).
+enum class Split : uint8_t { none, hot_channels, clamp, low_rank };
+struct SplitInfo {
+  Split id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  double share;      // as default
+  const char* high;  // preset of the second part; none: the operands' own
+};
+inline constexpr SplitInfo split_table[] = {
+    {Split::none, "none", "one product", "-", 0, ""},
+    {Split::hot_channels, "hot_channels", "the `share` of the channels with the largest magnitudes, in `high`",
+     "OutControl 2510.27527, Hot-Channel Patch 2602.02047", 0.1, "mxfp8"},
+    {Split::clamp, "clamp", "what lies beyond the quantiles `share` and 1 - `share`, sparse, in `high`",
+     "OCC 2501.17116", 0.01, "bf16"},
+    {Split::low_rank, "low_rank", "each operand's largest singular values, `share` of all, as fp32 between its factors",
+     "Metis 2509.00404", 0.01, ""},
+};
+static_assert(ids_are_indices(split_table));
+
+struct SplitSpec {
+  Split kind = Split::none;
+  double share = 0;
+  QuantSpec high;  // of both operands of the second product
+  friend constexpr bool operator==(const SplitSpec&, const SplitSpec&) = default;
+  constexpr bool any() const { return kind != Split::none; }
+};
+
 // C = Q(A) Q(B)^T with A [rows, K], B [cols, K].
 struct GemmSpec {
   OperandSpec a;
   OperandSpec b;
   HadamardSpec hadamard;
   Accumulator accumulator = fp32_block;
+  SplitSpec split;
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 };
 

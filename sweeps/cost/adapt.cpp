@@ -43,11 +43,26 @@ HadamardFacts hadamard_facts(const HadamardSpec& hadamard) {
           row_of(hadamard_signs_table, hadamard.signs).is_random};
 }
 
+SplitFacts split_facts(const SplitSpec& split) {
+  SplitFacts facts;
+  if (!split.any()) return facts;
+  facts.high = facts_of({.quant = split.high});
+  facts.chooses = facts.adds = split.kind != Split::low_rank;
+  switch (split.kind) {
+    case Split::hot_channels: facts.first = 1 - split.share, facts.second = split.share; break;
+    case Split::clamp: facts.second = 2 * split.share, facts.index_bits = 32; break;
+    case Split::low_rank: facts.rank = split.share; break;
+    case Split::none: break;
+  }
+  return facts;
+}
+
 GemmFacts gemm_facts(const GemmSpec& gemm, bool quantise) {
-  GemmFacts facts{facts_of(gemm.a), facts_of(gemm.b), hadamard_facts(gemm.hadamard)};
+  GemmFacts facts{facts_of(gemm.a), facts_of(gemm.b), hadamard_facts(gemm.hadamard), split_facts(gemm.split)};
   if (!quantise) {
     facts.a = facts.b = OperandFacts{};
     facts.hadamard = {};
+    facts.split = {};
   }
   return facts;
 }
@@ -92,9 +107,17 @@ RecipeFacts facts_of(const Recipe& recipe) {
   facts.fprop = gemm_facts(recipe.fprop, recipe.quantise);
   facts.dgrad = gemm_facts(recipe.dgrad, recipe.quantise);
   facts.wgrad = gemm_facts(recipe.wgrad, recipe.quantise);
+  if (recipe.wgrad.split.kind == Split::hot_channels) {
+    facts.wgrad.split.adds = false;  // columns of the result
+    const SplitSpec& fprop = recipe.fprop.split;
+    if (fprop.kind == recipe.wgrad.split.kind && fprop.share == recipe.wgrad.split.share)
+      facts.wgrad.split.chooses = false;  // fprop's channels
+  }
+  const auto keeps_whole = [](const SplitSpec& s) { return s.kind == Split::none || s.kind == Split::clamp; };
   // Codes of a square weight block serve the transpose when nothing differs (numerics: 2-D weights, both GEMMs plain).
   facts.one_weight_quantiser = recipe.quantise && recipe.fprop.b.quant == recipe.dgrad.b.quant &&
                                facts.fprop.b.square && recipe.fprop.hadamard.size == 0 &&
+                               keeps_whole(recipe.fprop.split) && keeps_whole(recipe.dgrad.split) &&
                                recipe.dgrad.hadamard.size == 0 && recipe.dgrad.b.source == Source::high_precision;
   facts.layers = policy_facts(recipe.layers);
   facts.stabilised_optimizer = !recipe.optimizer.empty() && recipe.optimizer.find("spam") != std::string::npos;
@@ -140,6 +163,7 @@ class FactsByLayer {
 
 RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
   RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
+  facts.center_keys = recipe.center_keys;
   // fp32: w and its mean read, the mean written; in a window w, the last w and Q(w) and the two sums read, and all but
   // w written; between windows of a ramp the gathered gradient and the steps waited read and written, the period read.
   if (recipe.weights.decay > 0) facts.weight_bytes += 12;

@@ -34,7 +34,7 @@ void for_each_part(const RecipeFacts& recipe, const Model& model, const Visit& v
   const auto in_phase = [&](double share, const RecipeFacts& facts) {
     const RecipeFacts high = high_facts(facts.high_class);
     for (const PlannedLinear& row : plan_layers(model, facts)) {
-      const double depth = static_cast<double>(row.blocks * row.linear->in);
+      const double depth = static_cast<double>(row.blocks * row.linear->in * row.linear->top);
       if (row.quantised > 0)
         visit(Part{share, row.facts ? *row.facts : facts, depth * static_cast<double>(row.quantised), true});
       if (row.high > 0) visit(Part{share, high, depth * static_cast<double>(row.high), true});
@@ -63,7 +63,14 @@ bool any(const RecipeFacts& recipe, bool (*condition)(const OperandFacts&)) {
   return false;
 }
 
-double width(const GemmFacts& gemm) { return std::max(gemm.a.element_bits, gemm.b.element_bits); }
+// Bits of the wider operand, in the mean over the parts of a product.
+double width(const GemmFacts& gemm) {
+  const double first = std::max(gemm.a.element_bits, gemm.b.element_bits), second = gemm.split.high.element_bits;
+  return gemm.split.first * first + gemm.split.second * second;
+}
+
+// The class of the second product of a split one.
+std::string second_class(const GemmFacts& gemm) { return format_class({gemm.split.high, gemm.split.high, {}}); }
 
 }  // namespace
 
@@ -126,9 +133,13 @@ std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const 
   std::map<std::string, double> shares;
   double all = 0;
   for_each_part(recipe, model, [&](const Part& part) {
-    for (int gemm = 0; gemm < 3; ++gemm)
-      shares[format_class(gemm_of(part.facts, gemm))] += part.share * part.multiply_adds;
-    all += 3 * part.share * part.multiply_adds;
+    for (int gemm = 0; gemm < 3; ++gemm) {
+      const GemmFacts& facts = gemm_of(part.facts, gemm);
+      const double weight = part.share * part.multiply_adds;
+      shares[format_class(facts)] += weight * facts.split.first;
+      if (facts.split.second > 0) shares[second_class(facts)] += weight * facts.split.second;
+      all += weight * (facts.split.first + facts.split.second);
+    }
   });
   for (auto& [name, share] : shares) share /= all;
   return shares;

@@ -25,6 +25,10 @@ Linear parse_linear(JsonReader& reader) {
     linear.out.push_back(width.integer(1, widest));
   if (const auto dgrad = reader.find("dgrad", {"false: the first layer, whose input needs no gradient", linear.dgrad}))
     linear.dgrad = dgrad->boolean();
+  if (const auto experts = reader.find("experts", {"copies of the weights: experts", linear.experts}))
+    linear.experts = experts->integer(1, most_layers);
+  if (const auto top = reader.find("top", {"experts that a token meets", linear.top}))
+    linear.top = top->integer(1, linear.experts);
   if (const auto layers = reader.find("layers", {"their names, as a recipe's `layers` writes them; default: `name`"})) {
     for (const JsonReader& name : layers->list()) linear.layers.push_back(name.text());
     if (linear.layers.size() != linear.out.size()) layers->fail("expected one name for each width of out");
@@ -37,6 +41,7 @@ Linear parse_linear(JsonReader& reader) {
 Json linear_json(const Linear& linear) {
   Json out = {{"name", linear.name}, {"in", linear.in}, {"out", linear.out}, {"layers", linear.layers}};
   if (!linear.dgrad) out["dgrad"] = false;
+  if (linear.experts > 1) out["experts"] = linear.experts, out["top"] = linear.top;
   return out;
 }
 
@@ -46,7 +51,7 @@ int64_t Linear::width_out() const { return std::accumulate(out.begin(), out.end(
 
 int64_t Model::linear_parameters() const {
   int64_t block = 0;
-  for (const Linear& linear : linears) block += linear.in * linear.width_out();
+  for (const Linear& linear : linears) block += linear.in * linear.width_out() * linear.experts;
   return block * blocks;
 }
 

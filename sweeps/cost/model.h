@@ -20,6 +20,7 @@ struct Linear {
   std::vector<int64_t> out;         // one entry a layer; a layer policy counts entries
   std::vector<std::string> layers;  // their names as a layer policy writes them ("q", "k", "v")
   bool dgrad = true;                // false: the first layer, whose input needs no gradient
+  int64_t experts = 1, top = 1;     // so many copies of the weights, of which each token meets `top`
   int64_t width_out() const;
 };
 

@@ -1,7 +1,7 @@
 // Decides: which quantisation kernels a linear layer runs in a step. Three tensors, two copies each:
 //   X  [tokens, in]   row copy for fprop.a, column copy for wgrad.b
-//   W  [out, in]      row copy for fprop.b, column copy for dgrad.b; once a step, whatever the micro-batches
-//   dY [tokens, out]  row copy for dgrad.a, column copy for wgrad.a
+//   W  [out, in]      row copy for fprop.b, column copy for dgrad.b; once a step, whatever the micro-batches, of all
+//   experts dY [tokens, out]  row copy for dgrad.a, column copy for wgrad.a
 // A copy made from the decoded forward operand (source fprop_quantised) reads codes instead of bf16, in a kernel apart.
 #include <utility>
 
@@ -47,7 +47,8 @@ std::vector<QuantiseKernel> quantise_kernels(const RecipeFacts& recipe, const Li
   const double in = static_cast<double>(linear.in);
   std::vector<QuantiseKernel> x, w, dy;
   add_kernels(x, "X of " + linear.name, tokens * in, fprop_x, wgrad_x, options, false);
-  add_kernels(w, "W of " + linear.name, in * width_out, fprop_w, dgrad_w, options, recipe.one_weight_quantiser);
+  add_kernels(w, "W of " + linear.name, in * width_out * static_cast<double>(linear.experts), fprop_w, dgrad_w, options,
+              recipe.one_weight_quantiser);
   add_kernels(dy, "dY of " + linear.name, tokens * width_out, dgrad_dy, wgrad_dy, options, false);
   x.insert(x.end(), w.begin(), w.end());
   x.insert(x.end(), dy.begin(), dy.end());

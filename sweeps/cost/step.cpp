@@ -65,25 +65,79 @@ class StepBuilder {
 
   // One GEMM [M, K] x [N, K] of a layer, over all micro-batches: operands read in their formats, result written as
   // bf16, weight gradients accumulated in fp32. `repeat` > 1 counts a forward pass that is computed again.
-  Resources gemm_work(int gemm, const GemmFacts& facts, double in, double out, double repeat, double rate) const {
+  // Of a part of the product: `share` of its multiply-adds and operands; `results` as often as that.
+  // Experts: each token meets some of the copies of the weights.
+  struct Size {
+    double tokens, in, out, experts;
+  };
+  Size size_of(const Linear& linear, double out) const {
+    return {tokens_ * static_cast<double>(linear.top), static_cast<double>(linear.in), out,
+            static_cast<double>(linear.experts)};
+  }
+
+  Resources gemm_work(int gemm, const GemmFacts& facts, const Size& s, double repeat, double rate, double share = 1,
+                      double results = 1) const {
     const auto bits = [](const OperandFacts& operand) {
       return operand.element_bits + (operand.quantised ? operand.scale_bits / operand.scale_block : 0);
     };
     const double micro_batches = static_cast<double>(model_.micro_batches);
     Resources work;
-    work.flop = repeat * 2 * tokens_ * in * out;
+    work.flop = share * repeat * 2 * s.tokens * s.in * s.out;
     work.flop_rate = rate;
     // Rows of a and b, and elements of the result, summed over micro-batches.
-    const double activations = tokens_ * (gemm == 0 ? in : out), weights = micro_batches * in * out;
+    const double activations = s.tokens * (gemm == 0 ? s.in : s.out);
+    const double weights = micro_batches * s.in * s.out * s.experts;
+    double operands = 0, result = 0;
     switch (gemm) {
-      case 0: work.bytes = (activations * bits(facts.a) + weights * bits(facts.b)) / 8 + tokens_ * out * 2; break;
-      case 1: work.bytes = (activations * bits(facts.a) + weights * bits(facts.b)) / 8 + tokens_ * in * 2; break;
+      case 0:
+      case 1:
+        operands = (activations * bits(facts.a) + weights * bits(facts.b)) / 8;
+        result = s.tokens * (gemm == 0 ? s.out : s.in) * 2;
+        break;
       default:
-        work.bytes =
-            (tokens_ * out * bits(facts.a) + tokens_ * in * bits(facts.b)) / 8 + in * out * 4 * (2 * micro_batches - 1);
+        operands = (s.tokens * s.out * bits(facts.a) + s.tokens * s.in * bits(facts.b)) / 8;
+        result = s.in * s.out * s.experts * 4 * (2 * micro_batches - 1);
     }
-    work.bytes *= repeat;
+    work.bytes = repeat * (share * operands + results * result);
     return work;
+  }
+
+  // The second product of a split one, whose activations may be sparse, and the choice of the parts.
+  void second_product(int gemm, const Linear& linear, const SplitFacts& split, double out, double repeat,
+                      double blocks) {
+    const Size size = size_of(linear, out);
+    if (split.second > 0) {
+      GemmFacts facts{split.high, split.high, {}};
+      const double rate = chip_.matrix_rate(format_class(facts));
+      (gemm == 2 ? facts.b : facts.a).element_bits += split.index_bits;
+      const double results = split.adds ? 2 : 0;
+      add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + linear.name : "", "matmul",
+          times(gemm_work(gemm, facts, size, repeat, rate, split.second, results), blocks), gemm > 0);
+    }
+    if (split.rank > 0) low_rank(gemm, linear.name, split.rank, size, blocks);
+    if (!split.chooses || recipe_.free_quantisation) return;
+    Resources choice;
+    const double activations = size.tokens * (gemm == 1 ? out : size.in) * blocks;
+    choice.bytes = activations * options_.weights.input_bytes;
+    choice.ops = activations * options_.weights.amax_ops;
+    add("choice of parts", keep_terms_ ? gemm_name(gemm) + linear.name : "", "quantise", choice, gemm > 0);
+  }
+
+  // Low-rank parts of A [M, K] and B [N, K], of ranks a and b: four products with each operand, a + 4 and b + 4 wide,
+  // and the products of factors, a (K N + M N) + b (M K + M N); two FLOP each, in bf16. The operand is read in bf16 for
+  // each of the four.
+  void low_rank(int gemm, const std::string& name, double share, const Size& s, double blocks) {
+    const double times_run = static_cast<double>(model_.micro_batches) * s.experts, tokens = s.tokens / times_run;
+    const double inner = gemm == 1 ? s.out : s.in, outer = gemm == 1 ? s.in : s.out;
+    const double m = gemm == 2 ? outer : tokens, n = gemm == 2 ? inner : outer, k = gemm == 2 ? tokens : inner;
+    const auto rank = [&](double side) { return std::max(1.0, std::floor(share * std::min(side, k) + 0.5)); };
+    const double a = rank(m), b = rank(n);
+    Resources work;
+    work.flop_rate = chip_.matrix_rate("bf16");
+    work.flop = 2 * (4 * (m * k * (a + 4) + n * k * (b + 4)) + a * (k * n + m * n) + b * (m * k + m * n));
+    work.bytes = 4 * 2 * (m * k + n * k);
+    add("low-rank parts", keep_terms_ ? gemm_name(gemm) + name : "", "matmul", times(work, times_run * blocks),
+        gemm > 0);
   }
 
   static Resources times(Resources work, double factor) {
@@ -95,21 +149,22 @@ class StepBuilder {
 
   void quantised_linear(const PlannedLinear& row, const RecipeFacts& recipe, double forward_passes) {
     const Linear& linear = *row.linear;
-    const double in = static_cast<double>(linear.in), out = static_cast<double>(row.quantised);
-    const double blocks = static_cast<double>(row.blocks);
+    const double out = static_cast<double>(row.quantised), blocks = static_cast<double>(row.blocks);
+    const Size size = size_of(linear, out);
     for (int gemm = 0; gemm < 3; ++gemm) {
       if (gemm == 1 && !linear.dgrad) continue;
       const GemmFacts& facts = gemm_of(recipe, gemm);
       const double rate = chip_.matrix_rate(format_class(facts));
       const double repeat = gemm == 0 ? forward_passes : 1;
-      add(matmul_name(gemm), linear.name, "matmul", times(gemm_work(gemm, facts, in, out, repeat, rate), blocks),
-          gemm > 0);
+      add(matmul_name(gemm), linear.name, "matmul",
+          times(gemm_work(gemm, facts, size, repeat, rate, facts.split.first), blocks), gemm > 0);
+      second_product(gemm, linear, facts.split, out, repeat, blocks);
     }
     if (recipe_.free_quantisation) return;
-    for (const QuantiseKernel& kernel : quantise_kernels(recipe, linear, tokens_, out, options_))
+    for (const QuantiseKernel& kernel : quantise_kernels(recipe, linear, size.tokens, out, options_))
       quantiser(kernel, blocks);
-    estimator("X of ", linear, recipe.fprop, recipe.fprop.a, tokens_ * in * blocks);
-    estimator("W of ", linear, recipe.fprop, recipe.fprop.b, in * out * blocks);
+    estimator("X of ", linear, recipe.fprop, recipe.fprop.a, size.tokens * size.in * blocks);
+    estimator("W of ", linear, recipe.fprop, recipe.fprop.b, size.in * out * size.experts * blocks);
   }
 
   // Charges each technique what the kernel grows by when it is switched on, in the order of the enumerators.
@@ -179,8 +234,7 @@ class StepBuilder {
     for (int gemm = 0; gemm < 3; ++gemm) {
       if (gemm == 1 && !linear.dgrad) continue;
       const double repeat = gemm == 0 && recomputed ? 1 + options_.recompute : 1;
-      const Resources work =
-          gemm_work(gemm, facts, static_cast<double>(linear.in), static_cast<double>(out), repeat, rate);
+      const Resources work = gemm_work(gemm, facts, size_of(linear, static_cast<double>(out)), repeat, rate);
       add(recomputed ? "high precision" : "head", keep_terms_ ? gemm_name(gemm) + linear.name : "", group,
           times(work, static_cast<double>(blocks)), gemm > 0);
     }
@@ -219,8 +273,13 @@ class StepBuilder {
       const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
       Resources work;
       work.flop_rate = chip_.matrix_rate(format_class(facts));
-      work.flop = flop * repeat;
+      work.flop = flop * repeat * facts.split.first;
       add(matmul_name(gemm), row.name, "attention", work, gemm > 0);
+      if (facts.split.second > 0) {
+        work.flop_rate = chip_.matrix_rate(format_class({facts.split.high, facts.split.high, {}}));
+        work.flop = flop * repeat * facts.split.second;
+        add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + row.name : "", "attention", work, gemm > 0);
+      }
       if (recipe_.free_quantisation) continue;
       const bool a_is_wide = is_qk ? gemm > 0 : gemm == 0, b_is_wide = !is_qk && gemm == 2;
       Resources slots;
@@ -230,6 +289,7 @@ class StepBuilder {
           slots.ops += repeat * elements *
                        copy_ops({operand, facts.hadamard}, static_cast<Technique>(technique_count - 1), chip_,
                                 {&options_.weights, options_.hadamard});
+      if (recipe_.center_keys && is_qk && gemm == 0) slots.ops += repeat * 2 * narrow;
       if (slots.ops > 0) add("quantise", keep_terms_ ? gemm_name(gemm) + row.name : "", "quantise", slots, gemm > 0);
     }
   }

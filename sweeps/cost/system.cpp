@@ -20,7 +20,7 @@ double activation_bytes_per_token(const RecipeFacts& recipe, const Model& model)
   const double high = recipe.high_class == "fp32" ? 4 : 2;
   double bytes = static_cast<double>(model.blocks * model.saved_per_token_block) * high;
   for (const PlannedLinear& row : plan_layers(model, recipe)) {
-    const double elements = static_cast<double>(row.linear->in * row.blocks);
+    const double elements = static_cast<double>(row.linear->in * row.blocks * row.linear->top);
     const RecipeFacts& facts = row.facts ? *row.facts : recipe;
     // Rows of one linear share its input; each keeps its own copy.
     if (row.quantised > 0) bytes += elements * (stored_bytes(facts.wgrad.b) + facts.fprop.a.saved_bits / 8);
@@ -56,7 +56,8 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
   } else {
     for (const PlannedLinear& row : plan_layers(model, recipe))
       if (row.facts)
-        memory.weights += static_cast<double>(row.linear->in * row.quantised * row.blocks) * copies(*row.facts);
+        memory.weights +=
+            static_cast<double>(row.linear->in * row.quantised * row.blocks * row.linear->experts) * copies(*row.facts);
   }
   // Weights that are bf16 themselves need no copy beside them.
   memory.master_weights = recipe.master_bytes < 4 ? 0 : parameters * 4 / shard;

@@ -34,9 +34,21 @@ struct HadamardFacts {
   bool random_signs = false;  // drawn per layer or step; fixed signs cost nothing, they turn adds into subtractions
 };
 
+/// What a product that is cut into parts does besides its first part (sim/split.h); shares are of the multiply-adds of
+/// the whole product.
+struct SplitFacts {
+  double first = 1, second = 0;  // of the two products
+  OperandFacts high;             // operands of the second
+  double index_bits = 0;         // beside each of its activations: a sparse operand
+  bool adds = false;             // its result is added to the first one's: read and written once more
+  bool chooses = false;          // reads the activations once to choose its parts
+  double rank = 0;               // > 0: low-rank parts of both operands, this share of the smaller side
+};
+
 struct GemmFacts {
   OperandFacts a, b;
   HadamardFacts hadamard;
+  SplitFacts split = {};
 };
 
 /// Which linear layers the recipe quantises; the others run in bf16.
@@ -55,7 +67,8 @@ struct RecipeFacts {
   bool free_quantisation = false;     // operands arrive quantised, estimators are free: the reference of an overhead
   bool stabilised_optimizer = false;  // StableSPAM
   bool loss_scaling = false;
-  double weight_bytes = 0;  // moved a step for each quantised weight beyond the optimizer: averages, resets
+  bool center_keys = false;  // K minus its mean: two slots an element of K
+  double weight_bytes = 0;   // moved a step for each quantised weight beyond the optimizer: averages, resets
   double moment_bytes = 8, master_bytes = 4;  // kept of each parameter: both moments of Adam, the master weight
   bool stores_moments = false;                // in 8 or 4 bits: encoded and decoded in every update
   int newton_schulz = 0;                      // iterations of Muon for each hidden matrix; 0: AdamW for all

@@ -35,9 +35,10 @@ void set_recipe_path(Json& recipe, const std::string& path, const Json& value) {
   const std::vector<std::string> heads = parts[0] == "*" ? gemm_names : split(parts[0], '|');
   if (parts.size() < 2 || !is_one_of(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
   const bool names_operand = parts[1] == "*" || is_one_of(operands, split(parts[1], '|').front());
-  const bool whole_gemm = parts[1] == "hadamard" || parts[1] == "accumulator";
+  const bool whole_gemm = parts[1] == "hadamard" || parts[1] == "accumulator" || parts[1] == "split";
   for (const std::string& gemm : heads) {
     if (whole_gemm) {
+      if (parts.back() == "method") entry(recipe, gemm).erase("split");
       set_at(entry(recipe, gemm), parts, 1, value);
       continue;
     }
@@ -55,8 +56,8 @@ void lay_over(Json& target, const Json& patch, int depth) {
     target = patch;
     return;
   }
-  // A preset settles every field of an operand; fields kept from before would overrule it.
-  if (!target.is_object() || patch.contains("preset")) target = Json::object();
+  // A preset settles every field of an operand, a method those of a split; fields kept from before would overrule it.
+  if (!target.is_object() || patch.contains("preset") || patch.contains("method")) target = Json::object();
   for (const auto& [key, value] : patch.items()) {
     if ((key == "*" || (key == "all" && depth == 0)) && depth < 2) {
       for (const std::string& name : depth == 0 ? gemm_names : operands) lay_over(target[name], value, depth + 1);

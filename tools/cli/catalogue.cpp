@@ -126,6 +126,7 @@ const std::vector<Topic>& topics() {
       {"accumulators", [] { return rows_of(accumulator_table); }},
       {"estimators", [] { return rows_of(estimator_table); }},
       {"scale-gradients", [] { return rows_of(scale_gradient_table); }},
+      {"splits", [] { return rows_of(split_table); }},
       {"presets", [] { return rows_of(preset_table); }},
       {"recipes", [] { return data_files("recipes"); }},
       {"tasks", tasks_rows},

@@ -25,6 +25,8 @@ FieldNotes recipe_notes() {
   operand.update(fp32);
   operand["source"] = "high_precision";
   operand["preset"] = "fp32";
+  Json fp32_spec = fp32;
+  fp32_spec["preset"] = "fp32";
   const Json product = {{"*", operand},
                         {"a", operand},
                         {"b", operand},
@@ -37,8 +39,10 @@ FieldNotes recipe_notes() {
                           {"group_rounding", "nearest_even"},
                           {"rounding", "nearest_even"},
                           {"snap", 0},
-                          {"zero_exponent", -126}}}};
+                          {"zero_exponent", -126}}},
+                        {"split", {{"method", "clamp"}, {"share", 0.01}, {"high", fp32_spec}}}};
   Json full = sim::to_json(Recipe{});
+  full["center_keys"] = false;
   for (const char* key : {"all", "fprop", "dgrad", "wgrad"}) full[key] = product;
   sim::recipe_from_json(full, "recipe", &notes);
   sim::recipe_from_json({{"base", "fp32"}}, "recipe", &notes);
@@ -100,7 +104,7 @@ FieldNotes model_notes() {
   FieldNotes notes;
   Json full = cost::to_json(cost::load_model("lm"));
   for (const char* list : {"linears", "unquantised"})
-    for (Json& linear : full[list]) linear["dgrad"] = true;
+    for (Json& linear : full[list]) linear["dgrad"] = true, linear["experts"] = linear["top"] = 1;
   cost::parse_model(full, "model", &notes);
   return notes;
 }

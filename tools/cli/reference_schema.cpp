@@ -102,6 +102,8 @@ ordered_json axis_patterns(Writer& writer) {
   for (const auto& [key, field] : product.find("a")->fields) add(products + operands + key + "$", *field);
   for (const auto& [key, field] : product.find("hadamard")->fields) add(products + "hadamard\\." + key + "$", *field);
   add(products + "hadamard$", *product.find("hadamard"));
+  for (const char* key : {"method", "share"}) add(products + "split\\." + key + "$", *product.find("split")->find(key));
+  add(products + "split$", *product.find("split"));
   add(products + "accumulator$", *product.find("accumulator"));
   return patterns;
 }
