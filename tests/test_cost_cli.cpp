@@ -1,6 +1,7 @@
 // `fp4sim cost` as a user meets it: what is printed, what a script reads, what wrong words are answered with.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/support.h"
 
@@ -65,6 +66,14 @@ TEST_CASE("cost explain, weights, recommend, sensitivity and measure run", "[cli
       json_of("cost recommend --tokens 1e9 --time-budget 100 --recipes bf16,mxfp4 --hardware b200 --json")["rows"];
   REQUIRE(rows.size() == 2);
   CHECK(rows[0]["price"] <= rows[1]["price"]);
+  CHECK(rows[0]["native_fp4"] == true);
+  CHECK(rows[0]["limit"].is_string());
+  const RunResult rent = run_cli("cost recommend --model llama3_8b --tokens 160e9 --time-budget 72");
+  for (const char* text : {"rent ", "runner-up ", "why ", "FP4", "waits for", "chip-hours"})
+    CHECK_THAT(rent.out, Contains(text));
+  CHECK_THAT(rent.out, !Contains(" 0.00 % 0.00 %"));
+  std::istringstream lines(rent.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
   CHECK(json_of("cost sensitivity bf16 mxfp4 --json")["rows"].size() == 7);
   const TemporaryFolder root;
   const Json none = json_of("cost measure --root " + root.path().string() + " --json -- true");
@@ -101,6 +110,9 @@ TEST_CASE("cost: wrong words are answered with the accepted ones, exit code 2", 
   refused("cost --recipe mxfp4 --views diagonal", "fused");
   refused("cost --recipe mxfp4 --recompute 2", "--recompute");
   refused("cost --recipe mxfp4 --devices 0", "--devices");
+  refused("cost --recipe mxfp4 --shard half", "optimizer");
+  refused("cost --recipe mxfp4 --devices 8 --gradients mxfp5", "mxfp4");
+  refused("cost --recipe mxfp4 --devices 9 --tensor 2", "--tensor 2");
   refused("cost recommend --tokens -1 --time-budget 1", "--tokens");
   refused("cost measure --runs 0 -- true", "--runs");
 }

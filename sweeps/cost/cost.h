@@ -11,12 +11,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/schedule.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/kernels.h"
 #include "sweeps/cost/model.h"
+#include "sweeps/cost/parallel.h"
 #include "sweeps/cost/weights.h"
 #include "sweeps/cost/workload.h"
 
@@ -28,7 +30,8 @@ struct CostOptions {
   bool fused = false;    // quantisation in the producer's epilogue: the first read is free
   HadamardKernel hadamard = HadamardKernel::fused;
   double recompute = 0;  // share of the forward pass computed again (activation checkpointing)
-  int devices = 1;       // data-parallel accelerators; optimizer state and master weights are sharded over them
+  int devices = 1;       // accelerators, a multiple of parallel.replica()
+  Parallel parallel;     // how they share a step
   int steps = 0;         // of the training, which phases marked in steps need; 0: not known
   bool formulas = true;  // false: terms carry no formula text (sweeps evaluate thousands of recipes)
 };
@@ -53,13 +56,17 @@ struct MemoryFootprint {
   bool fits = true;
 };
 
-/// Stash's terms: T0 one accelerator, T1 a node of them, Tm all nodes.
+/// Stash's terms: T0 one replica with links that cost nothing, T1 with the links of nodes, Tm with the network too, T3
+/// when examples are prepared, T2 when they are fetched. A step takes t2_s.
 struct Communication {
-  int devices = 1, nodes = 1;
-  double t0_s = 0, t1_s = 0, tm_s = 0;
-  double interconnect_s = 0, network_s = 0;          // all-reduce times before hiding
-  double hidden_s = 0;                               // what the last backward pass can hide
+  int devices = 1, nodes = 1, replicas = 1;
+  double t0_s = 0, t1_s = 0, tm_s = 0, t3_s = 0, t2_s = 0;
+  double bubble_s = 0;                               // of t0_s: a pipeline fills and drains, (p-1)/(m+p-1)
+  double tensor_s = 0, stage_s = 0, coding_s = 0;    // all-reduces of tensor groups, sends between stages, coding
+  double interconnect_s = 0, network_s = 0;          // links and network busy with gradients and weights
+  double hidden_s = 0;                               // of the two: behind computation
   double interconnect_stall = 0, network_stall = 0;  // (T1-T0)/T1, (Tm-T1)/T1
+  double preparation_stall = 0, fetch_stall = 0;     // (T3-Tm)/T3, (T2-T3)/T2
 };
 
 /// Speed-ups over FP8 of the bit-operations model (Quartet, arXiv 2505.14669, table 1): 8 bits over the width of a
@@ -82,6 +89,7 @@ struct CostResult {
   std::map<std::string, double> precisions;  // shares of the multiply-adds by format class, attention and head included
   MemoryFootprint memory;
   Communication communication;
+  std::vector<std::pair<std::string, double>> limits;  // shares of step_time_s by what they wait for, largest first
   std::vector<Term> terms;
 };
 
@@ -105,8 +113,16 @@ std::vector<QuantiseKernel> quantise_kernels(const RecipeFacts& recipe, const Li
                                              double width_out, const CostOptions& options);
 MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                                  const CostOptions& options);
-Communication communication(const Model& model, const Hardware& hardware, const CostOptions& options, double compute_s,
-                            double backward_s);
+/// Seconds of a step of one replica on one accelerator.
+struct StepSeconds {
+  double compute = 0, forward = 0, backward = 0;  // forward + backward: of compute, what goes layer by layer
+};
+StepSeconds step_parts(const std::vector<Term>& terms);
+Communication communication(const Model& model, const Hardware& hardware, const CostOptions& options,
+                            const StepSeconds& seconds);
+/// Shares of the step by what they wait for, largest first: matrix, memory, issue, other, and the stalls.
+std::vector<std::pair<std::string, double>> step_limits(const std::vector<Term>& terms,
+                                                        const Communication& communication);
 std::optional<double> modelled_energy(const std::vector<Term>& terms, const Communication& communication,
                                       const Hardware& hardware, const CostOptions& options);
 /// A technique counts once, wherever a layer of the model uses it in some phase.

@@ -157,18 +157,17 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   CostResult result;
   result.terms = step_terms(recipe, model, hardware, options);
   result.compute_s = total_seconds(result.terms);
-  double backward_s = 0;
-  for (const Term& term : result.terms)
-    if (term.backward) backward_s += term.seconds;
-  result.communication = communication(model, hardware, options, result.compute_s, backward_s);
-  result.step_time_s = result.communication.tm_s;
+  result.communication = communication(model, hardware, options, step_parts(result.terms));
+  result.step_time_s = result.communication.t2_s;
+  result.limits = step_limits(result.terms, result.communication);
   result.ideal_s = step_seconds(without_quantisers(ideal_recipe(hardware)), model, hardware, options);
   result.free_quantisation_s = step_seconds(without_quantisers(recipe), model, hardware, options);
   result.overhead = result.compute_s / result.ideal_s - 1;
   result.quantisation_overhead = result.compute_s / result.free_quantisation_s - 1;
   result.speedup_bf16 = step_seconds(unquantised_recipe("bf16", 16), model, hardware, options) / result.compute_s;
   result.speedup_fp8 = step_seconds(uniform_recipe("mxfp8", 8, 8, 32), model, hardware, options) / result.compute_s;
-  result.tokens_per_second = static_cast<double>(model.tokens_per_step) * options.devices / result.step_time_s;
+  result.tokens_per_second =
+      static_cast<double>(model.tokens_per_step) * result.communication.replicas / result.step_time_s;
   result.energy_j = modelled_energy(result.terms, result.communication, hardware, options);
   if (hardware.price_per_hour)
     result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;

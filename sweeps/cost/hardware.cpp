@@ -127,6 +127,8 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
     hardware.node_size = static_cast<int>(node.value);
     hardware.node_source = node.source;
   }
+  hardware.link_shared =
+      optional(reader, "link_shared", 1, {"accelerators that share one link_bandwidth: a board of two, a switch", 1});
   hardware.board_w = optional(reader, "board_w", tiny, {"W of the board at its limit"});
   hardware.idle_w = optional(reader, "idle_w", 0, {"W when idle, at most board_w"});
   hardware.system_w = optional(reader, "system_w", tiny, {"W of the whole system per accelerator, at least board_w"});
@@ -176,6 +178,7 @@ Json to_json(const Hardware& hardware) {
     if (quantity) out[key] = quantity_json(*quantity);
   };
   add("link_bandwidth", hardware.link_bandwidth);
+  add("link_shared", hardware.link_shared);
   add("network_bandwidth", hardware.network_bandwidth);
   add("board_w", hardware.board_w);
   add("idle_w", hardware.idle_w);

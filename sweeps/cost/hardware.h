@@ -37,6 +37,7 @@ struct Hardware {
   std::string random_kind, random_source;                     // origin of the line above
   std::optional<Quantity> link_bandwidth, network_bandwidth;  // bytes/s, one direction, per accelerator
   int node_size = 1;                                          // accelerators that the links join
+  std::optional<Quantity> link_shared;                        // accelerators that share link_bandwidth
   std::string node_source;
   std::optional<Quantity> board_w, idle_w, system_w;  // system: whole system's share per accelerator
   std::optional<Quantity> price_per_hour;

@@ -22,7 +22,8 @@ Recommendation try_count(const Model& model, const Hardware& chip, const RecipeF
   CostOptions cost = options.cost;
   cost.devices = devices;
   cost.formulas = false;
-  const CostResult result = evaluate(recipe, spread(model, options.global_tokens, devices), chip, cost);
+  const int replicas = devices / cost.parallel.replica();
+  const CostResult result = evaluate(recipe, spread(model, options.global_tokens, replicas), chip, cost);
   const double steps = std::ceil(options.tokens / options.global_tokens);
   Recommendation row{chip.name, recipe.name, devices, steps * result.step_time_s / 3600, result.step_time_s};
   row.price = *result.price * steps;
@@ -30,6 +31,9 @@ Recommendation try_count(const Model& model, const Hardware& chip, const RecipeF
   row.interconnect_stall = result.communication.interconnect_stall;
   row.network_stall = result.communication.network_stall;
   row.memory_bytes = result.memory.total();
+  row.native_fp4 = has_fp4(chip);
+  row.limit = result.limits.front().first;
+  row.limit_share = result.limits.front().second;
   row.in_time = row.hours <= options.hours && result.memory.fits;
   return row;
 }
@@ -53,9 +57,11 @@ std::vector<Recommendation> recommend(const Model& model, const std::vector<Hard
     if (!chip.price_per_hour) continue;
     for (const RecipeFacts& recipe : recipes) {
       std::optional<Recommendation> best;
-      for (int devices = 1; devices <= options.max_devices; devices *= 2) {
-        // A device works on whole sequences.
-        if (options.global_tokens / devices < static_cast<double>(std::max<int64_t>(1, model.sequence))) break;
+      const int replica = options.cost.parallel.replica();
+      for (int devices = replica; devices <= options.max_devices; devices *= 2) {
+        // A replica works on whole sequences.
+        const double replicas = devices / replica;
+        if (options.global_tokens / replicas < static_cast<double>(std::max<int64_t>(1, model.sequence))) break;
         const Recommendation row = try_count(model, chip, recipe, options, devices);
         const bool fits = row.memory_bytes <= chip.memory_bytes.value;
         if (fits && (!best || better(row, *best))) best = row;

@@ -13,7 +13,7 @@ struct RecommendOptions {
   double tokens = 0;               // to train on
   double hours = 0;                // time budget
   double global_tokens = 1 << 22;  // tokens of one optimizer step over all accelerators (512 sequences of 8192)
-  int max_devices = 4096;          // counts tried: powers of two
+  int max_devices = 4096;          // counts tried: powers of two times the accelerators of a replica
   CostOptions cost;
 };
 
@@ -26,6 +26,10 @@ struct Recommendation {
   double interconnect_stall = 0, network_stall = 0;
   double memory_bytes = 0;
   bool in_time = false;
+  bool native_fp4 = false;  // the chip has FP4 matrix units
+  std::string limit;        // what most of the step waits for: CostResult::limits
+  double limit_share = 0;   // of the step
+  double chip_hours() const { return hours * devices; }
 };
 
 /// One row per chip and recipe: its cheapest count that is in time and fits its memory, or its fastest one when none

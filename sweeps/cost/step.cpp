@@ -294,9 +294,14 @@ class StepBuilder {
     }
   }
 
+  // Replicas that share the optimizer's work.
+  double shards() const {
+    return options_.parallel.sharding == Sharding::none ? 1.0 : 1.0 * options_.devices / options_.parallel.replica();
+  }
+
   void optimizer() {
     const CostWeights& w = options_.weights;
-    const double parameters = static_cast<double>(model_.parameters()) / options_.devices;
+    const double parameters = static_cast<double>(model_.parameters()) / shards();
     Resources work;
     work.bytes = w.optimizer_bytes * parameters;
     // Both moments are read and written; an fp32 master weight, too, and copied to bf16; Muon keeps one moment.
@@ -311,11 +316,11 @@ class StepBuilder {
       work.ops += 2 * (2 + w.amax_ops + w.multiply_ops + bits + 2 + (bits < 8 ? w.pack_ops : 0)) * parameters;
     }
     if (recipe_.newton_schulz > 0)
-      work.bytes -= recipe_.moment_bytes * static_cast<double>(model_.linear_parameters()) / options_.devices;
+      work.bytes -= recipe_.moment_bytes * static_cast<double>(model_.linear_parameters()) / shards();
     add("optimizer", "", "optimizer", work, false);
     if (recipe_.newton_schulz > 0) newton_schulz();
     if (recipe_.weight_bytes == 0 || recipe_.free_quantisation) return;
-    work.bytes = recipe_.weight_bytes * static_cast<double>(model_.linear_parameters()) / options_.devices;
+    work.bytes = recipe_.weight_bytes * static_cast<double>(model_.linear_parameters()) / shards();
     add("weight rules", "", "optimizer", work, false);
   }
 
@@ -329,7 +334,7 @@ class StepBuilder {
       for (const int64_t out : linear.out) {
         const double r = static_cast<double>(std::min(linear.in, out)),
                      n = static_cast<double>(std::max(linear.in, out));
-        const double times = recipe_.newton_schulz * static_cast<double>(model_.blocks) / options_.devices;
+        const double times = recipe_.newton_schulz * static_cast<double>(model_.blocks) / shards();
         Resources work;
         work.flop = times * (4 * r * r * n + 2 * r * r * r);
         work.flop_rate = chip_.matrix_rate(format_class(facts));

@@ -1,4 +1,4 @@
-// Decides: what a step needs beside time on one chip: memory, the network, energy.
+// Decides: what a step needs beside time: memory and energy.
 #include <algorithm>
 
 #include "sweeps/cost/cost.h"
@@ -29,19 +29,18 @@ double activation_bytes_per_token(const RecipeFacts& recipe, const Model& model)
   return bytes;
 }
 
-// Ring all-reduce of `bytes` over n members: each sends and receives 2(n-1)/n of them.
-double ring_seconds(double bytes, double n, const std::optional<Quantity>& bandwidth) {
-  if (n <= 1) return 0;
-  return bandwidth ? 2 * (n - 1) / n * bytes / bandwidth->value : 0;
-}
-
 }  // namespace
 
 MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                                  const CostOptions& options) {
   MemoryFootprint memory;
-  const double parameters = static_cast<double>(model.parameters()), shard = options.devices;
-  const double linear = static_cast<double>(model.linear_parameters());
+  // A replica of several accelerators splits everything evenly: 1F1B keeps as many micro-batches in flight as there are
+  // stages, each with 1/stages of its activations, and tensor groups share sequences where they do not share layers.
+  const double replica = options.parallel.replica(), replicas = options.devices / replica;
+  const Sharding sharding = options.parallel.sharding;
+  const double parameters = static_cast<double>(model.parameters()) / replica;
+  const double linear = static_cast<double>(model.linear_parameters()) / replica;
+  const double shard = sharding == Sharding::none ? 1 : replicas;
   const double high = recipe.high_class == "fp32" ? 4 : 2;
   // The weights that GEMMs read: both quantised copies beside the bf16 ones they are made from.
   memory.weights = parameters * high;
@@ -56,39 +55,25 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
   } else {
     for (const PlannedLinear& row : plan_layers(model, recipe))
       if (row.facts)
-        memory.weights +=
-            static_cast<double>(row.linear->in * row.quantised * row.blocks * row.linear->experts) * copies(*row.facts);
+        memory.weights += static_cast<double>(row.linear->in * row.quantised * row.blocks * row.linear->experts) *
+                          copies(*row.facts) / replica;
   }
+  // Gathered: two blocks, the one at work and the next.
+  if (sharding == Sharding::full)
+    memory.weights =
+        std::min(memory.weights, memory.weights / shard + memory.weights * 2 / static_cast<double>(model.blocks));
   // Weights that are bf16 themselves need no copy beside them.
   memory.master_weights = recipe.master_bytes < 4 ? 0 : parameters * 4 / shard;
   memory.optimizer = parameters * recipe.moment_bytes / shard;
   if (recipe.newton_schulz > 0) memory.optimizer -= linear * recipe.moment_bytes / 2 / shard;
   memory.gradients = parameters * 4 / shard;
-  memory.activations =
-      activation_bytes_per_token(recipe, model) * static_cast<double>(model.micro_tokens()) * (1 - options.recompute);
+  memory.activations = activation_bytes_per_token(recipe, model) * static_cast<double>(model.micro_tokens()) *
+                       (1 - options.recompute) / replica;
   for (const UnquantisedLinear& row : model.unquantised)
-    memory.logits += static_cast<double>(row.linear.width_out() * model.micro_tokens()) * high;
+    memory.logits +=
+        static_cast<double>(row.linear.width_out() * model.micro_tokens()) * high / options.parallel.tensor;
   memory.fits = memory.total() <= hardware.memory_bytes.value;
   return memory;
-}
-
-Communication communication(const Model& model, const Hardware& hardware, const CostOptions& options, double compute_s,
-                            double backward_s) {
-  Communication out;
-  out.devices = std::max(1, options.devices);
-  const int local = std::min(out.devices, hardware.node_size);
-  out.nodes = (out.devices + hardware.node_size - 1) / hardware.node_size;
-  const double bytes = static_cast<double>(model.parameters()) * options.weights.gradient_bytes;
-  out.interconnect_s = ring_seconds(bytes, local, hardware.link_bandwidth);
-  // Between nodes each accelerator carries its share of the gradient, reduced within the node before.
-  out.network_s = ring_seconds(bytes / local, out.nodes, hardware.network_bandwidth);
-  out.hidden_s = options.weights.overlap * backward_s / static_cast<double>(model.micro_batches);
-  out.t0_s = compute_s;
-  out.t1_s = compute_s + std::max(0.0, out.interconnect_s - out.hidden_s);
-  out.tm_s = compute_s + std::max(0.0, out.interconnect_s + out.network_s - out.hidden_s);
-  out.interconnect_stall = (out.t1_s - out.t0_s) / out.t1_s;
-  out.network_stall = (out.tm_s - out.t1_s) / out.t1_s;
-  return out;
 }
 
 std::optional<double> modelled_energy(const std::vector<Term>& terms, const Communication& communication,
@@ -104,9 +89,11 @@ std::optional<double> modelled_energy(const std::vector<Term>& terms, const Comm
                                                          : w.utilisation_memory;
     energy += term.seconds * power(utilisation);
   }
-  const double stall = communication.tm_s - communication.t0_s;
+  const double replica = options.parallel.replica();
+  energy /= replica;  // of one accelerator
+  const double stall = communication.t2_s - communication.t0_s + communication.bubble_s;
   const double network = communication.nodes > 1 ? w.network_w : 0;
-  energy += stall * power(w.utilisation_stall) + communication.tm_s * ((system - board) * w.node_share + network);
+  energy += stall * power(w.utilisation_stall) + communication.t2_s * ((system - board) * w.node_share + network);
   return energy * communication.devices;
 }
 

@@ -23,9 +23,11 @@ struct CostWeights {
   double philox_ops = 100, software_sr_ops = 2, hardware_sr_ops = 1;
   double butterfly_ops = 1, normalise_ops = 1, sign_ops = 1;
   // Bytes.
-  double input_bytes = 2, unfused_hadamard_bytes = 4, optimizer_bytes = 30, gradient_bytes = 2;
-  // Share of the backward pass of the last micro-batch behind which communication can hide.
+  double input_bytes = 2, unfused_hadamard_bytes = 4, optimizer_bytes = 30, gradient_bytes = 2, gather_bytes = 2;
+  // Share that is hidden of what a layer-by-layer schedule of messages can hide (sweeps/cost/overlap.h).
   double overlap = 0.8;
+  // Messages: layers leave together up to so many bytes; start of a collective; each step of it.
+  double bucket_bytes = 25 * 1048576.0, collective_s = 12e-6, link_hop_s = 3.6e-6, network_hop_s = 19.8e-6;
   // Power above idle as a share of (board - idle), by what binds the kernel.
   double utilisation_matrix = 1, utilisation_vector = 0.7, utilisation_memory = 0.7, utilisation_stall = 0.2;
   // Of the node outside its boards (system - board, a nameplate), the share that is drawn; and switches and optics of

@@ -44,33 +44,48 @@ std::string precision_text(const CostResult& result) {
 }
 
 void print_summary(const std::string& recipe, const CostResult& result, const Context& context) {
-  const double tokens = static_cast<double>(context.model.tokens_per_step) * context.options.devices;
-  print_fields(
-      {{"recipe", recipe},
-       {"model", fmt::format("{}: {}", context.model.name, context.model.doc)},
-       {"hardware", fmt::format("{} x {}: {}", context.options.devices, context.hardware.name, context.hardware.doc)},
-       {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
-                            format_number(result.tokens_per_second))},
-       {"overhead",
-        fmt::format("{} over the ideal step of {}", format_percent(result.overhead), format_seconds(result.ideal_s))},
-       {"quantisation overhead",
-        fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
-       {"speed-up", fmt::format("{:.3f} x bf16, {:.3f} x mxfp8", result.speedup_bf16, result.speedup_fp8)},
-       {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
-                                      result.bops.forward, result.bops.backward)},
-       {"multiply-adds", precision_text(result)},
-       {"energy", or_unknown(result.energy_j, " J a step, modelled")},
-       {"price", or_unknown(result.price, " USD a step")},
-       {"points", result.points ? format_number(*result.points) : "none"},
-       {"memory", fmt::format("{}{}", format_bytes(result.memory.total()),
-                              result.memory.fits ? "" : ", MORE than the accelerator has")}});
-  if (context.options.devices > 1) {
-    const cost::Communication& network = result.communication;
-    print_fields({{"stalls", fmt::format("interconnect {}, network {} (all-reduce {} + {}, {} hidden)",
-                                         format_percent(network.interconnect_stall),
-                                         format_percent(network.network_stall), format_seconds(network.interconnect_s),
-                                         format_seconds(network.network_s), format_seconds(network.hidden_s))}});
+  const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
+  std::string limits;
+  for (const auto& [what, share] : result.limits)
+    if (share >= 0.0005) limits += fmt::format("{}{} {:.1f} %", limits.empty() ? "" : ", ", what, share * 100);
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"recipe", recipe},
+      {"model", fmt::format("{}: {}", context.model.name, context.model.doc)},
+      {"hardware", fmt::format("{} x {}: {}", context.options.devices, context.hardware.name, context.hardware.doc)},
+      {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
+                           format_number(result.tokens_per_second))},
+      {"overhead",
+       fmt::format("{} over the ideal step of {}", format_percent(result.overhead), format_seconds(result.ideal_s))},
+      {"quantisation overhead",
+       fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
+      {"speed-up", fmt::format("{:.3f} x bf16, {:.3f} x mxfp8", result.speedup_bf16, result.speedup_fp8)},
+      {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
+                                     result.bops.forward, result.bops.backward)},
+      {"multiply-adds", precision_text(result)},
+      {"energy", or_unknown(result.energy_j, " J a step, modelled")},
+      {"price", or_unknown(result.price, " USD a step")},
+      {"points", result.points ? format_number(*result.points) : "none"},
+      {"memory", fmt::format("{}{}", format_bytes(result.memory.total()),
+                             result.memory.fits ? "" : ", MORE than the accelerator has")},
+      {"step waits for", limits}};
+  const cost::Communication& c = result.communication;
+  if (c.devices > 1) {
+    fields.emplace_back("stalls", fmt::format("interconnect {}, network {}", format_percent(c.interconnect_stall),
+                                              format_percent(c.network_stall)));
+    fields.emplace_back("transfers",
+                        fmt::format("links busy {}, network {}; {} of it hidden", format_seconds(c.interconnect_s),
+                                    format_seconds(c.network_s), format_seconds(c.hidden_s)));
   }
+  if (c.coding_s > 0) fields.emplace_back("coding of gradients", format_seconds(c.coding_s));
+  if (context.options.parallel.replica() > 1)
+    fields.emplace_back("a replica",
+                        fmt::format("{} x {}: bubble {}, tensor groups {}, between stages {}",
+                                    context.options.parallel.tensor, context.options.parallel.pipeline,
+                                    format_seconds(c.bubble_s), format_seconds(c.tensor_s), format_seconds(c.stage_s)));
+  if (c.t2_s > c.tm_s)
+    fields.emplace_back("stalls of inputs", fmt::format("preparation {}, fetch {}", format_percent(c.preparation_stall),
+                                                        format_percent(c.fetch_stall)));
+  print_fields(fields);
 }
 
 void print_groups(const CostResult& result) {

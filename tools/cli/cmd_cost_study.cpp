@@ -2,6 +2,9 @@
 // compares with published measurements.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "src/output.h"
@@ -37,7 +40,45 @@ struct RecommendArguments {
   std::vector<std::string> recipes = kUsual, hardware;
   double tokens = 0, hours = 0, global_tokens = 1 << 22;
   int max_devices = 4096;
+  bool all = false;
 };
+
+std::string rented(const cost::Recommendation& row) {
+  return fmt::format("{} x {} for {:.1f} h, {}: {:.0f} USD{}", row.devices, row.hardware, row.hours, row.recipe,
+                     row.price, row.energy_kwh ? fmt::format(", {:.3g} MWh", *row.energy_kwh / 1000) : "");
+}
+
+std::string limited(const cost::Recommendation& row) {
+  return fmt::format("{} {:.0f}%", row.limit, row.limit_share * 100);
+}
+
+// The first row of the table in words, what comes next, and what decides between the two.
+void print_answer(const std::vector<cost::Recommendation>& rows) {
+  if (rows.empty()) return fmt::print("nothing fits: no chip holds the model; try --shard full or --tensor 8\n\n");
+  const cost::Recommendation& best = rows.front();
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {best.in_time ? "rent" : "fastest", rented(best) + (best.in_time ? "" : "; nothing is in time")}};
+  // Of another chip: the same chip's next recipe says little about what to rent.
+  const auto other = std::find_if(rows.begin(), rows.end(),
+                                  [&](const cost::Recommendation& row) { return row.hardware != best.hardware; });
+  const auto hourly = [](const cost::Recommendation& row) { return row.price / row.chip_hours(); };
+  std::string why = fmt::format("{:.0f} chip-hours at {:.3g} USD", best.chip_hours(), hourly(best));
+  if (other != rows.end()) {
+    const double more = best.in_time ? other->price / best.price - 1 : other->hours / best.hours - 1;
+    fields.emplace_back("runner-up",
+                        fmt::format("{}; {:.1f} % {}", rented(*other), more * 100, best.in_time ? "dearer" : "slower"));
+    why += fmt::format(" against {:.0f} at {:.3g}", other->chip_hours(), hourly(*other));
+  }
+  why += fmt::format("; its step waits most for {}", limited(best));
+  if (!best.native_fp4) {
+    const auto fp4 = std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.native_fp4; });
+    why += fmt::format("; {} has no FP4 units", best.hardware);
+    if (fp4 != rows.end() && fp4 != other) fields.emplace_back("with FP4 units", rented(*fp4));
+  }
+  fields.emplace_back("why", why);
+  print_fields(fields);
+  fmt::print("\n");
+}
 
 void run_recommend(const RecommendArguments& arguments) {
   if (!(arguments.tokens > 0)) throw Error("cost recommend: --tokens: expected a positive number");
@@ -67,11 +108,16 @@ void run_recommend(const RecommendArguments& arguments) {
                               {"interconnect_stall", row.interconnect_stall},
                               {"network_stall", row.network_stall},
                               {"memory_bytes", row.memory_bytes},
+                              {"native_fp4", row.native_fp4},
+                              {"limit", row.limit},
+                              {"limit_share", row.limit_share},
                               {"in_time", row.in_time}});
     print_json(json);
     return;
   }
+  print_answer(rows);
   Table table{{{"hardware"},
+               {"FP4"},
                {"recipe"},
                {"count", Align::right},
                {"hours", Align::right},
@@ -79,20 +125,25 @@ void run_recommend(const RecommendArguments& arguments) {
                {"MWh", Align::right},
                {"link stall", Align::right},
                {"net stall", Align::right},
-               {"memory", Align::right},
-               {""}},
+               {"waits for"},
+               {"GB", Align::right}},
               {}};
+  std::set<std::string> seen;
   for (const cost::Recommendation& row : rows)
-    table.rows.push_back({row.hardware, row.recipe, std::to_string(row.devices), fmt::format("{:.1f}", row.hours),
-                          fmt::format("{:.0f}", row.price), row.energy_kwh ? format_number(*row.energy_kwh / 1000) : "",
-                          format_percent(row.interconnect_stall), format_percent(row.network_stall),
-                          format_bytes(row.memory_bytes), row.in_time ? "" : "too late"});
+    if (seen.insert(row.hardware).second || arguments.all)
+      table.rows.push_back(
+          {row.hardware, row.native_fp4 ? "yes" : "no", row.recipe, std::to_string(row.devices),
+           fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
+           row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
+           format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
   print_table(table);
+  fmt::print("\n{}\n{:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step.\n",
+             arguments.all ? "All pairs of chip and recipe, each with its cheapest count."
+                           : "The best recipe of each chip with its cheapest count (--all: every pair).",
+             arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
   fmt::print(
-      "\nCheapest count per chip and recipe for {:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step. Costs "
-      "only: whether a recipe\ntrains as well is for `fp4sim sweep` to say. Prices are list prices; see "
-      "`fp4sim show NAME` for their sources.\n",
-      arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
+      "FP4: the chip has FP4 matrix units. Costs only: whether a recipe trains as well\nis for `fp4sim sweep` to say. "
+      "Prices are list prices with sources in `fp4sim\nshow NAME`.\n");
 }
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {
@@ -275,6 +326,7 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
   recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
       ->capture_default_str();
   recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();
+  recommend->add_flag("--all", renting.all, "All pairs of chip and recipe, not only the best of each chip");
   recommend->callback([] { run_recommend(renting); });
   set_example(*recommend, "fp4sim cost recommend --model llama3_8b --tokens 160e9 --time-budget 72");
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/gradients.h"
 #include "src/error.h"
+#include "sweeps/cost/adapt.h"
 
 namespace fp4::tools {
 
@@ -26,7 +28,23 @@ void CostArguments::add_to(CLI::App& app, bool with_hardware) {
       ->delimiter(',');
   app.add_option("--hadamard", hadamard, "Kernel of the rotations: fused, unfused, dense")->capture_default_str();
   app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
-  app.add_option("--devices", devices, "Data-parallel accelerators")->capture_default_str();
+  app.add_option("--devices", devices, "Accelerators")->capture_default_str();
+  app.add_option("--tensor", tensor, "Accelerators that split every layer")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--pipeline", pipeline, "Stages that split the blocks")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--shard", shard, "What replicas share out: none, optimizer (ZeRO-1), full (FSDP)")
+      ->capture_default_str();
+  app.add_option("--gradients", gradients, "What gradients travel as: fp32, bf16 or a spec; default bf16")
+      ->type_name("SPEC");
+  app.add_option("--gradients-hadamard", gradients_hadamard, "Rotate them by Hadamards of this size")
+      ->type_name("SIZE");
+  app.add_option("--prepare-rate", prepare_rate, "Tokens/s that CPUs prepare for an accelerator; default all it needs")
+      ->type_name("RATE");
+  app.add_option("--fetch-rate", fetch_rate, "Tokens/s that disks deliver for an accelerator; default all it needs")
+      ->type_name("RATE");
   app.add_option("--steps", steps, "Steps of the training, for recipes whose phases end after so many steps")
       ->check(CLI::Range(1, 1000000000));
   app.add_flag("--json", json, "Print JSON");
@@ -59,15 +77,44 @@ cost::CostOptions CostArguments::options() const {
   if (!(recompute >= 0 && recompute <= 1)) throw Error("--recompute: expected a share from 0 to 1");
   if (devices < 1) throw Error("--devices: expected at least 1");
   options.recompute = recompute;
+  options.parallel = parallel();
+  if (gradients == "fp32") options.weights.gradient_bytes = 4;
   options.devices = devices;
   options.steps = steps;
   return options;
+}
+
+cost::Parallel CostArguments::parallel() const {
+  cost::Parallel out;
+  std::vector<std::string> words;
+  for (const cost::ShardingRow& row : cost::sharding_table()) words.emplace_back(row.name);
+  const auto found = std::find(words.begin(), words.end(), shard);
+  if (found == words.end()) throw unknown_word("--shard", shard, words);
+  out.sharding = static_cast<cost::Sharding>(found - words.begin());
+  out.tensor = tensor, out.pipeline = pipeline;
+  if (!(prepare_rate >= 0) || !(fetch_rate >= 0))
+    throw Error("--prepare-rate and --fetch-rate: expected tokens/s, at least 0");
+  out.prepare_per_s = prepare_rate, out.fetch_per_s = fetch_rate;
+  if (gradients_hadamard != 0 && (gradients.empty() || gradients == "fp32" || gradients == "bf16"))
+    throw Error("--gradients-hadamard: gradients that are not coded need no rotation");
+  if (gradients.empty() || gradients == "fp32" || gradients == "bf16") return out;
+  const sim::Wire wire = sim::wire_from_words(gradients, gradients_hadamard);
+  GemmSpec carrier;
+  carrier.a.quant = wire.spec;
+  carrier.hadamard = {wire.hadamard, HadamardSigns::per_step, HadamardNormalise::sqrt};
+  fp4::Recipe recipe;
+  recipe.fprop = carrier;
+  const cost::RecipeFacts facts = cost::facts_of(recipe);
+  out.wire = {facts.fprop.a, facts.fprop.hadamard};
+  return out;
 }
 
 ordered_json CostArguments::describe() const {
   return {{"model", model},         {"hardware", hardware},
           {"views", views},         {"hadamard", hadamard},
           {"recompute", recompute}, {"devices", devices},
+          {"tensor", tensor},       {"pipeline", pipeline},
+          {"shard", shard},         {"gradients", gradients.empty() ? "bf16" : gradients},
           {"steps", steps},         {"weights", ordered_json(cost::to_json(options().weights))}};
 }
 
@@ -123,7 +170,18 @@ ordered_json cost_json(const std::string& recipe, const cost::CostResult& result
                           {"network_s", network.network_s},
                           {"hidden_s", network.hidden_s},
                           {"interconnect_stall", network.interconnect_stall},
-                          {"network_stall", network.network_stall}};
+                          {"network_stall", network.network_stall},
+                          {"replicas", network.replicas},
+                          {"t3_s", network.t3_s},
+                          {"t2_s", network.t2_s},
+                          {"bubble_s", network.bubble_s},
+                          {"tensor_s", network.tensor_s},
+                          {"stage_s", network.stage_s},
+                          {"coding_s", network.coding_s},
+                          {"preparation_stall", network.preparation_stall},
+                          {"fetch_stall", network.fetch_stall}};
+  out["limits"] = ordered_json::object();
+  for (const auto& [what, share] : result.limits) out["limits"][what] = share;
   out["groups"] = ordered_json::object();
   for (const std::string& group : cost::cost_groups()) out["groups"][group] = cost::group_seconds(result, group);
   if (!with_terms) return out;

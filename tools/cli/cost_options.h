@@ -16,12 +16,16 @@ struct CostArguments {
   std::vector<std::string> views;    // fused, separate
   std::string hadamard = "fused";
   double recompute = 0;
-  int devices = 1;
+  int devices = 1, tensor = 1, pipeline = 1;
+  std::string shard = "optimizer", gradients;  // gradients: "" bf16, or a spec
+  int gradients_hadamard = 0;
+  double prepare_rate = 0, fetch_rate = 0;
   int steps = 0;  // 0: not known
   bool json = false;
 
   void add_to(CLI::App& app, bool with_hardware = true);
   cost::CostOptions options() const;  // throws Error for unknown words
+  cost::Parallel parallel() const;
   nlohmann::ordered_json describe() const;
 };
 
