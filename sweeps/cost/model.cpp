@@ -28,7 +28,8 @@ Linear parse_linear(JsonReader& reader) {
   if (const auto experts = reader.find("experts", {"copies of the weights: experts", linear.experts}))
     linear.experts = experts->integer(1, most_layers);
   if (const auto top = reader.find("top", {"experts that a token meets", linear.top}))
-    linear.top = top->integer(1, linear.experts);
+    linear.top = top->integer(1, most_layers);
+  if (linear.top > linear.experts) reader.fail("top: expected at most experts");
   if (const auto layers = reader.find("layers", {"their names, as a recipe's `layers` writes them; default: `name`"})) {
     for (const JsonReader& name : layers->list()) linear.layers.push_back(name.text());
     if (linear.layers.size() != linear.out.size()) layers->fail("expected one name for each width of out");

@@ -96,6 +96,7 @@ FieldNotes accumulator_notes() {
 FieldNotes hardware_notes() {
   FieldNotes notes;
   Json full = cost::to_json(cost::load_hardware("mi355x"));
+  full["link_shared"] = 2;
   cost::parse_hardware(full, "hardware", &notes);
   return notes;
 }

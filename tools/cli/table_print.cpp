@@ -29,7 +29,7 @@ std::string padded(const std::string& text, std::size_t width, Align align) {
   return align == Align::left ? text + space : space + text;
 }
 
-// The longest word of a column, at most 44: below that a wrapped name would be torn.
+// The longest word of a column, at most 44 of a name, which would be torn, and 34 of a text, whose formulas may be.
 std::size_t longest_word(const Table& table, std::size_t column) {
   std::size_t longest = kNarrowest;
   for (const auto& row : table.rows) {
@@ -41,7 +41,7 @@ std::size_t longest_word(const Table& table, std::size_t column) {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
-  return std::min<std::size_t>(longest, 44);
+  return std::min<std::size_t>(longest, column == 0 ? 44 : 34);
 }
 
 // Lines that the table would take, roughly: a row is as high as its fullest cell. Judged on the first rows.
