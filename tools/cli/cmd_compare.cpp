@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "src/error.h"
 #include "src/model/survey.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/open_array.h"
 #include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -85,10 +87,18 @@ void run_compare(const CompareOptions& o) {
   SurveyOptions options;
   options.backend = o.backend.backend;
   options.threads = o.backend.thread_count();
+  uint64_t bytes = 0;
+  for (const ModelTensor& w : weights) bytes += w.bytes();
+  std::optional<ByteProgress> progress(bytes);
   for (const ModelTensor& w : weights) {
     OpenOptions open = o.input.open_options();
     open.entry.clear();
     WeightReader reader(w, open);
+    const double share =
+        static_cast<double>(w.bytes()) / static_cast<double>(std::max<int64_t>(1, reader.rows() * reader.cols()));
+    options.progress = [&](uint64_t elements) {
+      progress->add(static_cast<uint64_t>(share * static_cast<double>(elements)), w.name);
+    };
     const std::vector<QuantizeReport> reports = survey(reader, specs, options);
     for (size_t i = 0; i < specs.size(); ++i) {
       lines.push_back({w.name, o.specs[i], reports[i]});
@@ -97,6 +107,7 @@ void run_compare(const CompareOptions& o) {
     for (const std::string& note : reader.notes()) notes.push_back(note);
     mark_best(lines, lines.size() - specs.size(), specs.size());
   }
+  progress.reset();
   mark_best(totals, 0, totals.size());
   if (weights.size() > 1) lines.insert(lines.end(), totals.begin(), totals.end());
   print_notes(notes);

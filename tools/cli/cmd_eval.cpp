@@ -6,6 +6,7 @@
 #include "src/error.h"
 #include "tasks/run.h"
 #include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/run_words.h"
 #include "tools/cli/sweep_view.h"
@@ -42,10 +43,17 @@ std::vector<Row> evaluate_all(const EvalOptions& o) {
   options.backend = o.backend;
   options.threads = o.threads;
   std::vector<Row> rows;
+  ProgressLine line(
+      o.json, [](double rate) { return fmt::format("{:.3g} recipes/s", rate); }, 2);
   const auto add = [&](const std::string& name, const sim::Json& recipe) {
     Row row{.recipe = name, .is_own = recipe.is_null(), .evaluated = tasks::evaluate(o.checkpoint, recipe, options)};
     if (row.is_own) row.recipe = row.evaluated.config.at("recipe").at("name").get<std::string>();
     rows.push_back(std::move(row));
+    const size_t all = o.recipes.size() + 1;
+    line.update({.done = static_cast<double>(rows.size()),
+                 .all = static_cast<double>(all),
+                 .count = fmt::format("{}/{}", rows.size(), all),
+                 .more = rows.back().recipe});
   };
   for (const std::string& name : o.recipes) sim::recipe_from_json(name, "--recipe");  // before anything is computed
   add("", sim::Json());

@@ -11,6 +11,7 @@
 #include "src/error.h"
 #include "src/golden/bundle.h"
 #include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -25,14 +26,16 @@ struct GoldenOptions {
   BackendOptions backend;
 };
 
-// One line that is overwritten on a terminal; silent elsewhere.
-golden::CaseProgress progress_line(const char* verb) {
-  if (!stdout_is_terminal()) return {};
-  return [verb](size_t done, size_t all) {
-    fmt::print("\r{} case {}/{}{}", verb, done, all, done == all ? "\n" : "");
-    std::fflush(stdout);
+// A case is a few milliseconds to a minute: lines begin after two seconds.
+golden::CaseProgress progress_line(ProgressLine& line) {
+  return [&line](size_t done, size_t all) {
+    line.update({.done = static_cast<double>(done),
+                 .all = static_cast<double>(all),
+                 .count = fmt::format("case {}/{}", done, all),
+                 .more = {}});
   };
 }
+std::string cases_per_second(double rate) { return fmt::format("{:.2g} cases/s", rate); }
 
 // A file's matrix, which the manifest will hold.
 FloatTensor given(const char* option, const std::string& path) {
@@ -97,8 +100,11 @@ void run_make(const GoldenOptions& o) {
   auto cases = o.spec.empty() ? golden::suite_cases(o.suite) : std::vector<golden::Case>{own_case(o)};
   for (golden::Case& c : cases) c.input_type = input_type(o.type);
   const std::string suite = o.spec.empty() ? o.suite : "own";
-  golden::write_bundle(suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
-                       progress_line("made"));
+  {
+    ProgressLine line(o.json, cases_per_second, 2);
+    golden::write_bundle(suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
+                         progress_line(line));
+  }
   uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(o.out)) {
     if (entry.is_regular_file()) bytes += entry.file_size();
@@ -146,8 +152,10 @@ void run_list(const GoldenOptions& o) {
 
 void run_check(const GoldenOptions& o, Invocation& invocation) {
   const golden::Bundle bundle = golden::open_bundle(o.dir);
+  ProgressLine line(o.json, cases_per_second, 2);
   const auto differences =
-      golden::check_bundle(bundle, o.backend.backend, o.backend.thread_count(), progress_line("checked"));
+      golden::check_bundle(bundle, o.backend.backend, o.backend.thread_count(), progress_line(line));
+  line.finish();
   if (!differences.empty()) invocation.exit_code = 1;
   if (o.json) {
     auto list = nlohmann::ordered_json::array();

@@ -8,6 +8,7 @@
 #include "src/spec_text.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/run_words.h"
 #include "tools/cli/table_print.h"
@@ -37,7 +38,15 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   options.threads = o.run.threads;
   options.trace_every = 1;
   for (const std::string& words : o.probes) options.trace_probes.push_back(quant_spec_from_words(words, "--probe"));
-  options.progress = [at](const sim::Progress& p) { return p.step < at; };
+  ProgressLine line(
+      o.json, [](double rate) { return fmt::format("{:.3g} steps/s", rate); }, 2);
+  options.progress = [&line, at](const sim::Progress& p) {
+    line.update({.done = static_cast<double>(p.step),
+                 .all = static_cast<double>(at),
+                 .count = fmt::format("{}/{}", p.step, at),
+                 .more = fmt::format("loss {:.4f}", p.train_loss)});
+    return p.step < at;
+  };
   options.trace = [&](const sim::TraceRow& r) {
     if (r.step != at) return;
     const Key key = {r.layer, r.gemm, r.operand, r.probe};
@@ -46,6 +55,7 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   };
   options.trace_from = at;
   const sim::History history = tasks::run(config, o.run.seed, options);
+  line.finish();
   if (o.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const Key& key : order) {

@@ -1,6 +1,5 @@
 // `fp4sim train`: one run, with progress, its curve in the terminal and a JSON result that anyone can check by digest.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "tools/cli/curve_print.h"
 #include "tools/cli/explain.h"
 #include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/run_words.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/streams.h"
@@ -37,34 +37,17 @@ struct TrainOptions {
   double distil = 0;
 };
 
-// One line that rewrites itself on a terminal; elsewhere one plain line per tenth of the run.
-class Progress {
+class StepTimes {
  public:
-  explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
-  bool operator()(const sim::Progress& p) {
-    if (p.step > 1) steps_->push_back(p.seconds - before_);
+  void add(const sim::Progress& p) {
+    if (p.step > 1) steps_.push_back(p.seconds - before_);
     before_ = p.seconds;
-    if (quiet_) return !stop_requested();
-    const bool last = p.step == p.steps;
-    const int tenth = p.step * 10 / p.steps;
-    if (terminal_ ? !last && p.seconds - shown_ < 0.1 : tenth == tenth_) return !stop_requested();
-    shown_ = p.seconds;
-    tenth_ = tenth;
-    const double rate = p.seconds > 0 ? p.step / p.seconds : 0;
-    const double left = rate > 0 ? (p.steps - p.step) / rate : 0;
-    constexpr int width = 30;
-    const int filled = p.step * width / p.steps;
-    const std::string bar =
-        std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(width - filled), '.');
-    say("{}[{}] {}/{}  loss {:.4f}  {:.0f} steps/s  {:.0f} s left{}", terminal_ ? "\r" : "", bar, p.step, p.steps,
-        p.train_loss, rate, left, terminal_ && !last ? "  " : "  \n");
-    return !stop_requested();
   }
 
   /// The time in s that a share of the steps stays below; without the first, which makes room for all, and the last,
   /// which evaluates.
   double step_seconds(double share) const {
-    std::vector<double> s(steps_->begin(), steps_->end() - (steps_->empty() ? 0 : 1));
+    std::vector<double> s(steps_.begin(), steps_.end() - (steps_.empty() ? 0 : 1));
     if (s.empty()) return 0;
     const auto middle = s.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(s.size()) * share);
     std::nth_element(s.begin(), middle, s.end());
@@ -72,11 +55,8 @@ class Progress {
   }
 
  private:
-  bool quiet_, terminal_;
-  std::shared_ptr<std::vector<double>> steps_ = std::make_shared<std::vector<double>>();
+  std::vector<double> steps_;
   double before_ = 0;
-  double shown_ = -1;
-  int tenth_ = -1;
 };
 
 sim::FileReading file_reading(const std::string& word) {
@@ -91,8 +71,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   sim::RunOptions options;
   options.backend = o.run.backend;
   options.threads = o.run.threads;
-  const Progress progress(o.quiet);  // copies share the times of steps
-  options.progress = progress;
+  StepTimes times;
   options.resume_from = o.resume;
   options.branch = o.branch;
   options.distil = o.distil;
@@ -111,8 +90,17 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     o.out.clear();
     o.trace.clear();
     o.json = false;
-    options.progress = [](const sim::Progress&) { return !stop_requested(); };
+    o.quiet = true;
   }
+  ProgressLine line(o.quiet, [](double rate) { return fmt::format("{:.{}f} steps/s", rate, rate < 10 ? 2 : 0); });
+  options.progress = [&](const sim::Progress& p) {
+    times.add(p);
+    line.update({.done = static_cast<double>(p.step),
+                 .all = static_cast<double>(p.steps),
+                 .count = fmt::format("{}/{}", p.step, p.steps),
+                 .more = fmt::format("loss {:.4f}", p.train_loss)});
+    return !stop_requested();
+  };
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
   std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
@@ -127,6 +115,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     };
   }
   const sim::History history = tasks::run(config, o.run.seed, options);
+  line.finish();
   if (!speaks) return;
   if (history.status == sim::Status::stopped && stop_requested()) {
     // The same command with --resume writes the results; nothing stands in its way.
@@ -137,8 +126,8 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     return;
   }
   nlohmann::ordered_json result = train_result(config, o.run.seed, history, invocation);
-  result["step_seconds"] = progress.step_seconds(0.5);
-  result["step_seconds_low"] = progress.step_seconds(0.1);
+  result["step_seconds"] = times.step_seconds(0.5);
+  result["step_seconds_low"] = times.step_seconds(0.1);
   if (ranks)
     result["parallel"] = {{"ranks", ranks->count()},
                           {"gradients", o.gradients},

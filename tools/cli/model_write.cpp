@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +17,8 @@
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "src/version.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/streams.h"
-#include "tools/cli/sweep_view.h"
 
 namespace fp4::tools {
 namespace {
@@ -28,31 +27,6 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr int64_t band_bytes = int64_t{4} << 20;
-
-// Read, of all, rate and time left, on a terminal.
-class ByteProgress {
- public:
-  explicit ByteProgress(uint64_t all) : all_(all), terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~ByteProgress() {
-    if (shown_ >= 0) say("\n");
-  }
-  void add(uint64_t bytes) {
-    done_ += bytes;
-    const double now = seconds();
-    if (!terminal_ || (now - shown_ < 0.2 && done_ < all_)) return;
-    shown_ = now;
-    const double rate = now > 0 ? static_cast<double>(done_) / now : 0;
-    say("\r{:.1f} of {:.1f} MB  {:.0f} MB/s  {} left\033[K", static_cast<double>(done_) / 1e6,
-        static_cast<double>(all_) / 1e6, rate / 1e6, duration(rate > 0 ? static_cast<double>(all_ - done_) / rate : 0));
-  }
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  uint64_t all_, done_ = 0;
-  bool terminal_;
-  double shown_ = -1;
-};
 
 bool has_match(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),

@@ -17,6 +17,7 @@
 #include "src/tensor_file/tensor_writer.h"
 #include "src/version.h"
 #include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/quantize_layout.h"
 
 namespace fp4::tools {
@@ -102,6 +103,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   StagedFolder folder(job.out, job.force);
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
+  ByteProgress progress(4 * static_cast<uint64_t>(report.rows * report.cols));  // as float32
   QuantizeCall call = call_for(job, reader, band);
   call.threads = std::max(1, job.threads - 1);  // one writes
 
@@ -147,6 +149,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     }
     if (job.spec.tensor_scale_cols(q.cols) > 0 || first == 0) tensor_scale.write(q.tensor_scale);
     add_statistics(report, q, call.x, y.data(), call.threads);
+    progress.add(4 * static_cast<uint64_t>(x.size()));
     wait();
     std::swap(y, written);
     try {

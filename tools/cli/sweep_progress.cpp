@@ -2,16 +2,18 @@
 #include "tools/cli/sweep_progress.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
+
+#include <cmath>
 
 #include "tools/cli/streams.h"
-#include "tools/cli/sweep_view.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 
 SweepProgress::SweepProgress(bool quiet, const std::vector<sweeps::RunRecord>& known)
-    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {
+    : quiet_(quiet), line_(quiet, [](double rate) {
+        return rate < 1.0 / 60 ? fmt::format("{:.2g} %/h", rate * 3600) : fmt::format("{:.2g} %/min", rate * 60);
+      }) {
   for (const sweeps::RunRecord& run : known) {
     if (run.role == sweeps::Role::reference && run.loss) losses_[{run.hash, run.seed}] = *run.loss;
   }
@@ -19,9 +21,8 @@ SweepProgress::SweepProgress(bool quiet, const std::vector<sweeps::RunRecord>& k
 
 void SweepProgress::stage(const sweeps::Stage& stage, size_t missing) {
   for (const sweeps::Job& job : stage.jobs) context_[job.config->hash] = {job.config->reference, job.config->task};
-  shown_ = -1e9;
   if (quiet_) return;
-  finish();
+  line_.restart();
   for (const std::string& note : stage.notes) say("{}: {}\n", stage.name, printable(note));
   say("{}: {} runs, {} to do\n", stage.name, stage.jobs.size(), missing);
 }
@@ -46,25 +47,17 @@ void SweepProgress::watch_best(const sweeps::RunRecord& run) {
 void SweepProgress::update(const sweeps::Progress& p) {
   watch_best(*p.last);
   if (quiet_) return;
-  const bool last = p.done == p.total;
-  if (!last && p.seconds - shown_ < (terminal_ ? 0.2 : 10)) return;
-  shown_ = p.seconds;
-  const double rate = p.seconds > 0 ? static_cast<double>(p.done) / p.seconds : 0;
-  const double left = p.cost_done > 0 ? p.seconds * (p.cost_total - p.cost_done) / p.cost_done : 0;
-  constexpr size_t width = 24;
-  const size_t filled = p.total == 0 ? width : p.done * width / p.total;
-  std::string line = fmt::format("[{}{}] {}/{}  {:.1f} runs/s  {} left", std::string(filled, '#'),
-                                 std::string(width - filled, '.'), p.done, p.total, rate, duration(left));
-  if (p.diverged > 0) line += fmt::format("  {} diverged", p.diverged);
-  if (p.failed > 0) line += fmt::format("  {} failed", p.failed);
-  if (!best_text_.empty()) line += "  " + best_text_;
-  say("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ ? "" : "\n");
-  open_line_ = terminal_;
+  // The bar is the share of the cost, because the last runs are the small ones.
+  const double share = p.done == p.total ? 100 : p.cost_total > 0 ? 100 * p.cost_done / p.cost_total : 0;
+  std::string more = best_text_;
+  if (p.diverged > 0) more = fmt::format("{} diverged  {}", p.diverged, more);
+  if (p.failed > 0) more = fmt::format("{} failed  {}", p.failed, more);
+  line_.update({.done = share,
+                .all = 100,
+                .count = fmt::format("{}/{} runs, {:.0f} %", p.done, p.total, std::floor(share)),
+                .more = more});
 }
 
-void SweepProgress::finish() {
-  if (open_line_) say("\n");
-  open_line_ = false;
-}
+void SweepProgress::finish() { line_.finish(); }
 
 }  // namespace fp4::tools

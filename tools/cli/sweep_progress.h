@@ -1,4 +1,4 @@
-// Progress of a sweep on standard error: one line that rewrites itself on a terminal, plain lines elsewhere.
+// Progress of a sweep: runs, the share of the work (runs differ in cost), what went wrong and the least gap so far.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 
 #include "sweeps/engine/run.h"
 #include "sweeps/explore/sweep.h"
+#include "tools/cli/progress_line.h"
 
 namespace fp4::tools {
 
@@ -21,9 +22,7 @@ class SweepProgress {
   void watch_best(const sweeps::RunRecord& run);
 
   bool quiet_;
-  bool terminal_;
-  bool open_line_ = false;
-  double shown_ = -1e9;
+  ProgressLine line_;
   std::map<std::pair<std::string, uint64_t>, double> losses_;           // of references
   std::map<std::string, std::pair<std::string, std::string>> context_;  // config hash -> reference hash, task
   double best_ = 0;
