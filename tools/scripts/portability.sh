@@ -6,7 +6,7 @@
 #   TESTS='test_codec test_spec' ..                       these test programs only
 # DIR/SUITE is the user land, made on the first call (1.5 GB) and kept. Packages come from the mirror that this system's
 # apt uses, or from MIRROR. Ubuntu's key is not on a Debian system: its packages are then taken unsigned, which is right
-# for a folder that is thrown away and for nothing else. What came out stands in CONTRIBUTING.md.
+# for a folder that is thrown away and for nothing else.
 set -eu
 cd "$(dirname "$0")/../.."
 suite=${1:?trixie, noble, ..} place=${2:?a folder}
