@@ -1,6 +1,7 @@
 #include "src/backends.h"
 
 #include <cstdlib>
+#include <optional>
 
 #include "fp4/gemm.h"
 #include "src/cpu/vector_backends.h"
@@ -114,15 +115,14 @@ void Dispatcher::dequantize(const Quantized& q, float* out, int threads) const {
 
 namespace {
 
-// Words of the decode that a product does not see but by its factor g; both operands have scales.
+// Words that a product does not see but by the factor g, and that fast backends need not know.
 bool has_own_decode(const QuantSpec& s) {
-  return s.has_scale() && (s.decode != Decode::scale_then_tensor || starts_from_multiplier(s.arithmetic) ||
-                           s.arithmetic == Arithmetic::modelopt);
+  return s.has_scale() && (s.decode != Decode::scale_then_tensor || s.arithmetic == Arithmetic::vllm ||
+                           s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt);
 }
 
 // The same codes and scales with g for every factor, under words that every backend knows.
 Quantized plainly_decoded(Quantized q) {
-  if (!has_own_decode(q.spec)) return q;
   const float top = resolve(q.spec).top();
   if (q.spec.has_tensor_scale())
     for (float& factor : q.tensor_scale) factor = multiplier_of(q.spec.decode, factor, top);
@@ -141,7 +141,10 @@ void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions&
   if (name_ != "reference" && multiply_unscaled(a, b, options, c, c_stride)) return;
   if (name_ != "reference" && options.accumulator.kind != AccumulatorKind::fma &&
       (has_own_decode(a.spec) || has_own_decode(b.spec))) {
-    const Quantized plain_a = plainly_decoded(a), plain_b = plainly_decoded(b);
+    std::optional<Quantized> own_a, own_b;
+    if (has_own_decode(a.spec)) own_a = plainly_decoded(a);
+    if (has_own_decode(b.spec)) own_b = plainly_decoded(b);
+    const Quantized &plain_a = own_a ? *own_a : a, &plain_b = own_b ? *own_b : b;
     return for_gemm(plain_a.spec, plain_b.spec, options).gemm(plain_a, plain_b, options, c, c_stride);
   }
   for_gemm(a.spec, b.spec, options).gemm(a, b, options, c, c_stride);
