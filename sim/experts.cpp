@@ -36,20 +36,13 @@ void softmax(float* p, int n) {
 Experts::Experts(Builder& build, const std::string& block, Shape shape)
     : shape_(shape),
       router_(build, block + "router", {.in = shape.width, .out = shape.experts, .bias = false, .quantisable = false}) {
-  for (int i = 0; i < shape.experts; ++i) {
-    const std::string at = block + "expert" + std::to_string(i) + ".";
-    const auto linear = [&](const char* name, int in, int out, float gain) {
-      return Linear(build, at + name, {.in = in, .out = out, .gain = gain, .bias = false});
-    };
-    // Braces evaluate in order, which numbers the layers.
-    experts_.push_back(Expert{linear("gate", shape.width, shape.ffn, 1), linear("up", shape.width, shape.ffn, 1),
-                              linear("down", shape.ffn, shape.width, shape.gain)});
-  }
+  for (int i = 0; i < shape.experts; ++i)
+    experts_.emplace_back(build, block + "expert" + std::to_string(i) + ".", shape.width, shape.ffn, shape.gain);
 }
 
 std::vector<const Linear*> Experts::readers() const {
   std::vector<const Linear*> all = {&router_};
-  for (const Expert& e : experts_) all.insert(all.end(), {&e.gate, &e.up});
+  for (const SwiGlu& e : experts_) all.insert(all.end(), {&e.gate, &e.up});
   return all;
 }
 
@@ -100,13 +93,12 @@ Var Experts::operator()(Tape& tape, Var x) const {
     t.add_gradient(x, dx);
   });
   for (int i = 0; i < experts; ++i) {
-    const Expert& e = experts_[static_cast<size_t>(i)];
+    const SwiGlu& e = experts_[static_cast<size_t>(i)];
     if (shares[i].count == 0) {
       for (const Linear* l : {&e.gate, &e.up, &e.down}) l->rest(tape);
       continue;
     }
-    const Var up = e.up(tape, shares[i].in);  // recorded before the gate
-    shares[i].out = e.down(tape, swiglu(tape, e.gate(tape, shares[i].in), up));
+    shares[i].out = e(tape, shares[i].in);
   }
 
   Var y = tape.variable(tokens, width, true);

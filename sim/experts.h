@@ -29,12 +29,9 @@ class Experts {
   std::vector<const Linear*> readers() const;
 
  private:
-  struct Expert {
-    Linear gate, up, down;
-  };
   Shape shape_;
   Linear router_;
-  std::vector<Expert> experts_;
+  std::vector<SwiGlu> experts_;
 };
 
 }  // namespace fp4::sim

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "fp4/rng.h"
+#include "sim/ops.h"
 #include "sim/quantized_linear.h"
 
 namespace fp4::sim {
@@ -67,6 +68,16 @@ Var Linear::operator()(Tape& tape, Var x, Activation activation) const {
   const bool is_fused = bias && activation == Activation::relu;  // one pass over Y for both
   Var y = engine_->forward(tape, layer_, x, parameters_->variable(tape, weight_), bias, is_fused);
   return activation == Activation::relu && !is_fused ? relu(tape, y) : y;
+}
+
+SwiGlu::SwiGlu(Builder& build, const std::string& at, int width, int ffn, float gain)
+    : gate(build, at + "gate", {.in = width, .out = ffn, .bias = false}),
+      up(build, at + "up", {.in = width, .out = ffn, .bias = false}),
+      down(build, at + "down", {.in = ffn, .out = width, .gain = gain, .bias = false}) {}
+
+Var SwiGlu::operator()(Tape& tape, Var x) const {
+  const Var u = up(tape, x);  // recorded before the gate
+  return down(tape, swiglu(tape, gate(tape, x), u));
 }
 
 void Linear::rest(Tape& tape) const { engine_->rest(layer_, parameters_->variable(tape, weight_)); }

@@ -96,6 +96,14 @@ class Linear {
   int bias_ = -1;
 };
 
+/// down(silu(gate(x)) * up(x)), three layers without bias: `gate`, `up` [ffn, width] and `down` [width, ffn] under the
+/// name `at`; `gain` is that of `down`.
+struct SwiGlu {
+  SwiGlu(Builder& build, const std::string& at, int width, int ffn, float gain);
+  Var operator()(Tape& tape, Var x) const;
+  Linear gate, up, down;
+};
+
 /// Rows of a table [rows, width]. A rule quantises it as the linear layer that it is, X the one-hot rows and W the
 /// transposed table: blocks lie along the table's rows.
 class Embedding {

@@ -120,7 +120,7 @@ void LinearEngine::plan(int phase) {
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
     if (has_weight_rules(l) && r.fprop.hadamard.size > 0)
       throw Error("weights: " + l.name + ": averages and resets need an fprop without a Hadamard");
-    if (has_weight_rules(l) && recipe_.weights.decay > 0 && r.fprop.split.any() && r.fprop.split.kind != Split::clamp)
+    if (has_weight_rules(l) && recipe_.weights.decay > 0 && !keeps_b_whole(r.fprop.split))
       throw Error("weights: " + l.name + ": averages need an fprop whose weights are one part: split none or clamp");
     for (Product& product : l.products) {
       product.is_plain = is_plain(product.spec);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4/arithmetic.h"
 #include "fp4/rng.h"
 
 namespace fp4::sim {
@@ -69,11 +70,7 @@ double moment_bytes(Moments how) {
 }
 
 void round_to_bf16(float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t bits = bits_of(x[i]);
-    if (!is_finite(x[i])) continue;
-    x[i] = float_of((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
-  }
+  for (int64_t i = 0; i < n; ++i) x[i] = rounded_to_bf16(x[i]);
 }
 
 void store_weights(float* w, int64_t n, uint64_t seed, uint32_t step) {

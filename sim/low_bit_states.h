@@ -1,9 +1,8 @@
 // Decides: how an optimizer keeps its moments in 8 or 4 bits, and master weights in bf16. An update uses the new
 // moments in fp32; what is kept for the next one is rounded.
-//   8bit   blocks of 256 values, amax in fp32 (at least 1e-12), x / amax to the nearest of 256 values of the dynamic
-//   map
-//          (1511.04561; bitsandbytes 2110.02861, torchao): 0, 1 and 10^(i - 6) times the middles of 2^i (second moment:
-//          2^(i+1)) equal parts of .1 .. 1, i = 0 .. 6, the first moment's with both signs
+//   8bit   blocks of 256 values, amax in fp32 (at least 1e-12), x / amax to the nearest of the 256 values of a
+//          dynamic map (1511.04561; bitsandbytes 2110.02861, torchao): 0, 1 and 10^(i - 6) times the middles of 2^i
+//          (second moment: 2^(i+1)) equal parts of .1 .. 1, i = 0 .. 6, the first moment's with both signs
 //   4bit   blocks of 128, the first moment to the dynamic map of 16 values (i = 0 .. 2, 10^(i - 2)), the second to
 //          k / 16, k = 1 .. 16 (2309.01507, torchao): it has no 0
 // Halfway between two values of a map: the larger. Entries are computed in fp64 and rounded to fp32 once; torch's

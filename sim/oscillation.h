@@ -3,10 +3,9 @@
 //     neighbours of w the one nearer to E is taken, at the scale of w; halfway: the one that the rounding took
 //   reset (OsciReset, TetraJet-v2 2510.27527)   over the last `window` of every `every` steps the sums d_w of |w_t -
 //     w_t-1| and d_Q of |Q(w_t) - Q(w_t-1)|; at their end weights with d_Q >= threshold * d_w > 0 become Q(w)
-//   ramp (Q-Ramping, TetraJet 2502.20853)   over the first `window` of every `every` steps the same sums; for the rest
-//   a
-//     weight is updated in every N-th step only, N = floor(d_Q / (threshold d_w)) factor + 1, at most `every`: by the
-//     mean of the gradients since its last update and N times the learning rate (optim.h)
+//   ramp (Q-Ramping, TetraJet 2502.20853)   over the first `window` of every `every` steps the same sums; in the
+//     others a weight is updated in every N-th step only, N = floor(d_Q / (threshold d_w)) factor + 1, at most `every`:
+//     by the mean of the gradients since its last update and N times the learning rate (optim.h)
 // Q is fprop's quantiser of the weights of a linear layer, which has no Hadamard then.
 #pragma once
 

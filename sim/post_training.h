@@ -1,10 +1,8 @@
 // Decides: what is done to the weights of a trained network before it is judged under a recipe (`ptq`).
-//   smooth (SmoothQuant 2211.10438)   X / s and W * s with s_k = max|X_k|^alpha / max|W_k|^(1 - alpha) for input
-//   channel
-//     k, both in fp32; 1 where a maximum is 0. Where a norm stands before the layer, its gain can take 1 / s
-//   codes: gptq (2210.17323)   block and tensor scales are those of W; then its columns are rounded one after another
-//   to
-//     the nearest decoded value, and the columns that follow make up for the error as H = X^T X says
+//   smooth (SmoothQuant 2211.10438)   X / s and W * s with s_k = max|X_k|^alpha / max|W_k|^(1 - alpha) for the
+//     input channel k, both in fp32; 1 where a maximum is 0. The gain of a norm before the layer can take 1/s
+//   codes: gptq (2210.17323)   block and tensor scales are those of W; then its columns are rounded one after
+//     another to the nearest decoded value, and the columns that follow make up for the error as H = X^T X says
 // Both read `batches` batches of the training through the network in fp32. A Hadamard of fprop comes after smoothing
 // and before codes, so that gptq with a Hadamard of the block's size is MR-GPTQ (2509.23202).
 #pragma once

@@ -25,12 +25,10 @@ bool transposes_by_itself(const OperandSpec& o) {
          !is_soft_maximum(o.estimator.scale_gradient);
 }
 
-bool keeps_b_whole(const GemmSpec& s) { return s.split.kind == Split::none || s.split.kind == Split::clamp; }
-
 // Whether dgrad's b is the transpose of fprop's b, codes and scales: square blocks, the same spec, no rotation.
 bool shares_weights(const GemmSpec& fprop, const GemmSpec& dgrad) {
   return fprop.b.quant == dgrad.b.quant && fprop.b.quant.has_scale() && fprop.b.quant.block.kind == BlockKind::square &&
-         dgrad.b.source == Source::high_precision && keeps_b_whole(fprop) && keeps_b_whole(dgrad) &&
+         dgrad.b.source == Source::high_precision && keeps_b_whole(fprop.split) && keeps_b_whole(dgrad.split) &&
          fprop.hadamard.size == 0 && dgrad.hadamard.size == 0;
 }
 
@@ -101,6 +99,16 @@ void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, co
   backend_.quantize(call, out);
   if (samples_amax(tape, call.spec))
     layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
+}
+
+// For a trace, of the first part of a layer's products alone.
+void LinearEngine::trace(Tape& tape, const Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b,
+                         const Quantized* ready_a, const Quantized* ready_b, Tensor c) const {
+  if (tape.pass.trace == nullptr || part.index != 0) return;
+  tape.pass.trace->product(
+      tape, backend_,
+      {layer.name, gemm_names[static_cast<size_t>(gemm)], spec(layer, gemm), call_of(tape, layer, part, gemm, 0, a),
+       call_of(tape, layer, part, gemm, 1, b), ready_a, ready_b, c});
 }
 
 // C = Q(A) Q(B)^T; `ready` operands replace the quantisation of A and B.
@@ -183,7 +191,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = training && g.b.source == Source::fprop_quantised;
     const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
-    const bool splits_x = f.split.any(), splits_w = !keeps_b_whole(f);
+    const bool splits_x = f.split.any(), splits_w = !keeps_b_whole(f.split);
     const bool keep_x = !splits_x && (decode_x || (training && !f.a.estimator.is_straight_through()));
     const bool keep_w =
         !splits_w &&
@@ -197,11 +205,8 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
             saved.kept_x.quantized, saved.kept_w.quantized, &use);
     saved.channels = use.channels;
-    if (tape.pass.trace && index == 0)
-      tape.pass.trace->product(tape, backend_,
-                               {layer.name, "fprop", f, call_of(tape, layer, part, Gemm::fprop, 0, view(x->value)),
-                                call_of(tape, layer, part, Gemm::fprop, 1, view(w->value)), saved.kept_x.quantized,
-                                saved.kept_w.quantized, y->value});
+    trace(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), saved.kept_x.quantized,
+          saved.kept_w.quantized, y->value);
   }
   if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, layer.out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
@@ -271,16 +276,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       }
       const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
       product(tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
-      if (tape.pass.trace && part.index == 0)
-        tape.pass.trace->product(tape, backend_,
-                                 {layer.name,
-                                  "dgrad",
-                                  d,
-                                  call_of(tape, layer, part, Gemm::dgrad, 0, view(dy)),
-                                  call_of(tape, layer, part, Gemm::dgrad, 1, b),
-                                  nullptr,
-                                  ready,
-                                  {c, rows, static_cast<int>(b.rows)}});
+      trace(tape, layer, part, Gemm::dgrad, view(dy), b, nullptr, ready, {c, rows, static_cast<int>(b.rows)});
     });
   }
   const bool rotated = decoded_x.data && f.hadamard.size > 0;
@@ -294,16 +290,8 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     SplitUse use;
     if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
     product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use);
-    if (tape.pass.trace && part.index == 0)
-      tape.pass.trace->product(tape, backend_,
-                               {layer.name,
-                                "wgrad",
-                                g,
-                                call_of(tape, layer, part, Gemm::wgrad, 0, view(dy).transposed()),
-                                call_of(tape, layer, part, Gemm::wgrad, 1, b),
-                                nullptr,
-                                nullptr,
-                                {c, layer.out, static_cast<int>(b.rows)}});
+    trace(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, nullptr, nullptr,
+          {c, layer.out, static_cast<int>(b.rows)});
   });
 }
 

@@ -152,6 +152,8 @@ class LinearEngine {
                const Quantized* ready_a, const Quantized* ready_b, SplitUse* use = nullptr);
   void split_product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
                      int64_t c_row, SplitUse& use);
+  void trace(Tape& tape, const Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, const Quantized* ready_a,
+             const Quantized* ready_b, Tensor c) const;
   void calibrate(Layer& layer, Tensor x);
   Tensor smoothed(Tape& tape, const Layer& layer, Tensor x) const;
   void measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,

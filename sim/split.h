@@ -20,6 +20,9 @@
 
 namespace fp4::sim {
 
+/// Whether operand b is one part, so that its codes are those of the whole matrix.
+inline bool keeps_b_whole(const SplitSpec& s) { return s.kind == Split::none || s.kind == Split::clamp; }
+
 /// Numbers of channels, ascending, in a step's arena.
 struct Channels {
   const int32_t* hot = nullptr;

@@ -59,8 +59,19 @@ double changed_tiles(const float* a, const float* b, int rows, int cols) {
   return tiles > 0 ? static_cast<double>(changed) / tiles : 0;
 }
 
+double mean_square(MatrixView x) {
+  double sum = 0;
+  for (int64_t r = 0; r < x.rows; ++r)
+    for (int64_t c = 0; c < x.cols; ++c) sum += static_cast<double>(x.at(r, c)) * static_cast<double>(x.at(r, c));
+  return x.rows * x.cols > 0 ? sum / static_cast<double>(x.rows * x.cols) : 0;
+}
+
+double noise_square(double m, double n, double k, OperandPower a, OperandPower b) {
+  return m * n * k * a.mean_square * b.mean_square * (a.nmse + b.nmse + a.nmse * b.nmse);
+}
+
 double gradient_noise_ratio(double norm_square, double m, double n, double k, OperandPower a, OperandPower b) {
-  const double noise = m * n * k * a.mean_square * b.mean_square * (a.nmse + b.nmse + a.nmse * b.nmse);
+  const double noise = noise_square(m, n, k, a, b);
   return noise > 0 ? std::sqrt(norm_square / noise) : 0;
 }
 
@@ -90,9 +101,6 @@ OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend,
   // The operand as it meets the quantiser: after the Hadamard.
   Tensor before = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
   const MatrixView x = call.x;
-  double plain = 0;
-  for (int64_t r = 0; r < x.rows; ++r)
-    for (int64_t c = 0; c < x.cols; ++c) plain += static_cast<double>(x.at(r, c)) * static_cast<double>(x.at(r, c));
   if (call.hadamard.size > 0) {
     backend.hadamard(x, call.hadamard, call.place.hadamard_signs(), false, before.data);
   } else {
@@ -137,7 +145,7 @@ OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend,
     emit("dead_zone", parts.dead_zone);
     emit("grid_noise", parts.grid_noise);
   }
-  return {x.rows * x.cols > 0 ? plain / static_cast<double>(x.rows * x.cols) : 0, sum2 > 0 ? error / sum2 : 0};
+  return {mean_square(x), sum2 > 0 ? error / sum2 : 0};
 }
 
 void Trace::product(Tape& tape, const Dispatcher& backend, const TracedProduct& p) {

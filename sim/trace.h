@@ -5,10 +5,10 @@
 //     clipped     share of elements whose largest code stands for something larger
 //     underflow   share of the elements other than 0 that become 0
 //     nmse        |q - x|^2 / |x|^2;    cosine  <q, x> / (|q| |x|)
-//     scale_bias, dead_zone, grid_noise   the parts of nmse after 2605.20402: with q' = x quantised by the scale amax /
-//     M
-//                 of each block in fp32 (no tensor scale), q - x = (q - q') + [q' = 0](q' - x) + [q' != 0](q' - x); the
-//                 inner product of each part with q - x, over |x|^2. They add up to nmse; the first may be negative.
+//     scale_bias, dead_zone, grid_noise   the parts of nmse after 2605.20402: with q' = x quantised by the scale
+//                 amax / M of each block in fp32 (no tensor scale), q - x splits into
+//                 (q - q') + [q' = 0](q' - x) + [q' != 0](q' - x); the inner product of each part with q - x, over
+//                 |x|^2. They add up to nmse; the first may be negative.
 //   of a product C, operand `c`:
 //     relative_error   |C - AB| / |AB| against the product of the unquantised operands in fp32; cosine of the two
 //     gradient_noise_ratio   of dgrad and wgrad, |C| / (sqrt(d) sigma): d sigma^2 = M N K mean(A^2) mean(B^2)
@@ -39,10 +39,13 @@ double cosine(const float* a, const float* b, int64_t n);
 /// Share of the 16 x 16 tiles (less at the edges) of two matrices that differ in a bit.
 double changed_tiles(const float* a, const float* b, int rows, int cols);
 
-/// |C| / (sqrt(d) sigma) of a product [m, n] over k; 0 where the operands have no error.
 struct OperandPower {
   double mean_square = 0, nmse = 0;
 };
+double mean_square(MatrixView x);
+
+/// d sigma^2 of a product [m, n] over k, and |C| / (sqrt(d) sigma); 0 where the operands have no error.
+double noise_square(double m, double n, double k, OperandPower a, OperandPower b);
 double gradient_noise_ratio(double norm_square, double m, double n, double k, OperandPower a, OperandPower b);
 
 /// A product of the run: what it was quantised from, as what, and its result.

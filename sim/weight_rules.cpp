@@ -1,9 +1,11 @@
 // What a step does to the weights of quantised layers beyond the optimizer; see oscillation.h and quantized_linear.h.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "fp4/rng.h"
 #include "sim/quantized_linear.h"
+#include "sim/trace.h"
 #include "src/error.h"
 
 namespace fp4::sim {
@@ -22,6 +24,12 @@ void append(std::vector<float>& out, int64_t number) {
   out.insert(out.end(), {static_cast<float>(number / part), static_cast<float>(number % part)});
 }
 int64_t number_of(const float* two) { return static_cast<int64_t>(two[0]) * part + static_cast<int64_t>(two[1]); }
+
+// What a checkpoint keeps of an open window.
+template <class O>
+auto arrays_of(O& o) {
+  return std::array{&o.weight, &o.quantised, &o.moved, &o.jumped};
+}
 
 void add(Oscillation& o, const float* w, const std::vector<float>& q) {
   if (o.empty())
@@ -50,9 +58,6 @@ std::vector<float> LinearEngine::quantised_weights(const Pass& pass, Layer& laye
 
 void LinearEngine::measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,
                                  int64_t c_row) {
-  struct Power {
-    double mean = 0, error = 0;  // mean square, and that of the error relative to it
-  };
   const auto power = [&](int operand, MatrixView x) {
     const QuantizeCall call = call_of(tape, layer, part, Gemm::wgrad, operand, x);
     Quantized q;
@@ -65,17 +70,15 @@ void LinearEngine::measure_noise(Tape& tape, const Layer& layer, Part part, Matr
         for (int64_t k = 0; k < x.cols; ++k) met[static_cast<size_t>(r * x.cols + k)] = x.at(r, k);
     }
     backend_.dequantize(q, decoded.data(), tape.pass.threads);
-    double squares = 0, errors = 0, plain = 0;
+    double squares = 0, errors = 0;
     for (size_t i = 0; i < met.size(); ++i) {
       const double y = static_cast<double>(met[i]), e = static_cast<double>(decoded[i]) - y;
       squares += y * y, errors += e * e;
     }
-    for (int64_t r = 0; r < x.rows; ++r)
-      for (int64_t k = 0; k < x.cols; ++k) plain += static_cast<double>(x.at(r, k)) * static_cast<double>(x.at(r, k));
-    return Power{plain / static_cast<double>(x.rows * x.cols), squares > 0 ? errors / squares : 0};
+    return OperandPower{mean_square(x), squares > 0 ? errors / squares : 0};
   };
-  const Power y = power(0, a), x = power(1, b);
-  noise_ += static_cast<double>(a.rows * b.rows * a.cols) * y.mean * x.mean * (y.error + x.error + y.error * x.error);
+  noise_ += noise_square(static_cast<double>(a.rows), static_cast<double>(b.rows), static_cast<double>(a.cols),
+                         power(0, a), power(1, b));
   for (int64_t i = 0; i < a.rows; ++i)
     for (int64_t j = 0; j < b.rows; ++j)
       signal_ += static_cast<double>(c[i * c_row + j]) * static_cast<double>(c[i * c_row + j]);
@@ -157,7 +160,7 @@ std::vector<float> LinearEngine::weight_state() const {
   for (const Layer& l : layers_) {
     append(out, l.average);
     for (const Oscillation* o : {&l.window, &l.ramp_window})
-      for (const auto* values : {&o->weight, &o->quantised, &o->moved, &o->jumped}) append(out, *values);
+      for (const auto* values : arrays_of(*o)) append(out, *values);
     if (recipe_.weights.ramp_every == 0 || !has_weight_rules(l)) continue;
     append(out, static_cast<int64_t>(l.slow.size()));
     for (const SlowWeight& s : l.slow) {
@@ -181,11 +184,9 @@ void LinearEngine::restore_weights(const std::vector<float>& state, int step) {
     const auto n = static_cast<size_t>(int64_t{l.in} * l.out);
     if (rules.decay > 0 && step >= rules.from) take(l.average, n);
     if (rules.is_in_window(step) && !rules.resets_after(step))
-      for (auto* values : {&l.window.weight, &l.window.quantised, &l.window.moved, &l.window.jumped}) take(*values, n);
+      for (auto* values : arrays_of(l.window)) take(*values, n);
     if (rules.is_measured(step) && !rules.ramps_after(step))
-      for (auto* values :
-           {&l.ramp_window.weight, &l.ramp_window.quantised, &l.ramp_window.moved, &l.ramp_window.jumped})
-        take(*values, n);
+      for (auto* values : arrays_of(l.ramp_window)) take(*values, n);
     if (rules.ramp_every == 0) continue;
     std::vector<float> numbers;
     take(numbers, 2);

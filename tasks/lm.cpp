@@ -61,15 +61,11 @@ std::shared_ptr<const Text> text_pool(const Json& config) {
   });
 }
 
-struct Ffn {
-  Linear gate, up, down;
-};
-
 struct Block {
   RmsNorm attention_norm;
   Linear q, k, v, o;
   RmsNorm ffn_norm;
-  std::unique_ptr<Ffn> ffn;  // one of the two
+  std::unique_ptr<SwiGlu> ffn;  // one of the two
   std::unique_ptr<Experts> experts;
   std::vector<const Linear*> readers() const {
     return ffn ? std::vector<const Linear*>{&ffn->gate, &ffn->up} : experts->readers();
@@ -110,8 +106,7 @@ class LmModel : public Model {
                               linear("v", d, d, 1), linear("o", d, d, residual), RmsNorm(build, at + "ffn_norm", d),
                               nullptr, nullptr});
       if (experts == 1)
-        blocks_.back().ffn = std::make_unique<Ffn>(
-            Ffn{linear("gate", d, ffn, 1), linear("up", d, ffn, 1), linear("down", ffn, d, residual)});
+        blocks_.back().ffn = std::make_unique<SwiGlu>(build, at, d, ffn, residual);
       else
         blocks_.back().experts =
             std::make_unique<Experts>(build, at,
@@ -200,11 +195,6 @@ class LmModel : public Model {
  private:
   static int32_t byte(const char* text, int64_t at) { return static_cast<unsigned char>(text[at]); }
 
-  static Var feed_forward(Tape& tape, const Ffn& ffn, Var h) {
-    const Var up = ffn.up(tape, h);  // recorded before the gate
-    return ffn.down(tape, swiglu(tape, ffn.gate(tape, h), up));
-  }
-
   Var logits(Tape& tape, const int32_t* tokens, int n) {
     Var x = (*embedding_)(tape, tokens, n);
     for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -214,7 +204,7 @@ class LmModel : public Model {
       Var k = rope(tape, b.k(tape, h), heads_, rope_);
       x = add(tape, x, b.o(tape, attention_[i](tape, q, k, b.v(tape, h))));
       h = b.ffn_norm(tape, x);
-      x = add(tape, x, b.experts ? (*b.experts)(tape, h) : feed_forward(tape, *b.ffn, h));
+      x = add(tape, x, b.experts ? (*b.experts)(tape, h) : (*b.ffn)(tape, h));
     }
     return (*head_)(tape, (*norm_)(tape, x));
   }

@@ -274,16 +274,30 @@ std::mutex& lock_of(const std::string& path) {
   return known[path];
 }
 
+// Where the checkpoint of a training lies that several runs go on from: among options.trunks, else in a folder of its
+// own, which goes with this object.
+class TrunkFile {
+ public:
+  TrunkFile(const RunOptions& options, const Json& trunk, uint64_t seed, const std::string& suffix = "") {
+    if (options.trunks.empty()) own_.emplace();
+    path_ = (own_ ? own_->path() : std::filesystem::path(options.trunks)) /
+            ("trunk-" + config_hash(trunk) + "-" + std::to_string(seed) + suffix);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::optional<ScratchFolder> own_;
+  std::string path_;
+};
+
 // A checkpoint of the trunk alone, after its last step; it is trained on from one that an earlier run left.
 History run_branch(const Json& config, uint64_t seed, const RunOptions& options) {
   Json trunk = without(config, {"branch"});
   trunk["recipe"] = config.at("branch").at("recipe");
   const int step = branch_step(config);
   RunOptions first = options, second = options;
-  const std::string name = "trunk-" + config_hash(trunk) + "-" + std::to_string(seed) + "-" + std::to_string(step);
-  std::optional<ScratchFolder> own;
-  if (options.trunks.empty()) own.emplace();
-  const std::string path = (own ? own->path() : std::filesystem::path(options.trunks)) / name;
+  const TrunkFile file(options, trunk, seed, "-" + std::to_string(step));
+  const std::string& path = file.path();
   first.checkpoint_to = second.resume_from = path;
   first.checkpoint_every = 0;
   first.trace = {};
@@ -308,10 +322,8 @@ History run_evaluation(const Json& config, uint64_t seed, const RunOptions& opti
   if ((!options.checkpoint_to.empty() && options.checkpoint_every == 0) || !options.resume_from.empty())
     throw Error("eval: a run that ends in an evaluation keeps no checkpoint; train without `eval`, then `fp4sim eval`");
   const Json trained = without(config, {"eval"});
-  std::optional<ScratchFolder> own;
-  if (options.trunks.empty()) own.emplace();
-  const std::string path = (own ? own->path() : std::filesystem::path(options.trunks)) /
-                           ("trunk-" + config_hash(trained) + "-" + std::to_string(seed));
+  const TrunkFile file(options, trained, seed);
+  const std::string& path = file.path();
   RunOptions first = options;
   first.checkpoint_every = 0;
   first.checkpoint_to.clear();
@@ -326,8 +338,7 @@ History run_evaluation(const Json& config, uint64_t seed, const RunOptions& opti
     if (history.status == Status::diverged) std::filesystem::remove(path);  // nothing goes on from there
     if (history.status != Status::finished) return history;
   }
-  RunOptions judging = options;
-  const Evaluated evaluated = evaluate(path, config.at("eval").at("recipe"), judging);
+  const Evaluated evaluated = evaluate(path, config.at("eval").at("recipe"), options);
   history.metrics = evaluated.result.metrics;
   std::string all = history.digest;
   for (const auto& [name, value] : history.metrics) {

@@ -9,6 +9,7 @@
 
 #include "fp4/presets.h"
 #include "sim/low_bit_states.h"
+#include "sim/split.h"
 
 namespace fp4::cost {
 
@@ -113,11 +114,10 @@ RecipeFacts facts_of(const Recipe& recipe) {
     if (fprop.kind == recipe.wgrad.split.kind && fprop.share == recipe.wgrad.split.share)
       facts.wgrad.split.chooses = false;  // fprop's channels
   }
-  const auto keeps_whole = [](const SplitSpec& s) { return s.kind == Split::none || s.kind == Split::clamp; };
   // Codes of a square weight block serve the transpose when nothing differs (numerics: 2-D weights, both GEMMs plain).
   facts.one_weight_quantiser = recipe.quantise && recipe.fprop.b.quant == recipe.dgrad.b.quant &&
                                facts.fprop.b.square && recipe.fprop.hadamard.size == 0 &&
-                               keeps_whole(recipe.fprop.split) && keeps_whole(recipe.dgrad.split) &&
+                               sim::keeps_b_whole(recipe.fprop.split) && sim::keeps_b_whole(recipe.dgrad.split) &&
                                recipe.dgrad.hadamard.size == 0 && recipe.dgrad.b.source == Source::high_precision;
   facts.layers = policy_facts(recipe.layers);
   facts.stabilised_optimizer = !recipe.optimizer.empty() && recipe.optimizer.find("spam") != std::string::npos;

@@ -1,7 +1,8 @@
 // Decides: which quantisation kernels a linear layer runs in a step. Three tensors, two copies each:
 //   X  [tokens, in]   row copy for fprop.a, column copy for wgrad.b
-//   W  [out, in]      row copy for fprop.b, column copy for dgrad.b; once a step, whatever the micro-batches, of all
-//   experts dY [tokens, out]  row copy for dgrad.a, column copy for wgrad.a
+//   W  [out, in]      row copy for fprop.b, column copy for dgrad.b; once a step and expert, whatever the
+//                     micro-batches
+//   dY [tokens, out]  row copy for dgrad.a, column copy for wgrad.a
 // A copy made from the decoded forward operand (source fprop_quantised) reads codes instead of bf16, in a kernel apart.
 #include <utility>
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "fp4/arithmetic.h"
 #include "src/error.h"
 #include "src/model/survey.h"
 #include "src/output.h"
@@ -135,10 +135,8 @@ QuantSpec spec_of(const ModelJob& job) {
 }
 
 uint16_t bf16_of(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays one
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  const uint32_t quiet = is_nan(value) ? 0x40 : 0;  // NaN stays one
+  return static_cast<uint16_t>(bits_of(rounded_to_bf16(value)) >> 16 | quiet);
 }
 
 void copy_tensor(const Plan& plan, SafetensorsWriter& out, ByteProgress& progress) {
