@@ -42,8 +42,9 @@ struct Cost {
   double overhead = 0;
   double quantisation_overhead = 0;
   double step_time_s = 0;
-  double energy_j = 0;
-  double points = 0;  // 0: no score
+  double energy_j = 0;  // NaN without power figures
+  double price = 0;     // US dollars a step; NaN without a price
+  double points = 0;    // 0: no score
   double speedup_bf16 = 1;
   double fp4_share = 0;  // of the multiply-adds
 };

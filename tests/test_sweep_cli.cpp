@@ -1,5 +1,6 @@
 // The real program: a sweep that is killed, stopped, cut into shards, run out of disk; and the files that scripts read.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -287,7 +288,10 @@ TEST_CASE("bad words end with exit code 2 and the accepted words, nothing writte
                R"({"name": "e", "task": "classifier", "axes": {")" + std::string(path) + R"(": ["stochastic"]}})");
     refuse("sweep run " + folder / "empty.json", "unknown word ''");
   }
-  CHECK(run_cli("pareto " + undisturbed().out + " --x price").exit_code == 2);
+  CHECK(run_cli("pareto " + undisturbed().out + " --x pounds").exit_code == 2);
+  const auto unpriced = run_cli("pareto " + undisturbed().out + " --x price --hardware host");
+  CHECK(unpriced.exit_code == 2);
+  CHECK_THAT(unpriced.err, Contains("host") && Contains("price_per_hour"));
   CHECK(run_cli("pareto " + undisturbed().out + " --hardware mi999").exit_code == 2);
   CHECK(run_cli("table " + undisturbed().out + " --where colour=red").exit_code == 2);
   CHECK(run_cli("table " + undisturbed().out + " --sort colour").exit_code == 2);
@@ -362,6 +366,24 @@ TEST_CASE("pareto: JSON, picture, words", "[cli]") {
       Json::parse(run_cli("pareto " + undisturbed().out + " --hardware b200 --task classifier --json").out);
   CHECK(b200["hardware"] == "b200");
   CHECK(b200["contexts"].size() == 1);
+}
+
+TEST_CASE("pareto: fronts over joules, dollars and points", "[cli]") {
+  const auto points = [](const std::string& x) {
+    const auto run = run_cli("pareto " + undisturbed().out + " --hardware b200 --task classifier --json --x " + x);
+    REQUIRE(run.exit_code == 0);
+    std::map<std::string, double> at;
+    const Json json = Json::parse(run.out);
+    for (const Json& point : json["points"]) at[point["config_hash"]] = point["x"];
+    return at;
+  };
+  // The rent of one accelerator, by hand: seconds of a step and the profile's dollars an hour.
+  const double price = Json::parse(run_cli("show b200").out)["price_per_hour"]["value"];
+  const auto seconds = points("step_time_s"), dollars = points("price");
+  REQUIRE(seconds.size() > 3);
+  for (const auto& [hash, x] : seconds) CHECK(dollars.at(hash) == Approx(x * price / 3600));
+  CHECK(points("energy") == points("energy_j"));
+  for (const auto& [hash, x] : points("points")) CHECK(x == std::floor(x));  // a point a technique
 }
 
 TEST_CASE("effects: one axis under a condition is the mean of the table's paired differences", "[cli]") {

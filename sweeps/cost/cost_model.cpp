@@ -38,6 +38,7 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
                 .quantisation_overhead = result.quantisation_overhead,
                 .step_time_s = result.step_time_s,
                 .energy_j = result.energy_j.value_or(std::nan("")),
+                .price = result.price.value_or(std::nan("")),
                 .points = result.points.value_or(0),
                 .speedup_bf16 = result.speedup_bf16,
                 .fp4_share = result.precisions.contains("fp4") ? result.precisions.at("fp4") : 0};

@@ -1,8 +1,10 @@
 // See costs.h. A recipe is told apart by its canonical text.
 #include "sweeps/judge/costs.h"
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "src/error.h"
@@ -11,60 +13,54 @@ namespace fp4::sweeps {
 
 namespace {
 
-// The text of "recipe" inside a canonical configuration without parsing the rest: the sections are objects, and a brace
-// inside a string would need a quote, which ends the count. Thousands of configurations share few recipes.
-std::string_view recipe_text(const std::string& config) {
-  static constexpr std::string_view key = "\"recipe\":";
-  // Keys are sorted: a branch and an evaluation, whose recipes may hold others, stand in front. "task" follows.
-  size_t begin = config.find(key);
-  if (config.starts_with("{\"branch\":") || config.starts_with("{\"eval\":")) {
-    const Json whole = Json::parse(config, nullptr, /*allow_exceptions=*/false);
-    if (whole.is_object() && whole.contains("recipe")) begin = config.find(std::string(key) + whole["recipe"].dump());
-  }
-  if (begin == std::string::npos) throw Error("a configuration without a recipe: " + config.substr(0, 100), 1);
-  size_t at = begin + key.size();
+// The text of a section of a canonical configuration, without parsing the rest: thousands of configurations share few
+// recipes. Only keys of the outermost object count: a branch and an evaluation in front hold recipes of their own.
+std::string_view section_text(std::string_view config, std::string_view name) {
   int depth = 0;
-  bool quoted = false;
-  for (; at < config.size(); ++at) {
+  size_t begin = 0;  // of the section, once it is found
+  for (size_t at = 0; at < config.size(); ++at) {
     const char c = config[at];
-    if (quoted) {
-      if (c == '\\') ++at;
-      if (c == '"') quoted = false;
-      continue;
+    if (c == '"') {
+      const size_t first = at + 1;
+      for (++at; at < config.size() && config[at] != '"'; ++at) at += config[at] == '\\';
+      if (depth == 1 && begin == 0 && config.substr(std::min(at, config.size())).starts_with("\":{") &&
+          config.substr(first, at - first) == name)
+        begin = at + 2;
     }
-    if (c == '"') quoted = true;
     if (c == '{') ++depth;
-    if (c == '}' && --depth == 0) break;
+    if (c == '}' && --depth == 1 && begin != 0) return config.substr(begin, at + 1 - begin);
   }
-  return std::string_view(config).substr(begin + key.size(), at + 1 - begin - key.size());
+  throw Error(fmt::format("a configuration without a {}: {}", name, config.substr(0, 100)), 1);
 }
 
 PricedRecipe parse_recipe(std::string_view text, const std::string& config) {
   PricedRecipe priced{Json::parse(text, nullptr, /*allow_exceptions=*/false)};
   if (!priced.recipe.is_object()) throw Error("a configuration whose recipe is not an object", 1);
-  if (priced.recipe.contains("phases")) priced.steps = Json::parse(config).at("train").at("steps");
+  if (priced.recipe.contains("phases")) priced.steps = Json::parse(section_text(config, "train")).at("steps");
   return priced;
 }
 
 }  // namespace
 
-PricedRecipe priced_recipe(const std::string& config) { return parse_recipe(recipe_text(config), config); }
+PricedRecipe priced_recipe(const std::string& config) { return parse_recipe(section_text(config, "recipe"), config); }
 
 Costs::Costs(const Results& results, CostModel model) : model_(std::move(model)) {
-  std::map<std::pair<std::string_view, int>, size_t> known;  // a recipe with phases once for each number of steps
-  std::vector<const std::string*> configs;
+  // A recipe with phases once for each training, whose steps decide what it costs.
+  std::map<std::pair<std::string_view, std::string_view>, size_t> known;
+  std::vector<std::pair<std::string_view, const std::string*>> fresh_recipes;
   for (const ConfigResult& config : results.configs()) {
-    const std::string_view text = recipe_text(config.record.config);
-    const bool has_phases = text.find("\"phases\":") != std::string_view::npos;
-    const int steps = has_phases ? priced_recipe(config.record.config).steps : 0;
-    const auto [entry, fresh] = known.try_emplace({text, steps}, known.size());
-    if (fresh) configs.push_back(&config.record.config);
+    const std::string& text = config.record.config;
+    const std::string_view recipe = section_text(text, "recipe");
+    const bool has_phases = recipe.find("\"phases\":") != std::string_view::npos;
+    const auto [entry, fresh] =
+        known.try_emplace({recipe, has_phases ? section_text(text, "train") : ""}, known.size());
+    if (fresh) fresh_recipes.emplace_back(recipe, &text);
     recipe_of_[config.record.hash] = entry->second;
   }
-  recipes_.resize(configs.size());
-  plain_.resize(configs.size());
-  tbb::parallel_for(size_t{0}, configs.size(), [&](size_t i) {
-    recipes_[i] = priced_recipe(*configs[i]);
+  recipes_.resize(fresh_recipes.size());
+  plain_.resize(recipes_.size());
+  tbb::parallel_for(size_t{0}, recipes_.size(), [&](size_t i) {
+    recipes_[i] = parse_recipe(fresh_recipes[i].first, *fresh_recipes[i].second);
     plain_[i] = evaluate(i, {});
   });
 }
@@ -91,15 +87,21 @@ void Costs::prepare(const std::string& weight, double factor) const {
 }
 
 const std::vector<std::string>& cost_columns() {
-  static const std::vector<std::string> names = {"overhead", "quantisation_overhead", "step_time_s", "energy_j"};
+  static const std::vector<std::string> names = {
+      "overhead", "quantisation_overhead", "step_time_s", "energy_j", "price", "points"};
   return names;
 }
 
+std::string cost_word(const std::string& word) { return word == "energy" ? "energy_j" : word; }
+
 double cost_column(const Cost& cost, const std::string& name) {
-  if (name == "overhead") return cost.overhead;
-  if (name == "quantisation_overhead") return cost.quantisation_overhead;
-  if (name == "step_time_s") return cost.step_time_s;
-  if (name == "energy_j") return cost.energy_j;
+  const std::string word = cost_word(name);
+  if (word == "overhead") return cost.overhead;
+  if (word == "quantisation_overhead") return cost.quantisation_overhead;
+  if (word == "step_time_s") return cost.step_time_s;
+  if (word == "energy_j") return cost.energy_j;
+  if (word == "price") return cost.price;
+  if (word == "points") return cost.points;
   throw unknown_word("column", name, cost_columns());
 }
 

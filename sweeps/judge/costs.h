@@ -41,7 +41,8 @@ class Costs {
   mutable std::map<std::pair<std::string, double>, std::unordered_map<size_t, Cost>> weighted_;
 };
 
-// The x column of a front: overhead, quantisation_overhead, step_time_s, energy_j.
+// The x column of a front. `energy` is short for energy_j; a chip without power figures or a price has NaN there.
+std::string cost_word(const std::string& word);
 double cost_column(const Cost& cost, const std::string& name);
 const std::vector<std::string>& cost_columns();
 

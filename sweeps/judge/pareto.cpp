@@ -2,6 +2,8 @@
 // intervals hold together.
 #include "sweeps/judge/pareto.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -221,8 +223,9 @@ class ContextJudge {
     const std::vector<FrontPoint*> judged = fresh_points();
     std::vector<Racer> racers;
     for (const FrontPoint* point : judged) {
-      racers.push_back(
-          {.cost = point->x, .loss = race_losses(results_, *point->config), .diverged = point->diverged > 0});
+      racers.push_back({.cost = point->x / price_unit(judged),
+                        .loss = race_losses(results_, *point->config),
+                        .diverged = point->diverged > 0});
     }
     const RaceRules rules = {.delta = front_.delta, .rounds = results_.grid().race->rounds()};
     const RaceState state = judge_race(racers, rules);
@@ -250,6 +253,14 @@ class ContextJudge {
       detectable.push_back(point->detectable);
     }
     set_spread(spreads, detectable);
+  }
+
+  // Half a point is one price (RaceRules::level_width): of an overhead as it stands, of seconds, joules and dollars in
+  // shares of the cheapest.
+  double price_unit(const std::vector<FrontPoint*>& judged) const {
+    if (options_.x.ends_with("overhead") || options_.x == "points" || judged.empty()) return 1;
+    const auto less = [](const FrontPoint* a, const FrontPoint* b) { return a->x < b->x; };
+    return (*std::min_element(judged.begin(), judged.end(), less))->x;
   }
 
   // Of the comparisons on fresh seeds; the noise floor is taken from the same ones.
@@ -390,6 +401,11 @@ class ContextJudge {
 std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options) {
   cost_column({}, options.x);  // an unknown word throws before any work
   y_column(options.y);
+  for (const ConfigResult& config : results.configs()) {
+    if (!std::isnan(cost_column(costs.of(config), options.x))) continue;
+    throw Error(fmt::format("--x {}: hardware {} states no {}", options.x, costs.model().hardware,
+                            options.x == "price" ? "price_per_hour" : "power (board_w, idle_w, system_w)"));
+  }
   std::map<std::tuple<std::string, std::string, bool>, ContextFront> contexts;
   for (const ConfigResult& config : results.configs()) {
     const std::string& task = config.record.task;

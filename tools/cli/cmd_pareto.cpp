@@ -115,6 +115,7 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
 }
 
 void run_pareto(ParetoOptions& o, const Invocation& invocation) {
+  o.front.x = sweeps::cost_word(o.front.x);
   if (o.delta >= 0) o.front.delta = o.delta;
   if (o.target > 0) o.front.target = o.target;
   const SweepView view = open_view(o.view, /*with_curves=*/true);
@@ -173,7 +174,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
 void add_pareto(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ParetoOptions>();
   add_view_options(app, o->view);
-  app.add_option("--x", o->front.x, "Cost: overhead, quantisation_overhead, step_time_s, energy_j")
+  app.add_option("--x", o->front.x, "Cost: overhead, quantisation_overhead, step_time_s, energy, price, points")
       ->capture_default_str();
   app.add_option("--y", o->front.y, "Quality: loss_gap, loss_hp_gap, loss, loss_hp")->capture_default_str();
   app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');

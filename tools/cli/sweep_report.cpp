@@ -190,7 +190,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   input.chip = view.costs.model().hardware;
   input.workload = view.costs.model().model + " on " + view.costs.model().hardware;
   input.notes = notes_of(view, fronts);
-  input.x = options.x;
+  input.x = sweeps::cost_word(options.x);
   input.y = options.y;
   for (size_t i = 0; i < results.axes().size(); ++i) {
     ReportAxis axis{.name = results.axes()[i], .doc = {}, .reference = {}};
@@ -203,6 +203,8 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
                         {"quantisation_overhead", "share", "step time above the same recipe with free quantisation"},
                         {"step_time_s", "s", "modelled time of a training step"},
                         {"energy_j", "J", "modelled energy of a training step"},
+                        {"price", "USD", "rent of one accelerator for a training step"},
+                        {"points", "", "switched-on techniques, a point each (score of arXiv 2509.17791)"},
                         {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"}};
   input.quality_columns = quality_columns();
   for (const sweeps::ContextFront& front : fronts) {
