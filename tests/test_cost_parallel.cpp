@@ -84,6 +84,22 @@ TEST_CASE("a layer's gradient hides behind the layers that follow it, the last o
   CHECK(bf16_of(options).communication.t1_s - two.t0_s == Approx(8));
 }
 
+TEST_CASE("seconds of a layer go by its multiply-adds, its messages by its weights", "[quick]") {
+  // 2048 weights used 4 times an image, then 4 x 2048 used once: the same seconds, 4096 and 16384 bytes. At 1024
+  // bytes/s an all-reduce takes 4 and 16 s: 20 s in all, of which the last layer's 16 hide behind the first one's
+  // backward pass.
+  Json json = to_json(blocks_of(1));
+  json["linears"] =
+      Json::parse(R"([{"name": "c", "in": 64, "out": [32], "positions": 4}, {"name": "f", "in": 64, "out": [128]}])");
+  CostOptions options = plain(2);
+  options.weights.overlap = 1;
+  const Model model = parse_model(json, "positions");
+  const Communication c = evaluate(unquantised_recipe("bf16", 16), model, chip, options).communication;
+  CHECK(model.parameters() == 2048 * 5);
+  CHECK(c.interconnect_s == 20);
+  CHECK(c.t1_s - c.t0_s == Approx(4));
+}
+
 TEST_CASE("FSDP gathers forward and backward and scatters in each micro-batch", "[quick]") {
   // 2 s a half collective and layer: (2 + 2 x 2) x 2 layers x 2 micro-batches.
   CHECK(bf16_of(plain(2, Sharding::full)).communication.interconnect_s == 24);

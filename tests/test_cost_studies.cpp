@@ -50,6 +50,47 @@ TEST_CASE("published measurements: at least eight, four predicted within 1.5, bo
   CHECK(throughput_share(0.089) == Approx(0.0817).epsilon(1e-3));
 }
 
+TEST_CASE("Stash on clouds: links are the step on K80s, slow networks too, and the dearest instance is not the best",
+          "[quick]") {
+  // Of published AWS prices an hour: 14.40 for 16 dies, 24.48 and 31.212 for the same eight V100.
+  const auto step = [](const char* chip, const char* model, int devices) {
+    return cloud_step(chip, model, devices, 32);
+  };
+  for (const char* model : {"resnet18", "resnet50", "vgg11", "vgg16"}) {
+    INFO(model);
+    // The source: interconnect up to 90 % of a step, up to 5 times slower over a network.
+    CHECK(step("p2_16xlarge", model, 16).interconnect_stall < 0.9);
+    CHECK(step("p2_16xlarge", model, 16).interconnect_stall > step("p2_8xlarge", model, 8).interconnect_stall);
+    CHECK(step("p2_16xlarge", model, 16).interconnect_stall > step("p3_16xlarge", model, 8).interconnect_stall);
+    const double slower = step("p3_8xlarge", model, 8).step_s / step("p3_16xlarge", model, 8).step_s;
+    CHECK(slower > 1);
+    CHECK(slower < 5);
+    const CloudStep large = step("p3_16xlarge", model, 8), dearest = step("p3dn_24xlarge", model, 8);
+    CHECK(dearest.step_s == large.step_s);  // in one instance the network does not matter
+    CHECK(dearest.dollars_per_million_images / large.dollars_per_million_images == Approx(31.212 / 24.48));
+  }
+  // 17 parameters for each 1000 multiply-adds against 6: VGG-11 waits where ResNet-50 computes.
+  CHECK(step("p3_8xlarge", "vgg11", 8).network_stall > step("p3_8xlarge", "resnet50", 8).network_stall);
+}
+
+TEST_CASE("convolutional networks have the published parameters and multiply-adds", "[quick]") {
+  // torchvision's tables: parameters, and 1e9 multiply-adds of an image of 224 x 224.
+  const std::tuple<const char*, int64_t, double> published[] = {{"resnet18", 11689512, 1.81},
+                                                                {"resnet50", 25557032, 4.09},
+                                                                {"vgg11", 132863336, 7.61},
+                                                                {"vgg16", 138357544, 15.47}};
+  for (const auto& [name, parameters, billions] : published) {
+    INFO(name);
+    const Model model = load_model(name);
+    CHECK(model.parameters() == parameters);
+    double work = 0;
+    for (const Linear& linear : model.linears)
+      work += static_cast<double>(linear.in * linear.width_out() * linear.uses()) * 1e-9;
+    CHECK(work == Approx(billions).margin(0.005));
+    CHECK(to_json(parse_model(to_json(model), "again")) == to_json(model));
+  }
+}
+
 TEST_CASE("the recommendation is the cheapest in time, and rows too late come last", "[quick]") {
   RecommendOptions options;
   options.tokens = 160e9;

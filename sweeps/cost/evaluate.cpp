@@ -34,7 +34,7 @@ void for_each_part(const RecipeFacts& recipe, const Model& model, const Visit& v
   const auto in_phase = [&](double share, const RecipeFacts& facts) {
     const RecipeFacts high = high_facts(facts.high_class);
     for (const PlannedLinear& row : plan_layers(model, facts)) {
-      const double depth = static_cast<double>(row.blocks * row.linear->in * row.linear->top);
+      const double depth = static_cast<double>(row.blocks * row.linear->in * row.linear->uses());
       if (row.quantised > 0)
         visit(Part{share, row.facts ? *row.facts : facts, depth * static_cast<double>(row.quantised), true});
       if (row.high > 0) visit(Part{share, high, depth * static_cast<double>(row.high), true});

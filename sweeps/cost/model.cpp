@@ -29,6 +29,9 @@ Linear parse_linear(JsonReader& reader) {
     linear.experts = experts->integer(1, most_layers);
   if (const auto top = reader.find("top", {"experts that a token meets", linear.top}))
     linear.top = top->integer(1, most_layers);
+  if (const auto positions = reader.find(
+          "positions", {"pixels of a convolution's output, whose `in` is channels x kernel", linear.positions}))
+    linear.positions = positions->integer(1, widest);
   if (linear.top > linear.experts) reader.fail("top: expected at most experts");
   if (const auto layers = reader.find("layers", {"their names, as a recipe's `layers` writes them; default: `name`"})) {
     for (const JsonReader& name : layers->list()) linear.layers.push_back(name.text());
@@ -43,6 +46,7 @@ Json linear_json(const Linear& linear) {
   Json out = {{"name", linear.name}, {"in", linear.in}, {"out", linear.out}, {"layers", linear.layers}};
   if (!linear.dgrad) out["dgrad"] = false;
   if (linear.experts > 1) out["experts"] = linear.experts, out["top"] = linear.top;
+  if (linear.positions > 1) out["positions"] = linear.positions;
   return out;
 }
 

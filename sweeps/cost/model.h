@@ -21,6 +21,8 @@ struct Linear {
   std::vector<std::string> layers;  // their names as a layer policy writes them ("q", "k", "v")
   bool dgrad = true;                // false: the first layer, whose input needs no gradient
   int64_t experts = 1, top = 1;     // so many copies of the weights, of which each token meets `top`
+  int64_t positions = 1;            // pixels of a convolution: an image (token) meets the weights at each of them
+  int64_t uses() const { return top * positions; }  // of weights by a token
   int64_t width_out() const;
 };
 

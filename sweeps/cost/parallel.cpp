@@ -26,15 +26,16 @@ struct Unit {
   double forward_s = 0, backward_s = 0, parameters = 0;
 };
 
-// Embeddings, every GEMM of every block, the head. Seconds are shared out by multiply-adds, which are the parameters of
-// a layer but for embeddings; attention and norms go with their block.
+// Embeddings, every GEMM of every block, the head. Seconds are shared out by multiply-adds; attention and norms go with
+// their block.
 std::vector<Unit> units_of(const Model& model, double forward_s, double backward_s, double shared) {
   std::vector<Unit> units = {{0, 0, static_cast<double>(model.extra_parameters)}};
   double multiply_adds = 0;
   const auto add = [&](const Linear& linear) {
-    const double parameters = static_cast<double>(linear.in * linear.width_out());
-    units.push_back({parameters, parameters, parameters});
-    multiply_adds += parameters;
+    const double weights = static_cast<double>(linear.in * linear.width_out());
+    const double work = weights * static_cast<double>(linear.uses());
+    units.push_back({work, work, weights * static_cast<double>(linear.experts)});
+    multiply_adds += work;
   };
   for (int64_t block = 0; block < model.blocks; ++block)
     for (const Linear& linear : model.linears) add(linear);

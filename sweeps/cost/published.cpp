@@ -69,6 +69,7 @@ class Comparison {
     bounds();
     memory();
     power();
+    for (PublishedRow& row : published_systems()) add(std::move(row));
     return std::move(rows_);
   }
 

@@ -30,6 +30,17 @@ const char* class_name(PublishedRow::Class kind);
 /// All rows, evaluated with the built-in profiles and models.
 std::vector<PublishedRow> published_comparison();
 
+/// Of them those on clouds, links and perf per watt (published_systems.cpp).
+std::vector<PublishedRow> published_systems();
+
+/// A training of a convolutional network on accelerators of a cloud, in fp32 and with an all-reduce of fp32 gradients,
+/// as PyTorch's DDP runs it; `images` is the batch of an accelerator.
+struct CloudStep {
+  double step_s = 0, dollars_per_million_images = 0;
+  double interconnect_stall = 0, network_stall = 0;
+};
+CloudStep cloud_step(const std::string& chip, const std::string& model, int devices, int images);
+
 /// A share of time t costs 1 - 1/(1+t) of throughput; sources quote either.
 double throughput_share(double time_share);
 

@@ -66,12 +66,12 @@ class StepBuilder {
   // One GEMM [M, K] x [N, K] of a layer, over all micro-batches: operands read in their formats, result written as
   // bf16, weight gradients accumulated in fp32. `repeat` > 1 counts a forward pass that is computed again.
   // Of a part of the product: `share` of its multiply-adds and operands; `results` as often as that.
-  // Experts: each token meets some of the copies of the weights.
+  // Experts: each token meets some of the copies of the weights; convolutions: it meets them at every pixel.
   struct Size {
     double tokens, in, out, experts;
   };
   Size size_of(const Linear& linear, double out) const {
-    return {tokens_ * static_cast<double>(linear.top), static_cast<double>(linear.in), out,
+    return {tokens_ * static_cast<double>(linear.uses()), static_cast<double>(linear.in), out,
             static_cast<double>(linear.experts)};
   }
 

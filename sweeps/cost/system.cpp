@@ -20,7 +20,7 @@ double activation_bytes_per_token(const RecipeFacts& recipe, const Model& model)
   const double high = recipe.high_class == "fp32" ? 4 : 2;
   double bytes = static_cast<double>(model.blocks * model.saved_per_token_block) * high;
   for (const PlannedLinear& row : plan_layers(model, recipe)) {
-    const double elements = static_cast<double>(row.linear->in * row.blocks * row.linear->top);
+    const double elements = static_cast<double>(row.linear->in * row.blocks * row.linear->uses());
     const RecipeFacts& facts = row.facts ? *row.facts : recipe;
     // Rows of one linear share its input; each keeps its own copy.
     if (row.quantised > 0) bytes += elements * (stored_bytes(facts.wgrad.b) + facts.fprop.a.saved_bits / 8);

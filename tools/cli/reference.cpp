@@ -96,7 +96,7 @@ FieldNotes accumulator_notes() {
 FieldNotes hardware_notes() {
   FieldNotes notes;
   Json full = cost::to_json(cost::load_hardware("mi355x"));
-  full["link_shared"] = 2;
+  full["link_shared"] = {{"value", 2}, {"kind", "given"}, {"source", ""}};
   cost::parse_hardware(full, "hardware", &notes);
   return notes;
 }
@@ -105,7 +105,7 @@ FieldNotes model_notes() {
   FieldNotes notes;
   Json full = cost::to_json(cost::load_model("lm"));
   for (const char* list : {"linears", "unquantised"})
-    for (Json& linear : full[list]) linear["dgrad"] = true, linear["experts"] = linear["top"] = 1;
+    for (Json& linear : full[list]) linear["dgrad"] = true, linear["experts"] = linear["top"] = linear["positions"] = 1;
   cost::parse_model(full, "model", &notes);
   return notes;
 }
