@@ -134,7 +134,8 @@ Json canonical(const Json& given) {
   if (section.is_string()) section = Json{{"name", section}};
   if (!section.is_object() || !section.contains("name") || !section.at("name").is_string())
     throw Error("configuration: task needs a name");
-  const Task& t = task(section.at("name").get<std::string>());
+  const auto name = section.at("name").get<std::string>();
+  const Task& t = task(name);
   const Json parameters = without(section, {"name"});
   Json result;
   result["task"] = sim::canonical(t.schema(parameters), parameters, "task " + t.name());

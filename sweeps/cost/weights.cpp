@@ -88,7 +88,8 @@ CostWeights parse_weights(const Json& object, const std::string& place, FieldNot
 void set_weight(CostWeights& weights, std::string_view assignment) {
   const size_t equal = assignment.find('=');
   if (equal == std::string_view::npos) throw Error(fmt::format("--weight {}: expected NAME=NUMBER", assignment));
-  const WeightRow& row = row_of("--weight", std::string(assignment.substr(0, equal)));
+  const std::string option = "--weight", name(assignment.substr(0, equal));
+  const WeightRow& row = row_of(option, name);
   const std::string_view text = assignment.substr(equal + 1);
   double value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
