@@ -250,8 +250,7 @@ class Lm : public Task {
   }
   std::vector<std::string> file_parameters() const override { return {"text"}; }
   Json train_defaults(const Json& parameters) const override {
-    const auto name = parameters.at("size").get<std::string>();
-    const LmSize& size = lm_size(name);
+    const LmSize& size = lm_size(parameters.at("size").get<std::string>());
     Json train = {{"steps", 300}, {"batch", size.batch}, {"lr", size.lr},
                   {"warmup", 15}, {"weight_decay", 0.1}, {"clip", 1.0}};
     if (const double ratio = parameters.at("tokens_per_weight"); ratio > 0) {

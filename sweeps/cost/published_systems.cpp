@@ -90,16 +90,14 @@ void perf_per_watt(std::vector<PublishedRow>& rows) {
 CloudStep cloud_step(const std::string& chip, const std::string& model, int devices, int images) {
   Model network = load_model(model);
   network.tokens_per_step = images;
-  const Hardware hardware = load_hardware(chip);
   CostOptions options;
   options.formulas = false;
   options.devices = devices;
   options.parallel.sharding = Sharding::none;
   options.weights.gradient_bytes = 4;
-  const CostResult result = evaluate(unquantised_recipe("fp32", 32), network, hardware, options);
-  const double images_per_s = images * devices / result.step_time_s;
-  return {result.step_time_s, 1e6 / images_per_s / 3600 * hardware.price_per_hour->value * devices,
-          result.communication.interconnect_stall, result.communication.network_stall};
+  const CostResult result = evaluate(unquantised_recipe("fp32", 32), network, load_hardware(chip), options);
+  return {result.step_time_s, *result.price * 1e6 / (images * devices), result.communication.interconnect_stall,
+          result.communication.network_stall};
 }
 
 std::vector<PublishedRow> published_systems() {

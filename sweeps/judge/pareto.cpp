@@ -221,11 +221,11 @@ class ContextJudge {
 
   void race() {
     const std::vector<FrontPoint*> judged = fresh_points();
+    const double unit = price_unit(judged);
     std::vector<Racer> racers;
     for (const FrontPoint* point : judged) {
-      racers.push_back({.cost = point->x / price_unit(judged),
-                        .loss = race_losses(results_, *point->config),
-                        .diverged = point->diverged > 0});
+      racers.push_back(
+          {.cost = point->x / unit, .loss = race_losses(results_, *point->config), .diverged = point->diverged > 0});
     }
     const RaceRules rules = {.delta = front_.delta, .rounds = results_.grid().race->rounds()};
     const RaceState state = judge_race(racers, rules);
