@@ -22,7 +22,8 @@ struct RandomOptions {
 
 void run_random(const RandomOptions& o) {
   const nlohmann::json word = o.packing;
-  const RandomPackingInfo& packing = JsonReader(word, "random --packing").row(random_packing_table);
+  const JsonReader reader(word, "random --packing");
+  const RandomPackingInfo& packing = reader.row(random_packing_table);
   if (packing.group == 0 && o.bits == 0) throw Error("random --bits: missing; accepted: 1, 2, 4, 8, 16, 32");
   if (packing.group > 0 && o.bits != 0 && o.bits != packing.bits)
     throw Error(fmt::format("random --bits: draws of {} have {} bits", packing.name, packing.bits));
