@@ -3,8 +3,8 @@
 #   tools/study.sh NAME [JOBS]      (fp4sim built, npm packages installed: tools/setup.sh)
 # Runs are kept in build/studies/NAME, so an interrupted study goes on and a finished one only makes its files anew.
 # table.csv holds one row per run up to 2 MB, else one row per configuration (mean, SD, n, interval); the rows per run
-# are then `fp4sim table build/studies/NAME --csv FILE`. The report page is build/studies/NAME.html; results/ keeps those
-# of quick and design_space. Tables as JSON: `fp4sim table build/studies/NAME --json FILE`, and `pareto` likewise.
+# are then `fp4sim table build/studies/NAME --csv FILE`. The report page is build/studies/NAME.html; results/ keeps that
+# of quick. Tables as JSON: `fp4sim table build/studies/NAME --json FILE`, and `pareto` likewise.
 set -eu
 cd "$(dirname "$0")/.."
 name=${1:?usage: tools/study.sh NAME [JOBS]}
@@ -27,6 +27,6 @@ if [ -f "tools/studies/$name.json" ]; then  # a study of effects: which settings
 else
   node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
 fi
-case $name in quick|design_space) cp "$runs.html" "$out/report.html" ;; esac
+[ "$name" != quick ] || cp "$runs.html" "$out/report.html"
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"
