@@ -86,9 +86,23 @@ void Costs::prepare(const std::string& weight, double factor) const {
   for (size_t i = 0; i < table.size(); ++i) known[i] = table[i];
 }
 
+namespace {
+
+constexpr std::pair<const char*, double Cost::*> columns[] = {{"overhead", &Cost::overhead},
+                                                              {"quantisation_overhead", &Cost::quantisation_overhead},
+                                                              {"step_time_s", &Cost::step_time_s},
+                                                              {"energy_j", &Cost::energy_j},
+                                                              {"price", &Cost::price},
+                                                              {"points", &Cost::points}};
+
+}  // namespace
+
 const std::vector<std::string>& cost_columns() {
-  static const std::vector<std::string> names = {
-      "overhead", "quantisation_overhead", "step_time_s", "energy_j", "price", "points"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, value] : columns) list.emplace_back(name);
+    return list;
+  }();
   return names;
 }
 
@@ -96,12 +110,8 @@ std::string cost_word(const std::string& word) { return word == "energy" ? "ener
 
 double cost_column(const Cost& cost, const std::string& name) {
   const std::string word = cost_word(name);
-  if (word == "overhead") return cost.overhead;
-  if (word == "quantisation_overhead") return cost.quantisation_overhead;
-  if (word == "step_time_s") return cost.step_time_s;
-  if (word == "energy_j") return cost.energy_j;
-  if (word == "price") return cost.price;
-  if (word == "points") return cost.points;
+  for (const auto& [column, value] : columns)
+    if (word == column) return cost.*value;
   throw unknown_word("column", name, cost_columns());
 }
 
