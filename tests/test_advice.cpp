@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "sim/recipe.h"
 #include "src/error.h"
@@ -40,7 +41,7 @@ double step_of(const std::string& recipe) {
   return evaluate(cost::facts_of(sim::recipe_from_json(recipe)), model, cost::load_hardware(chip)).step_time_s;
 }
 
-const AdviceOptions sure = {.d = 1e12, .doubt = {.factor = 1, .fp4_slower = 0}};
+const AdviceOptions sure = {.d = 1e12, .transfer = Transfer::law, .doubt = {.factor = 1, .fp4_slower = 0}};
 
 const AdviceRow& row_of(const Advice& advice, const std::string& recipe) {
   for (const AdviceRow& row : advice.rows)
@@ -73,6 +74,19 @@ TEST_CASE("cost is tokens times step, as multiples of the baseline's", "[quick]"
   CHECK(row_of(priced, "mxfp8").cost == Approx(4.0 / 3 * fp8));  // one price an hour: time again
 }
 
+TEST_CASE("ratios of tokens are those at the ladder's largest size, unless the law is asked for", "[quick]") {
+  // At N = 1/8 and D = 1/4 of where both terms are 1: 1 / (1/8 * 4/5) + 1/D' = 8 + 4 gives D' = 1/2, twice the tokens.
+  LawStudy study = study_of({{"mxfp8", {.n = 0.8, .d = 1}}});
+  study.n = {1, static_cast<double>(model.linear_parameters()) / 8};
+  study.d = {1, 1e12 / 4};
+  AdviceOptions options = sure;
+  options.transfer = Transfer::tokens;
+  const auto facts = facts_of({"bf16", "mxfp8"});
+  CHECK(row_of(advise(study, facts, model, cost::load_hardware(chip), options), "mxfp8").tokens.value() == Approx(2));
+  CHECK(row_of(advise(study, facts, model, cost::load_hardware(chip), sure), "mxfp8").tokens.value() ==
+        Approx(4.0 / 3));
+}
+
 TEST_CASE("what weights alone lose is never made up by tokens, and a gap allowed brings it back", "[quick]") {
   const LawStudy study = study_of({{"mxfp4_all", {.n = 0.5, .d = 1}}});
   AdviceOptions options = sure;
@@ -91,7 +105,7 @@ TEST_CASE("doubts widen intervals, and a lead inside them is no lead", "[quick]"
   const double fp4 = step_of("mxfp4_all") / step_of("bf16");
   // Tokens that leave 12.7 % of the faster step, as modelled; FP4 steps are doubted by 0 to 29 %.
   const LawStudy study = study_of({{"mxfp4_all", {.n = 1, .d = fp4 * 1.145}}});
-  AdviceOptions options = {.d = 1e12};
+  AdviceOptions options = {.d = 1e12, .transfer = Transfer::law};
   const Advice advice = advise(study, facts_of({"bf16", "mxfp4_all"}), model, cost::load_hardware(chip), options);
   const AdviceRow& row = row_of(advice, "mxfp4_all");
   CHECK(row.interval.low < 1);
@@ -116,6 +130,14 @@ TEST_CASE("the command says first what is extrapolated", "[cli]") {
   CHECK_THAT(text.out, Contains("take ") && Contains("runner-up ") && Contains("published: quartet"));
   const Json json = Json::parse(test::run_cli(command + " --json --max-gap 1%").out);
   CHECK(json["rows"].size() == 2);
+  CHECK(json["transfer"] == "tokens");
   CHECK(json["extrapolated_n"].get<double>() == Approx(6979321856.0 / 3.2e6));
   CHECK_THAT(test::run_cli(command + " --max-gap -1").err, Contains("--max-gap"));
+  // Without a ladder the committed one is read; every line fits a terminal.
+  const auto built_in = test::run_cli("advise --hardware b200 --model llama3_8b --samples 40");
+  const auto committed = test::run_cli("advise results/ladder_small/runs.csv --hardware b200 --samples 40 --json");
+  CHECK(Json::parse(committed.out)["rows"] ==
+        Json::parse(test::run_cli("advise --hardware b200 --samples 40 --json").out)["rows"]);
+  std::istringstream lines(built_in.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
 }

@@ -32,9 +32,14 @@ double at_rank(std::vector<double> values, double share) {
 }
 Interval middle(const std::vector<double>& values) { return {at_rank(values, 0.025), at_rank(values, 0.975)}; }
 
+// Where the ratio of tokens is read.
+struct Place {
+  double n, d;
+};
+
 // Tokens as a multiple of those with which the baseline reaches the same loss; infinite when they never do.
-double token_ratio(const Law& law, const Efficiency& efficiency, double n, const AdviceOptions& o) {
-  const double loss = law.loss(n, o.d) * (1 + o.max_gap);
+double token_ratio(const Law& law, const Efficiency& efficiency, const Place& at, double max_gap) {
+  const double n = at.n, loss = law.loss(n, at.d) * (1 + max_gap);
   const auto mine = tokens_to_reach(law, efficiency, n, loss), theirs = tokens_to_reach(law, {}, n, loss);
   return mine && theirs ? *mine / *theirs : INFINITY;
 }
@@ -67,6 +72,7 @@ Advice advise(const LawStudy& study, const std::map<std::string, cost::RecipeFac
   const auto step_of = [&](const cost::RecipeFacts& facts, const cost::CostOptions& options) {
     return per_step(evaluate(facts, model, hardware, options), o.objective, hardware.name);
   };
+  const Place at = o.transfer == Transfer::law ? Place{advice.n, o.d} : Place{study.n.high, study.d.high};
   const cost::RecipeFacts& baseline = recipes.at(study.baseline);
   advice.baseline_step = step_of(baseline, plain);
   std::vector<Doubt> doubts;
@@ -82,12 +88,12 @@ Advice advise(const LawStudy& study, const std::map<std::string, cost::RecipeFac
     if (!is_baseline && !study.recipes.at(name).missing.empty()) continue;
     const Efficiency own = is_baseline ? Efficiency{} : study.recipes.at(name).efficiency;
     AdviceRow row{.recipe = name};
-    if (const double ratio = token_ratio(study.fit.law, own, advice.n, o); std::isfinite(ratio)) row.tokens = ratio;
+    if (const double ratio = token_ratio(study.fit.law, own, at, o.max_gap); std::isfinite(ratio)) row.tokens = ratio;
     row.step = step_of(facts, plain) / advice.baseline_step;
     std::vector<double> tokens;
     for (size_t i = 0; i < study.samples.size(); ++i) {
       const LawSample& sample = study.samples[i];
-      tokens.push_back(token_ratio(sample.law, is_baseline ? Efficiency{} : sample.efficiency.at(name), advice.n, o));
+      tokens.push_back(token_ratio(sample.law, is_baseline ? Efficiency{} : sample.efficiency.at(name), at, o.max_gap));
       draws[name].push_back(tokens.back() * (is_fp4(facts) ? doubts[i].fp4 : 1) * step_of(facts, doubts[i].options) /
                             baseline_steps[i]);
     }

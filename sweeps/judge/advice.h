@@ -2,8 +2,8 @@
 // on a chip by the cost model. Both are uncertain, and Monte Carlo carries that through: draw i takes bootstrap sample
 // i of the law and draws the chip's efficiency of GEMMs, memory bandwidth and issue rate, the same for all recipes.
 //
-// At the sizes people ask about N and D lie far outside every ladder; the law then supposes that effN and effD stay
-// what they are there. The caller says so (AdviceRow and Advice hold what it needs).
+// At the sizes people ask about N and D lie far outside every ladder, so something has to be supposed (Transfer). The
+// caller says so (AdviceRow and Advice hold what it needs).
 #pragma once
 
 #include <map>
@@ -18,6 +18,11 @@ namespace fp4::sweeps {
 
 enum class Objective : uint8_t { time, price, energy };
 
+// What a ladder says of sizes outside it. tokens: a recipe needs as many times the baseline's tokens as at the ladder's
+// largest N and D; law: effN and effD stay what they are, and the law is read at the model's N and D. With exponents of
+// .1 to .2 an effN of .015, which is 2.4 times the tokens at 2e5 weights, is 2,000 times the tokens at 7e9.
+enum class Transfer : uint8_t { tokens, law };
+
 // What results/cost_validation found: 14 of 16 predicted values lie within a factor 1.5, steps with FP4 operands are
 // modelled up to 29 % too fast.
 struct CostDoubt {
@@ -29,6 +34,7 @@ struct AdviceOptions {
   double d = 0;        // tokens of the baseline
   double max_gap = 0;  // the loss to reach is the baseline's times 1 + max_gap, for the baseline too
   Objective objective = Objective::time;
+  Transfer transfer = Transfer::tokens;
   cost::CostOptions cost;
   CostDoubt doubt;
 };

@@ -2,6 +2,7 @@
 // ladder's law and the cost model, what that rests on, and what would turn the order.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/recipe.h"
@@ -26,24 +27,26 @@ using sweeps::AdviceRow;
 using sweeps::AdviceWord;
 using sweeps::Interval;
 
-// What others measured at sizes of billions, beside our extrapolation.
+// What others measured at sizes of billions, beside our extrapolation: where they give tokens over fp8, how many.
 struct Published {
   const char* recipe;
+  double low, high;  // extra tokens over fp8 as shares; 0: the result is of another kind
   const char* result;
   const char* source;
 };
 constexpr Published published_results[] = {
-    {"mxfp4_fprop", "8 to 9 % more tokens than fp8", "2605.09825"},
-    {"mxfp4_fprop_dgrad", "10 to 11 % more tokens than fp8", "2605.09825"},
-    {"mxfp4_all", "26 to 27 % more tokens than fp8; 36 % more than nvfp4 at 8B", "2605.09825; 2509.25149"},
-    {"mxfp4_all_h16", "8 to 9 % more tokens than fp8", "2605.09825"},
-    {"nvfp4_te", "loss 1.5 % above bf16's at 8B (mxfp4: 2.5 %)", "2509.25149"},
-    {"quartet", "effN .64, effD .94", "2505.14669, table 3"},
+    {"mxfp4_fprop", 0.08, 0.09, "8 to 9 % more tokens than fp8", "2605.09825"},
+    {"mxfp4_fprop_dgrad", 0.10, 0.11, "10 to 11 % more tokens than fp8", "2605.09825"},
+    {"mxfp4_all", 0.26, 0.27, "26 to 27 % more tokens than fp8; 36 % more than nvfp4 at 8B", "2605.09825; 2509.25149"},
+    {"mxfp4_all_h16", 0.08, 0.09, "8 to 9 % more tokens than fp8", "2605.09825"},
+    {"nvfp4_te", 0, 0, "loss 1.5 % above bf16's at 8B (mxfp4: 2.5 %)", "2509.25149"},
+    {"quartet", 0, 0, "effN .64, effD .94", "2505.14669, table 3"},
 };
 
 struct AdviseOptions {
   CostArguments cost;
-  std::string ladder, baseline = "bf16", form = "quartet", objective = "time", max_gap = "0";
+  std::string ladder = built_in_ladder, baseline = "bf16", form = "quartet", objective = "time", max_gap = "0";
+  std::string transfer = "tokens";
   double tokens = 0;
   size_t samples = 200;
 };
@@ -51,9 +54,9 @@ struct AdviseOptions {
 std::string_view word(AdviceWord word) {
   switch (word) {
     case AdviceWord::best: return "cheapest";
-    case AdviceWord::alike: return "not told apart";
+    case AdviceWord::alike: return "alike";
     case AdviceWord::dearer: return "dearer";
-    case AdviceWord::never: return "never there";
+    case AdviceWord::never: return "never";
   }
   return "";
 }
@@ -69,64 +72,72 @@ double share_of(const std::string& text) {
 // How far outside its range a value lies, as a factor; 1 inside.
 double beyond(double value, const Interval& range) { return std::max({1.0, value / range.high, range.low / value}); }
 
-std::string extrapolation(const sweeps::LawStudy& study, double n, double d) {
+std::string extrapolation(const sweeps::LawStudy& study, double n, double d, const std::string& transfer) {
   const double far_n = beyond(n, study.n), far_d = beyond(d, study.d);
   if (far_n == 1 && far_d == 1) return "";
   return fmt::format(
       "EXTRAPOLATED: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside the ladder (N {:.3g} .. {:.3g}, D "
-      "{:.3g} .. "
-      "{:.3g}). That effN and effD stay what they are there is a supposition, and the law's own rule would predict "
-      "nothing.",
-      n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high);
+      "{:.3g} .. {:.3g}). It is supposed that {}; no run here shows it.",
+      n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high,
+      transfer == "law"
+          ? "effN and effD stay what they are"
+          : fmt::format("a recipe needs as many times {}'s tokens as at the ladder's largest N and D", study.baseline));
 }
 
 std::string more_percent(double ratio) {
   return std::isfinite(ratio) ? fmt::format("{:+.3g}", 100 * (ratio - 1)) : "never";
 }
-std::string factor(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3f}", ratio) : "never"; }
+std::string factor(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "never"; }
 
-std::string range(const Interval& i, std::string (*text)(double)) {
-  return i.low == i.high ? "" : text(i.low) + " .. " + text(i.high);
-}
+std::string range(const Interval& i) { return i.low == i.high ? "" : factor(i.low) + ".." + factor(i.high); }
 
 void print(const AdviseOptions& o, const LadderRuns& ladder, const sweeps::LawStudy& study, const Advice& advice,
            double d) {
-  if (const std::string text = extrapolation(study, advice.n, d); !text.empty()) print_wrapped(text);
+  if (const std::string text = extrapolation(study, advice.n, d, o.transfer); !text.empty()) print_wrapped(text);
   const char* unit = o.objective == "time" ? "s" : o.objective == "price" ? "US dollars" : "J";
   print_wrapped(fmt::format("{} on {}: {} until the loss of {} at D {:.3g}{}; a step of {} takes {:.4g} {}",
                             o.cost.model, o.cost.hardware, o.objective, o.baseline, d,
                             o.max_gap == "0" ? "" : " plus " + o.max_gap, o.baseline, advice.baseline_step, unit));
   Table table{{{"recipe"},
-               {"tokens %", Align::right},
-               {"interval", Align::right},
+               {"tokens x", Align::right},
+               {"95 %", Align::right},
                {"step x", Align::right},
                {"cost x", Align::right},
-               {"interval", Align::right},
+               {"95 %", Align::right},
                {""}},
               {}};
   for (const AdviceRow& row : advice.rows)
-    table.rows.push_back({row.recipe, row.tokens ? more_percent(*row.tokens) : "never",
-                          row.tokens_interval ? range(*row.tokens_interval, more_percent) : "", factor(row.step),
-                          factor(row.cost), range(row.interval, factor), std::string(word(row.word))});
+    table.rows.push_back({row.recipe, row.tokens ? factor(*row.tokens) : "never",
+                          row.tokens_interval ? range(*row.tokens_interval) : "", factor(row.step), factor(row.cost),
+                          range(row.interval), std::string(word(row.word))});
   print_table(table);
+  print_wrapped(
+      "cost x = tokens x times step x; alike: some of the middle 95 % of draws find it cheaper than the first.");
   for (const auto& [name, recipe] : study.recipes)
     if (!recipe.missing.empty()) print_wrapped(fmt::format("{}: no law: {}", name, recipe.missing));
   for (const std::string& name : ladder.left_out) print_wrapped(name + ": every run of the ladder diverged");
   print_wrapped(
-      fmt::format("Rests on {} runs of {} at {} (N, D) and {}; {} draws of the law's bootstrap and of the cost "
+      fmt::format("Rests on {} runs of {} at {} (N, D), ladder {}; {} draws of the law's bootstrap and of the cost "
                   "model's doubts (factor 1.5 on efficiency, bandwidth and issue rate; FP4 steps up to 29 % slower: "
                   "results/cost_validation).",
-                  study.fit.runs, o.baseline, study.fit.cells, o.ladder, study.samples.size()));
-  for (const Published& p : published_results)
-    if (study.recipes.contains(p.recipe))
-      print_wrapped(fmt::format("published: {}: {} ({})", p.recipe, p.result, p.source));
+                  study.fit.runs, o.baseline, study.fit.cells,
+                  o.ladder == built_in_ladder ? "results/ladder_small (built-in)" : o.ladder, study.samples.size()));
+  for (const Published& p : published_results) {
+    const auto row =
+        std::find_if(advice.rows.begin(), advice.rows.end(), [&](const AdviceRow& r) { return r.recipe == p.recipe; });
+    if (row == advice.rows.end()) continue;
+    const std::string cost = p.high > 0 ? fmt::format(": cost x {:.2g}..{:.2g} if fp8 needs no more tokens than {}",
+                                                      row->step * (1 + p.low), row->step * (1 + p.high), o.baseline)
+                                        : "";
+    print_wrapped(fmt::format("published: {}: {} ({}){}", p.recipe, p.result, p.source, cost));
+  }
   const AdviceRow& best = advice.rows.front();
   std::string text = fmt::format("take {}", best.recipe);
   if (advice.rows.size() > 1) {
     const AdviceRow& next = advice.rows[1];
     text += fmt::format("; runner-up {}, {}", next.recipe,
                         next.word == AdviceWord::alike
-                            ? "not told apart from it"
+                            ? "which the draws do not tell from it"
                             : fmt::format("dearer by {:.2g} %", 100 * (next.cost / best.cost - 1)));
     if (best.tokens && std::isfinite(next.cost))
       text += fmt::format(". They change places where {} needs {} % more tokens than {}, or its step takes {} of {}'s",
@@ -147,6 +158,7 @@ ordered_json json_of(const AdviseOptions& o, const sweeps::LawStudy& study, cons
                        {"model", o.cost.model},
                        {"hardware", o.cost.hardware},
                        {"objective", o.objective},
+                       {"transfer", o.transfer},
                        {"baseline", o.baseline},
                        {"ladder", o.ladder},
                        {"n", advice.n},
@@ -184,17 +196,22 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
                                                   : sweeps::Objective::energy;
   constexpr double tokens_per_weight = 20;  // 2203.15556
   const double d = o.tokens > 0 ? o.tokens : tokens_per_weight * static_cast<double>(model.parameters());
-  const Advice advice =
-      advise(study, facts, model, cost::load_hardware(o.cost.hardware),
-             {.d = d, .max_gap = share_of(o.max_gap), .objective = objective, .cost = o.cost.options(), .doubt = {}});
+  const Advice advice = advise(study, facts, model, cost::load_hardware(o.cost.hardware),
+                               {.d = d,
+                                .max_gap = share_of(o.max_gap),
+                                .objective = objective,
+                                .transfer = o.transfer == "law" ? sweeps::Transfer::law : sweeps::Transfer::tokens,
+                                .cost = o.cost.options(),
+                                .doubt = {}});
   if (o.cost.json) return print_json(json_of(o, study, advice, d, invocation));
   print(o, ladder, study, advice, d);
 }
 
 void add_advise(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<AdviseOptions>();
-  app.add_option("LADDER", o->ladder, "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`")
-      ->required()
+  app.add_option("LADDER", o->ladder,
+                 "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`; left out: the ladder "
+                 "that the program carries, results/ladder_small")
       ->type_name("DIR|CSV");
   o->cost.add_to(app);
   app.add_option("--tokens", o->tokens, "Tokens of the baseline (default: 20 for each parameter)")
@@ -204,6 +221,11 @@ void add_advise(CLI::App& app, Invocation& invocation) {
   app.add_option("--objective", o->objective, "What is to be small: time, price or energy")
       ->check(CLI::IsMember({"time", "price", "energy"}))
       ->capture_default_str();
+  app.add_option("--transfer", o->transfer,
+                 "What a ladder of small models says of this one. tokens: a recipe needs as many times the baseline's "
+                 "tokens as at the ladder's largest size; law: effN and effD stay what they are")
+      ->check(CLI::IsMember({"tokens", "law"}))
+      ->capture_default_str();
   app.add_option("--baseline", o->baseline, "The recipe whose runs give the law and whose loss is to be reached")
       ->capture_default_str();
   app.add_option("--form", o->form, "quartet: six parameters; chinchilla: gamma = 1")
@@ -211,7 +233,7 @@ void add_advise(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   app.add_option("--samples", o->samples, "Draws")->check(CLI::Range(40, 100000))->capture_default_str();
   app.callback([o, &invocation] { run_advise(*o, invocation); });
-  set_example(app, "fp4sim advise ladder.csv --hardware b200 --model llama3_8b --max-gap 1%");
+  set_example(app, "fp4sim advise --hardware b200 --model llama3_8b --max-gap 1%");
 }
 
 }  // namespace

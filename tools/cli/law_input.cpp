@@ -6,16 +6,23 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <sstream>
 
+#include "src/embedded.h"
 #include "src/error.h"
 #include "sweeps/engine/runs_csv.h"
+
+namespace fp4 {
+std::span<const EmbeddedFile> ladder_data();  // made by fp4_embed
+}
 
 namespace fp4::tools {
 
 namespace {
 
 std::string table_of(const std::string& path) {
+  if (path == built_in_ladder) return std::string(ladder_data().front().content);
   if (std::filesystem::is_directory(path)) return sweeps::runs_csv(sweeps::Store::read(path));
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

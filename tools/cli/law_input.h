@@ -15,8 +15,12 @@ struct LadderRuns {
   std::vector<std::string> left_out;                            // recipes of which every run diverged
 };
 
-/// Finished runs that have the metrics `weights` and `tokens` (task lm). Throws Error where none has, or where two
-/// configurations of one recipe stand at one (N, D): then the recipe's name does not say which was meant.
+/// The word for the ladder that the program carries, and what it is: results/ladder_small/runs.csv.
+inline constexpr const char* built_in_ladder = "built-in";
+
+/// `path`: a sweep's folder, a table, or `built_in_ladder`. Finished runs that have the metrics `weights` and `tokens`
+/// (task lm). Throws Error where none has, or where two configurations of one recipe stand at one (N, D): then the
+/// recipe's name does not say which was meant.
 LadderRuns read_ladder(const std::string& path);
 
 }  // namespace fp4::tools
