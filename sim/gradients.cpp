@@ -13,8 +13,9 @@ namespace fp4::sim {
 namespace {
 
 constexpr int64_t columns = 1024;  // a multiple of every Hadamard size and of every usual block
-// Purpose 8 of layer 0 (fp4/rng.h): the bits that round gradients for the wire, 24 those of their mean.
-constexpr uint32_t wire_streams[] = {8, 24};
+// The bits that round gradients for the wire, and those of their mean: of a fourth product of layer 0, which has three.
+constexpr uint32_t wire_streams[] = {stream_number(0, 3, 0, Purpose::rounding),
+                                     stream_number(0, 3, 1, Purpose::rounding)};
 
 bool is_plain(const QuantSpec& s) { return s.element == Element::fp32 && !s.has_scale(); }
 

@@ -7,6 +7,7 @@
 
 #include "fp4/eden.h"
 #include "fp4/gemm.h"
+#include "src/known_words.h"
 #include "src/parallel.h"
 
 namespace fp4 {
@@ -45,7 +46,7 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
                                                            : decode(q.element, q.element.largest_code);
   out.tensor_scale.clear();
   const auto factor = [&](float amax) {
-    const TensorFactor t = tensor_factor(q.arithmetic, amax, q.target, largest);
+    const TensorFactor t = tensor_factor(q.arithmetic, amax, q.target, largest, q.factor_format);
     out.tensor_scale.push_back(stored_factor(q.decode_order, t, amax));
     return t;
   };

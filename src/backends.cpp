@@ -7,6 +7,7 @@
 #include "src/cpu/vector_backends.h"
 #include "src/error.h"
 #include "src/gpu/gpu_backend.h"
+#include "src/known_words.h"
 
 namespace fp4 {
 
@@ -117,8 +118,7 @@ namespace {
 
 // Words that a product does not see but by the factor g, and that fast backends need not know.
 bool has_own_decode(const QuantSpec& s) {
-  return s.has_scale() && (s.decode != Decode::scale_then_tensor || s.arithmetic == Arithmetic::vllm ||
-                           s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt);
+  return s.has_scale() && (s.decode != Decode::scale_then_tensor || !is_known(s.arithmetic));
 }
 
 // The same codes and scales with g for every factor, under words that every backend knows.

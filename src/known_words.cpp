@@ -72,16 +72,6 @@ bool is_known(Rounding word) {
   return false;
 }
 
-bool is_known(Arithmetic word) {
-  switch (word) {
-    case Arithmetic::exact:
-    case Arithmetic::divide:
-    case Arithmetic::reciprocal:
-    case Arithmetic::te: return true;
-  }
-  return false;
-}
-
 bool is_known(TensorScale word) {
   switch (word) {
     case TensorScale::none:
@@ -190,7 +180,22 @@ bool rounds_sums(Rounding word) {
   return false;
 }
 
+template <class Word>
+Word known_or(Word word, Word other) {
+  return is_known(word) ? word : other;
+}
+
 }  // namespace
+
+bool is_known(Arithmetic word) {
+  switch (word) {
+    case Arithmetic::exact:
+    case Arithmetic::divide:
+    case Arithmetic::reciprocal:
+    case Arithmetic::te: return true;
+  }
+  return false;
+}
 
 // The comparisons with a copy of the fields named here decline a field added since, unless it has its default.
 bool is_known(const QuantSpec& s) {
@@ -216,6 +221,29 @@ bool is_known(const QuantSpec& s) {
          rounds_scales(s.scale_rounding) && is_known(s.arithmetic) && is_known(s.rounding) &&
          is_known(s.tensor_scale) && is_known(s.zero_scale) && is_known(s.zero_block) && is_known(s.negative_zero) &&
          is_known(s.nonfinite) && is_known(s.ragged);
+}
+
+QuantSpec decoding_spec(const QuantSpec& s) {
+  const ScaleRule plain = is_power_of_two_rule(s.scale_rule) ? ScaleRule::floor : ScaleRule::amax;
+  return {.element = s.element,
+          .scale = s.scale,
+          .block = s.block,
+          .scale_rule = known_or(s.scale_rule, plain),
+          .scale_rounding = rounds_scales(s.scale_rounding) ? s.scale_rounding : Rounding::nearest_even,
+          .arithmetic = s.arithmetic,
+          .rounding = known_or(s.rounding, Rounding::nearest_even),
+          .random_bits = s.random_bits,
+          .prescale = s.prescale,
+          .tensor_scale = s.tensor_scale,
+          .target = s.target,
+          .hold_steps = s.hold_steps,
+          .zero_scale = known_or(s.zero_scale, ZeroScale::smallest),
+          .zero_block = s.zero_block,
+          .scale_floor = s.scale_floor,
+          .negative_zero = known_or(s.negative_zero, NegativeZero::keep),
+          .nonfinite = known_or(s.nonfinite, Nonfinite::saturate),
+          .ragged = s.ragged,
+          .decode = s.decode};
 }
 
 bool is_known(const HadamardSpec& h) {

@@ -8,6 +8,10 @@
 namespace fp4 {
 
 bool is_known(const QuantSpec& spec);
+bool is_known(Arithmetic word);
+/// The spec that reads its codes and scales alike, without words that only chose them: backends that do not know such a
+/// word can still decode and multiply.
+QuantSpec decoding_spec(const QuantSpec& spec);
 bool is_known(const HadamardSpec& h);
 bool is_known(const Accumulator& row);
 

@@ -218,6 +218,35 @@ TEST_CASE("presets follow their library at zeros and ties", "[quick]") {
   CHECK(quantized("fouroversix", {0.0f}, 1).scales == Bytes{0x00});
 }
 
+// By hand, e2m1 with E8M0 blocks of 32 along 128: M/A = 6/5 = 1.2, and .2 * 256 = 51.2, so S = 1 + 51/256 = 307/256.
+// Then 5 S = 5.996 -> 6 and 1 S = 1.199 -> 1 under scale 1; decoded 6/S = 5.0033 and 1/S = .8339.
+TEST_CASE("factors of eight mantissa bits and powers of two", "[quick]") {
+  std::vector<float> x(160, 0.0f);
+  x[0] = 5, x[1] = 1, x[128] = 12;
+  Quantized q = quantized("mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply", x, 1);
+  CHECK(q.tensor_scale == std::vector<float>{1.0f / (307.0f / 256), 1.0f});  // 6/12 = .5: f = 0
+  CHECK(q.code(0, 0) == 7);
+  CHECK(q.code(0, 1) == 2);
+  CHECK(q.scales == Bytes{127, 127, 127, 127, 128});
+  CHECK(decoded(q)[0] == Approx(6.0 * 256 / 307));
+  CHECK(decoded(q)[128] == 12);
+  // A tie that fl32(1/S) would break: S = 1.5 for A = 4, and .5 S = .75 goes to the even code, that of 1.
+  x[0] = 4, x[1] = 0.5f;
+  q = quantized("mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply", x, 1);
+  CHECK(q.tensor_scale[0] == 1.0f / 1.5f);
+  CHECK(q.code(0, 0) == 7);
+  CHECK(q.code(0, 1) == 2);
+  // Powers of two: 10.5 / (448 * 6) = 2^-8 stays, the next number goes up to 2^-7.
+  x[0] = 10.5f;
+  CHECK(quantized("nvfp4,factor_format=power_of_two", x, 1).tensor_scale == std::vector<float>{0x1p-7f});  // of 12
+  x[128] = 0;
+  CHECK(quantized("nvfp4,factor_format=power_of_two", x, 1).tensor_scale == std::vector<float>{0x1p-8f});
+  x[0] = std::nextafter(10.5f, 11.0f);
+  CHECK(quantized("nvfp4,factor_format=power_of_two", x, 1).tensor_scale == std::vector<float>{0x1p-7f});
+  CHECK_THAT(invalid_reason(quant_spec_from_words("nvfp4,factor_format=mantissa8", "test")),
+             Catch::Contains("scale must be e8m0"));
+}
+
 TEST_CASE("ragged rows are padded or refused", "[quick]") {
   const std::vector<float> x(33, 1.0f);
   CHECK(quantized("mxfp4", x, 1).geometry.padded_cols == 64);

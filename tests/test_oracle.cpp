@@ -85,11 +85,13 @@ class Judge {
 // The lines of a verb in its file, then those in the files of younger words.
 template <class F>
 void for_each_line(const char* path, const char* verb, F&& f) {
-  std::ifstream in(path), younger("tests/golden/techniques.txt"), peers("tests/golden/peers.txt");
-  REQUIRE((in && younger && peers));
+  std::ifstream in(path), younger("tests/golden/techniques.txt"), peers("tests/golden/peers.txt"),
+      factors("tests/golden/factors.txt");
+  REQUIRE((in && younger && peers && factors));
   Judge judge;
   std::string line;
-  while (std::getline(in, line) || std::getline(younger, line) || std::getline(peers, line)) {
+  while (std::getline(in, line) || std::getline(younger, line) || std::getline(peers, line) ||
+         std::getline(factors, line)) {
     std::stringstream words(line);
     std::string word;
     words >> word;

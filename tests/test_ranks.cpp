@@ -133,6 +133,44 @@ TEST_CASE("ranks with the same gradients draw their own random bits", "[quick]")
   }
 }
 
+TEST_CASE("gradients on their way share random bits with no product", "[quick]") {
+  // The three streams of an operand: its elements, the scales of its blocks, the signs of its Hadamard.
+  const auto of = [](uint32_t stream) {
+    const RandomPlace place = {1, stream, 1};
+    return std::array{place.stream, place.scale_rounding().stream, place.hadamard_signs().stream};
+  };
+  const std::array wire = {stream_number(0, 3, 0, Purpose::rounding), stream_number(0, 3, 1, Purpose::rounding)};
+  for (uint32_t gemm = 0; gemm < 3; ++gemm)
+    for (uint32_t operand = 0; operand < 2; ++operand)
+      for (const Purpose purpose : {Purpose::rounding, Purpose::weights, Purpose::data, Purpose::noise,
+                                    Purpose::second_part, Purpose::sketch, Purpose::right_factor})
+        for (const uint32_t a : of(stream_number(0, gemm, operand, purpose)))
+          for (const uint32_t leg : wire)
+            for (const uint32_t b : of(leg)) CHECK(a != b);
+  // What a rank sends is rounded by the first of them: 1.2 in a block whose scale is 2^-1 becomes 1 or 1.5.
+  std::vector<float> x(4096, 1.2f);
+  QuantizeCall call;
+  call.x = view_of(x.data(), 4, 1024);
+  call.spec = wire_from_words("mxfp4,rounding=stochastic", 0).spec;
+  Quantized expected;
+  std::string sent;
+  ThreadRanks threads(2);
+  threads.run([&](Ranks& ranks) {
+    Recorded recorded(ranks);
+    const Dispatcher backend;
+    std::vector<float> gradients = x;
+    GradientMean(wire_from_words("mxfp4,rounding=stochastic", 0), recorded, backend, kernels(), 7)(gradients.data(),
+                                                                                                   4096, 1, 1);
+    if (ranks.rank() == 0) sent = recorded.sent;
+  });
+  for (const uint32_t stream : {wire[0], stream_number(0, 0, 0, Purpose::second_part)}) {
+    call.place = {seed_of_rank(7, 0), stream, 1};
+    Dispatcher().quantize(call, expected);
+    CHECK((sent.compare(0, 1024, reinterpret_cast<const char*>(expected.codes.data()), 1024) == 0) ==
+          (stream == wire[0]));
+  }
+}
+
 TEST_CASE("Hadamards around the code leave the mean near", "[quick]") {
   std::vector<float> a(2048), b(2048);
   for (size_t i = 0; i < a.size(); ++i)

@@ -159,3 +159,29 @@ TEST_CASE("integers on the command line are decimal and in range", "[cli]") {
   for (const char* shard : {"01/2", "1/02", "-1/2", "1/18446744073709551617", "1/", "/2", "1", " 1/2", "1/2x"})
     CHECK(run_cli(std::string("sweep run quick --dry-run --shard '") + shard + "'").exit_code == 2);
 }
+
+TEST_CASE("--set knows every field of a recipe", "[cli]") {
+  const auto digest = [](const std::string& rest) {
+    const auto run = run_cli("train --task lm --set width=32 --set ffn=32 --recipe mxfp4 --steps 2 -q --json " + rest);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return Json::parse(run.out).at("digest");
+  };
+  const auto plain = digest("");
+  // Kinds qk and pv in FP4, so that what is done to keys can be seen.
+  const std::string attention = R"( --set 'recipe.layers=[{"kind":"qk","recipe":"mxfp4"}]')";
+  for (const auto& [bare, of_recipe, besides] :
+       {std::array<std::string, 3>{"states.moments=4bit", "recipe.states.moments=4bit", ""},
+        {"muon.momentum=0.5", "recipe.muon.momentum=0.5", " --set optimizer=muon"},
+        {"center_keys=true", "recipe.center_keys=true", attention}}) {
+    INFO(bare);
+    const auto changed = digest("--set " + bare + besides);
+    CHECK(changed == digest("--set " + of_recipe + besides));
+    CHECK(changed != digest(besides));
+    CHECK(changed != plain);
+  }
+  const auto wrong = run_cli("train --task lm --recipe mxfp4 --set status=1");
+  CHECK(wrong.exit_code == 2);
+  for (const char* word : {"center_keys", "states", "muon", "fprop", "phases"})
+    CHECK_THAT(wrong.err, Catch::Contains(word));
+}

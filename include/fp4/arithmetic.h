@@ -7,7 +7,7 @@
 
 namespace fp4 {
 
-enum class Arithmetic : uint8_t { exact, divide, reciprocal, te, vllm, divide_global, modelopt };
+enum class Arithmetic : uint8_t { exact, divide, reciprocal, te, vllm, divide_global, modelopt, multiply };
 
 struct ArithmeticInfo {
   Arithmetic id;
@@ -29,11 +29,14 @@ inline constexpr ArithmeticInfo arithmetic_table[] = {
     {Arithmetic::divide_global, "divide_global",
      "scale of fl32(S * fl32(a/M)), S = target*M * fl32(1/A); fl32(x / fl32(s/S))", "compressed-tensors, fouroversix"},
     {Arithmetic::modelopt, "modelopt", "scale of fl32(a / fl32(M*g)); fl32(x / fl32(s*g))", "NVIDIA Model-Optimizer"},
+    {Arithmetic::multiply, "multiply",
+     "y = fl32(x*S) in a pass of its own, then scale and payload of y as `exact` has them without g", "AMD-AGI/ALTO"},
 };
 static_assert(ids_are_indices(arithmetic_table));
 
 // The type of the operations: PyTorch gives bf16 to bf16 tensors and constants, fp32 as soon as the fp32 tensor scale
-// takes part. So x, a and fl32(a/M) are rounded to bf16, and payloads too where there is no tensor scale.
+// takes part. So x, a and fl32(a/M) are rounded to bf16, and payloads too where there is no tensor scale; `multiply`
+// stores its y in bf16.
 enum class Compute : uint8_t { fp32, bf16 };
 
 struct ComputeInfo {
@@ -60,7 +63,8 @@ FP4_HD constexpr float computed(Compute c, float x) { return c == Compute::bf16 
 
 // Whether S comes first and g = fl32(1/S) from it.
 FP4_HD constexpr bool starts_from_multiplier(Arithmetic order) {
-  return order == Arithmetic::te || order == Arithmetic::vllm || order == Arithmetic::divide_global;
+  return order == Arithmetic::te || order == Arithmetic::vllm || order == Arithmetic::divide_global ||
+         order == Arithmetic::multiply;
 }
 
 // The factors of a tensor: g divides elements and multiplies decoded values; S is the twin that some orders start from.
@@ -73,6 +77,9 @@ struct TensorFactor {
 inline constexpr Magnitude overflowed = {1, 4096, false};
 
 FP4_HD constexpr Magnitude magnitude_or_overflow(float x) { return is_finite(x) ? exact_magnitude(x) : overflowed; }
+
+// The magnitude of y under `multiply`.
+FP4_HD constexpr float multiplied(Compute c, float x, TensorFactor t) { return computed(c, x * t.te_multiplier); }
 
 FP4_HD constexpr float at_most_largest(float x) { return is_finite(x) ? x : float_of(float_largest_bits); }
 
@@ -93,6 +100,8 @@ FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor 
     case Arithmetic::exact:
       return quotient(exact_product(exact_magnitude(amax), {m.denominator, 0, false}),
                       exact_product(m.numerator, exact_magnitude(t.g)));
+    case Arithmetic::multiply:  // of y already
+      return quotient(exact_product(exact_magnitude(amax), {m.denominator, 0, false}), m.numerator);
     case Arithmetic::divide:
     case Arithmetic::reciprocal: return magnitude_or_overflow(computed(c, amax / m.rounded()) / t.g);
     case Arithmetic::te: return magnitude_or_overflow(amax * (t.te_multiplier * (1.0f / m.rounded())));
@@ -129,6 +138,10 @@ FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFac
     case Arithmetic::vllm: u = a * (1.0f / (s * t.g)); break;
     case Arithmetic::divide_global: u = a / (s / t.te_multiplier); break;
     case Arithmetic::modelopt: u = a / (s * t.g); break;
+    case Arithmetic::multiply:
+      u = multiplied(c, a, t);
+      if (!is_finite(u)) return overflowed;
+      return quotient(exact_product(exact_magnitude(u), prescale_magnitude(prescale)), exact_magnitude(s));
   }
   return magnitude_or_overflow(computed(c, u) * prescale);
 }

@@ -23,6 +23,7 @@ struct Quantizer {
   float prescale = 1.0f;
   float target = 448.0f;
   TensorScale tensor_scale = TensorScale::none;
+  FactorFormat factor_format = FactorFormat::fp32;
   TrialError error = TrialError::mse;
   float scale_floor = 0.0f;
   ZeroBlock zero_block = ZeroBlock::one;
@@ -37,10 +38,13 @@ struct Quantizer {
   float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
   FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
-  // The type of payloads: an fp32 tensor scale makes them fp32.
+  // The type of payloads, and of the y of `multiply`: an fp32 tensor scale makes payloads fp32.
   FP4_HD constexpr Compute payload_type() const {
-    return has_scale && tensor_scale == TensorScale::none ? compute : Compute::fp32;
+    const bool is_bf16 = tensor_scale == TensorScale::none || arithmetic == Arithmetic::multiply;
+    return has_scale && is_bf16 ? compute : Compute::fp32;
   }
+  // What rules divide block maxima by: under `multiply` they are those of y.
+  FP4_HD constexpr float rule_factor(TensorFactor t) const { return arithmetic == Arithmetic::multiply ? 1.0f : t.g; }
   // fl32(target*M).
   FP4_HD constexpr float top() const { return target * decode(element, element.largest_code); }
 };
@@ -212,10 +216,10 @@ FP4_HD inline uint32_t mse_code(const Quantizer& q, const BlockView& x, uint32_t
 FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float amax, TensorFactor t, uint32_t random) {
   if (is_quest(q.scale_rule)) return quest_code(q, x, amax, t.g);
   if (q.exponent == Exponent::float_log2 && is_power_of_two_rule(q.scale_rule)) {
-    return power_code(q.scale, float_rule_exponent(q.scale_rule, amax, t.g, q.element, q.compute));
+    return power_code(q.scale, float_rule_exponent(q.scale_rule, amax, q.rule_factor(t), q.element, q.compute));
   }
   if (is_power_of_two_rule(q.scale_rule)) {
-    return power_code(q.scale, power_rule_exponent(q.scale_rule, amax, t.g, q.element));
+    return power_code(q.scale, power_rule_exponent(q.scale_rule, amax, q.rule_factor(t), q.element));
   }
   const RoundingDraw how = {q.scale_rounding, q.random_bits, random};
   const Magnitude largest = q.element.largest();
@@ -247,6 +251,7 @@ FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, 
   if (maximum.has_nonfinite && q.nonfinite == Nonfinite::block_nan && q.scale.has_nan()) return q.scale.nan_code;
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   maximum.amax = at_most_largest(computed(q.compute, maximum.amax));
+  if (q.arithmetic == Arithmetic::multiply) maximum.amax = at_most_largest(multiplied(q.compute, maximum.amax, t));
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   const float amax = q.soft_alpha > 0.0f ? soft_maximum(x, maximum.amax, q.soft_alpha) : maximum.amax;
   return apply_scale_policies(q, rule_code(q, x, amax, t, random));

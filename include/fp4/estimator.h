@@ -180,15 +180,16 @@ FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor
     const Magnitude n = q.scale.has_zero ? q.element.largest() : Magnitude{1, q.element.max_exponent(), false};
     return fl32(multiplier_quotient(q.arithmetic, amax, n, t));
   }
+  // Rules of powers work on a/g in every order of operations, and `multiply` has no amax of y here.
+  const bool is_exact = is_power_of_two_rule(q.scale_rule) || q.arithmetic == Arithmetic::multiply;
+  const Arithmetic order = is_exact ? Arithmetic::exact : q.arithmetic;
   if (q.scale_rule == ScaleRule::four_over_six) {
-    const float six = fl32(scale_quotient(q.arithmetic, amax, divisor, t));
+    const float six = fl32(scale_quotient(order, amax, divisor, t));
     const Divisor two_thirds = {exact_product(q.element.largest(), {2, 0, false}), 3};
-    const float four = fl32(scale_quotient(q.arithmetic, amax, two_thirds, t));
+    const float four = fl32(scale_quotient(order, amax, two_thirds, t));
     const float chosen = decode(q.scale, code);
     return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
   }
-  // Rules of powers work on a/g in every order of operations.
-  const Arithmetic order = is_power_of_two_rule(q.scale_rule) ? Arithmetic::exact : q.arithmetic;
   return fl32(scale_quotient(order, amax, divisor, t));
 }
 

@@ -38,7 +38,7 @@ enum class Purpose : uint8_t {
   right_factor = 12
 };
 
-// gemm: 0 fprop, 1 dgrad, 2 wgrad; operand: 0 a, 1 b.
+// gemm: 0 fprop, 1 dgrad, 2 wgrad; 3, of layer 0, gradients on their way between ranks; operand: 0 a, 1 b.
 FP4_HD constexpr uint32_t stream_number(uint32_t layer, uint32_t gemm, uint32_t operand, Purpose purpose) {
   return layer * 128 + gemm * 32 + operand * 16 + static_cast<uint32_t>(purpose);
 }

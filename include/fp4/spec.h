@@ -34,6 +34,7 @@ struct QuantSpec {
   int random_bits = 8;
   float prescale = 1.0f;
   TensorScale tensor_scale = TensorScale::none;
+  FactorFormat factor_format = FactorFormat::fp32;
   float target = 0.0f;  // 0: the default of default_target()
   int hold_steps = 50;
   ZeroScale zero_scale = ZeroScale::smallest;
@@ -85,6 +86,7 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.prescale = s.prescale;
   q.target = s.target > 0.0f ? s.target : default_target(s);
   q.tensor_scale = s.has_scale() ? s.tensor_scale : TensorScale::none;
+  q.factor_format = s.factor_format;
   q.error = s.error;
   q.scale_floor = s.scale_floor;
   q.zero_block = s.zero_block;
@@ -97,27 +99,6 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.scale_ceiling = s.scale_ceiling;
   q.scale_add = s.scale_add;
   return q;
-}
-
-// The spec that reads its codes and scales alike, without words that only choose them: backends that do not know such
-// a word can still decode and multiply.
-constexpr QuantSpec decoding_spec(QuantSpec s) {
-  s.error = TrialError::mse;
-  s.compute = Compute::fp32;
-  s.exponent = Exponent::bits;
-  s.scale_ceiling = s.scale_add = 0.0f;
-  if (s.corrects_scales()) s.scale_rule = ScaleRule::amax;
-  if (s.scale_rule == ScaleRule::even_above || s.scale_rule == ScaleRule::nearest_log2_amax)
-    s.scale_rule = ScaleRule::floor;
-  if (s.zero_scale == ZeroScale::eighth) s.zero_scale = ZeroScale::smallest;
-  if (s.negative_zero == NegativeZero::of_rounding || s.negative_zero == NegativeZero::zeros)
-    s.negative_zero = NegativeZero::keep;
-  if (s.nonfinite == Nonfinite::max || s.nonfinite == Nonfinite::max_signed) s.nonfinite = Nonfinite::saturate;
-  if (s.rounding == Rounding::odd || s.rounding == Rounding::stochastic_odd ||
-      s.rounding == Rounding::nearest_toward_positive)
-    s.rounding = Rounding::nearest_even;
-  if (s.scale_rounding == Rounding::nearest_away) s.scale_rounding = Rounding::nearest_even;
-  return s;
 }
 
 // How an operand [rows, K] is cut into blocks.
@@ -177,9 +158,19 @@ inline std::string invalid_reason(const QuantSpec& s) {
     return "tensor_scale row needs 1 x B blocks";
   }
   const bool has_own_order = s.arithmetic == Arithmetic::te || s.arithmetic == Arithmetic::vllm ||
-                             s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt;
+                             s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt ||
+                             s.arithmetic == Arithmetic::multiply;
   if (s.scale_rule == ScaleRule::encode && has_own_order) {
-    return "arithmetic te, vllm, divide_global and modelopt are not defined for scale_rule encode";
+    return "arithmetic te, vllm, divide_global, modelopt and multiply are not defined for scale_rule encode";
+  }
+  if (s.arithmetic == Arithmetic::multiply && is_quest(s.scale_rule)) {
+    return "arithmetic multiply is not defined for quest rules";
+  }
+  if (s.has_tensor_scale() && s.factor_format == FactorFormat::mantissa8 && s.scale != Scale::e8m0) {
+    return "factor_format mantissa8 leaves its exponent to the block scales: scale must be e8m0";
+  }
+  if (s.has_tensor_scale() && s.factor_format != FactorFormat::fp32 && s.decode == Decode::amax_first) {
+    return "decode amax_first stores the amax in fp32: factor_format must be fp32";
   }
   if (s.compute != Compute::fp32 && (s.arithmetic == Arithmetic::exact || s.scale_rule == ScaleRule::encode)) {
     return "compute bf16 rounds operations: arithmetic must not be exact, nor scale_rule encode";
@@ -199,7 +190,7 @@ inline std::string invalid_reason(const QuantSpec& s) {
     return "decode orders other than scale_then_tensor take no prescale and no scale_rule encode";
   }
   if (s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic)) {
-    return "decode divide_global needs an arithmetic that starts from S: te, vllm or divide_global";
+    return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global or multiply";
   }
   if (s.decode == Decode::amax_first && s.corrects_scales()) {
     return "decode amax_first is not defined for scale_rule ms_eden";

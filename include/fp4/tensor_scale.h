@@ -1,7 +1,7 @@
 // The second scale level: one fp32 factor g for a tensor (NVFP4), held between sampling steps (2609.02846), one per
 // row, or one per row and 128 elements along K. From the tensor amax A: g = fl32(A / fl32(target*M)), so that the
 // largest block scale is about `target`; orders that start from S have S = min(fl32(target*M / A), FLT_MAX)
-// (divide_global: fl32(target*M * fl32(1/A))) and g = fl32(1/S).
+// (divide_global: fl32(target*M * fl32(1/A))) and g = fl32(1/S). A factor may be stored in fewer bits (FactorFormat).
 #pragma once
 
 #include "fp4/arithmetic.h"
@@ -29,6 +29,30 @@ inline constexpr TensorScaleInfo tensor_scale_table[] = {
      false},
 };
 static_assert(ids_are_indices(tensor_scale_table));
+
+// What a factor is stored in.
+//   power_of_two  the least 2^e that is not below g, e in [-126, 126], so that no block scale exceeds the target
+//   mantissa8     S = 1.f with the eight upper fraction bits f of fl32(M / max(A, 1e-12)), g = fl32(1/S); the exponent
+//   is
+//     left to the block scales, `target` is not read: of e2m1's 6 over A = 5, 1.2, f is 51, and 5 becomes 5 S = 5.996
+enum class FactorFormat : uint8_t { fp32, power_of_two, mantissa8 };
+
+struct FactorFormatInfo {
+  FactorFormat id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  int bits;  // stored
+};
+
+inline constexpr FactorFormatInfo factor_format_table[] = {
+    {FactorFormat::fp32, "fp32", "g in fp32", "NVFP4, 2509.25149; TetraJet-v2 2510.27527", 32},
+    {FactorFormat::power_of_two, "power_of_two", "g rounded up to a power of two", "E8M0 as a second level", 8},
+    {FactorFormat::mantissa8, "mantissa8",
+     "S = 1.f, the eight upper fraction bits of M/A; e8m0 blocks keep its exponent",
+     "macro block scaling, 2603.08713; AMD-AGI/ALTO", 8},
+};
+static_assert(ids_are_indices(factor_format_table));
 
 inline constexpr int outer_scale_width = 128;
 // Factors of a row of `cols` elements under outer128.
@@ -70,9 +94,26 @@ FP4_HD constexpr float decode_factor(Decode d, float s, float stored, float top)
   return d == Decode::divide_global ? s / stored : d == Decode::amax_first ? s * stored * (1.0f / top) : s * stored;
 }
 
+// The least power of two >= g, between 2^-126 and 2^126, and its inverse.
+FP4_HD constexpr TensorFactor rounded_up_to_power(float g) {
+  const uint32_t bits = magnitude_bits(g);
+  const int exponent = static_cast<int>(bits >> 23) - 127 + ((bits & 0x007FFFFFu) != 0 ? 1 : 0);
+  const int e = larger(-126, smaller(exponent, 126));
+  return {power_of_two(e), power_of_two(-e)};
+}
+
+FP4_HD constexpr TensorFactor mantissa_factor(float amax, float largest) {
+  const float ratio = largest / larger(amax, 1e-12f);
+  const float s = float_of((bits_of(ratio) & 0x007F8000u) | 0x3F800000u);
+  return {1.0f / s, s};
+}
+
 // g and S from the amax A (finite, >= 0). `largest` is M. A = 0 gives 1.
-FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float target, float largest) {
+FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float target, float largest,
+                                            FactorFormat format = FactorFormat::fp32) {
   if (amax == 0.0f) return {};
+  if (format == FactorFormat::mantissa8) return mantissa_factor(amax, largest);
+  if (format == FactorFormat::power_of_two) return rounded_up_to_power(tensor_factor(order, amax, target, largest).g);
   if (starts_from_multiplier(order)) {
     const bool by_inverse = order == Arithmetic::divide_global;  // PyTorch's number / tensor
     const float multiplier = at_most_largest(by_inverse ? target * largest * (1.0f / amax) : target * largest / amax);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/error.h"
+#include "src/known_words.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/convert.h"
 

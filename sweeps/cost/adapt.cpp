@@ -32,8 +32,9 @@ void add_tensor_scale(const QuantSpec& spec, OperandFacts& facts) {
   if (spec.has_tensor_scale()) {
     const TensorScaleInfo& row = row_of(tensor_scale_table, spec.tensor_scale);
     facts.extra_passes += row.is_amortised ? static_cast<double>(row.extra_reads) / spec.hold_steps : row.extra_reads;
-    // One fp32 factor per row and 128 elements along K.
-    if (spec.has_outer_scale()) facts.scale_bits += 32.0 * facts.scale_block / outer_scale_width;
+    // One factor per row and 128 elements along K.
+    if (spec.has_outer_scale())
+      facts.scale_bits += row_of(factor_format_table, spec.factor_format).bits * facts.scale_block / outer_scale_width;
   }
   // One scale a tensor: its largest value must be known before the first element can be quantised.
   if (spec.block.kind == BlockKind::tensor) facts.extra_passes += 1;

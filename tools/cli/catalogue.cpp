@@ -49,6 +49,7 @@ std::vector<CatalogueRow> policies() {
   append(rows, "nonfinite", nonfinite_table);
   append(rows, "ragged", ragged_table);
   append(rows, "compute", compute_table);
+  append(rows, "factor_format", factor_format_table);
   append(rows, "exponent", exponent_table);
   append(rows, "decode", decode_table);
   return rows;

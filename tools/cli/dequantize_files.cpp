@@ -5,6 +5,7 @@
 #include <map>
 
 #include "src/error.h"
+#include "src/known_words.h"
 #include "src/manifest.h"
 #include "src/sha256.h"
 #include "src/spec_text.h"

@@ -25,21 +25,30 @@ bool knows(const sim::Schema& schema, const std::string& path) {
   return std::any_of(schema.begin(), schema.end(), [&](const sim::Field& f) { return f.path == path; });
 }
 
+// First words of paths into a recipe: the fields of its reader, without those that describe it and without
+// `optimizer`, which is the training's unless `recipe.` stands in front.
+const std::vector<std::string>& recipe_words() {
+  static const std::vector<std::string> words = [] {
+    FieldNotes notes;
+    sim::recipe_from_json(sim::Json::object(), "recipe", &notes);
+    std::vector<std::string> list;
+    for (const auto& [key, field] : notes.fields) list.push_back(key);
+    for (const char* other : {"name", "doc", "source", "deviations", "base", "optimizer"}) std::erase(list, other);
+    return list;
+  }();
+  return words;
+}
+
 bool is_recipe_path(const std::string& path) {
   const std::string head = path.substr(0, path.find('.'));
-  for (const char* key :
-       {"fprop", "dgrad", "wgrad", "all", "*", "layers", "phases", "weights", "ptq", "quantise", "loss_scaling"})
-    if (head == key) return true;
-  return false;
+  return head == "*" || std::find(recipe_words().begin(), recipe_words().end(), head) != recipe_words().end();
 }
 
 std::vector<std::string> accepted_paths(const sim::Schema& parameters) {
   std::vector<std::string> accepted;
   for (const sim::Schema* s : {&sim::train_schema(), &parameters})
     for (const sim::Field& f : *s) accepted.push_back(f.path);
-  for (const char* path :
-       {"fprop...", "dgrad...", "wgrad...", "layers", "phases", "weights", "ptq", "quantise", "loss_scaling"})
-    accepted.emplace_back(path);
+  accepted.insert(accepted.end(), recipe_words().begin(), recipe_words().end());
   return accepted;
 }
 
@@ -59,9 +68,7 @@ void set_recipe_path(sim::Json& recipe, const std::string& path, const sim::Json
 void lay_over(sim::Json& recipe, const std::string& word) {
   auto [path, value] = path_and_value(word);
   if (path.starts_with("recipe.")) path.erase(0, 7);
-  if (!is_recipe_path(path))
-    throw unknown_word("--set " + word, path,
-                       {"fprop...", "dgrad...", "wgrad...", "all...", "layers", "quantise", "loss_scaling"});
+  if (!is_recipe_path(path)) throw unknown_word("--set " + word, path, recipe_words());
   set_recipe_path(recipe, path, value);
 }
 

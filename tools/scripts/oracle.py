@@ -311,7 +311,8 @@ class Draws:
 FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scale_rounding="nearest_even", arithmetic="exact",
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
               zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad",
-              error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0")
+              error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0",
+              factor_format="fp32")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -322,7 +323,7 @@ PRESETS = {
 }
 POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_floor", "quest_nearest")
 YOUNGER_POWER_RULES = ("even_above", "nearest_log2_amax")
-FROM_MULTIPLIER = ("te", "vllm", "divide_global")  # orders that start from S = target*M/A
+FROM_MULTIPLIER = ("te", "vllm", "divide_global", "multiply")  # orders that start from S = target*M/A
 VALUE_RULES = ("amax", "encode", "four_over_six", "mse")
 EDEN_HEADROOM = Fraction(17, 16) * Fraction(93, 100)  # of ms_eden: the maximum lands on 6 / that
 
@@ -385,7 +386,13 @@ class Spec:
             return "amax_first and ms_eden"
         if self.scale_add != "0" and self.scale_rule != "quest_floor":
             return "scale_add belongs to quest_floor"
-        if self.scale_rule == "encode" and (self.arithmetic in ("te", "vllm", "divide_global", "modelopt") or self.zero_scale == "keep"):
+        if self.arithmetic == "multiply" and self.scale_rule.startswith("quest"):
+            return "multiply and quest"
+        if self.factor_format == "mantissa8" and self.tensor_scale != "none" and self.scale != "e8m0":
+            return "mantissa8 needs e8m0"
+        if self.factor_format != "fp32" and self.tensor_scale != "none" and self.decode == "amax_first":
+            return "amax_first needs fp32"
+        if self.scale_rule == "encode" and (self.arithmetic in ("te", "vllm", "divide_global", "modelopt", "multiply") or self.zero_scale == "keep"):
             return "encode takes neither te nor zero_scale=keep"
         if self.tensor_scale == "outer128" and self.scale != "none" and not self.block.isdigit():
             return "outer128 needs 1 x B blocks"
@@ -443,6 +450,8 @@ class BlockQuantiser:
         """The number whose nearest code is the scale: a/(M g) in the arithmetic asked for, as a pair."""
         if self.spec.arithmetic == "exact":
             return magnitude_units(a) * exact_m.denominator, exact_m.numerator * self.g_units
+        if self.spec.arithmetic == "multiply":  # a is the maximum of y
+            return magnitude_units(a) * exact_m.denominator, exact_m.numerator << 149
         narrow = to_bf16 if self.spec.compute == "bf16" else lambda b: b
         if self.spec.arithmetic == "te":
             v = f_mul(a, f_mul(self.s_te, f_div(ONE, m)))
@@ -478,7 +487,7 @@ class BlockQuantiser:
     def power_rule(self, rule, a, xs, count):
         if self.spec.exponent == "float_log2":
             return self.float_power_rule(rule, a)
-        num, den = magnitude_units(a), self.g_units  # a' = a/g
+        num, den = magnitude_units(a), 1 << 149 if self.spec.arithmetic == "multiply" else self.g_units  # a' = a/g
         e = floor_log2(num, den)
         emax = self.spec.elem.emax
         pow2 = (num << -e) == den if e < 0 else num == den << e
@@ -524,7 +533,8 @@ class BlockQuantiser:
     def float_power_rule(self, rule, a):
         """The rules by log2 in floats, of fl32(a/g) or fl32(fl32(a/M)/g)."""
         emax, mantissa = self.spec.elem.emax, self.spec.elem.mantissa
-        x = f_div(f_div(a, fraction_to_f32(self.m)), self.g) if rule == "rceil" else f_div(a, self.g)
+        g = ONE if self.spec.arithmetic == "multiply" else self.g
+        x = f_div(f_div(a, fraction_to_f32(self.m)), g) if rule == "rceil" else f_div(a, g)
         if rule in ("even", "even_above") and is_finite(x) and x:
             x += (1 << 22 - mantissa) - (rule == "even_above")
         if not x:
@@ -568,6 +578,8 @@ class BlockQuantiser:
         a = max((x & NAN for x in xs if is_finite(x)), default=0)
         if spec.compute == "bf16":
             a = min(to_bf16(a), FLT_MAX)
+        if spec.arithmetic == "multiply":
+            a = min(self.product(a), FLT_MAX)
         rule = spec.scale_rule
         if a == 0:
             if spec.zero_block == "one":
@@ -593,6 +605,11 @@ class BlockQuantiser:
         return best
 
     # -- elements
+    def product(self, x):
+        """multiply: |y| = fl32(|x| S), in bf16 under compute=bf16."""
+        y = f_mul(x & NAN, self.s_te)
+        return to_bf16(y) if self.spec.compute == "bf16" else y
+
     def decode_scale(self, code):
         """The scale that multiplies element values: the code's value, in encode fl32(1/mu)."""
         v = round_dyadic(self.fmt.value_units(code), -self.fmt.shift)
@@ -609,6 +626,11 @@ class BlockQuantiser:
             else:
                 num, den = pn << 149, pd * magnitude_units(stored) * self.g_units
             return lambda x: (magnitude_units(x) * num, den)
+        if spec.arithmetic == "multiply":
+            def of_product(x):
+                y = self.product(min(to_bf16(x & NAN), FLT_MAX) if spec.compute == "bf16" else x)
+                return (1, 0) if y == INF else (magnitude_units(y) * spec.p.numerator, magnitude_units(stored) * spec.p.denominator)
+            return of_product
         if spec.scale_rule == "encode":
             def one(x):
                 return f_mul(f_div(x, g), stored)
@@ -695,7 +717,23 @@ class Quantised:
 
 
 def tensor_scale_of(spec, a):
-    """(g, S, amax) from a tensor amax."""
+    """(g, S, amax) from a tensor amax, in the format of factors."""
+    if spec.factor_format == "fp32" or spec.tensor_scale == "none" or not a:
+        return fp32_tensor_scale_of(spec, a)
+    if spec.factor_format == "mantissa8":  # the first eight binary digits of M / A behind the leading one
+        ratio = f_div(fraction_to_f32(spec.elem.max_fraction), max(a, parse_f32(Fraction("1e-12"))))
+        value = Fraction(magnitude_units(ratio), 1 << 149)
+        value /= Fraction(2) ** floor_log2(value.numerator, value.denominator)
+        s = fraction_to_f32(Fraction(math.floor(value * 256), 256))
+        return f_div(ONE, s), s, a
+    g = Fraction(magnitude_units(fp32_tensor_scale_of(spec, a)[0]), 1 << 149)
+    e = -126
+    while Fraction(2) ** e < g and e < 126:
+        e += 1
+    return fraction_to_f32(Fraction(2) ** e), fraction_to_f32(Fraction(2) ** -e), a
+
+
+def fp32_tensor_scale_of(spec, a):
     if spec.tensor_scale == "none":
         return ONE, ONE, ONE
     target_m = f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
@@ -1634,6 +1672,39 @@ TECHNIQUES = ["tensor_scale=row", "tensor_scale=row,arithmetic=te", "tensor_scal
               "scale_rule=ms_eden,tensor_scale=outer128,nonfinite=saturate", "scale_rule=ms_eden,tensor_scale=none,element=e1m2"]
 
 
+FACTOR_WORDS = ["mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply",
+                "mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply,compute=bf16,scale_rule=uos",
+                "mxfp4,tensor_scale=outer128,factor_format=mantissa8", "mxfp4,tensor_scale=current,factor_format=mantissa8,arithmetic=te,block=8",
+                "mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply,rounding=stochastic,prescale=0.75",
+                "mxfp4,tensor_scale=row,factor_format=mantissa8,arithmetic=divide_global,decode=divide_global",
+                "nvfp4,tensor_scale=outer128,factor_format=power_of_two", "nvfp4,factor_format=power_of_two,arithmetic=te",
+                "nvfp4,tensor_scale=row,factor_format=power_of_two,target=256,decode=factor_first",
+                "nvfp4,tensor_scale=outer128,factor_format=power_of_two,scale_rule=ms_eden", "nvfp4,arithmetic=multiply",
+                "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128,decode=divide_global",
+                "mxfp4,tensor_scale=current,arithmetic=multiply,exponent=float_log2,scale_rule=rceil"]
+
+
+def golden_factor_lines(rng):
+    """Formats of tensor-scale factors, and the order that multiplies by them first."""
+    for words in FACTOR_WORDS:
+        spec = Spec(words)
+        if spec.reason:
+            raise ValueError(words + ": " + spec.reason)
+        for rows, cols in ((2, 37), (1, 150)):
+            seed, stream, step = random_ids(rng)
+            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
+            yield quantize_line(spec, [b & 0xFFFF0000 for b in tame], rows, cols, seed, stream, step)
+    for words in FACTOR_WORDS[0], FACTOR_WORDS[6]:
+        for name in ("fp32_block", "k64_rz", "fused35_rz"):
+            c = GemmCase(rng, name)
+            c.spec_a, c.spec_b = Spec(words), Spec(words)
+            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+            yield gemm_line(c)
+
+
 def golden_technique_lines(rng):
     """Words that the older lines, whose draws must not move, do not know."""
     for words in TECHNIQUES:
@@ -1728,7 +1799,7 @@ def golden_peer_lines(rng):
 
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
-                "packings": golden_packing_lines, "peers": golden_peer_lines}
+                "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines}
 
 
 def golden(outdir):
@@ -1796,6 +1867,9 @@ def selftest():
             expect("div", f_div(a, b), from_double(x / y))
         if is_finite(a):
             expect("search", round_to_format(ELEMENTS["fp32"], magnitude_units(a), 1 << 149, "nearest_even"), a & NAN)
+    # macro block scaling by hand: 6/5 = 1.2, f = 51
+    macro = Spec("mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply")
+    expect("mantissa8", tensor_scale_of(macro, from_double(5.0))[1], from_double(1 + 51 / 256))
     # e2m1 ties go to the even code
     ties = {.25: 0, .75: 1, 1.25: 1, 1.75: 2, 2.5: 2, 3.5: 4, 5: 4}
     for v, wanted in ties.items():
