@@ -1,6 +1,6 @@
 // `fp4sim trace plot`: the file of `train --trace` as small multiples, one row of panels for each quantity, one panel
 // for each operand and product, one line for each layer over the steps. Panels of a row share their axis, which is
-// logarithmic where positive values span more than two decades.
+// logarithmic where positive values span more than two decades; those of an operand stand below one another.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,6 +34,7 @@ struct Row {
 };
 struct Picture {
   std::vector<std::string> layers;
+  std::vector<std::pair<std::string, std::string>> columns;  // product and operand
   std::vector<Row> rows;
   double first = 0, last = 0;
 };
@@ -85,6 +86,9 @@ Picture read(const PlotOptions& o) {
     if (!wanted(o.quantities, fields[4]) || !wanted(o.layers, fields[1]) || !std::isfinite(value)) continue;
     found_or_added(
         picture.layers, [&](const std::string& l) { return l == fields[1]; }, fields[1]);
+    const std::pair place = {fields[2], fields[3]};
+    found_or_added(
+        picture.columns, [&](const auto& c) { return c == place; }, place);
     Row& row = found_or_added(
         picture.rows, [&](const Row& r) { return r.quantity == fields[4]; }, Row{fields[4], {}});
     Panel& panel = found_or_added(
@@ -129,6 +133,8 @@ void draw_row(fmt::memory_buffer& out, const Picture& picture, const Row& row, i
   for (const Panel& panel : row.panels)
     for (const auto& [layer, line] : panel.lines)
       for (const auto& [step, value] : line) low = std::min(low, value), high = std::max(high, value);
+  if (high == low) low = std::min(low, 0.0), high = std::max(high, 0.0);  // a constant is seen against 0
+  if (high == low) high = 1;
   // Positive values over more than two decades: a logarithmic axis.
   const bool is_log = low > 0 && high > 100 * low;
   if (!is_log && low > 0 && low < high / 2) low = 0;
@@ -140,8 +146,9 @@ void draw_row(fmt::memory_buffer& out, const Picture& picture, const Row& row, i
   for (const auto& [value, y] : {std::pair(high, top + heading), std::pair(low, top + heading + panel_height)})
     fmt::format_to(put, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 5, y + 4,
                    std::fabs(value) >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value));
-  int x = left;
   for (const Panel& panel : row.panels) {
+    const auto column = std::find(picture.columns.begin(), picture.columns.end(), std::pair(panel.gemm, panel.operand));
+    const int x = left + static_cast<int>(column - picture.columns.begin()) * (panel_width + gap);
     const int y = top + heading;
     fmt::format_to(put, "<text x=\"{}\" y=\"{}\">{}</text>\n", x, y - 6, escaped(title_of(panel)));
     fmt::format_to(put, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#bbb\"/>\n", x, y,
@@ -157,15 +164,12 @@ void draw_row(fmt::memory_buffer& out, const Picture& picture, const Row& row, i
                        y + panel_height * (on_axis(high) - on_axis(value)) / span);
       fmt::format_to(put, "\"><title>{}</title></polyline>\n", escaped(line->first));
     }
-    x += panel_width + gap;
   }
 }
 
 std::string draw(const Picture& picture) {
-  size_t most = 1;
-  for (const Row& row : picture.rows) most = std::max(most, row.panels.size());
   const int row_height = heading + panel_height + gap;
-  const int width = left + static_cast<int>(most) * (panel_width + gap);
+  const int width = left + static_cast<int>(picture.columns.size()) * (panel_width + gap);
   std::vector<std::pair<int, int>> places;  // of the layers' names
   int x = left, y = 14 + static_cast<int>(picture.rows.size()) * row_height + foot;
   for (const std::string& layer : picture.layers) {

@@ -1680,7 +1680,8 @@ FACTOR_WORDS = ["mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=
                 "nvfp4,tensor_scale=outer128,factor_format=power_of_two", "nvfp4,factor_format=power_of_two,arithmetic=te",
                 "nvfp4,tensor_scale=row,factor_format=power_of_two,target=256,decode=factor_first",
                 "nvfp4,tensor_scale=outer128,factor_format=power_of_two,scale_rule=ms_eden", "nvfp4,arithmetic=multiply",
-                "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128,decode=divide_global",
+                "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128",
+                "nvfp4,arithmetic=multiply,tensor_scale=outer128,decode=divide_global",
                 "mxfp4,tensor_scale=current,arithmetic=multiply,exponent=float_log2,scale_rule=rceil"]
 
 
