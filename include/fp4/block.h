@@ -158,16 +158,18 @@ FP4_HD constexpr uint32_t apply_scale_policies(const Quantizer& q, uint32_t code
   return code;
 }
 
-// The error of a trial in fp64, sums in ascending k, nearest-even trials.
+// The error of a trial in fp64, sums in ascending k, nearest-even trials, decoded as the spec says but for amax_first
+// (invalid_reason).
 FP4_HD inline double trial_error(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t) {
   q.rounding = Rounding::nearest_even;
   const float s = scale_value(q, scale_code);
+  const float factor = q.decode_order == Decode::divide_global ? t.te_multiplier : t.g;
   double sum = 0.0;
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t c = 0; c < x.cols; ++c) {
       const float value = x.at(r, c);
       const double error = static_cast<double>(value) -
-                           static_cast<double>(element_value(q, element_code(q, value, scale_code, t, 0), s, t.g));
+                           static_cast<double>(element_value(q, element_code(q, value, scale_code, t, 0), s, factor));
       if (q.error == TrialError::max) {
         sum = larger(sum, error < 0.0 ? -error : error);
       } else {

@@ -192,8 +192,8 @@ inline std::string invalid_reason(const QuantSpec& s) {
   if (s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic)) {
     return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global or multiply";
   }
-  if (s.decode == Decode::amax_first && s.corrects_scales()) {
-    return "decode amax_first is not defined for scale_rule ms_eden";
+  if (s.decode == Decode::amax_first && (s.corrects_scales() || tries_codes(s.scale_rule))) {
+    return "decode amax_first is not defined for scale_rule ms_eden, four_over_six and mse";
   }
   if (s.scale_rule == ScaleRule::encode && s.zero_scale == ZeroScale::keep && scale.has_zero) {
     return "zero_scale keep is not defined for scale_rule encode";

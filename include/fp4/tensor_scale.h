@@ -30,11 +30,10 @@ inline constexpr TensorScaleInfo tensor_scale_table[] = {
 };
 static_assert(ids_are_indices(tensor_scale_table));
 
-// What a factor is stored in.
-//   power_of_two  the least 2^e that is not below g, e in [-126, 126], so that no block scale exceeds the target
-//   mantissa8     S = 1.f with the eight upper fraction bits f of fl32(M / max(A, 1e-12)), g = fl32(1/S); the exponent
-//   is
-//     left to the block scales, `target` is not read: of e2m1's 6 over A = 5, 1.2, f is 51, and 5 becomes 5 S = 5.996
+// What a factor is stored in. power_of_two: the least 2^e that is not below g, e in [-126, 126], so that no block scale
+// exceeds the target. mantissa8: S = 1.f with the eight upper fraction bits f of fl32(M / max(A, 1e-12)), and
+// g = fl32(1/S); the exponent is left to the block scales and `target` is not read. Of e2m1's 6 over A = 5, 1.2, f is
+// 51, and 5 becomes 5 S = 5.996.
 enum class FactorFormat : uint8_t { fp32, power_of_two, mantissa8 };
 
 struct FactorFormatInfo {

@@ -36,8 +36,9 @@ uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols) {
   q.geometry = geometry_of(spec, rows, cols);
   int64_t bytes = rows * q.code_row_bytes();
   if (spec.has_scale()) bytes += q.geometry.scale_rows * q.geometry.scale_cols * (is_real(spec.scale) ? 4 : 1);
-  if (spec.has_tensor_scale())
-    bytes += 4 * (spec.tensor_scale_cols(cols) > 0 ? rows * spec.tensor_scale_cols(cols) : 1);
+  if (spec.has_tensor_scale())  // in their format; our files keep factors as fp32
+    bytes += row_of(factor_format_table, spec.factor_format).bits / 8 *
+             (spec.tensor_scale_cols(cols) > 0 ? rows * spec.tensor_scale_cols(cols) : 1);
   return static_cast<uint64_t>(bytes);
 }
 

@@ -9,7 +9,7 @@
 
 namespace fp4 {
 
-// Bytes of codes, scales and tensor scales of [rows, cols], as files hold them without headers.
+// Bytes of codes, scales and tensor scales of [rows, cols], without headers, factors in the format that they have.
 uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols);
 
 struct SurveyOptions {

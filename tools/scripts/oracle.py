@@ -382,8 +382,8 @@ class Spec:
             return "decode orders take neither prescale nor encode"
         if self.decode == "divide_global" and self.arithmetic not in FROM_MULTIPLIER:
             return "divide_global needs S"
-        if self.decode == "amax_first" and self.scale_rule == "ms_eden":
-            return "amax_first and ms_eden"
+        if self.decode == "amax_first" and self.scale_rule in ("ms_eden", "four_over_six", "mse"):
+            return "amax_first and rules that decode"
         if self.scale_add != "0" and self.scale_rule != "quest_floor":
             return "scale_add belongs to quest_floor"
         if self.arithmetic == "multiply" and self.scale_rule.startswith("quest"):
@@ -1681,7 +1681,8 @@ FACTOR_WORDS = ["mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=
                 "nvfp4,tensor_scale=row,factor_format=power_of_two,target=256,decode=factor_first",
                 "nvfp4,tensor_scale=outer128,factor_format=power_of_two,scale_rule=ms_eden", "nvfp4,arithmetic=multiply",
                 "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128",
-                "nvfp4,arithmetic=multiply,tensor_scale=outer128,decode=divide_global",
+                "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128,decode=divide_global",
+                "nvfp4,arithmetic=divide_global,scale_rule=mse,decode=divide_global", "nvfp4,scale_rule=mse,decode=factor_first",
                 "mxfp4,tensor_scale=current,arithmetic=multiply,exponent=float_log2,scale_rule=rceil"]
 
 
