@@ -5,7 +5,7 @@
 // Tile: 8 rows of A times 16 rows of B in the lanes.
 #pragma once
 
-#include "src/cpu/gemm/gemm_wide_avx512.h"
+#include "src/cpu/gemm/gemm_int8_avx512.h"
 
 namespace fp4::avx512 {
 
@@ -76,7 +76,7 @@ FP4_SIMD D cut_sum(const Folding& f, const CutScales& s, const CutTerms& terms, 
   for (int64_t i = 0; i < count; i += span) {
     const D scale = broadcast_double(&s.scale_a[i / span][r]) * load_double(s.scale_b[i / span]) * per_unit;
     for (int64_t j = i; j < smaller(i + span, count); ++j) {
-      sum = sum + truncated_whole(stored_dots(terms.dot[j][r]) * scale);
+      sum = sum + truncated_whole(to_double(load(terms.dot[j][r])) * scale);
     }
   }
   return sum * powers_of_two(above) + all_double(0.0);  // any zero is +0
@@ -90,7 +90,7 @@ FP4_SIMD D whole_sum(const CutScales& s, const CutTerms& terms, int r, int64_t c
     const D scale = broadcast_double(&s.scale_a[i / span][r]) * load_double(s.scale_b[i / span]);
     const int32_t* at = terms.dot[i][r];
     if (span == 1 || i + 1 == count) {
-      sum = fma(stored_dots(at), scale, sum);
+      sum = fma(to_double(load(at)), scale, sum);
     } else {
       const I both = load(at) + load(terms.dot[i + 1][r]);
       sum = fma(to_double(both), scale, sum);
@@ -102,7 +102,7 @@ FP4_SIMD D whole_sum(const CutScales& s, const CutTerms& terms, int r, int64_t c
 // Terms [first, first + count) of K: one group.
 template <int fixed_run4, int span>
 FP4_SIMD void cut_group(const TileInput& t, const Folding& f, int64_t first, int64_t count, CutScales& s,
-                        CutTerms& terms, WideState<1>& state) {
+                        CutTerms& terms, TileSums& state) {
   load_scales<span>(t, f, first, count, s);
   for (int64_t i = 0; i < count; ++i) {
     __m512i dot[tile_rows][1];
@@ -133,7 +133,7 @@ FP4_SIMD void cut_group(const TileInput& t, const Folding& f, int64_t first, int
 
 template <int fixed_run4, int span>
 FP4_TARGET void cut_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
-  WideState<1> state;
+  TileSums state;
   alignas(64) CutScales scales;
   alignas(64) CutTerms terms;
 #pragma GCC unroll 8

@@ -3,7 +3,7 @@
 // group, which is exact in int32. Then one conversion rounds it to nearest, and it joins the accumulator.
 #pragma once
 
-#include "src/cpu/gemm/gemm_wide_avx512.h"
+#include "src/cpu/gemm/gemm_int8_avx512.h"
 
 namespace fp4::avx512 {
 
@@ -31,7 +31,7 @@ FP4_SIMD void add_scaled_dots(const TileInput& t, const GroupInput& g, int64_t r
 
 template <int fixed_run4>
 FP4_TARGET void group_tile(const TileInput& t, const GroupInput& g, const Folding& f, const TileOutput& out) {
-  WideState<1> state;
+  TileSums state;
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) store(state.acc[r], all(0.0f));
   const int64_t step = f.runs_per_group == 0 ? f.runs : f.runs_per_group;

@@ -10,6 +10,29 @@
 
 namespace fp4::avx512 {
 
+inline constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+inline constexpr int toward_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+
+// Certificates: a step that drops a bit raises the inexact flag of MXCSR, while roundings that a model asks for use
+// embedded rounding, which suppresses flags. So a clear flag at the end of a tile proves that every other step in it
+// was exact, and a set one sends the tile to the next kernel.
+FP4_SIMD void clear_inexact() {
+  asm volatile("" ::: "memory");
+  _mm_setcsr(_mm_getcsr() & ~0x3Fu);
+  asm volatile("" ::: "memory");
+}
+FP4_SIMD bool was_inexact() {
+  asm volatile("" ::: "memory");
+  const bool inexact = (_mm_getcsr() & 0x20u) != 0;
+  asm volatile("" ::: "memory");
+  return inexact;
+}
+
+// The sums of one tile between groups.
+struct alignas(64) TileSums {
+  float acc[tile_rows][panel_rows];
+};
+
 // Dots of one run, `offset` apart: dot[r][j] lanes = columns.
 template <int panels, int fixed_run4>
 FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_rows][panels], int32_t offset = 0) {
@@ -38,10 +61,8 @@ FP4_SIMD void int8_dots(const TileInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
-// Corrections may hold the bits of 1.5 * 2^23, so that dots end as the float 1.5 * 2^23 + dot.
-inline constexpr bool starts_as_float = true;
-
-// How a dot meets its scales. `product`: converted, times the product of both, which is exact or rounded as the
+// How a dot meets its scales. Corrections may hold the bits of 1.5 * 2^23, so that dots end as the float
+// 1.5 * 2^23 + dot. `product`: converted, times the product of both, which is exact or rounded as the
 // accumulator asks. `apart`, where dot * sB is exact and dots start as floats: one fused operation takes the offset
 // away and multiplies by sB; sA enters with the sum.
 enum class DotScales : uint8_t { product, apart };

@@ -55,21 +55,12 @@ inline TileKernel block_kernel(int64_t, bool) {
   return panels == 1 ? block_tile_one : block_tile_two;
 }
 
-inline constexpr bool starts_as_float = false;
-
-// Bytes moved by 128 would overflow 16 bits, so there are no level panels here.
-inline constexpr bool has_whole_kernels = false;
+// Bytes moved by 128 would overflow 16 bits, so there are no level panels here; what else one step of VNNI or embedded
+// rounding makes worth while goes term by term where the ranges of scales prove nothing (is_certain).
 inline WholeKernel whole_kernel(int) { return nullptr; }
-
-// Without embedded rounding there is no certificate by the inexact flag: other accumulators go term by term where the
-// ranges of scales prove nothing (is_certain).
-inline constexpr bool has_pair_kernels = false;
 inline PairKernel pair_kernel(PairFinish, int) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
-inline WideInt8Kernel wide_int8_kernel(Sum, bool, int64_t) { return nullptr; }
-inline WideFloatKernel wide_float_kernel(Sum, bool) { return nullptr; }
 inline GroupKernel group_kernel(int64_t) { return nullptr; }
-inline bool certified_tile(TileKernel, const TileInput&, const Folding&, const TileOutput&) { return false; }
 
 }  // namespace fp4::FP4_ISA

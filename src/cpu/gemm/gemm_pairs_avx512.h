@@ -3,16 +3,14 @@
 //   whole   no rests, and the dot fits 24 bits: one fused step
 //   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
 //           are added to the error, and one last addition rounds. For scales that are powers of two.
-// What must be exact for that raises the inexact flag where it is not (gemm_wide_avx512.h): where scales are far apart,
+// What must be exact for that raises the inexact flag where it is not (gemm_int8_avx512.h): where scales are far apart,
 // error, low and rests need more than 24 bits, and the tile falls to the next kernel.
 // Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
 #pragma once
 
-#include "src/cpu/gemm/gemm_wide_avx512.h"
+#include "src/cpu/gemm/gemm_int8_avx512.h"
 
 namespace fp4::avx512 {
-
-inline constexpr bool has_pair_kernels = true;
 
 // Units of a run in a panel.
 inline constexpr int64_t pair_words = pair_run * panel_rows;

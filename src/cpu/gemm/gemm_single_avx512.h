@@ -1,15 +1,15 @@
 // Aligned sums of single products (fused25_rz) in which nothing is cut: block by block in fp32, a clear inexact flag
-// (gemm_wide_avx512.h) proves that every sum after a block is a float. While neither those sums nor the weights of
+// (gemm_int8_avx512.h) proves that every sum after a block is a float. While neither those sums nor the weights of
 // products exceed 2^largest, every product is a whole number of units of the cut, so each group's sum is that exact
 // one. Tile: 8 rows of A times 16 rows of B in the lanes.
 #pragma once
 
-#include "src/cpu/gemm/gemm_wide_avx512.h"
+#include "src/cpu/gemm/gemm_int8_avx512.h"
 
 namespace fp4::avx512 {
 
 template <int fixed_run4>
-FP4_SIMD void single_run(const TileInput& t, int64_t run, WideState<1>& state, F (&largest)[tile_rows]) {
+FP4_SIMD void single_run(const TileInput& t, int64_t run, TileSums& state, F (&largest)[tile_rows]) {
   __m512i dot[tile_rows][1];
   int8_dots<1, fixed_run4>(t, run, dot);
   const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
@@ -25,7 +25,7 @@ FP4_SIMD void single_run(const TileInput& t, int64_t run, WideState<1>& state, F
 // false: not proven, C is not written.
 template <int fixed_run4>
 FP4_TARGET bool single_tile(const TileInput& t, const Folding& f, int largest_weight, const TileOutput& out) {
-  WideState<1> state;
+  TileSums state;
   F largest[tile_rows];
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) {

@@ -3,11 +3,10 @@
 // the panels of B in L1; between pieces the int32 sums wait in `sums`.
 #pragma once
 
-#include "src/cpu/gemm/gemm_wide_avx512.h"
+#include "src/cpu/gemm/gemm_int8_avx512.h"
 
 namespace fp4::avx512 {
 
-inline constexpr bool has_whole_kernels = true;
 // The sums are exact in fp32, and so is their product with a power of two; the factor is the one rounding.
 template <int panels, bool scales>
 FP4_SIMD void store_whole(const WholeInput& w, const TileOutput& out, const __m512i (&dot)[tile_rows][panels]) {

@@ -11,7 +11,7 @@
 
 namespace fp4::cpu {
 
-enum class GemmKernel : uint8_t { level, pairs, groups, int8, single, cut, wide, terms, core, floats };
+enum class GemmKernel : uint8_t { level, pairs, groups, int8, single, cut, terms, core, floats };
 
 struct GemmKernelInfo {
   GemmKernel id;
@@ -26,7 +26,6 @@ inline constexpr GemmKernelInfo gemm_kernel_table[] = {
     {GemmKernel::int8, "int8", "4-bit elements; fp32_block, or scales that prove every order equal: int32 dots"},
     {GemmKernel::single, "single", "4-bit elements; fused25_rz where nothing is cut: int32 dots"},
     {GemmKernel::cut, "cut", "4-bit elements; fused35_rz in terms of 16: int32 dots, cut in fp64"},
-    {GemmKernel::wide, "wide", "groups, aligned sums that lose no bit, blocks of 8-bit elements: sums in fp64"},
     {GemmKernel::terms, "terms", "any blocked accumulator: term by term in fp64"},
     {GemmKernel::core, "core", "what is left, at both ends of fp32: include/fp4, one output at a time"},
     {GemmKernel::floats, "floats", "no scales, or sums in natural order: decoded floats"},

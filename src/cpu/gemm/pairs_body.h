@@ -44,7 +44,7 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b) {
 
 // How pairs serve, where they do: split dots of blocks ask for scales that are powers of two.
 inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
-  if (!has_pair_kernels || row.kind != AccumulatorKind::block || run != pair_run) return {};
+  if (!has_vnni || row.kind != AccumulatorKind::block || run != pair_run) return {};
   const PairUnits u = pair_units(a.q, b.q);
   const bool has_powers = scale_fraction_bits(a.q) == 0 && scale_fraction_bits(b.q) == 0;
   return u.finish == PairFinish::split && !has_powers ? PairUnits{} : u;

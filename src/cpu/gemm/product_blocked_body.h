@@ -26,24 +26,16 @@ FP4_TARGET inline bool try_single(const BlockedPlan& k, const TileInput& t, Sing
   return false;
 }
 
-// One tile, all of K: false where the kernels' conditions do not hold.
-FP4_TARGET inline bool fast_tile(BlockedPlan& k, const TileInput& t, const FloatRun& x, int panels, int& certificates,
-                                 SingleTries& single, const TileOutput& out) {
+// One tile, all of K: false where the kernel's conditions do not hold.
+FP4_TARGET inline bool fast_tile(const BlockedPlan& k, const TileInput& t, int panels, SingleTries& single,
+                                 const TileOutput& out) {
   if (k.single != nullptr) return try_single(k, t, single, out);
-  if (k.engine == Engine::int8_block || k.engine == Engine::terms) {
-    (panels == 2 ? k.two : k.one)(t, out);
-    return true;
-  }
-  if (k.engine == Engine::wide_float) return k.wide_float(t, x, k.folding, out);
-  if (k.folding.may_certify && certificates > 0) {
-    if (certified_tile(k.one, t, k.folding, out)) return true;
-    --certificates;
-  }
   if (k.cut != nullptr) {
     k.cut(t, k.folding, out);
-    return true;
+  } else {
+    (panels == 2 ? k.two : k.one)(t, out);
   }
-  return k.wide_int8(t, k.folding, out);
+  return true;
 }
 
 // The input of columns `begin` to `end` of K.
@@ -51,10 +43,10 @@ inline TileInput sliced(const TileInput& all_of_it, int64_t run, int64_t begin, 
   TileInput t = all_of_it;
   const int64_t first = begin / run;
   const auto scales = [first](int shift) { return shift > 30 ? 0 : (first >> shift) * panel_rows; };
-  if (t.a != nullptr) t.a += begin * panel_rows;
+  t.a += begin * panel_rows;
   t.scale_a += scales(t.scale_shift_a);
   for (int j = 0; j < panels; ++j) {
-    if (t.b[j] != nullptr) t.b[j] += begin * panel_rows;
+    t.b[j] += begin * panel_rows;
     t.scale_b[j] += scales(t.scale_shift_b);
     t.correction[j] += first * panel_rows;
   }
@@ -68,54 +60,32 @@ FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, in
   TileInput& t = k.input;
   const Panels& pa = p.a.panels;
   const Panels& panels_b = p.b.panels;
-  const bool bytes = k.engine != Engine::wide_float;
-  int certificates = 4;  // tries before order-independence is given up for this part
   SingleTries single;
   const cpu::ScaleRange range_b = range_of(panels_b, pb, panels);
   for (int j = 0; j < panels; ++j) {
-    t.b[j] = bytes ? panels_b.panel_bytes(pb + j) : nullptr;
+    t.b[j] = panels_b.panel_bytes(pb + j);
     t.scale_b[j] = panels_b.panel_scales(pb + j);
     t.correction[j] = panels_b.correction + (pb + j) * t.runs * panel_rows;
   }
-  thread_local Arena arena;
-  double* wide_b = nullptr;
-  if (!bytes) {
-    arena.reset(Arena::bytes_for<double>(panels_b.padded * panel_rows));
-    wide_b = arena.take<double>(panels_b.padded * panel_rows);
-    const float* values = panels_b.panel_values(pb);
-    for (int64_t k0 = 0; k0 < panels_b.padded; ++k0) {
-      store(wide_b + k0 * panel_rows, load_widened(values + k0 * panel_rows));
-    }
-  }
   for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
     bool& is_done = done[(row0 - first) / tile_rows];
-    if (is_done) continue;
     const int64_t panel = row0 / panel_rows;
     const int64_t half = row0 % panel_rows;
-    t.a = bytes ? pa.panel_bytes(panel) + half * 4 : nullptr;
+    if (is_done || !scales_in_range(pa.range[panel], range_b)) continue;
+    if (p.may_be_certain && !is_certain(p, pa.range[panel], range_b, k.folding)) continue;
+    t.a = pa.panel_bytes(panel) + half * 4;
     t.scale_a = pa.panel_scales(panel) + half;
-    const FloatRun x = {bytes ? nullptr : pa.panel_values(panel) + half, wide_b, p.run};
+    if (k.single != nullptr) single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
     const TileOutput out = output_of(p, row0, pb, panels);
-    if (!scales_in_range(pa.range[panel], range_b)) continue;
-    if (k.engine == Engine::terms) {
-      if (!is_certain(p, pa.range[panel], range_b, k.folding)) continue;
-    } else if (k.single != nullptr) {
-      single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
-    } else if (!set_alignment(pa.range[panel], range_b, k.folding)) {
-      if (k.cut == nullptr) continue;
-      k.folding.may_certify = false;
-    }
     if (!p.restarts()) {
-      is_done = fast_tile(k, t, x, panels, certificates, single, out);
+      is_done = fast_tile(k, t, panels, single, out);
       continue;
     }
     is_done = true;
     outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
       const TileInput slice = sliced(t, p.run, begin, end, panels);
-      FloatRun y = x;
-      if (!bytes) y = {x.a + begin * panel_rows, x.b + begin * panel_rows, x.length};
       k.folding.runs = slice.runs;
-      is_done = is_done && fast_tile(k, slice, y, panels, certificates, single, piece);
+      is_done = is_done && fast_tile(k, slice, panels, single, piece);
     });
   }
 }
@@ -197,16 +167,14 @@ inline const char* declines_pairs(const Part& s) {
 inline const char* declines_groups(const Part& s) {
   return s.groups.kernel != nullptr ? nullptr : "no sums of groups of small integers";
 }
-// Which of the kernels that go block by block a product has.
-inline cpu::GemmKernel block_kernel_of(const Part& s) {
-  if (s.k.engine == Engine::int8_block || s.k.engine == Engine::terms) return cpu::GemmKernel::int8;
-  if (s.k.single != nullptr) return cpu::GemmKernel::single;
-  return s.k.cut != nullptr ? cpu::GemmKernel::cut : cpu::GemmKernel::wide;
+inline const char* declines_int8(const Part& s) {
+  return s.k.one != nullptr ? nullptr : "no fp32_block of small integers, nor ranges of scales that prove its order";
 }
-template <cpu::GemmKernel kernel>
-const char* declines_blocks(const Part& s) {
-  if (s.k.engine == Engine::terms && !s.p.may_be_certain) return "an accumulator or elements for terms alone";
-  return block_kernel_of(s) == kernel ? nullptr : "another kernel goes block by block here";
+inline const char* declines_single(const Part& s) {
+  return s.k.single != nullptr ? nullptr : "no aligned sums of single products of small integers";
+}
+inline const char* declines_cut(const Part& s) {
+  return s.k.cut != nullptr ? nullptr : "no aligned sums whose terms are dots of 16 small integers";
 }
 
 // One row a kernel, in the order of kernel_table.h; `terms` and `core` end it.
@@ -219,10 +187,9 @@ inline constexpr KernelRow kernel_rows[] = {
     {cpu::GemmKernel::level, declines_level, multiply_level},
     {cpu::GemmKernel::pairs, declines_pairs, multiply_pairs},
     {cpu::GemmKernel::groups, declines_groups, multiply_groups},
-    {cpu::GemmKernel::int8, declines_blocks<cpu::GemmKernel::int8>, multiply_blocks},
-    {cpu::GemmKernel::single, declines_blocks<cpu::GemmKernel::single>, multiply_blocks},
-    {cpu::GemmKernel::cut, declines_blocks<cpu::GemmKernel::cut>, multiply_blocks},
-    {cpu::GemmKernel::wide, declines_blocks<cpu::GemmKernel::wide>, multiply_blocks},
+    {cpu::GemmKernel::int8, declines_int8, multiply_blocks},
+    {cpu::GemmKernel::single, declines_single, multiply_blocks},
+    {cpu::GemmKernel::cut, declines_cut, multiply_blocks},
 };
 
 FP4_TARGET inline void multiply_group(Part s) {
@@ -243,8 +210,8 @@ FP4_TARGET inline void multiply_group(Part s) {
   if (slow > 0) cpu::count_tiles(cpu::GemmKernel::core, slow, slow);
 }
 
-inline void multiply_blocked_panels(const Product& p, Engine engine) {
-  const BlockedPlan plan = plan_blocked(p, engine);
+inline void multiply_blocked_panels(const Product& p) {
+  const BlockedPlan plan = plan_blocked(p);
   const GroupPlan groups = plan_groups(p, plan);
   const int threads = threads_for(p);
   const int64_t count = p.b.panels.count;

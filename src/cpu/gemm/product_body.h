@@ -25,21 +25,20 @@ FP4_TARGET inline bool run_product(Product& p) {
   int64_t padded = cpu::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);
   padded = cpu::round_up(padded, p.run);
-  p.has_terms = knows_terms(sa, sb, row);
-  const auto is_integer = [&] { return engine == Engine::int8_block || engine == Engine::wide_int8; };
-  if (is_integer() && p.run * p.a.largest_fixed() * p.b.largest_fixed() > int64_t{1} << 24) {  // no fp32 holds a dot
-    if (!p.has_terms) return false;
-    engine = Engine::terms;
-  }
-  p.may_be_certain = engine == Engine::terms && may_prove_order(sa, sb, row, p.run);
-  const bool int8 = is_integer() || p.may_be_certain ||
-                    (engine == Engine::terms && has_whole_kernels && has_byte_values(sa) && has_byte_values(sb));
+  p.has_terms = engine == Engine::blocks && knows_terms(sa, sb, row);
+  const bool integers = engine == Engine::blocks && has_byte_values(sa) && has_byte_values(sb);
+  const bool exact_dots = p.run * p.a.largest_fixed() * p.b.largest_fixed() <= int64_t{1} << 24;
+  p.may_be_certain = engine == Engine::blocks && p.has_terms && may_prove_order(sa, sb, row, p.run) && exact_dots;
+  const bool known = row.kind == AccumulatorKind::block ? is_plain(row) : has_vnni;
+  p.has_dots = integers && known && exact_dots && knows_integers(row, p.run);
+  if (engine == Engine::blocks && !p.has_dots && !p.has_terms) return false;
+  const bool int8 = integers && (has_vnni || p.has_dots || p.may_be_certain);
   const bool aligned = row.kind == AccumulatorKind::aligned;
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;
   const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
   const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
-  if (engine == Engine::wide_float) p.pairs = choose_pairs(p.a, p.b, row, p.run);
+  if (engine == Engine::blocks && !int8) p.pairs = choose_pairs(p.a, p.b, row, p.run);
   const bool pairs = p.pairs.finish != PairFinish::none;
   arena.reset(bytes_a + bytes_b + (pairs ? pair_bytes(p.a.panels, true) + pair_bytes(p.b.panels, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
@@ -57,12 +56,12 @@ FP4_TARGET inline bool run_product(Product& p) {
   PanelOptions options_b = options;
   if (int8) {
     p.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
-    p.has_levels = has_whole_kernels && !p.restarts();
-    p.offset = has_whole_kernels ? 128 : p.a.largest_fixed();
-    options.makes_unsigned = has_whole_kernels;
-    if (!has_whole_kernels) options.byte_offset = p.offset;
+    p.has_levels = has_vnni && !p.restarts();
+    p.offset = has_vnni ? 128 : p.a.largest_fixed();
+    options.makes_unsigned = has_vnni;
+    if (!has_vnni) options.byte_offset = p.offset;
     options_b.correction_factor = p.offset;
-    if (starts_as_float && engine == Engine::int8_block && has_exact_blocks(p, 1)) {
+    if (has_vnni && p.has_dots && row.kind == AccumulatorKind::block && has_exact_blocks(p, 1)) {
       options_b.start = p.start = static_cast<int32_t>(bits_of(to_integer));
     }
     if (p.has_levels) {
@@ -84,10 +83,7 @@ FP4_TARGET inline bool run_product(Product& p) {
     case Engine::fma: multiply_float_panels<Loop::fma>(p, direct_a); break;
     case Engine::multiply_add: multiply_float_panels<Loop::multiply_add>(p, direct_a); break;
     case Engine::fp64: multiply_float_panels<Loop::fp64>(p, direct_a); break;
-    case Engine::int8_block:
-    case Engine::wide_int8:
-    case Engine::wide_float:
-    case Engine::terms: multiply_blocked_panels(p, engine); break;
+    case Engine::blocks: multiply_blocked_panels(p); break;
     case Engine::none: break;
   }
   return true;

@@ -46,7 +46,6 @@ inline Folding make_folding(const Product& p) {
   f.a_offset = p.offset;
   f.runs = (p.a.cols + p.run - 1) / p.run;
   f.splits = f.sum == Sum::aligned && f.chunk > 1 && aligned_bits(p) > 51;
-  if (f.splits) f.split_log2 = aligned_bits(p) - 51;
   f.has_wide_scales = has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec);
   f.snap_log2 = row.snap_log2;
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
@@ -70,22 +69,6 @@ inline SumSpan span_of(const cpu::ScaleRange& a, const cpu::ScaleRange& b, const
   const int least = larger(a.least_log2(), f.least_exponent_a) + larger(b.least_log2(), f.least_exponent_b);
   const int largest = larger(a.largest_log2(), f.least_exponent_a) + larger(b.largest_log2(), f.least_exponent_b);
   return {least + f.lowest_bit, largest + f.sum_log2, largest};
-}
-
-// Where sums of groups in two parts part: sums fit 52 bits above it.
-inline int group_split_log2(const SumSpan& span) { return larger(span.sum_log2 - 50, -120); }
-
-// aligned: no term may lose a bit (its lowest bit stays above the cut of the largest weight or accumulator), else
-// false. Groups may be certified only where every sum of terms fits 24 bits: a group's own sum is rounded, too, and it
-// can need one bit more than the accumulator before and after it.
-inline bool set_alignment(const cpu::ScaleRange& a, const cpu::ScaleRange& b, Folding& f) {
-  const SumSpan span = span_of(a, b, f);
-  f.may_certify = !f.has_wide_scales && (f.sum == Sum::aligned || (f.sum == Sum::group && f.runs_per_group == 0) ||
-                                         span.sum_log2 - span.lowest_bit <= 24);
-  if (f.sum == Sum::group) f.split_log2 = group_split_log2(span);
-  if (f.sum != Sum::aligned) return true;
-  f.safe_accumulator = power_of_two(larger(span.largest_weight - (f.fraction_bits - 23), -126));
-  return span.lowest_bit >= span.sum_log2 - f.fraction_bits;
 }
 
 // Whether the sums of a tile are the same in any order and under any accumulator (may_prove_order): all are multiples
@@ -137,17 +120,14 @@ inline constexpr int64_t row_block = 192;
 inline constexpr int64_t largest_group = 6;
 
 struct BlockedPlan {
-  Engine engine;
   TileInput input;
   Folding folding;
-  TileKernel one;
+  TileKernel one;  // null: not fp32_block of small integers, nor sums that it may stand for
   TileKernel two;
   CutKernel cut;        // null: not such a product
   SingleKernel single;  // null: not single products
-  WideInt8Kernel wide_int8;
-  WideFloatKernel wide_float;
-  int64_t step;   // panels of B a tile takes
-  int64_t group;  // panels of B a thread takes
+  int64_t step;         // panels of B a tile takes
+  int64_t group;        // panels of B a thread takes
 };
 
 inline cpu::ScaleRange range_of(const Panels& b, int64_t pb, int64_t panels) {
@@ -174,9 +154,8 @@ inline bool scales_apart(const Product& p) {
   return range.least >> 23 > 27 && range.largest >> 23 < 227;
 }
 
-inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
+inline BlockedPlan plan_blocked(const Product& p) {
   BlockedPlan k = {};
-  k.engine = engine;
   TileInput& t = k.input;
   t.run4 = p.run / 4;
   t.runs = p.a.panels.padded / p.run;
@@ -186,20 +165,18 @@ inline BlockedPlan plan_blocked(const Product& p, Engine engine) {
   t.start = p.start;
   t.exact_products = has_exact_blocks(p, 2);
   k.folding = make_folding(p);
-  const bool apart = scales_apart(p);
-  k.one = block_kernel<1>(t.run4, apart);
-  k.two = block_kernel<2>(t.run4, apart);
-  k.step = engine == Engine::int8_block || p.may_be_certain ? 2 : 1;
-  if (engine == Engine::wide_int8 && may_cut(p, k.folding)) {
+  const Accumulator& row = p.options.accumulator;
+  if (p.may_be_certain || (p.has_dots && k.folding.sum == Sum::block && is_plain(row))) {
+    const bool apart = scales_apart(p);
+    k.one = block_kernel<1>(t.run4, apart);
+    k.two = block_kernel<2>(t.run4, apart);
+  }
+  if (p.has_dots && may_cut(p, k.folding)) {
     k.cut = cut_kernel(t.run4, smaller(t.scale_shift_a, t.scale_shift_b) > 0 && k.folding.runs_per_group % 2 == 0);
   }
-  if (engine == Engine::wide_int8 && k.folding.sum == Sum::aligned && p.options.accumulator.inner == 1) {
-    k.single = single_kernel(t.run4);
-  }
-  k.group = p.has_levels || engine == Engine::terms || k.single != nullptr ? largest_group : k.step;
-  if (p.pairs.finish != PairFinish::none) k.group = pair_panels;
-  k.wide_int8 = wide_int8_kernel(k.folding.sum, k.folding.has_wide_scales, t.run4);
-  k.wide_float = wide_float_kernel(k.folding.sum, k.folding.has_wide_scales);
+  if (p.has_dots && k.folding.sum == Sum::aligned && row.inner == 1) k.single = single_kernel(t.run4);
+  k.step = k.one != nullptr ? 2 : 1;
+  k.group = p.pairs.finish != PairFinish::none ? pair_panels : largest_group;
   return k;
 }
 

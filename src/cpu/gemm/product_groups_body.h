@@ -16,7 +16,7 @@ struct GroupPlan {
 
 FP4_TARGET inline GroupPlan plan_groups(const Product& p, const BlockedPlan& k) {
   GroupPlan plan;
-  if (k.engine != Engine::wide_int8 || !may_group(p, k.folding)) return plan;
+  if (!p.has_dots || !may_group(p, k.folding)) return plan;
   plan.kernel = group_kernel(k.input.run4);
   if (plan.kernel == nullptr) return plan;
   plan.shape = group_shape(k.folding);

@@ -17,9 +17,8 @@ inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
   return s.has_scale() && blocked ? s.block.size : whole;
 }
 
-// int8_block: fp32_block on small integers; wide: every other blocked accumulator, or elements of 8 bits; terms: what
-// the wide kernels do not know.
-enum class Engine : uint8_t { none, int8_block, wide_int8, wide_float, terms, fma, multiply_add, fp64 };
+// blocks: sums that heed the blocks, by the kernels of kernel_rows; the others: decoded floats in natural order.
+enum class Engine : uint8_t { none, blocks, fma, multiply_add, fp64 };
 
 inline bool has_whole_rows(const QuantSpec& a, const QuantSpec& b) {
   return scale_block(a, 0) == 0 && scale_block(b, 0) == 0;
@@ -36,8 +35,8 @@ inline int64_t term_length(const QuantSpec& a, const QuantSpec& b, const Accumul
   return smaller<int64_t>(row.inner, smaller(scale_block(a, row.inner), scale_block(b, row.inner)));
 }
 
-// Whether the wide kernels know the model; `run` is common_run, so that groups are whole runs.
-inline bool wide_folds(const Accumulator& row, int64_t run) {
+// Whether kernels of small integers know the model; `run` is common_run, so that groups are whole runs.
+inline bool knows_integers(const Accumulator& row, int64_t run) {
   if (run % 4 != 0) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
   if (row.kind == AccumulatorKind::group) {
@@ -77,39 +76,38 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
 }
 
+inline bool is_plain(const Accumulator& row) {
+  return row.rounding == Rounding::nearest_even && row.snap_log2 == no_snap;
+}
+
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.zero_exponent > least_zero_weight) return Engine::none;
-  constexpr Rounding nearest_even = Rounding::nearest_even;
   if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
     return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
   }
   const bool bytes = has_byte_values(a) && has_byte_values(b);
-  const bool plain = row.rounding == nearest_even && row.snap_log2 == no_snap;
   switch (row.kind) {
     case AccumulatorKind::sequential:
-      return plain && row.group_rounding == nearest_even ? Engine::multiply_add : Engine::none;
+      return is_plain(row) && row.group_rounding == Rounding::nearest_even ? Engine::multiply_add : Engine::none;
     case AccumulatorKind::sequential_double: return row.snap_log2 == no_snap ? Engine::fp64 : Engine::none;
     case AccumulatorKind::block:
-      if (bytes && plain) return Engine::int8_block;
+      if (bytes && is_plain(row)) return Engine::blocks;
       break;
     case AccumulatorKind::group:
     case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
   }
-  const bool single = row.kind == AccumulatorKind::aligned && row.inner == 1;
-  if (has_wide_kernels && wide_folds(row, common_run(a, b, row, 1024)) && !(single && !bytes)) {
-    return bytes ? Engine::wide_int8 : Engine::wide_float;
-  }
-  return knows_terms(a, b, row) ? Engine::terms : Engine::none;
+  if (has_vnni && bytes && knows_integers(row, common_run(a, b, row, 1024))) return Engine::blocks;
+  return knows_terms(a, b, row) ? Engine::blocks : Engine::none;
 }
 
-// Without wide kernels: whether the ranges of scales may prove that every order gives the same sums, as those that
-// fp32_block forms of small integers.
+// Without VNNI: whether the ranges of scales may prove that every order gives the same sums, as those that fp32_block
+// forms of small integers.
 inline bool may_prove_order(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t run) {
   const auto fits = [run](const QuantSpec& s) {
     return s.scale == Scale::e8m0 && has_byte_values(s) && scale_block(s, 0) > 0 && s.block.size % run == 0;
   };
-  return !has_wide_kernels && run % 4 == 0 && row.snap_log2 == no_snap && fits(a) && fits(b) && !a.has_outer_scale() &&
+  return !has_vnni && run % 4 == 0 && row.snap_log2 == no_snap && fits(a) && fits(b) && !a.has_outer_scale() &&
          !b.has_outer_scale();
 }
 
@@ -143,6 +141,7 @@ struct Product {
   int offset = 0;               // of A's bytes
   int32_t start = 0;            // of a dot, in B's corrections
   bool has_terms = false;       // gemm_terms_body.h knows the formats and the accumulator
+  bool has_dots = false;        // panels of bytes whose dots of a run are exact in fp32
   bool has_levels = false;      // panels of bytes may be level (level_body.h)
   bool may_be_certain = false;  // is_certain() may hold
   PairUnits pairs;              // of elements in 16 bits (pairs_body.h)
@@ -220,19 +219,17 @@ inline bool reads_in_place(const Side& a) {
 
 // The K step of an engine.
 inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a, const QuantSpec& b, int64_t padded) {
-  if (engine == Engine::wide_int8 || engine == Engine::wide_float || engine == Engine::terms) {
-    const int64_t run = common_run(a, b, row, padded);
-    // Sums of groups are exact, so that longer runs may go in pieces, which the kernels know best.
-    const bool splits = has_wide_kernels && row.kind == AccumulatorKind::group && run % 32 == 0;
-    return splits ? 32 : run;
-  }
-  return smaller(scale_block(a, padded), scale_block(b, padded));
+  const bool plain_blocks = row.kind == AccumulatorKind::block || engine != Engine::blocks;
+  if (plain_blocks) return smaller(scale_block(a, padded), scale_block(b, padded));
+  const int64_t run = common_run(a, b, row, padded);
+  // Sums of groups are exact, so that longer runs may go in pieces, which the kernels know best.
+  return has_vnni && row.kind == AccumulatorKind::group && run % 32 == 0 ? 32 : run;
 }
 
 // A sum over rows of one scale each is exact before it is rounded, where a product of scales is not rounded itself.
-// Without wide kernels exact sums go term by term, and those of small integers are faster as a block.
+// Without VNNI exact sums go term by term, and those of small integers are faster as a block.
 inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return has_wide_kernels && row.kind == AccumulatorKind::block && has_whole_rows(a, b) && !has_wide_scale(a) &&
+  return has_vnni && row.kind == AccumulatorKind::block && has_whole_rows(a, b) && !has_wide_scale(a) &&
          !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
 }
 

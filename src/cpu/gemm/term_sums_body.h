@@ -20,7 +20,7 @@ struct TermPanel {
   const float* scales_at(int64_t k) const { return scale + (k >> block_log2) * panel_rows; }
 };
 
-inline constexpr int term_rows = has_wide_kernels ? 8 : 2;  // as many as registers hold sums of
+inline constexpr int term_rows = has_vnni ? 8 : 2;  // as many as registers hold sums of
 inline constexpr int no_term = -(1 << 20);
 inline constexpr int least_weight = -90;  // everything above it is in reach of fp32 powers, below it are only zeros
 

@@ -117,21 +117,10 @@ struct Folding {
   int64_t runs = 0;                      // within K: padding adds nothing, not even an exponent
   int least_exponent_a = -127;           // aligned: smallest normal exponent of the scale formats
   int least_exponent_b = -127;
-  int lowest_bit = 0;             // every sum is a whole multiple of 2^lowest_bit times the least weight
-  int sum_log2 = 0;               // and below 2^sum_log2 times the largest
-  int term_bits = 2;              // aligned: bits of a term below its weight
-  float safe_accumulator = 0.0f;  // aligned: from this magnitude on nothing of the accumulator is cut
-  bool may_certify = false;       // exact partial sums in fp32 prove the result
+  int lowest_bit = 0;  // every sum is a whole multiple of 2^lowest_bit times the least weight
+  int sum_log2 = 0;    // and below 2^sum_log2 times the largest
   int snap_log2 = no_snap;
-  int split_log2 = 0;         // sums and terms in two parts: where they part; aligned: in units of the cut
   double long_start[2] = {};  // sums of long terms in three parts: where the first two start (gemm_long_terms_body.h)
-};
-
-// Elements of up to 8 bits as floats: dots in fp64.
-struct FloatRun {
-  const float* a;   // [k][16] from the tile's first row
-  const double* b;  // [k][16], widened once for all tiles
-  int64_t length;
 };
 
 // How the sum of a run reaches the accumulator (gemm_pairs_avx512.h).
@@ -189,7 +178,5 @@ using CutKernel = void (*)(const TileInput&, const Folding&, const TileOutput&);
 // Aligned sums of single products (gemm_single_avx512.h), given the largest exponent that cuts nothing; false: not
 // proven, C is not written.
 using SingleKernel = bool (*)(const TileInput&, const Folding&, int, const TileOutput&);
-using WideInt8Kernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
-using WideFloatKernel = bool (*)(const TileInput&, const FloatRun&, const Folding&, const TileOutput&);
 
 }  // namespace fp4::FP4_ISA

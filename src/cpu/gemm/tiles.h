@@ -1,5 +1,5 @@
 // The tiles of an instruction set: functions `<kernel>_kernel`, which choose a tile of 8 rows of A by 1 or 2 panels of
-// B, `has_whole_kernels` and `has_pair_kernels`, which say whether there are any, and `certified_tile`.
+// B; null where the instruction set has none.
 #pragma once
 
 #include "src/cpu/simd/lanes.h"

@@ -27,7 +27,7 @@ using fp4::is_nan;
 using fp4::larger;
 using fp4::smaller;
 
-inline constexpr bool has_wide_kernels = true;  // gemm_wide_avx512.h
+inline constexpr bool has_vnni = true;     // an instruction adds four products of bytes to an int32
 inline constexpr bool rounds_down = true;       // products of any length round down to an integer in one step
 inline constexpr bool has_fma = true;
 inline constexpr int float_rows = 8;  // rows of a float tile: registers for 8 x 2 sums

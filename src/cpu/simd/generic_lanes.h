@@ -18,7 +18,7 @@ using fp4::is_nan;
 using fp4::larger;
 using fp4::smaller;
 
-inline constexpr bool has_wide_kernels = false;
+inline constexpr bool has_vnni = false;  // an instruction adds four products of bytes to an int32
 inline constexpr bool rounds_down = false;  // only exact products can be rounded down
 inline constexpr int float_rows = 2;        // rows of a float tile: 2 x 2 sums of four registers fill sixteen
 
