@@ -6,7 +6,7 @@
 #include "fp4/gemm.h"
 #include "src/cpu/gemm/tile_body.h"
 #include "src/cpu/quantize/fp4_codes_body.h"
-#include "src/cpu/simd/avx512.h"
+#include "src/cpu/simd/lanes.h"
 
 namespace fp4::avx512 {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/cpu/quantize/load_body.h"
-#include "src/cpu/simd/avx512.h"
+#include "src/cpu/simd/lanes.h"
 
 namespace fp4::avx512 {
 

@@ -4,7 +4,7 @@
 #include "src/cpu/quantize/run_hadamard_body.h"
 #include "src/cpu/quantize/run_kinds_body.h"
 #include "src/cpu/quantize/run_philox_avx512.h"
-#include "src/cpu/simd/avx512.h"
+#include "src/cpu/simd/lanes.h"
 
 namespace fp4::avx512 {
 

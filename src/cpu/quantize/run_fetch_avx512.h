@@ -1,7 +1,7 @@
 // The way of a run's batches from memory, and of its codes to memory.
 #pragma once
 
-#include "src/cpu/simd/avx512.h"
+#include "src/cpu/simd/lanes.h"
 
 namespace fp4::avx512 {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fp4/rng.h"
-#include "src/cpu/simd/avx512.h"
+#include "src/cpu/simd/lanes.h"
 
 namespace fp4::avx512 {
 
@@ -80,22 +80,6 @@ FP4_SIMD RunWords run_words(const RunKeys& k, I low_blocks, I high_blocks) {
     }
   }
   return w;
-}
-
-// Sixteen blocks of 16 bytes as they lie in memory, those of these lanes first to last.
-FP4_SIMD I lanes_in_memory() { return {_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)}; }
-FP4_SIMD void store_blocks(const __m512i (&even)[4], const __m512i (&odd)[4], uint8_t* out) {
-  __m512i w[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) w[i] = _mm512_mask_blend_epi32(0xAAAA, even[i], _mm512_slli_epi64(odd[i], 32));
-  const __m512i a = _mm512_unpacklo_epi32(w[0], w[1]);
-  const __m512i b = _mm512_unpackhi_epi32(w[0], w[1]);
-  const __m512i c = _mm512_unpacklo_epi32(w[2], w[3]);
-  const __m512i d = _mm512_unpackhi_epi32(w[2], w[3]);
-  _mm512_storeu_si512(out, _mm512_unpacklo_epi64(a, c));
-  _mm512_storeu_si512(out + 64, _mm512_unpackhi_epi64(a, c));
-  _mm512_storeu_si512(out + 128, _mm512_unpacklo_epi64(b, d));
-  _mm512_storeu_si512(out + 192, _mm512_unpackhi_epi64(b, d));
 }
 
 // Draws of 512 adjacent elements, of Philox blocks `first` to `first` + 31. Of every eight blocks those of even vectors

@@ -52,17 +52,6 @@ FP4_SIMD I joined_nibbles(B low, B high) {
   const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
   return {_mm512_shuffle_epi8(pairs, order)};
 }
-// Quarter L of row g becomes quarter g of column L.
-FP4_SIMD void transpose_quarters(const __m512i (&rows)[4], B (&columns)[4]) {
-  const __m512i low01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0x44);
-  const __m512i low23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0x44);
-  const __m512i high01 = _mm512_shuffle_i32x4(rows[0], rows[1], 0xEE);
-  const __m512i high23 = _mm512_shuffle_i32x4(rows[2], rows[3], 0xEE);
-  columns[0] = {_mm512_shuffle_i32x4(low01, low23, 0x88)};
-  columns[1] = {_mm512_shuffle_i32x4(low01, low23, 0xDD)};
-  columns[2] = {_mm512_shuffle_i32x4(high01, high23, 0x88)};
-  columns[3] = {_mm512_shuffle_i32x4(high01, high23, 0xDD)};
-}
 FP4_SIMD B add_bytes(B a, B b) { return {_mm512_add_epi8(a.v, b.v)}; }
 FP4_SIMD B all_bytes(int8_t x) { return {_mm512_set1_epi8(x)}; }
 FP4_SIMD B within(B a, int8_t low, int8_t high) {
@@ -195,6 +184,21 @@ FP4_SIMD F transformed_lanes(F v) {
   v = butterfly(v, _mm512_permute_ps(v.v, 0x4E), 0xCCCC);
   v = butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0xB1), 0xF0F0);
   return butterfly(v, _mm512_shuffle_f32x4(v.v, v.v, 0x4E), 0xFF00);
+}
+
+// The codes of sixteen neighbours, `width` bits each; of two in a byte the lower half comes first.
+template <int width>
+FP4_SIMD I neighbours(const uint8_t* p) {
+  if constexpr (width == 4) {
+    const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    return {_mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)), _mm512_set1_epi32(0xF))};
+  } else if constexpr (width == 8) {
+    return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  } else if constexpr (width == 16) {
+    return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  } else {
+    return {_mm512_loadu_si512(p)};
+  }
 }
 
 }  // namespace fp4::avx512

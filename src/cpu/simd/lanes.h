@@ -7,13 +7,9 @@
 #ifndef FP4_CPU
 #error "FP4_CPU: define it as 512 (AVX-512), 256 (AVX2) or 128 (generic) before including src/cpu/simd/lanes.h"
 #elif FP4_CPU == 512
-#include "src/cpu/simd/avx512.h"
-#include "src/cpu/simd/neighbours_avx512.h"
-#elif FP4_CPU == 256
-#include "src/cpu/simd/avx2.h"
-#include "src/cpu/simd/neighbours_avx2.h"
-#elif FP4_CPU == 128
-#include "src/cpu/simd/generic.h"
+#include "src/cpu/simd/avx512_bytes.h"
+#elif FP4_CPU == 256 || FP4_CPU == 128
+#include "src/cpu/simd/parts_bytes.h"
 #else
 #error "FP4_CPU: expected 512 (AVX-512), 256 (AVX2) or 128 (generic)"
 #endif

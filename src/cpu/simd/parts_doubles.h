@@ -1,15 +1,22 @@
-// Sixteen doubles in eight vectors.
+// Sixteen doubles in parts of half as many lanes as those of floats.
 #pragma once
 
-#include "src/cpu/simd/generic_lanes.h"
+#include "src/cpu/simd/parts_lanes.h"
 
-namespace fp4::generic {
+namespace fp4::FP4_ISA {
 
-#define FP4_EACH_D(expression)                       \
-  D r;                                               \
-  for (int i = 0; i < 8; ++i) r.v[i] = (expression); \
+inline constexpr int part_doubles = part_lanes / 2;
+
+#define FP4_EACH_D(expression)                               \
+  D r;                                                       \
+  for (int i = 0; i < 2 * parts; ++i) r.v[i] = (expression); \
   return r
-FP4_SIMD D all_double(double x) { FP4_EACH_D((d2{x, x})); }
+FP4_SIMD vd same_doubles(double x) {
+  vd same;
+  for (int l = 0; l < part_doubles; ++l) same[l] = x;
+  return same;
+}
+FP4_SIMD D all_double(double x) { FP4_EACH_D(same_doubles(x)); }
 FP4_SIMD D broadcast_double(const double* p) { return all_double(*p); }
 FP4_SIMD D widened(F x) { FP4_EACH_D(i % 2 == 0 ? widened_low(x.v[i / 2]) : widened_high(x.v[i / 2])); }
 FP4_SIMD D to_double(I x) { FP4_EACH_D(i % 2 == 0 ? widened_low(x.v[i / 2]) : widened_high(x.v[i / 2])); }
@@ -22,63 +29,44 @@ FP4_SIMD D operator-(D x, D y) { FP4_EACH_D(x.v[i] - y.v[i]); }
 FP4_SIMD D fma(D x, D y, D z) { FP4_EACH_D(fused(x.v[i], y.v[i], z.v[i])); }
 // x*y + z where x*y is a double.
 FP4_SIMD D exact_fma(D x, D y, D z) { FP4_EACH_D(has_fma ? fused(x.v[i], y.v[i], z.v[i]) : x.v[i] * y.v[i] + z.v[i]); }
-FP4_SIMD D load_double(const double* p) { FP4_EACH_D(load_part<d2>(p + 2 * i)); }
+FP4_SIMD D load_double(const double* p) { FP4_EACH_D(load_part<vd>(p + part_doubles * i)); }
 FP4_SIMD void store(double* p, D x) {
-  for (int i = 0; i < 8; ++i) store_part(p + 2 * i, x.v[i]);
+  for (int i = 0; i < 2 * parts; ++i) store_part(p + part_doubles * i, x.v[i]);
 }
 // 8 floats of each of `count` rows, `stride` floats apart, as doubles.
 FP4_SIMD void widen_rows(const float* p, int64_t stride, int count, double* out) {
   for (int k = 0; k < count; ++k) {
-    for (int i = 0; i < 8; ++i) out[8 * k + i] = p[k * stride + i];
+    for (int i = 0; i < 8; i += part_lanes) {
+      const vf x = load_part<vf>(p + k * stride + i);
+      store_part(out + 8 * k + i, widened_low(x));
+      store_part(out + 8 * k + i + part_doubles, widened_high(x));
+    }
   }
 }
 
-// The low words of two vectors of 64-bit lanes, and the other way round, truth values of lanes as those of doubles.
-template <class T>
-FP4_SIMD i4 low_words(T low, T high) {
-  return __builtin_shufflevector(reinterpret_cast<i4>(low), reinterpret_cast<i4>(high), 0, 2, 4, 6);
-}
-FP4_SIMD l2 wide_mask(M m, int i) {
-  const i4 x = m.v[i / 2];
-  return reinterpret_cast<l2>(i % 2 == 0 ? __builtin_shufflevector(x, x, 0, 0, 1, 1)
-                                         : __builtin_shufflevector(x, x, 2, 2, 3, 3));
-}
+FP4_SIMD vl wide_mask(M m, int i) { return i % 2 == 0 ? wide_mask_low(m.v[i / 2]) : wide_mask_high(m.v[i / 2]); }
 FP4_SIMD M operator!=(D x, D y) { FP4_EACH(M, low_words(x.v[2 * i] != y.v[2 * i], x.v[2 * i + 1] != y.v[2 * i + 1])); }
 FP4_SIMD M operator<(D x, D y) { FP4_EACH(M, low_words(x.v[2 * i] < y.v[2 * i], x.v[2 * i + 1] < y.v[2 * i + 1])); }
 // Sign and exponent field of each double.
 FP4_SIMD I exponent_fields(D x) {
-  FP4_EACH(I, low_words(reinterpret_cast<q2>(x.v[2 * i]) >> 52, reinterpret_cast<q2>(x.v[2 * i + 1]) >> 52));
+  FP4_EACH(I, low_words(reinterpret_cast<vq>(x.v[2 * i]) >> 52, reinterpret_cast<vq>(x.v[2 * i + 1]) >> 52));
 }
 FP4_SIMD D select(M m, D yes, D no) { FP4_EACH_D(chosen(wide_mask(m, i), yes.v[i], no.v[i])); }
-
-FP4_SIMD d2 magnitude_of(d2 x) { return reinterpret_cast<d2>(reinterpret_cast<l2>(x) & INT64_MAX); }
-FP4_SIMD d2 with_sign_of(d2 magnitude, d2 x) {
-  return reinterpret_cast<d2>(reinterpret_cast<l2>(magnitude) | (reinterpret_cast<l2>(x) & INT64_MIN));
-}
-// To whole numbers, ties to even; from 2^52 on a double is one.
-FP4_SIMD d2 rounded_whole(d2 x) {
-  const d2 magnitude = magnitude_of(x);
-  return with_sign_of(chosen(magnitude < 0x1p52, (magnitude + 0x1p52) - 0x1p52, magnitude), x);
-}
-FP4_SIMD d2 truncated_whole(d2 x) {
-  const d2 near = magnitude_of(rounded_whole(x));
-  return with_sign_of(chosen(near > magnitude_of(x), near - 1.0, near), x);
-}
 FP4_SIMD D rounded_whole(D x) { FP4_EACH_D(rounded_whole(x.v[i])); }
 FP4_SIMD D truncated_whole(D x) { FP4_EACH_D(truncated_whole(x.v[i])); }
 // The last bit set in the lanes of m.
 FP4_SIMD D made_odd(D x, M m) {
-  FP4_EACH_D(reinterpret_cast<d2>(reinterpret_cast<l2>(x.v[i]) | (wide_mask(m, i) & 1)));
+  FP4_EACH_D(reinterpret_cast<vd>(reinterpret_cast<vl>(x.v[i]) | (wide_mask(m, i) & 1)));
 }
-FP4_SIMD auto is_halfway(d2 x) { return (reinterpret_cast<l2>(x) & 0x1FFFFFFF) == 0x10000000; }
+FP4_SIMD vl is_halfway(vd x) { return (reinterpret_cast<vl>(x) & 0x1FFFFFFF) == 0x10000000; }
 // Doubles halfway between two floats: the low 29 bits are 1000..0.
 FP4_SIMD M between_floats(D x) { FP4_EACH(M, low_words(is_halfway(x.v[2 * i]), is_halfway(x.v[2 * i + 1]))); }
 // One unit of the last place toward the part that a sum lost, in the lanes of m.
-FP4_SIMD d2 nudged(d2 s, d2 error, l2 m) {
-  const d2 product = s * error;
-  const d2 zero = {};
-  const l2 step = reinterpret_cast<l2>(product < zero) - reinterpret_cast<l2>(product > zero);
-  return reinterpret_cast<d2>(reinterpret_cast<l2>(s) + (step & m));
+FP4_SIMD vd nudged(vd s, vd error, vl m) {
+  const vd product = s * error;
+  const vd zero = {};
+  const vl step = reinterpret_cast<vl>(product < zero) - reinterpret_cast<vl>(product > zero);
+  return reinterpret_cast<vd>(reinterpret_cast<vl>(s) + (step & m));
 }
 FP4_SIMD D nudged(D s, D error, M m) { FP4_EACH_D(nudged(s.v[i], error.v[i], wide_mask(m, i))); }
 // x*y in whole units, cut toward zero. Only products that lost something and are whole numbers may have been rounded
@@ -97,9 +85,9 @@ FP4_SIMD F narrowed_toward_zero(D x) {
   const F nearest = narrowed(x);
   const D rounded = widened(as_float(bits(nearest) & all(0x7FFFFFFF)));
   D exact = x;
-  for (d2& v : exact.v) v = magnitude_of(v);
+  for (vd& v : exact.v) v = reinterpret_cast<vd>(reinterpret_cast<vl>(v) & INT64_MAX);
   return as_float(add_where(exact < rounded, bits(nearest), all(-1)));
 }
 #undef FP4_EACH_D
 
-}  // namespace fp4::generic
+}  // namespace fp4::FP4_ISA
