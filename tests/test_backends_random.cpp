@@ -144,12 +144,12 @@ void compare_drawn(int count, uint32_t seed) {
 }
 
 TEST_CASE("drawn products, which reach every kernel", "[quick]") {
-  cpu::reset_tile_counts();
+  cpu::gemm_uses.reset();
   compare_drawn(1000, 1);
   const std::vector<const Backend*> backends = backends_under_test();
   const bool has_all = std::any_of(backends.begin(), backends.end(),
                                    [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
-  const cpu::TileCounts counts = cpu::tile_counts();
+  const cpu::TileCounts counts = cpu::gemm_uses.read();
   for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
     const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
     INFO(row.name << ": offered " << count.offered << " tiles, took " << count.taken);

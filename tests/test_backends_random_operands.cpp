@@ -181,12 +181,12 @@ void compare_drawn(int count, uint32_t seed) {
 }
 
 TEST_CASE("drawn operands, which reach every engine", "[quick]") {
-  cpu::reset_panel_counts();
+  cpu::quantize_uses.reset();
   compare_drawn(1500, 1);
   const std::vector<const Backend*> backends = backends_under_test();
   const bool has_all = std::any_of(backends.begin(), backends.end(),
                                    [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
-  const cpu::PanelCounts counts = cpu::panel_counts();
+  const cpu::PanelCounts counts = cpu::quantize_uses.read();
   for (const cpu::QuantizeEngineInfo& row : cpu::quantize_engine_table) {
     const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
     INFO(row.name << ": offered " << count.offered << " panels, took " << count.taken);

@@ -2,6 +2,7 @@
 // tests that every one is reached.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -13,24 +14,40 @@ struct UseCount {
   const char* declined = nullptr;  // why, of the last call that it declined
 };
 
-class UseCounter {
+// One count for each row of a table whose ids are indices.
+template <class Id, size_t rows>
+class UseCounters {
  public:
-  UseCount read() const { return {offered_, taken_, declined_}; }
+  using Counts = std::array<UseCount, rows>;
+
+  Counts read() const {
+    Counts counts;
+    for (size_t i = 0; i < rows; ++i) counts[i] = {row_[i].offered, row_[i].taken, row_[i].declined};
+    return counts;
+  }
   void reset() {
-    offered_ = 0;
-    taken_ = 0;
-    declined_ = nullptr;
+    for (Row& r : row_) {
+      r.offered = 0;
+      r.taken = 0;
+      r.declined = nullptr;
+    }
   }
-  void count(int64_t offered, int64_t taken) {
-    offered_.fetch_add(offered, std::memory_order_relaxed);
-    taken_.fetch_add(taken, std::memory_order_relaxed);
+  void count(Id id, int64_t offered, int64_t taken) {
+    Row& r = row_[static_cast<size_t>(id)];
+    r.offered.fetch_add(offered, std::memory_order_relaxed);
+    r.taken.fetch_add(taken, std::memory_order_relaxed);
   }
-  void decline(const char* reason) { declined_.store(reason, std::memory_order_relaxed); }
+  void decline(Id id, const char* reason) {
+    row_[static_cast<size_t>(id)].declined.store(reason, std::memory_order_relaxed);
+  }
 
  private:
-  std::atomic<int64_t> offered_ = 0;
-  std::atomic<int64_t> taken_ = 0;
-  std::atomic<const char*> declined_ = nullptr;
+  struct Row {
+    std::atomic<int64_t> offered = 0;
+    std::atomic<int64_t> taken = 0;
+    std::atomic<const char*> declined = nullptr;
+  };
+  Row row_[rows];
 };
 
 }  // namespace fp4::cpu

@@ -38,9 +38,9 @@ std::string kernels_of(const Dispatcher& backend, const QuantSpec& a, const Quan
   call.options = options;
   call.c = c.data();
   call.c_stride = rows;
-  cpu::reset_tile_counts();
+  cpu::gemm_uses.reset();
   backend.multiply(call);
-  return kernel_shares(cpu::tile_counts());
+  return kernel_shares(cpu::gemm_uses.read());
 }
 
 }  // namespace

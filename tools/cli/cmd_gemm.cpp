@@ -113,7 +113,7 @@ void run_gemm(const GemmOptions& o) {
   }
   writer.write(finished(epilogue, c, n, added.empty() ? nullptr : added.data(), bias.empty() ? nullptr : bias.data()));
   writer.commit();
-  if (o.explains) print_kernels(cpu::tile_counts());
+  if (o.explains) print_kernels(cpu::gemm_uses.read());
 }
 
 void add_gemm(CLI::App& app, Invocation&) {

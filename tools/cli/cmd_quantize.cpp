@@ -134,7 +134,7 @@ void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
   fields.push_back({"backend", report.backend});
   fields.push_back({"written", o.job.out});
   print_fields(fields);
-  if (o.explains) print_engines(cpu::panel_counts());
+  if (o.explains) print_engines(cpu::quantize_uses.read());
 }
 
 void add_quantize(CLI::App& app, Invocation& invocation) {

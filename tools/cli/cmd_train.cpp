@@ -156,7 +156,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
                                              static_cast<double>(history.bytes_sent) * 1e-6));
   fields.emplace_back("digest", history.digest);
   print_fields(fields);
-  if (o.explains) print_kernels(cpu::tile_counts());
+  if (o.explains) print_kernels(cpu::gemm_uses.read());
 }
 
 void add_train(CLI::App& app, Invocation& invocation) {

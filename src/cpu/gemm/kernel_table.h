@@ -3,7 +3,6 @@
 // offered and took are kept for `--explain` and for the test that every kernel is reached.
 #pragma once
 
-#include <array>
 #include <iterator>
 
 #include "fp4/axis.h"
@@ -32,13 +31,8 @@ inline constexpr GemmKernelInfo gemm_kernel_table[] = {
 };
 static_assert(ids_are_indices(gemm_kernel_table));
 
-using TileCounts = std::array<UseCount, std::size(gemm_kernel_table)>;
-
-// Of all products of this process since the last reset.
-TileCounts tile_counts();
-void reset_tile_counts();
-
-void count_tiles(GemmKernel kernel, int64_t offered, int64_t taken);
-void count_declined(GemmKernel kernel, const char* reason);
+// Tiles of all products of this process since the last reset.
+inline UseCounters<GemmKernel, std::size(gemm_kernel_table)> gemm_uses;
+using TileCounts = decltype(gemm_uses)::Counts;
 
 }  // namespace fp4::cpu

@@ -196,18 +196,18 @@ FP4_TARGET inline void multiply_group(Part s) {
   int64_t open = s.open_tiles();
   for (const KernelRow& row : kernel_rows) {
     if (const char* reason = row.declines(s); reason != nullptr) {
-      cpu::count_declined(row.id, reason);
+      cpu::gemm_uses.decline(row.id, reason);
       continue;
     }
     row.multiply(s);
     const int64_t left = s.open_tiles();
-    cpu::count_tiles(row.id, open, open - left);
+    cpu::gemm_uses.count(row.id, open, open - left);
     open = left;
     if (open == 0) return;
   }
   const int64_t slow = multiply_terms(s.p, s.k, s.pb, s.end, s.first, s.last, s.progress);
-  cpu::count_tiles(cpu::GemmKernel::terms, open, open - slow);
-  if (slow > 0) cpu::count_tiles(cpu::GemmKernel::core, slow, slow);
+  cpu::gemm_uses.count(cpu::GemmKernel::terms, open, open - slow);
+  if (slow > 0) cpu::gemm_uses.count(cpu::GemmKernel::core, slow, slow);
 }
 
 inline void multiply_blocked_panels(const Product& p) {

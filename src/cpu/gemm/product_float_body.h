@@ -119,7 +119,7 @@ inline void multiply_float_panels(const Product& p, bool direct_a) {
   const int threads = threads_for(p);
   const int64_t count = p.b.panels.count;
   const int64_t tiles = count * ((p.a.rows + tile_rows - 1) / tile_rows);
-  cpu::count_tiles(cpu::GemmKernel::floats, tiles, tiles);
+  cpu::gemm_uses.count(cpu::GemmKernel::floats, tiles, tiles);
   const int64_t step = loop == Loop::fp64 ? 1 : 2;
   const int64_t k_block = loop == Loop::fp64 || restarts<loop>(p) ? larger<int64_t>(p.a.cols, 1) : float_k_block;
   for (int64_t k0 = 0; k0 < larger<int64_t>(p.a.cols, 1); k0 += k_block) {

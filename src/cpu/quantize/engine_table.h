@@ -2,7 +2,6 @@
 // it cannot decide to `lanes`; blocks that lanes cannot decide go one by one through include/fp4/block.h.
 #pragma once
 
-#include <array>
 #include <iterator>
 
 #include "fp4/axis.h"
@@ -25,13 +24,8 @@ inline constexpr QuantizeEngineInfo quantize_engine_table[] = {
 };
 static_assert(ids_are_indices(quantize_engine_table));
 
-using PanelCounts = std::array<UseCount, std::size(quantize_engine_table)>;
-
-// Of all operands of this process since the last reset.
-PanelCounts panel_counts();
-void reset_panel_counts();
-
-void count_panels(QuantizeEngine engine, int64_t offered, int64_t taken);
-void count_declined(QuantizeEngine engine, const char* reason);
+// Panels of all operands of this process since the last reset.
+inline UseCounters<QuantizeEngine, std::size(quantize_engine_table)> quantize_uses;
+using PanelCounts = decltype(quantize_uses)::Counts;
 
 }  // namespace fp4::cpu

@@ -119,11 +119,6 @@ FP4_TARGET inline void load_chunk(const QuantPlan& p, int64_t row0, int64_t k0, 
   }
 }
 
-// Whether a panel is sixteen whole rows that run along K, K not padded: its blocks can be read along the rows.
-inline bool lies_in_rows(const QuantPlan& p, int64_t padded, int64_t panel) {
-  return p.x.col_stride == 1 && p.hadamard.size == 0 && p.x.cols == padded && (panel + 1) * panel_rows <= p.rows;
-}
-
 // Columns of load_chunk where they lie, if they can be read there, else in the buffer.
 FP4_SIMD Columns columns_of(const QuantPlan& p, int64_t row0, int64_t k0, int n, LaneBuffer buffer) {
   if (p.x.row_stride == 1 && row0 + panel_rows <= p.rows && k0 + n <= p.x.cols && p.hadamard.size == 0)

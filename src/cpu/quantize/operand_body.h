@@ -72,16 +72,16 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   z.magnitude_codes = load_nibble_table(magnitude_codes);
   const int64_t count = z.out->count;
   const char* reason = z.stored != nullptr ? declines_rows(plan) : "operands of products go to panels";
-  if (reason != nullptr) cpu::count_declined(cpu::QuantizeEngine::rows, reason);
+  if (reason != nullptr) cpu::quantize_uses.decline(cpu::QuantizeEngine::rows, reason);
   if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) {
-    cpu::count_panels(cpu::QuantizeEngine::shared, count, count);
+    cpu::quantize_uses.count(cpu::QuantizeEngine::shared, count, count);
     return quantize_shared(z);
   }
-  cpu::count_declined(cpu::QuantizeEngine::shared, "blocks of one row, or no scales");
+  cpu::quantize_uses.decline(cpu::QuantizeEngine::shared, "blocks of one row, or no scales");
   const int threads = plan.rows * plan.cols >= int64_t{1} << 18 ? plan.threads : 1;
   const int64_t first = plan.is_flat ? quantize_flat(z, threads) : 0;
   const ColumnCodes columns = plan_columns(z);
-  cpu::count_panels(cpu::QuantizeEngine::lanes, count - first, count - first);
+  cpu::quantize_uses.count(cpu::QuantizeEngine::lanes, count - first, count - first);
   parallel_for(first, count, 1, threads, 4, [&](int64_t panel) { quantize_lanes(z, columns, panel); });
 }
 

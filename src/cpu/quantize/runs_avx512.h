@@ -181,8 +181,8 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
     quantize_lanes(z, plan_columns(z), panel);
     ++left_to_lanes;
   }
-  cpu::count_panels(cpu::QuantizeEngine::rows, last - first, last - first - left_to_lanes);
-  cpu::count_panels(cpu::QuantizeEngine::lanes, left_to_lanes, left_to_lanes);
+  cpu::quantize_uses.count(cpu::QuantizeEngine::rows, last - first, last - first - left_to_lanes);
+  cpu::quantize_uses.count(cpu::QuantizeEngine::lanes, left_to_lanes, left_to_lanes);
   if (!streams) return;
   streamed.close();
   _mm_sfence();
