@@ -55,10 +55,9 @@ inline TileKernel block_kernel(int64_t, bool) {
   return panels == 1 ? block_tile_one : block_tile_two;
 }
 
-// Bytes moved by 128 would overflow 16 bits, so there are no level panels here; what else one step of VNNI or embedded
-// rounding makes worth while goes term by term where the ranges of scales prove nothing (is_certain).
+// Bytes moved by 128 would overflow 16 bits, so there are no level panels here; other accumulators go term by term.
 inline WholeKernel whole_kernel(int) { return nullptr; }
-inline PairKernel pair_kernel(PairFinish, int) { return nullptr; }
+inline PairKernel pair_kernel(int) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
 inline GroupKernel group_kernel(int64_t) { return nullptr; }

@@ -1,8 +1,7 @@
 // C = Q(A) Q(B)^T of elements in units of 16 bits (pairs_body.h): dots of pairs in int32 (vpdpwssd), exact, and a few
 // more for the rests. At the end of a block acc = fl32(acc + unit * dot + quantum * rest) with one rounding:
-//   whole   no rests, and the dot fits 24 bits: one fused step
-//   split   unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests
-//           are added to the error, and one last addition rounds. For scales that are powers of two.
+// unit * dot = high + low, of 24 and 8 bits; the sum of acc and high and its error, exact, then low and rests are added
+// to the error, and one last addition rounds. For scales that are powers of two.
 // What must be exact for that raises the inexact flag where it is not (gemm_int8_avx512.h): where scales are far apart,
 // error, low and rests need more than 24 bits, and the tile falls to the next kernel.
 // Tile: 8 rows of A, broadcast pair by pair, times 16 or 32 rows of B in the lanes.
@@ -46,7 +45,7 @@ FP4_SIMD void add_rest(const PairInput& t, int64_t run, int64_t at, const cpu::R
 }
 
 // Products with rests of a run: A's with all of B, B's with A's units.
-template <PairFinish finish, int panels>
+template <int panels>
 FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& state) {
   for (int r = 0; r < tile_rows; ++r) {
 #pragma GCC unroll 2
@@ -54,7 +53,7 @@ FP4_SIMD void rest_dots(const PairInput& t, int64_t run, PairState<panels>& stat
   }
   const int64_t at = run * pair_words;
   int32_t first = t.rest_start[run];
-  for (int i = 0; i < least_rests(finish); ++i) add_rest(t, run, at, t.rests[first++], state);
+  for (int i = 0; i < least_rests; ++i) add_rest(t, run, at, t.rests[first++], state);
   for (; first < t.rest_start[run + 1]; ++first) add_rest(t, run, at, t.rests[first], state);
   uint32_t marks = t.marks_b[0][run];
   if (panels == 2) marks |= t.marks_b[panels - 1][run] << 16;
@@ -89,9 +88,7 @@ FP4_SIMD SplitSum split_sum(__m512 acc, __m512i dot, __m512i rest, __m512 scale,
 }
 
 // acc + dot * unit + rest * quantum, rounded once; `scale` and `rest_scale` hold unit and quantum.
-template <PairFinish finish>
 FP4_SIMD __m512 finished_run(__m512 acc, __m512i dot, __m512i rest, __m512 scale, __m512 rest_scale, __m512i up) {
-  if (finish == PairFinish::whole) return _mm512_fmadd_round_ps(_mm512_cvtepi32_ps(dot), scale, acc, nearest);
   const SplitSum s = split_sum(acc, dot, rest, scale, up);
   return _mm512_add_round_ps(s.sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(s.low), rest_scale, s.error), nearest);
 }
@@ -121,9 +118,9 @@ FP4_SIMD void unit_dots(const PairInput& t, int64_t run, __m512i (&dot)[tile_row
   }
 }
 
-template <PairFinish finish, int panels>
+template <int panels>
 FP4_SIMD void pair_block(const PairInput& t, int64_t run, PairState<panels>& state) {
-  if (finish != PairFinish::whole) rest_dots<finish, panels>(t, run, state);
+  rest_dots<panels>(t, run, state);
   __m512i dot[tile_rows][panels];
   unit_dots<panels>(t, run, dot);
   const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
@@ -146,37 +143,25 @@ FP4_SIMD void pair_block(const PairInput& t, int64_t run, PairState<panels>& sta
       // fl32(sA*sB), as this accumulator asks; exact for scales of at most 8 bits.
       const __m512 scale = _mm512_mul_round_ps(row, unit[j], nearest);
       const __m512 rest_scale = _mm512_mul_round_ps(row, quantum[j], nearest);
-      const __m512i rest = finish == PairFinish::whole ? dot[r][j] : load(state.rest[r] + j * panel_rows).v;
-      _mm512_store_ps(acc, finished_run<finish>(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
+      const __m512i rest = load(state.rest[r] + j * panel_rows).v;
+      _mm512_store_ps(acc, finished_run(_mm512_load_ps(acc), dot[r][j], rest, scale, rest_scale, up));
     }
   }
 }
 
-template <PairFinish finish, int panels>
+template <int panels>
 FP4_TARGET __attribute__((noinline)) bool pair_tile(const PairInput& t, const TileOutput& out) {
   PairState<panels> state;
   for (int r = 0; r < tile_rows; ++r) {
     for (int j = 0; j < panels; ++j) store(state.acc[r] + j * panel_rows, all(0.0f));
   }
   clear_inexact();
-  for (int64_t run = 0; run < t.runs; ++run) pair_block<finish, panels>(t, run, state);
+  for (int64_t run = 0; run < t.runs; ++run) pair_block<panels>(t, run, state);
   if (was_inexact()) return false;
   finish_sums<panels>(state.acc, t.snap_log2, out);
   return true;
 }
 
-template <int panels>
-inline PairKernel pair_kernel_of(PairFinish finish) {
-  switch (finish) {
-    case PairFinish::whole: return pair_tile<PairFinish::whole, panels>;
-    case PairFinish::split: return pair_tile<PairFinish::split, panels>;
-    case PairFinish::none: return nullptr;
-  }
-  return nullptr;
-}
-
-inline PairKernel pair_kernel(PairFinish finish, int panels) {
-  return panels == 2 ? pair_kernel_of<2>(finish) : pair_kernel_of<1>(finish);
-}
+inline PairKernel pair_kernel(int panels) { return panels == 2 ? pair_tile<2> : pair_tile<1>; }
 
 }  // namespace fp4::avx512

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/cpu/gemm/product_fold_body.h"
+#include "src/cpu/gemm/tiles.h"
 #include "src/cpu/simd/lanes.h"
 
 namespace fp4::FP4_ISA {
@@ -98,6 +99,28 @@ inline bool groups_fit(int64_t dot, const GroupShape& g, const uint32_t* a, cons
     if (uint64_t{a[2 * i]} * larger(b[2 * i], b[2 * i + 1]) > smaller(most, sums)) return false;
   }
   return true;
+}
+
+struct GroupPlan {
+  GroupKernel kernel = nullptr;  // null: not such a product
+  GroupShape shape = {};
+  GroupScales a = {};
+  GroupScales b = {};
+};
+
+FP4_TARGET inline GroupPlan plan_groups(const Product& p, const BlockedPlan& k) {
+  GroupPlan plan;
+  if (!p.has_dots || !may_group(p, k.folding)) return plan;
+  plan.kernel = group_kernel(k.input.run4);
+  if (plan.kernel == nullptr) return plan;
+  plan.shape = group_shape(k.folding);
+  thread_local Arena arena;
+  arena.reset(group_bytes(p.a.panels, plan.shape) + group_bytes(p.b.panels, plan.shape));
+  plan.a = take_groups(p.a.panels, plan.shape, arena);
+  plan.b = take_groups(p.b.panels, plan.shape, arena);
+  fill_groups(p.a, k.input.scale_shift_a, plan.shape, plan.a);
+  fill_groups(p.b, k.input.scale_shift_b, plan.shape, plan.b);
+  return plan;
 }
 
 }  // namespace fp4::FP4_ISA

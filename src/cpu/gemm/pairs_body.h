@@ -38,17 +38,19 @@ inline PairUnits pair_units(const Quantizer& a, const Quantizer& b) {
   const int64_t rests = pair_run * (units_of(all_a, u.cut_a) + most_b) << cut;
   if (!fits() || rests + (int64_t{1} << (15 + cut)) >= pair_bound || larger(u.least_cut_a, u.cut_b) > largest_cut)
     return u;
-  u.finish = cut == 0 && pair_run * all_a * all_b <= 1 << 24 ? PairFinish::whole : PairFinish::split;
+  u.serves = true;
   return u;
 }
 
-// How pairs serve, where they do: split dots of blocks ask for scales that are powers of two.
-inline PairUnits choose_pairs(const Side& a, const Side& b, const Accumulator& row, int64_t run) {
-  if (!has_vnni || row.kind != AccumulatorKind::block || run != pair_run) return {};
-  const PairUnits u = pair_units(a.q, b.q);
-  const bool has_powers = scale_fraction_bits(a.q) == 0 && scale_fraction_bits(b.q) == 0;
-  return u.finish == PairFinish::split && !has_powers ? PairUnits{} : u;
+// Blocks of one run whose scales are powers of two.
+inline PairUnits choose_pairs(const Product& p) {
+  const bool has_powers = scale_fraction_bits(p.a.q) == 0 && scale_fraction_bits(p.b.q) == 0;
+  const bool fits = p.options.accumulator.kind == AccumulatorKind::block && p.run == pair_run && !p.restarts();
+  return has_vnni && has_powers && fits ? pair_units(p.a.q, p.b.q) : PairUnits{};
 }
+
+// Whether all parts of split sums are floats: what becomes infinite has no error.
+inline bool keeps_split_bits(const SumSpan& span) { return span.sum_log2 <= 126 && span.lowest_bit >= -149; }
 
 // Arena bytes of the pairs of a side, and their places.
 inline size_t pair_bytes(const Panels& p, bool is_a) {
@@ -102,7 +104,6 @@ struct RowRests {
   cpu::Rest* list[2];
   int32_t* start[2];
   int32_t count[2];
-  int32_t least;  // of a run
 
   FP4_SIMD void add(int64_t, int64_t pair, uint32_t lanes, I words) {
     alignas(64) int32_t word[panel_rows];
@@ -116,8 +117,8 @@ struct RowRests {
   FP4_SIMD void end(int64_t run) {
     for (int half = 0; half < 2; ++half) {
       // Without a branch: how many there are is a coin's toss.
-      for (int32_t i = 0; i < least; ++i) list[half][count[half] + i] = {};
-      count[half] = larger(count[half], start[half][run] + least);
+      for (int32_t i = 0; i < least_rests; ++i) list[half][count[half] + i] = {};
+      count[half] = larger(count[half], start[half][run] + least_rests);
       start[half][run + 1] = count[half];
     }
   }
@@ -186,9 +187,8 @@ FP4_SIMD void narrow_panel(const Panels& p, int64_t panel, const PairCut& c, Res
 FP4_TARGET inline void narrow_rows(const Side& side, const PairUnits& u, int64_t panel, int cut) {
   const Panels& p = side.panels;
   RowRests rests = {};
-  rests.least = least_rests(u.finish);
   for (int half = 0; half < 2; ++half) {
-    rests.list[half] = p.panel_rests(panel, half);
+    rests.list[half] = p.panel_rests(2 * panel + half);
     rests.start[half] = p.rest_start + (panel * 2 + half) * (p.padded / pair_run + 1);
     rests.start[half][0] = 0;
   }

@@ -73,7 +73,7 @@ struct Panels {
   const int16_t* panel_pairs(int64_t p) const { return pairs + p * padded * panel_rows; }
   // A cache line beyond each list: room for a run's least, and lists of a power of two share no cache sets.
   int64_t rests_per_list() const { return padded / 4 * panel_rows + 8; }
-  Rest* panel_rests(int64_t p, int64_t half) const { return rests + (2 * p + half) * rests_per_list(); }
+  Rest* panel_rests(int64_t list) const { return rests + list * rests_per_list(); }
   int64_t outer_count() const { return (cols + outer_scale_width - 1) / outer_scale_width; }
   const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
 };

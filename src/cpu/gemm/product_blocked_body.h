@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "src/cpu/gemm/group_scales_body.h"
 #include "src/cpu/gemm/kernel_table.h"
-#include "src/cpu/gemm/product_groups_body.h"
-#include "src/cpu/gemm/product_pairs_body.h"
+#include "src/cpu/gemm/pairs_body.h"
 #include "src/cpu/gemm/product_terms_body.h"
 #include "src/cpu/gemm/product_whole_body.h"
 #include "src/cpu/gemm/tiles.h"
@@ -13,82 +13,6 @@
 #include "src/parallel.h"
 
 namespace fp4::FP4_ISA {
-
-// Aligned sums of single products: tiles are tried until some fail.
-struct SingleTries {
-  int limit = 0;  // the largest exponent that cuts nothing
-  int left = 4;   // tiles that may fail before the part goes term by term
-};
-FP4_TARGET inline bool try_single(const BlockedPlan& k, const TileInput& t, SingleTries& tries, const TileOutput& out) {
-  if (tries.left == 0 || tries.limit == INT32_MIN) return false;
-  if (k.single(t, k.folding, tries.limit, out)) return true;
-  --tries.left;
-  return false;
-}
-
-// One tile, all of K: false where the kernel's conditions do not hold.
-FP4_TARGET inline bool fast_tile(const BlockedPlan& k, const TileInput& t, int panels, SingleTries& single,
-                                 const TileOutput& out) {
-  if (k.single != nullptr) return try_single(k, t, single, out);
-  if (k.cut != nullptr) {
-    k.cut(t, k.folding, out);
-  } else {
-    (panels == 2 ? k.two : k.one)(t, out);
-  }
-  return true;
-}
-
-// The input of columns `begin` to `end` of K.
-inline TileInput sliced(const TileInput& all_of_it, int64_t run, int64_t begin, int64_t end, int panels) {
-  TileInput t = all_of_it;
-  const int64_t first = begin / run;
-  const auto scales = [first](int shift) { return shift > 30 ? 0 : (first >> shift) * panel_rows; };
-  t.a += begin * panel_rows;
-  t.scale_a += scales(t.scale_shift_a);
-  for (int j = 0; j < panels; ++j) {
-    t.b[j] += begin * panel_rows;
-    t.scale_b[j] += scales(t.scale_shift_b);
-    t.correction[j] += first * panel_rows;
-  }
-  t.runs = (end - begin + run - 1) / run;
-  return t;
-}
-
-// Panels pb.. of B times rows [first, last) of A, but for the tiles marked in `done`; marks what it did.
-FP4_TARGET inline void multiply_blocked_part(const Product& p, BlockedPlan k, int64_t pb, int panels, int64_t first,
-                                             int64_t last, bool* done) {
-  TileInput& t = k.input;
-  const Panels& pa = p.a.panels;
-  const Panels& panels_b = p.b.panels;
-  SingleTries single;
-  const cpu::ScaleRange range_b = range_of(panels_b, pb, panels);
-  for (int j = 0; j < panels; ++j) {
-    t.b[j] = panels_b.panel_bytes(pb + j);
-    t.scale_b[j] = panels_b.panel_scales(pb + j);
-    t.correction[j] = panels_b.correction + (pb + j) * t.runs * panel_rows;
-  }
-  for (int64_t row0 = first; row0 < last; row0 += tile_rows) {
-    bool& is_done = done[(row0 - first) / tile_rows];
-    const int64_t panel = row0 / panel_rows;
-    const int64_t half = row0 % panel_rows;
-    if (is_done || !scales_in_range(pa.range[panel], range_b)) continue;
-    if (p.may_be_certain && !is_certain(p, pa.range[panel], range_b, k.folding)) continue;
-    t.a = pa.panel_bytes(panel) + half * 4;
-    t.scale_a = pa.panel_scales(panel) + half;
-    if (k.single != nullptr) single.limit = single_limit(p, pa.range[panel], range_b, k.folding);
-    const TileOutput out = output_of(p, row0, pb, panels);
-    if (!p.restarts()) {
-      is_done = fast_tile(k, t, panels, single, out);
-      continue;
-    }
-    is_done = true;
-    outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
-      const TileInput slice = sliced(t, p.run, begin, end, panels);
-      k.folding.runs = slice.runs;
-      is_done = is_done && fast_tile(k, slice, panels, single, piece);
-    });
-  }
-}
 
 // Tiles still to do: [panels of B of a group][tiles of a row block].
 struct Progress {
@@ -135,40 +59,188 @@ FP4_TARGET inline void multiply_level(Part& s) {
   for (int64_t j = s.pb; j + 1 < s.end; ++j) s.copy_marks(j);
 }
 
-FP4_TARGET inline void multiply_pairs(Part& s) {
-  for (int64_t j = s.pb; j < s.end; j += pair_panels) {
-    const int panels = static_cast<int>(smaller<int64_t>(pair_panels, s.end - j));
-    multiply_pairs_part(s.p, j, panels, s.first, s.last, s.progress.done[j - s.pb]);
-    if (panels == 2) s.copy_marks(j);
+// Rows row0.. of A times panels pb.. of B.
+struct TileAt {
+  int64_t row0;
+  int64_t pb;
+  int panels;
+  const cpu::ScaleRange& range_a;
+  const cpu::ScaleRange& range_b;
+
+  int64_t panel() const { return row0 / panel_rows; }
+  int64_t half() const { return row0 % panel_rows; }
+};
+
+// Whether a tile's data are fit for a kernel, as far as scales tell, and whether it could prove its sums.
+enum class Outcome : uint8_t { unfit, failed, done };
+
+// Offers the open tiles of a part to `tile`, after `open` for the panels of B that they have in common, and marks what
+// it did. Tiles may fail four times before the kernel is given up for these panels.
+template <class Open, class Tile>
+FP4_TARGET void offer_tiles(Part& s, int64_t step, const Open& open, const Tile& tile) {
+  for (int64_t pb = s.pb; pb < s.end; pb += step) {
+    if (s.open_tiles(pb) == 0) continue;
+    const int panels = static_cast<int>(smaller(step, s.end - pb));
+    const cpu::ScaleRange range_b = range_of(s.p.b.panels, pb, panels);
+    open(pb, panels);
+    bool* done = s.progress.done[pb - s.pb];
+    int tries = 4;
+    for (int64_t row0 = s.first; row0 < s.last && tries > 0; row0 += tile_rows, ++done) {
+      const cpu::ScaleRange& range_a = s.p.a.panels.range[row0 / panel_rows];
+      if (*done || !scales_in_range(range_a, range_b)) continue;
+      const Outcome outcome = tile(TileAt{row0, pb, panels, range_a, range_b});
+      *done = outcome == Outcome::done;
+      if (outcome == Outcome::failed) --tries;
+    }
+    if (panels == 2) s.copy_marks(pb);
   }
+}
+
+// Where tiles of bytes read in B, and in A.
+inline void open_bytes(const Part& s, int64_t pb, int panels, TileInput& t) {
+  const Panels& b = s.p.b.panels;
+  for (int j = 0; j < panels; ++j) {
+    t.b[j] = b.panel_bytes(pb + j);
+    t.scale_b[j] = b.panel_scales(pb + j);
+    t.correction[j] = b.correction + (pb + j) * t.runs * panel_rows;
+  }
+}
+inline void move_bytes(const Part& s, const TileAt& at, TileInput& t) {
+  t.a = s.p.a.panels.panel_bytes(at.panel()) + at.half() * 4;
+  t.scale_a = s.p.a.panels.panel_scales(at.panel()) + at.half();
+}
+
+// The input of columns `begin` to `end` of K.
+inline TileInput sliced(const TileInput& all_of_it, int64_t run, int64_t begin, int64_t end, int panels) {
+  TileInput t = all_of_it;
+  const int64_t first = begin / run;
+  const auto scales = [first](int shift) { return shift > 30 ? 0 : (first >> shift) * panel_rows; };
+  t.a += begin * panel_rows;
+  t.scale_a += scales(t.scale_shift_a);
+  for (int j = 0; j < panels; ++j) {
+    t.b[j] += begin * panel_rows;
+    t.scale_b[j] += scales(t.scale_shift_b);
+    t.correction[j] += first * panel_rows;
+  }
+  t.runs = (end - begin + run - 1) / run;
+  return t;
+}
+
+FP4_TARGET inline void multiply_int8(Part& s) {
+  const Product& p = s.p;
+  TileInput t = s.k.input;
+  offer_tiles(
+      s, 2, [&](int64_t pb, int panels) { open_bytes(s, pb, panels, t); },
+      [&](const TileAt& at) {
+        move_bytes(s, at, t);
+        const TileKernel kernel = at.panels == 2 ? s.k.two : s.k.one;
+        const TileOutput out = output_of(p, at.row0, at.pb, at.panels);
+        if (!p.restarts()) {
+          kernel(t, out);
+          return Outcome::done;
+        }
+        outer_tile(p, at.row0, at.pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
+          kernel(sliced(t, p.run, begin, end, at.panels), piece);
+        });
+        return Outcome::done;
+      });
+}
+
+FP4_TARGET inline void multiply_single(Part& s) {
+  TileInput t = s.k.input;
+  offer_tiles(
+      s, 1, [&](int64_t pb, int panels) { open_bytes(s, pb, panels, t); },
+      [&](const TileAt& at) {
+        const int limit = single_limit(s.p, at.range_a, at.range_b, s.k.folding);
+        if (limit == INT32_MIN) return Outcome::unfit;
+        move_bytes(s, at, t);
+        const bool done = s.k.single(t, s.k.folding, limit, output_of(s.p, at.row0, at.pb, 1));
+        return done ? Outcome::done : Outcome::failed;
+      });
+}
+
+FP4_TARGET inline void multiply_cut(Part& s) {
+  TileInput t = s.k.input;
+  offer_tiles(
+      s, 1, [&](int64_t pb, int panels) { open_bytes(s, pb, panels, t); },
+      [&](const TileAt& at) {
+        move_bytes(s, at, t);
+        s.k.cut(t, s.k.folding, output_of(s.p, at.row0, at.pb, 1));
+        return Outcome::done;
+      });
 }
 
 FP4_TARGET inline void multiply_groups(Part& s) {
-  for (int64_t j = s.pb; j < s.end; ++j) {
-    multiply_grouped_part(s.p, s.k, s.groups, j, s.first, s.last, s.progress.done[j - s.pb]);
-  }
+  const GroupPlan& plan = s.groups;
+  const GroupShape& shape = plan.shape;
+  TileInput t = s.k.input;
+  GroupInput g;
+  offer_tiles(
+      s, 1,
+      [&](int64_t pb, int panels) {
+        open_bytes(s, pb, panels, t);
+        g.factor_b = plan.b.factor + pb * shape.pairs * panel_rows;
+        g.unit_b = plan.b.unit + pb * shape.groups * panel_rows;
+      },
+      [&](const TileAt& at) {
+        const int64_t dot = s.p.run * largest_byte(s.p.a, at.panel()) * largest_byte(s.p.b, at.pb);
+        const uint32_t* largest_a = plan.a.largest + at.panel() * shape.groups * 2 + at.half() / tile_rows;
+        if (!groups_fit(dot, shape, largest_a, plan.b.largest + at.pb * shape.groups * 2)) return Outcome::unfit;
+        move_bytes(s, at, t);
+        g.factor_a = plan.a.factor + at.panel() * shape.pairs * panel_rows + at.half();
+        g.unit_a = plan.a.unit + at.panel() * shape.groups * panel_rows + at.half();
+        plan.kernel(t, g, s.k.folding, output_of(s.p, at.row0, at.pb, 1));
+        return Outcome::done;
+      });
 }
 
-FP4_TARGET inline void multiply_blocks(Part& s) {
-  for (int64_t j = s.pb; j < s.end; j += s.k.step) {
-    if (s.open_tiles(j) == 0) continue;
-    const int panels = static_cast<int>(smaller(s.k.step, s.end - j));
-    multiply_blocked_part(s.p, s.k, j, panels, s.first, s.last, s.progress.done[j - s.pb]);
-    if (panels == 2) s.copy_marks(j);
-  }
+FP4_TARGET inline void multiply_pairs(Part& s) {
+  const Product& p = s.p;
+  const Panels& a = p.a.panels;
+  const Panels& b = p.b.panels;
+  const int64_t runs = a.padded / pair_run;
+  PairInput t = {};
+  t.runs = s.k.folding.runs;
+  t.scale_shift_a = s.k.input.scale_shift_a;
+  t.scale_shift_b = s.k.input.scale_shift_b;
+  t.cut_b = p.pairs.cut_b;
+  t.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
+  t.snap_log2 = p.options.accumulator.snap_log2;
+  offer_tiles(
+      s, pair_panels,
+      [&](int64_t pb, int panels) {
+        for (int j = 0; j < panels; ++j) {
+          t.b[j] = b.panel_pairs(pb + j);
+          t.rest_b[j] = b.column_rests + (pb + j) * b.padded * panel_rows;
+          t.marks_b[j] = b.rest_marks + (pb + j) * runs;
+          t.scale_b[j] = b.panel_scales(pb + j);
+        }
+      },
+      [&](const TileAt& at) {
+        if (!keeps_split_bits(span_of(at.range_a, at.range_b, s.k.folding))) return Outcome::unfit;
+        const int64_t list = at.panel() * 2 + at.half() / tile_rows;
+        t.a = a.panel_pairs(at.panel()) + at.half() * 2;
+        t.rests = a.panel_rests(list);
+        t.rest_start = a.rest_start + list * (runs + 1);
+        t.scale_a = a.panel_scales(at.panel()) + at.half();
+        t.cut_a = a.cut[at.panel()];
+        t.unit = t.quantum * power_of_two(t.cut_a + t.cut_b);
+        const bool done = pair_kernel(at.panels)(t, output_of(p, at.row0, at.pb, at.panels));
+        return done ? Outcome::done : Outcome::failed;
+      });
 }
 
 inline const char* declines_level(const Part& s) {
   return s.p.has_levels ? nullptr : "no bytes, or rows whose scales cannot be brought together";
 }
 inline const char* declines_pairs(const Part& s) {
-  return s.p.pairs.finish != PairFinish::none ? nullptr : "no 6- or 8-bit elements in blocks of 32 that 16 bits hold";
+  return s.p.pairs.serves ? nullptr : "no 6- or 8-bit elements in blocks of 32 that 16 bits hold";
 }
 inline const char* declines_groups(const Part& s) {
   return s.groups.kernel != nullptr ? nullptr : "no sums of groups of small integers";
 }
 inline const char* declines_int8(const Part& s) {
-  return s.k.one != nullptr ? nullptr : "no fp32_block of small integers, nor ranges of scales that prove its order";
+  return s.k.one != nullptr ? nullptr : "no fp32_block of small integers";
 }
 inline const char* declines_single(const Part& s) {
   return s.k.single != nullptr ? nullptr : "no aligned sums of single products of small integers";
@@ -187,9 +259,9 @@ inline constexpr KernelRow kernel_rows[] = {
     {cpu::GemmKernel::level, declines_level, multiply_level},
     {cpu::GemmKernel::pairs, declines_pairs, multiply_pairs},
     {cpu::GemmKernel::groups, declines_groups, multiply_groups},
-    {cpu::GemmKernel::int8, declines_int8, multiply_blocks},
-    {cpu::GemmKernel::single, declines_single, multiply_blocks},
-    {cpu::GemmKernel::cut, declines_cut, multiply_blocks},
+    {cpu::GemmKernel::int8, declines_int8, multiply_int8},
+    {cpu::GemmKernel::single, declines_single, multiply_single},
+    {cpu::GemmKernel::cut, declines_cut, multiply_cut},
 };
 
 FP4_TARGET inline void multiply_group(Part s) {

@@ -27,23 +27,21 @@ FP4_TARGET inline bool run_product(Product& p) {
   padded = cpu::round_up(padded, p.run);
   p.has_terms = engine == Engine::blocks && knows_terms(sa, sb, row);
   const bool integers = engine == Engine::blocks && has_byte_values(sa) && has_byte_values(sb);
-  const bool exact_dots = p.run * p.a.largest_fixed() * p.b.largest_fixed() <= int64_t{1} << 24;
-  p.may_be_certain = engine == Engine::blocks && p.has_terms && may_prove_order(sa, sb, row, p.run) && exact_dots;
   const bool known = row.kind == AccumulatorKind::block ? is_plain(row) : has_vnni;
-  p.has_dots = integers && known && exact_dots && knows_integers(row, p.run);
+  p.has_dots = integers && known && knows_integers(row, p.run) &&
+               p.run * p.a.largest_fixed() * p.b.largest_fixed() <= int64_t{1} << 24;
   if (engine == Engine::blocks && !p.has_dots && !p.has_terms) return false;
-  const bool int8 = integers && (has_vnni || p.has_dots || p.may_be_certain);
+  const bool int8 = integers && (has_vnni || p.has_dots);
   const bool aligned = row.kind == AccumulatorKind::aligned;
   const int64_t runs = int8 ? padded / p.run : 0;
   thread_local Arena arena;
   const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
   const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
-  if (engine == Engine::blocks && !int8) p.pairs = choose_pairs(p.a, p.b, row, p.run);
-  const bool pairs = p.pairs.finish != PairFinish::none;
-  arena.reset(bytes_a + bytes_b + (pairs ? pair_bytes(p.a.panels, true) + pair_bytes(p.b.panels, false) : 0));
+  if (engine == Engine::blocks && !int8) p.pairs = choose_pairs(p);
+  arena.reset(bytes_a + bytes_b + (p.pairs.serves ? pair_bytes(p.a.panels, true) + pair_bytes(p.b.panels, false) : 0));
   place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
   place_panels(p.b.panels, arena, runs, int8, !int8);
-  if (pairs) {
+  if (p.pairs.serves) {
     place_pairs(p.a.panels, arena, true);
     place_pairs(p.b.panels, arena, false);
   }
@@ -72,7 +70,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   }
   if (!direct_a) fill_panels(p.a, options);
   fill_panels(p.b, options_b);
-  if (pairs) narrow_sides(p);
+  if (p.pairs.serves) narrow_sides(p);
   if (options.postpones) complete_aligned(p, options, options_b);
   const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};
   p.factor = finish.factor(p.restarts() ? 1.0f : p.a.panels.factor.g * p.b.panels.factor.g);

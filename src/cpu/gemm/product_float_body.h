@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/cpu/gemm/kernel_table.h"
-#include "src/cpu/gemm/product_terms_body.h"
+#include "src/cpu/gemm/product_fold_body.h"
 #include "src/cpu/simd/lanes.h"
 #include "src/parallel.h"
 
@@ -53,29 +53,6 @@ inline bool has_bare_values(const Side& side) {
   return s.has_scale() && !s.has_outer_scale() && s.prescale == 1.0f && side.panels.factor.g == 1.0f;
 }
 
-// Decoded values hold all of their factors.
-template <Loop loop>
-inline bool restarts(const Product& p) {
-  return loop != Loop::fma && p.restarts();
-}
-
-// outer128: all of K, slice by slice.
-FP4_TARGET inline void multiply_float_slices(const Product& p, const FloatTile& t, FloatKernel kernel, int64_t row0,
-                                             int64_t pb, int panels) {
-  TileOutput out = output_of(p, row0, pb, panels);
-  out.rows = t.rows;
-  outer_tile(p, row0, pb, out, [&](int64_t, int64_t begin, int64_t end, const TileOutput& piece) {
-    FloatTile slice = t;
-    slice.a += begin * t.a_k_stride;
-    for (const float*& b : slice.b) b += begin * panel_rows;
-    slice.n = end - begin;
-    slice.c = piece.c;
-    slice.c_stride = piece.stride;
-    slice.factor = 1.0f;
-    kernel(slice);
-  });
-}
-
 // One K block [k0, k1) of panels pb.. of B times rows [first, last) of A; sums wait in C between K blocks.
 template <Loop loop>
 FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int64_t pb, int64_t first, int64_t last,
@@ -106,11 +83,7 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
                        has_exact_products(p, p.a.panels.range[row0 / panel_rows], range_b);
     constexpr Loop other = has_fma ? Loop::fma : Loop::multiply_add;
     const FloatKernel kernel = exact ? float_kernel<other>(t, wide) : float_kernel<loop>(t, wide);
-    if (restarts<loop>(p)) {
-      multiply_float_slices(p, t, kernel, row0, pb, wide);
-    } else {
-      kernel(t);
-    }
+    kernel(t);
   }
 }
 
@@ -121,7 +94,7 @@ inline void multiply_float_panels(const Product& p, bool direct_a) {
   const int64_t tiles = count * ((p.a.rows + tile_rows - 1) / tile_rows);
   cpu::gemm_uses.count(cpu::GemmKernel::floats, tiles, tiles);
   const int64_t step = loop == Loop::fp64 ? 1 : 2;
-  const int64_t k_block = loop == Loop::fp64 || restarts<loop>(p) ? larger<int64_t>(p.a.cols, 1) : float_k_block;
+  const int64_t k_block = loop == Loop::fp64 ? larger<int64_t>(p.a.cols, 1) : float_k_block;
   for (int64_t k0 = 0; k0 < larger<int64_t>(p.a.cols, 1); k0 += k_block) {
     const int64_t k1 = smaller(k0 + k_block, p.a.cols);
     for (int64_t first = 0; first < p.a.rows; first += row_block) {

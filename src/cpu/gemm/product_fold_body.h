@@ -71,21 +71,6 @@ inline SumSpan span_of(const cpu::ScaleRange& a, const cpu::ScaleRange& b, const
   return {least + f.lowest_bit, largest + f.sum_log2, largest};
 }
 
-// Whether the sums of a tile are the same in any order and under any accumulator (may_prove_order): all are multiples
-// of the least product of scales and at most 2^24 of it, and none of it lies below the cut of the largest weight, which
-// may be that of a block of zeros, or of an accumulator.
-inline bool is_certain(const Product& p, const cpu::ScaleRange& a, const cpu::ScaleRange& b, const Folding& f) {
-  if (a.largest == 0 || b.largest == 0) return false;  // nothing but zeros
-  const int least = a.least_log2() + b.least_log2();
-  const int largest = a.largest_log2() + b.largest_log2();
-  const int64_t units = p.a.cols * p.a.largest_fixed() * p.b.largest_fixed();
-  if (largest - least > 24 || units << (largest - least) > 1 << 24) return false;
-  if (f.sum != Sum::aligned) return true;
-  const int lowest = least + p.a.quantum_log2() + p.b.quantum_log2();
-  const int product = largest + p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
-  return larger(product, lowest + 24) - f.fraction_bits <= lowest;
-}
-
 // Whether runs are the terms of an aligned sum that kernels may cut.
 inline bool runs_are_terms(const Product& p) {
   const Accumulator& row = p.options.accumulator;
@@ -122,7 +107,7 @@ inline constexpr int64_t largest_group = 6;
 struct BlockedPlan {
   TileInput input;
   Folding folding;
-  TileKernel one;  // null: not fp32_block of small integers, nor sums that it may stand for
+  TileKernel one;  // null: not fp32_block of small integers
   TileKernel two;
   CutKernel cut;        // null: not such a product
   SingleKernel single;  // null: not single products
@@ -166,17 +151,16 @@ inline BlockedPlan plan_blocked(const Product& p) {
   t.exact_products = has_exact_blocks(p, 2);
   k.folding = make_folding(p);
   const Accumulator& row = p.options.accumulator;
-  if (p.may_be_certain || (p.has_dots && k.folding.sum == Sum::block && is_plain(row))) {
+  if (p.has_dots && k.folding.sum == Sum::block && is_plain(row)) {
     const bool apart = scales_apart(p);
     k.one = block_kernel<1>(t.run4, apart);
     k.two = block_kernel<2>(t.run4, apart);
   }
-  if (p.has_dots && may_cut(p, k.folding)) {
+  if (p.has_dots && !p.restarts() && may_cut(p, k.folding)) {
     k.cut = cut_kernel(t.run4, smaller(t.scale_shift_a, t.scale_shift_b) > 0 && k.folding.runs_per_group % 2 == 0);
   }
-  if (p.has_dots && k.folding.sum == Sum::aligned && row.inner == 1) k.single = single_kernel(t.run4);
-  k.step = k.one != nullptr ? 2 : 1;
-  k.group = p.pairs.finish != PairFinish::none ? pair_panels : largest_group;
+  if (p.has_dots && !p.restarts() && k.folding.sum == Sum::aligned && row.inner == 1) k.single = single_kernel(t.run4);
+  k.group = p.pairs.serves ? pair_panels : largest_group;
   return k;
 }
 

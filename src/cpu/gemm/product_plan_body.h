@@ -86,10 +86,12 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
   }
   const bool bytes = has_byte_values(a) && has_byte_values(b);
+  const bool restarts = a.has_outer_scale() || b.has_outer_scale();  // every 128 columns
   switch (row.kind) {
     case AccumulatorKind::sequential:
-      return is_plain(row) && row.group_rounding == Rounding::nearest_even ? Engine::multiply_add : Engine::none;
-    case AccumulatorKind::sequential_double: return row.snap_log2 == no_snap ? Engine::fp64 : Engine::none;
+      if (restarts || !is_plain(row) || row.group_rounding != Rounding::nearest_even) return Engine::none;
+      return Engine::multiply_add;
+    case AccumulatorKind::sequential_double: return restarts || row.snap_log2 != no_snap ? Engine::none : Engine::fp64;
     case AccumulatorKind::block:
       if (bytes && is_plain(row)) return Engine::blocks;
       break;
@@ -99,16 +101,6 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
   }
   if (has_vnni && bytes && knows_integers(row, common_run(a, b, row, 1024))) return Engine::blocks;
   return knows_terms(a, b, row) ? Engine::blocks : Engine::none;
-}
-
-// Without VNNI: whether the ranges of scales may prove that every order gives the same sums, as those that fp32_block
-// forms of small integers.
-inline bool may_prove_order(const QuantSpec& a, const QuantSpec& b, const Accumulator& row, int64_t run) {
-  const auto fits = [run](const QuantSpec& s) {
-    return s.scale == Scale::e8m0 && has_byte_values(s) && scale_block(s, 0) > 0 && s.block.size % run == 0;
-  };
-  return !has_vnni && run % 4 == 0 && row.snap_log2 == no_snap && fits(a) && fits(b) && !a.has_outer_scale() &&
-         !b.has_outer_scale();
 }
 
 // One side of a product: high-precision (quantised on the way) or stored codes.
@@ -138,13 +130,12 @@ struct Product {
   Side a;
   Side b;
   int64_t run = 0;
-  int offset = 0;               // of A's bytes
-  int32_t start = 0;            // of a dot, in B's corrections
-  bool has_terms = false;       // gemm_terms_body.h knows the formats and the accumulator
-  bool has_dots = false;        // panels of bytes whose dots of a run are exact in fp32
-  bool has_levels = false;      // panels of bytes may be level (level_body.h)
-  bool may_be_certain = false;  // is_certain() may hold
-  PairUnits pairs;              // of elements in 16 bits (pairs_body.h)
+  int offset = 0;           // of A's bytes
+  int32_t start = 0;        // of a dot, in B's corrections
+  bool has_terms = false;   // gemm_terms_body.h knows the formats and the accumulator
+  bool has_dots = false;    // panels of bytes whose dots of a run are exact in fp32
+  bool has_levels = false;  // panels of bytes may be level (level_body.h)
+  PairUnits pairs;          // of elements in 16 bits (pairs_body.h)
   float quantum = 1.0f;
   float factor = 1.0f;  // what every sum is multiplied by
 
@@ -188,9 +179,7 @@ inline void place_panels(Panels& p, Arena& arena, int64_t runs, bool bytes, bool
 }
 
 FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {
-  if (side.stored != nullptr && has_nibble_path(*side.stored, side.panels)) {
-    pack_nibbles(*side.stored, options, side.panels);
-  } else if (side.stored != nullptr) {
+  if (side.stored != nullptr) {
     pack_stored(*side.stored, options, side.panels);
   } else {
     quantize_operand(*side.plan, options, side.panels);

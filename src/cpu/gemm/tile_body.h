@@ -123,20 +123,16 @@ struct Folding {
   double long_start[2] = {};  // sums of long terms in three parts: where the first two start (gemm_long_terms_body.h)
 };
 
-// How the sum of a run reaches the accumulator (gemm_pairs_avx512.h).
-enum class PairFinish : uint8_t { none, whole, split };
-
-// Units as powers of two of the quantum, and how a run is added up (pairs_body.h).
+// Units as powers of two of the quantum (pairs_body.h).
 struct PairUnits {
-  PairFinish finish = PairFinish::none;
+  bool serves = false;
   int cut_a = 0;  // the coarsest; panels of A have their own
   int least_cut_a = 0;
   int cut_b = 0;
 };
 
-// Rests that every list of a run has at least, so that hardly any run branches on their number: split sums have one or
-// two.
-constexpr int least_rests(PairFinish finish) { return finish == PairFinish::split ? 2 : 0; }
+// Rests that every list of a run has at least: most runs have one or two, and hardly any branches on their number.
+inline constexpr int least_rests = 2;
 
 inline constexpr int pair_panels = 2;
 inline constexpr int64_t pair_run = 32;  // elements of a dot: the blocks of MXFP8
