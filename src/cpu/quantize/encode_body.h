@@ -87,25 +87,6 @@ FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint
   encode_with(z, b, sink, encode);
 }
 
-// Exact payloads in fp64 against draws of 32 bits.
-template <Rounding mode>
-FP4_TARGET void encode_wide(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
-                            const Sink& sink) {
-  struct {
-    const Quantization& z;
-    const Block& b;
-    const uint32_t (*draw)[panel_rows];
-    PayloadRatio ratio;
-    FP4_SIMD EncodedLanes operator()(int k, I& sign) const {
-      const F x = load(b.x[k]);
-      sign = bits(x);
-      const F magnitude = select(ratio.dead, all(0.0f), as_float(bits(x) & all(0x7FFFFFFF)));
-      return encode_wide_lanes<mode>(z.element, exact_payload(ratio, magnitude), load(draw[k]));
-    }
-  } const encode = {z, b, draw, payload_ratio(*z.plan, b.scales, b.factor)};
-  encode_with(z, b, sink, encode);
-}
-
 FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
                                   const Sink& sink) {
   switch (z.plan->q.rounding) {
@@ -218,12 +199,6 @@ FP4_TARGET inline void encode_block(const Quantization& z, Block& b, const uint3
   M scalar_lanes = b.nonfinite;
   if (p.payload_path == PayloadPath::scalar) {
     scalar_lanes = mask_from_bits(0xFFFF);
-  } else if (p.has_wide_draws) {
-    switch (p.q.rounding) {
-      case Rounding::stochastic: encode_wide<Rounding::stochastic>(z, b, draw, sink); break;
-      case Rounding::stochastic_midpoint: encode_wide<Rounding::stochastic_midpoint>(z, b, draw, sink); break;
-      case Rounding::stochastic_truncated: encode_wide<Rounding::stochastic_truncated>(z, b, draw, sink); break;
-    }
   } else {
     const bool bytes_only = sink.values == nullptr && sink.codes == nullptr;
     const bool values_only = sink.bytes == nullptr && sink.codes == nullptr;

@@ -128,21 +128,4 @@ FP4_SIMD D odd_quotient(D n, D d) {
   return made_odd(nudged(q, rest, q * rest < zero), rest != zero);
 }
 
-// A payload of 53 bits, rounded to odd, with draws of 32 bits: t is formed in fp64. |u| >= 0, the format has a zero.
-template <Rounding mode>
-FP4_SIMD EncodedLanes encode_wide_lanes(const FormatLanes& f, D u, I draw) {
-  const F cut = smaller(narrowed_toward_zero(u), all(f.largest_value));
-  const I binade = larger(bits(cut) & all(0x7F800000), all(f.least_field << 23));
-  const F step = as_float(binade - all(f.mantissa_bits << 23));
-  const D t = u * (all_double(0x1p32) / widened(step));
-  D whole = mode == Rounding::stochastic ? rounded_whole(t) : truncated_whole(t);
-  if (mode == Rounding::stochastic_midpoint) {
-    whole = whole + select(t - whole < all_double(0.5), all_double(0.0), all_double(1.0));
-  }
-  const D random = to_double(draw ^ all(0x80000000u)) + all_double(0x1p31);
-  const D steps = truncated_whole((whole + random) * all_double(0x1p-32));
-  const F value = smaller(narrowed(steps) * step, all(f.largest_value));
-  return {encode_lanes<Rounding::toward_zero>(f, value, 32, draw).code, value};
-}
-
 }  // namespace fp4::FP4_ISA

@@ -167,10 +167,10 @@ void choose_payload_path(QuantPlan& p) {
       case Arithmetic::te: p.payload_path = PayloadPath::multiply; break;
     }
   }
-  // Payloads of more than 24 bits: rounded to odd they do not decide against 32-bit draws.
+  // Payloads of more than 24 bits: rounded to odd they do not decide against draws of 32 bits.
   const bool is_long = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::encode_exact ||
                        (p.payload_path == PayloadPath::power && p.q.prescale != 1.0f);
-  p.has_wide_draws = is_stochastic(p.q.rounding) && p.q.random_bits == 32 && is_long;
+  if (is_stochastic(p.q.rounding) && p.q.random_bits == 32 && is_long) p.payload_path = PayloadPath::scalar;
 }
 
 }  // namespace

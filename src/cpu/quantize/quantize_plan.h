@@ -40,7 +40,6 @@ struct QuantPlan {
   int32_t rule_subtract = 0;
   bool rule_is_irrational = false;  // nearest_log2: the threshold is no float
   bool has_tensor_factor = false;   // g may differ from 1
-  bool has_wide_draws = false;      // exact payloads against draws of 32 bits: 2^-33 of a grid step counts
   bool is_directed = false;         // rounding away from zero or toward an infinity
   float largest_element = 6.0f;
   float largest_power = 4.0f;  // of two in the element format

@@ -63,36 +63,10 @@ FP4_SIMD I rounded_scale(const QuantPlan& p, const FormatLanes& f, F y, I draw) 
   return scale_codes_of<Rounding::nearest_even>(p, f, y, draw);
 }
 
-// A positive number as the sum of two floats.
-struct PairOfFloats {
-  F high, low;
-};
-FP4_SIMD PairOfFloats exact_product(F a, float b) {
-  const F high = a * all(b);
-  return {high, fma(a, all(b), all(0.0f) - high)};
-}
-
 // x + low rounded to odd, where low, not zero, is less than the last place of x.
 FP4_SIMD F odd_beside(F x, F low) {
   const I toward_zero = bits(x) + shift_right_signed<31>(bits(x) ^ bits(low));
   return as_float(toward_zero | all(1));
-}
-
-// a/b rounded to odd; one of a.low and b.low is zero. The quotient of the high parts is corrected once, which leaves it
-// within one unit; then the remainder's sign says on which side the quotient lies, and zero that it is exact: fused
-// steps are exact where they nearly cancel. Lanes outside 2^-90 .. 2^90 make it false.
-FP4_SIMD bool odd_quotient(PairOfFloats a, PairOfFloats b, F& odd) {
-  const F inverse = all(1.0f) / b.high;
-  F y = a.high * inverse;
-  const F low = all(0x1p-90f);
-  const F high = all(0x1p90f);
-  if (any(~((a.high > low) & (a.high < high) & (b.high > low) & (b.high < high) & (y > low) & (y < high))))
-    return false;
-  F rest = fma(all(0.0f) - y, b.low, fma(all(0.0f) - y, b.high, a.high) + a.low);
-  y = fma(rest, inverse, y);
-  rest = fma(all(0.0f) - y, b.low, fma(all(0.0f) - y, b.high, a.high) + a.low);
-  odd = select(rest == all(0.0f), y, odd_beside(y, rest));
-  return true;
 }
 
 // Whether numerator/denominator is a float: 2M/3 of e2m1 is, of e3m0 or e4m3 not.
@@ -110,11 +84,6 @@ FP4_SIMD F scale_quotients(const QuantPlan& p, F amax, const LaneFactor& t, floa
     case Arithmetic::te: return amax * (t.te_multiplier * all(1.0f / m_rounded));
     case Arithmetic::exact: break;
   }
-  // a/(m*g) with one of a.low, b.low zero.
-  F odd;
-  if (p.spec.scale != Scale::fp32 && is_exact_quotient(numerator, denominator) &&
-      odd_quotient({amax, all(0.0f)}, exact_product(t.g, m_rounded), odd))
-    return odd;
   const D n = widened(amax) * all_double(static_cast<double>(denominator));
   const D d = widened(t.g) * all_double(static_cast<double>(numerator));
   return p.spec.scale == Scale::fp32 ? narrowed(n / d) : narrowed_to_odd(odd_quotient(n, d));
@@ -142,8 +111,6 @@ FP4_SIMD F quotients_to_round(const QuantPlan& p, const FormatLanes& f, F amax, 
 FP4_SIMD F multiplier_quotients(const QuantPlan& p, const FormatLanes& f, F amax, const LaneFactor& t) {
   const float n = f.has_zero ? p.largest_element : p.largest_power;
   if (p.q.arithmetic != Arithmetic::exact) return all(n) / amax * t.g;
-  F odd;
-  if (p.spec.scale != Scale::fp32 && odd_quotient(exact_product(t.g, n), {amax, all(0.0f)}, odd)) return odd;
   const D product = widened(t.g) * all_double(static_cast<double>(n));
   return p.spec.scale == Scale::fp32 ? narrowed(product / widened(amax))
                                      : narrowed_to_odd(odd_quotient(product, widened(amax)));

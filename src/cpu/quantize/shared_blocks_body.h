@@ -168,7 +168,7 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
   alignas(64) uint32_t dwords[128][panel_rows];
   const int chunk = p.hadamard.size > m.piece ? p.hadamard.size : m.piece;
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
-  Extremes extremes = {all(0x7F800000), all(0)};
+  Extremes extremes = no_extremes_yet();
   Block b;
   b.row0 = panel * panel_rows;
   b.rows = static_cast<int>(p.rows - b.row0 < panel_rows ? p.rows - b.row0 : panel_rows);
@@ -202,8 +202,7 @@ FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel,
     }
   }
   if (out.range == nullptr) return;
-  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
-                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  note_range(out, panel, extremes);
   close_panel(z.options, out, panel);
 }
 

@@ -184,7 +184,7 @@ FP4_TARGET inline void pack_stored_panel(const Quantized& q, const Quantizer& r,
   const M lanes = first_lanes(rows);
   const CodeReader c = read_codes(q, row0, rows);
   out.nan_rows[panel] = 0;
-  Extremes extremes = {all(0x7F800000), all(0)};
+  Extremes extremes = no_extremes_yet();
   for (int64_t k0 = 0; k0 < out.padded; k0 += piece) {
     decode_piece(q, r, t, c, k0, piece, buffer);
     Block b;
@@ -219,18 +219,8 @@ FP4_TARGET inline void pack_stored_panel(const Quantized& q, const Quantizer& r,
       note_scales(z, b, panel, extremes);
     }
   }
-  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
-                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  note_range(out, panel, extremes);
   close_panel(options, out, panel);
-}
-
-FP4_TARGET inline void pack_stored(const Quantized& q, const PanelOptions& options, Panels& out) {
-  const Quantizer r = resolve(q.spec);
-  DecodeTables t;
-  fill_tables(r, t);
-  out.factor.g = q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0];
-  parallel_for(0, out.count, 1, options.threads, 4,
-               [&](int64_t panel) { pack_stored_panel(q, r, t, options, out, panel); });
 }
 
 }  // namespace fp4::FP4_ISA

@@ -14,34 +14,6 @@ inline bool has_nibble_path(const Quantized& q, const Panels& out) {
          q.code_row_bytes() < int64_t{1} << 26;
 }
 
-// Scales of four blocks of sixteen rows, from block `j` on; of missing ones anything.
-struct ScaleReader {
-  const uint8_t* base;
-  int64_t cols;
-  int64_t size;  // bytes from base on
-  I offset;
-};
-
-FP4_TARGET inline ScaleReader read_scales(const Quantized& q, int64_t row0, int rows) {
-  ScaleReader s;
-  s.cols = q.geometry.scale_cols;
-  s.base = q.scales.data() + row0 * s.cols;
-  s.size = static_cast<int64_t>(q.scales.size()) - row0 * s.cols;
-  alignas(64) int32_t offset[panel_rows];
-  for (int r = 0; r < panel_rows; ++r) offset[r] = static_cast<int32_t>((r < rows ? r : 0) * s.cols);
-  s.offset = load(offset);
-  return s;
-}
-
-FP4_SIMD I scale_dwords(const ScaleReader& s, int rows, int64_t j) {
-  if ((rows - 1) * s.cols + j + 4 <= s.size) return gather_bytes(s.base + j, s.offset);
-  alignas(64) uint32_t words[panel_rows] = {};
-  for (int r = 0; r < rows; ++r) {
-    std::memcpy(&words[r], s.base + r * s.cols + j, static_cast<size_t>(smaller<int64_t>(4, s.cols - j)));
-  }
-  return load(words);
-}
-
 // Four dwords of each row, 32 columns from byte `at` on.
 FP4_SIMD void load_dwords(const CodeReader& c, int rows, M lanes, int64_t at, I out[4]) {
   if (rows == panel_rows && at + 16 <= c.row_bytes) {
@@ -51,6 +23,17 @@ FP4_SIMD void load_dwords(const CodeReader& c, int rows, M lanes, int64_t at, I 
     return;
   }
   for (int i = 0; i < 4; ++i) out[i] = select(lanes, row_dwords(c, at + 4 * i), all(0));
+}
+
+// Scales of block `j` of sixteen rows; 1 beyond rows and blocks.
+FP4_SIMD F code_scales(const Quantized& q, const DecodeTables& t, int64_t row0, int rows, int64_t j) {
+  alignas(64) float s[panel_rows];
+  const int64_t cols = q.geometry.scale_cols;
+  const int valid = j < cols ? rows : 0;
+  for (int r = 0; r < panel_rows; ++r) {
+    s[r] = r < valid ? t.scale[q.scales[static_cast<size_t>((row0 + r) * cols + j)]] : 1.0f;
+  }
+  return load(s);
 }
 
 FP4_TARGET inline void pack_nibble_panel(const Quantized& q, const DecodeTables& t, const int8_t* entries,
@@ -65,12 +48,10 @@ FP4_TARGET inline void pack_nibble_panel(const Quantized& q, const DecodeTables&
   b.rows = static_cast<int>(smaller<int64_t>(panel_rows, q.rows - b.row0));
   const M lanes = first_lanes(b.rows);
   const CodeReader codes = read_codes(q, b.row0, b.rows);
-  const ScaleReader scales = read_scales(q, b.row0, b.rows);
   out.nan_rows[panel] = 0;
-  Extremes extremes = {all(0x7F800000), all(0)};
+  Extremes extremes = no_extremes_yet();
   int8_t* bytes = out.bytes + panel * out.padded * panel_rows;
   I some = all(0);  // bits of a block's magnitudes
-  I scale_codes = all(0);
   for (int64_t k0 = 0; k0 < out.padded; k0 += 32) {
     I dword[4];
     load_dwords(codes, b.rows, lanes, k0 / 2, dword);
@@ -81,34 +62,35 @@ FP4_TARGET inline void pack_nibble_panel(const Quantized& q, const DecodeTables&
       store(bytes + (k + 4) * panel_rows, nibble_bytes<true>(table, dword[i]));
       some = some | (dword[i] & all(0x77777777));
       if ((k + 8) % block != 0) continue;
-      const int64_t j = k / block;
-      if (j % 4 == 0 && j * block < q.cols) scale_codes = scale_dwords(scales, b.rows, j);
-      const I code = shift_right(scale_codes, static_cast<int>(j % 4 * 8)) & all(0xFF);
-      b.k0 = j * block;
+      b.k0 = k / block * block;
       b.amax = some;
-      b.scales.value = as_float(gather(reinterpret_cast<const uint32_t*>(t.scale), code));
-      if (b.k0 >= q.cols) b.scales.value = all(1.0f);
-      b.scales.value = select(lanes, b.scales.value, all(1.0f));
+      b.scales.value = code_scales(q, t, b.row0, b.rows, b.k0 / block);
       note_scales(z, b, panel, extremes);
       some = all(0);
     }
   }
-  out.range[panel] = {static_cast<uint32_t>(smallest_lane(extremes.least)),
-                      static_cast<uint32_t>(largest_lane(extremes.largest))};
+  note_range(out, panel, extremes);
   close_panel(options, out, panel);
 }
 
-FP4_TARGET inline void pack_nibbles(const Quantized& q, const PanelOptions& options, Panels& out) {
+// The panels of a gemm from stored codes.
+FP4_TARGET inline void pack_stored(const Quantized& q, const PanelOptions& options, Panels& out) {
   const Quantizer r = resolve(q.spec);
   DecodeTables t;
   fill_tables(r, t);
+  const bool nibbles = has_nibble_path(q, out);
   alignas(16) int8_t entries[16];
-  for (uint32_t code = 0; code < 16; ++code) {
+  for (uint32_t code = 0; nibbles && code < 16; ++code) {
     entries[code] = static_cast<int8_t>(decode_fixed(r.element, code) + options.byte_offset);
   }
   out.factor.g = q.tensor_scale.empty() ? 1.0f : q.tensor_scale[0];
-  parallel_for(0, out.count, 1, options.threads, 4,
-               [&](int64_t panel) { pack_nibble_panel(q, t, entries, options, out, panel); });
+  parallel_for(0, out.count, 1, options.threads, 4, [&](int64_t panel) {
+    if (nibbles) {
+      pack_nibble_panel(q, t, entries, options, out, panel);
+    } else {
+      pack_stored_panel(q, r, t, options, out, panel);
+    }
+  });
 }
 
 }  // namespace fp4::FP4_ISA

@@ -20,7 +20,6 @@ inline bool has_quarters(const QuantPlan& p) {
 // last place, and its sum rounds by half a unit: only one that shows a whole number may stand on the wrong side of it.
 inline constexpr float quarters_magic = 64.0f;
 inline constexpr int32_t quarter_fraction = 0x1FFFF;
-inline constexpr uint32_t boundary_quarters = 1u << 1 | 1u << 3 | 1u << 5 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 20;
 
 // The nearest e2m1 value of a whole number of quarters and a bit more.
 struct QuarterTable {
@@ -80,20 +79,6 @@ FP4_SIMD void sum_errors(const Trials& t, const Block& b, F (&error)[2], M& sure
   sure = (clear[0] & clear[1]) & (clear[2] & clear[3]);
   error[0] = sum[0] + sum[2];
   error[1] = sum[1] + sum[3];
-}
-
-// Lanes with a payload that may be a boundary of e2m1's rounding, a whole number of quarters as it is.
-FP4_TARGET __attribute__((noinline)) inline uint32_t lanes_beside_boundaries(const Trials& t, const Block& b) {
-  M found = mask_from_bits(0);
-  for (int k = 0; k < b.n; ++k) {
-    const F bounded = larger(magnitude(load(b.x[k])), t.least);
-    for (const F& factor : t.quarters) {
-      const I count = counted_quarters<true>(bounded, factor);
-      found = found | (no_bits(count, quarter_fraction) &
-                       is_odd(shift_right(all(boundary_quarters), shift_right<17>(count) & all(31))));
-    }
-  }
-  return to_bits(found);
 }
 
 // Lanes whose elements decode alike under both scales, as 0 and the largest one do wherever one scale is 3/2 of the
@@ -162,10 +147,9 @@ FP4_SIMD M undecided_lanes(const QuantPlan& p, const Trials& t, const Block& b, 
   }
   second = error[1] < error[0];
   M known = errors_differ(p, b.n, error[0], error[1], as_float(b.amax));
-  if (any(~sure)) known = known & ~mask_from_bits(lanes_beside_boundaries(t, b));
-  known = (known & ~t.far) | t.zero | (t.of[0].code == t.of[1].code);
+  known = (known & sure & ~t.far) | t.zero | (t.of[0].code == t.of[1].code);
   if (!any(~known)) return ~known;
-  const M alike = mask_from_bits(alike_lanes(t, b)) & ~mask_from_bits(lanes_beside_boundaries(t, b)) & ~t.far & ~known;
+  const M alike = mask_from_bits(alike_lanes(t, b)) & sure & ~t.far & ~known;
   second = second & ~alike;
   return ~(known | alike);
 }

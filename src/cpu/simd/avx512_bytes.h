@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/cpu/simd/avx512_doubles.h"
+#include "src/cpu/simd/philox.h"
 
 namespace fp4::avx512 {
 
@@ -11,14 +12,6 @@ FP4_SIMD B packed_lanes(I v0, I v1, I v2, I v3) {
   const __m512i words23 = _mm512_packs_epi32(v2.v, v3.v);
   const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
   return {_mm512_shuffle_epi8(_mm512_packs_epi16(words01, words23), order)};
-}
-// The same for 0..255.
-FP4_SIMD B packed_lanes_unsigned(I v0, I v1, I v2, I v3) {
-  const I low = {_mm512_or_si512(_mm512_and_si512(v0.v, _mm512_set1_epi32(0xFF)),
-                                 _mm512_slli_epi32(_mm512_and_si512(v1.v, _mm512_set1_epi32(0xFF)), 8))};
-  const I high = {_mm512_or_si512(_mm512_and_si512(v2.v, _mm512_set1_epi32(0xFF)),
-                                  _mm512_slli_epi32(_mm512_and_si512(v3.v, _mm512_set1_epi32(0xFF)), 8))};
-  return {_mm512_or_si512(low.v, _mm512_slli_epi32(high.v, 16))};
 }
 struct ByteTable {  // 128 entries, index = low seven bits
   __m512i lo, hi;
@@ -69,40 +62,12 @@ FP4_SIMD I add_dots(I sum, uint8_t factor, B a) {
   return {_mm512_dpbusd_epi32(sum.v, _mm512_set1_epi8(static_cast<int8_t>(factor)), a.v)};
 }
 
-// Philox4x32-10 of 16 counters (block, 0, stream, step). The 64-bit products live in even and odd lanes apart, so a
-// round is one multiply, one shift and one three-way xor a word and half.
-struct Words {
-  I word[4];
-};
+// Philox4x32-10 of 16 counters (block, 0, stream, step).
 FP4_SIMD Words philox(I block, uint32_t stream, uint32_t step, uint64_t seed) {
-  __m512i c[2][4];
-  c[0][0] = block.v;
-  c[1][0] = _mm512_srli_epi64(block.v, 32);
-  for (int half = 0; half < 2; ++half) {
-    c[half][1] = _mm512_setzero_si512();
-    c[half][2] = _mm512_set1_epi64(stream);
-    c[half][3] = _mm512_set1_epi64(step);
-  }
-  const __m512i m0 = _mm512_set1_epi64(0xD2511F53u);
-  const __m512i m1 = _mm512_set1_epi64(0xCD9E8D57u);
-  uint32_t key0 = static_cast<uint32_t>(seed);
-  uint32_t key1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const __m512i k0 = _mm512_set1_epi64(key0);
-    const __m512i k1 = _mm512_set1_epi64(key1);
-    for (int half = 0; half < 2; ++half) {
-      const __m512i p0 = _mm512_mul_epu32(m0, c[half][0]);
-      const __m512i p1 = _mm512_mul_epu32(m1, c[half][2]);
-      c[half][0] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p1, 32), c[half][1], k0, 0x96);
-      c[half][2] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p0, 32), c[half][3], k1, 0x96);
-      c[half][1] = p1;
-      c[half][3] = p0;
-    }
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
+  vq word[4];
+  philox_words(reinterpret_cast<vq>(block.v), stream, step, seed, word);
   Words w;
-  for (int i = 0; i < 4; ++i) w.word[i].v = _mm512_mask_blend_epi32(0xAAAA, c[0][i], _mm512_slli_epi64(c[1][i], 32));
+  for (int i = 0; i < 4; ++i) w.word[i].v = reinterpret_cast<__m512i>(word[i]);
   return w;
 }
 

@@ -133,7 +133,6 @@ FP4_SIMD M some_bits(I a, int32_t mask) { return {_mm512_test_epi32_mask(a.v, _m
 FP4_SIMD I odd_index(I a) {
   return {_mm512_ternarylogic_epi32(_mm512_srli_epi32(a.v, 14), _mm512_set1_epi32(0x7F), _mm512_set1_epi32(1), 0xEA)};
 }
-FP4_SIMD M is_odd(I a) { return {_mm512_test_epi32_mask(a.v, _mm512_set1_epi32(1))}; }
 FP4_SIMD I select(M m, I yes, I no) { return {_mm512_mask_blend_epi32(m.v, no.v, yes.v)}; }
 FP4_SIMD I add_where(M m, I a, I b) { return {_mm512_mask_add_epi32(a.v, m.v, a.v, b.v)}; }
 FP4_SIMD I gather(const uint32_t* base, I index) { return {_mm512_i32gather_epi32(index.v, base, 4)}; }
@@ -157,5 +156,11 @@ FP4_SIMD I rounded_unsigned(F a) {
 FP4_SIMD I truncated_unsigned(F a) { return {_mm512_cvttps_epu32(a.v)}; }
 FP4_SIMD F unsigned_to_float(I a) { return {_mm512_cvtepu32_ps(a.v)}; }
 FP4_SIMD F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
+
+// Products of the low halves of 64-bit lanes.
+typedef uint64_t vq __attribute__((vector_size(64)));
+FP4_SIMD vq low_products(vq a, vq b) {
+  return reinterpret_cast<vq>(_mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
 
 }  // namespace fp4::avx512

@@ -13,3 +13,16 @@
 #else
 #error "FP4_CPU: expected 512 (AVX-512), 256 (AVX2) or 128 (generic)"
 #endif
+
+namespace fp4::FP4_ISA {
+
+// Four vectors of small integers to bytes, as packed_lanes, of 0..255.
+FP4_SIMD B packed_lanes_unsigned(I v0, I v1, I v2, I v3) {
+  const I byte = all(0xFF);
+  const I low = (v0 & byte) | shift_left<8>(v1 & byte);
+  const I high = (v2 & byte) | shift_left<8>(v3 & byte);
+  return bytes_of(low | shift_left<16>(high));
+}
+FP4_SIMD M is_odd(I x) { return some_bits(x, 1); }
+
+}  // namespace fp4::FP4_ISA

@@ -3,10 +3,6 @@
 // where the target has them. native_avx2.h has the same words for vectors of 32 bytes.
 #pragma once
 
-#include <cstdint>
-
-#include "fp4/bits.h"
-
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #elif defined(__aarch64__)
@@ -16,10 +12,12 @@
 #define FP4_TARGET
 #define FP4_SIMD __attribute__((always_inline)) inline
 #define FP4_ISA  generic
+#define FP4_PART 16
+
+#include "src/cpu/simd/parts.h"
 
 namespace fp4::generic {
 
-inline constexpr int part_lanes = 4;
 inline constexpr int float_rows = 2;  // rows of a float tile: 2 x 2 sums of four registers fill sixteen
 #if defined(__aarch64__)
 inline constexpr bool has_fma = true;
@@ -27,27 +25,6 @@ inline constexpr bool has_fma = true;
 inline constexpr bool has_fma = false;  // fused() is right everywhere, and slow without an instruction
 #endif
 
-// Floats, int32, uint32, int16, uint16, int8, doubles, int64, uint64.
-typedef float vf __attribute__((vector_size(16)));
-typedef int32_t vi __attribute__((vector_size(16)));
-typedef uint32_t vu __attribute__((vector_size(16)));
-typedef int16_t vh __attribute__((vector_size(16)));
-typedef uint16_t vw __attribute__((vector_size(16)));
-typedef int8_t vb __attribute__((vector_size(16)));
-typedef double vd __attribute__((vector_size(16)));
-typedef int64_t vl __attribute__((vector_size(16)));
-typedef uint64_t vq __attribute__((vector_size(16)));
-
-template <class T>
-FP4_SIMD T load_part(const void* p) {
-  T x;
-  __builtin_memcpy(&x, p, sizeof x);
-  return x;
-}
-template <class T>
-FP4_SIMD void store_part(void* p, T x) {
-  __builtin_memcpy(p, &x, sizeof x);
-}
 // Lanes where m is zero are neither read nor written.
 FP4_SIMD vf load_part(const float* p, vi m) {
   vf x = {};

@@ -3,45 +3,23 @@
 
 #include <immintrin.h>
 
-#include <cstdint>
-
-#include "fp4/bits.h"
-
 #define FP4_TARGET __attribute__((target("avx2,fma")))
 #define FP4_SIMD   __attribute__((target("avx2,fma"), always_inline)) inline
 #define FP4_ISA    avx2
+#define FP4_PART   32
+
+#include "src/cpu/simd/parts.h"
 
 namespace fp4::avx2 {
 
-inline constexpr int part_lanes = 8;
 inline constexpr int float_rows = 4;  // rows of a float tile: 4 x 16 sums fill half of the registers
 inline constexpr bool has_fma = true;
-
-typedef float vf __attribute__((vector_size(32)));
-typedef int32_t vi __attribute__((vector_size(32)));
-typedef uint32_t vu __attribute__((vector_size(32)));
-typedef int16_t vh __attribute__((vector_size(32)));
-typedef uint16_t vw __attribute__((vector_size(32)));
-typedef int8_t vb __attribute__((vector_size(32)));
-typedef double vd __attribute__((vector_size(32)));
-typedef int64_t vl __attribute__((vector_size(32)));
-typedef uint64_t vq __attribute__((vector_size(32)));
 
 template <class T>
 FP4_SIMD __m256i whole(T x) {
   return reinterpret_cast<__m256i>(x);
 }
 
-template <class T>
-FP4_SIMD T load_part(const void* p) {
-  T x;
-  __builtin_memcpy(&x, p, sizeof x);
-  return x;
-}
-template <class T>
-FP4_SIMD void store_part(void* p, T x) {
-  __builtin_memcpy(p, &x, sizeof x);
-}
 FP4_SIMD vf load_part(const float* p, vi m) { return _mm256_maskload_ps(p, whole(m)); }
 FP4_SIMD void store_part(float* p, vf x, vi m) { _mm256_maskstore_ps(p, whole(m), x); }
 

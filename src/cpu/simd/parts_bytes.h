@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/cpu/simd/parts_doubles.h"
+#include "src/cpu/simd/philox.h"
 
 namespace fp4::FP4_ISA {
 
@@ -15,13 +16,6 @@ FP4_SIMD void store(int8_t* p, B x) {
 // Four vectors of small integers v0..v3 to bytes: lane j becomes v0[j] v1[j] v2[j] v3[j] (saturated to int8).
 FP4_SIMD B packed_lanes(I v0, I v1, I v2, I v3) {
   FP4_EACH(B, reinterpret_cast<vb>(packed_part(v0.v[i], v1.v[i], v2.v[i], v3.v[i])));
-}
-// The same for 0..255.
-FP4_SIMD B packed_lanes_unsigned(I v0, I v1, I v2, I v3) {
-  const I byte = all(0xFF);
-  const I low = (v0 & byte) | shift_left<8>(v1 & byte);
-  const I high = (v2 & byte) | shift_left<8>(v3 & byte);
-  return bytes_of(low | shift_left<16>(high));
 }
 struct ByteTable {  // 128 entries by an index mod 128
   int8_t entry[128];
@@ -84,31 +78,12 @@ FP4_SIMD I add_dots(I sum, uint8_t factor, B x) {
 }
 
 // Philox4x32-10 of 16 counters (block, 0, stream, step).
-struct Words {
-  I word[4];
-};
 FP4_SIMD Words philox(I block, uint32_t stream, uint32_t step, uint64_t seed) {
   Words w;
   for (int part = 0; part < parts; ++part) {
-    vq c[2][4];  // even and odd lanes
-    c[0][0] = reinterpret_cast<vq>(block.v[part]);
-    c[1][0] = c[0][0] >> 32;
-    for (auto& half : c) half[1] = vq{}, half[2] = vq{} + stream, half[3] = vq{} + step;
-    auto key0 = static_cast<uint32_t>(seed);
-    auto key1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      for (auto& half : c) {
-        const vq p0 = low_products(half[0], vq{} + 0xD2511F53u);
-        const vq p1 = low_products(half[2], vq{} + 0xCD9E8D57u);
-        half[0] = (p1 >> 32) ^ half[1] ^ key0;
-        half[2] = (p0 >> 32) ^ half[3] ^ key1;
-        half[1] = p1;
-        half[3] = p0;
-      }
-      key0 += 0x9E3779B9u;
-      key1 += 0xBB67AE85u;
-    }
-    for (int i = 0; i < 4; ++i) w.word[i].v[part] = signed_of((c[0][i] & 0xFFFFFFFFu) | c[1][i] << 32);
+    vq word[4];
+    philox_words(reinterpret_cast<vq>(block.v[part]), stream, step, seed, word);
+    for (int i = 0; i < 4; ++i) w.word[i].v[part] = signed_of(word[i]);
   }
   return w;
 }

@@ -150,7 +150,6 @@ FP4_SIMD I or_where(M m, I x, I y) { FP4_EACH(I, x.v[i] | (m.v[i] & y.v[i])); }
 FP4_SIMD M no_bits(I x, int32_t mask) { return (x & all(mask)) == all(0); }
 FP4_SIMD M some_bits(I x, int32_t mask) { return ~no_bits(x, mask); }
 FP4_SIMD I odd_index(I x) { return (shift_right<14>(x) & all(0x7F)) | all(1); }  // (x >> 14 | 1) mod 128
-FP4_SIMD M is_odd(I x) { return some_bits(x, 1); }
 FP4_SIMD I gather(const uint32_t* base, I index) { FP4_EACH(I, gathered_part(base, index.v[i])); }
 FP4_SIMD I gather_bytes(const uint8_t* base, I offset) { FP4_EACH(I, gathered_part(base, offset.v[i])); }
 FP4_SIMD F look_up_16(const float* table, I index) { FP4_EACH(F, entries_part<16>(table, index.v[i])); }
