@@ -9,8 +9,7 @@ namespace fp4::FP4_ISA {
 template <int width>
 FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
   const Quantizer r = resolve(q.spec);
-  DecodeTables t;
-  fill_tables(r, t);
+  const DecodeTables t = decode_tables(q.spec, r);
   const bool has_scale = q.spec.has_scale();
   const int64_t block = has_scale ? q.geometry.block_cols : q.cols;  // 8, a multiple of 16, or all of K
   const int64_t step = larger<int64_t>(block, panel_rows);

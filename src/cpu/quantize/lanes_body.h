@@ -54,6 +54,36 @@ FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, I m) {
   return f;
 }
 
+// Maxima of blocks that span rows, one entry per panel and piece of K: lanes, then shared over the block.
+struct SharedMaxima {
+  uint32_t* amax;       // [panels][pieces][16]
+  uint32_t* nonfinite;  // [panels][pieces] lane bits
+  int64_t pieces;
+  int piece;        // columns
+  uint32_t* codes;  // [panels][pieces][16] scale codes of rules that read more of a block than its maximum, else null
+  bool scale_per_piece;  // else one scale for all of K
+
+  bool starts_block(int64_t k) const { return scale_per_piece || k == 0; }
+};
+
+// The scales of a block whose maximum is shared; entries of panel `index`.
+FP4_TARGET inline void find_shared_scales(const Quantization& z, const SharedMaxima& m, int64_t index, Block& b) {
+  const QuantPlan& p = *z.plan;
+  const int64_t at = index * m.pieces + smaller(b.k0 / m.piece, m.pieces - 1);
+  b.amax = load(m.amax + at * panel_rows);
+  b.nonfinite = mask_from_bits(m.nonfinite[at]);
+  if (!m.starts_block(b.k0)) return;  // the caller keeps the scales of the block
+  b.scales = {all(0), all(1.0f), all(1.0f), mask_from_bits(0xFFFF)};
+  if (m.codes != nullptr) {
+    b.scales.code = load(m.codes + at * panel_rows);
+    b.scales.rare = mask_from_bits(0);
+    finish_scales(p, z.scale, b.scales);
+  } else if (p.scale_path != ScalePath::scalar) {
+    b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b));
+  }
+  if (any(b.scales.rare)) redo_scales(z, b, false);
+}
+
 // Scales of `count` times sixteen 1 x B blocks.
 FP4_TARGET inline void find_scales(const Quantization& z, Block* blocks, int count) {
   const QuantPlan& p = *z.plan;
@@ -82,6 +112,10 @@ struct LanePanel {
   LevelSoFar level;
   bool levels;
   ColumnDraws drawn;
+  const SharedMaxima* shared;  // null: blocks of one row
+  int64_t index;               // of the panel in it
+  LaneScales kept;             // of a block that goes on
+  I kept_bits;                 // as note_scales gave them
   alignas(64) float payloads[128][panel_rows];
   alignas(64) uint32_t draw[128][panel_rows];
   alignas(64) uint32_t dwords[largest_chunk][panel_rows];
@@ -97,7 +131,7 @@ FP4_SIMD I sum_of_squares(const int8_t* bytes, int n) {
 FP4_TARGET inline void quantize_span(const Quantization& z, const ColumnCodes& c, LanePanel& s, Block* blocks,
                                      int count, LaneBuffer own, uint32_t (*dwords)[panel_rows]) {
   const QuantPlan& p = *z.plan;
-  find_scales(z, blocks, count);
+  if (s.shared == nullptr) find_scales(z, blocks, count);
   const int n = blocks[0].n;
   const Sink sink = sink_at(*z.out, s.panel, blocks[0].k0);
   alignas(64) int8_t stored_bytes[outer_scale_width * panel_rows];
@@ -108,6 +142,12 @@ FP4_TARGET inline void quantize_span(const Quantization& z, const ColumnCodes& c
   for (int i = 0; i < count; ++i) {
     Block& b = blocks[i];
     const int64_t at = int64_t{i} * n * panel_rows;
+    const bool starts = s.shared == nullptr || s.shared->starts_block(b.k0);
+    if (s.shared != nullptr) {
+      if (!starts) b.scales = s.kept;
+      find_shared_scales(z, *s.shared, s.index, b);
+      s.kept = b.scales;
+    }
     if ((open >> i & 1u) != 0) {
       if (p.q.has_scale) poison_blocks(p, b, own + i * n);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, b.k0, n, s.draw);
@@ -124,23 +164,27 @@ FP4_TARGET inline void quantize_span(const Quantization& z, const ColumnCodes& c
     }
     if (!p.q.has_scale) continue;
     if (s.levels && !(c.has_squares && (open >> i & 1u) == 0)) squares[i] = sum_of_squares(bytes + at, n);
-    const I scales = note_scales(z, b, s.panel, s.extremes);
-    if (s.levels) note_level(s.level, squares[i], scales);
+    if (starts) s.kept_bits = note_scales(z, b, s.panel, s.extremes);
+    if (s.levels) note_level(s.level, squares[i], s.kept_bits);
   }
 }
 
-// 1 x B blocks: one pass over the operand. Unscaled operands are cut into pieces of 32.
-FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& c, int64_t panel) {
+// 1 x B blocks: one pass over the operand; others once their maxima are shared. Unscaled operands are cut into pieces
+// of 32.
+FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& c, int64_t panel,
+                                      const SharedMaxima* shared = nullptr, int64_t index = 0) {
   const QuantPlan& p = *z.plan;
   Panels& out = *z.out;
   alignas(64) float buffer[largest_chunk][panel_rows];
   LanePanel s;
   s.panel = panel;
+  s.shared = shared;
+  s.index = index;
   s.extremes = no_extremes_yet();
   s.level = no_level_yet();
   s.levels =
       z.options.level_room >= 0 && out.bytes != nullptr && p.q.scale.mantissa_bits == 0 && !p.q.stores_multiplier();
-  const int block = p.q.has_scale ? static_cast<int>(out.block) : 32;
+  const int block = shared != nullptr ? shared->piece : (p.q.has_scale ? static_cast<int>(out.block) : 32);
   const bool outer = p.q.tensor_scale == TensorScale::outer128;
   const int span = larger(block, span_width);
   const bool wide = outer || z.stored != nullptr;  // files are written 128 columns at a time

@@ -39,29 +39,6 @@ struct RunFactors {
   alignas(64) float end[panel_rows];  // power with draws: elements from here on have the largest payload
 };
 
-// A run on its way, for the few elements that fp32 leaves in doubt.
-struct Run {
-  const QuantPlan* plan;
-  const LaneScales* scales;
-  const LaneFactor* factor;
-};
-
-// Payloads of sixteen elements of one block by way of the exact quotient. Vectors pass through memory: g++ 12 clears
-// the upper parts of one that such a function returns.
-FP4_TARGET __attribute__((noinline)) inline void exact_payloads(const Run& run, int block, const float* x,
-                                                                float (&out)[1][panel_rows]) {
-  alignas(64) float in[1][panel_rows];
-  alignas(64) float value[panel_rows];
-  alignas(64) float stored[panel_rows];
-  alignas(64) int32_t code[panel_rows];
-  store(in[0], load(x));
-  store(value, run.scales->value);
-  store(stored, run.scales->stored);
-  store(code, run.scales->code);
-  const LaneScales s = {all(code[block]), all(value[block]), all(stored[block]), mask_from_bits(0)};
-  form_payloads(*run.plan, s, *run.factor, in, 1, out);
-}
-
 // floor + ceil of a payload's steps, plus 128, in the low bits: the second product starts from the first one's floor.
 inline constexpr float index_magic = to_integer + 128.0f;
 FP4_SIMD I step_index(F x, F low, F high) { return bits(fma_up(x, high, fma_down(x, low, all(index_magic)))); }
@@ -91,22 +68,10 @@ FP4_SIMD I merged_signs(const float* x) {  // bit 3 of each byte
          (shift_right<4>(bits(load(x + 3 * quad_step))) & all(0x8000000));
 }
 
-// The indices of table_codes by way of the exact quotient. Out of line: loops on a rare way would keep the vectors of
-// the common one in memory.
-FP4_TARGET __attribute__((noinline)) inline void exact_indices(const RunPlan& r, const Run& run, const float* x,
-                                                               int vector, int width, uint32_t* out) {
-  I index[4];
-  for (int i = 0; i < 4; ++i) {
-    alignas(64) float payload[1][panel_rows];
-    exact_payloads(run, (vector + 2 * i) / width, x + i * quad_step, payload);
-    index[i] = step_index(load(payload[0]), all(r.steps), all(r.steps));
-  }
-  store(out, merged_bytes(index));
-}
-
-// Codes by table of vectors vector, vector + 2, vector + 4 and vector + 6 of a run; the first one is at x.
+// Codes by table of vectors vector, vector + 2, vector + 4 and vector + 6 of a run; the first one is at x. `sure`
+// becomes false where a whole number of steps lies between the bounds of a payload.
 template <RunKind kind, int width>
-FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, int vector) {
+FP4_SIMD I table_codes(const RunPlan& r, const RunFactors& f, const float* x, int vector, bool& sure) {
   I index[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
@@ -114,19 +79,13 @@ FP4_SIMD I table_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
     const F high = all(kind == RunKind::quotient ? f.high[block] : 0.0f);
     index[i] = code_index<kind>(load(x + i * quad_step), all(f.low[block]), high, r.steps);
   }
-  I merged = merged_bytes(index);
-  const __m512i zero_index = _mm512_set1_epi8(-128);
-  // Even indices of enclosed payloads: a whole number of steps lies between the bounds. Else only zeros need care.
-  const __mmask64 rare = kind == RunKind::quotient ? _mm512_testn_epi8_mask(merged.v, _mm512_set1_epi8(1))
-                                                   : _mm512_cmpeq_epi8_mask(merged.v, zero_index);
-  if (__builtin_expect(rare == 0, 1)) return {_mm512_permutex2var_epi8(r.table.lo, merged.v, r.table.hi)};
-  const __mmask64 zero = _mm512_cmpeq_epi8_mask(merged.v, zero_index);
-  if (kind == RunKind::quotient && (rare & ~zero) != 0) {
-    alignas(64) uint32_t exact[panel_rows];
-    exact_indices(r, run, x, vector, width, exact);
-    merged = load(exact);
-  }
+  const I merged = merged_bytes(index);
   const __m512i codes = _mm512_permutex2var_epi8(r.table.lo, merged.v, r.table.hi);
+  const __mmask64 zero = _mm512_cmpeq_epi8_mask(merged.v, _mm512_set1_epi8(-128));
+  if (kind == RunKind::quotient) {
+    sure = sure && (_mm512_testn_epi8_mask(merged.v, _mm512_set1_epi8(1)) & ~zero) == 0;
+  }
+  if (__builtin_expect(zero == 0, 1)) return {codes};
   const __m512i signs = _mm512_maskz_mov_epi8(zero, merged_signs(x).v);
   return {_mm512_mask_or_epi32(codes, r.drops ? __mmask16{0} : __mmask16{0xFFFF}, codes, signs)};
 }

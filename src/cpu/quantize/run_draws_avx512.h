@@ -74,18 +74,6 @@ FP4_SIMD I merged_codes(const I (&v)[4], const I (&x)[4]) {
   return at == exact_at ? codes : codes & all(0x0F0F0F0F);
 }
 
-// Sums of four vectors by way of the exact quotient.
-FP4_TARGET __attribute__((noinline)) inline void exact_sums(const Run& run, const float* x, int vector, int width,
-                                                            const uint8_t* draws, uint32_t (*out)[panel_rows]) {
-  for (int i = 0; i < 4; ++i) {
-    alignas(64) float payload[1][panel_rows];
-    exact_payloads(run, (vector + 2 * i) / width, x + i * quad_step, payload);
-    const I sum =
-        code_axis(load(payload[0]), all(512.0f), all(256.0f), all(128.0f), to_integer) + draws_of_vector(draws, i);
-    store(out[i], shift_left<estimate_at - exact_at>(sum & all(0x700)));
-  }
-}
-
 // 256 P of sixteen payloads, from bit 0, other bits from 16 on.
 template <RunKind kind>
 FP4_SIMD I axis_words(F x, F low, F high, F third, F end) {
@@ -125,13 +113,13 @@ FP4_SIMD I without_negative_zeros(const RunPlan& r, I codes) {
 }
 
 // Stochastic codes of vectors vector, vector + 2, vector + 4 and vector + 6 of a run; the first one is at x, their
-// draws at `draws`.
+// draws at `draws`; not `sure` where a sum could have another code.
 template <RunKind kind, int width>
-FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, int vector,
-                       const uint8_t* draws) {
+FP4_SIMD I drawn_codes(const RunPlan& r, const RunFactors& f, const float* x, int vector, const uint8_t* draws,
+                       bool& sure) {
   I sum[4];
   I signs[4];
-  __mmask16 sure = 0xFFFF;
+  __mmask16 sure_lanes = 0xFFFF;
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const int block = (vector + 2 * i) / width;
@@ -140,7 +128,7 @@ FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
     if constexpr (kind == RunKind::quotient) {
       sum[i] = sum_before_draw<kind>(v, all(f.low[block]), all(f.high[block]), all(f.third[block]));
       sum[i] = add_draw_to_estimate(sum[i], draws_of_vector(draws, i));
-      sure = still_sure(sure, sum[i]);
+      sure_lanes = still_sure(sure_lanes, sum[i]);
     } else {
       sum[i] = axis_words<kind>(v, all(f.low[block]), all(f.high[block]), all(f.third[block]), all(f.end[block]));
     }
@@ -148,14 +136,7 @@ FP4_SIMD I drawn_codes(const RunPlan& r, const Run& run, const RunFactors& f, co
   if constexpr (kind != RunKind::quotient) {
     return without_negative_zeros(r, bytes_with_draws(sum, signs, draws_by_lane(draws)));
   }
-  if (__builtin_expect(sure != 0xFFFF, 0)) {
-    alignas(64) uint32_t exact[4][panel_rows];
-    exact_sums(run, x, vector, width, draws, exact);
-    sum[0] = load(exact[0]);
-    sum[1] = load(exact[1]);
-    sum[2] = load(exact[2]);
-    sum[3] = load(exact[3]);
-  }
+  sure = sure && sure_lanes == 0xFFFF;
   return without_negative_zeros(r, merged_codes<codes_at<kind>>(sum, signs));
 }
 

@@ -10,13 +10,12 @@
 #include "src/cpu/quantize/run_draws_avx512.h"
 #include "src/cpu/quantize/run_fetch_avx512.h"
 #include "src/cpu/quantize/run_scales_avx512.h"
-#include "src/cpu/quantize/trials_body.h"
 
 namespace fp4::avx512 {
 
-// A run's codes; a block has `width` vectors. `ahead` is for the run.
+// A run's codes; a block has `width` vectors. `ahead` is for the run. false: some are in doubt.
 template <RunKind kind, RunCodes codes, int width>
-FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, const float* x, const uint8_t* draws,
+FP4_SIMD bool encode_run(const RunPlan& r, const RunFactors& f, const float* x, const uint8_t* draws,
                          const Ahead& ahead, uint8_t* out) {
   if constexpr (codes == RunCodes::bytes) {
 #pragma GCC unroll 8
@@ -24,8 +23,9 @@ FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, 
       fetch_lines<4>(ahead, v);
       store_byte_codes<width>(r, f, x + v * panel_rows, v, out + v * panel_rows);
     }
-    return;
+    return true;
   }
+  bool sure = true;
 #pragma GCC unroll 4
   for (int first = 0; first < panel_rows * width; first += 8) {
     fetch_lines<8>(ahead, first);
@@ -35,13 +35,14 @@ FP4_SIMD void encode_run(const RunPlan& r, const Run& run, const RunFactors& f, 
       const int v = first + odd;
       if constexpr (codes == RunCodes::draws) {
         halves[odd] =
-            drawn_codes<kind, width>(r, run, f, x + v * panel_rows, v, draws + (first + 4 * odd) * panel_rows);
+            drawn_codes<kind, width>(r, f, x + v * panel_rows, v, draws + (first + 4 * odd) * panel_rows, sure);
       } else {
-        halves[odd] = table_codes<kind, width>(r, run, f, x + v * panel_rows, v);
+        halves[odd] = table_codes<kind, width>(r, f, x + v * panel_rows, v, sure);
       }
     }
     store_codes(halves[0], halves[1], out + first * 8);
   }
+  return sure;
 }
 
 // Bytes of codes that are not to stay in a cache.
@@ -63,34 +64,9 @@ FP4_SIMD BatchMaxima<width> batch_maxima(const float* x) {
   return m;
 }
 
-// The scales of a batch whose maxima are known, by squared errors, which are summed down the lanes.
-template <int width>
-FP4_TARGET __attribute__((noinline)) void choose_run_scales(const Quantization& z, const LaneFactor& t,
-                                                            const BatchMaxima<width>& m, const float* x,
-                                                            LaneScales* out) {
-  constexpr int n = width * panel_rows;
-  alignas(64) float columns[2 / width][n][panel_rows];
-  alignas(64) float payloads[n][panel_rows];
-  Block blocks[2 / width];
-  for (int i = 0; i < 2 / width; ++i) {
-    load_row_major(x + i * 256, n, panel_rows, n, columns[i]);
-    Block& b = blocks[i];
-    b.row0 = b.k0 = 0;
-    b.n = n;
-    b.x = columns[i];
-    b.u = payloads;
-    b.amax = m.amax[i];
-    b.nonfinite = b.amax >= all(0x7F800000);
-    b.factor = t;
-  }
-  choose_by_errors(z, blocks, 2 / width);
-  for (int i = 0; i < 2 / width; ++i) out[i] = blocks[i].scales;
-}
-
 template <int width>
 struct Batch {
   RunFactors factors[2 / width];
-  LaneScales scales[2 / width];
   bool usable;
   alignas(64) uint8_t draws[batch_length];
 };
@@ -98,15 +74,12 @@ struct Batch {
 // From the maxima of a batch: its scales, stored, and its draws.
 template <RunCodes codes, int width>
 FP4_SIMD void prepare_batch(const Quantization& z, const RunPlan& r, const LaneFactor& t, const BatchMaxima<width>& m,
-                            int64_t index, const float* x, Batch<width>& b) {
+                            int64_t index, Batch<width>& b) {
   const QuantPlan& p = *z.plan;
   b.usable = true;
-  const bool trials = p.scale_path == ScalePath::trials;
-  if (trials) choose_run_scales<width>(z, t, m, x, b.scales);
 #pragma GCC unroll 2
   for (int i = 0; i < 2 / width; ++i) {
-    const LaneScales s = trials ? b.scales[i] : scales_from_maxima(p, z.scale, m.amax[i], t, all(0));
-    b.scales[i] = s;
+    const LaneScales s = scales_from_maxima(p, z.scale, m.amax[i], t, all(0));
     b.usable =
         b.usable && !any((m.amax[i] >= all(0x7F800000)) | s.rare) && find_factors(p, r, m.amax[i], s, t, b.factors[i]);
     uint8_t* scale_codes = z.stored->scales.data() + (index * (2 / width) + i) * panel_rows;
@@ -118,13 +91,15 @@ FP4_SIMD void prepare_batch(const Quantization& z, const RunPlan& r, const LaneF
 }
 
 template <RunKind kind, RunCodes codes, int width>
-FP4_SIMD void encode_batch(const RunPlan& r, const QuantPlan& p, const LaneFactor& t, const Batch<width>& b,
-                           const float* x, const Ahead& ahead, uint8_t* out) {
+FP4_SIMD bool encode_batch(const RunPlan& r, const Batch<width>& b, const float* x, const Ahead& ahead, uint8_t* out) {
+  bool sure = true;
 #pragma GCC unroll 2
   for (int i = 0; i < 2 / width; ++i) {
-    encode_run<kind, codes, width>(r, {&p, &b.scales[i], &t}, b.factors[i], x + i * 256, b.draws + i * 256,
-                                   {ahead.near + i * 256, ahead.far + i * 256}, out + i * (batch_bytes<codes> / 2));
+    sure &=
+        encode_run<kind, codes, width>(r, b.factors[i], x + i * 256, b.draws + i * 256,
+                                       {ahead.near + i * 256, ahead.far + i * 256}, out + i * (batch_bytes<codes> / 2));
   }
+  return sure;
 }
 
 // Three batches in turn: what is encoded, what has scales, what has maxima.
@@ -156,14 +131,14 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
   Ring<width> ring;
   int64_t at = first * batches;
   const float* x = elements_of(p, r, at, ring);
-  prepare_batch<codes>(z, r, t, batch_maxima<width>(x), at, x, ring.batches[at % 2]);
+  prepare_batch<codes>(z, r, t, batch_maxima<width>(x), at, ring.batches[at % 2]);
   const float* next = elements_of(p, r, smaller(at + 1, end - 1), ring);
   BatchMaxima<width> maxima = batch_maxima<width>(next);
   int64_t left_to_lanes = 0;
   for (int64_t panel = first; panel < last; ++panel) {
     bool done = true;
     for (; at < (panel + 1) * batches; ++at) {
-      if (at + 1 < end) prepare_batch<codes>(z, r, t, maxima, at + 1, next, ring.batches[(at + 1) % 2]);
+      if (at + 1 < end) prepare_batch<codes>(z, r, t, maxima, at + 1, ring.batches[(at + 1) % 2]);
       const int64_t second = smaller(at + 2, end - 1);
       const float* after_next = second == at + 1 ? next : elements_of(p, r, second, ring);
       maxima = batch_maxima<width>(after_next);
@@ -171,7 +146,7 @@ FP4_TARGET void quantize_runs(const Quantization& z, const RunPlan& r, int64_t f
       done = done && b.usable;
       if (done) {
         uint8_t* out = z.stored->codes.data() + at * batch_bytes<codes>;
-        encode_batch<kind, codes, width>(r, p, t, b, x, ahead_of(p.x.data, at), streams ? streamed.next(out) : out);
+        done = encode_batch<kind, codes, width>(r, b, x, ahead_of(p.x.data, at), streams ? streamed.next(out) : out);
       }
       x = next;
       next = after_next;
@@ -227,7 +202,7 @@ inline RunCodes run_codes(const QuantPlan& p) {
 
 inline RunKind run_kind(const QuantPlan& p) {
   const bool known = p.code_path == CodePath::table || draws_for_runs(p) || has_byte_codes(p);
-  const bool scales = p.scale_path == ScalePath::power || p.scale_path == ScalePath::quotient || has_quarters(p);
+  const bool scales = p.scale_path == ScalePath::power || p.scale_path == ScalePath::quotient;
   return known && scales && !is_stochastic(p.q.scale_rounding) ? payload_kind(p) : RunKind::none;
 }
 

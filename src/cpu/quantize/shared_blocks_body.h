@@ -12,15 +12,6 @@ namespace fp4::FP4_ISA {
 
 using cpu::Arena;
 
-// Maxima of blocks that span rows, one entry per panel and piece of K: lanes, then shared over the block.
-struct SharedMaxima {
-  uint32_t* amax;       // [panels][pieces][16]
-  uint32_t* nonfinite;  // [panels][pieces] lane bits
-  int64_t pieces;
-  int piece;        // columns
-  uint32_t* codes;  // [panels][pieces][16] scale codes of rules that read more of a block than its maximum, else null
-};
-
 FP4_TARGET inline void measure_panels(const Quantization& z, int64_t first, int64_t count, const SharedMaxima& m) {
   const QuantPlan& p = *z.plan;
   alignas(64) float buffer[largest_chunk][panel_rows];
@@ -143,69 +134,6 @@ FP4_TARGET inline void search_scales(const Quantization& z, int64_t row0, int64_
   }
 }
 
-// The scales of a panel's piece, or of all of its pieces, from what is shared; b.amax and b.nonfinite are set.
-FP4_TARGET inline void find_shared_scales(const Quantization& z, const SharedMaxima& m, int64_t at, Block& b) {
-  const QuantPlan& p = *z.plan;
-  b.scales = {all(0), all(1.0f), all(1.0f), mask_from_bits(0xFFFF)};
-  if (m.codes != nullptr) {
-    b.scales.code = load(m.codes + at * panel_rows);
-    b.scales.rare = mask_from_bits(0);
-    finish_scales(p, z.scale, b.scales);
-  } else if (p.scale_path != ScalePath::scalar) {
-    b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b));
-  }
-  if (any(b.scales.rare)) redo_scales(z, b, false);
-}
-
-// Codes of a panel whose maxima are shared already.
-FP4_TARGET inline void encode_shared_panel(const Quantization& z, int64_t panel, int64_t index, const SharedMaxima& m,
-                                           bool scale_per_piece) {
-  const QuantPlan& p = *z.plan;
-  Panels& out = *z.out;
-  alignas(64) float buffer[largest_chunk][panel_rows];
-  alignas(64) float payloads[128][panel_rows];
-  alignas(64) uint32_t draw[128][panel_rows];
-  alignas(64) uint32_t dwords[128][panel_rows];
-  const int chunk = p.hadamard.size > m.piece ? p.hadamard.size : m.piece;
-  if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
-  Extremes extremes = no_extremes_yet();
-  Block b;
-  b.row0 = panel * panel_rows;
-  b.rows = static_cast<int>(p.rows - b.row0 < panel_rows ? p.rows - b.row0 : panel_rows);
-  b.n = m.piece;
-  b.u = payloads;
-  b.factor = {all(p.factor.g), all(p.factor.te_multiplier)};
-  LaneScales scales;
-  for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
-    load_chunk(p, b.row0, k0, chunk, buffer);
-    for (int64_t k = k0; k < k0 + chunk && k < out.padded; k += m.piece) {
-      b.k0 = k;
-      b.x = buffer + (k - k0);
-      const int64_t piece = k / m.piece < m.pieces ? k / m.piece : m.pieces - 1;
-      const int64_t at = index * m.pieces + piece;
-      b.amax = load(m.amax + at * panel_rows);
-      b.nonfinite = mask_from_bits(m.nonfinite[at]);
-      if (scale_per_piece || k == 0) {
-        find_shared_scales(z, m, at, b);
-        scales = b.scales;
-      }
-      b.scales = scales;
-      poison_blocks(p, b, buffer + (k - k0));
-      if (z.draws.wanted) fill_draws(p, z.draws, b.row0, k, m.piece, draw);
-      if (z.stored != nullptr) {
-        encode_stored(z, b, draw, dwords);
-        store_dwords(*z.stored, b.row0, b.rows, k, m.piece, dwords);
-      } else {
-        encode_block(z, b, draw, sink_at(out, panel, k));
-      }
-      if (scale_per_piece || k == 0) note_scales(z, b, panel, extremes);
-    }
-  }
-  if (out.range == nullptr) return;
-  note_range(out, panel, extremes);
-  close_panel(z.options, out, panel);
-}
-
 FP4_TARGET inline void quantize_shared(const Quantization& z) {
   const QuantPlan& p = *z.plan;
   const BlockKind kind = p.spec.block.kind;
@@ -213,6 +141,7 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   const int64_t group = kind == BlockKind::tensor
                             ? z.out->count
                             : (kind == BlockKind::square && size > panel_rows ? size / panel_rows : 1);
+  const ColumnCodes columns = plan_columns(z);
   SharedMaxima m;
   m.piece = kind == BlockKind::square ? size : 32;
   m.pieces = (p.cols + m.piece - 1) / m.piece;
@@ -222,6 +151,7 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   arena.reset(2 * Arena::bytes_for<uint32_t>(lanes_in_group) + Arena::bytes_for<uint32_t>(group * m.pieces));
   m.amax = arena.take<uint32_t>(group * m.pieces * panel_rows);
   m.nonfinite = arena.take<uint32_t>(group * m.pieces);
+  m.scale_per_piece = kind == BlockKind::square;
   m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
   for (int64_t first = 0; first < z.out->count; first += group) {
     const int64_t count = smaller(group, z.out->count - first);
@@ -241,7 +171,7 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
       search_scales(z, row0, smaller(count * panel_rows, p.rows - row0), m);
     }
     for (int64_t panel = 0; panel < count; ++panel) {
-      encode_shared_panel(z, first + panel, panel, m, kind == BlockKind::square);
+      quantize_lanes(z, columns, first + panel, &m, panel);
     }
   }
 }

@@ -14,40 +14,23 @@ struct DecodeTables {
   float scale[256];
 };
 
-inline bool same_format(const FloatFormat& a, const FloatFormat& b) {
-  return a.exponent_bits == b.exponent_bits && a.mantissa_bits == b.mantissa_bits && a.bias == b.bias &&
-         a.is_signed == b.is_signed && a.has_infinity == b.has_infinity && a.has_zero == b.has_zero &&
-         a.largest_code == b.largest_code && a.nan_code == b.nan_code;
-}
-
 // A thread keeps its last tables: at the shapes of training, filling them costs as much as decoding.
-inline void fill_tables(const Quantizer& q, DecodeTables& t) {
+inline const DecodeTables& decode_tables(const QuantSpec& spec, const Quantizer& q) {
   struct Kept {
-    FloatFormat element;
-    FloatFormat scale;
-    bool has_scale = false;
-    bool stores_multiplier = false;
+    QuantSpec spec;
     bool is_filled = false;
     DecodeTables tables;
   };
   thread_local Kept kept;
-  const bool fits = kept.is_filled && kept.has_scale == q.has_scale &&
-                    kept.stores_multiplier == q.stores_multiplier() && same_format(kept.element, q.element) &&
-                    same_format(kept.scale, q.scale);
-  if (!fits) {
-    const int codes = q.element.code_bits() <= 8 ? 1 << q.element.code_bits() : 0;
-    for (int c = 0; c < codes; ++c) kept.tables.element[c] = decode(q.element, static_cast<uint32_t>(c));
-    const bool real = q.scale.code_bits() > 8;
-    for (int c = 0; q.has_scale && !real && c < 256; ++c) {
-      kept.tables.scale[c] = scale_value(q, static_cast<uint32_t>(c));
-    }
-    kept.element = q.element;
-    kept.scale = q.scale;
-    kept.has_scale = q.has_scale;
-    kept.stores_multiplier = q.stores_multiplier();
-    kept.is_filled = true;
+  if (kept.is_filled && kept.spec == spec) return kept.tables;
+  const int codes = q.element.code_bits() <= 8 ? 1 << q.element.code_bits() : 0;
+  for (int c = 0; c < codes; ++c) kept.tables.element[c] = decode(q.element, static_cast<uint32_t>(c));
+  for (int c = 0; q.has_scale && q.scale.code_bits() <= 8 && c < 256; ++c) {
+    kept.tables.scale[c] = scale_value(q, static_cast<uint32_t>(c));
   }
-  t = kept.tables;
+  kept.spec = spec;
+  kept.is_filled = true;
+  return kept.tables;
 }
 
 // 16 rows of codes from a row on; missing rows read row `row0` and are discarded by the caller.

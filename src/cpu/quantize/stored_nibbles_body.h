@@ -76,8 +76,7 @@ FP4_TARGET inline void pack_nibble_panel(const Quantized& q, const DecodeTables&
 // The panels of a gemm from stored codes.
 FP4_TARGET inline void pack_stored(const Quantized& q, const PanelOptions& options, Panels& out) {
   const Quantizer r = resolve(q.spec);
-  DecodeTables t;
-  fill_tables(r, t);
+  const DecodeTables t = decode_tables(q.spec, r);
   const bool nibbles = has_nibble_path(q, out);
   alignas(16) int8_t entries[16];
   for (uint32_t code = 0; nibbles && code < 16; ++code) {
