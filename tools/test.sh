@@ -20,7 +20,7 @@ stage_test() { ctest --preset ci -j "$jobs"; }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
 # stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a
 # drawn twelfth of the cases runs.
-slow="backends(_aligned|_edges|_groups|_level|_long_terms|_pairs|_runs|_trials)?|golden|gpu_bodies|sweep_report"
+slow="backends(_edges|_products|_runs|_trials)?|golden|gpu_bodies|sweep_report"
 stage_clang() {
   command -v clang++ >/dev/null || { echo "clang: skipped, no clang++"; return 0; }
   cmake --preset clang >/dev/null

@@ -2,11 +2,10 @@
 // what the integer kernels do not know or cannot prove. A term is one product, or the dot of `chunk` products.
 //   group, block  sums of terms are exact in fp64 where their span allows it (fits_double), then rounded once
 //   aligned       terms and accumulator are scaled to units of the cut, truncated, and added as whole numbers
-// Where scales have 24 bits, all but single products go by dots of bare elements (gemm_long_terms_body.h).
 // Tile: 8 rows of A times 16 rows of B in the lanes.
 #pragma once
 
-#include "src/cpu/gemm/gemm_long_terms_body.h"
+#include "src/cpu/gemm/term_sums_body.h"
 #include "src/cpu/simd/lanes.h"
 
 namespace fp4::FP4_ISA {
@@ -24,16 +23,6 @@ FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_uni
   return sum;
 }
 
-// The same where scales have more than 8 bits.
-FP4_SIMD D cut_wide_products(const double* a, const double* b, int64_t count, D per_unit) {
-  D sum = all_double(0.0);
-#pragma GCC unroll 4
-  for (int64_t k = 0; k < count; ++k) {
-    sum = sum + cut_product(broadcast_double(a + k * panel_rows), load_double(b + k * panel_rows), per_unit);
-  }
-  return sum;
-}
-
 // Largest weight of a row's terms and its accumulator.
 FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F acc) {
   I weight = larger(shift_right<23>(bits(acc) & all(0x7FFFFFFF)) - all(127), all(least_weight));
@@ -44,20 +33,8 @@ FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F a
 
 FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
 
-// Values with their scales within.
-struct TermRows : PanelRows {
-  static constexpr bool has_long_terms = false;
-
-  FP4_SIMD F block_step(int64_t, int, D dot, F acc) const { return nearest_sum(dot, widened(acc)); }
-  FP4_SIMD void sums(const Folding&, int64_t first, int64_t last, D (&sum)[term_rows]) const {
-    dots(first, last - first, sum);
-  }
-  FP4_SIMD D cut(int64_t, int, D dot, D per_unit, D&) const { return truncated_whole(dot * per_unit); }
-};
-
 // One group [first, last) of an aligned sum.
-template <class Rows>
-FP4_SIMD void add_aligned(const Folding& f, const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+FP4_SIMD void add_aligned(const Folding& f, const PanelRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   // Single products come in fours: what pads them is zero and has no weight.
   const int64_t terms = f.chunk == 1 ? (last - first + 3) / 4 * 4 : (last - first + f.chunk - 1) / f.chunk;
   const int64_t at = first / f.chunk * panel_rows;
@@ -70,9 +47,7 @@ FP4_SIMD void add_aligned(const Folding& f, const Rows& t, int64_t first, int64_
     const F per_unit = power_lanes(all(f.fraction_bits) - w);
     D sum = truncated_whole(widened(before) * widened(per_unit));
     const int64_t k = first * panel_rows;
-    if (f.chunk == 1 && f.has_wide_scales) {
-      sum = sum + cut_wide_products(t.a.wide + k + t.row + r, t.b.wide + k, terms, widened(per_unit));
-    } else if (f.chunk == 1) {
+    if (f.chunk == 1) {
       sum = sum + cut_products(t.a.value + k + t.row + r, t.b.value + k, terms, per_unit);
     }
     store(weight[r], w);
@@ -83,14 +58,12 @@ FP4_SIMD void add_aligned(const Folding& f, const Rows& t, int64_t first, int64_
     t.dots(first + i * f.chunk, f.chunk, dot);
     for (int r = 0; r < term_rows; ++r) {
       const D per_unit = widened(power_lanes(all(f.fraction_bits) - load(weight[r])));
-      D low;
-      D term = t.cut(first + i * f.chunk, r, dot[r], per_unit, low);
+      D term = truncated_whole(dot[r] * per_unit);
       if (f.splits) {  // 2^26 units and more
         const D coarse = truncated_whole(term * all_double(0x1p-26)) * all_double(0x1p26);
         store(high[r], load_double(high[r]) + coarse);
         term = term - coarse;
       }
-      if (Rows::has_long_terms) term = term + low;
       store(total[r], load_double(total[r]) + term);
     }
   }
@@ -103,18 +76,16 @@ FP4_SIMD void add_aligned(const Folding& f, const Rows& t, int64_t first, int64_
 }
 
 // One block.
-template <class Rows>
-FP4_SIMD void add_block(const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+FP4_SIMD void add_block(const PanelRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   D dot[term_rows];
   t.dots(first, last - first, dot);
-  for (int r = 0; r < term_rows; ++r) store(acc[r], t.block_step(first, r, dot[r], load(acc[r])));
+  for (int r = 0; r < term_rows; ++r) store(acc[r], nearest_sum(dot[r], widened(load(acc[r]))));
 }
 
 // One group of exact sums.
-template <class Rows>
-FP4_SIMD void add_group(const Folding& f, const Rows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+FP4_SIMD void add_group(const Folding& f, const PanelRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   D sum[term_rows];
-  t.sums(f, first, last, sum);
+  t.dots(first, last - first, sum);
   for (int r = 0; r < term_rows; ++r) {
     const F before = load(acc[r]);
     const F rounded = narrowed(sum[r]);
@@ -127,7 +98,7 @@ FP4_SIMD void add_group(const Folding& f, const Rows& t, int64_t first, int64_t 
 }
 
 // Columns [begin, end) of K, rows 0..out.rows of A from lane `half` on.
-template <Sum kind, class Rows>
+template <Sum kind>
 FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, const TermPanel& b, int64_t begin,
                            int64_t end, const TileOutput& out) {
   alignas(64) float acc[tile_rows][panel_rows] = {};
@@ -135,7 +106,7 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = smaller(first + group, end);
     for (int r = 0; r < out.rows; r += term_rows) {
-      const Rows rows = {{a, b, half + r}};
+      const PanelRows rows = {a, b, half + r};
       switch (kind) {
         case Sum::block: add_block(rows, first, last, acc + r); break;
         case Sum::group: add_group(f, rows, first, last, acc + r); break;
@@ -151,14 +122,13 @@ FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide
   store(wide + k * panel_rows, widened(element) * widened(scale));
 }
 
-// Values [padded][16] of a panel, in fp32 and in fp64, scaled but where its terms are long. `offset` is what was added
-// to its bytes.
-FP4_TARGET inline void unpack_panel(const Panels& p, int64_t panel, int offset, float quantum, bool scaled, float* out,
+// Scaled values [padded][16] of a panel, in fp32 and in fp64. `offset` is what was added to its bytes.
+FP4_TARGET inline void unpack_panel(const Panels& p, int64_t panel, int offset, float quantum, float* out,
                                     double* wide) {
   const float* scale = p.panel_scales(panel);
   const int64_t block = smaller(p.block, p.padded);
   for (int64_t first = 0; first < p.padded; first += block) {
-    const F s = scaled ? load(scale + first / block * panel_rows) : all(1.0f);
+    const F s = load(scale + first / block * panel_rows);
     if (p.bytes == nullptr) {
       const float* value = p.panel_values(panel);
       for (int64_t k = first; k < first + block; ++k) put_scaled(k, load(value + k * panel_rows), s, out, wide);
@@ -221,11 +191,11 @@ FP4_TARGET inline void find_span(const float* value, int64_t padded, TermPanel& 
 
 using TermsKernel = void (*)(const Folding&, const TermPanel&, int64_t, const TermPanel&, int64_t, int64_t,
                              const TileOutput&);
-inline TermsKernel terms_kernel(Sum sum, bool are_long) {
+inline TermsKernel terms_kernel(Sum sum) {
   switch (sum) {
-    case Sum::block: return are_long ? terms_tile<Sum::block, LongRows> : terms_tile<Sum::block, TermRows>;
-    case Sum::group: return are_long ? terms_tile<Sum::group, LongRows> : terms_tile<Sum::group, TermRows>;
-    case Sum::aligned: return are_long ? terms_tile<Sum::aligned, LongRows> : terms_tile<Sum::aligned, TermRows>;
+    case Sum::block: return terms_tile<Sum::block>;
+    case Sum::group: return terms_tile<Sum::group>;
+    case Sum::aligned: return terms_tile<Sum::aligned>;
   }
   return nullptr;
 }

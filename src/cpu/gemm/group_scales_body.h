@@ -30,7 +30,7 @@ inline GroupShape group_shape(const Folding& f) {
 
 // Whether the model rounds groups of whole pairs of runs, with scales of a few bits.
 inline bool may_group(const Product& p, const Folding& f) {
-  return f.sum == Sum::group && f.runs_per_group % 2 == 0 && !f.has_wide_scales && f.runs > 0 && !p.restarts();
+  return f.sum == Sum::group && f.runs_per_group % 2 == 0 && f.runs > 0 && !p.restarts();
 }
 
 inline size_t group_bytes(const Panels& p, const GroupShape& g) {

@@ -19,40 +19,6 @@ inline FloatKernel float_kernel(const FloatTile& t, int panels) {
   return panels == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>;
 }
 
-// What the values of a panel, elements times scales, are made of.
-struct ValueSpan {
-  int bits;        // significant ones, at most
-  int lowest_bit;  // of the smallest
-  int highest;     // all lie below 2^highest
-};
-
-inline ValueSpan value_span(const Side& side, const cpu::ScaleRange& range) {
-  const int fraction = scale_fraction_bits(side.q);
-  return {side.q.element.mantissa_bits + 1 + (fraction > 0 ? fraction + 1 : 0),
-          range.least_log2() - fraction + side.quantum_log2(),
-          range.largest_log2() + side.q.element.max_exponent() + 2};
-}
-
-// Whether values and products of the panels are exact in fp32: then a fused step has the bits of a product and a sum
-// that are rounded one after the other.
-inline bool has_exact_products(const Product& p, const cpu::ScaleRange& a, const cpu::ScaleRange& b) {
-  if (a.largest == 0 || b.largest == 0) return true;
-  constexpr int least = -149;
-  constexpr int most = 127;
-  const ValueSpan x = value_span(p.a, a);
-  const ValueSpan y = value_span(p.b, b);
-  return x.bits + y.bits <= 24 && smaller(x.lowest_bit, y.lowest_bit) >= least &&
-         x.lowest_bit + y.lowest_bit >= least && larger(x.highest, y.highest) <= most && x.highest + y.highest <= most;
-}
-
-// Whether a side's values are elements times scales: decoded ones hold all of their factors.
-template <Loop loop>
-inline bool has_bare_values(const Side& side) {
-  if (loop != Loop::fma) return true;
-  const QuantSpec& s = side.spec;
-  return s.has_scale() && !s.has_outer_scale() && s.prescale == 1.0f && side.panels.factor.g == 1.0f;
-}
-
 // One K block [k0, k1) of panels pb.. of B times rows [first, last) of A; sums wait in C between K blocks.
 template <Loop loop>
 FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int64_t pb, int64_t first, int64_t last,
@@ -61,7 +27,6 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
   const Panels& panels_b = p.b.panels;
   const int wide = static_cast<int>(smaller<int64_t>(loop == Loop::fp64 ? 1 : 2, panels_b.count - pb));
   const int64_t col0 = pb * panel_rows;
-  const cpu::ScaleRange range_b = loop != Loop::fp64 && !direct_a ? range_of(panels_b, pb, wide) : cpu::ScaleRange{};
   FloatTile t;
   t.a_row_stride = direct_a ? x.row_stride : 1;
   t.a_k_stride = direct_a ? x.col_stride : panel_rows;
@@ -78,12 +43,7 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
     t.a = direct_a ? x.data + row0 * x.row_stride : p.a.panels.panel_values(row0 / panel_rows) + row0 % panel_rows;
     t.a += k0 * t.a_k_stride;
     t.c = p.c + row0 * p.c_stride + col0;
-    const bool exact = loop == (has_fma ? Loop::multiply_add : Loop::fma) && !direct_a && has_bare_values<loop>(p.a) &&
-                       has_bare_values<loop>(p.b) &&
-                       has_exact_products(p, p.a.panels.range[row0 / panel_rows], range_b);
-    constexpr Loop other = has_fma ? Loop::fma : Loop::multiply_add;
-    const FloatKernel kernel = exact ? float_kernel<other>(t, wide) : float_kernel<loop>(t, wide);
-    kernel(t);
+    float_kernel<loop>(t, wide)(t);
   }
 }
 

@@ -46,7 +46,6 @@ inline Folding make_folding(const Product& p) {
   f.a_offset = p.offset;
   f.runs = (p.a.cols + p.run - 1) / p.run;
   f.splits = f.sum == Sum::aligned && f.chunk > 1 && aligned_bits(p) > 51;
-  f.has_wide_scales = has_wide_scale(p.a.spec) || has_wide_scale(p.b.spec);
   f.snap_log2 = row.snap_log2;
   const auto least = [](const Quantizer& q) { return q.stores_multiplier() ? -126 : q.scale.min_exponent(); };
   f.least_exponent_a = least(p.a.q);
@@ -80,7 +79,7 @@ inline bool runs_are_terms(const Product& p) {
 
 // The same, few enough, and sums of cut terms are exact in fp64.
 inline bool may_cut(const Product& p, const Folding& f) {
-  if (!runs_are_terms(p) || f.has_wide_scales) return false;
+  if (!runs_are_terms(p)) return false;
   return f.runs_per_group >= 1 && f.runs_per_group <= largest_terms && aligned_bits(p) <= 51;
 }
 

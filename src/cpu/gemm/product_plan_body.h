@@ -64,6 +64,7 @@ inline constexpr int least_zero_weight = -126;
 
 // Whether gemm_terms_body.h serves: whole terms in every run.
 inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  if (has_wide_scale(a) || has_wide_scale(b)) return false;  // terms of more than 53 bits
   if (row.group_rounding != Rounding::nearest_even || row.group % 4 != 0) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
   if (row.kind == AccumulatorKind::group) {
@@ -99,7 +100,8 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
   }
-  if (has_vnni && bytes && knows_integers(row, common_run(a, b, row, 1024))) return Engine::blocks;
+  const bool wide = has_wide_scale(a) || has_wide_scale(b);
+  if (has_vnni && bytes && !wide && knows_integers(row, common_run(a, b, row, 1024))) return Engine::blocks;
   return knows_terms(a, b, row) ? Engine::blocks : Engine::none;
 }
 

@@ -1,8 +1,6 @@
 // What a group could not do otherwise: term by term (gemm_terms_body.h), and at both ends of fp32 by the scalar core.
 #pragma once
 
-#include <cmath>
-
 #include "src/cpu/gemm/gemm_terms_body.h"
 #include "src/cpu/gemm/product_fold_body.h"
 #include "src/cpu/simd/lanes.h"
@@ -70,32 +68,6 @@ inline bool term_fits_double(const Product& p, int64_t count) {
   return bits(p.a.q) + bits(p.b.q) + floor_log2(static_cast<uint64_t>(count)) + 1 <= 53;
 }
 
-// Single products are cut anyway, so that they may have more bits than fp64.
-inline bool has_long_terms(const Folding& f) { return f.has_wide_scales && !(f.sum == Sum::aligned && f.chunk == 1); }
-
-// The conditions of long terms, by the scales of both panels: exact dots, powers of two within fp32, and sums of groups
-// that fit three parts. Then f says where these start.
-inline bool long_terms_fit(const Product& p, const cpu::ScaleRange& range_a, const cpu::ScaleRange& range_b,
-                           const TermPanel& a, const TermPanel& b, Folding& f) {
-  const int64_t count = f.sum == Sum::aligned ? f.chunk : (f.group > 0 ? smaller(f.group, f.run) : f.run);
-  const auto bits = [](const Quantizer& q) { return q.element.mantissa_bits; };
-  const int dot_log2 = a.largest + b.largest + 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
-  if (a.largest >= a.least && b.largest >= b.least && dot_log2 - (a.least + b.least - bits(p.a.q) - bits(p.b.q)) > 53) {
-    return false;
-  }
-  const SumSpan span = span_of(range_a, range_b, f);
-  // fl32(sA*sB) must be normal: it is exact for scales of 8 bits, as blocks of such ask.
-  if (span.largest_weight > 60 || range_a.least_log2() + range_b.least_log2() < least_weight) return false;
-  if (f.sum != Sum::group) return true;
-  const int terms_log2 = floor_log2(static_cast<uint64_t>(p.a.cols / f.run + 1)) + 1;
-  const int first = span.sum_log2 - 50;
-  const int second = first - 49 + terms_log2;  // what each term leaves, twice
-  if (second + terms_log2 + 2 - span.lowest_bit > 53) return false;
-  f.long_start[0] = std::ldexp(0x1.8p52, first);
-  f.long_start[1] = std::ldexp(0x1.8p52, second);
-  return true;
-}
-
 // The conditions of terms_tile: exact sums, and no power of two beyond fp32.
 inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
   if (weight > 100) return false;
@@ -130,10 +102,8 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   t.value = to.value;
   t.wide = to.wide;
   t.weight = to.weight;
-  t.scale = side.panels.panel_scales(panel);
-  t.block_log2 = scale_shift(side.panels.block, 1, side.panels.padded);
   const float quantum = power_of_two(side.quantum_log2());
-  unpack_panel(side.panels, panel, offset, quantum, !has_long_terms(f), to.value, to.wide);
+  unpack_panel(side.panels, panel, offset, quantum, to.value, to.wide);
   if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, to.value, f.chunk, to.weight);
   find_span(to.value, side.panels.padded, t);
   return t;
@@ -144,9 +114,8 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
 template <class Progress>
 FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_t pb, int64_t end, int64_t first,
                                   int64_t last, const Progress& progress) {
-  Folding f = k.folding;
-  const bool are_long = has_long_terms(f);
-  const TermsKernel kernel = terms_kernel(f.sum, are_long);
+  const Folding& f = k.folding;
+  const TermsKernel kernel = terms_kernel(f.sum);
   const int64_t elements = p.a.panels.padded * panel_rows;
   thread_local Arena arena;
   TermPanel b[largest_group];
@@ -167,9 +136,7 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
       unpacked = panel;
       const cpu::ScaleRange& range_a = p.a.panels.range[panel];
       const cpu::ScaleRange& range_b = p.b.panels.range[j];
-      const bool fits =
-          p.has_terms && (are_long ? long_terms_fit(p, range_a, range_b, a, b[j - pb], f)
-                                   : terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2()));
+      const bool fits = p.has_terms && terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2());
       slow += fits ? 0 : 1;
       const auto multiply = [&](int64_t, int64_t begin, int64_t stop, const TileOutput& out) {
         if (fits) return kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);

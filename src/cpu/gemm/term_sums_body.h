@@ -7,17 +7,13 @@
 
 namespace fp4::FP4_ISA {
 
-// Scaled values of a panel (bare elements where terms are long) and, for aligned sums, the weights of its terms.
+// Scaled values of a panel and, for aligned sums, the weights of its terms.
 struct TermPanel {
-  const float* value = nullptr;  // [k][16]
-  const double* wide = nullptr;  // the same, exact for scales of 24 bits too
-  const float* scale = nullptr;  // [k >> block_log2][16]
-  int block_log2 = 0;
+  const float* value = nullptr;     // [k][16]
+  const double* wide = nullptr;     // the same
   const int32_t* weight = nullptr;  // [k / chunk][16] exponents; of zero factors of single products far below all
   int least = 0;                    // exponents of the non-zero values
   int largest = 0;
-
-  const float* scales_at(int64_t k) const { return scale + (k >> block_log2) * panel_rows; }
 };
 
 inline constexpr int term_rows = has_vnni ? 8 : 2;  // as many as registers hold sums of

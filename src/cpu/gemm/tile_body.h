@@ -108,7 +108,6 @@ struct Folding {
   int64_t runs_per_group = 0;            // the same in runs
   int64_t chunk = 1;                     // products of a term
   int64_t run = 0;                       // products between changes of scales, at most
-  bool has_wide_scales = false;          // of more than 8 significant bits
   bool toward_zero = false;              // group: of the additions
   int fraction_bits = 35;                // aligned
   int zero_exponent = no_zero_exponent;  // aligned: weight of what is zero
@@ -120,7 +119,6 @@ struct Folding {
   int lowest_bit = 0;  // every sum is a whole multiple of 2^lowest_bit times the least weight
   int sum_log2 = 0;    // and below 2^sum_log2 times the largest
   int snap_log2 = no_snap;
-  double long_start[2] = {};  // sums of long terms in three parts: where the first two start (gemm_long_terms_body.h)
 };
 
 // Units as powers of two of the quantum (pairs_body.h).

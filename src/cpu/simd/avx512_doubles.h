@@ -42,16 +42,6 @@ FP4_SIMD D truncated_whole(D a) {
   return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC),
           _mm512_roundscale_pd(a.hi, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC)};
 }
-// a*b in whole units, cut toward zero: the product is rounded toward zero first, which cuts nothing above a unit.
-FP4_SIMD D cut_product(D a, D b, D per_unit) {
-  constexpr int toward_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
-  const D product = {_mm512_mul_round_pd(a.lo, b.lo, toward_zero), _mm512_mul_round_pd(a.hi, b.hi, toward_zero)};
-  return truncated_whole(product * per_unit);
-}
-FP4_SIMD D rounded_whole(D a) {
-  return {_mm512_roundscale_pd(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
-          _mm512_roundscale_pd(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-}
 // The last bit set in the lanes of m.
 FP4_SIMD D made_odd(D a, M m) {
   const __m512i one = _mm512_set1_epi64(1);

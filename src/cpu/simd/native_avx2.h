@@ -61,7 +61,6 @@ FP4_SIMD vd fused(vd x, vd y, vd z) { return _mm256_fmadd_pd(x, y, z); }
 FP4_SIMD vf fused(vf x, vf y, vf z) { return _mm256_fmadd_ps(x, y, z); }
 FP4_SIMD vi truncated_part(vf x) { return reinterpret_cast<vi>(_mm256_cvttps_epi32(x)); }
 FP4_SIMD vf floor_part(vf x) { return _mm256_floor_ps(x); }
-FP4_SIMD vd rounded_whole(vd x) { return _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 FP4_SIMD vd truncated_whole(vd x) { return _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
 
 FP4_SIMD vq low_products(vq x, vq y) { return reinterpret_cast<vq>(_mm256_mul_epu32(whole(x), whole(y))); }

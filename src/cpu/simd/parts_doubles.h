@@ -52,7 +52,6 @@ FP4_SIMD I exponent_fields(D x) {
   FP4_EACH(I, low_words(reinterpret_cast<vq>(x.v[2 * i]) >> 52, reinterpret_cast<vq>(x.v[2 * i + 1]) >> 52));
 }
 FP4_SIMD D select(M m, D yes, D no) { FP4_EACH_D(chosen(wide_mask(m, i), yes.v[i], no.v[i])); }
-FP4_SIMD D rounded_whole(D x) { FP4_EACH_D(rounded_whole(x.v[i])); }
 FP4_SIMD D truncated_whole(D x) { FP4_EACH_D(truncated_whole(x.v[i])); }
 // The last bit set in the lanes of m.
 FP4_SIMD D made_odd(D x, M m) {
@@ -69,17 +68,6 @@ FP4_SIMD vd nudged(vd s, vd error, vl m) {
   return reinterpret_cast<vd>(reinterpret_cast<vl>(s) + (step & m));
 }
 FP4_SIMD D nudged(D s, D error, M m) { FP4_EACH_D(nudged(s.v[i], error.v[i], wide_mask(m, i))); }
-// x*y in whole units, cut toward zero. Only products that lost something and are whole numbers may have been rounded
-// up.
-FP4_SIMD D cut_product(D x, D y, D per_unit) {
-  const D zero = all_double(0.0);
-  const D product = x * y;
-  const D cut = truncated_whole(product * per_unit);
-  const D lost = fma(x, y, zero - product);
-  const M went_up = product * lost < zero;
-  if (!any(went_up)) return cut;
-  return select(went_up, truncated_whole(nudged(product, lost, went_up) * per_unit), cut);
-}
 // To nearest, then one float toward zero where that went too far (infinity becomes the largest float).
 FP4_SIMD F narrowed_toward_zero(D x) {
   const F nearest = narrowed(x);
