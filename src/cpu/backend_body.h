@@ -29,7 +29,7 @@ class VectorBackend final : public Backend {
   bool supports_hadamard(const HadamardSpec& h) const override { return h.size > 0 && is_known(h); }
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                 int) const override {
-    if (!hadamard_rows(x, h, place, inverse, y)) hadamard_to(x, h, place, inverse, y);
+    hadamard_rows(x, h, place, inverse, y);
   }
 
  private:

@@ -160,36 +160,4 @@ FP4_TARGET inline bool multiply_stored(const Quantized& a, const Quantized& b, c
   return run_product(p);
 }
 
-// y [rows, padded K] = H x, or its inverse (butterflies, normalisation, signs).
-FP4_TARGET inline void hadamard_to(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse,
-                                   float* y) {
-  QuantPlan p;
-  p.x = x;
-  p.rows = x.rows;
-  p.cols = hadamard_padded(h, x.cols);
-  const HadamardSignMask signs = hadamard_signs(h, place);
-  alignas(64) float buffer[largest_chunk][panel_rows];
-  HadamardSpec bare = h;
-  if (inverse) {
-    bare.signs = HadamardSigns::none;
-    bare.normalise = HadamardNormalise::fold;
-  }
-  const float factor = inverse_factor(h);
-  for (int64_t row = 0; row < p.rows; row += panel_rows) {
-    const int rows = static_cast<int>(smaller<int64_t>(panel_rows, p.rows - row));
-    for (int64_t k = 0; k < p.cols; k += h.size) {
-      load_chunk(p, row, k, h.size, buffer);
-      transform_tile(buffer, bare, signs);
-      for (int j = 0; j < h.size; ++j) {
-        F v = load(buffer[j]);
-        if (inverse) v = v * all(factor);
-        if (inverse && signs.is_minus(j)) v = as_float(bits(v) ^ all(0x80000000u));
-        v = select(is_nan(v), as_float(all(canonical_nan_bits)), v);
-        store(buffer[j], v);
-      }
-      store_transposed(buffer, rows, h.size, y + row * p.cols + k, p.cols);
-    }
-  }
-}
-
 }  // namespace fp4::FP4_ISA

@@ -98,18 +98,6 @@ FP4_TARGET inline uint32_t scale_draw(const QuantPlan& p, int64_t row, int64_t k
   return random_draw(p.place.scale_rounding(), static_cast<uint64_t>(index), p.q.random_bits);
 }
 
-FP4_SIMD I scale_draws(const QuantPlan& p, const Block& b) {
-  if (!is_stochastic(p.q.scale_rounding) || is_power_of_two_rule(p.q.scale_rule)) return all(0);
-  alignas(64) uint32_t draws[panel_rows];
-  if (p.geometry.block_rows == 1) {
-    const int64_t first = (p.row_offset + b.row0) * p.geometry.scale_cols + b.k0 / p.geometry.block_cols;
-    fill_single_draws(p.place.scale_rounding(), first, p.geometry.scale_cols, p.q.random_bits, draws);
-  } else {
-    for (int lane = 0; lane < panel_rows; ++lane) draws[lane] = scale_draw(p, b.row0 + lane, b.k0);
-  }
-  return load(draws);
-}
-
 // Lanes that the vector rules could not decide. Without the elements (2-D blocks) only the maximum is known, which is
 // all that the rules with such lanes read.
 FP4_TARGET inline void redo_scales(const Quantization& z, Block& b, bool from_elements) {

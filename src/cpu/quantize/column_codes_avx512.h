@@ -4,7 +4,6 @@
 
 #include "src/cpu/quantize/blocks_body.h"
 #include "src/cpu/quantize/run_draws_avx512.h"
-#include "src/cpu/quantize/run_scales_avx512.h"
 
 namespace fp4::avx512 {
 

@@ -26,18 +26,6 @@ FP4_SIMD I picked_draws(const uint32_t (*words)[panel_rows], I position, int n_b
   return shift_right(value, shift_left(within_word, bits_log2)) & all(n_bits == 32 ? 0xFFFFFFFFu : (1u << n_bits) - 1u);
 }
 
-// Single draws at positions first, first + step ...
-FP4_TARGET __attribute__((noinline)) inline void fill_single_draws(const RandomPlace& place, int64_t first,
-                                                                   int64_t step, int n_bits,
-                                                                   uint32_t (&out)[panel_rows]) {
-  const int per_block_log2 = 7 - __builtin_ctz(static_cast<unsigned>(n_bits));
-  const I position = multiply_low(lane_numbers(), all(static_cast<uint32_t>(step))) + all(static_cast<uint32_t>(first));
-  const Words w = philox(shift_right(position, per_block_log2), place.stream, place.step, place.seed);
-  alignas(64) uint32_t words[4][panel_rows];
-  for (int i = 0; i < 4; ++i) store(words[i], w.word[i]);
-  store(out, picked_draws(words, position & all((1 << per_block_log2) - 1), n_bits));
-}
-
 // The draws of columns k0..k0+n of 16 rows.
 FP4_TARGET inline void fill_draws(const QuantPlan& p, const DrawPlan& d, int64_t row0, int64_t k0, int n,
                                   uint32_t (*draw)[panel_rows]) {

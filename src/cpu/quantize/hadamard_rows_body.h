@@ -1,16 +1,15 @@
-// Hadamards of contiguous rows as they lie, without the detour over sixteen rows in sixteen lanes.
+// Hadamards of matrices, row by row along the row (run_hadamard_body.h).
 #pragma once
 
 #include "src/cpu/quantize/run_hadamard_body.h"
-#include "src/cpu/quantize/stored_body.h"
 #include "src/cpu/simd/lanes.h"
 
 namespace fp4::FP4_ISA {
 
-// hadamard_to for rows of whole tiles. false: the tiles have other strides or sizes.
-FP4_TARGET inline bool hadamard_rows(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse,
+// y [rows, padded K] = H x, or its inverse: butterflies, normalisation, signs. Rows that do not run along memory or end
+// within a tile are copied first.
+FP4_TARGET inline void hadamard_rows(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse,
                                      float* y) {
-  if (x.col_stride != 1 || h.size < panel_rows || x.cols % h.size != 0) return false;
   QuantPlan p;
   p.hadamard = h;
   p.signs = hadamard_signs(h, place);
@@ -21,16 +20,23 @@ FP4_TARGET inline bool hadamard_rows(const MatrixView& x, const HadamardSpec& h,
     std::memset(run.signs, 0, sizeof run.signs);
     run.factor = inverse_factor(h);
   }
+  const int64_t cols = hadamard_padded(h, x.cols);
+  const bool copies = x.col_stride != 1 || cols != x.cols;
+  thread_local cpu::Arena arena;
+  arena.reset(cpu::Arena::bytes_for<float>(cols));
+  float* copy = arena.take<float>(cols);
+  std::fill(copy, copy + cols, 0.0f);
   const F canonical = as_float(all(canonical_nan_bits));
   for (int64_t row = 0; row < x.rows; ++row) {
-    float* out = y + row * x.cols;
-    transform_batch(run, x.data + row * x.row_stride, static_cast<int>(x.cols), out);
-    for (int64_t k = 0; k < x.cols; k += panel_rows) {
+    const float* from = x.data + row * x.row_stride;
+    for (int64_t k = 0; copies && k < x.cols; ++k) copy[k] = from[k * x.col_stride];
+    float* out = y + row * cols;
+    transform_batch(run, copies ? copy : from, static_cast<int>(cols), out);
+    for (int64_t k = 0; k < cols; k += panel_rows) {
       const F v = as_float(bits(load(out + k)) ^ load(late_signs + k % h.size));
       store(out + k, select(is_nan(v), canonical, v));
     }
   }
-  return true;
 }
 
 }  // namespace fp4::FP4_ISA

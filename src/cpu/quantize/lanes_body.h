@@ -79,7 +79,7 @@ FP4_TARGET inline void find_shared_scales(const Quantization& z, const SharedMax
     b.scales.rare = mask_from_bits(0);
     finish_scales(p, z.scale, b.scales);
   } else if (p.scale_path != ScalePath::scalar) {
-    b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b));
+    b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor);
   }
   if (any(b.scales.rare)) redo_scales(z, b, false);
 }
@@ -93,7 +93,7 @@ FP4_TARGET inline void find_scales(const Quantization& z, Block* blocks, int cou
     Block& b = blocks[i];
     switch (p.scale_path) {
       case ScalePath::power:
-      case ScalePath::quotient: b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor, scale_draws(p, b)); break;
+      case ScalePath::quotient: b.scales = scales_from_maxima(p, z.scale, b.amax, b.factor); break;
       case ScalePath::trials: break;
       case ScalePath::variance: scales_from_variance(z, b); break;
       case ScalePath::scalar:

@@ -93,10 +93,9 @@ void choose_scale_path(QuantPlan& p) {
   if (f.has_zero && p.q.zero_scale == ZeroScale::smallest) p.code_instead_of_zero = 1;
   if (f.has_zero && p.q.zero_scale == ZeroScale::one) p.code_instead_of_zero = code_of_one(f);
   p.has_tensor_factor = p.q.tensor_scale != TensorScale::none;
-  // A draw is compared with halves of its last bit, numbers of 2 + m + random_bits bits: a float rounded to odd stands
-  // on the same side of them up to 23 bits.
-  const bool wide_draw = is_stochastic(p.q.scale_rounding) && 2 + f.mantissa_bits + p.q.random_bits > 23;
-  const bool inexact_fp32 = p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even;
+  // Scales that are drawn, and directed roundings of fp32 ones, go to the core.
+  const bool rare = is_stochastic(p.q.scale_rounding) ||
+                    (p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even);
   p.scale_path = ScalePath::scalar;
   if (p.q.soft_alpha > 0.0f) return;
   switch (p.q.scale_rule) {
@@ -114,11 +113,11 @@ void choose_scale_path(QuantPlan& p) {
     case ScaleRule::quest_nearest: p.scale_path = ScalePath::variance; return;
     case ScaleRule::amax:
     case ScaleRule::encode:
-      if (!wide_draw && !inexact_fp32) p.scale_path = ScalePath::quotient;
+      if (!rare) p.scale_path = ScalePath::quotient;
       return;
     case ScaleRule::four_over_six:
     case ScaleRule::mse:
-      if (!wide_draw && !inexact_fp32) p.scale_path = ScalePath::trials;
+      if (!rare) p.scale_path = ScalePath::trials;
       return;
   }
 }

@@ -1,4 +1,5 @@
-// FP4 codes of elements as they lie in a row, 128 at a time to 64 bytes.
+// Maxima of sixteen blocks that lie along rows (lane = block), what their elements are multiplied by, and codes of
+// elements as they lie in a row: FP4 128 at a time to 64 bytes, or a byte each.
 #pragma once
 
 #include "src/cpu/quantize/run_hadamard_body.h"
@@ -8,7 +9,41 @@
 
 namespace fp4::avx512 {
 
-// How codes are formed: by table, by draws on the code axis of e2m1, or a byte each (run_bytes_avx512.h).
+// Where lane j of folded maxima finds its other half: 16 and more is the second vector.
+struct FoldOrder {
+  alignas(64) int32_t lane[panel_rows];
+};
+constexpr FoldOrder fold_order(int d) {
+  FoldOrder order = {};
+  for (int j = 0; j < panel_rows; ++j) order.lane[j] = (j ^ d) + ((j & d) != 0 ? panel_rows : 0);
+  return order;
+}
+
+// Lane j: the larger of a[j] and a[j + d] where j has no bit d, of b[j - d] and b[j] where it has.
+template <int d>
+FP4_SIMD I folded_maxima(I a, I b) {
+  constexpr __mmask16 high = d == 1 ? 0xAAAA : (d == 2 ? 0xCCCC : (d == 4 ? 0xF0F0 : 0xFF00));
+  static constexpr FoldOrder order = fold_order(d);
+  const __m512i other = _mm512_permutex2var_epi32(a.v, _mm512_load_si512(order.lane), b.v);
+  return {_mm512_max_epu32(_mm512_mask_blend_epi32(high, a.v, b.v), other)};
+}
+
+// Bits of the largest magnitudes of blocks first, first + d, first + 2d ... in lanes that repeat them. A block has
+// `width` vectors, the next one is `stride` elements on.
+template <int width, int d = 1>
+FP4_SIMD I block_maxima(const float* x, int64_t stride, int first = 0) {
+  if constexpr (d == panel_rows) {
+    const I magnitude = all(0x7FFFFFFF);
+    I m = bits(load(x + first * stride)) & magnitude;
+    for (int i = 1; i < width; ++i) m = larger_unsigned(m, bits(load(x + first * stride + i * panel_rows)) & magnitude);
+    return m;
+  } else {
+    return folded_maxima<d>(block_maxima<width, 2 * d>(x, stride, first),
+                            block_maxima<width, 2 * d>(x, stride, first + d));
+  }
+}
+
+// How codes are formed: by table, by draws on the code axis of e2m1, or a byte each .
 enum class RunCodes : uint8_t { table, draws, bytes };
 
 struct CodePlan {
@@ -38,6 +73,35 @@ struct RunFactors {
   alignas(64) float third[panel_rows];
   alignas(64) float end[panel_rows];  // power with draws: elements from here on have the largest payload
 };
+
+// false: some block's factor, or a payload, is out of reach.
+FP4_SIMD bool find_factors(const QuantPlan& p, const CodePlan& r, I amax, const LaneScales& s, const LaneFactor& t,
+                           RunFactors& out) {
+  F factor;
+  if (!block_factors(p, r.kind, r.steps, amax, s, t, factor)) return false;
+  if (r.codes == RunCodes::bytes) {
+    store(out.low, factor);
+    return true;
+  }
+  if (r.codes == RunCodes::draws) {
+    const bool exact = r.kind != RunKind::product;  // 256 times a payload's slope in each part of the code axis
+    store(out.low, factor * all(exact ? 512.0f : 1.0f));
+    store(out.high, factor * all(256.0f));
+    store(out.third, factor * all(128.0f));
+    if (r.kind == RunKind::power) store(out.end, s.value * all(r.end));
+    return true;
+  }
+  // floor + ceil must stay below 64.
+  const float largest = r.kind == RunKind::product ? 32.0f / r.steps : (r.kind == RunKind::power ? 32.0f : 31.0f);
+  if (any(~(as_float(amax) * factor < all(largest)))) return false;
+  if (r.kind == RunKind::quotient) {  // the estimate is within 2^-23 + 2^-46
+    store(out.low, factor * all(1.0f - 0x1p-22f));
+    store(out.high, factor * all(1.0f + 0x1p-22f));
+  } else {
+    store(out.low, factor);
+  }
+  return true;
+}
 
 // floor + ceil of a payload's steps, plus 128, in the low bits: the second product starts from the first one's floor.
 inline constexpr float index_magic = to_integer + 128.0f;
@@ -105,6 +169,38 @@ FP4_SIMD void store_codes(I even, I odd, uint8_t* out) {
   const __m512i low = _mm512_maddubs_epi16(_mm512_permutexvar_epi8(order, even.v), weights);
   const __m512i high = _mm512_maddubs_epi16(_mm512_permutexvar_epi8(order, odd.v), weights);
   _mm512_storeu_si512(out, _mm512_packus_epi16(low, high));
+}
+
+// Codes of a byte each, of formats with a mantissa: adding the power of two whose last place is a payload's grid step
+// rounds it to nearest even and counts its steps in one sum.
+// 64 codes of four adjacent vectors; the first one is vector `vector` of a run.
+template <int width>
+FP4_SIMD void store_byte_codes(const RunPlan& r, const RunFactors& f, const float* x, int vector, uint8_t* out) {
+  const ByteCodes& c = r.bytes;
+  const I to_unit = all(static_cast<uint32_t>(23 - c.mantissa_bits) << 23);
+  const I to_step = all(23 - c.mantissa_bits);
+  I code[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const I v = bits(load(x + i * panel_rows));
+    const F u = smaller(as_float(v & all(0x7FFFFFFF)) * all(f.low[(vector + i) / width]), all(c.largest));
+    const I binade = larger(bits(u) & all(0x7F800000), all(c.least_binade));
+    const I counted = bits(u + as_float(binade + to_unit));
+    // Steps, and the codes of the binades below; what the constants add to the low byte goes at the end.
+    const I low = (counted - binade) + I{_mm512_srlv_epi32(binade.v, to_step.v)};
+    const I sign = I{_mm512_srlv_epi32(v.v, all(static_cast<int32_t>(c.sign_shift)).v)} & all(c.sign);
+    code[i] = low + sign;
+  }
+  const I even = bits_where(code[0], shift_left<8>(code[1]), 0xFF00);
+  const I odd = bits_where(shift_left<16>(code[2]), shift_left<24>(code[3]), 0xFF000000u);
+  __m512i codes = _mm512_mask_blend_epi16(0xAAAAAAAAu, even.v, odd.v);
+  const uint32_t start = c.least_binade >> (23 - c.mantissa_bits);
+  codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(start)));
+  if (r.drops) {
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(c.sign));
+    codes = _mm512_maskz_mov_epi8(_mm512_cmpneq_epi8_mask(codes, sign), codes);
+  }
+  _mm512_storeu_si512(out, _mm512_permutexvar_epi8(byte_order(), codes));
 }
 
 }  // namespace fp4::avx512

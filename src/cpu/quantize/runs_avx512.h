@@ -6,10 +6,8 @@
 #include "src/cpu/quantize/engine_table.h"
 #include "src/cpu/quantize/flat_operand.h"
 #include "src/cpu/quantize/lanes_body.h"
-#include "src/cpu/quantize/run_bytes_avx512.h"
 #include "src/cpu/quantize/run_draws_avx512.h"
 #include "src/cpu/quantize/run_fetch_avx512.h"
-#include "src/cpu/quantize/run_scales_avx512.h"
 
 namespace fp4::avx512 {
 
@@ -79,7 +77,7 @@ FP4_SIMD void prepare_batch(const Quantization& z, const RunPlan& r, const LaneF
   b.usable = true;
 #pragma GCC unroll 2
   for (int i = 0; i < 2 / width; ++i) {
-    const LaneScales s = scales_from_maxima(p, z.scale, m.amax[i], t, all(0));
+    const LaneScales s = scales_from_maxima(p, z.scale, m.amax[i], t);
     b.usable =
         b.usable && !any((m.amax[i] >= all(0x7F800000)) | s.rare) && find_factors(p, r, m.amax[i], s, t, b.factors[i]);
     uint8_t* scale_codes = z.stored->scales.data() + (index * (2 / width) + i) * panel_rows;

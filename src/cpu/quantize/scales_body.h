@@ -47,20 +47,12 @@ FP4_SIMD I power_rule_codes(const QuantPlan& p, const FormatLanes& f, I a_bits) 
   return select(field < all(f.least_field), subnormal, normal);
 }
 
-template <Rounding mode>
-FP4_SIMD I scale_codes_of(const QuantPlan& p, const FormatLanes& f, F y, I draw) {
-  return encode_lanes<mode>(f, y, p.q.random_bits, draw).code;
-}
-
 // Rounds a positive quotient to the scale format.
-FP4_SIMD I rounded_scale(const QuantPlan& p, const FormatLanes& f, F y, I draw) {
+FP4_SIMD I rounded_scale(const QuantPlan& p, const FormatLanes& f, F y) {
   if (p.spec.scale == Scale::fp32) return bits(y);
-  switch (p.q.scale_rounding) {
-    case Rounding::toward_positive: return scale_codes_of<Rounding::toward_positive>(p, f, y, draw);
-    case Rounding::stochastic: return scale_codes_of<Rounding::stochastic>(p, f, y, draw);
-    case Rounding::nearest_even: break;
-  }
-  return scale_codes_of<Rounding::nearest_even>(p, f, y, draw);
+  const bool up = p.q.scale_rounding == Rounding::toward_positive;
+  return up ? encode_lanes<Rounding::toward_positive>(f, y, 8, all(0)).code
+            : encode_lanes<Rounding::nearest_even>(f, y, 8, all(0)).code;
 }
 
 // x + low rounded to odd, where low, not zero, is less than the last place of x.
@@ -145,7 +137,7 @@ FP4_SIMD bool nearest_normal_scales(const QuantPlan& p, const FormatLanes& f, F 
 }
 
 // The rules that read nothing but the maximum; four_over_six and mse start from this.
-FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f, I amax, const LaneFactor& t, I draw) {
+FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f, I amax, const LaneFactor& t) {
   LaneScales s;
   s.rare = mask_from_bits(0);
   const M zero = amax == all(0);
@@ -175,7 +167,7 @@ FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f,
       finish_scales(p, f, s);
       return s;
     }
-    s.code = rounded_scale(p, f, y, draw);
+    s.code = rounded_scale(p, f, y);
   }
   s.rare = s.rare & ~zero;
   s.code = select(zero, all(p.zero_block_code), apply_policies(p, s.code));

@@ -111,7 +111,7 @@ FP4_SIMD M is_tame(F top, F factor, F divisor) {
   return (top < all(1000.0f)) & (factor < all(0x1p100f)) & (divisor > all(0x1p-100f));
 }
 
-FP4_SIMD void form_trials(const Quantization& z, const Block& b, I draw, Trials& t) {
+FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
   const QuantPlan& p = *z.plan;
   t.zero = b.amax == all(0);
   t.rare = b.nonfinite;
@@ -124,7 +124,7 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, I draw, Trials&
                        : quotients_to_round(p, z.scale, a, b.factor, 2.0f * p.largest_element, 3.0f);
     LaneScales& s = t.of[i];
     if (!nearest_normal_scales(p, z.scale, y, s)) {
-      s.code = apply_policies(p, rounded_scale(p, z.scale, y, draw));
+      s.code = apply_policies(p, rounded_scale(p, z.scale, y));
       finish_scales(p, z.scale, s);
     }
     t.rare = t.rare | ~is_ordinary(y);
@@ -176,12 +176,12 @@ FP4_SIMD void set_trial_scales(const Quantization& z, Block& b, I code, M rare, 
 }
 
 // mse: the code of least error among raw - 2 .. raw + 2, in the order of block.h.
-FP4_TARGET inline void search_scales(const Quantization& z, Block& b, I draw) {
+FP4_TARGET inline void search_scales(const Quantization& z, Block& b) {
   const QuantPlan& p = *z.plan;
   const M zero = b.amax == all(0);
   const F amax = select(zero, all(1.0f), as_float(b.amax));
   const F y = quotients_to_round(p, z.scale, amax, b.factor, p.largest_element, 1.0f);
-  const I raw = rounded_scale(p, z.scale, y, draw);
+  const I raw = rounded_scale(p, z.scale, y);
   I best = raw;
   M tried = mask_from_bits(0);  // lanes that have an error to compare with
   D least = all_double(0.0);
@@ -205,12 +205,12 @@ FP4_TARGET inline void search_scales(const Quantization& z, Block& b, I draw) {
 FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantization& z, Block* blocks, int count) {
   const QuantPlan& p = *z.plan;
   if (p.q.scale_rule == ScaleRule::mse) {
-    for (int i = 0; i < count; ++i) search_scales(z, blocks[i], scale_draws(p, blocks[i]));
+    for (int i = 0; i < count; ++i) search_scales(z, blocks[i]);
     return;
   }
   Trials trials[most_blocks];
   const bool quarters = has_quarters(p);
-  for (int i = 0; i < count; ++i) form_trials(z, blocks[i], scale_draws(p, blocks[i]), trials[i]);
+  for (int i = 0; i < count; ++i) form_trials(z, blocks[i], trials[i]);
   for (int i = 0; i < count; ++i) {
     const Trials& t = trials[i];
     Block& b = blocks[i];
