@@ -25,20 +25,6 @@ inline constexpr bool has_fma = true;
 inline constexpr bool has_fma = false;  // fused() is right everywhere, and slow without an instruction
 #endif
 
-// Lanes where m is zero are neither read nor written.
-FP4_SIMD vf load_part(const float* p, vi m) {
-  vf x = {};
-  for (int l = 0; l < part_lanes; ++l) {
-    if (m[l] != 0) x[l] = p[l];
-  }
-  return x;
-}
-FP4_SIMD void store_part(float* p, vf x, vi m) {
-  for (int l = 0; l < part_lanes; ++l) {
-    if (m[l] != 0) p[l] = x[l];
-  }
-}
-
 // The lanes of `yes` where m is all ones, those of `no` where it is zero.
 template <class Mask, class T>
 FP4_SIMD T chosen(Mask m, T yes, T no) {
@@ -63,6 +49,24 @@ FP4_SIMD uint32_t bits_of_part(vi m) {
   const vi b = m & vi{1, 2, 4, 8};
   return static_cast<uint32_t>(b[0] | b[1] | b[2] | b[3]);
 #endif
+}
+// Of four floats those of which `lanes` has the bit. Out of line: branches for every lane of every use would take a
+// compiler minutes.
+__attribute__((noinline)) inline void copy_lanes(float* to, const float* from, uint32_t lanes) {
+  for (int l = 0; l < part_lanes; ++l) {
+    if ((lanes >> l & 1u) != 0) to[l] = from[l];
+  }
+}
+// Lanes where m is zero are neither read nor written.
+FP4_SIMD vf load_part(const float* p, vi m) {
+  alignas(16) float x[part_lanes] = {};
+  copy_lanes(x, p, bits_of_part(m));
+  return load_part<vf>(x);
+}
+FP4_SIMD void store_part(float* p, vf x, vi m) {
+  alignas(16) float y[part_lanes];
+  store_part(y, x);
+  copy_lanes(p, y, bits_of_part(m));
 }
 // By counts from 0 on; from 32 on nothing is left.
 FP4_SIMD vu shifted_left(vu x, vu n) { return (x << (n & 31u)) & reinterpret_cast<vu>(n < 32u); }
