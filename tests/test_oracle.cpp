@@ -7,7 +7,7 @@
 
 #include "fp4/random_words.h"
 #include "fp4/rng.h"
-#include "src/backends.h"
+#include "src/embedding.h"
 #include "src/spec_text.h"
 
 namespace {
@@ -217,5 +217,34 @@ TEST_CASE("products equal the oracle's under every accumulator", "[quick]") {
     call.c_stride = integer(f, "n");
     fp4::Dispatcher("reference").multiply(call);
     judge.compare(line, "outputs", bits(c), hex_words(f.at("c")));
+  });
+}
+
+TEST_CASE("rows and bags of embedding tables equal the oracle's", "[quick]") {
+  for_each_line("tests/golden/embedding.txt", "bag", [](const std::string& line, const Fields& f, Judge& judge) {
+    const auto* format = fp4::find_row(fp4::row_format_table, f.at("format"));
+    const auto* order = fp4::find_row(fp4::bag_order_table, f.at("order"));
+    const auto* rounding = fp4::find_row(fp4::rounding_table, f.at("rounding"));
+    REQUIRE((format != nullptr && order != nullptr && rounding != nullptr));
+    const int64_t cols = integer(f, "cols");
+    const auto x = floats(f.at("x"));
+    const fp4::Dispatcher backend("reference");
+    fp4::RowTable table;
+    fp4::encode_rows(format->id, fp4::view_of(x.data(), integer(f, "rows"), cols), {rounding->id, 16, place_of(f)},
+                     backend, table);
+    std::vector<float> decoded(x.size()), sum(static_cast<size_t>(cols)), carried;
+    fp4::decode_rows(table, backend, decoded.data());
+    const auto ids = hex_words(f.at("ids"));
+    const std::vector<int32_t> rows(ids.begin(), ids.end());
+    const int32_t first[] = {0, static_cast<int32_t>(rows.size())};
+    fp4::embedding_bag(order->id, table, {rows.data(), first, 1}, backend, sum.data());
+    for (const fp4::IntegerRow& row : table.integer) carried.insert(carried.end(), {row.scale, row.bias});
+    judge.compare(line, "codes", {table.codes.begin(), table.codes.end()}, hex_words(f.at("codes")));
+    judge.compare(line, "scales and biases", bits(carried), hex_words(f.at("carried")));
+    judge.compare(line, "decoded values", bits(decoded), hex_words(f.at("decoded")));
+    judge.compare(line, "sums", bits(sum), hex_words(f.at("sum")));
+    if (order->id == fp4::BagOrder::fused && fp4::is_integer_row(format->id)) return;
+    fp4::bag_by_reference(order->id, decoded.data(), cols, rows.data(), first[1], sum.data());
+    judge.compare(line, "sums of the reference", bits(sum), hex_words(f.at("sum")));
   });
 }

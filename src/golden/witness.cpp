@@ -24,7 +24,7 @@ float search_value(uint64_t i, int64_t k, int spread) {
   return (w & 16) != 0 ? -v : v;
 }
 
-struct Products {
+struct WitnessProducts {
   std::vector<float> a, b;  // [rows, k]
 };
 
@@ -63,7 +63,7 @@ void search_accumulators(const WitnessRequest& r, const Accumulator& ma, const A
        k = k < 16 ? k + 1 : (k % 16 == 0 ? k + 1 : (k + 15) / 16 * 16)) {
     for (int64_t batch = 0; batch * side * side < r.tries; ++batch) {
       const int spread = 2 + 6 * static_cast<int>(batch % 6);
-      Products p;
+      WitnessProducts p;
       for (std::vector<float>* v : {&p.a, &p.b}) {
         for (int64_t i = 0; i < side * k; ++i) v->push_back(search_value(next++, i % k, spread));
       }

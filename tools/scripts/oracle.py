@@ -1799,9 +1799,126 @@ def golden_peer_lines(rng):
                    f"x={words32(x)} y={words32(y)}")
 
 
+# ---------------------------------------------------------------- embedding tables
+ROW_SPECS = {"fp32": "fp32", "bf16": "bf16", "mxfp4": "mxfp4", "nvfp4": "nvfp4,tensor_scale=row", "ue5m3": "ue5m3fp4"}
+INTEGER_ROWS = {"int8": 8, "int4": 4}
+BAG_ORDERS = ("sequential", "fused", "exact")
+
+
+def to_fp16(b):
+    f, sign = ELEMENTS["fp16"], b & SIGN
+    code = round_to_format(f, magnitude_units(b), 1 << 149, "nearest_even", bool(sign))
+    return sign | f.code_to_f32(code)
+
+
+def integer_row(bits, xs):
+    """Scale, bias and inverse of FBGEMM's fused row-wise tables, None where the row reads as NaN."""
+    if not all(is_finite(b) for b in xs):
+        return None
+    lo, hi = min(xs, key=units), max(xs, key=units)
+    if bits == 8:
+        reach = f_add(hi, lo ^ SIGN)
+        row = f_div(reach, parse_f32(255)), lo, f_div(parse_f32(255), f_add(reach, parse_f32("1e-8")))
+    else:
+        lo = to_fp16(lo)
+        if not is_finite(lo):
+            return None
+        reach = f_add(hi, lo ^ SIGN)
+        if not is_finite(reach):
+            return None
+        scale = ONE if not reach & NAN else to_fp16(f_div(reach, parse_f32(15)))
+        if not is_finite(scale):
+            return None
+        scale = scale if scale & NAN else ONE
+        inverse = f_div(ONE, scale)
+        row = (scale, lo, inverse) if is_finite(inverse) else (ONE, lo, ONE)
+    return row if is_finite(row[0]) else None
+
+
+def integer_code(bits, row, b, mode, draw):
+    if row is None:
+        return 0
+    t = f_mul(f_add(b, row[1] ^ SIGN), row[2])
+    top = (1 << bits) - 1
+    if is_nan(t) or t & SIGN or not t & NAN:
+        return 0
+    if not is_finite(t) or magnitude_units(t) >= top << 149:
+        return top
+    lo, rest = divmod(magnitude_units(t), 1 << 149)
+    r = draw() if rest and mode.startswith("stochastic") else 0
+    return lo + rounds_up(mode, rest, 1 << 149, lo, False, 16, r)
+
+
+def encode_rows(fmt, rounding, x, rows, cols, seed, stream, step):
+    """Decoded rows, integer codes and their (scale, bias)."""
+    if fmt in ROW_SPECS:
+        q = quantize(Spec(f"{ROW_SPECS[fmt]},rounding={rounding},random_bits=16"), x, rows, cols, seed, stream, step)
+        return [list(line) for line in q.decoded], None, None
+    bits, draws = INTEGER_ROWS[fmt], Draws(seed, stream, step, 16)
+    decoded, codes, carried = [], [], []
+    for r in range(rows):
+        xs = x[r * cols:(r + 1) * cols]
+        row = integer_row(bits, xs)
+        line = [integer_code(bits, row, b, rounding, lambda p=r * cols + k: draws(p)) for k, b in enumerate(xs)]
+        codes.append(line)
+        carried.append((NAN, NAN) if row is None else row[:2])
+        decoded.append([NAN if row is None else f_fma(row[0], parse_f32(c), row[1]) for c in line])
+    return decoded, codes, carried
+
+
+def bag_element(order, column):
+    """One number of the sum; column: (decoded, code, scale, bias) of each row in the order of the ids."""
+    if order == "exact":
+        odd = [d for d, *_ in column if not is_finite(d)]
+        if odd:
+            return NAN if any(is_nan(d) for d in odd) or len(set(odd)) > 1 else odd[0]
+        return round_signed(sum(units(d) for d, *_ in column), -149)
+    acc = 0
+    for decoded, code, scale, bias in column:
+        if order == "fused" and code is not None:
+            acc = f_fma(scale, parse_f32(code), f_add(acc, bias)) if not is_nan(scale) else NAN
+        else:
+            acc = f_add(acc, decoded)
+    return acc
+
+
+def bag_line(fmt, order, rounding, x, rows, cols, ids, seed, stream, step):
+    decoded, codes, carried = encode_rows(fmt, rounding, x, rows, cols, seed, stream, step)
+    total = [bag_element(order, [(decoded[i][k], codes[i][k], *carried[i]) if codes else (decoded[i][k], None, 0, 0) for i in ids])
+             for k in range(cols)]
+    return (f"bag format={fmt} order={order} rounding={rounding} rows={rows} cols={cols} seed={seed} stream={stream} step={step} "
+            f"ids={codes_hex(ids) or '-'} x={words32(x)} codes={codes_hex([c for line in codes for c in line]) if codes else '-'} "
+            f"carried={words32([b for pair in carried for b in pair]) if codes else '-'} "
+            f"decoded={words32([b for line in decoded for b in line])} sum={words32(total)}")
+
+
+def bag_rows(rng, kind, count):
+    """Like trained rows; wide, where sums cancel and decline; at the ends of the range, not finite."""
+    low, high = {"tame": (118, 126), "wide": (60, 190), "edge": (0, 254)}[kind]
+    x = [(rng.between(low, high) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(count)]
+    if kind == "wide":  # neighbours of opposite sign
+        for i in range(0, count - 1, 3):
+            x[i + 1] = (x[i] ^ SIGN) + rng.between(-2, 2)
+    if kind == "edge":
+        x = [rng.pick([b, b, b & SIGN, INF | b & SIGN, rng.below(1 << 23), NAN]) if rng.chance(1, 12) else b for b in x]
+    return x
+
+
+def golden_bag_lines(rng):
+    for fmt in [*ROW_SPECS, *INTEGER_ROWS]:
+        for order in BAG_ORDERS:
+            for rounding in ("nearest_even", "stochastic"):
+                for kind, rows, cols in (("tame", 5, 32), ("tame", 4, 20), ("wide", 4, 16), ("edge", 6, 8)):
+                    seed, stream, step = random_ids(rng)
+                    ids = [rng.below(rows) for _ in range(rng.pick([1, 3, 8]))]
+                    yield bag_line(fmt, order, rounding, bag_rows(rng, kind, rows * cols), rows, cols, ids, seed, stream, step)
+    yield bag_line("fp32", "exact", "nearest_even", bits_of(1.0, -1.0), 2, 1, [], 0, 0, 0)
+
+
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
-                "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines}
+                "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
+                "embedding": golden_bag_lines}
 
 
 def golden(outdir):
@@ -1838,6 +1955,12 @@ def expect(what, got, wanted):
 
 
 def selftest():
+    # a bag by hand: int8 rows 0 1 .. 255 have scale 1, bias 0; .1 ten times is .10000000149 * 10 exactly, 1.0000001 one by one
+    expect("int8 row", integer_row(8, bits_of(*range(256)))[:2], (ONE, 0))
+    expect("int4 row", integer_row(4, bits_of(-1.0, 0.25, 2.75))[:2], tuple(bits_of(0.25, -1.0)))
+    tenth = [(bits_of(0.1)[0], None, 0, 0)] * 10
+    expect("exact bag", bag_element("exact", tenth), ONE)
+    expect("sequential bag", bag_element("sequential", tenth), ONE + 1)
     # Random123's known answers
     ff, pi = 0xFFFFFFFF, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
     expect("philox 0", philox((0, 0, 0, 0), (0, 0)), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
