@@ -13,7 +13,16 @@ namespace fp4::sim {
 int Parameters::declare(std::string name, int rows, int cols, Init init) {
   rows_.push_back({std::move(name), rows, cols, init, total_});
   total_ += (int64_t{rows} * cols + 15) / 16 * 16;
+  dense_total_ = total_;
   return count() - 1;
+}
+
+int Parameters::declare_table(std::string name, int rows, int cols, Init init, const TableRules& rules) {
+  const int64_t dense = dense_total_;
+  const int number = declare(std::move(name), rows, cols, init);
+  rows_.back().table = rules;
+  dense_total_ = dense;
+  return number;
 }
 
 void Parameters::allocate(const Kernels& k, uint64_t seed) {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/ops.h"
+#include "sim/row_tables.h"
 
 namespace fp4::sim {
 
@@ -21,6 +23,8 @@ class Parameters {
  public:
   /// Declares a [rows, cols] parameter; returns its number. All declarations come before allocate().
   int declare(std::string name, int rows, int cols, Init init);
+  /// A table of rows that are stored and updated one by one; after all other declarations.
+  int declare_table(std::string name, int rows, int cols, Init init, const TableRules& rules);
   void allocate(const Kernels& k, uint64_t seed);
 
   int count() const { return static_cast<int>(rows_.size()); }
@@ -36,6 +40,13 @@ class Parameters {
   float* values() const { return values_.data; }
   float* gradients() const { return gradients_.data; }
   int64_t total() const { return total_; }
+  /// Without the tables, which lie at the end.
+  int64_t dense_total() const { return dense_total_; }
+  /// Null for a parameter that is no table.
+  const TableRules* table_rules(int i) const {
+    const Row& row = rows_[static_cast<size_t>(i)];
+    return row.table ? &*row.table : nullptr;
+  }
 
  private:
   struct Row {
@@ -43,13 +54,14 @@ class Parameters {
     int rows, cols;
     Init init;
     int64_t offset;
+    std::optional<TableRules> table = {};
     Var variable = nullptr;
     uint64_t generation = 0;  // of the tape that `variable` belongs to
   };
   std::vector<Row> rows_;
   Arena memory_;
   Tensor values_, gradients_;
-  int64_t total_ = 0;
+  int64_t total_ = 0, dense_total_ = 0;
 };
 
 class LinearEngine;  // sim/quantized_linear.h: what a recipe does to linear layers

@@ -46,7 +46,7 @@ Schema optimizer_schema() {
   };
 }
 
-Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, const Parameters& parameters,
+Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, Parameters& parameters,
                      UpdateContext context)
     : schedule_(train.at("schedule")),
       steps_(train.at("steps")),
@@ -54,6 +54,7 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
       loss_scaling_(loss_scaling),
       context_(std::move(context)),
       total_(parameters.total()),
+      dense_(parameters.dense_total()),
       loss_scale_(loss_scaling ? first_scale : 1.0f) {
   const std::string word = name.empty() ? train.at("optimizer").get<std::string>() : name;
   const auto found = std::find(optimizer_words.begin(), optimizer_words.end(), word);
@@ -66,7 +67,8 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
   v_ = m_ + total_;
   std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
   spam_.resize(static_cast<size_t>(parameters.count()));
-  if (context_.rules.bf16_weights) round_to_bf16(parameters.values(), total_);
+  if (context_.rules.bf16_weights) round_to_bf16(parameters.values(), dense_);
+  if (dense_ < total_) store_tables(parameters, *context_.backend);
 }
 
 float Optimizer::learning_rate(int step) const {
@@ -82,12 +84,13 @@ float Optimizer::learning_rate(int step) const {
 // AdaClip: entries beyond the running maximum shrink to it. AdaGN: the norm of each tensor follows its own moments.
 void Optimizer::stabilise(Parameters& parameters, const Kernels& k) {
   if (spam_step_ % momentum_reset == 0 && spam_step_ > 0) {
-    std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
+    for (float* moments : {m_, v_}) std::memset(moments, 0, sizeof(float) * static_cast<size_t>(dense_));
     power1_ = power2_ = 1;
   }
   ++spam_step_;
   const auto correction = [&](float decay) { return static_cast<float>(1.0 - power(decay, spam_step_)); };
   for (int i = 0; i < parameters.count(); ++i) {
+    if (parameters.table_rules(i) != nullptr) continue;
     Spam& s = spam_[static_cast<size_t>(i)];
     float* g = parameters.gradient(i);
     const int64_t n = parameters.value(i).size();
@@ -119,7 +122,7 @@ bool Optimizer::adam(Parameters& parameters, const Kernels& k, const AdamStep& s
       for (SlowWeight& row : *layer.rows) work(row, (layer.weights - w) + row.index);
   };
   each([&](const SlowWeight&, int64_t i) { before.push_back({w[i], m_[i], v_[i]}); });
-  bool is_finite = k.adam(w, m_, v_, g, total_, s);
+  bool is_finite = k.adam(w, m_, v_, g, dense_, s);
   size_t next = 0;
   each([&](SlowWeight& row, int64_t i) {
     const Before& b = before[next++];
@@ -144,6 +147,7 @@ bool Optimizer::adam(Parameters& parameters, const Kernels& k, const AdamStep& s
 bool Optimizer::muon(Parameters& parameters, const Kernels& k, const AdamStep& s) {
   bool is_finite = true;
   for (int i = 0; i < parameters.count(); ++i) {
+    if (parameters.table_rules(i) != nullptr) continue;
     const Tensor w = parameters.value(i);
     const float* g = parameters.gradient(i);
     const int64_t at = w.data - parameters.values();
@@ -157,13 +161,14 @@ bool Optimizer::muon(Parameters& parameters, const Kernels& k, const AdamStep& s
 
 void Optimizer::store(Parameters& parameters, int step) {
   for (int i = 0; i < parameters.count() && kind_ != Kind::sgd; ++i) {
+    if (parameters.table_rules(i) != nullptr) continue;
     const Tensor w = parameters.value(i);
     const int64_t at = w.data - parameters.values();
     store_moment(context_.rules.moments, false, m_ + at, w.size());
     store_moment(context_.rules.moments, true, v_ + at, w.size());
   }
   if (context_.rules.bf16_weights)
-    store_weights(parameters.values(), total_, context_.seed, static_cast<uint32_t>(step));
+    store_weights(parameters.values(), dense_, context_.seed, static_cast<uint32_t>(step));
 }
 
 bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const std::vector<SlowWeights>& slow) {
@@ -186,7 +191,7 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const s
   }
   const float lr = learning_rate(step);
   if (kind_ == Kind::sgd) {
-    weights_are_finite_ = k.sgd(parameters.values(), m_, g, total_, lr, momentum_, weight_decay_, gradient_scale);
+    weights_are_finite_ = k.sgd(parameters.values(), m_, g, dense_, lr, momentum_, weight_decay_, gradient_scale);
   } else {
     power1_ *= static_cast<double>(beta1_), power2_ *= static_cast<double>(beta2_);
     const float decay = kind_ == Kind::adam ? 0.0f : weight_decay_;
@@ -195,6 +200,9 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const s
     weights_are_finite_ = kind_ == Kind::muon ? muon(parameters, k, s) : adam(parameters, k, s, slow);
   }
   if (context_.rules.has_states()) store(parameters, step);
+  if (dense_ < total_)
+    weights_are_finite_ &= update_tables(parameters, k, *context_.backend, v_,
+                                         {lr, eps_, gradient_scale, context_.seed, static_cast<uint32_t>(step)});
   if (loss_scaling_ && ++good_steps_ == good_steps_to_double) loss_scale_ *= 2.0f, good_steps_ = 0;
   return true;
 }

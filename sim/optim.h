@@ -30,7 +30,7 @@ struct UpdateContext {
 class Optimizer {
  public:
   /// `train`: canonical "train" section; `name` replaces its optimizer unless empty (a recipe's wish).
-  Optimizer(const Json& train, const std::string& name, bool loss_scaling, const Parameters& parameters,
+  Optimizer(const Json& train, const std::string& name, bool loss_scaling, Parameters& parameters,
             UpdateContext context = {});
 
   /// Whether weights can be updated in some steps only.
@@ -66,7 +66,7 @@ class Optimizer {
 
   Arena memory_;
   float *m_, *v_;
-  int64_t total_;
+  int64_t total_, dense_;           // floats of all parameters; of those that are no tables
   double power1_ = 1, power2_ = 1;  // beta^t
   float loss_scale_ = 1.0f;
   bool weights_are_finite_ = true;

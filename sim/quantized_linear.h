@@ -59,6 +59,8 @@ class LinearEngine {
   /// scales, and random bits of the stream of layer number + 1024 * part. Counts and traces are those of part 0.
   Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0);
 
+  const Dispatcher& backend() const { return backend_; }
+
   bool centers_keys() const { return recipe_.center_keys; }
 
   /// A step in which a layer has no rows.

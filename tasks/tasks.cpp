@@ -5,7 +5,7 @@
 namespace fp4::tasks {
 
 // One word a task, in the order of lists; each is defined in tasks/<name>.cpp.
-#define FP4_TASKS(X) X(regression) X(classifier) X(diffusion) X(lm)
+#define FP4_TASKS(X) X(regression) X(classifier) X(diffusion) X(lm) X(recommender)
 
 #define FP4_DECLARE(name) const sim::Task& name();
 FP4_TASKS(FP4_DECLARE)

@@ -18,6 +18,7 @@ namespace {
 Json small(const std::string& task, const std::string& recipe) {
   Json section = {{"name", task}};
   if (task == "lm") section.update({{"width", 32}, {"heads", 2}, {"ffn", 48}, {"context", 16}});
+  if (task == "recommender") section.update({{"rows", 100}, {"row_format", "nvfp4"}});
   return tasks::canonical({{"task", section},
                            {"recipe", recipe},
                            {"train", {{"steps", 3}, {"batch", task == "lm" ? 4 : 32}, {"curve_points", 3}}}});
@@ -38,6 +39,7 @@ TEST_CASE("each task ends in the same bits whatever compiled it", "[quick]") {
       {"classifier", "mxfp4_sr_rht", "e6ee047b59948989"}, {"classifier", "lumen", "b28cb11dfda9ea45"},
       {"diffusion", "quartet", "2755bd3889adac10"},       {"diffusion", "nvfp4_te", "bf4abc54e7aadee4"},
       {"lm", "mxfp4_sr_rht", "51386cd7a024aa80"},         {"lm", "fp32", "1d7798f9a0623f79"},
+      {"recommender", "nvfp4_te", "121c663849e142f5"},    {"recommender", "mxfp4_sr_rht", "3fed33d3ddee4085"},
   };
   for (const auto& r : rows) {
     INFO(r.task << " " << r.recipe);
@@ -50,6 +52,7 @@ TEST_CASE("each task's training has one signature", "[train]") {
   CHECK(tasks::train_signature("classifier") == "31382ee5ebf8780a");
   CHECK(tasks::train_signature("diffusion") == "413dceca7bc273ac");
   CHECK(tasks::train_signature("lm") == "c7e44411cf4170fa");
+  CHECK(tasks::train_signature("recommender") == "4208234afbc52517");
 }
 
 TEST_CASE("the grammar draws its words in one order", "[quick]") {

@@ -140,6 +140,28 @@ TEST_CASE("elementwise operations", "[train]") {
   }
 }
 
+TEST_CASE("the interaction multiplies all pairs", "[train]") {
+  const int rows = 3, width = 5, parts = 2;  // z0 = x, z1 and z2 the halves of y: x, z1.z0, z2.z0, z2.z1
+  Check c;
+  c.input(rows, width), c.input(rows, parts * width);
+  c.run([](Tape& t, const auto& v) { return interaction(t, v[0], v[1]); },
+        [&](const auto& x) {
+          Doubles y;
+          for (size_t r = 0; r < rows; ++r) {
+            const auto z = [&](size_t i, size_t d) {
+              return i == 0 ? x[0][r * width + d] : x[1][(r * parts + i - 1) * width + d];
+            };
+            for (size_t d = 0; d < width; ++d) y.push_back(z(0, d));
+            for (const auto& [i, j] : {std::pair{1, 0}, {2, 0}, {2, 1}}) {
+              double sum = 0;
+              for (size_t d = 0; d < width; ++d) sum += z(static_cast<size_t>(i), d) * z(static_cast<size_t>(j), d);
+              y.push_back(sum);
+            }
+          }
+          return y;
+        });
+}
+
 TEST_CASE("rms_norm", "[train]") {
   const int rows = 3, cols = 37;
   Check c;

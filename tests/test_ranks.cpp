@@ -195,7 +195,7 @@ TEST_CASE("wires that cannot be are refused by name", "[quick]") {
 }
 
 TEST_CASE("one rank is the ordinary run by bits; two take the same batch between them", "[quick]") {
-  for (const char* task : {"regression", "classifier", "diffusion", "lm"}) {
+  for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"}) {
     INFO(task);
     const int steps = std::string(task) == "lm" ? 2 : 12;
     const Json plain = configuration(task, "fp32", steps);

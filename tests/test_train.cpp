@@ -67,7 +67,7 @@ TEST_CASE("runs side by side do not touch each other, and a larger pool changes 
   other.join();
   CHECK(first == alone);
   CHECK(second == alone);
-  for (const char* task : {"regression", "classifier", "diffusion", "lm"}) {
+  for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"}) {
     const Json small = short_run(task, "fp32", 3, {{"data_seed", 78}});
     const std::string before = tasks::run(small, 1).digest;
     tasks::run(short_run(task, "fp32", 9, {{"data_seed", 78}}), 1);
@@ -117,7 +117,7 @@ TEST_CASE("the number of evaluations never changes the weights", "[train]") {
 
 TEST_CASE("every recipe runs on every task", "[train]") {
   for (const std::string& recipe : sim::recipe_names())
-    for (const char* task : {"regression", "classifier", "diffusion", "lm"}) {
+    for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"}) {
       INFO(recipe << " on " << task);
       const Json config = short_run(task, recipe, 1, task == std::string("lm") ? Json::object() : Json{{"width", 24}});
       CHECK(tasks::invalid_reason(config).empty());
@@ -140,7 +140,7 @@ TEST_CASE("every recipe gives the reference's bits on the fast backends", "[trai
 }
 
 TEST_CASE("every task gives the reference's bits on the fast backends", "[train]") {
-  for (const char* task : {"regression", "classifier", "diffusion", "lm"})
+  for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"})
     for (const char* recipe : {"bf16", "mxfp8", "nvfp4_te", "four_over_six", "quartet", "dge_wang", "ue5m3_hold50"}) {
       const bool is_lm = task == std::string("lm");
       Json config = short_run(task, recipe, 4, is_lm ? Json{{"layers", 1}} : Json{{"width", 24}});

@@ -73,7 +73,9 @@ void lay_over(sim::Json& recipe, const std::string& word) {
 }
 
 void RunWords::add(CLI::App& app) {
-  app.add_option("-t,--task", task, "regression, classifier, diffusion or lm")->required()->type_name("TASK");
+  app.add_option("-t,--task", task, "regression, classifier, diffusion, lm or recommender")
+      ->required()
+      ->type_name("TASK");
   app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")->type_name("RECIPE");
   app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)")
       ->type_name("FIELD=VALUE");

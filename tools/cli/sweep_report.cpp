@@ -77,7 +77,8 @@ const std::vector<ReportColumn>& quality_columns() {
       {"loss_gap", "", "validation loss minus that of fp32 with the same seed, forward as trained"},
       {"loss_hp_gap", "", "the same with quantisation off in the evaluation: what was learned"},
       {"loss", "",
-       "validation loss, forward as trained: nats of classifier and lm, squared error of regression and diffusion"},
+       "validation loss, forward as trained: nats of classifier, lm and recommender, squared error of regression and "
+       "diffusion"},
       {"loss_hp", "", "validation loss of the same weights with quantisation off"},
       {"relative_gap", "share",
        "loss gap as a share of fp32's loss (above its irreducible part where the task knows it)"},
