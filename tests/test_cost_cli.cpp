@@ -81,6 +81,22 @@ TEST_CASE("cost explain, weights, recommend, sensitivity and measure run", "[cli
   CHECK(none["energy_j"].is_null());
 }
 
+TEST_CASE("cost embedding: four systems a format, sources, lines that fit", "[cli]") {
+  const Json rows = json_of("cost embedding --rows fp32,mxfp4 --batch 8 --json")["rows"];
+  REQUIRE(rows.size() == 8);
+  CHECK(rows[1]["system"] == "pool");
+  CHECK(rows[1]["over_pool"] == 1);
+  CHECK(rows[4]["row_bytes"] == 34);
+  CHECK(rows[0]["dram_bytes"] == 8 * 8 * 32 * 256);
+  const RunResult explain = run_cli("cost embedding --explain");
+  for (const char* text : {"link_bandwidth", "PCIe 5.0", "2203.00241", "estimate"})
+    CHECK_THAT(explain.out, Contains(text));
+  for (const std::string& text : {run_cli("cost embedding --batch 8").out, explain.out}) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+  }
+}
+
 TEST_CASE("cost validate writes its folder once", "[cli]") {
   const TemporaryFolder folder;
   const std::string out = folder / "validation";
@@ -113,6 +129,9 @@ TEST_CASE("cost: wrong words are answered with the accepted ones, exit code 2", 
   refused("cost --recipe mxfp4 --shard half", "optimizer");
   refused("cost --recipe mxfp4 --devices 8 --gradients mxfp5", "mxfp4");
   refused("cost --recipe mxfp4 --devices 9 --tensor 2", "--tensor 2");
+  refused("cost embedding --rows int9", "ue5m3");
+  refused("cost embedding --rows fp32 --set links=2", "link_bandwidth");
+  refused("cost embedding --pooling 0", "at least 1");
   refused("cost recommend --tokens -1 --time-budget 1", "--tokens");
   refused("cost measure --runs 0 -- true", "--runs");
 }

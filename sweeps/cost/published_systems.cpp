@@ -5,6 +5,7 @@
 #include "fp4/presets.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
+#include "sweeps/cost/memory_system.h"
 #include "sweeps/cost/published.h"
 
 namespace fp4::cost {
@@ -85,6 +86,29 @@ void perf_per_watt(std::vector<PublishedRow>& rows) {
                   "DeepSeek-V3 there, Llama 3.1 8B here"});
 }
 
+// Latency of a batch of bags of fp32 rows, over that of sums in the switch, for short and for long bags.
+void embedding_bags(std::vector<PublishedRow>& rows) {
+  const std::string source = "PIFS-Rec: Huo et al., MICRO 2024, arXiv 2409.16633, abstract";
+  for (const int pooling : {8, 32}) {
+    TraceOptions options;
+    options.pooling = pooling;
+    const BagTrace trace = zipf_trace(options);
+    const auto seconds = [&](MemorySystem system) {
+      return replay(trace, {system, row_bytes(RowFormat::fp32, 64), 4 * 64, false}, default_memory()).seconds;
+    };
+    const double in_switch = seconds(MemorySystem::fabric_switch);
+    const std::string bags = ", bags of " + std::to_string(pooling) + " fp32 rows";
+    rows.push_back({"pifs_pond_" + std::to_string(pooling), "cxl", "latency of Pond over sums in the switch" + bags,
+                    "x", 3.89, seconds(MemorySystem::pool) / in_switch, Class::predicted, source,
+                    "256 examples of 8 bags, rows of 64 numbers, Zipf 1.05, nothing cached, profile of `fp4sim cost "
+                    "embedding --explain`; the source's devices, rows and poolings are not in its abstract"});
+    rows.push_back({"pifs_beacon_" + std::to_string(pooling), "cxl", "latency of BEACON over sums in the switch" + bags,
+                    "x", 2.03, seconds(MemorySystem::device) / in_switch, Class::predicted, source,
+                    "as above; here each device sums what it holds of a bag, so long bags leave little to send, and "
+                    "BEACON's own translation and order of requests are not modelled"});
+  }
+}
+
 }  // namespace
 
 CloudStep cloud_step(const std::string& chip, const std::string& model, int devices, int images) {
@@ -105,6 +129,7 @@ std::vector<PublishedRow> published_systems() {
   stash(rows);
   network_energy(rows);
   perf_per_watt(rows);
+  embedding_bags(rows);
   return rows;
 }
 

@@ -257,6 +257,7 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   add_cost_studies(app, invocation);
   add_cost_measurements(app, invocation);
   add_cost_stalls(app, invocation);
+  add_cost_embedding(app, invocation);
 }
 
 }  // namespace

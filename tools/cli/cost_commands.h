@@ -8,5 +8,6 @@ namespace fp4::tools {
 void add_cost_studies(CLI::App& app, Invocation& invocation);       // recommend, sensitivity, validate
 void add_cost_measurements(CLI::App& app, Invocation& invocation);  // calibrate, measure
 void add_cost_stalls(CLI::App& app, Invocation& invocation);        // stalls
+void add_cost_embedding(CLI::App& app, Invocation& invocation);     // embedding
 
 }  // namespace fp4::tools
