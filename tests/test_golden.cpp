@@ -10,88 +10,14 @@
 #include "src/manifest.h"
 #include "src/tensor_file/convert.h"
 #include "tests/support/cuda_types.h"
+#include "tests/support/golden_bench.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
 using namespace fp4::golden;
 
-namespace {
-
-Case quantize_case(const std::string& words, InputKind input, int64_t rows, int64_t cols) {
-  Case c;
-  c.name = "case";
-  c.words = words;
-  c.input = input;
-  c.rows = rows;
-  c.cols = cols;
-  c.place = {77, 256, 3};
-  return c;
-}
-
-Array& find(std::vector<Array>& arrays, const std::string& name) {
-  for (Array& a : arrays) {
-    if (a.name == name) return a;
-  }
-  FAIL("no array " << name);
-  return arrays[0];
-}
-
-// The bundle of one case, and the diagnosis of a dump of it.
-class Bench {
- public:
-  explicit Bench(const Case& c) : arrays(make_arrays(c, "reference", 1)) {
-    write_bundle("test", {c}, folder / "bundle", false, "reference", 1);
-    bundle = open_bundle(folder / "bundle");
-  }
-  Diagnosis diagnose_dump(const std::vector<Array>& dump) {
-    std::vector<CandidateArray> candidates;
-    std::vector<Comparison> comparisons;
-    for (const Array& a : dump) {
-      const CandidateArray candidate = {0, parse_array_name(a.name).stage, a.name, "", a};
-      candidates.push_back(candidate);
-      comparisons.push_back(compare(bundle.cases[0], candidate, load_array(bundle, bundle.cases[0], a.name)));
-    }
-    return diagnose(bundle, bundle.cases[0], candidates, comparisons, "reference", 1);
-  }
-  // What the same case gives under other words: a kernel with another policy.
-  std::vector<Array> dump_of(const std::string& words, const std::vector<std::string>& names) {
-    Case other = bundle.cases[0];
-    other.words = other.words_b = words;
-    other.given_a = floats(find(arrays, other.is_gemm ? "a" : "input"));
-    if (other.is_gemm) other.given_b = floats(find(arrays, "b"));
-    return pick(make_arrays(other, "reference", 1), names);
-  }
-  std::vector<Array> correct(const std::vector<std::string>& names) { return pick(arrays, names); }
-  static std::vector<Array> pick(std::vector<Array> all, const std::vector<std::string>& names) {
-    std::vector<Array> out;
-    for (const std::string& n : names) out.push_back(find(all, n));
-    return out;
-  }
-  static std::vector<float> floats(const Array& a) {
-    std::vector<float> out;
-    for (const uint32_t w : elements_of(a, false)) out.push_back(float_of(w));
-    return out;
-  }
-
-  test::TemporaryFolder folder;
-  std::vector<Array> arrays;
-  Bundle bundle;
-};
-
-const std::vector<std::string> all_stages = {"scales", "codes", "dequantized"};
-
-void expect(const Diagnosis& d, const std::string& cause) {
-  INFO("expected " << cause << "; summary: " << d.summary);
-  REQUIRE(d.explains_all);
-  bool named = false;
-  for (const Cause& c : d.causes) named = named || c.cause == cause;
-  CHECK(named);
-  // equivalent names may stand beside it, but not many: the input is made to tell policies apart
-  CHECK(d.causes.size() <= 4);
-}
-
-}  // namespace
+using test::all_stages, test::Bench, test::expect, test::find, test::quantize_case;
 
 TEST_CASE("wrong policies are named", "[quick]") {
   struct Mutant {

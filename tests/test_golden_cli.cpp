@@ -77,8 +77,14 @@ TEST_CASE("swapped nibbles and another accumulator are named", "[cli]") {
   const Smoke smoke;
   const std::string dump = smoke.folder / "codes.npy";
   fs::copy_file(smoke.mxfp4 + "codes_high_first.npy", dump);
-  const Json swapped = smoke.verify("--candidate " + dump + " --case mxfp4.boundary.8x64 --stage codes", 1);
-  CHECK(swapped.at("diagnosis").at(0).at("cause") == "nibble_order=high_first");
+  const std::string codes = "--candidate " + dump + " --case mxfp4.boundary.8x64 --stage codes";
+  const Json swapped = smoke.verify(codes, 0);  // right, in an order that is found
+  CHECK(swapped.at("equal") == true);
+  CHECK(swapped.at("orders") == Json{"nibble_order=high_first"});
+  CHECK_THAT(run_cli("verify --golden " + smoke.golden + " " + codes).out,
+             Catch::Contains("order found: nibble_order=high_first"));
+  const Json said = smoke.verify(codes + " --nibbles low_first", 1);  // not the order that was said
+  CHECK(said.at("diagnosis").at(0).at("cause") == "nibble_order=high_first");
 
   const std::string output = smoke.folder / "output.npy";
   REQUIRE(run_cli("gemm " + smoke.gemm + "a.npy " + smoke.gemm +

@@ -166,7 +166,9 @@ TEST_CASE("convert goes between layouts, and verify takes them", "[cli]") {
   run("convert " + dir + "codes.npy --size 8x64 --nibbles marlin_uint32 --out " + at + "codes.npy", 0);
   const std::string verify = "verify --golden " + at + "g --case nvfp4.boundary.8x64 --stage ";
   run(verify + "codes --nibbles marlin_uint32 --candidate " + at + "codes.npy", 0);
-  CHECK_THAT(run(verify + "codes --candidate " + at + "codes.npy", 1).out,
+  CHECK_THAT(run(verify + "codes --candidate " + at + "codes.npy", 0).out,
+             Catch::Contains("order found: nibble_order=marlin_uint32"));
+  CHECK_THAT(run(verify + "codes --nibbles aiter_16x16 --candidate " + at + "codes.npy", 1).out,
              Catch::Contains("nibble_order=marlin_uint32"));
   // bytes with a type of safetensors, named tensor
   run("convert " + at + "scales.safetensors --size 8x4 --scale-layout deepgemm:linear --out " + at + "scales.npy", 0);

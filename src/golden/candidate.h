@@ -32,13 +32,14 @@ struct Dump {
 };
 
 struct CandidateOptions {
-  std::vector<std::string> stages;                 // empty: all that are there
-  std::string case_name;                           // empty: by name
-  std::string accumulator = "fp32_block";          // golden output that a bare `output` array is compared with
-  std::vector<std::string> ignore;                 // file names, array names or folders that are left out
-  CodeLayout nibbles = CodeLayout::low_first;      // of arrays called codes
-  ScaleLayout scale_layout = ScaleLayout::linear;  // of arrays called scales
-  OpenOptions open;                                // of raw files and opaque types
+  std::vector<std::string> stages;                       // empty: all that are there
+  std::string case_name;                                 // empty: by name
+  std::string accumulator = "fp32_block";                // golden output that a bare `output` array is compared with
+  std::vector<std::string> ignore;                       // file names, array names or folders that are left out
+  CodeLayout nibbles = CodeLayout::low_first;            // of arrays called codes
+  ScaleLayout scale_layout = ScaleLayout::linear;        // of arrays called scales
+  bool says_nibbles = false, says_scale_layout = false;  // an order that was said is judged, else it may be found
+  OpenOptions open;                                      // of raw files and opaque types
 };
 
 // Error where a name fits no array of the bundle, or no answer is found, naming the cases and arrays of the bundle.

@@ -20,6 +20,7 @@ struct Comparison {
   std::string case_name, stage, golden;
   uint64_t compared = 0;
   uint64_t mismatches = 0;
+  uint64_t unjudged = 0;                 // codes of blocks whose scale is NaN: they mean nothing
   std::vector<Mismatch> first;           // at most 10
   std::map<int64_t, uint64_t> distance;  // got - expected in codes or ulp, saturated at +-1000; NaN apart
   uint64_t nan_against_number = 0;
@@ -30,7 +31,12 @@ struct Comparison {
 // Elements of an array as integers: bits of floats, codes (packed FP4 as single codes, row by row).
 std::vector<uint32_t> elements_of(const Array& a, bool packed_codes);
 
-Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden);
+// Any NaN equals any other. `unjudged` marks elements that are not looked at; empty: none.
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
+                   const std::vector<bool>& unjudged = {});
+
+// The elements of an array of codes that lie in blocks whose golden scale is NaN; empty where none does.
+std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const std::string& array);
 
 // Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of
 // them fill a byte, or eight a word; scales of one byte also where four fill a word.

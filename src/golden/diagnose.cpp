@@ -3,205 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "src/backends.h"
+#include "src/golden/fits.h"
 #include "src/golden/variants.h"
 
 namespace fp4::golden {
 namespace {
-
-struct Evidence {
-  std::string array;
-  Elements expected, got;
-};
-
-uint64_t differences(const Elements& a, const Elements& b) {
-  if (a.size() != b.size()) return std::max({a.size(), b.size(), size_t{1}});
-  uint64_t count = 0;
-  for (size_t i = 0; i < a.size(); ++i) count += a[i] != b[i] ? 1 : 0;
-  return count;
-}
-
-uint64_t golden_differences(const std::vector<Evidence>& evidence) {
-  uint64_t count = 0;
-  for (const Evidence& e : evidence) count += differences(e.expected, e.got);
-  return count;
-}
-
-// Elements that a kernel of this variant would have dumped otherwise. Arrays that it says nothing about stay golden.
-uint64_t differences(const Variant& v, const std::vector<Evidence>& evidence) {
-  uint64_t count = 0;
-  for (const Evidence& e : evidence) {
-    const Elements simulated = v.compute(e.array);
-    count += differences(simulated.empty() ? e.expected : simulated, e.got);
-  }
-  return count;
-}
-
-// Stochastic rounding with other random words: every code is one of the two neighbours of its payload, the ups have
-// the right mean and variance, and tiles do not repeat each other.
-struct StochasticTest {
-  bool applies = false;
-  bool within_neighbours = false;
-  double z_mean = 0;   // (ups - expected) / SD
-  double chi = 0;      // mean of (up - p)^2 / (p(1-p)): 1 when independent draws
-  double repeats = 0;  // share of equal decisions at distance 64 minus its expectation, in SDs
-};
-
-StochasticTest stochastic_test(const Case& c, const CaseInputs& in, const Elements& codes, const std::string& backend) {
-  StochasticTest t;
-  const QuantSpec spec = quant_spec_from_words(c.words);
-  if (c.is_gemm || !is_stochastic(spec.rounding) || c.hadamard.size > 0) return t;
-  Quantized low, high;
-  const Dispatcher dispatcher(backend);
-  QuantizeCall call = {.x = view_of(in.a.data(), c.rows, c.cols), .spec = spec, .place = c.place};
-  call.spec.rounding = Rounding::toward_zero;
-  dispatcher.quantize(call, low);
-  call.spec.rounding = Rounding::away_from_zero;
-  dispatcher.quantize(call, high);
-  const Quantizer q = resolve(spec);
-  const int64_t width = low.is_packed() ? 2 * low.code_row_bytes() : low.geometry.padded_cols;
-  if (static_cast<int64_t>(codes.size()) != c.rows * width) return t;
-  t.applies = t.within_neighbours = true;
-  double ups = 0, expected = 0, variance = 0, chi = 0, agree = 0, agree_variance = 0;
-  uint64_t n = 0;
-  std::vector<double> residual(static_cast<size_t>(c.cols));
-  for (int64_t r = 0; r < c.rows; ++r) {
-    std::fill(residual.begin(), residual.end(), 0.0);
-    for (int64_t k = 0; k < c.cols; ++k) {
-      const uint32_t lo = low.code(r, k), hi = high.code(r, k);
-      const uint32_t got = codes[static_cast<size_t>(r * width + k)];
-      if (got != lo && got != hi) t.within_neighbours = false;
-      if (lo == hi || !spec.has_scale()) continue;
-      const float s = is_real(spec.scale) ? low.real_scales[static_cast<size_t>(low.scale_index(r, k))]
-                                          : scale_value(q, low.scales[static_cast<size_t>(low.scale_index(r, k))]);
-      const double u = std::abs(static_cast<double>(in.a[static_cast<size_t>(r * c.cols + k)])) *
-                       static_cast<double>(spec.prescale) /
-                       (static_cast<double>(s) * static_cast<double>(low.tensor_multiplier_at(r, k)));
-      const double a = std::abs(static_cast<double>(decode(q.element, lo)));
-      const double b = std::abs(static_cast<double>(decode(q.element, hi)));
-      const double p = (u - a) / (b - a);
-      if (!(p > 0.02 && p < 0.98)) continue;
-      const double up = got == hi ? 1 : 0;
-      ups += up;
-      expected += p;
-      variance += p * (1 - p);
-      chi += (up - p) * (up - p) / (p * (1 - p));
-      residual[static_cast<size_t>(k)] = (up - p) / std::sqrt(p * (1 - p));
-      ++n;
-    }
-    for (size_t k = 64; k < residual.size(); ++k) {
-      if (residual[k] == 0.0 || residual[k - 64] == 0.0) continue;
-      agree += residual[k] * residual[k - 64];
-      agree_variance += 1;
-    }
-  }
-  if (n < 50) {
-    t.applies = false;
-    return t;
-  }
-  t.z_mean = (ups - expected) / std::sqrt(variance);
-  t.chi = chi / static_cast<double>(n);
-  t.repeats = agree_variance > 0 ? agree / std::sqrt(agree_variance) : 0;
-  return t;
-}
-
-// Codes that other random words explain, when nothing in front of the rounding differs: scales and tensor scales equal.
-void try_draws(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence, const std::string& backend,
-               uint64_t before, std::vector<Cause>& causes) {
-  for (const Evidence& e : evidence) {
-    const std::string stage = parse_array_name(e.array).stage;
-    if ((stage == "scales" || stage == "tensor_scale") && e.got != e.expected) return;
-  }
-  for (const Evidence& e : evidence) {
-    if (e.array != "codes") continue;
-    const StochasticTest t = stochastic_test(c, in, e.got, backend);
-    if (!t.applies || !t.within_neighbours) continue;
-    const bool fair = std::abs(t.z_mean) < 4 && std::abs(t.chi - 1) < 0.2;
-    const std::string stats =
-        fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}, repeat at distance 64 {:.1f} SD", t.z_mean,
-                    t.chi, t.repeats);
-    if (fair && std::abs(t.repeats) < 5)
-      causes.push_back({"random_words=other", "stochastic rounding with other draws: " + stats, before, 0});
-    else if (fair)
-      causes.push_back({"random_words=repeating", "the draws repeat every 64 columns: " + stats, before, 0});
-    else
-      causes.push_back({"rounding=biased_stochastic", "codes are neighbours, but " + stats, before, 0});
-  }
-}
-
-// Floats of both sides; empty when the sizes differ.
-struct Products {
-  std::vector<float> expected, got;
-};
-Products products_of(const Evidence& e) {
-  Products p;
-  if (e.expected.size() != e.got.size()) return p;
-  for (const uint32_t w : e.expected) p.expected.push_back(float_of(w));
-  for (const uint32_t w : e.got) p.got.push_back(float_of(w));
-  return p;
-}
-
-// The float near `guess` for which `fits` holds; NaN when none within 4 ulp does.
-template <class Fits>
-float nearby(double guess, const Fits& fits) {
-  const float middle = static_cast<float>(guess);
-  for (const int d : {0, 1, -1, 2, -2, 3, -3, 4, -4}) {
-    float x = middle;
-    for (int i = 0; i < std::abs(d); ++i) x = std::nextafter(x, d > 0 ? HUGE_VALF : -HUGE_VALF);
-    if (is_finite(x) && fits(x)) return x;
-  }
-  return float_of(canonical_nan_bits);
-}
-
-// alpha with which fl32(alpha * expected) is what came, in every element; estimated where rounding hurts least.
-float common_factor(const Products& p) {
-  size_t best = p.expected.size();
-  for (size_t i = 0; i < p.expected.size(); ++i)
-    if (is_finite(p.got[i]) && p.got[i] != 0.0f && p.expected[i] != 0.0f && is_finite(p.expected[i])) best = i;
-  if (best == p.expected.size()) return float_of(canonical_nan_bits);
-  return nearby(static_cast<double>(p.got[best]) / static_cast<double>(p.expected[best]), [&](float alpha) {
-    for (size_t i = 0; i < p.expected.size(); ++i)
-      if (bits_of(alpha * p.expected[i]) != bits_of(p.got[i])) return false;
-    return true;
-  });
-}
-
-// Whether column j of every row has one number added to it, rounded once.
-bool has_bias(const Products& p, size_t rows, size_t cols) {
-  if (rows < 2 || p.expected.size() != rows * cols) return false;
-  for (size_t j = 0; j < cols; ++j) {
-    size_t least = 0;
-    for (size_t i = 1; i < rows; ++i)
-      if (std::abs(p.got[i * cols + j]) < std::abs(p.got[least * cols + j])) least = i;
-    const size_t at = least * cols + j;
-    const float bias = nearby(static_cast<double>(p.got[at]) - static_cast<double>(p.expected[at]), [&](float b) {
-      for (size_t i = 0; i < rows; ++i)
-        if (p.expected[i * cols + j] + b != p.got[i * cols + j]) return false;
-      return true;
-    });
-    if (is_nan(bias)) return false;
-  }
-  return true;
-}
-
-// Factors and biases that are no part of the case: their values come from the dump itself.
-void try_epilogues(const Case& c, const std::vector<Evidence>& evidence, uint64_t before, std::vector<Cause>& causes) {
-  if (!c.is_gemm) return;
-  float alpha = 0;
-  bool one_factor = true, bias = true;
-  for (const Evidence& e : evidence) {
-    if (e.got == e.expected) continue;
-    const Products p = products_of(e);
-    const float of_this = common_factor(p);
-    one_factor = one_factor && !is_nan(of_this) && (alpha == 0 || alpha == of_this);
-    alpha = of_this;
-    bias = bias && has_bias(p, static_cast<size_t>(c.rows), static_cast<size_t>(c.rows_b));
-  }
-  if (one_factor) causes.push_back({"epilogue=alpha", fmt::format("every output times {}", alpha), before, 0});
-  if (bias && !one_factor) causes.push_back({"epilogue=bias", "one number added to each column", before, 0});
-}
 
 std::string divergence(const std::vector<Comparison>& comparisons, std::string& stage) {
   for (const Comparison& c : comparisons)
@@ -231,7 +38,163 @@ std::string divergence(const std::vector<Comparison>& comparisons, std::string& 
   return "";
 }
 
+// A kernel under suspicion and how well it explains the dump.
+struct Suspect {
+  NamedKernel named;
+  Score score;
+  int parts = 1;
+};
+
+std::string joined(const std::string& a, const std::string& b, const char* between) {
+  return a.empty() ? b : b.empty() ? a : a + between + b;
+}
+
+// Whether both change the same axis: "scale_rule".
+bool shares_axis(const std::string& causes, const std::string& cause) {
+  const std::string axis = cause.substr(0, cause.find('=') + 1);
+  return causes.starts_with(axis) || causes.find(" and " + axis) != std::string::npos;
+}
+
+class Search {
+ public:
+  Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence)
+      : c_(c), in_(in), simulator_(simulator), evidence_(evidence), base_(simulator.base()) {
+    before_ = score(simulator, base_, evidence).after;
+  }
+
+  // Exact causes, fewest first: orders, one change, draws and epilogues, a preset, up to three changes at once.
+  std::vector<Cause> explanations(const std::string& backend) {
+    std::vector<Cause> found;
+    for (const NamedKernel& code : orders(c_, base_)) {
+      try_one(code, found);
+      if (code.cause.starts_with("nibble_order="))
+        for (const NamedKernel& scale : orders(c_, code.kernel)) try_one(both(code, scale), found);
+    }
+    if (!found.empty()) return found;
+    for (const NamedKernel& n : changes(c_, base_)) try_one(n, found);
+    if (!found.empty()) return found;
+    add_zero_signs(found);
+    if (found.empty()) add_draw_causes(c_, in_, evidence_, backend, before_, found);
+    if (found.empty()) add_epilogue_causes(c_, simulator_, evidence_, before_, found);
+    if (found.empty()) try_presets(found);
+    for (int parts = 2; parts <= 3 && found.empty(); ++parts) try_more(parts, found);
+    return found;
+  }
+
+  // What comes nearest, best first.
+  std::vector<Cause> near() const {
+    std::vector<Cause> out;
+    for (const Suspect& s : suspects_) {
+      if (4 * s.score.after > 3 * before_) continue;  // the golden itself leaves all of `before`
+      out.push_back({s.named.cause, s.named.detail, before_, s.score.after, s.score.f1()});
+      if (out.size() == 5) break;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr size_t width = 6;  // suspects that are looked at again with one more change
+
+  static NamedKernel both(const NamedKernel& first, const NamedKernel& second) {
+    return {joined(first.cause, second.cause, " and "), joined(first.detail, second.detail, "; "), second.kernel};
+  }
+
+  // Keeps the kernel as a cause if it explains all, as a suspect if it explains something.
+  Score try_one(const NamedKernel& n, std::vector<Cause>& found, int parts = 1) {
+    const Score s = score(simulator_, n.kernel, evidence_);
+    if (s.explains()) {
+      found.push_back({n.cause, n.detail, before_, 0, 1.0});
+    } else if (s.found > 0) {
+      suspects_.push_back({n, s, parts});
+      if (s.explains_but_zeros()) but_zeros_.push_back(n);
+    }
+    return s;
+  }
+
+  // Kernels that are right but for signs of zeros: with a word of negative_zero, or as a cause without a name.
+  void add_zero_signs(std::vector<Cause>& found) {
+    std::vector<NamedKernel> right = but_zeros_;
+    if (score(simulator_, base_, evidence_).explains_but_zeros()) right.insert(right.begin(), {"", "", base_});
+    for (const NamedKernel& n : right)
+      for (const NamedKernel& zero : zero_signs(n.kernel)) try_one(both(n, zero), found, 2);
+    for (const NamedKernel& n : right)
+      if (found.empty())
+        found.push_back({joined(n.cause, "zero_sign=other", " and "),
+                         joined(n.detail, "zeros of the other sign, by no rule that has a name", "; "), before_, 0,
+                         1.0});
+    but_zeros_.clear();
+  }
+
+  void try_presets(std::vector<Cause>& found) {
+    for (NamedKernel preset : presets_like(base_)) {
+      std::vector<NamedKernel> all = {preset};
+      for (const NamedKernel& zero : zero_signs(preset.kernel)) all.push_back(both(preset, zero));
+      for (const NamedKernel& n : all) {
+        std::vector<Cause> exact;
+        if (!try_one(n, exact, 2).explains()) continue;
+        const NamedKernel words =
+            in_words(n, base_, [this](const Kernel& k) { return score(simulator_, k, evidence_).explains(); });
+        const bool is_known =
+            std::any_of(found.begin(), found.end(), [&](const Cause& c) { return c.cause == words.cause; });
+        if (!is_known) found.push_back({words.cause, words.detail, before_, 0, 1.0});
+        break;
+      }
+    }
+    const auto words = [](const Cause& c) { return std::count(c.cause.begin(), c.cause.end(), '='); };
+    std::stable_sort(found.begin(), found.end(), [&](const Cause& a, const Cause& b) { return words(a) < words(b); });
+  }
+
+  // One change more on top of the best suspects.
+  void try_more(int parts, std::vector<Cause>& found) {
+    sort();
+    std::vector<Suspect> best(suspects_.begin(),
+                              suspects_.begin() + static_cast<std::ptrdiff_t>(std::min(width, suspects_.size())));
+    for (const Suspect& s : best) {
+      if (s.parts >= parts) continue;
+      for (const NamedKernel& n : changes(c_, s.named.kernel)) {
+        if (n.kernel == s.named.kernel || shares_axis(s.named.cause, n.cause)) continue;
+        try_one(both(s.named, n), found, parts);
+      }
+      if (!found.empty()) return;
+    }
+    add_zero_signs(found);
+    sort();
+  }
+
+  void sort() {
+    std::stable_sort(suspects_.begin(), suspects_.end(),
+                     [](const Suspect& a, const Suspect& b) { return a.score.f1() > b.score.f1(); });
+  }
+
+  const Case& c_;
+  const CaseInputs& in_;
+  const Simulator& simulator_;
+  const std::vector<Evidence>& evidence_;
+  Kernel base_;
+  uint64_t before_ = 0;
+  std::vector<Suspect> suspects_;
+  std::vector<NamedKernel> but_zeros_;
+};
+
+// Whether a cause is an order alone: the arrays are right, and where their elements lie is known.
+bool is_order(const std::string& cause) {
+  const size_t and_at = cause.find(" and ");
+  const std::string first = cause.substr(0, and_at);
+  if (!first.starts_with("nibble_order=") && !first.starts_with("scale_layout=")) return false;
+  return and_at == std::string::npos || is_order(cause.substr(and_at + 5));
+}
+
 }  // namespace
+
+Array judged_array(const Bundle& bundle, const Case& c, const std::string& name) {
+  Array a = load_array(bundle, c, name);
+  if (!c.epilogue.is_said() || parse_array_name(name).stage != "output") return a;
+  std::vector<float> values;
+  for (const uint32_t w : elements_of(a, false)) values.push_back(float_of(w));
+  c.epilogue.apply(values, c.rows_b);
+  a.bytes = bytes_of(values);
+  return a;
+}
 
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
                    const std::vector<Comparison>& comparisons, const std::string& backend, int threads) {
@@ -243,37 +206,19 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
     return out;
   }
   const CaseInputs in = load_inputs(bundle, c);
-  std::vector<Evidence> evidence;
-  for (const CandidateArray& a : arrays) {
-    const Array golden = load_array(bundle, c, a.golden);
-    const Elements expected = elements_of(golden, is_packed_codes(c, a.golden));
-    // Codes may be dumped as the numbers that they stand for; no cause makes codes of numbers.
-    const bool same_kind = a.array.dtype == "f32" || golden.dtype != "f32";
-    evidence.push_back({a.golden, expected, same_kind ? candidate_elements(c, a, expected.size()) : Elements{}});
-  }
-  const uint64_t before = golden_differences(evidence);
-  std::vector<Cause> near;
-  const auto try_all = [&](const std::vector<Variant>& variants) {
-    for (const Variant& v : variants) {
-      const uint64_t after = differences(v, evidence);
-      if (after == 0)
-        out.causes.push_back({v.cause, v.detail, before, 0});
-      else if (4 * after <= 3 * before)  // the golden itself leaves all of `before`
-        near.push_back({v.cause, v.detail, before, after});
-    }
-  };
-  try_all(single_variants(c, in, backend, threads));
-  if (out.causes.empty()) try_draws(c, in, evidence, backend, before, out.causes);
-  if (out.causes.empty()) try_epilogues(c, evidence, before, out.causes);
-  if (out.causes.empty()) try_all(pair_variants(c, in, backend, threads));
+  const Simulator simulator(c, in, backend, threads);
+  std::vector<Array> golden;
+  for (const CandidateArray& a : arrays) golden.push_back(judged_array(bundle, c, a.golden));
+  const std::vector<Evidence> evidence = gather(c, arrays, golden, simulator);
+  Search search(c, in, simulator, evidence);
+  out.causes = search.explanations(backend);
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {
+    out.is_order = is_order(out.causes[0].cause);
     out.summary = "equals " + out.causes[0].cause + " (" + out.causes[0].detail + ")";
     return out;
   }
-  std::stable_sort(near.begin(), near.end(), [](const Cause& a, const Cause& b) { return a.after < b.after; });
-  if (near.size() > 5) near.resize(5);
-  out.causes = near;
+  out.causes = search.near();
   out.summary = "no named policy explains this; " + place;
   return out;
 }

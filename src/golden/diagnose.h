@@ -1,7 +1,9 @@
-// Which named policy, if any, explains ALL mismatches of a candidate? Recomputes the case under every single change of
-// an axis (scale rule, tie rule, order of operations, policies, stochastic variant, layout, accumulator ...), then
-// under pairs of the most common ones, and keeps what reproduces every array of the candidate in every bit; where
-// nothing does, what comes clearly nearer than the golden arrays themselves.
+// Which named policy, if any, explains ALL mismatches of a candidate? Recomputes the case under every order of codes
+// and scales, every change of one axis (scale rule, tie rule, order of operations, policies, stochastic variant, adder
+// ...), the words of other presets, then under up to three changes at once, starting from the best ones; and keeps what
+// reproduces every array of the candidate in every bit. Where nothing does, what comes clearly nearer than the golden
+// arrays themselves, by F1 of the differences that it names: a cause that adds differences, or touches none of the
+// dump's arrays, is no cause. Signs of zeros are looked at last, and named as a cause of their own.
 #pragma once
 
 #include <string>
@@ -15,6 +17,7 @@ struct Cause {
   std::string cause;  // in axis words: "scale_rule=rceil", "nibble_order=high_first", "accumulator=k64_rz"
   std::string detail;
   uint64_t before = 0, after = 0;  // elements that differ from the golden, and from a kernel with this cause
+  double f1 = 0;                   // of the differences that it names, signs of zeros aside
   // Share of the differences that the cause removes, those that it would add taken off; 1 = all.
   double explains() const { return 1.0 - static_cast<double>(after) / static_cast<double>(before); }
 };
@@ -23,9 +26,13 @@ struct Diagnosis {
   // Best first: those that explain all, else at most five that leave three quarters of the differences or fewer.
   std::vector<Cause> causes;
   bool explains_all = false;
+  bool is_order = false;        // the best cause is the order of codes or scales alone: the values are right
   std::string first_diverging;  // stage, in the order of a kernel's work
   std::string summary;          // a sentence for people
 };
+
+// What a candidate's array is compared with: the bundle's, outputs after the epilogue that the case says.
+Array judged_array(const Bundle& bundle, const Case& c, const std::string& name);
 
 // The candidate's arrays of one case and their comparisons (same order). `bundle` gives the inputs.
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,

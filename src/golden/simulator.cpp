@@ -1,5 +1,6 @@
 #include "src/golden/simulator.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/golden/compare.h"
@@ -10,11 +11,31 @@ namespace {
 Elements codes_of(const Quantized& q) {
   Elements out;
   const int64_t width = q.is_packed() ? 2 * q.code_row_bytes() : q.geometry.padded_cols;
+  out.reserve(static_cast<size_t>(q.rows * width));
   for (int64_t r = 0; r < q.rows; ++r) {
     for (int64_t k = 0; k < width; ++k) out.push_back(q.code(r, k));
   }
   return out;
 }
+
+// The codes of blocks whose scale is NaN mean nothing.
+void forget_nan_blocks(const Quantized& q, Elements& codes) {
+  if (!q.spec.has_scale()) return;
+  const FloatFormat& scale = format_of(q.spec.scale);
+  const auto is_code = [&](uint8_t code) { return scale.is_nan_code(code); };
+  const auto is_value = [](float value) { return is_nan(value); };
+  if (std::none_of(q.scales.begin(), q.scales.end(), is_code) &&
+      std::none_of(q.real_scales.begin(), q.real_scales.end(), is_value))
+    return;
+  const int64_t width = static_cast<int64_t>(codes.size()) / q.rows;
+  for (int64_t r = 0; r < q.rows; ++r)
+    for (int64_t k = 0; k < q.cols; ++k) {
+      const auto block = static_cast<size_t>(q.scale_index(r, k));
+      if (q.scales.empty() ? is_value(q.real_scales[block]) : is_code(q.scales[block]))
+        codes[static_cast<size_t>(r * width + k)] = any_element;
+    }
+}
+
 Elements bits_of_all(const std::vector<float>& v) {
   Elements out;
   for (const float x : v) out.push_back(bits_of(x));
@@ -49,8 +70,11 @@ Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows) {
 
 Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
   if (layout == ScaleLayout::linear || static_cast<int64_t>(e.size()) != rows * cols) return e;
-  const std::vector<uint8_t> moved = to_layout(layout, std::vector<uint8_t>(e.begin(), e.end()), rows, cols);
-  return Elements(moved.begin(), moved.end());
+  const Placement at(row_of(scale_layout_table, layout).placing, rows, cols);
+  Elements out(static_cast<size_t>(at.size()), 0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) out[static_cast<size_t>(at.at(r, c))] = e[static_cast<size_t>(r * cols + c)];
+  return out;
 }
 
 Kernel Simulator::base() const {
@@ -62,19 +86,22 @@ Kernel Simulator::base() const {
 
 Elements Simulator::elements(const Kernel& kernel, const std::string& array) const {
   if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
-  const ArrayName name = parse_array_name(array);
+  ArrayName name = parse_array_name(array);
   if (name.stage.empty() || name.stage == input_stage) return {};
+  if (kernel.other_operand) name.is_transposed = !name.is_transposed;
   const Piece& piece = last_quantized(kernel, name.is_transposed);
-  const Elements all = part(kernel, name.stage, piece);
+  Elements all = part(kernel, name.stage, piece);
   const BlockGeometry& g = piece.q.geometry;
-  if (name.stage == "codes") return in_code_layout(all, name.code_layout, piece.q.rows);
-  return name.stage == "scales" ? in_scale_layout(all, name.scale_layout, g.scale_rows, g.scale_cols) : all;
+  if (name.stage == "codes")
+    return has_fp4_codes(c_) ? in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows) : all;
+  if (name.stage != "scales") return all;
+  return in_scale_layout(all, kernel.scales_in.value_or(name.scale_layout), g.scale_rows, g.scale_cols);
 }
 
-// The arrays of a dump are asked for one after the other: their tensor is quantised once. `k` is known by its address.
+// The arrays of a dump are asked for one after the other, and in many orders: their tensor is quantised once.
 const Simulator::Piece& Simulator::last_quantized(const Kernel& k, bool transposed) const {
   Last& last = last_[transposed ? 1 : 0];
-  if (last.kernel != &k) last = {&k, quantized(k, transposed)};
+  if (last.of != k) last = {k, quantized(k, transposed)};
   return last.piece;
 }
 
@@ -107,6 +134,7 @@ Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece&
     Elements e = codes_of(q);
     if (k.codes_as_values)
       for (uint32_t& code : e) code = bits_of(decode(format_of(k.a.element), code));
+    forget_nan_blocks(q, e);
     return e;
   }
   if (stage == "scales") {
@@ -206,7 +234,7 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   return out;
 }
 
-Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
+std::vector<float> Simulator::product(const Kernel& k, const std::string& accumulator) const {
   std::vector<float> c(static_cast<size_t>(c_.rows * c_.rows_b));
   const HadamardSpec h = k.drop_hadamard ? HadamardSpec{} : c_.hadamard;
   const RandomPlace place = k.place.value_or(c_.place);
@@ -222,6 +250,12 @@ Elements Simulator::output(const Kernel& k, const std::string& accumulator) cons
     }
   }
   dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
+  return c;
+}
+
+Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
+  std::vector<float> c = product(k, accumulator);
+  c_.epilogue.apply(c, c_.rows_b);
   Elements out(c.size());
   for (int64_t i = 0; i < c_.rows; ++i) {
     for (int64_t j = 0; j < c_.rows_b; ++j) {

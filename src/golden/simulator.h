@@ -9,11 +9,31 @@
 #include "fp4/gemm.h"
 #include "src/backends.h"
 #include "src/golden/layout.h"
-#include "src/golden/variants.h"
+#include "src/golden/suite.h"
+
+namespace fp4 {
+
+inline bool operator==(const RandomPlace& a, const RandomPlace& b) {
+  return a.seed == b.seed && a.stream == b.stream && a.step == b.step;
+}
+
+}  // namespace fp4
 
 namespace fp4::golden {
 
-struct Kernel {
+// What a case is computed from, as stored in the bundle.
+struct CaseInputs {
+  std::vector<float> a;  // or the input of a quantisation
+  std::vector<float> b;
+};
+
+// Elements of an array: codes one by one, bits of floats.
+using Elements = std::vector<uint32_t>;
+// An element that nobody can be wrong about: the codes of a block whose scale is NaN.
+inline constexpr uint32_t any_element = 0xFFFFFFFEu;
+
+// What a kernel computes. Kernels that are equal give the same arrays but for their order.
+struct Computation {
   enum class DecodeG { once, missing, twice, divided };
   enum class StoredG { factor, reciprocal, encode, amax };       // what the dump calls tensor scale
   enum class MeasuredG { tensor, bf16 };                         // where the amax of the tensor scale comes from
@@ -37,6 +57,14 @@ struct Kernel {
 
   // Blocks are coded again one by one, with the core's functions.
   bool recodes() const { return float_log2 || saturation != 0 || scale_step != 0 || draws != DrawOrder::row_major; }
+  friend bool operator==(const Computation&, const Computation&) = default;
+};
+
+// And in which order it stores it; empty: as the array's name says.
+struct Kernel : Computation {
+  std::optional<CodeLayout> codes_in{};
+  std::optional<ScaleLayout> scales_in{};
+  bool other_operand = false;  // the arrays of the transposed operand
 };
 
 // Codes and scales one by one, in the order in which a file of that layout keeps them.
@@ -51,6 +79,8 @@ class Simulator {
   Kernel base() const;
   // Of the named array; empty where the kernel says nothing about it.
   Elements elements(const Kernel& kernel, const std::string& array) const;
+  // Of a product, before the case's epilogue; `accumulator` where the kernel has none of its own.
+  std::vector<float> product(const Kernel& k, const std::string& accumulator) const;
 
  private:
   struct Piece {
@@ -58,7 +88,7 @@ class Simulator {
     float amax = 0;
   };
   struct Last {
-    const Kernel* kernel = nullptr;
+    std::optional<Computation> of;
     Piece piece;
   };
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/golden/inputs.h"
+#include "src/golden/case_epilogue.h"
 #include "src/spec_text.h"
 
 namespace fp4::golden {
@@ -32,6 +32,7 @@ struct Case {
   int64_t rows_b = 0;  // gemm: N
   HadamardSpec hadamard;
   RandomPlace place;
+  CaseEpilogue epilogue;                       // gemm: between the sums and the outputs that are judged
   std::vector<uint32_t> random_words;          // of a quantisation: a kernel's own, in place of Philox's
   bool with_transpose = false;                 // also the operand IN^T, blocks along axis 0
   std::vector<std::string> accumulators;       // gemm

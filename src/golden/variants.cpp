@@ -1,10 +1,8 @@
 #include "src/golden/variants.h"
 
-#include <memory>
-
+#include "fp4/presets.h"
 #include "src/error.h"
 #include "src/golden/compare.h"
-#include "src/golden/simulator.h"
 
 namespace fp4::golden {
 namespace {
@@ -15,18 +13,8 @@ std::vector<float> floats_of(const Array& a) {
   return out;
 }
 
-bool is_transposed(const std::string& array) { return parse_array_name(array).is_transposed; }
-
-// The same array of the other operand: "scales_128x4" <-> "scales_128x4_transposed".
-std::string other_operand(const std::string& array) {
-  const std::string suffix = "_transposed";
-  return is_transposed(array) ? array.substr(0, array.size() - suffix.size()) : array + suffix;
-}
-
-struct NamedKernel {
-  std::string cause, detail;
-  Kernel kernel;
-};
+// "floor", "0.75": the word of a field.
+std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 // Every legal change of one field of the spec.
 std::vector<NamedKernel> spec_changes(const Kernel& base) {
@@ -40,12 +28,8 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
       return;
     }
     if (!invalid_reason(k.a).empty() || !invalid_reason(k.b).empty() || canonical(k.a) == canonical(base.a)) return;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    const Json was = to_json(base.a)[field];
-    out.push_back({field + "=" + text,
-                   "the kernel does " + field + "=" + text + " instead of " +
-                       (was.is_string() ? was.get<std::string>() : was.dump()),
-                   k});
+    const std::string change = field + "=" + word_of(value);
+    out.push_back({change, "the kernel does " + change + " instead of " + word_of(to_json(base.a)[field]), k});
   };
   for (const auto& field : quant_fields()) {
     if (field.words == nullptr || std::string(field.name) == "ragged") continue;
@@ -157,54 +141,6 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
   return out;
 }
 
-Variant variant_of(const std::shared_ptr<const Simulator>& s, const NamedKernel& n) {
-  // Shared by all copies of the function, so that its address says which kernel it is.
-  return {n.cause, n.detail, [s, k = std::make_shared<const Kernel>(n.kernel)](const std::string& array) {
-            return s->elements(*k, array);
-          }};
-}
-
-// Layout variants act on golden elements of an unchanged (or otherwise changed) kernel.
-// `also_plain`: the order that an array's name does not say may be the plain one, too.
-std::vector<Variant> with_layouts(const Case& c, const Variant& inner, const BlockGeometry& g, const BlockGeometry& gt,
-                                  bool also_plain) {
-  std::vector<Variant> out;
-  const std::string suffix = inner.cause.empty() ? "" : " and " + inner.cause;
-  // A kernel with a nibble order or layout has it in every array of that stage, whatever the array is called.
-  const auto canonical = [inner](const ArrayName& name) { return inner.compute(name.part); };
-  if (has_fp4_codes(c)) {
-    for (const CodeLayoutInfo& layout : code_layout_table) {
-      if (layout.id == CodeLayout::unpacked) continue;  // bytes are counted as codes anyway
-      if (layout.id == CodeLayout::low_first && !also_plain) continue;
-      out.push_back({std::string("nibble_order=") + layout.name + suffix, std::string("codes: ") + layout.doc,
-                     [inner, canonical, id = layout.id, rows = c.rows, cols = c.cols](const std::string& array) {
-                       const ArrayName name = parse_array_name(array);
-                       if (name.stage != "codes") return inner.compute(array);
-                       return in_code_layout(canonical(name), id, name.is_transposed ? cols : rows);
-                     }});
-    }
-  }
-  const auto relaid = [&](const std::string& cause, const std::string& detail, auto&& order) {
-    out.push_back({cause + suffix, detail, [inner, canonical, order, g, gt](const std::string& array) {
-                     const ArrayName name = parse_array_name(array);
-                     if (name.stage != "scales") return inner.compute(array);
-                     const BlockGeometry& shape = name.is_transposed ? gt : g;
-                     const Elements e = canonical(name);
-                     if (static_cast<int64_t>(e.size()) != shape.scale_rows * shape.scale_cols) return e;
-                     return order(e, shape.scale_rows, shape.scale_cols);
-                   }});
-  };
-  for (const ScaleLayoutInfo& layout : scale_layout_table) {
-    if (layout.id == ScaleLayout::linear && !also_plain) continue;
-    relaid(
-        std::string("scale_layout=") + layout.name, std::string("scales: ") + layout.doc,
-        [id = layout.id](const Elements& e, int64_t rows, int64_t cols) { return in_scale_layout(e, id, rows, cols); });
-  }
-  out.push_back({"operand=transposed" + suffix, "the transposed operand's arrays",
-                 [inner](const std::string& array) { return inner.compute(other_operand(array)); }});
-  return out;
-}
-
 }  // namespace
 
 CaseInputs load_inputs(const Bundle& bundle, const Case& c) {
@@ -220,56 +156,86 @@ CaseInputs load_inputs(const Bundle& bundle, const Case& c) {
   return in;
 }
 
-std::vector<Variant> single_variants(const Case& c, const CaseInputs& in, const std::string& backend, int threads) {
-  const auto s = std::make_shared<const Simulator>(c, in, backend, threads);
-  const Kernel base = s->base();
-  std::vector<Variant> out;
-  const int64_t k = hadamard_padded(c.hadamard, c.cols);
-  const BlockGeometry g = geometry_of(base.a, c.rows, k);
-  const BlockGeometry gt = geometry_of(base.a, c.cols, hadamard_padded(c.hadamard, c.rows));
-  if (!c.is_gemm) {
-    Variant same = variant_of(s, {"", "", base});
-    for (Variant& v : with_layouts(c, same, g, gt, true)) out.push_back(std::move(v));
+std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
+  std::vector<NamedKernel> out;
+  if (c.is_gemm) return out;
+  for (const CodeLayoutInfo& layout : code_layout_table) {
+    // Bytes are counted as codes anyway.
+    if (!has_fp4_codes(c) || base.codes_in || layout.id == CodeLayout::unpacked) continue;
+    Kernel k = base;
+    k.codes_in = layout.id;
+    out.push_back({std::string("nibble_order=") + layout.name, std::string("codes: ") + layout.doc, k});
   }
-  for (const NamedKernel& n : spec_changes(base)) out.push_back(variant_of(s, n));
-  for (const NamedKernel& n : deeds(c, base)) out.push_back(variant_of(s, n));
+  for (const ScaleLayoutInfo& layout : scale_layout_table) {
+    if (!base.a.has_scale() || base.scales_in) continue;
+    Kernel k = base;
+    k.scales_in = layout.id;
+    out.push_back({std::string("scale_layout=") + layout.name, std::string("scales: ") + layout.doc, k});
+  }
   return out;
 }
 
-std::vector<Variant> pair_variants(const Case& c, const CaseInputs& in, const std::string& backend, int threads) {
-  const auto s = std::make_shared<const Simulator>(c, in, backend, threads);
-  const Kernel base = s->base();
-  const BlockGeometry g = geometry_of(base.a, c.rows, hadamard_padded(c.hadamard, c.cols));
-  const BlockGeometry gt = geometry_of(base.a, c.cols, hadamard_padded(c.hadamard, c.rows));
-  std::vector<Variant> out;
-  if (c.is_gemm) {
-    std::vector<NamedKernel> both;
-    for (const AccumulatorInfo& row : accumulator_table) {
-      Kernel k = base;
-      k.accumulator = row.row;
-      add_output_types(k, std::string(" and accumulator=") + row.name, both);
-    }
-    for (const NamedKernel& n : both) out.push_back(variant_of(s, n));
-  } else {
-    // Nibbles and scales of two layouts at once.
-    for (const Variant& codes : with_layouts(c, variant_of(s, {"", "", base}), g, gt, false))
-      if (codes.cause.starts_with("nibble_order="))
-        for (Variant& v : with_layouts(c, codes, g, gt, false))
-          if (v.cause.starts_with("scale_layout=")) out.push_back(std::move(v));
+std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
+  std::vector<NamedKernel> out = orders(c, base);
+  if (!c.is_gemm && !base.other_operand) {
+    Kernel k = base;
+    k.other_operand = true;
+    out.push_back({"operand=transposed", "the transposed operand's arrays", k});
   }
-  const std::vector<NamedKernel> first = spec_changes(base);
-  for (const NamedKernel& n : first) {
-    if (!c.is_gemm) {
-      for (Variant& v : with_layouts(c, variant_of(s, n), g, gt, false)) out.push_back(std::move(v));
+  for (NamedKernel& n : spec_changes(base)) out.push_back(std::move(n));
+  for (NamedKernel& n : deeds(c, base)) out.push_back(std::move(n));
+  return out;
+}
+
+std::vector<NamedKernel> zero_signs(const Kernel& base) {
+  std::vector<NamedKernel> out;
+  for (NamedKernel& n : spec_changes(base))
+    if (n.cause.starts_with("negative_zero=")) out.push_back(std::move(n));
+  return out;
+}
+
+std::vector<NamedKernel> presets_like(const Kernel& base) {
+  std::vector<NamedKernel> out;
+  for (const Preset& p : preset_table) {
+    Kernel k = base;
+    k.a = p.spec;
+    if (k.a.element != base.a.element || k.a.scale != base.a.scale || k.a.block != base.a.block) continue;
+    if (is_stochastic(base.a.rounding)) {  // the preset's conversion would draw the same bits
+      k.a.rounding = base.a.rounding;
+      k.a.random_bits = base.a.random_bits;
     }
-    const std::string axis = n.cause.substr(0, n.cause.find('='));
-    if (axis != "scale_rule" && axis != "arithmetic") continue;
-    for (const NamedKernel& second : spec_changes(n.kernel)) {
-      if (second.cause.starts_with(axis)) continue;
-      out.push_back(variant_of(s, {n.cause + " and " + second.cause, n.detail + "; " + second.detail, second.kernel}));
-    }
+    k.b = k.a;
+    if (!invalid_reason(k.a).empty() || canonical(k.a) == canonical(base.a)) continue;
+    out.push_back({std::string("preset=") + p.name, p.doc, k});
   }
   return out;
+}
+
+NamedKernel in_words(const NamedKernel& preset, const Kernel& base,
+                     const std::function<bool(const Kernel&)>& explains) {
+  const Json own = to_json(base.a);
+  Json words = to_json(preset.kernel.a);
+  Kernel kernel = preset.kernel;
+  std::string cause, instead;
+  for (const auto& field : quant_fields()) {
+    if (words[field.name] == own[field.name]) continue;
+    const Json kept = words[field.name];
+    words[field.name] = own[field.name];
+    Kernel without = kernel;
+    try {
+      set_quant(without.a, {{field.name, own[field.name]}}, "verify");
+      without.b = without.a;
+      if (invalid_reason(without.a).empty() && explains(without)) {
+        kernel = without;
+        continue;
+      }
+    } catch (const Error&) {
+    }
+    words[field.name] = kept;
+    cause += (cause.empty() ? "" : " and ") + std::string(field.name) + "=" + word_of(kept);
+    instead += (instead.empty() ? "" : ", ") + word_of(own[field.name]);
+  }
+  return {cause, "as " + preset.cause.substr(std::string("preset=").size()) + " does, instead of " + instead, kernel};
 }
 
 }  // namespace fp4::golden

@@ -1,37 +1,32 @@
-// The named ways in which a kernel can differ from a case: each is a cause in axis words and a function that computes
-// what such a kernel would dump. diagnose.cpp tries them; tests corrupt dumps by them.
+// The named ways in which a kernel can differ from a case: each is a cause in axis words and what such a kernel
+// computes. diagnose.cpp tries them, alone and several at once.
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "src/golden/bundle.h"
+#include "src/golden/simulator.h"
 
 namespace fp4::golden {
 
-// What a case is computed from, as stored in the bundle.
-struct CaseInputs {
-  std::vector<float> a;  // or the input of a quantisation
-  std::vector<float> b;
-};
 CaseInputs load_inputs(const Bundle& bundle, const Case& c);
 
-// Elements (elements_of) of the named golden array as a kernel with this difference would give them; empty when the
-// variant says nothing about that array.
-using Elements = std::vector<uint32_t>;
-
-struct Variant {
-  std::string cause;
+struct NamedKernel {
+  std::string cause;  // "scale_rule=rceil"; several: joined by " and "
   std::string detail;
-  std::function<Elements(const std::string& array)> compute;
+  Kernel kernel;
 };
 
-// Changes of one axis of the spec, of special arithmetic (float log2, missing saturation, tensor-scale use) and of
-// layout.
-std::vector<Variant> single_variants(const Case& c, const CaseInputs& in, const std::string& backend, int threads);
-// Pairs: layouts and nibble orders with everything, scale rules with roundings, orders of operations and policies.
-std::vector<Variant> pair_variants(const Case& c, const CaseInputs& in, const std::string& backend, int threads);
+// What `base` becomes by one change: of an order of codes or scales that `base` leaves to the array's name, of a word
+// of the spec, of a deed that no word says (float log2, missing saturation, use of the tensor scale, draws), of the
+// adder.
+std::vector<NamedKernel> changes(const Case& c, const Kernel& base);
+std::vector<NamedKernel> orders(const Case& c, const Kernel& base);  // the orders alone
+std::vector<NamedKernel> zero_signs(const Kernel& base);             // the words of negative_zero alone
+
+// The kernels of other presets with the same formats and blocks.
+std::vector<NamedKernel> presets_like(const Kernel& base);
+// A preset that `explains` accepts, as the words in which it has to differ from `base` for that, as few as can be.
+NamedKernel in_words(const NamedKernel& preset, const Kernel& base, const std::function<bool(const Kernel&)>& explains);
 
 }  // namespace fp4::golden

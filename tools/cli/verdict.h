@@ -7,6 +7,7 @@
 
 #include "src/golden/coverage.h"
 #include "src/golden/diagnose.h"
+#include "src/golden/tolerance.h"
 
 namespace fp4::tools {
 
@@ -15,6 +16,7 @@ struct VerifyJob {
   golden::CandidateOptions dump;
   std::vector<std::string> require;
   bool all_cases = false;
+  golden::Tolerance tolerance;
   std::string backend = "auto";
   int threads = 1;
 };
@@ -24,6 +26,8 @@ struct CaseVerdict {
   std::vector<golden::CandidateArray> arrays;
   std::vector<golden::Comparison> comparisons;  // of the arrays, in their order
   golden::Diagnosis diagnosis;
+  bool is_within = false;  // of the declared tolerance
+  std::string order;       // in which codes and scales lie, where nobody said one and the values are right
   uint64_t mismatches() const;
 };
 
@@ -32,9 +36,13 @@ struct Verdict {
   std::vector<golden::Ignored> ignored;  // with the inputs that are equal
   golden::Coverage coverage;
   std::vector<std::string> gaps;  // what was required and is not covered
-  uint64_t compared = 0, mismatches = 0, wrong_cases = 0;
+  uint64_t compared = 0, mismatches = 0, wrong_cases = 0, unjudged = 0;
+  uint64_t tolerated = 0, cases_within = 0;  // of the mismatches; declared, so no failure, but not equal
+  bool is_refused() const { return mismatches > tolerated || !gaps.empty(); }
+  std::vector<std::string> orders;  // that were found, each once
 };
 
+// Error where a case's epilogue does not fit it.
 Verdict judge(const VerifyJob& job, const golden::Bundle& bundle);
 
 }  // namespace fp4::tools

@@ -33,6 +33,7 @@ ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
   std::vector<Total> totals;
   uint64_t before = 0;
   for (const CaseVerdict& r : cases) {
+    if (!r.order.empty() || r.is_within) continue;
     if (!r.diagnosis.causes.empty())
       before += r.diagnosis.causes[0].before;
     else if (!r.diagnosis.first_diverging.empty())
@@ -50,6 +51,7 @@ ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
     t.cause.after = before - t.removed;
     list.push_back({{"cause", t.cause.cause},
                     {"explains", t.cause.explains()},
+                    {"f1", t.cause.f1},
                     {"before", t.cause.before},
                     {"after", t.cause.after},
                     {"detail", t.cause.detail}});
@@ -143,8 +145,8 @@ ordered_json verdict_json(const Verdict& v) {
       auto& stage = stages[c.stage];
       if (stage.is_null()) stage = {{"compared", uint64_t{0}}, {"mismatches", uint64_t{0}}};
       stage["compared"] = stage["compared"].get<uint64_t>() + c.compared;
-      stage["mismatches"] = stage["mismatches"].get<uint64_t>() + c.mismatches;
-      for (const auto& m : c.first)
+      stage["mismatches"] = stage["mismatches"].get<uint64_t>() + (r.order.empty() ? c.mismatches : 0);
+      for (const auto& m : r.order.empty() ? c.first : std::vector<golden::Mismatch>{})
         if (first.size() < 10) first.push_back(mismatch_json(r.which->name, c, m));
       ordered_json histogram = ordered_json::object();
       for (const auto& [d, n] : c.distance) histogram[fmt::format("{:+}", d)] = n;
@@ -155,13 +157,20 @@ ordered_json verdict_json(const Verdict& v) {
                         {"distance", histogram},
                         {"where", c.shape_note.empty() ? c.where : c.shape_note}});
     }
-    if (diverging.empty()) diverging = r.diagnosis.first_diverging;
-    cases.push_back({{"case", r.which->name}, {"arrays", arrays}, {"summary", r.diagnosis.summary}});
+    if (diverging.empty() && r.order.empty()) diverging = r.diagnosis.first_diverging;
+    cases.push_back({{"case", r.which->name},
+                     {"arrays", arrays},
+                     {"within_tolerance", r.is_within},
+                     {"order", r.order.empty() ? ordered_json(nullptr) : ordered_json(r.order)},
+                     {"summary", r.diagnosis.summary}});
   }
   for (const golden::Ignored& i : v.ignored) ignored.push_back({{"source", i.source}, {"reason", i.reason}});
   return {{"equal", v.mismatches == 0},
           {"compared", v.compared},
           {"mismatches", v.mismatches},
+          {"tolerated", v.tolerated},
+          {"orders", v.orders},
+          {"unjudged", v.unjudged},
           {"complete", v.gaps.empty()},
           {"gaps", v.gaps},
           {"coverage", coverage_json(v.coverage)},
@@ -177,17 +186,24 @@ std::string verdict_text(const Verdict& v) {
   std::string out;
   uint64_t shown = 0;
   for (const CaseVerdict& r : v.cases)
-    if (r.mismatches() > 0 && ++shown <= 5) out += case_text(r);
+    if (r.mismatches() > 0 && r.order.empty() && !r.is_within && ++shown <= 5) out += case_text(r);
   if (v.wrong_cases > 5)
     out += fmt::format("and {} more cases (--case NAME, or --json for all)\n\n", v.wrong_cases - 5);
   out += ignored_text(v.ignored);
   for (const std::string& gap : v.gaps) out += fmt::format("{}\n", gap);
+  for (const std::string& order : v.orders) out += fmt::format("order found: {}\n", order);
+  if (v.unjudged > 0)
+    out +=
+        fmt::format("not judged: {} codes of blocks whose scale is NaN\n", grouped(static_cast<int64_t>(v.unjudged)));
+  const auto differing = [&](uint64_t count, uint64_t cases) {
+    return fmt::format("{} of {} elements differ in {} case{}; judged", grouped(static_cast<int64_t>(count)),
+                       grouped(static_cast<int64_t>(v.compared)), cases, cases == 1 ? "" : "s");
+  };
   const std::string verdict =
-      v.mismatches == 0
-          ? "equal in"
-          : fmt::format("NOT equal: {} of {} elements differ in {} case{}; judged",
-                        grouped(static_cast<int64_t>(v.mismatches)), grouped(static_cast<int64_t>(v.compared)),
-                        v.wrong_cases, v.wrong_cases == 1 ? "" : "s");
+      v.mismatches == 0 ? "equal in"
+      : v.mismatches > v.tolerated
+          ? "NOT equal: " + differing(v.mismatches, v.wrong_cases + v.cases_within)
+          : "within the declared tolerance, not equal: " + differing(v.mismatches, v.cases_within);
   out += fmt::format("{}{} {}\n", v.gaps.empty() ? "" : "NOT complete, ", verdict, golden::text_of(v.coverage));
   return out;
 }

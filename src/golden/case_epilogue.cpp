@@ -1,0 +1,27 @@
+#include "src/golden/case_epilogue.h"
+
+#include "src/error.h"
+
+namespace fp4::golden {
+
+void CaseEpilogue::check(const std::string& name, int64_t rows, int64_t cols) const {
+  const auto expect = [&](const char* what, const std::vector<float>& v, int64_t count) {
+    if (!v.empty() && static_cast<int64_t>(v.size()) != count)
+      throw Error("verify " + std::string(what) + ": " + std::to_string(v.size()) + " numbers; case " + name +
+                  " needs " + std::to_string(count));
+  };
+  expect("--c", c, rows * cols);
+  expect("--bias", bias, cols);
+}
+
+float CaseEpilogue::value(float product, size_t i, size_t cols) const {
+  const float v = epilogue_value(how, product, c.empty() ? 0.0f : c[i], bias.empty() ? 0.0f : bias[i % cols]);
+  return rounded_to(output, v);
+}
+
+void CaseEpilogue::apply(std::vector<float>& product, int64_t cols) const {
+  if (!is_said()) return;
+  for (size_t i = 0; i < product.size(); ++i) product[i] = value(product[i], i, static_cast<size_t>(cols));
+}
+
+}  // namespace fp4::golden

@@ -1,0 +1,216 @@
+// Which factor, matrix and bias turn the product into what came? Every output gives an interval that the real number
+// before the last rounding lies in; an unknown lies in all of them, and the simplest number there is tried bit by bit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "src/golden/fits.h"
+#include "src/spec_text.h"
+
+namespace fp4::golden {
+namespace {
+
+struct Interval {
+  double low = -HUGE_VAL, high = HUGE_VAL;
+  bool empty() const { return !(low <= high); }
+  void meet(double a, double b) {
+    low = std::max(low, std::min(a, b));
+    high = std::min(high, std::max(a, b));
+  }
+};
+
+// What may have been rounded to `got`, with room for the roundings of fp32 steps of this magnitude before it.
+Interval before_rounding(RealType type, float got, double magnitude) {
+  const RealTypeInfo& t = row_of(real_type_table, type);
+  const int exponent = got == 0.0f ? t.smallest_exponent : std::max(std::ilogb(got), t.smallest_exponent);
+  const double half = std::ldexp(0.5, exponent - t.digits + 1) + 0x1p-22 * magnitude;
+  return {static_cast<double>(got) - half, static_cast<double>(got) + half};
+}
+
+// Floats of an interval, the ones with few binary or decimal digits first.
+std::vector<float> simplest(const Interval& range) {
+  std::vector<float> out;
+  const double middle = range.low / 2 + range.high / 2;
+  const auto add = [&](double x) {
+    const auto f = static_cast<float>(x);
+    if (!is_finite(f) || static_cast<double>(f) < range.low || static_cast<double>(f) > range.high) return;
+    if (std::find(out.begin(), out.end(), f) == out.end()) out.push_back(f);
+  };
+  if (range.empty() || !std::isfinite(middle)) return out;
+  if (range.low <= 0 && range.high >= 0) add(0);
+  if (middle != 0) {
+    for (int digits = 0; digits < 24; ++digits) {
+      const double binary = std::ldexp(1.0, std::ilogb(middle) - digits);
+      add(std::nearbyint(middle / binary) * binary);
+      const double decimal = std::pow(10.0, std::floor(std::log10(std::abs(middle))) - digits);
+      if (digits < 9) add(std::nearbyint(middle / decimal) * decimal);
+    }
+  }
+  float below = static_cast<float>(middle), above = below;
+  for (int i = 0; i < 8; ++i) {
+    add(static_cast<double>(below));
+    add(static_cast<double>(above));
+    below = std::nextafter(below, -HUGE_VALF);
+    above = std::nextafter(above, HUGE_VALF);
+  }
+  return out;
+}
+
+// One array of outputs [rows, cols] beside a product.
+class Fit {
+ public:
+  Fit(const std::vector<float>& product, std::vector<float> got, const CaseEpilogue& given, size_t cols, RealType type)
+      : product_(product), got_(std::move(got)), c_(given.c), cols_(cols), type_(type) {}
+
+  // "alpha=0.37", "alpha=1, beta=0.5", "alpha=2, a bias a column"; empty where none fits.
+  std::optional<std::string> named() const {
+    for (const float alpha : simplest(ratio(product_)))
+      if (alpha != 1.0f && fits({alpha, 0.0f, false}, {})) return fmt::format("alpha={}", alpha);
+    if (const auto bias = bias_under(1.0f)) return "a bias a column";
+    if (!c_.empty()) {
+      for (const float beta : simplest(ratio_of_rest(1.0f)))
+        if (fits({1.0f, beta, false}, {})) return fmt::format("alpha=1, beta={}", beta);
+      for (const float alpha : simplest(slope_beside_c()))
+        for (const float beta : simplest(ratio_of_rest(alpha)))
+          if (fits({alpha, beta, false}, {})) return fmt::format("alpha={}, beta={}", alpha, beta);
+    }
+    for (const float alpha : simplest(slope_of_columns()))
+      if (alpha != 1.0f && bias_under(alpha)) return fmt::format("alpha={}, a bias a column", alpha);
+    return std::nullopt;
+  }
+
+ private:
+  bool fits(const Epilogue& how, const std::vector<float>& bias) const {
+    const CaseEpilogue e = {how, type_, c_, bias};
+    for (size_t i = 0; i < product_.size(); ++i)
+      if (bits_of(e.value(product_[i], i, cols_)) != bits_of(got_[i]) && !(is_nan(got_[i]) && is_nan(product_[i])))
+        return false;
+    return true;
+  }
+  double size_at(size_t i) const {
+    return std::abs(static_cast<double>(product_[i])) + std::abs(static_cast<double>(got_[i]));
+  }
+
+  // x with x * of[i] = got[i].
+  Interval ratio(const std::vector<float>& of) const {
+    Interval x;
+    for (size_t i = 0; i < of.size(); ++i) {
+      if (of[i] == 0.0f || !is_finite(of[i]) || !is_finite(got_[i])) continue;
+      const Interval v = before_rounding(type_, got_[i], std::abs(static_cast<double>(got_[i])));
+      x.meet(v.low / static_cast<double>(of[i]), v.high / static_cast<double>(of[i]));
+    }
+    return x;
+  }
+  // beta with alpha*P + beta*C = got.
+  Interval ratio_of_rest(float alpha) const {
+    Interval x;
+    for (size_t i = 0; i < c_.size(); ++i) {
+      if (c_[i] == 0.0f || !is_finite(got_[i]) || !is_finite(product_[i])) continue;
+      const Interval v = before_rounding(type_, got_[i], size_at(i));
+      const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]);
+      x.meet((v.low - p) / static_cast<double>(c_[i]), (v.high - p) / static_cast<double>(c_[i]));
+    }
+    return x;
+  }
+  // alpha from pairs of outputs between which something else is taken out: b[i] * got[j] - b[j] * got[i].
+  template <class Other>
+  Interval slope(size_t i, size_t j, const Other& other, Interval x) const {
+    const double b = other(i), d = other(j);
+    const double run = d * static_cast<double>(product_[i]) - b * static_cast<double>(product_[j]);
+    if (run == 0 || !std::isfinite(run)) return x;
+    const Interval u = before_rounding(type_, got_[i], size_at(i)), v = before_rounding(type_, got_[j], size_at(j));
+    const double rise = d * static_cast<double>(got_[i]) - b * static_cast<double>(got_[j]);
+    const double room = (std::abs(d) * (u.high - u.low) + std::abs(b) * (v.high - v.low)) / 2;
+    if (std::isfinite(rise)) x.meet((rise - room) / run, (rise + room) / run);
+    return x;
+  }
+  Interval slope_of_columns() const {
+    Interval x;
+    const auto one = [](size_t) { return 1.0; };
+    for (size_t i = cols_; i < got_.size(); ++i) x = slope(i - cols_, i, one, x);
+    return x;
+  }
+  Interval slope_beside_c() const {
+    Interval x;
+    const auto of_c = [&](size_t i) { return static_cast<double>(c_[i]); };
+    for (size_t i = 1; i < c_.size(); ++i) x = slope(i - 1, i, of_c, x);
+    return x;
+  }
+
+  // One number for each column that makes alpha*P + bias what came; two rows at least say so.
+  std::optional<std::vector<float>> bias_under(float alpha) const {
+    std::vector<float> bias(cols_, 0.0f);
+    if (got_.size() < 2 * cols_) return std::nullopt;
+    const Epilogue how = {alpha, 0.0f, true};
+    for (size_t j = 0; j < cols_; ++j) {
+      Interval x;
+      for (size_t i = j; i < got_.size(); i += cols_) {
+        if (!is_finite(got_[i]) || !is_finite(product_[i])) continue;
+        const Interval v = before_rounding(type_, got_[i], size_at(i));
+        const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]);
+        x.meet(v.low - p, v.high - p);
+      }
+      const auto right = [&](float b) {
+        bias[j] = b;
+        const CaseEpilogue e = {how, type_, {}, bias};
+        for (size_t i = j; i < got_.size(); i += cols_)
+          if (bits_of(e.value(product_[i], i, cols_)) != bits_of(got_[i])) return false;
+        return true;
+      };
+      const std::vector<float> numbers = simplest(x);
+      if (std::none_of(numbers.begin(), numbers.end(), right)) return std::nullopt;
+    }
+    return bias;
+  }
+
+  const std::vector<float>& product_;
+  std::vector<float> got_;
+  const std::vector<float>& c_;
+  size_t cols_;
+  RealType type_;
+};
+
+}  // namespace
+
+void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<Evidence>& evidence,
+                         uint64_t before, std::vector<Cause>& causes) {
+  if (!c.is_gemm) return;
+  Kernel kernel = simulator.base();
+  const auto cause_of = [&](const std::string& adder) {
+    for (const RealTypeInfo& type : real_type_table) {
+      std::optional<std::string> all;
+      for (const Evidence& e : evidence) {
+        if (e.got.size() != static_cast<size_t>(c.rows * c.rows_b)) return false;
+        std::vector<float> got;
+        for (const uint32_t w : e.got) got.push_back(float_of(w));
+        const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
+        const auto one = Fit(product, got, c.epilogue, static_cast<size_t>(c.rows_b), type.id).named();
+        if (!one || (all && *all != *one)) {
+          all.reset();
+          break;
+        }
+        all = one;
+      }
+      if (!all) continue;
+      std::string cause = all->find("beta") != std::string::npos    ? "epilogue=beta"
+                          : all->find("bias") == std::string::npos  ? "epilogue=alpha"
+                          : all->find("alpha") == std::string::npos ? "epilogue=bias"
+                                                                    : "epilogue=alpha and epilogue=bias";
+      if (type.id != RealType::fp32) cause += std::string(" and output=") + type.name;
+      causes.push_back({cause + adder,
+                        *all + (type.id == RealType::fp32 ? "" : std::string(", rounded to ") + type.name), before, 0,
+                        1.0});
+      return true;
+    }
+    return false;
+  };
+  if (cause_of("")) return;
+  for (const AccumulatorInfo& row : accumulator_table) {
+    kernel.accumulator = row.row;
+    if (cause_of(std::string(" and accumulator=") + row.name)) return;
+  }
+}
+
+}  // namespace fp4::golden
