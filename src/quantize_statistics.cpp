@@ -89,13 +89,22 @@ inline __attribute__((always_inline)) RowStatistics summed(const StatisticsRow& 
 RowStatistics summed_plain(const StatisticsRow& r) { return summed(r); }
 
 // The same operations with wider registers: no fused multiply-add, so the same bits.
+using Summed = RowStatistics (*)(const StatisticsRow&);
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) RowStatistics summed_avx2(const StatisticsRow& r) { return summed(r); }
-const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+__attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) RowStatistics summed_avx512(const StatisticsRow& r) {
+  return summed(r);
+}
+Summed widest() {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw"))
+    return summed_avx512;
+  return __builtin_cpu_supports("avx2") ? summed_avx2 : summed_plain;
+}
 #else
-RowStatistics summed_avx2(const StatisticsRow& r) { return summed(r); }
-const bool has_avx2 = false;
+Summed widest() { return summed_plain; }
 #endif
+const Summed sum_row = widest();
 
 }  // namespace
 
@@ -133,7 +142,7 @@ std::vector<RowStatistics> row_statistics(const Quantized& q, const MatrixView& 
       for (int64_t k = 0; k < q.cols; ++k) codes[static_cast<size_t>(k)] = q.code(r, k);
       given.codes = codes.data();
     }
-    sums[static_cast<size_t>(r)] = has_avx2 ? summed_avx2(given) : summed_plain(given);
+    sums[static_cast<size_t>(r)] = sum_row(given);
   });
   return sums;
 }

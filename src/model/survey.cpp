@@ -11,12 +11,31 @@ bool measures_whole_tensor(const QuantSpec& s) {
   return s.has_scale() && (s.tensor_scale == TensorScale::current || s.tensor_scale == TensorScale::hold);
 }
 
+// Rows that one thread reads, quantises, decodes and measures, a piece at a time, so that each piece stays in its
+// caches.
 struct Band {
-  int64_t count = 0;  // rows
+  int64_t first = 0, count = 0;  // rows
   std::vector<float> x = {}, y = {};
-  Quantized q = {};
-  std::vector<RowStatistics> sums = {};
+  Quantized q = {}, all = {};                         // of a piece, and of the band where somebody takes it
+  std::vector<std::vector<RowStatistics>> sums = {};  // of each spec
+  float amax = 0;
 };
+
+constexpr int64_t piece_bytes = int64_t{256} << 10;  // of float32: a level 2 cache holds it twice
+
+void append(Quantized& all, const Quantized& piece, bool is_first) {
+  if (is_first) {
+    all = piece;
+    return;
+  }
+  all.rows += piece.rows;
+  all.codes.insert(all.codes.end(), piece.codes.begin(), piece.codes.end());
+  all.scales.insert(all.scales.end(), piece.scales.begin(), piece.scales.end());
+  all.real_scales.insert(all.real_scales.end(), piece.real_scales.begin(), piece.real_scales.end());
+  if (all.spec.tensor_scale_cols(all.cols) > 0)
+    all.tensor_scale.insert(all.tensor_scale.end(), piece.tensor_scale.begin(), piece.tensor_scale.end());
+  all.geometry = geometry_of(all.spec, all.rows, all.cols);
+}
 
 // Whole blocks of every spec (their rows are powers of two), at least one.
 int64_t common_band(const std::vector<QuantSpec>& specs, int64_t rows, int64_t cols, int64_t bytes) {
@@ -48,20 +67,49 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
   const int64_t rows = reader.rows(), cols = reader.cols();
   const int64_t band =
       common_band(specs, rows, cols, std::min(options.band_bytes, (int64_t{32} << 20) / std::max(options.threads, 1)));
-  // A group of bands is read, then each is worked on by one thread, then all are handed on: one wait a group.
-  std::vector<Band> group(static_cast<size_t>(std::clamp<int64_t>((rows + band - 1) / band, 1, options.threads)));
-  const auto count_at = [&](int64_t first) { return std::clamp<int64_t>(rows - first, 0, band); };
-  const auto read = [&](Band& to, int64_t first) {
-    to.count = count_at(first);
-    to.x.resize(static_cast<size_t>(to.count * cols));
-    if (to.count > 0) reader.read_rows(first, to.count, to.x.data(), options.threads);
+  const int64_t piece = std::min(band, common_band(specs, rows, cols, piece_bytes));
+  // Bands of a group are worked on at once, then handed on in their order. Files that are read in one order only are
+  // read by one thread.
+  const int64_t bands = std::clamp<int64_t>((rows + band - 1) / band, 1, options.threads);
+  const bool each_reads = reader.reads_anywhere() && bands > 1;
+  std::vector<Band> group(static_cast<size_t>(bands));
+  std::vector<WeightReader> readers;
+  if (each_reads) readers.assign(group.size(), reader);
+  const int inner = group.size() > 1 ? 1 : options.threads;
+  const auto at_once = [&](auto&& work) {
+    parallel_for(0, bands, 1, options.threads, 1, [&](int64_t j) { work(j, group[static_cast<size_t>(j)]); });
   };
+  // The rows of a group, piece by piece: use(band, first row, rows), with b.x read.
+  const auto in_pieces = [&](int64_t first, auto&& use) {
+    for (int64_t j = 0; j < bands; ++j) {
+      Band& b = group[static_cast<size_t>(j)];
+      b.first = first + j * band;
+      b.count = std::clamp<int64_t>(rows - b.first, 0, band);
+      if (each_reads || b.count == 0) continue;
+      b.x.resize(static_cast<size_t>(b.count * cols));
+      reader.read_rows(b.first, b.count, b.x.data(), options.threads);
+    }
+    at_once([&](int64_t j, Band& b) {
+      for (int64_t done = 0; done < b.count; done += piece) {
+        const int64_t count = std::min(piece, b.count - done);
+        const float* x = b.x.data() + (each_reads ? 0 : done * cols);
+        if (each_reads) {
+          b.x.resize(static_cast<size_t>(count * cols));
+          readers[static_cast<size_t>(j)].read_rows(b.first + done, count, b.x.data(), 1);
+          x = b.x.data();
+        }
+        use(b, done, view_of(x, count, cols));
+      }
+    });
+  };
+  const int64_t step = bands * band;
   float amax = 0;
-  const bool is_read_twice = rows > band && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
-  for (int64_t first = 0; is_read_twice && first < rows; first += band) {
-    read(group[0], first);
-    amax = std::max(amax, finite_amax(group[0].x.data(), group[0].count * cols));
-  }
+  const bool is_read_twice = rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
+  for (int64_t first = 0; is_read_twice && first < rows; first += step)
+    in_pieces(first, [](Band& b, int64_t, const MatrixView& x) {
+      b.amax = std::max(b.amax, finite_amax(x.data, x.rows * x.cols));
+    });
+  for (const Band& b : group) amax = std::max(amax, b.amax);
 
   std::vector<QuantizeReport> reports(specs.size());
   std::vector<QuantizeCall> calls(specs.size());
@@ -71,38 +119,37 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
     reports[i].bytes = stored_bytes(specs[i], rows, cols);
     calls[i].spec = specs[i];
     calls[i].place = options.place;
-    calls[i].threads = group.size() > 1 ? 1 : options.threads;
-    if (rows > band && measures_whole_tensor(specs[i])) {
+    calls[i].threads = inner;
+    if (is_read_twice && measures_whole_tensor(specs[i])) {
       calls[i].held_amax = amax;
       calls[i].spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
     }
   }
-  const auto step = static_cast<int64_t>(group.size()) * band;
-  const int inner = group.size() > 1 ? 1 : options.threads;
   for (int64_t first = 0; first < rows; first += step) {
-    for (size_t j = 0; j < group.size(); ++j) read(group[j], first + static_cast<int64_t>(j) * band);
-    for (size_t i = 0; i < specs.size(); ++i) {
-      parallel_for(0, static_cast<int64_t>(group.size()), 1, options.threads, 1, [&](int64_t j) {
-        Band& b = group[static_cast<size_t>(j)];
-        b.sums.clear();
-        if (b.count == 0) return;
+    in_pieces(first, [&](Band& b, int64_t done, const MatrixView& x) {
+      b.sums.resize(specs.size());
+      b.y.resize(static_cast<size_t>(x.rows * x.cols));
+      for (size_t i = 0; i < specs.size(); ++i) {
         QuantizeCall call = calls[i];
-        call.x = view_of(b.x.data(), b.count, cols);
-        call.row_offset = first + j * band;
-        b.y.resize(b.x.size());
+        call.x = x;
+        call.row_offset = b.first + done;
         backend.quantize(call, b.q);
         backend.dequantize(b.q, b.y.data(), inner);
-        b.sums = row_statistics(b.q, call.x, b.y.data(), inner);
-      });
-      for (const Band& b : group) {
-        add_rows(reports[i], b.sums);
-        if (options.take && b.count > 0) options.take(i, b.q);
+        if (done == 0) b.sums[i].clear();
+        const std::vector<RowStatistics> sums = row_statistics(b.q, x, b.y.data(), inner);
+        b.sums[i].insert(b.sums[i].end(), sums.begin(), sums.end());
+        if (options.take) append(b.all, b.q, done == 0);
       }
+    });
+    for (Band& b : group) {
+      if (b.count == 0) continue;
+      for (size_t i = 0; i < specs.size(); ++i) add_rows(reports[i], b.sums[i]);
+      if (options.take) options.take(b.all);
     }
     if (options.progress) options.progress(static_cast<uint64_t>(std::min(step, rows - first) * cols));
   }
   for (size_t i = 0; i < specs.size(); ++i) {
-    calls[i].x = view_of(group[0].x.data(), group[0].count, cols);
+    calls[i].x = view_of(group[0].x.data(), std::min(piece, rows), cols);
     reports[i].backend = backend.for_quantize(calls[i]).name();
   }
   return reports;

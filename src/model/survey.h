@@ -17,13 +17,13 @@ struct SurveyOptions {
   std::string backend = "auto";
   int threads = 1;
   int64_t band_bytes = int64_t{4} << 20;  // of float32 handled at a time
-  // Called with the number of the spec and a band, bands in ascending order.
-  std::function<void(size_t spec, const Quantized& band)> take = {};
+  // Called with each band, in ascending order; for one spec.
+  std::function<void(const Quantized& band)> take = {};
   std::function<void(uint64_t elements)> progress = {};  // after each band
 };
 
-// One report a spec. Reads the tensor once, and once more where a spec has a tensor scale and the tensor is longer than
-// a band; only block=tensor holds it whole.
+// One report a spec. Threads read, quantise and measure bands of their own. Reads the tensor once, and once
+// more where a spec has a tensor scale and the tensor is longer than a piece of a band; only block=tensor holds it whole.
 std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<QuantSpec>& specs,
                                    const SurveyOptions& options);
 

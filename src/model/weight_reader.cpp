@@ -82,6 +82,11 @@ WeightReader::WeightReader(const ModelTensor& tensor, const OpenOptions& options
 
 std::vector<std::string> WeightReader::notes() const { return codes_ ? codes_->notes() : std::vector<std::string>{}; }
 
+bool WeightReader::reads_anywhere() const {
+  return (!codes_ || codes_->reads_anywhere()) && (!scales_ || scales_->reads_anywhere()) &&
+         (!gguf_ || gguf_->reads_anywhere());
+}
+
 void WeightReader::read_rows(int64_t first, int64_t count, float* out, int threads) {
   if (scheme_ == nullptr && codes_)
     return codes_->read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), out);

@@ -26,6 +26,8 @@ class WeightReader {
   int64_t rows() const { return rows_; }             // [product of the leading axes, last axis]
   int64_t cols() const { return cols_; }
   std::vector<std::string> notes() const;
+  // Whether a copy can read other rows at the same time, in any order.
+  bool reads_anywhere() const;
 
   // Rows [first, first + count) as float32 [count, cols()]. FP4 is decoded by the core in the scheme's spec; Q8_0 is
   // fl32(d * q).

@@ -28,6 +28,7 @@ class FileSource final : public ByteSource {
   FileSource(const std::string& path, int descriptor, std::uint64_t size)
       : ByteSource(path, size), descriptor_(descriptor) {}
   ~FileSource() override { ::close(descriptor_); }
+  bool reads_anywhere() const override { return true; }
 
  private:
   void read_checked(std::uint64_t offset, void* out, std::size_t bytes) override {
@@ -50,6 +51,7 @@ class MemorySource final : public ByteSource {
  public:
   MemorySource(std::string name, std::vector<unsigned char> bytes)
       : ByteSource(std::move(name), bytes.size()), bytes_(std::move(bytes)) {}
+  bool reads_anywhere() const override { return true; }
 
  private:
   void read_checked(std::uint64_t offset, void* out, std::size_t bytes) override {
@@ -62,6 +64,7 @@ class PartSource final : public ByteSource {
  public:
   PartSource(Bytes whole, std::string name, std::uint64_t offset, std::uint64_t size)
       : ByteSource(std::move(name), size), whole_(std::move(whole)), offset_(offset) {}
+  bool reads_anywhere() const override { return whole_->reads_anywhere(); }
 
  private:
   void read_checked(std::uint64_t offset, void* out, std::size_t bytes) override {

@@ -25,6 +25,9 @@ class ByteSource {
   // call it: the check then happens as the last byte goes by.
   virtual void verify() {}
 
+  // Whether several threads can read at the same time, in any order, at no more cost.
+  virtual bool reads_anywhere() const { return false; }
+
   std::uint64_t size() const { return size_; }
   const std::string& name() const { return name_; }  // opens every message
 

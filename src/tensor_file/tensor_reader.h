@@ -50,6 +50,10 @@ class TensorReader {
   // What a person should hear: conversions made so far. Complete once the first rows are read.
   const std::vector<std::string>& notes() const { return array_.notes; }
 
+  // Whether copies can read at the same time, in any order: neither compressed, nor checked as it goes by, nor
+  // gathered.
+  bool reads_anywhere() const { return axes_.empty() && array_.bytes->reads_anywhere(); }
+
  private:
   void prepare(const OpenOptions& options);
   void read_stored(std::uint64_t first, std::uint64_t count, unsigned char* out);

@@ -195,7 +195,7 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   options.backend = job.backend;
   options.threads = job.threads;
   options.band_bytes = band_bytes;
-  options.take = [&](size_t, const Quantized& q) {
+  options.take = [&](const Quantized& q) {
     out.write(q.codes.data(), q.codes.size());
     scales.insert(scales.end(), q.scales.begin(), q.scales.end());
     factor = q.tensor_scale[0];
