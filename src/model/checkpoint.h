@@ -49,7 +49,7 @@ inline constexpr CheckpointScheme checkpoint_schemes[] = {
      "GGUF type 39: E8M0, then 16 bytes half_split_32; scale 0xFF reads as NaN", "ggml-common.h block_mxfp4",
      GgufValues::mxfp4},
     {"ggml_nvfp4", "weight", "", Dtype::u8, "", Dtype::u8, "scale", Factor::direct, 16, "nvfp4,tensor_scale=none",
-     "GGUF type 40: 4 x UE4M3, then 4 x 8 bytes half_split_16; STEM.scale, if there, is g", "ggml-common.h block_nvfp4",
+     "GGUF type 40: 4 x UE4M3, then 4 x 8 bytes half_split_16; STEM.scale, if there, is g (--spec nvfp4 writes it)", "ggml-common.h block_nvfp4",
      GgufValues::nvfp4},
 };
 

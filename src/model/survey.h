@@ -23,7 +23,8 @@ struct SurveyOptions {
 };
 
 // One report a spec. Threads read, quantise and measure bands of their own. Reads the tensor once, and once
-// more where a spec has a tensor scale and the tensor is longer than a piece of a band; only block=tensor holds it whole.
+// more where a spec has a tensor scale and the tensor is longer than a piece of a band; only block=tensor holds it
+// whole.
 std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<QuantSpec>& specs,
                                    const SurveyOptions& options);
 

@@ -7,20 +7,12 @@
 
 #include "src/error.h"
 #include "src/known_words.h"
+#include "src/model/gguf_blocks.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/convert.h"
 
 namespace fp4 {
 namespace {
-
-// Bytes of low-first codes out of `bytes` bytes whose low nibbles are the first half of a block (ggml).
-void join_halves(const uint8_t* halves, int bytes, uint8_t* out) {
-  for (int j = 0; j < bytes / 2; ++j) {
-    const uint8_t even = halves[2 * j], odd = halves[2 * j + 1];
-    out[j] = static_cast<uint8_t>((even & 15) | (odd & 15) << 4);
-    out[bytes / 2 + j] = static_cast<uint8_t>(even >> 4 | (odd & 0xf0));
-  }
-}
 
 TensorReader reader_of(const TensorPlace& place, OpenOptions options) {
   if (place.gguf == nullptr) {
@@ -158,7 +150,7 @@ void WeightReader::read_blocks(int64_t first, int64_t count) {
   q_.scales.resize(static_cast<size_t>(count * cols_ / scheme_->block));
   const uint8_t* from = stored_.data();
   uint8_t *codes = q_.codes.data(), *scales = q_.scales.data();
-  const int parts = blocks_ == GgufValues::mxfp4 ? 1 : 4, half = scheme_->block / 2;
+  const int parts = gguf_block(blocks_).scales, half = scheme_->block / 2;
   for (int64_t b = 0; b < count * cols_ / (parts * scheme_->block); ++b) {
     std::memcpy(scales, from, static_cast<size_t>(parts));
     scales += parts;

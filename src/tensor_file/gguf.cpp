@@ -111,25 +111,50 @@ bool is_gguf(const Bytes& bytes) {
   return std::memcmp(magic, "GGUF", 4) == 0;
 }
 
-std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
-  Cursor cursor(bytes);
+namespace {
+
+struct Front {
+  std::uint64_t tensors = 0, entries = 0, begin = 0, end = 0, alignment = 32;  // bytes of the entries
+};
+
+Front front_of(Cursor& cursor) {
+  Front f;
   if (cursor.word(4) != 0x46554747) cursor.fail("it does not begin with GGUF");
   if (const std::uint64_t version = cursor.word(4); version != 2 && version != 3)
     cursor.fail(fmt::format("version {}; 2 and 3 of little-endian files are known", version));
-  const std::uint64_t tensors = cursor.word(8), entries = cursor.word(8);
-  if (tensors > kMaxEntries || entries > kMaxEntries)
-    cursor.fail(fmt::format("{} tensors and {} entries", tensors, entries));
-  std::uint64_t alignment = 32;
-  for (std::uint64_t i = 0; i < entries; ++i) {
+  f.tensors = cursor.word(8);
+  f.entries = cursor.word(8);
+  if (f.tensors > kMaxEntries || f.entries > kMaxEntries)
+    cursor.fail(fmt::format("{} tensors and {} entries", f.tensors, f.entries));
+  f.begin = cursor.position();
+  for (std::uint64_t i = 0; i < f.entries; ++i) {
     const std::string key = cursor.text();
     const std::uint64_t type = cursor.word(4);
     if (key == "general.alignment" && type == 4)
-      alignment = cursor.word(4);
+      f.alignment = cursor.word(4);
     else
       cursor.skip(type);
   }
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0)
-    cursor.fail(fmt::format("general.alignment is {}, no power of two", alignment));
+  f.end = cursor.position();
+  if (f.alignment == 0 || (f.alignment & (f.alignment - 1)) != 0)
+    cursor.fail(fmt::format("general.alignment is {}, no power of two", f.alignment));
+  return f;
+}
+
+}  // namespace
+
+GgufMetadata metadata_of(const Bytes& bytes) {
+  Cursor cursor(bytes);
+  const Front f = front_of(cursor);
+  GgufMetadata m = {f.entries, f.alignment, std::string(static_cast<std::size_t>(f.end - f.begin), '\0')};
+  bytes->read(f.begin, m.entries.data(), m.entries.size());
+  return m;
+}
+
+std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
+  Cursor cursor(bytes);
+  const Front front = front_of(cursor);
+  const std::uint64_t tensors = front.tensors, alignment = front.alignment;
   std::vector<GgufTensor> list;
   for (std::uint64_t i = 0; i < tensors; ++i) {
     GgufTensor t;

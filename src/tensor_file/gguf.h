@@ -1,6 +1,7 @@
 // GGUF files (ggml-org/ggml docs/gguf.md, version 2 and 3, little endian): "GGUF", version, number of tensors, number
 // of metadata entries, the entries, one description a tensor (name, axes from the fastest on, type, offset), padding to
-// general.alignment (32), elements. Read only; the metadata is skipped but for the alignment.
+// general.alignment (32), elements. The metadata is skipped but for the alignment; a
+// file that is written takes over another's as it stands (gguf_writer.h).
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,13 @@ struct GgufTensor {
 };
 
 bool is_gguf(const Bytes& bytes);
+
+// The entries in front of the tensors' descriptions, as they stand in the file.
+struct GgufMetadata {
+  std::uint64_t count = 0, alignment = 32;
+  std::string entries;
+};
+GgufMetadata metadata_of(const Bytes& bytes);
 
 // In the order of the file. Error, naming file and tensor, for another version, an unknown type, rows that do not fill
 // blocks, offsets that are not aligned, and whatever passes the end of the file.

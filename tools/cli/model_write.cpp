@@ -1,7 +1,6 @@
 #include "tools/cli/model_write.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,12 +10,15 @@
 
 #include "fp4/arithmetic.h"
 #include "src/error.h"
+#include "src/model/gguf_blocks.h"
 #include "src/model/survey.h"
 #include "src/output.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
+#include "src/tensor_file/gguf_writer.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "src/version.h"
+#include "tools/cli/model_plan.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/streams.h"
 
@@ -28,110 +30,40 @@ using nlohmann::ordered_json;
 
 constexpr int64_t band_bytes = int64_t{4} << 20;
 
-bool has_match(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& p) { return fnmatch(p.c_str(), name.c_str(), 0) == 0; });
-}
+// A file of the output, in the format that the scheme asks for.
+class ShardWriter {
+ public:
+  ShardWriter(const std::string& path, const std::vector<const Plan*>& plans, const GgufMetadata* metadata) {
+    std::vector<TensorInfo> infos;
+    std::vector<GgufTensor> tensors;
+    for (const Plan* plan : plans)
+      for (size_t i = 0; i < plan->infos.size(); ++i) {
+        infos.push_back(plan->infos[i]);
+        if (metadata != nullptr) tensors.push_back({plan->infos[i].name, plan->types[i], plan->infos[i].shape, 0, 0});
+      }
+    if (metadata != nullptr)
+      gguf_.emplace(path, *metadata, std::move(tensors));
+    else
+      safetensors_.emplace(path, infos, std::map<std::string, std::string>{{"format", "pt"}});
+  }
+  void write(const void* data, size_t bytes) { gguf_ ? gguf_->write(data, bytes) : safetensors_->write(data, bytes); }
+  void commit() { gguf_ ? gguf_->commit() : safetensors_->commit(); }
 
-void check_patterns(const char* option, const std::vector<std::string>& patterns,
-                    const std::vector<ModelTensor>& tensors) {
-  for (const std::string& p : patterns)
-    if (std::none_of(tensors.begin(), tensors.end(), [&](const ModelTensor& t) { return has_match({p}, t.name); }))
-      throw Error(fmt::format("{}: no tensor of the model is called '{}'; `fp4sim inspect` lists them", option, p));
-}
-
-bool is_block_type(const ModelTensor& t) {
-  return t.parts.front().gguf != nullptr && t.parts.front().gguf->values != GgufValues::plain;
-}
-
-// Why the scheme cannot hold a tensor; empty where it can.
-std::string refusal(const CheckpointScheme& s, const ModelTensor& t) {
-  if (!has_values(t)) return fmt::format("{} has no real values", t.type());
-  if (t.shape.size() < 2) return fmt::format("shape {} is no matrix", shape_text(t.shape));
-  if (matrix_cols(t.shape) == 0 || matrix_cols(t.shape) % static_cast<uint64_t>(s.block) != 0)
-    return fmt::format("its {} columns are no multiple of the block of {}", matrix_cols(t.shape), s.block);
-  if (t.scheme == nullptr && !t.name.ends_with(s.whole))
-    return fmt::format("its name does not end in '{}', which the scheme replaces", s.whole);
-  return "";
-}
-
-// "layer.0.weight_packed" of one scheme -> "layer.0." + what another scheme puts there.
-std::string stem_in(const ModelTensor& t, const CheckpointScheme& s) {
-  const std::string whole = t.scheme == nullptr ? t.name : t.stem + t.scheme->whole;
-  return whole.ends_with(s.whole) ? whole.substr(0, whole.size() - std::strlen(s.whole)) : whole + ".";
-}
-
-enum class Way { quantise, decode, copy };
-
-struct Plan {
-  const ModelTensor* tensor;
-  Way way;
-  std::vector<TensorInfo> infos;  // to write, in this order
+ private:
+  std::optional<SafetensorsWriter> safetensors_;
+  std::optional<GgufWriter> gguf_;
 };
 
-std::vector<TensorInfo> scheme_infos(const ModelTensor& t, const CheckpointScheme& s) {
-  const std::string stem = stem_in(t, s);
-  Shape codes = t.shape, scales = t.shape;
-  scales.back() /= static_cast<uint64_t>(s.block);
-  codes.back() /= 2;
-  if (std::string_view(s.codes) == "_blocks") {
-    codes.back() = scales.back();
-    codes.push_back(static_cast<uint64_t>(s.block) / 2);
+// Bytes that a plan's tensors take in the output.
+uint64_t written_bytes(const Plan& plan) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < plan.infos.size(); ++i) {
+    const TensorInfo& t = plan.infos[i];
+    const GgufType* type = plan.types.empty() ? nullptr : plan.types[i];
+    bytes += type == nullptr ? byte_count(t.name, t.dtype, t.shape)
+                             : element_count(t.name, t.shape) / type->block * type->bytes;
   }
-  std::vector<TensorInfo> infos = {{stem + s.codes, s.codes_dtype, codes}, {stem + s.scales, s.scales_dtype, scales}};
-  if (s.meaning != Factor::one)
-    infos.push_back({stem + s.factor, Dtype::f32, s.meaning == Factor::direct ? Shape{} : Shape{1}});
-  return infos;
-}
-
-std::vector<Plan> plan_of(const ModelJob& job, const std::vector<ModelTensor>& tensors) {
-  check_patterns("--tensors", job.tensors, tensors);
-  check_patterns("--keep", job.keep, tensors);
-  std::vector<std::string> keep = job.keep;
-  if (keep.empty() && job.tensors.empty()) keep.assign(std::begin(kept_by_default), std::end(kept_by_default));
-  std::vector<Plan> plans;
-  for (const ModelTensor& t : tensors) {
-    const bool is_named =
-        job.tensors.empty() ? !has_match(keep, t.name) : has_match(job.tensors, t.name) && !has_match(job.keep, t.name);
-    Plan plan = {&t, Way::copy, {}};
-    if (job.scheme != nullptr) {
-      const std::string why = refusal(*job.scheme, t);
-      // Without patterns, vectors and integers stay; a matrix that cannot be held is somebody's decision.
-      const bool is_skipped = job.tensors.empty() && (!has_values(t) || t.shape.size() < 2 ||
-                                                      (t.scheme == nullptr && !t.name.ends_with(job.scheme->whole)));
-      if (is_named && !why.empty() && !is_skipped)
-        throw Error(fmt::format("{}: tensor {} cannot be {}: {}; --keep '{}' leaves it as it is", t.file(), t.name,
-                                job.scheme->name, why, t.name));
-      if (is_named && why.empty()) plan.way = Way::quantise;
-    } else if (is_named && (t.scheme != nullptr || is_block_type(t))) {
-      plan.way = Way::decode;
-    }
-    if (plan.way == Way::copy && is_block_type(t)) plan.way = Way::decode;  // safetensors have no such type
-    if (plan.way == Way::quantise) plan.infos = scheme_infos(t, *job.scheme);
-    if (plan.way == Way::decode) {
-      const std::string name = t.scheme != nullptr ? t.stem + t.scheme->whole : t.name;
-      plan.infos = {{name, job.scheme == nullptr ? job.real : Dtype::f32, t.shape}};
-    }
-    if (plan.way == Way::copy)
-      for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);
-    plans.push_back(plan);
-  }
-  return plans;
-}
-
-QuantSpec spec_of(const ModelJob& job) {
-  if (job.scheme == nullptr) return {};
-  const QuantSpec own = quant_spec_from_words(job.scheme->spec, job.scheme->name);
-  const QuantSpec s = quant_spec_from_words(job.words.empty() ? job.scheme->spec : job.words, "--spec");
-  const bool has_factor = job.scheme->meaning != Factor::one;
-  const bool fits = s.element == own.element && s.scale == own.scale && s.block == own.block &&
-                    s.tensor_scale == (has_factor ? TensorScale::current : TensorScale::none) && s.prescale == 1.0f;
-  if (fits) return s;
-  throw Error(
-      fmt::format("--spec: {} holds element {}, scale {}, block {}, tensor_scale {} and prescale 1; '{}' has "
-                  "others",
-                  job.scheme->name, row_of(element_table, own.element).name, row_of(scale_table, own.scale).name,
-                  job.scheme->block, has_factor ? "current" : "none", job.words));
+  return bytes;
 }
 
 uint16_t bf16_of(float value) {
@@ -139,7 +71,7 @@ uint16_t bf16_of(float value) {
   return static_cast<uint16_t>(bits_of(rounded_to_bf16(value)) >> 16 | quiet);
 }
 
-void copy_tensor(const Plan& plan, SafetensorsWriter& out, ByteProgress& progress) {
+void copy_tensor(const Plan& plan, ShardWriter& out, ByteProgress& progress) {
   std::vector<unsigned char> buffer;
   for (const TensorPlace& part : plan.tensor->parts) {
     OpenOptions options;
@@ -148,6 +80,7 @@ void copy_tensor(const Plan& plan, SafetensorsWriter& out, ByteProgress& progres
     if (part.gguf != nullptr) {
       options.raw_dtype = part.info.dtype;
       options.raw_shape = part.info.shape;
+      if (part.gguf->values != GgufValues::plain) options.raw_shape = Shape{part.bytes()};
       bytes = open_part(bytes, part.file + ": " + part.info.name, part.offset, part.bytes());
     }
     TensorReader reader(bytes, options);
@@ -163,7 +96,7 @@ void copy_tensor(const Plan& plan, SafetensorsWriter& out, ByteProgress& progres
   }
 }
 
-void decode_tensor(const ModelJob& job, const Plan& plan, SafetensorsWriter& out, ByteProgress& progress) {
+void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ByteProgress& progress) {
   WeightReader reader(*plan.tensor);
   const int64_t rows = reader.rows(), cols = std::max<int64_t>(reader.cols(), 1);
   const int64_t band = std::max<int64_t>(1, band_bytes / (4 * cols));
@@ -185,7 +118,7 @@ void decode_tensor(const ModelJob& job, const Plan& plan, SafetensorsWriter& out
 }
 
 QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint32_t number, const Plan& plan,
-                               SafetensorsWriter& out, ByteProgress& progress) {
+                               ShardWriter& out, ByteProgress& progress) {
   WeightReader reader(*plan.tensor);
   std::vector<uint8_t> scales;  // they follow the codes in the file
   float factor = 1;
@@ -196,9 +129,13 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   options.threads = job.threads;
   options.band_bytes = band_bytes;
   options.take = [&](const Quantized& q) {
+    factor = q.tensor_scale[0];
+    if (writes_gguf(job)) {
+      const std::vector<uint8_t> blocks = blocks_of(job.scheme->gguf, q);
+      return out.write(blocks.data(), blocks.size());
+    }
     out.write(q.codes.data(), q.codes.size());
     scales.insert(scales.end(), q.scales.begin(), q.scales.end());
-    factor = q.tensor_scale[0];
   };
   const double share = static_cast<double>(plan.tensor->bytes()) / static_cast<double>(reader.rows() * reader.cols());
   options.progress = [&](uint64_t elements) {
@@ -207,7 +144,7 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   QuantizeReport report = survey(reader, {spec}, options)[0];
   out.write(scales.data(), scales.size());
   if (job.scheme->meaning == Factor::reciprocal) factor = 1.0f / factor;
-  if (job.scheme->meaning != Factor::one) out.write(&factor, 4);
+  if (spec.has_tensor_scale()) out.write(&factor, 4);
   return report;
 }
 
@@ -242,9 +179,9 @@ ModelResult convert_model(const ModelJob& job) {
   for (const std::string& file : files)
     if (!file.ends_with(".safetensors") && !file.ends_with(".gguf"))
       throw Error(fmt::format("{} {}: models are read from .safetensors, .gguf or a folder of them", command, file));
-  const QuantSpec spec = spec_of(job);
+  const QuantSpec spec = model_spec(job);
   const std::vector<ModelTensor> tensors = model_tensors(files);
-  const std::vector<Plan> plans = plan_of(job, tensors);
+  const std::vector<Plan> plans = plans_of(job, spec, tensors);
   uint64_t bytes = 0;
   for (const ModelTensor& t : tensors) bytes += t.bytes();
 
@@ -255,16 +192,19 @@ ModelResult convert_model(const ModelJob& job) {
   uint64_t total = 0;
   uint32_t number = 0;
   for (const std::string& file : files) {
-    const std::string name = fs::path(file).stem().string() + ".safetensors";
-    std::vector<TensorInfo> infos;
+    const std::string name = fs::path(file).stem().string() + (writes_gguf(job) ? ".gguf" : ".safetensors");
+    std::vector<const Plan*> here;
     for (const Plan& plan : plans)
-      if (plan.tensor->file() == file) infos.insert(infos.end(), plan.infos.begin(), plan.infos.end());
-    for (const TensorInfo& t : infos) weight_map[t.name] = name;
-    SafetensorsWriter out(folder.file(name).string(), infos, {{"format", "pt"}});
+      if (plan.tensor->file() == file) here.push_back(&plan);
+    for (const Plan* plan : here)
+      for (const TensorInfo& t : plan->infos) weight_map[t.name] = name;
+    std::optional<GgufMetadata> metadata;
+    if (writes_gguf(job)) metadata = file.ends_with(".gguf") ? metadata_of(open_file(file)) : plain_metadata();
+    ShardWriter out(folder.file(name).string(), here, metadata ? &*metadata : nullptr);
     for (const Plan& plan : plans) {
       if (plan.tensor->file() != file) continue;
       ModelLine line = {plan.tensor->name, "kept", plan.tensor->shape, plan.tensor->bytes(), 0, {}};
-      for (const TensorInfo& t : plan.infos) line.bytes_out += byte_count(t.name, t.dtype, t.shape);
+      line.bytes_out = written_bytes(plan);
       total += line.bytes_out;
       if (plan.way == Way::copy) copy_tensor(plan, out, progress);
       if (plan.way == Way::decode) {
@@ -279,7 +219,7 @@ ModelResult convert_model(const ModelJob& job) {
     }
     out.commit();
   }
-  if (files.size() > 1)
+  if (files.size() > 1 && !writes_gguf(job))
     write_file(folder.file("model.safetensors.index.json"),
                ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n", false);
   write_file(folder.file("fp4sim.json"), document_of(job, spec, result).dump(2) + "\n", false);

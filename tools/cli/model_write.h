@@ -42,9 +42,11 @@ struct ModelResult {
 // tools do.
 inline constexpr const char* kept_by_default[] = {"*embed*", "*lm_head*", "output.weight", "*norm*", "*router*"};
 
-// Writes OUT/SHARD.safetensors for every shard, model.safetensors.index.json where there are several, and fp4sim.json:
-// spec, scheme, statistics of every tensor. Errors name file, tensor and reason: a pattern that no tensor has, a tensor
-// that a pattern names and that has no values or no rows of whole blocks, a spec that the scheme cannot hold.
+// Writes OUT/SHARD.safetensors for every shard, model.safetensors.index.json where there are several, and fp4sim.json;
+// or OUT/SHARD.gguf for schemes of GGUF, with the metadata of a source that is one (names stay as they are).
+// fp4sim.json: spec, scheme, statistics of every tensor. Errors name file, tensor and reason: a pattern that no tensor
+// has, a tensor that a pattern names and that has no values or no rows of whole blocks, a spec that the scheme cannot
+// hold.
 ModelResult convert_model(const ModelJob& job);
 
 }  // namespace fp4::tools
