@@ -8,6 +8,7 @@
 #include "src/error.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/known_words.h"
+#include "src/near_powers.h"
 
 namespace fp4 {
 
@@ -79,6 +80,10 @@ const Backend& Dispatcher::for_quantize(const QuantizeCall& call) const {
     if (name_ == "auto" || name_ == "reference") return reference_backend();
   }
   for (const Backend* b : chosen_) {
+    if (!call.replays() && b != &reference_backend() && b->supports_quantize(call)) return *b;
+  }
+  if (name_ != "reference" && differs_near_powers_only(call)) return for_quantize(with_exact_exponents(call));
+  for (const Backend* b : chosen_) {
     if (!call.replays() && b->supports_quantize(call)) return *b;
   }
   throw Error("backend: '" + name_ + "' does not support this quantisation; accepted: auto, reference");
@@ -107,7 +112,11 @@ const Backend& Dispatcher::for_hadamard(const HadamardSpec& h) const {
 
 void Dispatcher::quantize(const QuantizeCall& call, Quantized& out) const {
   check_spec(call.spec, hadamard_padded(call.hadamard, call.x.cols));
-  for_quantize(call).quantize(call, out);
+  const Backend& backend = for_quantize(call);
+  if (backend.supports_quantize(call)) return backend.quantize(call, out);
+  backend.quantize(with_exact_exponents(call), out);
+  recode_near_powers(call, out);
+  out.spec = decoding_spec(call.spec);
 }
 
 void Dispatcher::dequantize(const Quantized& q, float* out, int threads) const {

@@ -249,6 +249,106 @@ def check_gguf(folder):
     assert "blk.0.k.weight" in error and "Q6_K" in error, error
 
 
+def load_gguf(path):
+    """name -> (type number, shape slowest first, bytes), and the entries as they stand in the file."""
+    raw = path.read_bytes()
+    assert raw[:8] == b"GGUF" + struct.pack("<I", 3), raw[:8]
+    count, entries = struct.unpack("<QQ", raw[8:24])
+    at, alignment = 24, 32
+
+    def text():
+        nonlocal at
+        size = struct.unpack("<Q", raw[at:at + 8])[0]
+        at += 8 + size
+        return raw[at - size:at].decode()
+
+    for _ in range(entries):
+        key, kind = text(), struct.unpack("<I", raw[at:at + 4])[0]
+        at += 4
+        if kind == 8:
+            text()
+        elif kind == 9:
+            item, n = struct.unpack("<IQ", raw[at:at + 12])
+            at += 12
+            if item == 8:
+                for _ in range(n):
+                    text()
+            else:
+                at += 4 * n
+        else:
+            alignment = struct.unpack("<I", raw[at:at + 4])[0] if key == "general.alignment" else alignment
+            at += 4
+    head, listed = raw[24:at], []
+    for _ in range(count):
+        name, axes = text(), struct.unpack("<I", raw[at:at + 4])[0]
+        shape = struct.unpack(f"<{axes}Q", raw[at + 4:at + 4 + 8 * axes])[::-1]
+        kind, offset = struct.unpack("<IQ", raw[at + 4 + 8 * axes:at + 16 + 8 * axes])
+        at += 16 + 8 * axes
+        assert offset % alignment == 0, name
+        listed.append((name, kind, shape, offset))
+    data = (at + alignment - 1) // alignment * alignment
+    size = {0: (1, 4), 1: (1, 2), 14: (256, 210), 26: (1, 4), 30: (1, 2), 39: (32, 17), 40: (64, 36)}
+    out, end = {}, data
+    for name, kind, shape, offset in listed:
+        block, width = size[kind]
+        end = data + offset + int(np.prod(shape)) // block * width
+        out[name] = (kind, shape, raw[data + offset:end])
+    assert (end + alignment - 1) // alignment * alignment == len(raw)
+    return out, head
+
+
+def check_gguf_written(folder):
+    x = (rng.standard_normal((6, 128)) * 0.05).astype(np.float32)
+    steps, k = struct.pack("<3i", 7, 8, 9), bytes(rng.integers(0, 256, 210, dtype=np.uint8))
+    gguf(folder / "m.gguf", {"blk.0.up.weight": (0, (6, 128), x.tobytes()), "blk.0.k.weight": (14, (1, 256), k),
+                             "blk.0.norm.weight": (0, (5,), x[0, :5].tobytes()), "steps": (26, (3,), steps)})
+    save(folder / "m.safetensors", {"l.up.weight": ("BF16", bf16(x)), "l.norm.weight": ("F32", x[0])})
+    np.save(folder / "x.npy", x)
+    np.save(folder / "b.npy", floats(("BF16", bf16(x))))
+
+    def alone(file, spec):
+        run("quantize", folder / file, "--spec", spec, "--out", folder / "alone", "--force", "--no-sync")
+        return np.load(folder / "alone/dequantized.npy").view(np.uint32)
+
+    def written(source, *words):
+        run("quantize", folder / source, *words, "--out", folder / "out", "--force", "--no-sync")
+        return load_gguf(folder / "out/m.gguf")
+
+    def mxfp4(raw):
+        b = np.frombuffer(raw, np.uint8).reshape(6, 4, 17)
+        return (E2M1[halves(b[..., 1:])] * E8M0[b[..., :1]]).reshape(6, 128).astype(np.float32).view(np.uint32)
+
+    def nvfp4(raw, g):
+        b = np.frombuffer(raw, np.uint8).reshape(6, 2, 36)
+        y = E2M1[halves(b[..., 4:].reshape(6, 2, 4, 8))] * UE4M3[b[..., :4]][..., None]
+        return (y.reshape(6, 128).astype(np.float32) * np.float32(g)).view(np.uint32)
+
+    up = ("--tensors", "blk.0.up.weight")
+    got, head = written("m.gguf", "--scheme", "ggml_mxfp4", *up)
+    assert head == load_gguf(folder / "m.gguf")[1], "the entries stay"
+    assert got["blk.0.k.weight"] == (14, (1, 256), k) and got["steps"] == (26, (3,), steps), "kept as they are"
+    assert got["blk.0.up.weight"][:2] == (39, (6, 128))
+    assert np.array_equal(mxfp4(got["blk.0.up.weight"][2]), alone("x.npy", "ggml_mxfp4"))
+    got, _ = written("m.gguf", "--scheme", "ggml_nvfp4", *up)
+    assert "blk.0.up.scale" not in got
+    assert np.array_equal(nvfp4(got["blk.0.up.weight"][2], 1), alone("x.npy", "nvfp4,tensor_scale=none"))
+    got, _ = written("m.gguf", "--scheme", "ggml_nvfp4", "--spec", "nvfp4", *up)
+    kind, shape, raw = got["blk.0.up.scale"]
+    assert (kind, shape) == (0, (1,))
+    assert np.array_equal(nvfp4(got["blk.0.up.weight"][2], np.frombuffer(raw, np.float32)[0]), alone("x.npy", "nvfp4"))
+    run("dequantize", folder / "out", "--out", folder / "back", "--force", "--no-sync", "--tensors", "blk.0.up.weight", code=2)  # Q6_K
+    got, head = written("m.safetensors", "--scheme", "ggml_mxfp4")
+    assert b"general.architecture" in head
+    assert got["l.norm.weight"] == (0, (128,), x[0].tobytes())
+    assert np.array_equal(mxfp4(got["l.up.weight"][2]), alone("b.npy", "ggml_mxfp4"))
+    run("dequantize", folder / "out", "--out", folder / "back", "--force", "--no-sync")
+    back = load(folder / "back/m.safetensors")
+    assert np.array_equal(floats(back["l.up.weight"]).view(np.uint32), alone("b.npy", "ggml_mxfp4"))
+    save(folder / "w.safetensors", {"l.up.weight": ("F32", x[:, :96])})
+    error = run("quantize", folder / "w.safetensors", "--scheme", "ggml_nvfp4", "--out", folder / "w", code=2)
+    assert "96 columns" in error and "64" in error, error
+
+
 def check_refusals(folder):
     x = rng.standard_normal((4, 40)).astype(np.float32)
     save(folder / "r.safetensors", {"a.weight": ("F32", x), "b.weight": ("F32", x[:, :32])})
@@ -286,7 +386,7 @@ def check_memory(folder):
         assert peak < 40_000, (words, peak)
 
 with tempfile.TemporaryDirectory() as name:
-    for check in (check_schemes, check_any_bytes, check_gguf, check_refusals, check_memory):
+    for check in (check_schemes, check_any_bytes, check_gguf, check_gguf_written, check_refusals, check_memory):
         folder = pathlib.Path(name) / check.__name__
         folder.mkdir()
         check(folder)

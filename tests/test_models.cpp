@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "src/backends.h"
 #include "src/quantize_statistics.h"
+#include "src/spec_text.h"
 #include "tests/support/support.h"
 
 TEST_CASE("numpy agrees with whole models in every checkpoint format", "[cli]") {
@@ -40,4 +42,37 @@ TEST_CASE("statistics count what was clipped, became zero or is not finite", "[q
     CHECK(report.squares == Approx(49 + 64 + 36 + 2 * 0.04 + 1 + 4 + 81));
   }
   CHECK(fp4::finite_amax(x.data(), 11) == 9.0f);
+}
+
+// Maxima within 100 ulp below and 3 above every power of two: where a float log2 is one too high, and where not.
+TEST_CASE("float log2 costs a few blocks the definition, and no bit", "[quick]") {
+  std::vector<float> x;
+  for (int k = -140; k < 128; ++k)
+    for (int ulp = -100; ulp <= 3; ++ulp)
+      for (int i = 0; i < 32; ++i) {
+        const auto bits = static_cast<uint32_t>(static_cast<int>(fp4::bits_of(std::ldexp(1.0f, k))) + ulp);
+        const float top = fp4::float_of(bits);
+        x.push_back(i == 7 ? top : (i % 2 == 0 ? -top : top) * static_cast<float>(i) / 33.0f);
+      }
+  x[5] = std::numeric_limits<float>::infinity();
+  x[40] = -0.0f;
+  const auto rows = static_cast<int64_t>(x.size() / 64);
+  for (const char* words : {"ggml_mxfp4", "microxcaling_even", "mxfp4,exponent=float_log2,rounding=stochastic",
+                            "mxfp8,scale_rule=floor,exponent=float_log2", "fp_quant_mxfp4"}) {
+    INFO(words);
+    fp4::Quantized fast, defined, exact;
+    fp4::QuantizeCall call;
+    call.x = fp4::view_of(x.data(), rows, 64);
+    call.spec = fp4::quant_spec_from_words(words);
+    call.place = {3, 256, 1};
+    call.threads = 2;
+    fp4::Dispatcher("auto").quantize(call, fast);
+    fp4::Dispatcher("reference").quantize(call, defined);
+    CHECK(fast.codes == defined.codes);
+    CHECK(fast.scales == defined.scales);
+    CHECK(fast.spec == defined.spec);
+    call.spec.exponent = fp4::Exponent::bits;
+    fp4::Dispatcher("reference").quantize(call, exact);
+    CHECK(exact.scales != defined.scales);
+  }
 }

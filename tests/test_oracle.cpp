@@ -161,6 +161,37 @@ TEST_CASE("draws packed for an instruction equal the oracle's", "[quick]") {
   });
 }
 
+// The adder as ROCm's header describes it: 22 random bits on the fraction's bits below the one that is kept, a
+// subnormal shifted (and cut) first; the carry goes on into the exponent.
+TEST_CASE("AMD's conversion to E2M1 is the truncated rule with its own draws", "[quick]") {
+  const fp4::RandomPlace place = {11, 384, 2};
+  int up = 0;
+  for (uint32_t i = 0; i < 200000; ++i) {
+    const uint32_t word = fp4::random_draw(place, i, 32), other = fp4::random_draw(place, i + 1000000, 32);
+    const uint32_t exponent = 118 + other % 12;  // 2^-9 to 2^2
+    const uint32_t fraction = (i % 3 == 0 ? other >> 9 & 0x7FFC00 : other >> 9);
+    const float u = fp4::float_of(exponent << 23 | fraction);
+    const uint32_t random = word >> 10;
+    uint32_t code = 0;
+    if (exponent >= 127) {
+      code = (exponent - 126) * 2 + ((fraction + random) >> 22);
+    } else {
+      code = (((1u << 23 | fraction) >> (127 - exponent)) + random) >> 22;
+    }
+    code = std::min(code, 7u);
+    const uint32_t draw = fp4::bits_in_word(fp4::RandomPacking::amd_fp4_f32, word, i % 2);
+    const uint32_t ours = fp4::encode(fp4::format_of(fp4::Element::e2m1), fp4::exact_magnitude(u), false,
+                                      {fp4::Rounding::stochastic_truncated, 32, draw});
+    if (ours != code) {
+      CAPTURE(u, word);
+      REQUIRE(ours == code);
+    }
+    up += ours != fp4::encode(fp4::format_of(fp4::Element::e2m1), fp4::exact_magnitude(u), false,
+                              {fp4::Rounding::toward_zero, 32, 0});
+  }
+  CHECK(up > 20000);
+}
+
 TEST_CASE("Hadamard transforms equal the oracle's", "[quick]") {
   for_each_line("tests/golden/hadamard.txt", "hadamard", [](const std::string& line, const Fields& f, Judge& judge) {
     const fp4::HadamardSpec h = hadamard_of(f, "size");

@@ -2,6 +2,8 @@
 // can be replayed. Element 0 of a group is the one whose code lies lowest: f of {a, b, e, f}, b of {a, b}.
 // PTX gives `e2m1x4` the low bytes of both 16-bit halves for e, f and the high bytes for a, b, as one 16-bit value for
 // each pair; whether both elements of a pair use all of it or a byte each is not said: both readings are rows.
+// AMD's converters add the high bits of one word to the bits that each element of a pair loses, as many as a normal
+// value loses (22 of fp32's fraction for e2m1): draws of 32 bits for rounding=stochastic_truncated, random_bits=32.
 #pragma once
 
 #include "fp4/axis.h"
@@ -9,7 +11,17 @@
 
 namespace fp4 {
 
-enum class RandomPacking : uint8_t { stream, ptx_e2m1x4, ptx_e2m1x4_pairs, ptx_f8x4, ptx_bf16x2, ptx_f16x2 };
+enum class RandomPacking : uint8_t {
+  stream,
+  ptx_e2m1x4,
+  ptx_e2m1x4_pairs,
+  ptx_f8x4,
+  ptx_bf16x2,
+  ptx_f16x2,
+  amd_fp4_f32,
+  amd_fp4_bf16,
+  amd_fp4_f16
+};
 
 struct RandomPackingInfo {
   RandomPacking id;
@@ -30,6 +42,12 @@ inline constexpr RandomPackingInfo random_packing_table[] = {
      "PTX ISA cvt.rs to e4m3x4, e5m2x4, e2m3x4, e3m2x4", 4, 16},
     {RandomPacking::ptx_bf16x2, "ptx_bf16x2", "b bits 0-15, a bits 16-31", "PTX ISA cvt.rs.bf16x2", 2, 16},
     {RandomPacking::ptx_f16x2, "ptx_f16x2", "b bits 0-12, a bits 16-28", "PTX ISA cvt.rs.f16x2", 2, 13},
+    {RandomPacking::amd_fp4_f32, "amd_fp4_f32", "both elements take bits 10-31, zeros below",
+     "ROCm amd_hip_ocp_host.hpp; v_cvt_scalef32_sr_pk_fp4_f32", 2, 32},
+    {RandomPacking::amd_fp4_bf16, "amd_fp4_bf16", "both elements take bits 26-31, zeros below",
+     "ROCm amd_hip_ocp_host.hpp; v_cvt_scalef32_sr_pk_fp4_bf16", 2, 32},
+    {RandomPacking::amd_fp4_f16, "amd_fp4_f16", "both elements take bits 23-31, zeros below",
+     "ROCm amd_hip_ocp_host.hpp; v_cvt_scalef32_sr_pk_fp4_f16", 2, 32},
 };
 static_assert(ids_are_indices(random_packing_table));
 
@@ -46,6 +64,9 @@ FP4_HD constexpr uint32_t bits_in_word(RandomPacking packing, uint32_t word, uin
     case RandomPacking::ptx_f8x4: return half;
     case RandomPacking::ptx_bf16x2: return (word >> (16 * i)) & 0xFFFFu;
     case RandomPacking::ptx_f16x2: return (word >> (16 * i)) & 0x1FFFu;
+    case RandomPacking::amd_fp4_f32: return word & 0xFFFFFC00u;
+    case RandomPacking::amd_fp4_bf16: return word & 0xFC000000u;
+    case RandomPacking::amd_fp4_f16: return word & 0xFF800000u;
   }
   return word;
 }

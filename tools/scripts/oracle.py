@@ -1635,12 +1635,19 @@ def golden_random_lines(rng):
 
 
 # Which bits of its 32-bit word an element of a group takes, by PTX's text of cvt.rs: lists of bit numbers, lowest first.
+def HIGH(n):  # the n high bits of the word in place, zeros below (-1)
+    return [bit if bit >= 32 - n else -1 for bit in range(32)]
+
+
 PACKINGS = {
     "ptx_e2m1x4": [range(0, 8), range(16, 24), range(8, 16), range(24, 32)],
     "ptx_e2m1x4_pairs": [[*range(0, 8), *range(16, 24)]] * 2 + [[*range(8, 16), *range(24, 32)]] * 2,
     "ptx_f8x4": [range(0, 16)] * 2 + [range(16, 32)] * 2,
     "ptx_bf16x2": [range(0, 16), range(16, 32)],
     "ptx_f16x2": [range(0, 13), range(16, 29)],
+    "amd_fp4_f32": [HIGH(22)] * 2,
+    "amd_fp4_bf16": [HIGH(6)] * 2,
+    "amd_fp4_f16": [HIGH(9)] * 2,
 }
 
 
@@ -1652,7 +1659,7 @@ def golden_packing_lines(rng):
             draws = []
             for i in range(first, first + 9):
                 word = words(i // len(elements))
-                draws.append(sum((word >> bit & 1) << k for k, bit in enumerate(elements[i % len(elements)])))
+                draws.append(sum((word >> bit & 1) << k for k, bit in enumerate(elements[i % len(elements)]) if bit >= 0))
             yield (f"packing name={name} first={first} count=9 seed={seed} stream={stream} step={step} "
                    f"draws={','.join(f'{d:x}' for d in draws)}")
 
