@@ -39,7 +39,9 @@ class Sampler {
     stop();
     sample();
     window.seconds = between(start_, last_);
-    for (auto& sensor : sensors_) window.joules.push_back(sensor->stop());
+    for (auto& sensor : sensors_) window.joules.push_back(sensor->joules());
+    window.total = trace_.back().joules;
+    window.trace = std::move(trace_);
   }
 
  private:
@@ -57,7 +59,14 @@ class Sampler {
     const Clock::time_point now = Clock::now();
     const double elapsed = between(last_, now);
     last_ = now;
-    for (auto& sensor : sensors_) sensor->sample(elapsed);
+    double parts = 0, whole = 0;
+    bool any_whole = false;
+    for (auto& sensor : sensors_) {
+      sensor->sample(elapsed);
+      any_whole |= sensor->whole_machine();
+      (sensor->whole_machine() ? whole : parts) += sensor->joules();
+    }
+    trace_.push_back({between(start_, now), any_whole ? whole : parts});
   }
 
   void run() {
@@ -68,18 +77,15 @@ class Sampler {
   std::vector<std::unique_ptr<EnergySensor>>& sensors_;
   const double period_;
   const Clock::time_point start_;
-  Clock::time_point last_;  // the thread's until it is joined
+  Clock::time_point last_;           // the thread's until it is joined,
+  std::vector<EnergySample> trace_;  // as is this
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
   std::thread thread_;
 };
 
-double joules_per_repetition(const EnergyWindow& window) {
-  double total = 0;
-  for (const double joules : window.joules) total += joules;
-  return total / window.repetitions;
-}
+double joules_per_repetition(const EnergyWindow& window) { return window.total / window.repetitions; }
 
 }  // namespace
 
@@ -111,7 +117,7 @@ EnergyReading measure_energy(const std::function<void()>& work, SensorSearch sea
   double seconds = 0, joules = 0, repetitions = 0;
   for (const EnergyWindow& window : kept) {
     seconds += window.seconds;
-    joules += joules_per_repetition(window) * window.repetitions;
+    joules += window.total;
     repetitions += window.repetitions;
   }
   reading.seconds_per_repetition = seconds / repetitions;

@@ -1,7 +1,8 @@
 // Decides: how energy is MEASURED, after MLPerf Power's procedure: the window is marked by the workload itself, looped
 // until it lasts long enough (60 s), five windows, best and worst dropped, idle power not subtracted. Sensors: RAPL of
-// the CPU packages and the GPUs of amdgpu through sysfs, NVIDIA's through libnvidia-ml, opened at run time. A machine
-// without any is normal: the answer is then "unavailable" with the reason, never an estimate in its place.
+// the CPU packages, the GPUs of amdgpu and the meter of the whole machine (ACPI) through sysfs, NVIDIA's GPUs through
+// libnvidia-ml, opened at run time. A machine without any is normal: the answer is then "unavailable" with the reason,
+// never an estimate in its place.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +20,8 @@ class EnergySensor {
   virtual std::string name() const = 0;
   virtual void start() = 0;
   virtual void sample(double seconds_since_last) = 0;
-  virtual double stop() = 0;  // joules since start
+  virtual double joules() = 0;                          // from start to the last sample
+  virtual bool whole_machine() const { return false; }  // what the other sensors see is part of it
 };
 
 struct SensorSearch {
@@ -36,17 +38,23 @@ struct MeterOptions {
   double sample_s = 0.1;
 };
 
+struct EnergySample {
+  double seconds = 0, joules = 0;  // since the window's start; joules as in EnergyWindow::total
+};
+
 struct EnergyWindow {
   double seconds = 0;
   int repetitions = 0;
-  std::vector<double> joules;  // by sensor
+  std::vector<double> joules;       // by sensor
+  double total = 0;                 // of the sensors of the whole machine where there are any, else of all
+  std::vector<EnergySample> trace;  // in order; the last one is the end of the window
 };
 
 struct EnergyReading {
   std::vector<std::string> sensors;
   std::vector<EnergyWindow> windows;  // all of them, in order
   double seconds_per_repetition = 0;  // of the kept windows
-  double joules_per_repetition = 0;   // all sensors together
+  double joules_per_repetition = 0;   // EnergyWindow::total
   double watts = 0;
 };
 

@@ -1,7 +1,8 @@
 // Decides: which energy sensors exist and how each is read.
-//   RAPL    <root>/sys/class/powercap/intel-rapl:N/energy_uj, microjoules, wraps at max_energy_range_uj (also on AMD
-//   CPUs) amdgpu  <root>/sys/class/drm/cardN/device/hwmon/hwmonM/power1_average (or power1_input), microwatts NVML
-//   libnvidia-ml.so.1: total energy in millijoules where the GPU counts it, else power in milliwatts
+//   RAPL     <root>/sys/class/powercap/intel-rapl:N/energy_uj, microjoules, wraps at max_energy_range_uj (AMD's, too)
+//   amdgpu   <root>/sys/class/drm/cardN/device/hwmon/hwmonM/power1_average (or power1_input), microwatts
+//   machine  <root>/sys/class/hwmon/hwmonM/power1_average where its `name` is power_meter (ACPI 4.0), microwatts
+//   NVML     libnvidia-ml.so.1: total energy in millijoules where the GPU counts it, else power in milliwatts
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -48,24 +49,28 @@ class RaplSensor : public EnergySensor {
     joules_ += (now >= last_ ? now - last_ : now + range - last_) * 1e-6;
     last_ = now;
   }
-  double stop() override { return joules_; }
+  double joules() override { return joules_; }
 
  private:
   fs::path folder_;
   double last_ = 0, joules_ = 0;
 };
 
-class AmdgpuSensor : public EnergySensor {
+// A file of microwatts.
+class PowerSensor : public EnergySensor {
  public:
-  AmdgpuSensor(std::string name, fs::path file) : name_(std::move(name)), file_(std::move(file)) {}
-  std::string name() const override { return "amdgpu " + name_; }
+  PowerSensor(std::string name, fs::path file, bool whole)
+      : name_(std::move(name)), file_(std::move(file)), whole_(whole) {}
+  std::string name() const override { return name_; }
   void start() override { joules_ = 0; }
   void sample(double seconds) override { joules_ += read_number(file_).value_or(0) * 1e-6 * seconds; }
-  double stop() override { return joules_; }
+  double joules() override { return joules_; }
+  bool whole_machine() const override { return whole_; }
 
  private:
   std::string name_;
   fs::path file_;
+  bool whole_;
   double joules_ = 0;
 };
 
@@ -109,13 +114,11 @@ class NvmlSensor : public EnergySensor {
   }
   void sample(double seconds) override {
     unsigned power = 0;
-    if (!counts_ && nvml_.power_mw(device_, &power) == 0) joules_ += power * 1e-3 * seconds;
-  }
-  double stop() override {
     unsigned long long now = 0;
     if (counts_ && nvml_.energy_mj(device_, &now) == 0) joules_ = (static_cast<double>(now) - first_) * 1e-3;
-    return joules_;
+    if (!counts_ && nvml_.power_mw(device_, &power) == 0) joules_ += power * 1e-3 * seconds;
   }
+  double joules() override { return joules_; }
 
  private:
   Nvml nvml_;
@@ -147,11 +150,26 @@ void find_amdgpu(const fs::path& root, SensorSearch& out) {
     for (const fs::path& monitor : entries(card / "device/hwmon", "hwmon"))
       for (const char* file : {"power1_average", "power1_input"}) {
         if (!read_number(monitor / file)) continue;
-        out.sensors.push_back(std::make_unique<AmdgpuSensor>(card.filename().string(), monitor / file));
+        out.sensors.push_back(
+            std::make_unique<PowerSensor>("amdgpu " + card.filename().string(), monitor / file, false));
         any = true;
         break;
       }
   if (!any) out.unavailable.push_back("amdgpu: " + folder.string() + " has no card with a power sensor");
+}
+
+void find_machine(const fs::path& root, SensorSearch& out) {
+  const fs::path folder = root / "sys/class/hwmon";
+  bool any = false;
+  for (const fs::path& monitor : entries(folder, "hwmon")) {
+    std::ifstream file(monitor / "name");
+    std::string name;
+    if (!(file >> name) || name != "power_meter" || !read_number(monitor / "power1_average")) continue;
+    out.sensors.push_back(
+        std::make_unique<PowerSensor>("machine " + monitor.filename().string(), monitor / "power1_average", true));
+    any = true;
+  }
+  if (!any) out.unavailable.push_back("machine: " + folder.string() + " has no power_meter");
 }
 
 void find_nvml(SensorSearch& out) {
@@ -173,6 +191,7 @@ SensorSearch find_sensors(const fs::path& root) {
   SensorSearch out;
   find_rapl(root, out);
   find_amdgpu(root, out);
+  find_machine(root, out);
   if (root == "/") find_nvml(out);
   return out;
 }

@@ -35,8 +35,8 @@ ssize_t pread(int file, void* to, size_t bytes, off_t offset) {
   static double wait = -1, wait_cold;
   if (!next) *(void**)&next = dlsym(RTLD_NEXT, "pread");
   if (wait < 0) wait = microseconds("SLOW_READ_US"), wait_cold = microseconds("SLOW_COLD_US");
-  const double until = now() + wait + (cold ? wait_cold : 0);
   const ssize_t got = next(file, to, bytes, offset);
+  const double until = now() + wait + (cold ? wait_cold : 0);
   while (now() < until) continue;
   return got;
 }

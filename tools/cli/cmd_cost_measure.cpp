@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <cstring>
+#include <optional>
 
 #include "src/error.h"
 #include "src/output.h"
@@ -46,14 +47,37 @@ void run_command(const std::vector<std::string>& words) {
     throw Error(fmt::format("cost measure: {} failed", words.front()), 1);
 }
 
-void run_measure(const std::vector<std::string>& words, const cost::MeterOptions& options, const std::string& root,
-                 bool json) {
+// Power between samples, window by window.
+std::string trace_csv(const cost::EnergyReading& reading) {
+  std::string out = "window,seconds,joules,watts\n";
+  for (size_t i = 0; i < reading.windows.size(); ++i) {
+    cost::EnergySample before;
+    for (const cost::EnergySample& now : reading.windows[i].trace) {
+      const double seconds = now.seconds - before.seconds;
+      if (seconds > 0)
+        out += fmt::format("{},{:.3f},{:.6g},{:.6g}\n", i + 1, now.seconds, now.joules,
+                           (now.joules - before.joules) / seconds);
+      before = now;
+    }
+  }
+  return out;
+}
+
+struct MeasureOptions {
+  cost::MeterOptions meter;
+  std::vector<std::string> words;
+  std::string root = "/", trace;
+  bool json = false, force = false;
+};
+
+void run_measure(const MeasureOptions& o) {
+  const cost::MeterOptions& options = o.meter;
   if (!(options.window_s >= 0) || options.runs < 1 || !(options.sample_s > 0))
     throw Error("cost measure: expected --seconds of at least 0, --runs of at least 1, --sample above 0");
-  cost::SensorSearch search = cost::find_sensors(root);
+  cost::SensorSearch search = cost::find_sensors(o.root);
   // No sensor is a normal answer: the command says so and succeeds.
   if (search.sensors.empty()) {
-    if (json) {
+    if (o.json) {
       print_json({{"energy_j", nullptr}, {"status", "unavailable"}, {"reasons", search.unavailable}});
       return;
     }
@@ -61,8 +85,14 @@ void run_measure(const std::vector<std::string>& words, const cost::MeterOptions
     for (const std::string& reason : search.unavailable) fmt::print("  {}\n", reason);
     return;
   }
-  const cost::EnergyReading reading = cost::measure_energy([&] { run_command(words); }, std::move(search), options);
-  if (json) {
+  std::optional<StagedFile> trace;
+  if (!o.trace.empty()) trace.emplace(o.trace, o.force);
+  const cost::EnergyReading reading = cost::measure_energy([&] { run_command(o.words); }, std::move(search), options);
+  if (trace) {
+    write_file(trace->temporary(), trace_csv(reading), true);
+    trace->commit();
+  }
+  if (o.json) {
     ordered_json out = {{"status", "measured"},
                         {"energy_j", reading.joules_per_repetition},
                         {"seconds", reading.seconds_per_repetition},
@@ -94,10 +124,9 @@ void run_measure(const std::vector<std::string>& words, const cost::MeterOptions
 
 void add_cost_measurements(CLI::App& app, Invocation&) {
   static cost::CalibrateOptions calibrating;
-  static cost::MeterOptions metering;
-  static std::string out, root = "/";
-  static std::vector<std::string> words;
-  static bool force = false, json = false;
+  static MeasureOptions measuring;
+  static std::string out;
+  static bool force = false;
 
   CLI::App* calibrate = app.add_subcommand("calibrate", "Measure this machine and print its profile");
   calibrate->add_option("--seconds", calibrating.seconds, "Time for each figure")->capture_default_str();
@@ -110,14 +139,18 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
   set_example(*calibrate, "fp4sim cost calibrate --out host.json");
 
   CLI::App* measure = app.add_subcommand("measure", "Energy of a command, from the sensors this machine has");
-  measure->add_option("--seconds", metering.window_s, "Least length of a window")->capture_default_str();
-  measure->add_option("--runs", metering.runs, "Windows; best and worst are dropped")->capture_default_str();
-  measure->add_option("--sample", metering.sample_s, "Seconds between samples of a power sensor")
+  measure->add_option("--seconds", measuring.meter.window_s, "Least length of a window")->capture_default_str();
+  measure->add_option("--runs", measuring.meter.runs, "Windows; best and worst are dropped")->capture_default_str();
+  measure->add_option("--sample", measuring.meter.sample_s, "Seconds between samples of a power sensor")
       ->capture_default_str();
-  measure->add_option("--root", root, "Folder that stands for / when sensors are looked for")->capture_default_str();
-  measure->add_flag("--json", json, "Print JSON");
-  measure->add_option("command", words, "Command to run, after --")->required();
-  measure->callback([] { run_measure(words, metering, root, json); });
+  measure->add_option("--trace", measuring.trace, "CSV to write: joules and power at every sample of every window")
+      ->type_name("FILE");
+  measure->add_flag("-f,--force", measuring.force, "Overwrite it");
+  measure->add_option("--root", measuring.root, "Folder that stands for / when sensors are looked for")
+      ->capture_default_str();
+  measure->add_flag("--json", measuring.json, "Print JSON");
+  measure->add_option("command", measuring.words, "Command to run, after --")->required();
+  measure->callback([] { run_measure(measuring); });
   set_example(*measure, "fp4sim cost measure -- fp4sim train --task classifier --recipe mxfp4");
 }
 

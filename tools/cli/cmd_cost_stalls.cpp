@@ -1,5 +1,5 @@
 // `fp4sim cost stalls --measure`: where the time of a step goes when several processes train, by differences between
-// whole runs (Stash, 2205.12095): nothing is instrumented, so nothing is disturbed. All runs train the same task with
+// whole runs (Stash, 2208.14344): nothing is instrumented, so nothing is disturbed. All runs train the same task with
 // the same share of the batch for a process:
 //   T0  one process, examples in memory          T2  all, batches read from files that are not in the cache
 //   T1  all processes, examples in memory        T3  all, batches read from files that are
@@ -32,17 +32,17 @@ struct StallOptions {
   bool measures = false, json = false, busy = false;
 };
 
+double median_of(std::vector<double> s) {
+  std::sort(s.begin(), s.end());
+  return (s[(s.size() - 1) / 2] + s[s.size() / 2]) / 2;
+}
+
 struct Measured {
   const char* name;
   const char* doc;
   std::string launch, files;
-  std::vector<double> seconds = {};  // of a step, one for each repeat
+  std::vector<double> seconds = {};  // of a step, one for each round
   std::string digest = {};
-  double median() const {
-    std::vector<double> s = seconds;
-    std::sort(s.begin(), s.end());
-    return (s[(s.size() - 1) / 2] + s[s.size() / 2]) / 2;
-  }
 };
 
 std::string quoted(const std::string& word) {
@@ -96,7 +96,13 @@ struct Stall {
   const char* formula;
   const Measured *more, *less;
   bool over_less = false;  // as a share of the smaller time: a slow-down
-  double share() const { return (more->median() - less->median()) / (over_less ? less : more)->median(); }
+  // One for each round: its runs follow one another, so a machine that slows down for a while slows both.
+  std::vector<double> shares() const {
+    std::vector<double> out;
+    for (size_t i = 0; i < more->seconds.size(); ++i)
+      out.push_back((more->seconds[i] - less->seconds[i]) / (over_less ? less : more)->seconds[i]);
+    return out;
+  }
 };
 
 void print(const StallOptions& o, const std::vector<const Measured*>& runs, const std::vector<Stall>& stalls) {
@@ -104,21 +110,30 @@ void print(const StallOptions& o, const std::vector<const Measured*>& runs, cons
     ordered_json json = {{"ranks", o.ranks}, {"gradients", o.gradients}, {"runs", ordered_json::array()}};
     for (const Measured* m : runs)
       json["runs"].push_back(
-          {{"run", m->name}, {"step_seconds", m->median()}, {"repeats", m->seconds}, {"digest", m->digest}});
+          {{"run", m->name}, {"step_seconds", median_of(m->seconds)}, {"repeats", m->seconds}, {"digest", m->digest}});
     for (const Stall& s : stalls)
-      json["stalls"].push_back({{"stall", s.name}, {"formula", s.formula}, {"share", s.share()}});
+      json["stalls"].push_back(
+          {{"stall", s.name}, {"formula", s.formula}, {"share", median_of(s.shares())}, {"repeats", s.shares()}});
     return print_json(json);
   }
   Table steps{{{"run"}, {"what"}, {"step", Align::right}, {"from", Align::right}, {"to", Align::right}}, {}};
   for (const Measured* m : runs) {
     const auto [low, high] = std::minmax_element(m->seconds.begin(), m->seconds.end());
-    steps.rows.push_back({m->name, m->doc, format_seconds(m->median()), format_seconds(*low), format_seconds(*high)});
+    steps.rows.push_back(
+        {m->name, m->doc, format_seconds(median_of(m->seconds)), format_seconds(*low), format_seconds(*high)});
   }
   print_table(steps);
   fmt::print("\n");
-  Table shares{{{"stall"}, {"formula"}, {"share", Align::right}}, {}};
-  for (const Stall& s : stalls) shares.rows.push_back({s.name, s.formula, format_percent(s.share())});
-  print_table(shares);
+  Table table{{{"stall"}, {"formula"}, {"share", Align::right}, {"from", Align::right}, {"to", Align::right}}, {}};
+  for (const Stall& s : stalls) {
+    const std::vector<double> shares = s.shares();
+    const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
+    table.rows.push_back(
+        {s.name, s.formula, format_percent(median_of(shares)), format_percent(*low), format_percent(*high)});
+  }
+  print_table(table);
+  fmt::print("\nMedians of {} round{}; from, to: the smallest and largest of them.\n", o.repeats,
+             o.repeats == 1 ? "" : "s");
 }
 
 void run_stalls(StallOptions& o) {
@@ -147,9 +162,12 @@ void run_stalls(StallOptions& o) {
     stalls.push_back({"network", "(Tm - Ts) / Ts, Ts = T1", &tm, &t1, true});
   }
   const std::string alone = training(o, batch / o.ranks), shared = training(o, batch);
-  // Round by round, so that a machine that slows down slows all runs.
-  for (int i = 0; i < o.repeats; ++i)
-    for (Measured* m : runs) measure(*m, m == &t0 ? alone : shared, o);
+  // Round by round, there and back, so that a machine that slows down slows all runs.
+  std::vector<Measured*> order = runs;
+  for (int i = 0; i < o.repeats; ++i) {
+    for (Measured* m : order) measure(*m, m == &t0 ? alone : shared, o);
+    std::reverse(order.begin(), order.end());
+  }
   for (const Measured* m : runs)
     if (m != &t0 && m->digest != t1.digest)
       throw Error(fmt::format("cost stalls: {} and T1 ended with different digests", m->name), 1);
@@ -172,7 +190,7 @@ void add_cost_stalls(CLI::App& app, Invocation&) {
       ->type_name("WORDS");
   stalls->add_option("--launch-nodes", o.launch_nodes, "Starts as many on several machines: run Tm")
       ->type_name("WORDS");
-  stalls->add_option("--repeats", o.repeats, "Rounds; a step's time is the median of rounds")
+  stalls->add_option("--repeats", o.repeats, "Rounds; step times and shares are medians of them")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   stalls->add_flag("--busy", o.busy, "Take a run's fastest tenth of steps, where other programs disturb the median");

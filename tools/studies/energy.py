@@ -4,8 +4,9 @@
     tools/studies/energy.py results/energy      # fp4sim built; an idle machine; 5 windows of 60 s for each training
 
 For each task and recipe: `fp4sim cost measure` around the whole training, then J to the worst of the recipes' final losses, which all reach (the share of
-steps until the validation curve is there for the first time), samples a joule (batch x steps / J) and the windows themselves. Writes energy.csv and windows.csv;
-without a sensor it says why, writes nothing and succeeds. --root FOLDER looks for sensors below FOLDER, --seconds and --runs shorten the windows.
+steps until the validation curve is there for the first time), samples a joule (batch x steps / J), the windows and the power within them. Writes energy.csv,
+windows.csv and trace.csv; without a sensor it says why, writes nothing and succeeds. --root FOLDER looks for sensors below FOLDER, --seconds, --runs and
+--sample change the windows.
 """
 import argparse
 import csv
@@ -13,6 +14,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
 parser.add_argument("out", type=pathlib.Path)
@@ -22,10 +24,13 @@ parser.add_argument("--recipes", default="fp32,bf16,mxfp8,mxfp4,nvfp4_te")
 parser.add_argument("--steps", default="")
 parser.add_argument("--seconds", default="60")
 parser.add_argument("--runs", default="5")
+parser.add_argument("--sample", default="1")
 parser.add_argument("--root", default="/")
 options = parser.parse_args()
 look = [options.fp4sim, "cost", "measure", "--json", "--root", options.root]
-measure = [*look, "--seconds", options.seconds, "--runs", options.runs, "--"]
+scratch = tempfile.TemporaryDirectory()
+trace_file = pathlib.Path(scratch.name) / "trace.csv"
+measure = [*look, "--seconds", options.seconds, "--runs", options.runs, "--sample", options.sample, "--trace", str(trace_file), "--force", "--"]
 
 
 def printed(command):
@@ -39,7 +44,7 @@ if sensors["status"] != "measured":
         print(f"  {reason}")
     sys.exit(0)
 
-rows, windows = [], []
+rows, windows, traces = [], [], []
 for task in options.tasks.split(","):
     batch = json.loads(pathlib.Path(f"sweeps/models/{task}.json").read_text(encoding="utf-8"))["tokens_per_step"]
     runs = []
@@ -49,6 +54,8 @@ for task in options.tasks.split(","):
         # The command's own output would stand before the JSON of the measurement.
         reading = printed([*measure, "sh", "-c", 'exec "$@" >&2', "sh", *train])
         runs.append((recipe, result, reading))
+        with open(trace_file, encoding="utf-8", newline="") as file:
+            traces += [{"task": task, "recipe": recipe, **row} for row in csv.DictReader(file)]
         for window in reading["windows"]:
             windows.append([task, recipe, window["repetitions"], f"{window['seconds']:.3f}", *(f"{joules:.4g}" for joules in window["joules"])])
     target = max(result["metrics"]["loss"] for _, result, _ in runs)
@@ -57,15 +64,16 @@ for task in options.tasks.split(","):
         reached = next((step for step, loss in points if loss <= target), result["steps"])
         joules = reading["energy_j"]
         rows.append({"task": task, "recipe": recipe, "J": f"{joules:.4g}", "s": f"{reading['seconds']:.4g}", "W": f"{reading['watts']:.4g}",
-                     "loss": f"{result['metrics']['loss']:.5g}", "J_to_target": f"{joules * reached / result['steps']:.4g}",
+                     "loss": f"{result['metrics']['loss']:.5g}", "target": f"{target:.5g}", "J_to_target": f"{joules * reached / result['steps']:.4g}",
                      "samples_per_J": f"{batch * result['steps'] / joules:.4g}"})
         print(*rows[-1].values(), flush=True)
 options.out.mkdir(parents=True, exist_ok=True)
-with open(options.out / "energy.csv", "w", encoding="utf-8", newline="") as file:
-    table = csv.DictWriter(file, rows[0], lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
+for name, table in [("energy", rows), ("trace", traces)]:
+    with open(options.out / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
 with open(options.out / "windows.csv", "w", encoding="utf-8", newline="") as file:
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(["task", "recipe", "repetitions", "seconds", *(f"J {name}" for name in sensors["sensors"])])
-    table.writerows(windows)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["task", "recipe", "repetitions", "seconds", *(f"J {name}" for name in sensors["sensors"])])
+    writer.writerows(windows)
