@@ -113,6 +113,24 @@ TEST_CASE("the recommendation is the cheapest in time, and rows too late come la
     CHECK_FALSE(row.in_time);
 }
 
+TEST_CASE("clouds rent whole instances", "[quick]") {
+  RecommendOptions options;
+  options.tokens = 1e8;
+  options.hours = 1000;
+  options.global_tokens = 1024;
+  const RecipeFacts fp32 = unquantised_recipe("fp32", 32);
+  const std::vector<Hardware> chips = {load_hardware("p3_8xlarge"), load_hardware("p3_16xlarge"),
+                                       load_hardware("h100")};
+  for (const auto& row : recommend(load_model("resnet50"), chips, {fp32}, options)) {
+    INFO(row.hardware);
+    // Slow is cheap where the budget is long: one instance of 4 or 8, one accelerator where they are rented singly.
+    CHECK(row.devices == (row.hardware == "p3_8xlarge" ? 4 : row.hardware == "p3_16xlarge" ? 8 : 1));
+  }
+  options.cost.parallel.tensor = 2;
+  options.cost.parallel.pipeline = 1;
+  CHECK(recommend(load_model("resnet50"), {chips[0]}, {fp32}, options).front().devices == 4);
+}
+
 TEST_CASE("FP4 shortens the backward pass that hides communication: the stall share grows", "[quick]") {
   CostOptions options;
   options.devices = 512;

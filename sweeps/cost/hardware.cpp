@@ -129,6 +129,8 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   }
   hardware.link_shared =
       optional(reader, "link_shared", 1, {"accelerators that share one link_bandwidth: a board of two, a switch", 1});
+  if (const auto whole = reader.find("rented_whole", {"a node's accelerators are rented together: an instance", false}))
+    hardware.rented_whole = whole->boolean();
   hardware.board_w = optional(reader, "board_w", tiny, {"W of the board at its limit"});
   hardware.idle_w = optional(reader, "idle_w", 0, {"W when idle, at most board_w"});
   hardware.system_w = optional(reader, "system_w", tiny, {"W of the whole system per accelerator, at least board_w"});
@@ -177,6 +179,7 @@ Json to_json(const Hardware& hardware) {
   const auto add = [&out](const char* key, const std::optional<Quantity>& quantity) {
     if (quantity) out[key] = quantity_json(*quantity);
   };
+  if (hardware.rented_whole) out["rented_whole"] = true;
   add("link_bandwidth", hardware.link_bandwidth);
   add("link_shared", hardware.link_shared);
   add("network_bandwidth", hardware.network_bandwidth);

@@ -39,6 +39,7 @@ struct Hardware {
   int node_size = 1;                                          // accelerators that the links join
   std::optional<Quantity> link_shared;                        // accelerators that share link_bandwidth
   std::string node_source;
+  bool rented_whole = false;  // clouds: an instance's accelerators are rented together, node_size of them
   std::optional<Quantity> board_w, idle_w, system_w;  // system: whole system's share per accelerator
   std::optional<Quantity> price_per_hour;
   Quantity other_s_per_token;  // what is neither GEMM, attention, head nor optimizer

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "src/error.h"
 
@@ -58,7 +59,8 @@ std::vector<Recommendation> recommend(const Model& model, const std::vector<Hard
     for (const RecipeFacts& recipe : recipes) {
       std::optional<Recommendation> best;
       const int replica = options.cost.parallel.replica();
-      for (int devices = replica; devices <= options.max_devices; devices *= 2) {
+      const int least = chip.rented_whole ? std::lcm(replica, chip.node_size) : replica;
+      for (int devices = least; devices <= options.max_devices; devices *= 2) {
         // A replica works on whole sequences.
         const double replicas = devices / replica;
         if (options.global_tokens / replicas < static_cast<double>(std::max<int64_t>(1, model.sequence))) break;

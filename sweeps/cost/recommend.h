@@ -13,7 +13,7 @@ struct RecommendOptions {
   double tokens = 0;               // to train on
   double hours = 0;                // time budget
   double global_tokens = 1 << 22;  // tokens of one optimizer step over all accelerators (512 sequences of 8192)
-  int max_devices = 4096;          // counts tried: powers of two times the accelerators of a replica
+  int max_devices = 4096;  // counts tried: powers of two times the accelerators of a replica, of whole instances
   CostOptions cost;
 };
 

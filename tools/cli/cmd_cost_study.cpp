@@ -143,7 +143,8 @@ void run_recommend(const RecommendArguments& arguments) {
              arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
   fmt::print(
       "FP4: the chip has FP4 matrix units. Costs only: whether a recipe trains as well\nis for `fp4sim sweep` to say. "
-      "Prices are list prices with sources in `fp4sim\nshow NAME`.\n");
+      "Counts are accelerators; clouds rent whole instances.\nPrices are list prices with sources in `fp4sim show "
+      "NAME`.\n");
 }
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {

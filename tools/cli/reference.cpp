@@ -97,6 +97,7 @@ FieldNotes hardware_notes() {
   FieldNotes notes;
   Json full = cost::to_json(cost::load_hardware("mi355x"));
   full["link_shared"] = {{"value", 2}, {"kind", "given"}, {"source", ""}};
+  full["rented_whole"] = true;
   cost::parse_hardware(full, "hardware", &notes);
   return notes;
 }

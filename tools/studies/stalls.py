@@ -5,7 +5,8 @@
 network.csv: what the network adds to a step of Llama 3.1 8B, in % of the step without it, on 64 accelerators in nodes of 8 and 4 million tokens a step, with the
 profile's network_bandwidth replaced. break_even.csv: the rate at which it adds 10 %, beside the rate of the profile. features.csv: a made-up network of 4e9 multiply-adds an image,
 32 images an accelerator in fp32, all-reduce of fp32 gradients; the gradient's volume with 50 layers, then the layers with 100 MB of gradients (in buckets
-of 25 MiB, and every layer by itself). instances.csv: four convolutional networks on AWS instances, 32 images an accelerator.
+of 25 MiB, and every layer by itself). instances.csv: four convolutional networks on AWS instances, 32 images an accelerator. batches.csv: Stash's two largest
+stalls over the images an accelerator; "one flow": two p3.8xlarge whose ring is one TCP connection of 5 Gb/s.
 """
 import csv
 import json
@@ -115,3 +116,17 @@ for network in ["resnet18", "resnet50", "vgg11", "vgg16"]:
         rows.append([network, chip, count, f"{32 * count / result['step_time_s']:.4g}", f"{100 * links:.3g}", f"{max(0, 100 * wires):.3g}",
                      f"{result['price'] * 1e6 / (32 * count):.3g}"])
 write_csv("instances.csv", ["network", "instance", "accelerators", "images_per_s", "interconnect_percent", "network_percent", "dollars_per_million_images"], rows)
+
+rows = []
+for network in ["resnet18", "resnet50", "vgg11", "vgg16"]:
+    shape = json.loads(pathlib.Path(f"sweeps/models/{network}.json").read_text(encoding="utf-8"))
+    two = json.loads(pathlib.Path("sweeps/hardware/p3_8xlarge.json").read_text(encoding="utf-8"))
+    two["network_bandwidth"] = 5e9 / 8 / two["node_size"]["value"]
+    for images in [4, 8, 16, 24, 32, 48, 64, 128]:
+        shape["tokens_per_step"] = images
+        model = write_json("network", shape)
+        one = cost(model, "p3_16xlarge", "fp32", 8, *ddp)["step_time_s"]
+        rows.append([network, images, f"{100 * stalls(cost(model, 'p2_16xlarge', 'fp32', 16, *ddp))[0]:.3g}",
+                     f"{cost(model, 'p3_8xlarge', 'fp32', 8, *ddp)['step_time_s'] / one:.3g}",
+                     f"{cost(model, write_json('two', two), 'fp32', 8, *ddp)['step_time_s'] / one:.3g}"])
+write_csv("batches.csv", ["network", "images", "p2_16xlarge_interconnect_percent", "two_p3_8xlarge_slower", "two_p3_8xlarge_one_flow_slower"], rows)

@@ -1,12 +1,14 @@
 #!/bin/sh
-# What results/stalls holds beside stalls.csv: break-even networks and stalls of cloud instances, from the cost model.
+# What results/stalls holds beside caused.csv: break-even networks and stalls of cloud instances, from the cost model.
 #   tools/studies/stalls.sh results/stalls
-# Stalls measured on this machine: tools/bench/bench_stalls.py (two idle cores, a quarter of an hour).
+# caused.csv, stalls caused on purpose and found again: tools/bench/bench_stalls.py (two cores, root; two minutes a round).
 set -eu
 out=$1
 mkdir -p "$out"
 /usr/bin/python3 tools/studies/stalls.py "$out"
 node tools/scripts/curves.mjs "$out/network.csv" --x GB_per_s --y added_percent --line recipe --panel chip \
-  --linear y --title 'time that the network adds, 64 accelerators' --out "$out/network.svg"
+  --title '% that the network adds to a step, 64 accelerators' --out "$out/network.svg"
 node tools/scripts/curves.mjs "$out/features.csv" --x value --y stall_percent --line instance --panel feature \
   --linear y --title 'communication stall' --out "$out/features.svg"
+node tools/scripts/curves.mjs "$out/batches.csv" --x images --y two_p3_8xlarge_slower --line network \
+  --title 'two p3.8xlarge against one p3.16xlarge, times slower' --out "$out/batches.svg"
