@@ -8,7 +8,7 @@
 namespace fp4::FP4_ISA {
 
 FP4_TARGET inline void block_tile_any(const TileInput& t, const TileOutput& out, int panels) {
-  alignas(64) float acc[tile_rows][2][panel_rows] = {};
+  alignas(64) float acc[tile_rows][2 * panel_rows] = {};
   for (int64_t run = 0; run < t.runs; ++run) {
     const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
     for (int j = 0; j < panels; ++j) {
@@ -30,7 +30,7 @@ FP4_TARGET inline void block_tile_any(const TileInput& t, const TileOutput& out,
         }
 #pragma GCC unroll 4
         for (int r = 0; r < float_rows; ++r) {
-          float* at = acc[first + r][j];
+          float* at = acc[first + r] + j * panel_rows;
           const F scale = all(sa[first + r]) * sb;
           const F sum = load(at);
           store(at, !has_fma && t.exact_products ? to_float(dot[r]) * scale + sum : fma(to_float(dot[r]), scale, sum));
@@ -38,13 +38,7 @@ FP4_TARGET inline void block_tile_any(const TileInput& t, const TileOutput& out,
       }
     }
   }
-  for (int r = 0; r < out.rows; ++r) {
-    for (int j = 0; j < panels; ++j) {
-      store(out.c + r * out.stride + j * panel_rows, load(acc[r][j]) * out.factor,
-            first_lanes(out.cols - j * panel_rows));
-    }
-  }
-  if ((out.nan_rows | out.nan_cols) != 0 || !out.is_finite) put_nans(out);
+  finish_sums<2>(acc, no_snap, out);
 }
 
 FP4_TARGET inline void block_tile_one(const TileInput& t, const TileOutput& out) { block_tile_any(t, out, 1); }

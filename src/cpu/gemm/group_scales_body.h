@@ -33,16 +33,10 @@ inline bool may_group(const Product& p, const Folding& f) {
   return f.sum == Sum::group && f.runs_per_group % 2 == 0 && f.runs > 0 && !p.restarts();
 }
 
-inline size_t group_bytes(const Panels& p, const GroupShape& g) {
-  return Arena::bytes_for<uint32_t>(p.count * g.pairs * panel_rows) +
-         Arena::bytes_for<float>(p.count * g.groups * panel_rows) + Arena::bytes_for<uint32_t>(p.count * g.groups * 2);
-}
-inline GroupScales take_groups(const Panels& p, const GroupShape& g, Arena& arena) {
-  GroupScales s;
-  s.factor = arena.take<uint32_t>(p.count * g.pairs * panel_rows);
-  s.unit = arena.take<float>(p.count * g.groups * panel_rows);
-  s.largest = arena.take<uint32_t>(p.count * g.groups * 2);
-  return s;
+inline void lay_groups(const Panels& p, const GroupShape& g, cpu::Shelf& shelf, GroupScales& s) {
+  shelf.put(s.factor, p.count * g.pairs * panel_rows);
+  shelf.put(s.unit, p.count * g.groups * panel_rows);
+  shelf.put(s.largest, p.count * g.groups * 2);
 }
 
 FP4_SIMD F run_scales(const float* scales, int64_t run, int shift) {
@@ -115,9 +109,10 @@ FP4_TARGET inline GroupPlan plan_groups(const Product& p, const BlockedPlan& k) 
   if (plan.kernel == nullptr) return plan;
   plan.shape = group_shape(k.folding);
   thread_local Arena arena;
-  arena.reset(group_bytes(p.a.panels, plan.shape) + group_bytes(p.b.panels, plan.shape));
-  plan.a = take_groups(p.a.panels, plan.shape, arena);
-  plan.b = take_groups(p.b.panels, plan.shape, arena);
+  cpu::place_arrays(arena, [&](cpu::Shelf& shelf) {
+    lay_groups(p.a.panels, plan.shape, shelf, plan.a);
+    lay_groups(p.b.panels, plan.shape, shelf, plan.b);
+  });
   fill_groups(p.a, k.input.scale_shift_a, plan.shape, plan.a);
   fill_groups(p.b, k.input.scale_shift_b, plan.shape, plan.b);
   return plan;

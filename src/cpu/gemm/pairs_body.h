@@ -52,28 +52,18 @@ inline PairUnits choose_pairs(const Product& p) {
 // Whether all parts of split sums are floats: what becomes infinite has no error.
 inline bool keeps_split_bits(const SumSpan& span) { return span.sum_log2 <= 126 && span.lowest_bit >= -149; }
 
-// Arena bytes of the pairs of a side, and their places.
-inline size_t pair_bytes(const Panels& p, bool is_a) {
+inline void lay_pairs(Panels& p, cpu::Shelf& shelf, bool is_a) {
   const int64_t elements = p.count * p.padded * panel_rows;
   const int64_t runs = p.padded / pair_run;
-  const size_t rests = is_a ? Arena::bytes_for<cpu::Rest>(2 * p.count * p.rests_per_list()) +
-                                  Arena::bytes_for<int32_t>(p.count * 2 * (runs + 1))
-                            : Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<uint32_t>(p.count * runs);
-  return Arena::bytes_for<int16_t>(elements) + Arena::bytes_for<float>(p.count) + rests;
-}
-
-inline void place_pairs(Panels& p, Arena& arena, bool is_a) {
-  const int64_t elements = p.count * p.padded * panel_rows;
-  const int64_t runs = p.padded / pair_run;
-  p.pairs = arena.take<int16_t>(elements);
-  p.norm = arena.take<float>(p.count);
+  shelf.put(p.pairs, elements);
+  shelf.put(p.norm, p.count);
   if (is_a) {
-    p.rests = arena.take<cpu::Rest>(2 * p.count * p.rests_per_list());
-    p.cut = arena.take<int32_t>(p.count);
-    p.rest_start = arena.take<int32_t>(p.count * 2 * (runs + 1));
+    shelf.put(p.rests, 2 * p.count * p.rests_per_list());
+    shelf.put(p.cut, p.count);
+    shelf.put(p.rest_start, p.count * 2 * (runs + 1));
   } else {
-    p.column_rests = arena.take<int16_t>(elements);
-    p.rest_marks = arena.take<uint32_t>(p.count * runs);
+    shelf.put(p.column_rests, elements);
+    shelf.put(p.rest_marks, p.count * runs);
   }
 }
 

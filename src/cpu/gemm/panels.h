@@ -116,4 +116,28 @@ class Arena {
   size_t used_ = 0;
 };
 
+// Arrays side by side in an arena: counted where there is none yet, then placed.
+struct Shelf {
+  Arena* arena = nullptr;
+  size_t bytes = 0;
+
+  template <class T>
+  void put(T*& p, int64_t n) {
+    if (arena == nullptr) {
+      bytes += Arena::bytes_for<T>(n);
+    } else {
+      p = arena->take<T>(n);
+    }
+  }
+};
+// lay(shelf) puts every array.
+template <class Lay>
+void place_arrays(Arena& arena, const Lay& lay) {
+  Shelf count;
+  lay(count);
+  arena.reset(count.bytes);
+  Shelf place = {&arena};
+  lay(place);
+}
+
 }  // namespace fp4::cpu

@@ -34,17 +34,17 @@ FP4_TARGET inline bool run_product(Product& p) {
   const bool int8 = integers && (has_vnni || p.has_dots);
   const bool aligned = row.kind == AccumulatorKind::aligned;
   const int64_t runs = int8 ? padded / p.run : 0;
-  thread_local Arena arena;
-  const size_t bytes_a = shape_panels(p.a, padded, runs, int8, !int8 && !direct_a);
-  const size_t bytes_b = shape_panels(p.b, padded, runs, int8, !int8);
+  shape_panels(p.a, padded);
+  shape_panels(p.b, padded);
   if (engine == Engine::blocks && !int8) p.pairs = choose_pairs(p);
-  arena.reset(bytes_a + bytes_b + (p.pairs.serves ? pair_bytes(p.a.panels, true) + pair_bytes(p.b.panels, false) : 0));
-  place_panels(p.a.panels, arena, runs, int8, !int8 && !direct_a);
-  place_panels(p.b.panels, arena, runs, int8, !int8);
-  if (p.pairs.serves) {
-    place_pairs(p.a.panels, arena, true);
-    place_pairs(p.b.panels, arena, false);
-  }
+  thread_local Arena arena;
+  cpu::place_arrays(arena, [&](cpu::Shelf& shelf) {
+    lay_panels(p.a.panels, shelf, runs, int8, !int8 && !direct_a);
+    lay_panels(p.b.panels, shelf, runs, int8, !int8);
+    if (!p.pairs.serves) return;
+    lay_pairs(p.a.panels, shelf, true);
+    lay_pairs(p.b.panels, shelf, false);
+  });
   PanelOptions options;
   options.run = p.run;
   options.threads = threads_for(p);

@@ -148,8 +148,7 @@ inline int scale_shift(int64_t block, int64_t run, int64_t padded) {
   return block >= padded ? 62 : __builtin_ctzll(static_cast<uint64_t>(block / run));
 }
 
-// Shapes of an operand's panels and the arena bytes they need.
-inline size_t shape_panels(Side& side, int64_t padded, int64_t runs, bool bytes, bool values) {
+inline void shape_panels(Side& side, int64_t padded) {
   Panels& p = side.panels;
   p.rows = side.rows;
   p.cols = side.cols;
@@ -157,27 +156,20 @@ inline size_t shape_panels(Side& side, int64_t padded, int64_t runs, bool bytes,
   p.block = scale_block(side.spec, padded);
   p.count = (p.rows + panel_rows - 1) / panel_rows;
   p.scales_per_panel = padded / p.block;
-  const int64_t elements = p.count * padded * panel_rows;
-  return (bytes ? Arena::bytes_for<int8_t>(elements) : 0) + (values ? Arena::bytes_for<float>(elements) : 0) +
-         Arena::bytes_for<float>(p.count * p.scales_per_panel * panel_rows) +
-         Arena::bytes_for<int32_t>(p.count * runs * panel_rows) + Arena::bytes_for<uint16_t>(p.count) +
-         Arena::bytes_for<cpu::ScaleRange>(p.count) + Arena::bytes_for<float>(p.count * p.outer_count() * panel_rows) +
-         Arena::bytes_for<cpu::Level>(p.count) + Arena::bytes_for<float>(p.count * panel_rows) +
-         Arena::bytes_for<int32_t>(p.count * panel_rows);
 }
 
-inline void place_panels(Panels& p, Arena& arena, int64_t runs, bool bytes, bool values) {
-  const int64_t elements = p.count * p.padded * panel_rows;
-  if (bytes) p.bytes = arena.take<int8_t>(elements);
-  if (values) p.values = arena.take<float>(elements);
-  p.scale = arena.take<float>(p.count * p.scales_per_panel * panel_rows);
-  p.correction = arena.take<int32_t>(p.count * runs * panel_rows);
-  p.nan_rows = arena.take<uint16_t>(p.count);
-  p.range = arena.take<cpu::ScaleRange>(p.count);
-  p.outer = arena.take<float>(p.count * p.outer_count() * panel_rows);
-  p.level = arena.take<cpu::Level>(p.count);
-  p.row_scale = arena.take<float>(p.count * panel_rows);
-  p.total = arena.take<int32_t>(p.count * panel_rows);
+inline void lay_panels(Panels& p, cpu::Shelf& shelf, int64_t runs, bool bytes, bool values) {
+  const int64_t rows = p.count * panel_rows;
+  if (bytes) shelf.put(p.bytes, rows * p.padded);
+  if (values) shelf.put(p.values, rows * p.padded);
+  shelf.put(p.scale, rows * p.scales_per_panel);
+  shelf.put(p.correction, rows * runs);
+  shelf.put(p.nan_rows, p.count);
+  shelf.put(p.range, p.count);
+  shelf.put(p.outer, rows * p.outer_count());
+  shelf.put(p.level, p.count);
+  shelf.put(p.row_scale, rows);
+  shelf.put(p.total, rows);
 }
 
 FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {

@@ -85,15 +85,10 @@ struct TermStore {
   int32_t* weight = nullptr;
 };
 
-inline size_t term_bytes(int64_t elements) {
-  return Arena::bytes_for<float>(elements) + Arena::bytes_for<double>(elements) + Arena::bytes_for<int32_t>(elements);
-}
-inline TermStore take_terms(Arena& arena, int64_t elements) {
-  TermStore t;
-  t.value = arena.take<float>(elements);
-  t.wide = arena.take<double>(elements);
-  t.weight = arena.take<int32_t>(elements);
-  return t;
+inline void lay_terms(cpu::Shelf& shelf, int64_t elements, TermStore& t) {
+  shelf.put(t.value, elements);
+  shelf.put(t.wide, elements);
+  shelf.put(t.weight, elements);
 }
 
 FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int offset, const Folding& f,
@@ -121,9 +116,12 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
   TermPanel b[largest_group];
   TermStore store_a;
   if (p.has_terms) {
-    arena.reset(static_cast<size_t>(end - pb + 1) * term_bytes(elements));
-    for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, take_terms(arena, elements));
-    store_a = take_terms(arena, elements);
+    TermStore stores[largest_group];
+    cpu::place_arrays(arena, [&](cpu::Shelf& shelf) {
+      for (int64_t j = pb; j < end; ++j) lay_terms(shelf, elements, stores[j - pb]);
+      lay_terms(shelf, elements, store_a);
+    });
+    for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, stores[j - pb]);
   }
   TermPanel a;
   int64_t unpacked = -1;

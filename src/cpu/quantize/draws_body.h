@@ -14,7 +14,6 @@ struct DrawPlan {
   bool aligned = false;  // a row starts at a Philox block
   int bits = 8;
   int per_block = 16;  // draws in a Philox block
-  int64_t first = 0;   // first position of the whole panel set: row_offset * cols
 };
 
 // Draws of n_bits at positions of a sequence of Philox words, one sequence a lane.

@@ -36,9 +36,10 @@ FP4_TARGET inline void encode_lane(const Quantization& z, const Block& b, int la
   }
 }
 
-// Any format: `encode(k, x)` gives code and value of column k and the sign of its payload.
-template <class Encode>
-FP4_TARGET void encode_with(const Quantization& z, const Block& b, const Sink& sink, const Encode& encode) {
+// Any format and rounding: payloads in b.u.
+template <Rounding mode>
+FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
+                               const Sink& sink) {
   const QuantPlan& p = *z.plan;
   const F to_fixed = all(power_of_two(-p.quantum_log2));
   const I sign_code = all(p.q.element.sign_code());
@@ -47,9 +48,10 @@ FP4_TARGET void encode_with(const Quantization& z, const Block& b, const Sink& s
     I fixed[4];
     for (int i = 0; i < 4; ++i) {
       const int k = k0 + i;
-      I sign;
-      const EncodedLanes e = encode(k, sign);
-      sign = sign & all(0x80000000u);
+      const F u = load(b.u[k]);
+      const EncodedLanes e =
+          encode_lanes<mode>(z.element, u, p.q.random_bits, is_stochastic(mode) ? load(draw[k]) : all(0));
+      const I sign = bits(u) & all(0x80000000u);
       F value = as_float(bits(e.value) | sign);
       if (drops) value = select(e.code == all(0), all(0.0f), value);
       if (sink.codes != nullptr) {
@@ -68,23 +70,6 @@ FP4_TARGET void encode_with(const Quantization& z, const Block& b, const Sink& s
       store(sink.bytes + k0 * panel_rows, packed_lanes_unsigned(fixed[0], fixed[1], fixed[2], fixed[3]));
     }
   }
-}
-
-// Any rounding: payloads in b.u.
-template <Rounding mode>
-FP4_TARGET void encode_generic(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],
-                               const Sink& sink) {
-  struct {
-    const Quantization& z;
-    const Block& b;
-    const uint32_t (*draw)[panel_rows];
-    FP4_SIMD EncodedLanes operator()(int k, I& sign) const {
-      const F u = load(b.u[k]);
-      sign = bits(u);
-      return encode_lanes<mode>(z.element, u, z.plan->q.random_bits, is_stochastic(mode) ? load(draw[k]) : all(0));
-    }
-  } const encode = {z, b, draw};
-  encode_with(z, b, sink, encode);
 }
 
 FP4_TARGET inline void encode_any(const Quantization& z, const Block& b, const uint32_t (*draw)[panel_rows],

@@ -1,6 +1,8 @@
 // Hadamards of matrices, row by row along the row (run_hadamard_body.h).
 #pragma once
 
+#include <vector>
+
 #include "src/cpu/quantize/run_hadamard_body.h"
 #include "src/cpu/simd/lanes.h"
 
@@ -22,16 +24,13 @@ FP4_TARGET inline void hadamard_rows(const MatrixView& x, const HadamardSpec& h,
   }
   const int64_t cols = hadamard_padded(h, x.cols);
   const bool copies = x.col_stride != 1 || cols != x.cols;
-  thread_local cpu::Arena arena;
-  arena.reset(cpu::Arena::bytes_for<float>(cols));
-  float* copy = arena.take<float>(cols);
-  std::fill(copy, copy + cols, 0.0f);
+  std::vector<float> copy(static_cast<size_t>(copies ? cols : 0));
   const F canonical = as_float(all(canonical_nan_bits));
   for (int64_t row = 0; row < x.rows; ++row) {
     const float* from = x.data + row * x.row_stride;
-    for (int64_t k = 0; copies && k < x.cols; ++k) copy[k] = from[k * x.col_stride];
+    for (int64_t k = 0; copies && k < x.cols; ++k) copy[static_cast<size_t>(k)] = from[k * x.col_stride];
     float* out = y + row * cols;
-    transform_batch(run, copies ? copy : from, static_cast<int>(cols), out);
+    transform_batch(run, copies ? copy.data() : from, static_cast<int>(cols), out);
     for (int64_t k = 0; k < cols; k += panel_rows) {
       const F v = as_float(bits(load(out + k)) ^ load(late_signs + k % h.size));
       store(out + k, select(is_nan(v), canonical, v));

@@ -6,11 +6,6 @@
 
 namespace fp4::FP4_ISA {
 
-FP4_SIMD I finite_maximum(I sofar, F x) {
-  const I a = bits(x) & all(0x7FFFFFFF);
-  return larger(sofar, select(a >= all(0x7F800000), all(0), a));
-}
-
 // Bits of the largest magnitude of adjacent floats, NaN above all. Eight pages are read side by side, as one alone
 // comes at the pace of memory's latency, and the last ones first: the pass after this one finds the first ones in
 // cache.

@@ -13,7 +13,6 @@ namespace fp4::FP4_ISA {
 
 // Largest finite magnitude of the operand, after its Hadamard.
 FP4_TARGET inline float operand_amax(const QuantPlan& p) {
-  I m = all(0);
   const bool rows_run = p.x.row_stride == 1 && p.x.col_stride != 1;
   if (p.hadamard.size == 0 && (p.x.col_stride == 1 || rows_run)) {
     int64_t lines = rows_run ? p.x.cols : p.x.rows;
@@ -23,25 +22,19 @@ FP4_TARGET inline float operand_amax(const QuantPlan& p) {
       length *= lines;
       lines = smaller<int64_t>(lines, 1);
     }
+    uint32_t largest = 0;
     for (int64_t line = 0; line < lines; ++line) {
-      const float* x = p.x.data + line * stride;
-      const uint32_t largest = largest_bits(x, length);
-      if (largest < float_infinity_bits) {
-        m = larger(m, all(largest));
-        continue;
-      }
-      int64_t i = 0;
-      for (; i + panel_rows <= length; i += panel_rows) m = finite_maximum(m, load(x + i));
-      if (i < length) m = finite_maximum(m, load(x + i, first_lanes(static_cast<int>(length - i))));
+      largest = larger(largest, largest_bits(p.x.data + line * stride, length));
     }
-  } else {
-    alignas(64) float buffer[largest_chunk][panel_rows];
-    const int chunk = p.hadamard.size > 0 ? p.hadamard.size : 64;
-    for (int64_t row = 0; row < p.rows; row += panel_rows) {
-      for (int64_t k = 0; k < p.cols; k += chunk) {
-        load_chunk(p, row, k, chunk, buffer);
-        for (int i = 0; i < chunk; ++i) m = finite_maximum(m, load(buffer[i]));
-      }
+    if (largest < float_infinity_bits) return float_of(largest);
+  }
+  I m = all(0);
+  alignas(64) float buffer[largest_chunk][panel_rows];
+  const int chunk = p.hadamard.size > 0 ? p.hadamard.size : 64;
+  for (int64_t row = 0; row < p.rows; row += panel_rows) {
+    for (int64_t k = 0; k < p.cols; k += chunk) {
+      load_chunk(p, row, k, chunk, buffer);
+      m = larger(m, finite_maxima(buffer, chunk));
     }
   }
   return float_of(static_cast<uint32_t>(largest_lane(m)));

@@ -53,6 +53,7 @@ inline bool has_short_divisor(const QuantPlan& p) {
 
 // false: lanes with scales of 0 or NaN, or far from 1, which need more.
 FP4_SIMD bool exact_factors(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, PayloadFactors& out) {
+  if (p.payload_path == PayloadPath::encode_exact) return false;
   F f;
   F e;
   if (has_short_divisor(p)) {
@@ -63,11 +64,6 @@ FP4_SIMD bool exact_factors(const QuantPlan& p, const LaneScales& s, const LaneF
     const D ratio = r.numerator / r.denominator;
     f = narrowed(ratio);
     e = narrowed(ratio - widened(f)) / f;
-  } else if (p.payload_path == PayloadPath::encode_exact) {
-    const F a = s.stored * all(p.q.prescale);
-    f = a / t.g;
-    e = fma(all(0.0f) - f, t.g, a) / a;
-    e = fma(e, e, e);
   } else {
     f = all(p.q.prescale) / (s.value * t.g);
     const F product = f * s.value;

@@ -27,21 +27,19 @@ RoundingTable make_table(const FloatFormat& element, float steps, Rounding round
 }
 
 const RoundingTable& table_of(Element element, Rounding rounding) {
-  struct All {
-    RoundingTable e2m1[std::size(rounding_table)];
-    RoundingTable e1m2[std::size(rounding_table)];
-    All() {
-      for (const RoundingInfo& row : rounding_table) {
-        if (row.is_stochastic) continue;
-        const auto i = static_cast<size_t>(row.id);
-        e2m1[i] = make_table(format_of(Element::e2m1), 4.0f, row.id);
-        e1m2[i] = make_table(format_of(Element::e1m2), 8.0f, row.id);
-      }
-    }
+  struct Tables {
+    RoundingTable of[2][std::size(rounding_table)] = {};  // e2m1, e1m2
   };
-  static const All all;
-  const auto i = static_cast<size_t>(rounding);
-  return element == Element::e2m1 ? all.e2m1[i] : all.e1m2[i];
+  static const Tables tables = [] {
+    Tables t;
+    for (const RoundingInfo& row : rounding_table) {
+      if (row.is_stochastic) continue;
+      t.of[0][static_cast<size_t>(row.id)] = make_table(format_of(Element::e2m1), 4.0f, row.id);
+      t.of[1][static_cast<size_t>(row.id)] = make_table(format_of(Element::e1m2), 8.0f, row.id);
+    }
+    return t;
+  }();
+  return tables.of[element == Element::e2m1 ? 0 : 1][static_cast<size_t>(rounding)];
 }
 
 // The rules that only look at the exponent and mantissa of the maximum: one threshold on the mantissa, above which the
@@ -204,9 +202,6 @@ QuantPlan make_plan(const QuantizeCall& call) {
     std::memcpy(p.table, table_of(e, p.q.rounding).entry, sizeof p.table);
   } else if (e == Element::e2m1 && is_stochastic(p.q.rounding) && p.q.random_bits <= 16) {
     p.code_path = CodePath::stochastic_fp4;
-  }
-  if (p.q.has_scale && p.q.element.code_bits() <= 6) {
-    p.largest_fixed = static_cast<int>(decode_fixed(p.q.element, p.q.element.largest_code));
   }
   return p;
 }

@@ -52,7 +52,6 @@ struct QuantPlan {
   bool clamp_index = false;  // scaled maxima may pass 64 half steps
   int8_t table[128] = {};    // signed value / quantum by index mod 128
   int quantum_log2 = -1;
-  int largest_fixed = 12;  // largest value / quantum
 };
 
 QuantPlan make_plan(const QuantizeCall& call);

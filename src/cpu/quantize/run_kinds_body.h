@@ -1,4 +1,4 @@
-// Blocks of 16 or 32 along rows: how the payloads of a spec come from its elements, and the constants of their formats.
+// Blocks of 16 or 32 along rows: how the payloads of a spec come from its elements.
 #pragma once
 
 #include "src/cpu/quantize/blocks_body.h"
@@ -9,26 +9,6 @@ namespace fp4::FP4_ISA {
 // How a payload comes from an element: `power` and `product` have a factor that gives it (the product rounded to fp32),
 // `quotient` two that enclose the exact one.
 enum class RunKind : uint8_t { none, power, product, quotient };
-
-// The constants of a format, for payloads within its range.
-struct ByteCodes {
-  float largest = 0.0f;
-  int32_t mantissa_bits = 0;
-  uint32_t least_binade = 0;  // bits of the smallest normal value
-  uint32_t sign = 0x80;       // of a code
-  int8_t sign_shift = 24;     // from a float's
-};
-
-inline ByteCodes byte_codes(const FloatFormat& f) {
-  const FormatLanes l = format_lanes(f);
-  ByteCodes c;
-  c.largest = l.largest_value;
-  c.mantissa_bits = l.mantissa_bits;
-  c.least_binade = static_cast<uint32_t>(l.least_field) << 23;
-  c.sign = f.sign_code();
-  c.sign_shift = static_cast<int8_t>(32 - f.code_bits());
-  return c;
-}
 
 // Whether codes come from draws of eight bits on the code axis of e2m1.
 inline bool draws_for_runs(const QuantPlan& p) {

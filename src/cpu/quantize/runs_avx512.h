@@ -223,7 +223,8 @@ FP4_TARGET inline RunPlan run_plan(const QuantPlan& p) {
   r.drops = p.q.negative_zero == NegativeZero::drop;
   r.steps = r.codes == RunCodes::table ? p.steps : 1.0f;
   r.end = 6.0f / p.q.prescale;
-  r.bytes = byte_codes(p.q.element);
+  r.format = format_lanes(p.q.element);
+  r.code_bits = p.q.element.code_bits();
   if (r.codes != RunCodes::table) return r;
   int8_t code_of[16] = {};
   for (uint32_t code = 0; code <= p.q.element.largest_code; ++code) {

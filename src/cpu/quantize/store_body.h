@@ -88,11 +88,6 @@ FP4_TARGET inline void store_scales(const QuantPlan& p, Quantized& q, const Bloc
   alignas(64) uint32_t codes[panel_rows];
   store(codes, b.scales.code);
   const bool real = is_real(q.spec.scale);
-  if (!real && q.geometry.block_rows == 1) {
-    uint8_t* out = q.scales.data() + b.row0 * q.geometry.scale_cols + b.k0 / q.geometry.block_cols;
-    for (int r = 0; r < b.rows; ++r) out[r * q.geometry.scale_cols] = static_cast<uint8_t>(codes[r]);
-    return;
-  }
   for (int r = 0; r < b.rows; ++r) {
     const int64_t row = b.row0 + r;
     if (row % q.geometry.block_rows != 0) continue;

@@ -91,41 +91,13 @@ FP4_SIMD void transpose_16x4(const float* x, int64_t stride, F out[4]) {
   out[3].v = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
 }
 
-// Columns [k][16 rows] back to rows of `valid` floats.
-FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
-  int k = 0;
-  for (; k + 4 <= valid && rows == 16; k += 4) {
-    const __m512 a = _mm512_unpacklo_ps(_mm512_load_ps(x[k]), _mm512_load_ps(x[k + 1]));
-    const __m512 b = _mm512_unpackhi_ps(_mm512_load_ps(x[k]), _mm512_load_ps(x[k + 1]));
-    const __m512 c = _mm512_unpacklo_ps(_mm512_load_ps(x[k + 2]), _mm512_load_ps(x[k + 3]));
-    const __m512 d = _mm512_unpackhi_ps(_mm512_load_ps(x[k + 2]), _mm512_load_ps(x[k + 3]));
-    const __m512d q[4] = {_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)),
-                          _mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)),
-                          _mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)),
-                          _mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d))};
-    for (int r = 0; r < 4; ++r) {  // q[r]: rows r, r + 4, r + 8, r + 12
-      const __m512 row = _mm512_castpd_ps(q[r]);
-      _mm_storeu_ps(out + r * stride + k, _mm512_castps512_ps128(row));
-      _mm_storeu_ps(out + (r + 4) * stride + k, _mm512_extractf32x4_ps(row, 1));
-      _mm_storeu_ps(out + (r + 8) * stride + k, _mm512_extractf32x4_ps(row, 2));
-      _mm_storeu_ps(out + (r + 12) * stride + k, _mm512_extractf32x4_ps(row, 3));
-    }
-  }
-  for (int r = 0; r < rows; ++r) {
-    for (int i = k; i < valid; ++i) out[r * stride + i] = x[i][r];
-  }
-}
-
-// Four dwords of sixteen rows, [4][16], to 16 bytes of each row.
-FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int64_t stride) {
-  const __m512i x0 = _mm512_load_si512(x[0]);
-  const __m512i x1 = _mm512_load_si512(x[1]);
-  const __m512i x2 = _mm512_load_si512(x[2]);
-  const __m512i x3 = _mm512_load_si512(x[3]);
-  const __m512i a = _mm512_unpacklo_epi32(x0, x1);
-  const __m512i b = _mm512_unpackhi_epi32(x0, x1);
-  const __m512i c = _mm512_unpacklo_epi32(x2, x3);
-  const __m512i d = _mm512_unpackhi_epi32(x2, x3);
+// Four vectors of sixteen dwords, [4][16], to 16 bytes of each row.
+FP4_SIMD void store_transposed_dwords(const void* x, uint8_t* out, int64_t stride) {
+  const auto* p = static_cast<const uint32_t*>(x);
+  const __m512i a = _mm512_unpacklo_epi32(_mm512_load_si512(p), _mm512_load_si512(p + 16));
+  const __m512i b = _mm512_unpackhi_epi32(_mm512_load_si512(p), _mm512_load_si512(p + 16));
+  const __m512i c = _mm512_unpacklo_epi32(_mm512_load_si512(p + 32), _mm512_load_si512(p + 48));
+  const __m512i d = _mm512_unpackhi_epi32(_mm512_load_si512(p + 32), _mm512_load_si512(p + 48));
   const __m512i q[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d),
                         _mm512_unpackhi_epi64(b, d)};
   for (int r = 0; r < 4; ++r) {  // q[r]: rows r, r + 4, r + 8, r + 12
@@ -134,6 +106,16 @@ FP4_SIMD void store_transposed_dwords(const uint32_t (*x)[16], uint8_t* out, int
     _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 4 * stride), _mm512_extracti32x4_epi32(q[r], 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 8 * stride), _mm512_extracti32x4_epi32(q[r], 2));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 12 * stride), _mm512_extracti32x4_epi32(q[r], 3));
+  }
+}
+// Columns [k][16 rows] back to rows of `valid` floats.
+FP4_SIMD void store_transposed(const float (*x)[16], int rows, int valid, float* out, int64_t stride) {
+  int k = 0;
+  for (; k + 4 <= valid && rows == 16; k += 4) {
+    store_transposed_dwords(x[k], reinterpret_cast<uint8_t*>(out + k), 4 * stride);
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int i = k; i < valid; ++i) out[r * stride + i] = x[i][r];
   }
 }
 

@@ -72,23 +72,13 @@ FP4_SIMD void store_part(float* p, vf x, vi m) {
 FP4_SIMD vu shifted_left(vu x, vu n) { return (x << (n & 31u)) & reinterpret_cast<vu>(n < 32u); }
 FP4_SIMD vu shifted_right(vu x, vu n) { return (x >> (n & 31u)) & reinterpret_cast<vu>(n < 32u); }
 
-FP4_SIMD vd widened_low(vf x) {
-#if defined(__SSE2__)
-  return _mm_cvtps_pd(x);
-#else
-  return vd{x[0], x[1]};
-#endif
-}
-FP4_SIMD vd widened_low(vi x) {
-#if defined(__SSE2__)
-  return _mm_cvtepi32_pd(reinterpret_cast<__m128i>(x));
-#else
-  return vd{static_cast<double>(x[0]), static_cast<double>(x[1])};
-#endif
+template <class T>
+FP4_SIMD vd widened_low(T x) {
+  return __builtin_convertvector(__builtin_shufflevector(x, x, 0, 1), vd);
 }
 template <class T>
 FP4_SIMD vd widened_high(T x) {
-  return widened_low(__builtin_shufflevector(x, x, 2, 3, 2, 3));
+  return __builtin_convertvector(__builtin_shufflevector(x, x, 2, 3), vd);
 }
 FP4_SIMD vf narrowed_part(vd low, vd high) {
 #if defined(__SSE2__)
