@@ -18,7 +18,7 @@ constexpr char stash_source[] =
     "Stash: Sharma et al., Analysis of Distributed Deep Learning in the Cloud, arXiv 2208.14344, abstract";
 constexpr char stash_note[] =
     "the largest of the source's and of four networks here (ResNet-18, -50, VGG-11, -16), 32 images an accelerator, "
-    "fp32: the source's batches are not in its abstract";
+    "fp32: the source's batches are not in its abstract; over the batch: results/stalls/batches.csv";
 
 const std::vector<std::string> networks = {"resnet18", "resnet50", "vgg11", "vgg16"};
 

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Causes every stall of `fp4sim cost stalls --measure` on purpose, in steps of 10 %, and says what was found again.
 
-    tools/bench/bench_stalls.py --fp4sim build/fp4sim --rounds 2 --out rounds.csv      # as often as wanted: it adds rounds
-    tools/bench/bench_stalls.py --out rounds.csv --table results/stalls/caused.csv     # medians over all rounds
+    tools/bench/bench_stalls.py --fp4sim build/fp4sim --out runs.csv               # a round of two minutes; adds to runs.csv
+    tools/bench/bench_stalls.py --out runs.csv --table results/stalls/caused.csv   # medians over all rounds in it
 
 interconnect, network: two ranks in two network namespaces, joined by a link of a chosen rate (slow_link.sh); a step sends a
 known number of bytes, so it takes bytes / rate longer. preparation, fetch: every read of an example takes some microseconds
 longer, or every read behind a dropped page cache (slow_reads.c, preloaded); the files lie in memory, where a disk adds
 nothing. A round goes over all shares in an order of its own: for each, one run over the slow link (interconnect), and one
 run with slow reads, slower cold reads and a slow second machine at once, of a and 1 - a: differences have to tell them apart.
-The first and last runs of a round cause nothing: what they find is what causes are added to. caused = what the formula
-gives with the delay, found = what `cost stalls` says.
+The first and last runs of a round cause nothing: their median over all rounds is what a delay is added to. found = what
+`cost stalls` says; caused = what its formula gives for the run's smaller time with that median and the delay added.
 
-Needs root (the ranks run before other programs, SCHED_FIFO), iproute2, mpirun, cc and two cores; a round takes two minutes.
+Needs root (the ranks run before other programs, SCHED_FIFO), iproute2, mpirun, cc and two cores.
 """
 import argparse
 import csv
@@ -29,31 +29,44 @@ import tempfile
 here = pathlib.Path(__file__).resolve().parent
 parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
 parser.add_argument("--fp4sim", default="build/fp4sim")
-parser.add_argument("--out", required=True, type=pathlib.Path, help="rounds, one row for each stall and share; appended to")
-parser.add_argument("--table", type=pathlib.Path, help="measure nothing: write the medians of --out there")
-parser.add_argument("--steps", type=int, default=12)
+parser.add_argument("--out", required=True, type=pathlib.Path, help="the step times of every run; appended to")
+parser.add_argument("--table", type=pathlib.Path, help="measure nothing: write what --out says there")
 parser.add_argument("--rounds", type=int, default=1)
 parser.add_argument("--shares", default="0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9")
 options = parser.parse_args()
-head = ["stall", "share", "caused_percent", "found_percent"]
+# The stalls: the longer and the shorter run, and whether the share is of the shorter one, a slow-down.
+stalls = {"interconnect": ("T1", "T0", False), "preparation": ("T3", "T1", False), "fetch": ("T2", "T3", False), "network": ("Tm", "T1", True)}
+columns = ["over", "share", *(f"{stall}_s" for stall in stalls), "T0", "T1", "T2", "T3", "Tm"]
 
 
 def summarise():
-    found = {}
     with open(options.out, encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            found.setdefault((row["stall"], float(row["share"])), []).append((float(row["caused_percent"]), float(row["found_percent"])))
-    worst = 0
+        runs = list(csv.DictReader(file))
+    number = lambda run, name: float(run[name] or "nan")
+    rows = []
+    for stall, (more, less, slow_down) in stalls.items():
+        over = "link" if stall == "interconnect" else "both"
+        free = statistics.median(number(run, more) - number(run, less) for run in runs if run["over"] == over and run["share"] == "0")
+        pairs = {}
+        for run in runs:
+            if run["over"] != over or run["share"] == "0":
+                continue
+            share = float(run["share"])
+            lower, upper = number(run, less), number(run, more)
+            added = free + number(run, f"{stall}_s")
+            pairs.setdefault(round(1 - share if stall == "fetch" else share, 3), []).append(
+                (100 * added / (lower if slow_down else lower + added), 100 * (upper - lower) / (lower if slow_down else upper)))
+        for share, values in sorted(pairs.items()):
+            errors = [found - caused for caused, found in values]
+            rows.append([stall, f"{100 * share:g}", len(values), f"{statistics.median(c for c, _ in values):.1f}", f"{statistics.median(f for _, f in values):.1f}",
+                         f"{statistics.median(errors):+.1f}", f"{max(errors, key=abs):+.1f}"])
     with open(options.table, "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["stall", "share_percent", "rounds", "caused_percent", "found_percent", "error_points", "largest_error_of_a_round"])
-        for (stall, share), pairs in sorted(found.items()):
-            errors = [f - c for c, f in pairs]
-            error = statistics.median(errors)
-            worst = max(worst, abs(error))
-            table.writerow([stall, f"{100 * share:g}", len(pairs), f"{statistics.median(c for c, _ in pairs):.1f}",
-                            f"{statistics.median(f for _, f in pairs):.1f}", f"{error:+.1f}", f"{max(errors, key=abs):+.1f}"])
-    print(f"largest error of a median {worst:.1f} points")
+        table.writerow(["stall", "added_percent", "rounds", "caused_percent", "found_percent", "error_points", "largest_error_of_a_round"])
+        table.writerows(rows)
+    for row in rows:
+        print(*row)
+    print(f"{sum(abs(float(row[5])) < 3 for row in rows)} of {len(rows)} within 3 points, largest error {max(abs(float(row[5])) for row in rows)}")
 
 
 if options.table:
@@ -74,7 +87,7 @@ subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", work / "slow_reads.so", h
 count = 8192
 (work / "images").write_bytes(struct.pack(">iiii", 0x803, count, 16, 16) + bytes((i * 31 + i // 256 * 7) % 251 for i in range(count * pixels)))
 (work / "labels").write_bytes(struct.pack(">ii", 0x801, count) + bytes(i % 10 for i in range(count)))
-words = ["--task", "classifier", "--recipe", "fp32", "--steps", str(options.steps), "--set", f"train.batch={batch}", "--set",
+words = ["--task", "classifier", "--recipe", "fp32", "--set", f"train.batch={batch}", "--set",
          f"width={width}", "--set", f"depth={depth}"]
 files = ["--images", str(work / "images"), "--labels", str(work / "labels")]
 reads = batch // 2  # of one rank in one step
@@ -88,13 +101,13 @@ def first():
         pass
 
 
-def measure(rate, more, with_files, microseconds=(0, 0)):
+def measure(rate, more, steps, with_files, microseconds=(0, 0)):
     """The step times of one round of difference runs, by name."""
     environment = {**os.environ}
     if with_files:
         environment |= {"LD_PRELOAD": str(work / "slow_reads.so"), "SLOW_READ_US": str(microseconds[0]), "SLOW_COLD_US": str(microseconds[1])}
     command = [str(here / "slow_link.sh"), rate, "sh", "-c", 'exec "$0" cost stalls --measure --busy --json --repeats 1 "$@" ' + more, fp4sim,
-               *words, *(files if with_files else [])]
+               *words, "--steps", str(steps), *(files if with_files else [])]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=first)
     if done.returncode == 77:
         sys.exit("[test skipped] " + done.stdout)
@@ -106,51 +119,43 @@ def measure(rate, more, with_files, microseconds=(0, 0)):
 mpirun = "mpirun --allow-run-as-root -n 2"
 over_link = '--launch "$TWO_MACHINES"'
 over_both = f'--launch-nodes "$TWO_MACHINES" --launch "{mpirun}"'
-result = subprocess.run([*mpirun.split(), fp4sim, "train", "--json", "--quiet", "--gradients", "fp32", *words], capture_output=True, text=True, check=True)
-sent = json.loads(result.stdout)["parallel"]["bytes_sent"] / options.steps  # by a rank in one step, in two messages
 
 
-def rate_for(delay):
-    """The rate, in bit/s, at which the two messages of a step take `delay` seconds, after the burst that passes at once."""
-    return f"{(sent * framing - 2 * burst) / delay * 8:.0f}bit"
+def sent(more):
+    """Bytes that a rank sends in one step, in two messages."""
+    command = [*mpirun.split(), fp4sim, "train", "--json", "--quiet", "--gradients", "fp32", *words, "--steps", "2", *more]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["parallel"]["bytes_sent"] / 2
 
 
-def note(table, stall, share, caused, found):
-    row = [stall, f"{share:g}", f"{100 * caused:.2f}", f"{100 * found:.2f}"]
-    table.writerow(row)
-    print(*row, f"{100 * (found - caused):+.2f}", flush=True)
+def rate_for(sent_bytes, delay):
+    """The rate, in bit/s, at which the two messages of a step take `delay` seconds, after the bursts that pass at once."""
+    return f"{(sent_bytes * framing - 2 * burst) / delay * 8:.0f}bit"
 
 
-def free_runs():
-    return measure("free", over_link, False), measure("free", over_both, True)
-
-
+sent_made_up, sent_files = sent([]), sent(files)
 new = not options.out.exists()
 with open(options.out, "a", encoding="utf-8", newline="") as file:
-    table = csv.writer(file, lineterminator="\n")
+    table = csv.DictWriter(file, columns, lineterminator="\n")
     if new:
-        table.writerow(head)
-    for _ in range(options.rounds):
-        link, both = free_runs()
-        found = []
-        for share in random.sample(shares, len(shares)):
-            other = 1 - share
-            delay = link["T1"] * share / (1 - share)
-            run = measure(rate_for(delay), over_link, False)
-            found.append(("interconnect", share, delay, run))
-            prepare = both["T1"] * share / (1 - share)
-            fetch = (both["T3"] + prepare) * other / (1 - other)
-            network = both["T1"] * share
-            run = measure(rate_for(network), over_both, True, (prepare / reads * 1e6, fetch / reads * 1e6))
-            found += [("preparation", share, prepare, run), ("fetch", other, fetch, run), ("network", share, network, run)]
-        again = free_runs()
-        base = {"interconnect": lambda a, b: a["T1"] - a["T0"], "network": lambda a, b: b["Tm"] - b["T1"],
-                "preparation": lambda a, b: b["T3"] - b["T1"], "fetch": lambda a, b: b["T2"] - b["T3"]}
-        less = {"interconnect": "T0", "network": "T1", "preparation": "T1", "fetch": "T3"}
-        more = {"interconnect": "T1", "network": "Tm", "preparation": "T3", "fetch": "T2"}
-        for stall, share, delay, run in found:
-            added = (base[stall](link, both) + base[stall](*again)) / 2 + delay
-            lower, upper = run[less[stall]], run[more[stall]]
-            slower = stall == "network"  # a slow-down, as a share of the smaller time
-            note(table, stall, share, added / (lower if slower else lower + added), (upper - lower) / (lower if slower else upper))
+        table.writeheader()
+
+    def note(over, share, run, **delays):
+        table.writerow({"over": over, "share": f"{share:g}", **delays, **run})
         file.flush()
+        print(over, f"{share:g}", *(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in run.items()), flush=True)
+
+    for _ in range(options.rounds):
+        for _ in range(2):
+            note("link", 0, link := measure("free", over_link, 40, False))
+        note("both", 0, both := measure("free", over_both, 40, True))
+        for share in random.sample(shares, len(shares)):
+            delay = link["T1"] * share / (1 - share)
+            steps = max(12, int(40 * (1 - share)))
+            note("link", share, measure(rate_for(sent_made_up, delay), over_link, steps, False), interconnect_s=delay)
+            prepare = both["T1"] * share / (1 - share)
+            fetch = (both["T3"] + prepare) * (1 - share) / share
+            network = both["T1"] * share
+            run = measure(rate_for(sent_files, network), over_both, 14, True, (prepare / reads * 1e6, fetch / reads * 1e6))
+            note("both", share, run, preparation_s=prepare, fetch_s=fetch, network_s=network)
+        note("link", 0, measure("free", over_link, 40, False))
+        note("both", 0, measure("free", over_both, 40, True))
