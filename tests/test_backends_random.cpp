@@ -15,8 +15,9 @@ namespace {
 
 using namespace test;
 
-// Spec words; half of the time the usual element and scale.
+// Spec words; some of those that chips multiply, and half of the time the usual element and scale.
 std::string drawn_format(Random& random) {
+  if (pick(random, 6) == 0) return one_of(random, {"mxfp8", "mxfp8", "mxfp4", "nvfp4,tensor_scale=none"});
   const char* element =
       one_of(random, {"e2m1", "e2m1", "e2m1", "e1m2", "e3m0", "e2m3", "e3m2", "e4m3", "e4m3", "e5m2"});
   const char* scale = one_of(random, {"e8m0", "e8m0", "e8m0", "ue4m3", "ue5m3", "ue5m3_122880", "ue5m2", "ue3m4",
