@@ -115,19 +115,6 @@ TEST_CASE("the number of evaluations never changes the weights", "[train]") {
   CHECK(weights[0] == weights[1]);
 }
 
-TEST_CASE("every recipe runs on every task", "[train]") {
-  for (const std::string& recipe : sim::recipe_names())
-    for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"}) {
-      INFO(recipe << " on " << task);
-      const Json config = short_run(task, recipe, 1, task == std::string("lm") ? Json::object() : Json{{"width", 24}});
-      CHECK(tasks::invalid_reason(config).empty());
-      const History h = tasks::run(config, 1);
-      CHECK(h.status == sim::Status::finished);
-      CHECK(h.metrics.count("loss") == 1);
-      CHECK(h.metrics.count("loss_hp") == 1);
-    }
-}
-
 TEST_CASE("every recipe gives the reference's bits on the fast backends", "[train]") {
   for (const std::string& recipe : sim::recipe_names()) {
     Json config = short_run("regression", recipe, 3, {{"inputs", 40}, {"width", 24}, {"outputs", 8}});
