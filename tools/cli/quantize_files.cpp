@@ -38,7 +38,7 @@ float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band
 }
 
 ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const std::vector<std::string>& hashes,
-                         const QuantizeReport& report, const TensorReader& reader) {
+                         const QuantizeReport& report, const TensorReader& reader, const std::string& signature) {
   ordered_json files;
   for (size_t i = 0; i < layout.parts.size(); ++i) {
     const Part& part = layout.parts[i];
@@ -48,7 +48,7 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const std
   manifest["schema"] = 2;
   manifest["spec"] = to_json(canonical(job.spec));
   manifest["preset"] = job.preset.empty() ? ordered_json(nullptr) : ordered_json(job.preset);
-  manifest["signature"] = arithmetic_signature();
+  manifest["signature"] = signature;
   manifest["version"] = version();
   manifest["files"] = files;
   manifest["command"] = job.command_line;
@@ -67,6 +67,16 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const std
                             {"largest_error", report.largest_error},
                             {"bits_per_element", report.bits_per_element()}};
   return manifest;
+}
+
+// Work for another thread, or for this one when its result is asked for: alone, or where there are no more threads.
+template <class Work>
+auto beside(int threads, Work work) {
+  try {
+    return std::async(threads > 1 ? std::launch::async : std::launch::deferred, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
 }
 
 // The call for every band of a tensor; one that has a tensor scale is read once for its maximum, unless it is one band.
@@ -100,6 +110,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   check_order(job.spec, order);
   const Layout layout = layout_of(job.spec, report.rows, report.cols, order, decoded_shape);
   report.bytes = stored_bytes(job.spec, report.rows, report.cols);
+  std::future<std::string> signature = beside(job.threads, [] { return arithmetic_signature(); });  // as long as 30 MB
   StagedFolder folder(job.out, job.force);
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
@@ -152,12 +163,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     progress.add(4 * static_cast<uint64_t>(x.size()));
     wait();
     std::swap(y, written);
-    try {
-      const auto how = job.threads > 1 ? std::launch::async : std::launch::deferred;
-      writing = std::async(how, [&] { decoded.write(written); });
-    } catch (const std::system_error&) {  // no more threads
-      decoded.write(written);
-    }
+    writing = beside(job.threads, [&] { decoded.write(written); });
   }
   wait();
   if (keeps_codes) codes.write(in_order(kept_codes, report.rows));
@@ -172,7 +178,8 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     hashes.push_back(writer.sha256());
     writer.commit();
   }
-  write_file(folder.file("manifest.json"), sealed_manifest(manifest_of(job, layout, hashes, report, reader), 2), false);
+  write_file(folder.file("manifest.json"),
+             sealed_manifest(manifest_of(job, layout, hashes, report, reader, signature.get()), 2), false);
   folder.commit();
   return report;
 }

@@ -26,7 +26,7 @@ struct QuantizeJob {
   std::string backend = "auto";
   int threads = 1;
   std::string command_line;
-  int64_t band_bytes = int64_t{4} << 20;  // of float32 input handled at a time; codes and decoded values come on top
+  int64_t band_bytes = int64_t{1} << 20;  // of float32 input handled at a time; codes and decoded values come on top
 };
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job);
