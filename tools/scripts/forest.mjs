@@ -34,7 +34,7 @@ for (const group of new Set(rows.map((row) => row.group))) {
 const escape = (text) => text.replace(/&/g, '&amp;').replace(/</g, '&lt;');
 const label_width = 30 + Math.max(...lines.map((line) => 6.3 * (line.name ?? '').length + 7 * (line.heading ?? '').length));
 const [panel, gap, top, step] = [230, 24, 58, 21];
-const width = label_width + tasks.length * (panel + gap);
+const width = Math.max(label_width + tasks.length * (panel + gap), 860);  // room for the note below
 const height = top + lines.length * step + 46;
 const parts = [];
 const text = (x, y, content, more = '') => parts.push(`<text x="${x}" y="${y}" ${more}>${escape(content)}</text>`);
@@ -83,7 +83,7 @@ tasks.forEach((task, k) => {
     parts.push(`<circle cx="${x(row.mean)}" cy="${y}" r="4" fill="${colour}"/>`);
   });
 });
-const note = options.note || 'Difference of the loss with intervals that hold together at 95 %; orange: worse, blue: better; shaded: 2 % of MXFP4\'s gap.';
+const note = options.note || 'Difference of the loss with intervals that hold together at 95 %; orange: worse, blue: better; shaded: 2 % of the gap of the 4-bit format.';
 text(14, height - 10, note, 'fill="#444444"');
 writeFileSync(
   options.out,
