@@ -23,6 +23,12 @@ struct Teacher {
   std::vector<float> outputs;  // logits or values of the batch
 };
 
+/// What a network answers: for each row that cross_entropy sees, the class of the largest logit (of equals the first)
+/// and the right one.
+struct Answers {
+  std::vector<int32_t> chosen, labels;
+};
+
 /// What an operation may need to know about the run it is part of.
 struct Pass {
   uint64_t seed = 0;
@@ -33,6 +39,7 @@ struct Pass {
   int rank = 0, ranks = 1;  // a batch is shared by `ranks` processes, this one takes part `rank` (sim/ranks.h)
   Trace* trace = nullptr;
   Teacher* teacher = nullptr;
+  Answers* answers = nullptr;  // where losses note them
 };
 
 struct Variable {

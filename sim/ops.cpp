@@ -1,6 +1,7 @@
 // Forward beside backward for every unquantised operation; see ops.h.
 #include "sim/ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -245,6 +246,12 @@ Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels, const 
 
 Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights) {
   const int rows = logits->value.rows, cols = logits->value.cols;
+  if (Answers* answers = tape.pass.answers)
+    for (int r = 0; r < rows; ++r) {
+      const float* y = logits->value.row(r);
+      answers->chosen.push_back(static_cast<int32_t>(std::max_element(y, y + cols) - y));
+      answers->labels.push_back(labels[r]);
+    }
   if (const Teacher* teacher = heard(tape, logits->value))
     return followed_cross_entropy(tape, logits, labels, weights, *teacher);
   float* p = tape.arena.take<float>(logits->value.size());

@@ -142,8 +142,12 @@ class Run {
     pass_.step = static_cast<uint32_t>(c.step);
     engine_.begin_step(c.step, steps_);
     if (recipe_.ptq.any()) calibrate();
+    Evaluation out;
+    answers_ = &out.answers;
     judge();
-    return {history_.metrics, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()};
+    out.metrics = history_.metrics;
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return out;
   }
 
  private:
@@ -288,7 +292,8 @@ class Run {
   double evaluate(int examples, bool quantise) {
     pass_.training = false;
     pass_.quantise = quantise;
-    pass_.seed = seed_;  // all ranks evaluate alike
+    pass_.seed = options_.rounding_seed.value_or(seed_);  // all ranks evaluate alike
+    pass_.answers = quantise ? answers_ : nullptr;
     return model_->validation_loss(tape_, examples);
   }
 
@@ -447,6 +452,7 @@ class Run {
   History history_;
   std::optional<GradientMean> mean_;
   Teacher teacher_;
+  Answers* answers_ = nullptr;  // of an evaluation under the recipe
   std::vector<float> teacher_weights_, own_;
   std::array<PrecisionCounts, 3> earlier_products_;
 };

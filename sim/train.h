@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fp4/spec.h"
+#include "sim/autograd.h"
 #include "sim/config.h"
 #include "sim/gradients.h"
 #include "sim/layers.h"
@@ -93,6 +94,7 @@ struct RunOptions {
   Ranks* ranks = nullptr;
   Wire wire = {};
   FileReading files = FileReading::memory;
+  std::optional<uint64_t> rounding_seed = {};  // of an evaluation: random bits of this seed instead of the checkpoint's
   // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).
   std::string signature = {}, train_signature = {};
 };
@@ -107,13 +109,14 @@ struct Checkpoint;  // sim/checkpoint.h
 struct Evaluation {
   std::map<std::string, double> metrics;  // as History's: loss in the recipe's formats, loss_hp in fp32, accuracy, ..
   double seconds = 0;
+  Answers answers;  // by example of the validation set (lm: by byte); empty where the loss has no classes
 };
 
 /// The network of `checkpoint` on the validation set under the recipe of `config`, whose task and training are those of
-/// the checkpoint. Random bits are those of the checkpoint's seed and step, so its own recipe gives the metrics of a
-/// run that ended there, bit for bit. Held tensor amaxes count for that recipe alone; another one measures each tensor.
-/// Throws Error where the checkpoint belongs to other weights or was made under other signatures than `options`', whose
-/// resume_from names it.
+/// the checkpoint. Random bits are those of the checkpoint's seed (or options.rounding_seed) and step, so its own
+/// recipe gives the metrics of a run that ended there, bit for bit. Held tensor amaxes count for that recipe alone;
+/// another one measures each tensor. Throws Error where the checkpoint belongs to other weights or was made under other
+/// signatures than `options`', whose resume_from names it.
 Evaluation evaluate(const Task& task, const Json& config, const Checkpoint& checkpoint, const RunOptions& options);
 
 /// The rows of the "train" section; a task gives its own defaults.

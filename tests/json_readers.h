@@ -14,6 +14,7 @@
 #include "sweeps/cost/model.h"
 #include "sweeps/cost/weights.h"
 #include "sweeps/grid/grid_configs.h"
+#include "sweeps/serve/service_file.h"
 #include "tasks/run.h"
 
 namespace fp4::test {
@@ -109,6 +110,16 @@ inline const std::vector<NamedReader>& json_readers() {
        },
        config_files},
       {"grid", read_grid, [] { return embedded_files("grids"); }},
+      {"service",
+       [](const std::string& text, const std::string& place) { serve::parse_service(parse_json(text, place), place); },
+       [] {
+         const Json member = {{"checkpoint", "a.ck"}, {"recipe", "nvfp4"}, {"rounding_seeds", {1, 2}}};
+         return std::vector<JsonFile>{{"service",
+                                       {{"members", {member}},
+                                        {"targets", {{{"accuracy", 0.9}, {"latency_ms", 5}, {"share", 2}}}},
+                                        {"trace", {{"arrivals", "bursts"}, {"rate", 50}, {"factor", 3}}},
+                                        {"instance", {{"share", 0.5}, {"batch", 8}, {"losses_per_hour", 1}}}}}};
+       }},
   };
   return readers;
 }

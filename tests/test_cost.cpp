@@ -9,6 +9,7 @@
 #include "sim/recipe.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
+#include "sweeps/cost/inference.h"
 
 using namespace fp4;
 using namespace fp4::cost;
@@ -377,4 +378,33 @@ TEST_CASE("split products cost their parts, by hand", "[quick]") {
   // the factors, two FLOP each, twice for two micro-batches: 532480, 520 s; dgrad 368 s, wgrad as fprop.
   for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) gemm->split = {Split::low_rank, 1.0 / 64, {}};
   CHECK(group(cost_of(recipe), "matmul") == 3 * 128.0 + 520 + 368 + 520);
+}
+
+TEST_CASE("a network in use costs its forward products and the quantisers of its inputs", "[quick]") {
+  const auto seconds = [](const RecipeFacts& facts, int64_t tokens) {
+    return inference_seconds(facts, model, chip, tokens);
+  };
+  // 128 tokens: one GEMM of 128 s at the fp4 rate. X: 8192 elements, 2 bytes read, one copy of .53125 bytes: 20736
+  // bytes, 2.53125 s. Neither weights, gradients nor the optimizer count.
+  REQUIRE(seconds(facts_of(uniform(mxfp4_spec)), 128) == 128 + 2.53125);
+  // One token: 4096 FLOP at 4096 a second; 64 elements * 2.53125 bytes.
+  REQUIRE(seconds(facts_of(uniform(mxfp4_spec)), 1) == 1 + 64 * 2.53125 / 8192);
+  REQUIRE(seconds(unquantised_recipe("bf16", 16), 128) == 512);
+  // 4-bit weights under 16-bit inputs run at the bf16 rate and quantise nothing.
+  REQUIRE(seconds(facts_of(sim::recipe_from_json("mxfp4@weights")), 128) == 512);
+  // The last phase is what a network is used under.
+  const sim::Recipe phased =
+      sim::recipe_from_json({{"base", "mxfp4"}, {"phases", {{{"until", 0.5}}, {{"recipe", "bf16"}}}}});
+  REQUIRE(seconds(facts_of(phased), 128) == 512);
+  // Rules: the only layer in bf16.
+  const sim::Recipe ruled =
+      sim::recipe_from_json({{"base", "mxfp4"}, {"layers", {{{"first", 1}, {"recipe", "bf16"}}}}});
+  REQUIRE(seconds(facts_of(ruled), 128) == 512);
+  // Of "other", fitted on training steps, a third.
+  Json slow = chip_json();
+  slow["other_s_per_token"] = {{"value", 3}, {"kind", "fitted"}, {"source", "test"}};
+  slow["other_model"] = "llama3_8b";
+  const Hardware with_other = parse_hardware(slow, "test chip");
+  const double other = group_seconds(evaluate(unquantised_recipe("bf16", 16), model, with_other), "other");
+  REQUIRE(inference_seconds(unquantised_recipe("bf16", 16), model, with_other, 128) == Approx(512 + other / 3));
 }

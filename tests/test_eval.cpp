@@ -115,3 +115,25 @@ TEST_CASE("eval prints its own recipe first, and the same numbers as train", "[c
   const auto text = test::run_cli(eval + " --recipe mxfp4");
   CHECK_THAT(text.out, Contains("nvfp4 (its own)") && Contains("over fp32"));
 }
+
+TEST_CASE("answers of an evaluation are what its accuracy counts, and follow the rounding seed", "[train]") {
+  const test::TemporaryFolder folder;
+  trained(run_of("classifier", "bf16", {{"steps", 30}}), folder / "c");
+  sim::RunOptions options;
+  const auto judged = [&](const Json& recipe) { return tasks::evaluate(folder / "c", recipe, options).result; };
+  const Json stochastic = {{"base", "mxfp4"}, {"fprop", {{"*", {{"rounding", "stochastic"}}}}}};
+  const sim::Evaluation nearest = judged("mxfp4"), random = judged(stochastic);
+  REQUIRE(nearest.answers.chosen.size() == 4096);
+  double right = 0;
+  for (size_t i = 0; i < 4096; ++i) right += nearest.answers.chosen[i] == nearest.answers.labels[i];
+  CHECK(right / 4096 == nearest.metrics.at("accuracy"));
+  options.rounding_seed = 7;  // the checkpoint's own
+  CHECK(judged(stochastic).answers.chosen == random.answers.chosen);
+  options.rounding_seed = 8;
+  const sim::Evaluation other = judged(stochastic);
+  CHECK(other.metrics.at("loss") != random.metrics.at("loss"));
+  CHECK(other.metrics.at("loss_hp") == random.metrics.at("loss_hp"));
+  CHECK(judged("mxfp4").metrics == nearest.metrics);
+  trained(run_of("regression", "fp32", {{"steps", 2}}), folder / "r");
+  CHECK(tasks::evaluate(folder / "r", Json()).result.answers.chosen.empty());
+}

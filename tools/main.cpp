@@ -38,6 +38,7 @@
   X(signature) \
   X(train) \
   X(eval) \
+  X(serve) \
   X(stats) \
   X(trace) \
   X(cost) \

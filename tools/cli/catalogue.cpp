@@ -11,6 +11,7 @@
 #include "src/gpu/gpu_backend.h"
 #include "src/model/checkpoint.h"
 #include "src/spec_text.h"
+#include "sweeps/serve/policies.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tools {
@@ -130,6 +131,7 @@ const std::vector<Topic>& topics() {
       {"splits", [] { return rows_of(split_table); }},
       {"presets", [] { return rows_of(preset_table); }},
       {"recipes", [] { return data_files("recipes"); }},
+      {"serving", [] { return rows_of(serve::policy_table); }},
       {"tasks", tasks_rows},
       {"hardware", [] { return data_files("hardware"); }},
       {"models", [] { return data_files("models"); }},

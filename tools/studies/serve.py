@@ -1,0 +1,224 @@
+"""From which k do k FP4 networks answer better than one bf16 network of the same cost? What results/serve holds.
+
+    /usr/bin/python3 tools/studies/serve.py build/studies/serve results/serve [SETS [votes,policies]]
+
+Trains SETS fresh sets of checkpoints (each set: its own data, MEMBERS networks that differ by seed), lets `fp4sim serve
+--votes` add up their votes, and compares each ensemble with the first bf16 network of its own set: paired differences
+over the sets, t intervals at 1 - .05 / (number of comparisons). Then services: policies on traces, over sets as well.
+Checkpoints and the output of each set stay in the first folder, so an interrupted study goes on; SETS 0 only adds up what is
+there.
+"""
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from paired import t_quantile  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FP4SIM = str(ROOT / "build" / "fp4sim")
+MEMBERS = 7
+# (task, settings of the training, model whose size costs)
+NETWORKS = {
+    "classifier 32": ("classifier", ["width=32"], "resnet50"),
+    "classifier 128": ("classifier", ["width=128"], "resnet50"),
+    "lm 32": ("lm", ["width=32", "heads=2", "ffn=64"], "llama_60m"),
+}
+STEPS = {"classifier": 600, "lm": 300}
+# One checkpoint under seven recipes.
+RECIPES = ["nvfp4@fprop", "mxfp4@fprop", "four_over_six@fprop", "ue5m3_hold50@fprop", "mxfp4_all_h16@fprop", "quartet@fprop",
+           "ufp4@fprop"]
+# What differs between the members of an ensemble: recipe of the training, recipe in use.
+KINDS = {
+    "bf16, by seed": ("bf16", "bf16"),
+    "nvfp4, by seed": ("bf16", "nvfp4@fprop"),
+    "mxfp4, by seed": ("bf16", "mxfp4@fprop"),
+    "nvfp4 trained, by seed": ("nvfp4", "own"),
+}
+ROUNDED = {"nvfp4, by rounding": "nvfp4@fprop", "mxfp4, by rounding": "mxfp4@fprop"}
+
+
+def run(*words):
+    done = subprocess.run([FP4SIM, *words], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"serve.py: fp4sim {' '.join(words)}\n{done.stderr}")
+    return done.stdout
+
+
+def checkpoint(folder, network, number, recipe, seed, more=()):
+    """The path of a trained network, trained where it is missing."""
+    task, settings, _ = NETWORKS[network]
+    path = folder / f"{network.replace(' ', '')}-{number}-{recipe}-{seed}.ck"
+    if not path.exists():
+        sets = [f"data_seed={100 + number}", *settings, *more]
+        run("train", "--task", task, "--recipe", recipe, "--steps", str(STEPS[task]), "--seed", str(seed), "--quiet",
+            "--checkpoint", str(path), *[word for s in sets for word in ("--set", s)])
+    return str(path.resolve())
+
+
+def remembered(path, make):
+    """The JSON that `make` gives, kept in a file."""
+    if not path.exists():
+        text = make()
+        path.write_text(text)
+    return json.loads(path.read_text())
+
+
+def finished(folder, kind, network, sets):
+    """Numbers of the sets to read: those asked for, or those that are there."""
+    there = [n for n in range(1, 1000) if (folder / f"{kind}-{network.replace(' ', '')}-{n}.json").exists()]
+    return range(1, sets + 1) if sets else there
+
+
+def service(folder, members, model, **more):
+    file = folder / "service.json"
+    file.write_text(json.dumps({"members": members, "model": model, "targets": [{"accuracy": 0.5, "latency_ms": 1000}], **more}))
+    return str(file)
+
+
+def groups(folder, network, number):
+    """Members of every kind of ensemble of one set."""
+    members = []
+    for group, (recipe, use) in KINDS.items():
+        for seed in range(1, MEMBERS + 1):
+            members.append({"checkpoint": checkpoint(folder, network, number, recipe, seed), "recipe": use, "group": group})
+    first = checkpoint(folder, network, number, "bf16", 1)
+    for recipe in RECIPES:
+        members.append({"checkpoint": first, "recipe": recipe, "group": "fp4, by recipe"})
+    for group, recipe in ROUNDED.items():
+        stochastic = {"base": recipe, "name": "sr", "fprop": {"*": {"rounding": "stochastic"}}}
+        members.append({"checkpoint": first, "recipe": stochastic, "rounding_seeds": list(range(1, MEMBERS + 1)), "group": group})
+    return members
+
+
+def votes(folder, network, sets):
+    """{(group, k): [right by set]} of class-weighted votes and majorities, and the cost of each."""
+    weighted, majority, cost = {}, {}, {}
+    for number in finished(folder, "votes", network, sets):
+        def make(number=number):
+            return run("serve", service(folder, groups(folder, network, number), NETWORKS[network][2]), "--votes", "--json")
+        for row in remembered(folder / f"votes-{network.replace(' ', '')}-{number}.json", make)["votes"]:
+            key = row["group"], row["members"]
+            weighted.setdefault(key, []).append(row["weighted"])
+            majority.setdefault(key, []).append(row["majority"])
+            cost[key] = row["cost_per_million"]
+        print(f"{network}: set {number}", flush=True)
+    return weighted, majority, cost
+
+
+def compare(differences, level):
+    n = len(differences)
+    mean, sd = statistics.mean(differences), statistics.stdev(differences)
+    half = t_quantile(1 - (1 - level) / 2, n - 1) * sd / n ** 0.5
+    return mean, mean - half, mean + half
+
+
+def write(path, head, rows):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(",".join(head) + "\n")
+        for row in rows:
+            file.write(",".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row) + "\n")
+    print(f"{path}: {len(rows)} rows")
+
+
+def study_votes(folder, out, sets, networks):
+    found = {network: votes(folder, network, sets) for network in networks}
+    found = {network: rows for network, rows in found.items() if rows[0]}
+    base = "bf16, by seed", 1
+    count = sum(len(weighted) - 1 for weighted, _, _ in found.values())
+    rows = []
+    for network, (weighted, majority, cost) in found.items():
+        for key, right in weighted.items():
+            one = weighted[base]
+            mean, low, high = compare([a - b for a, b in zip(right, one)], 1 - 0.05 / count) if key != base else (0.0, 0.0, 0.0)
+            rows.append([network, '"' + key[0] + '"', key[1], len(right), statistics.mean(right), statistics.mean(majority[key]), mean, low,
+                         high, cost[key], cost[key] / cost[base], (1 - statistics.mean(right)) * 100])
+    write(out / "votes.csv", ["network", "ensemble", "k", "sets", "weighted", "majority", "over_one_bf16", "low", "high",
+                              "cost_per_million", "cost_x", "wrong_percent"], rows)
+
+
+# Sizes of a pool: width of the network that answers, model whose size costs.
+SIZES = {"8": "resnet18", "16": "resnet50", "32": "vgg11", "128": "vgg16"}
+SEEDS_OF_POOL = 3
+TRACES = {
+    "poisson": {"arrivals": "poisson", "rate": 150, "seconds": 240},
+    "diurnal": {"arrivals": "diurnal", "rate": 150, "seconds": 240, "period": 120, "depth": 0.7},
+    "bursts": {"arrivals": "bursts", "rate": 75, "seconds": 240, "period": 60, "length": 12, "factor": 5},
+}
+POOLS = {"bf16": ["bf16"], "both": ["bf16", "nvfp4@fprop"]}
+FIGURES = ["cost_per_million", "p50_ms", "p95_ms", "p99_ms", "accuracy", "members", "met_latency", "met_accuracy", "met_both",
+           "instances_lost"]
+
+
+def pool_checkpoint(folder, number, width, seed):
+    path = folder / f"pool-{number}-{width}-{seed}.ck"
+    if not path.exists():
+        run("train", "--task", "classifier", "--recipe", "bf16", "--seed", str(seed), "--quiet", "--checkpoint", str(path),
+            "--set", f"data_seed={200 + number}", "--set", f"width={width}")
+    return str(path.resolve())
+
+
+def policies_of(folder, number, traces_of_set):
+    """What `serve` says of each pool and trace of one set. Targets stand relative to the best bf16 member: three points of
+    accuracy below it, one below, and half a point above it, which no single member promises; a request may take three times
+    what the largest bf16 member needs alone."""
+    result = {}
+    targets = None
+    for pool, recipes in POOLS.items():
+        members = [{"checkpoint": pool_checkpoint(folder, number, width, seed), "recipe": recipe, "model": model}
+                   for width, model in SIZES.items() for seed in range(1, SEEDS_OF_POOL + 1) for recipe in recipes]
+        for trace, arrivals in TRACES.items():
+            def serve(targets, *words):
+                file = service(folder, members, "resnet50", targets=targets, trace=arrivals, instance=INSTANCE)
+                return json.loads(run("serve", file, "--json", *words))
+            if targets is None:
+                known = serve([{"accuracy": 0.5, "latency_ms": 1000}], "--seeds", "1", "--policies", "single")["members"]
+                best, slow = max(m["accuracy"] for m in known), max(m["one_ms"] for m in known)
+                targets = [{"accuracy": best + more, "latency_ms": 3 * slow} for more in (-0.03, -0.01, 0.005)]
+            result[f"{pool},{trace}"] = serve(targets, "--seeds", str(traces_of_set), "--first-seed", str(1000 * number))
+    return json.dumps(result)
+
+
+def study_policies(folder, out, sets, traces_of_set=2):
+    runs = {}
+    for number in finished(folder, "policies", "pool", sets):
+        found = remembered(folder / f"policies-pool-{number}.json", lambda: policies_of(folder, number, traces_of_set))
+        for key, result in found.items():
+            for row in result["policies"]:
+                for figure in FIGURES:
+                    runs.setdefault((*key.split(","), row["policy"]), {}).setdefault(figure, []).append(row[figure]["mean"])
+        print(f"policies: set {number}", flush=True)
+    rows = []
+    for (pool, trace, policy), figures in runs.items():
+        row = [pool, trace, policy, len(figures["accuracy"])]
+        for figure in FIGURES:
+            mean, low, high = compare(figures[figure], 0.95)
+            row += [mean, low, high] if figure in ("cost_per_million", "p50_ms", "p99_ms", "met_both") else [mean]
+        rival = runs["bf16", trace, "infaas"]
+        for figure in ("cost_per_million", "p50_ms"):  # how many times infaas on bf16 members takes
+            ratios = [b / a for a, b in zip(figures[figure], rival[figure])]
+            row += list(compare(ratios, 0.95))
+        rows.append(row + [100 * (1 - statistics.mean(figures["accuracy"]))])
+    head = ["pool", "trace", "policy", "sets"]
+    for figure in FIGURES:
+        head += [figure] + ([f"{figure}_low", f"{figure}_high"] if figure in ("cost_per_million", "p50_ms", "p99_ms", "met_both") else [])
+    head += ["cheaper_x", "cheaper_low", "cheaper_high", "faster_x", "faster_low", "faster_high", "wrong_percent"]
+    write(out / "policies.csv", head, rows)
+    write(out / "latency.csv", ["pool", "trace", "policy", "percentile", "ms"],
+          [[*key, p, statistics.mean(figures[f"p{p}_ms"])] for key, figures in runs.items() for p in (50, 95, 99)])
+
+
+INSTANCE = {"share": 0.001, "overhead_ms": 0, "batch": 16, "start_up_s": 10, "tick_s": 5, "losses_per_hour": 20, "transient_price": 0.3}
+
+if __name__ == "__main__":
+    build, results = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    amount = int(sys.argv[3]) if len(sys.argv) > 3 else 20
+    build.mkdir(parents=True, exist_ok=True)
+    results.mkdir(parents=True, exist_ok=True)
+    parts = sys.argv[4].split(",") if len(sys.argv) > 4 else ["votes", "policies"]
+    if "votes" in parts:
+        study_votes(build, results, amount, list(NETWORKS))
+    if "policies" in parts:
+        study_policies(build, results, amount)
