@@ -20,7 +20,8 @@ TEST_CASE("every command and subcommand shows an example", "[cli]") {
                               "cost validate", "cost calibrate", "cost measure",   "sweep",
                               "sweep run",     "sweep status",   "sweep merge",    "table",
                               "pareto",        "effects",        "report",         "help",
-                              "completion",    "bench",          "version"}) {
+                              "completion",    "bench",          "version",        "eval",
+                              "serve",         "sweep replay"}) {
     const auto result = run_cli(std::string(command) + " --help");
     INFO(command);
     CHECK(result.exit_code == 0);

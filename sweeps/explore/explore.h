@@ -29,6 +29,8 @@ class Planner {
  public:
   // `models`: the cost models whose fronts choose candidates, one for each chip of the grid.
   Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models);
+  // The same grid, with the random choices of a grid called `name`.
+  Planner(const Planner& other, std::string name) : Planner(other) { grid_.name = std::move(name); }
 
   const Grid& grid() const { return grid_; }
   const Plan& plan(size_t rung = 0) const { return plans_[rung]; }
