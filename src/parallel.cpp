@@ -9,6 +9,8 @@
 
 namespace fp4 {
 
+int threads_of_machine() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
 int threads_available(int wanted) {
   static std::atomic<int> proven = 1;
   if (wanted <= proven) return std::max(wanted, 1);

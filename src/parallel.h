@@ -12,6 +12,9 @@
 
 namespace fp4 {
 
+/// Threads that this machine runs at once, at least 1: what a command takes where nobody asks for another number.
+int threads_of_machine();
+
 /// How many of `wanted` threads can run, the caller among them: at least 1. Tries it by starting them all, once.
 int threads_available(int wanted);
 

@@ -17,6 +17,41 @@ TEST_CASE("t quantiles equal the printed table", "[quick]") {
   CHECK(t_quantile(0.025, 4) == Approx(-2.776).margin(5e-4));
 }
 
+TEST_CASE("t quantiles equal the closed forms of 1, 2 and 4 degrees of freedom, far into the tails", "[quick]") {
+  // Shaw 2006, Sampling Student's T distribution, section 4: tan; 2 a / sqrt(alpha / 2), .. with a = p - 1/2,
+  // alpha = 4 p (1 - p).
+  const double pi = std::acos(-1.0);
+  for (const double tail : {1e-14, 1e-9, 1e-5, 9.99e-4, 1.001e-3, 0.01, 0.2, 0.4, 0.499}) {
+    const double alpha = 4 * tail * (1 - tail), away = 0.5 - tail;
+    INFO(tail);
+    CHECK(-t_quantile(tail, 1) == Approx(tail < 0.25 ? 1 / std::tan(pi * tail) : std::tan(pi * away)).epsilon(1e-10));
+    CHECK(-t_quantile(tail, 2) == Approx(2 * away / std::sqrt(alpha / 2)).epsilon(1e-10));
+    const double q = std::cos(std::acos(std::sqrt(alpha)) / 3) / std::sqrt(alpha);
+    CHECK(-t_quantile(tail, 4) == Approx(2 * std::sqrt(q - 1)).epsilon(tail > 0.49 ? 1e-7 : 1e-10));
+  }
+  CHECK(t_quantile(0.5, 7) == 0);
+  CHECK(t_quantile(0.975, 1e6) == Approx(1.959966).margin(1e-6));  // nearly the normal distribution's 1.959964
+}
+
+TEST_CASE("at the ends of an exact interval for a share, so many or so few are as rare as it says", "[quick]") {
+  const auto at_most = [](size_t k, size_t n, double p) {  // P(X <= k), by its sum
+    double sum = 0, term = std::pow(1 - p, static_cast<double>(n));
+    for (size_t i = 0; i <= k; ++i) {
+      sum += term;
+      term *= static_cast<double>(n - i) / static_cast<double>(i + 1) * p / (1 - p);
+    }
+    return sum;
+  };
+  for (const size_t n : {5, 50}) {
+    for (size_t k = 1; k < n; k += 3) {
+      const Interval interval = clopper_pearson(k, n, 0.05);
+      INFO(k << " of " << n);
+      CHECK(at_most(k, n, interval.high) == Approx(0.025).epsilon(1e-9));
+      CHECK(1 - at_most(k - 1, n, interval.low) == Approx(0.025).epsilon(1e-9));
+    }
+  }
+}
+
 TEST_CASE("a summary of 1..5 by hand", "[quick]") {
   const std::vector<double> values = {1, 2, 3, 4, 5};
   const Summary summary = summarise(values);

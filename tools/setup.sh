@@ -8,6 +8,9 @@ cd "$(dirname "$0")/.."
 wanted=${1:-all}
 case $wanted in build|all) ;; *) echo "setup.sh: unknown word '$wanted'; accepted: build, all" >&2; exit 2 ;; esac
 
+# What is not here, and why: Boost.Math and oneTBB (Eigen's incomplete beta function gives Student's t; OpenMP, which comes
+# with the compiler, shares loops); libzip and minizip (.npz and .zip are read and written as streams over zlib, where each
+# CRC and length is compared on the way; libzip writes nothing before its archive is closed).
 # package | group | a command that makes the package unnecessary, or - | what for
 table='
 g++                  | build | c++      | compiler
@@ -17,12 +20,12 @@ libfmt-dev           | build | -        | text
 libcli11-dev         | build | -        | command line
 nlohmann-json3-dev   | build | -        | JSON
 libsqlite3-dev       | build | -        | result store
-libtbb-dev           | build | -        | scheduling of sweeps
-libeigen3-dev        | build | -        | statistics, low-rank algebra
-libboost-dev         | build | -        | statistics: Student t distribution
+libeigen3-dev        | build | -        | statistics (Student t), least squares, low-rank algebra
 zlib1g-dev           | build | -        | .npz files, the report
 libopenmpi-dev       | build | mpicxx   | training on several processes (optional)
 openmpi-bin          | build | mpirun   | starts them
+dpkg-dev             | build | dpkg-shlibdeps | what the .deb depends on
+file                 | build | file     | finds the programs in it
 python3-dev          | build | -        | Python module
 pybind11-dev         | build | -        | Python module
 python3-numpy        | build | -        | Python module, files of the tests

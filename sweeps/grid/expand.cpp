@@ -1,15 +1,14 @@
 // From a grid to distinct configurations: every point of the product is laid over its base recipe, made canonical by
 // the trainer (which erases dead fields) and hashed; points with one hash are one configuration. Points are
-// independent, so TBB shares them out; the result is put together in the order of the product and does not depend on
+// independent, so threads share them out; the result is put together in the order of the product and does not depend on
 // threads.
-#include <tbb/blocked_range.h>
-#include <tbb/concurrent_hash_map.h>
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "src/error.h"
+#include "src/parallel.h"
 #include "src/words.h"
 #include "sweeps/grid/grid_configs.h"
 #include "sweeps/grid/recipe_overlay.h"
@@ -61,12 +60,11 @@ class Expander {
  private:
   void expand_slice(size_t begin, size_t end) {
     std::vector<Outcome> outcomes(end - begin);
-    tbb::parallel_for(tbb::blocked_range<size_t>(begin, end, 16), [&](const tbb::blocked_range<size_t>& range) {
+    parallel_for(0, static_cast<int64_t>(outcomes.size()), 1, threads_of_machine(), 16, [&](int64_t i) {
       Point point;
-      for (size_t i = range.begin(); i < range.end(); ++i) {
-        outcomes[i - begin] =
-            product_.point(i, point) ? examine(point) : Outcome{.hash = {}, .impossible = {}, .excluded = true};
-      }
+      outcomes[static_cast<size_t>(i)] = product_.point(begin + static_cast<size_t>(i), point)
+                                             ? examine(point)
+                                             : Outcome{.hash = {}, .impossible = {}, .excluded = true};
     });
     Point point;
     for (size_t i = begin; i < end; ++i) {
@@ -120,26 +118,35 @@ class Expander {
       return {.hash = {}, .impossible = std::move(reason)};
     }
     Outcome outcome{.hash = simulator_.hash(canonical), .impossible = {}};
-    decltype(known_)::accessor entry;
-    if (known_.insert(entry, outcome.hash)) {
-      // Whichever thread comes first writes; name it by content, since two points of different bases may meet here.
-      entry->second = {.hash = outcome.hash,
-                       .task = point.task,
-                       .reference = references_of(canonical),
-                       .recipe = recipe_name,
-                       .config = canonical.dump(),
-                       .static_cost = simulator_.static_cost(canonical)};
-    } else if (recipe_name < entry->second.recipe) {
-      entry->second.recipe = recipe_name;
-    }
+    // Whichever thread comes first writes; named by content, since two points of different bases may meet here.
+    if (named_already(outcome.hash, recipe_name)) return outcome;
+    ConfigRecord record{.hash = outcome.hash,
+                        .task = point.task,
+                        .reference = references_of(canonical),
+                        .recipe = recipe_name,
+                        .config = canonical.dump(),
+                        .static_cost = simulator_.static_cost(canonical)};
+    const std::lock_guard lock(mutex_);
+    ConfigRecord& known = known_.try_emplace(outcome.hash, std::move(record)).first->second;
+    known.recipe = std::min(known.recipe, recipe_name);
     return outcome;
   }
 
-  // Hash of the fp32 configuration beside this one; notes the other references of the same context.
+  bool named_already(const std::string& hash, const std::string& recipe) {
+    const std::lock_guard lock(mutex_);
+    const auto entry = known_.find(hash);
+    if (entry == known_.end()) return false;
+    entry->second.recipe = std::min(entry->second.recipe, recipe);
+    return true;
+  }
+
+  // Hash of the fp32 configuration beside this one; notes the other references of the same context. A sweep has few
+  // contexts, so threads wait here for one another only at its start.
   std::string references_of(const Json& canonical) {
     const std::string key = canonical["task"].dump() + canonical["train"].dump();
-    decltype(contexts_)::accessor entry;
-    if (contexts_.insert(entry, key)) {
+    const std::lock_guard lock(contexts_mutex_);
+    const auto [entry, fresh] = contexts_.try_emplace(key);
+    if (fresh) {
       std::vector<std::string> names = grid_.references;
       std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "fp32"; });
       for (const std::string& name : names) {
@@ -163,8 +170,9 @@ class Expander {
   int steps_;
   Plan plan_;
   std::set<std::string> seen_;
-  tbb::concurrent_hash_map<std::string, ConfigRecord> known_;
-  tbb::concurrent_hash_map<std::string, std::vector<ConfigRecord>> contexts_;
+  std::mutex mutex_, contexts_mutex_;
+  std::map<std::string, ConfigRecord> known_;
+  std::map<std::string, std::vector<ConfigRecord>> contexts_;
 };
 
 }  // namespace

@@ -2,12 +2,12 @@
 #include "sweeps/judge/costs.h"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "src/error.h"
+#include "src/parallel.h"
 
 namespace fp4::sweeps {
 
@@ -40,6 +40,12 @@ PricedRecipe parse_recipe(std::string_view text, const std::string& config) {
   return priced;
 }
 
+template <class Body>
+void for_each_index(size_t count, const Body& body) {
+  parallel_for(0, static_cast<int64_t>(count), 1, threads_of_machine(), 1,
+               [&](int64_t i) { body(static_cast<size_t>(i)); });
+}
+
 }  // namespace
 
 PricedRecipe priced_recipe(const std::string& config) { return parse_recipe(section_text(config, "recipe"), config); }
@@ -59,7 +65,7 @@ Costs::Costs(const Results& results, CostModel model) : model_(std::move(model))
   }
   recipes_.resize(fresh_recipes.size());
   plain_.resize(recipes_.size());
-  tbb::parallel_for(size_t{0}, recipes_.size(), [&](size_t i) {
+  for_each_index(recipes_.size(), [&](size_t i) {
     recipes_[i] = parse_recipe(fresh_recipes[i].first, *fresh_recipes[i].second);
     plain_[i] = evaluate(i, {});
   });
@@ -81,7 +87,7 @@ Cost Costs::weighted(const ConfigResult& config, const std::string& weight, doub
 
 void Costs::prepare(const std::string& weight, double factor) const {
   Table table(recipes_.size());
-  tbb::parallel_for(size_t{0}, recipes_.size(), [&](size_t i) { table[i] = evaluate(i, {{weight, factor}}); });
+  for_each_index(recipes_.size(), [&](size_t i) { table[i] = evaluate(i, {{weight, factor}}); });
   auto& known = weighted_[{weight, factor}];
   for (size_t i = 0; i < table.size(); ++i) known[i] = table[i];
 }

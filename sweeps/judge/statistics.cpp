@@ -1,27 +1,57 @@
-// Boost.Math supplies Student's t and the binomial; everything else is a few lines over it. A spread of exactly 0
-// (equal digests, or a deterministic offset) is not an error: the interval is then one number.
+// Eigen supplies the incomplete beta function, of which Student's t and the binomial are made (DLMF 8.17); everything
+// else is a few lines over it. A spread of exactly 0 (equal digests, or a deterministic offset) is not an error: the
+// interval is then one number.
 #include "sweeps/judge/statistics.h"
 
 #include <algorithm>
-#include <boost/math/distributions/binomial.hpp>
-#include <boost/math/distributions/students_t.hpp>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <unsupported/Eigen/SpecialFunctions>
 #include <utility>
 
 namespace fp4::sweeps {
 
+namespace {
+
+// The x with I_x(a, b) = probability, to the last bit that I_x can tell: bit patterns of positive doubles are in the
+// order of the numbers, so halving them needs 62 steps from 0 to 1, however small x is.
+double inverse_beta(double a, double b, double probability) {
+  if (probability <= 0) return 0;
+  uint64_t low = 0, high = std::bit_cast<uint64_t>(1.0);
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    (Eigen::numext::betainc(a, b, std::bit_cast<double>(middle)) < probability ? low : high) = middle;
+  }
+  return std::bit_cast<double>(high);
+}
+
+// P(|T| > t) = I_x(n/2, 1/2) with x = n / (n + t^2), and its complement with 1 - x: each where it loses no digits.
+double upper_t_quantile(double tail, double n) {
+  if (tail < 1e-3) {
+    const double x = inverse_beta(n / 2, 0.5, 2 * tail);
+    return std::sqrt(n * (1 - x) / x);
+  }
+  const double y = inverse_beta(0.5, n / 2, 1 - 2 * tail);
+  return std::sqrt(n * y / (1 - y));
+}
+
+}  // namespace
+
 double t_quantile(double probability, double degrees_of_freedom) {
-  // Tables ask for the same few quantiles thousands of times and Boost iterates for each: remember them.
+  // Tables ask for the same few quantiles thousands of times: remember them.
   static std::mutex mutex;
   static std::map<std::pair<double, double>, double> known;
   const std::lock_guard lock(mutex);
   const auto [entry, fresh] = known.try_emplace({probability, degrees_of_freedom}, 0.0);
-  if (fresh) entry->second = boost::math::quantile(boost::math::students_t(degrees_of_freedom), probability);
+  if (fresh) {
+    const double upper = upper_t_quantile(std::min(probability, 1 - probability), degrees_of_freedom);
+    entry->second = probability < 0.5 ? -upper : upper;
+  }
   return entry->second;
 }
 
@@ -79,9 +109,10 @@ double detectable_effect(size_t n, double power, double alpha) {
 }
 
 Interval clopper_pearson(size_t successes, size_t trials, double alpha) {
-  using Binomial = boost::math::binomial_distribution<>;
+  // P(X >= k) = I_p(k, n - k + 1): the p at which seeing so many, or so few, has probability alpha / 2.
   const auto n = static_cast<double>(trials), k = static_cast<double>(successes);
-  return {Binomial::find_lower_bound_on_p(n, k, alpha / 2), Binomial::find_upper_bound_on_p(n, k, alpha / 2)};
+  return {successes == 0 ? 0 : inverse_beta(k, n - k + 1, alpha / 2),
+          successes == trials ? 1 : inverse_beta(k + 1, n - k, 1 - alpha / 2)};
 }
 
 WeightedMean hajek(std::span<const double> y, std::span<const double> probability) {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <thread>
 
 #include "src/error.h"
+#include "src/parallel.h"
 #include "src/version.h"
 #include "sweeps/explore/edges.h"
 #include "sweeps/explore/sweep.h"
@@ -166,10 +166,9 @@ void run_edge(const EdgeOptions& o, Invocation& invocation) {
   store.set_meta("name", name);
   store.set_meta("command", invocation.command_line);
   SweepProgress progress(o.quiet, {});
-  const sweeps::EngineOptions engine = {
-      .jobs = o.jobs > 0 ? o.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-      .stop = &stop_requested(),
-      .progress = [&](const sweeps::Progress& p) { progress.update(p); }};
+  const sweeps::EngineOptions engine = {.jobs = o.jobs > 0 ? o.jobs : threads_of_machine(),
+                                        .stop = &stop_requested(),
+                                        .progress = [&](const sweeps::Progress& p) { progress.update(p); }};
   bool interrupted = false;
   for (EdgeContext& context : contexts) {
     context.outcome =

@@ -7,10 +7,10 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "src/error.h"
 #include "src/integer_text.h"
+#include "src/parallel.h"
 #include "src/version.h"
 #include "sweeps/explore/sweep.h"
 #include "tools/cli/options.h"
@@ -160,7 +160,7 @@ void print_outcome(const RunOptions& o, const fs::path& out, const sweeps::Store
   if (!outcome.waiting.empty()) {
     fmt::print("{}\n", outcome.waiting);
   } else if (!sharded && outcome.failed == 0) {
-    fmt::print("next: fp4sim pareto {0}; fp4sim table {0}; fp4sim report {0} --out report.html\n", out.string());
+    fmt::print("next: fp4sim pareto {0}; fp4sim table {0};\n      fp4sim report {0} --out report.html\n", out.string());
   }
 }
 
@@ -186,7 +186,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   const sweeps::Grid grid = load_grid(o.grid, o.fixed);
   const char* ending = o.fixed.empty() ? ".sweep" : ".fixed.sweep";  // beside the tuned one, never in its place
   const fs::path out = o.out.empty() ? fs::path(grid.name + ending) : fs::path(o.out);
-  const int workers = o.jobs > 0 ? o.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int workers = o.jobs > 0 ? o.jobs : threads_of_machine();
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
   const sweeps::Identity identity = sweeps::identity_of(simulator, grid, version(), host_name());

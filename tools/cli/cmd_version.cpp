@@ -1,11 +1,9 @@
 // `fp4sim version`: which build this is, for bug reports and provenance.
 #include <fmt/core.h>
 #include <sqlite3.h>
-#include <tbb/version.h>
 #include <zlib.h>
 
 #include <Eigen/Core>
-#include <boost/version.hpp>
 
 #include "src/backends.h"
 #include "src/gpu/gpu_backend.h"
@@ -32,12 +30,10 @@ std::string dotted(int major, int minor, int patch) { return fmt::format("{}.{}.
 
 nlohmann::ordered_json libraries() {
   return {
-      {"Boost", dotted(BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},
       {"CLI11", CLI11_VERSION},
       {"Eigen", dotted(EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
       {"fmt", dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
       {"nlohmann_json", dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
-      {"oneTBB", TBB_runtime_version()},
       {"SQLite", sqlite3_libversion()},
       {"zlib", zlibVersion()}};
 }

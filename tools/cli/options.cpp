@@ -4,10 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "src/error.h"
 #include "src/output.h"
+#include "src/parallel.h"
 #include "tools/cli/streams.h"
 
 namespace fp4::tools {
@@ -19,9 +19,7 @@ void add_place_options(CLI::App& app, PlaceOptions& options) {
   app.add_option("--step", options.step, "Training step (default 0)")->type_name("N");
 }
 
-int BackendOptions::thread_count() const {
-  return threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
+int BackendOptions::thread_count() const { return threads > 0 ? threads : threads_of_machine(); }
 
 CLI::Option* add_backend_option(CLI::App& app, std::string& backend, const std::string& more) {
   std::string words;

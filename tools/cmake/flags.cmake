@@ -17,9 +17,6 @@ if(FP4_SANITIZE)
   target_link_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE})
   # With sanitizers on, g++ 12 warns about paths it invented itself (GCC bug 105562 and others).
   target_compile_options(fp4_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-  # Headers of other projects are not judged.
-  target_compile_options(
-    fp4_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tools/cmake/sanitizers.ignore>)
   find_program(FP4_LLD ld.lld) # links a test program in a second instead of five
   if(FP4_LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_link_options(fp4_flags INTERFACE -fuse-ld=lld)

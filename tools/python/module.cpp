@@ -2,10 +2,10 @@
 #include "tools/python/module.h"
 
 #include <atomic>
-#include <thread>
 
 #include "src/embedded.h"
 #include "src/error.h"
+#include "src/parallel.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
 #include "src/version.h"
@@ -21,7 +21,7 @@ std::atomic<int> default_threads = 0;
 
 int thread_count(int wanted) {
   const int count = wanted > 0 ? wanted : default_threads.load();
-  return count > 0 ? count : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return count > 0 ? count : threads_of_machine();
 }
 
 Way way(uint64_t seed, uint32_t stream, uint32_t step, const std::string& backend, int threads) {

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 suite=${1:?trixie, noble, ..} place=${2:?a folder}
 cxx=${CXX:-g++}
 root=$place/$suite
-packages="ccache cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libtbb-dev libeigen3-dev libboost-dev
+packages="ccache cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libeigen3-dev
 zlib1g-dev libssl-dev python3-dev pybind11-dev python3-numpy python3-jsonschema catch2 git ca-certificates g++"
 case $cxx in clang*) packages="$packages clang libomp-dev" ;; g++-*) packages="$packages $cxx" ;; esac
 
@@ -55,7 +55,7 @@ chroot "$root" env CXX="$cxx" TESTS="${TESTS:-}" JOBS="${JOBS:-$(nproc)}" CCACHE
   cmake -S . -B "$build" -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
     -DFP4_TEST_LABEL=quick >configure.log || { cat configure.log; exit 1; }
   grep -i "catch2\|not found\|will not" configure.log || true
-  if [ -n "$TESTS" ]; then ninja -C "$build" -j "$JOBS" fp4sim $TESTS; else ninja -C "$build" -j "$JOBS"; fi
+  if [ -n "$TESTS" ]; then ninja -k 0 -C "$build" -j "$JOBS" fp4sim $TESTS; else ninja -k 0 -C "$build" -j "$JOBS"; fi
   "$build/fp4sim" version
   names=$(echo $TESTS | tr " " "|")
   ctest --test-dir "$build" -L "^quick$" -R "^(${names:-.*})[.]" -j "$JOBS" --output-on-failure | tail -30'
