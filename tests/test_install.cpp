@@ -50,6 +50,31 @@ TEST_CASE("another project builds against the installed package", "[cli]") {
   }
 }
 
+TEST_CASE("the Debian package holds the installed files and names its libraries", "[cli]") {
+  if (run_shell("command -v dpkg-shlibdeps file dpkg-deb").exit_code != 0) {
+    WARN("[test skipped] no dpkg-dev");
+    return;
+  }
+  const char* build = std::getenv("FP4SIM_BUILD");
+  const fp4::test::TemporaryFolder folder;
+  const auto made =
+      run_shell("cpack --config '" + std::string(build != nullptr ? build : "build") + "/CPackConfig.cmake' -B '" +
+                folder / "deb" + "' && dpkg-deb -x '" + folder / "deb" + "'/fp4sim_*.deb '" + folder / "root" + "'");
+  INFO(made.out << made.err);
+  REQUIRE(made.exit_code == 0);
+  const auto field = [&](const std::string& name) {
+    return run_shell("dpkg-deb -f '" + folder / "deb" + "'/fp4sim_*.deb " + name).out;
+  };
+  CHECK_THAT(field("Depends"), Catch::Contains("libsqlite3-0") && Catch::Contains("libc6"));
+  CHECK_THAT(run_shell("'" + fp4::test::fp4sim_path() + "' --version").out, Catch::Contains(field("Version")));
+  CHECK(run_shell("'" + folder / "root" + "/usr/bin/fp4sim' version").exit_code == 0);
+  CHECK(std::filesystem::exists(folder / "root/usr/share/man/man1/fp4sim.1"));
+  CHECK(std::filesystem::exists(folder / "root/usr/share/doc/fp4sim/LICENSE"));
+  const auto flags = run_shell("PKG_CONFIG_PATH=$(dirname $(find '" + folder / "root" +
+                               "' -name fp4sim.pc)) pkg-config --variable=prefix fp4sim");
+  CHECK(std::filesystem::exists(flags.out.substr(0, flags.out.find('\n')) + "/include/fp4sim.h"));
+}
+
 TEST_CASE("completion of bash offers commands, options and closed sets of words", "[cli]") {
   const auto offers = [](const std::string& words) {
     return run_shell("PATH=$(dirname '" + fp4::test::fp4sim_path() + "'):$PATH\nexport PATH\n" +

@@ -12,8 +12,9 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/fp4simConfigVersion.cmak
 install(FILES "${PROJECT_BINARY_DIR}/fp4simConfig.cmake" "${PROJECT_BINARY_DIR}/fp4simConfigVersion.cmake"
         DESTINATION "${package_dir}")
 # Paths from the file's own place, so that an installed tree can be moved.
+file(RELATIVE_PATH to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/fp4sim.pc" @ONLY CONTENT
-"prefix=\${pcfiledir}/../..
+"prefix=\${pcfiledir}/@to_prefix@
 libdir=\${prefix}/@CMAKE_INSTALL_LIBDIR@
 includedir=\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 
@@ -46,3 +47,20 @@ install(FILES "${generated}/fp4sim.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/b
 install(FILES "${generated}/_fp4sim" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 install(FILES "${generated}/fp4sim.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 install(FILES "${generated}/fp4sim.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+
+# `cpack --config build/CPackConfig.cmake`: a Debian package (and, by -G TGZ, an archive) of the same files.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME fp4sim)
+set(CPACK_PACKAGE_VENDOR "The fp4sim maintainers")
+set(CPACK_PACKAGE_CONTACT "The fp4sim maintainers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_DESCRIPTION "MXFP4, NVFP4 and UE5M3 arithmetic bit by bit, golden outputs for kernel authors, small
+training tasks, sweeps over recipes and what they cost on a chip; a command, headers and a C library.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # by dpkg-shlibdeps: Depends names what the program is linked to
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+include(CPack)
