@@ -43,10 +43,10 @@ double step_of(const std::string& recipe) {
 
 const AdviceOptions sure = {.d = 1e12, .transfer = Transfer::law, .doubt = {.factor = 1, .fp4_slower = 0}};
 
-const AdviceRow& row_of(const Advice& advice, const std::string& recipe) {
+const AdviceRow& row_of(const Advice& advice, std::string_view recipe) {
   for (const AdviceRow& row : advice.rows)
     if (row.recipe == recipe) return row;
-  throw std::runtime_error("no row of " + recipe);
+  throw std::runtime_error("no row of " + std::string(recipe));
 }
 
 }  // namespace

@@ -184,7 +184,9 @@ TEST_CASE("tune_best screens at the fixed rate and tunes the best share", "[quic
   }
   CHECK(best == 2);
   CHECK(fixed == 4);
-  for (const ContextFront& front : fronts(results, Costs(results, made_up_costs()), {})) {
+  const std::vector<ContextFront> all = fronts(results, Costs(results, made_up_costs()), {});
+  CHECK(all.front().raced);  // what decides comes before what was only looked at
+  for (const ContextFront& front : all) {
     CHECK(front.raced == front.at_best);
     for (const FrontPoint& point : front.points) CHECK((point.config->record.at != At::fixed) == front.at_best);
   }

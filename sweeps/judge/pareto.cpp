@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "src/error.h"
 #include "sweeps/judge/front_extras.h"
@@ -427,6 +428,10 @@ std::vector<ContextFront> fronts(const Results& results, const Costs& costs, con
     ContextJudge(results, costs, curves, options, front).judge_context();
     list.push_back(std::move(front));
   }
+  const auto standing = [](const ContextFront& front) { return front.raced ? 0 : front.confirmed ? 1 : 2; };
+  std::stable_sort(list.begin(), list.end(), [&](const ContextFront& a, const ContextFront& b) {
+    return std::tuple(a.task, standing(a), a.description) < std::tuple(b.task, standing(b), b.description);
+  });
   return list;
 }
 

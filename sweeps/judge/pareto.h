@@ -70,7 +70,7 @@ struct ContextFront {
   std::vector<FrontPoint> points;  // by x, then y
 };
 
-// All contexts of the sweep, by (task, context).
+// All contexts of the sweep, by task; of a task those that decide first: raced, confirmed, screened.
 std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options);
 
 // What `equal` means on each task: the delta of its first context.

@@ -21,7 +21,7 @@ inline Case quantize_case(const std::string& words, InputKind input, int64_t row
   return c;
 }
 
-inline Array& find(std::vector<Array>& arrays, const std::string& name) {
+inline Array& find(std::vector<Array>& arrays, std::string_view name) {
   for (Array& a : arrays) {
     if (a.name == name) return a;
   }
