@@ -1,156 +1,13 @@
 // Does every command that we show to people work? The examples of all help texts and the commands of README.md run as
-// they are printed, in a folder that holds the files they name; what README.md shows of their output has to be there.
-// Three kinds of words are changed, all in the table `shortened`: long studies, large sizes and many steps.
+// they are printed, in a folder that holds the files they name (workshop.h); what README.md shows of their output has
+// to be there. Other pages: test_pages.cpp.
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/support/support.h"
+#include "tests/support/workshop.h"
 
 using namespace fp4::test;
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 namespace {
-
-struct Replacement {
-  const char* shown;
-  const char* run;
-};
-const Replacement shortened[] = {
-    {"sweep run quick ", "sweep run quick.json "},  // its grid with 3 recipes, 2 tasks, 3 steps, few seeds
-    {"--suite standard", "--suite smoke"},
-    {"--sizes 1024,4096", "--sizes 64,96 --rounds 1"},
-    {"--steps 300", "--steps 10"},
-    {"--at 100", "--at 3"},
-    {"cost calibrate ", "cost calibrate --seconds 0.01 --size 64 "},
-    {"cost stalls --measure ", "cost stalls --measure --repeats 1 "},
-    {"cost measure -- ", "cost measure --seconds 0.01 --runs 3 -- "},
-    {"--task classifier --recipe mxfp4\n", "--task classifier --recipe mxfp4 --steps 5\n"},
-};
-
-// Files that examples name, and the command that makes each.
-const Replacement fixtures[] = {
-    {"x.npy",
-     "$FP4SIM_PYTHON -c \"import numpy as np; np.save('x.npy', np.random.default_rng(0).standard_normal((256, "
-     "512)).astype(np.float32))\""},
-    {"a.npy", "$FP4SIM_PYTHON -c \"import numpy as np; np.save('a.npy', np.ones((4, 64), np.float32))\""},
-    {"b.npy", "$FP4SIM_PYTHON -c \"import numpy as np; np.save('b.npy', np.ones((8, 64), np.float32))\""},
-    {"w.safetensors",
-     "$FP4SIM_PYTHON -c \"import json, struct; h = json.dumps({'layer0': {'dtype': 'F32', 'shape': [32, 64], "
-     "'data_offsets': [0, 8192]}}).encode(); open('w.safetensors', 'wb').write(struct.pack('<Q', len(h)) + h + "
-     "bytes(8192))\""},
-    {"out", "fp4sim quantize x.npy --spec nvfp4 --out out"},
-    {"my_model",
-     "mkdir my_model && $FP4SIM_PYTHON -c \"import json, struct; h = json.dumps({'up.weight': {'dtype': 'F32', "
-     "'shape': "
-     "[32, 64], 'data_offsets': [0, 8192]}}).encode(); open('my_model/model.safetensors', "
-     "'wb').write(struct.pack('<Q', "
-     "len(h)) + h + struct.pack('<2048f', *range(2048)))\""},
-    {"my_model_nvfp4", "fp4sim quantize my_model --scheme modelopt_nvfp4 --out my_model_nvfp4"},
-    {"a_codes", "fp4sim quantize a.npy --spec nvfp4 --out a_codes"},
-    {"b_codes", "fp4sim quantize b.npy --spec nvfp4 --out b_codes"},
-    {"bias.npy", "$FP4SIM_PYTHON -c \"import numpy as np; np.save('bias.npy', np.ones(8, np.float32))\""},
-    {"golden", "fp4sim golden make --suite smoke --out golden"},
-    {"my_kernel_dump",
-     "fp4sim quantize golden/mxfp4.boundary.8x64/input.npy --spec mxfp4,scale_rule=rceil --out dump && "
-     "mkdir my_kernel_dump && mv dump my_kernel_dump/mxfp4.boundary.8x64"},
-    {"my_kernel", "printf '#!/bin/sh\\ncat > /dev/null\\nfp4sim golden stream\\n' > my_kernel && chmod +x my_kernel"},
-    {"net.ck", "fp4sim train --task classifier --recipe bf16 --steps 10 --checkpoint net.ck --quiet"},
-    {"trace.csv", "fp4sim train --task classifier --recipe mxfp4 --steps 10 --trace trace.csv --trace-every 2 --quiet"},
-    {"quick.sweep", "fp4sim sweep run quick.json --out quick.sweep --quiet"},
-    {"runs.csv", "fp4sim sweep export quick.sweep --out runs.csv"},
-    {"ladder.csv", "$FP4SIM_PYTHON \"$OLDPWD\"/tests/support/planted_ladder.py > ladder.csv"},
-    {"wgrad.sweep", "fp4sim sweep run wgrad.json --out wgrad.sweep --quiet"},
-    {"shard1", "fp4sim sweep run quick.json --shard 1/3 --out shard1 --quiet"},
-    {"shard2", "fp4sim sweep run quick.json --shard 2/3 --out shard2 --quiet"},
-    {"shard3", "fp4sim sweep run quick.json --shard 3/3 --out shard3 --quiet"},
-};
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(line);
-  }
-  return lines;
-}
-
-// Whether `name` is a word of a command that is read, not the folder or file it writes (--out NAME, > NAME).
-bool reads(const std::string& command, const std::string& name) {
-  const auto is_part = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-  };
-  for (size_t at = command.find(name); at != std::string::npos; at = command.find(name, at + 1)) {
-    const std::string before = command.substr(0, at);
-    const size_t end = at + name.size();
-    if ((at > 0 && is_part(command[at - 1])) || (end < command.size() && is_part(command[end]))) continue;
-    if (!before.ends_with("--out ") && !before.ends_with("> ") && !before.ends_with("fp4sim ")) return true;
-  }
-  return false;
-}
-
-// A folder for examples: `fp4sim` on the PATH is the program under test, fixtures are made once and copied.
-class Workshop {
- public:
-  Workshop() {
-    fs::create_directories(folder_ / "bin");
-    fs::create_directories(folder_ / "made");
-    fs::create_symlink(fs::absolute(fp4sim_path()), folder_ / "bin/fp4sim");
-    Json quick = Json::parse(run_cli("show quick --kind grid").out);
-    quick["task"] = {"classifier", "regression"};
-    quick["axes"]["recipe"] = {"mxfp4", "nvfp4", "mxfp8"};
-    quick["train"] = {{"steps", 3}};
-    quick["seeds"] = 2;
-    quick["race"]["seeds"] = 10;
-    quick["tune"]["train.lr"]["rungs"] = 2;
-    quick["tune"]["train.lr"]["seeds"] = 1;
-    for (const char* task : {"classifier", "regression", "diffusion", "lm"}) quick.erase(std::string("train.") + task);
-    write_text(folder_ / "made/quick.json", quick.dump());
-    write_text(
-        folder_ / "made/wgrad.json",
-        R"({"name": "wgrad", "task": "regression", "seeds": 3, "base": "mxfp4_all", "train": {"steps": 3}, "axes": {
-                   "wgrad.hadamard": [{"label": "none", "size": 0}, {"label": "H16", "size": 16, "signs": "none"}],
-                   "wgrad.*.rounding": ["nearest_even", "stochastic"], "task.*.outliers.token": [0, 1]}})");
-  }
-
-  // Runs a command as shown, in a folder of its own with what it reads.
-  RunResult run(std::string command) {
-    command += "\n";
-    for (const Replacement& r : shortened)
-      if (const size_t at = command.find(r.shown); at != std::string::npos)
-        command.replace(at, std::string(r.shown).size(), r.run);
-    const fs::path place = folder_.path() / ("run" + std::to_string(++count_));
-    fs::create_directories(place / ".local/share/bash-completion/completions");
-    fs::create_directories(place / "results");
-    for (const Replacement& f : fixtures)
-      if (reads(command, f.shown)) fs::copy(made(f), place / f.shown, fs::copy_options::recursive);
-    fs::copy(folder_ / "made/quick.json", place / "quick.json");
-    return in(place, command);
-  }
-
- private:
-  fs::path made(const Replacement& fixture) {
-    const fs::path place = folder_ / "made";
-    if (fs::exists(place / fixture.shown)) return place / fixture.shown;
-    for (const Replacement& other : fixtures)  // x.npy before out, golden before my_kernel_dump
-      if (reads(fixture.run, other.shown) && std::string(other.shown) != fixture.shown) made(other);
-    const RunResult result = in(place, fixture.run);
-    INFO(fixture.run << "\n" << result.err);
-    REQUIRE(result.exit_code == 0);
-    return place / fixture.shown;
-  }
-
-  RunResult in(const fs::path& place, const std::string& command) {
-    return run_shell("cd '" + place.string() + "' && export HOME=. PATH='" + folder_ / "bin" + "':\"$PATH\"\n" +
-                     command);
-  }
-
-  TemporaryFolder folder_;
-  int count_ = 0;
-};
 
 struct Example {
   std::string where, command;
@@ -160,6 +17,9 @@ struct Example {
 void collect_examples(const std::string& command, std::vector<Example>& examples) {
   const RunResult help = run_cli(command + " --help");
   REQUIRE(help.exit_code == 0);
+  // Examples stay on one line, to be copied.
+  INFO("fp4sim " << command << " --help");
+  CHECK(wide_line(help.out.substr(0, help.out.find("\nExample:"))) == "");
   std::string section;
   size_t found = 0;
   for (const std::string& line : lines_of(help.out)) {
@@ -192,6 +52,7 @@ TEST_CASE("the example of every help text works", "[cli]") {
     if (result.err.find("built without the chart library") != std::string::npos) continue;  // no node_modules
     if (result.err.find("cost stalls: MPI: none") != std::string::npos) continue;           // a build without it
     CHECK(result.exit_code == (finds_a_difference ? 1 : 0));
+    CHECK(wide_line(result.out) == "");  // every table fits a terminal of 80 columns
   }
 }
 
@@ -206,6 +67,7 @@ TEST_CASE("commands of README.md work and print what it shows", "[cli]") {
     const RunResult result = workshop.run(command);
     INFO(command << "\n" << result.out << result.err);
     CHECK(result.exit_code == (command.starts_with("fp4sim verify") ? 1 : 0));
+    CHECK(wide_line(result.out) == "");
     const std::vector<std::string> printed = lines_of(result.out);
     size_t at = 0;
     for (; !lines[i + 1].starts_with("$ ") && !lines[i + 1].starts_with("```"); ++i) {
@@ -253,7 +115,8 @@ TEST_CASE("commands that README.md names in its other blocks exist", "[cli]") {
       CHECK(preset("ctest --list-presets", command.substr(15)));
     } else {
       // test_install.cpp and tests/python run these.
-      CHECK((command == "cmake --install build --prefix DIR" || command == "python3 -m pip install ."));
+      CHECK((command == "cmake --install build --prefix DIR" || command == "python3 -m pip install ." ||
+             command == "cpack --config build/CPackConfig.cmake"));
     }
   }
 }

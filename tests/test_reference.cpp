@@ -160,7 +160,14 @@ TEST_CASE("help explains commands and fields, and suggests what was meant", "[cl
   CHECK_THAT(run_cli("help hardware").out, Contains("board_w") && Contains("memory_bandwidth"));
   const RunResult wrong = run_cli("help roundng");
   CHECK(wrong.exit_code == 2);
-  CHECK_THAT(wrong.err, Contains("'roundng'; did you mean 'rounding'"));
+  CHECK_THAT(wrong.err, Contains("'roundng'; did you mean 'rounding'") && Contains("a kind of file (recipe"));
+  CHECK(wrong.err.size() < 600);
+  CHECK_THAT(run_cli("help mfxp4").err, Contains("did you mean 'mxfp4'"));
+  // A word of an axis or of several kinds, and the program as a whole.
+  CHECK_THAT(run_cli("help rceil").out, Contains("scale-rules") && Contains("2^ceil(log2(a/M))"));
+  CHECK_THAT(run_cli("help nvfp4").out, Contains("fp4sim show nvfp4 --kind recipe") && Contains("--kind preset"));
+  CHECK_THAT(run_cli("help").out, Contains("Subcommands:") && Contains("pareto") && Contains("recipe, "));
+  CHECK(run_cli("help rceil --json").exit_code == 0);
   CHECK(run_cli("help --schema nothing").exit_code == 2);
   for (const char* line : {"help recipe", "help grid", "help hardware", "help element"}) {
     std::istringstream out(run_cli(line).out);

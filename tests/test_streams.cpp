@@ -70,6 +70,7 @@ TEST_CASE("a result that cannot be printed is exit code 1 and one line", "[cli]"
     }
   // The reader of a pipe that has what it wanted gets no error beside it.
   CHECK(run_shell(program + "list formats | true").err.empty());
+  CHECK(run_shell("{ sleep 0.2; " + program + "help recipe; } | true").err.empty());  // gone before the first of many
   // stdin, stdout and stderr closed: no result file gets their numbers and the messages with them.
   const TemporaryFolder folder;
   const std::string run = folder / "run.json";

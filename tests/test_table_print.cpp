@@ -26,6 +26,20 @@ TEST_CASE("a table is aligned and plain without a terminal", "[quick]") {
         "b\n");
 }
 
+TEST_CASE("where a table has no other way, names break behind their signs, never numbers", "[quick]") {
+  const Table table = {{{"spec"}, {"value", Align::right}}, {{"nvfp4,scale_rule=rceil", "12345678"}}};
+  CHECK(format_table(table, 24, false) ==
+        "spec               value\n"  // 24 = 15 + 1 + 8
+        "--------------- --------\n"
+        "nvfp4,          12345678\n"
+        "scale_rule=\n"
+        "rceil\n");
+  const Table fits = {{{"spec"}, {"value", Align::right}}, {{"nvfp4,scale_rule=rceil", "1"}}};
+  CHECK(format_table(fits, 40, false).find("nvfp4,scale_rule=rceil") != std::string::npos);
+  CHECK(wrap_text("see nvfp4,scale_rule=rceil", 14) ==
+        std::vector<std::string>{"see", "nvfp4,", "scale_rule=", "rceil"});
+}
+
 TEST_CASE("a table gives way in its widest text column", "[quick]") {
   std::string words;
   for (int i = 0; i < 40; ++i) words += "word ";

@@ -79,6 +79,12 @@ class HelpFormatter : public CLI::Formatter {
     CLI::detail::format_help(out, sub->get_name(), wrapped(sub->get_description()), get_column_width());
     return out.str();
   }
+  std::string make_description(const CLI::App* app) const override {
+    std::string out;
+    for (const std::string& line : wrap_text(CLI::Formatter::make_description(app), terminal_width()))
+      out += line + "\n";
+    return out.substr(0, out.size() - 1);  // the text ends its last line itself
+  }
 
  private:
   std::string wrapped(const std::string& text) const {

@@ -103,7 +103,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   JsonReader reader(object, place, notes);
   Hardware hardware;
   hardware.name = reader.at("name", {"the chip's word in tables"}).text();
-  hardware.doc = reader.at("doc", {"the chip in a line"}).text();
+  if (const auto doc = reader.find("doc", {"the chip in a line", ""})) hardware.doc = doc->text();
   if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
   hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);

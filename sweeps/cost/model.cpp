@@ -76,7 +76,7 @@ Model parse_model(const Json& object, const std::string& place, FieldNotes* note
   JsonReader reader(object, place, notes);
   Model model;
   model.name = reader.at("name", {"the model's word in tables"}).text();
-  model.doc = reader.at("doc", {"the model in a line"}).text();
+  if (const auto doc = reader.find("doc", {"the model in a line", ""})) model.doc = doc->text();
   model.source = reader.at("source", {"where its sizes come from"}).text();
   model.blocks = reader.at("blocks", {"how often `linears` repeats"}).integer(1, most_blocks);
   model.width = reader.at("width", {"width of the residual stream"}).integer(1, widest);

@@ -1,6 +1,8 @@
 """Do the quick start and the examples run as they stand?"""
+import collections
 import doctest
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -17,6 +19,22 @@ class Documents(unittest.TestCase):
         head = doctest.testmod(f4, optionflags=flags)
         self.assertEqual((page.failed, head.failed), (0, 0))
         self.assertGreater(page.attempted, 10)
+
+    def test_blocks_for_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no torch")
+        page = (ROOT / "tools/python/README.md").read_text()
+        blocks = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if not block.startswith(">>>")]
+        self.assertGreaterEqual(len(blocks), 1)
+        layers = collections.OrderedDict(body=torch.nn.Linear(32, 32), lm_head=torch.nn.Linear(32, 8))
+        names = {"model": torch.nn.Sequential(layers), "x": torch.randn(4, 32)}
+        for block in blocks:
+            exec(block, names)  # what they suppose is in `names`
+        self.assertNotIsInstance(names["model"].body, torch.nn.Linear)
+        self.assertIs(type(names["model"].lm_head), torch.nn.Linear)
+        self.assertFalse(torch.equal(names["y"], names["x"]))
 
     def test_the_examples(self):
         for name, says in (("researcher", "mxfp4@wgrad"), ("kernel_engineer", "explanation: scale_rule=rceil"),

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "tools/cli/sweep_view.h"
+#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 

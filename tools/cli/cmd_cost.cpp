@@ -43,6 +43,8 @@ std::string precision_text(const CostResult& result) {
   return text;
 }
 
+std::string with_doc(const std::string& name, const std::string& doc) { return doc.empty() ? name : name + ": " + doc; }
+
 void print_summary(const std::string& recipe, const CostResult& result, const Context& context) {
   const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
   std::string limits;
@@ -50,8 +52,9 @@ void print_summary(const std::string& recipe, const CostResult& result, const Co
     if (share >= 0.0005) limits += fmt::format("{}{} {:.1f} %", limits.empty() ? "" : ", ", what, share * 100);
   std::vector<std::pair<std::string, std::string>> fields = {
       {"recipe", recipe},
-      {"model", fmt::format("{}: {}", context.model.name, context.model.doc)},
-      {"hardware", fmt::format("{} x {}: {}", context.options.devices, context.hardware.name, context.hardware.doc)},
+      {"model", with_doc(context.model.name, context.model.doc)},
+      {"hardware",
+       with_doc(fmt::format("{} x {}", context.options.devices, context.hardware.name), context.hardware.doc)},
       {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
                            format_number(result.tokens_per_second))},
       {"overhead",
@@ -188,10 +191,11 @@ void run_explain(const CostArguments& arguments, const std::string& recipe) {
     table.rows.push_back({term.name, format_seconds(term.seconds), format_percent(term.seconds / result.compute_s),
                           term.binding, term.formula});
   print_table(table);
-  fmt::print(
-      "\ntotal      {}\nideal      {}  (every quantisable GEMM at the fastest low-precision rate, free "
-      "quantisation)\noverhead   {}\n",
-      format_seconds(result.compute_s), format_seconds(result.ideal_s), format_percent(result.overhead));
+  fmt::print("\n");
+  print_fields({{"total", format_seconds(result.compute_s)},
+                {"ideal", format_seconds(result.ideal_s) +
+                              "  (every quantisable GEMM at the fastest low-precision rate, free quantisation)"},
+                {"overhead", format_percent(result.overhead)}});
   fmt::print("\nNumbers of {}\n", context.hardware.name);
   Table numbers{{{"figure"}, {"value", Align::right}, {"kind"}, {"source"}}, {}};
   const cost::Json hardware = cost::to_json(context.hardware);

@@ -149,7 +149,12 @@ void run_recommend(const RecommendArguments& arguments) {
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {
   Table table{{{"recipe"}}, {}};
-  for (const cost::Variation& row : result.rows) table.columns.push_back({row.name, Align::right});
+  for (const cost::Variation& row : result.rows) {
+    std::string title = row.name;  // the resource, as `cost explain` calls it: seven columns fit a terminal
+    if (title.starts_with("efficiency")) title.replace(0, 10, "matrix");
+    if (title.starts_with("bandwidth")) title.replace(0, 9, "memory");
+    table.columns.push_back({title, Align::right});
+  }
   for (size_t i = 0; i < recipes.size(); ++i) {
     std::vector<std::string> cells = {recipes[i]};
     for (const cost::Variation& row : result.rows)
@@ -320,10 +325,9 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
   recommend->add_option("--hardware", renting.hardware, "Chips to consider; default all with a price")
       ->type_name("HARDWARE,..")
       ->delimiter(',');
-  recommend->add_option("--recipes", renting.recipes, "Recipes to consider")
+  recommend->add_option("--recipes", renting.recipes, "Recipes to consider; default one of each school")
       ->type_name("RECIPE,..")
-      ->delimiter(',')
-      ->capture_default_str();
+      ->delimiter(',');
   recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
       ->capture_default_str();
   recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();

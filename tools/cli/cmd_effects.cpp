@@ -79,7 +79,8 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
     if (value > 0) {
       fmt::print("`equal` on {}: the interval lies within +-{:.3g}\n", task, value);
     } else {
-      fmt::print("`equal` is never said on {}: no mxfp4 in this sweep to take 10 % of; --delta sets it\n", task);
+      print_wrapped(
+          fmt::format("`equal` is never said on {}: no mxfp4 in this sweep to take 10 % of; --delta sets it", task));
     }
   }
   print_alarms(alarms);

@@ -1,10 +1,11 @@
-// `fp4sim help`: a command, a field of one of our files, or all fields of a kind of file; the JSON Schema of a kind and
-// the pages of the reference.
+// `fp4sim help`: a command, a field of one of our files, all fields of a kind of file, or a word of `fp4sim list`; the
+// JSON Schema of a kind and the pages of the reference.
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "src/error.h"
+#include "tools/cli/catalogue.h"
 #include "tools/cli/options.h"
 #include "tools/cli/reference.h"
 #include "tools/cli/table_print.h"
@@ -75,7 +76,8 @@ void print_found(const Found& found) {
   std::vector<std::pair<std::string, std::string>> lines = {{"in", joined(found.places)}, {"value", value_text(notes)}};
   if (const std::string text = default_text(notes); !text.empty()) lines.emplace_back("default", text);
   for (const auto& [task, value] : notes.fallbacks) lines.emplace_back("  " + task, value.dump());
-  fmt::print("{}\n\n", notes.doc);
+  print_wrapped(notes.doc);
+  fmt::print("\n");
   print_fields(lines);
   if (const auto& words = explained_words(notes); !words.empty()) {
     fmt::print("\n");
@@ -84,7 +86,7 @@ void print_found(const Found& found) {
 }
 
 void print_kind(const ReferenceKind& kind) {
-  for (const std::string& line : wrap_text(kind.title + ": " + kind.doc, terminal_width())) fmt::print("{}\n", line);
+  print_wrapped(kind.title + ": " + kind.doc);
   for (const ReferenceSection& section : reference_sections(kind)) {
     Table table = {{{section.name}, {"value"}, {"meaning"}}, {}};
     for (const ReferenceRow& row : section.rows) {
@@ -114,11 +116,41 @@ nlohmann::ordered_json row_json(const Found& found) {
   return out;
 }
 
+// A word of `fp4sim list`: what it means on each axis that has it, and how to see all of it.
+Table catalogue_table(const std::string& word) {
+  Table table = {{{"in"}, {"meaning"}, {"source"}}, {}};
+  for (const std::string& topic : catalogue_topics())
+    for (const CatalogueRow& row : catalogue_rows(topic))
+      if (row.name == word) table.rows.push_back({topic, row.doc, row.source});
+  return table;
+}
+
+std::vector<std::string> kinds_of_file() {
+  std::vector<std::string> names;
+  for (const ReferenceKind& kind : reference_kinds()) names.push_back(kind.name);
+  return names;
+}
+
+// Words are hundreds: the message names the nearest one, and where all of them stand.
 [[noreturn]] void refuse(const CLI::App& root, const std::string& word) {
-  std::vector<std::string> accepted = reference_words();
+  std::vector<std::string> known = reference_words(), commands;
   for (const CLI::App* sub : root.get_subcommands([](const CLI::App*) { return true; }))
-    accepted.push_back(sub->get_name());
-  throw unknown_word("help", word, accepted);
+    commands.push_back(sub->get_name());
+  known.insert(known.end(), commands.begin(), commands.end());
+  for (const std::string& topic : catalogue_topics())
+    for (const CatalogueRow& row : catalogue_rows(topic)) known.push_back(row.name);
+  const std::string nearest = nearest_word(word, known);
+  throw Error(fmt::format(
+      "help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, or a "
+      "word of `fp4sim list`",
+      word, nearest.empty() ? ";" : "; did you mean '" + nearest + "'?", joined(commands), joined(kinds_of_file())));
+}
+
+void print_overview(const CLI::App& root) {
+  // root.help() would be that of `help`, the subcommand that was given.
+  fmt::print("{}\n", root.get_formatter()->make_help(&root, "fp4sim", CLI::AppFormatMode::Normal));
+  print_wrapped("`fp4sim help KIND` lists the fields of a kind of file: " + joined(kinds_of_file()) +
+                ". `fp4sim help WORD` explains a field or a word of `fp4sim list`.");
 }
 
 void run_help(const CLI::App& root, const HelpOptions& o) {
@@ -146,17 +178,18 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
     app = subs[0];
   }
   if (o.words.empty()) {
-    fmt::print("{}", root.help());
-    return;
+    return print_overview(root);
   }
   const std::string word = o.words.back();
   const std::vector<Found> found = o.words.size() == 1 ? find_fields(word) : std::vector<Found>();
   const ReferenceKind* kind = o.words.size() == 1 ? kind_named(word) : nullptr;
-  if (app == &root && kind == nullptr && found.empty()) refuse(root, word);
+  const Table listed = o.words.size() == 1 ? catalogue_table(word) : Table();
+  if (app == &root && kind == nullptr && found.empty() && listed.rows.empty()) refuse(root, word);
   if (o.json) {
-    auto rows = nlohmann::ordered_json::array();
+    auto rows = nlohmann::ordered_json::array(), meanings = nlohmann::ordered_json::array();
     for (const Found& field : found) rows.push_back(row_json(field));
-    return print_json({{"rows", rows}});
+    for (const auto& row : listed.rows) meanings.push_back({{"in", row[0]}, {"doc", row[1]}, {"source", row[2]}});
+    return print_json({{"rows", rows}, {"meanings", meanings}});
   }
   bool is_first = true;
   const auto gap = [&] {
@@ -166,12 +199,17 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   if (app != &root) gap(), fmt::print("{}", app->help(path));
   if (kind != nullptr) gap(), print_kind(*kind);
   for (const Found& field : found) gap(), print_found(field);
+  if (listed.rows.empty()) return;
+  gap();
+  print_table(listed);
+  for (const std::string& shown : catalogue_kinds_of(word)) fmt::print("fp4sim show {} --kind {}\n", word, shown);
 }
 
 void add_help(CLI::App& app, Invocation&) {
   auto o = std::make_shared<HelpOptions>();
   app.add_option("WORD", o->words,
-                 "A command (`sweep run`), a field (`rounding`, `train.lr`) or a kind of file (`recipe`)")
+                 "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`) or a word of "
+                 "`fp4sim list` (`rceil`)")
       ->type_name("WORD");
   app.add_option("--schema", o->schema, "Print the JSON Schema of a kind of file, for editors")
       ->type_name("recipe|spec|accumulator|grid|hardware|model|weights");
@@ -183,6 +221,8 @@ void add_help(CLI::App& app, Invocation&) {
 
 }  // namespace
 
-Command command_help() { return {"help", "Explain a command, or a field of a recipe, grid or chip file", add_help}; }
+Command command_help() {
+  return {"help", "Explain a command, a field of a recipe, grid or chip file, or a word", add_help};
+}
 
 }  // namespace fp4::tools

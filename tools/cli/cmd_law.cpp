@@ -34,8 +34,9 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
   if (s.fit.single > 0)
     print_wrapped(
         fmt::format("{} of {} (N, D) have one seed: their scatter is in no interval", s.fit.single, s.fit.cells));
-  fmt::print("\nextra tokens to reach {}'s loss at N {:.3g}, D {:.3g}; 95 % of {} bootstrap samples\n", o.baseline,
-             outcome.n, outcome.d, o.samples);
+  fmt::print("\n");
+  print_wrapped(fmt::format("extra tokens to reach {}'s loss at N {:.3g}, D {:.3g}; 95 % of {} bootstrap samples",
+                            o.baseline, outcome.n, outcome.d, o.samples));
   Table table{{{"recipe"},
                {"effN", Align::right},
                {"interval", Align::right},

@@ -75,7 +75,7 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   Table table;
   table.columns = {{"layer"}, {"gemm"}, {"operand"}};
   if (!o.probes.empty()) table.columns.push_back({"spec"});
-  for (const char* q : quantities) table.columns.push_back({q, Align::right});
+  for (const std::string q : quantities) table.columns.push_back({q == "underflow" ? "to zero" : q, Align::right});
   table.columns.push_back({"gemm error", Align::right});
   for (const Key& key : order) {
     const auto& [layer, gemm, operand, probe] = key;

@@ -42,12 +42,14 @@ void run_witness(const WitnessOptions& o) {
     return;
   }
   if (r.witnesses.empty()) {
-    fmt::print("no difference between {} and {} in {} searched operands of up to K = {} ({})\n", o.request.model_a,
-               o.request.model_b, r.tried, o.request.longest, o.request.words);
+    print_wrapped(fmt::format("no difference between {} and {} in {} searched operands of up to K = {} ({})",
+                              o.request.model_a, o.request.model_b, r.tried, o.request.longest, o.request.words));
     return;
   }
-  fmt::print("K = {} is the shortest length at which {} and {} were seen to differ ({} operands searched)\n\n",
-             r.length, o.request.model_a, o.request.model_b, r.tried);
+  print_wrapped(
+      fmt::format("K = {} is the shortest length at which {} and {} were seen to differ ({} operands searched)",
+                  r.length, o.request.model_a, o.request.model_b, r.tried));
+  fmt::print("\n");
   Table table = {{{r.is_accumulator ? "a" : "x"}, {o.request.model_a, Align::right}, {o.request.model_b, Align::right}},
                  {}};
   if (r.is_accumulator) table.columns.insert(table.columns.begin() + 1, Column{"b"});

@@ -27,7 +27,7 @@ std::vector<const FrontPoint*> with_status(const ContextFront& front, FrontStatu
 }
 
 std::string interval_text(const std::optional<sweeps::Interval>& interval) {
-  return interval ? fmt::format("{:.4g} .. {:.4g}", interval->low, interval->high) : "";
+  return interval ? fmt::format("{:.3g} .. {:.3g}", interval->low, interval->high) : "";
 }
 
 std::vector<std::string> row(const sweeps::Results& results, const ContextFront& front,
@@ -42,14 +42,14 @@ std::vector<std::string> row(const sweeps::Results& results, const ContextFront&
           setting_of(results, *point.config)};
 }
 
-Table race_table(const sweeps::FrontOptions& options) {
+Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& options) {
   return {{{""},
            {options.x, Align::right},
            {options.y, Align::right},
            {"interval", Align::right},
            {"relative", Align::right},
            {"n", Align::right},
-           {"at", Align::right},
+           {tuned_title(results)},
            {"setting"}},
           {}};
 }
@@ -64,7 +64,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
       front.seeds, front.at_best ? ", every recipe at its own best" : ", all at the grid's fixed settings",
       front.comparisons, front.delta));
   print_wrapped(scale_text(front) + spread_text(front));
-  Table table = race_table(options);
+  Table table = race_table(results, options);
   for (const FrontPoint* step : with_status(front, FrontStatus::on)) {
     table.rows.push_back(row(results, front, options, *step, "step"));
     size_t tied = 0;

@@ -2,6 +2,7 @@
 #include "tools/cli/streams.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -62,7 +63,9 @@ bool flush_results() noexcept {
   const bool failed = std::ferror(stdout) != 0;
   errno = 0;
   if (std::fflush(stdout) == 0 && !failed) return true;
-  if (errno == EPIPE) return false;
+  pollfd reader = {STDOUT_FILENO, POLLOUT,
+                   0};  // an earlier write has failed: whether its reader is gone is asked again
+  if (errno == EPIPE || (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0)) return false;
   say_text("fp4sim: standard output: ");
   say_text(errno != 0 ? std::strerror(errno) : "writing failed");
   say_text("\n");

@@ -88,10 +88,6 @@ std::vector<std::string> short_axis_names(const std::vector<std::string>& axes) 
   return names;
 }
 
-void print_wrapped(const std::string& text) {
-  for (const std::string& line : wrap_text(printable(text), terminal_width())) fmt::print("{}\n", line);
-}
-
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config) {
   std::string text;
   const std::vector<std::string> names = short_axis_names(results.axes());
@@ -104,15 +100,21 @@ std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResul
   return text.empty() ? config.record.recipe : text;
 }
 
+std::string tuned_title(const sweeps::Results& results) {
+  const std::vector<sweeps::TunedField>& fields = results.grid().tune;
+  return fields.size() == 1 ? fields[0].path.substr(fields[0].path.rfind('.') + 1) : "at";
+}
+
 std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResult& config) {
   if (config.record.at == sweeps::At::fixed) return "";
   const sweeps::Json canonical = sweeps::Json::parse(config.record.config);
+  const bool is_one = results.grid().tune.size() == 1;  // its name is the title
   std::string text;
   for (const sweeps::TunedField& field : results.grid().tune) {
     const auto value = sweeps::tuned_value(canonical, field.path);
-    if (value)
-      text +=
-          fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", field.path.substr(field.path.rfind('.') + 1), *value);
+    if (!value) continue;
+    const std::string name = is_one ? "" : field.path.substr(field.path.rfind('.') + 1) + " ";
+    text += fmt::format("{}{}{:.4g}", text.empty() ? "" : ", ", name, *value);
   }
   return text + (config.record.at == sweeps::At::edge ? " (edge)" : "");
 }

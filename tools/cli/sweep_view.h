@@ -39,13 +39,12 @@ std::string duration(double seconds);
 // Axis paths cut to the shortest ending that tells them apart: "wgrad.*.rounding" -> "rounding". For the terminal.
 std::vector<std::string> short_axis_names(const std::vector<std::string>& axes);
 
-// Text broken at the terminal's width.
-void print_wrapped(const std::string& text);
-
 // Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does.
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
 
-// The values that tuning found, "lr .004"; with "(edge)" where one lies at an end of its ladder. "" for fixed ones.
+// The values that tuning found, ".004" below the title "lr", or "lr .004, clip 1" below "at"; with "(edge)" where one
+// lies at an end of its ladder. "" for fixed ones.
+std::string tuned_title(const sweeps::Results& results);
 std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResult& config);
 
 }  // namespace fp4::tools

@@ -2,26 +2,15 @@
 #include "tools/cli/table_print.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
-
-#include "tools/cli/streams.h"
 
 namespace fp4::tools {
 namespace {
 
-constexpr std::size_t kMaximumWidth = 80;
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kNarrowest = 8;  // a column of text below this width reads like a word list
-
-// Code points, since every continuation byte of UTF-8 is 10xxxxxx; wide and combining characters do not occur here.
-std::size_t display_width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
 
 std::string padded(const std::string& text, std::size_t width, Align align) {
   const std::size_t used = display_width(text);
@@ -29,16 +18,17 @@ std::string padded(const std::string& text, std::size_t width, Align align) {
   return align == Align::left ? text + space : space + text;
 }
 
-// The longest word of a column, at most 44 of a name, which would be torn, and 34 of a text, whose formulas may be.
-std::size_t longest_word(const Table& table, std::size_t column) {
+// The longest word of a column between `marks`, at most 44 of a name, which would be torn, and 34 of a text, whose
+// formulas may be.
+std::size_t longest_word(const Table& table, std::size_t column, const char* marks) {
   std::size_t longest = kNarrowest;
   for (const auto& row : table.rows) {
     if (column >= row.size()) continue;
     std::string_view rest = row[column];
     while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      longest = std::max(longest, display_width(rest.substr(0, end)));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
+      const std::size_t end = std::min(rest.find_first_of(marks, 1), rest.size() - 1) + 1;
+      longest = std::max(longest, display_width(rest.substr(0, end)) - (rest[end - 1] == ' ' ? 1 : 0));
+      rest.remove_prefix(end);
     }
   }
   return std::min<std::size_t>(longest, column == 0 ? 44 : 34);
@@ -57,11 +47,11 @@ double estimated_height(const Table& table, const std::vector<std::size_t>& widt
   return height;
 }
 
-// A title in lines of at most `width`, broken behind spaces and underscores: amax_over_rms -> amax_over_, rms.
+// A title in lines of at most `width`, broken behind spaces and some signs: amax_over_rms -> amax_over_, rms.
 std::vector<std::string> title_lines(const std::string& title, std::size_t width) {
   std::vector<std::string> lines(1);
   for (std::size_t at = 0; at < title.size();) {
-    const std::size_t end = std::min(title.find_first_of(" _", at), title.size() - 1) + 1;
+    const std::size_t end = std::min(title.find_first_of(" _/*", at), title.size() - 1) + 1;
     const std::string piece = title.substr(at, end - at);
     if (!lines.back().empty() && display_width(lines.back() + piece) > width + (piece.back() == ' ' ? 1 : 0))
       lines.emplace_back();
@@ -78,7 +68,8 @@ std::size_t longest_piece(const std::string& title) {
   return longest;
 }
 
-std::vector<std::size_t> column_widths(const Table& table, std::size_t width, std::size_t gap) {
+// `tear`: names may be broken behind their signs, nvfp4,scale_rule=rceil behind the comma.
+std::vector<std::size_t> column_widths(const Table& table, std::size_t width, std::size_t gap, bool tear = false) {
   std::vector<std::size_t> widths;
   for (const Column& column : table.columns) widths.push_back(display_width(column.title));
   for (const auto& row : table.rows)
@@ -88,7 +79,7 @@ std::vector<std::size_t> column_widths(const Table& table, std::size_t width, st
   for (std::size_t i = 0; i < widths.size(); ++i) {
     std::size_t cells = 0;  // of numbers, which are never cut
     for (const auto& row : table.rows) cells = std::max(cells, i < row.size() ? display_width(row[i]) : 0);
-    if (table.columns[i].align == Align::left) cells = longest_word(table, i);
+    if (table.columns[i].align == Align::left) cells = longest_word(table, i, tear ? kTearMarks : " ");
     least[i] = std::min(widths[i], std::max(cells, longest_piece(table.columns[i].title)));
   }
   const std::size_t gaps = widths.empty() ? 0 : gap * (widths.size() - 1);
@@ -135,63 +126,6 @@ void append_row(std::string& out, const Table& table, const std::vector<std::str
 }
 
 }  // namespace
-
-bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
-
-bool stdout_has_styles() {
-  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
-  return stdout_is_terminal() && (no_color == nullptr || *no_color == '\0');
-}
-
-std::size_t terminal_width() {
-  winsize size = {};
-  if (stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
-    return std::min<std::size_t>(size.ws_col, kMaximumWidth);
-  return kMaximumWidth;
-}
-
-std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines(1);
-  width = std::max<std::size_t>(width, 1);
-  while (!text.empty()) {
-    if (text.front() == '\n') {
-      lines.emplace_back();
-      text.remove_prefix(1);
-      continue;
-    }
-    const std::size_t end = std::min(text.find_first_of(" \n", 1), text.size());  // a word with the space before it
-    std::string_view word = text.substr(0, end);
-    text.remove_prefix(end);
-    if (display_width(lines.back()) + display_width(word) > width && !lines.back().empty()) lines.emplace_back();
-    if (lines.back().empty() && word.front() == ' ' && lines.size() > 1) word.remove_prefix(1);
-    while (display_width(word) > width) {
-      std::size_t cut = 0, shown = 0;
-      while (cut < word.size() && (shown < width || (word[cut] & 0xc0) == 0x80)) shown += (word[cut++] & 0xc0) != 0x80;
-      lines.back() = word.substr(0, cut);
-      word.remove_prefix(cut);
-      lines.emplace_back();
-    }
-    lines.back() += word;
-  }
-  return lines;
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are controls too, two bytes in UTF-8: U+009B opens an escape sequence by itself.
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;
-    if (byte >= 0x20 && byte != 0x7f && !second_set) {
-      out += text[i];
-      continue;
-    }
-    out += fmt::format("\\x{:02x}", second_set ? next : byte);
-    i += second_set ? 1 : 0;
-  }
-  return out;
-}
 
 namespace {
 
@@ -243,9 +177,12 @@ std::string format_table(const Table& given, std::size_t width, bool styled) {
     for (std::string& cell : row) cell = printable(cell);
   std::size_t gap = kGap;
   std::vector<std::size_t> widths = column_widths(table, width, gap);
-  // Where numbers still do not fit, one space between them may do.
-  if (std::accumulate(widths.begin(), widths.end(), gap * (std::max<std::size_t>(widths.size(), 1) - 1)) > width)
-    widths = column_widths(table, width, gap = 1);
+  const auto fits = [&] {
+    return std::accumulate(widths.begin(), widths.end(), gap * (std::max<std::size_t>(widths.size(), 1) - 1)) <= width;
+  };
+  // Where numbers still do not fit, one space between them may do, then breaking names.
+  if (!fits()) widths = column_widths(table, width, gap = 1);
+  if (!fits()) widths = column_widths(table, width, gap, /*tear=*/true);
   std::vector<std::string> titles, rule;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     titles.push_back(table.columns[i].title);
@@ -277,21 +214,6 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& given)
     for (std::size_t i = 0; i < lines.size(); ++i)
       fmt::print("{}  {}\n", padded(i == 0 ? name : std::string(), width, Align::left), lines[i]);
   }
-}
-
-void print_error(std::string_view text) noexcept {
-  winsize size = {};
-  try {
-    const std::string line = "fp4sim: " + printable(text);
-    if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
-      std::string lines;
-      for (const std::string& part : wrap_text(line, size.ws_col)) lines += part + "\n";
-      return say_text(lines);
-    }
-    return say_text(line + "\n");
-  } catch (const std::bad_alloc&) {  // then in pieces, and as it is
-  }
-  for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
 }
 
 std::string compact_json(const nlohmann::ordered_json& value, std::size_t width, std::size_t indent, std::size_t lead) {

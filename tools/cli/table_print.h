@@ -1,5 +1,6 @@
 // Tables and JSON for people and scripts. A table fits 80 columns (or the terminal, when that is narrower): left
-// columns wrap at spaces, numbers never do. Without a terminal the text carries no escape codes.
+// columns wrap at spaces, then behind the signs of a name; numbers never do. Without a terminal the text carries no
+// escape codes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -43,8 +44,16 @@ std::string compact_json(const nlohmann::ordered_json& value, std::size_t width,
 // `text` as a terminal may see it: control characters, which can move its cursor or change its title, become \xNN.
 std::string printable(std::string_view text);
 
-// Lines of at most `width` characters, broken at spaces (and inside a word that is longer than a line).
+// Lines of at most `width` characters, broken at spaces (and inside a word that is longer than a line, behind one of
+// kTearMarks where it has one).
+inline constexpr const char* kTearMarks = " ,./=_|:";
 std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
+
+// `text` broken at the terminal's width.
+void print_wrapped(const std::string& text);
+
+// Code points: wide and combining characters do not occur here.
+std::size_t display_width(std::string_view text);
 
 // "fp4sim: TEXT" on stderr, wrapped at words where stderr is a terminal; one line elsewhere. Never throws.
 void print_error(std::string_view text) noexcept;

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/cli/sweep_view.h"
 #include "tools/cli/table_print.h"
@@ -26,7 +27,8 @@ std::string interval_text(const std::optional<ExtraTokens>& extra) {
 
 std::string relative_text(const sweeps::ContextFront& front, const FrontPoint& point) {
   if (point.y.n == 0 || !(front.scale.loss > 0)) return "";
-  return fmt::format("{:.3g} %", 100 * point.y.mean / front.scale.loss);
+  const double percent = 100 * point.y.mean / front.scale.loss;
+  return percent != 0 && std::fabs(percent) < 1e-3 ? "~0 %" : fmt::format("{:.3g} %", percent);
 }
 
 std::string scale_text(const sweeps::ContextFront& front) {

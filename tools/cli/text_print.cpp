@@ -1,0 +1,105 @@
+// Text on a terminal: its width, wrapping, what may be shown of foreign bytes.
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "tools/cli/streams.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+constexpr std::size_t kMaximumWidth = 80;
+
+}  // namespace
+
+// Every continuation byte of UTF-8 is 10xxxxxx.
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+bool stdout_has_styles() {
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
+  return stdout_is_terminal() && (no_color == nullptr || *no_color == '\0');
+}
+
+std::size_t terminal_width() {
+  winsize size = {};
+  if (stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+    return std::min<std::size_t>(size.ws_col, kMaximumWidth);
+  return kMaximumWidth;
+}
+
+std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  width = std::max<std::size_t>(width, 1);
+  while (!text.empty()) {
+    if (text.front() == '\n') {
+      lines.emplace_back();
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(" \n", 1), text.size());  // a word with the space before it
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(end);
+    if (display_width(lines.back()) + display_width(word) > width && !lines.back().empty()) lines.emplace_back();
+    if (lines.back().empty() && word.front() == ' ' && lines.size() > 1) word.remove_prefix(1);
+    while (display_width(word) > width) {
+      std::size_t cut = 0, shown = 0;
+      while (cut < word.size() && (shown < width || (word[cut] & 0xc0) == 0x80)) shown += (word[cut++] & 0xc0) != 0x80;
+      std::size_t mark = word.substr(0, cut).find_last_of(",/|");  // between fields, else within a name
+      if (mark == std::string_view::npos || mark == 0) mark = word.substr(0, cut).find_last_of(kTearMarks);
+      if (mark != std::string_view::npos && mark > 0) cut = mark + 1;
+      lines.back() = word.substr(0, cut);
+      word.remove_prefix(cut);
+      lines.emplace_back();
+    }
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are controls too, two bytes in UTF-8: U+009B opens an escape sequence by itself.
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    if (byte >= 0x20 && byte != 0x7f && !second_set) {
+      out += text[i];
+      continue;
+    }
+    out += fmt::format("\\x{:02x}", second_set ? next : byte);
+    i += second_set ? 1 : 0;
+  }
+  return out;
+}
+
+void print_wrapped(const std::string& text) {
+  for (const std::string& line : wrap_text(printable(text), terminal_width())) fmt::print("{}\n", line);
+}
+
+void print_error(std::string_view text) noexcept {
+  winsize size = {};
+  try {
+    const std::string line = "fp4sim: " + printable(text);
+    if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
+      std::string lines;
+      for (const std::string& part : wrap_text(line, size.ws_col)) lines += part + "\n";
+      return say_text(lines);
+    }
+    return say_text(line + "\n");
+  } catch (const std::bad_alloc&) {  // then in pieces, and as it is
+  }
+  for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
+}
+
+}  // namespace fp4::tools
