@@ -8,6 +8,7 @@
 #include "src/golden/tolerance.h"
 #include "src/golden/variants.h"
 #include "tests/support/golden_bench.h"
+#include "tests/support/share.h"
 
 using namespace fp4;
 using namespace fp4::golden;
@@ -116,6 +117,43 @@ TEST_CASE("another library's words are named, no more of them than matter", "[qu
   // zero_scale and zero_block differ, too, and neither is seen here; decode does not.
   CHECK(d.causes[0].cause == "arithmetic=vllm and scale_floor=0");
   CHECK(d.causes[0].detail.find("as vllm_nvfp4 does, instead of reciprocal") == 0);
+}
+
+// Each word of kernels and libraries, done by a kernel that should not.
+TEST_CASE("words of kernels are named", "[quick]") {
+  struct Mutant {
+    const char *words, *change;
+    InputKind input = InputKind::boundary;
+  };
+  const Mutant mutants[] = {
+      {"nvfp4", "arithmetic=vllm"},
+      {"nvfp4", "arithmetic=divide_global"},
+      {"nvfp4", "arithmetic=modelopt"},
+      {"nvfp4", "decode=factor_first"},
+      {"nvfp4", "decode=amax_first"},
+      {"te_nvfp4", "decode=divide_global"},
+      {"ue5m3fp4", "scale_rounding=nearest_away"},
+      {"nvfp4,zero_scale=keep,nonfinite=saturate", "zero_scale=eighth", InputKind::special},
+      {"fouroversix", "error=max", InputKind::gaussian},
+      {"mxfp4", "exponent=float_log2"},
+      {"mxfp4", "scale_rule=even_above"},
+      {"mxfp4", "scale_rule=nearest_log2_amax"},
+      {"mxfp4", "rounding=odd"},
+      {"mxfp4", "rounding=nearest_toward_positive"},
+      {"mxfp4,rounding=stochastic", "rounding=stochastic_odd"},
+      {"mxfp4,arithmetic=divide", "compute=bf16", InputKind::gaussian},
+      {"mxfp4", "negative_zero=zeros", InputKind::special},
+      {"mxfp4", "nonfinite=max", InputKind::special},
+      {"mxfp4", "nonfinite=max_signed", InputKind::special},
+  };
+  for (const Mutant& m : mutants) {
+    if (!test::next_case_runs()) continue;
+    INFO(m.words << " -> " << m.change);
+    Bench bench(quantize_case(m.words, m.input, 64, 256));
+    const auto dump =
+        bench.dump_of(std::string(m.words) + "," + m.change, {"scales", "tensor_scale", "codes", "dequantized"});
+    expect(bench.diagnose_dump(dump), m.change);
+  }
 }
 
 TEST_CASE("a cause that adds differences, or touches nothing that was dumped, is none", "[quick]") {

@@ -179,8 +179,9 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
       const float x = call.x.at(r, c);
       const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), k.a.random_bits) : 0;
       uint32_t code = element_code(resolved, x, scale_code, t, draw);
-      if (k.saturation != 0 && is_finite(x) && x != 0.0f) {
-        const Magnitude u = payload(k.a.arithmetic, x, scale_value(resolved, scale_code), t, k.a.prescale);
+      const float scale = scale_value(resolved, scale_code);
+      if (k.saturation != 0 && is_finite(x) && x != 0.0f && scale != 0.0f) {
+        const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale);
         const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
         if (grid > f.largest_code) {
           const uint32_t over =
