@@ -185,7 +185,8 @@ Pair around_the_cut(Words words, int, Random& random) {
     }
     const int most = format_of(q->spec.scale).mantissa_bits > 0 && !is_real(q->spec.scale) ? 6 : 20;
     for (int64_t i = 0; i < scales_of(*q); ++i) {
-      const float s = format_of(q->spec.scale).mantissa_bits > 0 ? significand(random) : 1.0f;
+      const uint32_t kept = q->spec.scale == Scale::bf16 ? 0xFFFF0000u : 0xFFFFFFFFu;
+      const float s = format_of(q->spec.scale).mantissa_bits > 0 ? float_of(bits_of(significand(random)) & kept) : 1.0f;
       set_scale(*q, i, std::ldexp(s, within(q->spec, pick(random, 2 * most) - most)));
     }
   }
