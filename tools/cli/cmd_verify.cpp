@@ -93,12 +93,13 @@ void add_verify(CLI::App& app, Invocation& invocation) {
                  "reciprocal_ulp=1: codes of a kernel whose 1/x errs by an ulp are no failure, but not equal")
       ->type_name("WORD=N");
   add_random_words_option(app, "--random-words", o->words, "of quantisations, as the kernel took them,");
-  app.add_option("--alpha", o->alpha, "Outputs are the product times this (default 1), ..")->type_name("X");
-  app.add_option("--beta", o->beta, ".. plus this (default 0) times --c, ..")->type_name("X");
-  app.add_option("--c", o->c, "Numbers [M, N] that the kernel added; without --beta its factor is looked for")
+  app.add_option("--alpha", o->alpha, "Factor of the product in the outputs (default 1)")->type_name("X");
+  app.add_option("--beta", o->beta, "Factor of --c, which the outputs add (default 0)")->type_name("X");
+  app.add_option("--c", o->c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for")
       ->type_name("FILE");
-  app.add_option("--bias", o->bias, ".. plus these numbers [N], ..")->type_name("FILE");
-  app.add_option("--output-type", o->output, ".. rounded to fp32 (default), bf16 or fp16")->type_name("fp32|bf16|fp16");
+  app.add_option("--bias", o->bias, "Numbers [N] that the outputs add, one a column")->type_name("FILE");
+  app.add_option("--output-type", o->output, "What the outputs were rounded to: fp32 (default), bf16 or fp16")
+      ->type_name("fp32|bf16|fp16");
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);
   add_json_option(app, o->json);
