@@ -1,4 +1,4 @@
-// Aligned sums of single products (fused25_rz) in which nothing is cut: block by block in fp32, a clear inexact flag
+// Aligned sums (fused25_rz, fused35_rz) in which nothing is cut: block by block in fp32, a clear inexact flag
 // (gemm_int8_avx512.h) proves that every sum after a block is a float. While neither those sums nor the weights of
 // products exceed 2^largest, every product is a whole number of units of the cut, so each group's sum is that exact
 // one. Tile: 8 rows of A times 16 rows of B in the lanes.

@@ -21,7 +21,7 @@ inline const char* declines_int8(const Part& s) {
   return s.k.one != nullptr ? nullptr : "no fp32_block of small integers";
 }
 inline const char* declines_single(const Part& s) {
-  return s.k.single != nullptr ? nullptr : "no aligned sums of single products of small integers";
+  return s.k.single != nullptr ? nullptr : "no aligned sums of small integers";
 }
 inline const char* declines_cut(const Part& s) {
   return s.k.cut != nullptr ? nullptr : "no aligned sums whose terms are dots of 16 small integers";

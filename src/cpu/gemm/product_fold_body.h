@@ -109,7 +109,7 @@ struct BlockedPlan {
   TileKernel one;  // null: not fp32_block of small integers
   TileKernel two;
   CutKernel cut;        // null: not such a product
-  SingleKernel single;  // null: not single products
+  SingleKernel single;  // null: not aligned sums
   int64_t step;         // panels of B a tile takes
   int64_t group;        // panels of B a thread takes
 };
@@ -158,7 +158,7 @@ inline BlockedPlan plan_blocked(const Product& p) {
   if (p.has_dots && !p.restarts() && may_cut(p, k.folding)) {
     k.cut = cut_kernel(t.run4, smaller(t.scale_shift_a, t.scale_shift_b) > 0 && k.folding.runs_per_group % 2 == 0);
   }
-  if (p.has_dots && !p.restarts() && k.folding.sum == Sum::aligned && row.inner == 1) k.single = single_kernel(t.run4);
+  if (p.has_dots && !p.restarts() && k.folding.sum == Sum::aligned) k.single = single_kernel(t.run4);
   k.group = p.pairs.serves ? pair_panels : largest_group;
   return k;
 }

@@ -169,7 +169,7 @@ using PairKernel = bool (*)(const PairInput&, const TileOutput&);
 // Aligned sums of cut terms (gemm_cut_avx512.h), of at most this many a group.
 inline constexpr int largest_terms = 16;
 using CutKernel = void (*)(const TileInput&, const Folding&, const TileOutput&);
-// Aligned sums of single products (gemm_single_avx512.h), given the largest exponent that cuts nothing; false: not
+// Aligned sums (gemm_single_avx512.h), given the largest exponent that cuts nothing; false: not
 // proven, C is not written.
 using SingleKernel = bool (*)(const TileInput&, const Folding&, int, const TileOutput&);
 
