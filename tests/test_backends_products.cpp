@@ -1,6 +1,6 @@
 // Products beside every boundary of the kernels in src/cpu/gemm/kernel_table.h: each drawing below chooses codes and
 // scales around one of them, for every pair of formats and for accumulators near and far. Expected values come from the
-// reference. Which faults they find stands in tests/backend_faults.md.
+// reference.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
