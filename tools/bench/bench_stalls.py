@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Causes every stall of `fp4sim cost stalls --measure` on purpose, in steps of 10 %, and says what was found again.
 
-    tools/bench/bench_stalls.py --fp4sim build/fp4sim --out runs.csv               # a round of two minutes; adds to runs.csv
+    tools/bench/bench_stalls.py --fp4sim build/fp4sim --out runs.csv               # a round of a minute and a half; adds to runs.csv
     tools/bench/bench_stalls.py --out runs.csv --table results/stalls/caused.csv   # medians over all rounds in it
 
 interconnect, network: two ranks in two network namespaces, joined by a link of a chosen rate (slow_link.sh); a step sends a
 known number of bytes, so it takes bytes / rate longer. preparation, fetch: every read of an example takes some microseconds
-longer, or every read behind a dropped page cache (slow_reads.c, preloaded); the files lie in memory, where a disk adds
-nothing. A round goes over all shares in an order of its own: for each, one run over the slow link (interconnect), and one
+longer, or every read behind a dropped page cache (slow_steps.c, preloaded); the files lie in memory, where a disk adds
+nothing. The work of a step is mostly a wait of known length. A round goes over all shares in an order of its own: for each, one run over the slow link (interconnect), and one
 run with slow reads, slower cold reads and a slow second machine at once, of a and 1 - a: differences have to tell them apart.
 The first and last runs of a round cause nothing: their median over all rounds is what a delay is added to. found = what
 `cost stalls` says; caused = what its formula gives for the run's smaller time with that median and the delay added.
@@ -30,7 +30,7 @@ here = pathlib.Path(__file__).resolve().parent
 parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
 parser.add_argument("--fp4sim", default="build/fp4sim")
 parser.add_argument("--out", required=True, type=pathlib.Path, help="the step times of every run; appended to")
-parser.add_argument("--table", type=pathlib.Path, help="measure nothing: write what --out says there")
+parser.add_argument("--table", type=pathlib.Path, help="measure nothing: write there what --out says")
 parser.add_argument("--rounds", type=int, default=1)
 parser.add_argument("--shares", default="0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9")
 options = parser.parse_args()
@@ -75,15 +75,16 @@ if options.table:
 
 shares = [float(s) for s in options.shares.split(",")]
 fp4sim = os.path.abspath(options.fp4sim)
-# 90 thousand weights and 6144 examples a rank: two messages of .18 MB after 30 ms of products.
-batch, width, depth, pixels = 12288, 192, 3, 256
+# 90 thousand weights and 512 examples a rank: two messages of .18 MB after a few ms of products and a known wait, which
+# makes a step's time the same whatever the machine does beside.
+batch, width, depth, pixels, wait_us = 1024, 192, 3, 256, 20000
 # Bytes that cross the link for each byte of a payload: Ethernet, IP and TCP headers of full segments (1514 of 1448).
 framing = 1514 / 1448
 burst = 5 * 1024  # as in slow_link.sh
 
 folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 work = pathlib.Path(folder.name)
-subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", work / "slow_reads.so", here / "slow_reads.c", "-ldl"], check=True)
+subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", work / "slow_steps.so", here / "slow_steps.c", "-ldl"], check=True)
 count = 8192
 (work / "images").write_bytes(struct.pack(">iiii", 0x803, count, 16, 16) + bytes((i * 31 + i // 256 * 7) % 251 for i in range(count * pixels)))
 (work / "labels").write_bytes(struct.pack(">ii", 0x801, count) + bytes(i % 10 for i in range(count)))
@@ -103,10 +104,8 @@ def first():
 
 def measure(rate, more, steps, with_files, microseconds=(0, 0)):
     """The step times of one round of difference runs, by name."""
-    environment = {**os.environ}
-    if with_files:
-        environment |= {"LD_PRELOAD": str(work / "slow_reads.so"), "SLOW_READ_US": str(microseconds[0]), "SLOW_COLD_US": str(microseconds[1])}
-    command = [str(here / "slow_link.sh"), rate, "sh", "-c", 'exec "$0" cost stalls --measure --busy --json --repeats 1 "$@" ' + more, fp4sim,
+    environment = {**os.environ, "SLOW_STEP_US": str(wait_us), "SLOW_READ_US": str(microseconds[0]), "SLOW_COLD_US": str(microseconds[1])}
+    command = [str(here / "slow_link.sh"), rate, "sh", "-c", f'export LD_PRELOAD={work}/slow_steps.so; exec "$0" cost stalls --measure --busy --json --repeats 1 "$@" ' + more, fp4sim,
                *words, "--steps", str(steps), *(files if with_files else [])]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=first)
     if done.returncode == 77:
@@ -146,16 +145,16 @@ with open(options.out, "a", encoding="utf-8", newline="") as file:
 
     for _ in range(options.rounds):
         for _ in range(2):
-            note("link", 0, link := measure("free", over_link, 40, False))
-        note("both", 0, both := measure("free", over_both, 40, True))
+            note("link", 0, link := measure("free", over_link, 20, False))
+        note("both", 0, both := measure("free", over_both, 20, True))
         for share in random.sample(shares, len(shares)):
             delay = link["T1"] * share / (1 - share)
-            steps = max(12, int(40 * (1 - share)))
+            steps = max(8, int(24 * (1 - share)))
             note("link", share, measure(rate_for(sent_made_up, delay), over_link, steps, False), interconnect_s=delay)
             prepare = both["T1"] * share / (1 - share)
             fetch = (both["T3"] + prepare) * (1 - share) / share
             network = both["T1"] * share
-            run = measure(rate_for(sent_files, network), over_both, 14, True, (prepare / reads * 1e6, fetch / reads * 1e6))
+            run = measure(rate_for(sent_files, network), over_both, 8, True, (prepare / reads * 1e6, fetch / reads * 1e6))
             note("both", share, run, preparation_s=prepare, fetch_s=fetch, network_s=network)
-        note("link", 0, measure("free", over_link, 40, False))
-        note("both", 0, measure("free", over_both, 40, True))
+        note("link", 0, measure("free", over_link, 20, False))
+        note("both", 0, measure("free", over_both, 20, True))

@@ -1,8 +1,11 @@
 /* Preloaded: every pread of a file takes SLOW_READ_US microseconds longer, and SLOW_COLD_US more where the reader has
- * dropped the file's pages from the cache (posix_fadvise with POSIX_FADV_DONTNEED). Busy, as preparing an example is. */
+ * dropped the file's pages from the cache (posix_fadvise with POSIX_FADV_DONTNEED). Busy, as preparing an example is.
+ * Every look at the steady clock, which the trainer takes once a step, takes SLOW_STEP_US longer: work whose time does not
+ * depend on what else the machine does. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +31,15 @@ int posix_fadvise(int file, off_t offset, off_t length, int advice) {
 }
 int posix_fadvise64(int file, off_t offset, off_t length, int advice) {
   return posix_fadvise(file, offset, length, advice);
+}
+
+/* std::chrono::steady_clock::now(): nanoseconds. */
+int64_t _ZNSt6chrono3_V212steady_clock3nowEv(void) {
+  static double wait = -1;
+  if (wait < 0) wait = microseconds("SLOW_STEP_US");
+  const double until = now() + wait;
+  while (now() < until) continue;
+  return (int64_t)(now() * 1e3);
 }
 
 ssize_t pread(int file, void* to, size_t bytes, off_t offset) {
