@@ -26,6 +26,8 @@ const Replacement shorter[] = {
     {"--sizes 1024,4096", "--sizes 64,96 --rounds 1"},
     {"--steps 300", "--steps 10"},
     {"--at 100", "--at 3"},
+    {"service.json --policies infaas,cocktail --seeds 20", "service.json --policies infaas,cocktail --seeds 2"},
+    {"--budgets 0.1,0.25 --replays 50", "--budgets 0.1,0.25 --replays 2"},
     {"edge two_recipes.json --seeds 50", "edge two_recipes.json --seeds 3"},
     {"mpirun -n 2 fp4sim train --task lm", "mpirun -n 2 fp4sim train --task lm --steps 2 --quiet"},
     {"--task classifier --steps 300 --ranks 2", "--task classifier --steps 10 --ranks 2 --repeats 1"},
@@ -63,6 +65,16 @@ const Replacement fixtures[] = {
      "mkdir my_kernel_dump && mv dump my_kernel_dump/mxfp4.boundary.8x64"},
     {"my_kernel", "printf '#!/bin/sh\\ncat > /dev/null\\nfp4sim golden stream\\n' > my_kernel && chmod +x my_kernel"},
     {"net.ck", "fp4sim train --task classifier --recipe bf16 --steps 10 --checkpoint net.ck --quiet"},
+    {"service.json",
+     "fp4sim train --task classifier --recipe bf16 --steps 30 --checkpoint served.ck --quiet > trained.txt && printf "
+     "'{\"name\": \"toy\", \"members\": [{\"checkpoint\": \"%s\", \"recipe\": \"bf16\"}, {\"checkpoint\": \"%s\", "
+     "\"recipe\": \"nvfp4@weights\", \"model\": \"resnet18\"}], \"targets\": [{\"accuracy\": 0.3, \"latency_ms\": "
+     "200}], "
+     "\"trace\": {\"arrivals\": \"bursts\", \"rate\": 60, \"seconds\": 10, \"period\": 10}, \"instance\": {\"share\": "
+     "0.001, "
+     "\"start_up_s\": 1, \"tick_s\": 1}}' \"$PWD/served.ck\" \"$PWD/served.ck\" > service.json"},
+    {"results/design_space/table.csv",
+     "mkdir -p results/design_space && cp \"$OLDPWD\"/results/design_space/table.csv results/design_space/"},
     {"trace.csv", "fp4sim train --task classifier --recipe mxfp4 --steps 10 --trace trace.csv --trace-every 2 --quiet"},
     {"quick.sweep", "fp4sim sweep run quick.json --out quick.sweep --quiet"},
     {"runs.csv", "fp4sim sweep export quick.sweep --out runs.csv"},
@@ -155,6 +167,7 @@ RunResult Workshop::run_in(const fs::path& place, const std::string& command) {
   const std::string run = shortened(command);
   for (size_t f = 0; f < std::size(fixtures); ++f) {
     if (!reads(run, fixtures[f].shown) || fs::exists(place / fixtures[f].shown)) continue;
+    fs::create_directories((place / fixtures[f].shown).parent_path());
     fs::copy(made(f), place / fixtures[f].shown, fs::copy_options::recursive);
   }
   return in(place, run);
