@@ -1,8 +1,10 @@
 #include "src/model/survey.h"
 
 #include <algorithm>
+#include <future>
+#include <system_error>
 
-#include "src/parallel.h"
+#include "src/float_environment.h"
 
 namespace fp4 {
 namespace {
@@ -22,6 +24,26 @@ struct Band {
 };
 
 constexpr int64_t piece_bytes = int64_t{256} << 10;  // of float32: a level 2 cache holds it twice
+
+// work(0) here and the others on threads of their own, or here where there are no more. Threads that are done sleep: a
+// group takes milliseconds, for which OpenMP's would spin, on a busy machine longer than they work.
+template <class Work>
+void each_on_a_thread(int64_t count, const Work& work) {
+  std::vector<std::future<void>> others;
+  std::vector<int64_t> here = {0};
+  for (int64_t j = 1; j < count; ++j) {
+    try {
+      others.push_back(std::async(std::launch::async, [&work, j] {
+        const DefaultFloatEnvironment floats;
+        work(j);
+      }));
+    } catch (const std::system_error&) {
+      here.push_back(j);
+    }
+  }
+  for (const int64_t j : here) work(j);
+  for (std::future<void>& other : others) other.get();
+}
 
 void append(Quantized& all, const Quantized& piece, bool is_first) {
   if (is_first) {
@@ -77,7 +99,7 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
   if (each_reads) readers.assign(group.size(), reader);
   const int inner = group.size() > 1 ? 1 : options.threads;
   const auto at_once = [&](auto&& work) {
-    parallel_for(0, bands, 1, options.threads, 1, [&](int64_t j) { work(j, group[static_cast<size_t>(j)]); });
+    each_on_a_thread(bands, [&](int64_t j) { work(j, group[static_cast<size_t>(j)]); });
   };
   // The rows of a group, piece by piece: use(band, first row, rows), with b.x read.
   const auto in_pieces = [&](int64_t first, auto&& use) {
