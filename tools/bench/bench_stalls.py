@@ -7,8 +7,9 @@
 interconnect, network: two ranks in two network namespaces, joined by a link of a chosen rate (slow_link.sh); a step sends a
 known number of bytes, so it takes bytes / rate longer. preparation, fetch: every read of an example takes some microseconds
 longer, or every read behind a dropped page cache (slow_steps.c, preloaded); the files lie in memory, where a disk adds
-nothing. The work of a step is mostly a wait of known length. A round goes over all shares in an order of its own: for each, one run over the slow link (interconnect), and one
-run with slow reads, slower cold reads and a slow second machine at once, of a and 1 - a: differences have to tell them apart.
+nothing. The work of a step is mostly a wait of known length. A round goes over all shares in an order of its own: for each,
+one run over the slow link (interconnect), and one run with slow reads, slower cold reads and a slow second machine at once, of
+a and 1 - a: differences have to tell them apart.
 The first and last runs of a round cause nothing: their median over all rounds is what a delay is added to. found = what
 `cost stalls` says; caused = what its formula gives for the run's smaller time with that median and the delay added.
 
