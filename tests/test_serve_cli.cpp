@@ -16,6 +16,7 @@ struct Fixture {
   test::TemporaryFolder folder;
   Json service = {
       {"name", "toy"},
+      {"model", "resnet50"},
       {"members",
        {{{"checkpoint", "a.ck"}, {"recipe", "bf16"}},
         {{"checkpoint", "a.ck"},

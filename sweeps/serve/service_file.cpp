@@ -111,7 +111,7 @@ ServiceFile parse_service(const Json& object, const std::string& place, const st
   if (const auto doc = reader.find("doc", {"the service in a line", ""})) file.doc = doc->text();
   if (const auto chip = reader.find("hardware", {"of the instances, with a price", file.hardware}))
     file.hardware = chip->name_in("hardware");
-  std::string model = "resnet50";
+  std::string model = "llama_1b";
   if (const auto value = reader.find("model", {"whose size a member's time and price are", model}))
     model = value->name_in("models");
   file.request_tokens = whole(reader, "request_tokens", 1, "tokens (images) of a request", 1, 1 << 20);

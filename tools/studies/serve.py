@@ -9,6 +9,7 @@ Checkpoints and the output of each set stay in the first folder, so an interrupt
 there.
 """
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -18,13 +19,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from paired import t_quantile  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FP4SIM = str(ROOT / "build" / "fp4sim")
+FP4SIM = os.environ.get("FP4SIM", str(ROOT / "build" / "fp4sim"))
 MEMBERS = 7
 # (task, settings of the training, model whose size costs)
 NETWORKS = {
-    "classifier 32": ("classifier", ["width=32"], "resnet50"),
-    "classifier 128": ("classifier", ["width=128"], "resnet50"),
-    "lm 32": ("lm", ["width=32", "heads=2", "ffn=64"], "llama_60m"),
+    "classifier 32": ("classifier", ["width=32"], "llama_1b"),
+    "classifier 128": ("classifier", ["width=128"], "llama_1b"),
+    "lm 32": ("lm", ["width=32", "heads=2", "ffn=64"], "llama_1b"),
 }
 STEPS = {"classifier": 600, "lm": 300}
 # One checkpoint under seven recipes.
@@ -140,7 +141,7 @@ def study_votes(folder, out, sets, networks):
 
 
 # Sizes of a pool: width of the network that answers, model whose size costs.
-SIZES = {"8": "resnet18", "16": "resnet50", "32": "vgg11", "128": "vgg16"}
+SIZES = {"8": "llama_60m", "16": "llama_350m", "32": "llama_1b", "128": "llama3_8b"}
 SEEDS_OF_POOL = 3
 TRACES = {
     "poisson": {"arrivals": "poisson", "rate": 150, "seconds": 240},
@@ -171,7 +172,7 @@ def policies_of(folder, number, traces_of_set):
                    for width, model in SIZES.items() for seed in range(1, SEEDS_OF_POOL + 1) for recipe in recipes]
         for trace, arrivals in TRACES.items():
             def serve(targets, *words):
-                file = service(folder, members, "resnet50", targets=targets, trace=arrivals, instance=INSTANCE)
+                file = service(folder, members, "llama_1b", targets=targets, trace=arrivals, instance=INSTANCE)
                 return json.loads(run("serve", file, "--json", *words))
             if targets is None:
                 known = serve([{"accuracy": 0.5, "latency_ms": 1000}], "--seeds", "1", "--policies", "single")["members"]
