@@ -201,8 +201,9 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const s
   }
   if (context_.rules.has_states()) store(parameters, step);
   if (dense_ < total_)
-    weights_are_finite_ &= update_tables(parameters, k, *context_.backend, v_,
-                                         {lr, eps_, gradient_scale, context_.seed, static_cast<uint32_t>(step)});
+    weights_are_finite_ &=
+        update_tables(parameters, k, *context_.backend, v_,
+                      {lr, eps_, gradient_scale, context_.seed, static_cast<uint32_t>(step)}, tables_);
   if (loss_scaling_ && ++good_steps_ == good_steps_to_double) loss_scale_ *= 2.0f, good_steps_ = 0;
   return true;
 }

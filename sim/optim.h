@@ -11,6 +11,7 @@
 #include "sim/config.h"
 #include "sim/layers.h"
 #include "sim/oscillation.h"
+#include "sim/row_tables.h"
 #include "sim/update_rules.h"
 #include "src/backends.h"
 
@@ -65,6 +66,7 @@ class Optimizer {
   UpdateContext context_;
 
   Arena memory_;
+  TableScratch tables_;
   float *m_, *v_;
   int64_t total_, dense_;           // floats of all parameters; of those that are no tables
   double power1_ = 1, power2_ = 1;  // beta^t

@@ -37,7 +37,8 @@ void store_tables(Parameters& parameters, const Dispatcher& backend) {
 }
 
 bool update_tables(Parameters& parameters, const Kernels& k, const Dispatcher& backend, float* squares,
-                   const TableStep& step) {
+                   const TableStep& step, TableScratch& scratch) {
+  auto& [changed, rows] = scratch;
   bool is_finite = true;
   for (int i = 0; i < parameters.count(); ++i) {
     const TableRules* rules = parameters.table_rules(i);
@@ -46,8 +47,10 @@ bool update_tables(Parameters& parameters, const Kernels& k, const Dispatcher& b
     const float* gradient = parameters.gradient(i);
     float* h = squares + (table.data - parameters.values());
     const float lr = step.lr * rules->rate;
-    std::vector<int> changed;
-    std::vector<float> rows;
+    changed.clear();
+    rows.clear();
+    changed.reserve(static_cast<size_t>(table.rows));
+    rows.reserve(static_cast<size_t>(table.size()));
     for (int r = 0; r < table.rows; ++r) {
       const float* g = gradient + int64_t{r} * table.cols;
       if (std::all_of(g, g + table.cols, [](float x) { return x == 0; })) continue;

@@ -41,13 +41,19 @@ struct TableStep {
   uint32_t step;
 };
 
+/// Room for the rows that a step changes, kept from step to step.
+struct TableScratch {
+  std::vector<int> changed;
+  std::vector<float> rows;
+};
+
 /// Rounds the rows of every table that is kept in its format, once they have their initial values.
 void store_tables(Parameters& parameters, const Dispatcher& backend);
 
 /// One step over all tables; h of a row lies in `squares` where the row's first number lies among the parameters.
 /// Whether all new numbers are finite.
 bool update_tables(Parameters& parameters, const Kernels& k, const Dispatcher& backend, float* squares,
-                   const TableStep& step);
+                   const TableStep& step, TableScratch& scratch);
 
 /// Sums of bags of a table's rows in `order`, `side` bags beside each other: [bags / side, side * columns]. Ids and
 /// bounds as in src/embedding.h, in memory of the tape. A master table's rows are rounded to its format first where the

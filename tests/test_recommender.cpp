@@ -46,15 +46,16 @@ TEST_CASE("rows with a gradient move by row-wise Adagrad, the others stay", "[qu
   SmallTable t({RowFormat::fp32, RowUpdate::master, 2.0f});
   std::vector<float> squares(16, 0.0f);
   const Dispatcher backend;
+  TableScratch scratch;
   // h = (9 + 16)/2 = 12.5, factor .1 * 2 / (sqrt(12.5) + 0) = .2 / 3.5355
-  REQUIRE(update_tables(t.parameters, kernels(), backend, squares.data(), {0.1f, 0.0f, 1.0f, 1, 1}));
+  REQUIRE(update_tables(t.parameters, kernels(), backend, squares.data(), {0.1f, 0.0f, 1.0f, 1, 1}, scratch));
   CHECK(squares[4] == 12.5f);
   const std::vector<float> after = t.values();
   for (const int i : {0, 1, 2, 3, 6, 7}) CHECK(after[static_cast<size_t>(i)] == static_cast<float>(i + 1));
   CHECK(after[4] == Approx(5 - 0.2 / std::sqrt(12.5) * 3));
   CHECK(after[5] == Approx(6 - 0.2 / std::sqrt(12.5) * 4));
   // Once more, gradients carry a loss scale of 2: h += 12.5 / 4
-  REQUIRE(update_tables(t.parameters, kernels(), backend, squares.data(), {0.1f, 0.0f, 0.5f, 1, 2}));
+  REQUIRE(update_tables(t.parameters, kernels(), backend, squares.data(), {0.1f, 0.0f, 0.5f, 1, 2}, scratch));
   CHECK(squares[4] == 15.625f);
   CHECK(t.values()[4] == Approx(static_cast<double>(after[4]) - 0.2 / std::sqrt(15.625) * 1.5));
 }
@@ -64,8 +65,9 @@ TEST_CASE("a stored table holds numbers of its format, and stochastic updates ar
   SmallTable nearest({RowFormat::bf16, RowUpdate::nearest_even, 1.0f});
   std::vector<float> squares(16, 0.0f);
   const Dispatcher backend;
+  TableScratch scratch;
   const float lr = 0.002f;
-  update_tables(nearest.parameters, kernels(), backend, squares.data(), {lr, 0.0f, 1.0f, 1, 1});
+  update_tables(nearest.parameters, kernels(), backend, squares.data(), {lr, 0.0f, 1.0f, 1, 1}, scratch);
   CHECK(nearest.values()[4] == 5.0f);
   const double wanted = static_cast<double>(lr) / std::sqrt(12.5) * 3;
   double moved = 0;
@@ -73,7 +75,8 @@ TEST_CASE("a stored table holds numbers of its format, and stochastic updates ar
   for (int seed = 0; seed < trials; ++seed) {
     SmallTable t({RowFormat::bf16, RowUpdate::stochastic, 1.0f});
     std::fill(squares.begin(), squares.end(), 0.0f);
-    update_tables(t.parameters, kernels(), backend, squares.data(), {lr, 0.0f, 1.0f, static_cast<uint64_t>(seed), 1});
+    update_tables(t.parameters, kernels(), backend, squares.data(), {lr, 0.0f, 1.0f, static_cast<uint64_t>(seed), 1},
+                  scratch);
     const float v = t.values()[4];
     CHECK((v == 5.0f || v == 5.0f - 0x1p-5f));
     moved += 5.0 - static_cast<double>(v);
@@ -87,6 +90,7 @@ TEST_CASE("a bag's gradient is given to each of its rows", "[quick]") {
   Pass pass;
   Tape tape(arena, kernels(), pass);
   const Dispatcher backend;
+  TableScratch scratch;
   const int32_t ids[] = {1, 1, 3, 0}, first[] = {0, 3, 3, 4, 4};  // 1 + 1 + 3 | none | 0 | none, two side by side
   const Var table = t.parameters.variable(tape, t.table);
   const Var y = embedding_bags(tape, backend, BagOrder::exact, {}, {ids, first, 4}, 2, table);

@@ -109,10 +109,11 @@ TEST_CASE("tables of a grid are read, or refused by file and column", "[quick]")
       read(head +
            "\"a, b\",lm,run,fixed,0001,0.5,0.3\nb,lm,run,fixed,0002,,\nc,lm,run,best,0003,0.1,0.1\n"
            "d,classifier,run,fixed,0004,0.1,9\ne,lm,confirm,fixed,0005,0.1,9\nf,lm,run,fixed,0006,0.2,0.1\n");
-  REQUIRE(known.by_hash.size() == 3);
+  REQUIRE(known.by_hash.size() == 4);
   CHECK(known.by_hash.at("0001").gap == 0.5);
+  CHECK(known.by_hash.at("0003").gap == 0.1);  // the grid's own rate is its best
   CHECK(std::isnan(known.by_hash.at("0002").gap));
-  CHECK(known.sd == Approx(std::sqrt((0.09 + 0.01) / 2)));
+  CHECK(known.sd == Approx(std::sqrt((0.09 + 0.01 + 0.01) / 3)));
   CHECK_THROWS_WITH(read("task,role\n"), Contains("t.csv") && Contains("config_hash"));
   CHECK_THROWS_WITH(read(head), Contains("no run of lm"));
   test::write_text(file, head + "a,regression,run,fixed,0001,0.5,0.3\n");

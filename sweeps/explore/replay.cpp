@@ -130,8 +130,8 @@ KnownGaps read_known_gaps(const std::string& table, const std::string& task) {
       throw Error(table + ": no column " + name + "; accepted: what `fp4sim table --group --csv` writes");
     return static_cast<size_t>(found - head.begin());
   };
-  const size_t hash = column("config_hash"), of_task = column("task"), role = column("role"), at = column("at"),
-               gap = column("loss_gap"), sd = column("loss_gap_sd");
+  const size_t hash = column("config_hash"), of_task = column("task"), role = column("role"), gap = column("loss_gap"),
+               sd = column("loss_gap_sd");
   const auto number = [&](const std::string& cell) {
     double value = unknown;
     std::from_chars(cell.data(), cell.data() + cell.size(), value);
@@ -142,11 +142,11 @@ KnownGaps read_known_gaps(const std::string& table, const std::string& task) {
   while (std::getline(file, line)) {
     const std::vector<std::string> cells = cells_of(line);
     if (cells.size() != head.size()) throw Error(table + ": a line of " + std::to_string(cells.size()) + " cells");
-    if (cells[of_task] != task || cells[role] != "run" || cells[at] != "fixed") continue;
+    if (cells[of_task] != task || cells[role] != "run") continue;
     known.by_hash[cells[hash]] = {number(cells[gap])};
     if (const double s = number(cells[sd]); std::isfinite(s)) variance += s * s, ++count;
   }
-  if (known.by_hash.empty()) throw Error(table + ": no run of " + task + " at the grid's own values");
+  if (known.by_hash.empty()) throw Error(table + ": no run of " + task);
   known.sd = count > 0 ? std::sqrt(variance / count) : 0;
   return known;
 }

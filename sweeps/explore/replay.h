@@ -21,8 +21,8 @@ struct KnownGaps {
   double sd = 0;  // of the gap of one seed: root of the mean variance over the table
 };
 
-/// Rows of `fp4sim table --group --csv` of one task at the grid's own values (role run, at fixed). Throws Error naming
-/// file and column.
+/// Rows of `fp4sim table --group --csv` of one task (role run; where the grid's own rate is a configuration's best, the
+/// table calls that row `best`). Throws Error naming file and column.
 KnownGaps read_known_gaps(const std::string& table, const std::string& task);
 
 struct ReplaySettings {

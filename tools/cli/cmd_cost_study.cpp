@@ -141,10 +141,10 @@ void run_recommend(const RecommendArguments& arguments) {
              arguments.all ? "All pairs of chip and recipe, each with its cheapest count."
                            : "The best recipe of each chip with its cheapest count (--all: every pair).",
              arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
-  fmt::print(
-      "FP4: the chip has FP4 matrix units. Costs only: whether a recipe trains as well\nis for `fp4sim sweep` to say. "
-      "Counts are accelerators; clouds rent whole instances.\nPrices are list prices with sources in `fp4sim show "
-      "NAME`.\n");
+  print_wrapped(
+      "FP4: the chip has FP4 matrix units. Costs only: whether a recipe trains as well is for `fp4sim sweep` to say. "
+      "Counts are "
+      "accelerators; clouds rent whole instances. Prices are list prices with sources in `fp4sim show NAME`.");
 }
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {

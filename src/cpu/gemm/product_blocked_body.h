@@ -43,6 +43,7 @@ inline constexpr KernelRow kernel_rows[] = {
 };
 
 FP4_TARGET inline void multiply_group(Part s) {
+  reserve_terms(s.p, s.end - s.pb);
   int64_t open = s.open_tiles();
   for (const KernelRow& row : kernel_rows) {
     if (const char* reason = row.declines(s); reason != nullptr) {

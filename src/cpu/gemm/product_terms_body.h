@@ -104,6 +104,20 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   return t;
 }
 
+// Where a thread keeps the terms of `panels` panels of B and one of A; grown before the first tile needs them, so that
+// a training whose data leave the proof of another kernel once allocates nothing at that step.
+inline cpu::Arena& terms_arena() {
+  thread_local cpu::Arena arena;
+  return arena;
+}
+inline void reserve_terms(const Product& p, int64_t panels) {
+  if (!p.has_terms) return;
+  cpu::Shelf count;
+  TermStore store;
+  for (int64_t i = 0; i <= panels; ++i) lay_terms(count, p.a.panels.padded * panel_rows, store);
+  terms_arena().reset(count.bytes);
+}
+
 // The tiles of panels [pb, end) of B and rows [first, last) of A that are not done; how many of them the scalar core
 // did.
 template <class Progress>
@@ -112,12 +126,11 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
   const Folding& f = k.folding;
   const TermsKernel kernel = terms_kernel(f.sum);
   const int64_t elements = p.a.panels.padded * panel_rows;
-  thread_local Arena arena;
   TermPanel b[largest_group];
   TermStore store_a;
   if (p.has_terms) {
     TermStore stores[largest_group];
-    cpu::place_arrays(arena, [&](cpu::Shelf& shelf) {
+    cpu::place_arrays(terms_arena(), [&](cpu::Shelf& shelf) {
       for (int64_t j = pb; j < end; ++j) lay_terms(shelf, elements, stores[j - pb]);
       lay_terms(shelf, elements, store_a);
     });
