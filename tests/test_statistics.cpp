@@ -42,7 +42,7 @@ TEST_CASE("at the ends of an exact interval for a share, so many or so few are a
     }
     return sum;
   };
-  for (const size_t n : {5, 50}) {
+  for (const size_t n : {size_t{5}, size_t{50}}) {
     for (size_t k = 1; k < n; k += 3) {
       const Interval interval = clopper_pearson(k, n, 0.05);
       INFO(k << " of " << n);
