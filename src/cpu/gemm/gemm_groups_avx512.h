@@ -29,6 +29,12 @@ FP4_SIMD void add_scaled_dots(const TileInput& t, const GroupInput& g, int64_t r
   }
 }
 
+// The accumulator after a group, whose sum was rounded to nearest.
+FP4_SIMD F with_group(const Folding& f, F acc, F sum) {
+  if (f.runs_per_group == 0) return sum;
+  return F{f.toward_zero ? _mm512_add_round_ps(acc.v, sum.v, toward_zero) : _mm512_add_round_ps(acc.v, sum.v, nearest)};
+}
+
 template <int fixed_run4>
 FP4_TARGET void group_tile(const TileInput& t, const GroupInput& g, const Folding& f, const TileOutput& out) {
   TileSums state;
@@ -48,16 +54,43 @@ FP4_TARGET void group_tile(const TileInput& t, const GroupInput& g, const Foldin
 #pragma GCC unroll 8
     for (int r = 0; r < tile_rows; ++r) {
       const F unit = all(g.unit_a[group * panel_rows + r]) * unit_b;
-      F rounded = F{_mm512_cvt_roundepi32_ps(sum[r], nearest)} * unit;
-      if (f.runs_per_group != 0) {
-        const F acc = load(state.acc[r]);
-        rounded.v = f.toward_zero ? _mm512_add_round_ps(acc.v, rounded.v, toward_zero)
-                                  : _mm512_add_round_ps(acc.v, rounded.v, nearest);
-      }
-      store(state.acc[r], rounded);
+      const F rounded = F{_mm512_cvt_roundepi32_ps(sum[r], nearest)} * unit;
+      store(state.acc[r], with_group(f, load(state.acc[r]), rounded));
     }
   }
   finish_sums<1>(state.acc, f.snap_log2, out);
+}
+
+// Groups of blocks whose scales lie too far apart for integers: sums in fp64. false: the inexact flag
+// (gemm_int8_avx512.h) does not prove that every sum before a group's rounding was exact; C is not written.
+template <int fixed_run4>
+FP4_TARGET bool wide_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
+  TileSums state;
+#pragma GCC unroll 8
+  for (int r = 0; r < tile_rows; ++r) store(state.acc[r], all(0.0f));
+  const int64_t step = f.runs_per_group == 0 ? f.runs : f.runs_per_group;
+  clear_inexact();
+  for (int64_t first = 0; first < f.runs; first += step) {
+    alignas(64) double sum[tile_rows][panel_rows] = {};
+    for (int64_t run = first; run < smaller(first + step, f.runs); ++run) {
+      __m512i dot[tile_rows][1];
+      int8_dots<1, fixed_run4>(t, run, dot);
+      const float* sa = t.scale_a + (run >> t.scale_shift_a) * panel_rows;
+      const D sb = load_widened(t.scale_b[0] + (run >> t.scale_shift_b) * panel_rows) *
+                   all_double(static_cast<double>(t.quantum));
+#pragma GCC unroll 8
+      for (int r = 0; r < tile_rows; ++r) {
+        const D scale = all_double(static_cast<double>(sa[r])) * sb;
+        store(sum[r], fma(to_double(I{dot[r][0]}), scale, load_double(sum[r])));
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < tile_rows; ++r)
+      store(state.acc[r], with_group(f, load(state.acc[r]), narrowed(load_double(sum[r]))));
+  }
+  if (was_inexact()) return false;
+  finish_sums<1>(state.acc, f.snap_log2, out);
+  return true;
 }
 
 // Blocks of 16 and 32.
@@ -68,5 +101,6 @@ inline GroupKernel group_kernel(int64_t run4) {
     default: return nullptr;
   }
 }
+inline WideKernel wide_kernel(int64_t run4) { return run4 == 4 ? wide_tile<4> : wide_tile<8>; }
 
 }  // namespace fp4::avx512

@@ -55,5 +55,6 @@ inline PairKernel pair_kernel(int) { return nullptr; }
 inline CutKernel cut_kernel(int64_t, bool) { return nullptr; }
 inline SingleKernel single_kernel(int64_t) { return nullptr; }
 inline GroupKernel group_kernel(int64_t) { return nullptr; }
+inline WideKernel wide_kernel(int64_t) { return nullptr; }
 
 }  // namespace fp4::FP4_ISA

@@ -10,7 +10,7 @@
 
 namespace fp4::cpu {
 
-enum class GemmKernel : uint8_t { level, pairs, groups, int8, single, cut, terms, core, floats };
+enum class GemmKernel : uint8_t { level, pairs, groups, wide, int8, single, cut, terms, core, floats };
 
 struct GemmKernelInfo {
   GemmKernel id;
@@ -22,6 +22,7 @@ inline constexpr GemmKernelInfo gemm_kernel_table[] = {
     {GemmKernel::level, "level", "4-bit elements; scales near enough to be shifted into bytes: int32 over all of K"},
     {GemmKernel::pairs, "pairs", "6 and 8 bits in blocks of 32 under e8m0, fp32_block: 16-bit units, int32 dots"},
     {GemmKernel::groups, "groups", "4-bit elements; sums of groups as int32: dots times scales as 16-bit integers"},
+    {GemmKernel::wide, "wide", "4-bit elements; sums of groups whose scales lie too far apart for integers: in fp64"},
     {GemmKernel::int8, "int8", "4-bit elements; fp32_block: int32 dots, scaled block by block"},
     {GemmKernel::single, "single", "4-bit elements; fused25_rz, fused35_rz where nothing is cut: int32 dots"},
     {GemmKernel::cut, "cut", "4-bit elements; fused35_rz in terms of 16 where something is: int32 dots, cut in fp64"},

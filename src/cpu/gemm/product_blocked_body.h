@@ -37,6 +37,7 @@ inline constexpr KernelRow kernel_rows[] = {
     {cpu::GemmKernel::level, declines_level, multiply_level},
     {cpu::GemmKernel::pairs, declines_pairs, multiply_pairs},
     {cpu::GemmKernel::groups, declines_groups, multiply_groups},
+    {cpu::GemmKernel::wide, declines_groups, multiply_wide},
     {cpu::GemmKernel::int8, declines_int8, multiply_int8},
     {cpu::GemmKernel::single, declines_single, multiply_single},
     {cpu::GemmKernel::cut, declines_cut, multiply_cut},

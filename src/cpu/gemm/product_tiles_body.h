@@ -192,6 +192,18 @@ FP4_TARGET inline void multiply_groups(Part& s) {
       });
 }
 
+FP4_TARGET inline void multiply_wide(Part& s) {
+  const WideKernel kernel = wide_kernel(s.k.input.run4);
+  TileInput t = s.k.input;
+  offer_tiles(
+      s, 1, [&](int64_t pb, int panels) { open_bytes(s, pb, panels, t); },
+      [&](const TileAt& at) {
+        move_bytes(s, at, t);
+        const bool done = kernel(t, s.k.folding, output_of(s.p, at.row0, at.pb, 1));
+        return done ? Outcome::done : Outcome::failed;
+      });
+}
+
 FP4_TARGET inline void multiply_pairs(Part& s) {
   const Product& p = s.p;
   const Panels& a = p.a.panels;

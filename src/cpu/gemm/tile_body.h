@@ -165,6 +165,7 @@ struct GroupInput {
 using GroupKernel = void (*)(const TileInput&, const GroupInput&, const Folding&, const TileOutput&);
 
 // false: some sum was inexact, C is not written.
+using WideKernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
 using PairKernel = bool (*)(const PairInput&, const TileOutput&);
 // Aligned sums of cut terms (gemm_cut_avx512.h), of at most this many a group.
 inline constexpr int largest_terms = 16;
