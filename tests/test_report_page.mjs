@@ -299,6 +299,10 @@ await visit('nice.html', {}, async (page, first) => {
   for (let left = await page.locator('.tab .close').count(); left > 0; --left)
     await page.locator('.tab .close').first().click();
   await explore_figures(page);
+  await page.locator('.full-config summary').click();
+  await page.locator('.filter summary').first().click();
+  await check_accessible(page, 'light, 1280, pins and menus open');
+  await page.keyboard.press('Escape');
   await page.locator('#tasks button', {hasText: 'lm'}).click();
   check((await page.locator('#explore-intro').textContent()).includes('lm'), 'the task changes');
 });

@@ -158,7 +158,7 @@ function seed_table(point) {
     h('h3', {}, plural(rows.length, 'run')),
     h(
       'div',
-      {class: 'scroll-x'},
+      {class: 'scroll-x', tabindex: 0, role: 'region', 'aria-label': 'Runs'},
       h(
         'table',
         {class: 'runs'},
@@ -237,7 +237,7 @@ function configuration_block(point) {
     {class: 'full-config'},
     h('summary', {}, 'Full configuration'),
     h('p', {class: 'quiet small'}, base_lines.size ? 'Marked lines differ from the base configuration. ' : '', copy),
-    h('pre', {}, show(value, 0, '')),
+    h('pre', {tabindex: 0, role: 'region', 'aria-label': 'Full configuration'}, show(value, 0, '')),
   );
 }
 

@@ -127,7 +127,7 @@ function paint_summary() {
           'p',
           {class: 'quiet small'},
           `Largest change of ${y.label} along the axis. `,
-          h('a', {href: '#effects'}, 'All effects'),
+          h('a', {class: 'more', href: '#effects'}, 'All effects'),
         ),
       ),
     );
