@@ -80,6 +80,9 @@ TEST_CASE("codes lie where the documents say", "[quick]") {
       CodeLayout::marlin,
       {{128, 32, 16, 0, 8}, {128, 32, 0, 2, 32}, {128, 32, 1, 0, 128}, {128, 32, 64, 0, 1024}, {128, 32, 0, 16, 2048}});
   // AITER: bytes viewed (rows/16, 16, K/32, 2, 16), permuted to (rows/16, K/32, 2, 16, 16)
+  check(CodeLayout::fp6_low_first, {{2, 3, 1, 0, 4}, {2, 3, 0, 1, 1}});
+  // 7.5, -7.5, 0, 1 in E2M3; GCC's test of HIP's fp6x32 has the first two in DF 0F
+  CHECK(to_layout(CodeLayout::fp6_low_first, {0x1F, 0x3F, 0x00, 0x08}, 1, 4) == std::vector<uint8_t>{0xDF, 0x0F, 0x20});
   check(CodeLayout::aiter,
         {{32, 128, 1, 0, 32}, {32, 128, 0, 32, 512}, {32, 128, 0, 64, 1024}, {32, 128, 16, 0, 2048}});
 }
@@ -99,12 +102,22 @@ TEST_CASE("a layout and back is the identity, and padding is zero", "[quick]") {
     for (const CodeLayoutInfo& layout : code_layout_table) {
       INFO(layout.name << " " << rows << " x " << cols);
       const auto moved = to_layout(layout.id, given, rows, cols);
-      std::vector<uint8_t> nibbles;
-      for (const uint8_t b : moved)
-        nibbles.insert(nibbles.end(), {static_cast<uint8_t>(b & 15), static_cast<uint8_t>(b >> 4)});
-      CHECK(filled(nibbles) == rows * cols);
+      CHECK(std::ssize(moved) == padded_bytes(layout.id, rows, cols));
+      std::vector<uint8_t> codes;  // bit by bit
+      const size_t bits = static_cast<size_t>(layout.bits);
+      for (size_t at = 0; at < 8 * moved.size(); ++at) {
+        if (at % bits == 0) codes.push_back(0);
+        codes.back() = static_cast<uint8_t>(codes.back() | (moved[at / 8] >> at % 8 & 1) << at % bits);
+      }
+      CHECK(filled(codes) == rows * cols);
       CHECK(from_layout(layout.id, moved, rows, cols, "test") == given);
     }
+    // Six bits: every code.
+    std::vector<uint8_t> wide;
+    for (int64_t i = 0; i < rows * cols; ++i) wide.push_back(static_cast<uint8_t>(63 - i % 64));
+    const auto packed = to_layout(CodeLayout::fp6_low_first, wide, rows, cols);
+    CHECK(from_layout(CodeLayout::fp6_low_first, packed, rows, cols, "test") == wide);
+    CHECK(packed.size() == static_cast<size_t>(rows * ((cols + 3) / 4) * 3));
   }
 }
 
@@ -137,11 +150,17 @@ TEST_CASE("files in any layout decode to the same bits", "[cli]") {
   };
   std::vector<std::pair<std::string, std::string>> each;
   for (const CodeLayoutInfo& codes : code_layout_table)
-    each.emplace_back(codes.name,
-                      scale_layout_table[static_cast<size_t>(codes.id) % std::size(scale_layout_table)].name);
+    if (holds(codes, 4))
+      each.emplace_back(codes.name,
+                        scale_layout_table[static_cast<size_t>(codes.id) % std::size(scale_layout_table)].name);
   check("nvfp4", each);
   check("mxfp4,block=32x32", {{"marlin_uint32", "8x4"}});
   check("mxfp4,scale=none", {{"high_first", "linear"}});
+  check("mxfp6", {{"fp6_low_first", "128x4"}, {"unpacked", "linear"}});
+  check("mxfp6_e3m2,scale=none", {{"fp6_low_first", "linear"}});  // 50 codes are 39 bytes
+  CHECK_THROWS_WITH(decoded("marlin_uint32", "linear", "mxfp6"),
+                    Catch::Contains("accepted for element e2m3: low_first, unpacked, fp6_low_first"));
+  CHECK_THROWS_WITH(decoded("fp6_low_first", "linear", "mxfp4"), Catch::Contains("is one of 6-bit codes"));
   CHECK_THROWS_WITH(decoded("marlin_uint32", "linear", "mxfp8"),
                     Catch::Contains("accepted for element e4m3: low_first"));
   CHECK_THROWS_WITH(decoded("low_first", "8x4", "bf16"), Catch::Contains("accepted for scale none: linear"));
@@ -173,6 +192,36 @@ TEST_CASE("convert goes between layouts, and verify takes them", "[cli]") {
   // bytes with a type of safetensors, named tensor
   run("convert " + at + "scales.safetensors --size 8x4 --scale-layout deepgemm:linear --out " + at + "scales.npy", 0);
   CHECK(fp4::test::read_text(at + "scales.npy") == fp4::test::read_text(dir + "scales.npy"));
+  // six-bit codes: four fill three bytes or four, said or not, right or wrong
+  struct {
+    std::string spec, name, width;
+  } const cases[] = {{"mxfp6", "mxfp6", "64"}, {"mxfp6_e3m2,scale=none", "mxfp6_e3m2.scale-none", "50"}};
+  for (const auto& [spec, name, width] : cases) {
+    const std::string g = at + "g_" + name, d = at + "d_" + name;
+    run("golden make --spec " + spec + " --shape 6x50 --out " + g, 0);
+    const auto judged = [&, spec = spec, name = name](const std::string& words, const std::string& options,
+                                                      int exit_code) {
+      run("quantize --force " + g + "/" + name + ".boundary.6x50/input.npy --spec " + words +
+              " --nibbles fp6_low_first --out " + d,
+          0);
+      return run("verify --golden " + g + " --stage codes --candidate " + d + "/codes.npy " + options, exit_code).out;
+    };
+    for (const char* options : {"", "--nibbles fp6_low_first"}) {
+      CHECK_THAT(judged(spec, options, 0), Catch::Contains("equal in 1 of 1 cases"));
+      CHECK_THAT(judged(spec + ",rounding=toward_zero", options, 1),
+                 Catch::Contains("diagnosis: equals ") && Catch::Contains("rounding=toward_zero"));
+    }
+    const std::string size = " --size 6x" + width + " --nibbles ";
+    run("convert " + d + "/codes.npy" + size + "fp6_low_first:unpacked --out " + d + "/u.npy", 0);
+    run("convert " + d + "/u.npy" + size + "fp6_low_first --type f6_e2m3 --out " + d + "/p.safetensors", 0);
+    run("convert " + d + "/p.safetensors" + size + "fp6_low_first:unpacked --out " + d + "/v.npy", 0);
+    CHECK(fp4::test::read_text(d + "/u.npy") == fp4::test::read_text(d + "/v.npy"));
+  }
+  CHECK_THAT(
+      run("convert " + at + "d_mxfp6/codes.npy --size 6x64 --nibbles fp6_low_first:marlin_uint32 --out " + at + "w.npy",
+          2)
+          .err,
+      Catch::Contains("fp6_low_first holds codes of 6 bits, marlin_uint32 of 4"));
   CHECK_THAT(run("convert " + dir + "scales.npy --size 8x5 --scale-layout 8x4 --out " + at + "w.npy", 2).err,
              Catch::Contains("32 bytes; 8 x 5 in layout linear has 40"));
   CHECK_THAT(run("convert " + dir + "scales.npy --size 8x4 --scale-layout 8x5 --out " + at + "w.npy", 2).err,

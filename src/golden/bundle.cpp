@@ -98,9 +98,9 @@ std::optional<ArrayRecord> find_array(const Case& c, const std::string& name) {
   const auto rows = static_cast<int64_t>(plain->second.shape[0]), cols = static_cast<int64_t>(plain->second.shape[1]);
   if (parsed.stage == "scales")
     return ArrayRecord{"u8", {static_cast<uint64_t>(padded_size(parsed.scale_layout, rows, cols))}, "", ""};
-  if (parsed.stage != "codes" || !has_fp4_codes(c)) return std::nullopt;
   const CodeLayoutInfo& layout = row_of(code_layout_table, parsed.code_layout);
-  const auto bytes = static_cast<uint64_t>(padded_bytes(layout.id, rows, 2 * cols));
+  if (parsed.stage != "codes" || !holds(layout, code_bits(c))) return std::nullopt;
+  const auto bytes = static_cast<uint64_t>(padded_bytes(layout.id, rows, has_fp4_codes(c) ? 2 * cols : cols));
   return ArrayRecord{layout.word_bytes == 4 ? "u32" : "u8", {bytes / static_cast<uint64_t>(layout.word_bytes)}, "", ""};
 }
 
@@ -112,11 +112,13 @@ Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name,
   const Array plain = load_array(bundle, c, parsed.part);
   const auto rows = static_cast<int64_t>(plain.shape[0]), cols = static_cast<int64_t>(plain.shape[1]);
   const std::vector<uint8_t> bytes(plain.bytes.begin(), plain.bytes.end());
+  const bool fp4 = has_fp4_codes(c);
+  const int64_t codes = fp4 ? 2 * cols : cols;
+  const CodeLayout stored = fp4 ? CodeLayout::low_first : CodeLayout::unpacked;
   const std::vector<uint8_t> moved =
       parsed.stage == "scales"
           ? to_layout(parsed.scale_layout, bytes, rows, cols)
-          : to_layout(parsed.code_layout, from_layout(CodeLayout::low_first, bytes, rows, 2 * cols, name), rows,
-                      2 * cols);
+          : to_layout(parsed.code_layout, from_layout(stored, bytes, rows, codes, name), rows, codes);
   return {name, record.dtype, record.shape, {moved.begin(), moved.end()}};
 }
 

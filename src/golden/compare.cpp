@@ -73,17 +73,20 @@ std::string describe(const std::vector<uint64_t>& at, uint64_t width, uint64_t b
 
 }  // namespace
 
-bool is_packed_codes(const Case& c, const std::string& array) {
+int packed_bits(const Case& c, const std::string& array) {
   const ArrayName name = parse_array_name(array);
-  return name.stage == "codes" && row_of(code_layout_table, name.code_layout).bits == 4 && has_fp4_codes(c);
+  const int bits = row_of(code_layout_table, name.code_layout).bits;
+  return name.stage == "codes" && bits == code_bits(c) && bits < 8 ? bits : 0;
 }
 
-std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
+std::vector<uint32_t> elements_of(const Array& a, int packed_bits) {
   std::vector<uint32_t> out;
-  if (packed_codes) {
-    for (const unsigned char b : a.bytes) {
-      out.push_back(b & 0xFu);
-      out.push_back(b >> 4);
+  if (packed_bits > 0) {
+    const auto bits = static_cast<size_t>(packed_bits);
+    for (size_t at = 0; at + bits <= 8 * a.bytes.size(); at += bits) {
+      const bool crosses = at % 8 + bits > 8;
+      const uint32_t word = a.bytes[at / 8] | (crosses ? uint32_t{a.bytes[at / 8 + 1]} << 8 : 0u);
+      out.push_back(word >> at % 8 & ((1u << bits) - 1u));
     }
     return out;
   }
@@ -92,12 +95,13 @@ std::vector<uint32_t> elements_of(const Array& a, bool packed_codes) {
 }
 
 std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected) {
-  const bool packed = is_packed_codes(c, candidate.golden);
+  const bool is_float = candidate.array.dtype == "f32";
+  const int width = candidate.stage == "codes" && !is_float ? code_bits(c) : 0;
   bool one_each = candidate.array.bytes.size() == expected * element_bytes(candidate.array);
-  for (size_t i = 0; packed && one_each && candidate.array.dtype != "f32" && i < expected; ++i)
+  for (size_t i = 0; width == 4 && one_each && i < expected; ++i)
     one_each = word_at(candidate.array, i) <= 15;  // else two codes a byte that the layout padded to this size
-  if (one_each || packed || candidate.stage != "scales" || candidate.array.dtype == "f32")
-    return elements_of(candidate.array, packed && !one_each);
+  if (!one_each && (width == 4 || width == 6)) return elements_of(candidate.array, width);
+  if (one_each || candidate.stage != "scales" || is_float) return elements_of(candidate.array, 0);
   return {candidate.array.bytes.begin(), candidate.array.bytes.end()};  // four scales an int32
 }
 
@@ -118,14 +122,13 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
   if (!any) return {};
   const int64_t rows = name.is_transposed ? c.cols : c.rows, cols = name.is_transposed ? c.rows : c.cols;
   const BlockGeometry g = geometry_of(spec, rows, hadamard_padded(c.hadamard, cols));
-  const bool packed = has_fp4_codes(c);
-  const int64_t width = packed ? (g.padded_cols + 1) / 2 * 2 : g.padded_cols;
+  const int64_t width = has_fp4_codes(c) ? (g.padded_cols + 1) / 2 * 2 : g.padded_cols;
   Elements in_block(static_cast<size_t>(rows * width), 0);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < g.padded_cols; ++k)
       in_block[static_cast<size_t>(r * width + k)] =
           is_nan_at(static_cast<size_t>(r / g.block_rows * g.scale_cols + k / g.block_cols)) ? 1 : 0;
-  if (packed) in_block = in_code_layout(in_block, name.code_layout, rows);
+  in_block = in_code_layout(in_block, name.code_layout, rows);
   return {in_block.begin(), in_block.end()};
 }
 
@@ -140,10 +143,10 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
   meaning.is_float = golden.dtype == "f32";
   if (candidate.stage != input_stage)
     meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
-  const bool packed = is_packed_codes(c, candidate.golden);
+  const int packed = packed_bits(c, candidate.golden);
   const std::vector<uint32_t> expected = elements_of(golden, packed);
   uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();
-  if (packed) width *= 2 * element_bytes(golden);
+  if (packed > 0) width = width * 8 * element_bytes(golden) / static_cast<uint64_t>(packed);
   const std::vector<uint32_t> got = candidate_elements(c, candidate, expected.size());
   r.compared = expected.size();
   if ((candidate.array.dtype == "f32") != meaning.is_float) {

@@ -28,8 +28,9 @@ struct Comparison {
   std::string shape_note;  // set when shapes differ; then everything counts as a mismatch
 };
 
-// Elements of an array as integers: bits of floats, codes (packed FP4 as single codes, row by row).
-std::vector<uint32_t> elements_of(const Array& a, bool packed_codes);
+// Elements of an array as integers: bits of floats, codes. `packed_bits`: codes of 4 or 6 bits that follow each other
+// without gaps, low bits first; 0: one in each element of the array.
+std::vector<uint32_t> elements_of(const Array& a, int packed_bits);
 
 // Any NaN equals any other. `unjudged` marks elements that are not looked at; empty: none.
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
@@ -39,10 +40,11 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
 std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const std::string& array);
 
 // Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of
-// them fill a byte, or eight a word; scales of one byte also where four fill a word.
+// them fill a byte, or eight a word, FP6 codes whether four fill three bytes or four; scales of one byte also where four
+// fill a word.
 std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected);
 
-// Whether an array of this case holds two codes a byte.
-bool is_packed_codes(const Case& c, const std::string& array);
+// Of an array of this case: 4 where two codes fill a byte, 6 where four fill three, else 0.
+int packed_bits(const Case& c, const std::string& array);
 
 }  // namespace fp4::golden

@@ -190,7 +190,7 @@ Array judged_array(const Bundle& bundle, const Case& c, const std::string& name)
   Array a = load_array(bundle, c, name);
   if (!c.epilogue.is_said() || parse_array_name(name).stage != "output") return a;
   std::vector<float> values;
-  for (const uint32_t w : elements_of(a, false)) values.push_back(float_of(w));
+  for (const uint32_t w : elements_of(a, 0)) values.push_back(float_of(w));
   c.epilogue.apply(values, c.rows_b);
   a.bytes = bytes_of(values);
   return a;

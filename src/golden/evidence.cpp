@@ -26,7 +26,7 @@ std::vector<Evidence> gather(const Case& c, const std::vector<CandidateArray>& a
     const bool is_float = golden[i].dtype == "f32";
     // Codes may be dumped as the numbers that they stand for.
     const bool same_kind = a.array.dtype == "f32" || !is_float;
-    const Elements expected = elements_of(golden[i], is_packed_codes(c, a.golden));
+    const Elements expected = elements_of(golden[i], packed_bits(c, a.golden));
     Evidence e = {a.golden, expected, same_kind ? candidate_elements(c, a, expected.size()) : Elements{}};
     if (a.array.dtype == "f32") {
       merge_nans(e.got);

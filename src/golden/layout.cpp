@@ -95,12 +95,15 @@ int64_t padded_bytes(CodeLayout layout, int64_t rows, int64_t cols) {
 std::vector<uint8_t> to_layout(CodeLayout layout, const std::vector<uint8_t>& codes, int64_t rows, int64_t cols) {
   const CodeLayoutInfo& info = row_of(code_layout_table, layout);
   const Placement place(info.placing, rows, cols);
+  const int mask = (1 << info.bits) - 1;
   std::vector<uint8_t> out(static_cast<size_t>(padded_bytes(layout, rows, cols)), 0);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) {
       const int64_t bit = place.at(r, c) * info.bits;
-      uint8_t& byte = out[static_cast<size_t>(bit / 8)];
-      byte = static_cast<uint8_t>(byte | (codes[static_cast<size_t>(r * cols + c)] & 15) << bit % 8);
+      const int word = (codes[static_cast<size_t>(r * cols + c)] & mask) << bit % 8;
+      const auto byte = static_cast<size_t>(bit / 8);
+      out[byte] = static_cast<uint8_t>(out[byte] | word);
+      if (word > 255) out[byte + 1] = static_cast<uint8_t>(out[byte + 1] | word >> 8);
     }
   return out;
 }
@@ -110,12 +113,15 @@ std::vector<uint8_t> from_layout(CodeLayout layout, const std::vector<uint8_t>& 
   const CodeLayoutInfo& info = row_of(code_layout_table, layout);
   expect_size(place, info.name, stored.size(), padded_bytes(layout, rows, cols), rows, cols);
   const Placement at(info.placing, rows, cols);
+  const int mask = (1 << info.bits) - 1;
   std::vector<uint8_t> out(static_cast<size_t>(rows * cols));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) {
       const int64_t bit = at.at(r, c) * info.bits;
-      out[static_cast<size_t>(r * cols + c)] =
-          static_cast<uint8_t>(stored[static_cast<size_t>(bit / 8)] >> bit % 8 & 15);
+      const auto byte = static_cast<size_t>(bit / 8);
+      const bool crosses = bit % 8 + info.bits > 8;
+      const int word = stored[byte] | (crosses ? stored[byte + 1] << 8 : 0);
+      out[static_cast<size_t>(r * cols + c)] = static_cast<uint8_t>(word >> bit % 8 & mask);
     }
   return out;
 }

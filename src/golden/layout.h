@@ -1,7 +1,7 @@
 // Orders in which kernels keep block scales and FP4 codes. A layout is a row: the digits of an address, slowest first.
 // A digit is index/step % extent of the row or the column; together they are one number of mixed radix, which counts
-// scales (one byte each) or codes (two a byte, the even position in the low nibble; a little-endian uint32 holds
-// eight). So 128x4 reads: tile of 128 rows, tile of 4 columns, row mod 32, row/32 mod 4, column mod 4. Scales are
+// scales (one byte each) or codes: position p takes bits p*4 and up (p*6 for six-bit codes, p*8 where each has a byte)
+// of the bytes, low bits first; a little-endian uint32 holds eight of four bits. So 128x4 reads: tile of 128 rows, tile of 4 columns, row mod 32, row/32 mod 4, column mod 4. Scales are
 // [rows, K/B] and codes [rows, K], K the axis that the product contracts. Padding is zero.
 #pragma once
 
@@ -86,7 +86,8 @@ enum class CodeLayout : uint8_t {
   uint32,
   gptq,
   marlin,
-  aiter
+  aiter,
+  fp6_low_first
 };
 
 struct CodeLayoutInfo {
@@ -94,7 +95,7 @@ struct CodeLayoutInfo {
   const char* name;
   Placing placing;
   int word_bytes;  // of the array's elements
-  int bits;        // of memory for a code: 4, or 8 where each has a byte
+  int bits;        // of memory for a code: 4, 6, or 8 where each has a byte
   const char* doc;
   const char* source;
 };
@@ -169,8 +170,20 @@ inline constexpr CodeLayoutInfo code_layout_table[] = {
      4,
      "tiles of 16 rows x 16 bytes, two to a step of K",
      "AITER shuffle_weight, layout (16, 16)"},
+    {CodeLayout::fp6_low_first,
+     "fp6_low_first",
+     {1, 4, {{'r'}, {'c'}}},
+     1,
+     6,
+     "six-bit codes without gaps, four in three bytes, row-major",
+     "safetensors F6_E2M3, F6_E3M2; HIP __amd_fp6x32_storage_t"},
 };
 static_assert(ids_are_indices(code_layout_table));
+
+// Whether codes of an element format of so many bits lie in it: those of its width, and up to eight bits unpacked.
+constexpr bool holds(const CodeLayoutInfo& layout, int code_bits) {
+  return layout.bits == code_bits || (layout.bits == 8 && code_bits < 8);
+}
 
 // "r/128, c/4, r%32, r/32%4, c%4; padded to 128 x 4": the digits of the address, slowest first.
 std::string address_text(const Placing& placing);
@@ -196,7 +209,8 @@ std::vector<uint8_t> to_layout(ScaleLayout layout, const std::vector<uint8_t>& s
 std::vector<uint8_t> from_layout(ScaleLayout layout, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,
                                  const std::string& place);
 
-// FP4 codes [rows, cols], one a byte, to the bytes of a layout, and back.
+// FP4 or FP6 codes [rows, cols], one a byte, to the bytes of a layout, and back. What the layout has no room for, the
+// high bits of a code, is left out.
 int64_t padded_bytes(CodeLayout layout, int64_t rows, int64_t cols);
 std::vector<uint8_t> to_layout(CodeLayout layout, const std::vector<uint8_t>& codes, int64_t rows, int64_t cols);
 std::vector<uint8_t> from_layout(CodeLayout layout, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,

@@ -92,8 +92,7 @@ Elements Simulator::elements(const Kernel& kernel, const std::string& array) con
   const Piece& piece = last_quantized(kernel, name.is_transposed);
   Elements all = part(kernel, name.stage, piece);
   const BlockGeometry& g = piece.q.geometry;
-  if (name.stage == "codes")
-    return has_fp4_codes(c_) ? in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows) : all;
+  if (name.stage == "codes") return in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows);
   if (name.stage != "scales") return all;
   return in_scale_layout(all, kernel.scales_in.value_or(name.scale_layout), g.scale_rows, g.scale_cols);
 }

@@ -199,7 +199,9 @@ Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t 
   return c;
 }
 
-bool has_fp4_codes(const Case& c) { return format_of(quant_spec_from_words(c.words).element).code_bits() == 4; }
+int code_bits(const Case& c) { return format_of(quant_spec_from_words(c.words).element).code_bits(); }
+
+bool has_fp4_codes(const Case& c) { return code_bits(c) == 4; }
 
 std::vector<Case> suite_cases(const std::string& suite) {
   if (suite == "smoke") return smoke();

@@ -50,7 +50,8 @@ inline constexpr SuiteInfo suite_table[] = {
     {"stress", "100 MB: the same at sizes that fill a device"},
 };
 
-// Whether its elements are codes of four bits.
+// Bits of its elements' codes, and whether they are four.
+int code_bits(const Case& c);
 bool has_fp4_codes(const Case& c);
 
 // A quantisation of [rows, cols], or, with rows_b > 0, the product [rows, rows_b] of two operands under every named

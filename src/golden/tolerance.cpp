@@ -176,7 +176,7 @@ uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in,
       for (size_t i = 0; i < arrays.size(); ++i) {
         const ArrayName name = parse_array_name(arrays[i].golden);
         if (name.stage != stage || name.is_transposed != transposed) continue;
-        const Elements expected = elements_of(golden[i], is_packed_codes(c, arrays[i].golden));
+        const Elements expected = elements_of(golden[i], packed_bits(c, arrays[i].golden));
         const Elements got = candidate_elements(c, arrays[i], expected.size());
         const bool same_kind = (arrays[i].array.dtype == "f32") == (golden[i].dtype == "f32");
         if (!applies || !same_kind || name.stage == "tensor_scale" || name.stage == "output") {

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<float> floats_of(const Array& a) {
   std::vector<float> out;
-  for (const uint32_t w : elements_of(a, false)) out.push_back(float_of(w));
+  for (const uint32_t w : elements_of(a, 0)) out.push_back(float_of(w));
   return out;
 }
 
@@ -161,7 +161,7 @@ std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
   if (c.is_gemm) return out;
   for (const CodeLayoutInfo& layout : code_layout_table) {
     // Bytes are counted as codes anyway.
-    if (!has_fp4_codes(c) || base.codes_in || layout.id == CodeLayout::unpacked) continue;
+    if (layout.bits != code_bits(c) || base.codes_in || layout.id == CodeLayout::unpacked) continue;
     Kernel k = base;
     k.codes_in = layout.id;
     out.push_back({std::string("nibble_order=") + layout.name, std::string("codes: ") + layout.doc, k});

@@ -62,7 +62,7 @@ class Bench {
   }
   static std::vector<float> floats(const Array& a) {
     std::vector<float> out;
-    for (const uint32_t w : elements_of(a, false)) out.push_back(float_of(w));
+    for (const uint32_t w : elements_of(a, 0)) out.push_back(float_of(w));
     return out;
   }
 

@@ -35,11 +35,15 @@ struct Converted {
 Converted convert(const ConvertOptions& o, const std::vector<uint8_t>& in, int64_t rows, int64_t cols) {
   using namespace golden;
   if (!o.nibbles.empty()) {
-    const FromTo words = from_to(o.nibbles, "low_first");
-    const CodeLayout from = code_layout_of("convert --nibbles", words.from);
+    FromTo words = from_to(o.nibbles, "");
     const CodeLayoutInfo& to = row_of(code_layout_table, code_layout_of("convert --nibbles", words.to));
+    if (words.from.empty()) words.from = to.bits == 6 ? "unpacked" : "low_first";
+    const CodeLayoutInfo& from = row_of(code_layout_table, code_layout_of("convert --nibbles", words.from));
+    if (from.bits != to.bits && from.bits != 8 && to.bits != 8)
+      throw Error(fmt::format("convert --nibbles: {} holds codes of {} bits, {} of {}", from.name, from.bits, to.name,
+                              to.bits));
     const Digit& first = to.placing.digits[0];
-    return {to_layout(to.id, from_layout(from, in, rows, cols, o.in), rows, cols),
+    return {to_layout(to.id, from_layout(from.id, in, rows, cols, o.in), rows, cols),
             to.word_bytes == 4 ? Dtype::u32 : Dtype::u8,
             first.axis == 'r' && first.step == 1 && to.placing.row_multiple == 1};
   }
@@ -61,8 +65,10 @@ void run_convert(const ConvertOptions& o) {
   const Dtype dtype = o.type.empty() ? made.dtype : parse_dtype("convert --type", o.type);
   const unsigned bits = info(dtype).bits;
   if (info(dtype).kind == DtypeKind::real || bits > 32 || made.bytes.size() * 8 % bits != 0)
-    throw Error(fmt::format(
-        "convert --type: {} is no type of codes or scales; accepted: u8, u32, f4_e2m1, f8_e4m3, f8_e8m0", o.type));
+    throw Error(
+        fmt::format("convert --type: {} is no type of codes or scales; accepted: u8, u32, f4_e2m1, f6_e2m3, f6_e3m2, "
+                    "f8_e4m3, f8_e8m0",
+                    o.type));
   const uint64_t count = made.bytes.size() * 8 / bits;
   const bool keeps_rows = made.row_by_row && rows > 0 && count % static_cast<uint64_t>(rows) == 0;
   const Shape stored = keeps_rows ? Shape{shape[0], count / shape[0]} : Shape{count};
@@ -82,11 +88,12 @@ void add_convert(CLI::App& app, Invocation&) {
   app.add_option("--size", o->shape, "Rows and columns of the codes [rows, K] or scales [rows, K/B], without padding")
       ->required()
       ->type_name("RxC");
-  app.add_option("--nibbles", o->nibbles, "IN holds FP4 codes in the order FROM (default low_first)")
+  app.add_option("--nibbles", o->nibbles, "IN holds codes in the order FROM (default low_first; unpacked for FP6)")
       ->type_name("[FROM:]TO");
   app.add_option("--scale-layout", o->scale_layout, "IN holds scales in the order FROM (default linear)")
       ->type_name("[FROM:]TO");
-  app.add_option("--type", o->type, "Element type that a .safetensors says: u8, u32, f4_e2m1, f8_e4m3, f8_e8m0")
+  app.add_option("--type", o->type,
+                 "Element type that a .safetensors says: u8, u32, f4_e2m1, f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0")
       ->type_name("TYPE");
   add_input_options(app, o->input);
   add_force_option(app, o->force);

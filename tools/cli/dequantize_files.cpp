@@ -98,8 +98,8 @@ Quantized load_quantized(const std::string& folder, bool changed) {
     const bool is_codes = i == 0, is_scales = layout.has_scales && i == 1;
     if (is_codes || (is_scales && !is_real(q.spec.scale))) {
       std::vector<uint8_t> bytes = read_bytes(reader, 0, reader.rows());
-      if (is_codes && q.is_packed())
-        bytes = relaid(bytes, manifest.order.codes, golden::CodeLayout::low_first, rows, q.geometry.padded_cols);
+      if (is_codes)
+        bytes = relaid(bytes, file_layout(q.spec, manifest.order), memory_layout(q.spec), rows, q.geometry.padded_cols);
       if (is_scales)
         bytes = golden::from_layout(manifest.order.scales, bytes, q.geometry.scale_rows, q.geometry.scale_cols,
                                     reader.name());
@@ -137,7 +137,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   Held codes, scales;
   if (holds_codes)
     codes.bytes = relaid(read_bytes(readers.front(), 0, readers.front().rows()), manifest.order.codes,
-                         golden::CodeLayout::low_first, rows, all.padded_cols);
+                         memory_layout(spec), rows, all.padded_cols);
   if (holds_scales)
     scales.bytes = golden::from_layout(manifest.order.scales, read_bytes(readers[1], 0, readers[1].rows()),
                                        all.scale_rows, all.scale_cols, readers[1].name());
@@ -160,8 +160,8 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
       q.codes = codes.rows(first, q.rows, q.code_row_bytes());
     else
       q.codes = read_bytes(readers.front(), static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows));
-    if (!holds_codes && q.is_packed())
-      q.codes = relaid(q.codes, manifest.order.codes, golden::CodeLayout::low_first, q.rows, q.geometry.padded_cols);
+    if (!holds_codes)
+      q.codes = relaid(q.codes, file_layout(spec, manifest.order), memory_layout(spec), q.rows, q.geometry.padded_cols);
     if (layout.has_scales) {
       const auto count = static_cast<uint64_t>(q.geometry.scale_rows),
                  at = static_cast<uint64_t>(first / q.geometry.block_rows);

@@ -134,8 +134,8 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   // Layouts in tiles of rows are written at the end, from what is kept here.
   std::vector<uint8_t> kept_codes, kept_scales;
   const bool keeps_codes = !is_row_by_row(order.codes), keeps_scales = order.scales != golden::ScaleLayout::linear;
-  const auto in_order = [&](const std::vector<uint8_t>& packed, int64_t rows) {
-    return relaid(packed, golden::CodeLayout::low_first, order.codes, rows, q.geometry.padded_cols);
+  const auto in_order = [&](const std::vector<uint8_t>& codes_in_memory, int64_t rows) {
+    return relaid(codes_in_memory, memory_layout(job.spec), file_layout(job.spec, order), rows, q.geometry.padded_cols);
   };
   for (int64_t first = 0; first < report.rows || first == 0; first += band) {
     const int64_t count = std::min(band, report.rows - first);
@@ -149,7 +149,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     if (keeps_codes)
       kept_codes.insert(kept_codes.end(), q.codes.begin(), q.codes.end());
     else
-      codes.write(q.is_packed() ? in_order(q.codes, q.rows) : q.codes);
+      codes.write(in_order(q.codes, q.rows));
     if (layout.has_scales) {
       if (is_real(job.spec.scale))
         writers[1].write(q.real_scales);

@@ -38,15 +38,29 @@ std::vector<uint8_t> relaid(const std::vector<uint8_t>& codes, golden::CodeLayou
 }
 
 void check_order(const QuantSpec& spec, const Order& order) {
-  using golden::CodeLayout;
-  if (!is_packed(spec) && order.codes != CodeLayout::low_first && order.codes != CodeLayout::unpacked)
-    throw Error(fmt::format("--nibbles: layout {} is one of 4-bit codes; accepted for element {}: low_first",
-                            row_of(golden::code_layout_table, order.codes).name,
-                            row_of(element_table, spec.element).name));
+  const int bits = format_of(spec.element).code_bits();
+  const golden::CodeLayoutInfo& layout = row_of(golden::code_layout_table, order.codes);
+  const bool usual = order.codes == golden::CodeLayout::low_first || order.codes == golden::CodeLayout::unpacked;
+  if (!usual && !golden::holds(layout, bits)) {
+    std::string accepted;
+    for (const golden::CodeLayoutInfo& row : golden::code_layout_table)
+      if (row.id == golden::CodeLayout::low_first || golden::holds(row, bits))
+        accepted += (accepted.empty() ? "" : ", ") + std::string(row.name);
+    throw Error(fmt::format("--nibbles: layout {} is one of {}-bit codes; accepted for element {}: {}", layout.name,
+                            layout.bits, row_of(element_table, spec.element).name, accepted));
+  }
   if (order.scales != golden::ScaleLayout::linear && (!spec.has_scale() || is_real(spec.scale)))
     throw Error(fmt::format("--scale-layout: layout {} is one of one-byte scales; accepted for scale {}: linear",
                             row_of(golden::scale_layout_table, order.scales).name,
                             row_of(scale_table, spec.scale).name));
+}
+
+golden::CodeLayout memory_layout(const QuantSpec& spec) {
+  return is_packed(spec) ? golden::CodeLayout::low_first : golden::CodeLayout::unpacked;
+}
+
+golden::CodeLayout file_layout(const QuantSpec& spec, const Order& order) {
+  return order.codes == golden::CodeLayout::low_first ? memory_layout(spec) : order.codes;
 }
 
 bool is_row_by_row(golden::CodeLayout layout) {
@@ -57,7 +71,7 @@ bool is_row_by_row(golden::CodeLayout layout) {
 Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order& order, const Shape& decoded_shape) {
   const BlockGeometry g = geometry_of(spec, rows, cols);
   Layout layout;
-  if (is_packed(spec)) {
+  if (is_packed(spec) || file_layout(spec, order) != memory_layout(spec)) {
     const golden::CodeLayoutInfo& info = row_of(golden::code_layout_table, order.codes);
     const Dtype dtype = info.word_bytes == 4 ? Dtype::u32 : Dtype::u8;
     const auto words = [&](int64_t r) { return golden::padded_bytes(order.codes, r, g.padded_cols) / info.word_bytes; };

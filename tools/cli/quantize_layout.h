@@ -21,8 +21,8 @@ struct Layout {
   bool has_scales = false;
 };
 
-// The orders in which codes and scales lie in their files. Codes of other widths than four bits, and scales of other
-// widths than a byte, have only the usual one.
+// The orders in which codes and scales lie in their files. Codes of other widths than four and six bits, and scales of
+// other widths than a byte, have only the usual one; `low_first` is one code an element where codes are not of four bits.
 struct Order {
   golden::CodeLayout codes = golden::CodeLayout::low_first;
   golden::ScaleLayout scales = golden::ScaleLayout::linear;
@@ -42,7 +42,11 @@ int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t byt
 
 Shape shape_of(int64_t rows, int64_t cols);
 
-// FP4 codes [rows, cols] of one layout in another.
+// The layout of a spec's codes in memory, and of a file whose order was said.
+golden::CodeLayout memory_layout(const QuantSpec& spec);
+golden::CodeLayout file_layout(const QuantSpec& spec, const Order& order);
+
+// Codes [rows, cols] of one layout in another.
 std::vector<uint8_t> relaid(const std::vector<uint8_t>& codes, golden::CodeLayout from, golden::CodeLayout to,
                             int64_t rows, int64_t cols);
 

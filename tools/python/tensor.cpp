@@ -109,9 +109,13 @@ py::dict Tensor::to_layout(const std::string& scales, const std::string& nibbles
   const py::object self = py::cast(this, py::return_value_policy::reference);
   py::dict out;
   out["codes"] = array(self, "codes").attr("copy")();
-  if (order != golden::CodeLayout::low_first && q_.is_packed()) {
-    const int64_t cols = 2 * q_.code_row_bytes();
-    const auto codes = golden::from_layout(golden::CodeLayout::low_first, q_.codes, q_.rows, cols, "codes");
+  const golden::CodeLayoutInfo& row = row_of(golden::code_layout_table, order);
+  const bool packed = q_.is_packed();
+  const bool as_stored = order == golden::CodeLayout::low_first || (order == golden::CodeLayout::unpacked && !packed);
+  if (!as_stored && golden::holds(row, q_.code_bits())) {
+    const int64_t cols = packed ? 2 * q_.code_row_bytes() : q_.code_row_bytes();
+    const auto codes =
+        packed ? golden::from_layout(golden::CodeLayout::low_first, q_.codes, q_.rows, cols, "codes") : q_.codes;
     out["codes"] = byte_array(golden::to_layout(order, codes, q_.rows, cols));
     if (order == golden::CodeLayout::high_first)
       out["codes"] = out["codes"].attr("reshape")(py::make_tuple(q_.rows, q_.code_row_bytes()));

@@ -139,7 +139,8 @@ class Quantized:
         """{"codes", "scales", "tensor_scale"} as a kernel wants them, copied.
 
         scales: linear, 128x4 (cuBLAS, CUTLASS), amd_preshuffled (AITER), 8x4, gfx950, deepgemm or column_major;
-        nibbles: low_first, high_first, unpacked, marlin_uint32 and others of `fp4sim list layouts`. Other orders
+        nibbles: low_first, high_first, unpacked, marlin_uint32 and others of `fp4sim list layouts`, of FP6 codes
+        fp6_low_first. Other orders
         than linear, low_first and high_first come as padded uint8 bytes.
         """
         return self._tensor.to_layout(_word(scales, "scales"), _word(nibbles, "nibbles"))
