@@ -12,8 +12,9 @@ namespace fp4::sim {
 namespace {
 
 constexpr const char* gemm_keys[] = {"fprop", "dgrad", "wgrad"};
-constexpr const char* gemm_docs[] = {"forward product, Y = X W^T", "gradient of the input, dX = dY W",
-                                     "gradient of the weights, dW = dY^T X"};
+constexpr const char* gemm_docs[] = {"forward product, Y = X W^T: fields, or RECIPE.PRODUCT (bf16.fprop)",
+                                     "gradient of the input, dX = dY W, likewise",
+                                     "gradient of the weights, dW = dY^T X, likewise"};
 
 // Texts of a recipe, as they are called in its file.
 struct TextField {
@@ -81,10 +82,25 @@ Json layers_to(const LayerPolicy& p) {
   return "all";
 }
 
-Recipe from_word(const std::string& word, const std::string& place, int depth);
+Recipe from_word(const std::string& word, const std::string& place);
 
-// `depth` counts recipes that start from recipes: a file that names itself as base would never end.
-Recipe from_object(JsonReader given, int depth) {
+// Counts recipes inside recipes: a file that names itself, as base or in a rule, would never end.
+class Nesting {
+ public:
+  explicit Nesting(const JsonReader& given) {
+    if (depth_ == 16) given.fail("more than 16 recipes name one another");
+    ++depth_;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  inline static thread_local int depth_ = 0;
+};
+
+Recipe from_object(JsonReader given) {
+  const Nesting nesting(given);
   Recipe r;
   r.fprop = r.dgrad = r.wgrad = uniform("fp32");
   if (const auto base =
@@ -92,8 +108,7 @@ Recipe from_object(JsonReader given, int depth) {
     base->note_form(R"({"type": "string"})");
     base->note_form(R"({"$ref": "#"})");
     base->note_words(base->notes() != nullptr ? recipe_names() : std::vector<std::string>());
-    if (depth == 16) base->fail("more than 16 recipes start from one another");
-    r = base->json().is_object() ? from_object(*base, depth + 1) : from_word(base->text(), base->place(), depth + 1);
+    r = base->json().is_object() ? from_object(*base) : from_word(base->text(), base->place());
   }
   for (const TextField& row : text_fields)
     if (const auto value = given.find(row.name, {row.doc, r.*row.field})) r.*row.field = value->text();
@@ -129,19 +144,19 @@ Recipe from_object(JsonReader given, int depth) {
   if (const auto value = given.find("states", {"in how many bits moments and master weights are kept"}))
     states_from(*value, r.update);
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
-    for (int i = 0; i < 3; ++i) set_gemm(gemm_of(r, i), *all);
+    for (int i = 0; i < 3; ++i) set_product(gemm_of(r, i), *all);
   for (int i = 0; i < 3; ++i)
-    if (const auto gemm = given.find(gemm_keys[i], {gemm_docs[i]})) set_gemm(gemm_of(r, i), *gemm);
+    if (const auto gemm = given.find(gemm_keys[i], {gemm_docs[i]})) set_product(gemm_of(r, i), *gemm);
   given.finish();
   return r;
 }
 
 // NAME, NAME@GEMM, NAME@weights or PATH.json.
-Recipe from_word(const std::string& word, const std::string& place, int depth) {
+Recipe from_word(const std::string& word, const std::string& place) {
   const size_t at = word.ends_with(".json") ? std::string::npos : word.rfind('@');
   const NamedText file = open_named_json(word.substr(0, at), "recipes", "recipe", place);
   const Json document = parse_json(file.text, file.place);
-  Recipe r = from_object({document, file.place}, depth);
+  Recipe r = from_object({document, file.place});
   if (at == std::string::npos) return r;
   const std::string gemm = word.substr(at + 1);
   const bool is_weights = gemm == "weights";
@@ -168,9 +183,9 @@ Recipe from_word(const std::string& word, const std::string& place, int depth) {
 std::vector<std::string> recipe_names() { return named_json("recipes"); }
 
 Recipe recipe_from_json(const Json& given, const std::string& place, FieldNotes* notes) {
-  if (given.is_object()) return from_object({given, place, notes}, 0);
+  if (given.is_object()) return from_object({given, place, notes});
   if (!given.is_string()) throw Error(place + ": expected a name or an object, found " + shown(given));
-  return from_word(given.get<std::string>(), place, 0);
+  return from_word(given.get<std::string>(), place);
 }
 
 Recipe canonical(Recipe r) {

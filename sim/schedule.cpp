@@ -72,6 +72,7 @@ Json products_json(const std::string& word, const std::string& place) {
 
 // "bf16.fprop", or an object.
 Json product_json(const JsonReader& given) {
+  given.note_form(R"({"type": "string"})");
   if (!given.json().is_string()) {
     GemmSpec tried;
     set_gemm(tried, given);  // words and types
@@ -91,10 +92,8 @@ Json change_from(JsonReader& given) {
   const auto recipe = given.find("recipe", {"recipe whose three products count instead"});
   if (const auto all = given.find("all", {"changes of all three products"})) change["all"] = product_json(*all);
   for (const char* key : product_words)
-    if (const auto product = given.find(key, {"changes of one product: fields, or RECIPE.PRODUCT (bf16.fprop)"})) {
-      product->note_form(R"({"type": "string"})");
+    if (const auto product = given.find(key, {"changes of one product: fields, or RECIPE.PRODUCT (bf16.fprop)"}))
       change[key] = product_json(*product);
-    }
   if (recipe && !change.empty()) given.fail("expected a recipe or changes of products, found both");
   if (recipe) change = products_json(recipe->text(), recipe->place());
   return change;
@@ -136,6 +135,12 @@ fp4::Recipe checked(fp4::Recipe r, const std::string& place) {
 }
 
 }  // namespace
+
+void set_product(GemmSpec& product, const JsonReader& given) {
+  if (given.json().is_string()) return apply_product(product, product_json(given), given.place());
+  given.note_form(R"({"type": "string"})");
+  set_gemm(product, given);
+}
 
 int layers_at_end(double amount, int count) {
   return std::min(count, static_cast<int>(amount < 1 ? std::floor(amount * count + 0.5) : std::min(amount, 1e9)));

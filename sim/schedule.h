@@ -90,6 +90,9 @@ std::vector<double> phase_shares(const Recipe& recipe, int steps);
 /// Throws Error when a pattern or a kind selects none of these layers and its rule is not optional.
 void check_rules(const Recipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place);
 
+/// Reads a product: fields laid over it, or another recipe's whole product by its words, RECIPE.PRODUCT (bf16.fprop).
+void set_product(GemmSpec& product, const JsonReader& given);
+
 /// Readers and canonical JSON of the two fields. A `recipe` becomes its three products in full.
 std::vector<LayerRule> rules_from(const JsonReader& list);
 std::vector<Phase> phases_from(const JsonReader& list);

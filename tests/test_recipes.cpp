@@ -25,6 +25,7 @@ const std::vector<Json>& small_tasks() {
       {{"name", "regression"}, {"width", 32}},
       {{"name", "classifier"}, {"width", 32}},
       {{"name", "diffusion"}, {"width", 32}},
+      {{"name", "recommender"}, {"rows", 50}},
       {{"name", "lm"}, {"width", 32}, {"layers", 1}, {"heads", 2}, {"ffn", 32}, {"context", 32}},
       {{"name", "lm"},
        {"width", 32},

@@ -1,6 +1,7 @@
 // Do rules select the layers that they name, in order, and do phases change products at their step and nowhere else?
 // Counts are worked out by hand from the order of layers: a block of `lm` is q, k, v, o, gate, up, down.
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "sim/recipe.h"
 #include "src/error.h"
@@ -178,6 +179,12 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
   fails("phases", R"([{"until": 0.5}, {"until": 0.8}])", "lasts to the end");
   fails("phases", R"([{"until": 0.8}, {"until": 0.8}, {}])", "until does not grow");
   fails("phases", R"([{"until": 0.8}, {"fprop": "bf16.forward"}])", "RECIPE.PRODUCT");
+  // A whole product by its words, beside the base's others; a split of the base goes with its product.
+  const Json words =
+      sim::to_json(sim::canonical(sim::recipe_from_json({{"base", "hot_channels"}, {"fprop", "bf16.fprop"}})));
+  CHECK(words.at("fprop") == sim::to_json(sim::canonical(sim::recipe_from_json("bf16"))).at("fprop"));
+  CHECK(words.at("wgrad") == sim::to_json(sim::canonical(sim::recipe_from_json("hot_channels"))).at("wgrad"));
+  fails("dgrad", R"("bf16.backward")", "RECIPE.PRODUCT");
   CHECK_THROWS_WITH(run("lm", with_layers(R"([{"match": "block7.q", "recipe": "bf16"}])"), 1),
                     Catch::Contains("block7.q") && Catch::Contains("block0.q"));
   // A kind that the model has not: an error, unless the rule says that it may be so.
@@ -185,4 +192,18 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
                     Catch::Contains("kind attention selects no layer") && Catch::Contains("ffn, head"));
   CHECK(run("classifier", with_layers(R"([{"kind": "attention", "recipe": "bf16", "optional": true}])"), 1).digest ==
         run("classifier", "mxfp4", 1).digest);
+}
+
+TEST_CASE("a recipe that names itself is an error, wherever it does", "[quick]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "own.json";
+  for (const char* field : {"base", "layers", "phases", "fprop"}) {
+    INFO(field);
+    const std::map<std::string, Json> own = {{"base", path},
+                                             {"layers", Json::array({{{"first", 1}, {"recipe", path}}})},
+                                             {"phases", Json::array({{{"until", 0.5}}, {{"recipe", path}}})},
+                                             {"fprop", path + ".fprop"}};
+    test::write_text(path, Json({{"name", "own"}, {field, own.at(field)}}).dump());
+    CHECK_THROWS_WITH(sim::recipe_from_json(path), Catch::Contains("name one another"));
+  }
 }
