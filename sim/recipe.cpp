@@ -22,10 +22,11 @@ struct TextField {
   std::string fp4::Recipe::*field;
   const char* doc;
 };
-constexpr TextField text_fields[] = {{"name", &Recipe::name, "the recipe's word in tables"},
-                                     {"doc", &Recipe::doc, "what it does, in a line"},
-                                     {"source", &Recipe::source, "paper, specification or code that it follows"},
-                                     {"deviations", &Recipe::deviations, "where it differs from its source"}};
+constexpr TextField text_fields[] = {
+    {"name", &Recipe::name, "the recipe's word in results of `train`; a sweep's tables name it as the grid does"},
+    {"doc", &Recipe::doc, "what it does, in a line"},
+    {"source", &Recipe::source, "paper, specification or code that it follows"},
+    {"deviations", &Recipe::deviations, "where it differs from its source"}};
 
 GemmSpec& gemm_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
 
@@ -105,7 +106,6 @@ Recipe from_object(JsonReader given) {
   r.fprop = r.dgrad = r.wgrad = uniform("fp32");
   if (const auto base =
           given.find("base", {"recipe to start from: a name, NAME@PRODUCT, a file or an object", "fp32"})) {
-    base->note_form(R"({"type": "string"})");
     base->note_form(R"({"$ref": "#"})");
     base->note_words(base->notes() != nullptr ? recipe_names() : std::vector<std::string>());
     r = base->json().is_object() ? from_object(*base) : from_word(base->text(), base->place());

@@ -90,6 +90,7 @@ Json product_json(const JsonReader& given) {
 Json change_from(JsonReader& given) {
   Json change = Json::object();
   const auto recipe = given.find("recipe", {"recipe whose three products count instead"});
+  if (recipe && recipe->notes() != nullptr) recipe->note_words(recipe_names());
   if (const auto all = given.find("all", {"changes of all three products"})) change["all"] = product_json(*all);
   for (const char* key : product_words)
     if (const auto product = given.find(key, {"changes of one product: fields, or RECIPE.PRODUCT (bf16.fprop)"}))

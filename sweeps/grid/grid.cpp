@@ -214,7 +214,8 @@ void parse_explore(Grid& grid, JsonReader value) {
 void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ordered) {
   fields.object();
   for (const auto& [path, unread] : ordered.items()) {
-    auto row = fields.entry(path, "PATH", {"a number of the training or of the recipe, and how it is tuned"});
+    auto row = fields.entry(
+        path, "PATH", {"a number of the training (train.lr) or of the recipe (wgrad.*.target), and how it is tuned"});
     if (!row) continue;  // null
     if (path.find('.') == std::string::npos || path.starts_with("task.")) {
       row->fail("a tuned field is a number of the training (train.lr) or of the recipe (wgrad.*.target)");
@@ -291,7 +292,8 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   const auto base = json.find("base", {"recipe under the axes: a name, or {\"recipe\": NAME, PATH: VALUE}", "fp32"});
   if (base) {
     base->note_words(base->notes() != nullptr ? named_json("recipes") : std::vector<std::string>());
-    base->note_form(R"({"type": ["string", "object"]})");
+    if (base->notes() != nullptr) base->notes()->is_text = true;
+    base->note_form(R"({"type": "object"})");
   }
   grid.seeds = seeds ? seed_list(*seeds, 1, 1) : std::vector<uint64_t>{1, 2, 3};
   if (confirm) grid.confirm = seed_list(*confirm, 1001, 0);
@@ -306,7 +308,7 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
     parse_eval(grid, *eval);
   if (const auto train = json.find("train", {"settings of the training of all tasks"})) grid.train = train->object();
   json.find("train.TASK",
-            {"settings of one task, on top of `train`"});  // so that messages name it among the accepted keys
+            {"settings of one task, on top of `train`; such a key stands beside it: `train.lm`"});  // for messages, too
   for (const auto& [key, unread] : json.json().items()) {
     if (!key.starts_with("train.")) continue;
     const auto value = json.find(key);

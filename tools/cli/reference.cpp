@@ -185,6 +185,7 @@ void note_axes(FieldNotes& axes) {
     FieldNotes whole;
     whole.doc = std::string("whole products, RECIPE.") + product + ", or objects laid over the base's";
     whole.is_text = true;
+    for (const std::string& name : sim::recipe_names()) whole.say_word(name + "." + product);
     note_axis(axes, product, whole);
   }
   const FieldNotes train = train_notes();
@@ -199,6 +200,17 @@ void note_axes(FieldNotes& axes) {
     }
   }
   for (const auto& [path, field] : shared) note_axis(axes, "task.*." + path, field);
+}
+
+// Numbers of the training by name, so that editors complete them; numbers of a recipe stay free.
+void note_tuned(FieldNotes& tune) {
+  const FieldNotes train = train_notes();
+  for (const auto& [key, field] : train.fields) {
+    if (!field->is_number) continue;
+    FieldNotes& tuned = tune.field("train." + key);
+    tuned = *tune.others;
+    tuned.doc = field->doc;
+  }
 }
 
 FieldNotes grid_notes() {
@@ -240,6 +252,10 @@ FieldNotes grid_notes() {
   settings(notes.field("train"));
   settings(notes.field("train.TASK"));
   note_axes(notes.field("axes"));
+  note_tuned(notes.field("tune"));
+  FieldNotes& judged = notes.field("eval").item();
+  judged.say_word("own");
+  for (const std::string& name : sim::recipe_names()) judged.say_word(name);
   for (FieldNotes* task : {&notes.field("task"), &notes.field("task").item()})
     for (const std::string& name : tasks::task_names()) task->say_word(name);
   return notes;

@@ -108,6 +108,19 @@ ordered_json axis_patterns(Writer& writer) {
   return patterns;
 }
 
+// First words of a path into a configuration.
+std::string axis_names() {
+  std::string words = R"(\*|train|task|branch|eval|recipe)";
+  for (const auto& [key, field] : kind_named("recipe").notes.fields) words += "|" + key;
+  return "^(" + words + ")([.|]|$)";
+}
+
+// Beside words that the reader looks up at once stand files and parts, my.json and mxfp4@wgrad: another text is a slip.
+void refuse_other_texts(ordered_json& field) {
+  for (ordered_json& form : field["anyOf"])
+    if (form.value("type", "") == "string") form["pattern"] = "[.@]";
+}
+
 }  // namespace
 
 ordered_json reference_schema(const ReferenceKind& kind) {
@@ -119,12 +132,17 @@ ordered_json reference_schema(const ReferenceKind& kind) {
   out["description"] = kind.doc;
   out.update(body);
   out["properties"]["$schema"] = {{"description", "this file, for editors"}, {"type", "string"}};
+  if (kind.name == "recipe") refuse_other_texts(out["properties"]["base"]);
   if (kind.name == "grid") {
     ordered_json& properties = out["properties"];
+    refuse_other_texts(properties["base"]);
+    refuse_other_texts(properties["task"]);
+    refuse_other_texts(properties["axes"]["properties"]["recipe"]["items"]);
     for (const ReferenceKind& task : reference_kinds())
       if (!task.is_file && task.name != "train") properties["train." + task.name] = properties["train.TASK"];
     properties.erase("train.TASK");
     properties["axes"]["patternProperties"] = axis_patterns(writer);
+    properties["axes"]["propertyNames"] = {{"pattern", axis_names()}};
     properties["axes"]["additionalProperties"] = {{"type", "array"}, {"minItems", 1}};
   }
   if (!writer.definitions().empty()) out["$defs"] = writer.definitions();

@@ -47,7 +47,8 @@ void add_rows(const FieldNotes& notes, const std::string& prefix, std::vector<Re
   };
   for (const auto& [key, field] : notes.fields) {
     const std::string path = prefix + key;
-    if (path.starts_with("axes.t")) continue;  // axes.train.NAME, axes.task.NAME: the fields of those kinds again
+    // axes.train.NAME, axes.task.NAME, tune.train.NAME: the fields of those kinds again
+    if (path.starts_with("axes.t") || path.starts_with("tune.t")) continue;
     rows.push_back({path, field.get()});
     if (field->is_object) below(*field, path + ".");
     if (field->items && field->items->is_object) below(*field->items, path + "[].");
