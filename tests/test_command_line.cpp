@@ -95,4 +95,9 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
   CHECK(offered("sweep run design") == "design_space\n");
   CHECK(offered("train --set outliers.ch") == "outliers.channel=\n");
   CHECK(offered("help board") == "board_w\n");
+  CHECK(offered("train -r quar") == "quartet quartet2\n");
+  CHECK(offered("pareto --hardware mi3") == "mi300x mi355x\n");
+  CHECK(offered("report --chips b200,mi355") == "b200,mi355x\n");
+  CHECK(offered("pareto --x qu") == "quantisation_overhead\n");
+  CHECK(offered("quantise x.npy --spec nvfp4_r") == offered("quantize x.npy --spec nvfp4_r"));
 }

@@ -40,6 +40,14 @@ std::string long_name(const CLI::Option& option) {
   return option.get_lnames().empty() ? "-" + option.get_snames().front() : "--" + option.get_lnames().front();
 }
 
+// "--recipe|-r", as a shell's `case` reads it.
+std::string any_name(const CLI::Option& option) {
+  std::string names;
+  for (const std::string& name : option.get_lnames()) names += (names.empty() ? "--" : "|--") + name;
+  for (const std::string& name : option.get_snames()) names += (names.empty() ? "-" : "|-") + name;
+  return names;
+}
+
 bool takes_value(const CLI::Option& option) {
   return option.get_items_expected_max() > 0 && option.get_type_size() != 0;
 }
@@ -81,9 +89,12 @@ std::vector<Entry> entries(const CLI::App& root) {
     for (const CLI::Option* option : visible_options(app, false)) {
       entry.words += long_name(*option) + " ";
       if (takes_value(*option))
-        entry.values += fmt::format("      {}) kind='{}' ;;\n", long_name(*option), value_kind(*option));
+        entry.values += fmt::format("      {}) kind='{}' ;;\n", any_name(*option), value_kind(*option));
     }
     for (const CLI::Option* option : visible_options(app, true)) entry.positional = value_kind(*option);
+    const std::string above = path.substr(0, path.size() - std::min(path.size(), app.get_name().size()));
+    for (const std::string& alias : app.get_aliases())
+      all.push_back({above + alias, entry.words, entry.values, entry.positional});
     all.push_back(entry);
   });
   return all;
@@ -102,7 +113,7 @@ std::string shell_function(const CLI::App& root) {
   if (!paths.empty()) paths.pop_back();
   return fmt::format(R"sh(_fp4sim_words() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
-  local typed='' word choices='' positional='' kind='-'
+  local typed='' word choices='' positional='' kind='-' before=''
   for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
     case "${{typed:+$typed }}$word" in
       {paths}) typed="${{typed:+$typed }}$word" ;;
@@ -114,12 +125,16 @@ std::string shell_function(const CLI::App& root) {
 {values}  esac
   COMPREPLY=()
   if [[ $kind == - && $current != -* && -n $positional ]]; then kind=$positional; fi
+  if [[ $kind == [=a-z]* && $current == *,* ]]; then
+    before=${{current%,*}},
+    current=${{current##*,}}
+  fi
   case $kind in
     -) COMPREPLY=($(compgen -W "$choices" -- "$current")) ;;
     @file) COMPREPLY=($(compgen -f -- "$current")) ;;
     @dir) COMPREPLY=($(compgen -d -- "$current")) ;;
-    =*) COMPREPLY=($(compgen -W "${{kind#=}}" -- "$current")) ;;
-    ?*) COMPREPLY=($(compgen -W "$(fp4sim list "$kind" --words 2>/dev/null)" -- "$current")) ;;
+    =*) COMPREPLY=($(compgen -P "$before" -W "${{kind#=}}" -- "$current")) ;;
+    ?*) COMPREPLY=($(compgen -P "$before" -W "$(fp4sim list "$kind" --words 2>/dev/null)" -- "$current")) ;;
   esac
 }}
 )sh",

@@ -174,7 +174,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
 void add_pareto(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ParetoOptions>();
   add_view_options(app, o->view);
-  app.add_option("--x", o->front.x, "Cost: overhead, quantisation_overhead, step_time_s, energy, price, points")
+  app.add_option("--x", o->front.x, "Cost that the front is judged by")
+      ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
       ->capture_default_str();
   app.add_option("--y", o->front.y, "Quality: loss_gap, loss_hp_gap, loss, loss_hp")->capture_default_str();
   app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');

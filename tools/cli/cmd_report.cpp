@@ -96,14 +96,13 @@ void add_report(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ReportOptions>();
   add_view_options(app, o->view);
   app.add_option("-o,--out", o->out, "The page to write")->required()->type_name("FILE");
-  app.add_option(
-         "--x", o->front.x,
-         "Cost that the front is judged by: overhead, quantisation_overhead, step_time_s, energy, price, points")
+  app.add_option("--x", o->front.x, "Cost that the front is judged by")
+      ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
       ->capture_default_str();
   app.add_option("--y", o->front.y, "Quality that the front is judged by")->capture_default_str();
-  app.add_option("--chips", o->chips, "Further chips that the page switches to: NAME|FILE,..")
+  app.add_option("--chips", o->chips, "Further chips that the page switches to, names or files")
       ->delimiter(',')
-      ->type_name("LIST");
+      ->type_name("HARDWARE,..");
   app.add_option("--against", o->against, "Another sweep that the page compares with")->type_name("DIR");
   app.add_option("--effects", o->effects, "A study's effects.csv as a forest plot (default: DIR/effects.csv)")
       ->type_name("FILE");
