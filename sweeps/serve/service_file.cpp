@@ -33,7 +33,11 @@ MemberFile parse_member(JsonReader reader, const std::string& folder, const std:
   std::string recipe = "own";
   if (const auto value =
           reader.find("recipe", {"that it is used under: a name, NAME@fprop, NAME@weights, or an object", "own"})) {
-    if (value->notes() != nullptr) value->notes()->say_form({{"type", "object"}});
+    if (value->notes() != nullptr) {
+      value->note_words({"own"});
+      value->note_words(named_json("recipes"));
+      value->notes()->say_form({{"type", "object"}});
+    }
     const Json& json = value->json();
     const auto named = json.is_object() ? json.find("name") : json.end();
     recipe = !json.is_object()                           ? value->text()

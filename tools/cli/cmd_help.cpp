@@ -212,7 +212,7 @@ void add_help(CLI::App& app, Invocation&) {
                  "`fp4sim list` (`rceil`)")
       ->type_name("WORD");
   app.add_option("--schema", o->schema, "Print the JSON Schema of a kind of file, for editors")
-      ->type_name("recipe|spec|accumulator|grid|hardware|model|weights");
+      ->type_name("recipe|spec|accumulator|grid|hardware|model|weights|service");
   app.add_option("--page", o->page, "Print the reference page of a folder")->type_name("FOLDER");
   add_json_option(app, o->json);
   app.callback([&app, o] { run_help(*app.get_parent(), *o); });

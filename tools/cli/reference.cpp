@@ -11,6 +11,7 @@
 #include "sweeps/cost/model.h"
 #include "sweeps/cost/weights.h"
 #include "sweeps/grid/grid.h"
+#include "sweeps/serve/service_file.h"
 #include "tasks/run.h"
 #include "tasks/tasks.h"
 
@@ -116,6 +117,19 @@ FieldNotes weights_notes() {
   Json full = Json::object();
   for (const cost::WeightRow& row : cost::weight_table()) full[row.name] = 1;
   cost::parse_weights(full, "weights", &notes);
+  return notes;
+}
+
+FieldNotes service_notes() {
+  FieldNotes notes;
+  const Json full = parse_json(R"({"name": "s", "doc": "", "hardware": "b200", "model": "llama_1b", "request_tokens": 1,
+    "members": [{"checkpoint": "a.ck", "recipe": "nvfp4", "model": "lm", "rounding_seeds": [1], "name": "m", "group": "g"}],
+    "targets": [{"accuracy": 0.9, "latency_ms": 5, "share": 1}],
+    "trace": {"arrivals": "csv", "file": "t.csv", "rate": 1, "seconds": 1, "period": 1, "depth": 1, "length": 1, "factor": 1},
+    "instance": {"share": 1, "overhead_ms": 1, "batch": 1, "start_up_s": 1, "tick_s": 1, "utilisation": 1,
+                 "transient_price": 1, "losses_per_hour": 1}, "window": 1, "margin": 0, "tolerance": 0})",
+                               "service");
+  serve::parse_service(full, "service", "", &notes);
   return notes;
 }
 
@@ -274,6 +288,8 @@ std::vector<ReferenceKind> kinds() {
        model_notes()},
       {"weights", "weights of the cost model", "numbers of the cost model that can be turned; `fp4sim cost --weight`",
        weights_notes()},
+      {"service", "a service", "networks that answer requests, on what, and when these arrive; `fp4sim serve`",
+       service_notes()},
       {"train", "the training", "`--set lr=0.01`, `train.lr` in a grid; a task has defaults of its own", train_notes(),
        false},
   };

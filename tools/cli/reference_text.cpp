@@ -25,6 +25,7 @@ const std::vector<Page>& pages() {
         {"sweeps/grids", "Grids: every field", {"grid"}},
         {"sweeps/hardware", "Chips and weights of the cost model: every field", {"hardware", "weights"}},
         {"sweeps/models", "Models: every field", {"model"}},
+        {"sweeps/serve", "Services: every field", {"service"}},
         {"tasks", "Tasks and their training: every field", {"train"}}};
     for (const ReferenceKind& kind : reference_kinds())
       if (!kind.is_file && kind.name != "train") all.back().kinds.push_back(kind.name);

@@ -6,9 +6,9 @@ set -eu
 cd "$(dirname "$0")/../.."
 program=${1:-build/fp4sim}
 mkdir -p sweeps/schema
-for kind in recipe spec accumulator grid hardware model weights; do
+for kind in recipe spec accumulator grid hardware model weights service; do
   "$program" help --schema "$kind" > "sweeps/schema/$kind.schema.json"
 done
-for page in sweeps/recipes sweeps/grids sweeps/hardware sweeps/models tasks; do
+for page in sweeps/recipes sweeps/grids sweeps/hardware sweeps/models sweeps/serve tasks; do
   "$program" help --page "$page" > "$page/README.md"
 done
