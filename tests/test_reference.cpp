@@ -157,6 +157,11 @@ TEST_CASE("help explains commands and fields, and suggests what was meant", "[cl
                             Contains("nearest, ties to the even code"));
   CHECK_THAT(run_cli("help train.lr").out, Contains("learning rate") && Contains("classifier"));
   CHECK_THAT(run_cli("help sweep run").out, Contains("Usage: fp4sim sweep run"));
+  CHECK(run_cli("help wgrad.*.rounding").out == field.out);  // paths of files
+  CHECK_THAT(run_cli("help tune.train.lr.rungs").out, Contains("grid: tune.PATH.rungs"));
+  CHECK_THAT(run_cli("help task.classifier.width").out, Contains("of the hidden layers"));
+  CHECK_THAT(run_cli("help quantise").out, Contains("Usage: fp4sim quantize") && Contains("recipe: quantise"));
+  CHECK_THAT(run_cli("help service").out, Contains("members[].checkpoint"));
   CHECK_THAT(run_cli("help hardware").out, Contains("board_w") && Contains("memory_bandwidth"));
   const RunResult wrong = run_cli("help roundng");
   CHECK(wrong.exit_code == 2);

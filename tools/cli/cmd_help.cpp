@@ -169,7 +169,7 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   const CLI::App* app = &root;
   std::string path;
   for (const std::string& word : o.words) {
-    const auto subs = app->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
+    const auto subs = app->get_subcommands([&](const CLI::App* sub) { return sub->check_name(word); });
     if (subs.empty()) {
       app = &root;
       break;
@@ -181,7 +181,11 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
     return print_overview(root);
   }
   const std::string word = o.words.back();
-  const std::vector<Found> found = o.words.size() == 1 ? find_fields(word) : std::vector<Found>();
+  std::vector<Found> found = o.words.size() == 1 ? find_fields(word) : std::vector<Found>();
+  // A path as files and messages write it, wgrad.*.rounding or tune.train.lr.rungs: the field at its end.
+  std::string end = o.words.size() == 1 ? word : "";
+  for (size_t dot; found.empty() && (dot = end.find('.')) != std::string::npos;)
+    found = find_fields(end = end.substr(dot + 1));
   const ReferenceKind* kind = o.words.size() == 1 ? kind_named(word) : nullptr;
   const Table listed = o.words.size() == 1 ? catalogue_table(word) : Table();
   if (app == &root && kind == nullptr && found.empty() && listed.rows.empty()) refuse(root, word);
