@@ -107,19 +107,21 @@ function paint_against() {
   const other = model.head.against;
   by_id('against').hidden = !other?.name;
   if (!other?.name) return;
+  // The same grid in two folders has one name: run again, or with --fixed.
+  const name = other.name === model.head.name ? 'the other sweep' : other.name;
   const theme = current_theme();
   const y = model.column(model.head.y);
   const matches = matches_here();
-  const {option, verdicts, placed} = against_option(matches, y, other.name, theme);
-  by_id('against-title').textContent = `Against ${other.name}`;
+  const {option, verdicts, placed} = against_option(matches, y, name, theme);
+  by_id('against-title').textContent = `Against ${name}`;
   const on = (word) => word === 'on';
   const joined = matches.filter((match) => on(match.front) && !on(model.states[match.point]));
   const left = matches.filter((match) => !on(match.front) && on(model.states[match.point]));
   const both = matches.filter((match) => on(match.front) && on(model.states[match.point]));
   by_id('against-intro').textContent =
     `${matches.length} of ${plural(context_points().length, 'configuration')} of ${short_context(state.context)} are in both sweeps` +
-    (other.only_there ? `; ${other.only_there} of all tasks are only in ${other.name}` : '') +
-    `. Differences are ${other.name} minus this sweep, taken over the seeds that both have; above the dashed line it is higher there.`;
+    (other.only_there ? `; ${other.only_there} of all tasks are only in ${name}` : '') +
+    `. Differences are ${name} minus this sweep, taken over the seeds that both have; above the dashed line it is higher there.`;
   fill(
     by_id('against-legend'),
     Object.entries(verdicts).map(([word, colour]) => {
@@ -133,7 +135,7 @@ function paint_against() {
   chart.setOption(option, {notMerge: true});
   by_id('against-chart').setAttribute(
     'aria-label',
-    `${placed.length} configurations, ${y.label} here and in ${other.name}`,
+    `${placed.length} configurations, ${y.label} here and in ${name}`,
   );
   const names = (title, list) => [
     h('h3', {}, `${title} (${list.length})`),
@@ -151,7 +153,7 @@ function paint_against() {
   fill(
     by_id('against-lists'),
     names('On the front in both', both),
-    names(`On the front only in ${other.name}`, joined),
+    names(`On the front only in ${name}`, joined),
     names('On the front only here', left),
   );
 }

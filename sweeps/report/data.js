@@ -192,7 +192,10 @@ function shown_name(model, point) {
 
 function point_label(model, point, limit = Infinity) {
   const name = shown_name(model, point);
-  const parts = differences(model, point).map(({axis, value}) => `${axis.label}=${value}`);
+  // nvfp4, not nvfp4: recipe=nvfp4
+  const parts = differences(model, point)
+    .filter(({value}) => value !== name)
+    .map(({axis, value}) => `${axis.label}=${value}`);
   if (name && (model.baseline[point] || !parts.length)) return name;
   if (!parts.length) return 'base configuration';
   const shown = parts.slice(0, limit).join(', ');
