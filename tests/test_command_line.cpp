@@ -38,10 +38,11 @@ TEST_CASE("every table can be Markdown or CSV", "[cli]") {
   const std::string markdown = run_cli("random --bits 8 --count 1 --seed 7 --as markdown").out;
   CHECK(markdown == "| position | draw | hex |\n|---:|---:|---:|\n| 0 | 45 | 2d |\n");
   CHECK_THAT(run_cli("version --as csv").out, Catch::Contains("fp4sim,0."));
+  CHECK_THAT(run_cli("show lm --layers --as csv").out, Catch::Contains("block0.q,128,128,yes,fp32"));
   const auto wrong = run_cli("list roundings --as cvs");
   CHECK(wrong.exit_code == 2);
   CHECK_THAT(wrong.err, Catch::Contains("'cvs'") && Catch::Contains("did you mean 'csv'"));
-  // Every command with --json has it; `show` prints JSON only.
+  // Every command with --json has it; of `show` the table of --layers.
   for (const char* command : {"list", "golden list", "cost compare", "sweep run", "table", "pareto", "stats", "bench"})
     CHECK_THAT(run_cli(std::string(command) + " --help").out, Catch::Contains("--as text|markdown|csv"));
 }

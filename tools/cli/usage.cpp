@@ -64,7 +64,7 @@ void refuse_empty_values(CLI::App& app) {
 }
 
 void add_table_forms(CLI::App& app) {
-  if (app.get_option_no_throw("--json") != nullptr && app.get_name() != "show") {
+  if (app.get_option_no_throw("--json") != nullptr) {
     app.add_option_function<std::string>(
            "--as",
            [](const std::string& form) {
