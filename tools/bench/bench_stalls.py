@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import statistics
 import struct
 import subprocess
@@ -74,13 +75,15 @@ if options.table:
     summarise()
     sys.exit(0)
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 shares = [float(s) for s in options.shares.split(",")]
 fp4sim = os.path.abspath(options.fp4sim)
 # 90 thousand weights and 512 examples a rank: two messages of .18 MB after a few ms of products and a known wait, which
 # makes a step's time the same whatever the machine does beside.
 batch, width, depth, pixels, wait_us = 1024, 192, 3, 256, 20000
-# Bytes that cross the link for each byte of a payload: Ethernet, IP and TCP headers of full segments (1514 of 1448).
-framing = 1514 / 1448
+# Bytes that cross the link for each byte of a payload: full segments of 1448 bytes with their Ethernet, IP and TCP headers
+# (1514), and for every second one of the other side an acknowledgement (66). Counted on the link: 1.069.
+framing = (1514 + 66 / 2) / 1448
 burst = 5 * 1024  # as in slow_link.sh
 
 folder = tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
@@ -108,12 +111,18 @@ def measure(rate, more, steps, with_files, microseconds=(0, 0)):
     environment = {**os.environ, "SLOW_STEP_US": str(wait_us), "SLOW_READ_US": str(microseconds[0]), "SLOW_COLD_US": str(microseconds[1])}
     command = [str(here / "slow_link.sh"), rate, "sh", "-c", f'export LD_PRELOAD={work}/slow_steps.so; exec "$0" cost stalls --measure --busy --json --repeats 1 "$@" ' + more, fp4sim,
                *words, "--steps", str(steps), *(files if with_files else [])]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, preexec_fn=first)
-    if done.returncode == 77:
-        sys.exit("[test skipped] " + done.stdout)
-    if done.returncode != 0:
-        sys.exit(done.stdout + done.stderr)
-    return {run["run"]: run["step_seconds"] for run in json.loads(done.stdout)["runs"]}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=first,
+                          start_new_session=True) as process:
+        try:
+            out, errors = process.communicate()
+        except BaseException:  # interrupted: the ranks end, and slow_link.sh removes its namespaces
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+    if process.returncode == 77:
+        sys.exit("[test skipped] " + out)
+    if process.returncode != 0:
+        sys.exit(out + errors)
+    return {run["run"]: run["step_seconds"] for run in json.loads(out)["runs"]}
 
 
 mpirun = "mpirun --allow-run-as-root -n 2"
