@@ -132,6 +132,7 @@ TEST_CASE("a store that travels as a table lacks no run, and a changed table is 
   const auto imported = run_cli("sweep import " + folder / "runs.csv" + " --out " + folder / "second");
   CHECK(imported.exit_code == 0);
   CHECK_THAT(imported.out, Contains("8 runs, 8 of them new"));  // two recipes, fp32 and bf16
+  CHECK(exported("second") == table);                           // no plan knows the names yet
   const Json outcome = Json::parse(sweep("second").out);
   CHECK(outcome["complete"] == true);
   CHECK(outcome["done"] == 0);

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "src/csv.h"
 #include "src/error.h"
@@ -124,25 +125,55 @@ RunRow parse_row(const std::vector<std::string>& fields, const std::string& plac
   return row;
 }
 
+// What a table said of a configuration. A store keeps it under the key `imported`, so that a table of imported runs has
+// their names before a plan holds them.
+struct Names {
+  std::string sweep, recipe;
+};
+using NamesByHash = std::map<std::string, Names>;
+constexpr const char* imported_key = "imported";
+
+NamesByHash imported_names(const Store& store) {
+  NamesByHash names;
+  const std::string text = store.meta(imported_key);
+  if (text.empty()) return names;
+  at_place(store.file().string() + ": imported", [&] {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    for (const auto& [hash, pair] : json.items())
+      names[hash] = {pair.at(0).get<std::string>(), pair.at(1).get<std::string>()};
+    return 0;
+  });
+  return names;
+}
+
+void keep_names(Store& store, const std::vector<RunRow>& rows) {
+  NamesByHash names = imported_names(store);
+  for (const RunRow& row : rows)
+    if (!row.recipe.empty()) names[row.run.hash] = {row.sweep, row.recipe};
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [hash, n] : names) json[hash] = {n.sweep, n.recipe};
+  store.set_meta(imported_key, json.dump());
+}
+
 }  // namespace
 
 std::string runs_csv(const Store& store) {
-  std::map<std::string, std::string> recipes;
-  for (const ConfigRecord& config : store.configs(/*with_text=*/false)) recipes[config.hash] = config.recipe;
-  std::vector<RunRecord> runs = store.runs(/*with_curves=*/true);
-  const auto place = [&](const RunRecord& r) { return std::tie(r.task, recipes[r.hash], r.hash, r.seed); };
-  std::sort(runs.begin(), runs.end(), [&](const RunRecord& a, const RunRecord& b) { return place(a) < place(b); });
   const std::string sweep = store.meta("name");
+  NamesByHash names = imported_names(store);
+  for (const ConfigRecord& config : store.configs(/*with_text=*/false)) names[config.hash] = {sweep, config.recipe};
+  std::vector<RunRecord> runs = store.runs(/*with_curves=*/true);
+  const auto place = [&](const RunRecord& r) { return std::tie(r.task, names[r.hash].recipe, r.hash, r.seed); };
+  std::sort(runs.begin(), runs.end(), [&](const RunRecord& a, const RunRecord& b) { return place(a) < place(b); });
   std::string text = header_line() + "\n";
   for (const RunRecord& run : runs) {
     if (run.status == Status::failed) continue;
     std::string line;
     for (const std::string& field :
-         {text_field(sweep), text_field(recipes[run.hash]), run.task, run.hash, std::to_string(run.seed),
-          std::string(word(run.role)), std::string(word(run.status)), number_field(run.loss), number_field(run.loss_hp),
-          run.digest, number_field(run.seconds), run.backend, store.identity().version, store.identity().signature,
-          store.identity().train_signatures.at(run.task), text_field(run.message), metrics_field(run),
-          curve_field(run.curve)})
+         {text_field(sweep.empty() ? names[run.hash].sweep : sweep), text_field(names[run.hash].recipe), run.task,
+          run.hash, std::to_string(run.seed), std::string(word(run.role)), std::string(word(run.status)),
+          number_field(run.loss), number_field(run.loss_hp), run.digest, number_field(run.seconds), run.backend,
+          store.identity().version, store.identity().signature, store.identity().train_signatures.at(run.task),
+          text_field(run.message), metrics_field(run), curve_field(run.curve)})
       line += field + ",";
     text += line + line_hash(line) + "\n";
   }
@@ -200,6 +231,7 @@ size_t import_runs(const std::vector<RunRow>& rows, const std::filesystem::path&
         Store::open(folder, {.signature = signature, .train_signatures = by_task, .version = version, .host = ""});
     const size_t before = store.runs().size();
     store.insert(runs);
+    keep_names(store, rows);
     fresh += store.runs().size() - before;
     store.finish();
   }

@@ -14,7 +14,7 @@ namespace fp4::sweeps {
 
 struct RunRow {
   std::string sweep;   // the grid's name
-  std::string recipe;  // "" where the store's plan does not hold the configuration
+  std::string recipe;  // "" where neither the store's plan nor an imported table holds the configuration
   std::string version, signature, train_signature;
   RunRecord run;
   std::string place;  // "runs.csv, line 7": opens messages
