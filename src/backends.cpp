@@ -113,7 +113,7 @@ const Backend& Dispatcher::for_hadamard(const HadamardSpec& h) const {
 void Dispatcher::quantize(const QuantizeCall& call, Quantized& out) const {
   check_spec(call.spec, hadamard_padded(call.hadamard, call.x.cols));
   const Backend& backend = for_quantize(call);
-  if (backend.supports_quantize(call)) return backend.quantize(call, out);
+  if (!differs_near_powers_only(call) || backend.supports_quantize(call)) return backend.quantize(call, out);
   backend.quantize(with_exact_exponents(call), out);
   recode_near_powers(call, out);
   out.spec = decoding_spec(call.spec);

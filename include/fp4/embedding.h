@@ -63,7 +63,7 @@ struct IntegerRow {
 };
 
 FP4_HD constexpr float to_fp16(float x) {
-  constexpr FloatFormat fp16 = {5, 10, 15, true, true, true, 0x7BFF, 0x7FFF, true};
+  const FloatFormat& fp16 = format_of(Element::fp16);
   const uint32_t code = encode(fp16, exact_magnitude(x), is_negative(x), {});
   return decode(fp16, code | (is_negative(x) ? fp16.sign_code() : 0u));
 }

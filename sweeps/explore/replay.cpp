@@ -12,6 +12,7 @@
 
 #include "fp4/elementary.h"
 #include "fp4/rng.h"
+#include "src/csv.h"
 #include "src/error.h"
 
 namespace fp4::sweeps {
@@ -28,20 +29,6 @@ double normal(uint32_t replay, uint32_t stream, uint64_t position) {
   const float u = 1.0f - random_uniform(place, 2 * position), v = random_uniform(place, 2 * position + 1);
   const float angle = 2 * std::numbers::pi_v<float> * v;
   return static_cast<double>(std::sqrt(-2.0f * elementary::log(u)) * elementary::cos(angle));
-}
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"')
-      quoted = !quoted;
-    else if (c == ',' && !quoted)
-      cells.emplace_back();
-    else
-      cells.back() += c;
-  }
-  return cells;
 }
 
 }  // namespace
@@ -123,7 +110,7 @@ KnownGaps read_known_gaps(const std::string& table, const std::string& task) {
   if (!file) throw Error(table + ": cannot be read");
   std::string line;
   std::getline(file, line);
-  const std::vector<std::string> head = cells_of(line);
+  const std::vector<std::string> head = csv_fields(line);
   const auto column = [&](const char* name) {
     const auto found = std::find(head.begin(), head.end(), name);
     if (found == head.end())
@@ -140,7 +127,7 @@ KnownGaps read_known_gaps(const std::string& table, const std::string& task) {
   KnownGaps known;
   double variance = 0, count = 0;
   while (std::getline(file, line)) {
-    const std::vector<std::string> cells = cells_of(line);
+    const std::vector<std::string> cells = csv_fields(line);
     if (cells.size() != head.size()) throw Error(table + ": a line of " + std::to_string(cells.size()) + " cells");
     if (cells[of_task] != task || cells[role] != "run") continue;
     known.by_hash[cells[hash]] = {number(cells[gap])};

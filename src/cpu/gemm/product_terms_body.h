@@ -85,10 +85,19 @@ struct TermStore {
   int32_t* weight = nullptr;
 };
 
-inline void lay_terms(cpu::Shelf& shelf, int64_t elements, TermStore& t) {
-  shelf.put(t.value, elements);
-  shelf.put(t.wide, elements);
-  shelf.put(t.weight, elements);
+// Of panels of B and one of A.
+struct TermStores {
+  TermStore b[largest_group], a;
+};
+
+inline void lay_terms(cpu::Shelf& shelf, int64_t elements, int64_t panels, TermStores& s) {
+  const auto lay = [&](TermStore& t) {
+    shelf.put(t.value, elements);
+    shelf.put(t.wide, elements);
+    shelf.put(t.weight, elements);
+  };
+  for (int64_t j = 0; j < panels; ++j) lay(s.b[j]);
+  lay(s.a);
 }
 
 FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int offset, const Folding& f,
@@ -104,8 +113,8 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   return t;
 }
 
-// Where a thread keeps the terms of `panels` panels of B and one of A; grown before the first tile needs them, so that
-// a training whose data leave the proof of another kernel once allocates nothing at that step.
+// Where a thread keeps them; grown before the first tile needs them, so that a training whose data leave the proof of
+// another kernel once allocates nothing at that step.
 inline cpu::Arena& terms_arena() {
   thread_local cpu::Arena arena;
   return arena;
@@ -113,8 +122,8 @@ inline cpu::Arena& terms_arena() {
 inline void reserve_terms(const Product& p, int64_t panels) {
   if (!p.has_terms) return;
   cpu::Shelf count;
-  TermStore store;
-  for (int64_t i = 0; i <= panels; ++i) lay_terms(count, p.a.panels.padded * panel_rows, store);
+  TermStores stores;
+  lay_terms(count, p.a.panels.padded * panel_rows, panels, stores);
   terms_arena().reset(count.bytes);
 }
 
@@ -127,14 +136,10 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
   const TermsKernel kernel = terms_kernel(f.sum);
   const int64_t elements = p.a.panels.padded * panel_rows;
   TermPanel b[largest_group];
-  TermStore store_a;
+  TermStores stores;
   if (p.has_terms) {
-    TermStore stores[largest_group];
-    cpu::place_arrays(terms_arena(), [&](cpu::Shelf& shelf) {
-      for (int64_t j = pb; j < end; ++j) lay_terms(shelf, elements, stores[j - pb]);
-      lay_terms(shelf, elements, store_a);
-    });
-    for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, stores[j - pb]);
+    cpu::place_arrays(terms_arena(), [&](cpu::Shelf& shelf) { lay_terms(shelf, elements, end - pb, stores); });
+    for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, stores.b[j - pb]);
   }
   TermPanel a;
   int64_t unpacked = -1;
@@ -143,7 +148,7 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
     const int64_t panel = row0 / panel_rows;
     for (int64_t j = pb; j < end; ++j) {
       if (progress.done[j - pb][(row0 - first) / tile_rows]) continue;
-      if (p.has_terms && unpacked != panel) a = unpack_terms(p.a, panel, p.offset, f, store_a);
+      if (p.has_terms && unpacked != panel) a = unpack_terms(p.a, panel, p.offset, f, stores.a);
       unpacked = panel;
       const cpu::ScaleRange& range_a = p.a.panels.range[panel];
       const cpu::ScaleRange& range_b = p.b.panels.range[j];
