@@ -47,6 +47,15 @@ TEST_CASE("every table can be Markdown or CSV", "[cli]") {
     CHECK_THAT(run_cli(std::string(command) + " --help").out, Catch::Contains("--as text|markdown|csv"));
 }
 
+TEST_CASE("show writes out a recipe of one's own", "[cli]") {
+  TemporaryFolder folder;
+  write_text(folder / "mine.json", R"({"base": "nvfp4", "name": "mine", "wgrad": {"*": {"rounding": "stochastic"}}})");
+  const RunResult mine = run_cli("show '" + folder / "mine.json" + "'");
+  CHECK_THAT(mine.out, Catch::Contains("\"rounding\": \"stochastic\"") && Catch::Contains("\"element\": \"e2m1\""));
+  CHECK(run_cli("show nvfp4 --kind recipe").out.find("stochastic") == std::string::npos);
+  CHECK(run_cli("show '" + folder / "none.json" + "'").exit_code == 2);
+}
+
 TEST_CASE("tables fit 80 columns", "[cli]") {
   for (const char* command :
        {"list", "help grid", "help hardware", "cost compare bf16 mxfp8 mxfp4 nvfp4_te", "cost weights", "golden list",

@@ -256,6 +256,8 @@ ordered_json show_with(ShowInKind show, std::string_view name, std::string_view 
     known = true;
     // RECIPE@GEMM is a recipe too, and an unknown GEMM its own error.
     if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos) return show(kind, name);
+    // A file is a recipe, or what --kind says.
+    if (name.ends_with(".json") && *kind.folder != '\0') return show(kind, name);
     for (const std::string& candidate : names_of_kind(kind)) {
       if (candidate == name) return show(kind, name);
       if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);

@@ -117,7 +117,8 @@ void show_layers(const ShowOptions& o) {
 
 void add_show(CLI::App& app, Invocation&) {
   auto o = std::make_shared<ShowOptions>();
-  app.add_option("NAME", o->name, "A recipe, preset, grid, hardware profile, model or accumulator")
+  app.add_option("NAME", o->name,
+                 "A recipe, preset, grid, hardware profile, model or accumulator; a file: a recipe unless --kind says")
       ->required()
       ->type_name("NAME");
   app.add_option("--kind", o->kind, "Look only among these; a name that several have is the first of them")
