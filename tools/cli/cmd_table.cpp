@@ -31,7 +31,7 @@ std::string shown(const sweeps::Cell& cell) {
 }
 
 // What fits a terminal: axes with more than one value, then what is most asked for.
-std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axes) {
+std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axes, bool grouped) {
   std::vector<size_t> chosen;
   for (size_t i = 0; i < table.columns.size(); ++i) {
     bool varies = false;
@@ -39,7 +39,9 @@ std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axe
     static const std::vector<std::string> wanted = {
         "task",     "seed",       "role", "n", "diverged", "loss", "loss_gap", "loss_gap_raw_low", "loss_gap_raw_high",
         "overhead", "config_hash"};
-    const bool asked = std::find(wanted.begin(), wanted.end(), table.columns[i]) != wanted.end();
+    // Beside its gap's interval the loss itself would not fit 80 columns.
+    const bool asked = std::find(wanted.begin(), wanted.end(), table.columns[i]) != wanted.end() &&
+                       !(grouped && table.columns[i] == "loss");
     const bool telling = table.columns[i] == "status" || table.columns[i] == "role" || table.columns[i] == "diverged";
     if (telling ? varies : i < axes ? varies : asked) chosen.push_back(i);
   }
@@ -54,7 +56,7 @@ void print(const sweeps::ResultTable& table, const TableOptions& o, const std::v
     if (at == table.columns.end()) throw unknown_word("--columns", name, table.columns);
     chosen.push_back(static_cast<size_t>(at - table.columns.begin()));
   }
-  if (chosen.empty() && !table.rows.empty()) chosen = default_columns(table, axes);
+  if (chosen.empty() && !table.rows.empty()) chosen = default_columns(table, axes, o.table.grouped);
   Table text;
   for (const size_t i : chosen) {
     const bool numbers = !table.rows.empty() && !std::holds_alternative<std::string>(table.rows.front()[i]);
