@@ -39,9 +39,9 @@ std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axe
     static const std::vector<std::string> wanted = {
         "task",     "seed",       "role", "n", "diverged", "loss", "loss_gap", "loss_gap_raw_low", "loss_gap_raw_high",
         "overhead", "config_hash"};
-    // Beside its gap's interval the loss itself would not fit 80 columns.
-    const bool asked = std::find(wanted.begin(), wanted.end(), table.columns[i]) != wanted.end() &&
-                       !(grouped && table.columns[i] == "loss");
+    // Beside the gap's interval the loss and a hash would not fit 80 columns.
+    const bool fits = !grouped || (table.columns[i] != "loss" && table.columns[i] != "config_hash");
+    const bool asked = fits && std::find(wanted.begin(), wanted.end(), table.columns[i]) != wanted.end();
     const bool telling = table.columns[i] == "status" || table.columns[i] == "role" || table.columns[i] == "diverged";
     if (telling ? varies : i < axes ? varies : asked) chosen.push_back(i);
   }
