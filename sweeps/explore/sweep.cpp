@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/error.h"
 
@@ -70,6 +71,7 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
   store.set_meta("name", planner.grid().name);
   store.set_meta("grid", planner.grid().source.dump());
   SweepOutcome outcome;
+  std::set<Key> counted;
   for (size_t i = 0; i < planner.stages(); ++i) {
     std::vector<RunRecord> runs = known_runs(store, options);
     Stage stage = planner.stage(i, runs);
@@ -88,8 +90,14 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
     if (options.smallest_first)
       std::stable_sort(missing.begin(), missing.end(),
                        [](const Job& a, const Job& b) { return a.config->static_cost < b.config->static_cost; });
-    outcome.wanted += share.jobs.size();
-    outcome.present += share.jobs.size() - missing.size();
+    std::set<Key> asked, absent;  // what no earlier stage asked for
+    for (const Job& job : share.jobs) asked.insert({job.config->hash, job.seed});
+    std::erase_if(asked, [&](const Key& key) { return counted.contains(key); });
+    for (const Job& job : missing)
+      if (const Key key = {job.config->hash, job.seed}; asked.contains(key)) absent.insert(key);
+    outcome.wanted += asked.size();
+    outcome.present += asked.size() - absent.size();
+    counted.merge(asked);
     if (options.on_stage) options.on_stage(share, missing.size());
     if (!missing.empty()) {
       const Progress progress = execute(missing, simulator, store, options.engine);

@@ -23,7 +23,7 @@ struct SweepOptions {
 };
 
 struct SweepOutcome {
-  size_t wanted = 0;   // runs of the stages that were reached (of this shard)
+  size_t wanted = 0;   // runs of the stages that were reached (of this shard), each counted once
   size_t present = 0;  // of them known before, failed ones among them
   size_t failed = 0;   // of them without a result at the end
   Progress progress;   // added up over the stages
