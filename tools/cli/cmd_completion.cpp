@@ -194,6 +194,7 @@ std::string fish_script(const CLI::App& root) {
           values = " -x";
         if (positional && values.empty()) continue;
         out += "complete -c fp4sim" + (condition.empty() ? "" : " -n " + fish_quoted(condition)) +
+               (positional || option->get_snames().empty() ? "" : " -s " + option->get_snames().front()) +
                (positional || option->get_lnames().empty() ? "" : " -l " + option->get_lnames().front()) + values +
                (positional ? "" : " -d " + fish_quoted(option->get_description())) + "\n";
       }
