@@ -48,6 +48,45 @@ class Experiments(unittest.TestCase):
         with self.assertRaisesRegex(f4.Error, "unknown word 'smok'; did you mean 'smoke'"):
             f4.golden_make("smok", f"{self.folder}/other")
 
+    def test_what_is_said_to_a_verdict(self):
+        golden = f"{self.folder}/said"
+        f4.golden_make("smoke", golden)
+        case = "mxfp4.boundary.8x64"
+        marlin = f4.quantize(np.load(f"{golden}/{case}/input.npy"), "mxfp4").to_layout(scales="linear", nibbles="marlin_uint32")
+        dump = {"codes": marlin["codes"]}
+        self.assertEqual(f4.verify(golden, dump, case=case)["orders"], ["nibble_order=marlin_uint32"])
+        said = f4.verify(golden, dump, case=case, nibbles="marlin_uint32")
+        np.save(f"{self.folder}/codes.npy", marlin["codes"])
+        told = command("verify", "--golden", golden, "--candidate", f"{self.folder}/codes.npy", "--case", case, "--stage", "codes",
+                       "--nibbles", "marlin_uint32", "--json")
+        self.assertEqual((said.equal, said["orders"], said["compared"]), (True, [], json.loads(told)["compared"]))
+        self.assertFalse(f4.verify(golden, dump, case=case, nibbles="aiter_16x16"))
+        self.assertFalse(f4.verify(golden, {"scales": marlin["scales"]}, case=case, scale_layout="8x4"))
+        # the bits that a kernel drew: those of another seed, and the bundle's own
+        drawn = next(name for name in os.listdir(golden) if name.startswith("mxfp4.rounding-stochastic"))
+        x, words = np.load(f"{golden}/{drawn}/input.npy"), np.random.default_rng(5).integers(0, 256, 4 * 64, dtype=np.uint8)
+        np.save(f"{self.folder}/words.npy", words)
+        np.save(f"{self.folder}/x.npy", x)
+        command("quantize", f"{self.folder}/x.npy", "--spec", "mxfp4,rounding=stochastic", "--random-words", f"{self.folder}/words.npy",
+                "--out", f"{self.folder}/drawn")
+        codes = {"codes": np.load(f"{self.folder}/drawn/codes.npy")}
+        self.assertFalse(f4.verify(golden, codes, case=drawn))
+        for given in (words, f"{self.folder}/words.npy"):
+            self.assertTrue(f4.verify(golden, codes, case=drawn, random_words=given))
+        # an epilogue: said, and found
+        product = next(name for name in sorted(os.listdir(golden)) if name.startswith("gemm") and "nvfp4" in name)
+        p = np.load(f"{golden}/{product}/output_fp32_block.npy")
+        old, bias = np.float32(0.1) * np.arange(p.size, dtype=np.float32).reshape(p.shape), np.arange(p.shape[1], dtype=np.float32)
+        out = {"output_fp32_block": (np.float32(0.3) * p + np.float32(2) * old) + bias}
+        self.assertTrue(f4.verify(golden, out, case=product, alpha=0.3, beta=2, c=old, bias=bias))
+        self.assertFalse(f4.verify(golden, out, case=product, alpha=0.3, beta=2, c=old, bias=bias, output_type="bf16"))
+        found = f4.verify(golden, {"output_fp32_block": np.float32(0.3) * p}, case=product)
+        self.assertEqual((found.equal, "epilogue=alpha" in found.explanation), (False, True))
+        for wrong, message in ((dict(tolerance="reciprocal_ulp=9"), "1 to 8"), (dict(nibbles="marlin"), "did you mean"),
+                               (dict(beta=1.0), "--beta needs --c"), (dict(output_type="f8"), "unknown word 'f8'")):
+            with self.assertRaisesRegex(f4.Error, message):
+                f4.verify(golden, dump, case=case, **wrong)
+
     def test_a_run_has_the_digest_of_the_command_line(self):
         told = json.loads(command("train", "--task", "classifier", "--recipe", "nvfp4_te", "--seed", 3, "--steps", 6,
                                   "--set", "lr=1/512", "--json", "--quiet"))

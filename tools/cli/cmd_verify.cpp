@@ -1,13 +1,12 @@
 // `fp4sim verify`: is a kernel's dump right, and if not, what does it do instead?
 #include <fmt/core.h>
 
-#include "src/error.h"
-#include "src/tensor_file/tensor_reader.h"
 #include "tools/cli/options.h"
 #include "tools/cli/random_words.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/verify_print.h"
+#include "tools/cli/verify_words.h"
 
 namespace fp4::tools {
 namespace {
@@ -17,45 +16,13 @@ struct VerifyOptions {
   bool json = false;
   BackendOptions backend;
   InputOptions input;
-  std::string nibbles, scale_layout, words;
-  float alpha = 1, beta = 0;
-  std::string c, bias, output = "fp32", tolerance;
+  VerifyWords words;
 };
-
-std::vector<float> load_term(const std::string& path) {
-  if (path.empty()) return {};
-  FloatTensor tensor = load_floats(path);
-  print_notes(tensor.notes);
-  return std::move(tensor.values);
-}
-
-golden::CaseEpilogue epilogue_of(const VerifyOptions& o) {
-  golden::CaseEpilogue e;
-  e.how = {o.alpha, o.beta, !o.bias.empty()};
-  const auto* type = find_row(golden::real_type_table, o.output);
-  if (type == nullptr) throw unknown_word("verify --output-type", o.output, {"fp32", "bf16", "fp16"});
-  e.output = type->id;
-  if (o.beta != 0 && o.c.empty()) throw Error("verify: --beta needs --c FILE, the matrix that it is the factor of");
-  e.c = load_term(o.c);
-  e.bias = load_term(o.bias);
-  return e;
-}
 
 void run_verify(VerifyOptions& o, Invocation& invocation) {
   golden::Bundle bundle = golden::open_bundle(o.job.golden);
-  const std::vector<uint32_t> words = load_random_words("verify --random-words", o.words);
-  const golden::CaseEpilogue epilogue = epilogue_of(o);
-  for (golden::Case& c : bundle.cases) {
-    c.random_words = words;
-    if (c.is_gemm) c.epilogue = epilogue;
-  }
-  o.job.dump.says_nibbles = !o.nibbles.empty();
-  o.job.dump.says_scale_layout = !o.scale_layout.empty();
-  if (o.job.dump.says_nibbles) o.job.dump.nibbles = golden::code_layout_of("verify --nibbles", o.nibbles);
-  if (o.job.dump.says_scale_layout)
-    o.job.dump.scale_layout = golden::scale_layout_of("verify --scale-layout", o.scale_layout);
+  say(o.words, o.job, bundle);
   o.job.dump.open = o.input.open_options();
-  if (!o.tolerance.empty()) o.job.tolerance = golden::tolerance_from_words("verify --tolerance", o.tolerance);
   o.job.backend = o.backend.backend;
   o.job.threads = o.backend.thread_count();
   const Verdict verdict = judge(o.job, bundle);
@@ -79,26 +46,26 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   app.add_option("--accumulator", o->job.dump.accumulator,
                  "Golden output for an array named `output` (default fp32_block)")
       ->type_name("NAME");
-  app.add_option("--nibbles", o->nibbles,
+  app.add_option("--nibbles", o->words.nibbles,
                  "Order of arrays called codes: `fp4sim list layouts`; without it a known order is found")
       ->type_name("LAYOUT");
-  app.add_option("--scale-layout", o->scale_layout, "Order of arrays called scales")->type_name("LAYOUT");
+  app.add_option("--scale-layout", o->words.scale_layout, "Order of arrays called scales")->type_name("LAYOUT");
   app.add_option("--ignore", o->job.dump.ignore, "File, array or folder of the dump that is none of the bundle's")
       ->type_name("NAME");
   app.add_option("--require", o->job.require, "Fail where the dump lacks this stage of a judged case: all, or names")
       ->delimiter(',')
       ->type_name("STAGE");
   app.add_flag("--all-cases", o->job.all_cases, "Fail unless every case of the bundle is in the dump");
-  app.add_option("--tolerance", o->tolerance,
+  app.add_option("--tolerance", o->words.tolerance,
                  "reciprocal_ulp=1: codes of a kernel whose 1/x errs by an ulp are no failure, but not equal")
       ->type_name("WORD=N");
-  add_random_words_option(app, "--random-words", o->words, "of quantisations, as the kernel took them,");
-  app.add_option("--alpha", o->alpha, "Factor of the product in the outputs (default 1)")->type_name("X");
-  app.add_option("--beta", o->beta, "Factor of --c, which the outputs add (default 0)")->type_name("X");
-  app.add_option("--c", o->c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for")
+  add_random_words_option(app, "--random-words", o->words.random_words, "of quantisations, as the kernel took them,");
+  app.add_option("--alpha", o->words.alpha, "Factor of the product in the outputs (default 1)")->type_name("X");
+  app.add_option("--beta", o->words.beta, "Factor of --c, which the outputs add (default 0)")->type_name("X");
+  app.add_option("--c", o->words.c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for")
       ->type_name("FILE");
-  app.add_option("--bias", o->bias, "Numbers [N] that the outputs add, one a column")->type_name("FILE");
-  app.add_option("--output-type", o->output, "What the outputs were rounded to: fp32 (default), bf16 or fp16")
+  app.add_option("--bias", o->words.bias, "Numbers [N] that the outputs add, one a column")->type_name("FILE");
+  app.add_option("--output-type", o->words.output, "What the outputs were rounded to: fp32 (default), bf16 or fp16")
       ->type_name("fp32|bf16|fp16");
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);

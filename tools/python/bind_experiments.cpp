@@ -11,13 +11,15 @@
 #include "tools/cli/train_result.h"
 #include "tools/cli/verdict.h"
 #include "tools/cli/verify_print.h"
+#include "tools/cli/verify_words.h"
 #include "tools/python/module.h"
 
 namespace fp4::python {
 namespace {
 
-py::dict verify(const tools::VerifyJob& job) {
-  const golden::Bundle bundle = compute([&] { return golden::open_bundle(job.golden); });
+py::dict verify(tools::VerifyJob job, const tools::VerifyWords& words) {
+  golden::Bundle bundle = compute([&] { return golden::open_bundle(job.golden); });
+  compute([&] { tools::say(words, job, bundle); });
   const tools::Verdict verdict = compute([&] { return tools::judge(job, bundle); });
   py::dict out = to_python(tools::verdict_json(verdict));
   out["text"] = tools::verdict_text(verdict);
@@ -64,7 +66,10 @@ void bind_experiments(py::module_& m) {
   m.def("verify", [](const std::string& golden, const std::string& candidate, const std::vector<std::string>& stages,
                      const std::string& case_name, const std::string& accumulator,
                      const std::vector<std::string>& ignore, const std::vector<std::string>& require, bool all_cases,
-                     const std::string& backend, int threads) {
+                     const std::string& nibbles, const std::string& scale_layout, const std::string& tolerance,
+                     const std::string& random_words, float alpha, float beta, const std::string& c,
+                     const std::string& bias, const std::string& output, const std::string& backend, int threads) {
+    const tools::VerifyWords words = {nibbles, scale_layout, tolerance, random_words, c, bias, alpha, beta, output};
     return verify(
         {.golden = golden,
          .candidate = candidate,
@@ -72,7 +77,8 @@ void bind_experiments(py::module_& m) {
          .require = require,
          .all_cases = all_cases,
          .backend = backend,
-         .threads = thread_count(threads)});
+         .threads = thread_count(threads)},
+        words);
   });
   m.def("golden_make",
         [](const std::string& suite, const std::string& out, bool force, const std::string& backend, int threads) {

@@ -40,24 +40,40 @@ class Verdict(dict):
 
 
 def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "fp32_block", ignore=(), require=(),
-           all_cases: bool = False, threads: "int | None" = None, backend: str = "auto") -> Verdict:
+           all_cases: bool = False, nibbles: str = "", scale_layout: str = "", tolerance: str = "", random_words=None,
+           alpha: float = 1.0, beta: float = 0.0, c=None, bias=None, output_type: str = "fp32",
+           threads: "int | None" = None, backend: str = "auto") -> Verdict:
     """Judges a kernel's results against a golden bundle and names what the kernel does instead.
 
     candidate: a path (folder, .npy, .npz, .safetensors), or a dict of arrays {"codes": ..., "scales": ...}, whose names
     may start with a case, "CASE/codes"; `case` says which one where they do not.
+    nibbles, scale_layout: the order that codes and scales must have (`fp4sim list layouts`); not said: a known one is found.
+    tolerance: "reciprocal_ulp=1" for kernels that take an approximate 1/x. random_words: the bits that the kernel drew.
+    alpha, beta, c [M, N], bias [N], output_type: the epilogue of products; what is not said is looked for.
+    random_words, c and bias are arrays or paths of files.
     """
     from . import _threads, _word
 
-    rest = (list(stages), _word(case, "--case"), _word(accumulator, "--accumulator"), list(ignore), list(require),
-            bool(all_cases), _word(backend, "--backend"), _threads(threads))
-    if not isinstance(candidate, dict):
-        return Verdict(_core.verify(os.fspath(golden), os.fspath(candidate), *rest))
-    if not candidate:
+    if isinstance(candidate, dict) and not candidate:
         raise Error("candidate: no arrays")
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "candidate.npz")
-        np.savez(path, **{name: np.asarray(array) for name, array in candidate.items()})
-        return Verdict(_core.verify(os.fspath(golden), path, *rest))
+        def file_of(name, given):
+            if given is None or isinstance(given, (str, os.PathLike)):
+                return "" if given is None else os.fspath(given)
+            path = os.path.join(folder, name + ".npy")
+            np.save(path, np.asarray(given))
+            return path
+
+        path = candidate
+        if isinstance(candidate, dict):
+            path = os.path.join(folder, "candidate.npz")
+            np.savez(path, **{name: np.asarray(array) for name, array in candidate.items()})
+        return Verdict(_core.verify(
+            os.fspath(golden), os.fspath(path), list(stages), _word(case, "--case"), _word(accumulator, "--accumulator"),
+            list(ignore), list(require), bool(all_cases), _word(nibbles, "--nibbles"),
+            _word(scale_layout, "--scale-layout"), _word(tolerance, "--tolerance"), file_of("random_words", random_words),
+            float(alpha), float(beta), file_of("c", c), file_of("bias", bias), _word(output_type, "--output-type"),
+            _word(backend, "--backend"), _threads(threads)))
 
 
 def golden_make(suite: str, out, *, force: bool = False, threads: "int | None" = None, backend: str = "auto") -> None:
