@@ -34,8 +34,14 @@ MatrixView transformed(const MatrixView& x, const HadamardSpec& h, RandomPlace s
   return view_of(storage.data(), x.rows, k);
 }
 
-float finite_amax(const MatrixView& x, int64_t row, int64_t rows, int64_t col, int64_t cols) {
+// Over finite elements; NaN where there is one and it counts.
+float measured_amax(const Quantizer& q, const MatrixView& x, int64_t row, int64_t rows, int64_t col, int64_t cols) {
   const BlockView all = {x.data + row * x.row_stride + col * x.col_stride, x.row_stride, x.col_stride, rows, cols, 0};
+  for (int64_t r = 0; r < rows && q.nonfinite == Nonfinite::tensor_nan; ++r) {
+    for (int64_t c = 0; c < cols; ++c) {
+      if (is_nan(all.at(r, c))) return float_of(canonical_nan_bits);
+    }
+  }
   return block_maximum(all).amax;
 }
 
@@ -46,7 +52,7 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
                                                            : decode(q.element, q.element.largest_code);
   out.tensor_scale.clear();
   const auto factor = [&](float amax) {
-    const TensorFactor t = tensor_factor(q.arithmetic, amax, q.target, largest, q.factor_format);
+    const TensorFactor t = tensor_factor(q, amax, largest);
     out.tensor_scale.push_back(stored_factor(q.decode_order, t, amax));
     return t;
   };
@@ -54,17 +60,18 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
   out.amax = 0.0f;
   if (q.tensor_scale == TensorScale::row) {
     factors.clear();
-    for (int64_t r = 0; r < x.rows; ++r) factors.push_back(factor(finite_amax(x, r, 1, 0, x.cols)));
+    for (int64_t r = 0; r < x.rows; ++r) factors.push_back(factor(measured_amax(q, x, r, 1, 0, x.cols)));
   } else if (q.tensor_scale == TensorScale::outer128) {
     factors.clear();
     for (int64_t r = 0; r < x.rows; ++r) {
       for (int64_t c = 0; c < x.cols; c += outer_scale_width) {
-        factors.push_back(factor(finite_amax(x, r, 1, c, std::min<int64_t>(outer_scale_width, x.cols - c))));
+        const int64_t width = std::min<int64_t>(outer_scale_width, x.cols - c);
+        factors.push_back(factor(measured_amax(q, x, r, 1, c, width)));
       }
     }
   } else if (q.tensor_scale != TensorScale::none) {
-    const bool held = q.tensor_scale == TensorScale::hold && call.held_amax >= 0.0f;
-    out.amax = held ? call.held_amax : finite_amax(x, 0, x.rows, 0, x.cols);
+    const bool held = q.tensor_scale == TensorScale::hold && !(call.held_amax < 0.0f);
+    out.amax = held ? call.held_amax : measured_amax(q, x, 0, x.rows, 0, x.cols);
     factors[0] = factor(out.amax);
   } else {
     out.tensor_scale.push_back(1.0f);

@@ -127,7 +127,8 @@ namespace {
 
 // Words that a product does not see but by the factor g, and that fast backends need not know.
 bool has_own_decode(const QuantSpec& s) {
-  return s.has_scale() && (s.decode != Decode::scale_then_tensor || !is_known(s.arithmetic));
+  return s.has_scale() &&
+         (s.decode != Decode::scale_then_tensor || s.headroom != Headroom::none || !is_known(s.arithmetic));
 }
 
 // The same codes and scales with g for every factor, under words that every backend knows.
@@ -136,6 +137,7 @@ Quantized plainly_decoded(Quantized q) {
   if (q.spec.has_tensor_scale())
     for (float& factor : q.tensor_scale) factor = multiplier_of(q.spec.decode, factor, top);
   q.spec.decode = Decode::scale_then_tensor;
+  q.spec.headroom = Headroom::none;
   q.spec.arithmetic = Arithmetic::exact;
   return q;
 }
@@ -147,6 +149,7 @@ void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions&
   if (a.cols != b.cols) {
     throw Error("gemm: A has K = " + std::to_string(a.cols) + ", B has K = " + std::to_string(b.cols));
   }
+  if (options.factor != ProductFactor::tensor_scales) return multiply_by_amaxes(a, b, options, c, c_stride);
   if (name_ != "reference" && multiply_unscaled(a, b, options, c, c_stride)) return;
   if (name_ != "reference" && options.accumulator.kind != AccumulatorKind::fma &&
       (has_own_decode(a.spec) || has_own_decode(b.spec))) {
@@ -159,6 +162,50 @@ void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions&
   for_gemm(a.spec, b.spec, options).gemm(a, b, options, c, c_stride);
 }
 
+namespace {
+
+// Without its factors: of a row, or of the tensor.
+Quantized without_factor(Quantized q) {
+  q.spec = decoding_spec(q.spec);
+  q.spec.tensor_scale = TensorScale::none;
+  q.spec.decode = Decode::scale_then_tensor;
+  q.spec.arithmetic = Arithmetic::exact;
+  q.spec.headroom = Headroom::none;
+  q.spec.target = 0.0f;
+  q.tensor_scale = {1.0f};
+  return q;
+}
+
+// The amax that a tensor scale was made of. Codes and scales alone carry it where it is what they store.
+float known_amax(const Quantized& q) {
+  const bool one = q.spec.has_tensor_scale() &&
+                   (q.spec.tensor_scale == TensorScale::current || q.spec.tensor_scale == TensorScale::hold);
+  if (!one || q.spec.prescale != 1.0f)
+    throw Error("gemm: a factor of amaxes needs operands with tensor_scale current or hold, and no prescale");
+  if (q.spec.decode == Decode::amax_first) return q.tensor_scale[0];
+  if (q.amax == 0.0f && q.tensor_scale[0] != 1.0f)
+    throw Error("gemm: a factor of amaxes needs them, and these codes do not say theirs; decode=amax_first stores it");
+  return q.amax;
+}
+
+}  // namespace
+
+void Dispatcher::multiply_by_amaxes(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                                    int64_t c_stride) const {
+  if (options.accumulator.kind == AccumulatorKind::fma)
+    throw Error("gemm: accumulator fma_sequential multiplies decoded values; it takes no factor of amaxes");
+  const float factor =
+      factor_of_amaxes(options.factor, known_amax(a), known_amax(b), resolve(a.spec).top(), resolve(b.spec).top());
+  GemmOptions plain = options;
+  plain.hadamard_divisor = 1.0f;
+  plain.factor = ProductFactor::tensor_scales;
+  const Quantized bare_a = without_factor(a), bare_b = without_factor(b);
+  for_gemm(bare_a.spec, bare_b.spec, plain).gemm(bare_a, bare_b, plain, c, c_stride);
+  const float f = GemmFinish{.hadamard_divisor = options.hadamard_divisor}.factor(factor);
+  for (int64_t i = 0; i < a.rows; ++i)
+    for (int64_t j = 0; j < b.rows; ++j) c[i * c_stride + j] = canonical(c[i * c_stride + j] * f);
+}
+
 // Factors of rows act after the sums: without them, prescale and Hadamard divisor, a product is the exact accumulator,
 // and C = fl32(acc * F) of gemm.h follows. False where the sums see the factors, or nothing but them is unknown.
 bool Dispatcher::multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
@@ -167,15 +214,9 @@ bool Dispatcher::multiply_unscaled(const Quantized& a, const Quantized& b, const
   if (!by_row || !a.spec.has_scale() || !b.spec.has_scale() || options.accumulator.kind == AccumulatorKind::fma ||
       a.spec.has_outer_scale() || b.spec.has_outer_scale() || a.spec.prescale != 1.0f || b.spec.prescale != 1.0f)
     return false;
-  const auto without = [](Quantized q) {
-    q.spec.tensor_scale = TensorScale::none;
-    q.spec.target = 0.0f;
-    q.tensor_scale = {1.0f};
-    return q;
-  };
   GemmOptions plain = options;
   plain.hadamard_divisor = 1.0f;
-  const Quantized bare_a = without(a), bare_b = without(b);
+  const Quantized bare_a = without_factor(a), bare_b = without_factor(b);
   for_gemm(bare_a.spec, bare_b.spec, plain).gemm(bare_a, bare_b, plain, c, c_stride);
   const GemmFinish finish = {.hadamard_divisor = options.hadamard_divisor};
   for (int64_t i = 0; i < a.rows; ++i)
@@ -191,7 +232,8 @@ void Dispatcher::multiply(const MultiplyCall& call) const {
   check_spec(call.a.spec, k);
   check_spec(call.b.spec, k);
   for (const Backend* b : chosen_) {
-    if (!call.a.replays() && !call.b.replays() && b->multiply(call)) return;
+    const bool whole = call.options.factor == ProductFactor::tensor_scales;
+    if (whole && !call.a.replays() && !call.b.replays() && b->multiply(call)) return;
   }
   thread_local Quantized a;
   thread_local Quantized b;

@@ -39,6 +39,8 @@ class Dispatcher {
   const Backend& for_hadamard(const HadamardSpec& h) const;
 
  private:
+  void multiply_by_amaxes(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                          int64_t c_stride) const;
   bool multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
                          int64_t c_stride) const;
   std::string name_;

@@ -32,7 +32,10 @@ Json to_json(const Accumulator& a) {
               {"group_rounding", row_of(rounding_table, a.group_rounding).name},
               {"rounding", row_of(rounding_table, a.rounding).name},
               {"snap", a.snap_log2 == no_snap ? Json(nullptr) : Json(a.snap_log2)}};
-  if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;  // absent from files that lack it
+  // Absent from files that lack them.
+  if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;
+  if (a.result_bits != fp32_result_bits) out["result_bits"] = a.result_bits;
+  if (a.unscaled) out["unscaled"] = true;
   return out;
 }
 
@@ -61,7 +64,22 @@ Accumulator accumulator_from(const JsonReader& from) {
   // With 120 fraction bits the cut stays within ExactSum.
   if (const auto v = given.find("zero_exponent", {"aligned: exponent of what is zero; absent: its scales' own"}))
     a.zero_exponent = whole(*v, -200, 127);
+  if (const auto v = given.find("result_bits", {"aligned, toward zero: bits after the point that a sum keeps; default: "
+                                                "those of fp32, 23"}))
+    a.result_bits = whole(*v, 1, fp32_result_bits);
+  if (const auto v =
+          given.find("unscaled", {"whether operands without block scales, of at most 16 bits, go through the "
+                                  "adder as well",
+                                  false}))
+    a.unscaled = v->boolean();
   given.finish();
+  const bool is_floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;
+  const bool aligned = a.kind == AccumulatorKind::aligned;
+  if (a.result_bits != fp32_result_bits && (!aligned || a.rounding != Rounding::toward_zero))
+    from.fail("result_bits needs kind aligned and rounding toward_zero");
+  if (a.unscaled && !is_floor && !(aligned && a.inner == 1))
+    from.fail("unscaled needs kind aligned with inner 1, floor_aligned or floor_aligned_pairs");
+  if (is_floor && a.fraction_bits > 28) from.fail("fraction_bits of floor_aligned sums: at most 28");
   return a;
 }
 
@@ -173,7 +191,9 @@ GemmSpec canonical(GemmSpec g, bool is_fprop) {
   }
   g.a.source = Source::high_precision;  // a of dgrad and wgrad is the upstream gradient
   g.hadamard = canonical(g.hadamard);
-  if (!g.a.quant.has_scale() || !g.b.quant.has_scale()) g.accumulator = accumulator_from("fma_sequential", "");
+  for (const OperandSpec* o : {&g.a, &g.b})
+    if (!takes(g.accumulator, o->quant.has_scale(), format_of(o->quant.element)))
+      g.accumulator = accumulator_from("fma_sequential", "");
   if (g.split.any() && *row_of(split_table, g.split.kind).high != 0)
     g.split.high = canonical(g.split.high);
   else

@@ -243,7 +243,8 @@ QuantSpec decoding_spec(const QuantSpec& s) {
           .negative_zero = known_or(s.negative_zero, NegativeZero::keep),
           .nonfinite = known_or(s.nonfinite, Nonfinite::saturate),
           .ragged = s.ragged,
-          .decode = s.decode};
+          .decode = s.decode,
+          .headroom = s.headroom};
 }
 
 bool is_known(const HadamardSpec& h) {

@@ -197,6 +197,9 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
       FP4_NUMBER_FIELD(QuantSpec, scale_add, "added to the scale of quest_floor: 1e-8 in Quartet's code",
                        FP4_ALIVE(QuantSpec, s.has_scale() && s.scale_rule == ScaleRule::quest_floor), json_number,
                        float_from),
+      FP4_AXIS_FIELD(
+          QuantSpec, headroom, headroom_table, "share of the element range that scales aim at",
+          FP4_ALIVE(QuantSpec, s.has_scale() && (s.scale_rule == ScaleRule::amax || tries_codes(s.scale_rule)))),
       FP4_AXIS_FIELD(QuantSpec, negative_zero, negative_zero_table, "negatives that round to zero", always),
       FP4_AXIS_FIELD(
           QuantSpec, nonfinite, nonfinite_table, "infinity and NaN",
@@ -340,6 +343,11 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
 std::string preset_of_words(std::string_view words) {
   const std::string first = split(words, ',')[0];
   return find_preset(first) != nullptr ? first : "";
+}
+
+ProductFactor product_factor_of(const std::string& place, const std::string& word) {
+  if (const ProductFactorInfo* row = find_row(product_factor_table, word)) return row->id;
+  throw unknown_word(place, word, names_of(product_factor_table));
 }
 
 Accumulator accumulator_from_words(std::string_view words, const std::string& place) {

@@ -76,6 +76,8 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
 std::string preset_of_words(std::string_view words);
 // An accumulator name or the path of a JSON file.
 Accumulator accumulator_from_words(std::string_view words, const std::string& place = "--accumulator");
+// `place` opens the Error for another word.
+ProductFactor product_factor_of(const std::string& place, const std::string& word);
 
 // A number as people write it: 0.75, 1e-3, 2^-6, 1/6. Throws Error.
 double number_from_text(std::string_view text, const std::string& place);

@@ -59,6 +59,8 @@ inline std::vector<JsonFile> accumulator_files() {
                       {"rounding", row_of(rounding_table, row.row.rounding).name},
                       {"snap", row.row.snap_log2 == no_snap ? Json(nullptr) : Json(row.row.snap_log2)}}});
     if (row.row.zero_exponent != no_zero_exponent) files.back().content["zero_exponent"] = row.row.zero_exponent;
+    if (row.row.result_bits != fp32_result_bits) files.back().content["result_bits"] = row.row.result_bits;
+    if (row.row.unscaled) files.back().content["unscaled"] = true;
   }
   return files;
 }

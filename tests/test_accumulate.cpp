@@ -97,6 +97,83 @@ TEST_CASE("a described accumulator may name the weight of zeros", "[quick]") {
   CHECK_THROWS_WITH(accumulator_from(row, "test"), Catch::Contains("zero_exponent") && Catch::Contains("-200"));
 }
 
+// MMA-Sim's model of Hopper's FP8: cut to 13 bits below the largest exponent, and so is the sum.
+TEST_CASE("sums of 13 bits", "[quick]") {
+  const char* e4m3 = "mxfp8,scale=none";
+  const auto sum = [&](std::initializer_list<std::pair<size_t, float>> a,
+                       std::initializer_list<std::pair<size_t, float>> b) {
+    return product(sparse(40, a), sparse(40, b), "hopper_fp8", e4m3);
+  };
+  CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}}, {{0, 1.0f}, {1, 0x1p-7f}}) == 1.0f);             // 2^-14 is cut
+  CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}}, {{0, 1.0f}, {1, 0x1p-6f}}) == 1.0f + 0x1p-13f);  // 2^-13 is not
+  // 2 + 2^-13: its own exponent is 1
+  CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}, {2, 1.0f}}, {{0, 1.0f}, {1, 0x1p-6f}, {2, 1.0f}}) == 2.0f);
+  CHECK(sum({{0, 1.0f}, {33, 0x1p-7f}}, {{0, 1.0f}, {33, 0x1p-6f}}) == 1.0f + 0x1p-13f);  // two groups of 32
+  CHECK(sum({{0, -1.0f}, {1, 0x1p-9f}}, {{0, 1.0f}, {1, 0x1p-5f}}) == -1.0f);
+  // FP4 with block scales goes the same way: 1.5 * 2^-14 beside 4
+  const auto a = sparse(64, {{0, 4.0f}, {32, 0x1.8p-12f}});
+  CHECK(product(a, sparse(64, {{0, 1.0f}, {32, 1.0f}}), "hopper_fp8") == 4.0f);
+}
+
+// MMA-Sim's model of CDNA3: products cut toward zero, the accumulator and their sum rounded down.
+TEST_CASE("sums that are rounded down", "[quick]") {
+  const std::pair<size_t, float> tiny = {0, -0x1p-10f}, tiny_b = {0, 0x1p-10f};
+  // one group of 8: -2^-20 beside 1024 is cut toward zero; two groups: the accumulator goes down to -2^-14
+  const auto f16 = [&](size_t at) {
+    return product(sparse(16, {tiny, {at, 32.0f}}), sparse(16, {tiny_b, {at, 32.0f}}), "cdna3_16bit", "fp16");
+  };
+  CHECK(f16(1) == 1024.0f);
+  CHECK(f16(8) == 1024.0f - 0x1p-14f);
+  // the sum of a group goes down to a multiple of 2^-31: 1 + 2^-24 is a tie, -1 - 2^-24 - 2^-31 is beyond one
+  const auto near_tie = [&](float sign) {
+    return product(sparse(16, {{0, sign}, {8, sign * 0x1p-12f}, {9, sign * 0x1p-17f}}),
+                   sparse(16, {{0, 1.0f}, {8, 0x1p-12f}, {9, 0x1p-16f}}), "cdna3_16bit", "bf16");
+  };
+  CHECK(near_tie(1.0f) == 1.0f);
+  CHECK(near_tie(-1.0f) == -1.0f - 0x1p-23f);
+  const auto fp8 = [&](size_t at, float small) {
+    return product(sparse(32, {{0, -small}, {at, 32.0f}}), sparse(32, {{0, small}, {at, 32.0f}}), "cdna3_fp8",
+                   "mxfp8,element=e5m2,scale=none");
+  };
+  CHECK(fp8(2, 0x1p-10f) == 1024.0f);             // both at even places
+  CHECK(fp8(1, 0x1p-10f) == 1024.0f - 0x1p-14f);  // an odd and an even one: two sums
+  CHECK(fp8(16, 0x1p-7f) == 1024.0f - 0x1p-14f);  // an accumulator of -2^-14
+  CHECK(fp8(16, 0x1p-8f) == 1024.0f);             // -2^-16 is more than 25 bits below 2^10: dropped
+  // what is not finite
+  const auto bf16 = [&](float x, float y, float z) {
+    return product({x, y, 1.0f}, {x, 0x1p120f, z}, "cdna3_16bit", "bf16");
+  };
+  CHECK(bf16(0x1p100f, 1.0f, 1.0f) == INFINITY);       // a product of 2^200
+  CHECK(std::isnan(bf16(0x1p100f, -0x1p100f, 1.0f)));  // and one of -2^220
+  CHECK(bf16(1.0f, 1.0f, -INFINITY) == -INFINITY);
+  CHECK(std::isnan(bf16(INFINITY, -INFINITY, 1.0f)));
+  CHECK(std::isnan(product({INFINITY}, {0.0f}, "hopper_fp8", "bf16")));
+}
+
+TEST_CASE("operands without block scales go through adders that take them", "[quick]") {
+  for (const AccumulatorInfo& row : accumulator_table) {
+    INFO(row.name);
+    int differ = 0;
+    for (uint32_t sum = 0; sum < 16; ++sum) {
+      std::vector<float> a(300), b(300);
+      for (size_t i = 0; i < a.size(); ++i) {
+        a[i] = random_uniform({1, 0, sum}, i) - 0.5f;
+        b[i] = random_uniform({1, 1, sum}, i) - 0.5f;
+      }
+      differ += product(a, b, row.name, "bf16") != product(a, b, "fma_sequential", "bf16") ? 1 : 0;
+      CHECK(product(a, b, row.name, "fp32") == product(a, b, "fma_sequential", "fp32"));
+    }
+    CHECK((differ > 0) == row.row.unscaled);
+  }
+  const auto refused = [](Json row, const char* words) {
+    CHECK_THROWS_WITH(accumulator_from(row, "test"), Catch::Contains(words));
+  };
+  refused({{"kind", "block"}, {"unscaled", true}}, "unscaled needs kind aligned with inner 1");
+  refused({{"kind", "aligned"}, {"inner", 2}, {"unscaled", true}}, "unscaled needs kind aligned with inner 1");
+  refused({{"kind", "aligned"}, {"result_bits", 13}}, "result_bits needs kind aligned and rounding toward_zero");
+  refused({{"kind", "floor_aligned"}, {"fraction_bits", 29}}, "at most 28");
+}
+
 TEST_CASE("overflow and tiny products", "[quick]") {
   const std::vector<float> huge(64, 0x1p126f);
   CHECK(product(huge, huge, "fp32_block") == INFINITY);

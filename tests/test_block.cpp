@@ -247,6 +247,72 @@ TEST_CASE("factors of eight mantissa bits and powers of two", "[quick]") {
                     Catch::Contains("scale must be e8m0"));
 }
 
+// 16/17 of 6 is 5.647: 5.5 over it is .974 -> 1, over 6 .917 -> .9375; 5.5 over 448 * 96/17 is the tensor scale.
+TEST_CASE("headroom aims at 16/17 of the range", "[quick]") {
+  std::vector<float> x(16, 0.0f);
+  x[0] = 5.5f;
+  CHECK(quantized("nvfp4,tensor_scale=none", x, 1).scales == Bytes{0x37});
+  const Quantized q = quantized("nvfp4,tensor_scale=none,headroom=unbiased", x, 1);
+  CHECK(q.scales == Bytes{0x38});
+  CHECK(q.code(0, 0) == 7);
+  CHECK(quantized("nvfp4,headroom=unbiased", x, 1).tensor_scale == std::vector<float>{5.5f / 2529.88235294f});
+  // the largest payload stays below 6 whatever the scale is rounded to: nothing clips under stochastic rounding
+  for (int i = 0; i < 64; ++i) {
+    x[0] = 1.0f + static_cast<float>(i) / 64;
+    const Quantized s = quantized("nvfp4,tensor_scale=none,headroom=unbiased", x, 1);
+    CHECK(x[0] <= 6 * decode(format_of(Scale::ue4m3), s.scales[0]));
+  }
+  for (const char* words : {"mxfp4,headroom=unbiased", "nvfp4,scale_rule=encode,headroom=unbiased"})
+    CHECK_THROWS_WITH(quant_spec_from_words(words, "test"), Catch::Contains("headroom needs scale_rule amax"));
+}
+
+TEST_CASE("a NaN poisons its tensor, or its row", "[quick]") {
+  std::vector<float> x(64, 1.0f);
+  x[40] = NAN;
+  const Quantized q = quantized("nvfp4,nonfinite=tensor_nan", x, 2);
+  CHECK(q.scales == Bytes{0x7F, 0x7F, 0x7F, 0x7F});
+  CHECK(bits_of(q.tensor_scale[0]) == canonical_nan_bits);
+  for (const float v : decoded(q)) CHECK(std::isnan(v));
+  const Quantized rows = quantized("nvfp4,nonfinite=tensor_nan,tensor_scale=row", x, 2);
+  CHECK((rows.scales[0] != 0x7F && rows.scales[1] != 0x7F && rows.scales[2] == 0x7F && rows.scales[3] == 0x7F));
+  x[40] = INFINITY;  // the amax of what is finite; the block alone
+  const Quantized inf = quantized("nvfp4,nonfinite=tensor_nan", x, 2);
+  CHECK(inf.scales == quantized("nvfp4", x, 2).scales);
+  CHECK(inf.tensor_scale == quantized("nvfp4", x, 2).tensor_scale);
+  CHECK_THROWS_WITH(quant_spec_from_words("mxfp4,nonfinite=tensor_nan", "test"),
+                    Catch::Contains("tensor_nan needs a tensor scale"));
+}
+
+// Amaxes 3 and 5: 15 / 36 448^2 by one division, or by its inverse; the sum of a product of codes is theirs alone.
+TEST_CASE("products take their factor from amaxes", "[quick]") {
+  std::vector<float> x(16, 0.0f), y(16, 0.0f);
+  x[0] = 3, x[1] = 1, y[0] = 5, y[1] = 2;
+  const Quantized a = quantized("te_nvfp4", x, 1), b = quantized("te_nvfp4", y, 1);
+  const Dispatcher backend("auto");
+  const auto product = [&](const Quantized& p, const Quantized& q, ProductFactor factor) {
+    GemmOptions options;
+    options.factor = factor;
+    float c = 0;
+    backend.gemm(p, q, options, &c, 1);
+    return c;
+  };
+  const auto value = [](const Quantized& q, int64_t k) {
+    return decode(format_of(Element::e2m1), q.code(0, k)) * decode(format_of(Scale::ue4m3), q.scales[0]);
+  };
+  const float sum = value(a, 0) * value(b, 0) + value(a, 1) * value(b, 1);
+  CHECK(product(a, b, ProductFactor::tensor_scales) == sum * (a.tensor_scale[0] * b.tensor_scale[0]));
+  CHECK(product(a, b, ProductFactor::amaxes) == sum * (15.0f / 7225344.0f));
+  CHECK(product(a, b, ProductFactor::amaxes_inverse) == sum * (15.0f * (1.0f / 7225344.0f)));
+  Quantized without = a;  // codes of a file: what they store is no amax
+  without.amax = 0;
+  CHECK_THROWS_WITH(product(without, b, ProductFactor::amaxes), Catch::Contains("decode=amax_first stores it"));
+  CHECK_THROWS_WITH(product(quantized("mxfp4", x, 1), b, ProductFactor::amaxes),
+                    Catch::Contains("tensor_scale current or hold"));
+  Quantized stored = quantized("te_nvfp4,decode=amax_first", x, 1);
+  stored.amax = 0;
+  CHECK(product(stored, b, ProductFactor::amaxes) == sum * (15.0f / 7225344.0f));
+}
+
 TEST_CASE("ragged rows are padded or refused", "[quick]") {
   const std::vector<float> x(33, 1.0f);
   CHECK(quantized("mxfp4", x, 1).geometry.padded_cols == 64);

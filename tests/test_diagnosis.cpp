@@ -145,6 +145,9 @@ TEST_CASE("words of kernels are named", "[quick]") {
       {"mxfp4", "negative_zero=zeros", InputKind::special},
       {"mxfp4", "nonfinite=max", InputKind::special},
       {"mxfp4", "nonfinite=max_signed", InputKind::special},
+      {"nvfp4", "nonfinite=tensor_nan", InputKind::special},
+      {"nvfp4", "headroom=unbiased", InputKind::gaussian},
+      {"nvfp4,scale_rule=four_over_six", "headroom=unbiased", InputKind::gaussian},
   };
   for (const Mutant& m : mutants) {
     if (!test::next_case_runs()) continue;
@@ -176,6 +179,53 @@ TEST_CASE("a cause that adds differences, or touches nothing that was dumped, is
   CHECK(near.causes[0].cause == "rounding=nearest_away");
   CHECK(near.causes[0].f1 > 0.95);
   for (size_t i = 1; i < near.causes.size(); ++i) CHECK(near.causes[i].f1 <= near.causes[i - 1].f1);
+}
+
+// Every preset of FP4 codes: equal in every order of codes and scales, and in one of them, another for each preset, a
+// kernel that rounds toward zero is named.
+TEST_CASE("presets in every layout are equal, and their mutants named", "[quick]") {
+  size_t number = 0;
+  for (const Preset& preset : preset_table) {
+    if (format_of(preset.spec.element).code_bits() != 4 || is_stochastic(preset.spec.rounding)) continue;
+    INFO(preset.name);
+    Bench bench(quantize_case(preset.name, InputKind::gaussian, 8, 128));
+    const Case& judged = bench.bundle.cases[0];
+    const auto in_layouts = [&](const std::vector<Array>& dump, const CodeLayoutInfo& l, const ScaleLayoutInfo& s) {
+      std::vector<Array> moved = dump;
+      for (Array& a : moved) {
+        const std::vector<uint8_t> bytes(a.bytes.begin(), a.bytes.end());
+        const auto rows = static_cast<int64_t>(a.shape[0]), cols = static_cast<int64_t>(a.shape[1]);
+        const auto to =
+            a.name == "codes"
+                ? to_layout(l.id, from_layout(CodeLayout::low_first, bytes, rows, 2 * cols, "test"), rows, 2 * cols)
+                : to_layout(s.id, bytes, rows, cols);
+        a.bytes.assign(to.begin(), to.end());
+        a.name += std::string("_") + (a.name == "codes" ? l.name : s.name);
+      }
+      return moved;
+    };
+    const bool has_bytes = preset.spec.has_scale() && !is_real(preset.spec.scale);
+    const std::vector<std::string> stages =
+        has_bytes ? std::vector<std::string>{"scales", "codes"} : std::vector<std::string>{"codes"};
+    const auto right = bench.correct(stages);
+    for (size_t i = 0; i < std::size(code_layout_table); ++i) {
+      const CodeLayoutInfo& codes = code_layout_table[i];
+      const ScaleLayoutInfo& scales = scale_layout_table[i % std::size(scale_layout_table)];
+      if (!holds(codes, 4)) continue;
+      INFO(codes.name << " " << scales.name);
+      for (const Array& a : in_layouts(right, codes, scales)) {
+        const ArrayName name = parse_array_name(a.name);
+        CHECK(compare(judged, {0, name.stage, a.name, "", a}, load_array(bench.bundle, judged, a.name)).mismatches ==
+              0);
+      }
+      const bool is_turn = i == number % 10;
+      if (!is_turn || preset.spec.rounding == Rounding::toward_zero) continue;
+      const auto wrong = bench.dump_of(std::string(preset.name) + ",rounding=toward_zero", stages);
+      expect(bench.diagnose_dump(in_layouts(wrong, codes, scales)), "rounding=toward_zero");
+    }
+    ++number;
+  }
+  CHECK(number >= 30);
 }
 
 TEST_CASE("epilogues are named by their numbers", "[quick]") {

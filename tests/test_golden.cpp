@@ -6,6 +6,7 @@
 #include "src/backends.h"
 #include "src/golden/diagnose.h"
 #include "src/golden/layout.h"
+#include "src/golden/variants.h"
 #include "src/golden/witness.h"
 #include "src/manifest.h"
 #include "src/tensor_file/convert.h"
@@ -106,8 +107,7 @@ TEST_CASE("layouts, nibbles and transposes are named", "[quick]") {
   const Array& packed = find(bench.arrays, "codes");
   const auto codes = from_layout(CodeLayout::low_first, {packed.bytes.begin(), packed.bytes.end()}, 64, 128, "test");
   for (const CodeLayoutInfo& layout : code_layout_table)
-    if (layout.bits == 4)
-      check("codes", layout.name, "nibble_order=", to_layout(layout.id, codes, 64, 128));
+    if (layout.bits == 4) check("codes", layout.name, "nibble_order=", to_layout(layout.id, codes, 64, 128));
   auto transposed = bench.correct(all_stages);
   for (Array& a : transposed) a.bytes = find(bench.arrays, a.name + "_transposed").bytes;
   const Diagnosis d = bench.diagnose_dump(transposed);
@@ -298,13 +298,26 @@ TEST_CASE("accumulators are named", "[quick]") {
   c.words_b = "nvfp4";
   for (const AccumulatorInfo& row : accumulator_table) c.accumulators.emplace_back(row.name);
   Bench bench(c);
-  for (const char* name :
-       {"exact", "fp32_sequential", "k64_rz", "k64_rz_snap", "fused35_rz", "fused25_rz", "double", "fma_sequential"}) {
+  for (const char* name : {"exact", "fp32_sequential", "k64_rz", "k64_rz_snap", "fused35_rz", "fused25_rz", "double",
+                           "fma_sequential", "hopper_fp8", "cdna3_16bit", "cdna3_fp8"}) {
     INFO(name);
     Array a = find(bench.arrays, std::string("output_") + name);
     if (a.bytes == find(bench.arrays, "output_fp32_block").bytes) continue;
     a.name = "output_fp32_block";
     expect(bench.diagnose_dump({a}), std::string("accumulator=") + name);
+  }
+  // TransformerEngine's factor of a product, from the amaxes: an ulp here and there
+  for (const ProductFactorInfo& row : product_factor_table) {
+    if (row.id == ProductFactor::tensor_scales) continue;
+    const CaseInputs inputs = load_inputs(bench.bundle, bench.bundle.cases[0]);
+    const Simulator simulator(bench.bundle.cases[0], inputs, "reference", 1);
+    Kernel kernel = simulator.base();
+    kernel.factor = row.id;
+    Array dump = find(bench.arrays, "output_fp32_block");
+    std::vector<float> values;
+    for (const uint32_t bits : simulator.elements(kernel, "output_fp32_block")) values.push_back(float_of(bits));
+    dump.bytes = bytes_of(values);
+    expect(bench.diagnose_dump({dump}), std::string("product_factor=") + row.name);
   }
   Array t = find(bench.arrays, "output_fp32_block");
   std::vector<unsigned char> moved(t.bytes.size());

@@ -86,12 +86,12 @@ class Judge {
 template <class F>
 void for_each_line(const char* path, const char* verb, F&& f) {
   std::ifstream in(path), younger("tests/golden/techniques.txt"), peers("tests/golden/peers.txt"),
-      factors("tests/golden/factors.txt");
-  REQUIRE((in && younger && peers && factors));
+      factors("tests/golden/factors.txt"), kernels("tests/golden/kernels.txt");
+  REQUIRE((in && younger && peers && factors && kernels));
   Judge judge;
   std::string line;
   while (std::getline(in, line) || std::getline(younger, line) || std::getline(peers, line) ||
-         std::getline(factors, line)) {
+         std::getline(factors, line) || std::getline(kernels, line)) {
     std::stringstream words(line);
     std::string word;
     words >> word;
@@ -117,6 +117,8 @@ fp4::Accumulator accumulator_of(const std::string& word) {
     const std::string value = field.substr(colon + 1);
     if (value.find_first_not_of("-0123456789") == std::string::npos) {
       described[field.substr(0, colon)] = std::stoi(value);
+    } else if (value == "true") {
+      described[field.substr(0, colon)] = true;
     } else if (value != "none") {
       described[field.substr(0, colon)] = value;
     }
@@ -244,6 +246,7 @@ TEST_CASE("products equal the oracle's under every accumulator", "[quick]") {
     call.a.place = place_of(f);
     call.b.place = place_of(f).second_operand();
     call.options = {accumulator_of(f.at("accumulator")), call.a.hadamard.product_divisor(), 1};
+    if (f.contains("factor")) call.options.factor = fp4::find_row(fp4::product_factor_table, f.at("factor"))->id;
     call.c = c.data();
     call.c_stride = integer(f, "n");
     fp4::Dispatcher("reference").multiply(call);

@@ -109,6 +109,11 @@ TEST_CASE("a comparison with a peer names a preset, and says why not all values 
     CHECK(p.equal <= p.compared);
     CHECK((p.equal == p.compared || !std::string(p.difference).empty()));
   }
+  for (const tools::PresetPeer& p : tools::accumulator_peers) {
+    INFO(p.name);
+    CHECK(find_row(accumulator_table, p.name) != nullptr);
+    CHECK((p.equal > 0 && p.equal == p.compared));
+  }
 }
 
 TEST_CASE("words that contradict each other are refused by reason", "[quick]") {

@@ -1,21 +1,32 @@
 // How a GEMM adds up. An accumulator is a row of numbers: a kind (block, group, aligned, sequential, sequential_double,
-// fma) and its parameters, so a chip's adder is described by data. Sources per row; the two Blackwell models are models
-// of published probes (2609.02846; MMA-Sim), not the hardware: a result "equals model X".
+// fma) and its parameters, so a chip's adder is described by data. Sources per row; the models of Hopper, Blackwell and
+// CDNA3 are models of published probes (2609.02846; MMA-Sim), not the hardware: a result "equals model X". No public
+// model of CDNA4 exists.
 //
 // dot() is templated on operand readers A and B, which give for an index k along the contraction axis
 //   fixed(k)      element value as an integer multiple of 2^format().quantum_log2()
 //   scale(k)      decode-side block scale (NaN allowed)        scaled(k)  fl32(element * scale)
 //   value(k)      fully decoded value, g and p included        block()    block length along K (0: one block)
-//   format()      element FloatFormat                          scale_min_exponent()
+//   format()      element FloatFormat                          scale_min_exponent()        has_scale()
 #pragma once
 
 #include <climits>
 
 #include "fp4/exact_sum.h"
+#include "fp4/floor_aligned.h"
 
 namespace fp4 {
 
-enum class AccumulatorKind : uint8_t { block, group, aligned, sequential, sequential_double, fma };
+enum class AccumulatorKind : uint8_t {
+  block,
+  group,
+  aligned,
+  sequential,
+  sequential_double,
+  fma,
+  floor_aligned,
+  floor_aligned_pairs
+};
 
 struct AccumulatorKindInfo {
   AccumulatorKind id;
@@ -29,11 +40,14 @@ inline constexpr AccumulatorKindInfo accumulator_kind_table[] = {
     {AccumulatorKind::sequential, "sequential", "acc = round(acc + round(a*b)) element by element"},
     {AccumulatorKind::sequential_double, "sequential_double", "the same in fp64, one rounding to fp32 at the end"},
     {AccumulatorKind::fma, "fma", "acc = fma(a, b, acc) on fully decoded values"},
+    {AccumulatorKind::floor_aligned, "floor_aligned", "products aligned and cut; their sum and acc aligned, rounded down, added"},
+    {AccumulatorKind::floor_aligned_pairs, "floor_aligned_pairs", "the same, even and odd products summed apart"},
 };
 static_assert(ids_are_indices(accumulator_kind_table));
 
 inline constexpr int no_snap = INT_MIN;
 inline constexpr int no_zero_exponent = INT_MIN;
+inline constexpr int fp32_result_bits = 23;
 
 struct Accumulator {
   AccumulatorKind kind = AccumulatorKind::block;
@@ -46,6 +60,10 @@ struct Accumulator {
   // aligned: exponent of what is zero because all of its factors' products are: the accumulator, a term whose products
   // are all zero, or one under a zero scale. None: a zero accumulator or scale has -126 and a zero dot its scales' own.
   int zero_exponent = no_zero_exponent;
+  int result_bits = fp32_result_bits;  // aligned, toward zero: bits after the point that a sum keeps
+  // Operands without block scales of at most 16 bits go through the adder as well; else they are summed by fma. Aligned
+  // sums of single products and the floor kinds can.
+  bool unscaled = false;
 
   friend constexpr bool operator==(const Accumulator&, const Accumulator&) = default;
 };
@@ -77,8 +95,21 @@ inline constexpr AccumulatorInfo accumulator_table[] = {
      {.kind = AccumulatorKind::aligned, .group = 64, .inner = 16, .fraction_bits = 35, .rounding = Rounding::toward_zero, .zero_exponent = -139}},
     {"fused25_rz_2026_08", "fused25_rz, but all zeros weigh 2^-133", "MMA-Sim 2511.10909 as of August 2026, mxf8f6f4",
      {.kind = AccumulatorKind::aligned, .group = 32, .inner = 1, .fraction_bits = 25, .rounding = Rounding::toward_zero, .zero_exponent = -133}},
+    {"hopper_fp8", "32 products aligned one by one, 13 fraction bits, sums of 13 bits (E8M13)", "MMA-Sim 2511.10909 as of January 2026, Hopper wgmma e4m3, e5m2",
+     {.kind = AccumulatorKind::aligned, .group = 32, .inner = 1, .fraction_bits = 13, .rounding = Rounding::toward_zero, .result_bits = 13, .unscaled = true}},
+    {"cdna3_16bit", "8 products cut to 24 bits, their sum rounded down to 31, acc to 24", "MMA-Sim 2511.10909 as of January 2026, CDNA3 mfma f16, bf16; no public model of CDNA4 exists",
+     {.kind = AccumulatorKind::floor_aligned, .group = 8, .unscaled = true}},
+    {"cdna3_fp8", "16 products, even and odd apart, cut to 24 bits, their sum rounded down to 31, acc to 24",
+     "MMA-Sim 2511.10909 as of January 2026, CDNA3 mfma fp8, bf8; no public model of CDNA4 exists",
+     {.kind = AccumulatorKind::floor_aligned_pairs, .group = 16, .unscaled = true}},
 };
 // clang-format on
+
+// Whether an operand goes through the adder or, since it has no block scales, is summed by fma.
+FP4_HD constexpr bool takes(const Accumulator& row, bool has_scale, const FloatFormat& element) {
+  return has_scale || (row.unscaled && element.code_bits() <= 16);
+}
+
 inline constexpr const Accumulator& fp32_block = accumulator_table[1].row;
 
 // a + b in fp32 under a rounding mode; infinities and NaN as IEEE.
@@ -209,11 +240,21 @@ FP4_HD int element_exponent(const R& r, int64_t k) {
   return larger(e, r.format().min_exponent());
 }
 
+// The term of one product, where an operand has no block scale (floor_aligned.h).
+template <class A, class B>
+FP4_HD AlignedTerm unscaled_term(const Accumulator& row, const A& a, const B& b, int64_t k) {
+  const AlignedFactor x = aligned_factor(a, k), y = aligned_factor(b, k);
+  const Magnitude p = exact_product(x.m, y.m);
+  if (p.is_zero()) return {0, 0, row.zero_exponent, false};
+  return {p.significand, p.exponent, x.weight + y.weight, x.negative != y.negative};
+}
+
 // The term of products begin..end (one block of each operand). inner = 1 weighs a product by its elements' exponents
 // too, and a zero product is no term; longer dots weigh by the scales alone, also when the dot is 0. A zero_exponent
 // is the weight of either kind's zeros.
 template <class A, class B>
 FP4_HD AlignedTerm aligned_term(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end) {
+  if (!a.has_scale() || !b.has_scale()) return unscaled_term(row, a, b, begin);
   if (row.zero_exponent != no_zero_exponent && is_nothing(a, b, begin, end)) return {0, 0, row.zero_exponent, false};
   const bool single = row.inner == 1;
   const float sa = a.scale(begin);
@@ -241,6 +282,11 @@ FP4_HD constexpr void add_truncated(ExactSum& sum, const AlignedTerm& term, int 
   }
 }
 
+// A finite sum cut toward zero to its first bits after the point, below 2^-126 to multiples of 2^(-126 - bits).
+FP4_HD constexpr float cut_to(float sum, int bits) {
+  return is_finite(sum) ? float_of(bits_of(sum) >> (fp32_result_bits - bits) << (fp32_result_bits - bits)) : sum;
+}
+
 template <class A, class B>
 FP4_HD float aligned_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end) {
   const int64_t run = scale_run(a, b, end);
@@ -252,8 +298,13 @@ FP4_HD float aligned_dot(const Accumulator& row, const A& a, const B& b, int64_t
     return smaller(last, smaller(by_block, by_inner));
   };
   float acc = 0.0f;
-  for (int64_t first = begin; first < end && is_finite(acc); first += group) {
+  const bool has_scales = a.has_scale() && b.has_scale();
+  for (int64_t first = begin; first < end && (is_finite(acc) || !has_scales); first += group) {
     const int64_t last = smaller(end, first + group);
+    if (const float special = has_scales ? 0.0f : infinite_sum(a, b, first, last, acc); special != 0.0f) {
+      acc = special;
+      continue;
+    }
     const Magnitude m = exact_magnitude(acc);
     AlignedTerm carried{m.significand, m.exponent, m.is_zero() ? zero_exponent : larger(m.log2_floor(), -126),
                         is_negative(acc)};
@@ -269,6 +320,7 @@ FP4_HD float aligned_dot(const Accumulator& row, const A& a, const B& b, int64_t
     const Magnitude total = sum.magnitude_of_sum();
     const bool overflows = !total.is_zero() && total.log2_floor() >= 128;
     acc = round_to_float(total, sum.is_negative_sum(), overflows ? Rounding::nearest_even : row.rounding);
+    acc = cut_to(acc, row.result_bits);
     if (acc == 0.0f) acc = 0.0f;  // any zero is +0: a negative sum below 2^-149 was truncated to -0
   }
   return acc;
@@ -307,6 +359,12 @@ FP4_HD float dot(const Accumulator& row, const A& a, const B& b, int64_t begin, 
     case AccumulatorKind::sequential: return snapped(sequential_dot(row, a, b, begin, end), row.snap_log2);
     case AccumulatorKind::sequential_double: return snapped(double_dot(a, b, begin, end), row.snap_log2);
     case AccumulatorKind::fma: return snapped(fma_dot(a, b, begin, end), row.snap_log2);
+    case AccumulatorKind::floor_aligned:
+    case AccumulatorKind::floor_aligned_pairs: {
+      const int64_t group = row.group > 0 ? row.group : larger<int64_t>(end - begin, 1);
+      const bool pairs = row.kind == AccumulatorKind::floor_aligned_pairs;
+      return snapped(floor_aligned_dot(group, row.fraction_bits, pairs, a, b, begin, end), row.snap_log2);
+    }
   }
   return 0.0f;
 }

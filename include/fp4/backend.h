@@ -28,7 +28,7 @@ struct QuantizeCall {
   QuantSpec spec;
   HadamardSpec hadamard;    // applied first, K padded to whole tiles
   RandomPlace place;        // element rounding; scale rounding and signs follow from it (rng.h)
-  float held_amax = -1.0f;  // >= 0: the tensor amax of `hold`, else it is measured (after the Hadamard)
+  float held_amax = -1.0f;  // not < 0: the tensor amax of `hold`; else it is measured (after the Hadamard)
   float soft_alpha = 0.0f;  // > 0: smooth block maximum (estimator.h)
   // x is the rows from this one on of a longer operand (a multiple of the block's rows): random draws are placed as in
   // the whole operand, so that a tensor can be streamed in bands. Its tensor scale is `none`, or `hold` with held_amax.
@@ -104,6 +104,9 @@ struct GemmOptions {
   Accumulator accumulator = fp32_block;
   float hadamard_divisor = 1.0f;  // h of a folded Hadamard
   int threads = 1;
+  // Others than tensor_scales need tensor scales `current` or `hold`, no prescale and an accumulator that does not see
+  // them; only the Dispatcher knows them.
+  ProductFactor factor = ProductFactor::tensor_scales;
 };
 
 // C = Q(A) Q(B)^T from high-precision operands; `c` is [a.x.rows, b.x.rows] with row stride c_stride.

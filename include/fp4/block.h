@@ -35,6 +35,7 @@ struct Quantizer {
   Decode decode_order = Decode::scale_then_tensor;
   float scale_ceiling = 0.0f;
   float scale_add = 0.0f;
+  Headroom headroom = Headroom::none;
   float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
   FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
@@ -45,9 +46,24 @@ struct Quantizer {
   }
   // What rules divide block maxima by: under `multiply` they are those of y.
   FP4_HD constexpr float rule_factor(TensorFactor t) const { return arithmetic == Arithmetic::multiply ? 1.0f : t.g; }
-  // fl32(target*M).
-  FP4_HD constexpr float top() const { return target * decode(element, element.largest_code); }
+  // fl32(target*M), of 16/17 M under a headroom.
+  FP4_HD constexpr float top() const {
+    const Divisor m = with_headroom({exact_product(exact_magnitude(target), element.largest()), 1}, headroom);
+    return headroom == Headroom::none ? target * decode(element, element.largest_code) : m.rounded();
+  }
+  // What block maxima are divided by.
+  FP4_HD constexpr Divisor divisor() const { return with_headroom(rule_divisor(scale_rule, element), headroom); }
+  FP4_HD constexpr Divisor two_thirds() const {  // 4 for e2m1
+    return with_headroom({exact_product(element.largest(), {2, 0, false}), 3}, headroom);
+  }
 };
+
+// g and S from the tensor amax; a NaN, of `tensor_nan`, makes both NaN. `largest` is M, or what ms_eden takes for it.
+FP4_HD constexpr TensorFactor tensor_factor(const Quantizer& q, float amax, float largest) {
+  if (is_nan(amax)) return {float_of(canonical_nan_bits), float_of(canonical_nan_bits)};
+  if (q.headroom != Headroom::none) return tensor_factor(q.arithmetic, amax, q.top(), 1.0f, q.factor_format);
+  return tensor_factor(q.arithmetic, amax, q.target, largest, q.factor_format);
+}
 
 // The valid part of a block: [rows, cols] elements with strides; a full block has `count` elements, pads included.
 struct BlockView {
@@ -229,13 +245,11 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
     const Magnitude n = q.scale.has_zero ? largest : Magnitude{1, q.element.max_exponent(), false};
     return encode(q.scale, multiplier_quotient(q.arithmetic, amax, n, t), false, how);
   }
-  const Divisor divisor = rule_divisor(q.scale_rule, q.element);
-  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, divisor, t, q.compute), false, how);
+  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, q.divisor(), t, q.compute), false, how);
   if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
   if (q.scale_rule != ScaleRule::four_over_six) return code;
-  const Divisor two_thirds = {exact_product(largest, {2, 0, false}), 3};  // 4 for e2m1
   const uint32_t smaller_target =
-      encode(q.scale, scale_quotient(q.arithmetic, amax, two_thirds, t, q.compute), false, how);
+      encode(q.scale, scale_quotient(q.arithmetic, amax, q.two_thirds(), t, q.compute), false, how);
   const double error_of_6 = trial_error(q, x, apply_scale_policies(q, code), t);
   const double error_of_4 = trial_error(q, x, apply_scale_policies(q, smaller_target), t);
   return error_of_4 < error_of_6 ? smaller_target : code;
@@ -247,10 +261,11 @@ FP4_HD constexpr uint32_t zero_block_code(const Quantizer& q) {
 }
 
 // Scale code of a block whose maximum is known; the scale format's NaN code when the block has a non-finite element
-// under `block_nan`.
+// under `block_nan` or `tensor_nan`, or its tensor a NaN.
 FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, BlockMaximum maximum, TensorFactor t,
                                         uint32_t random) {
-  if (maximum.has_nonfinite && q.nonfinite == Nonfinite::block_nan && q.scale.has_nan()) return q.scale.nan_code;
+  const bool poisons = q.nonfinite == Nonfinite::block_nan || q.nonfinite == Nonfinite::tensor_nan;
+  if (poisons && q.scale.has_nan() && (maximum.has_nonfinite || is_nan(t.g))) return q.scale.nan_code;
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   maximum.amax = at_most_largest(computed(q.compute, maximum.amax));
   if (q.arithmetic == Arithmetic::multiply) maximum.amax = at_most_largest(multiplied(q.compute, maximum.amax, t));

@@ -175,7 +175,7 @@ FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale
 // s~: the stored scale of a block before rounding, from its (smooth) maximum. `code` chooses between the two of 4/6.
 FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor t, uint32_t code) {
   const auto fl32 = [](Magnitude m) { return round_to_float(m, false, Rounding::nearest_even); };
-  const Divisor divisor = rule_divisor(q.scale_rule, q.element);
+  const Divisor divisor = q.divisor();
   if (q.stores_multiplier()) {
     const Magnitude n = q.scale.has_zero ? q.element.largest() : Magnitude{1, q.element.max_exponent(), false};
     return fl32(multiplier_quotient(q.arithmetic, amax, n, t));
@@ -185,8 +185,7 @@ FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor
   const Arithmetic order = is_exact ? Arithmetic::exact : q.arithmetic;
   if (q.scale_rule == ScaleRule::four_over_six) {
     const float six = fl32(scale_quotient(order, amax, divisor, t));
-    const Divisor two_thirds = {exact_product(q.element.largest(), {2, 0, false}), 3};
-    const float four = fl32(scale_quotient(order, amax, two_thirds, t));
+    const float four = fl32(scale_quotient(order, amax, q.two_thirds(), t));
     const float chosen = decode(q.scale, code);
     return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
   }

@@ -1,6 +1,7 @@
 // The definition of truth for C = Q(A) Q(B)^T: one output at a time, by accumulate.h, then the finish. Sums run over K
 // before block padding (Hadamard padding included), ascending k; padding adds nothing.
 //   F = fl32(gA*gB);  prescaled: F = fl32(F * fl32(1/(pA*pB)));  folded Hadamard: F/h;  C = fl32(acc*F)
+// Some libraries take the operands' amaxes for gA*gB (ProductFactor in tensor_scale.h).
 // With outer128 the accumulator restarts every 128: total = fl32(total + fl32(acc * fl32(gA*gB))), then the rest of F.
 #pragma once
 
@@ -30,10 +31,11 @@ FP4_HD bool has_nan_scale(const R& r, int64_t k_end) {
   return false;
 }
 
-// One output. Readers as in accumulate.h, with tensor_scale(k) and has_scale() besides.
+// One output. Readers as in accumulate.h, with tensor_scale(k) besides.
 template <class A, class B>
 FP4_HD float gemm_output(const Accumulator& row, const A& a, const B& b, int64_t k_end, const GemmFinish& finish) {
-  if (row.kind == AccumulatorKind::fma || !a.has_scale() || !b.has_scale()) {
+  const bool adds = takes(row, a.has_scale(), a.format()) && takes(row, b.has_scale(), b.format());
+  if (row.kind == AccumulatorKind::fma || !adds) {
     constexpr Accumulator fma = {.kind = AccumulatorKind::fma};
     const float acc = snapped(dot(fma, a, b, 0, k_end), row.kind == AccumulatorKind::fma ? row.snap_log2 : no_snap);
     return canonical(finish.hadamard_divisor != 1.0f ? acc * (1.0f / finish.hadamard_divisor) : acc);

@@ -11,7 +11,7 @@ namespace fp4 {
 enum class ZeroBlock : uint8_t { one, limit };
 enum class ZeroScale : uint8_t { smallest, one, keep, eighth };
 enum class NegativeZero : uint8_t { keep, drop, of_rounding, zeros };
-enum class Nonfinite : uint8_t { block_nan, saturate, max, max_signed };
+enum class Nonfinite : uint8_t { block_nan, saturate, max, max_signed, tensor_nan };
 enum class Ragged : uint8_t { pad, refuse };
 
 template <class Id>
@@ -46,6 +46,9 @@ inline constexpr PolicyInfo<Nonfinite> nonfinite_table[] = {
      "PTX cvt.satfinite"},
     {Nonfinite::max_signed, "max_signed", "infinity and NaN become the largest code with their sign",
      "AMD v_cvt_scalef32"},
+    {Nonfinite::tensor_nan, "tensor_nan",
+     "as block_nan; a NaN makes the tensor scale NaN, too, and so every scale under it",
+     "TransformerEngine's reference, torchao: the amax of a tensor with a NaN is NaN"},
 };
 inline constexpr PolicyInfo<Ragged> ragged_table[] = {
     {Ragged::pad, "pad", "K is padded with zeros to a multiple of the block", "definition"},

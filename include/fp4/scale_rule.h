@@ -150,6 +150,28 @@ FP4_HD constexpr Divisor rule_divisor(ScaleRule rule, const FloatFormat& element
   return {element.largest(), 1};
 }
 
+// How much of M the maximum of a block is meant to take, of the rules amax, four_over_six and mse. A scale of three
+// mantissa bits is rounded down by at most 1/17, which is then no clipping, so that stochastic rounding has no bias.
+enum class Headroom : uint8_t { none, unbiased };
+
+struct HeadroomInfo {
+  Headroom id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+inline constexpr HeadroomInfo headroom_table[] = {
+    {Headroom::none, "none", "block maxima reach M", "definition"},
+    {Headroom::unbiased, "unbiased", "they reach 16/17 of M, and so does the tensor scale's target*M",
+     "Quartet II 2601.22813; fouroversix, round_style=stochastic_unbiased"},
+};
+static_assert(ids_are_indices(headroom_table));
+
+FP4_HD constexpr Divisor with_headroom(Divisor m, Headroom h) {
+  if (h == Headroom::none) return m;
+  return {exact_product(m.numerator, {16, 0, false}), m.denominator * 17};
+}
+
 // ceil(log2 x) of an exact positive number.
 FP4_HD constexpr int log2_ceil(Magnitude x) { return x.log2_floor() + (x.is_power_of_two() ? 0 : 1); }
 

@@ -49,6 +49,7 @@ struct QuantSpec {
   Decode decode = Decode::scale_then_tensor;
   float scale_ceiling = 0.0f;  // 0: none
   float scale_add = 0.0f;      // of quest_floor
+  Headroom headroom = Headroom::none;
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }
@@ -98,6 +99,7 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.decode_order = s.decode;
   q.scale_ceiling = s.scale_ceiling;
   q.scale_add = s.scale_add;
+  q.headroom = s.has_scale() ? s.headroom : Headroom::none;
   return q;
 }
 
@@ -221,6 +223,12 @@ inline std::string invalid_reason(const QuantSpec& s) {
   }
   if (s.scale_add > 0.0f && s.scale_rule != ScaleRule::quest_floor)
     return "scale_add belongs to scale_rule quest_floor";
+  if (s.headroom != Headroom::none && s.scale_rule != ScaleRule::amax && !tries_codes(s.scale_rule))
+    return "headroom needs scale_rule amax, four_over_six or mse";
+  if (s.headroom != Headroom::none && s.has_tensor_scale() && s.factor_format == FactorFormat::mantissa8)
+    return "headroom and factor_format mantissa8 exclude each other: that does not read the target";
+  if (s.nonfinite == Nonfinite::tensor_nan && !(s.has_tensor_scale() && scale.has_nan()))
+    return "nonfinite tensor_nan needs a tensor scale and a scale format that has NaN";
   return "";
 }
 

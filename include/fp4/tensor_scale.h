@@ -122,4 +122,28 @@ FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float 
   return {g == 0.0f ? power_of_two(-149) : g, 1.0f};
 }
 
+// What stands for gA*gB in the factor of a product (gemm.h). A_A and A_B are the tensor amaxes, T = fl32(target*M) of
+// each operand.
+enum class ProductFactor : uint8_t { tensor_scales, amaxes, amaxes_inverse };
+
+struct ProductFactorInfo {
+  ProductFactor id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+inline constexpr ProductFactorInfo product_factor_table[] = {
+    {ProductFactor::tensor_scales, "tensor_scales", "fl32(gA*gB)", "definition"},
+    {ProductFactor::amaxes, "amaxes", "fl32(fl32(A_A*A_B) / fl32(T_A*T_B)), NVFP4's T_A*T_B = 36*448^2",
+     "TransformerEngine's reference, NVFP4QuantizerRef.qgemm"},
+    {ProductFactor::amaxes_inverse, "amaxes_inverse", "fl32(fl32(A_A*A_B) * fl32(1/(T_A*T_B)))",
+     "TransformerEngine, nvte_nvfp4_compute_per_tensor_scale"},
+};
+static_assert(ids_are_indices(product_factor_table));
+
+FP4_HD constexpr float factor_of_amaxes(ProductFactor word, float a, float b, float top_a, float top_b) {
+  const float tops = top_a * top_b;
+  return word == ProductFactor::amaxes ? a * b / tops : a * b * (1.0f / tops);
+}
+
 }  // namespace fp4

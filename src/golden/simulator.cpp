@@ -59,6 +59,13 @@ float finite_amax(const MatrixView& x) {
 
 }  // namespace
 
+bool takes_amaxes(const Kernel& k, AccumulatorKind kind) {
+  const auto one = [](const QuantSpec& s) {
+    return s.has_tensor_scale() && s.tensor_scale == TensorScale::current && s.prescale == 1.0f;
+  };
+  return kind != AccumulatorKind::fma && k.decode_g == Kernel::DecodeG::once && one(k.a) && one(k.b);
+}
+
 Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows) {
   if (layout == CodeLayout::low_first || rows < 1 || static_cast<int64_t>(e.size()) % rows != 0) return e;
   const Placement at(row_of(code_layout_table, layout).placing, rows, static_cast<int64_t>(e.size()) / rows);
@@ -242,8 +249,9 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
   dispatcher_.quantize({.x = view_of(in_.a.data(), c_.rows, c_.cols), .spec = k.a, .hadamard = h, .place = place}, a);
   dispatcher_.quantize(
       {.x = view_of(in_.b.data(), c_.rows_b, c_.cols), .spec = k.b, .hadamard = h, .place = place.second_operand()}, b);
-  const GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name),
-                               h.product_divisor(), threads_};
+  GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
+                         threads_};
+  if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
   if (k.decode_g != Kernel::DecodeG::once) {
     for (Quantized* q : {&a, &b}) {
       for (float& g : q->tensor_scale) g = k.decode_g == Kernel::DecodeG::twice ? g * g : 1.0f;

@@ -53,7 +53,8 @@ struct Computation {
   bool drop_hadamard = false;
   std::optional<RandomPlace> place{};
   bool output_transposed = false;
-  RealType output = RealType::fp32;  // the product's type before it is read as fp32
+  RealType output = RealType::fp32;                     // the product's type before it is read as fp32
+  ProductFactor factor = ProductFactor::tensor_scales;  // where takes_amaxes()
 
   // Blocks are coded again one by one, with the core's functions.
   bool recodes() const { return float_log2 || saturation != 0 || scale_step != 0 || draws != DrawOrder::row_major; }
@@ -66,6 +67,9 @@ struct Kernel : Computation {
   std::optional<ScaleLayout> scales_in{};
   bool other_operand = false;  // the arrays of the transposed operand
 };
+
+// Whether a product under the adder has tensor scales that amaxes can stand for.
+bool takes_amaxes(const Kernel& k, AccumulatorKind kind);
 
 // Codes and scales one by one, in the order in which a file of that layout keeps them.
 Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows);

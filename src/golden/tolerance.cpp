@@ -109,7 +109,7 @@ class Operand {
                              g.block_rows * g.block_cols};
     const BlockMaximum m = block_maximum(block);
     if (m.has_nonfinite || m.amax == 0.0f) return false;
-    const float largest = rule_divisor(quantizer_.scale_rule, quantizer_.element).rounded();
+    const float largest = quantizer_.divisor().rounded();
     for (const float sixth : around(1.0f / largest, ulp_)) {
       const float s = spec_.arithmetic == Arithmetic::te ? m.amax * (factor_.te_multiplier * sixth)
                                                          : factor_.te_multiplier * (m.amax * sixth);

@@ -136,6 +136,9 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
       out.push_back({std::string("accumulator=") + row.name, row.doc, k});
     }
     add_output_types(base, "", out);
+    for (const ProductFactorInfo& row : product_factor_table)
+      if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
+        add((std::string("product_factor=") + row.name).c_str(), row.doc, [&](Kernel& k) { k.factor = row.id; });
     add("output=transposed", "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
   }
   return out;

@@ -168,7 +168,7 @@ int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& acc
   if (accumulator.kind == AccumulatorKind::aligned) {
     const bool fits = accumulator.group == wide_group && accumulator.inner == wide_term &&
                       accumulator.zero_exponent == no_zero_exponent && accumulator.fraction_bits >= 0 &&
-                      accumulator.fraction_bits <= 36;
+                      accumulator.result_bits == fp32_result_bits && accumulator.fraction_bits <= 36;
     return fits ? 2 * 254 : -1;
   }
   if (accumulator.kind != AccumulatorKind::group || (accumulator.group != 0 && accumulator.group != wide_group))

@@ -51,8 +51,10 @@ std::vector<CatalogueRow> policies() {
   append(rows, "ragged", ragged_table);
   append(rows, "compute", compute_table);
   append(rows, "factor_format", factor_format_table);
+  append(rows, "headroom", headroom_table);
   append(rows, "exponent", exponent_table);
   append(rows, "decode", decode_table);
+  append(rows, "product_factor", product_factor_table);
   return rows;
 }
 
@@ -171,6 +173,8 @@ ordered_json accumulator_json(const AccumulatorInfo& info) {
   out["rounding"] = row_of(rounding_table, a.rounding).name;
   out["snap"] = a.snap_log2 == no_snap ? ordered_json(nullptr) : ordered_json(a.snap_log2);
   if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;
+  if (a.result_bits != fp32_result_bits) out["result_bits"] = a.result_bits;
+  if (a.unscaled) out["unscaled"] = true;
   return out;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 struct GemmOptions {
   std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt", rotated = "fp32";
-  std::string c, bias, type = "fp32", words, words_b;
+  std::string c, bias, type = "fp32", words, words_b, factor = "tensor_scales";
   float alpha = 1, beta = 0;
   int hadamard = 0;
   bool force = false;
@@ -70,6 +70,7 @@ void run_gemm(const GemmOptions& o) {
                Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}, {"output", o.rotated}},
                "--hadamard");
   call.options.accumulator = accumulator_from_words(o.accumulator, "--accumulator");
+  call.options.factor = product_factor_of("--factor", o.factor);
   Epilogue epilogue = {o.alpha, o.beta, !o.bias.empty(), output_type_of("--output-type", o.type)};
   if ((o.beta != 0) != !o.c.empty()) throw Error("gemm: --beta and --c FILE belong together");
   const Dispatcher backend(o.backend.backend);
@@ -137,6 +138,11 @@ void add_gemm(CLI::App& app, Invocation&) {
       ->type_name("fp32|bf16");
   add_random_words_option(app, "--random-words", o->words, "for A");
   add_random_words_option(app, "--random-words-b", o->words_b, "for B");
+  app.add_option(
+         "--factor", o->factor,
+         "What the tensor scales put into the product: tensor_scales (default) or, as TransformerEngine has it, "
+         "amaxes or amaxes_inverse (`fp4sim list policies`)")
+      ->type_name("WORD");
   app.add_option("--alpha", o->alpha, "Factor of the product (default 1)")->type_name("X");
   app.add_option("--beta", o->beta, "Factor of --c, which is added")->type_name("X");
   app.add_option("--c", o->c, "Numbers [M, N] to add, times --beta")->type_name("FILE");

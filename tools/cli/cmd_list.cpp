@@ -33,9 +33,10 @@ void print_words(const std::string& topic) {
   for (const std::string& name : names) fmt::print("{}\n", name);
 }
 
-// The peer whose code ran beside a preset; a preset without one says so.
-nlohmann::ordered_json comparison_of(const std::string& preset) {
-  const PresetPeer* p = find_row(preset_peers, preset);
+// The peer whose code ran beside a preset, which says so where there is none, or an accumulator.
+template <class Table>
+nlohmann::ordered_json comparison_of(const Table& table, const std::string& name) {
+  const PresetPeer* p = find_row(table, name);
   if (p == nullptr) return "not compared";
   return {{"peer", p->peer},
           {"version", p->version},
@@ -59,7 +60,9 @@ void run_list(const ListOptions& o) {
     if (std::any_of(catalogue.begin(), catalogue.end(), has_source)) table.columns.push_back({"source"});
     for (const CatalogueRow& row : catalogue) {
       rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
-      if (topic == "presets") rows.back()["compared_with"] = comparison_of(row.name);
+      if (topic == "presets") rows.back()["compared_with"] = comparison_of(preset_peers, row.name);
+      if (topic == "accumulators" && find_row(accumulator_peers, row.name) != nullptr)
+        rows.back()["compared_with"] = comparison_of(accumulator_peers, row.name);
       table.rows.push_back({row.name, row.doc, row.source});
     }
     text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_has_styles());

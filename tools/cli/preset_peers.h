@@ -10,7 +10,7 @@
 namespace fp4::tools {
 
 struct PresetPeer {
-  const char* name;  // of the preset
+  const char* name;  // of the preset or accumulator
   const char* peer;
   const char* version;
   int64_t equal;
@@ -46,6 +46,14 @@ inline constexpr PresetPeer preset_peers[] = {
      "PyTorch's log2 is not rounded correctly: 2 below 2^2, 0 below 2^0"},
     {"microxcaling_even_bf16", "microxcaling, _quantize_mx in PyTorch on bf16", "7bc4195 (v1.1.0)", 5241141, 5242880,
      "the peer's x + 1/2 moves the bf16 below 1/4 of a scale up"},
+};
+
+// Adders whose model's own code ran beside a row: sums of 128 products, in groups as the instruction takes them. Operands
+// drawn from all codes, Gaussian, with zeros, spread over 15 binades, and in pairs that cancel.
+inline constexpr PresetPeer accumulator_peers[] = {
+    {"hopper_fp8", "MMA-Sim, nv_fused_dot_add(f32_e8m13)", "c785138 (2026-01-29)", 22400, 22400, ""},
+    {"cdna3_16bit", "MMA-Sim, amd_fused_dot_rd_add", "c785138 (2026-01-29)", 22400, 22400, ""},
+    {"cdna3_fp8", "MMA-Sim, amd_fused_dot_rd_add(is_fp8)", "c785138 (2026-01-29)", 22400, 22400, ""},
 };
 // clang-format on
 

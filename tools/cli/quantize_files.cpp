@@ -25,14 +25,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-float tensor_amax(TensorReader& reader, int64_t rows, int64_t cols, int64_t band) {
+float amax_of(const QuantSpec& spec, TensorReader& reader, int64_t rows, int64_t cols, int64_t band) {
   float amax = 0.0f;
   std::vector<float> x;
   for (int64_t first = 0; first < rows; first += band) {
     const int64_t count = std::min(band, rows - first);
     x.resize(static_cast<size_t>(count * cols));
     reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
-    amax = std::max(amax, finite_amax(x.data(), count * cols));
+    amax = joined_amax(amax, tensor_amax(spec, x.data(), count * cols));
   }
   return amax;
 }
@@ -89,7 +89,7 @@ QuantizeCall call_for(const QuantizeJob& job, TensorReader& reader, int64_t band
   call.threads = job.threads;
   const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
   if (rows > band && (kind == TensorScale::current || kind == TensorScale::hold)) {
-    call.held_amax = tensor_amax(reader, rows, static_cast<int64_t>(reader.cols()), band);
+    call.held_amax = amax_of(job.spec, reader, rows, static_cast<int64_t>(reader.cols()), band);
     call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
   }
   return call;

@@ -40,7 +40,9 @@ FieldNotes recipe_notes() {
                           {"group_rounding", "nearest_even"},
                           {"rounding", "nearest_even"},
                           {"snap", 0},
-                          {"zero_exponent", -126}}},
+                          {"zero_exponent", -126},
+                          {"result_bits", 23},
+                          {"unscaled", false}}},
                         {"split", {{"method", "clamp"}, {"share", 0.01}, {"high", fp32_spec}}}};
   Json full = sim::to_json(Recipe{});
   full["center_keys"] = false;

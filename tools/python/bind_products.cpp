@@ -40,9 +40,10 @@ struct Side {
 };
 
 py::array gemm(const py::object& a_given, const py::object& b_given, const std::string& words,
-               const std::string& words_b, const std::string& accumulator, const nlohmann::json& rotation,
-               const Way& how) {
+               const std::string& words_b, const std::string& accumulator, const std::string& factor,
+               const nlohmann::json& rotation, const Way& how) {
   MultiplyCall call;
+  call.options.factor = product_factor_of("--factor", factor);
   call.options.accumulator = accumulator_of(accumulator);
   HadamardSpec hadamard;
   set_hadamard(hadamard, rotation, "--hadamard");
@@ -75,9 +76,11 @@ py::array gemm(const py::object& a_given, const py::object& b_given, const std::
 
 void bind_products(py::module_& m) {
   m.def("gemm", [](const py::object& a, const py::object& b, const std::string& words, const std::string& words_b,
-                   const std::string& accumulator, int hadamard, const std::string& signs, const std::string& normalise,
-                   uint64_t seed, uint32_t stream, uint32_t step, const std::string& backend, int threads) {
-    return gemm(a, b, words, words_b, accumulator, {{"size", hadamard}, {"signs", signs}, {"normalise", normalise}},
+                   const std::string& accumulator, const std::string& factor, int hadamard, const std::string& signs,
+                   const std::string& normalise, uint64_t seed, uint32_t stream, uint32_t step,
+                   const std::string& backend, int threads) {
+    return gemm(a, b, words, words_b, accumulator, factor,
+                {{"size", hadamard}, {"signs", signs}, {"normalise", normalise}},
                 way(seed, stream, step, backend, threads));
   });
 }

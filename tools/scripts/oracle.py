@@ -312,7 +312,7 @@ FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scal
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
               zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad",
               error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0",
-              factor_format="fp32")
+              factor_format="fp32", headroom="none")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -384,6 +384,10 @@ class Spec:
             return "divide_global needs S"
         if self.decode == "amax_first" and self.scale_rule in ("ms_eden", "four_over_six", "mse"):
             return "amax_first and rules that decode"
+        if self.headroom != "none" and self.scale_rule not in ("amax", "four_over_six", "mse"):
+            return "headroom needs a rule of the amax"
+        if self.nonfinite == "tensor_nan" and (self.tensor_scale == "none" or self.scale == "none" or self.scale_format.nan is None):
+            return "tensor_nan needs a tensor scale and a NaN"
         if self.scale_add != "0" and self.scale_rule != "quest_floor":
             return "scale_add belongs to quest_floor"
         if self.arithmetic == "multiply" and self.scale_rule.startswith("quest"):
@@ -404,8 +408,14 @@ class Spec:
 
     def largest(self):
         """What the maximum of a block is to become."""
-        m = self.elem.max_fraction
+        m = self.elem.max_fraction * (Fraction(16, 17) if self.headroom == "unbiased" else 1)
         return m / EDEN_HEADROOM if self.scale_rule == "ms_eden" else m
+
+    def top(self):
+        """fl32(target M)."""
+        if self.headroom == "unbiased":
+            return fraction_to_f32(value_of(self.target_bits) * self.largest())
+        return f_mul(self.target_bits, fraction_to_f32(self.elem.max_fraction))
 
 
 def fraction_to_f32(f):
@@ -440,7 +450,7 @@ class BlockQuantiser:
 
     def __init__(self, spec, g, s_te, amax):
         self.spec, self.g, self.s_te, self.amax = spec, g, s_te, amax
-        self.g_units = magnitude_units(g)
+        self.g_units = 0 if is_nan(g) else magnitude_units(g)
         self.fmt = spec.scale_format
         self.m = spec.largest()
         self.decode_cache = {}  # scale code -> decode-side scale, in units
@@ -573,7 +583,8 @@ class BlockQuantiser:
     def scale_code(self, xs, count, draw):
         """None stands for the NaN scale."""
         spec, fmt = self.spec, self.fmt
-        if spec.nonfinite == "block_nan" and fmt.nan is not None and not all(is_finite(x) for x in xs):
+        poisons = spec.nonfinite in ("block_nan", "tensor_nan") and fmt.nan is not None
+        if poisons and (is_nan(self.g) or not all(is_finite(x) for x in xs)):
             return None
         a = max((x & NAN for x in xs if is_finite(x)), default=0)
         if spec.compute == "bf16":
@@ -702,8 +713,7 @@ class BlockQuantiser:
             elif self.spec.decode == "divide_global":
                 factor = f_div(s, self.s_te)
             elif self.spec.decode == "amax_first":
-                top = f_mul(self.spec.target_bits, fraction_to_f32(elem.max_fraction))
-                factor = f_mul(f_mul(s, self.amax), f_div(ONE, top))
+                factor = f_mul(f_mul(s, self.amax), f_div(ONE, self.spec.top()))
             else:
                 factor = f_mul(s, self.g)
             return f_mul(elem.code_to_f32(q), factor)
@@ -718,6 +728,8 @@ class Quantised:
 
 def tensor_scale_of(spec, a):
     """(g, S, amax) from a tensor amax, in the format of factors."""
+    if is_nan(a):
+        return NAN, NAN, NAN
     if spec.factor_format == "fp32" or spec.tensor_scale == "none" or not a:
         return fp32_tensor_scale_of(spec, a)
     if spec.factor_format == "mantissa8":  # the first eight binary digits of M / A behind the leading one
@@ -736,7 +748,7 @@ def tensor_scale_of(spec, a):
 def fp32_tensor_scale_of(spec, a):
     if spec.tensor_scale == "none":
         return ONE, ONE, ONE
-    target_m = f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
+    target_m = spec.top() if spec.headroom != "none" else f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
     if spec.arithmetic in FROM_MULTIPLIER:
         s = min(f_mul(target_m, f_div(ONE, a)) if spec.arithmetic == "divide_global" else f_div(target_m, a), FLT_MAX) if a else ONE
         return f_div(ONE, s), s, a
@@ -747,6 +759,10 @@ def fp32_tensor_scale_of(spec, a):
 
 def finite_amax(xs):
     return max((x & NAN for x in xs if is_finite(x)), default=0)
+
+
+def tensor_amax(spec, xs):
+    return NAN if spec.nonfinite == "tensor_nan" and any(map(is_nan, xs)) else finite_amax(xs)
 
 
 def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
@@ -763,12 +779,13 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
     outer = spec.tensor_scale == "outer128"
     if outer:
         out.g_cols = -(-cols // 128)
-        pairs = [tensor_scale_of(spec, finite_amax(x[r * cols + 128 * j:r * cols + min(cols, 128 * j + 128)]))
+        pairs = [tensor_scale_of(spec, tensor_amax(spec, x[r * cols + 128 * j:r * cols + min(cols, 128 * j + 128)]))
                  for r in range(rows) for j in range(out.g_cols)]
     elif spec.tensor_scale == "row":
-        pairs = [tensor_scale_of(spec, finite_amax(x[r * cols:(r + 1) * cols])) for r in range(rows)]
+        pairs = [tensor_scale_of(spec, tensor_amax(spec, x[r * cols:(r + 1) * cols])) for r in range(rows)]
     else:
-        pairs = [tensor_scale_of(spec, finite_amax(x))]
+        pairs = [tensor_scale_of(spec, tensor_amax(spec, x))]
+    out.amax = pairs[0][2]
     out.g = [{"divide_global": p[1], "amax_first": p[2]}.get(spec.decode, p[0]) for p in pairs]  # what is stored
     out.outer, out.by_row = outer, spec.tensor_scale == "row"
     element_draws = Draws(seed, stream, step, spec.n)
@@ -939,16 +956,22 @@ ACCUMULATORS = {
     "fused35_rz_2026_08": dict(kind="aligned", group=64, inner=16, fraction_bits=35, rounding="toward_zero", zero_exponent=-139),
     "fused25_rz_2026_08": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero", zero_exponent=-133),
 }
+# Rows that came later: the draws of the cases before them stay.
+YOUNGER_ACCUMULATORS = {
+    "hopper_fp8": dict(kind="aligned", group=32, inner=1, fraction_bits=13, rounding="toward_zero", result_bits=13, unscaled=True),
+    "cdna3_16bit": dict(kind="floor_aligned", group=8, fraction_bits=24, unscaled=True),
+    "cdna3_fp8": dict(kind="floor_aligned_pairs", group=16, fraction_bits=24, unscaled=True),
+}
 
 
 def parse_accumulator(word):
     """A name, or field:value;field:value."""
-    if word in ACCUMULATORS:
-        return dict(ACCUMULATORS[word])
+    if word in ACCUMULATORS or word in YOUNGER_ACCUMULATORS:
+        return dict(ACCUMULATORS.get(word) or YOUNGER_ACCUMULATORS[word])
     row = dict(rounding="nearest_even", group_rounding="nearest_even", group=0, inner=1, fraction_bits=23)
     for part in word.split(";"):
         key, value = part.split(":")
-        row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap", "zero_exponent") else value
+        row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap", "zero_exponent", "result_bits") else value
     return row
 
 
@@ -958,7 +981,7 @@ def multiplier(spec, stored):
         return stored
     if spec.decode == "divide_global":
         return f_div(ONE, stored)
-    return f_mul(stored, f_div(ONE, f_mul(spec.target_bits, fraction_to_f32(spec.elem.max_fraction))))
+    return f_mul(stored, f_div(ONE, spec.top()))
 
 
 class Lane:
@@ -987,9 +1010,37 @@ class Lane:
     def element_exponent(self, k):
         return max(abs(self.q[k]).bit_length() - 1 - self.shift, self.min_element_exponent)
 
+    def factor(self, k):
+        """Exact value and alignment exponent of an operand of the adders that take unscaled ones."""
+        v = value_of(self.as_f32(k)) * (-1 if self.q[k] < 0 else 1)
+        return v, max(floor_log2(abs(v).numerator, v.denominator), -126) if v else -126
+
+    def special(self, k):
+        return None
+
     def as_f32(self, k):
         """fl32(q s)."""
         return (SIGN if self.q[k] < 0 else 0) | round_dyadic(abs(self.q[k]) * self.scale(k), -149 - self.shift)
+
+
+class Unscaled:
+    """One row of an operand without block scales, for the adders that take it; `special` are its infinities and NaN."""
+
+    def __init__(self, spec, q, row, cols):
+        self.spec, self.block, self.scales = spec, max(cols, 1), [1]
+        self.values = [spec.elem.code_to_f32(c) for c in q.codes[row][:cols]]
+        self.g = [ONE]
+
+    def factor(self, k):
+        b = self.values[k]
+        v = value_of(b & NAN) * (-1 if b & SIGN else 1)
+        return v, max(floor_log2(abs(v).numerator, v.denominator), self.spec.elem.smallest_normal_exponent) if v else -126
+
+    def special(self, k):
+        return None if is_finite(self.values[k]) else self.values[k]
+
+    def as_f32(self, k):
+        return self.values[k]
 
 
 def significant_bits(n):
@@ -1007,6 +1058,11 @@ def accumulate(row, a, b, first, last):
     kind = row["kind"]
     if any(s is None for lane in (a, b) for s in lane.scales[first // lane.block:-(-last // lane.block)]):
         return NAN
+    if kind.startswith("floor") or isinstance(a, Unscaled) or isinstance(b, Unscaled):
+        acc = 0
+        for lo, hi in cuts(first, last, row["group"] or last - first):
+            acc = factor_step(row, a, b, lo, hi, acc)
+        return snapped(acc, row.get("snap"))
     exponent = -298 - a.shift - b.shift  # of q q s s as integers
 
     def products(lo, hi):
@@ -1060,6 +1116,65 @@ def snapped(acc, exponent):
     return (acc & SIGN) | round_dyadic(q, exponent) if q else 0
 
 
+def factor_step(row, a, b, lo, hi, acc):
+    """One group of an adder that reads operands one by one as numbers: kind aligned, or the floor kinds of CDNA3."""
+    special = [f_mul(a.as_f32(k), b.as_f32(k)) for k in range(lo, hi) if a.special(k) is not None or b.special(k) is not None]
+    if special or not is_finite(acc):
+        out = acc if not is_finite(acc) else 0
+        for b32 in special:
+            out = f_add(out, b32)
+        return out
+    terms = []
+    for k in range(lo, hi):
+        (x, ex), (y, ey) = a.factor(k), b.factor(k)
+        terms.append((x * y, ex + ey))
+    v = value_of(acc & NAN) * (-1 if acc & SIGN else 1)
+    weight = max(floor_log2(abs(v).numerator, v.denominator), -126) if v else -126
+
+    def cut(value, lsb, down):  # to a multiple of 2^lsb: toward minus infinity, or toward zero
+        unit = Fraction(2) ** lsb
+        n = math.floor(value / unit) if down else math.trunc(value / unit)
+        return n * unit
+
+    bits = row["fraction_bits"]
+    if row["kind"] == "aligned":
+        zero = row.get("zero_exponent")
+        weights = [e if p else zero for p, e in terms if p or zero is not None]
+        lsb = max([weight if v or zero is None else zero] + weights) - bits
+        total = cut(v, lsb, False) + sum(cut(p, lsb, False) for p, _ in terms)
+        if abs(total) >= 2 ** 128:
+            return (SIGN if total < 0 else 0) | INF
+        if not total:
+            return 0
+        exponent = max(floor_log2(abs(total).numerator, total.denominator), -126)
+        kept = cut(total, exponent - row.get("result_bits", 23), False)
+        return exact_f32(kept) if kept else 0
+    if any(abs(p) >= 2 ** 128 for p, _ in terms):
+        signs = {p < 0 for p, _ in terms if abs(p) >= 2 ** 128}
+        return NAN if len(signs) == 2 else (SIGN if True in signs else 0) | INF
+
+    def part(of):
+        largest = max(e for _, e in of)
+        return sum(cut(p, largest - bits, False) for p, _ in of), largest
+
+    if row["kind"] == "floor_aligned_pairs" and len(terms) > 1:
+        (s0, e0), (s1, e1) = part(terms[0::2]), part(terms[1::2])
+        e = max(e0, e1)
+        s = cut(s0, e - bits, True) + cut(s1, e - bits, True)
+    else:
+        s, e = part(terms)
+    top = max(e, weight)
+    kept = cut(v, top - bits, True)
+    if row["kind"] == "floor_aligned_pairs" and weight < top - bits - 1:
+        kept = 0
+    total = cut(s, top - bits - 7, True) + kept
+    return (SIGN if total < 0 else 0) | round_ratio(abs(total).numerator, total.denominator) if total else 0
+
+
+def exact_f32(v):
+    return (SIGN if v < 0 else 0) | round_ratio(abs(v).numerator, v.denominator)
+
+
 def aligned_step(row, a, b, lo, hi, acc, exponent):
     """One group of a fused adder: terms and accumulator at the largest exponent, truncated, summed, truncated to fp32."""
     if not is_finite(acc):
@@ -1094,10 +1209,13 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
     out = round_signed(total, lsb, row["rounding"])
     if total and abs(total).bit_length() + lsb > 128:
         out = (out & SIGN) | INF
+    elif "result_bits" in row:
+        out = out >> 23 - row["result_bits"] << 23 - row["result_bits"]
     return out if out & NAN else 0
 
 
-def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, size=0, signs="none", normalise="sqrt"):
+def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, size=0, signs="none", normalise="sqrt",
+         factor="tensor_scales"):
     """C [m][n] = Q(x) Q(y)^T."""
     if size:
         x, padded = hadamard(x, m, k, size, signs, normalise, seed, stream, step)
@@ -1107,7 +1225,8 @@ def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, s
     qb = quantize(spec_b, y, n, k, seed, stream ^ 16, step)
     row = parse_accumulator(accumulator)
     fold = size if size and normalise == "fold" else 1
-    if row["kind"] == "fma" or qa.scale_units is None or qb.scale_units is None:
+    adds = [q.scale_units is not None or (row.get("unscaled") and spec.elem.bits <= 16) for spec, q in ((spec_a, qa), (spec_b, qb))]
+    if row["kind"] == "fma" or not all(adds):
         out = []
         for i in range(m):
             for j in range(n):
@@ -1116,8 +1235,8 @@ def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, s
                     acc = f_fma(qa.decoded[i][t], qb.decoded[j][t], acc)
                 out.append(canonical(f_mul(acc, round_ratio(1, fold)) if fold > 1 else acc))
         return out
-    lanes_a = [Lane(spec_a, qa, i, k) for i in range(m)]
-    lanes_b = [Lane(spec_b, qb, j, k) for j in range(n)]
+    lanes_a = [(Unscaled if qa.scale_units is None else Lane)(spec_a, qa, i, k) for i in range(m)]
+    lanes_b = [(Unscaled if qb.scale_units is None else Lane)(spec_b, qb, j, k) for j in range(n)]
     pp = spec_a.p * spec_b.p
     outer = qa.outer or qb.outer
 
@@ -1137,7 +1256,11 @@ def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, s
                 out.append(canonical(f_mul(total, rest_of(ONE))))
             else:
                 acc = accumulate(row, a, b, 0, k)
-                out.append(canonical(f_mul(acc, rest_of(f_mul(a.g[0], b.g[0])))))
+                g = f_mul(a.g[0], b.g[0])
+                if factor != "tensor_scales":
+                    amaxes, tops = f_mul(qa.amax, qb.amax), f_mul(spec_a.top(), spec_b.top())
+                    g = f_div(amaxes, tops) if factor == "amaxes" else f_mul(amaxes, f_div(ONE, tops))
+                out.append(canonical(f_mul(acc, rest_of(g))))
     return out
 
 
@@ -1420,12 +1543,25 @@ GEMM_BASES = [
 REAL_BASES = ["mxfp4,scale=fp32,scale_rule=amax", "mxfp4,scale=fp32,scale_rule=amax,block=8", "ue5m3fp4,scale_rule=encode,target=37.333333",
               "mxfp4,scale=bf16,scale_rule=amax,block=16", "mxfp8,scale=fp32,scale_rule=mse", "ue5m3fp4,scale_rule=encode,tensor_scale=current",
               "mxfp4,scale=fp32,scale_rule=encode", "mxfp4,scale=bf16,scale_rule=encode,block=8"]
+# what adders without block scales take
+UNSCALED_BASES = ["bf16", "fp16", "bf16", "mxfp8,scale=none", "mxfp8,element=e5m2,scale=none", "mxfp6_e3m2,scale=none", "bf16,prescale=0.75"]
+
+
+def takes_unscaled(accumulator):
+    return accumulator in YOUNGER_ACCUMULATORS or "unscaled" in accumulator
+
+
 DESCRIBED = [
     "kind:group;group:32;group_rounding:nearest_even;rounding:nearest_even", "kind:group;group:16;group_rounding:toward_zero;rounding:toward_zero",
     "kind:group;group:128;group_rounding:toward_zero;rounding:nearest_even;snap:-6", "kind:block;rounding:toward_zero",
     "kind:aligned;group:32;inner:8;fraction_bits:25;rounding:toward_zero", "kind:aligned;group:16;inner:1;fraction_bits:23;rounding:toward_zero",
     "kind:aligned;group:128;inner:32;fraction_bits:28;rounding:toward_zero", "kind:aligned;group:64;inner:4;fraction_bits:30;rounding:toward_zero",
     "kind:sequential;rounding:nearest_even", "kind:aligned;group:32;inner:8;fraction_bits:30;rounding:toward_zero;zero_exponent:-20",
+]
+YOUNGER_DESCRIBED = [
+    "kind:floor_aligned;group:16;fraction_bits:20;unscaled:true", "kind:floor_aligned_pairs;group:8;fraction_bits:12;unscaled:true",
+    "kind:aligned;group:16;inner:1;fraction_bits:25;rounding:toward_zero;result_bits:10;unscaled:true",
+    "kind:aligned;group:64;inner:16;fraction_bits:30;rounding:toward_zero;result_bits:18", "kind:floor_aligned;group:0;fraction_bits:24",
 ]
 
 
@@ -1443,6 +1579,8 @@ class GemmCase:
     def __init__(self, rng, accumulator, wide=False):
         self.accumulator = accumulator
         bases = REAL_BASES if accumulator.startswith(("fp32_block", "fused")) and rng.chance(1, 3) else GEMM_BASES
+        if takes_unscaled(accumulator) and rng.chance(2, 3):
+            bases = UNSCALED_BASES
         self.spec_a = Spec(rng.pick(bases))
         self.spec_b = self.spec_a if rng.chance(3, 4) else Spec(rng.pick(bases))
         self.m, self.n = (rng.between(1, 6), rng.between(1, 6)) if wide else (rng.between(1, 2), rng.between(1, 2))
@@ -1453,7 +1591,7 @@ class GemmCase:
             self.m = self.n = 1 + wide
         self.seed, self.stream, self.step = random_ids(rng)
         self.stream &= ~16
-        self.size, self.signs, self.normalise = 0, "none", "sqrt"
+        self.size, self.signs, self.normalise, self.factor = 0, "none", "sqrt", "tensor_scales"
         if rng.chance(1, 6):
             self.size = rng.pick([16, 32, 64, 128] + ([256] if wide else []))
             self.signs = rng.pick(["none", "fixed", "per_layer", "per_step"])
@@ -1470,7 +1608,7 @@ class GemmCase:
 
     def expected(self):
         return gemm(self.spec_a, self.spec_b, self.accumulator, self.x, self.y, self.m, self.n, self.k, self.seed, self.stream,
-                    self.step, self.size, self.signs, self.normalise)
+                    self.step, self.size, self.signs, self.normalise, self.factor)
 
 
 # ---------------------------------------------------------------- golden lines
@@ -1492,7 +1630,8 @@ def quantize_line(spec, x, rows, cols, seed, stream, step):
 
 
 def gemm_line(c):
-    return (f"gemm spec={c.spec_a.words} spec_b={c.spec_b.words} accumulator={c.accumulator} m={c.m} n={c.n} k={c.k} seed={c.seed} "
+    factor = "" if c.factor == "tensor_scales" else f"factor={c.factor} "
+    return (f"gemm {factor}spec={c.spec_a.words} spec_b={c.spec_b.words} accumulator={c.accumulator} m={c.m} n={c.n} k={c.k} seed={c.seed} "
             f"stream={c.stream} step={c.step} hadamard={c.size} signs={c.signs} normalise={c.normalise} a={words32(c.x)} "
             f"b={words32(c.y)} c={words32(c.expected())}")
 
@@ -1588,6 +1727,14 @@ def golden_gemm_lines(rng):
     for name, seed in GEMM_WITNESSES:
         yield gemm_line(GemmCase(Rng(seed), name))
     for text in DESCRIBED:
+        for _ in range(4):
+            yield gemm_line(GemmCase(rng, text))
+    for name in list(YOUNGER_ACCUMULATORS):
+        worked.accumulator = name
+        yield gemm_line(worked)
+        for _ in range(16):
+            yield gemm_line(GemmCase(rng, name))
+    for text in YOUNGER_DESCRIBED:
         for _ in range(4):
             yield gemm_line(GemmCase(rng, text))
 
@@ -1712,6 +1859,43 @@ def golden_factor_lines(rng):
             c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
             c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
             yield gemm_line(c)
+
+
+KERNEL_WORDS = ["nvfp4,headroom=unbiased", "nvfp4,headroom=unbiased,arithmetic=divide_global,zero_scale=keep,scale_rule=four_over_six",
+                "nvfp4,headroom=unbiased,scale_rule=four_over_six,error=mae,rounding=stochastic", "nvfp4,headroom=unbiased,scale_rule=mse",
+                "nvfp4,headroom=unbiased,arithmetic=te,decode=amax_first", "nvfp4,headroom=unbiased,arithmetic=vllm,tensor_scale=row",
+                "nvfp4,headroom=unbiased,arithmetic=divide,target=448,prescale=0.75", "ue5m3fp4,headroom=unbiased,arithmetic=reciprocal",
+                "nvfp4,headroom=unbiased,tensor_scale=outer128,arithmetic=modelopt", "nvfp4,headroom=unbiased,factor_format=power_of_two",
+                "nvfp4,nonfinite=tensor_nan", "nvfp4,nonfinite=tensor_nan,arithmetic=te,decode=amax_first,zero_scale=keep",
+                "nvfp4,nonfinite=tensor_nan,tensor_scale=row,scale_rule=four_over_six", "nvfp4,nonfinite=tensor_nan,tensor_scale=outer128",
+                "mxfp4,nonfinite=tensor_nan,tensor_scale=current", "nvfp4,nonfinite=tensor_nan,scale=fp32,arithmetic=divide_global,decode=divide_global"]
+
+
+def golden_kernel_lines(rng):
+    """Headroom of stochastic rounding, tensors poisoned by NaN, factors of products from amaxes."""
+    for words in KERNEL_WORDS:
+        spec = Spec(words)
+        if spec.reason:
+            raise ValueError(words + ": " + spec.reason)
+        for rows, cols in ((2, 37), (1, 150)):
+            seed, stream, step = random_ids(rng)
+            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
+            if spec.nonfinite == "tensor_nan":
+                for special in (NAN, INF, 0xFFC00001):
+                    x = list(tame)
+                    x[rng.below(len(x))] = special
+                    yield quantize_line(spec, x, rows, cols, seed, stream, step)
+    for words in ("nvfp4", "nvfp4,arithmetic=te,decode=amax_first", "nvfp4,arithmetic=vllm,decode=factor_first", "nvfp4,scale_rule=four_over_six",
+                  "nvfp4,headroom=unbiased,arithmetic=divide_global,decode=divide_global", "mxfp8,tensor_scale=hold"):
+        for factor in ("amaxes", "amaxes_inverse"):
+            for name in ("fp32_block", "k64_rz", "fused35_rz", "cdna3_fp8"):
+                c = GemmCase(rng, name)
+                c.spec_a, c.spec_b, c.factor = Spec(words), Spec(rng.pick([words, "nvfp4,target=256"])), factor
+                c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+                c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+                yield gemm_line(c)
 
 
 def golden_technique_lines(rng):
@@ -1925,7 +2109,7 @@ def golden_bag_lines(rng):
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
                 "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
-                "embedding": golden_bag_lines}
+                "embedding": golden_bag_lines, "kernels": golden_kernel_lines}
 
 
 def golden(outdir):
@@ -2176,7 +2360,7 @@ class Fuzzer:
     def gemm(self):
         rng = self.rng
         described = rng.chance(1, 5)
-        accumulator = rng.pick(DESCRIBED) if described else rng.pick(list(ACCUMULATORS))
+        accumulator = rng.pick(DESCRIBED + YOUNGER_DESCRIBED) if described else rng.pick([*ACCUMULATORS, *YOUNGER_ACCUMULATORS])
         c = GemmCase(rng, accumulator, wide=True)
         write_npy(self.path("a.npy"), c.x, (c.m, c.k))
         write_npy(self.path("b.npy"), c.y, (c.n, c.k))
@@ -2185,7 +2369,7 @@ class Fuzzer:
             name = self.path("accumulator.json")
             with open(name, "w", encoding="ascii") as f:
                 fields = [part.split(":") for part in accumulator.split(";")]
-                json.dump({k: int(v) if v.lstrip("-").isdigit() else v for k, v in fields}, f)
+                json.dump({k: int(v) if v.lstrip("-").isdigit() else v == "true" or v for k, v in fields}, f)
         words = ["--spec", c.spec_a.words, "--accumulator", name, "--seed", c.seed, "--stream", c.stream, "--step", c.step]
         if c.spec_b is not c.spec_a:
             words += ["--spec-b", c.spec_b.words]

@@ -27,6 +27,7 @@ class PanelReader {
     return power_of_two(format_.quantum_log2()) * static_cast<float>(fixed(k)) * scale(k);
   }
   float value(int64_t) const { return 0.0f; }  // unscaled operands never come here
+  bool has_scale() const { return true; }
   const FloatFormat& format() const { return format_; }
   int64_t block() const { return block_; }
   int scale_min_exponent() const { return scale_min_exponent_; }

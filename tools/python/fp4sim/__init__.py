@@ -196,13 +196,14 @@ def dequantize(codes, scales=None, tensor_scale=None, *, spec: "str | Spec | Non
 
 
 def gemm(a, b, spec: "str | Spec | None" = None, *, spec_b: "str | Spec | None" = None, accumulator="fp32_block",
-         hadamard: int = 0, signs: str = "none", normalise: str = "sqrt", seed: int = 0, stream: int = 0, step: int = 0,
+         factor: str = "tensor_scales", hadamard: int = 0, signs: str = "none", normalise: str = "sqrt", seed: int = 0, stream: int = 0, step: int = 0,
          threads: "int | None" = None, backend: str = "auto") -> "np.ndarray":
     """C = Q(A) Q(B)^T, float32 [M, N], from A [M, K] and B [N, K].
 
     Either side is a Quantized or floats; floats are quantised by `spec` (b by `spec_b` where given), or like the other
-    side. accumulator: a name (`fp4sim list accumulators`), a .json file, or a dict that describes an adder; hadamard,
-    signs and normalise rotate both sides first.
+    side. accumulator: a name (`fp4sim list accumulators`), a .json file, or a dict that describes an adder; factor:
+    tensor_scales, amaxes or amaxes_inverse, what the tensor scales put into the product; hadamard, signs and normalise
+    rotate both sides first.
     """
     if spec is None:
         ready = a if isinstance(a, Quantized) else b if isinstance(b, Quantized) else None
@@ -213,7 +214,7 @@ def gemm(a, b, spec: "str | Spec | None" = None, *, spec_b: "str | Spec | None" 
         accumulator = json.dumps(accumulator)
     sides = [x._tensor if isinstance(x, Quantized) else x for x in (a, b)]
     return _core.gemm(*sides, words_of(spec, {}), words_of(spec if spec_b is None else spec_b, {}),
-                      _word(accumulator, "--accumulator"), *_rotation(hadamard, signs, normalise),
+                      _word(accumulator, "--accumulator"), _word(factor, "--factor"), *_rotation(hadamard, signs, normalise),
                       *_way(seed, stream, step, backend, threads))
 
 
