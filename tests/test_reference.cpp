@@ -163,6 +163,7 @@ TEST_CASE("help explains commands and fields, and suggests what was meant", "[cl
   CHECK_THAT(run_cli("help quantise").out, Contains("Usage: fp4sim quantize") && Contains("recipe: quantise"));
   CHECK_THAT(run_cli("help service").out, Contains("members[].checkpoint"));
   CHECK_THAT(run_cli("help hardware").out, Contains("board_w") && Contains("memory_bandwidth"));
+  CHECK_THAT(run_cli("help rounding_seeds").out, Contains("service: members[].rounding_seeds"));
   const RunResult wrong = run_cli("help roundng");
   CHECK(wrong.exit_code == 2);
   CHECK_THAT(wrong.err, Contains("'roundng'; did you mean 'rounding'") && Contains("a kind of file (recipe"));

@@ -11,6 +11,7 @@
 
 #include "src/error.h"
 #include "sweeps/data.h"
+#include "sweeps/report/page.h"
 #include "sweeps/report/report_pack.h"
 #include "tests/report_synthetic.h"
 #include "tests/support/support.h"
@@ -64,6 +65,25 @@ ReportInput report_with_company() {
       "effects.csv");
   return input;
 }
+
+// What `fp4sim serve --json` says of two policies, one of a single trace, and of votes; a name is hostile.
+const char* const service_result = R"({"service": "<b>toy</b>", "hardware": "b200", "first_seed": 1, "seeds": 3,
+  "window": 500, "tolerance": 0.005, "targets": [{"accuracy": 0.8, "latency_ms": 20, "share": 1}],
+  "members": [{"member": "<script>window.hacked=6</script>", "group": "a", "accuracy": 0.7, "one_ms": 1,
+               "full_batch_ms": 2, "cost_per_million": 3}],
+  "policies": [{"policy": "full", "doc": "all", "cost_per_million": {"mean": 9, "interval": [8, 10]},
+                "accuracy": {"mean": 0.8, "interval": [0.78, 0.82]}, "p50_ms": {"mean": 2}, "p95_ms": {"mean": 6},
+                "p99_ms": {"mean": 40, "interval": [30, 50]}, "met_latency": {"mean": 0.9},
+                "met_accuracy": {"mean": 0.8}, "met_both": {"mean": 0.7, "interval": [0.6, 0.8]}},
+               {"policy": "infaas", "doc": "one", "cost_per_million": {"mean": 4}, "accuracy": {"mean": 0.7},
+                "p50_ms": {"mean": 1}, "p95_ms": {"mean": 2}, "p99_ms": {"mean": 3}, "met_latency": {"mean": 1},
+                "met_accuracy": {"mean": 0.5}, "met_both": {"mean": 0.5}}],
+  "provenance": {"command": "<script>window.hacked=7</script>"}})";
+const char* const votes_result = R"({"service": "votes", "votes": [
+  {"group": "a", "members": 1, "mean": 0.7, "majority": 0.7, "weighted": 0.7, "cost_per_million": 3},
+  {"group": "a", "members": 2, "mean": 0.7, "majority": 0.7, "weighted": 0.75, "cost_per_million": 6},
+  {"group": "b", "members": 1, "mean": 0.6, "majority": 0.6, "weighted": 0.6, "cost_per_million": 40}],
+  "provenance": {}})";
 
 }  // namespace
 
@@ -248,6 +268,8 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   write("screening.html", synthetic_report(2000, 2, {"classifier"}, true));
   write("runs.html", synthetic_report(5000, 4, {"classifier", "regression"}, false));
   write("large.html", synthetic_report(20000, 1, {"classifier"}, true));
+  write_text(folder / "service.html", make_page("report/service.html", "<b>toy</b>", service_result));
+  write_text(folder / "votes.html", make_page("report/service.html", "votes", votes_result));
   const RunResult result =
       run_shell("node tests/test_report_page.mjs '" + folder.string() + "' '" + folder.string() + "/shots'");
   INFO(result.out << result.err);

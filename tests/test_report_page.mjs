@@ -417,6 +417,25 @@ await visit('runs.html', {}, async (page) => {
   check(lines.length === 1 + 4 * 2500 + 15, `the CSV has one line per run of the task: ${lines.length}`);
   check(lines[0].includes('digest') && lines[0].includes('seed'), 'runs have seed and digest');
 });
+// What `fp4sim serve --out` writes.
+await visit('service.html', {}, async (page) => {
+  const charts = page.locator('#main canvas');
+  check((await charts.count()) === 3, `a service has three charts: ${await charts.count()}`);
+  check((await page.locator('#latency h2').textContent()) === 'Latency by percentile', 'latencies have a section');
+  const csv = (await saved(page, page.locator('#latency .export'), 'csv')).bytes.toString();
+  check(csv === 'policy,p50_ms,p95_ms,p99_ms\nfull,2,6,40\ninfaas,1,2,3\n', `latencies as CSV: ${csv}`);
+  const svg = (await saved(page, page.locator('#cost .export'), 'svg')).bytes.toString();
+  check(svg.includes('>infaas<') && svg.includes('US dollars'), 'the SVG names policies and the axis');
+  await check_accessible(page, 'service');
+  await page.locator('#theme').click();
+  check((await charts.count()) === 3, 'the dark theme draws the same charts');
+  if (shots) await page.screenshot({path: `${shots}/service_1280.png`, fullPage: true});
+});
+await visit('votes.html', {viewport: {width: 390, height: 844}}, async (page) => {
+  check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), 'votes: nothing sticks out');
+  const csv = (await saved(page, page.locator('#cost .export'), 'csv')).bytes.toString();
+  check(csv.trim().split('\n').length === 4 && csv.includes('a,2,0.7,0.7,0.75,6'), `votes as CSV: ${csv}`);
+});
 await visit('large.html', {}, async (page, first) => {
   check(first < 2000, `first paint of 20,000 points takes ${first} ms of work`);
   await explore_fully(page);

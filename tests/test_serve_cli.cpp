@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/support.h"
 
@@ -74,10 +75,28 @@ TEST_CASE("serve prints what policies cost and meet, twice the same", "[cli]") {
   CHECK(votes[2]["group"] == "sr");
   CHECK(votes[2]["members"] == 2);
   CHECK_THAT(f.serve("--votes --as csv").out, Contains("group,members,mean of one,majority,weighted,$ a million"));
+}
 
-  const std::string csv = f.folder / "requests.csv";
-  REQUIRE(f.serve("--seeds 1 --policies infaas --requests " + csv).exit_code == 0);
-  CHECK_THAT(test::read_text(csv), Contains("policy,request,arrival_s,target") && Contains("infaas,0,"));
+TEST_CASE("requests and the page of a service are those of its tables", "[cli]") {
+  Fixture f;
+  const std::string csv = f.folder / "requests.csv", page = f.folder / "page.html";
+  const test::RunResult run = f.serve("--seeds 2 --policies infaas --json --requests " + csv + " --out " + page);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const std::string text = test::read_text(csv);
+  CHECK_THAT(text, Contains("policy,request,arrival_s,target") && Contains("infaas,0,"));
+  // The lines are the first of the two traces.
+  std::istringstream lines(text);
+  double right = 0, count = 0;
+  for (std::string line; std::getline(lines, line); ++count) right += line.ends_with(",1");
+  const Json accuracy = Json::parse(run.out)["policies"][0]["accuracy"];
+  CHECK(right / (count - 1) == Approx(accuracy["seeds"][0].get<double>()));
+  CHECK(accuracy["seeds"][0] != accuracy["seeds"][1]);
+  CHECK_THAT(test::read_text(page), Contains("<title>toy") && !Contains("{{"));
+
+  CHECK_THAT(f.serve("--seeds 1 --policies infaas --out " + page).err, Contains("page.html") && Contains("--force"));
+  CHECK(f.serve("--votes --force --out " + page).exit_code == 0);
+  CHECK_THAT(f.serve("--votes --requests " + csv).err, Contains("--votes"));
 }
 
 TEST_CASE("serve names file, place and word of what it refuses", "[cli]") {

@@ -1,19 +1,16 @@
-// Puts the page together: checks the input, packs it column-wise, and fills sweeps/report/template.html with the style,
-// the scripts, the chart library and the data. All looks and behaviour are in sweeps/report/, none here.
+// Puts the page of a sweep together: checks the input, packs it column-wise, and fills template.html (page.h). All looks
+// and behaviour are in the files of this folder, none here.
 #include "sweeps/report/report.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <string_view>
 #include <utility>
 
-#include "src/embedded.h"
 #include "src/error.h"
-#include "sweeps/data.h"
+#include "sweeps/report/page.h"
 #include "sweeps/report/report_data.h"
-#include "sweeps/report/report_pack.h"
 
 namespace fp4 {
 namespace {
@@ -71,56 +68,6 @@ void check(const ReportInput& input) {
   for (const ReportCurve& curve : input.curves) {
     check_length("curve " + curve.config_hash + " train_loss", curve.train_loss.size(), curve.step.size());
     check_length("curve " + curve.config_hash + " validation_loss", curve.validation_loss.size(), curve.step.size());
-  }
-}
-
-std::string html_text(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out.push_back(c);
-    }
-  }
-  return out;
-}
-
-std::string packed_library() {
-  for (const EmbeddedFile& file : chart_library_data()) return base64(deflate_bytes(file.content));
-  throw Error(
-      "report: this fp4sim was built without the chart library; run tools/setup.sh (it installs node_modules) and "
-      "build again",
-      1);
-}
-
-// Replaces {{title}}, {{library}}, {{data}} and {{file:NAME}} (of sweeps/report/) in one pass, so that nothing that was
-// put in is looked at again.
-std::string fill_template(const ReportInput& input) {
-  const std::string_view page = embedded("report/template.html");
-  std::string out;
-  std::size_t place = 0;
-  while (true) {
-    const std::size_t open = page.find("{{", place);
-    out += page.substr(place, open - place);
-    if (open == std::string_view::npos) return out;
-    const std::size_t close = page.find("}}", open);
-    if (close == std::string_view::npos) throw Error("report/template.html: {{ without }}", 1);
-    const std::string_view word = page.substr(open + 2, close - open - 2);
-    if (word == "title")
-      out += html_text(input.name);
-    else if (word == "library")
-      out += packed_library();
-    else if (word == "data")
-      out += base64(deflate_bytes(report_data(input)));
-    else if (word.starts_with("file:"))
-      out += embedded("report/" + std::string(word.substr(5)));
-    else
-      throw unknown_word("report/template.html", word, {"title", "library", "data", "file:NAME"});
-    place = close + 2;
   }
 }
 
@@ -187,7 +134,7 @@ std::set<std::string> report_curve_hashes(const ReportInput& input, std::size_t 
 
 std::string make_report(const ReportInput& input) {
   check(input);
-  return fill_template(input);
+  return make_page("report/template.html", input.name, report_data(input));
 }
 
 }  // namespace fp4

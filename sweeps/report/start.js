@@ -1,30 +1,5 @@
 // Unpacks library and data, sets the page up, and draws: what is on the first screen at once, the rest right after.
 
-async function load_library() {
-  const code = new TextDecoder().decode(await inflate(bytes_of_base64(by_id('packed-library').textContent)));
-  const script = document.createElement('script');
-  script.textContent = code;
-  document.head.append(script);
-  if (typeof echarts === 'undefined') throw new Error('The chart library in this file is damaged.');
-}
-
-function setup_theme() {
-  const wish = window.matchMedia('(prefers-color-scheme: dark)');
-  const set = (dark) => {
-    state.dark = dark;
-    apply_theme(dark ? 'dark' : 'light');
-    by_id('theme').textContent = dark ? 'Light' : 'Dark';
-    by_id('theme').setAttribute('aria-label', `Switch to the ${dark ? 'light' : 'dark'} theme`);
-  };
-  set(wish.matches);
-  const change = (dark) => {
-    set(dark);
-    if (state.model) refresh('theme');
-  };
-  wish.addEventListener('change', (event) => change(event.matches));
-  by_id('theme').addEventListener('click', () => change(!state.dark));
-}
-
 // The page of a running sweep reads its file again; the place behind '#' keeps the view.
 function read_again(seconds) {
   if (!(seconds > 0)) return;
@@ -65,7 +40,9 @@ function setup_sections() {
 }
 
 async function start() {
-  setup_theme();
+  setup_theme(() => {
+    if (state.model) refresh('theme');
+  });
   try {
     const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
     state.pack = read_pack(bytes);
@@ -83,7 +60,7 @@ async function start() {
     if (!model.count) {
       by_id('failure').hidden = false;
       by_id('failure').textContent = 'This sweep has no configuration to show yet.';
-      paint_provenance();
+      paint_provenance(model.head.provenance, 'report');
       document.documentElement.dataset.painted = 'all';
       return;
     }

@@ -277,30 +277,9 @@ function paint_guide() {
   );
 }
 
-function paint_provenance() {
-  const {provenance} = state.model.head;
-  const show = (value) => (value !== null && typeof value === 'object' ? JSON.stringify(value) : String(value));
-  fill(
-    by_id('provenance'),
-    h('h2', {}, 'Where these numbers come from'),
-    h(
-      'dl',
-      {class: 'provenance'},
-      Object.entries(provenance).map(([key, value]) =>
-        h('div', {}, h('dt', {}, key.replaceAll('_', ' ')), h('dd', {}, show(value))),
-      ),
-    ),
-    h(
-      'p',
-      {class: 'quiet small'},
-      `Made by fp4sim report. Charts: Apache ECharts ${echarts.version} (Apache License 2.0), inside this file. The page loads nothing from anywhere.`,
-    ),
-  );
-}
-
 function setup_summary() {
   on_change('task', paint_summary);
   on_change('task', paint_contexts);
   on_change('task', paint_guide, true);
-  on_change('task', paint_provenance, true);
+  on_change('task', () => paint_provenance(state.model.head.provenance, 'report'), true);
 }

@@ -1,0 +1,200 @@
+// The page of a service: what `fp4sim serve --json` says, as charts.
+
+const mean_of = (row, figure) => row[figure].mean;
+const ends_of = (row, figure) => row[figure].interval ?? [];
+const percent = (share) => value_text({unit: 'share'}, share);
+const dollars = (value) => `$${significant(value)} a million requests`;
+
+// Accuracies asked for, each once, and latencies.
+const targets_of = (data, key, text) =>
+  [...new Set((data.targets ?? []).map((target) => target[key]))].map((value) => ({value, name: text(value)}));
+
+function cost_of_policies(data, theme) {
+  const members = data.members.map((member) => ({
+    x: member.cost_per_million,
+    y: member.accuracy,
+    name: member.member,
+    colour: theme.neutral,
+    size: 6,
+    lines: [dollars(member.cost_per_million) + ' in full batches', percent(member.accuracy) + ' right'],
+  }));
+  const policies = data.policies.map((row, k) => ({
+    x: mean_of(row, 'cost_per_million'),
+    y: mean_of(row, 'accuracy'),
+    x_ends: ends_of(row, 'cost_per_million'),
+    y_ends: ends_of(row, 'accuracy'),
+    name: row.policy,
+    label: row.policy,
+    colour: theme.categories[k % theme.categories.length],
+    symbol: 'diamond',
+    size: 13,
+    lines: [row.doc, dollars(mean_of(row, 'cost_per_million')), percent(mean_of(row, 'accuracy')) + ' right'],
+  }));
+  // Names of neighbours stand on different sides.
+  [...policies].sort((a, b) => a.x - b.x).forEach((point, k) => (point.position = k % 2 ? 'top' : 'bottom'));
+  return {
+    id: 'cost',
+    title: 'Cost against accuracy',
+    text: 'Diamonds: policies, with what they pay for instances that wait; their intervals are over the traces. Dots: members in full batches, never waiting, on the half of the validation set that the service learns from. Dashed: accuracies that requests ask for. Left and up is better.',
+    height: 420,
+    keys: [],
+    option: plane_option(
+      {
+        points: [...members, ...policies],
+        marks: targets_of(data, 'accuracy', percent).map(({value, name}) => ({y: value, name})),
+        x_name: 'US dollars for a million requests',
+        y_name: 'right answers',
+      },
+      theme,
+    ),
+    rows: [
+      ['kind', 'name', 'cost_per_million', 'right'],
+      ...data.members.map((m) => ['member', m.member, m.cost_per_million, m.accuracy]),
+      ...data.policies.map((p) => ['policy', p.policy, mean_of(p, 'cost_per_million'), mean_of(p, 'accuracy')]),
+    ],
+  };
+}
+
+// One row for each policy; the last figure has its interval.
+function figures_by_policy(data, figures) {
+  return {
+    rows: data.policies.map((row) => ({
+      name: row.policy,
+      values: figures.map((figure) => mean_of(row, figure)),
+      ends: row[figures.at(-1)].interval,
+    })),
+    table: [['policy', ...figures], ...data.policies.map((row) => [row.policy, ...figures.map((f) => mean_of(row, f))])],
+  };
+}
+
+function latency_of_policies(data, theme) {
+  const {rows, table} = figures_by_policy(data, ['p50_ms', 'p95_ms', 'p99_ms']);
+  const [colour] = theme.categories;
+  const marks = [
+    {name: 'half are faster (p50)', symbol: 'circle', icon: 'off', colour},
+    {name: '95 % are (p95)', symbol: 'rect', icon: 'screening', colour: theme.categories[4]},
+    {name: '99 % are (p99)', symbol: 'diamond', icon: 'on', colour: theme.categories[1]},
+  ];
+  const at = targets_of(data, 'latency_ms', (ms) => `${significant(ms)} ms`).map(({value, name}) => ({x: value, name}));
+  return {
+    id: 'latency',
+    title: 'Latency by percentile',
+    text: 'From arrival to answer, means over the traces; thick: the interval of p99. Dashed: latencies that requests ask for.',
+    height: 76 + 34 * rows.length,
+    keys: marks,
+    option: rows_option({rows, marks, at, unit: 'ms', x_name: 'ms'}, theme),
+    rows: table,
+  };
+}
+
+function targets_met(data, theme) {
+  const {rows, table} = figures_by_policy(data, ['met_latency', 'met_accuracy', 'met_both']);
+  const marks = [
+    {name: 'in time', symbol: 'circle', icon: 'off', colour: theme.categories[0]},
+    {name: 'accurate', symbol: 'rect', icon: 'screening', colour: theme.categories[4]},
+    {name: 'both', symbol: 'diamond', icon: 'on', colour: theme.categories[1]},
+  ];
+  return {
+    id: 'met',
+    title: 'Requests that met their targets',
+    text: `An accuracy is met where a window of successive requests of its kind reached it${
+      data.window ? ` (${data.window} requests, less ${percent(data.tolerance)})` : ''
+    }. Thick: the interval of both.`,
+    height: 76 + 34 * rows.length,
+    keys: marks,
+    option: rows_option({rows, marks, unit: 'share', x_name: 'share of the requests'}, theme),
+    rows: table,
+  };
+}
+
+function cost_of_votes(data, theme) {
+  const groups = [...new Set(data.votes.map((row) => row.group))];
+  const shapes = ['circle', 'rect', 'triangle', 'diamond'];
+  const paths = groups.map((group, k) =>
+    data.votes
+      .filter((row) => row.group === group)
+      .map((row) => ({
+        x: row.cost_per_million,
+        y: row.weighted,
+        name: `${group}, ${plural(row.members, 'member')}`,
+        colour: theme.categories[k % theme.categories.length],
+        symbol: shapes[Math.floor(k / theme.categories.length + k) % shapes.length],
+        lines: [dollars(row.cost_per_million), `${percent(row.weighted)} right, by majority ${percent(row.majority)}`],
+      })),
+  );
+  const keys = ['group', 'members', 'mean', 'majority', 'weighted', 'cost_per_million'];
+  return {
+    id: 'cost',
+    title: 'Cost against accuracy',
+    text: 'What the first 1, 2, .. members of each group answer by class-weighted vote, and what they cost in full batches. Left and up is better.',
+    height: 440,
+    keys: groups.map((name, k) => ({name, colour: theme.categories[k % theme.categories.length]})),
+    option: plane_option(
+      {points: paths.flat(), paths, x_name: 'US dollars for a million requests', y_name: 'right answers'},
+      theme,
+    ),
+    rows: [keys, ...data.votes.map((row) => keys.map((key) => row[key]))],
+  };
+}
+
+function service_sections(data) {
+  const charts = data.votes ? [cost_of_votes] : [cost_of_policies, latency_of_policies, targets_met];
+  return charts.map((make) => {
+    const parts = {legend: h('div', {class: 'legend'}), chart: h('div', {class: 'chart', role: 'img'})};
+    parts.tools = h('div', {class: 'export'});
+    const first = make(data, current_theme());
+    parts.chart.setAttribute('aria-label', first.title);
+    parts.node = h(
+      'section',
+      {id: first.id},
+      h('h2', {}, first.title),
+      h('p', {class: 'quiet'}, first.text),
+      h('div', {class: 'card chart-card'}, parts.legend, parts.chart, parts.tools),
+    );
+    parts.paint = () => {
+      const theme = current_theme();
+      const {title, height, keys, option, rows} = make(data, theme);
+      fill(
+        parts.legend,
+        keys.map((key) =>
+          h('span', {class: 'key'}, key.icon ? state_icon(key.icon, key.colour) : swatch(key.colour, true), key.name),
+        ),
+      );
+      chart_in(parts.chart, height).setOption(option, {notMerge: true});
+      export_buttons(parts.tools, parts.chart, {
+        title: () => title,
+        legend: parts.legend,
+        names: () => [],
+        rows: () => rows,
+      });
+    };
+    return parts;
+  });
+}
+
+async function start_service() {
+  let sections = [];
+  setup_theme(() => sections.forEach(({paint}) => paint()));
+  try {
+    const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
+    const data = JSON.parse(new TextDecoder().decode(bytes));
+    state.model = {head: {name: data.service}}; // by which files are named
+    by_id('subtitle').textContent = data.votes
+      ? 'What members answer together; nothing waits, nothing is lost.'
+      : `${plural(data.members.length, 'member')} on ${data.hardware}, ${plural(data.seeds, 'trace')} from seed ${data.first_seed} on.`;
+    sections = service_sections(data);
+    fill(
+      by_id('main'),
+      sections.map(({node}) => node),
+    );
+    by_id('main').hidden = false;
+    sections.forEach(({paint}) => paint());
+    paint_provenance(data.provenance, 'serve');
+    document.documentElement.dataset.painted = 'all';
+  } catch (error) {
+    by_id('subtitle').textContent = '';
+    by_id('failure').hidden = false;
+    by_id('failure').textContent = error.message;
+    throw error;
+  }
+}
