@@ -1,8 +1,11 @@
 // The command that the report prints for a configuration must describe that very configuration.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "sweeps/grid/grid.h"
 #include "tasks/run.h"
+#include "tests/support/support.h"
 #include "tools/cli/run_words.h"
 #include "tools/cli/sweep_report.h"
 
@@ -46,6 +49,44 @@ TEST_CASE("the command of every configuration gives its hash", "[quick]") {
       INFO(command);
       CHECK(hash_of_command(command) == plan.configs[i].hash);
     }
+  }
+}
+
+// Bytes and bits by hand: 8 tables of 1,000 rows of 32 numbers take 128 bytes a row in fp32, 40 in int8; nvfp4 stores 4
+// bits and a scale of 8 for 16 numbers.
+TEST_CASE("a report has what the task measured, and the bits of a weight as it is judged", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  fp4::test::write_text(folder / "g.json", R"({"name": "g", "task": "recommender", "base": "fp32", "seeds": 1,
+    "train": {"steps": 3}, "axes": {"task.*.row_format": ["fp32", "int8"]}, "eval": ["own", "nvfp4@weights"]})");
+  const auto ran = fp4::test::run_cli("sweep run " + (folder / "g.json") + " --quiet --out " + (folder / "g"));
+  INFO(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  fp4::tools::ViewOptions options;
+  options.folder = folder / "g";
+  const fp4::tools::SweepView view = fp4::tools::open_view(options, /*with_curves=*/false);
+  const fp4::sweeps::FrontOptions front;
+  const fp4::ReportInput input =
+      fp4::tools::report_input(view, fp4::sweeps::fronts(view.results, view.costs, front), front);
+  const auto place = [](const std::vector<fp4::ReportColumn>& columns, const std::string& name) {
+    const auto found =
+        std::find_if(columns.begin(), columns.end(), [&](const fp4::ReportColumn& c) { return c.name == name; });
+    REQUIRE(found != columns.end());
+    return static_cast<size_t>(found - columns.begin());
+  };
+  const size_t bits = place(input.cost_columns, "weight_bits"), bytes = place(input.quality_columns, "table_bytes");
+  const size_t auc = place(input.quality_columns, "auc");
+  CHECK_FALSE(input.quality_columns[auc].lower_is_better);
+  CHECK(std::none_of(input.quality_columns.begin(), input.quality_columns.end(),
+                     [](const fp4::ReportColumn& c) { return c.name == "accuracy"; }));
+  std::set<std::pair<double, double>> met;
+  for (const fp4::ReportPoint& point : input.points) met.emplace(point.qualities[bytes].mean, point.costs[bits]);
+  CHECK(met.contains({1'024'000, 32}));
+  CHECK(met.contains({1'024'000, 4.5}));
+  CHECK(met.contains({320'000, 32}));
+  CHECK(met.contains({320'000, 4.5}));
+  for (const fp4::ReportRun& run : input.runs) {
+    REQUIRE(run.qualities.size() == input.quality_columns.size());
+    CHECK((run.qualities[auc] > 0 && run.qualities[auc] < 1));
   }
 }
 

@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string_view>
 #include <unordered_map>
 
+#include "sim/recipe.h"
 #include "src/error.h"
+#include "sweeps/cost/adapt.h"
 #include "sweeps/judge/alarms.h"
 #include "sweeps/judge/attribution.h"
 #include "tasks/run.h"
@@ -59,6 +64,27 @@ ReportEstimate estimate(const std::optional<sweeps::ExtraTokens>& extra) {
                                               : ReportEstimate{.high = extra->share};
 }
 
+// What tasks measure besides the loss (metrics of a run); a page has the columns that its runs have.
+struct MeasuredRow {
+  const char* name;
+  const char* unit;
+  const char* doc;
+  bool lower_is_better = true;
+};
+constexpr MeasuredRow measured_table[] = {
+    {"accuracy", "share", "right answers on the validation set", false},
+    {"auc", "", "area under the ROC curve on the validation set", false},
+    {"normalised_entropy", "", "log loss over the entropy of the click rate"},
+    {"bits_per_byte", "", "validation loss in bits for a byte of text"},
+    {"table_bytes", "bytes", "what the embedding tables take"},
+};
+
+std::optional<double> measured(const sweeps::RunRecord& run, std::string_view name) {
+  for (const auto& [metric, value] : run.metrics)
+    if (metric == name) return value;
+  return std::nullopt;
+}
+
 sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigResult& config, bool confirm,
                            const std::string& column) {
   if (column == "loss_gap") return sweeps::summarise(results.gaps(config, confirm, sweeps::Metric::loss));
@@ -66,14 +92,19 @@ sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigR
   std::vector<double> values;
   for (const sweeps::RunRecord& run : config.runs) {
     if (results.is_confirm(run.seed) != confirm) continue;
+    if (const auto value = measured(run, column)) {
+      values.push_back(*value);
+      continue;
+    }
+    if (column != "loss" && column != "loss_hp") continue;
     const auto metric = column == "loss" ? sweeps::Metric::loss : sweeps::Metric::loss_hp;
     if (const auto value = sweeps::metric_of(run, metric)) values.push_back(*value);
   }
   return sweeps::summarise(values);
 }
 
-const std::vector<ReportColumn>& quality_columns() {
-  static const std::vector<ReportColumn> columns = {
+std::vector<ReportColumn> quality_columns(const sweeps::Results& results) {
+  std::vector<ReportColumn> columns = {
       {"loss_gap", "", "validation loss minus that of fp32 with the same seed, forward as trained"},
       {"loss_hp_gap", "", "the same with quantisation off in the evaluation: what was learned"},
       {"loss", "",
@@ -84,10 +115,27 @@ const std::vector<ReportColumn>& quality_columns() {
        "loss gap as a share of fp32's loss (above its irreducible part where the task knows it)"},
       {"extra_tokens_fp32", "share", "tokens above those of fp32 for the same loss; > and < are bounds"},
       {"extra_tokens_mxfp8", "share", "tokens above those of mxfp8 for the same loss; > and < are bounds"}};
+  for (const MeasuredRow& row : measured_table) {
+    const auto has_it = [&](const sweeps::ConfigResult& config) {
+      return std::any_of(config.runs.begin(), config.runs.end(),
+                         [&](const sweeps::RunRecord& run) { return measured(run, row.name).has_value(); });
+    };
+    if (std::any_of(results.configs().begin(), results.configs().end(), has_it))
+      columns.push_back({row.name, row.unit, row.doc, row.lower_is_better});
+  }
   return columns;
 }
 
-ReportRun run_of(const sweeps::Results& results, const sweeps::ConfigResult& config, const sweeps::RunRecord& run) {
+// Bits in which a weight and its share of a scale are stored, under the recipe that the network is judged by.
+double weight_bits(const std::string& config) {
+  const Json all = Json::parse(config);
+  const Json& recipe = all.contains("eval") ? all["eval"]["recipe"] : all["recipe"];
+  const cost::OperandFacts facts = cost::facts_of(sim::recipe_from_json(recipe, "configuration")).fprop.b;
+  return facts.element_bits + facts.scale_bits / facts.scale_block;
+}
+
+ReportRun run_of(const sweeps::Results& results, const sweeps::ConfigResult& config, const sweeps::RunRecord& run,
+                 const std::vector<ReportColumn>& columns) {
   ReportRun row{.task = config.record.task,
                 .config_hash = config.record.hash,
                 .seed = static_cast<std::int64_t>(run.seed),
@@ -100,11 +148,14 @@ ReportRun run_of(const sweeps::Results& results, const sweeps::ConfigResult& con
                    results.gap(config, run, sweeps::Metric::loss_hp).value_or(report_unknown),
                    sweeps::metric_of(run, sweeps::Metric::loss).value_or(report_unknown),
                    sweeps::metric_of(run, sweeps::Metric::loss_hp).value_or(report_unknown)};
-  row.qualities.resize(quality_columns().size(), report_unknown);  // the rest compares curves of several runs
+  // Columns between these and the measured ones compare curves of several runs.
+  for (size_t k = row.qualities.size(); k < columns.size(); ++k)
+    row.qualities.push_back(measured(run, columns[k].name).value_or(report_unknown));
   return row;
 }
 
-ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, const sweeps::FrontPoint& point) {
+ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, const sweeps::FrontPoint& point,
+                     const std::vector<ReportColumn>& columns) {
   const sweeps::ConfigResult& config = *point.config;
   ReportPoint row;
   row.task = config.record.task;
@@ -116,6 +167,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.axis_values = config.labels;
   for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
   row.costs.push_back(point.cost.fp4_share);
+  row.costs.push_back(weight_bits(config.record.config));
   const bool confirm = front.confirmed && point.candidate;
   for (const char* column : {"loss_gap", "loss_hp_gap", "loss", "loss_hp"})
     row.qualities.push_back(estimate(summary_of(view.results, config, confirm, column)));
@@ -126,6 +178,8 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.qualities.push_back({.mean = gap.mean / loss, .low = gap.low / loss, .high = gap.high / loss});
   row.qualities.push_back(estimate(point.extra_fp32));
   row.qualities.push_back(estimate(point.extra_mxfp8));
+  for (size_t k = row.qualities.size(); k < columns.size(); ++k)
+    row.qualities.push_back(estimate(summary_of(view.results, config, confirm, columns[k].name)));
   row.seeds = static_cast<int>(point.y.n);
   row.diverged = static_cast<int>(point.diverged);
   for (const sweeps::RunRecord& run : config.runs) row.failed += run.status == sweeps::Status::failed;
@@ -206,13 +260,18 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
                         {"energy_j", "J", "modelled energy of a training step"},
                         {"price", "USD", "rent of one accelerator for a training step"},
                         {"points", "", "switched-on techniques, a point each (score of arXiv 2509.17791)"},
-                        {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"}};
-  input.quality_columns = quality_columns();
+                        {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"},
+                        {"weight_bits", "bits",
+                         "a weight with its share of a scale, under the recipe that the network is judged by, in "
+                         "layers that follow no rule"}};
+  input.quality_columns = quality_columns(results);
   for (const sweeps::ContextFront& front : fronts) {
-    for (const sweeps::FrontPoint& point : front.points) input.points.push_back(point_of(view, front, point));
+    for (const sweeps::FrontPoint& point : front.points)
+      input.points.push_back(point_of(view, front, point, input.quality_columns));
   }
   for (const sweeps::ConfigResult& config : results.configs()) {
-    for (const sweeps::RunRecord& run : config.runs) input.runs.push_back(run_of(results, config, run));
+    for (const sweeps::RunRecord& run : config.runs)
+      input.runs.push_back(run_of(results, config, run, input.quality_columns));
   }
   const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
   for (const sweeps::Effect& effect : sweeps::attribute(results, sweeps::Metric::loss, delta)) {
