@@ -3,8 +3,9 @@
     /usr/bin/python3 tools/studies/serve.py build/studies/serve results/serve [SETS [votes,policies]]
 
 Trains SETS fresh sets of checkpoints (each set: its own data, MEMBERS networks that differ by seed), lets `fp4sim serve
---votes` add up their votes, and compares each ensemble with the first bf16 network of its own set: paired differences
-over the sets, t intervals at 1 - .05 / (number of comparisons). Then services: policies on traces, over sets as well.
+--votes` add up their votes, and compares each ensemble with the first bf16 network of its own set, and with the fewest
+bf16 networks that cost no less: paired differences over the sets, t intervals at 1 - .05 / (number of comparisons). Then
+services: policies on traces, over sets as well.
 Checkpoints and the output of each set stay in the first folder, so an interrupted study goes on; SETS 0 only adds up what is
 there.
 """
@@ -124,20 +125,35 @@ def write(path, head, rows):
     print(f"{path}: {len(rows)} rows")
 
 
+BASE = "bf16, by seed"
+
+
+def no_cheaper(cost, key):
+    """The fewest bf16 networks that cost no less than this ensemble, to a hundredth."""
+    return min(k for (group, k), price in cost.items() if group == BASE and 1.01 * price >= cost[key])
+
+
 def study_votes(folder, out, sets, networks):
     found = {network: votes(folder, network, sets) for network in networks}
     found = {network: rows for network, rows in found.items() if rows[0]}
-    base = "bf16, by seed", 1
-    count = sum(len(weighted) - 1 for weighted, _, _ in found.values())
+    # Each ensemble against one bf16 network; those of FP4 that cost as much as several, against these as well.
+    count = sum(key != (BASE, 1) for weighted, _, _ in found.values() for key in weighted)
+    count += sum(key[0] != BASE and no_cheaper(cost, key) > 1 for weighted, _, cost in found.values() for key in weighted)
     rows = []
     for network, (weighted, majority, cost) in found.items():
+        def against(key, other):
+            if key == other:
+                return 0.0, 0.0, 0.0
+            return compare([a - b for a, b in zip(weighted[key], weighted[other])], 1 - 0.05 / count)
         for key, right in weighted.items():
-            one = weighted[base]
-            mean, low, high = compare([a - b for a, b in zip(right, one)], 1 - 0.05 / count) if key != base else (0.0, 0.0, 0.0)
-            rows.append([network, '"' + key[0] + '"', key[1], len(right), statistics.mean(right), statistics.mean(majority[key]), mean, low,
-                         high, cost[key], cost[key] / cost[base], (1 - statistics.mean(right)) * 100])
+            rival = BASE, key[1] if key[0] == BASE else no_cheaper(cost, key)
+            rows.append([network, '"' + key[0] + '"', key[1], len(right), statistics.mean(right), statistics.mean(majority[key]),
+                         *against(key, (BASE, 1)), rival[1], *against(key, rival), cost[key], cost[key] / cost[BASE, 1],
+                         (1 - statistics.mean(right)) * 100])
     write(out / "votes.csv", ["network", "ensemble", "k", "sets", "weighted", "majority", "over_one_bf16", "low", "high",
-                              "cost_per_million", "cost_x", "wrong_percent"], rows)
+                              "bf16_no_cheaper", "over_bf16_no_cheaper", "low_no_cheaper", "high_no_cheaper", "cost_per_million", "cost_x",
+                              "wrong_percent"], rows)
+    print(f"{count} intervals, 95 % together")
 
 
 # Sizes of a pool: width of the network that answers, model whose size costs.
@@ -151,6 +167,8 @@ TRACES = {
 POOLS = {"bf16": ["bf16"], "both": ["bf16", "nvfp4@fprop"]}
 FIGURES = ["cost_per_million", "p50_ms", "p95_ms", "p99_ms", "accuracy", "members", "met_latency", "met_accuracy", "met_both",
            "instances_lost"]
+INTERVALS = ["cost_per_million", "p50_ms", "p99_ms", "met_both"]
+RATIOS = ["cost_per_million", "p50_ms"]
 
 
 def pool_checkpoint(folder, number, width, seed):
@@ -192,23 +210,25 @@ def study_policies(folder, out, sets, traces_of_set=2):
                     runs.setdefault((*key.split(","), row["policy"]), {}).setdefault(figure, []).append(row[figure]["mean"])
         print(f"policies: set {number}", flush=True)
     rows = []
+    count = (len(INTERVALS) + len(RATIOS)) * len(runs)
     for (pool, trace, policy), figures in runs.items():
         row = [pool, trace, policy, len(figures["accuracy"])]
         for figure in FIGURES:
-            mean, low, high = compare(figures[figure], 0.95)
-            row += [mean, low, high] if figure in ("cost_per_million", "p50_ms", "p99_ms", "met_both") else [mean]
+            mean, low, high = compare(figures[figure], 1 - 0.05 / count)
+            row += [mean, low, high] if figure in INTERVALS else [mean]
         rival = runs["bf16", trace, "infaas"]
-        for figure in ("cost_per_million", "p50_ms"):  # how many times infaas on bf16 members takes
+        for figure in RATIOS:  # how many times infaas on bf16 members takes
             ratios = [b / a for a, b in zip(figures[figure], rival[figure])]
-            row += list(compare(ratios, 0.95))
+            row += list(compare(ratios, 1 - 0.05 / count))
         rows.append(row + [100 * (1 - statistics.mean(figures["accuracy"]))])
     head = ["pool", "trace", "policy", "sets"]
     for figure in FIGURES:
-        head += [figure] + ([f"{figure}_low", f"{figure}_high"] if figure in ("cost_per_million", "p50_ms", "p99_ms", "met_both") else [])
+        head += [figure] + ([f"{figure}_low", f"{figure}_high"] if figure in INTERVALS else [])
     head += ["cheaper_x", "cheaper_low", "cheaper_high", "faster_x", "faster_low", "faster_high", "wrong_percent"]
     write(out / "policies.csv", head, rows)
     write(out / "latency.csv", ["pool", "trace", "policy", "percentile", "ms"],
           [[*key, p, statistics.mean(figures[f"p{p}_ms"])] for key, figures in runs.items() for p in (50, 95, 99)])
+    print(f"{count} intervals, 95 % together")
 
 
 INSTANCE = {"share": 0.001, "overhead_ms": 0, "batch": 16, "start_up_s": 10, "tick_s": 5, "losses_per_hour": 20, "transient_price": 0.3}
