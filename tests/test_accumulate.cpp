@@ -106,8 +106,11 @@ TEST_CASE("sums of 13 bits", "[quick]") {
   };
   CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}}, {{0, 1.0f}, {1, 0x1p-7f}}) == 1.0f);             // 2^-14 is cut
   CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}}, {{0, 1.0f}, {1, 0x1p-6f}}) == 1.0f + 0x1p-13f);  // 2^-13 is not
-  // 2 + 2^-13: its own exponent is 1
-  CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}, {2, 1.0f}}, {{0, 1.0f}, {1, 0x1p-6f}, {2, 1.0f}}) == 2.0f);
+  // 1 + 2^-14 - 1: the terms are cut before they meet
+  CHECK(sum({{0, 1.0f}, {1, 0x1p-7f}, {2, -1.0f}}, {{0, 1.0f}, {1, 0x1p-7f}, {2, 1.0f}}) == 0.0f);
+  // 2 + 2^-13: its own exponent is 1; one group, since the next would cut it as well
+  CHECK(product(sparse(32, {{0, 1.0f}, {1, 0x1p-7f}, {2, 1.0f}}), sparse(32, {{0, 1.0f}, {1, 0x1p-6f}, {2, 1.0f}}),
+                "hopper_fp8", e4m3) == 2.0f);
   CHECK(sum({{0, 1.0f}, {33, 0x1p-7f}}, {{0, 1.0f}, {33, 0x1p-6f}}) == 1.0f + 0x1p-13f);  // two groups of 32
   CHECK(sum({{0, -1.0f}, {1, 0x1p-9f}}, {{0, 1.0f}, {1, 0x1p-5f}}) == -1.0f);
   // FP4 with block scales goes the same way: 1.5 * 2^-14 beside 4
@@ -124,13 +127,15 @@ TEST_CASE("sums that are rounded down", "[quick]") {
   };
   CHECK(f16(1) == 1024.0f);
   CHECK(f16(8) == 1024.0f - 0x1p-14f);
-  // the sum of a group goes down to a multiple of 2^-31: 1 + 2^-24 is a tie, -1 - 2^-24 - 2^-31 is beyond one
-  const auto near_tie = [&](float sign) {
-    return product(sparse(16, {{0, sign}, {8, sign * 0x1p-12f}, {9, sign * 0x1p-17f}}),
+  // the sum of a group goes down to a multiple of 2^-31: 1 + 2^-24 is a tie, 1 + 2^-24 + 2^-31 is beyond it, and so is
+  // -1 - 2^-24 - 2^-33
+  const auto near_tie = [&](float sign, float tiny) {
+    return product(sparse(16, {{0, sign}, {8, sign * 0x1p-12f}, {9, sign * tiny}}),
                    sparse(16, {{0, 1.0f}, {8, 0x1p-12f}, {9, 0x1p-16f}}), "cdna3_16bit", "bf16");
   };
-  CHECK(near_tie(1.0f) == 1.0f);
-  CHECK(near_tie(-1.0f) == -1.0f - 0x1p-23f);
+  CHECK(near_tie(1.0f, 0x1p-17f) == 1.0f);
+  CHECK(near_tie(1.0f, 0x1p-15f) == 1.0f + 0x1p-23f);
+  CHECK(near_tie(-1.0f, 0x1p-17f) == -1.0f - 0x1p-23f);
   const auto fp8 = [&](size_t at, float small) {
     return product(sparse(32, {{0, -small}, {at, 32.0f}}), sparse(32, {{0, small}, {at, 32.0f}}), "cdna3_fp8",
                    "mxfp8,element=e5m2,scale=none");

@@ -219,7 +219,7 @@ TEST_CASE("presets in every layout are equal, and their mutants named", "[quick]
               0);
       }
       const bool is_turn = i == number % 10;
-      if (!is_turn || preset.spec.rounding == Rounding::toward_zero) continue;
+      if (!is_turn || preset.spec.rounding == Rounding::toward_zero || !test::next_case_runs()) continue;
       const auto wrong = bench.dump_of(std::string(preset.name) + ",rounding=toward_zero", stages);
       expect(bench.diagnose_dump(in_layouts(wrong, codes, scales)), "rounding=toward_zero");
     }
