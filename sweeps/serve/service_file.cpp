@@ -27,12 +27,13 @@ std::string in_folder(const std::string& folder, const std::string& path) {
 
 MemberFile parse_member(JsonReader reader, const std::string& folder, const std::string& model) {
   MemberFile member;
-  member.checkpoint =
-      in_folder(folder, reader.at("checkpoint", {"of `fp4sim train --checkpoint`, from the file's folder"}).text());
+  member.checkpoint = in_folder(
+      folder, reader.at("checkpoint", {"file that `fp4sim train --checkpoint` wrote, from this file's folder"}).text());
   member.name = std::filesystem::path(member.checkpoint).stem().string();
   std::string recipe = "own";
-  if (const auto value =
-          reader.find("recipe", {"that it is used under: a name, NAME@fprop, NAME@weights, or an object", "own"})) {
+  if (const auto value = reader.find("recipe", {"recipe that the network is used under: own (its training's), a name, "
+                                                "NAME@fprop, NAME@weights, or an object",
+                                                "own"})) {
     if (value->notes() != nullptr) {
       value->note_words({"own"});
       value->note_words(named_json("recipes"));
@@ -46,14 +47,14 @@ MemberFile parse_member(JsonReader reader, const std::string& folder, const std:
     if (recipe != "own") member.recipe = value->json();
   }
   member.model = model;
-  if (const auto value = reader.find("model", {"whose size its time and price are; the service's where none is named"}))
+  if (const auto value = reader.find("model", {"model whose size this member costs; left out: the service's"}))
     member.model = value->name_in("models");
   if (const auto value =
-          reader.find("rounding_seeds", {"members that differ in the random bits of stochastic rounding"}))
+          reader.find("rounding_seeds", {"a member for each seed of stochastic rounding, of the same network"}))
     for (const JsonReader& seed : value->list(1))
       member.rounding_seeds.emplace_back(static_cast<uint64_t>(seed.integer(0, INT64_MAX)));
   if (recipe != "own") member.name += " " + recipe;
-  if (const auto value = reader.find("name", {"its word in tables; left out: checkpoint and recipe"}))
+  if (const auto value = reader.find("name", {"the member's word in tables; left out: checkpoint and recipe"}))
     member.name = value->text();
   member.group = recipe;
   if (const auto value = reader.find("group", {"members whose votes `--votes` adds up; left out: those of a recipe"}))
@@ -67,12 +68,13 @@ TraceSettings parse_trace(JsonReader reader, const std::string& folder) {
   if (const auto kind = reader.find("arrivals", {"how requests arrive", "poisson"}))
     s.kind = kind->row(arrivals_table).kind;
   s.rate = number(reader, "rate", s.rate, "requests a second", tiny, 1e7);
-  s.seconds = number(reader, "seconds", s.seconds, "requests arrive until then", tiny, 1e7);
-  s.period = number(reader, "period", s.period, "s; of diurnal and bursts", tiny, 1e7);
-  s.depth = number(reader, "depth", s.depth, "of diurnal, a share of the rate", 0, 1);
-  s.length = number(reader, "length", s.length, "s of each period with more requests; of bursts", 0, 1e7);
-  s.factor = number(reader, "factor", s.factor, "times the rate; of bursts", 1, 1e4);
-  const auto file = reader.find("file", {"of csv, from the service file's folder; columns arrival_s and target"});
+  s.seconds = number(reader, "seconds", s.seconds, "s for which requests arrive", tiny, 1e7);
+  s.period = number(reader, "period", s.period, "s from one peak of diurnal, or burst, to the next", tiny, 1e7);
+  s.depth = number(reader, "depth", s.depth, "share of the rate by which diurnal rises and falls", 0, 1);
+  s.length = number(reader, "length", s.length, "s of each period in which bursts has more requests", 0, 1e7);
+  s.factor = number(reader, "factor", s.factor, "how many times the rate arrives within a burst", 1, 1e4);
+  const auto file =
+      reader.find("file", {"CSV for arrivals csv, from this file's folder; columns arrival_s and target"});
   if (file) s.file = in_folder(folder, file->text());
   if ((s.kind == Arrivals::csv) != file.has_value())
     reader.fail("arrivals csv and file belong together; accepted: both, or neither");
@@ -85,23 +87,30 @@ TraceSettings parse_trace(JsonReader reader, const std::string& folder) {
 
 void parse_instance(JsonReader reader, ServiceFile& file) {
   ServiceRules& rules = file.rules;
-  file.instance_share = number(reader, "share", 1, "of a chip: so much slower and cheaper", 1e-9, 1);
-  file.overhead_ms = number(reader, "overhead_ms", 0, "of each batch beyond the model's time", 0, 1e6);
+  file.instance_share =
+      number(reader, "share", 1, "share of a chip that an instance is: so much slower and cheaper", 1e-9, 1);
+  file.overhead_ms = number(reader, "overhead_ms", 0, "ms that each batch takes beyond the modelled time", 0, 1e6);
   file.batch = whole(reader, "batch", file.batch, "most requests of a batch", 1, 4096);
-  rules.start_up = nanoseconds(number(reader, "start_up_s", 10, "from launch to first batch", 0, 1e6));
-  rules.tick = nanoseconds(number(reader, "tick_s", 5, "between decisions to scale", 1e-3, 1e6));
-  rules.utilisation = number(reader, "utilisation", rules.utilisation, "busy share that scaling aims at", 0.01, 1);
-  rules.transient_price =
-      number(reader, "transient_price", rules.transient_price, "of transient instances, a share of the price", 0, 1);
-  file.losses_per_hour = number(reader, "losses_per_hour", 0, "of each transient instance", 0, 1e6);
+  rules.start_up =
+      nanoseconds(number(reader, "start_up_s", 10, "s from the launch of an instance to its first batch", 0, 1e6));
+  rules.tick =
+      nanoseconds(number(reader, "tick_s", 5, "s between two decisions on the number of instances", 1e-3, 1e6));
+  rules.utilisation =
+      number(reader, "utilisation", rules.utilisation, "busy share of the instances that scaling aims at", 0.01, 1);
+  rules.transient_price = number(reader, "transient_price", rules.transient_price,
+                                 "price of a transient instance, as a share of the usual one", 0, 1);
+  file.losses_per_hour =
+      number(reader, "losses_per_hour", 0, "how often an hour a transient instance is lost, on average", 0, 1e6);
   reader.finish();
 }
 
 Target parse_target(JsonReader reader) {
   Target target;
-  target.accuracy = reader.at("accuracy", {"share of right answers"}).number(0, 1);
-  target.latency = nanoseconds(reader.at("latency_ms", {"from arrival to answer"}).number(tiny, 1e9) / 1e3);
-  target.share = number(reader, "share", 1, "of the requests, in proportion to the other targets' shares", tiny, 1e6);
+  target.accuracy = reader.at("accuracy", {"share of right answers asked for"}).number(0, 1);
+  target.latency = nanoseconds(reader.at("latency_ms", {"ms from arrival to answer, at most"}).number(tiny, 1e9) / 1e3);
+  target.share =
+      number(reader, "share", 1, "weight of this kind among the requests; those of all kinds are divided by their sum",
+             tiny, 1e6);
   reader.finish();
   return target;
 }
@@ -113,28 +122,29 @@ ServiceFile parse_service(const Json& object, const std::string& place, const st
   ServiceFile file;
   if (const auto name = reader.find("name", {"the service's word in tables", "service"})) file.name = name->text();
   if (const auto doc = reader.find("doc", {"the service in a line", ""})) file.doc = doc->text();
-  if (const auto chip = reader.find("hardware", {"of the instances, with a price", file.hardware}))
+  if (const auto chip = reader.find("hardware", {"chip of the instances; its profile needs a price", file.hardware}))
     file.hardware = chip->name_in("hardware");
   std::string model = "llama_1b";
-  if (const auto value = reader.find("model", {"whose size a member's time and price are", model}))
+  if (const auto value =
+          reader.find("model", {"model whose size the members cost; need not be the network that answers", model}))
     model = value->name_in("models");
   file.request_tokens = whole(reader, "request_tokens", 1, "tokens (images) of a request", 1, 1 << 20);
   const JsonReader members = reader.at("members", {"networks that answer, each under a recipe"});
   for (const JsonReader& member : members.list(1)) file.members.push_back(parse_member(member, folder, model));
-  for (const JsonReader& target : reader.at("targets", {"kinds of requests"}).list(1))
+  for (const JsonReader& target : reader.at("targets", {"kinds of requests, by what they ask for"}).list(1))
     file.targets.push_back(parse_target(target));
   const Json empty = Json::object();
   const auto trace = reader.find("trace", {"when requests arrive"});
   file.trace = parse_trace(trace ? *trace : JsonReader(empty, place + ": trace"), folder);
-  const auto instance = reader.find("instance", {"what a member runs on"});
+  const auto instance = reader.find("instance", {"machine that a member runs on"});
   parse_instance(instance ? *instance : JsonReader(empty, place + ": instance"), file);
   PolicyRules& policy = file.rules.policy;
-  policy.window =
-      static_cast<size_t>(whole(reader, "window", 500, "requests over which accuracy is measured", 1, 1 << 20));
+  policy.window = static_cast<size_t>(
+      whole(reader, "window", 500, "successive requests of a kind over which accuracy is measured", 1, 1 << 20));
   policy.margin =
-      number(reader, "margin", policy.margin, "of accuracy above a target, from which cocktail drops a member", 0, 1);
+      number(reader, "margin", policy.margin, "accuracy above a target from which cocktail drops a member", 0, 1);
   file.tolerance =
-      number(reader, "tolerance", file.tolerance, "of accuracy below a target that still counts as met", 0, 1);
+      number(reader, "tolerance", file.tolerance, "accuracy below a target that still counts as met", 0, 1);
   reader.finish();
   return file;
 }
