@@ -1,12 +1,12 @@
 """Paired differences between settings of a study, with intervals that hold together.
 
-    /usr/bin/python3 tools/studies/paired.py results/wgrad/table.csv tools/studies/wgrad.json
+    /usr/bin/python3 tools/studies/paired.py results/wgrad/table.csv [TABLE ..] tools/studies/wgrad.json
 
-TABLE has one row per run. The second file holds what is compared,
+A TABLE has one row per run. The last file holds what is compared,
 {"mxfp4": SETTINGS, "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS}}}}; SETTINGS are COLUMN=VALUE[,COLUMN=VALUE..] or {COLUMN: VALUE, ..} (a column by its whole name or its last word) and name one configuration of each
 task. Every row is compared with the base of its group on the seeds that both have: n, the mean of loss(row) - loss(base), a
 Student t interval at 1 - 0.05/(number of differences), and the effect that such an interval would show in four
-of five repetitions. delta, the smallest difference that matters, is 2 % of the loss gap of `mxfp4`. Beside TABLE they go to effects.csv, and as Markdown tables into README.md below each line
+of five repetitions. delta, the smallest difference that matters, is 2 % of the loss gap of `mxfp4`. Beside the first TABLE they go to effects.csv, and as Markdown tables into README.md below each line
 `<!-- effects: GROUP -->`; bold: the interval does not hold 0.
 """
 import collections
@@ -35,11 +35,13 @@ def t_quantile(p, df):
     return low
 
 
-def read_runs(table):
-    """A function from SETTINGS (and a column) to {task: {seed: number}}, and the tasks in the table's order."""
-    with open(table, encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    columns = list(rows[0])
+def read_runs(*tables):
+    """A function from SETTINGS (and a column) to {task: {seed: number}}, and the tasks in the tables' order."""
+    rows = []
+    for table in tables:
+        with open(table, encoding="utf-8") as file:
+            rows += csv.DictReader(file)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
 
     def column(word):
         found = [c for c in columns if c == word] or [c for c in columns if c.split(".")[-1] == word]
@@ -52,12 +54,12 @@ def read_runs(table):
         conditions = [(column(a), b) for a, b in pairs]
         found = collections.defaultdict(dict)
         for row in rows:
-            if all(row[a] == b for a, b in conditions) and row["status"] == "finished":
+            if all(row.get(a, "") == b for a, b in conditions) and row["status"] == "finished":
                 if row["seed"] in found[row["task"]]:
                     sys.exit(f"paired: {settings} names several configurations of {row['task']}")
                 found[row["task"]][row["seed"]] = float(row[number])
         if not found:
-            sys.exit(f"paired: no run of {table} is {settings}")
+            sys.exit(f"paired: no run of {', '.join(map(str, tables))} is {settings}")
         return found
 
     return runs, list(dict.fromkeys(row["task"] for row in rows))
@@ -133,8 +135,9 @@ def write_page(page, effects, tasks):
 
 
 def main():
-    table, pairs = map(pathlib.Path, sys.argv[1:3])
-    runs, tasks = read_runs(table)
+    *tables, pairs = map(pathlib.Path, sys.argv[1:])
+    table = tables[0]
+    runs, tasks = read_runs(*tables)
     effects = compare(runs, json.loads(pairs.read_text(encoding="utf-8")))
     with open(table.with_name("effects.csv"), "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(effects[0]), lineterminator="\n")

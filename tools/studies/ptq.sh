@@ -1,0 +1,11 @@
+#!/bin/sh
+# The language model of the study ptq, whose grid has fewer seeds and evaluations: all effects of both grids anew, with
+# intervals that hold together. A quarter of an hour on 2 idle cores.
+#   tools/studies/ptq.sh results/ptq
+set -eu
+out=$1
+runs=build/studies/ptq_lm
+build/fp4sim sweep run ptq_lm --out "$runs" --jobs "$(nproc)"
+build/fp4sim table "$runs" --force --csv "$out/table_lm.csv" >/dev/null
+/usr/bin/python3 tools/studies/paired.py "$out/table.csv" "$out/table_lm.csv" tools/studies/ptq.json
+node tools/scripts/forest.mjs "$out/effects.csv" --out "$out/effects.svg" --title ptq
