@@ -19,8 +19,9 @@ Channels choose_channels(Arena& arena, MatrixView x, double share) {
   const int hot_count = std::min(n - 1, static_cast<int>(std::floor(share * n + 0.5)));
   std::vector<int32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return largest[static_cast<size_t>(a)] > largest[static_cast<size_t>(b)];
+  std::nth_element(order.begin(), order.begin() + hot_count, order.end(), [&](int32_t a, int32_t b) {
+    const float first = largest[static_cast<size_t>(a)], second = largest[static_cast<size_t>(b)];
+    return first > second || (first == second && a < b);
   });
   std::sort(order.begin(), order.begin() + hot_count);
   std::sort(order.begin() + hot_count, order.end());
@@ -31,8 +32,11 @@ Channels choose_channels(Arena& arena, MatrixView x, double share) {
 
 Tensor gathered_columns(Arena& arena, MatrixView x, const int32_t* index, int count) {
   const Tensor out = arena.tensor(static_cast<int>(x.rows), count);
-  for (int r = 0; r < out.rows; ++r)
-    for (int c = 0; c < count; ++c) out.row(r)[c] = x.at(r, index[c]);
+  for (int r = 0; r < out.rows; ++r) {
+    const float* const from = x.data + r * x.row_stride;
+    float* const to = out.row(r);
+    for (int c = 0; c < count; ++c) to[c] = from[index[c] * x.col_stride];
+  }
   return out;
 }
 

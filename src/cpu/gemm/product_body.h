@@ -12,15 +12,12 @@ namespace fp4::FP4_ISA {
 FP4_TARGET inline bool run_product(Product& p) {
   const QuantSpec& sa = p.a.spec;
   const QuantSpec& sb = p.b.spec;
-  Accumulator& row = p.options.accumulator;
-  if (is_one_block(sa, sb, row)) {
-    row = {.kind = AccumulatorKind::group, .group_rounding = row.rounding, .snap_log2 = row.snap_log2};
-  }
+  const Accumulator& row = p.options.accumulator;
   Engine engine = choose_engine(sa, sb, row);
   if (engine == Engine::none) return false;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t piece = larger(piece_of(sa), piece_of(sb));
-  if (row.kind == AccumulatorKind::aligned && has_whole_rows(sa, sb))
+  if (row.kind == AccumulatorKind::aligned && scale_block(sa, 0) == 0 && scale_block(sb, 0) == 0)
     piece = std::lcm(piece, row.inner);  // whole terms
   int64_t padded = cpu::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);

@@ -20,10 +20,6 @@ inline int64_t scale_block(const QuantSpec& s, int64_t whole) {
 // blocks: sums that heed the blocks, by the kernels of kernel_rows; the others: decoded floats in natural order.
 enum class Engine : uint8_t { none, blocks, fma, multiply_add, fp64 };
 
-inline bool has_whole_rows(const QuantSpec& a, const QuantSpec& b) {
-  return scale_block(a, 0) == 0 && scale_block(b, 0) == 0;
-}
-
 // Element formats whose multiples of the quantum fit a signed byte.
 inline bool has_byte_values(const QuantSpec& s) {
   return s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
@@ -211,13 +207,6 @@ inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a,
   const int64_t run = common_run(a, b, row, padded);
   // Sums of groups are exact, so that longer runs may go in pieces, which the kernels know best.
   return has_vnni && row.kind == AccumulatorKind::group && run % 32 == 0 ? 32 : run;
-}
-
-// A sum over rows of one scale each is exact before it is rounded, where a product of scales is not rounded itself.
-// Without VNNI exact sums go term by term, and those of small integers are faster as a block.
-inline bool is_one_block(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return has_vnni && row.kind == AccumulatorKind::block && has_whole_rows(a, b) && !has_wide_scale(a) &&
-         !has_wide_scale(b) && !a.has_outer_scale() && !b.has_outer_scale();
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {

@@ -95,21 +95,14 @@ inline bool saturates_early(const QuantPlan& p) {
   return p.table[top - 1] == p.table[top] && p.table[128 - top + 1] == p.table[128 - top];
 }
 
-// Payloads fused with the table. `multiply`: the fp32 product is formed on the fly. `exact`, `encode_exact`: an fp32
-// estimate of steps*p*x/(s*g), at most 2^-22 off in relation, is rounded to multiples of 2^-15; unless it lies within
-// two of them of a rounding boundary (a whole number of steps; zero is none for these roundings) the exact payload has
-// the same index, else the four vectors are formed anew through the exact quotient. false: not here, nothing is
-// written.
+// Exact payloads fused with the table: an fp32 estimate of steps*p*x/(s*g), at most 2^-22 off in relation, is rounded
+// to multiples of 2^-15; unless it lies within two of them of a rounding boundary (a whole number of steps; zero is
+// none for these roundings) the exact payload has the same index, else the four vectors are formed anew through the
+// exact quotient. false: not here, nothing is written.
 FP4_TARGET inline bool fused_table_bytes(const Quantization& z, const Block& b, int8_t* out) {
   const QuantPlan& p = *z.plan;
   if (any(b.nonfinite)) return false;
   const F amax = as_float(b.amax);
-  if (p.payload_path == PayloadPath::multiply && p.q.prescale == 1.0f && p.q.arithmetic == Arithmetic::te) {
-    const F factor = smaller(all(1.0f) / (b.scales.value * b.factor.g), all(float_of(float_largest_bits)));
-    if (any(~(amax * factor < all(1000.0f)))) return false;
-    table_bytes<true>(z.table, b.x, b.n, all(1.0f), factor, out);
-    return true;
-  }
   const bool encode = p.payload_path == PayloadPath::encode_exact && p.spec.scale != Scale::fp32;
   if ((p.payload_path != PayloadPath::exact && !encode) || p.is_directed) return false;
   const F full = all(p.steps * p.q.prescale);

@@ -114,9 +114,9 @@ void choose_scale_path(QuantPlan& p) {
       if (!rare) p.scale_path = ScalePath::quotient;
       return;
     case ScaleRule::four_over_six:
-    case ScaleRule::mse:
       if (!rare) p.scale_path = ScalePath::trials;
       return;
+    case ScaleRule::mse: return;
   }
 }
 

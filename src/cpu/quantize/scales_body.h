@@ -136,7 +136,7 @@ FP4_SIMD bool nearest_normal_scales(const QuantPlan& p, const FormatLanes& f, F 
   return true;
 }
 
-// The rules that read nothing but the maximum; four_over_six and mse start from this.
+// The rules that read nothing but the maximum; four_over_six starts from this.
 FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f, I amax, const LaneFactor& t) {
   LaneScales s;
   s.rare = mask_from_bits(0);

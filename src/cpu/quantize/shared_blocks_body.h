@@ -32,33 +32,20 @@ FP4_TARGET inline void measure_panels(const Quantization& z, int64_t first, int6
   }
 }
 
-// The maxima of a panel whose rows are blocks of adjacent floats, shared already. false: not so, or with infinities or
-// NaN among them.
-FP4_TARGET inline bool measure_rows(const Quantization& z, int64_t panel, const SharedMaxima& m) {
+// The maxima of `count` panels of which each row, or the whole tensor, is one block of adjacent floats, shared already.
+// false: not so, or with infinities or NaN among them.
+FP4_TARGET inline bool measure_lines(const Quantization& z, int64_t first, int64_t count, const SharedMaxima& m) {
   const QuantPlan& p = *z.plan;
-  if (p.spec.block.kind != BlockKind::row || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
+  const bool is_whole = p.spec.block.kind == BlockKind::tensor;
+  if ((p.spec.block.kind != BlockKind::row && !is_whole) || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
   alignas(64) uint32_t largest[panel_rows] = {};
-  const int64_t row0 = panel * panel_rows;
-  for (int64_t row = row0; row < smaller(p.rows, row0 + panel_rows); ++row) {
-    largest[row - row0] = largest_bits(p.x.data + row * p.x.row_stride, p.x.cols);
+  for (int64_t row = first * panel_rows; row < smaller(p.rows, (first + count) * panel_rows); ++row) {
+    uint32_t& at = largest[row % panel_rows];
+    at = larger(at, largest_bits(p.x.data + row * p.x.row_stride, p.x.cols));
   }
-  const I amax = load(largest);
+  const I amax = is_whole ? all(largest_lane(load(largest))) : load(largest);
   if (any(amax >= all(0x7F800000))) return false;
-  for (int64_t i = 0; i < m.pieces; ++i) store(m.amax + i * panel_rows, amax);
-  std::fill(m.nonfinite, m.nonfinite + m.pieces, 0u);
-  return true;
-}
-
-// The maxima of a tensor of adjacent floats, shared already. false: as above.
-FP4_TARGET inline bool measure_tensor(const Quantization& z, int64_t count, const SharedMaxima& m) {
-  const QuantPlan& p = *z.plan;
-  if (p.spec.block.kind != BlockKind::tensor || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
-  uint32_t largest = 0;
-  for (int64_t row = 0; row < p.rows; ++row) {
-    largest = larger(largest, largest_bits(p.x.data + row * p.x.row_stride, p.x.cols));
-  }
-  if (largest >= float_infinity_bits) return false;
-  std::fill(m.amax, m.amax + count * m.pieces * panel_rows, largest);
+  for (int64_t i = 0; i < count * m.pieces; ++i) store(m.amax + i * panel_rows, amax);
   std::fill(m.nonfinite, m.nonfinite + count * m.pieces, 0u);
   return true;
 }
@@ -155,7 +142,7 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
   for (int64_t first = 0; first < z.out->count; first += group) {
     const int64_t count = smaller(group, z.out->count - first);
-    const bool shared = measure_rows(z, first, m) || measure_tensor(z, count, m);
+    const bool shared = measure_lines(z, first, count, m);
     if (!shared) measure_panels(z, first, count, m);
     if (kind == BlockKind::tensor && !shared) share_maximum(m, count, 0, m.pieces, 0, panel_rows);
     for (int lane = 0; kind == BlockKind::row && !shared && lane < panel_rows; ++lane) {

@@ -88,16 +88,16 @@ FP4_TARGET inline void store_scales(const QuantPlan& p, Quantized& q, const Bloc
   alignas(64) uint32_t codes[panel_rows];
   store(codes, b.scales.code);
   const bool real = is_real(q.spec.scale);
-  for (int r = 0; r < b.rows; ++r) {
-    const int64_t row = b.row0 + r;
-    if (row % q.geometry.block_rows != 0) continue;
-    const auto index =
-        static_cast<size_t>(row / q.geometry.block_rows * q.geometry.scale_cols + b.k0 / q.geometry.block_cols);
+  const BlockGeometry& g = q.geometry;
+  const int64_t first = (b.row0 + g.block_rows - 1) / g.block_rows;  // of the blocks, those that start in these rows
+  auto index = static_cast<size_t>(first * g.scale_cols + b.k0 / g.block_cols);
+  for (int64_t r = first * g.block_rows - b.row0; r < b.rows; r += g.block_rows) {
     if (real) {
       q.real_scales[index] = decode(p.q.scale, codes[r]);
     } else {
       q.scales[index] = static_cast<uint8_t>(codes[r]);
     }
+    index += static_cast<size_t>(g.scale_cols);
   }
 }
 

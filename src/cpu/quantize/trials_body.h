@@ -1,6 +1,5 @@
-// The scale codes of blocks that are chosen by squared error (block.h): four_over_six and mse. Errors of four_over_six
-// are summed in fp32 where payloads are quotients that quarters decide; what that leaves in doubt is summed in fp64, in
-// the order of the reference.
+// The scale codes of four_over_six, the rule that tries two scales (block.h). Errors are summed in fp32 where payloads
+// are quotients that quarters decide; what that leaves in doubt is summed in fp64, in the order of the reference.
 #pragma once
 
 #include "src/cpu/quantize/encode_body.h"
@@ -44,16 +43,13 @@ struct Trials {
   F scale[2];     // times the tensor's factor
   F least;        // elements below count as this: zeros must not look like whole numbers
   M zero;
-  M rare;              // lanes that the scalar core must redo
-  M far;               // lanes out of reach of errors in fp32
-  bool large = false;  // payloads may leave the table, as scales near the end of their format may lie far below a/M
+  M rare;  // lanes that the scalar core must redo
+  M far;   // lanes out of reach of errors in fp32
 };
 
-// `large`: some payload may leave the table, which ends with more than its last boundary.
-template <bool large>
+// The table ends with more than its last boundary; payloads beyond it come from scales near the end of their format.
 FP4_SIMD I counted_quarters(F bounded, F factor) {
-  const F count = fma(bounded, factor, all(quarters_magic));
-  return bits(large ? smaller(count, all(quarters_magic + 31.5f)) : count);
+  return bits(smaller(fma(bounded, factor, all(quarters_magic)), all(quarters_magic + 31.5f)));
 }
 FP4_SIMD F nearest_quarters(I count) {
   static constexpr QuarterTable table = quarter_table();
@@ -62,7 +58,6 @@ FP4_SIMD F nearest_quarters(I count) {
 
 // Squared errors down the lanes, even and odd columns apart: each sum is a chain. `sure` loses lanes with a payload
 // that shows a whole number.
-template <bool large>
 FP4_SIMD void sum_errors(const Trials& t, const Block& b, F (&error)[2], M& sure) {
   F sum[4] = {all(0.0f), all(0.0f), all(0.0f), all(0.0f)};
   M clear[4] = {sure, sure, sure, sure};
@@ -70,7 +65,7 @@ FP4_SIMD void sum_errors(const Trials& t, const Block& b, F (&error)[2], M& sure
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const F x = magnitude(load(b.x[k + i / 2]));
-      const I count = counted_quarters<large>(larger(x, t.least), t.quarters[i % 2]);
+      const I count = counted_quarters(larger(x, t.least), t.quarters[i % 2]);
       clear[i] = clear[i] & some_bits(count, quarter_fraction);
       const F rest = negated_fma(nearest_quarters(count), t.scale[i % 2], x);
       sum[i] = fma(rest, rest, sum[i]);
@@ -87,8 +82,8 @@ FP4_TARGET __attribute__((noinline)) inline uint32_t alike_lanes(const Trials& t
   M different = mask_from_bits(0);
   for (int k = 0; k < b.n; ++k) {
     const F bounded = larger(magnitude(load(b.x[k])), t.least);
-    const F first = t.of[0].value * nearest_quarters(counted_quarters<true>(bounded, t.quarters[0]));
-    const F second = t.of[1].value * nearest_quarters(counted_quarters<true>(bounded, t.quarters[1]));
+    const F first = t.of[0].value * nearest_quarters(counted_quarters(bounded, t.quarters[0]));
+    const F second = t.of[1].value * nearest_quarters(counted_quarters(bounded, t.quarters[1]));
     different = different | ~(first == second);
   }
   return to_bits(~different);
@@ -116,7 +111,6 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
   t.zero = b.amax == all(0);
   t.rare = b.nonfinite;
   t.far = mask_from_bits(0);
-  t.large = false;
   const F a = select(t.zero, all(1.0f), as_float(b.amax));
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
@@ -131,7 +125,6 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
     t.scale[i] = s.value * b.factor.g;
     t.quarters[i] = all(4.0f) / t.scale[i];
     t.far = t.far | ~is_tame(a * t.quarters[i], t.quarters[i], t.scale[i]);
-    t.large = t.large || any(~(a * t.quarters[i] < all(31.0f)));
   }
   t.least = all(0x1p-17f) * larger(t.scale[0], t.scale[1]);  // four units of the smaller count
 }
@@ -140,11 +133,7 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
 FP4_SIMD M undecided_lanes(const QuantPlan& p, const Trials& t, const Block& b, M& second) {
   M sure = mask_from_bits(0xFFFF);
   F error[2];
-  if (t.large) {
-    sum_errors<true>(t, b, error, sure);
-  } else {
-    sum_errors<false>(t, b, error, sure);
-  }
+  sum_errors(t, b, error, sure);
   second = error[1] < error[0];
   M known = errors_differ(p, b.n, error[0], error[1], as_float(b.amax));
   known = (known & sure & ~t.far) | t.zero | (t.of[0].code == t.of[1].code);
@@ -169,45 +158,9 @@ FP4_TARGET __attribute__((noinline)) inline D trial_errors(const Quantization& z
   return sum;
 }
 
-FP4_SIMD void set_trial_scales(const Quantization& z, Block& b, I code, M rare, M zero) {
-  b.scales.code = select(zero, all(z.plan->zero_block_code), code);
-  b.scales.rare = rare & ~zero;
-  finish_scales(*z.plan, z.scale, b.scales);
-}
-
-// mse: the code of least error among raw - 2 .. raw + 2, in the order of block.h.
-FP4_TARGET inline void search_scales(const Quantization& z, Block& b) {
-  const QuantPlan& p = *z.plan;
-  const M zero = b.amax == all(0);
-  const F amax = select(zero, all(1.0f), as_float(b.amax));
-  const F y = quotients_to_round(p, z.scale, amax, b.factor, p.largest_element, 1.0f);
-  const I raw = rounded_scale(p, z.scale, y);
-  I best = raw;
-  M tried = mask_from_bits(0);  // lanes that have an error to compare with
-  D least = all_double(0.0);
-  constexpr int offsets[] = {0, -1, 1, -2, 2};
-  for (const int offset : offsets) {
-    const I code = raw + all(offset);
-    const M possible = (code >= all(p.q.scale.has_zero ? 1 : 0)) & ~(code > all(z.scale.largest_code));
-    LaneScales trial;
-    trial.code = apply_policies(p, select(possible, code, all(1)));
-    finish_scales(p, z.scale, trial);
-    const D error = trial_errors(z, b, trial);
-    const M better = possible & ((error < least) | ~tried);
-    tried = tried | possible;
-    best = select(better, code, best);
-    least = select(better, error, least);
-  }
-  set_trial_scales(z, b, apply_policies(p, best), ~is_ordinary(y) | b.nonfinite, zero);
-}
-
 // The scales of `count` times sixteen blocks whose maxima are known. All trials come first: they are long chains.
 FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantization& z, Block* blocks, int count) {
   const QuantPlan& p = *z.plan;
-  if (p.q.scale_rule == ScaleRule::mse) {
-    for (int i = 0; i < count; ++i) search_scales(z, blocks[i]);
-    return;
-  }
   Trials trials[most_blocks];
   const bool quarters = has_quarters(p);
   for (int i = 0; i < count; ++i) form_trials(z, blocks[i], trials[i]);
@@ -221,7 +174,9 @@ FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantiza
     b.scales.value = select(second, t.of[1].value, t.of[0].value);
     b.scales.stored = select(second, t.of[1].stored, t.of[0].stored);
     b.scales.rare = t.rare & ~t.zero;
-    if (any(t.zero)) set_trial_scales(z, b, b.scales.code, t.rare, t.zero);
+    if (!any(t.zero)) continue;
+    b.scales.code = select(t.zero, all(p.zero_block_code), b.scales.code);
+    finish_scales(p, z.scale, b.scales);
   }
 }
 

@@ -12,7 +12,7 @@ inline constexpr int part_doubles = part_lanes / 2;
   for (int i = 0; i < 2 * parts; ++i) r.v[i] = (expression); \
   return r
 FP4_SIMD vd same_doubles(double x) {
-  vd same;
+  vd same = {};
   for (int l = 0; l < part_doubles; ++l) same[l] = x;
   return same;
 }

@@ -47,7 +47,7 @@ FP4_SIMD vi signed_of(T x) {
   return reinterpret_cast<vi>(x);
 }
 FP4_SIMD vi lane_numbers(int part) {
-  vi x;
+  vi x = {};
   for (int l = 0; l < part_lanes; ++l) x[l] = part * part_lanes + l;
   return x;
 }
@@ -55,7 +55,7 @@ FP4_SIMD vi lane_numbers(int part) {
 FP4_SIMD I all(int32_t x) { FP4_EACH(I, vi{} + x); }
 FP4_SIMD I all(uint32_t x) { return all(static_cast<int32_t>(x)); }
 FP4_SIMD F all(float x) {
-  vf same;
+  vf same = {};
   for (int l = 0; l < part_lanes; ++l) same[l] = x;
   FP4_EACH(F, same);
 }
