@@ -1,11 +1,13 @@
 // Do replays judge the explorers that a sweep runs? Tables of a known truth: what chance must find, what a perfect
 // short run must find, and that a space in which axes multiply is one that importance sampling knows.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "src/error.h"
 #include "sweeps/explore/replay.h"
 #include "sweeps/judge/statistics.h"
+#include "tests/support/share.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -65,30 +67,34 @@ TEST_CASE("replays find what chance, short runs and structure must find", "[quic
   const auto all = static_cast<double>(replay.configurations());
   REQUIRE(replay.configurations() == known.by_hash.size());
   REQUIRE(replay.front() >= 3);
+  const size_t replays = std::max<size_t>(6, 60 / test::share());
   const auto run = [&](Explore explore, double budget, std::vector<double> rung_sd = {}) {
     return replay.run({.explore = explore,
                        .budget = budget,
                        .rungs = explore == Explore::halving ? std::vector<int>{20, 60} : std::vector<int>{},
                        .rung_sd = std::move(rung_sd),
                        .delta = 0,
-                       .replays = 60});
+                       .replays = replays});
   };
   // Everything was run: all of the front.
   CHECK(of(run(Explore::random, 1), &Replayed::recall).mean == 1);
   CHECK(of(run(Explore::random, 1), &Replayed::work).mean == 1);
   // A random sample of n holds each configuration with probability n / N.
   const Summary random = of(run(Explore::random, 0.5), &Replayed::recall);
-  CHECK(std::abs(random.mean - std::round(0.5 * all) / all) < 4 * random.sd / std::sqrt(60));
+  CHECK(std::abs(random.mean - std::round(0.5 * all) / all) < 4 * random.sd / std::sqrt(static_cast<double>(replays)));
   CHECK(of(run(Explore::random, 0.5), &Replayed::work).mean == Approx(0.5).margin(0.01));
   // Rungs that rank as the full length does promote the front, which is the first that halving peels; rungs of noise do
   // not.
   const auto perfect = run(Explore::halving, 0.5, {0});
   CHECK(of(perfect, &Replayed::recall).mean == 1);
   CHECK(of(perfect, &Replayed::work).mean == Approx(0.5).margin(0.02));
-  CHECK(of(run(Explore::halving, 0.5, {50}), &Replayed::recall).mean < 0.8);
+  const double noise = of(run(Explore::halving, 0.5, {50}), &Replayed::recall).mean;
   // Importance sampling fits ln(gap) by a sum over the axes, which is the truth here.
   const Summary important = of(run(Explore::importance, 0.5), &Replayed::recall);
-  CHECK(important.interval->low > random.interval->high);
+  if (test::share() == 1) {  // a few replays tell neither
+    CHECK(noise < 0.8);
+    CHECK(important.interval->low > random.interval->high);
+  }
   // Noise changes choices and leaves what was run: the same draws twice.
   known.sd = 0.01;
   const auto noisy = run(Explore::importance, 0.5);

@@ -68,7 +68,7 @@ double measured_seconds(const sweeps::Simulator& simulator, const sweeps::Config
   seconds_of(std::min(steps, 5));
   double best = INFINITY;
   const auto start = std::chrono::steady_clock::now();
-  for (int tried = std::min(steps, 10); std::chrono::steady_clock::now() - start < std::chrono::milliseconds(700);
+  for (int tried = std::min(steps, 10); std::chrono::steady_clock::now() - start < std::chrono::milliseconds(200);
        tried = std::min(steps, 2 * tried)) {
     best = std::min(best, seconds_of(tried));
   }

@@ -9,4 +9,7 @@ function(fp4_folder name)
   add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PUBLIC ${ARGN} PRIVATE fp4_flags)
+  if(FP4_FUZZ) # counters for what reads files; commands and tests go without, in a third less of the compiler's time
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
