@@ -4,6 +4,7 @@
 #include "src/backends.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/pipeline.h"
+#include "src/known_words.h"
 #include "src/spec_text.h"
 #include "tests/support/filled_codes.h"
 #include "tests/support/gpu_cases.h"
@@ -29,7 +30,8 @@ void compare_products(gpu::Device& device, const std::string& words_a, const std
   std::vector<float> got(static_cast<size_t>(shape_a.rows * call.c_stride), -7.0f);
   std::vector<float> expected = got;
   call.c = got.data();
-  REQUIRE(backend->multiply(call));
+  REQUIRE(backend->multiply(call) == is_known(accumulator));
+  if (!is_known(accumulator)) return;  // the core's
   Quantized qa;
   Quantized qb;
   reference_backend().quantize(call.a, qa);
