@@ -34,11 +34,12 @@ chroot "$root" sh -c 'export DEBIAN_FRONTEND=noninteractive
   dpkg-query -W "$@" >/dev/null 2>&1 || { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; }' sh $packages
 
 # The files that git knows, as they are now, and the chart library of the report if npm has been here.
-# What was there before goes, but for builds, so that no deleted file is built.
+# What was there before goes, but for builds, so that no deleted file is built; all files get the time of now, because one
+# that was changed here before the last build there would pass for built. ccache keeps that cheap.
 mkdir -p "$root/fp4sim" "$root/ccache"
 find "$root/fp4sim" -mindepth 1 -maxdepth 1 ! -name 'build-*' ! -name node_modules -exec rm -rf {} +
 git ls-files -co --exclude-standard | while read -r file; do [ ! -e "$file" ] || echo "$file"; done |
-  tar -cf - -T - | tar -xf - -C "$root/fp4sim"
+  tar -cf - -T - | tar -xmf - -C "$root/fp4sim"
 if [ -d node_modules/echarts ]; then
   mkdir -p "$root/fp4sim/node_modules"
   cp -ru node_modules/echarts "$root/fp4sim/node_modules/"
