@@ -190,40 +190,45 @@ float known_amax(const Quantized& q) {
 
 }  // namespace
 
-void Dispatcher::multiply_by_amaxes(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
-                                    int64_t c_stride) const {
-  if (options.accumulator.kind == AccumulatorKind::fma)
-    throw Error("gemm: accumulator fma_sequential multiplies decoded values; it takes no factor of amaxes");
-  const float factor =
-      factor_of_amaxes(options.factor, known_amax(a), known_amax(b), resolve(a.spec).top(), resolve(b.spec).top());
+// Without factors, prescale and Hadamard divisor a product is the exact accumulator; C = fl32(acc * F) of gemm.h
+// follows, with factor(i, j) for gA*gB.
+template <class Factor>
+void Dispatcher::multiply_apart(const Quantized& a, const Quantized& b, const GemmOptions& options,
+                                const Factor& factor, float* c, int64_t c_stride) const {
   GemmOptions plain = options;
   plain.hadamard_divisor = 1.0f;
   plain.factor = ProductFactor::tensor_scales;
-  const Quantized bare_a = without_factor(a), bare_b = without_factor(b);
-  for_gemm(bare_a.spec, bare_b.spec, plain).gemm(bare_a, bare_b, plain, c, c_stride);
-  const float f = GemmFinish{.hadamard_divisor = options.hadamard_divisor}.factor(factor);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j < b.rows; ++j) c[i * c_stride + j] = canonical(c[i * c_stride + j] * f);
-}
-
-// Factors of rows act after the sums: without them, prescale and Hadamard divisor, a product is the exact accumulator,
-// and C = fl32(acc * F) of gemm.h follows. False where the sums see the factors, or nothing but them is unknown.
-bool Dispatcher::multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
-                                   int64_t c_stride) const {
-  const bool by_row = a.spec.tensor_scale == TensorScale::row || b.spec.tensor_scale == TensorScale::row;
-  if (!by_row || !a.spec.has_scale() || !b.spec.has_scale() || options.accumulator.kind == AccumulatorKind::fma ||
-      a.spec.has_outer_scale() || b.spec.has_outer_scale() || a.spec.prescale != 1.0f || b.spec.prescale != 1.0f)
-    return false;
-  GemmOptions plain = options;
-  plain.hadamard_divisor = 1.0f;
   const Quantized bare_a = without_factor(a), bare_b = without_factor(b);
   for_gemm(bare_a.spec, bare_b.spec, plain).gemm(bare_a, bare_b, plain, c, c_stride);
   const GemmFinish finish = {.hadamard_divisor = options.hadamard_divisor};
   for (int64_t i = 0; i < a.rows; ++i)
     for (int64_t j = 0; j < b.rows; ++j) {
       float& out = c[i * c_stride + j];
-      out = canonical(out * finish.factor(a.tensor_multiplier_at(i, 0) * b.tensor_multiplier_at(j, 0)));
+      out = canonical(out * finish.factor(factor(i, j)));
     }
+}
+
+void Dispatcher::multiply_by_amaxes(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                                    int64_t c_stride) const {
+  if (options.accumulator.kind == AccumulatorKind::fma)
+    throw Error("gemm: accumulator fma_sequential multiplies decoded values; it takes no factor of amaxes");
+  const float factor =
+      factor_of_amaxes(options.factor, known_amax(a), known_amax(b), resolve(a.spec).top(), resolve(b.spec).top());
+  multiply_apart(
+      a, b, options, [&](int64_t, int64_t) { return factor; }, c, c_stride);
+}
+
+// Factors of rows act after the sums. False where the sums see the factors, or nothing but them is unknown.
+bool Dispatcher::multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+                                   int64_t c_stride) const {
+  const bool by_row = a.spec.tensor_scale == TensorScale::row || b.spec.tensor_scale == TensorScale::row;
+  if (!by_row || !a.spec.has_scale() || !b.spec.has_scale() || options.accumulator.kind == AccumulatorKind::fma ||
+      a.spec.has_outer_scale() || b.spec.has_outer_scale() || a.spec.prescale != 1.0f || b.spec.prescale != 1.0f)
+    return false;
+  const auto of_rows = [&](int64_t i, int64_t j) {
+    return a.tensor_multiplier_at(i, 0) * b.tensor_multiplier_at(j, 0);
+  };
+  multiply_apart(a, b, options, of_rows, c, c_stride);
   return true;
 }
 

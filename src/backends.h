@@ -17,8 +17,8 @@ const std::vector<std::string>& backend_names();
 
 class Dispatcher {
  public:
-  // name: one of backend_names(). Throws Error for unknown words and for a backend that this machine or build lacks. The
-  // environment variable FP4SIM_BACKEND replaces `auto`.
+  // name: one of backend_names(). Throws Error for unknown words and for a backend that this machine or build lacks.
+  // The environment variable FP4SIM_BACKEND replaces `auto`.
   explicit Dispatcher(std::string_view name = "auto");
 
   const std::string& name() const { return name_; }
@@ -39,6 +39,9 @@ class Dispatcher {
   const Backend& for_hadamard(const HadamardSpec& h) const;
 
  private:
+  template <class Factor>
+  void multiply_apart(const Quantized& a, const Quantized& b, const GemmOptions& options, const Factor& factor,
+                      float* c, int64_t c_stride) const;
   void multiply_by_amaxes(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
                           int64_t c_stride) const;
   bool multiply_unscaled(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,

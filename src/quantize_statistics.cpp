@@ -180,9 +180,12 @@ float finite_amax(const float* x, int64_t count) {
   return float_of(static_cast<uint32_t>(*std::max_element(parts, parts + 16)));
 }
 
+bool has_nan(const float* x, int64_t count) {
+  return std::any_of(x, x + count, [](float v) { return is_nan(v); });
+}
+
 float tensor_amax(const QuantSpec& spec, const float* x, int64_t count) {
-  const auto is_one = [](float v) { return is_nan(v); };
-  const bool poisoned = spec.nonfinite == Nonfinite::tensor_nan && std::any_of(x, x + count, is_one);
+  const bool poisoned = spec.nonfinite == Nonfinite::tensor_nan && has_nan(x, count);
   return poisoned ? float_of(canonical_nan_bits) : finite_amax(x, count);
 }
 

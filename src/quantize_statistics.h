@@ -51,6 +51,7 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView
 
 // The largest finite magnitude of `count` numbers; 0 without one.
 float finite_amax(const float* x, int64_t count);
+bool has_nan(const float* x, int64_t count);
 // What a tensor scale is made of: that, or NaN under `tensor_nan` where there is one. Of parts of a tensor, the larger
 // one (joined_amax) is that of the whole.
 float tensor_amax(const QuantSpec& spec, const float* x, int64_t count);

@@ -127,16 +127,16 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
   };
   const int64_t step = bands * band;
   float amax = 0;
-  const auto poisoned =
-      std::find_if(specs.begin(), specs.end(), [](const QuantSpec& s) { return s.nonfinite == Nonfinite::tensor_nan; });
-  bool has_nan = false;
+  const auto is_poisoned = [](const QuantSpec& s) { return s.nonfinite == Nonfinite::tensor_nan; };
+  const bool looks_for_nan = std::any_of(specs.begin(), specs.end(), is_poisoned);
+  bool found_nan = false;
   const bool is_read_twice = rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
   for (int64_t first = 0; is_read_twice && first < rows; first += step)
     in_pieces(first, [&](Band& b, int64_t, const MatrixView& x) {
       b.amax = std::max(b.amax, finite_amax(x.data, x.rows * x.cols));
-      if (poisoned != specs.end()) b.has_nan |= is_nan(tensor_amax(*poisoned, x.data, x.rows * x.cols));
+      if (looks_for_nan) b.has_nan = b.has_nan || has_nan(x.data, x.rows * x.cols);
     });
-  for (const Band& b : group) amax = std::max(amax, b.amax), has_nan |= b.has_nan;
+  for (const Band& b : group) amax = std::max(amax, b.amax), found_nan |= b.has_nan;
 
   std::vector<QuantizeReport> reports(specs.size());
   std::vector<QuantizeCall> calls(specs.size());
@@ -148,7 +148,7 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
     calls[i].place = options.place;
     calls[i].threads = inner;
     if (is_read_twice && measures_whole_tensor(specs[i])) {
-      calls[i].held_amax = has_nan && specs[i].nonfinite == Nonfinite::tensor_nan ? float_of(canonical_nan_bits) : amax;
+      calls[i].held_amax = found_nan && is_poisoned(specs[i]) ? float_of(canonical_nan_bits) : amax;
       calls[i].spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
     }
   }

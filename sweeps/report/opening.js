@@ -26,6 +26,25 @@ function setup_theme(changed) {
   by_id('theme').addEventListener('click', () => change(!state.dark));
 }
 
+function show_failure(text) {
+  by_id('failure').hidden = false;
+  by_id('failure').textContent = text;
+}
+
+// Unpacks library and data, whose bytes `show` turns into the page; an error stands on it.
+async function open_page(theme_changed, show) {
+  setup_theme(theme_changed);
+  try {
+    const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
+    await show(bytes);
+    document.documentElement.dataset.painted = 'all';
+  } catch (error) {
+    by_id('subtitle').textContent = '';
+    show_failure(error.message);
+    throw error;
+  }
+}
+
 // Where the numbers of a page come from; `command` made it.
 function paint_provenance(provenance, command) {
   const show = (value) => (value !== null && typeof value === 'object' ? JSON.stringify(value) : String(value));

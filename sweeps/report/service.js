@@ -174,9 +174,8 @@ function service_sections(data) {
 
 async function start_service() {
   let sections = [];
-  setup_theme(() => sections.forEach(({paint}) => paint()));
-  try {
-    const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
+  const paint_all = () => sections.forEach(({paint}) => paint());
+  await open_page(paint_all, (bytes) => {
     const data = JSON.parse(new TextDecoder().decode(bytes));
     state.model = {head: {name: data.service}}; // by which files are named
     by_id('subtitle').textContent = data.votes
@@ -188,13 +187,7 @@ async function start_service() {
       sections.map(({node}) => node),
     );
     by_id('main').hidden = false;
-    sections.forEach(({paint}) => paint());
+    paint_all();
     paint_provenance(data.provenance, 'serve');
-    document.documentElement.dataset.painted = 'all';
-  } catch (error) {
-    by_id('subtitle').textContent = '';
-    by_id('failure').hidden = false;
-    by_id('failure').textContent = error.message;
-    throw error;
-  }
+  });
 }

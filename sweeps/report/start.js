@@ -39,44 +39,36 @@ function setup_sections() {
   });
 }
 
-async function start() {
-  setup_theme(() => {
-    if (state.model) refresh('theme');
+async function show_sweep(bytes) {
+  state.pack = read_pack(bytes);
+  const model = chip_model(state.pack, 0);
+  state.model = model;
+  Object.assign(state, {
+    x: model.head.x,
+    y: model.head.y,
+    context: [...model.context.values].sort(natural_order)[0] ?? '',
   });
-  try {
-    const [, bytes] = await Promise.all([load_library(), inflate(bytes_of_base64(by_id('packed-data').textContent))]);
-    state.pack = read_pack(bytes);
-    const model = chip_model(state.pack, 0);
-    state.model = model;
-    Object.assign(state, {
-      x: model.head.x,
-      y: model.head.y,
-      context: [...model.context.values].sort(natural_order)[0] ?? '',
-    });
-    recall_place();
-    read_again(model.head.reload_seconds);
-    by_id('title').textContent = model.head.name;
-    document.title = `${model.head.name} · fp4sim report`;
-    if (!model.count) {
-      by_id('failure').hidden = false;
-      by_id('failure').textContent = 'This sweep has no configuration to show yet.';
-      paint_provenance(model.head.provenance, 'report');
-      document.documentElement.dataset.painted = 'all';
-      return;
-    }
-    by_id('main').hidden = false;
-    setup_sections();
-    // Everything below the first screen waits until that is on the glass.
-    for (const {paint, later} of painters) if (!later) paint();
-    await new Promise((done) => setTimeout(done, 0));
-    document.documentElement.dataset.painted = 'first';
-    await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
-    for (const {paint, later} of painters) if (later) paint();
-    document.documentElement.dataset.painted = 'all';
-  } catch (error) {
-    by_id('subtitle').textContent = '';
-    by_id('failure').hidden = false;
-    by_id('failure').textContent = error.message;
-    throw error;
+  recall_place();
+  read_again(model.head.reload_seconds);
+  by_id('title').textContent = model.head.name;
+  document.title = `${model.head.name} · fp4sim report`;
+  if (!model.count) {
+    show_failure('This sweep has no configuration to show yet.');
+    paint_provenance(model.head.provenance, 'report');
+    return;
   }
+  by_id('main').hidden = false;
+  setup_sections();
+  // Everything below the first screen waits until that is on the glass.
+  for (const {paint, later} of painters) if (!later) paint();
+  await new Promise((done) => setTimeout(done, 0));
+  document.documentElement.dataset.painted = 'first';
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+  for (const {paint, later} of painters) if (later) paint();
+}
+
+async function start() {
+  await open_page(() => {
+    if (state.model) refresh('theme');
+  }, show_sweep);
 }

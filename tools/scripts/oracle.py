@@ -1826,6 +1826,18 @@ TECHNIQUES = ["tensor_scale=row", "tensor_scale=row,arithmetic=te", "tensor_scal
               "scale_rule=ms_eden,tensor_scale=outer128,nonfinite=saturate", "scale_rule=ms_eden,tensor_scale=none,element=e1m2"]
 
 
+def valid_spec(words):
+    spec = Spec(words)
+    if spec.reason:
+        raise ValueError(words + ": " + spec.reason)
+    return spec
+
+
+def tame_inputs(rng, count):
+    """Numbers of either sign within 2^-9 .. 2^4."""
+    return [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(count)]
+
+
 FACTOR_WORDS = ["mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply",
                 "mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply,compute=bf16,scale_rule=uos",
                 "mxfp4,tensor_scale=outer128,factor_format=mantissa8", "mxfp4,tensor_scale=current,factor_format=mantissa8,arithmetic=te,block=8",
@@ -1843,13 +1855,11 @@ FACTOR_WORDS = ["mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=
 def golden_factor_lines(rng):
     """Formats of tensor-scale factors, and the order that multiplies by them first."""
     for words in FACTOR_WORDS:
-        spec = Spec(words)
-        if spec.reason:
-            raise ValueError(words + ": " + spec.reason)
+        spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)):
             seed, stream, step = random_ids(rng)
             yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            tame = tame_inputs(rng, rows * cols)
             yield quantize_line(spec, tame, rows, cols, seed, stream, step)
             yield quantize_line(spec, [b & 0xFFFF0000 for b in tame], rows, cols, seed, stream, step)
     for words in FACTOR_WORDS[0], FACTOR_WORDS[6]:
@@ -1874,13 +1884,11 @@ KERNEL_WORDS = ["nvfp4,headroom=unbiased", "nvfp4,headroom=unbiased,arithmetic=d
 def golden_kernel_lines(rng):
     """Headroom of stochastic rounding, tensors poisoned by NaN, factors of products from amaxes."""
     for words in KERNEL_WORDS:
-        spec = Spec(words)
-        if spec.reason:
-            raise ValueError(words + ": " + spec.reason)
+        spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)):
             seed, stream, step = random_ids(rng)
             yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            tame = tame_inputs(rng, rows * cols)
             yield quantize_line(spec, tame, rows, cols, seed, stream, step)
             if spec.nonfinite == "tensor_nan":
                 for special in (NAN, INF, 0xFFC00001):
@@ -1905,7 +1913,7 @@ def golden_technique_lines(rng):
         for rows, cols in ((2, 37), (3, 32), (2, 150) if "ms_eden" in words else (1, 24)):
             seed, stream, step = random_ids(rng)
             yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            tame = tame_inputs(rng, rows * cols)
             yield quantize_line(spec, tame, rows, cols, seed, stream, step)
     for words in ("tensor_scale=row", "tensor_scale=row,prescale=0.75", "tensor_scale=row,block=8", "scale_rule=ms_eden",
                   "scale_rule=ms_eden,tensor_scale=row"):
@@ -1957,9 +1965,7 @@ def log2_inputs(rng, rows, cols, block):
 def golden_peer_lines(rng):
     for words in PEER_WORDS:
         head, _, rest = words.partition(",")
-        spec = Spec(words if head in PRESETS else "mxfp4," + rest)
-        if spec.reason:
-            raise ValueError(words + ": " + spec.reason)
+        spec = valid_spec(words if head in PRESETS else "mxfp4," + rest)
         for rows, cols in ((2, 37), (3, 32), (1, 96)):
             seed, stream, step = random_ids(rng)
             if spec.exponent == "float_log2" or spec.scale_rule in ("even_above", "nearest_log2_amax"):
@@ -1970,7 +1976,7 @@ def golden_peer_lines(rng):
                     x = [b ^ (rng.below(64) << 16) if b & NAN else b for b in x]
                     yield quantize_line(spec, x, rows, cols, seed, stream, step)
             yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(rows * cols)]
+            tame = tame_inputs(rng, rows * cols)
             yield quantize_line(spec, tame, rows, cols, seed, stream, step)
             if spec.compute == "bf16":
                 yield quantize_line(spec, [b & 0xFFFF0000 for b in tame], rows, cols, seed, stream, step)
