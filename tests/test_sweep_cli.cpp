@@ -1,4 +1,6 @@
 // The real program: a sweep that is killed, stopped, cut into shards, run out of disk; and the files that scripts read.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
@@ -339,6 +341,18 @@ TEST_CASE("table: CSV and JSON with the same columns, filters, groups", "[cli]")
   CHECK(grouped.size() == 16);
   CHECK(grouped[0]["n"] == 3);
   CHECK(grouped[0]["loss_gap_raw_low"] < grouped[0]["loss_gap"]);
+  for (const Json& group : grouped) {  // the loss of every run to its last bit, and what is computed from them, rounded
+    std::string runs;
+    double sum = 0;
+    for (const Json& row : json["rows"]) {
+      if (row["role"] != "run" || row["task"] != group["task"] || row["config_hash"] != group["config_hash"]) continue;
+      runs += fmt::format("{}{}:{}:{}", runs.empty() ? "" : " ", row["seed"].get<int>(), row["loss"].get<double>(),
+                          row["digest"].get<std::string>());
+      sum += row["loss"].get<double>();
+    }
+    CHECK(group["runs"] == runs);
+    CHECK(fmt::format("{}", group["loss"].get<double>()) == fmt::format("{:.9g}", sum / 3));
+  }
   CHECK(rows("--references").size() > json["rows"].size());
   CHECK_THAT(run_cli("table " + out).out, Contains("rows"));
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "src/error.h"
@@ -24,6 +25,13 @@ Cell number(const std::optional<double>& value) {
   return *value;
 }
 
+// What is computed from results (costs, gaps, means) in nine significant digits: more would be noise of the last bits
+// and a third of a file. What a run returned stays exact.
+Cell derived(const std::optional<double>& value) {
+  if (!value || std::isnan(*value)) return {};
+  return std::stod(fmt::format("{:.9g}", *value));
+}
+
 Cell points(const Cost& cost) {
   if (cost.points == 0) return {};
   return cost.points;
@@ -37,8 +45,8 @@ std::vector<Cell> head(const ConfigResult& config) {
 }
 
 void add_costs(std::vector<Cell>& cells, const Cost& cost) {
-  for (const Cell& cell : {Cell(cost.overhead), Cell(cost.quantisation_overhead), Cell(cost.step_time_s),
-                           number(cost.energy_j), points(cost)}) {
+  for (const Cell& cell : {derived(cost.overhead), derived(cost.quantisation_overhead), derived(cost.step_time_s),
+                           derived(cost.energy_j), points(cost)}) {
     cells.push_back(cell);
   }
 }
@@ -52,19 +60,44 @@ void add_rate(std::vector<Cell>& cells, const ConfigResult& config) {
 // A gap as a share of fp32's loss.
 Cell relative(const std::optional<double>& gap, const LossScale& scale) {
   if (!gap || !(scale.loss > 0)) return {};
-  return *gap / scale.loss;
+  return derived(*gap / scale.loss);
 }
 
 // A share, or, where only a bound is known, the text ">0.6".
 Cell extra_cell(const std::optional<ExtraTokens>& extra) {
   if (!extra) return {};
-  if (extra->bound == Bound::exact) return extra->share;
+  if (extra->bound == Bound::exact) return derived(extra->share);
   return fmt::format("{}{}", extra->bound == Bound::above ? ">" : "<", extra->share);
 }
 
 // A configuration in the plan may also carry reference rows (confirm seeds of a baseline): they count as references.
 bool shown(const RunRecord& run, const TableOptions& options) {
   return options.references || run.role != Role::reference;
+}
+
+// What else the tasks measure (accuracy, Wasserstein distance ...), by name.
+std::set<std::string> metrics_of(const Results& results) {
+  std::set<std::string> metrics;
+  for (const ConfigResult& config : results.configs()) {
+    for (const RunRecord& run : config.runs) {
+      for (const auto& [name, value] : run.metrics) metrics.insert(name);
+    }
+  }
+  return metrics;
+}
+
+std::optional<double> metric_named(const RunRecord& run, const std::string& name) {
+  const auto at = std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
+  if (at == run.metrics.end() || std::isnan(at->second)) return std::nullopt;
+  return at->second;
+}
+
+// "1:0.358:7e25c8a1b2c3d4e5", or "1:diverged"; trunks and branches have no digest.
+std::string run_text(const RunRecord& run) {
+  const std::optional<double> loss = metric_of(run, Metric::loss);
+  return fmt::format("{}:{}{}{}", run.seed,
+                     run.status == Status::finished && loss ? fmt::format("{}", *loss) : word(run.status),
+                     run.digest.empty() ? "" : ":", run.digest);
 }
 
 // The recipe's name, unless an axis of that name says it already: two columns of one name serve nobody.
@@ -85,13 +118,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
   for (const char* name : {"lr", "at", "relative_gap", "fp4_share"}) table.columns.emplace_back(name);
-  // What else the tasks measure (accuracy, Wasserstein distance ...), by name; empty where a task does not have it.
-  std::set<std::string> metrics;
-  for (const ConfigResult& config : results.configs()) {
-    for (const RunRecord& run : config.runs) {
-      for (const auto& [name, value] : run.metrics) metrics.insert(name);
-    }
-  }
+  const std::set<std::string> metrics = metrics_of(results);  // empty where a task does not have it
   table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
   for (const ConfigResult& config : results.configs()) {
     const LossScale scale = loss_scale(results, config);
@@ -103,7 +130,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       row.emplace_back(std::string(word(run.role)));
       row.push_back(number(metric_of(run, Metric::loss)));
       row.push_back(number(metric_of(run, Metric::loss_hp)));
-      row.push_back(number(results.gap(config, run)));
+      row.push_back(derived(results.gap(config, run)));
       add_costs(row, costs.of(config));
       row.emplace_back(run.digest);
       row.emplace_back(run.seconds);
@@ -113,12 +140,8 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       if (sampled) row.emplace_back(config.record.probability);
       add_rate(row, config);
       row.push_back(relative(results.gap(config, run), scale));
-      row.emplace_back(costs.of(config).fp4_share);
-      for (const std::string& name : metrics) {
-        const auto at =
-            std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
-        row.push_back(at == run.metrics.end() ? Cell{} : number(at->second));
-      }
+      row.push_back(derived(costs.of(config).fp4_share));
+      for (const std::string& name : metrics) row.push_back(number(metric_named(run, name)));
       table.rows.push_back(std::move(row));
     }
   }
@@ -137,36 +160,44 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   if (recipe) table.columns.emplace_back("recipe");
   for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share"})
     table.columns.emplace_back(name);
+  const std::set<std::string> metrics = metrics_of(results);
+  table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
+  table.columns.emplace_back("runs");
   const TokenCurves curves(results);
   for (const ConfigResult& config : results.configs()) {
     for (const Role role : {Role::run, Role::confirm, Role::reference}) {
       std::vector<double> loss, loss_hp, gap;
       int64_t diverged = 0;
       int64_t failed = 0;
-      bool any = false;
+      std::map<std::string, std::vector<double>> measured;
+      std::string runs;
       for (const RunRecord& run : config.runs) {
         if (run.role != role || !shown(run, options)) continue;
-        any = true;
+        runs += (runs.empty() ? "" : " ") + run_text(run);
         diverged += run.status == Status::diverged;
         failed += run.status == Status::failed;
         if (const auto value = metric_of(run, Metric::loss)) loss.push_back(*value);
         if (const auto value = metric_of(run, Metric::loss_hp)) loss_hp.push_back(*value);
         if (const auto value = results.gap(config, run)) gap.push_back(*value);
+        for (const std::string& name : metrics) {
+          if (const auto value = metric_named(run, name)) measured[name].push_back(*value);
+        }
       }
-      if (!any) continue;
+      if (runs.empty()) continue;
       // A mean over the runs that did not diverge would reward divergence.
-      if (diverged > 0) loss = loss_hp = gap = {};
+      if (diverged > 0) loss = loss_hp = gap = {}, measured.clear();
       const auto mean = [](const std::vector<double>& values) {
-        return values.empty() ? Cell{} : Cell(summarise(values).mean);
+        return values.empty() ? Cell{} : derived(summarise(values).mean);
       };
       const auto spread = [](const std::vector<double>& values) {
-        return values.size() < 2 ? Cell{} : Cell(summarise(values).sd);
+        return values.size() < 2 ? Cell{} : derived(summarise(values).sd);
       };
       const std::optional<Interval> interval = summarise(gap).interval;
       std::vector<Cell> row = head(config);
-      for (const Cell& cell : {Cell(std::string(word(role))), Cell(static_cast<int64_t>(loss.size())), Cell(diverged),
-                               Cell(failed), mean(loss), spread(loss), mean(loss_hp), mean(gap), spread(gap),
-                               interval ? Cell(interval->low) : Cell{}, interval ? Cell(interval->high) : Cell{}}) {
+      for (const Cell& cell :
+           {Cell(std::string(word(role))), Cell(static_cast<int64_t>(loss.size())), Cell(diverged), Cell(failed),
+            mean(loss), spread(loss), mean(loss_hp), mean(gap), spread(gap), interval ? derived(interval->low) : Cell{},
+            interval ? derived(interval->high) : Cell{}}) {
         row.push_back(cell);
       }
       add_costs(row, costs.of(config));
@@ -177,7 +208,9 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       row.push_back(relative(gaps.n == 0 ? std::nullopt : std::optional(gaps.mean), loss_scale(results, config)));
       for (const char* baseline : {"fp32", "mxfp8"})
         row.push_back(extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
-      row.emplace_back(costs.of(config).fp4_share);
+      row.push_back(derived(costs.of(config).fp4_share));
+      for (const std::string& name : metrics) row.push_back(mean(measured[name]));
+      row.emplace_back(std::move(runs));
       table.rows.push_back(std::move(row));
     }
   }

@@ -114,7 +114,8 @@ void add_table(CLI::App& app, Invocation& invocation) {
       ->type_name("COLUMN,..")
       ->delimiter(',');
   app.add_flag("--references", o->table.references, "Show the fp32 and bf16 runs that were added as references");
-  app.add_flag("--group", o->table.grouped, "One row per configuration: n, mean, SD, raw 95 % interval over the seeds");
+  app.add_flag("--group", o->table.grouped,
+               "One row per configuration: n, mean, SD, raw 95 % interval, loss and digest of each seed");
   app.add_option("--columns", o->columns, "Columns of the terminal's table")->type_name("COLUMN,..")->delimiter(',');
   app.add_option("--limit", o->limit, "Rows of the terminal's table, 0 = all")->capture_default_str();
   add_force_option(app, o->force);
