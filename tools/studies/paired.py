@@ -2,7 +2,7 @@
 
     /usr/bin/python3 tools/studies/paired.py results/wgrad/table.csv [TABLE ..] tools/studies/wgrad.json
 
-A TABLE has one row per run. The last file holds what is compared,
+A TABLE is what `fp4sim table --group --csv` writes (losses by seed in its column `runs`), or has one row per run. The last file holds what is compared,
 {"mxfp4": SETTINGS, "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS}}}}; SETTINGS are COLUMN=VALUE[,COLUMN=VALUE..] or {COLUMN: VALUE, ..} (a column by its whole name or its last word) and name one configuration of each
 task. Every row is compared with the base of its group on the seeds that both have: n, the mean of loss(row) - loss(base), a
 Student t interval at 1 - 0.05/(number of differences), and the effect that such an interval would show in four
@@ -35,12 +35,21 @@ def t_quantile(p, df):
     return low
 
 
+def by_seed(row):
+    """One row per run of a configuration's row: its losses by seed stand in `runs` ("1:0.358:7e25c8a1b2c3d4e5 2:diverged")."""
+    result = []
+    for seed, loss, *digest in (run.split(":") for run in row["runs"].split()):
+        result.append({**row, "seed": seed, "loss": loss, "status": loss if loss.isalpha() else "finished"})
+    return result
+
+
 def read_runs(*tables):
     """A function from SETTINGS (and a column) to {task: {seed: number}}, and the tasks in the tables' order."""
     rows = []
     for table in tables:
         with open(table, encoding="utf-8") as file:
-            rows += csv.DictReader(file)
+            for row in csv.DictReader(file):
+                rows += by_seed(row) if "runs" in row else [row]
     columns = list(dict.fromkeys(column for row in rows for column in row))
 
     def column(word):
