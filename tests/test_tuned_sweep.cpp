@@ -73,6 +73,43 @@ TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
   for (const auto& row : table.rows) CHECK(text_of(row[static_cast<size_t>(column)]) != "fixed");
 }
 
+TEST_CASE("branches and evaluations choose a rate of their own, or take that of their trunk", "[quick]") {
+  // Networks are best at 2^-1 (mxfp4) and 2^0 (bf16) under their own recipe, at 2^2 under mxfp8.
+  MadeUp world = tuned_world();
+  world.truth = [](const Json& config) {
+    const double away = log2_rate(config) - (config.contains("eval") ? 2 : best_log2(config));
+    return 0.1 + 0.02 * away * away;
+  };
+  for (const bool by_trunk : {false, true}) {
+    const std::string grid = std::string(R"({"name": "tuned", "task": "alpha", "base": "mxfp4", "seeds": 3,
+      "axes": {"wgrad.hadamard.size": [0]}, "branch": {"recipe": "bf16", "at": [0, 0.5]}, "eval": ["own", "mxfp8"],
+      "tune": {"train.lr": {"start": 1, "seeds": 2, "by": ")") +
+                             (by_trunk ? "trunk" : "setting") + R"("}}})";
+    const Study sweep(grid, world);
+    size_t judged = 0;
+    const Results results = sweep.results();
+    for (const ConfigResult& config : results.configs()) {
+      const Json canonical = Json::parse(config.record.config);
+      INFO(by_trunk << " " << canonical.dump());
+      double best = best_log2(canonical);
+      if (by_trunk && canonical.contains("branch")) best = 0;
+      if (!by_trunk && canonical.contains("eval")) best = 2;
+      CHECK(tuned_value(canonical, "train.lr") == std::exp2(best));
+      judged += config.in_plan;
+    }
+    CHECK(judged == 4);
+    size_t climbing = 0;
+    for (const Stage& stage : sweep.stages)
+      for (const Job& job : stage.jobs) {
+        const Json canonical = Json::parse(job.config->config);
+        climbing += job.role == Role::tune && (canonical.contains("branch") || canonical.contains("eval"));
+      }
+    CHECK((climbing == 0) == by_trunk);
+  }
+  CHECK_THROWS_WITH(parse_grid(R"({"name": "g", "task": "alpha", "tune": {"wgrad.*.target": {"by": "trunk"}}})", "g"),
+                    Catch::Contains("wgrad.*.target") && Catch::Contains("train.lr"));
+}
+
 TEST_CASE("at a fixed value there is no ladder, and everybody has that value", "[quick]") {
   const std::vector<std::string> fixed = {"train.lr=2"};
   const std::string rest = R"(, "tune_best": 0.5, "include": [{"recipe": "bf16"}]})";

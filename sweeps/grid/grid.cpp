@@ -234,6 +234,13 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
       field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
     if (const auto seeds = row->find("seeds", {"runs of each rung: seeds 2001, 2002, ..", field.seeds}))
       field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
+    if (const auto by = row->find("by", {"whose loss chooses: each setting's own (setting), or that of the whole training under "
+                                         "the trunk's recipe, for all branches and evaluations of it (trunk)",
+                                         "setting"})) {
+      field.by_trunk = by->word({"setting", "trunk"}) == 1;
+      if (field.by_trunk && !path.starts_with("train."))
+        by->fail("a trunk chooses numbers of the training (train.lr); branches have recipes of their own");
+    }
     row->finish();
     grid.tune.push_back(std::move(field));
   }

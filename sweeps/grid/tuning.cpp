@@ -50,6 +50,17 @@ Json Tuner::with_value(const Json& canonical, const TunedField& field, double va
   return simulator_.canonical(given);
 }
 
+Json Tuner::chooser(const Json& canonical, const TunedField& field) const {
+  if (!field.by_trunk) return canonical;
+  Json trunk = canonical;
+  trunk.erase("eval");
+  if (trunk.contains("branch")) {
+    trunk["recipe"] = canonical["branch"]["recipe"];
+    trunk.erase("branch");
+  }
+  return simulator_.canonical(trunk);
+}
+
 double Tuner::start_of(const Json& canonical, const TunedField& field) const {
   const std::optional<double> start = field.start ? field.start : tuned_value(canonical, field.path);
   if (!start || !(*start > 0))
@@ -64,8 +75,9 @@ Ladder Tuner::ladder_of(const Json& canonical, const TunedField& field) const {
 }
 
 Tuned Tuner::tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const {
-  const Climb end = climb_to(canonical, field, most_extensions + 1, losses);
-  const double value = rung_value(ladder_of(canonical, field), end.best);
+  const Json choosing = chooser(canonical, field);
+  const Climb end = climb_to(choosing, field, most_extensions + 1, losses);
+  const double value = rung_value(ladder_of(choosing, field), end.best);
   return {.config = with_value(canonical, field, value), .at_edge = end.at_edge};
 }
 
@@ -86,6 +98,7 @@ std::vector<Json> Tuner::rungs(const Json& canonical, size_t round, const MeanLo
   Json config = canonical;
   for (size_t f = 0; f < round / (1 + most_extensions); ++f) config = tune(config, fields_[f], losses).config;
   const TunedField& field = field_of(round);
+  config = chooser(config, field);
   const Ladder ladder = ladder_of(config, field);
   std::vector<Json> rungs;
   for (const int exponent : climb_to(config, field, round % (1 + most_extensions), losses).wanted) {

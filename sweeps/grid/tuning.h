@@ -23,6 +23,7 @@ struct TunedField {
   std::optional<double> start;  // none: the configuration's own value
   Ladder ladder;                // without its start
   size_t seeds = 3;
+  bool by_trunk = false;  // the whole training of the trunk chooses, for all its branches and evaluations
 };
 
 inline constexpr uint64_t first_tuning_seed = 2001;
@@ -54,6 +55,8 @@ class Tuner {
 
  private:
   const TunedField& field_of(size_t round) const { return fields_[round / (1 + most_extensions)]; }
+  // The configuration whose losses choose the field's value.
+  Json chooser(const Json& canonical, const TunedField& field) const;
   Json with_value(const Json& canonical, const TunedField& field, double value) const;
   double start_of(const Json& canonical, const TunedField& field) const;
   Ladder ladder_of(const Json& canonical, const TunedField& field) const;

@@ -62,6 +62,8 @@ struct MadeUp {
                     {"batch", given["train"].value("batch", 8)},
                     {"schedule", given["train"].value("schedule", "cosine")}};
     if (given["train"].contains("lr")) out["train"]["lr"] = given["train"]["lr"];
+    for (const char* section : {"branch", "eval"})
+      if (given.contains(section)) out[section] = given[section];
     const Json recipe = given["recipe"].is_string() ? named(given["recipe"]) : given["recipe"];
     for (const auto& [gemm, spec] : recipe.items()) {
       if (gemm != "fprop" && gemm != "dgrad" && gemm != "wgrad")

@@ -255,7 +255,7 @@ FieldNotes grid_notes() {
     read();
   }
   full.erase("confirm"), full.erase("explore");
-  full["tune"] = {{"train.lr", {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"seeds", 3}}}};
+  full["tune"] = {{"train.lr", {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"seeds", 3}, {"by", "setting"}}}};
   full["tune_best"] = 0.2;
   full["race"] = {{"seeds", 320}, {"hours", 1}, {"share", 0.05}, {"delta", 0.1}};
   read();
