@@ -2,7 +2,7 @@
 //   node tools/scripts/forest.mjs results/wgrad/effects.csv --out results/wgrad/effects.svg [--title TEXT] [--note TEXT]
 // effects.csv is tools/studies/paired.py's: group, name, task, n, mean, low, high, delta. A line is the simultaneous interval, a dot the
 // mean; coloured where the interval does not hold 0. An axis ends at three times the median of its panel's interval ends, so that
-// one large effect does not hide the others: an arrow and the number stand for what lies beyond.
+// one large effect does not hide the others: arrows stand for ends that lie beyond, a number for a mean.
 import {writeFileSync} from 'node:fs';
 import {parseArgs} from 'node:util';
 import {read_csv} from './csv.mjs';
@@ -80,7 +80,16 @@ tasks.forEach((task, k) => {
       return;
     }
     parts.push(`<line x1="${x(row.low)}" x2="${x(row.high)}" y1="${y}" y2="${y}" stroke="${colour}" stroke-width="2"/>`);
-    parts.push(`<circle cx="${x(row.mean)}" cy="${y}" r="4" fill="${colour}"/>`);
+    for (const [beyond, side] of [[row.low < -end, -1], [row.high > end, 1]]) {
+      const tip = x(side * end);
+      if (beyond) parts.push(`<path d="M${tip} ${y}l${-7 * side} -4v8z" fill="${colour}"/>`);
+    }
+    // A mean beyond the axis is the number at its arrow.
+    if (Math.abs(row.mean) <= end) parts.push(`<circle cx="${x(row.mean)}" cy="${y}" r="4" fill="${colour}"/>`);
+    else {
+      const right = row.mean > 0;
+      text(right ? left + panel - 10 : left + 10, y - 3, label(row.mean), `text-anchor="${right ? 'end' : 'start'}" fill="${colour}"`);
+    }
   });
 });
 const note = options.note || 'Difference of the loss with intervals that hold together at 95 %; orange: worse, blue: better; shaded: 2 % of the gap of the 4-bit format.';
