@@ -1,5 +1,7 @@
 #include "src/spec_text.h"
 
+#include <fmt/ranges.h>
+
 #include <charconv>
 #include <cmath>
 
@@ -27,6 +29,15 @@ int integer_from(const JsonReader& v) {
   const double d = number_from(v);
   if (d != std::floor(d) || std::abs(d) > 1e9) v.fail("expected a whole number, found " + shown(v.json()));
   return static_cast<int>(d);
+}
+
+int hadamard_size_from(const JsonReader& v) {  // editors list the sizes
+  if (v.notes() == nullptr) return integer_from(v);
+  std::vector<int> sizes(std::begin(hadamard_sizes), std::end(hadamard_sizes));
+  sizes.insert(sizes.begin(), 0);
+  v.notes()->say_form({{"enum", sizes}});
+  v.notes()->say_form({{"type", "string"}, {"pattern", fmt::format("^({})$", fmt::join(sizes, "|"))}});
+  return v.json().is_number() ? v.json().get<int>() : 0;
 }
 
 float float_from(const JsonReader& v) {
@@ -254,7 +265,7 @@ const std::vector<SpecField<EstimatorSpec>>& estimator_fields() {
 const std::vector<SpecField<HadamardSpec>>& hadamard_fields() {
   static const std::vector<SpecField<HadamardSpec>> fields = {
       FP4_NUMBER_FIELD(HadamardSpec, size, "0 (none), 16, 32, 64, 128 or 256",
-                       FP4_ALIVE(HadamardSpec, static_cast<void>(s), true), Json, integer_from),
+                       FP4_ALIVE(HadamardSpec, static_cast<void>(s), true), Json, hadamard_size_from),
       FP4_AXIS_FIELD(HadamardSpec, signs, hadamard_signs_table, "sign policy", FP4_ALIVE(HadamardSpec, s.size > 0)),
       FP4_AXIS_FIELD(HadamardSpec, normalise, hadamard_normalise_table, "normalisation",
                      FP4_ALIVE(HadamardSpec, s.size > 0)),

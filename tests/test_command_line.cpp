@@ -109,5 +109,8 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
   CHECK(offered("pareto --hardware mi3") == "mi300x mi355x\n");
   CHECK(offered("report --chips b200,mi355") == "b200,mi355x\n");
   CHECK(offered("pareto --x qu") == "quantisation_overhead\n");
+  CHECK(offered("pareto --y loss_hp") == "loss_hp_gap loss_hp\n");
+  CHECK(offered("effects x.sweep --axis outliers.ch") == "outliers.channel\n");
+  CHECK(offered("effects x.sweep --by batch,outliers.ch") == "batch,outliers.channel\n");
   CHECK(offered("quantise x.npy --spec te_nv") == "te_nvfp4\n");
 }

@@ -20,7 +20,7 @@ const std::map<std::string, std::string>& topics() {
       {"SPEC", "presets"}, {"ACCUMULATOR", "accumulators"}, {"BACKEND", "backends"}, {"RECIPE", "recipes"},
       {"TASK", "tasks"},   {"HARDWARE", "hardware"},        {"MODEL", "models"},     {"SUITE", "suites"},
       {"GRID", "grids"},   {"FORMAT", "formats"},           {"NAME", "names"},       {"TOPIC", "topics"},
-      {"WORD", "words"},   {"FIELD=VALUE", "fields"}};
+      {"WORD", "words"},   {"FIELD=VALUE", "fields"},       {"AXIS", "axes"}};
   return map;
 }
 

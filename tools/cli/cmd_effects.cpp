@@ -89,13 +89,16 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
 void add_effects(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EffectsOptions>();
   add_view_options(app, o->view);
-  app.add_option("--axis", o->contrast.axis, "The axis whose values are compared (path, or its ending)")->required();
+  app.add_option("--axis", o->contrast.axis, "The axis whose values are compared (path, or its ending)")
+      ->required()
+      ->type_name("AXIS");
   app.add_option("--against", o->contrast.reference, "The value compared with (default: the grid's first)");
   app.add_option("--by", o->contrast.by, "Separately for each value of these axes")
       ->type_name("AXIS,..")
       ->delimiter(',');
   app.add_option("--where", o->where, "Only where AXIS=VALUE or AXIS=X|Y (repeatable)")->type_name("AXIS=VALUE");
-  app.add_option("--y", o->y, "loss_gap or loss_hp_gap")
+  app.add_option("--y", o->y, "Quality that is compared")
+      ->type_name("loss_gap|loss_hp_gap")
       ->capture_default_str()
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
   app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");

@@ -19,7 +19,7 @@ struct ListOptions {
   bool json = false, words = false;
 };
 
-// Names alone, for completion scripts; four topics exist only here.
+// Names alone, for completion scripts; five topics exist only here.
 void print_words(const std::string& topic) {
   std::vector<std::string> names;
   if (topic == "topics")
@@ -28,6 +28,8 @@ void print_words(const std::string& topic) {
     names = catalogue_show_names();
   else if (topic == "fields" || topic == "words")
     names = topic == "words" ? reference_words() : reference_settings();
+  else if (topic == "axes")
+    for (const std::string& setting : reference_settings()) names.push_back(setting.substr(0, setting.find('=')));
   else
     for (const CatalogueRow& row : catalogue_rows(topic)) names.push_back(row.name);
   for (const std::string& name : names) fmt::print("{}\n", name);

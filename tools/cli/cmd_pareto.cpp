@@ -177,7 +177,9 @@ void add_pareto(CLI::App& app, Invocation& invocation) {
   app.add_option("--x", o->front.x, "Cost that the front is judged by")
       ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
       ->capture_default_str();
-  app.add_option("--y", o->front.y, "Quality: loss_gap, loss_hp_gap, loss, loss_hp")->capture_default_str();
+  app.add_option("--y", o->front.y, "Quality that the front is judged by")
+      ->type_name("loss_gap|loss_hp_gap|loss|loss_hp")
+      ->capture_default_str();
   app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
   app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
   app.add_option("--target", o->target, "Loss for tokens-to-target (default: from the fp32 runs)");

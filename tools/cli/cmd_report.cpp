@@ -99,7 +99,9 @@ void add_report(CLI::App& app, Invocation& invocation) {
   app.add_option("--x", o->front.x, "Cost that the front is judged by")
       ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
       ->capture_default_str();
-  app.add_option("--y", o->front.y, "Quality that the front is judged by")->capture_default_str();
+  app.add_option("--y", o->front.y, "Quality that the front is judged by")
+      ->type_name("loss_gap|loss_hp_gap|loss|loss_hp")
+      ->capture_default_str();
   app.add_option("--chips", o->chips, "Further chips that the page switches to, names or files")
       ->delimiter(',')
       ->type_name("HARDWARE,..");

@@ -1,5 +1,6 @@
 // The reference as rows and as pages of Markdown.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -91,6 +92,9 @@ std::string value_text(const FieldNotes& notes) {
   std::vector<std::string> forms;
   if (notes.is_integer) forms.push_back("whole number" + range_of(notes));
   if (notes.is_number && !notes.is_integer) forms.push_back("number" + range_of(notes));
+  for (const Json& form : notes.forms)
+    if (form.contains("enum"))
+      forms.push_back(fmt::format("{}", fmt::join(form["enum"].get<std::vector<int>>(), ", ")));
   if (notes.is_boolean) forms.emplace_back("true or false");
   if (!notes.words.empty() && !notes.words[0].doc.empty()) {
     forms.emplace_back("word");
