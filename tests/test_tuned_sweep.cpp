@@ -73,6 +73,24 @@ TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
   for (const auto& row : table.rows) CHECK(text_of(row[static_cast<size_t>(column)]) != "fixed");
 }
 
+TEST_CASE("a measured number with the name of an axis has a column of its own", "[quick]") {
+  Study sweep(tuned_grid + "}", tuned_world());
+  for (RunRecord& run : sweep.runs) run.metrics.emplace_back("wgrad.hadamard.size", 7.0);
+  const Results results = sweep.results();
+  for (const bool grouped : {false, true}) {
+    const ResultTable table = result_table(results, Costs(results, made_up_costs()), {.grouped = grouped});
+    const std::set<std::string> names(table.columns.begin(), table.columns.end());
+    CHECK(names.size() == table.columns.size());
+    const auto column = [&](const std::string& name) {
+      return static_cast<size_t>(std::find(table.columns.begin(), table.columns.end(), name) - table.columns.begin());
+    };
+    for (const auto& row : table.rows) {
+      CHECK(text_of(row[column("wgrad.hadamard.size")]) != "7");
+      CHECK(text_of(row[column("measured.wgrad.hadamard.size")]) == "7");
+    }
+  }
+}
+
 TEST_CASE("branches and evaluations choose a rate of their own, or take that of their trunk", "[quick]") {
   // Networks are best at 2^-1 (mxfp4) and 2^0 (bf16) under their own recipe, at 2^2 under mxfp8.
   MadeUp world = tuned_world();

@@ -86,6 +86,14 @@ std::set<std::string> metrics_of(const Results& results) {
   return metrics;
 }
 
+// A grid may have an axis of such a name: `weights` are rules of the recipe, and lm measures how many it has.
+void add_metric_columns(ResultTable& table, const std::set<std::string>& metrics) {
+  for (const std::string& name : metrics) {
+    const bool taken = std::find(table.columns.begin(), table.columns.end(), name) != table.columns.end();
+    table.columns.push_back(taken ? "measured." + name : name);
+  }
+}
+
 std::optional<double> metric_named(const RunRecord& run, const std::string& name) {
   const auto at = std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
   if (at == run.metrics.end() || std::isnan(at->second)) return std::nullopt;
@@ -119,7 +127,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   if (sampled) table.columns.emplace_back("probability");
   for (const char* name : {"lr", "at", "relative_gap", "fp4_share"}) table.columns.emplace_back(name);
   const std::set<std::string> metrics = metrics_of(results);  // empty where a task does not have it
-  table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
+  add_metric_columns(table, metrics);
   for (const ConfigResult& config : results.configs()) {
     const LossScale scale = loss_scale(results, config);
     for (const RunRecord& run : config.runs) {
@@ -161,7 +169,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share"})
     table.columns.emplace_back(name);
   const std::set<std::string> metrics = metrics_of(results);
-  table.columns.insert(table.columns.end(), metrics.begin(), metrics.end());
+  add_metric_columns(table, metrics);
   table.columns.emplace_back("runs");
   const TokenCurves curves(results);
   for (const ConfigResult& config : results.configs()) {
