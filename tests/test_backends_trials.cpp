@@ -183,6 +183,33 @@ TEST_CASE("of trials that decode alike the first stays", "[quick]") {
   }
 }
 
+// Quotients of maxima by a tensor's factor within three units of the last place of M*sqrt(2)*2^e, where nearest_log2
+// moves up: no float is that number, so one whose last bit is odd does not tell on which side of it a quotient lies.
+TEST_CASE("maxima beside an irrational threshold get the reference's scales", "[quick]") {
+  for (const char* words : {"mxfp4,scale_rule=nearest_log2,tensor_scale=hold",
+                            "mxfp4,scale_rule=nearest_log2,tensor_scale=hold,element=e3m0",
+                            "mxfp4,scale_rule=nearest_log2,tensor_scale=hold,element=e2m3,block=16",
+                            "mxfp8,scale_rule=nearest_log2,tensor_scale=hold",
+                            "nvfp4,scale=ue5m3,scale_rule=nearest_log2,tensor_scale=hold"}) {
+    const QuantSpec spec = quant_spec_from_words(words);
+    const Quantizer q = resolve(spec);
+    const int n = spec.block.size;
+    const double threshold = static_cast<double>(decode(q.element, q.element.largest_code)) * std::sqrt(2.0);
+    for (int step = 0; step < 20; ++step) {
+      const float held_amax = 29.0f + 1.37f * static_cast<float>(step);
+      const double g = static_cast<double>(factor_of(spec, q, held_amax).g);
+      std::vector<float> x(trial_rows * trial_cols);
+      for (int i = 0; i < trial_rows * trial_cols; ++i) {
+        const int block = i / n;
+        const auto at = static_cast<float>(std::ldexp(threshold * g, block / 7 % 9 - 4));
+        const float amax = float_of(bits_of(at) + static_cast<uint32_t>(block % 7 - 3));
+        x[static_cast<size_t>(i)] = i % n == block % n ? amax : 0.5f * amax * uniform(static_cast<uint64_t>(i));
+      }
+      check_scales(words, x, held_amax);
+    }
+  }
+}
+
 TEST_CASE("fast trials, quotients and variances decide as the reference does", "[quick]") {
   const int rows = 64 * 6;
   // The ends of fp32; and where block scales are subnormal, on either side of the smallest.
