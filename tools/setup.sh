@@ -84,9 +84,12 @@ echo "setup: GPU compilers:${gpu:- none; the GPU backend stays off}"
 
 if [ -f package.json ]; then
   # npm writes node_modules/.package-lock.json last, so its age tells whether the folder belongs to the lock file.
-  if [ ! -f node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then
+  less=
+  [ "$wanted" = all ] || less=--omit=dev
+  if [ ! -f node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ] ||
+    { [ "$wanted" = all ] && [ ! -d node_modules/playwright-core ]; }; then
     echo "setup: installing npm packages of package-lock.json"
-    npm ci --no-audit --no-fund
+    npm ci --no-audit --no-fund $less
     touch node_modules/.package-lock.json
   else
     echo "setup: all npm packages are here"
