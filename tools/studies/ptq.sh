@@ -1,6 +1,6 @@
 #!/bin/sh
 # The language model of the study ptq, whose grid has fewer seeds and evaluations: all effects of both grids anew, with
-# intervals that hold together. A quarter of an hour on 2 idle cores.
+# intervals that hold together. Reads the text of tools/corpus.sh. Half an hour on 2 busy cores.
 #   tools/studies/ptq.sh results/ptq
 set -eu
 out=$1
