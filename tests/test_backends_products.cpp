@@ -307,6 +307,30 @@ Pair scales_of_zero(Words words, int round, Random& random) {
   return p;
 }
 
+// A block of zeros weighs as its scale does in aligned sums: from some scale on it cuts the last bit of the others.
+Pair heavy_zeros(Words words, int round, Random& random) {
+  const bool mixed = round % 2 == 0;  // else dots as long as they get
+  const Codes codes = mixed ? Codes::any : Codes::large;
+  Pair p = {drawn(words[0], 10, 96, codes, mixed, 0, 1, random), drawn(words[1], 18, 96, codes, mixed, 0, 0, random),
+            accumulators(false)};
+  for (int64_t r = 0; r < p.a.rows; ++r) {
+    for (int64_t k = 32; k < 64; ++k) clear_code(p.a, r, k);
+    const int64_t per_row = p.a.geometry.scale_cols;
+    for (int64_t i = per_row / 3; i < 2 * per_row / 3; ++i)
+      set_scale(p.a, r * per_row + i, std::ldexp(1.0f, within(p.a.spec, 18 + round)));
+  }
+  return p;
+}
+
+// The largest elements of 1.6 million columns pass 2^128 where scales of both sides give 2^90: sums become infinite,
+// and what they lost by then is no number.
+Pair overflowing_row(Words words, int, Random& random) {
+  constexpr int64_t k = 1600 * 1024;
+  return {drawn(words[0], 1, k, Codes::largest, false, 45, 0, random),
+          drawn(words[1], 1, k, Codes::largest, false, 45, 0, random),
+          {fp32_block}};
+}
+
 // Dots of whole rows that no fp32 holds: e2m3 from 4,661 columns on, e3m0 from 4,097.
 Pair long_rows(Words words, int round, Random& random) {
   constexpr int64_t lengths[] = {4096, 4097, 4660, 4661, 6001};
@@ -319,6 +343,7 @@ Pair long_rows(Words words, int round, Random& random) {
 
 bool is_any(Words) { return true; }
 bool is_level(Words words) { return words[0] == std::string("mxfp4") && words[1] == std::string("mxfp4"); }
+bool is_mxfp8(Words words) { return words[0] == std::string("mxfp8") && words[1] == std::string("mxfp8"); }
 bool is_long(Words words) {
   const auto has = [](const char* side) {
     return !quant_spec_from_words(side).has_outer_scale() && std::string(side).find("row") != std::string::npos;
@@ -337,6 +362,10 @@ struct Drawing {
   int rounds;
 };
 constexpr Drawing drawings[] = {
+    {"zeros under large scales", heavy_zeros, is_vector, 20},
+    {"a row that overflows", overflowing_row, is_mxfp8, 1},
+    {"scales of zero", scales_of_zero, has_zeros, 8},
+    {"blocks that tie", tied_blocks, is_vector, 98},
     {"codes and scales near and far", near_and_far, is_any, 72},
     {"ends of fp32", ends_of_fp32, is_any, 22},
     {"the largest elements", largest_elements, is_any, 6},
@@ -344,8 +373,6 @@ constexpr Drawing drawings[] = {
     {"terms on both sides of the cut", around_the_cut, is_any, 2},
     {"spreads of scales", spreads, is_vector, 39},
     {"sums at 2^24", sums_at_2_24, is_level, 12},
-    {"blocks that tie", tied_blocks, is_vector, 98},
-    {"scales of zero", scales_of_zero, has_zeros, 8},
     {"long rows", long_rows, is_long, 10},
 };
 
