@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4/backend.h"
+#include "src/amax.h"
 
 namespace fp4 {
 
@@ -49,8 +50,6 @@ void add_rows(QuantizeReport& report, const std::vector<RowStatistics>& rows);
 // Both at once.
 void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads);
 
-// The largest finite magnitude of `count` numbers; 0 without one.
-float finite_amax(const float* x, int64_t count);
 bool has_nan(const float* x, int64_t count);
 // What a tensor scale is made of: that, or NaN under `tensor_nan` where there is one. Of parts of a tensor, the larger
 // one (joined_amax) is that of the whole.

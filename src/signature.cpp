@@ -136,21 +136,25 @@ void add_quantized(Digest& digest, const std::vector<float>& x, const char* word
   digest.add(decoded);
 }
 
-void add_product(Digest& digest, const std::vector<float>& x, const char* words, const Accumulator& accumulator,
-                 const HadamardSpec& h) {
-  Quantized a;
-  Quantized b;
-  QuantizeCall call;
-  call.spec = quant_spec_from_words(words, "signature");
-  call.hadamard = h;
-  call.x = view_of(x.data(), 8, case_cols);
-  call.place = {7, 64, 5};
-  reference_backend().quantize(call, a);
-  call.x = view_of(x.data() + 8 * case_cols, 9, case_cols);
-  call.place = call.place.second_operand();
-  reference_backend().quantize(call, b);
+// Operands [8, K] and [9, K] of products.
+struct Operands {
+  Quantized a, b;
+  Operands(const std::vector<float>& x, const char* words, const HadamardSpec& h) {
+    QuantizeCall call;
+    call.spec = quant_spec_from_words(words, "signature");
+    call.hadamard = h;
+    call.x = view_of(x.data(), 8, case_cols);
+    call.place = {7, 64, 5};
+    reference_backend().quantize(call, a);
+    call.x = view_of(x.data() + 8 * case_cols, 9, case_cols);
+    call.place = call.place.second_operand();
+    reference_backend().quantize(call, b);
+  }
+};
+
+void add_product(Digest& digest, const Operands& o, const Accumulator& accumulator, const HadamardSpec& h) {
   std::vector<float> c(72);
-  reference_backend().gemm(a, b, {accumulator, h.product_divisor(), 1}, c.data(), 9);
+  reference_backend().gemm(o.a, o.b, {accumulator, h.product_divisor(), 1}, c.data(), 9);
   digest.add(c);
 }
 
@@ -185,15 +189,15 @@ std::string arithmetic_signature() {
     add_quantized(digest, tame, words);
   }
   for (const char* words : gemm_cases) {
-    for (const char* name : gemm_accumulators)
-      add_product(digest, tame, words, accumulator_from(name, "signature"), {});
+    const Operands operands(tame, words, {});
+    for (const char* name : gemm_accumulators) add_product(digest, operands, accumulator_from(name, "signature"), {});
   }
   for (const int size : hadamard_cases) {
     for (const char* signs : sign_cases) {
       for (const char* normalise : {"sqrt", "fold"}) {
         HadamardSpec h;
         set_hadamard(h, {{"size", size}, {"signs", signs}, {"normalise", normalise}}, "signature");
-        add_product(digest, tame, "mxfp4", fp32_block, h);
+        add_product(digest, Operands(tame, "mxfp4", h), fp32_block, h);
       }
     }
   }

@@ -7,7 +7,7 @@
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tests/support/support.h"
-#include "tools/cli/quantize_files.h"
+#include "src/folder/quantize_files.h"
 
 using namespace fp4;
 using namespace fp4::golden;
@@ -128,7 +128,7 @@ TEST_CASE("files in any layout decode to the same bits", "[cli]") {
   for (size_t i = 0; i < x.size(); ++i) x[i] = random_uniform({9, 1, 0}, i) * 10.0f - 5.0f;
   save_tensor(folder / "x.npy", Dtype::f32, {rows, cols}, x.data());
   const auto decoded = [&](const std::string& nibbles, const std::string& scales, const std::string& words) {
-    tools::QuantizeJob job;
+    folder::QuantizeJob job;
     job.in = folder / "x.npy";
     job.spec = quant_spec_from_words(words);
     job.out = folder / "out";
@@ -136,8 +136,8 @@ TEST_CASE("files in any layout decode to the same bits", "[cli]") {
     job.nibbles = nibbles;
     job.scale_layout = scales;
     job.band_bytes = 4096;  // 20 rows, or 32 of a tile
-    tools::quantize_to_folder(job);
-    tools::dequantize_folder(folder / "out", folder / "y.npy", true, "auto", 1);
+    folder::quantize_to_folder(job);
+    folder::dequantize_folder(folder / "out", folder / "y.npy", true, "auto", 1);
     return fp4::test::read_text(folder / "y.npy");
   };
   const auto check = [&](const std::string& words, const std::vector<std::pair<std::string, std::string>>& orders) {

@@ -1,9 +1,14 @@
 // Whole models in every checkpoint format, made and judged by numpy (models.py).
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
+#include "fp4/arithmetic.h"
+#include "src/amax.h"
 #include "src/backends.h"
 #include "src/quantize_statistics.h"
+#include "src/row_sums.h"
 #include "src/spec_text.h"
 #include "tests/support/support.h"
 
@@ -42,6 +47,84 @@ TEST_CASE("statistics count what was clipped, became zero or is not finite", "[q
     CHECK(report.squares == Approx(49 + 64 + 36 + 2 * 0.04 + 1 + 4 + 81));
   }
   CHECK(fp4::finite_amax(x.data(), 11) == 9.0f);
+}
+
+// The same loop written out: column k belongs to part k mod 8, parts and rows are added in ascending order.
+TEST_CASE("sums of rows have the same digits in every instruction set", "[quick]") {
+  for (const int64_t cols : {1, 7, 8, 15, 16, 17, 40, 64, 129})
+    for (const bool is_packed : {true, false}) {
+      std::vector<float> x(static_cast<size_t>(cols)), y(x.size());
+      std::vector<uint8_t> packed((x.size() + 1) / 2);
+      std::vector<uint32_t> codes(x.size());
+      double errors[8] = {}, squares[8] = {};
+      fp4::RowStatistics wanted;
+      for (size_t k = 0; k < x.size(); ++k) {
+        const auto draw = static_cast<uint32_t>((k + 1) * 2654435761u + static_cast<uint32_t>(cols) * 40503u);
+        x[k] = fp4::float_of((draw & 0x807fffff) | (100 + draw % 50) << 23);
+        y[k] = k % 5 == 4 ? (k % 2 == 0 ? 0.0f : -0.0f) : x[k] * (k % 3 == 0 ? 0.875f : 1.0625f);
+        if (k % 11 == 10) x[k] = 0;
+        if (k % 13 == 12) x[k] = std::numeric_limits<float>::infinity();
+        if (k % 17 == 16) y[k] = std::numeric_limits<float>::quiet_NaN();
+        codes[k] = draw >> 7 & 15;
+        packed[k / 2] = static_cast<uint8_t>(packed[k / 2] | codes[k] << 4 * (k % 2));
+        if (!std::isfinite(x[k]) || !std::isfinite(y[k])) {
+          ++wanted.nonfinite;
+          continue;
+        }
+        const double error = static_cast<double>(x[k]) - static_cast<double>(y[k]);
+        errors[k % 8] += error * error;
+        squares[k % 8] += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+        wanted.largest_error = std::max(wanted.largest_error, std::abs(error));
+        wanted.zeros += y[k] == 0 ? 1 : 0;
+        wanted.underflows += y[k] == 0 && x[k] != 0 ? 1 : 0;
+        wanted.clipped += y[k] != 0 && std::abs(x[k]) > std::abs(y[k]) && (codes[k] & 7) == 7 ? 1 : 0;
+      }
+      for (int part = 0; part < 8; ++part) {
+        wanted.error_squares += errors[part];
+        wanted.squares += squares[part];
+      }
+      const fp4::StatisticsRow row = {x.data(), y.data(), is_packed ? packed.data() : nullptr, codes.data(), cols,
+                                      7,        7};
+      INFO(cols << (is_packed ? " packed" : " codes"));
+      for (const fp4::RowStatistics& found : {fp4::sum_row(row), fp4::sum_row_plain(row)}) {
+        CHECK(found.error_squares == wanted.error_squares);
+        CHECK(found.squares == wanted.squares);
+        CHECK(found.largest_error == wanted.largest_error);
+        CHECK(found.clipped == wanted.clipped);
+        CHECK(found.zeros == wanted.zeros);
+        CHECK(found.underflows == wanted.underflows);
+        CHECK(found.nonfinite == wanted.nonfinite);
+      }
+    }
+}
+
+// Patterns of all kinds in every lane: against one comparison at a time, and the core's own rounding.
+TEST_CASE("maxima and bfloat16 of many numbers are those of each", "[quick]") {
+  std::vector<float> x;
+  for (uint32_t i = 0; i < 70000; ++i) x.push_back(fp4::float_of(i * 2654435761u));
+  for (const uint32_t bits :
+       {0x7f800000u, 0xff800000u, 0x7f800001u, 0xffc00000u, 0x7f7fffffu, 0x3f808000u, 0x3f818000u})
+    x.push_back(fp4::float_of(bits));
+  std::vector<uint16_t> narrow(x.size());
+  fp4::narrow_to_bf16(x.data(), static_cast<int64_t>(x.size()), narrow.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const uint32_t rounded = fp4::bits_of(fp4::rounded_to_bf16(x[i])) >> 16;
+    if (narrow[i] != (std::isnan(x[i]) ? rounded | 0x40 : rounded)) FAIL("bf16 of " << fp4::bits_of(x[i]));
+  }
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{200}, x.size()}) {
+    float amax = 0;
+    uint32_t wide = 0, half = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (std::isfinite(x[i])) amax = std::max(amax, std::abs(x[i]));
+      const uint32_t magnitude = narrow[i] & 0x7fffu;
+      if (magnitude < 0x7f80) wide = std::max(wide, magnitude);
+      if (magnitude < 0x7c00) half = std::max(half, magnitude);
+    }
+    const auto n = static_cast<int64_t>(count);
+    CHECK(fp4::finite_amax(x.data(), n) == amax);
+    CHECK(fp4::finite_amax_bits(narrow.data(), n, 0x7f80) == wide);
+    CHECK(fp4::finite_amax_bits(narrow.data(), n, 0x7c00) == half);
+  }
 }
 
 // Maxima within 100 ulp below and 3 above every power of two: where a float log2 is one too high, and where not.

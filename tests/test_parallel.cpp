@@ -2,11 +2,14 @@
 // whatever its threads were made under?
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <new>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
+#include "src/in_order.h"
 #include "src/parallel.h"
 #include "tests/support/host_floats.h"
 
@@ -66,4 +69,53 @@ TEST_CASE("threads of the host's own loops compute in the default environment he
     CHECK(after == own);
     CHECK(hosts == std::vector<uint64_t>(2, own));
   }
+}
+
+TEST_CASE("bands are fetched and handed on in order, whoever works on them", "[quick]") {
+  for (const int threads : {1, 2, 3, 7})
+    for (const int64_t count : {0, 1, 2, 5, 200}) {
+      std::vector<int64_t> fetched, given;
+      std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
+      std::atomic<int> worked = 0;
+      std::atomic<bool> shared = false;  // a worker with two bands, or band 0 with another than the caller
+      in_order(
+          count, threads,
+          [&](int64_t i, int worker) {
+            if (busy[static_cast<size_t>(worker)]++ != 0) shared = true;
+            if (i == 0 && worker != 0) shared = true;
+            fetched.push_back(i);
+          },
+          [&](int64_t i, int) {
+            std::this_thread::sleep_for(std::chrono::microseconds(i % 7 * 20));
+            ++worked;
+          },
+          [&](int64_t i, int worker) {
+            given.push_back(i);
+            --busy[static_cast<size_t>(worker)];
+          });
+      std::vector<int64_t> all(static_cast<size_t>(count));
+      std::iota(all.begin(), all.end(), 0);
+      CHECK(fetched == all);
+      CHECK(given == all);
+      CHECK(worked == count);
+      CHECK(!shared);
+    }
+}
+
+TEST_CASE("the error of the lowest band leaves a stream, and no later band is handed on", "[quick]") {
+  for (const int threads : {1, 2, 4})
+    for (const int stage : {0, 1, 2}) {
+      std::vector<int64_t> given;
+      const auto fail = [&](int at, int64_t i) {
+        if (at == stage && i >= 10) throw std::runtime_error(std::to_string(i));
+      };
+      CHECK_THROWS_WITH(in_order(
+                            50, threads, [&](int64_t i, int) { fail(0, i); }, [&](int64_t i, int) { fail(1, i); },
+                            [&](int64_t i, int) {
+                              fail(2, i);
+                              given.push_back(i);
+                            }),
+                        "10");
+      CHECK(given == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    }
 }

@@ -11,7 +11,7 @@
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tests/support/support.h"
-#include "tools/cli/quantize_files.h"
+#include "src/folder/quantize_files.h"
 
 using fp4::test::fp4sim_path;
 using fp4::test::read_text;
@@ -51,17 +51,17 @@ TEST_CASE("how a tensor is cut into bands changes no file", "[quick]") {
     INFO(words);
     x[rows * cols / 2] = std::string_view(words).ends_with("tensor_nan") ? std::nanf("") : 1.0f;
     fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {rows, cols}, x.data(), true);
-    fp4::tools::QuantizeJob job;
+    fp4::folder::QuantizeJob job;
     job.in = folder / "x.npy";
     job.spec = fp4::quant_spec_from_words(words);
     job.place = {3, 32, 7};
     job.force = true;
     job.out = folder / "whole";
-    const auto whole = fp4::tools::quantize_to_folder(job);
+    const auto whole = fp4::folder::quantize_to_folder(job);
     job.out = folder / "bands";
     job.band_bytes = 1;  // one block of rows at a time
     job.threads = 2;
-    const auto bands = fp4::tools::quantize_to_folder(job);
+    const auto bands = fp4::folder::quantize_to_folder(job);
     CHECK((whole.nmse() == bands.nmse() || (std::isnan(whole.nmse()) && std::isnan(bands.nmse()))));
     CHECK(whole.clipped == bands.clipped);
     for (const char* name : {"codes.npy", "tensor_scale.npy", "dequantized.npy", "scales.npy"}) {

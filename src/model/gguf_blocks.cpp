@@ -4,19 +4,40 @@
 
 namespace fp4 {
 
+namespace {
+
+// Nibble i of a word as byte i, and back.
+uint64_t spread(uint32_t nibbles) {
+  uint64_t x = nibbles;
+  x = (x | x << 16) & 0x0000ffff0000ffff;
+  x = (x | x << 8) & 0x00ff00ff00ff00ff;
+  return (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
+}
+uint32_t gathered(uint64_t x) {
+  x = (x | x >> 4) & 0x00ff00ff00ff00ff;
+  x = (x | x >> 8) & 0x0000ffff0000ffff;
+  return static_cast<uint32_t>(x | x >> 16);
+}
+
+}  // namespace
+
 void join_halves(const uint8_t* halves, int bytes, uint8_t* low_first) {
-  for (int j = 0; j < bytes / 2; ++j) {
-    const uint8_t even = halves[2 * j], odd = halves[2 * j + 1];
-    low_first[j] = static_cast<uint8_t>((even & 15) | (odd & 15) << 4);
-    low_first[bytes / 2 + j] = static_cast<uint8_t>(even >> 4 | (odd & 0xf0));
+  for (int j = 0; j < bytes / 2; j += 4) {
+    uint64_t both;
+    std::memcpy(&both, halves + 2 * j, 8);
+    const uint32_t first = gathered(both & 0x0f0f0f0f0f0f0f0f), second = gathered(both >> 4 & 0x0f0f0f0f0f0f0f0f);
+    std::memcpy(low_first + j, &first, 4);
+    std::memcpy(low_first + bytes / 2 + j, &second, 4);
   }
 }
 
 void split_halves(const uint8_t* low_first, int bytes, uint8_t* halves) {
-  for (int j = 0; j < bytes / 2; ++j) {
-    const uint8_t first = low_first[j], second = low_first[bytes / 2 + j];
-    halves[2 * j] = static_cast<uint8_t>((first & 15) | (second & 15) << 4);
-    halves[2 * j + 1] = static_cast<uint8_t>(first >> 4 | (second & 0xf0));
+  for (int j = 0; j < bytes / 2; j += 4) {
+    uint32_t first, second;
+    std::memcpy(&first, low_first + j, 4);
+    std::memcpy(&second, low_first + bytes / 2 + j, 4);
+    const uint64_t both = spread(first) | spread(second) << 4;
+    std::memcpy(halves + 2 * j, &both, 8);
   }
 }
 

@@ -17,7 +17,7 @@ constexpr GgufBlock gguf_block(GgufValues values) {
   return values == GgufValues::nvfp4 ? GgufBlock{4, 16} : GgufBlock{1, 32};
 }
 
-// Bytes of low-first codes (the even column in the low nibble) from and to `bytes` bytes of a block, an even number.
+// Bytes of low-first codes (the even column in the low nibble) from and to `bytes` bytes of a block, a multiple of 8.
 void join_halves(const uint8_t* halves, int bytes, uint8_t* low_first);
 void split_halves(const uint8_t* low_first, int bytes, uint8_t* halves);
 

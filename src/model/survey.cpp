@@ -1,10 +1,8 @@
 #include "src/model/survey.h"
 
 #include <algorithm>
-#include <future>
-#include <system_error>
 
-#include "src/float_environment.h"
+#include "src/in_order.h"
 
 namespace fp4 {
 namespace {
@@ -13,10 +11,10 @@ bool measures_whole_tensor(const QuantSpec& s) {
   return s.has_scale() && (s.tensor_scale == TensorScale::current || s.tensor_scale == TensorScale::hold);
 }
 
-// Rows that one thread reads, quantises, decodes and measures, a piece at a time, so that each piece stays in its
+// What one thread reads, quantises, decodes and measures rows with, a piece at a time, so that each piece stays in its
 // caches.
-struct Band {
-  int64_t first = 0, count = 0;  // rows
+struct Worker {
+  WeightReader* reader = nullptr;
   std::vector<float> x = {}, y = {};
   Quantized q = {}, all = {};                         // of a piece, and of the band where somebody takes it
   std::vector<std::vector<RowStatistics>> sums = {};  // of each spec
@@ -25,26 +23,6 @@ struct Band {
 };
 
 constexpr int64_t piece_bytes = int64_t{256} << 10;  // of float32: a level 2 cache holds it twice
-
-// work(0) here and the others on threads of their own, or here where there are no more. Threads that are done sleep: a
-// group takes milliseconds, for which OpenMP's would spin, on a busy machine longer than they work.
-template <class Work>
-void each_on_a_thread(int64_t count, const Work& work) {
-  std::vector<std::future<void>> others;
-  std::vector<int64_t> here = {0};
-  for (int64_t j = 1; j < count; ++j) {
-    try {
-      others.push_back(std::async(std::launch::async, [&work, j] {
-        const DefaultFloatEnvironment floats;
-        work(j);
-      }));
-    } catch (const std::system_error&) {
-      here.push_back(j);
-    }
-  }
-  for (const int64_t j : here) work(j);
-  for (std::future<void>& other : others) other.get();
-}
 
 void append(Quantized& all, const Quantized& piece, bool is_first) {
   if (is_first) {
@@ -91,52 +69,54 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
   const int64_t band =
       common_band(specs, rows, cols, std::min(options.band_bytes, (int64_t{32} << 20) / std::max(options.threads, 1)));
   const int64_t piece = std::min(band, common_band(specs, rows, cols, piece_bytes));
-  // Bands of a group are worked on at once, then handed on in their order. Files that are read in one order only are
-  // read by one thread.
-  const int64_t bands = std::clamp<int64_t>((rows + band - 1) / band, 1, options.threads);
-  const bool each_reads = reader.reads_anywhere() && bands > 1;
-  std::vector<Band> group(static_cast<size_t>(bands));
-  std::vector<WeightReader> readers;
-  if (each_reads) readers.assign(group.size(), reader);
-  const int inner = group.size() > 1 ? 1 : options.threads;
-  const auto at_once = [&](auto&& work) {
-    each_on_a_thread(bands, [&](int64_t j) { work(j, group[static_cast<size_t>(j)]); });
+  const int64_t bands = (rows + band - 1) / band;
+  const auto threads = static_cast<int>(std::clamp<int64_t>(bands, 1, std::max(options.threads, 1)));
+  const int inner = threads > 1 ? 1 : options.threads;
+  // Threads read pieces of their own; a file that is read in one order only is read by bands, in turns.
+  const bool reads_pieces = threads == 1 || reader.reads_anywhere();
+  std::vector<WeightReader> copies;
+  if (reads_pieces && threads > 1) copies.assign(static_cast<size_t>(threads - 1), reader);
+  std::vector<Worker> workers(static_cast<size_t>(threads));
+  for (size_t j = 0; j < workers.size(); ++j) workers[j].reader = j == 0 || copies.empty() ? &reader : &copies[j - 1];
+  const auto rows_of = [&](int64_t i) { return std::min(band, rows - i * band); };
+  // All rows, piece by piece: use(worker, band, row in it, rows); then give(worker, band) in the order of bands.
+  const auto in_pieces = [&](auto&& use, auto&& give) {
+    const auto fetch = [&](int64_t i, int j) {
+      if (reads_pieces) return;
+      Worker& w = workers[static_cast<size_t>(j)];
+      w.x.resize(static_cast<size_t>(rows_of(i) * cols));
+      reader.read_rows(i * band, rows_of(i), w.x.data(), 1);
+    };
+    const auto work = [&](int64_t i, int j) {
+      Worker& w = workers[static_cast<size_t>(j)];
+      for (int64_t done = 0; done < rows_of(i); done += piece) use(w, i, done, std::min(piece, rows_of(i) - done));
+    };
+    in_order(bands, threads, fetch, work, [&](int64_t i, int j) { give(workers[static_cast<size_t>(j)], i); });
   };
-  // The rows of a group, piece by piece: use(band, first row, rows), with b.x read.
-  const auto in_pieces = [&](int64_t first, auto&& use) {
-    for (int64_t j = 0; j < bands; ++j) {
-      Band& b = group[static_cast<size_t>(j)];
-      b.first = first + j * band;
-      b.count = std::clamp<int64_t>(rows - b.first, 0, band);
-      if (each_reads || b.count == 0) continue;
-      b.x.resize(static_cast<size_t>(b.count * cols));
-      reader.read_rows(b.first, b.count, b.x.data(), options.threads);
-    }
-    at_once([&](int64_t j, Band& b) {
-      for (int64_t done = 0; done < b.count; done += piece) {
-        const int64_t count = std::min(piece, b.count - done);
-        const float* x = b.x.data() + (each_reads ? 0 : done * cols);
-        if (each_reads) {
-          b.x.resize(static_cast<size_t>(count * cols));
-          readers[static_cast<size_t>(j)].read_rows(b.first + done, count, b.x.data(), 1);
-          x = b.x.data();
-        }
-        use(b, done, view_of(x, count, cols));
-      }
-    });
+  const auto read = [&](Worker& w, int64_t i, int64_t done, int64_t count) {
+    if (!reads_pieces) return view_of(w.x.data() + done * cols, count, cols);
+    w.x.resize(static_cast<size_t>(count * cols));
+    w.reader->read_rows(i * band + done, count, w.x.data(), inner);
+    return view_of(w.x.data(), count, cols);
   };
-  const int64_t step = bands * band;
   float amax = 0;
   const auto is_poisoned = [](const QuantSpec& s) { return s.nonfinite == Nonfinite::tensor_nan; };
   const bool looks_for_nan = std::any_of(specs.begin(), specs.end(), is_poisoned);
   bool found_nan = false;
   const bool is_read_twice = rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
-  for (int64_t first = 0; is_read_twice && first < rows; first += step)
-    in_pieces(first, [&](Band& b, int64_t, const MatrixView& x) {
-      b.amax = std::max(b.amax, finite_amax(x.data, x.rows * x.cols));
-      if (looks_for_nan) b.has_nan = b.has_nan || has_nan(x.data, x.rows * x.cols);
-    });
-  for (const Band& b : group) amax = std::max(amax, b.amax), found_nan |= b.has_nan;
+  if (is_read_twice)
+    in_pieces(
+        [&](Worker& w, int64_t i, int64_t done, int64_t count) {
+          if (reads_pieces && !looks_for_nan) {
+            w.amax = std::max(w.amax, w.reader->finite_amax(i * band + done, count, inner));
+            return;
+          }
+          const MatrixView x = read(w, i, done, count);
+          w.amax = std::max(w.amax, finite_amax(x.data, x.rows * x.cols));
+          if (looks_for_nan) w.has_nan = w.has_nan || has_nan(x.data, x.rows * x.cols);
+        },
+        [](Worker&, int64_t) {});
+  for (const Worker& w : workers) amax = std::max(amax, w.amax), found_nan |= w.has_nan;
 
   std::vector<QuantizeReport> reports(specs.size());
   std::vector<QuantizeCall> calls(specs.size());
@@ -152,31 +132,30 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
       calls[i].spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
     }
   }
-  for (int64_t first = 0; first < rows; first += step) {
-    in_pieces(first, [&](Band& b, int64_t done, const MatrixView& x) {
-      b.sums.resize(specs.size());
-      b.y.resize(static_cast<size_t>(x.rows * x.cols));
-      for (size_t i = 0; i < specs.size(); ++i) {
-        QuantizeCall call = calls[i];
-        call.x = x;
-        call.row_offset = b.first + done;
-        backend.quantize(call, b.q);
-        backend.dequantize(b.q, b.y.data(), inner);
-        if (done == 0) b.sums[i].clear();
-        const std::vector<RowStatistics> sums = row_statistics(b.q, x, b.y.data(), inner);
-        b.sums[i].insert(b.sums[i].end(), sums.begin(), sums.end());
-        if (options.take) append(b.all, b.q, done == 0);
-      }
-    });
-    for (Band& b : group) {
-      if (b.count == 0) continue;
-      for (size_t i = 0; i < specs.size(); ++i) add_rows(reports[i], b.sums[i]);
-      if (options.take) options.take(b.all);
-    }
-    if (options.progress) options.progress(static_cast<uint64_t>(std::min(step, rows - first) * cols));
-  }
+  in_pieces(
+      [&](Worker& w, int64_t band_index, int64_t done, int64_t count) {
+        const MatrixView x = read(w, band_index, done, count);
+        w.sums.resize(specs.size());
+        w.y.resize(static_cast<size_t>(x.rows * x.cols));
+        for (size_t i = 0; i < specs.size(); ++i) {
+          QuantizeCall call = calls[i];
+          call.x = x;
+          call.row_offset = band_index * band + done;
+          backend.quantize(call, w.q);
+          backend.dequantize(w.q, w.y.data(), inner);
+          if (done == 0) w.sums[i].clear();
+          const std::vector<RowStatistics> sums = row_statistics(w.q, x, w.y.data(), inner);
+          w.sums[i].insert(w.sums[i].end(), sums.begin(), sums.end());
+          if (options.take) append(w.all, w.q, done == 0);
+        }
+      },
+      [&](Worker& w, int64_t i) {
+        for (size_t k = 0; k < specs.size(); ++k) add_rows(reports[k], w.sums[k]);
+        if (options.take) options.take(w.all);
+        if (options.progress) options.progress(static_cast<uint64_t>(rows_of(i) * cols));
+      });
   for (size_t i = 0; i < specs.size(); ++i) {
-    calls[i].x = view_of(group[0].x.data(), std::min(piece, rows), cols);
+    calls[i].x = view_of(workers[0].x.data(), std::min(piece, rows), cols);
     reports[i].backend = backend.for_quantize(calls[i]).name();
   }
   return reports;

@@ -16,10 +16,10 @@ struct SurveyOptions {
   RandomPlace place = {};
   std::string backend = "auto";
   int threads = 1;
-  int64_t band_bytes = int64_t{4} << 20;  // of float32 handled at a time
-  // Called with each band, in ascending order; for one spec.
+  int64_t band_bytes = int64_t{2} << 20;  // of float32 handled at a time
+  // Called with each band, in ascending order, by one thread at a time; for one spec.
   std::function<void(const Quantized& band)> take = {};
-  std::function<void(uint64_t elements)> progress = {};  // after each band
+  std::function<void(uint64_t elements)> progress = {};  // after each band, likewise
 };
 
 // One report a spec. Threads read, quantise and measure bands of their own. Reads the tensor once, and once

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/amax.h"
 #include "src/error.h"
 #include "src/known_words.h"
 #include "src/model/gguf_blocks.h"
@@ -90,6 +91,20 @@ void WeightReader::read_rows(int64_t first, int64_t count, float* out, int threa
     first += part;
     count -= part;
   }
+}
+
+float WeightReader::finite_amax(int64_t first, int64_t count, int threads) {
+  const bool is_bf16 = scheme_ == nullptr && codes_ && codes_->dtype() == Dtype::bf16;
+  const bool is_f16 = scheme_ == nullptr && codes_ && codes_->dtype() == Dtype::f16;
+  if (is_bf16 || is_f16) {
+    stored_.resize(static_cast<size_t>(count) * codes_->row_bytes());
+    codes_->read_raw(static_cast<uint64_t>(first), static_cast<uint64_t>(count), stored_.data());
+    const uint16_t bits = finite_amax_bits(stored_.data(), count * cols_, is_bf16 ? 0x7f80 : 0x7c00);
+    return std::bit_cast<float>(is_bf16 ? bf16_to_f32_bits(bits) : f16_to_f32_bits(bits));
+  }
+  values_.resize(static_cast<size_t>(count * cols_));
+  read_rows(first, count, values_.data(), threads);
+  return fp4::finite_amax(values_.data(), count * cols_);
 }
 
 void WeightReader::read_parts(int64_t first, int64_t count, float* out, int threads) {

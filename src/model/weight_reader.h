@@ -32,6 +32,8 @@ class WeightReader {
   // Rows [first, first + count) as float32 [count, cols()]. FP4 is decoded by the core in the scheme's spec; Q8_0 is
   // fl32(d * q).
   void read_rows(int64_t first, int64_t count, float* out, int threads = 1);
+  // The largest finite magnitude of these rows; 16-bit numbers are not widened for it.
+  float finite_amax(int64_t first, int64_t count, int threads = 1);
 
  private:
   void read_parts(int64_t first, int64_t count, float* out, int threads);
@@ -49,6 +51,7 @@ class WeightReader {
   Dispatcher backend_{};
   Quantized q_{};
   std::vector<unsigned char> stored_{};
+  std::vector<float> values_{};
 };
 
 }  // namespace fp4

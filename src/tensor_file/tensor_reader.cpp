@@ -50,6 +50,20 @@ std::string file_part(const OpenOptions& options, const std::string& path) {
 
 }  // namespace
 
+OpenOptions open_options_of(const std::string& dtype, const std::string& shape, const std::string& entry,
+                            bool uint16_is_bfloat16) {
+  OpenOptions options;
+  options.entry = entry;
+  options.uint16_is_bfloat16 = uint16_is_bfloat16;
+  if (dtype.empty() && !shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
+  if (shape.empty() && !dtype.empty()) options.opaque_dtype = parse_dtype("--dtype", dtype);
+  if (!shape.empty()) {
+    options.raw_dtype = parse_dtype("--dtype", dtype);
+    options.raw_shape = parse_shape("--shape", shape);
+  }
+  return options;
+}
+
 TensorReader::TensorReader(const std::string& path, const OpenOptions& options)
     : TensorReader(open_file(file_part(options, path)), with_entry(options, path)) {}
 

@@ -20,6 +20,10 @@ struct OpenOptions {
   Shape raw_shape{};
 };
 
+// The options that words say; Error for a shape without a dtype and for unknown words.
+OpenOptions open_options_of(const std::string& dtype, const std::string& shape, const std::string& entry,
+                            bool uint16_is_bfloat16);
+
 class TensorReader {
  public:
   // `path` may also be FILE.npz:ENTRY or FILE.safetensors:ENTRY. Error when the file cannot be read, is malformed, has

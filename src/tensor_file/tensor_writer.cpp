@@ -23,17 +23,17 @@ void require_complete(std::uint64_t left) {
 
 }  // namespace
 
-TensorWriter::TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force)
-    : out_(path, force), left_(byte_count(path, dtype, shape)) {
+TensorWriter::TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force, bool hashes)
+    : out_(path, force), left_(byte_count(path, dtype, shape)), hashes_(hashes) {
   if (!path.ends_with(".npy")) return;
   const std::string header = npy_header(dtype, shape);
-  hash_.update(header.data(), header.size());
+  if (hashes_) hash_.update(header.data(), header.size());
   out_.write(header);
 }
 
 void TensorWriter::write(const void* elements, std::size_t bytes) {
   count_down(left_, bytes);
-  hash_.update(elements, bytes);
+  if (hashes_) hash_.update(elements, bytes);
   out_.write(elements, bytes);
 }
 

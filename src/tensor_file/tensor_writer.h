@@ -21,7 +21,8 @@ class ZipWriter;
 // One array in a .npy; any extension but .npy means bare elements (.bin). .npz and .safetensors have writers below.
 class TensorWriter {
  public:
-  TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force = false);
+  // hashes: sha256() will be asked for.
+  TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force = false, bool hashes = false);
 
   // The next elements. std::logic_error when they pass the shape's end.
   void write(const void* elements, std::size_t bytes);
@@ -30,12 +31,13 @@ class TensorWriter {
     write(elements.data(), elements.size() * sizeof(Element));
   }
   void commit();  // std::logic_error when elements are missing
-  // Of the whole file, header included; once, when all elements are written. Taken as they go by.
+  // Of the whole file, header included; once, when all elements are written. Taken as they go by, where `hashes`.
   std::string sha256() { return hash_.hex(); }
 
  private:
   OutputFile out_;
   std::uint64_t left_;  // bytes still to come
+  bool hashes_;
   Sha256 hash_{};
 };
 

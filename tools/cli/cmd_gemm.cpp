@@ -7,10 +7,10 @@
 
 #include "src/epilogue.h"
 #include "src/error.h"
+#include "src/folder/quantize_files.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/explain.h"
-#include "tools/cli/quantize_files.h"
 #include "tools/cli/random_words.h"
 
 namespace fp4::tools {
@@ -39,7 +39,7 @@ struct Operand {
 Operand open_operand(const std::string& path, const std::string& spec, const char* option) {
   Operand o;
   if (std::filesystem::is_directory(path)) {
-    o.ready = load_quantized(path);
+    o.ready = folder::load_quantized(path);
     o.call.spec = o.ready->spec;
     return o;
   }

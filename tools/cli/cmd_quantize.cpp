@@ -2,14 +2,15 @@
 // weights of a checkpoint scheme; `fp4sim dequantize`: the way back of both.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "src/error.h"
+#include "src/folder/quantize_files.h"
+#include "src/model/model_write.h"
 #include "src/spec_text.h"
 #include "tools/cli/explain.h"
-#include "tools/cli/model_write.h"
-#include "tools/cli/quantize_files.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/random_words.h"
 #include "tools/cli/table_print.h"
 
@@ -17,7 +18,7 @@ namespace fp4::tools {
 namespace {
 
 struct QuantizeOptions {
-  QuantizeJob job;
+  folder::QuantizeJob job;
   std::string spec;
   PlaceOptions place;
   BackendOptions backend;
@@ -70,6 +71,12 @@ void print_model(const ModelResult& result, const std::string& out, bool json) {
   fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");
 }
 
+ModelResult shown(ModelJob& job) {
+  ByteProgress line;
+  job.progress = line.progress();
+  return convert_model(job);
+}
+
 void run_model(QuantizeOptions& o, const Invocation& invocation) {
   ModelJob job;
   job.in = o.job.in;
@@ -83,7 +90,7 @@ void run_model(QuantizeOptions& o, const Invocation& invocation) {
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   job.command_line = invocation.command_line;
-  print_model(convert_model(job), job.out, o.json);
+  print_model(shown(job), job.out, o.json);
 }
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
@@ -104,7 +111,11 @@ void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
   o.job.backend = o.backend.backend;
   o.job.threads = o.backend.thread_count();
   o.job.command_line = invocation.command_line;
-  const QuantizeReport report = quantize_to_folder(o.job);
+  std::optional<ByteProgress> line(std::in_place);
+  o.job.progress = line->progress();
+  o.job.note = [](const std::string& note) { print_notes({note}); };
+  const QuantizeReport report = folder::quantize_to_folder(o.job);
+  line.reset();
   if (o.json) {
     print_json({{"rows", report.rows},
                 {"cols", report.cols},
@@ -190,30 +201,19 @@ struct BackOptions {
   BackendOptions backend;
 };
 
-// What `quantize` wrote has a manifest; everything else is a model.
 void run_back(const BackOptions& o, const Invocation& invocation) {
-  namespace fs = std::filesystem;
-  const bool is_folder = fs::is_directory(o.folder);
-  const bool is_file = o.folder.ends_with(".safetensors") || o.folder.ends_with(".gguf");
-  const auto is_shard = [](const fs::directory_entry& e) {
-    return e.path().extension() == ".safetensors" || e.path().extension() == ".gguf";
-  };
-  const bool is_model = is_file || (is_folder && !fs::exists(fs::path(o.folder) / "manifest.json") &&
-                                    std::any_of(fs::directory_iterator(o.folder), fs::directory_iterator(), is_shard));
-  if (!is_model)
-    return dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
+  if (!is_model(o.folder))
+    return folder::dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
   ModelJob job;
   job.in = o.folder;
   job.out = o.out;
-  job.real = parse_dtype("--type", o.type);
-  if (job.real != Dtype::f32 && job.real != Dtype::bf16)
-    throw Error("--type: weights are decoded to f32 or bf16, not " + o.type);
+  job.real = decoded_type_of("--type", o.type);
   job.tensors = o.tensors;
   job.force = o.force;
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   job.command_line = invocation.command_line;
-  print_model(convert_model(job), job.out, o.json);
+  print_model(shown(job), job.out, o.json);
 }
 
 void add_back(CLI::App& app, Invocation& invocation) {

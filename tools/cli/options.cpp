@@ -34,18 +34,7 @@ void add_backend_options(CLI::App& app, BackendOptions& options) {
       ->type_name("N");
 }
 
-OpenOptions InputOptions::open_options() const {
-  OpenOptions options;
-  options.entry = entry;
-  options.uint16_is_bfloat16 = uint16_is_bfloat16;
-  if (dtype.empty() && !shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
-  if (shape.empty() && !dtype.empty()) options.opaque_dtype = parse_dtype("--dtype", dtype);
-  if (!shape.empty()) {
-    options.raw_dtype = parse_dtype("--dtype", dtype);
-    options.raw_shape = parse_shape("--shape", shape);
-  }
-  return options;
-}
+OpenOptions InputOptions::open_options() const { return open_options_of(dtype, shape, entry, uint16_is_bfloat16); }
 
 void add_input_options(CLI::App& app, InputOptions& options) {
   app.add_option(

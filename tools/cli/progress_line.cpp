@@ -123,9 +123,8 @@ void ProgressLine::draw(double now) {
   }
 }
 
-void ByteProgress::add(uint64_t bytes, const std::string& more) {
-  done_ += bytes;
-  const double done = static_cast<double>(done_), all = static_cast<double>(all_);
+void ByteProgress::show(uint64_t bytes_done, uint64_t bytes, const std::string& more) {
+  const double done = static_cast<double>(bytes_done), all = static_cast<double>(bytes);
   line_.update(
       {.done = done, .all = all, .count = fmt::format("{:.1f} of {:.1f} MB", done / 1e6, all / 1e6), .more = more});
 }

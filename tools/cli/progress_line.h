@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "src/progress.h"
+
 namespace fp4::tools {
 
 struct ProgressState {
@@ -66,12 +68,13 @@ class ProgressLine {
 /// Bytes of files: "3.1 of 8.0 MB  120 MB/s"; a command of less than two seconds stays silent.
 class ByteProgress {
  public:
-  explicit ByteProgress(uint64_t all) : all_(all) {}
-  void add(uint64_t bytes, const std::string& more = "");
-  double seconds() const { return line_.seconds(); }
+  /// As src/progress.h calls it.
+  void show(uint64_t done, uint64_t all, const std::string& more);
+  Progress progress() {
+    return [this](uint64_t done, uint64_t all, const std::string& more) { show(done, all, more); };
+  }
 
  private:
-  uint64_t all_, done_ = 0;
   ProgressLine line_{false, megabytes_per_second, 2};
   static std::string megabytes_per_second(double rate);
 };

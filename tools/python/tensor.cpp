@@ -6,15 +6,15 @@
 #include "src/error.h"
 #include "src/golden/layout.h"
 #include "src/spec_text.h"
-#include "tools/cli/quantize_layout.h"
+#include "src/folder/quantize_layout.h"
 
 namespace fp4::python {
 namespace {
 
-using tools::Part;
+using folder::Part;
 
 std::vector<Part> parts_of(const QuantSpec& spec, const Shape& shape) {
-  return tools::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)), {},
+  return folder::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)), {},
                           shape)
       .parts;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fp4/backend.h"
-#include "tools/cli/quantize_files.h"
+#include "src/folder/quantize_files.h"
 #include "tools/python/arrays.h"
 #include "tools/python/module.h"
 

@@ -4,11 +4,11 @@
 
 #include <vector>
 
+#include "src/folder/quantize_files.h"
 #include "src/golden/layout.h"
 #include "src/tensor_file/tensor_writer.h"
-#include "tools/cli/quantize_files.h"
 
-namespace fp4::tools {
+namespace fp4::folder {
 
 struct Part {
   const char* name;
@@ -22,7 +22,8 @@ struct Layout {
 };
 
 // The orders in which codes and scales lie in their files. Codes of other widths than four and six bits, and scales of
-// other widths than a byte, have only the usual one; `low_first` is one code an element where codes are not of four bits.
+// other widths than a byte, have only the usual one; `low_first` is one code an element where codes are not of four
+// bits.
 struct Order {
   golden::CodeLayout codes = golden::CodeLayout::low_first;
   golden::ScaleLayout scales = golden::ScaleLayout::linear;
@@ -50,4 +51,4 @@ golden::CodeLayout file_layout(const QuantSpec& spec, const Order& order);
 std::vector<uint8_t> relaid(const std::vector<uint8_t>& codes, golden::CodeLayout from, golden::CodeLayout to,
                             int64_t rows, int64_t cols);
 
-}  // namespace fp4::tools
+}  // namespace fp4::folder

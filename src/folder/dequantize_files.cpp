@@ -5,14 +5,14 @@
 #include <map>
 
 #include "src/error.h"
+#include "src/folder/quantize_layout.h"
 #include "src/known_words.h"
 #include "src/manifest.h"
 #include "src/sha256.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
-#include "tools/cli/quantize_layout.h"
 
-namespace fp4::tools {
+namespace fp4::folder {
 namespace {
 
 struct Manifest {
@@ -185,4 +185,4 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   writer.commit();
 }
 
-}  // namespace fp4::tools
+}  // namespace fp4::folder

@@ -1,7 +1,5 @@
 // Bands of rows through a backend. A tensor scale needs the maximum of the whole tensor first: then the file is read
 // twice, and each band is handed that maximum. Only `block=tensor` has to hold a whole tensor.
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <deque>
 #include <future>
@@ -9,6 +7,8 @@
 #include <system_error>
 
 #include "src/error.h"
+#include "src/folder/quantize_layout.h"
+#include "src/in_order.h"
 #include "src/manifest.h"
 #include "src/model/survey.h"
 #include "src/output.h"
@@ -16,26 +16,64 @@
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "src/version.h"
-#include "tools/cli/options.h"
-#include "tools/cli/progress_line.h"
-#include "tools/cli/quantize_layout.h"
 
-namespace fp4::tools {
+namespace fp4::folder {
 namespace {
 
 using nlohmann::ordered_json;
 
-float amax_of(const QuantSpec& spec, TensorReader& reader, int64_t rows, int64_t cols, int64_t band) {
-  float amax = 0.0f;
-  std::vector<float> x;
-  for (int64_t first = 0; first < rows; first += band) {
-    const int64_t count = std::min(band, rows - first);
-    x.resize(static_cast<size_t>(count * cols));
-    reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
-    amax = joined_amax(amax, tensor_amax(spec, x.data(), count * cols));
+// What one thread reads, quantises, decodes and measures a band with.
+struct Worker {
+  TensorReader reader;
+  std::vector<float> x = {}, y = {};
+  Quantized q = {};
+  std::vector<RowStatistics> sums = {};
+  float amax = 0;
+};
+
+// Bands of a tensor, read by every thread for itself or, where a file is read in one order only, in turns.
+class Bands {
+ public:
+  Bands(const TensorReader& reader, int64_t band, int threads)
+      : rows_(static_cast<int64_t>(reader.rows())),
+        cols_(static_cast<int64_t>(reader.cols())),
+        band_(band),
+        count_(std::max<int64_t>(1, (rows_ + band - 1) / band)),
+        each_reads_(reader.reads_anywhere()),
+        workers_(static_cast<size_t>(std::clamp<int64_t>(count_, 1, std::max(threads, 1))), Worker{reader}) {}
+
+  int threads() const { return static_cast<int>(workers_.size()); }
+  int64_t count() const { return count_; }
+  Worker& first() { return workers_.front(); }
+  const std::vector<Worker>& workers() const { return workers_; }
+
+  // work(worker, first row, x), then give(worker, first row) in the order of bands.
+  template <class Work, class Give>
+  void run(const Work& work, const Give& give) {
+    const auto read = [&](int64_t i, Worker& w) {
+      const int64_t rows = std::min(band_, rows_ - i * band_);
+      w.x.resize(static_cast<size_t>(rows * cols_));
+      TensorReader& reader = each_reads_ ? w.reader : workers_.front().reader;
+      reader.read_rows(static_cast<uint64_t>(i * band_), static_cast<uint64_t>(rows), w.x.data());
+    };
+    const auto worker = [&](int j) -> Worker& { return workers_[static_cast<size_t>(j)]; };
+    fp4::in_order(
+        count_, threads(),
+        [&](int64_t i, int j) {
+          if (!each_reads_) read(i, worker(j));
+        },
+        [&](int64_t i, int j) {
+          if (each_reads_) read(i, worker(j));
+          work(worker(j), i * band_, view_of(worker(j).x.data(), std::min(band_, rows_ - i * band_), cols_));
+        },
+        [&](int64_t i, int j) { give(worker(j), i * band_); });
   }
-  return amax;
-}
+
+ private:
+  int64_t rows_, cols_, band_, count_;
+  bool each_reads_;
+  std::vector<Worker> workers_;
+};
 
 ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const std::vector<std::string>& hashes,
                          const QuantizeReport& report, const TensorReader& reader, const std::string& signature) {
@@ -80,18 +118,20 @@ auto beside(int threads, Work work) {
 }
 
 // The call for every band of a tensor; one that has a tensor scale is read once for its maximum, unless it is one band.
-QuantizeCall call_for(const QuantizeJob& job, TensorReader& reader, int64_t band) {
-  const auto rows = static_cast<int64_t>(reader.rows());
+QuantizeCall call_for(const QuantizeJob& job, Bands& bands) {
   QuantizeCall call;
   call.spec = job.spec;
   call.place = job.place;
   call.random_words = job.random_words;
-  call.threads = job.threads;
+  call.threads = bands.threads() > 1 ? 1 : job.threads;
   const TensorScale kind = job.spec.has_scale() ? job.spec.tensor_scale : TensorScale::none;
-  if (rows > band && (kind == TensorScale::current || kind == TensorScale::hold)) {
-    call.held_amax = amax_of(job.spec, reader, rows, static_cast<int64_t>(reader.cols()), band);
-    call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
-  }
+  if (bands.count() == 1 || (kind != TensorScale::current && kind != TensorScale::hold)) return call;
+  bands.run([&](Worker& w, int64_t,
+                const MatrixView& x) { w.amax = joined_amax(w.amax, tensor_amax(job.spec, x.data, x.rows * x.cols)); },
+            [](Worker&, int64_t) {});
+  call.held_amax = 0;
+  for (const Worker& w : bands.workers()) call.held_amax = joined_amax(call.held_amax, w.amax);
+  call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
   return call;
 }
 
@@ -114,42 +154,41 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   StagedFolder folder(job.out, job.force);
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
-  ByteProgress progress(4 * static_cast<uint64_t>(report.rows * report.cols));  // as float32
-  QuantizeCall call = call_for(job, reader, band);
-  call.threads = std::max(1, job.threads - 1);  // one writes
+  ProgressCount progress(job.progress, 4 * static_cast<uint64_t>(report.rows * report.cols));  // as float32
+  Bands bands(reader, band, job.threads);
+  QuantizeCall call = call_for(job, bands);
 
   std::deque<TensorWriter> writers;
-  for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape);
+  for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape, false, true);
   TensorWriter& codes = writers.front();
   TensorWriter& tensor_scale = writers[writers.size() - 2];
   TensorWriter& decoded = writers.back();
 
-  Quantized q;
-  std::vector<float> x, y, written;
-  // Most bytes are decoded values: they are hashed and written while the next band is quantised.
-  std::future<void> writing;
-  const auto wait = [&] {
-    if (writing.valid()) writing.get();
-  };
   // Layouts in tiles of rows are written at the end, from what is kept here.
   std::vector<uint8_t> kept_codes, kept_scales;
   const bool keeps_codes = !is_row_by_row(order.codes), keeps_scales = order.scales != golden::ScaleLayout::linear;
-  const auto in_order = [&](const std::vector<uint8_t>& codes_in_memory, int64_t rows) {
-    return relaid(codes_in_memory, memory_layout(job.spec), file_layout(job.spec, order), rows, q.geometry.padded_cols);
+  const BlockGeometry geometry = geometry_of(job.spec, report.rows, report.cols);
+  const auto as_in_file = [&](const std::vector<uint8_t>& codes_in_memory, int64_t rows) {
+    return relaid(codes_in_memory, memory_layout(job.spec), file_layout(job.spec, order), rows, geometry.padded_cols);
   };
-  for (int64_t first = 0; first < report.rows || first == 0; first += band) {
-    const int64_t count = std::min(band, report.rows - first);
-    x.resize(static_cast<size_t>(count * report.cols));
-    y.resize(x.size());
-    reader.read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), x.data());
-    call.x = view_of(x.data(), count, report.cols);
-    call.row_offset = first;
-    backend.quantize(call, q);
-    backend.dequantize(q, y.data(), call.threads);
+  const bool is_relaid = file_layout(job.spec, order) != memory_layout(job.spec);
+  const auto quantise = [&](Worker& w, int64_t first, const MatrixView& x) {
+    QuantizeCall part = call;
+    part.x = x;
+    part.row_offset = first;
+    w.y.resize(w.x.size());
+    backend.quantize(part, w.q);
+    backend.dequantize(w.q, w.y.data(), part.threads);
+    w.sums = row_statistics(w.q, x, w.y.data(), part.threads);
+    if (!keeps_codes && is_relaid) w.q.codes = as_in_file(w.q.codes, w.q.rows);
+  };
+  // Hashed and written in the order of bands, while the other threads quantise.
+  const auto write = [&](Worker& w, int64_t first) {
+    const Quantized& q = w.q;
     if (keeps_codes)
       kept_codes.insert(kept_codes.end(), q.codes.begin(), q.codes.end());
     else
-      codes.write(in_order(q.codes, q.rows));
+      codes.write(q.codes);
     if (layout.has_scales) {
       if (is_real(job.spec.scale))
         writers[1].write(q.real_scales);
@@ -159,20 +198,18 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
         writers[1].write(q.scales);
     }
     if (job.spec.tensor_scale_cols(q.cols) > 0 || first == 0) tensor_scale.write(q.tensor_scale);
-    add_statistics(report, q, call.x, y.data(), call.threads);
-    progress.add(4 * static_cast<uint64_t>(x.size()));
-    wait();
-    std::swap(y, written);
-    writing = beside(job.threads, [&] { decoded.write(written); });
-  }
-  wait();
-  if (keeps_codes) codes.write(in_order(kept_codes, report.rows));
-  if (keeps_scales) {
-    const BlockGeometry g = geometry_of(job.spec, report.rows, report.cols);
-    writers[1].write(golden::to_layout(order.scales, kept_scales, g.scale_rows, g.scale_cols));
-  }
+    add_rows(report, w.sums);
+    decoded.write(w.y);
+    progress.add(4 * static_cast<uint64_t>(w.x.size()));
+  };
+  bands.run(quantise, write);
+  if (keeps_codes) codes.write(as_in_file(kept_codes, report.rows));
+  if (keeps_scales)
+    writers[1].write(golden::to_layout(order.scales, kept_scales, geometry.scale_rows, geometry.scale_cols));
+  call.x = view_of(bands.first().x.data(), std::min(band, report.rows), report.cols);
   report.backend = backend.for_quantize(call).name();
-  print_notes(reader.notes());
+  if (job.note)
+    for (const std::string& note : bands.first().reader.notes()) job.note(note);
   std::vector<std::string> hashes;
   for (TensorWriter& writer : writers) {
     hashes.push_back(writer.sha256());
@@ -184,4 +221,4 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   return report;
 }
 
-}  // namespace fp4::tools
+}  // namespace fp4::folder

@@ -1,9 +1,9 @@
 // What becomes of each tensor of a model: quantised, decoded or kept, and as which tensors of the output.
 #pragma once
 
-#include "tools/cli/model_write.h"
+#include "src/model/model_write.h"
 
-namespace fp4::tools {
+namespace fp4 {
 
 enum class Way { quantise, decode, copy };
 
@@ -23,4 +23,4 @@ std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std
 // The job's spec; Error when the scheme cannot hold it. A default one without a scheme.
 QuantSpec model_spec(const ModelJob& job);
 
-}  // namespace fp4::tools
+}  // namespace fp4

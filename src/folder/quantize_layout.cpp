@@ -1,6 +1,6 @@
 // Shapes after the command line's contract: K' = K padded to the block; codes [rows, K'/2 rounded up] packed; scales
 // [rows, K'/B], 2-D [rows/B, K'/B] rounded up; tensor scale [1], outer128 [rows, ceil(K/128)].
-#include "tools/cli/quantize_layout.h"
+#include "src/folder/quantize_layout.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "src/error.h"
 
-namespace fp4::tools {
+namespace fp4::folder {
 namespace {
 
 int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
@@ -93,4 +93,4 @@ Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order&
   return layout;
 }
 
-}  // namespace fp4::tools
+}  // namespace fp4::folder

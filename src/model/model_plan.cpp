@@ -1,4 +1,4 @@
-#include "tools/cli/model_plan.h"
+#include "src/model/model_plan.h"
 
 #include <fmt/format.h>
 #include <fnmatch.h>
@@ -11,7 +11,7 @@
 #include "src/spec_text.h"
 #include "src/tensor_file/gguf_writer.h"
 
-namespace fp4::tools {
+namespace fp4 {
 namespace {
 
 bool has_match(const std::vector<std::string>& patterns, const std::string& name) {
@@ -142,4 +142,4 @@ QuantSpec model_spec(const ModelJob& job) {
                   job.scheme->block, has_factor ? "current" : "none", job.words));
 }
 
-}  // namespace fp4::tools
+}  // namespace fp4

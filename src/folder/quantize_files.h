@@ -2,14 +2,16 @@
 // so that memory does not grow with the number of rows.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "fp4/spec.h"
 #include "src/backends.h"
+#include "src/progress.h"
 #include "src/quantize_statistics.h"
 #include "src/tensor_file/tensor_reader.h"
 
-namespace fp4::tools {
+namespace fp4::folder {
 
 struct QuantizeJob {
   std::string in;
@@ -26,7 +28,10 @@ struct QuantizeJob {
   std::string backend = "auto";
   int threads = 1;
   std::string command_line;
-  int64_t band_bytes = int64_t{1} << 20;  // of float32 input handled at a time; codes and decoded values come on top
+  Progress progress = {};                             // of elements as float32
+  std::function<void(const std::string&)> note = {};  // what a person should hear: "uint16 read as bfloat16"
+  int64_t band_bytes =
+      int64_t{1} << 19;  // of float32 input that a thread handles at a time; codes and decoded values come on top
 };
 
 QuantizeReport quantize_to_folder(const QuantizeJob& job);
@@ -39,4 +44,4 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
 // Codes and scales of such a folder as the core has them, whole. Errors of dequantize_folder.
 Quantized load_quantized(const std::string& folder, bool changed = false);
 
-}  // namespace fp4::tools
+}  // namespace fp4::folder

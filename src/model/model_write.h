@@ -6,9 +6,10 @@
 
 #include "fp4/spec.h"
 #include "src/model/checkpoint.h"
+#include "src/progress.h"
 #include "src/quantize_statistics.h"
 
-namespace fp4::tools {
+namespace fp4 {
 
 struct ModelJob {
   std::string in;  // a folder of shards, a .safetensors or a .gguf
@@ -23,6 +24,7 @@ struct ModelJob {
   std::string backend = "auto";
   int threads = 1;
   std::string command_line;
+  Progress progress = {};  // of bytes read
 };
 
 struct ModelLine {
@@ -49,4 +51,10 @@ inline constexpr const char* kept_by_default[] = {"*embed*", "*lm_head*", "outpu
 // hold.
 ModelResult convert_model(const ModelJob& job);
 
-}  // namespace fp4::tools
+// The word of ModelJob::real: f32 or bf16; Error, which `place` opens.
+Dtype decoded_type_of(const std::string& place, const std::string& word);
+
+// Whether a path is a model: a .safetensors, a .gguf or a folder of them that `quantize` did not write (no manifest).
+bool is_model(const std::string& path);
+
+}  // namespace fp4

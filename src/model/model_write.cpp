@@ -1,4 +1,4 @@
-#include "tools/cli/model_write.h"
+#include "src/model/model_write.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "fp4/arithmetic.h"
+#include "src/amax.h"
 #include "src/error.h"
+#include "src/in_order.h"
 #include "src/model/gguf_blocks.h"
+#include "src/model/model_plan.h"
 #include "src/model/survey.h"
 #include "src/output.h"
 #include "src/signature.h"
@@ -18,17 +20,14 @@
 #include "src/tensor_file/gguf_writer.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "src/version.h"
-#include "tools/cli/model_plan.h"
-#include "tools/cli/progress_line.h"
-#include "tools/cli/streams.h"
 
-namespace fp4::tools {
+namespace fp4 {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr int64_t band_bytes = int64_t{4} << 20;
+constexpr int64_t band_bytes = int64_t{1} << 20;  // of float32
 
 // A file of the output, in the format that the scheme asks for.
 class ShardWriter {
@@ -66,12 +65,7 @@ uint64_t written_bytes(const Plan& plan) {
   return bytes;
 }
 
-uint16_t bf16_of(float value) {
-  const uint32_t quiet = is_nan(value) ? 0x40 : 0;  // NaN stays one
-  return static_cast<uint16_t>(bits_of(rounded_to_bf16(value)) >> 16 | quiet);
-}
-
-void copy_tensor(const Plan& plan, ShardWriter& out, ByteProgress& progress) {
+void copy_tensor(const Plan& plan, ShardWriter& out, ProgressCount& progress) {
   std::vector<unsigned char> buffer;
   for (const TensorPlace& part : plan.tensor->parts) {
     OpenOptions options;
@@ -96,29 +90,40 @@ void copy_tensor(const Plan& plan, ShardWriter& out, ByteProgress& progress) {
   }
 }
 
-void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ByteProgress& progress) {
-  WeightReader reader(*plan.tensor);
-  const int64_t rows = reader.rows(), cols = std::max<int64_t>(reader.cols(), 1);
-  const int64_t band = std::max<int64_t>(1, band_bytes / (4 * cols));
-  std::vector<float> y;
-  std::vector<uint16_t> narrow;
-  for (int64_t first = 0; first < rows; first += band) {
-    const int64_t count = std::min(band, rows - first);
-    y.resize(static_cast<size_t>(count * reader.cols()));
-    reader.read_rows(first, count, y.data(), job.threads);
-    if (plan.infos[0].dtype == Dtype::bf16) {
-      narrow.resize(y.size());
-      std::transform(y.begin(), y.end(), narrow.begin(), bf16_of);
-      out.write(narrow.data(), narrow.size() * 2);
-    } else {
-      out.write(y.data(), y.size() * 4);
-    }
-    progress.add(plan.tensor->bytes() * static_cast<uint64_t>(count) / static_cast<uint64_t>(rows));
-  }
+void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ProgressCount& progress) {
+  const WeightReader reader(*plan.tensor);
+  const int64_t rows = reader.rows(), cols = reader.cols();
+  const int64_t band = std::max<int64_t>(1, band_bytes / (4 * std::max<int64_t>(cols, 1)));
+  struct Worker {
+    WeightReader reader;
+    std::vector<float> y = {};
+    std::vector<uint16_t> narrow = {};
+  };
+  const int threads = reader.reads_anywhere() ? std::max(job.threads, 1) : 1;
+  std::vector<Worker> workers(static_cast<size_t>(threads), Worker{reader});
+  const auto rows_of = [&](int64_t i) { return std::min(band, rows - i * band); };
+  const bool is_narrow = plan.infos[0].dtype == Dtype::bf16;
+  const auto decode = [&](int64_t i, int j) {
+    Worker& w = workers[static_cast<size_t>(j)];
+    w.y.resize(static_cast<size_t>(rows_of(i) * cols));
+    w.reader.read_rows(i * band, rows_of(i), w.y.data(), 1);
+    if (!is_narrow) return;
+    w.narrow.resize(w.y.size());
+    narrow_to_bf16(w.y.data(), rows_of(i) * cols, w.narrow.data());
+  };
+  const auto write = [&](int64_t i, int j) {
+    const Worker& w = workers[static_cast<size_t>(j)];
+    if (is_narrow)
+      out.write(w.narrow.data(), w.narrow.size() * 2);
+    else
+      out.write(w.y.data(), w.y.size() * 4);
+    progress.add(plan.tensor->bytes() * static_cast<uint64_t>(rows_of(i)) / static_cast<uint64_t>(rows));
+  };
+  in_order((rows + band - 1) / band, threads, [](int64_t, int) {}, decode, write);
 }
 
 QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint32_t number, const Plan& plan,
-                               ShardWriter& out, ByteProgress& progress) {
+                               ShardWriter& out, ProgressCount& progress) {
   WeightReader reader(*plan.tensor);
   std::vector<uint8_t> scales;  // they follow the codes in the file
   float factor = 1;
@@ -127,7 +132,6 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   options.place.stream += 128 * number;
   options.backend = job.backend;
   options.threads = job.threads;
-  options.band_bytes = band_bytes;
   options.take = [&](const Quantized& q) {
     factor = q.tensor_scale[0];
     if (writes_gguf(job)) {
@@ -187,7 +191,8 @@ ModelResult convert_model(const ModelJob& job) {
 
   StagedFolder folder(job.out, job.force);
   ModelResult result;
-  ByteProgress progress(bytes);
+  const auto begin = std::chrono::steady_clock::now();
+  ProgressCount progress(job.progress, bytes);
   ordered_json weight_map = ordered_json::object();
   uint64_t total = 0;
   uint32_t number = 0;
@@ -224,8 +229,25 @@ ModelResult convert_model(const ModelJob& job) {
                ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n", false);
   write_file(folder.file("fp4sim.json"), document_of(job, spec, result).dump(2) + "\n", false);
   folder.commit();
-  result.seconds = progress.seconds();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
 
-}  // namespace fp4::tools
+Dtype decoded_type_of(const std::string& place, const std::string& word) {
+  const Dtype type = parse_dtype(place, word);
+  if (type != Dtype::f32 && type != Dtype::bf16)
+    throw Error(fmt::format("{}: weights are decoded to f32 or bf16, not {}", place, word));
+  return type;
+}
+
+bool is_model(const std::string& path) {
+  const auto is_shard = [](const std::string& file) {
+    return file.ends_with(".safetensors") || file.ends_with(".gguf");
+  };
+  if (is_shard(path)) return true;
+  if (!fs::is_directory(path) || fs::exists(fs::path(path) / "manifest.json")) return false;
+  return std::any_of(fs::directory_iterator(path), fs::directory_iterator(),
+                     [&](const fs::directory_entry& e) { return is_shard(e.path().string()); });
+}
+
+}  // namespace fp4

@@ -1,0 +1,85 @@
+#include "src/model/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/error.h"
+#include "src/model/survey.h"
+#include "src/spec_text.h"
+#include "src/tensor_file/open_array.h"
+
+namespace fp4 {
+namespace {
+
+// Tensors of numbers and FP4 weights; integers, single codes and single numbers are left out, with a note.
+std::vector<ModelTensor> weights_of(const CompareJob& job, std::vector<std::string>& notes) {
+  std::vector<ModelTensor> weights;
+  for (const std::string& given : job.files) {
+    const auto [path, entry] = split_entry(given);
+    const bool is_only = std::filesystem::is_regular_file(path) && !path.ends_with(".safetensors") &&
+                         !path.ends_with(".npz") && !path.ends_with(".gguf");
+    if (is_only && job.is_told) {  // raw, or an opaque .npy: the options say what it is
+      weights.push_back({std::filesystem::path(path).filename().string(), "", nullptr, {{path}}, {}});
+      continue;
+    }
+    for (const ModelTensor& t : model_tensors(model_files("compare", path))) {
+      if (!entry.empty() && t.name != entry) continue;
+      const bool is_named = !entry.empty() || is_only;
+      if (!is_named && (!has_values(t) || matrix_rows(t.shape) * matrix_cols(t.shape) < 2))
+        notes.push_back(fmt::format("{}: {} {} left out", t.name, t.type(), shape_text(t.shape)));
+      else
+        weights.push_back(t);
+    }
+    if (!entry.empty() && weights.empty()) throw Error("compare " + path + ": no tensor is called '" + entry + "'");
+  }
+  if (weights.empty()) throw Error("compare: no tensor of real numbers in the files");
+  return weights;
+}
+
+// The smallest NMSE of `count` lines; of equal ones the first.
+void mark_best(std::vector<CompareLine>& lines, size_t first, size_t count) {
+  const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(first);
+  std::min_element(begin, begin + static_cast<std::ptrdiff_t>(count), [](const CompareLine& a, const CompareLine& b) {
+    return a.report.nmse() < b.report.nmse();
+  })->best = true;
+}
+
+}  // namespace
+
+CompareResult compare_formats(const CompareJob& job) {
+  std::vector<QuantSpec> specs;
+  for (const std::string& words : job.specs) specs.push_back(quant_spec_from_words(words, "compare --specs"));
+  if (specs.empty()) throw Error("compare: no spec to compare");
+  CompareResult result;
+  const std::vector<ModelTensor> weights = weights_of(job, result.notes);
+  for (const std::string& words : job.specs) result.totals.push_back({"all", words});
+  SurveyOptions options;
+  options.backend = job.backend;
+  options.threads = job.threads;
+  uint64_t bytes = 0;
+  for (const ModelTensor& w : weights) bytes += w.bytes();
+  ProgressCount progress(job.progress, bytes);
+  for (const ModelTensor& w : weights) {
+    OpenOptions open = job.open;
+    open.entry.clear();
+    WeightReader reader(w, open);
+    const double share =
+        static_cast<double>(w.bytes()) / static_cast<double>(std::max<int64_t>(1, reader.rows() * reader.cols()));
+    options.progress = [&](uint64_t elements) {
+      progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)), w.name);
+    };
+    const std::vector<QuantizeReport> reports = survey(reader, specs, options);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      result.lines.push_back({w.name, job.specs[i], reports[i]});
+      result.totals[i].report.add(reports[i]);
+    }
+    for (const std::string& note : reader.notes()) result.notes.push_back(note);
+    mark_best(result.lines, result.lines.size() - specs.size(), specs.size());
+  }
+  mark_best(result.totals, 0, result.totals.size());
+  return result;
+}
+
+}  // namespace fp4
