@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "src/backends.h"
+#include "src/c_guard.h"
 #include "src/epilogue.h"
-#include "src/error.h"
-#include "src/float_environment.h"
-#include "src/fp4sim.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
 #include "src/version.h"
@@ -19,51 +17,15 @@ namespace {
 
 using namespace fp4;
 
-thread_local std::string last_error;
-thread_local bool no_room_for_error = false;  // not even the message fitted into memory
-
-int failed(const char* message, int code) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    no_room_for_error = true;
-  }
-  return code;
-}
-
-template <class F>
-int guarded(F&& f) noexcept {
-  const DefaultFloatEnvironment floats;
-  no_room_for_error = false;
-  try {
-    f();
-    last_error.clear();
-    return 0;
-  } catch (const Error& e) {
-    return failed(e.what(), e.exit_code);
-  } catch (const std::bad_alloc&) {
-    return failed("out of memory", 1);
-  } catch (const std::exception& e) {
-    return failed(e.what(), 1);
-  } catch (...) {
-    return failed("an unknown exception", 1);
-  }
-}
-
-template <class... Pointers>
-void require(const char* function, Pointers... pointers) {
-  for (const bool is_null : {(pointers == nullptr)...}) {
-    if (is_null) throw Error(std::string(function) + ": a null pointer");
-  }
-}
+using c::guarded;
+using c::place_of;
+using c::require;
 
 void require_shape(const char* function, int64_t rows, int64_t cols) {
   if (rows < 0 || cols < 0 || (cols > 0 && rows > (int64_t{1} << 40) / cols)) {
     throw Error(std::string(function) + ": impossible shape " + std::to_string(rows) + " x " + std::to_string(cols));
   }
 }
-
-RandomPlace place_of(fp4sim_place p) { return {p.seed, p.stream, p.step}; }
 
 int scale_bytes(const QuantSpec& s) { return !s.has_scale() ? 0 : (is_real(s.scale) ? 4 : 1); }
 
@@ -116,7 +78,7 @@ const char* fp4sim_signature(void) {
   return digits;
 }
 
-const char* fp4sim_last_error(void) { return no_room_for_error ? "out of memory" : last_error.c_str(); }
+const char* fp4sim_last_error(void) { return c::last_error(); }
 
 int fp4sim_shape(const char* spec, int64_t rows, int64_t cols, fp4sim_array_shape* shape) {
   return guarded([&] {

@@ -3,9 +3,12 @@
 #include <catch2/catch.hpp>
 #include <cfenv>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <vector>
 
 #include "src/fp4sim.h"
+#include "src/tensor_file/tensor_writer.h"
 #include "tests/support/host_floats.h"
 #include "tests/support/support.h"
 
@@ -93,6 +96,115 @@ TEST_CASE("bad input gives a code and a message", "[quick]") {
   CHECK(fp4sim_shape("mxfp4", INT64_MAX, INT64_MAX, &shape) == 2);
   CHECK(fp4sim_shape("mxfp4", 1, 32, &shape) == 0);
   CHECK(std::string(fp4sim_last_error()).empty());
+}
+
+namespace {
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+// The block of eight above as a file.
+TEST_CASE("a tensor file through C: codes, values, report, progress", "[quick]") {
+  const float x[8] = {6.5f, -3.5f, 2.5f, 1.5f, 0.75f, -0.25f, 5, 0.5f};
+  const fp4::test::TemporaryFolder folder;
+  const std::string raw = folder / "x.bin", out = folder / "out", decoded = folder / "y.npy";
+  std::ofstream(raw, std::ios::binary).write(reinterpret_cast<const char*>(x), sizeof x);
+  fp4sim_quantize_options o = {};
+  o.input.dtype = "f32";
+  o.input.shape = "1x8";
+  o.spec = "mxfp4,block=8,scale_rule=rceil";
+  uint64_t seen = 0;
+  o.run.user = &seen;
+  o.run.progress = [](uint64_t done, uint64_t all, const char* tensor, void* user) {
+    CHECK(done == all);
+    CHECK(std::string(tensor).empty());
+    *static_cast<uint64_t*>(user) += all;
+  };
+  fp4sim_report report;
+  REQUIRE(fp4sim_quantize_file(raw.c_str(), out.c_str(), &o, &report) == 0);
+  CHECK(seen == sizeof x);
+  // 6 -4 2 2 1 -0 4 0 (scale 128 = 2): errors .5 .5 .5 .5 .25 .25 1 .5, squares 42.25 12.25 6.25 2.25 .5625 .0625 25
+  // .25
+  CHECK(report.elements == 8);
+  CHECK(report.nmse == (5 * 0.25 + 2 * 0.0625 + 1) / 88.875);
+  CHECK(report.largest_error == 1);
+  CHECK(report.zeros == 0.25);
+  CHECK(report.underflows == 0.25);
+  CHECK(report.bytes == 5);
+  CHECK(report.bits_per_element == 5);
+  CHECK(report.tensors == 1);
+  const std::string codes = bytes_of(out + "/codes.npy");
+  CHECK(codes.substr(codes.size() - 4) == std::string("\xC5\x22\x81\x04", 4));
+  CHECK(fp4sim_quantize_file(raw.c_str(), out.c_str(), &o, nullptr) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains(out) && Catch::Contains("--force"));
+  o.run.force = 1;
+  CHECK(fp4sim_quantize_file(raw.c_str(), out.c_str(), &o, nullptr) == 0);
+  REQUIRE(fp4sim_dequantize_file(out.c_str(), decoded.c_str(), nullptr) == 0);
+  const float expected[8] = {6, -4, 2, 2, 1, -0.0f, 4, 0};
+  const std::string values = bytes_of(decoded);
+  CHECK(std::memcmp(values.data() + values.size() - sizeof expected, expected, sizeof expected) == 0);
+}
+
+// bf16 weights that MXFP4 holds exactly, 1 2 3 4 .. and twice them, and a norm.
+TEST_CASE("a model through C: scheme, list, comparison, and back", "[quick]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::string in = folder / "m.safetensors", out = folder / "fp4", back = folder / "back";
+  std::vector<uint16_t> w(64), norm(2, 0x3F80);
+  for (size_t i = 0; i < 64; ++i)
+    w[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>((1 + i % 4) << i / 32)) >> 16);
+  {
+    fp4::SafetensorsWriter writer(in, {{"a.weight", fp4::Dtype::bf16, {2, 32}}, {"a.norm", fp4::Dtype::bf16, {2}}});
+    writer.write(w.data(), 128);
+    writer.write(norm.data(), 4);
+    writer.commit();
+  }
+  fp4sim_quantize_options o = {};
+  o.scheme = "compressed_tensors_mxfp4";
+  fp4sim_report report;
+  REQUIRE(fp4sim_quantize_file(in.c_str(), out.c_str(), &o, &report) == 0);
+  CHECK(report.nmse == 0);
+  CHECK(report.decibels == std::numeric_limits<double>::infinity());
+  CHECK(report.tensors == 2);
+  CHECK(report.kept == 1);
+  CHECK(report.bytes == 34);
+  std::string found;
+  const auto tensor = [](const fp4sim_tensor* t, void* user) {
+    auto& text = *static_cast<std::string*>(user);
+    text += std::string(t->name) + " " + t->type + " [" + t->scheme + "] [" + t->spec + "]";
+    for (int i = 0; i < t->rank; ++i) text += " " + std::to_string(t->shape[i]);
+    text += " " + std::to_string(t->bytes) + "\n";
+  };
+  REQUIRE(fp4sim_inspect_file(out.c_str(), tensor, &found) == 0);
+  CHECK(found == "a.weight_packed u8 [compressed_tensors_mxfp4] [mxfp4] 2 32 34\na.norm bf16 [] [] 2 4\n");
+  std::string lines;
+  const auto line = [](const char* name, const char* spec, const fp4sim_report* r, int best, void* user) {
+    *static_cast<std::string*>(user) +=
+        std::string(name) + " " + spec + (r->nmse == 0 ? " exact" : " near") + (best != 0 ? " best\n" : "\n");
+  };
+  const char* const specs[] = {"mxfp4,prescale=0.75", "mxfp4", "mxfp8", nullptr};
+  REQUIRE(fp4sim_compare_file(in.c_str(), specs, nullptr, line, &lines) == 0);
+  CHECK_THAT(lines,
+             Catch::Contains("a.weight mxfp4,prescale=0.75 near\na.weight mxfp4 exact best\na.weight mxfp8 exact\n"));
+  const char* const one[] = {"mxfp5", nullptr};
+  CHECK(fp4sim_compare_file(in.c_str(), one, nullptr, line, &lines) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("mxfp5"));
+  fp4sim_dequantize_options d = {};
+  d.type = "bf16";
+  REQUIRE(fp4sim_dequantize_file(out.c_str(), back.c_str(), &d) == 0);
+  const std::string bytes = bytes_of(back + "/m.safetensors");
+  CHECK(std::memcmp(bytes.data() + bytes.size() - 132, w.data(), 128) == 0);
+  d.type = "f16";
+  CHECK(fp4sim_dequantize_file(out.c_str(), back.c_str(), &d) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("f16") && Catch::Contains("bf16"));
+  const char* const nobody[] = {"b.*", nullptr};
+  o.tensors = nobody;
+  CHECK(fp4sim_quantize_file(in.c_str(), (folder / "none").c_str(), &o, nullptr) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("b.*"));
+  CHECK(fp4sim_quantize_file(in.c_str(), nullptr, &o, nullptr) == 2);
 }
 
 TEST_CASE("fp4sim.h is C99", "[quick]") {

@@ -1,0 +1,173 @@
+// The C interface of whole files: structures of C into the jobs of the core.
+#include <string>
+#include <vector>
+
+#include "src/c_guard.h"
+#include "src/folder/quantize_files.h"
+#include "src/model/compare.h"
+#include "src/model/model_write.h"
+#include "src/parallel.h"
+#include "src/spec_text.h"
+
+namespace {
+
+using namespace fp4;
+using c::guarded;
+using c::require;
+
+const char* text(const char* given, const char* otherwise = "") { return given != nullptr ? given : otherwise; }
+
+std::vector<std::string> list(const char* const* texts) {
+  std::vector<std::string> out;
+  for (; texts != nullptr && *texts != nullptr; ++texts) out.emplace_back(*texts);
+  return out;
+}
+
+// Members that every job has, by the same names.
+template <class Job>
+void set_run(Job& job, const fp4sim_run& run) {
+  job.backend = text(run.backend, "auto");
+  job.threads = run.threads > 0 ? run.threads : threads_of_machine();
+  if (run.progress != nullptr)
+    job.progress = [run](uint64_t done, uint64_t all, const std::string& tensor) {
+      run.progress(done, all, tensor.c_str(), run.user);
+    };
+}
+
+OpenOptions open_of(const fp4sim_input& input) {
+  return open_options_of(text(input.dtype), text(input.shape), text(input.entry), input.bf16 != 0);
+}
+
+fp4sim_report report_of(const QuantizeReport& r) {
+  return {r.rows * r.cols,
+          r.nmse(),
+          r.decibels(),
+          r.largest_error,
+          r.share(r.clipped),
+          r.share(r.zeros),
+          r.share(r.underflows),
+          r.nonfinite,
+          r.bits_per_element(),
+          r.bytes,
+          1,
+          0};
+}
+
+fp4sim_report report_of(const ModelResult& result) {
+  QuantizeReport all;
+  int64_t kept = 0;
+  for (const ModelLine& line : result.lines) {
+    if (line.report.rows > 0) all.add(line.report);
+    kept += line.became == "kept" ? 1 : 0;
+  }
+  fp4sim_report report = report_of(all);
+  report.tensors = static_cast<int64_t>(result.lines.size());
+  report.kept = kept;
+  return report;
+}
+
+fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quantize_options& o) {
+  if (o.transpose != 0 || o.nibbles != nullptr || o.scale_layout != nullptr)
+    throw Error("fp4sim_quantize_file: transpose, nibbles and scale_layout are for one tensor, not for a scheme");
+  ModelJob job;
+  set_run(job, o.run);
+  job.in = in;
+  job.out = out;
+  job.scheme = &scheme_of("scheme", o.scheme);
+  job.words = text(o.spec);
+  job.tensors = list(o.tensors);
+  job.keep = list(o.keep);
+  job.place = c::place_of(o.place);
+  job.force = o.run.force != 0;
+  job.command_line = "fp4sim_quantize_file";
+  return report_of(convert_model(job));
+}
+
+fp4sim_report quantize_tensor(const char* in, const char* out, const fp4sim_quantize_options& o) {
+  if (o.spec == nullptr) throw Error("fp4sim_quantize_file: neither a spec nor a scheme");
+  if (o.tensors != nullptr || o.keep != nullptr)
+    throw Error("fp4sim_quantize_file: tensors and keep belong to a scheme");
+  folder::QuantizeJob job;
+  set_run(job, o.run);
+  job.in = in;
+  job.out = out;
+  job.open = open_of(o.input);
+  job.spec = quant_spec_from_words(o.spec, "spec");
+  job.preset = preset_of_words(o.spec);
+  job.place = c::place_of(o.place);
+  job.transpose = o.transpose != 0;
+  job.nibbles = text(o.nibbles, "low_first");
+  job.scale_layout = text(o.scale_layout, "linear");
+  job.force = o.run.force != 0;
+  job.command_line = "fp4sim_quantize_file";
+  return report_of(folder::quantize_to_folder(job));
+}
+
+}  // namespace
+
+int fp4sim_quantize_file(const char* in, const char* out, const fp4sim_quantize_options* options,
+                         fp4sim_report* report) {
+  return guarded([&] {
+    require("fp4sim_quantize_file", in, out);
+    const fp4sim_quantize_options o = options != nullptr ? *options : fp4sim_quantize_options{};
+    const fp4sim_report made = o.scheme != nullptr ? quantize_model(in, out, o) : quantize_tensor(in, out, o);
+    if (report != nullptr) *report = made;
+  });
+}
+
+int fp4sim_dequantize_file(const char* in, const char* out, const fp4sim_dequantize_options* options) {
+  return guarded([&] {
+    require("fp4sim_dequantize_file", in, out);
+    const fp4sim_dequantize_options o = options != nullptr ? *options : fp4sim_dequantize_options{};
+    ModelJob job;
+    set_run(job, o.run);
+    job.in = in;
+    job.out = out;
+    job.real = decoded_type_of("type", text(o.type, "f32"));
+    job.tensors = list(o.tensors);
+    job.force = o.run.force != 0;
+    job.command_line = "fp4sim_dequantize_file";
+    if (is_model(in))
+      convert_model(job);
+    else
+      folder::dequantize_folder(in, out, job.force, job.backend, job.threads, o.changed != 0);
+  });
+}
+
+int fp4sim_compare_file(const char* in, const char* const* specs, const fp4sim_compare_options* options,
+                        fp4sim_compare_line line, void* user) {
+  return guarded([&] {
+    require("fp4sim_compare_file", in, specs, line);
+    const fp4sim_compare_options o = options != nullptr ? *options : fp4sim_compare_options{};
+    CompareJob job;
+    set_run(job, o.run);
+    job.files = {in};
+    if (o.input.entry != nullptr) job.files = {std::string(in) + ":" + o.input.entry};
+    job.specs = list(specs);
+    job.open = open_of(o.input);
+    job.is_told = o.input.dtype != nullptr;
+    for (const CompareLine& l : compare_formats(job).lines) {
+      const fp4sim_report report = report_of(l.report);
+      line(l.tensor.c_str(), l.spec.c_str(), &report, l.best ? 1 : 0, user);
+    }
+  });
+}
+
+int fp4sim_inspect_file(const char* in, void (*tensor)(const fp4sim_tensor* tensor, void* user), void* user) {
+  return guarded([&] {
+    require("fp4sim_inspect_file", in, tensor);
+    for (const ModelTensor& t : model_tensors(model_files("inspect", in))) {
+      const std::string type = t.type();
+      const fp4sim_tensor found = {t.name.c_str(),
+                                   t.file().c_str(),
+                                   type.c_str(),
+                                   t.scheme != nullptr ? t.scheme->name : "",
+                                   t.scheme != nullptr ? t.scheme->spec : "",
+                                   t.shape.data(),
+                                   static_cast<int>(t.shape.size()),
+                                   t.bytes(),
+                                   t.bits_per_element()};
+      tensor(&found, user);
+    }
+  });
+}
