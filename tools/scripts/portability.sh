@@ -3,6 +3,7 @@
 #   tools/scripts/portability.sh trixie DIR               Debian 13 (also bookworm, sid)
 #   tools/scripts/portability.sh noble DIR                Ubuntu 24.04 (also jammy: 22.04, CMake 3.22)
 #   CXX=clang++ tools/scripts/portability.sh trixie DIR   another compiler of that system; g++-12, g++-14, ..
+#   LDFLAGS=-L/usr/lib/gcc/x86_64-linux-gnu/14 CXX=g++-13 ..   an older one: libraries there ask for g++ 14's libstdc++
 #   TESTS='test_codec test_spec' ..                       these test programs only
 # DIR/SUITE is the user land, made on the first call (1.5 GB) and kept. Packages come from the mirror that this system's
 # apt uses, or from MIRROR. Ubuntu's key is not on a Debian system: its packages are then taken unsigned, which is right
