@@ -11,6 +11,7 @@
 #include "tests/support/made_up_study.h"
 
 using namespace fp4::sweeps;
+using Catch::Matchers::Contains;
 using fp4::test::made_up_costs;
 using fp4::test::MadeUp;
 using fp4::test::Study;
@@ -160,7 +161,6 @@ TEST_CASE("only a tuned field can be fixed, at a number", "[quick]") {
   const auto fix = [](const std::string& grid, const std::string& word) {
     return at_fixed(grid, "grid g", std::vector<std::string>{word});
   };
-  using Catch::Matchers::Contains;
   CHECK_THROWS_WITH(fix(tuned_grid + "}", "train.clip=1"), Contains("train.clip") && Contains("Accepted: train.lr"));
   for (const char* word : {"train.lr", "train.lr=\"fast\""})
     CHECK_THROWS_WITH(fix(tuned_grid + "}", word), Contains(word) && Contains("PATH=NUMBER"));
@@ -211,6 +211,13 @@ TEST_CASE("what matters is a share of mxfp4's gap", "[quick]") {
   CHECK(judged("mxfp4", R"(, "share": 0.05)").first == Approx(0.005).epsilon(0.02));
   CHECK(judged("mxfp4", "").first == Approx(0.002).epsilon(0.02));
   CHECK_FALSE(judged("mxfp4", "").second);
+  // By task.
+  CHECK(judged("mxfp4", R"(, "share": {"alpha": 0.05})").first == Approx(0.005).epsilon(0.02));
+  CHECK(judged("mxfp4", R"(, "share": {})").first == Approx(0.002).epsilon(0.02));
+  CHECK_THROWS_WITH(judged("mxfp4", R"(, "share": {"alpah": 0.05})"),
+                    Contains("race.share") && Contains("'alpah'") && Contains("alpha"));
+  CHECK_THROWS_WITH(judged("mxfp4", R"(, "share": "all")"),
+                    Contains("expected a number or an object by task"));
   // Without mxfp4 there is no gap to take a share of, and nothing can be tied: said, not passed over.
   CHECK(judged("mxfp8", "") == std::pair(0.0, true));
 }

@@ -234,9 +234,10 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
       field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
     if (const auto seeds = row->find("seeds", {"runs of each rung: seeds 2001, 2002, ..", field.seeds}))
       field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
-    if (const auto by = row->find("by", {"whose loss chooses: each setting's own (setting), or that of the whole training under "
-                                         "the trunk's recipe, for all branches and evaluations of it (trunk)",
-                                         "setting"})) {
+    if (const auto by =
+            row->find("by", {"whose loss chooses: each setting's own (setting), or that of the whole training under "
+                             "the trunk's recipe, for all branches and evaluations of it (trunk)",
+                             "setting"})) {
       field.by_trunk = by->word({"setting", "trunk"}) == 1;
       if (field.by_trunk && !path.starts_with("train."))
         by->fail("a trunk chooses numbers of the training (train.lr); branches have recipes of their own");
@@ -247,16 +248,28 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
   if (grid.tune.empty()) fields.fail("names no field");
 }
 
-RaceSettings parse_race(JsonReader value) {
+RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks) {
   RaceSettings race;
   if (const auto seeds = value.find("seeds", {"seeds of the last round", race.seeds}))
     race.seeds = static_cast<size_t>(seeds->integer(10, 1000));
   if (const auto hours =
           value.find("hours", {"computing on one core after which no further round starts; absent: no limit"}))
     race.hours = hours->number(tiny);
-  if (const auto share =
-          value.find("share", {"of mxfp4's gap to fp32: the smallest difference of losses that matters", race.share}))
-    race.share = share->number(0, 1);
+  if (const auto share = value.find(
+          "share",
+          {"of mxfp4's gap to fp32: the smallest difference of losses that matters; or by task", race.share})) {
+    share->note_form(R"({"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}})");
+    if (const auto all = share->if_number(0, 1)) {
+      race.share = *all;
+    } else {
+      if (!share->json().is_object())
+        share->fail("expected a number or an object by task, found " + shown(share->json()));
+      for (const auto& [task, own] : share->entries("TASK", {"share on this task; a task left out: 0.02"})) {
+        if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) throw unknown_word(share->place(), task, tasks);
+        race.share_of_task[task] = own.number(0, 1);
+      }
+    }
+  }
   if (const auto delta = value.find("delta", {"the same as a loss, for all tasks; absent: by `share`"}))
     race.delta = delta->number(0);
   value.finish();
@@ -336,7 +349,7 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
           json.find("tune_best", {"share of the explored configurations that is tuned; absent: all, before they run"}))
     grid.tune_best = share->number(1e-6, 1);
   if (const auto race = json.find("race", {"fresh seeds until the front is decided, instead of `confirm`"})) {
-    grid.race = parse_race(*race);
+    grid.race = parse_race(*race, grid.tasks);
     for (size_t i = 0; i < grid.race->seeds; ++i) grid.confirm.push_back(first_race_seed + i);
   }
   if (const auto references = json.find("references", {"recipes that run on every task; fp32 always", grid.references}))
@@ -359,6 +372,11 @@ std::vector<size_t> RaceSettings::rounds() const {
   for (size_t n = 10; n < seeds; n *= 2) rounds.push_back(n);
   rounds.push_back(seeds);
   return rounds;
+}
+
+double RaceSettings::share_on(const std::string& task) const {
+  const auto own = share_of_task.find(task);
+  return own == share_of_task.end() ? share : own->second;
 }
 
 double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash) {

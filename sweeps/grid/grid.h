@@ -50,12 +50,14 @@ inline constexpr uint64_t first_race_seed = 1001;
 
 // How long candidates race for places on the front (judge/race.h).
 struct RaceSettings {
-  size_t seeds = 320;           // of the last round
-  std::optional<double> hours;  // of computing on one core, after which no further round starts
-  double share = 0.02;          // of mxfp4's gap: the smallest difference of losses that matters
-  std::optional<double> delta;  // the same in losses
+  size_t seeds = 320;                           // of the last round
+  std::optional<double> hours;                  // of computing on one core, after which no further round starts
+  double share = 0.02;                          // of mxfp4's gap: the smallest difference of losses that matters
+  std::map<std::string, double> share_of_task;  // instead of it, by task
+  std::optional<double> delta;                  // the same in losses
   // 10, 20, 40, .. and at last `seeds`.
   std::vector<size_t> rounds() const;
+  double share_on(const std::string& task) const;
 };
 
 struct Grid {

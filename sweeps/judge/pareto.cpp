@@ -373,7 +373,7 @@ class ContextJudge {
     } else if (results_.grid().race && results_.grid().race->delta) {
       front_.delta = *results_.grid().race->delta;
     } else if (mxfp4 != nullptr) {
-      const double share = results_.grid().race ? results_.grid().race->share : 0.1;
+      const double share = results_.grid().race ? results_.grid().race->share_on(front_.task) : 0.1;
       front_.delta = share * std::fabs(summarise(results_.gaps(*mxfp4, false, y_.metric)).mean);
     }
   }
