@@ -15,8 +15,6 @@ namespace fp4::sim {
 
 namespace {
 
-MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
-
 // Quantising the transpose anew gives the transposed codes, if no random bits, no order of summation and no smooth
 // maximum, which is fprop's alone, are involved.
 bool transposes_by_itself(const OperandSpec& o) {

@@ -37,7 +37,7 @@ GemmSpec uniform(const char* preset) {
 }
 
 // The words of the task's training are those of a recipe, with "" for the task's own choice.
-std::vector<std::string> optimizer_words() {
+std::vector<std::string> words_of_optimizer() {
   for (Field& f : optimizer_schema()) {
     if (f.path != "optimizer") continue;
     f.words.insert(f.words.begin(), "");
@@ -136,7 +136,7 @@ Recipe from_object(JsonReader given) {
     r.ptq = post_training_from(*value, r.ptq);
   if (const auto value =
           given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
-    const std::vector<std::string> words = optimizer_words();
+    const std::vector<std::string> words = words_of_optimizer();
     r.optimizer = words[value->word(words)];
   }
   if (const auto value = given.find("muon", {"of the optimizer muon, here or in the task's training"}))

@@ -20,6 +20,8 @@
 
 namespace fp4::sim {
 
+inline MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
+
 /// Whether operand b is one part, so that its codes are those of the whole matrix.
 inline bool keeps_b_whole(const SplitSpec& s) { return s.kind == Split::none || s.kind == Split::clamp; }
 

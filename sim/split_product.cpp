@@ -10,8 +10,6 @@ namespace fp4::sim {
 
 namespace {
 
-MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
-
 void add_to(const Tape& tape, float* c, int64_t c_row, Tensor part) {
   for (int r = 0; r < part.rows; ++r) tape.k.add(c + r * c_row, part.row(r), part.cols);
 }

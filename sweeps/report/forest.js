@@ -1,5 +1,5 @@
-// The comparisons of a study (its effects.csv) as forest plots, one for each task: a dot is the mean paired difference,
-// a line the simultaneous interval, the band the differences too small to matter (delta).
+// Forest plots: a dot is a mean, a line its interval, the band what is too small to matter (delta). Here the comparisons
+// of a study (its effects.csv), one plot for each task, paired differences with simultaneous intervals.
 
 function comparison_rows() {
   const get = (name) => state.model.get('comparisons', name);
@@ -25,8 +25,8 @@ function forest_lines(rows) {
 
 const forest_verdict = (row) => (row.low > 0 ? 'worse' : row.high < 0 ? 'better' : 'not told apart from 0');
 
-function forest_option(lines, width, theme) {
-  const column = {unit: '', label: 'loss'};
+// `words`: column of the numbers, title of their axis, and what the tip of a line says.
+function forest_option(lines, width, theme, {column, title, tip}) {
   const drawn = lines.filter((line) => !line.header);
   const ends = drawn.flatMap((line) => [line.low, line.high]);
   const scale = effect_scale(ends);
@@ -40,18 +40,11 @@ function forest_option(lines, width, theme) {
     tooltip: {
       trigger: 'item',
       ...tooltip_box(theme),
-      formatter: ({data: {line}}) =>
-        h(
-          'div',
-          {},
-          h('b', {}, line.group),
-          h('p', {}, line.name),
-          h('p', {class: 'small'}, `${interval_text(column, line.mean, line.low, line.high)}: ${forest_verdict(line)}`),
-        ),
+      formatter: ({data: {line}}) => tip(line),
     },
     xAxis: {
       ...scale_axis(scale, range, column, theme, 11),
-      name: `difference of the loss: left is better${scale.kind === 'log' ? ' (signed log)' : ''}`,
+      name: `${title}${scale.kind === 'log' ? ' (signed log)' : ''}`,
       nameLocation: 'middle',
       nameGap: 24,
       nameTextStyle: {color: theme.quiet, fontSize: 11},
@@ -125,31 +118,58 @@ function forest_option(lines, width, theme) {
   };
 }
 
+// One plot of `lines` for each panel {title, lines, rows}, `rows` being those of its CSV, under a node of the page.
+function paint_forest_panels(place, panels, words) {
+  const theme = current_theme();
+  const built = panels.map((panel) => {
+    const chart = h('div', {class: 'chart', role: 'img', 'aria-label': `Forest plot of ${panel.title}`});
+    const tools = h('div', {class: 'export'});
+    const node = h('div', {class: 'card multiple'}, h('h3', {}, panel.title), chart, tools);
+    return {...panel, chart, tools, node};
+  });
+  fill(by_id(place), ...built.map((panel) => panel.node));
+  for (const {title, lines, rows, chart, tools} of built) {
+    const live = chart_in(chart, lines.length * 20 + 54);
+    live.setOption(forest_option(lines, Math.min(220, chart.clientWidth * 0.45), theme, words), {notMerge: true});
+    export_buttons(tools, chart, {
+      title: () => `${words.what}, ${title}`,
+      legend: null,
+      names: () => [],
+      rows: () => rows,
+    });
+  }
+}
+
+const comparison_words = {
+  what: 'comparisons',
+  column: {unit: '', label: 'loss'},
+  title: 'difference of the loss: left is better',
+  tip: (line) =>
+    h(
+      'div',
+      {},
+      h('b', {}, line.group),
+      h('p', {}, line.name),
+      h(
+        'p',
+        {class: 'small'},
+        `${interval_text(comparison_words.column, line.mean, line.low, line.high)}: ${forest_verdict(line)}`,
+      ),
+    ),
+};
+
 function paint_forest() {
   const rows = comparison_rows();
   by_id('forest').hidden = !rows.length;
   if (!rows.length) return;
-  const theme = current_theme();
   by_id('forest-intro').textContent =
     'Paired differences of the loss with intervals that hold together at 95 %; shaded: too small to matter. A row whose interval leaves out 0 is told apart.';
+  const keys = ['group', 'name', 'task', 'mean', 'low', 'high', 'delta'];
   const panels = [...new Set(rows.map((row) => row.task))].map((task) => {
-    const lines = forest_lines(rows.filter((row) => row.task === task));
-    const chart = h('div', {class: 'chart', role: 'img', 'aria-label': `Forest plot of ${task}`});
-    const tools = h('div', {class: 'export'});
-    return {task, lines, chart, tools, node: h('div', {class: 'card multiple'}, h('h3', {}, task), chart, tools)};
+    const own = rows.filter((row) => row.task === task);
+    return {title: task, lines: forest_lines(own), rows: [keys, ...own.map((row) => keys.map((key) => row[key]))]};
   });
-  fill(by_id('forest-charts'), ...panels.map((panel) => panel.node));
-  for (const {task, lines, chart, tools} of panels) {
-    const live = chart_in(chart, lines.length * 20 + 54);
-    live.setOption(forest_option(lines, Math.min(220, chart.clientWidth * 0.45), theme), {notMerge: true});
-    const keys = ['group', 'name', 'task', 'mean', 'low', 'high', 'delta'];
-    export_buttons(tools, chart, {
-      title: () => `comparisons, ${task}`,
-      legend: null,
-      names: () => [],
-      rows: () => [keys, ...rows.filter((row) => row.task === task).map((row) => keys.map((key) => row[key]))],
-    });
-  }
+  paint_forest_panels('forest-charts', panels, comparison_words);
 }
 
 function setup_forest() {

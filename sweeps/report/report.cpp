@@ -1,5 +1,5 @@
-// Puts the page of a sweep together: checks the input, packs it column-wise, and fills template.html (page.h). All looks
-// and behaviour are in the files of this folder, none here.
+// Puts the page of a sweep together: checks the input, packs it column-wise, and fills template.html (page.h). All
+// looks and behaviour are in the files of this folder, none here.
 #include "sweeps/report/report.h"
 
 #include <algorithm>

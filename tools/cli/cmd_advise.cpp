@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/recipe.h"
 #include "src/error.h"
 #include "src/spec_text.h"
-#include "sweeps/cost/adapt.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/judge/advice.h"
+#include "tools/cli/advice_words.h"
 #include "tools/cli/cost_options.h"
 #include "tools/cli/law_input.h"
 #include "tools/cli/options.h"
@@ -51,16 +50,6 @@ struct AdviseOptions {
   size_t samples = 200;
 };
 
-std::string_view word(AdviceWord word) {
-  switch (word) {
-    case AdviceWord::best: return "cheapest";
-    case AdviceWord::alike: return "alike";
-    case AdviceWord::dearer: return "dearer";
-    case AdviceWord::never: return "never";
-  }
-  return "";
-}
-
 // "1%" or "0.01".
 double share_of(const std::string& text) {
   const bool percent = text.ends_with('%');
@@ -69,19 +58,8 @@ double share_of(const std::string& text) {
   return percent ? value / 100 : value;
 }
 
-// How far outside its range a value lies, as a factor; 1 inside.
-double beyond(double value, const Interval& range) { return std::max({1.0, value / range.high, range.low / value}); }
-
-std::string extrapolation(const sweeps::LawStudy& study, double n, double d, const std::string& transfer) {
-  const double far_n = beyond(n, study.n), far_d = beyond(d, study.d);
-  if (far_n == 1 && far_d == 1) return "";
-  return fmt::format(
-      "EXTRAPOLATED: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside the ladder (N {:.3g} .. {:.3g}, D "
-      "{:.3g} .. {:.3g}). It is supposed that {}; no run here shows it.",
-      n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high,
-      transfer == "law"
-          ? "effN and effD stay what they are"
-          : fmt::format("a recipe needs as many times {}'s tokens as at the ladder's largest N and D", study.baseline));
+sweeps::Transfer transfer_of(const AdviseOptions& o) {
+  return o.transfer == "law" ? sweeps::Transfer::law : sweeps::Transfer::tokens;
 }
 
 std::string more_percent(double ratio) {
@@ -93,7 +71,7 @@ std::string range(const Interval& i) { return i.low == i.high ? "" : factor(i.lo
 
 void print(const AdviseOptions& o, const LadderRuns& ladder, const sweeps::LawStudy& study, const Advice& advice,
            double d) {
-  if (const std::string text = extrapolation(study, advice.n, d, o.transfer); !text.empty()) print_wrapped(text);
+  if (const std::string text = extrapolation(study, advice.n, d, transfer_of(o)); !text.empty()) print_wrapped(text);
   const char* unit = o.objective == "time" ? "s" : o.objective == "price" ? "US dollars" : "J";
   print_wrapped(fmt::format("{} on {}: {} until the loss of {} at D {:.3g}{}; a step of {} takes {:.4g} {}",
                             o.cost.model, o.cost.hardware, o.objective, o.baseline, d,
@@ -187,20 +165,16 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
   const sweeps::LawStudy study =
       study_law(ladder.points, o.baseline, o.form == "quartet" ? sweeps::LawForm::quartet : sweeps::LawForm::chinchilla,
                 o.samples);
-  std::map<std::string, cost::RecipeFacts> facts;
-  for (const auto& [name, points] : ladder.points)
-    facts[name] = cost::facts_of(sim::recipe_from_json(name), o.cost.steps);
   const cost::Model model = cost::load_model(o.cost.model);
   const auto objective = o.objective == "time"    ? sweeps::Objective::time
                          : o.objective == "price" ? sweeps::Objective::price
                                                   : sweeps::Objective::energy;
-  constexpr double tokens_per_weight = 20;  // 2203.15556
-  const double d = o.tokens > 0 ? o.tokens : tokens_per_weight * static_cast<double>(model.parameters());
-  const Advice advice = advise(study, facts, model, cost::load_hardware(o.cost.hardware),
+  const double d = o.tokens > 0 ? o.tokens : usual_tokens(model);
+  const Advice advice = advise(study, recipe_facts(ladder, o.cost.steps), model, cost::load_hardware(o.cost.hardware),
                                {.d = d,
                                 .max_gap = share_of(o.max_gap),
                                 .objective = objective,
-                                .transfer = o.transfer == "law" ? sweeps::Transfer::law : sweeps::Transfer::tokens,
+                                .transfer = transfer_of(o),
                                 .cost = o.cost.options(),
                                 .doubt = {}});
   if (o.cost.json) return print_json(json_of(o, study, advice, d, invocation));

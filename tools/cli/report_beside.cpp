@@ -1,10 +1,17 @@
 // See report_beside.h.
 #include "tools/cli/report_beside.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
 #include <unordered_map>
 
+#include "src/error.h"
+#include "sweeps/cost/hardware.h"
+#include "tools/cli/advice_words.h"
 #include "tools/cli/sweep_report.h"
 
 namespace fp4::tools {
@@ -74,7 +81,63 @@ ReportMatch match_of(const SweepView& here, const ConfigResult& mine, const Swee
   return match;
 }
 
+// Runs of the task lm at two sizes and at two budgets, enough of them for a law; none: the sweep is no such ladder.
+std::optional<sweeps::LawStudy> law_of(const LadderRuns& ladder) {
+  const auto baseline = ladder.points.find("bf16");
+  if (baseline == ladder.points.end()) return std::nullopt;
+  std::set<double> sizes;
+  std::set<std::pair<double, double>> cells;
+  for (const sweeps::LawPoint& point : baseline->second) {
+    sizes.insert(point.n);
+    cells.emplace(point.n, point.d);
+  }
+  if (sizes.size() < 2 || cells.size() <= sweeps::parameters_of(sweeps::LawForm::quartet)) return std::nullopt;
+  return sweeps::study_law(ladder.points, "bf16", sweeps::LawForm::quartet, 200);
+}
+
+constexpr sweeps::Interval no_interval = {report_unknown, report_unknown};
+
+// What is not finite is unknown.
+ReportEstimate known(double mean, const sweeps::Interval& interval) {
+  const auto finite = [](double x) { return std::isfinite(x) ? x : report_unknown; };
+  return {finite(mean), finite(interval.low), finite(interval.high)};
+}
+
 }  // namespace
+
+void add_advice(ReportInput& input, const std::string& folder, const std::string& model,
+                const std::vector<std::string>& chips) {
+  LadderRuns ladder;
+  std::optional<sweeps::LawStudy> study;
+  std::map<std::string, cost::RecipeFacts> facts;
+  try {
+    ladder = read_ladder(folder);
+    study = law_of(ladder);
+    facts = recipe_facts(ladder);
+  } catch (const Error&) {  // another task, or one (N, D) under several settings of a recipe: no ladder
+    return;
+  }
+  if (!study) return;
+  const cost::Model workload = cost::load_model(model);
+  const double d = usual_tokens(workload);
+  for (const std::string& chip : chips) {
+    const cost::Hardware hardware = cost::load_hardware(chip);
+    const sweeps::Advice advice = sweeps::advise(*study, facts, workload, hardware, {.d = d});
+    for (const sweeps::AdviceRow& row : advice.rows)
+      input.advice.push_back(
+          {.chip = hardware.name,
+           .recipe = row.recipe,
+           .cost = known(row.cost, row.interval),
+           .tokens = known(row.tokens.value_or(report_unknown), row.tokens_interval.value_or(no_interval)),
+           .step = row.step,
+           .word = std::string(word(row.word))});
+    input.advice_note = fmt::format(
+        "{}, {:.3g} tokens. {} Rests on {} runs of bf16 at {} (N, D) and {} draws of the law's bootstrap and of the "
+        "cost model's doubts. The same in words: fp4sim advise.",
+        model, d, extrapolation(*study, advice.n, d, sweeps::Transfer::tokens), study->fit.runs, study->fit.cells,
+        study->samples.size());
+  }
+}
 
 ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sweeps::FrontOptions& options) {
   ReportInput other = report_input(view, sweeps::fronts(view.results, view.costs, options), options);

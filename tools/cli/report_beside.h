@@ -1,4 +1,4 @@
-// What stands beside a sweep on its page: further chips, another sweep, the comparisons of a study.
+// What stands beside a sweep on its page: further chips, another sweep, a ladder's advice.
 #pragma once
 
 #include "sweeps/judge/pareto.h"
@@ -15,5 +15,10 @@ ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sw
 // words on all axes are the same and stand for one configuration on each side.
 ReportAgainst sweep_beside(const SweepView& view, const ReportInput& input, const SweepView& other,
                            const sweeps::FrontOptions& options);
+
+// Fills the advice of `input` where the sweep in `folder` is a ladder of sizes that a law fits: every recipe's cost to
+// bf16's loss on each chip (names or files), for a model at 20 tokens a parameter. Else leaves it empty.
+void add_advice(ReportInput& input, const std::string& folder, const std::string& model,
+                const std::vector<std::string>& chips);
 
 }  // namespace fp4::tools

@@ -1,0 +1,48 @@
+// See advice_words.h.
+#include "tools/cli/advice_words.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "sim/recipe.h"
+#include "sweeps/cost/adapt.h"
+
+namespace fp4::tools {
+
+std::string_view word(sweeps::AdviceWord word) {
+  using sweeps::AdviceWord;
+  switch (word) {
+    case AdviceWord::best: return "cheapest";
+    case AdviceWord::alike: return "alike";
+    case AdviceWord::dearer: return "dearer";
+    case AdviceWord::never: return "never";
+  }
+  return "";
+}
+
+std::map<std::string, cost::RecipeFacts> recipe_facts(const LadderRuns& ladder, int steps) {
+  std::map<std::string, cost::RecipeFacts> facts;
+  for (const auto& [name, points] : ladder.points) facts[name] = cost::facts_of(sim::recipe_from_json(name), steps);
+  return facts;
+}
+
+double usual_tokens(const cost::Model& model) { return 20 * static_cast<double>(model.parameters()); }
+
+double beyond(double value, const sweeps::Interval& range) {
+  return std::max({1.0, value / range.high, range.low / value});
+}
+
+std::string extrapolation(const sweeps::LawStudy& study, double n, double d, sweeps::Transfer transfer) {
+  const double far_n = beyond(n, study.n), far_d = beyond(d, study.d);
+  if (far_n == 1 && far_d == 1) return "";
+  return fmt::format(
+      "EXTRAPOLATED: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside the ladder (N {:.3g} .. {:.3g}, D "
+      "{:.3g} .. {:.3g}). It is supposed that {}; no run here shows it.",
+      n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high,
+      transfer == sweeps::Transfer::law
+          ? "effN and effD stay what they are"
+          : fmt::format("a recipe needs as many times {}'s tokens as at the ladder's largest N and D", study.baseline));
+}
+
+}  // namespace fp4::tools
