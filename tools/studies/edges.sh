@@ -1,0 +1,12 @@
+#!/bin/sh
+# Stability edges of a grid, made for results/NAME:  tools/studies/edges.sh NAME [SEEDS]      NAME: edges or edges_lm
+# Runs are kept in build/studies/NAME.edge, so an interrupted search goes on.
+set -eu
+cd "$(dirname "$0")/../.."
+name=${1:?usage: tools/studies/edges.sh NAME [SEEDS]}
+out=results/$name
+mkdir -p "$out" build/studies
+build/fp4sim edge "$name" --seeds "${2:-50}" --out "build/studies/$name.edge" --json >"build/studies/$name.json"
+/usr/bin/python3 tools/studies/edges.py "build/studies/$name.json" "$out"
+node tools/scripts/forest.mjs "$out/effects.csv" --out "$out/effects.svg" --title "$name" \
+  --note "log2 of the largest stable learning rate as a multiple of bf16's: right stands more. Lines: 95 %."
