@@ -196,11 +196,13 @@ TEST_CASE("the race finds the planted front", "[quick]") {
 }
 
 TEST_CASE("what matters is a share of mxfp4's gap", "[quick]") {
-  const auto judged = [](const std::string& recipe, const std::string& race) {
+  const auto judged = [](const std::string& recipe, const std::string& race, double noise = 0.001) {
+    MadeUp world = tuned_world();
+    world.noise = noise;
     const Study sweep(R"({"name": "tuned", "task": "alpha", "seeds": 3, "axes": {"recipe": [")" + recipe + R"("]},
       "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40)" +
                           race + "}}",
-                      tuned_world());
+                      world);
     const Results results = sweep.results();
     const std::vector<ContextFront> all = fronts(results, Costs(results, made_up_costs()), {});
     bool alarmed = false;
@@ -213,13 +215,19 @@ TEST_CASE("what matters is a share of mxfp4's gap", "[quick]") {
   CHECK_FALSE(judged("mxfp4", "").second);
   // By task.
   CHECK(judged("mxfp4", R"(, "share": {"alpha": 0.05})").first == Approx(0.005).epsilon(0.02));
+  CHECK(judged("mxfp4", R"(, "share": 0.05, "delta": {"alpha": 0.007})").first == 0.007);
+  CHECK(judged("mxfp4", R"(, "share": 0.05, "delta": {})").first == Approx(0.005).epsilon(0.02));
+  CHECK(judged("mxfp8", R"(, "delta": {"alpha": 0.007})") == std::pair(0.007, false));
+  CHECK_THROWS_WITH(judged("mxfp4", R"(, "delta": {"alpha": -1})"), Contains("race.delta.alpha"));
   CHECK(judged("mxfp4", R"(, "share": {})").first == Approx(0.002).epsilon(0.02));
   CHECK_THROWS_WITH(judged("mxfp4", R"(, "share": {"alpah": 0.05})"),
                     Contains("race.share") && Contains("'alpah'") && Contains("alpha"));
-  CHECK_THROWS_WITH(judged("mxfp4", R"(, "share": "all")"),
-                    Contains("expected a number or an object by task"));
+  CHECK_THROWS_WITH(judged("mxfp4", R"(, "share": "all")"), Contains("expected a number or an object by task"));
   // Without mxfp4 there is no gap to take a share of, and nothing can be tied: said, not passed over.
   CHECK(judged("mxfp8", "") == std::pair(0.0, true));
+  // So is a share of a gap that may be nothing; .10 in a noise of 5, over 40 seeds.
+  CHECK(judged("mxfp4", "", 5).second);
+  CHECK_FALSE(judged("mxfp4", R"(, "delta": {"alpha": 0.007})", 5).second);
 }
 
 TEST_CASE("a tuned sweep asks for the same runs whatever is known already", "[quick]") {

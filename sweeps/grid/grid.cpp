@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "src/error.h"
 #include "src/sha256.h"
@@ -248,6 +250,18 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
   if (grid.tune.empty()) fields.fail("names no field");
 }
 
+// A number for all tasks, or an object of one by task; `high`: the largest allowed.
+void parse_by_task(const JsonReader& json, const std::vector<std::string>& tasks, double high, const About& about,
+                   std::map<std::string, double>& by_task, const std::function<void(double)>& for_all) {
+  json.note_form(R"({"type": "object", "additionalProperties": {"type": "number", "minimum": 0}})");
+  if (const auto all = json.if_number(0, high)) return for_all(*all);
+  if (!json.json().is_object()) json.fail("expected a number or an object by task, found " + shown(json.json()));
+  for (const auto& [task, own] : json.entries("TASK", about)) {
+    if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) throw unknown_word(json.place(), task, tasks);
+    by_task[task] = own.number(0, high);
+  }
+}
+
 RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks) {
   RaceSettings race;
   if (const auto seeds = value.find("seeds", {"seeds of the last round", race.seeds}))
@@ -256,22 +270,13 @@ RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks)
           value.find("hours", {"computing on one core after which no further round starts; absent: no limit"}))
     race.hours = hours->number(tiny);
   if (const auto share = value.find(
-          "share",
-          {"of mxfp4's gap to fp32: the smallest difference of losses that matters; or by task", race.share})) {
-    share->note_form(R"({"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}})");
-    if (const auto all = share->if_number(0, 1)) {
-      race.share = *all;
-    } else {
-      if (!share->json().is_object())
-        share->fail("expected a number or an object by task, found " + shown(share->json()));
-      for (const auto& [task, own] : share->entries("TASK", {"share on this task; a task left out: 0.02"})) {
-        if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) throw unknown_word(share->place(), task, tasks);
-        race.share_of_task[task] = own.number(0, 1);
-      }
-    }
-  }
-  if (const auto delta = value.find("delta", {"the same as a loss, for all tasks; absent: by `share`"}))
-    race.delta = delta->number(0);
+          "share", {"of mxfp4's gap to fp32: the smallest difference of losses that matters; or by task", race.share}))
+    parse_by_task(*share, tasks, 1, {"share on this task; a task left out: 0.02"}, race.share_of_task,
+                  [&](double all) { race.share = all; });
+  if (const auto delta =
+          value.find("delta", {"the same as a loss, or by task; absent, or a task left out: by `share`"}))
+    parse_by_task(*delta, tasks, huge, {"delta on this task"}, race.delta_of_task,
+                  [&](double all) { race.delta = all; });
   value.finish();
   return race;
 }
@@ -374,9 +379,11 @@ std::vector<size_t> RaceSettings::rounds() const {
   return rounds;
 }
 
-double RaceSettings::share_on(const std::string& task) const {
+double RaceSettings::delta_on(const std::string& task, std::optional<double> gap) const {
+  if (const auto own = delta_of_task.find(task); own != delta_of_task.end()) return own->second;
+  if (delta) return *delta;
   const auto own = share_of_task.find(task);
-  return own == share_of_task.end() ? share : own->second;
+  return (own == share_of_task.end() ? share : own->second) * std::fabs(gap.value_or(0));
 }
 
 double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash) {

@@ -50,14 +50,17 @@ inline constexpr uint64_t first_race_seed = 1001;
 
 // How long candidates race for places on the front (judge/race.h).
 struct RaceSettings {
-  size_t seeds = 320;                           // of the last round
-  std::optional<double> hours;                  // of computing on one core, after which no further round starts
-  double share = 0.02;                          // of mxfp4's gap: the smallest difference of losses that matters
-  std::map<std::string, double> share_of_task;  // instead of it, by task
-  std::optional<double> delta;                  // the same in losses
+  size_t seeds = 320;           // of the last round
+  std::optional<double> hours;  // of computing on one core, after which no further round starts
+  // The smallest difference of losses that matters: a share of mxfp4's gap, or `delta` in losses, for all tasks and by
+  // task; what is given by task goes before what is given for all, `delta` before `share`.
+  double share = 0.02;
+  std::optional<double> delta;
+  std::map<std::string, double> share_of_task, delta_of_task;
   // 10, 20, 40, .. and at last `seeds`.
   std::vector<size_t> rounds() const;
-  double share_on(const std::string& task) const;
+  // delta on a task whose mxfp4 has this gap (none: no mxfp4 there, and a share of nothing is 0).
+  double delta_on(const std::string& task, std::optional<double> gap) const;
 };
 
 struct Grid {

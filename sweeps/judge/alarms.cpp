@@ -124,10 +124,21 @@ std::string untuned_reference(const ContextFront& front, const Results& results,
                      train.value("lr", 0.0), train.value("clip", 0.0), train.value("warmup", 0.0), best.record.hash);
 }
 
-std::string no_delta(const ContextFront& front) {
-  if (!front.raced || front.delta > 0) return "";
-  return "delta is 0, so no candidate can be tied: name mxfp4 among the grid's recipes or references, or give "
-         "race.delta";
+std::string no_delta(const ContextFront& front, const Results& results) {
+  if (!front.raced) return "";
+  if (!(front.delta > 0))
+    return "delta is 0, so no candidate can be tied: name mxfp4 among the grid's recipes or references, or give "
+           "race.delta";
+  const auto& race = results.grid().race;
+  if (!race || race->delta || race->delta_of_task.contains(front.task)) return "";
+  for (const FrontPoint& point : front.points) {
+    if (!results.is_plain(*point.config, "mxfp4")) continue;
+    const Summary gap = summarise(results.gaps(*point.config, false));
+    if (gap.interval && gap.interval->low <= 0 && gap.interval->high >= 0)
+      return fmt::format("delta is a share of mxfp4's gap, {:+.2g}, which is not told apart from 0: give race.delta",
+                         gap.mean);
+  }
+  return "";
 }
 
 }  // namespace
@@ -150,7 +161,7 @@ std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<Contex
     raise(Alarm::at_edge, at_edge(front));
     raise(Alarm::small_batch, small_batch(front, results));
     raise(Alarm::unequal_products, unequal_products(front));
-    raise(Alarm::no_delta, no_delta(front));
+    raise(Alarm::no_delta, no_delta(front, results));
     raise(Alarm::untuned_reference, untuned_reference(front, results, best_of_family));
   }
   return raised;

@@ -368,14 +368,12 @@ class ContextJudge {
     }
     if (front_.description.empty()) front_.description = front_.task;
     if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, false, y_.metric));
-    if (options_.delta) {
-      front_.delta = *options_.delta;
-    } else if (results_.grid().race && results_.grid().race->delta) {
-      front_.delta = *results_.grid().race->delta;
-    } else if (mxfp4 != nullptr) {
-      const double share = results_.grid().race ? results_.grid().race->share_on(front_.task) : 0.1;
-      front_.delta = share * std::fabs(summarise(results_.gaps(*mxfp4, false, y_.metric)).mean);
-    }
+    std::optional<double> gap;
+    if (mxfp4 != nullptr) gap = summarise(results_.gaps(*mxfp4, false, y_.metric)).mean;
+    const auto& race = results_.grid().race;
+    front_.delta = options_.delta ? *options_.delta
+                   : race         ? race->delta_on(front_.task, gap)
+                                  : 0.1 * std::fabs(gap.value_or(0));
   }
 
   std::string description(const ConfigResult& config) const {
