@@ -69,6 +69,9 @@ Json shortened(Json grid) {
     const bool is_foreign = entry.key().starts_with("train.") && entry.key() != "train." + task;
     entry = is_foreign ? grid.erase(entry) : std::next(entry);
   }
+  if (grid.contains("race"))
+    for (Json& by_task : grid["race"])
+      if (by_task.is_object()) by_task = by_task.contains(task) ? Json{{task, by_task[task]}} : Json::object();
   for (auto axis = grid["axes"].begin(); axis != grid["axes"].end();) {
     const std::string& path = axis.key();
     const bool is_foreign =
