@@ -183,13 +183,13 @@ void pack_beside(ColumnPack& pack, const ReportInput& input) {
   pack.words("recipe", collect(advice, [](const auto& r) { return r.recipe; }));
   pack.words("word", collect(advice, [](const auto& r) { return r.word; }));
   pack.numbers("step", collect(advice, [](const auto& r) { return r.step; }));
-  const std::pair<std::string, ReportEstimate ReportAdvice::*> estimates[] = {{"cost", &ReportAdvice::cost},
-                                                                              {"tokens", &ReportAdvice::tokens}};
-  for (const auto& [name, part] : estimates) {
+  const auto estimate = [&](const std::string& name, ReportEstimate ReportAdvice::*part) {
     pack.numbers(name, collect(advice, [part](const auto& r) { return (r.*part).mean; }));
     pack.numbers(name + "_low", collect(advice, [part](const auto& r) { return (r.*part).low; }));
     pack.numbers(name + "_high", collect(advice, [part](const auto& r) { return (r.*part).high; }));
-  }
+  };
+  estimate("cost", &ReportAdvice::cost);
+  estimate("tokens", &ReportAdvice::tokens);
 }
 
 void pack_runs(ColumnPack& pack, const ReportInput& input) {
