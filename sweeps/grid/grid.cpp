@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "src/error.h"
 #include "src/sha256.h"
@@ -164,6 +163,10 @@ void parse_exclude(Grid& grid, const JsonReader& rules) {
   }
 }
 
+void check_task(const std::string& place, const std::string& task, const std::vector<std::string>& tasks) {
+  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) throw unknown_word(place, task, tasks);
+}
+
 void parse_include(Grid& grid, const JsonReader& points) {
   for (const JsonReader& point : points.list()) {
     Inclusion inclusion{.tasks = grid.tasks, .axes = {}};
@@ -175,9 +178,7 @@ void parse_include(Grid& grid, const JsonReader& points) {
         continue;
       }
       inclusion.tasks = word_list(value);
-      for (const std::string& task : inclusion.tasks)
-        if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
-          throw unknown_word(value.place(), task, grid.tasks);
+      for (const std::string& task : inclusion.tasks) check_task(value.place(), task, grid.tasks);
     }
     grid.include.push_back(std::move(inclusion));
   }
@@ -250,16 +251,20 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
   if (grid.tune.empty()) fields.fail("names no field");
 }
 
-// A number for all tasks, or an object of one by task; `high`: the largest allowed.
-void parse_by_task(const JsonReader& json, const std::vector<std::string>& tasks, double high, const About& about,
-                   std::map<std::string, double>& by_task, const std::function<void(double)>& for_all) {
-  json.note_form(R"({"type": "object", "additionalProperties": {"type": "number", "minimum": 0}})");
-  if (const auto all = json.if_number(0, high)) return for_all(*all);
+// A number for all tasks, from 0 to `high`, or an object of one by task.
+std::optional<double> number_by_task(const JsonReader& json, const std::vector<std::string>& tasks, double high,
+                                     const About& about, std::map<std::string, double>& by_task) {
+  const std::string most = high < huge ? fmt::format(R"(, "maximum": {:g})", high) : "";
+  json.note_form(
+      fmt::format(R"({{"type": "object", "additionalProperties": {{"type": "number", "minimum": 0{}}}}})", most)
+          .c_str());
+  if (const auto all = json.if_number(0, high)) return all;
   if (!json.json().is_object()) json.fail("expected a number or an object by task, found " + shown(json.json()));
   for (const auto& [task, own] : json.entries("TASK", about)) {
-    if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) throw unknown_word(json.place(), task, tasks);
+    check_task(json.place(), task, tasks);
     by_task[task] = own.number(0, high);
   }
+  return std::nullopt;
 }
 
 RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks) {
@@ -271,12 +276,11 @@ RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks)
     race.hours = hours->number(tiny);
   if (const auto share = value.find(
           "share", {"of mxfp4's gap to fp32: the smallest difference of losses that matters; or by task", race.share}))
-    parse_by_task(*share, tasks, 1, {"share on this task; a task left out: 0.02"}, race.share_of_task,
-                  [&](double all) { race.share = all; });
+    race.share =
+        number_by_task(*share, tasks, 1, {"share on this task", race.share}, race.share_of_task).value_or(race.share);
   if (const auto delta =
           value.find("delta", {"the same as a loss, or by task; absent, or a task left out: by `share`"}))
-    parse_by_task(*delta, tasks, huge, {"delta on this task"}, race.delta_of_task,
-                  [&](double all) { race.delta = all; });
+    race.delta = number_by_task(*delta, tasks, huge, {"delta on this task"}, race.delta_of_task);
   value.finish();
   return race;
 }

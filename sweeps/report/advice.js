@@ -1,18 +1,8 @@
 // The advice of a ladder of sizes, a forest plot for each chip: how much more or less than bf16 a recipe costs until it
 // has bf16's loss, tokens times step time, with the middle 95 % of the draws of law and cost model.
 
-const advice_keys = ['chip', 'recipe', 'word', 'step', 'cost', 'cost_low', 'cost_high', 'tokens', 'tokens_low', 'tokens_high'];
-
-function advice_rows() {
-  const get = (name) => state.model.get('advice', name);
-  const words = ['chip', 'recipe', 'word'];
-  const rows = [];
-  for (let k = 0; k < (state.model.tables.advice?.rows ?? 0); ++k)
-    rows.push(
-      Object.fromEntries(advice_keys.map((key) => [key, words.includes(key) ? words_at(get(key), k) : get(key)[k]])),
-    );
-  return rows;
-}
+const advice_texts = ['chip', 'recipe', 'word'];
+const advice_numbers = ['step', 'cost', 'cost_low', 'cost_high', 'tokens', 'tokens_low', 'tokens_high'];
 
 const times_text = (mean, low, high) =>
   Number.isFinite(mean)
@@ -63,7 +53,7 @@ function advice_lines(all) {
 }
 
 function paint_advice() {
-  const rows = advice_rows();
+  const rows = named_rows('advice', advice_texts, advice_numbers);
   by_id('advice').hidden = !rows.length;
   if (!rows.length) return;
   const chips = [...new Set(rows.map((row) => row.chip))];
@@ -81,12 +71,13 @@ function paint_advice() {
   };
   by_id('advice-intro').textContent = chips.map(sentence).join(' ');
   by_id('advice-note').textContent = state.model.head.advice_note;
+  const keys = [...advice_texts, ...advice_numbers];
   const panels = chips.map((chip) => {
     const own = rows.filter((row) => row.chip === chip);
     return {
       title: chip,
       lines: advice_lines(own),
-      rows: [advice_keys, ...own.map((row) => advice_keys.map((key) => row[key]))],
+      rows: [keys, ...own.map((row) => keys.map((key) => row[key]))],
     };
   });
   paint_forest_panels('advice-charts', panels, advice_words);

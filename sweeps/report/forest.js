@@ -1,16 +1,17 @@
-// Forest plots: a dot is a mean, a line its interval, the band what is too small to matter (delta). Here the comparisons
-// of a study (its effects.csv), one plot for each task, paired differences with simultaneous intervals.
+// Forest plots: a dot is a mean, a line its interval, the band what is too small to matter (delta). Here the
+// comparisons of a study (its effects.csv), one plot for each task, paired differences with simultaneous intervals.
 
-function comparison_rows() {
-  const get = (name) => state.model.get('comparisons', name);
-  const rows = [];
-  for (let k = 0; k < (state.model.tables.comparisons?.rows ?? 0); ++k)
-    rows.push({
-      ...Object.fromEntries(['group', 'name', 'task'].map((name) => [name, words_at(get(name), k)])),
-      ...Object.fromEntries(['mean', 'low', 'high', 'delta'].map((name) => [name, get(name)[k]])),
-    });
-  return rows;
+// The rows of a table of the page as objects, by the names of its columns.
+function named_rows(table, words, numbers) {
+  const get = (name) => state.model.get(table, name);
+  return Array.from({length: state.model.tables[table]?.rows ?? 0}, (_, k) => ({
+    ...Object.fromEntries(words.map((name) => [name, words_at(get(name), k)])),
+    ...Object.fromEntries(numbers.map((name) => [name, get(name)[k]])),
+  }));
 }
+
+const comparison_texts = ['group', 'name', 'task'];
+const comparison_numbers = ['mean', 'low', 'high', 'delta'];
 
 // Headings of groups and their rows, from top to bottom.
 function forest_lines(rows) {
@@ -159,12 +160,12 @@ const comparison_words = {
 };
 
 function paint_forest() {
-  const rows = comparison_rows();
+  const rows = named_rows('comparisons', comparison_texts, comparison_numbers);
   by_id('forest').hidden = !rows.length;
   if (!rows.length) return;
   by_id('forest-intro').textContent =
     'Paired differences of the loss with intervals that hold together at 95 %; shaded: too small to matter. A row whose interval leaves out 0 is told apart.';
-  const keys = ['group', 'name', 'task', 'mean', 'low', 'high', 'delta'];
+  const keys = [...comparison_texts, ...comparison_numbers];
   const panels = [...new Set(rows.map((row) => row.task))].map((task) => {
     const own = rows.filter((row) => row.task === task);
     return {title: task, lines: forest_lines(own), rows: [keys, ...own.map((row) => keys.map((key) => row[key]))]};

@@ -50,13 +50,10 @@ void write_report(const ReportOptions& o, const Invocation& invocation, bool for
   if (!o.against.empty()) {
     ViewOptions other = o.view;
     other.folder = o.against;
-    if (other.hardware.empty()) other.hardware = view.results.grid().hardware.front();
+    other.hardware = hardware_word(o.view, view.results.grid());
     input.against = sweep_beside(view, input, open_view(other), o.front);
   }
-  const sweeps::Grid& grid = view.results.grid();
-  std::vector<std::string> chips = {o.view.hardware.empty() ? grid.hardware.front() : o.view.hardware};
-  chips.insert(chips.end(), o.chips.begin(), o.chips.end());
-  add_advice(input, o.view.folder, o.view.model.empty() ? grid.model : o.view.model, chips);
+  add_advice(input, view.results, o.view, o.chips);
   input.reload_seconds = running ? o.every : 0;
   const std::string page = make_report(input);
   write_file(o.out, page, force);

@@ -16,9 +16,9 @@ ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sw
 ReportAgainst sweep_beside(const SweepView& view, const ReportInput& input, const SweepView& other,
                            const sweeps::FrontOptions& options);
 
-// Fills the advice of `input` where the sweep in `folder` is a ladder of sizes that a law fits: every recipe's cost to
-// bf16's loss on each chip (names or files), for a model at 20 tokens a parameter. Else leaves it empty.
-void add_advice(ReportInput& input, const std::string& folder, const std::string& model,
+// Fills the advice of `input` where the sweep is a ladder of sizes that a law fits: every recipe's cost to bf16's loss
+// on the view's chip and on `chips` (names or files), for its model at 20 tokens a parameter. Else leaves it empty.
+void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOptions& view,
                 const std::vector<std::string>& chips);
 
 }  // namespace fp4::tools

@@ -25,6 +25,14 @@ void add_view_options(CLI::App& app, ViewOptions& options) {
   app.add_option("--weight", options.weights, "Cost weight, such as sr=2 (repeatable)")->type_name("NAME=VALUE");
 }
 
+std::string hardware_word(const ViewOptions& options, const sweeps::Grid& grid) {
+  return options.hardware.empty() ? grid.hardware.front() : options.hardware;
+}
+
+std::string model_word(const ViewOptions& options, const sweeps::Grid& grid) {
+  return options.model.empty() ? grid.model : options.model;
+}
+
 SweepView open_view(const ViewOptions& options, bool with_curves) {
   sweeps::CostWeights weights;
   for (const std::string& text : options.weights) {
@@ -38,9 +46,9 @@ SweepView open_view(const ViewOptions& options, bool with_curves) {
   }
   const sweeps::Store store = sweeps::Store::read(options.folder);
   sweeps::Results results(store, with_curves);
-  const std::string hardware = options.hardware.empty() ? results.grid().hardware.front() : options.hardware;
-  const std::string model = options.model.empty() ? results.grid().model : options.model;
-  sweeps::Costs costs(results, sweeps::real_cost_model(hardware, model, weights));
+  const sweeps::Grid& grid = results.grid();
+  sweeps::Costs costs(results,
+                      sweeps::real_cost_model(hardware_word(options, grid), model_word(options, grid), weights));
   return {std::move(results), std::move(costs), store.identity(), store.meta("name"), store.runs_of_other_signatures()};
 }
 
