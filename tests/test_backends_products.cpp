@@ -86,6 +86,10 @@ struct Pair {
 };
 using Words = const char* const (&)[2];
 
+// The code of a number that the format has.
+uint32_t code_of(const FloatFormat& f, float x) {
+  return encode(f, exact_magnitude(std::fabs(x)), x < 0, {}) | (x < 0 ? f.sign_code() : 0u);
+}
 int64_t scales_of(const Quantized& q) { return q.geometry.scale_rows * q.geometry.scale_cols; }
 const FloatFormat& element_of(const Quantized& q) { return format_of(q.spec.element); }
 bool has_zero_scale(const Quantized& q) {
@@ -233,7 +237,7 @@ Pair sums_at_2_24(Words words, int round, Random& random) {
             drawn(words[1], 16, 1856, Codes::largest, false, 0, 0, random), accumulators(false)};
   for (Quantized* q : {&p.a, &p.b}) {
     const FloatFormat& f = element_of(*q);
-    const auto code = [&f](float x) { return encode(f, exact_magnitude(x), false, {}); };
+    const auto code = [&f](float x) { return code_of(f, x); };
     for (int64_t r = 0; r < q->rows; ++r) {
       for (int64_t i = 28; i < 32; ++i) clear_code(*q, r, i);
       for (int64_t i = 1852; i < 1856; ++i) clear_code(*q, r, i);
@@ -262,7 +266,7 @@ Pair tied_blocks(Words words, int round, Random& random) {
   const bool other = pick(random, 2) == 0;
   const FloatFormat& f = element_of(p.a);
   const float least = std::ldexp(1.0f, f.quantum_log2());
-  const auto code = [&f](float x) { return encode(f, exact_magnitude(x), x < 0.0f, {}); };
+  const auto code = [&f](float x) { return code_of(f, x); };
   const auto scale = [&spec](bool is_odd, int exponent) {
     const float odd = 2.0f - std::ldexp(1.0f, -format_of(spec.scale).mantissa_bits);
     return std::ldexp(is_odd ? odd : 1.0f, within(spec, exponent));
@@ -341,6 +345,36 @@ Pair long_rows(Words words, int round, Random& random) {
           {fp32_block, accumulator_from_words("exact"), accumulator_from_words("k64_rz")}};
 }
 
+// Sums of the largest elements grow over up to 2,000 groups of 64. In the last group one product is half the last bit
+// of the sum, or beside it, and another lies 50 to 60 binades below the sum: what fp64 loses decides the tie, or the
+// cut.
+Pair grown_sums(Words words, int round, Random& random) {
+  const int64_t k = 64 * one_of(random, {800, 1600, 2000});
+  Pair p = {drawn(words[0], 1, k, Codes::largest, false, 0, 0, random),
+            drawn(words[1], 2, k, Codes::largest, false, 0, 0, random),
+            {fp32_block, accumulator_from_words("exact"), accumulator_from_words("k64_rz")}};
+  const int below = 1 + round / 2 % 8;  // binades that both scales of the last group lie below the others
+  const FloatFormat &fa = element_of(p.a), &fb = element_of(p.b);
+  const double sum = static_cast<double>(k - 64) * decode(fa, fa.largest_code) * decode(fb, fb.largest_code);
+  const int half_bit = std::ilogb(sum) - 24 + 2 * below + one_of(random, {-1, 0, 0, 0, 1});
+  int power = std::clamp(half_bit / 2, fa.quantum_log2(), fa.max_exponent());
+  for (Quantized* q : {&p.a, &p.b}) {
+    const FloatFormat& f = element_of(*q);
+    const int tiny = f.quantum_log2() + pick(random, f.mantissa_bits + 1);
+    for (int64_t r = 0; r < q->rows; ++r) {
+      for (int64_t i = k - 64; i < k; ++i) clear_code(*q, r, i);
+      const bool is_negative = q == &p.b && r == 0;
+      q->set_code(r, k - 63, code_of(f, std::ldexp(is_negative ? -1.0f : 1.0f, tiny)));
+      if (round % 2 == 1) q->set_code(r, k - 62, code_of(f, std::ldexp(1.0f, power)));
+      const int64_t per_row = q->geometry.scale_cols;
+      for (int64_t i = per_row - per_row * 64 / k; i < per_row; ++i)
+        set_scale(*q, r * per_row + i, std::ldexp(1.0f, within(q->spec, -below)));
+    }
+    power = std::clamp(half_bit - power, fb.quantum_log2(), fb.max_exponent());
+  }
+  return p;
+}
+
 bool is_any(Words) { return true; }
 bool is_level(Words words) { return words[0] == std::string("mxfp4") && words[1] == std::string("mxfp4"); }
 bool is_mxfp8(Words words) { return words[0] == std::string("mxfp8") && words[1] == std::string("mxfp8"); }
@@ -355,6 +389,10 @@ bool is_vector(Words words) {
   const QuantSpec s = quant_spec_from_words(words[0]);
   return s.block.kind == BlockKind::vector && !s.has_outer_scale() && s.scale_rule != ScaleRule::encode;
 }
+bool may_grow(Words words) {
+  const std::string a = words[0];
+  return is_mxfp8(words) || a == "mxfp8,block=16" || a == "mxfp6_e3m2";
+}
 struct Drawing {
   const char* name;
   Pair (*draw)(Words, int round, Random&);
@@ -364,6 +402,7 @@ struct Drawing {
 constexpr Drawing drawings[] = {
     {"zeros under large scales", heavy_zeros, is_vector, 20},
     {"a row that overflows", overflowing_row, is_mxfp8, 1},
+    {"sums that have grown", grown_sums, may_grow, 16},
     {"scales of zero", scales_of_zero, has_zeros, 8},
     {"blocks that tie", tied_blocks, is_vector, 98},
     {"codes and scales near and far", near_and_far, is_any, 72},

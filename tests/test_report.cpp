@@ -278,8 +278,10 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   write("large.html", synthetic_report(20000, 1, {"classifier"}, true));
   write_text(folder / "service.html", make_page("report/service.html", "<b>toy</b>", service_result));
   write_text(folder / "votes.html", make_page("report/service.html", "votes", votes_result));
-  const RunResult result =
-      run_shell("node tests/test_report_page.mjs '" + folder.string() + "' '" + folder.string() + "/shots'");
+  // Pictures of the pages, for people: they go to the folder that FP4_SHOTS names, where it does.
+  const char* shots = std::getenv("FP4_SHOTS");
+  const RunResult result = run_shell("node tests/test_report_page.mjs '" + folder.string() + "' " +
+                                     (shots != nullptr ? "'" + std::string(shots) + "'" : ""));
   INFO(result.out << result.err);
   if (result.exit_code == 77) {
     std::cout << "[test skipped] " << result.out;
