@@ -382,6 +382,26 @@ TEST_CASE("pareto: JSON, picture, words", "[cli]") {
   CHECK(b200["contexts"].size() == 1);
 }
 
+TEST_CASE("pareto: of many axes a setting says what differs from their first values", "[cli]") {
+  TemporaryFolder folder;
+  write_text(folder / "grid.json", R"({"name": "many", "task": ["regression"], "base": "mxfp4", "seeds": 2,
+    "train": {"steps": 3}, "axes": {"*.*.block": [16, 32], "*.*.scale_rule": ["rceil", "even"],
+    "wgrad.*.rounding": ["nearest_even", "stochastic"], "wgrad.hadamard.size": [0, 16]}})");
+  REQUIRE(run_cli(sweep_command(folder / "out", folder / "grid.json")).exit_code == 0);
+  const auto text = run_cli("pareto " + folder / "out" + " --limit 0");
+  REQUIRE(text.exit_code == 0);
+  const auto times = [&text](const std::string& words) {
+    size_t count = 0;
+    for (size_t at = text.out.find(words); at != std::string::npos; at = text.out.find(words, at + 1)) ++count;
+    return count;
+  };
+  CHECK(times("Settings say what differs from ") == 1);
+  for (const char* first : {"block=16", "scale_rule=rceil", "rounding=nearest_even", "size=0"})
+    CHECK(times(first) == 1);
+  CHECK(times("block=32") > 1);
+  CHECK(run_cli("pareto " + undisturbed().out).out.find("Settings say") == std::string::npos);
+}
+
 TEST_CASE("pareto: fronts over joules, dollars and points", "[cli]") {
   const auto points = [](const std::string& x) {
     const auto run = run_cli("pareto " + undisturbed().out + " --hardware b200 --task classifier --json --x " + x);

@@ -159,6 +159,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
 
   fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
              view.costs.model().model, view.costs.model().hardware);
+  if (const std::string unsaid = unsaid_text(results); !unsaid.empty()) print_wrapped(unsaid);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
   fmt::print("\n");
   print_effects(results, effects);

@@ -97,13 +97,43 @@ std::vector<std::string> short_axis_names(const std::vector<std::string>& axes) 
   return names;
 }
 
+namespace {
+
+bool told_with_front(const std::string& axis) { return axis.rfind("task.", 0) == 0 || axis.rfind("train.", 0) == 0; }
+
+// By axis the value that goes without saying; "" for none.
+std::vector<std::string> unsaid_values(const sweeps::Results& results) {
+  std::vector<std::string> values(results.axes().size());
+  size_t count = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string& name = results.axes()[i];
+    for (const sweeps::Axis& axis : results.grid().axes) {
+      if (axis.path != name || name == "recipe" || told_with_front(name) || axis.labels.size() < 2) continue;
+      values[i] = axis.labels.front();
+      ++count;
+    }
+  }
+  return count >= 4 ? values : std::vector<std::string>(values.size());
+}
+
+}  // namespace
+
+std::string unsaid_text(const sweeps::Results& results) {
+  const std::vector<std::string> names = short_axis_names(results.axes());
+  const std::vector<std::string> unsaid = unsaid_values(results);
+  std::string text;
+  for (size_t i = 0; i < unsaid.size(); ++i)
+    if (!unsaid[i].empty()) text += (text.empty() ? "" : ", ") + names[i] + "=" + unsaid[i];
+  return text.empty() ? "" : "Settings say what differs from " + text + ".";
+}
+
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config) {
   std::string text;
   const std::vector<std::string> names = short_axis_names(results.axes());
+  const std::vector<std::string> unsaid = unsaid_values(results);
   for (size_t i = 0; i < config.labels.size(); ++i) {
     const std::string& axis = results.axes()[i];
-    if (config.labels[i].empty()) continue;
-    if (axis.rfind("task.", 0) == 0 || axis.rfind("train.", 0) == 0) continue;  // told once, with the front
+    if (config.labels[i].empty() || config.labels[i] == unsaid[i] || told_with_front(axis)) continue;
     text += (text.empty() ? "" : ", ") + (axis == "recipe" ? config.labels[i] : names[i] + "=" + config.labels[i]);
   }
   return text.empty() ? config.record.recipe : text;

@@ -42,7 +42,10 @@ std::string duration(double seconds);
 // Axis paths cut to the shortest ending that tells them apart: "wgrad.*.rounding" -> "rounding". For the terminal.
 std::vector<std::string> short_axis_names(const std::vector<std::string>& axes);
 
-// Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does.
+// Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does. In a sweep of four
+// axes and more, recipes aside, the first value of an axis goes without saying: `unsaid_text` is the sentence that names
+// those, "" in other sweeps.
+std::string unsaid_text(const sweeps::Results& results);
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
 
 // The values that tuning found, ".004" below the title "lr", or "lr .004, clip 1" below "at"; with "(edge)" where one
