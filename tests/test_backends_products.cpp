@@ -357,9 +357,11 @@ Pair grown_sums(Words words, int round, Random& random) {
   const FloatFormat &fa = element_of(p.a), &fb = element_of(p.b);
   const double sum = static_cast<double>(k - 64) * decode(fa, fa.largest_code) * decode(fb, fb.largest_code);
   const int half_bit = std::ilogb(sum) - 24 + 2 * below + one_of(random, {-1, 0, 0, 0, 1});
-  int power = std::clamp(half_bit / 2, fa.quantum_log2(), fa.max_exponent());
+  const int power_a = std::clamp(half_bit / 2, fa.quantum_log2(), fa.max_exponent());
+  const int power_b = std::clamp(half_bit - power_a, fb.quantum_log2(), fb.max_exponent());
   for (Quantized* q : {&p.a, &p.b}) {
     const FloatFormat& f = element_of(*q);
+    const int power = q == &p.a ? power_a : power_b;
     const int tiny = f.quantum_log2() + pick(random, f.mantissa_bits + 1);
     for (int64_t r = 0; r < q->rows; ++r) {
       for (int64_t i = k - 64; i < k; ++i) clear_code(*q, r, i);
@@ -370,7 +372,6 @@ Pair grown_sums(Words words, int round, Random& random) {
       for (int64_t i = per_row - per_row * 64 / k; i < per_row; ++i)
         set_scale(*q, r * per_row + i, std::ldexp(1.0f, within(q->spec, -below)));
     }
-    power = std::clamp(half_bit - power, fb.quantum_log2(), fb.max_exponent());
   }
   return p;
 }
