@@ -92,6 +92,34 @@ TEST_CASE("a measured number with the name of an axis has a column of its own", 
   }
 }
 
+TEST_CASE("the share is of the gap on every seed that judges", "[quick]") {
+  MadeUp world = tuned_world();
+  world.noise = 0.05;
+  const Study sweep(R"({"name": "tuned", "task": "alpha", "seeds": 3, "axes": {"recipe": ["mxfp4"]},
+    "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40, "share": 0.1}})",
+                    world);
+  const Results results = sweep.results();
+  const std::vector<ContextFront> all = fronts(results, Costs(results, made_up_costs()), {});
+  const ConfigResult& fp32 = *results.find(all.at(0).context);
+  double sum = 0, screened = 0;
+  size_t n = 0, screening = 0;
+  for (const ConfigResult& config : results.configs()) {
+    if (!results.is_plain(config, "mxfp4")) continue;
+    for (const RunRecord& run : config.runs) {
+      const double gap = *run.loss - *fp32.run(run.seed)->loss;
+      sum += gap;
+      ++n;
+      if (run.seed > 3) continue;
+      screened += gap;
+      ++screening;
+    }
+  }
+  REQUIRE(screening == 3);
+  REQUIRE(n >= 13);  // the first round has ten seeds
+  CHECK(all.at(0).delta == Approx(0.1 * sum / static_cast<double>(n)));
+  CHECK(all.at(0).delta != Approx(0.1 * screened / 3).epsilon(0.01));
+}
+
 TEST_CASE("branches and evaluations choose a rate of their own, or take that of their trunk", "[quick]") {
   // Networks are best at 2^-1 (mxfp4) and 2^0 (bf16) under their own recipe, at 2^2 under mxfp8.
   MadeUp world = tuned_world();

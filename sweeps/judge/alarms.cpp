@@ -133,7 +133,7 @@ std::string no_delta(const ContextFront& front, const Results& results) {
   if (!race || race->delta || race->delta_of_task.contains(front.task)) return "";
   for (const FrontPoint& point : front.points) {
     if (!results.is_plain(*point.config, "mxfp4")) continue;
-    const Summary gap = summarise(results.gaps(*point.config, false));
+    const Summary gap = summarise(results.all_gaps(*point.config));
     if (gap.interval && gap.interval->low <= 0 && gap.interval->high >= 0)
       return fmt::format("delta is a share of mxfp4's gap, {:+.2g}, which is not told apart from 0: give race.delta",
                          gap.mean);

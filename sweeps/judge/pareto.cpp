@@ -369,7 +369,7 @@ class ContextJudge {
     if (front_.description.empty()) front_.description = front_.task;
     if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, false, y_.metric));
     std::optional<double> gap;
-    if (mxfp4 != nullptr) gap = summarise(results_.gaps(*mxfp4, false, y_.metric)).mean;
+    if (mxfp4 != nullptr) gap = summarise(results_.all_gaps(*mxfp4, y_.metric)).mean;
     const auto& race = results_.grid().race;
     front_.delta = options_.delta ? *options_.delta
                    : race         ? race->delta_on(front_.task, gap)

@@ -107,6 +107,13 @@ std::vector<double> Results::gaps(const ConfigResult& config, bool confirm, Metr
   return values;
 }
 
+std::vector<double> Results::all_gaps(const ConfigResult& config, Metric metric) const {
+  std::vector<double> values = gaps(config, false, metric);
+  const std::vector<double> fresh = gaps(config, true, metric);
+  values.insert(values.end(), fresh.begin(), fresh.end());
+  return values;
+}
+
 // The words of a recipe that change what it computes.
 static Json words_of(Json recipe) {
   for (const char* key : {"name", "doc", "source", "deviations"}) recipe.erase(key);

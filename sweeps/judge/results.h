@@ -48,6 +48,9 @@ class Results {
   std::optional<double> gap(const ConfigResult& config, const RunRecord& run, Metric metric = Metric::loss) const;
   // The gaps over the confirm seeds, or over the others, in the order of the seeds.
   std::vector<double> gaps(const ConfigResult& config, bool confirm, Metric metric = Metric::loss) const;
+  // Those of both: what a delta is a share of. It may use the seeds that it then judges, since the intervals of a race
+  // hold whatever delta is.
+  std::vector<double> all_gaps(const ConfigResult& config, Metric metric = Metric::loss) const;
   // A recipe as its name says, with no axis on top of it; references are.
   bool is_plain(const ConfigResult& config, std::string_view recipe) const;
   // Whether any run of these seeds diverged or failed to have a loss.
