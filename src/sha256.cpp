@@ -1,6 +1,6 @@
 // SHA-256 after FIPS 180-4: section 4.1.2 functions, 4.2.2 constants, 5.1.1 padding, 6.2.2 compression.
 // Where the CPU has the SHA instructions the compression uses them: a manifest of a 4 GB tensor would otherwise spend
-// most of its time here (0.26 against 1.4 GB/s on the machine this was written on).
+// most of its time here (0.26 against 1.8 GB/s, as much as OpenSSL's, on an AMD EPYC).
 #include "src/sha256.h"
 
 #include <algorithm>
@@ -34,30 +34,34 @@ std::uint32_t load_big_endian(const std::uint8_t* p) {
 }
 
 #if defined(__x86_64__)
-// The same 64 rounds by the SHA extensions: sha256rnds2 does two rounds on the state split as (a b e f) and (c d g h),
-// words in descending order; sha256msg1 and msg2 make four words of the schedule w.
-__attribute__((target("sha,sse4.1"))) void compress_sha_extensions(std::uint32_t* state, const std::uint8_t* block) {
+// The same 64 rounds of block after block by the SHA extensions: sha256rnds2 does two rounds on the state split as
+// (a b e f) and (c d g h), words in descending order; sha256msg1 and msg2 make four words of the schedule w.
+__attribute__((target("sha,sse4.1"))) void compress_sha_extensions(std::uint32_t* state, const std::uint8_t* block,
+                                                                   std::size_t blocks) {
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);  // big-endian words
   const __m128i dcba = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state));
   const __m128i hgfe = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state + 4));
   const __m128i cdab = _mm_shuffle_epi32(dcba, 0xb1), efgh = _mm_shuffle_epi32(hgfe, 0x1b);
-  const __m128i abef0 = _mm_alignr_epi8(cdab, efgh, 8), cdgh0 = _mm_blend_epi16(efgh, cdab, 0xf0);
-  __m128i abef = abef0, cdgh = cdgh0, w[4];
-  for (int i = 0; i < 4; ++i)
-    w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16 * i)), swap);
-  for (int t = 0; t < 64; t += 4) {
-    __m128i sum = _mm_add_epi32(w[0], _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRound + t)));
-    cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
-    abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
-    const __m128i next =
-        _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w[0], w[1]), _mm_alignr_epi8(w[3], w[2], 4)), w[3]);
-    w[0] = w[1];
-    w[1] = w[2];
-    w[2] = w[3];
-    w[3] = next;
+  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
+  for (; blocks != 0; --blocks, block += 64) {
+    const __m128i abef0 = abef, cdgh0 = cdgh;
+    __m128i w[4];
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16 * i)), swap);
+#pragma GCC unroll 16
+    for (int t = 0; t < 16; ++t) {
+      __m128i& now = w[t % 4];
+      const __m128i sum = _mm_add_epi32(now, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRound + 4 * t)));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+      if (t >= 12) continue;  // the last 16 words of the schedule are made
+      const __m128i before = w[(t + 3) % 4];
+      const __m128i seventh = _mm_alignr_epi8(before, w[(t + 2) % 4], 4);  // w[t - 7]
+      now = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(now, w[(t + 1) % 4]), seventh), before);
+    }
+    abef = _mm_add_epi32(abef, abef0);
+    cdgh = _mm_add_epi32(cdgh, cdgh0);
   }
-  abef = _mm_add_epi32(abef, abef0);
-  cdgh = _mm_add_epi32(cdgh, cdgh0);
   const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state), _mm_blend_epi16(feba, dchg, 0xf0));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state + 4), _mm_alignr_epi8(dchg, feba, 8));
@@ -72,11 +76,15 @@ bool has_sha_extensions() {
 
 }  // namespace
 
-void Sha256::compress(const std::uint8_t* block) {
+void Sha256::compress(const std::uint8_t* block, std::size_t blocks) {
 #if defined(__x86_64__)
   static const bool fast = has_sha_extensions();
-  if (fast && !portable_) return compress_sha_extensions(state_.data(), block);
+  if (fast && !portable_) return compress_sha_extensions(state_.data(), block, blocks);
 #endif
+  for (std::size_t i = 0; i < blocks; ++i) compress_portable(block + 64 * i);
+}
+
+void Sha256::compress_portable(const std::uint8_t* block) {
   std::uint32_t w[64];
   for (int t = 0; t < 16; ++t) w[t] = load_big_endian(block + 4 * t);
   for (int t = 16; t < 64; ++t) {
@@ -111,12 +119,12 @@ void Sha256::update(const void* data, std::size_t bytes) {
     const std::size_t taken = std::min(bytes, 64 - held);
     std::memcpy(pending_.data() + held, p, taken);
     if (held + taken < 64) return;
-    compress(pending_.data());
+    compress(pending_.data(), 1);
     p += taken;
     bytes -= taken;
   }
-  for (; bytes >= 64; p += 64, bytes -= 64) compress(p);
-  if (bytes != 0) std::memcpy(pending_.data(), p, bytes);
+  compress(p, bytes / 64);
+  if (bytes % 64 != 0) std::memcpy(pending_.data(), p + bytes / 64 * 64, bytes % 64);
 }
 
 std::string Sha256::hex() {

@@ -18,7 +18,8 @@ class Sha256 {
   std::string hex();
 
  private:
-  void compress(const std::uint8_t* block);
+  void compress(const std::uint8_t* block, std::size_t blocks);
+  void compress_portable(const std::uint8_t* block);
 
   std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};  // FIPS 180-4, 5.3.3

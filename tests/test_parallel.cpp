@@ -74,7 +74,7 @@ TEST_CASE("threads of the host's own loops compute in the default environment he
 TEST_CASE("bands are fetched and handed on in order, whoever works on them", "[quick]") {
   for (const int threads : {1, 2, 3, 7})
     for (const int64_t count : {0, 1, 2, 5, 200}) {
-      std::vector<int64_t> fetched, given;
+      std::vector<int64_t> fetched, hashed, given;
       std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
       std::atomic<int> worked = 0;
       std::atomic<bool> shared = false;  // a worker with two bands, or band 0 with another than the caller
@@ -89,6 +89,7 @@ TEST_CASE("bands are fetched and handed on in order, whoever works on them", "[q
             std::this_thread::sleep_for(std::chrono::microseconds(i % 7 * 20));
             ++worked;
           },
+          [&](int64_t i, int) { hashed.push_back(i); },
           [&](int64_t i, int worker) {
             given.push_back(i);
             --busy[static_cast<size_t>(worker)];
@@ -96,6 +97,7 @@ TEST_CASE("bands are fetched and handed on in order, whoever works on them", "[q
       std::vector<int64_t> all(static_cast<size_t>(count));
       std::iota(all.begin(), all.end(), 0);
       CHECK(fetched == all);
+      CHECK(hashed == all);
       CHECK(given == all);
       CHECK(worked == count);
       CHECK(!shared);
@@ -104,8 +106,8 @@ TEST_CASE("bands are fetched and handed on in order, whoever works on them", "[q
 
 TEST_CASE("the error of the lowest band leaves a stream, and no later band is handed on", "[quick]") {
   for (const int threads : {1, 2, 4})
-    for (const int stage : {0, 1, 2}) {
-      std::vector<int64_t> given;
+    for (const int stage : {0, 1, 2, 3}) {
+      std::vector<int64_t> hashed, given;
       const auto fail = [&](int at, int64_t i) {
         if (at == stage && i >= 10) throw std::runtime_error(std::to_string(i));
       };
@@ -113,9 +115,18 @@ TEST_CASE("the error of the lowest band leaves a stream, and no later band is ha
                             50, threads, [&](int64_t i, int) { fail(0, i); }, [&](int64_t i, int) { fail(1, i); },
                             [&](int64_t i, int) {
                               fail(2, i);
+                              hashed.push_back(i);
+                            },
+                            [&](int64_t i, int) {
+                              fail(3, i);
                               given.push_back(i);
                             }),
                         "10");
-      CHECK(given == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+      std::vector<int64_t> ten(10);
+      std::iota(ten.begin(), ten.end(), 0);
+      CHECK(given == ten);
+      CHECK(hashed.size() >= 10);
+      // A step that fails keeps later bands from its own turn, not from the step in front.
+      if (stage < 3) CHECK(hashed == ten);
     }
 }

@@ -47,9 +47,9 @@ class Bands {
   Worker& first() { return workers_.front(); }
   const std::vector<Worker>& workers() const { return workers_; }
 
-  // work(worker, first row, x), then give(worker, first row) in the order of bands.
-  template <class Work, class Give>
-  void run(const Work& work, const Give& give) {
+  // work(worker, first row, x), then each give(worker, first row) in the order of bands.
+  template <class Work, class... Give>
+  void run(const Work& work, const Give&... give) {
     const auto read = [&](int64_t i, Worker& w) {
       const int64_t rows = std::min(band_, rows_ - i * band_);
       w.x.resize(static_cast<size_t>(rows * cols_));
@@ -66,7 +66,7 @@ class Bands {
           if (each_reads_) read(i, worker(j));
           work(worker(j), i * band_, view_of(worker(j).x.data(), std::min(band_, rows_ - i * band_), cols_));
         },
-        [&](int64_t i, int j) { give(worker(j), i * band_); });
+        [&](int64_t i, int j) { give(worker(j), i * band_); }...);
   }
 
  private:
@@ -159,7 +159,12 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   QuantizeCall call = call_for(job, bands);
 
   std::deque<TensorWriter> writers;
-  for (const Part& part : layout.parts) writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape, false, true);
+  // The decoded values, most of the bytes, are hashed while the band in front of them is written.
+  for (const Part& part : layout.parts) {
+    const bool is_decoded = &part == &layout.parts.back();
+    writers.emplace_back(folder.file(part.name).string(), part.dtype, part.shape, false,
+                         is_decoded ? TensorWriter::Hashed::apart : TensorWriter::Hashed::by_write);
+  }
   TensorWriter& codes = writers.front();
   TensorWriter& tensor_scale = writers[writers.size() - 2];
   TensorWriter& decoded = writers.back();
@@ -182,7 +187,8 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     w.sums = row_statistics(w.q, x, w.y.data(), part.threads);
     if (!keeps_codes && is_relaid) w.q.codes = as_in_file(w.q.codes, w.q.rows);
   };
-  // Hashed and written in the order of bands, while the other threads quantise.
+  // In the order of bands, while the other threads quantise.
+  const auto hash = [&](Worker& w, int64_t) { decoded.hash(w.y); };
   const auto write = [&](Worker& w, int64_t first) {
     const Quantized& q = w.q;
     if (keeps_codes)
@@ -202,7 +208,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
     decoded.write(w.y);
     progress.add(4 * static_cast<uint64_t>(w.x.size()));
   };
-  bands.run(quantise, write);
+  bands.run(quantise, hash, write);
   if (keeps_codes) codes.write(as_in_file(kept_codes, report.rows));
   if (keeps_scales)
     writers[1].write(golden::to_layout(order.scales, kept_scales, geometry.scale_rows, geometry.scale_cols));

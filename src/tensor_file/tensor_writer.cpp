@@ -23,18 +23,23 @@ void require_complete(std::uint64_t left) {
 
 }  // namespace
 
-TensorWriter::TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force, bool hashes)
-    : out_(path, force), left_(byte_count(path, dtype, shape)), hashes_(hashes) {
+TensorWriter::TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force, Hashed hashed)
+    : out_(path, force), left_(byte_count(path, dtype, shape)), hashed_(hashed) {
   if (!path.ends_with(".npy")) return;
   const std::string header = npy_header(dtype, shape);
-  if (hashes_) hash_.update(header.data(), header.size());
+  if (hashed_ != Hashed::no) hash_.update(header.data(), header.size());
   out_.write(header);
 }
 
 void TensorWriter::write(const void* elements, std::size_t bytes) {
   count_down(left_, bytes);
-  if (hashes_) hash_.update(elements, bytes);
+  if (hashed_ == Hashed::by_write) hash_.update(elements, bytes);
   out_.write(elements, bytes);
+}
+
+void TensorWriter::hash(const void* elements, std::size_t bytes) {
+  if (hashed_ != Hashed::apart) throw std::logic_error("tensor writer: hashed apart without saying so");
+  hash_.update(elements, bytes);
 }
 
 void TensorWriter::commit() {

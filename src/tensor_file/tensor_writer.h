@@ -21,8 +21,9 @@ class ZipWriter;
 // One array in a .npy; any extension but .npy means bare elements (.bin). .npz and .safetensors have writers below.
 class TensorWriter {
  public:
-  // hashes: sha256() will be asked for.
-  TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force = false, bool hashes = false);
+  // Whether sha256() will be asked for: hashed by write(), or by hash(), which another thread may call meanwhile.
+  enum class Hashed : std::uint8_t { no, by_write, apart };
+  TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force = false, Hashed hashed = Hashed::no);
 
   // The next elements. std::logic_error when they pass the shape's end.
   void write(const void* elements, std::size_t bytes);
@@ -30,14 +31,21 @@ class TensorWriter {
   void write(const std::vector<Element>& elements) {
     write(elements.data(), elements.size() * sizeof(Element));
   }
+  // The next elements for the hash, in the order of write(); std::logic_error unless Hashed::apart.
+  template <class Element>
+  void hash(const std::vector<Element>& elements) {
+    hash(elements.data(), elements.size() * sizeof(Element));
+  }
   void commit();  // std::logic_error when elements are missing
-  // Of the whole file, header included; once, when all elements are written. Taken as they go by, where `hashes`.
+  // Of the whole file, header included; once, when all elements are written and hashed.
   std::string sha256() { return hash_.hex(); }
 
  private:
+  void hash(const void* elements, std::size_t bytes);
+
   OutputFile out_;
   std::uint64_t left_;  // bytes still to come
-  bool hashes_;
+  Hashed hashed_;
   Sha256 hash_{};
 };
 
