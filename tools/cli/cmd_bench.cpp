@@ -17,7 +17,7 @@
 namespace fp4::tools {
 namespace {
 
-const std::vector<std::string> kinds = {"gemm", "quantize", "hadamard", "train", "tiers"};
+const std::vector<std::string> benchmarks = {"gemm", "quantize", "hadamard", "train", "tiers"};
 
 struct BenchOptions {
   std::vector<std::string> what;
@@ -139,7 +139,7 @@ void run_bench(BenchOptions o) {
 void add_bench(CLI::App& app, Invocation&) {
   auto o = std::make_shared<BenchOptions>();
   app.add_option("what", o->what, "gemm, quantize, hadamard, train, tiers (default: all but tiers)")
-      ->check(CLI::IsMember(kinds));
+      ->check(CLI::IsMember(benchmarks));
   const CLI::Option* sizes = app.add_option("--sizes", o->gemm.sizes, "n of the square products (gpu: 8192)")
                                  ->delimiter(',')
                                  ->check(CLI::Range(64, 16384));

@@ -15,7 +15,7 @@ namespace fp4::tools {
 namespace {
 
 // Type name of an option -> topic of `fp4sim list`; FILE and DIR complete paths.
-const std::map<std::string, std::string>& topics() {
+const std::map<std::string, std::string>& topic_of_type() {
   static const std::map<std::string, std::string> map = {
       {"SPEC", "presets"}, {"ACCUMULATOR", "accumulators"}, {"BACKEND", "backends"}, {"RECIPE", "recipes"},
       {"TASK", "tasks"},   {"HARDWARE", "hardware"},        {"MODEL", "models"},     {"SUITE", "suites"},
@@ -56,7 +56,7 @@ bool takes_value(const CLI::Option& option) {
 std::string value_kind(const CLI::Option& option) {
   std::string type = option.get_type_name();
   if (type.ends_with(",..")) type.resize(type.size() - 3);  // the first of a list
-  if (const auto found = topics().find(type); found != topics().end()) return found->second;
+  if (const auto found = topic_of_type().find(type); found != topic_of_type().end()) return found->second;
   if (type.starts_with("FILE")) return "@file";
   if (type.starts_with("DIR")) return "@dir";
   if (type.find('|') != std::string::npos) {
