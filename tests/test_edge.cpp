@@ -1,6 +1,9 @@
 // Stability edges: the search and its interval by hand, and edges of a made-up trainer whose limits are known.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <random>
 
 #include "src/error.h"
 #include "sweeps/explore/edges.h"
@@ -14,7 +17,7 @@ using fp4::test::MadeUp;
 
 namespace {
 
-// Answers a search until it ends: `finishing(rung)` of the seeds finish.
+// Answers a search until it ends: `finishing(rung)` of the seeds are stable.
 struct Answered {
   Edge edge;
   std::vector<int> asked;
@@ -82,6 +85,59 @@ TEST_CASE("the interval reaches to the first rung on either side that is sure", 
   CHECK(answer({.seeds = 42}, all(42)).edge.low == 0);
 }
 
+TEST_CASE("a run that ends at the trivial predictor's loss is not stable", "[quick]") {
+  const auto run = [](Status status, std::optional<double> loss, double trivial) {
+    RunRecord record;
+    record.status = status;
+    record.loss = loss;
+    record.metrics = {{"tokens", 1e6}, {"trivial_loss", trivial}};
+    return record;
+  };
+  CHECK(is_stable(run(Status::finished, 1.97, 2)));
+  CHECK_FALSE(is_stable(run(Status::finished, 1.99, 2)));
+  CHECK_FALSE(is_stable(run(Status::finished, 5, 2)));
+  CHECK_FALSE(is_stable(run(Status::finished, std::numeric_limits<double>::quiet_NaN(), 2)));
+  CHECK_FALSE(is_stable(run(Status::diverged, std::nullopt, 2)));
+  RunRecord untold = run(Status::finished, 5, 2);
+  untold.metrics.clear();  // a task that does not say
+  CHECK(is_stable(untold));
+}
+
+TEST_CASE("enough failures decide a rung, as all of its seeds would", "[quick]") {
+  const EdgeRules rules;
+  // 39 of 50 end at .8995 (Clopper and Pearson at .025), 40 of 50 at .910.
+  REQUIRE(deciding_failures(rules) == 11);
+  CHECK(deciding_failures({.seeds = 1}) == 2);  // one seed cannot show less than .9
+  CHECK(is_decided(rules, {0, 11}));
+  CHECK_FALSE(is_decided(rules, {39, 10}));
+  CHECK(is_decided(rules, {40, 10}));
+  // Rungs whose seeds fail at drawn places: stopped at the eleventh failure and run to the end, the search finds the
+  // same.
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    std::map<int, std::vector<bool>> seeds;
+    const double steepness = 0.1 + 0.01 * round;
+    const auto run = [&](int rung, bool early) {
+      std::vector<bool>& failed = seeds[rung];
+      while (failed.size() < rules.seeds)
+        failed.push_back(std::bernoulli_distribution(1 / (1 + std::exp(steepness * (3 - rung))))(random));
+      RungCount count;
+      for (size_t i = 0; i < failed.size() && !(early && count.failed == 11); ++i)
+        ++(failed[i] ? count.failed : count.stable);
+      return count;
+    };
+    std::map<int, RungCount> full, early;
+    Edge a, b;
+    for (a = find_edge(rules, full); a.wanted; a = find_edge(rules, full)) full[*a.wanted] = run(*a.wanted, false);
+    for (b = find_edge(rules, early); b.wanted; b = find_edge(rules, early)) early[*b.wanted] = run(*b.wanted, true);
+    INFO(round);
+    CHECK(a.rung == b.rung);
+    CHECK(a.low == b.low);
+    CHECK(a.high == b.high);
+    CHECK(full.size() == early.size());
+  }
+}
+
 TEST_CASE("ratios of edges are powers of the ladder's factor", "[quick]") {
   const EdgeRules rules;
   const EdgeRatio ratio = edge_ratio(rules, {.rung = 1, .low = -1, .high = 2}, {.rung = 3, .low = 3, .high = 4});
@@ -126,9 +182,11 @@ TEST_CASE("edges of a trainer with known limits, found on stored runs and found 
   CHECK(*edge_ratio(rules, found.arms[1].edge, found.arms[0].edge).ratio == Approx(0.25));
   CHECK(found.arms[0].edge.low == 2);  // half of .04, at which all seeds finish
   CHECK(found.arms[0].edge.high == 5);
-  size_t rungs = found.arms[0].counts.size() + found.arms[1].counts.size();
-  CHECK(store.runs().size() == 50 * rungs);
-  CHECK(runs < 50 * rungs);
+  size_t needed = 0;  // 11 seeds of a rung where all fail, else 50
+  for (const EdgeFound& arm : found.arms)
+    for (const auto& [rung, count] : arm.counts) needed += count.stable == 0 ? 11 : 50;
+  CHECK(store.runs().size() == needed);
+  CHECK(runs < needed);
   const EdgeOutcome again = find_edges(arms, rules, simulator, store, {.jobs = 1},
                                        [](const std::vector<Job>&) { FAIL("a run was done twice"); });
   CHECK(again.arms[0].edge.rung == 4);

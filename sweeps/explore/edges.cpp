@@ -1,6 +1,7 @@
 // See edges.h.
 #include "sweeps/explore/edges.h"
 
+#include <algorithm>
 #include <set>
 
 #include "src/error.h"
@@ -32,7 +33,7 @@ class Searches {
     for (const RunRecord& run : runs) {
       if (run.seed > rules_.seeds) continue;
       if (run.status == Status::failed) throw Error("edge: configuration " + run.hash + ": " + run.message, 1);
-      ++(run.status == Status::diverged ? by_hash[run.hash].diverged : by_hash[run.hash].finished);
+      ++(is_stable(run) ? by_hash[run.hash].stable : by_hash[run.hash].failed);
     }
     EdgeOutcome outcome;
     for (const EdgeArm& arm : arms_) {
@@ -40,7 +41,7 @@ class Searches {
       // The search asks again for every rung that it once asked for, in the same order.
       for (found.edge = find_edge(rules_, {}); found.edge.wanted; found.edge = find_edge(rules_, found.counts)) {
         const auto at = by_hash.find(record(arm, *found.edge.wanted).hash);
-        if (at == by_hash.end() || at->second.finished + at->second.diverged < rules_.seeds) break;
+        if (at == by_hash.end() || !is_decided(rules_, at->second)) break;
         found.counts[*found.edge.wanted] = at->second;
       }
       outcome.arms.push_back(std::move(found));
@@ -48,15 +49,21 @@ class Searches {
     return outcome;
   }
 
-  // Two names for one configuration ask for the same runs.
+  // Two names for one configuration ask for the same runs. As many seeds first as could decide by failing.
   std::vector<Job> jobs(const EdgeOutcome& outcome, const std::vector<RunRecord>& runs) {
+    const size_t first = std::min(deciding_failures(rules_), rules_.seeds);
     std::set<std::pair<std::string, uint64_t>> done;
-    for (const RunRecord& run : runs) done.emplace(run.hash, run.seed);
+    std::map<std::string, size_t> begun;  // runs of the first seeds
+    for (const RunRecord& run : runs) {
+      done.emplace(run.hash, run.seed);
+      begun[run.hash] += run.seed <= first;
+    }
     std::vector<Job> jobs;
     for (size_t i = 0; i < arms_.size(); ++i) {
       if (!outcome.arms[i].edge.wanted) continue;
       const ConfigRecord& config = record(arms_[i], *outcome.arms[i].edge.wanted);
-      for (uint64_t seed = 1; seed <= rules_.seeds; ++seed) {
+      const size_t last = begun[config.hash] < first ? first : rules_.seeds;
+      for (uint64_t seed = 1; seed <= last; ++seed) {
         if (done.emplace(config.hash, seed).second) jobs.push_back({&config, seed, Role::run});
       }
     }

@@ -24,18 +24,18 @@ class Search {
   // Whether the rung was run; if not, it is asked for.
   bool known(int rung) {
     const auto at = counts_.find(rung);
-    if (at != counts_.end() && at->second.finished + at->second.diverged >= rules_.seeds) return true;
+    if (at != counts_.end() && is_decided(rules_, at->second)) return true;
     edge_.wanted = rung;
     return false;
   }
   bool passes(int rung) const {
     const RungCount& count = counts_.at(rung);
-    const auto runs = static_cast<double>(count.finished + count.diverged);
-    return static_cast<double>(count.finished) >= rules_.share * runs;
+    const auto runs = static_cast<double>(count.stable + count.failed);
+    return static_cast<double>(count.stable) >= rules_.share * runs;
   }
   Interval share(int rung) const {
     const RungCount& count = counts_.at(rung);
-    return clopper_pearson(count.finished, count.finished + count.diverged, rules_.alpha);
+    return clopper_pearson(count.stable, count.stable + count.failed, rules_.alpha);
   }
   bool surely_stable(int rung) const { return share(rung).low > rules_.share; }
   bool surely_unstable(int rung) const { return share(rung).high < rules_.share; }
@@ -93,6 +93,25 @@ class Search {
 };
 
 }  // namespace
+
+bool is_stable(const RunRecord& run) {
+  if (run.status != Status::finished || !run.loss) return false;
+  for (const auto& [name, value] : run.metrics)
+    if (name == "trivial_loss") return *run.loss <= (1 - least_learned) * value;
+  return true;
+}
+
+size_t deciding_failures(const EdgeRules& rules) {
+  size_t failures = 0;
+  while (failures <= rules.seeds &&
+         clopper_pearson(rules.seeds - failures, rules.seeds, rules.alpha).high >= rules.share)
+    ++failures;
+  return failures;
+}
+
+bool is_decided(const EdgeRules& rules, const RungCount& count) {
+  return count.stable + count.failed >= rules.seeds || count.failed >= deciding_failures(rules);
+}
 
 Edge find_edge(const EdgeRules& rules, const std::map<int, RungCount>& counts) {
   if (!(rules.share > 0 && rules.share < 1)) throw Error("edge: share: expected a number above 0 and below 1");

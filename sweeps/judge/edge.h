@@ -1,7 +1,9 @@
 // The stability edge of a configuration: the largest value of one setting (the learning rate) at which at least a given
-// share of seeds finish instead of diverging. A search over the ladder start * factor^e: up or down from the start by
-// 1, 2, 4, .. rungs until a rung that passes and one that fails enclose the edge, then by halves. It supposes that a
-// larger rate is never more stable, as everything about an edge does.
+// share of seeds train stably: they finish instead of diverging, and with a loss at least 1 % below the trivial
+// predictor's. (Clipping keeps a network at a rate far too large from diverging, and it learns nothing.) A search over
+// the ladder start * factor^e: up or down from the start by 1, 2, 4, .. rungs until a rung that passes and one that
+// fails enclose the edge, then by halves. It supposes that a larger rate is never more stable, as everything about an
+// edge does.
 //
 // The interval: a rung is surely stable when the exact (Clopper-Pearson 1934) interval of its share lies above the
 // wanted share, surely unstable when it lies below. Rungs beside the edge are run until one of each kind is found;
@@ -14,12 +16,13 @@
 #include <optional>
 
 #include "sweeps/grid/ladder.h"
+#include "sweeps/record.h"
 
 namespace fp4::sweeps {
 
 struct EdgeRules {
   Ladder ladder = {.start = 1, .factor = 1.4142135623730951, .rungs = 1};
-  double share = 0.9;    // of the seeds that finish, above 0 and below 1
+  double share = 0.9;    // of the seeds that are stable, above 0 and below 1
   size_t seeds = 50;     // of a rung; 42 are the fewest that can show a share of .9 at alpha = .025
   double alpha = 0.025;  // of the interval; two of them then make a ratio's hold at 95 %
   int widest = 24;       // no rung further from the start
@@ -28,9 +31,20 @@ struct EdgeRules {
 
 // Runs of a rung by how they ended.
 struct RungCount {
-  size_t finished = 0;
-  size_t diverged = 0;
+  size_t stable = 0;
+  size_t failed = 0;
 };
+
+inline constexpr double least_learned = 0.01;  // of the trivial predictor's loss
+
+bool is_stable(const RunRecord& run);
+
+// The fewest failures among all seeds of a rung that show it to be unstable, whatever the other seeds do; seeds + 1
+// where no number of them does. So many failures end a rung early: 11 of 50, with the words that all 50 would have.
+size_t deciding_failures(const EdgeRules& rules);
+
+// Whether all seeds of a rung were run, or enough of them.
+bool is_decided(const EdgeRules& rules, const RungCount& count);
 
 struct Edge {
   std::optional<int> wanted;  // the rung whose runs are needed next; none: all below is final
@@ -40,7 +54,7 @@ struct Edge {
   std::optional<int> low, high;  // ends of the interval; none: not shown by these seeds
 };
 
-// `counts` by exponent; a rung with fewer than `seeds` runs counts as missing. Throws Error for rules without sense.
+// `counts` by exponent; a rung that is not decided counts as missing. Throws Error for rules without sense.
 Edge find_edge(const EdgeRules& rules, const std::map<int, RungCount>& counts);
 
 // The edge as a multiple of another one on the same ladder, and its interval (level 2 alpha).

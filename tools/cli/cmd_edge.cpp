@@ -1,5 +1,5 @@
 // `fp4sim edge`: the stability edge of every configuration of a grid, the largest learning rate at which most seeds
-// finish, and its ratio to bf16's.
+// train stably, and its ratio to bf16's.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ std::string range_text(const std::optional<T>& low, const std::optional<T>& high
 void print_context(const EdgeContext& context) {
   const EdgeRules& rules = context.rules;
   print_wrapped(
-      fmt::format("{}, {} steps: the largest train.lr at which {:.3g} % of {} seeds finish. Intervals: {:.3g} %.",
+      fmt::format("{}, {} steps: the largest train.lr at which {:.3g} % of {} seeds are stable. Intervals: {:.3g} %.",
                   context.task, context.steps, 100 * rules.share, rules.seeds, 100 * (1 - 2 * rules.alpha)));
   Table table{{{"edge", Align::right},
                {"interval", Align::right},
@@ -145,7 +145,7 @@ ordered_json arm_json(const EdgeContext& context, size_t i) {
   json["rungs"] = ordered_json::array();
   for (const auto& [rung, count] : found.counts) {
     json["rungs"].push_back(
-        {{"lr", rung_value(rules.ladder, rung)}, {"finished", count.finished}, {"diverged", count.diverged}});
+        {{"lr", rung_value(rules.ladder, rung)}, {"stable", count.stable}, {"failed", count.failed}});
   }
   return json;
 }
@@ -214,7 +214,7 @@ void add_edge(CLI::App& app, Invocation& invocation) {
   app.add_option("--seeds", o->rules.seeds, "Runs at each rate; 42 and more can show a share of 0.9")
       ->capture_default_str()
       ->check(CLI::Range(2, 10000));
-  app.add_option("--share", o->rules.share, "The share of seeds that has to finish")
+  app.add_option("--share", o->rules.share, "The share of seeds that has to be stable")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 0.99));
   app.add_option("--widest", o->rules.widest, "No rate further from bf16's own than this many factors of sqrt(2)")
@@ -232,7 +232,7 @@ void add_edge(CLI::App& app, Invocation& invocation) {
 }  // namespace
 
 Command command_edge() {
-  return {"edge", "Stability edge: the largest learning rate at which most seeds finish", add_edge};
+  return {"edge", "Stability edge: the largest learning rate at which most seeds are stable", add_edge};
 }
 
 }  // namespace fp4::tools

@@ -13,8 +13,9 @@ namespace fp4::tools {
 SweepProgress::SweepProgress(bool quiet, const std::vector<sweeps::RunRecord>& known)
     : quiet_(quiet), line_(quiet, [](double rate) {
         return rate < 1.0 / 60 ? fmt::format("{:.2g} %/h", rate * 3600)
-               : rate < 10     ? fmt::format("{:.2g} %/min", rate * 60)
-                               : fmt::format("{:.3g} %/s", rate);
+               : rate < 1.6    ? fmt::format("{:.2g} %/min", rate * 60)
+               : rate < 99     ? fmt::format("{:.2g} %/s", rate)
+                               : fmt::format("{:.0f} %/s", rate);
       }) {
   for (const sweeps::RunRecord& run : known) {
     if (run.role == sweeps::Role::reference && run.loss) losses_[{run.hash, run.seed}] = *run.loss;
