@@ -45,4 +45,10 @@ Status parse_status(std::string_view text) {
   throw unknown_word("status", text, {"finished", "diverged", "failed"});
 }
 
+std::optional<double> measured(const RunRecord& run, std::string_view name) {
+  for (const auto& [metric, value] : run.metrics)
+    if (metric == name) return value;
+  return std::nullopt;
+}
+
 }  // namespace fp4::sweeps

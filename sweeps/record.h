@@ -70,4 +70,7 @@ struct RunRecord {
   Curve curve;
 };
 
+// The metric of that name, such as trivial_loss; none where the task measures no such thing.
+std::optional<double> measured(const RunRecord& run, std::string_view name);
+
 }  // namespace fp4::sweeps

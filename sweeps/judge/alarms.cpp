@@ -75,9 +75,8 @@ std::string small_batch(const ContextFront& front, const Results& results) {
 
 std::optional<double> products_of(const ConfigResult& config) {
   for (const RunRecord& run : config.runs) {
-    for (const auto& [name, value] : run.metrics) {
-      if (name == quantised_products && std::isfinite(value)) return value;
-    }
+    const std::optional<double> count = measured(run, quantised_products);
+    if (count && std::isfinite(*count)) return count;
   }
   return std::nullopt;
 }

@@ -96,9 +96,8 @@ class Search {
 
 bool is_stable(const RunRecord& run) {
   if (run.status != Status::finished || !run.loss) return false;
-  for (const auto& [name, value] : run.metrics)
-    if (name == "trivial_loss") return *run.loss <= (1 - least_learned) * value;
-  return true;
+  const std::optional<double> trivial = measured(run, "trivial_loss");
+  return !trivial || *run.loss <= (1 - least_learned) * *trivial;
 }
 
 size_t deciding_failures(const EdgeRules& rules) {

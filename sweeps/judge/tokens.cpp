@@ -213,10 +213,9 @@ LossScale loss_scale(const Results& results, const ConfigResult& config) {
   for (const RunRecord& run : fp32->runs) {
     const std::optional<double> loss = metric_of(run, Metric::loss);
     if (!loss) continue;
-    const auto known = std::find_if(run.metrics.begin(), run.metrics.end(),
-                                    [](const auto& metric) { return metric.first == "irreducible_loss"; });
-    scale.above_irreducible = known != run.metrics.end();
-    losses.push_back(*loss - (scale.above_irreducible ? known->second : 0));
+    const std::optional<double> irreducible = measured(run, "irreducible_loss");
+    scale.above_irreducible = irreducible.has_value();
+    losses.push_back(*loss - irreducible.value_or(0));
   }
   if (!losses.empty()) scale.loss = summarise(losses).mean;
   return scale;

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -31,12 +30,6 @@ std::string table_of(const std::string& path) {
   return std::move(text).str();
 }
 
-double metric(const sweeps::RunRecord& run, const char* name) {
-  for (const auto& [key, value] : run.metrics)
-    if (key == name) return value;
-  return std::nan("");
-}
-
 }  // namespace
 
 LadderRuns read_ladder(const std::string& path) {
@@ -49,7 +42,7 @@ LadderRuns read_ladder(const std::string& path) {
       ++ladder.diverged, ++diverged[row.recipe];
       continue;
     }
-    const double n = metric(row.run, "weights"), d = metric(row.run, "tokens");
+    const double n = measured(row.run, "weights").value_or(0), d = measured(row.run, "tokens").value_or(0);
     if (!(n > 0) || !(d > 0)) continue;
     const auto [entry, is_new] = hashes.try_emplace({row.recipe, n, d}, row.run.hash);
     if (!is_new && entry->second != row.run.hash)

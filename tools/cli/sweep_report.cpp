@@ -79,12 +79,6 @@ constexpr MeasuredRow measured_table[] = {
     {"table_bytes", "bytes", "what the embedding tables take"},
 };
 
-std::optional<double> measured(const sweeps::RunRecord& run, std::string_view name) {
-  for (const auto& [metric, value] : run.metrics)
-    if (metric == name) return value;
-  return std::nullopt;
-}
-
 sweeps::Summary summary_of(const sweeps::Results& results, const sweeps::ConfigResult& config, bool confirm,
                            const std::string& column) {
   if (column == "loss_gap") return sweeps::summarise(results.gaps(config, confirm, sweeps::Metric::loss));
