@@ -24,6 +24,7 @@ constexpr const char* formats[][2] = {
     {"mxfp4,block=16", "mxfp4,block=64"},
     {"mxfp4,block=8", "mxfp4"},
     {"mxfp4,element=e2m3", "mxfp4,element=e3m0"},
+    {"mxfp4,element=e2m3,scale=bf16", "mxfp4,element=e2m3,scale=bf16"},
     {"mxfp4,tensor_scale=outer128", "mxfp4"},
     {"mxfp4,block=row", "mxfp4,element=e3m0,block=tensor"},
     {"mxfp4,element=e2m3,block=row", "mxfp4,element=e2m3,scale=fp32,block=row"},
@@ -254,14 +255,17 @@ Pair sums_at_2_24(Words words, int round, Random& random) {
 }
 
 // Three blocks: a sum, what ties with it for some shift, by its largest product or by the last bit of a scale, and
-// products far smaller beside it: from one shift to the next the distance grows beyond what 24, and 53, bits hold.
+// products far smaller beside it: from one shift to the next the distance grows beyond what 24, and 53, bits hold. In
+// the last third of the rounds the first sum lies beside 2^-126, so that ties are those of subnormal floats.
 Pair tied_blocks(Words words, int round, Random& random) {
-  const int shift = round % 49 - 44;
+  const bool is_faint = round >= 98;
+  const int shift = is_faint ? -19 - round % 7 : round % 49 - 44;
+  const int base = is_faint ? -72 + pick(random, 3) : 0;
   const QuantSpec spec = quant_spec_from_words(words[0]);
   const int64_t block = spec.block.kind == BlockKind::vector ? spec.block.size : 32;
   Pair p = {operand(words[0], 9, 3 * block, 0), operand(words[0], 34, 3 * block, 0), {fp32_block}};
   for (const char* name : {"exact", "k64_rz", "fused35_rz"}) p.rows.push_back(accumulator_from_words(name));
-  const float large = one_of(random, {6.0f, 8.0f, 32.0f, 160.0f, 256.0f});
+  const float large = is_faint ? 256.0f : one_of(random, {6.0f, 8.0f, 32.0f, 160.0f, 256.0f});
   const float tiny = one_of(random, {0.0f, 1.0f, -1.0f, 3.0f, -7.0f, -64.0f});
   const bool other = pick(random, 2) == 0;
   const FloatFormat& f = element_of(p.a);
@@ -278,8 +282,8 @@ Pair tied_blocks(Words words, int round, Random& random) {
     p.a.set_code(r, block + 1, code(tiny * least));
     p.a.set_code(r, block + 2, code(r % 2 == 0 ? 1.875f : -0.125f));
     p.a.set_code(r, 2 * block, code(r % 2 == 0 ? 1.75f : 0.0f));
-    set_scale(p.a, 3 * r, scale(other && r % 4 == 3, other ? 0 : static_cast<int>(r % 2)));
-    set_scale(p.a, 3 * r + 1, scale(other && r % 2 == 0, shift / 2));
+    set_scale(p.a, 3 * r, scale(other && r % 4 == 3, base + (other ? 0 : static_cast<int>(r % 2))));
+    set_scale(p.a, 3 * r + 1, scale(other && r % 2 == 0, base + shift / 2));
   }
   for (int64_t c = 0; c < p.b.rows; ++c) {
     p.b.set_code(c, 0, code(other ? 240.0f : 256.0f));
@@ -288,8 +292,25 @@ Pair tied_blocks(Words words, int round, Random& random) {
     p.b.set_code(c, block + 1, code(c % 3 == 0 ? least : 1.0f));
     p.b.set_code(c, block + 2, code(c % 4 == 0 ? 7 * least : 0.0f));
     p.b.set_code(c, 2 * block, code(c % 5 == 0 ? least : 0.0f));
-    set_scale(p.b, 3 * c + 1, scale(other && c % 4 >= 2, shift - shift / 2));
+    set_scale(p.b, 3 * c, scale(false, base));
+    set_scale(p.b, 3 * c + 1, scale(other && c % 4 >= 2, base + shift - shift / 2));
   }
+  return p;
+}
+
+// Rows from the largest to the smallest scales of a format beside each other, as the gradients of examples are that a
+// network has learned: sums on both sides of 2^-126 and of 2^-149 in one tile.
+Pair fading_rows(Words words, int round, Random& random) {
+  const int64_t k = one_of(random, {10, 64, 128, 200});
+  Pair p = {drawn(words[0], 19, k, all_codes[round % 6], true, 0, 0, random),
+            drawn(words[1], 21, k, one_of(random, all_codes), true, one_of(random, {-2, -8, -30}), 2, random),
+            accumulators(false)};
+  const int steepest = one_of(random, {30, 90, 127});
+  for (int64_t i = 0; i < scales_of(p.a); ++i) {
+    const auto row = static_cast<int>(i / p.a.geometry.scale_cols);
+    set_scale(p.a, i, std::ldexp(1.0f, within(p.a.spec, -row * steepest / 18 - pick(random, 3))));
+  }
+  if (pick(random, 3) == 0) make_holes(p.a, random);
   return p;
 }
 
@@ -333,6 +354,21 @@ Pair overflowing_row(Words words, int, Random& random) {
   return {drawn(words[0], 1, k, Codes::largest, false, 45, 0, random),
           drawn(words[1], 1, k, Codes::largest, false, 45, 0, random),
           {fp32_block}};
+}
+
+// Blocks of the largest elements but for one pair, which makes dots odd numbers of 17 bits: with the 8 bits of a bf16
+// scale one bit more than fp32 holds.
+Pair odd_dots(Words words, int, Random& random) {
+  Pair p = {drawn(words[0], 9, 256, Codes::largest, false, 0, 2, random),
+            drawn(words[1], 20, 256, Codes::largest, false, 0, 2, random), accumulators(false)};
+  for (Quantized* q : {&p.a, &p.b}) {
+    const int odd_ones = 1 << element_of(*q).mantissa_bits >> 1;
+    for (int64_t r = 0; r < q->rows; ++r) {
+      for (int64_t k = 0; k < q->cols; k += 32)
+        q->set_code(r, k, static_cast<uint32_t>(2 * pick(random, odd_ones) + 1));
+    }
+  }
+  return p;
 }
 
 // Dots of whole rows that no fp32 holds: e2m3 from 4,661 columns on, e3m0 from 4,097.
@@ -379,6 +415,7 @@ Pair grown_sums(Words words, int round, Random& random) {
 bool is_any(Words) { return true; }
 bool is_level(Words words) { return words[0] == std::string("mxfp4") && words[1] == std::string("mxfp4"); }
 bool is_mxfp8(Words words) { return words[0] == std::string("mxfp8") && words[1] == std::string("mxfp8"); }
+bool is_wide(Words words) { return words[0] == std::string("mxfp4,element=e2m3,scale=bf16"); }
 bool is_long(Words words) {
   const auto has = [](const char* side) {
     return !quant_spec_from_words(side).has_outer_scale() && std::string(side).find("row") != std::string::npos;
@@ -405,7 +442,8 @@ constexpr Drawing drawings[] = {
     {"a row that overflows", overflowing_row, is_mxfp8, 1},
     {"sums that have grown", grown_sums, may_grow, 16},
     {"scales of zero", scales_of_zero, has_zeros, 8},
-    {"blocks that tie", tied_blocks, is_vector, 98},
+    {"blocks that tie", tied_blocks, is_vector, 147},
+    {"rows that fade", fading_rows, is_vector, 12},
     {"codes and scales near and far", near_and_far, is_any, 72},
     {"ends of fp32", ends_of_fp32, is_any, 22},
     {"the largest elements", largest_elements, is_any, 6},
@@ -414,6 +452,7 @@ constexpr Drawing drawings[] = {
     {"spreads of scales", spreads, is_vector, 39},
     {"sums at 2^24", sums_at_2_24, is_level, 12},
     {"long rows", long_rows, is_long, 10},
+    {"odd dots of 17 bits", odd_dots, is_wide, 4},
 };
 
 TEST_CASE("products beside every boundary of the kernels", "[quick]") {

@@ -1,6 +1,7 @@
 // Any blocked accumulator on scaled values (element times block scale), term by term in fp64: the way of
 // what the integer kernels do not know or cannot prove. A term is one product, or the dot of `chunk` products.
-//   group, block  sums of terms are exact in fp64 where their span allows it (fits_double), then rounded once
+//   block         a dot is exact in fp64 whatever its scales; sum and accumulator are rounded once, subnormals included
+//   group         sums of dots are exact in fp64 where their span allows it (fits_double), then rounded once
 //   aligned       terms and accumulator are scaled to units of the cut, truncated, and added as whole numbers
 // Tile: 8 rows of A times 16 rows of B in the lanes.
 #pragma once
@@ -16,8 +17,9 @@ struct TermPanel {
   const float* value = nullptr;     // [k][16]
   const double* wide = nullptr;     // the same
   const int32_t* weight = nullptr;  // [k / chunk][16] exponents; of zero factors of single products far below all
-  int least = 0;                    // exponents of the non-zero values
+  int least = 0;                    // exponents of the non-zero values; -149 stands for every subnormal number
   int largest = 0;
+  int span = 0;  // largest less least of one row, at most
 };
 
 inline constexpr int term_rows = has_vnni ? 8 : 2;  // as many as registers hold sums of
@@ -31,10 +33,18 @@ FP4_SIMD D lost_part(D a, D b, D s) {
 }
 FP4_SIMD D stepped_back(D s, D lost) { return nudged(s, lost, s * lost < all_double(0.0)); }
 
-// fl32(a + b) to nearest.
+// Where s lies halfway between two subnormal floats or two multiples of 2^-149: 1.5 * 2^-149, but not 2^-126 * 1.5.
+FP4_SIMD M between_subnormals(D s) {
+  const D quanta = s * all_double(0x1p149);
+  const D halves = s * all_double(0x1p150);
+  return (quanta != truncated_whole(quanta)) & ~(halves != truncated_whole(halves));
+}
+
+// fl32(a + b) to nearest. Rounded twice, s goes wrong only where fp64 put it halfway between two floats.
 FP4_SIMD F nearest_sum(D a, D b) {
   D s = a + b;
-  const M between = between_floats(s);
+  M between = between_floats(s);
+  if (any((bits(narrowed(s)) & all(0x7FFFFFFF)) < all(0x00800001))) between = between | between_subnormals(s);
   if (any(between)) s = nudged(s, lost_part(a, b, s), between);
   return narrowed(s);
 }
@@ -242,8 +252,11 @@ FP4_TARGET inline void find_span(const float* value, int64_t padded, TermPanel& 
     least = smaller(least, select(a == all(0), least, a));
     largest = larger(largest, a);
   }
-  t.least = (smallest_lane(least) >> 23) - 127;
-  t.largest = (largest_lane(largest) >> 23) - 127;
+  const I last = select(least < all(0x00800000), all(-149), shift_right<23>(least) - all(127));
+  const I first = shift_right<23>(largest) - all(127);
+  t.least = smallest_lane(last);
+  t.largest = largest_lane(first);
+  t.span = largest_lane(select(largest == all(0), all(0), first - last));
 }
 
 using TermsKernel = void (*)(const Folding&, const TermPanel&, int64_t, const TermPanel&, int64_t, int64_t,

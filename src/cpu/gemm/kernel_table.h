@@ -27,7 +27,7 @@ inline constexpr GemmKernelInfo gemm_kernel_table[] = {
     {GemmKernel::single, "single", "4-bit elements; fused25_rz, fused35_rz where nothing is cut: int32 dots"},
     {GemmKernel::cut, "cut", "4-bit elements; fused35_rz in terms of 16 where something is: int32 dots, cut in fp64"},
     {GemmKernel::terms, "terms", "any blocked accumulator: term by term in fp64"},
-    {GemmKernel::core, "core", "what is left, at both ends of fp32: include/fp4, one output at a time"},
+    {GemmKernel::core, "core", "what is left, as sums that no fp64 holds: include/fp4, one output at a time"},
     {GemmKernel::floats, "floats", "no scales, or sums in natural order: decoded floats"},
 };
 static_assert(ids_are_indices(gemm_kernel_table));

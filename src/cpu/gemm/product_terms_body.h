@@ -1,4 +1,4 @@
-// What a group could not do otherwise: term by term (gemm_terms_body.h), and at both ends of fp32 by the scalar core.
+// What a group could not do otherwise: term by term (gemm_terms_body.h), and what fp64 cannot hold by the scalar core.
 #pragma once
 
 #include "src/cpu/gemm/gemm_terms_body.h"
@@ -56,8 +56,8 @@ FP4_TARGET void outer_tile(const Product& p, int64_t row0, int64_t pb, const Til
 // Whether sums of `count` products are exact in fp64.
 inline bool fits_double(const Product& p, const TermPanel& a, const TermPanel& b, int64_t count) {
   const auto bits = [](const Quantizer& q) { return q.element.mantissa_bits + q.scale.mantissa_bits + 1; };
-  const int highest = a.largest + b.largest + 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
-  return highest - (a.least + b.least - bits(p.a.q) - bits(p.b.q)) <= 53;
+  const int above = 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
+  return a.span + b.span + above + bits(p.a.q) + bits(p.b.q) <= 53;
 }
 
 // The same for a term that ends where scales do.
@@ -68,15 +68,19 @@ inline bool term_fits_double(const Product& p, int64_t count) {
   return bits(p.a.q) + bits(p.b.q) + floor_log2(static_cast<uint64_t>(count)) + 1 <= 53;
 }
 
-// The conditions of terms_tile: exact sums, and no power of two beyond fp32.
+// The conditions of terms_tile: exact sums, and no power of two beyond fp32. Aligned sums also need every weight within
+// reach of fp32 powers; the others end in subnormal floats as the core does.
 inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
-  if (weight > 100) return false;
-  if (a.largest > 127 || b.largest > 127 || a.least < -126 || b.least < -126) return false;  // no normal floats
-  if (a.largest < a.least || b.largest < b.least) return true;                               // nothing but zeros
+  if (weight > 100 || a.largest > 127 || b.largest > 127) return false;
+  if (a.largest < a.least || b.largest < b.least) return true;  // nothing but zeros
+  if (a.largest + b.largest > 70) return false;
+  if (f.sum != Sum::aligned) {
+    const int64_t count = f.group > 0 ? f.group : p.a.cols;
+    return (f.sum == Sum::block && term_fits_double(p, count)) || fits_double(p, a, b, count);
+  }
   const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
-  if (a.largest + b.largest > 70 || a.least + b.least - margin < least_weight) return false;
-  if (f.sum == Sum::aligned) return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);
-  return fits_double(p, a, b, f.group > 0 ? f.group : p.a.cols);
+  if (a.least < -126 || b.least < -126 || a.least + b.least - margin < least_weight) return false;
+  return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);
 }
 
 struct TermStore {
