@@ -75,6 +75,8 @@ const Replacement fixtures[] = {
      "\"start_up_s\": 1, \"tick_s\": 1}}' \"$PWD/served.ck\" \"$PWD/served.ck\" > service.json"},
     {"results/design_space/table.csv",
      "mkdir -p results/design_space && cp \"$OLDPWD\"/results/design_space/table.csv results/design_space/"},
+    {"results/ladder_small/runs.csv",
+     "mkdir -p results/ladder_small && cp \"$OLDPWD\"/results/ladder_small/runs.csv results/ladder_small/"},
     {"trace.csv", "fp4sim train --task classifier --recipe mxfp4 --steps 10 --trace trace.csv --trace-every 2 --quiet"},
     {"quick.sweep", "fp4sim sweep run quick.json --out quick.sweep --quiet"},
     {"runs.csv", "fp4sim sweep export quick.sweep --out runs.csv"},
