@@ -33,7 +33,7 @@ FP4_SIMD D lost_part(D a, D b, D s) {
 }
 FP4_SIMD D stepped_back(D s, D lost) { return nudged(s, lost, s * lost < all_double(0.0)); }
 
-// Where s lies halfway between two subnormal floats or two multiples of 2^-149: 1.5 * 2^-149, but not 2^-126 * 1.5.
+// Where s lies halfway between two multiples of 2^-149, the spacing of subnormal floats: 1.5 * 2^-149 does.
 FP4_SIMD M between_subnormals(D s) {
   const D quanta = s * all_double(0x1p149);
   const D halves = s * all_double(0x1p150);
