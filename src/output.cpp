@@ -86,11 +86,16 @@ void set_output_sync(bool wait) { sync_wanted = wait; }
 
 StagedFile::StagedFile(fs::path target, bool force) : target_(std::move(target)), force_(force) {
   if (target_.empty()) throw Error("output: the file name is empty");
-  if (fs::is_symlink(target_)) target_ = fs::weakly_canonical(target_);
-  std::error_code ignored;
-  const fs::file_status status = fs::status(target_, ignored);
-  // Renaming over a device (/dev/null as root) would destroy it.
+  std::error_code absent;
+  const fs::file_status status = fs::status(target_, absent);
+  // Renaming over a device (/dev/null as root) would destroy it, and a pipe (/dev/stdout) has no place to rename to.
   if (fs::exists(status) && !fs::is_regular_file(status)) throw Error(target_.string() + ": is not a regular file");
+  std::error_code unresolved;
+  if (fs::is_symlink(target_, unresolved)) {
+    const fs::path resolved = fs::weakly_canonical(target_, unresolved);
+    if (unresolved) throw Error(target_.string() + ": cannot be written: " + unresolved.message());
+    target_ = resolved;
+  }
   if (fs::exists(status) && !force_) throw Error(target_.string() + ": exists already (--force replaces it)");
   int code = 0;
   listed_ = make_temporary(target_.parent_path(), target_.filename().string(), TemporaryKind::file, code);
@@ -220,6 +225,9 @@ void StagedFolder::commit() {
     }
     std::size_t at = 0;
     if (const int code = move_files(moves, at); code != 0) throw_unmoved(moves[at].second, code);
+    for (const std::string& name : dropped_)
+      if (force_ && ::unlink((target_ / name).c_str()) != 0 && errno != ENOENT)
+        throw Error((target_ / name).string() + ": cannot be removed: " + reason(errno), 1);
     fs::remove_all(temporary_, failed);
     failed.clear();
   }

@@ -45,11 +45,14 @@ class StagedFile {
 class StagedFolder {
  public:
   // A new folder is staged beside its place and appears by one rename. Into an existing empty folder (or, with force,
-  // any folder) the files move one by one in the order of file(); other files there stay untouched.
+  // any folder) the files move one by one in the order of file(); other files there stay, but for those of drop().
   StagedFolder(std::filesystem::path target, bool force);
   ~StagedFolder();
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
+
+  // A file that this result lacks and that an earlier one may have left in the folder: with force, commit() removes it.
+  void drop(std::string_view name) { dropped_.emplace_back(name); }
 
   // The path under which to write the file of this name ("codes.npy"; "sub/x.npy" makes the subfolder).
   std::filesystem::path file(std::string_view name);
@@ -64,7 +67,7 @@ class StagedFolder {
   int move_files(const std::vector<std::pair<std::string, std::string>>& moves, std::size_t& failed) const;
 
   std::filesystem::path target_, temporary_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_, dropped_;
   bool force_, existed_ = false, done_ = false;
   std::vector<std::filesystem::path> made_parents_;
   std::unique_ptr<TemporaryPath> folder_;

@@ -28,6 +28,16 @@ TEST_CASE("wrong usage exits with 2, names the word and the nearest one", "[cli]
   CHECK(run_cli("version --json=maybe").exit_code == 2);
 }
 
+TEST_CASE("what is no number is answered with what is one", "[cli]") {
+  for (const char* words : {"gemm a.npy b.npy --spec mxfp4 --out c.npy --alpha foo", "cost -r mxfp4 --recompute 1x"}) {
+    const auto result = run_cli(words);
+    INFO(words << ": " << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains("expected a number, for example 0.75 or 1e-3"));
+  }
+  CHECK(run_cli("cost -r mxfp4 --recompute 5e-1 --json").out == run_cli("cost -r mxfp4 --recompute 0.5 --json").out);
+}
+
 TEST_CASE("a result that cannot be printed is a failure", "[cli]") {
   CHECK(run_cli("version > /dev/full").exit_code == 1);
 }

@@ -222,6 +222,23 @@ TEST_CASE("convert goes between layouts, and verify takes them", "[cli]") {
           2)
           .err,
       Catch::Contains("fp6_low_first holds codes of 6 bits, marlin_uint32 of 4"));
+  // A type says how many bits a code has: another width, or numbers taken for codes, would be read as something else.
+  const auto refused = [&](const std::string& words, const std::string& reason) {
+    CHECK_THAT(run("convert " + words + " --out " + at + "w.safetensors", 2).err, Catch::Contains(reason));
+    CHECK_FALSE(std::filesystem::exists(at + "w.safetensors"));
+  };
+  const std::string codes = dir + "codes.npy --size 8x64 --nibbles ", scales = dir + "scales.npy --size 8x4 ";
+  refused(codes + "unpacked --type f4_e2m1", "f4_e2m1 is no type of 4-bit codes in layout unpacked; accepted: u8, i8");
+  refused(codes + "unpacked --type f8_e4m3", "f8_e4m3 is no type of 4-bit codes in layout unpacked");
+  refused(codes + "low_first --type f8_e4m3",
+          "f8_e4m3 is no type of 4-bit codes in layout low_first; accepted: f4_e2m1");
+  refused(scales + "--scale-layout 8x4 --type f4_e2m1", "f4_e2m1 is no type of scales; accepted: f8_e4m3");
+  const std::vector<float> numbers(8 * 64);
+  fp4::save_tensor(at + "numbers.npy", fp4::Dtype::f32, {8, 64}, numbers.data());
+  refused(at + "numbers.npy --size 32x128 --nibbles high_first", "numbers.npy: f32 is no type of codes");
+  refused(at + "numbers.npy --size 32x64 --scale-layout 8x4", "numbers.npy: f32 is no type of scales");
+  run("convert " + codes + "high_first --type f4_e2m1 --out " + at + "f4.safetensors", 0);
+  CHECK(fp4::load_raw(at + "f4.safetensors").shape == fp4::Shape{8, 64});
   CHECK_THAT(run("convert " + dir + "scales.npy --size 8x5 --scale-layout 8x4 --out " + at + "w.npy", 2).err,
              Catch::Contains("32 bytes; 8 x 5 in layout linear has 40"));
   CHECK_THAT(run("convert " + dir + "scales.npy --size 8x4 --scale-layout 8x5 --out " + at + "w.npy", 2).err,

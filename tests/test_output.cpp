@@ -75,6 +75,13 @@ TEST_CASE("places that cannot be written are named before any work", "[quick]") 
   CHECK_THROWS_WITH(fp4::StagedFile(folder / "absent/a", false), Catch::Contains("absent/a"));
   CHECK_THROWS_WITH(fp4::StagedFile("/dev/null", true), Catch::Contains("not a regular file"));
   CHECK_THROWS_WITH(fp4::StagedFile(folder.path(), true), Catch::Contains("not a regular file"));
+  // What /dev/stdout is in a pipeline: a link to "pipe:[123]", which is no path.
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  CHECK_THROWS_WITH(fp4::StagedFile("/proc/self/fd/" + std::to_string(pipe[1]), true),
+                    Catch::Contains("not a regular file"));
+  ::close(pipe[0]);
+  ::close(pipe[1]);
   write_text(folder / "file", "");
   CHECK_THROWS_WITH(fp4::StagedFolder(folder / "file", true), Catch::Contains("not a folder"));
   CHECK_THROWS_AS(fp4::StagedFolder(folder / "file/below", true), fp4::Error);
@@ -111,6 +118,23 @@ TEST_CASE("an existing folder keeps its other files", "[quick]") {
   CHECK(read_text(folder / "sub/scales.npy") == "s");
   CHECK(read_text(folder / "notes.txt") == "mine");
   CHECK(entries(folder.path()) == 3);
+}
+
+TEST_CASE("force removes what the result before had and this one lacks, and nothing else", "[quick]") {
+  const TemporaryFolder folder;
+  for (const char* name : {"codes.npy", "scales.npy", "notes.txt"}) write_text(folder / name, "old");
+  for (const bool finished : {false, true}) {
+    fp4::StagedFolder staged(folder.path(), true);
+    write_text(staged.file("codes.npy"), "new");
+    staged.drop("scales.npy");
+    staged.drop("absent.npy");
+    CHECK(read_text(folder / "scales.npy") == "old");
+    if (finished) staged.commit();
+  }
+  CHECK_FALSE(fs::exists(folder / "scales.npy"));
+  CHECK(read_text(folder / "codes.npy") == "new");
+  CHECK(read_text(folder / "notes.txt") == "old");
+  CHECK(entries(folder.path()) == 2);
 }
 
 TEST_CASE("results are on the disk before they appear, and their folder afterwards", "[quick]") {

@@ -164,3 +164,93 @@ TEST_CASE("inspect finds the parts of a weight in every scheme", "[cli]") {
   CHECK(rows.at("f.weight").at("scheme").is_null());  // 5 scales a row are none of blocks of 16
   CHECK(rows.size() == 8);                            // f.weight_scale stands by itself
 }
+
+TEST_CASE("a tensor that the index names and its shard lacks is refused by name", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "model");
+  const std::vector<float> x(2 * 32, 1.0f);
+  fp4::SafetensorsWriter shard(folder / "model/m-1.safetensors", {{"l0.weight", fp4::Dtype::f32, {2, 32}}});
+  shard.write(x.data(), x.size() * 4);
+  shard.commit();
+  const auto index = [&](const std::string& tensors) {
+    fp4::test::write_text(folder / "model/model.safetensors.index.json", "{\"weight_map\": {" + tensors + "}}");
+  };
+  const std::string out = folder / "out", held = R"("l0.weight": "m-1.safetensors")";
+  index(held + R"(, "l1.weight": "m-1.safetensors")");
+  for (const std::string& command :
+       {"inspect " + (folder / "model"), "compare " + (folder / "model") + " --specs mxfp4",
+        "quantize " + (folder / "model") + " --scheme modelopt_nvfp4 --out " + out}) {
+    const auto result = fp4::test::run_cli(command);
+    INFO(command << result.out << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains("model.safetensors.index.json") && Catch::Contains("m-1.safetensors") &&
+                               Catch::Contains("l1.weight: the file has no such tensor"));
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+  index(held);
+  CHECK(fp4::test::run_cli("inspect " + (folder / "model")).exit_code == 0);
+}
+
+TEST_CASE("options that would do nothing are refused", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::vector<float> x(2 * 32, 1.0f);
+  fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {2, 32}, x.data());
+  fp4::SafetensorsWriter model(folder / "m.safetensors", {{"l.weight", fp4::Dtype::f32, {2, 32}}});
+  model.write(x.data(), x.size() * 4);
+  model.commit();
+  REQUIRE(fp4::test::run_cli("quantize " + (folder / "x.npy") + " --spec mxfp4 --out " + (folder / "q")).exit_code ==
+          0);
+  const std::string out = " --out " + (folder / "out.npy");
+  const auto refused = [&](const std::string& command, const std::string& option, const std::string& owner) {
+    const auto result = fp4::test::run_cli(command + " " + option + out);
+    INFO(command << " " << option << ": " << result.out << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains(option.substr(0, option.find(' ')) + " belongs to " + owner));
+    CHECK_FALSE(std::filesystem::exists(folder / "out.npy"));
+  };
+  for (const char* option : {"--transpose", "--scale-layout garbage", "--unpacked", "--nibbles unpacked", "--entry foo",
+                             "--shape 3x4", "--dtype bf16", "--bf16", "--explain", "--random-words none.npy"})
+    refused("quantize " + (folder / "m.safetensors") + " --scheme modelopt_nvfp4", option, "one tensor with --spec");
+  for (const char* option : {"--tensors '*'", "--keep '*'"})
+    refused("quantize " + (folder / "x.npy") + " --spec mxfp4", option, "--scheme");
+  for (const char* option : {"--type nope", "--type bf16", "--tensors foo", "--json"})
+    refused("dequantize " + (folder / "q"), option, "models, and " + (folder / "q") + " is none");
+  refused("dequantize " + (folder / "m.safetensors"), "--changed", "folders of `quantize`");
+  const std::string codes = folder / "q", numbers = folder / "x.npy";
+  refused("gemm " + codes + " " + codes, "--spec nvfp4", "operands of numbers; " + codes);
+  refused("gemm " + codes + " " + numbers + " --spec-b mxfp4", "--spec nvfp4", "operands of numbers; " + codes);
+  refused("gemm " + numbers + " " + codes + " --spec mxfp4", "--spec-b nvfp4", "operands of numbers; " + codes);
+  for (const char* option : {"--signs fixed", "--normalise fold", "--hadamard-output bf16"})
+    refused("gemm " + numbers + " " + numbers + " --spec mxfp4", option, "--hadamard");
+}
+
+TEST_CASE("results of one array are not written under the name of a container", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::vector<float> x(2 * 32, 1.0f);
+  fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {2, 32}, x.data());
+  REQUIRE(fp4::test::run_cli("quantize " + (folder / "x.npy") + " --spec mxfp4 --out " + (folder / "q")).exit_code ==
+          0);
+  for (const std::string& command : {"hadamard " + (folder / "x.npy") + " --size 16", "dequantize " + (folder / "q"),
+                                     "gemm " + (folder / "x.npy") + " " + (folder / "x.npy") + " --spec mxfp4",
+                                     std::string("random --bits 8 --count 4")})
+    for (const char* name : {"y.safetensors", "y.npz", "y.gguf"}) {
+      const auto result = fp4::test::run_cli(command + " --out " + (folder / name));
+      INFO(command << " " << name << ": " << result.err);
+      CHECK(result.exit_code == 2);
+      CHECK_THAT(result.err, Catch::Contains(name) && Catch::Contains("accepted: .npy"));
+      CHECK_FALSE(std::filesystem::exists(folder / name));
+    }
+}
+
+TEST_CASE("--force leaves no scales of the result before it", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::vector<float> x(2 * 32, 1.0f);
+  fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {2, 32}, x.data());
+  const std::string command = "quantize " + (folder / "x.npy") + " --out " + (folder / "q") + " --spec ";
+  REQUIRE(fp4::test::run_cli(command + "nvfp4").exit_code == 0);
+  REQUIRE(std::filesystem::exists(folder / "q/scales.npy"));
+  fp4::test::write_text(folder / "q/notes.txt", "mine");
+  REQUIRE(fp4::test::run_cli(command + "bf16 --force").exit_code == 0);
+  CHECK_FALSE(std::filesystem::exists(folder / "q/scales.npy"));
+  CHECK(read_text(folder / "q/notes.txt") == "mine");
+}

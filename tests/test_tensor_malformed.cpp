@@ -234,6 +234,8 @@ TEST_CASE("writers leave nothing behind unless they commit", "[quick]") {
   CHECK_THROWS_AS(short_of.commit(), std::logic_error);
   CHECK_THROWS_AS(fp4::TensorWriter(folder / "absent/b.npy", Dtype::f32, {2}), fp4::Error);
   CHECK_THROWS_WITH(fp4::load_floats(folder / "a.npy", {}, 4), Contains("2 elements would take more than the 4 bytes"));
+  for (const char* name : {"c.npz", "c.safetensors", "c.gguf"})
+    CHECK_THROWS_WITH(fp4::TensorWriter(folder / name, Dtype::f32, {2}), Contains(name) && Contains("accepted: .npy"));
 }
 
 TEST_CASE("a full device fails the work with its reason", "[quick]") {

@@ -152,6 +152,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   report.bytes = stored_bytes(job.spec, report.rows, report.cols);
   std::future<std::string> signature = beside(job.threads, [] { return arithmetic_signature(); });  // as long as 30 MB
   StagedFolder folder(job.out, job.force);
+  if (!layout.has_scales) folder.drop("scales.npy");
   const int64_t band = band_rows(job.spec, report.rows, report.cols, job.band_bytes);
 
   ProgressCount progress(job.progress, 4 * static_cast<uint64_t>(report.rows * report.cols));  // as float32

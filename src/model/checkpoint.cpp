@@ -81,7 +81,23 @@ ModelTensor weight_of(const CheckpointScheme& s, const Tensors& all, const Tenso
   return w;
 }
 
-// The shards that the index names, in the order of their names; empty without an index.
+// The tensors of one file.
+std::vector<TensorPlace> places_in(const std::string& file) {
+  std::vector<TensorPlace> places;
+  if (file.ends_with(".gguf")) {
+    for (const GgufTensor& t : list_gguf(open_file(file)))
+      places.push_back({file, {t.name, t.type->dtype, t.shape}, t.offset, t.type});
+    return places;
+  }
+  for (const TensorInfo& t : list_tensors(file)) {
+    places.push_back({file, t});
+    if (t.name.empty()) places.back().info.name = fs::path(file).filename().string();
+  }
+  return places;
+}
+
+// The shards that the index names, in the order of their names; empty without an index. Each has to hold the tensors
+// that the index places there, or the model would be read without them.
 std::vector<std::string> indexed(const std::string& command, const std::string& folder) {
   std::string index;
   for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
@@ -94,13 +110,19 @@ std::vector<std::string> indexed(const std::string& command, const std::string& 
   if (index.empty()) return {};
   const nlohmann::json document = parse_json(read_text_file(index, "index of shards").text, index);
   JsonReader reader(document, index);
-  std::set<std::string> files;
+  std::map<std::string, std::set<std::string>> tensors;  // of each file
   for (const auto& [tensor, file] : reader.at("weight_map").entries()) {
     const std::string path = (fs::path(folder) / file.text()).string();
-    if (!fs::exists(path)) throw Error(index + ": weight_map names " + path + " for " + tensor + ": no such file");
-    files.insert(path);
+    const std::string named = index + ": weight_map names " + path + " for " + tensor;
+    if (!fs::exists(path)) throw Error(named + ": no such file");
+    const auto [held, is_new] = tensors.try_emplace(path);
+    if (is_new)
+      for (const TensorPlace& place : places_in(path)) held->second.insert(place.info.name);
+    if (!held->second.contains(tensor)) throw Error(named + ": the file has no such tensor");
   }
-  return {files.begin(), files.end()};
+  std::vector<std::string> files;
+  for (const auto& [file, held] : tensors) files.push_back(file);
+  return files;
 }
 
 }  // namespace
@@ -150,24 +172,13 @@ std::vector<std::string> model_files(const std::string& command, const std::stri
 std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files) {
   Tensors all;
   std::vector<std::string> order;
-  const auto add = [&](TensorPlace place) {
-    const std::string name = place.info.name, file = place.file;
-    const auto [at, is_new] = all.emplace(name, std::move(place));
-    if (!is_new) throw Error(file + ": a tensor " + name + " is in " + at->second.file + ", too");
-    order.push_back(name);
-  };
-  for (const std::string& file : files) {
-    if (file.ends_with(".gguf")) {
-      for (const GgufTensor& t : list_gguf(open_file(file)))
-        add({file, {t.name, t.type->dtype, t.shape}, t.offset, t.type});
-      continue;
+  for (const std::string& file : files)
+    for (TensorPlace& place : places_in(file)) {
+      const std::string name = place.info.name;
+      const auto [at, is_new] = all.emplace(name, std::move(place));
+      if (!is_new) throw Error(file + ": a tensor " + name + " is in " + at->second.file + ", too");
+      order.push_back(name);
     }
-    for (const TensorInfo& t : list_tensors(file)) {
-      TensorPlace place = {file, t};
-      if (t.name.empty()) place.info.name = fs::path(file).filename().string();
-      add(place);
-    }
-  }
   std::set<std::string> taken;
   std::map<std::string, ModelTensor> weights;
   for (const std::string& name : order)

@@ -79,7 +79,8 @@ struct ModelTensor {
 };
 
 // A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
-// in the order of their names. Error for a folder without any and for a shard that is missing; `command` opens it.
+// in the order of their names. Error for a folder without any and for a shard or tensor of the index that is missing;
+// `command` opens it.
 std::vector<std::string> model_files(const std::string& command, const std::string& path);
 
 // In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "src/error.h"
 #include "src/tensor_file/npy.h"
 #include "src/tensor_file/safetensors.h"
 #include "src/tensor_file/zip.h"
@@ -21,10 +22,19 @@ void require_complete(std::uint64_t left) {
   if (left != 0) throw std::logic_error("tensor writer: elements are missing");
 }
 
+// Bare elements under the name of a container would be a damaged one.
+const std::string& npy_or_bare(const std::string& path) {
+  for (const char* container : {".npz", ".safetensors", ".gguf"})
+    if (path.ends_with(container))
+      throw Error(path + ": the result is one array, which is not written as " + container +
+                  "; accepted: .npy, or bare elements under another name (.bin)");
+  return path;
+}
+
 }  // namespace
 
 TensorWriter::TensorWriter(const std::string& path, Dtype dtype, Shape shape, bool force, Hashed hashed)
-    : out_(path, force), left_(byte_count(path, dtype, shape)), hashed_(hashed) {
+    : out_(npy_or_bare(path), force), left_(byte_count(path, dtype, shape)), hashed_(hashed) {
   if (!path.ends_with(".npy")) return;
   const std::string header = npy_header(dtype, shape);
   if (hashed_ != Hashed::no) hash_.update(header.data(), header.size());

@@ -18,7 +18,8 @@ namespace fp4 {
 
 class ZipWriter;
 
-// One array in a .npy; any extension but .npy means bare elements (.bin). .npz and .safetensors have writers below.
+// One array in a .npy; any other extension means bare elements (.bin). Error for .npz and .safetensors, which have
+// writers below, and .gguf.
 class TensorWriter {
  public:
   // Whether sha256() will be asked for: hashed by write(), or by hash(), which another thread may call meanwhile.
@@ -86,7 +87,7 @@ class SafetensorsWriter {
 };
 
 // A whole array in the format of the extension: .npy, .npz (stored, array "arr_0" as numpy names it), .safetensors
-// (array "tensor"), anything else bare elements.
+// (array "tensor"), anything else as TensorWriter does.
 void save_tensor(const std::string& path, Dtype dtype, const Shape& shape, const void* elements, bool force = false);
 
 }  // namespace fp4

@@ -1,6 +1,8 @@
 // `fp4sim convert`: codes or scales from one order to another, and from one kind of file to another.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/error.h"
 #include "src/golden/layout.h"
 #include "src/tensor_file/tensor_writer.h"
@@ -26,14 +28,34 @@ FromTo from_to(const std::string& text, const std::string& usual) {
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
+// Element types that hold codes of so many bits: those of that width, and integers as wide as a byte or a word.
+bool is_type_of_codes(const DtypeInfo& type, int bits) {
+  const bool is_word = type.kind == DtypeKind::integer && (type.bits == 8 || type.bits == 32);
+  return (is_word && type.id != Dtype::boolean) ||
+         (type.kind == DtypeKind::code && type.bits == static_cast<unsigned>(bits));
+}
+
+// Error for a type that does not hold codes of so many bits (0: only integers do); `place` opens it, `what` says which.
+void check_type(const std::string& place, Dtype dtype, int bits, const std::string& what) {
+  if (is_type_of_codes(info(dtype), bits)) return;
+  std::string accepted;
+  for (const DtypeInfo& type : dtype_table())
+    if (is_type_of_codes(type, bits)) accepted += (accepted.empty() ? "" : ", ") + std::string(type.name);
+  throw Error(fmt::format("{}: {} is no type of {}; accepted: {}", place, info(dtype).name, what, accepted));
+}
+
 struct Converted {
   std::vector<uint8_t> bytes;
   Dtype dtype = Dtype::u8;
   bool row_by_row = false;
+  int bits = 8;                 // of a code or a scale; 0 where it has fewer than its place
+  std::string what = "scales";  // what errors call the elements
 };
 
-Converted convert(const ConvertOptions& o, const std::vector<uint8_t>& in, int64_t rows, int64_t cols) {
+Converted convert(const ConvertOptions& o, const RawTensor& tensor, int64_t rows, int64_t cols) {
   using namespace golden;
+  const std::vector<uint8_t> in = {tensor.bytes.begin(), tensor.bytes.end()};
+  const std::string place = "convert " + o.in;
   if (!o.nibbles.empty()) {
     FromTo words = from_to(o.nibbles, "");
     const CodeLayoutInfo& to = row_of(code_layout_table, code_layout_of("convert --nibbles", words.to));
@@ -42,14 +64,17 @@ Converted convert(const ConvertOptions& o, const std::vector<uint8_t>& in, int64
     if (from.bits != to.bits && from.bits != 8 && to.bits != 8)
       throw Error(fmt::format("convert --nibbles: {} holds codes of {} bits, {} of {}", from.name, from.bits, to.name,
                               to.bits));
+    check_type(place, tensor.dtype, from.bits, fmt::format("codes in layout {}", from.name));
     const Digit& first = to.placing.digits[0];
     return {to_layout(to.id, from_layout(from.id, in, rows, cols, o.in), rows, cols),
             to.word_bytes == 4 ? Dtype::u32 : Dtype::u8,
-            first.axis == 'r' && first.step == 1 && to.placing.row_multiple == 1};
+            first.axis == 'r' && first.step == 1 && to.placing.row_multiple == 1, from.bits < to.bits ? 0 : to.bits,
+            fmt::format("{}-bit codes in layout {}", std::min(from.bits, to.bits), to.name)};
   }
   const FromTo words = from_to(o.scale_layout, "linear");
   const ScaleLayout from = scale_layout_of("convert --scale-layout", words.from);
   const ScaleLayout to = scale_layout_of("convert --scale-layout", words.to);
+  check_type(place, tensor.dtype, 8, "scales");
   return {to_layout(to, from_layout(from, in, rows, cols, o.in), rows, cols), Dtype::u8, to == ScaleLayout::linear};
 }
 
@@ -61,14 +86,12 @@ void run_convert(const ConvertOptions& o) {
   element_count("convert --size", shape);
   const auto rows = static_cast<int64_t>(shape[0]), cols = static_cast<int64_t>(shape[1]);
   const RawTensor in = load_raw(o.in, o.input.open_options());
-  const Converted made = convert(o, {in.bytes.begin(), in.bytes.end()}, rows, cols);
+  const Converted made = convert(o, in, rows, cols);
   const Dtype dtype = o.type.empty() ? made.dtype : parse_dtype("convert --type", o.type);
+  check_type("convert --type", dtype, made.bits, made.what);
   const unsigned bits = info(dtype).bits;
-  if (info(dtype).kind == DtypeKind::real || bits > 32 || made.bytes.size() * 8 % bits != 0)
-    throw Error(
-        fmt::format("convert --type: {} is no type of codes or scales; accepted: u8, u32, f4_e2m1, f6_e2m3, f6_e3m2, "
-                    "f8_e4m3, f8_e8m0",
-                    o.type));
+  if (made.bytes.size() * 8 % bits != 0)
+    throw Error(fmt::format("convert --type: {} bytes are no whole number of {}", made.bytes.size(), info(dtype).name));
   const uint64_t count = made.bytes.size() * 8 / bits;
   const bool keeps_rows = made.row_by_row && rows > 0 && count % static_cast<uint64_t>(rows) == 0;
   const Shape stored = keeps_rows ? Shape{shape[0], count / shape[0]} : Shape{count};
@@ -93,7 +116,8 @@ void add_convert(CLI::App& app, Invocation&) {
   app.add_option("--scale-layout", o->scale_layout, "IN holds scales in the order FROM (default linear)")
       ->type_name("[FROM:]TO");
   app.add_option("--type", o->type,
-                 "Element type that a .safetensors says: u8, u32, f4_e2m1, f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0")
+                 "Element type that a .safetensors says: u8, u32, or as wide as the codes that are written: f4_e2m1, "
+                 "f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0")
       ->type_name("TYPE");
   add_input_options(app, o->input);
   add_force_option(app, o->force);

@@ -12,6 +12,7 @@
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/explain.h"
 #include "tools/cli/random_words.h"
+#include "tools/cli/usage.h"
 
 namespace fp4::tools {
 namespace {
@@ -63,7 +64,18 @@ std::vector<float> load_term(const char* option, const std::string& path, int64_
   return tensor.values;
 }
 
-void run_gemm(const GemmOptions& o) {
+// Folders say themselves how they are quantised, and nothing is rotated without a size.
+void refuse_idle(const CLI::App& app, const GemmOptions& o) {
+  const bool a_is_folder = std::filesystem::is_directory(o.a), b_is_folder = std::filesystem::is_directory(o.b);
+  if (a_is_folder && (b_is_folder || !o.spec_b.empty()))
+    refuse_options(app, {"--spec"}, fmt::format("operands of numbers; {} is a folder of `quantize`", o.a));
+  if (b_is_folder)
+    refuse_options(app, {"--spec-b"}, fmt::format("operands of numbers; {} is a folder of `quantize`", o.b));
+  if (app.count("--hadamard") == 0) refuse_options(app, {"--signs", "--normalise", "--hadamard-output"}, "--hadamard");
+}
+
+void run_gemm(const CLI::App& app, const GemmOptions& o) {
+  refuse_idle(app, o);
   MultiplyCall call;
   HadamardSpec hadamard;
   set_hadamard(hadamard,
@@ -156,7 +168,7 @@ void add_gemm(CLI::App& app, Invocation&) {
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
   add_explain_option(app, o->explains);
-  app.callback([o] { run_gemm(*o); });
+  app.callback([o, &app] { run_gemm(app, *o); });
   set_example(app,
               "fp4sim gemm a.npy b.npy --spec nvfp4 --accumulator k64_rz --out c.npy\n"
               "  fp4sim gemm a_codes b_codes --alpha 0.5 --bias bias.npy --output-type bf16 --out d.npy");

@@ -13,6 +13,7 @@
 #include "tools/cli/progress_line.h"
 #include "tools/cli/random_words.h"
 #include "tools/cli/table_print.h"
+#include "tools/cli/usage.h"
 
 namespace fp4::tools {
 namespace {
@@ -95,14 +96,18 @@ void run_model(QuantizeOptions& o, const Invocation& invocation) {
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
 
-void run_quantize(QuantizeOptions& o, const Invocation& invocation) {
-  if (!o.scheme.empty() && !o.words.empty())
-    throw Error("quantize: --random-words is for one tensor, not for --scheme");
-  if (!o.scheme.empty()) return run_model(o, invocation);
+void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
+  if (!o.scheme.empty()) {
+    refuse_options(app,
+                   {"--transpose", "--nibbles", "--unpacked", "--scale-layout", "--random-words", "--dtype", "--shape",
+                    "--entry", "--bf16", "--explain"},
+                   "one tensor with --spec, not to --scheme");
+    return run_model(o, invocation);
+  }
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
   if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
-  if (!o.tensors.empty() || !o.keep.empty()) throw Error("quantize: --tensors and --keep belong to --scheme");
+  refuse_options(app, {"--tensors", "--keep"}, "--scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
@@ -170,8 +175,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
       ->excludes(nibbles);
   app.add_option("--scale-layout", o->job.scale_layout, "Order of one-byte scales (default linear): 128x4, 8x4, ..")
       ->type_name("LAYOUT");
-  auto* scheme = app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says");
-  scheme->type_name("NAME")->excludes(nibbles);
+  app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says")->type_name("NAME");
   app.add_option("--tensors", o->tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
       ->type_name("PATTERN");
   app.add_option("--keep", o->keep,
@@ -186,7 +190,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   add_json_option(app, o->json);
   app.add_flag("--explain", o->explains, "Print which engines quantised, panel by panel, and why others declined")
       ->excludes("--json");
-  app.callback([o, &invocation] { run_quantize(*o, invocation); });
+  app.callback([o, &app, &invocation] { run_quantize(app, *o, invocation); });
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
               "  fp4sim quantize x.npy --spec nvfp4 --scale-layout 128x4 --nibbles marlin_uint32 --out tiles\n"
@@ -201,9 +205,12 @@ struct BackOptions {
   BackendOptions backend;
 };
 
-void run_back(const BackOptions& o, const Invocation& invocation) {
-  if (!is_model(o.folder))
+void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
+  if (!is_model(o.folder)) {
+    refuse_options(app, {"--type", "--tensors", "--json"}, fmt::format("models, and {} is none", o.folder));
     return folder::dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
+  }
+  refuse_options(app, {"--changed"}, fmt::format("folders of `quantize`, and {} is a model", o.folder));
   ModelJob job;
   job.in = o.folder;
   job.out = o.out;
@@ -231,7 +238,7 @@ void add_back(CLI::App& app, Invocation& invocation) {
   add_sync_option(app);
   app.add_flag("--changed", o->changed, "Decode files that were changed since: their hashes are not looked at");
   add_json_option(app, o->json);
-  app.callback([o, &invocation] { run_back(*o, invocation); });
+  app.callback([o, &app, &invocation] { run_back(app, *o, invocation); });
   set_example(app,
               "fp4sim dequantize out --out decoded.npy\n"
               "  fp4sim dequantize my_model_nvfp4 --type bf16 --out decoded_model");

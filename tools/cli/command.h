@@ -6,7 +6,8 @@
 
 // CLI11 reads 010 as 8, 0x10 as 16, -1 as 2^64 - 1 and 2^64 as 2^64 - 1. Its templates prefer these functions to their
 // own because they are declared before its header, so every integer option reads decimal digits in the range of its
-// type (src/integer_text.h). Defined in tools/usage.cpp; only this file includes CLI11.
+// type (src/integer_text.h), and what is no number is answered with what is. Defined in tools/cli/usage.cpp; only this
+// file includes CLI11.
 namespace CLI::detail {
 bool lexical_cast(const std::string& text, int& value);
 bool lexical_cast(const std::string& text, unsigned& value);
@@ -14,6 +15,8 @@ bool lexical_cast(const std::string& text, long& value);
 bool lexical_cast(const std::string& text, unsigned long& value);
 bool lexical_cast(const std::string& text, long long& value);
 bool lexical_cast(const std::string& text, unsigned long long& value);
+bool lexical_cast(const std::string& text, float& value);
+bool lexical_cast(const std::string& text, double& value);
 }  // namespace CLI::detail
 
 #include <CLI/CLI.hpp>

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/error.h"
 #include "src/output.h"
@@ -56,6 +57,23 @@ void add_sync_option(CLI::App& app) {
 }
 
 void add_json_option(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print JSON"); }
+
+namespace {
+
+CLI::Validator finite_number(const char* words, bool with_zero) {
+  return {[words, with_zero](const std::string& text) {
+            double value = 0;
+            const bool is_good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
+                                 (value > 0 || (with_zero && value == 0));
+            return is_good ? std::string() : "'" + text + "' is no number " + words;
+          },
+          ""};
+}
+
+}  // namespace
+
+CLI::Validator above_zero() { return finite_number("above 0", /*with_zero=*/false); }
+CLI::Validator from_zero() { return finite_number("from 0", /*with_zero=*/true); }
 
 void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("fp4sim: note: {}\n", note);

@@ -43,6 +43,10 @@ void add_force_option(CLI::App& app, bool& force);
 void add_sync_option(CLI::App& app);
 void add_json_option(CLI::App& app, bool& json);
 
+// Checks of an option: a finite number above 0, or from 0.
+CLI::Validator above_zero();
+CLI::Validator from_zero();
+
 // One line per note on stderr: "fp4sim: note: x.npy: float64 rounded to float32".
 void print_notes(const std::vector<std::string>& notes);
 

@@ -55,7 +55,9 @@ void print_wrapped(const std::string& text);
 // Code points: wide and combining characters do not occur here.
 std::size_t display_width(std::string_view text);
 
-// "fp4sim: TEXT" on stderr, wrapped at words where stderr is a terminal; one line elsewhere. Never throws.
+// "PLACE: TEXT" on stderr, wrapped at words where stderr is a terminal; one line elsewhere. Never throws.
+void say_wrapped(std::string_view place, std::string_view text) noexcept;
+// The same of the program: "fp4sim: TEXT".
 void print_error(std::string_view text) noexcept;
 
 bool stdout_is_terminal();

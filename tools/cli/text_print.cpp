@@ -87,10 +87,12 @@ void print_wrapped(const std::string& text) {
   for (const std::string& line : wrap_text(printable(text), terminal_width())) fmt::print("{}\n", line);
 }
 
-void print_error(std::string_view text) noexcept {
+void print_error(std::string_view text) noexcept { say_wrapped("fp4sim", text); }
+
+void say_wrapped(std::string_view place, std::string_view text) noexcept {
   winsize size = {};
   try {
-    const std::string line = "fp4sim: " + printable(text);
+    const std::string line = std::string(place) + ": " + printable(text);
     if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
       std::string lines;
       for (const std::string& part : wrap_text(line, size.ws_col)) lines += part + "\n";
@@ -99,7 +101,7 @@ void print_error(std::string_view text) noexcept {
     return say_text(line + "\n");
   } catch (const std::bad_alloc&) {  // then in pieces, and as it is
   }
-  for (const std::string_view part : {std::string_view("fp4sim: "), text, std::string_view("\n")}) say_text(part);
+  for (const std::string_view part : {place, std::string_view(": "), text, std::string_view("\n")}) say_text(part);
 }
 
 }  // namespace fp4::tools

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "src/error.h"
@@ -12,8 +13,8 @@
 
 namespace {
 
-// What the integer that was refused last would have had to be; CLI11 itself says only "Could not convert".
-std::string expected_integer;
+// What the number that was refused last would have had to be; CLI11 itself says only "Could not convert".
+std::string expected_number;
 
 template <class Integer>
 bool read_integer(const std::string& text, Integer& value) {
@@ -22,7 +23,16 @@ bool read_integer(const std::string& text, Integer& value) {
     return true;
   }
   using Limits = std::numeric_limits<Integer>;
-  expected_integer = fmt::format("a decimal integer from {} to {}", Limits::min(), Limits::max());
+  expected_number = fmt::format("a decimal integer from {} to {}", Limits::min(), Limits::max());
+  return false;
+}
+
+template <class Float>
+bool read_float(const std::string& text, Float& value) {
+  char* end = nullptr;
+  value = static_cast<Float>(std::strtold(text.c_str(), &end));
+  if (!text.empty() && end == text.c_str() + text.size()) return true;
+  expected_number = "a number, for example 0.75 or 1e-3";
   return false;
 }
 
@@ -35,6 +45,8 @@ bool lexical_cast(const std::string& text, long& value) { return read_integer(te
 bool lexical_cast(const std::string& text, unsigned long& value) { return read_integer(text, value); }
 bool lexical_cast(const std::string& text, long long& value) { return read_integer(text, value); }
 bool lexical_cast(const std::string& text, unsigned long long& value) { return read_integer(text, value); }
+bool lexical_cast(const std::string& text, float& value) { return read_float(text, value); }
+bool lexical_cast(const std::string& text, double& value) { return read_float(text, value); }
 }  // namespace CLI::detail
 
 namespace fp4::tools {
@@ -63,6 +75,11 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*sub);
 }
 
+void refuse_options(const CLI::App& command, std::initializer_list<const char*> options, const std::string& owner) {
+  for (const char* option : options)
+    if (command.count(option) > 0) throw Error(fmt::format("{}: {} belongs to {}", command.get_name(), option, owner));
+}
+
 void add_table_forms(CLI::App& app) {
   if (app.get_option_no_throw("--json") != nullptr) {
     app.add_option_function<std::string>(
@@ -88,8 +105,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   for (const CLI::App* up = at; up->get_parent() != nullptr; up = up->get_parent())
     place = up->get_name() + (place.empty() ? "" : " ") + place;
   if (place.empty()) place = "command";
-  if (error.get_name() == "ConversionError" && !expected_integer.empty())
-    return place + ": " + error.what() + "; expected " + expected_integer;
+  if (error.get_name() == "ConversionError" && !expected_number.empty())
+    return place + ": " + error.what() + "; expected " + expected_number;
   const std::vector<std::string> rest = app.remaining(true);
   if (rest.empty() || rest.front().empty()) return place + ": " + error.what();
   const std::string word = rest.front().substr(0, rest.front().find('='));
