@@ -268,6 +268,16 @@ TEST_CASE("epilogues are named by their numbers", "[quick]") {
   tripled.name = "output_fp32_block";
   tripled.bytes = bytes_of(products);
   expect(wide.diagnose_dump({tripled}), "epilogue=alpha and accumulator=k64_rz");
+  // Another adder and another type, without a factor or a bias.
+  c.rows = 24;
+  c.accumulators = {"fp32_block", "hopper_fp8"};
+  Bench tall(c);
+  Array rounded = find(tall.arrays, "output_hopper_fp8");
+  auto halves = Bench::floats(rounded);
+  for (float& v : halves) v = bf16(v);
+  rounded.name = "output_fp32_block";
+  rounded.bytes = bytes_of(halves);
+  expect(tall.diagnose_dump({rounded}), "output=bf16 and accumulator=hopper_fp8");
   bench.bundle.cases[0].epilogue.c = added;
   named(dump("fp32_block", [&](float v, size_t i) { return v + 0.25f * added[i]; }), "epilogue=beta",
         "alpha=1, beta=0.25");

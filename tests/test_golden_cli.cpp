@@ -1,8 +1,10 @@
 // `fp4sim golden`, `verify` and `witness` as a kernel engineer and his scripts run them.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "fp4/bits.h"
 #include "src/tensor_file/tensor_reader.h"
@@ -94,6 +96,63 @@ TEST_CASE("swapped nibbles and another accumulator are named", "[cli]") {
   CHECK(smoke.verify(words + "--accumulator fp32_sequential", 0).at("equal") == true);
 }
 
+TEST_CASE("an epilogue that was said and left out is named", "[cli]") {
+  const Smoke smoke;
+  // Three numbers for the three columns of the product.
+  REQUIRE(run_cli("golden make --spec mxfp4 --shape 1x3 --input gaussian --out " + (smoke.folder / "bias")).exit_code ==
+          0);
+  const std::string words =
+      "--candidate " + smoke.gemm + "output_fp32_block.npy --case gemm.mxfp4.spread.4x512x3 --stage output ";
+  const std::string bias = "--bias " + (smoke.folder / "bias/mxfp4.gaussian.1x3/input.npy");
+  for (const std::string& said : {std::string("--alpha 0.5"), bias, std::string("--output-type bf16"),
+                                  "--alpha 0.5 " + bias + " --output-type bf16"}) {
+    INFO(said);
+    const Json result = smoke.verify(words + said, 1);
+    CHECK(result.at("diagnosis").at(0).at("cause") == "epilogue=none");
+    CHECK(result.at("diagnosis").at(0).at("explains") == 1.0);
+  }
+}
+
+TEST_CASE("an accumulator that does not exist, or that the bundle lacks, is named", "[cli]") {
+  const Smoke smoke;
+  for (const std::string& dump : {smoke.mxfp4 + "codes.npy", smoke.gemm + "output_exact.npy"}) {
+    INFO(dump);
+    const auto unknown = run_cli("verify --golden " + smoke.golden + " --candidate " + dump + " --accumulator nope");
+    CHECK(unknown.exit_code == 2);
+    CHECK_THAT(unknown.err, Catch::Contains("verify --accumulator: unknown word 'nope'"));
+  }
+  const std::string two = smoke.folder / "two", output = smoke.folder / "output.npy";
+  REQUIRE(run_cli("golden make --spec mxfp4 --shape 2x3x64 --accumulators k64_rz,exact --out " + two).exit_code == 0);
+  fs::copy_file(two + "/gemm.mxfp4.spread.2x64x3/output_exact.npy", output);
+  const std::string verify = "verify --golden " + two + " --candidate " + output;
+  CHECK(run_cli(verify + " --accumulator exact").exit_code == 0);
+  const auto lacking = run_cli(verify + " --accumulator double");
+  CHECK(lacking.exit_code == 2);
+  CHECK_THAT(lacking.err, Catch::Contains("unknown word 'double'; accepted: exact, k64_rz"));
+}
+
+TEST_CASE("a verdict fits a terminal, and is one line elsewhere", "[cli]") {
+  const Smoke smoke;
+  const std::string dump = smoke.folder / "dump";
+  REQUIRE(run_cli("quantize " + smoke.mxfp4 + "input.npy --spec mxfp4,scale_rule=rceil --out " + dump +
+                  "/mxfp4.boundary.8x64")
+              .exit_code == 0);
+  const std::string verify = "verify --golden " + smoke.golden + " --candidate " + dump;
+  CHECK_THAT(
+      run_cli(verify).out,
+      Catch::Contains("diagnosis: equals scale_rule=rceil (the kernel does scale_rule=rceil instead of floor)\n"));
+  // script(1) runs a command on a terminal of its own.
+  const std::string shown = fp4::test::run_shell("script -qec 'NO_COLOR=1 " + fp4::test::fp4sim_path() + " " + verify +
+                                                 "' /dev/null < /dev/null")
+                                .out;
+  CHECK_THAT(shown, Catch::Contains("diagnosis: ") && Catch::Contains("NOT equal: ") && !Catch::Contains("\033"));
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(line.size() <= 81);  // with the terminal's carriage return
+  }
+}
+
 TEST_CASE("a bundle that was changed fails its check, and names the file", "[cli]") {
   const Smoke smoke;
   CHECK(Json::parse(run_cli("golden check " + smoke.golden + " --json").out).at("equal") == true);
@@ -114,6 +173,46 @@ TEST_CASE("a suite judges answers that come through a pipe", "[cli]") {
   const auto wrong = fp4::test::run_shell(ask + " | sed 's/codes=./codes=/'" + judge);
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.out, Catch::Contains("codes: differs"));
+}
+
+TEST_CASE("a suite judges answers alone, and says what has none", "[cli]") {
+  const std::string ask = fp4::test::fp4sim_path() + " golden stream";
+  const auto run = [](const std::string& answers) {
+    return fp4::test::run_shell(answers + " | " + fp4::test::fp4sim_path() + " golden stream --judge -");
+  };
+  // Questions that come back are no answers, whole or in part.
+  const auto echoed = run(ask + " --questions");
+  CHECK(echoed.exit_code == 2);
+  CHECK(echoed.out.empty());
+  CHECK_THAT(echoed.err, Catch::Contains("no answers"));
+  // The first case is mxfp4.boundary.8x64: codes in two layouts, scales in three, tensor_scale and dequantized.
+  const auto one = run(ask + " | head -1");
+  CHECK(one.exit_code == 0);
+  CHECK(one.out == "7 of 7 arrays equal; judged 1 of 24 cases\n");
+  const auto part = run(ask + " | head -1 | sed 's/ input=.* codes_high/ codes_high/; s/ tensor_scale=.*//'");
+  CHECK(part.exit_code == 0);
+  CHECK(part.out ==
+        "not answered: tensor_scale, dequantized\n"
+        "4 of 4 arrays equal; judged 1 of 24 cases\n");
+  // A question that is not the suite's: the kernel was given something else.
+  const auto fed = run(ask + " | head -1 | sed 's/ rows=8 / rows=9 /'");
+  CHECK(fed.exit_code == 1);
+  CHECK(fed.out ==
+        "mxfp4.boundary.8x64 rows: is not the question's\n"
+        "7 of 7 arrays equal; judged 1 of 24 cases; question fields differ\n");
+  for (const auto& [answers, says] :
+       {std::pair{std::string("echo case=mxfp4.boundary.8x64 spec=mxfp4 code=00"), "unknown word 'code'; did you mean"},
+        std::pair{std::string("echo case=mxfp4.boundary.8x64 codes 00"), "'codes' is not key=value"},
+        std::pair{std::string("echo case=mxfp4.boundary.8x64 codes=00 codes=00"), "codes is given twice"},
+        std::pair{std::string("echo case=mxfp4.boundary codes=00"), "no case 'mxfp4.boundary'"},
+        std::pair{std::string("echo codes=00"), "line 1: no case=NAME"},
+        std::pair{"{ " + ask + "; " + ask + "; }", "line 25: case mxfp4.boundary.8x64 is given twice"}}) {
+    const auto refused = run(answers);
+    INFO(answers << "\n" << refused.out << refused.err);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.out.empty());
+    CHECK_THAT(refused.err, Catch::Contains(says));
+  }
 }
 
 TEST_CASE("every name of the bundle is judged, in every layout", "[cli]") {
@@ -323,6 +422,60 @@ TEST_CASE("a case of one's own is a bundle like any other", "[cli]") {
   CHECK_THAT(run("golden make --spec nvfp4 --shape 5x32 --input gausian --out " + at + "w", 2).err,
              Catch::Contains("did you mean 'gaussian'"));
   CHECK_THAT(run("golden make --out " + at + "w", 2).err, Catch::Contains("either --suite NAME or"));
+}
+
+TEST_CASE("options of a case of one's own are refused beside a suite", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string out = folder / "x";
+  for (const std::string& words : {std::string("--shape 8x64"), std::string("--input gaussian"),
+                                   std::string("--input-b b.npy"), std::string("--accumulators exact"),
+                                   std::string("--seed 0"), std::string("--stream 4"), std::string("--step 4")}) {
+    const auto result = run_cli("golden make --suite smoke " + words + " --out " + out);
+    INFO(words << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains(words.substr(0, words.find(' ')) + " belongs to --spec"));
+  }
+  CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("words of policies are the rounding of elements or the scale rule", "[cli]") {
+  const auto length = [](const std::string& models) {
+    const auto result = run_cli("witness " + models + " --count 1 --json");
+    INFO(models << "\n" << result.err);
+    REQUIRE(result.exit_code == 0);
+    return Json::parse(result.out).at("length").get<int>();
+  };
+  // One element between two codes is enough, and nearest ties differ at 5 = (4 + 6) / 2.
+  CHECK(length("stochastic nearest_even") == 1);
+  CHECK(length("stochastic toward_zero") == 1);
+  CHECK(length("nearest_away nearest_even") > 0);
+  CHECK(length("rceil floor") == 1);
+}
+
+TEST_CASE("a witness says how far it looked, and which model is none", "[cli]") {
+  for (const auto& [words, longest] : {std::pair{"floor floor", 64}, std::pair{"floor floor --longest 20", 20},
+                                       std::pair{"exact exact --longest 16", 16}}) {
+    INFO(words);
+    const auto text = run_cli(std::string("witness ") + words);
+    CHECK(text.exit_code == 0);
+    std::string flat = text.out;
+    std::replace(flat.begin(), flat.end(), '\n', ' ');
+    CHECK_THAT(flat,
+               Catch::Contains("no difference") && Catch::Contains("up to K = " + std::to_string(longest) + " ("));
+    CHECK(Json::parse(run_cli(std::string("witness ") + words + " --json").out).at("longest") == longest);
+  }
+  for (const auto& [words, says] :
+       {std::pair{"k64_rz exact --count 0", "--count"}, std::pair{"k64_rz exact --count=-1", "--count"},
+        std::pair{"k64_rz exact --longest 0", "--longest"}, std::pair{"k64_rz nope", "unknown word 'nope'"},
+        std::pair{"nope k64_rz", "unknown word 'nope'"}, std::pair{"nope floor", "unknown word 'nope'"},
+        std::pair{"k64_rz floor", "'k64_rz' is an accumulator and 'floor' a policy"},
+        std::pair{"floor k64_rz", "'k64_rz' is an accumulator and 'floor' a policy"}}) {
+    const auto result = run_cli(std::string("witness ") + words);
+    INFO(words << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, Catch::Contains(says));
+  }
 }
 
 TEST_CASE("the products of smoke tell every accumulator from fp32_block", "[cli]") {

@@ -57,6 +57,7 @@ class Loader {
     for (const std::string& s : options.stages)
       if (std::find(std::begin(stage_names), std::end(stage_names), s) == std::end(stage_names))
         throw unknown_word("verify --stage", s, {std::begin(stage_names), std::end(stage_names)});
+    accumulator_from(options.accumulator, "verify --accumulator");
     if (!options.case_name.empty() && !find_case(options.case_name))
       throw Error("verify --case: the bundle has no case '" + options.case_name + "'; it has: " + known_cases());
   }
@@ -171,6 +172,13 @@ class Loader {
     const std::string wanted = named || !only ? array : options_.stages[0];
     const std::string golden = wanted == "output" ? "output_" + options_.accumulator : in_said_layout(wanted);
     if (contains(names, golden) || find_array(c, golden)) return golden;
+    if (wanted == "output" && c.is_gemm) {  // the case has outputs, of other accumulators
+      std::vector<std::string> held;
+      for (const std::string& name : names)
+        if (name.starts_with("output_")) held.push_back(name.substr(std::string("output_").size()));
+      throw unknown_word(place_ + ": " + source + ": --accumulator: outputs of case " + c.name, options_.accumulator,
+                         held);
+    }
     throw Error(std::string(unknown_word(place_ + ": " + source + ": array of case " + c.name, array, names).what()) +
                 "; or --ignore " + array);
   }

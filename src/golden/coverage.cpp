@@ -55,13 +55,18 @@ Coverage coverage_of(const Bundle& bundle, const std::vector<CandidateArray>& ar
   return out;
 }
 
-std::string text_of(const Coverage& c) {
-  std::string text = fmt::format("{} of {} cases; stages {}", c.judged, c.cases, fmt::join(c.parts, " "));
+std::string missing_text(const Coverage& c) {
+  std::string text;
   for (const Coverage::Missing& m : c.missing) {
-    text += (&m == &c.missing.front() ? "; not in the dump: " : ", ") + m.part;
+    text += (text.empty() ? "" : ", ") + m.part;
     if (m.cases < m.of) text += fmt::format(" ({} of {})", m.cases, plural(m.of));
   }
   return text;
+}
+
+std::string text_of(const Coverage& c) {
+  const std::string text = fmt::format("{} of {} cases; stages {}", c.judged, c.cases, fmt::join(c.parts, " "));
+  return c.missing.empty() ? text : text + "; not in the dump: " + missing_text(c);
 }
 
 std::vector<std::string> gaps(const Bundle& bundle, const Coverage& coverage, const std::vector<std::string>& required,

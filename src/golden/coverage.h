@@ -20,7 +20,11 @@ struct Coverage {
   std::vector<Missing> missing;
 };
 
+// Of a bundle with the names of its arrays (Case::stored).
 Coverage coverage_of(const Bundle& bundle, const std::vector<CandidateArray>& arrays);
+
+// What judged cases lack: "tensor_scale, dequantized (2 of 3 cases)"; "" where nothing is missing.
+std::string missing_text(const Coverage& coverage);
 
 // "24 of 24 cases; stages scales codes; not in the dump: dequantized (2 of 3 cases)"
 std::string text_of(const Coverage& coverage);

@@ -58,26 +58,37 @@ std::vector<float> simplest(const Interval& range) {
   return out;
 }
 
+// What was found, in cause words and with its numbers.
+struct Named {
+  std::string cause, detail;
+};
+
+constexpr const char* no_epilogue = "epilogue=none";
+
 // One array of outputs [rows, cols] beside a product.
 class Fit {
  public:
   Fit(const std::vector<float>& product, std::vector<float> got, const CaseEpilogue& given, size_t cols, RealType type)
       : product_(product), got_(std::move(got)), c_(given.c), cols_(cols), type_(type) {}
 
-  // "alpha=0.37", "alpha=1, beta=0.5", "alpha=2, a bias a column"; empty where none fits.
-  std::optional<std::string> named() const {
+  // "alpha=0.37", "alpha=1, beta=0.5", "alpha=2, a bias a column"; no value where none fits.
+  std::optional<Named> named() const {
+    if (fits({1.0f, 0.0f, false}, {})) return Named{no_epilogue, "the product alone"};
     for (const float alpha : simplest(ratio(product_)))
-      if (alpha != 1.0f && fits({alpha, 0.0f, false}, {})) return fmt::format("alpha={}", alpha);
-    if (const auto bias = bias_under(1.0f)) return "a bias a column";
+      if (alpha != 1.0f && fits({alpha, 0.0f, false}, {}))
+        return Named{"epilogue=alpha", fmt::format("alpha={}", alpha)};
+    if (bias_under(1.0f)) return Named{"epilogue=bias", "a bias a column"};
     if (!c_.empty()) {
       for (const float beta : simplest(ratio_of_rest(1.0f)))
-        if (fits({1.0f, beta, false}, {})) return fmt::format("alpha=1, beta={}", beta);
+        if (fits({1.0f, beta, false}, {})) return Named{"epilogue=beta", fmt::format("alpha=1, beta={}", beta)};
       for (const float alpha : simplest(slope_beside_c()))
         for (const float beta : simplest(ratio_of_rest(alpha)))
-          if (fits({alpha, beta, false}, {})) return fmt::format("alpha={}, beta={}", alpha, beta);
+          if (fits({alpha, beta, false}, {}))
+            return Named{"epilogue=beta", fmt::format("alpha={}, beta={}", alpha, beta)};
     }
     for (const float alpha : simplest(slope_of_columns()))
-      if (alpha != 1.0f && bias_under(alpha)) return fmt::format("alpha={}, a bias a column", alpha);
+      if (alpha != 1.0f && bias_under(alpha))
+        return Named{"epilogue=alpha and epilogue=bias", fmt::format("alpha={}, a bias a column", alpha)};
     return std::nullopt;
   }
 
@@ -180,28 +191,28 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
   Kernel kernel = simulator.base();
   const auto cause_of = [&](const std::string& adder) {
     for (const RealTypeInfo& type : real_type_table) {
-      std::optional<std::string> all;
+      std::optional<Named> all;
       for (const Evidence& e : evidence) {
         if (e.got.size() != static_cast<size_t>(c.rows * c.rows_b)) return false;
         std::vector<float> got;
         for (const uint32_t w : e.got) got.push_back(float_of(w));
         const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
         const auto one = Fit(product, got, c.epilogue, static_cast<size_t>(c.rows_b), type.id).named();
-        if (!one || (all && *all != *one)) {
+        if (!one || (all && all->detail != one->detail)) {
           all.reset();
           break;
         }
         all = one;
       }
       if (!all) continue;
-      std::string cause = all->find("beta") != std::string::npos    ? "epilogue=beta"
-                          : all->find("bias") == std::string::npos  ? "epilogue=alpha"
-                          : all->find("alpha") == std::string::npos ? "epilogue=bias"
-                                                                    : "epilogue=alpha and epilogue=bias";
-      if (type.id != RealType::fp32) cause += std::string(" and output=") + type.name;
-      causes.push_back({cause + adder,
-                        *all + (type.id == RealType::fp32 ? "" : std::string(", rounded to ") + type.name), before, 0,
-                        1.0});
+      std::vector<std::string> words = {all->cause};
+      if (type.id != RealType::fp32) words.push_back(std::string("output=") + type.name);
+      if (!adder.empty()) words.push_back("accumulator=" + adder);
+      // That there is no epilogue is part of a cause only where one was said.
+      if (words.size() > 1 && words[0] == no_epilogue && !c.epilogue.is_said()) words.erase(words.begin());
+      causes.push_back({fmt::format("{}", fmt::join(words, " and ")),
+                        all->detail + (type.id == RealType::fp32 ? "" : std::string(", rounded to ") + type.name),
+                        before, 0, 1.0});
       return true;
     }
     return false;
@@ -209,7 +220,7 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
   if (cause_of("")) return;
   for (const AccumulatorInfo& row : accumulator_table) {
     kernel.accumulator = row.row;
-    if (cause_of(std::string(" and accumulator=") + row.name)) return;
+    if (cause_of(row.name)) return;
   }
 }
 

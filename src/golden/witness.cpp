@@ -61,6 +61,7 @@ void search_accumulators(const WitnessRequest& r, const Accumulator& ma, const A
   uint64_t next = 0;
   for (int64_t k = 1; k <= r.longest && out.witnesses.empty();
        k = k < 16 ? k + 1 : (k % 16 == 0 ? k + 1 : (k + 15) / 16 * 16)) {
+    out.longest = k;
     for (int64_t batch = 0; batch * side * side < r.tries; ++batch) {
       const int spread = 2 + 6 * static_cast<int>(batch % 6);
       WitnessProducts p;
@@ -103,6 +104,7 @@ std::string answer(const Quantized& q) {
 
 void search_policies(const WitnessRequest& r, const QuantSpec& sa, const QuantSpec& sb, WitnessResult& out) {
   for (int64_t k = 1; k <= std::min<int64_t>(r.longest, 64) && out.witnesses.empty(); ++k) {
+    out.longest = k;
     for (int i = 0; i < r.tries && static_cast<int>(out.witnesses.size()) < r.count; ++i) {
       const RandomPlace place = {search_place.seed, static_cast<uint32_t>(i) * 128, static_cast<uint32_t>(k)};
       const InputKind kind = i % 8 == 7 ? InputKind::special : InputKind::boundary;
@@ -118,32 +120,54 @@ void search_policies(const WitnessRequest& r, const QuantSpec& sa, const QuantSp
   }
 }
 
-// A word on its own means the value of the axis that has it: "rceil" = "scale_rule=rceil".
+// The axis that has a word, "" for none. "stochastic" is the rounding of elements before that of scales: a word on its
+// own means the rounding or the scale rule where it may.
+std::string axis_of(const std::string& word) {
+  std::vector<std::string> axes;
+  for (const auto& field : quant_fields()) {
+    if (field.words == nullptr) continue;
+    const std::vector<std::string> words = field.words();
+    if (std::find(words.begin(), words.end(), word) != words.end()) axes.emplace_back(field.name);
+  }
+  for (const char* first : {"rounding", "scale_rule"})
+    if (std::find(axes.begin(), axes.end(), first) != axes.end()) return first;
+  return axes.empty() ? "" : axes.front();
+}
+
+// A model as a spec: "rceil" = "mxfp4,scale_rule=rceil"; "" where it is none.
 std::string as_policy(const std::string& word, const std::string& base) {
   if (find_preset(word.substr(0, word.find(','))) != nullptr || word.find(".json") != std::string::npos) return word;
   if (word.find('=') != std::string::npos) return base + "," + word;
-  for (const auto& field : quant_fields()) {
-    if (field.words == nullptr) continue;
-    for (const std::string& w : field.words()) {
-      if (w == word) return base + "," + field.name + "=" + word;
-    }
-  }
+  const std::string axis = axis_of(word);
+  return axis.empty() ? "" : base + "," + axis + "=" + word;
+}
+
+// A .json file may hold either kind of model.
+bool names_accumulator(const std::string& word) {
+  return find_row(accumulator_table, word) != nullptr || word.ends_with(".json");
+}
+
+// Error where a word is no model, or where the two are not of one kind.
+void check_models(const WitnessRequest& r) {
   std::vector<std::string> accepted;
   for (const AccumulatorInfo& row : accumulator_table) accepted.emplace_back(row.name);
   for (const Preset& p : preset_table) accepted.emplace_back(p.name);
   for (const auto& row : scale_rule_table) accepted.emplace_back(row.name);
   for (const auto& row : rounding_table) accepted.emplace_back(row.name);
-  throw unknown_word("witness", word, accepted);
-}
-
-bool names_accumulator(const std::string& word) {
-  return find_row(accumulator_table, word) != nullptr || word.ends_with(".json");
+  for (const std::string& model : {r.model_a, r.model_b})
+    if (!names_accumulator(model) && as_policy(model, r.words).empty()) throw unknown_word("witness", model, accepted);
+  if (names_accumulator(r.model_a) && names_accumulator(r.model_b)) return;
+  for (const auto& [model, other] : {std::pair{r.model_a, r.model_b}, std::pair{r.model_b, r.model_a}})
+    if (as_policy(model, r.words).empty())
+      throw Error(
+          fmt::format("witness: '{}' is an accumulator and '{}' a policy; name two models of one kind", model, other));
 }
 
 }  // namespace
 
 WitnessResult find_witnesses(const WitnessRequest& r) {
   WitnessResult out;
+  check_models(r);
   out.is_accumulator = names_accumulator(r.model_a) && names_accumulator(r.model_b);
   std::string words_a = r.words;
   if (out.is_accumulator) {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "src/error.h"
-#include "src/golden/bundle.h"
+#include "src/golden/coverage.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
@@ -94,9 +94,12 @@ golden::RealType input_type(const std::string& word) {
   throw unknown_word("golden make --input-type", word, names);
 }
 
-void run_make(const GoldenOptions& o) {
+void run_make(const GoldenOptions& o, const CLI::App& make) {
   if (o.suite.empty() == o.spec.empty())
     throw Error("golden make: say either --suite NAME or, for a case of your own, --spec SPEC --shape MxK or MxNxK");
+  for (const char* option : {"--shape", "--input", "--input-b", "--accumulators", "--seed", "--stream", "--step"})
+    if (o.spec.empty() && make.count(option) > 0)
+      throw Error(fmt::format("golden make: {} belongs to --spec; the cases of a suite are fixed", option));
   auto cases = o.spec.empty() ? golden::suite_cases(o.suite) : std::vector<golden::Case>{own_case(o)};
   for (golden::Case& c : cases) c.input_type = input_type(o.type);
   const std::string suite = o.spec.empty() ? o.suite : "own";
@@ -175,22 +178,47 @@ void run_check(const GoldenOptions& o, Invocation& invocation) {
 }
 
 using Fields = std::map<std::string, std::string>;
-Fields fields_of(const std::string& line) {
+Fields fields_of(const std::string& line, const std::string& place) {
   Fields out;
   std::istringstream in(line);
   std::string word;
   while (in >> word) {
     const auto equals = word.find('=');
-    if (equals != std::string::npos) out[word.substr(0, equals)] = word.substr(equals + 1);
+    if (equals == std::string::npos) throw Error(fmt::format("{}: '{}' is not key=value", place, word.substr(0, 60)));
+    const std::string key = word.substr(0, equals);
+    if (!out.emplace(key, word.substr(equals + 1)).second)
+      throw Error(fmt::format("{}: {} is given twice", place, key.substr(0, 60)));
   }
   return out;
 }
 
-// Answers as `case=NAME codes=HEX,.. scales=HEX,..` lines, in any order; every array named is compared.
+// Whether a field of a line is an answer; the others are of the question.
+bool is_answer(const std::string& key) {
+  const std::string stage = golden::parse_array_name(key).stage;
+  return !stage.empty() && stage != golden::input_stage;
+}
+
+// The suite's case that a line of answers is of.
+size_t case_of(const golden::Bundle& suite, const Fields& line, const std::string& place) {
+  const auto name = line.find("case");
+  if (name == line.end()) throw Error(place + ": no case=NAME");
+  for (size_t i = 0; i < suite.cases.size(); ++i)
+    if (suite.cases[i].name == name->second) return i;
+  throw Error(fmt::format("{}: the suite has no case '{}'; `fp4sim golden stream --questions` prints its cases", place,
+                          name->second.substr(0, 60)));
+}
+
+// Answers as `case=NAME codes=HEX,.. scales=HEX,..` lines, in any order; every array named is compared. What a line
+// repeats of the question must be the question's, and counts as no answer.
 void judge_stream(const GoldenOptions& o, Invocation& invocation) {
-  std::map<std::string, Fields> expected;
-  for (const golden::Case& c : golden::suite_cases(o.suite.empty() ? "smoke" : o.suite)) {
-    expected[c.name] = fields_of(golden::stream_line(c, o.backend.backend, o.backend.thread_count(), true));
+  golden::Bundle suite;
+  suite.cases = golden::suite_cases(o.suite.empty() ? "smoke" : o.suite);
+  std::vector<Fields> expected;
+  for (golden::Case& c : suite.cases) {
+    expected.push_back(
+        fields_of(golden::stream_line(c, o.backend.backend, o.backend.thread_count(), true), "golden stream"));
+    for (const auto& [key, value] : expected.back())
+      if (is_answer(key)) c.stored[key] = {};
   }
   std::ifstream file;
   if (o.judge != "-") {
@@ -198,27 +226,45 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
     if (!file) throw Error("golden stream --judge: cannot read '" + o.judge + "'");
   }
   std::istream& in = o.judge == "-" ? std::cin : file;
-  uint64_t arrays = 0, wrong = 0, shown = 0;
+  std::vector<bool> is_given(suite.cases.size());
+  std::vector<golden::CandidateArray> answers;
+  std::vector<std::string> differences;
+  size_t wrong = 0, number = 0;
   std::string line;
   while (std::getline(in, line)) {
-    const Fields got = fields_of(line);
+    const std::string place = fmt::format("golden stream --judge {}: line {}", o.judge, ++number);
+    const Fields got = fields_of(line, place);
     if (got.empty()) continue;
-    const auto name = got.find("case");
-    if (name == got.end() || expected.find(name->second) == expected.end()) {
-      throw Error("golden stream --judge: a line without a known case=NAME: " + line.substr(0, 60));
-    }
-    const Fields& want = expected[name->second];
+    const size_t which = case_of(suite, got, place);
+    const golden::Case& c = suite.cases[which];
+    if (is_given[which]) throw Error(fmt::format("{}: case {} is given twice", place, c.name));
+    is_given[which] = true;
     for (const auto& [key, value] : got) {
-      if (key == "case" || want.find(key) == want.end()) continue;
-      ++arrays;
-      if (want.at(key) == value) continue;
-      ++wrong;
-      if (++shown <= 20) fmt::print("{} {}: differs\n", name->second, key);
+      const auto want = expected[which].find(key);
+      if (want == expected[which].end()) {
+        std::vector<std::string> accepted;
+        for (const auto& [name, record] : c.stored) accepted.push_back(name);
+        throw unknown_word(fmt::format("{}: case {}", place, c.name), key, accepted);
+      }
+      const bool differs = want->second != value;
+      if (is_answer(key)) {
+        answers.push_back({which, golden::parse_array_name(key).stage, key, "", {}});
+        wrong += differs ? 1 : 0;
+      }
+      if (differs)
+        differences.push_back(
+            fmt::format("{} {}: {}", c.name, key, is_answer(key) ? "differs" : "is not the question's"));
     }
   }
-  if (arrays == 0) throw Error("golden stream --judge: no answers on the input; expected lines case=NAME codes=HEX,..");
-  fmt::print("{} of {} arrays equal\n", arrays - wrong, arrays);
-  if (wrong > 0) invocation.exit_code = 1;
+  if (answers.empty())
+    throw Error("golden stream --judge: no answers on the input; expected lines case=NAME codes=HEX,..");
+  for (size_t i = 0; i < differences.size() && i < 20; ++i) fmt::print("{}\n", differences[i]);
+  if (differences.size() > 20) fmt::print("and {} more\n", differences.size() - 20);
+  const golden::Coverage coverage = golden::coverage_of(suite, answers);
+  if (!coverage.missing.empty()) print_wrapped("not answered: " + golden::missing_text(coverage));
+  fmt::print("{} of {} arrays equal; judged {} of {} cases{}\n", answers.size() - wrong, answers.size(),
+             coverage.judged, coverage.cases, differences.size() > wrong ? "; question fields differ" : "");
+  if (!differences.empty()) invocation.exit_code = 1;
 }
 
 void run_stream(const GoldenOptions& o, Invocation& invocation) {
@@ -250,7 +296,7 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   add_force_option(*make, o->force);
   add_sync_option(*make);
   add_json_option(*make, o->json);
-  make->callback([o] { run_make(*o); });
+  make->callback([o, make] { run_make(*o, *make); });
   set_example(*make,
               "fp4sim golden make --suite standard --out golden\n"
               "  fp4sim golden make --spec nvfp4,rounding=stochastic --shape 64x256 --input-type bf16 --out mine\n"
@@ -273,7 +319,9 @@ void add_golden(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("stream", "The suite as lines of hex text, to judge an implementation through a pipe");
   stream->add_option("--suite", o->suite, "smoke (default), standard or stress")->type_name("NAME");
   stream->add_flag("--questions", o->questions, "Inputs and random words only");
-  stream->add_option("--judge", o->judge, "Read answers (case=NAME codes=HEX,..) from FILE or - and compare")
+  stream
+      ->add_option("--judge", o->judge,
+                   "Read answers (case=NAME codes=HEX,..) from FILE or - and compare; exit 1 on a difference")
       ->type_name("FILE");
   add_backend_options(*stream, o->backend);
   stream->callback([o, &invocation] { run_stream(*o, invocation); });

@@ -37,13 +37,14 @@ void run_witness(const WitnessOptions& o) {
     print_json({{"model_a", o.request.model_a},
                 {"model_b", o.request.model_b},
                 {"length", r.length},
+                {"longest", r.longest},
                 {"tried", r.tried},
                 {"witnesses", rows}});
     return;
   }
   if (r.witnesses.empty()) {
     print_wrapped(fmt::format("no difference between {} and {} in {} searched operands of up to K = {} ({})",
-                              o.request.model_a, o.request.model_b, r.tried, o.request.longest, o.request.words));
+                              o.request.model_a, o.request.model_b, r.tried, r.longest, o.request.words));
     return;
   }
   print_wrapped(
@@ -68,8 +69,12 @@ void add_witness(CLI::App& app, Invocation&) {
   app.add_option("MODEL_A", o->request.model_a, "Accumulator, preset, or axis word such as rceil")->required();
   app.add_option("MODEL_B", o->request.model_b, "The other one")->required();
   app.add_option("--spec", o->request.words, "Operands (default mxfp4)")->type_name("SPEC");
-  app.add_option("--count", o->request.count, "Witnesses wanted (default 10)")->type_name("N");
-  app.add_option("--longest", o->request.longest, "K at which the search ends (default 256)")->type_name("K");
+  app.add_option("--count", o->request.count, "Witnesses wanted (default 10)")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N");
+  app.add_option("--longest", o->request.longest, "K at which the search ends (default 256; policies: 64)")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("K");
   app.add_option("-o,--out", o->out, "Write them as a golden bundle")->type_name("DIR");
   add_force_option(app, o->force);
   add_sync_option(app);

@@ -79,7 +79,13 @@ std::string histogram_text(const golden::Comparison& c) {
   return text;
 }
 
-std::string table_text(const Table& table) { return format_table(table, terminal_width(), stdout_is_terminal()); }
+std::string table_text(const Table& table) { return format_table(table, terminal_width(), stdout_has_styles()); }
+
+// Broken at a terminal's width; one line elsewhere, for scripts.
+std::string line_text(const std::string& text) {
+  if (!stdout_is_terminal()) return text + "\n";
+  return fmt::format("{}\n", fmt::join(wrap_text(text, terminal_width()), "\n"));
+}
 
 std::string case_text(const CaseVerdict& r) {
   std::string out;
@@ -107,12 +113,12 @@ std::string case_text(const CaseVerdict& r) {
     out += fmt::format("\nfirst mismatches\n");
     out += table_text(mismatches);
   }
-  out += fmt::format("\ndiagnosis: {}\n", r.diagnosis.summary);
+  out += "\n" + line_text("diagnosis: " + r.diagnosis.summary);
   if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
     out += fmt::format("  what comes nearer, with the differences left:\n");
   for (const golden::Cause& c : r.diagnosis.causes)
-    out += fmt::format("  {} -> {}  {}\n", grouped(static_cast<int64_t>(c.before)),
-                       grouped(static_cast<int64_t>(c.after)), c.cause);
+    out += line_text(fmt::format("  {} -> {}  {}", grouped(static_cast<int64_t>(c.before)),
+                                 grouped(static_cast<int64_t>(c.after)), c.cause));
   out += "\n";
   return out;
 }
@@ -190,8 +196,8 @@ std::string verdict_text(const Verdict& v) {
   if (v.wrong_cases > 5)
     out += fmt::format("and {} more cases (--case NAME, or --json for all)\n\n", v.wrong_cases - 5);
   out += ignored_text(v.ignored);
-  for (const std::string& gap : v.gaps) out += fmt::format("{}\n", gap);
-  for (const std::string& order : v.orders) out += fmt::format("order found: {}\n", order);
+  for (const std::string& gap : v.gaps) out += line_text(gap);
+  for (const std::string& order : v.orders) out += line_text("order found: " + order);
   if (v.unjudged > 0)
     out +=
         fmt::format("not judged: {} codes of blocks whose scale is NaN\n", grouped(static_cast<int64_t>(v.unjudged)));
@@ -204,7 +210,7 @@ std::string verdict_text(const Verdict& v) {
       : v.mismatches > v.tolerated
           ? "NOT equal: " + differing(v.mismatches, v.wrong_cases + v.cases_within)
           : "within the declared tolerance, not equal: " + differing(v.mismatches, v.cases_within);
-  out += fmt::format("{}{} {}\n", v.gaps.empty() ? "" : "NOT complete, ", verdict, golden::text_of(v.coverage));
+  out += line_text((v.gaps.empty() ? "" : "NOT complete, ") + verdict + " " + golden::text_of(v.coverage));
   return out;
 }
 
