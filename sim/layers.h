@@ -3,6 +3,7 @@
 // places their random bits (fp4/rng.h) and names them in policies and traces.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,7 @@ class Builder {
   Parameters& parameters;
   LinearEngine& engine;
   FileReading files = FileReading::memory;  // as RunOptions say
+  std::function<bool()> stop = {};          // asked while examples are made (sim/pool.h: in_pieces)
 };
 
 enum class Activation : uint8_t { none, relu };

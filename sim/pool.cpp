@@ -1,6 +1,7 @@
 // See pool.h.
 #include "sim/pool.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -37,10 +38,28 @@ std::vector<float> channel_factors(int channels, double strength, DataSource sou
   return f;
 }
 
-void token_weights(float* weights, int64_t n, double t, DataSource source) {
-  source.normals(weights, 0, n);
+void in_pieces(int64_t count, const std::function<bool()>& stop,
+               const std::function<void(int64_t first, int64_t n)>& make) {
+  constexpr int64_t piece = 1024;  // milliseconds of work
+  for (int64_t first = 0; first < count; first += piece) {
+    if (stop && stop()) throw DataStopped();
+    make(first, std::min(piece, count - first));
+  }
+}
+
+std::vector<float> token_weights(int64_t n, double t, DataSource source, const std::function<bool()>& stop) {
+  std::vector<float> weights;
+  weights.reserve(static_cast<size_t>(n));
   const float s = static_cast<float>(t), mean = static_cast<float>(t * t / 2);
-  for (int64_t i = 0; i < n; ++i) weights[i] = elementary::exp(s * weights[i] - mean);
+  in_pieces(n, stop, [&](int64_t first, int64_t count) {
+    weights.resize(static_cast<size_t>(first + count));
+    source.normals(weights.data() + first, first, count);
+    for (int64_t i = first; i < first + count; ++i) {
+      float& weight = weights[static_cast<size_t>(i)];
+      weight = elementary::exp(s * weight - mean);
+    }
+  });
+  return weights;
 }
 
 }  // namespace fp4::sim

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,8 +46,18 @@ std::vector<int32_t> permutation(int n, DataSource source);
 /// Factors exp(strength * N(0,1)) per channel, scaled to rms 1: outliers that leave the function alone.
 std::vector<float> channel_factors(int channels, double strength, DataSource source);
 
-/// Per-example weights exp(t*N(0,1) - t*t/2) of the training loss: mean 1, heavy-tailed.
-void token_weights(float* weights, int64_t n, double t, DataSource source);
+/// Thrown where the making of data was asked to stop; sim::train makes it a run with the status `stopped`.
+struct DataStopped : std::runtime_error {
+  DataStopped() : std::runtime_error("stopped while examples were made") {}
+};
+
+/// Calls make(first, n) for examples 0 .. count - 1, 1,024 at a time and in order. `stop`, if any, is asked before each
+/// piece; where it is true, DataStopped is thrown.
+void in_pieces(int64_t count, const std::function<bool()>& stop,
+               const std::function<void(int64_t first, int64_t n)>& make);
+
+/// Weights exp(t*N(0,1) - t*t/2) of the training loss, one for each of n examples: mean 1, heavy-tailed.
+std::vector<float> token_weights(int64_t n, double t, DataSource source, const std::function<bool()>& stop);
 
 /// Pools by key, the most recently used ones kept.
 template <class Pool>

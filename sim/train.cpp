@@ -11,6 +11,7 @@
 #include "sim/checkpoint.h"
 #include "sim/low_bit_states.h"
 #include "sim/optim.h"
+#include "sim/pool.h"
 #include "sim/quantized_linear.h"
 #include "sim/recipe.h"
 #include "sim/task.h"
@@ -68,6 +69,7 @@ class Run {
     if (ranks_ > 1) mean_.emplace(options.wire, *options.ranks, backend_, kernels_, seed);
     Builder build(parameters_, engine_);
     build.files = options.files;
+    if (ranks_ == 1) build.stop = options.stop;
     model_ = task.model(build, config, seed);
     engine_.finish();
     parameters_.allocate(kernels_, seed);
@@ -482,11 +484,20 @@ double mean_over_batches(Tape& tape, int count, int batch, const std::function<V
 }
 
 Evaluation evaluate(const Task& task, const Json& config, const Checkpoint& checkpoint, const RunOptions& options) {
-  return Run(task, config, checkpoint.seed, options).evaluate_checkpoint(checkpoint);
+  RunOptions to_its_end = options;
+  to_its_end.stop = {};
+  return Run(task, config, checkpoint.seed, to_its_end).evaluate_checkpoint(checkpoint);
 }
 
 History train(const Task& task, const Json& config, uint64_t seed, const RunOptions& options) {
-  return Run(task, config, seed, options).run();
+  try {
+    return Run(task, config, seed, options).run();
+  } catch (const DataStopped&) {
+    History history;
+    history.status = Status::stopped;
+    history.message = "before its first step, while examples were made";
+    return history;
+  }
 }
 
 }  // namespace fp4::sim

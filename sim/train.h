@@ -74,6 +74,9 @@ struct RunOptions {
   std::string backend = "auto";  // backend_names() of src/backends.h
   int threads = 1;
   std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status stopped)
+  // Asked while examples are made, before the first step and before `progress` is; true ends the run with the status
+  // stopped and no step done, and writes no checkpoint. Several ranks are not asked: they could not stop together.
+  std::function<bool()> stop = {};
   std::function<void(const TraceRow&)> trace = {};
   int trace_every = 0;                  // steps between traced steps; 0: no trace
   int trace_from = 1;                   // first traced step

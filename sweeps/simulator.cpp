@@ -62,7 +62,16 @@ sim::RunOptions run_options(const std::string& backend, const std::function<bool
   options.backend = backend;
   options.threads = 1;
   options.progress = [&quit](const sim::Progress&) { return !quit(); };
+  options.stop = quit;
   return options;
+}
+
+RunRecord record_of_run(const Json& config, uint64_t seed, const sim::RunOptions& options, const std::string& backend) {
+  try {
+    return record_of(tasks::run(config, seed, options), backend);
+  } catch (const tasks::NoRoom& error) {  // this machine's, not the run's: no failed row (engine/run.h)
+    throw Error(error.what(), 1);
+  }
 }
 
 bool task_has(const std::string& task, const std::string& path) {
@@ -90,7 +99,7 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
       .static_cost = tasks::static_cost,
       .run =
           [backend](const Json& config, uint64_t seed, const std::function<bool()>& quit) {
-            return record_of(tasks::run(config, seed, run_options(backend, quit)), backend);
+            return record_of_run(config, seed, run_options(backend, quit), backend);
           },
       .run_with_checkpoints =
           [backend](const Json& config, uint64_t seed, const std::function<bool()>& quit, const std::string& file,
@@ -100,7 +109,7 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
             options.checkpoint_every = every;
             options.trunks = std::filesystem::path(file).parent_path().string();
             if (tasks::resumes(file, config, seed)) options.resume_from = file;
-            return record_of(tasks::run(config, seed, options), backend);
+            return record_of_run(config, seed, options, backend);
           },
       .recipe = [](const std::string& name) { return nameless(sim::to_json(sim::recipe_from_json(name))); },
       .task_has = task_has,

@@ -49,16 +49,21 @@ class FileBatches {
   std::vector<uint8_t> bytes_;
 };
 
-std::shared_ptr<Pictures> glyph_pictures(const Json& config, int64_t count) {
+std::shared_ptr<Pictures> glyph_pictures(const Json& config, int64_t count, const std::function<bool()>& stop) {
   const uint64_t seed = data_seed(config);
   auto p = std::make_shared<Pictures>();
   const Glyphs glyphs(integer(config, "classes"), integer(config, "size"), seed);
   p->pixels = glyphs.pixels();
   p->classes = integer(config, "classes");
+  check_room(config, count, int64_t{sizeof(float)} * p->pixels + int64_t{sizeof(int32_t)} + weight_bytes(config));
   const auto make = [&](int64_t n, DataSet choices, DataSet noise, auto& images, auto& labels) {
-    images.resize(static_cast<size_t>(n * p->pixels));
+    images.reserve(static_cast<size_t>(n * p->pixels));
     labels.resize(static_cast<size_t>(n));
-    glyphs.examples(images.data(), labels.data(), 0, n, source(seed, choices), source(seed, noise), noise_sd);
+    in_pieces(n, stop, [&](int64_t first, int64_t some) {
+      images.resize(static_cast<size_t>((first + some) * p->pixels));
+      glyphs.examples(images.data() + first * p->pixels, labels.data() + first, first, some, source(seed, choices),
+                      source(seed, noise), noise_sd);
+    });
   };
   make(count, DataSet::pool_labels, DataSet::pool_noise, p->images, p->labels);
   make(validation_size, DataSet::validation_labels, DataSet::validation_noise, p->validation_images,
@@ -81,18 +86,15 @@ std::shared_ptr<Pictures> file_pictures(const Json& config) {
   return p;
 }
 
-std::shared_ptr<const Pictures> pictures(const Json& config) {
+std::shared_ptr<const Pictures> pictures(const Json& config, const std::function<bool()>& stop) {
   static PoolCache<Pictures> cache;
   return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
     const bool from_files = !config.at("task").at("images").get<std::string>().empty();
-    const std::shared_ptr<Pictures> p = from_files ? file_pictures(config) : glyph_pictures(config, count);
+    const std::shared_ptr<Pictures> p = from_files ? file_pictures(config) : glyph_pictures(config, count, stop);
     p->factors = channel_factors(p->pixels, number(config, "outliers.channel"), source(seed, DataSet::channels));
-    for (auto* images : {&p->images, &p->validation_images}) scale_columns(*images, p->factors);
-    if (const double t = number(config, "outliers.token"); t > 0) {
-      p->weights.resize(p->labels.size());
-      token_weights(p->weights.data(), static_cast<int64_t>(p->weights.size()), t, source(seed, DataSet::pool_weights));
-    }
+    for (auto* images : {&p->images, &p->validation_images}) scale_columns(*images, p->factors, stop);
+    p->weights = loss_weights(config, static_cast<int64_t>(p->labels.size()), stop);
     return p;
   });
 }
@@ -100,7 +102,7 @@ std::shared_ptr<const Pictures> pictures(const Json& config) {
 class ClassifierModel : public Model {
  public:
   ClassifierModel(Builder& build, const Json& config, uint64_t seed)
-      : data_(pictures(config)),
+      : data_(pictures(config, build.stop)),
         batch_(batch_of(config)),
         walk_(config.at("task").at("images") == "" ? examples_of(config) : static_cast<int64_t>(data_->labels.size()),
               batch_, seed) {

@@ -103,37 +103,53 @@ struct Streams {
 
 // Examples by formula; their entropies add up in `entropy`.
 ClickSet formula_clicks(const Sizes& s, const Zipf& zipf, const Teacher& teacher, int64_t count, uint64_t seed,
-                        const Streams& from, double& entropy) {
+                        const Streams& from, double& entropy, const std::function<bool()>& stop) {
   ClickSet set;
-  set.dense = source(seed, from.dense).normals(count * s.dense);
-  const std::vector<float> draws = source(seed, from.ids).uniforms(count * s.ids());
-  const std::vector<float> chances = source(seed, from.labels).uniforms(count);
-  set.ids.resize(draws.size());
-  for (size_t i = 0; i < draws.size(); ++i) {
-    const auto table = static_cast<int32_t>(static_cast<int64_t>(i) % s.ids() / s.pooling);
-    set.ids[i] = table * s.rows + zipf(draws[i]);
-  }
-  for (int64_t b = 0; b <= count * s.tables; ++b) set.bags.push_back(b * s.pooling);
-  for (int64_t n = 0; n < count; ++n) {
-    const float logit = teacher.logit(set.dense.data() + n * s.dense, set.ids.data() + n * s.ids());
-    const float p = 1.0f / (1.0f + elementary::exp(-logit));
-    set.labels.push_back(chances[static_cast<size_t>(n)] < p ? 1 : 0);
-    entropy += entropy_of(static_cast<double>(p));
-  }
+  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
+  set.dense.reserve(size(count * s.dense));
+  set.ids.reserve(size(count * s.ids()));
+  set.bags.reserve(size(count * s.tables + 1));
+  set.bags.push_back(0);
+  set.labels.reserve(size(count));
+  std::vector<float> draws, chances;
+  in_pieces(count, stop, [&](int64_t first, int64_t some) {
+    const int64_t end = first + some;
+    set.dense.resize(size(end * s.dense));
+    source(seed, from.dense).normals(set.dense.data() + first * s.dense, first * s.dense, some * s.dense);
+    draws.resize(size(some * s.ids()));
+    source(seed, from.ids).uniforms(draws.data(), first * s.ids(), some * s.ids());
+    chances.resize(size(some));
+    source(seed, from.labels).uniforms(chances.data(), first, some);
+    for (size_t i = 0; i < draws.size(); ++i) {
+      const auto table = static_cast<int32_t>(static_cast<int64_t>(i) % s.ids() / s.pooling);
+      set.ids.push_back(table * s.rows + zipf(draws[i]));
+    }
+    for (int64_t b = first * s.tables + 1; b <= end * s.tables; ++b) set.bags.push_back(b * s.pooling);
+    for (int64_t n = first; n < end; ++n) {
+      const float logit = teacher.logit(set.dense.data() + n * s.dense, set.ids.data() + n * s.ids());
+      const float p = 1.0f / (1.0f + elementary::exp(-logit));
+      set.labels.push_back(chances[size(n - first)] < p ? 1 : 0);
+      entropy += entropy_of(static_cast<double>(p));
+    }
+  });
   return set;
 }
 
-std::shared_ptr<Clicks> clicks_by_formula(const Json& config, int64_t count) {
+std::shared_ptr<Clicks> clicks_by_formula(const Json& config, int64_t count, const std::function<bool()>& stop) {
   const uint64_t seed = data_seed(config);
   const Sizes s = sizes_of(config);
+  check_room(config, count,
+             int64_t{sizeof(float)} * s.dense + int64_t{sizeof(int32_t)} * (s.ids() + 1) +
+                 int64_t{sizeof(int64_t)} * s.tables + weight_bytes(config));
   const Zipf zipf(s.rows, static_cast<float>(number(config, "zipf")));
   const Teacher teacher(s, seed);
   auto c = std::make_shared<Clicks>();
   double unused = 0, entropy = 0;
-  c->train =
-      formula_clicks(s, zipf, teacher, count, seed, {DataSet::pool, DataSet::pool_noise, DataSet::pool_labels}, unused);
-  c->validation = formula_clicks(s, zipf, teacher, validation_size, seed,
-                                 {DataSet::validation, DataSet::validation_noise, DataSet::validation_labels}, entropy);
+  c->train = formula_clicks(s, zipf, teacher, count, seed, {DataSet::pool, DataSet::pool_noise, DataSet::pool_labels},
+                            unused, stop);
+  c->validation =
+      formula_clicks(s, zipf, teacher, validation_size, seed,
+                     {DataSet::validation, DataSet::validation_noise, DataSet::validation_labels}, entropy, stop);
   c->irreducible = entropy / validation_size;
   return c;
 }
@@ -243,19 +259,17 @@ ClickSet read_clicks(const std::string& path, int dense, int tables, int rows) {
   return set;
 }
 
-std::shared_ptr<const Clicks> clicks(const Json& config) {
+std::shared_ptr<const Clicks> clicks(const Json& config, const std::function<bool()>& stop) {
   static PoolCache<Clicks> cache;
   return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
     const std::string path = config.at("task").at("clicks");
-    const std::shared_ptr<Clicks> c = path.empty() ? clicks_by_formula(config, count) : clicks_of_file(config, path);
+    const std::shared_ptr<Clicks> c =
+        path.empty() ? clicks_by_formula(config, count, stop) : clicks_of_file(config, path);
     const std::vector<float> factors =
         channel_factors(integer(config, "dense"), number(config, "outliers.channel"), source(seed, DataSet::channels));
-    for (ClickSet* set : {&c->train, &c->validation}) scale_columns(set->dense, factors);
-    if (const double t = number(config, "outliers.token"); t > 0) {
-      c->weights.resize(c->train.labels.size());
-      token_weights(c->weights.data(), c->train.count(), t, source(seed, DataSet::pool_weights));
-    }
+    for (ClickSet* set : {&c->train, &c->validation}) scale_columns(set->dense, factors, stop);
+    c->weights = loss_weights(config, c->train.count(), stop);
     return c;
   });
 }

@@ -11,6 +11,7 @@
 //            the lines, at most 4,096, validates.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ struct Clicks {
   double irreducible = 0;      // mean entropy of the validation set's clicks under the formula; 0 for a file
 };
 
-/// Of a canonical configuration whose data_seed was settled; shared by runs.
-std::shared_ptr<const Clicks> clicks(const sim::Json& config);
+/// Of a canonical configuration whose data_seed was settled; shared by runs. `stop` is asked on the way, as
+/// in_pieces asks it (sim/pool.h).
+std::shared_ptr<const Clicks> clicks(const sim::Json& config, const std::function<bool()>& stop = {});
 
 /// Reads a file as above. Throws Error that names file, line and column.
 ClickSet read_clicks(const std::string& path, int dense, int tables, int rows);

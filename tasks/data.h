@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,13 @@ inline int64_t examples_of(const Json& config) {
   return config.at("train").at("steps").get<int64_t>() * batch_of(config);
 }
 
+/// Bytes that programs may still take from this machine's memory; none where it does not say (only Linux does).
+std::optional<double> free_memory();
+
+/// Throws NoRoom (tasks/run.h) where the examples of a run, `bytes` each, and the order in which it walks through them
+/// take more than `room`, and Error where they are more than a run can number.
+void check_room(const Json& config, int64_t examples, int64_t bytes, std::optional<double> room = free_memory());
+
 /// The parameters that every task has.
 inline sim::Schema common_schema(double channel, double token) {
   return {
@@ -82,11 +91,23 @@ inline BatchPart part_of(const sim::Pass& pass, int batch) {
 inline std::string pool_key(const Json& config) { return config.at("task").dump(); }
 
 /// Rows of factors.size() numbers, each column times its factor.
-inline void scale_columns(std::vector<float>& rows, const std::vector<float>& factors) {
+inline void scale_columns(std::vector<float>& rows, const std::vector<float>& factors,
+                          const std::function<bool()>& stop) {
   const int64_t cols = static_cast<int64_t>(factors.size());
-  for (size_t at = 0; at + factors.size() <= rows.size(); at += factors.size())
-    sim::kernels().multiply(rows.data() + at, factors.data(), cols);
+  sim::in_pieces(static_cast<int64_t>(rows.size()) / cols, stop, [&](int64_t first, int64_t n) {
+    for (int64_t row = first; row < first + n; ++row)
+      sim::kernels().multiply(rows.data() + row * cols, factors.data(), cols);
+  });
 }
+
+/// Weights of the training loss of n examples (lm: bytes); none where all are 1.
+inline std::vector<float> loss_weights(const Json& config, int64_t n, const std::function<bool()>& stop) {
+  const double t = number(config, "outliers.token");
+  if (t == 0) return {};
+  return sim::token_weights(n, t, source(data_seed(config), DataSet::pool_weights), stop);
+}
+/// Bytes of them for each example.
+inline int64_t weight_bytes(const Json& config) { return number(config, "outliers.token") > 0 ? sizeof(float) : 0; }
 
 /// The batches of a run: a permutation of the pool, a new one each time it has been walked through.
 class Walk {

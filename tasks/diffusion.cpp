@@ -30,9 +30,11 @@ struct Pool {
   SlicedDistance distance;             // to the validation set
 };
 
-void spiral(float* x, int64_t n, DataSource shape, DataSource noise) {
-  std::vector<float> u = shape.uniforms(n);
-  noise.normals(x, 0, 2 * n);
+// Examples first .. first + n - 1 of a data set.
+void spiral(float* x, int64_t first, int64_t n, DataSource shape, DataSource noise) {
+  std::vector<float> u(static_cast<size_t>(n));
+  shape.uniforms(u.data(), first, n);
+  noise.normals(x, 2 * first, 2 * n);
   for (int64_t i = 0; i < n; ++i) {
     const float angle = std::sqrt(u[static_cast<size_t>(i)]) * (3.0f * pi);
     x[2 * i] = angle * elementary::cos(angle) / 5.0f + 0.03f * x[2 * i];
@@ -40,10 +42,11 @@ void spiral(float* x, int64_t n, DataSource shape, DataSource noise) {
   }
 }
 
-void gaussians(float* x, int64_t n, DataSource shape, DataSource noise) {
+void gaussians(float* x, int64_t first, int64_t n, DataSource shape, DataSource noise) {
   constexpr float radius = 1.5f, deviation = 0.15f;
-  std::vector<float> u = shape.uniforms(n);
-  noise.normals(x, 0, 2 * n);
+  std::vector<float> u(static_cast<size_t>(n));
+  shape.uniforms(u.data(), first, n);
+  noise.normals(x, 2 * first, 2 * n);
   for (int64_t i = 0; i < n; ++i) {
     const float angle = static_cast<float>(static_cast<int>(u[static_cast<size_t>(i)] * 8.0f)) * (pi / 4.0f);
     x[2 * i] = radius * elementary::cos(angle) + deviation * x[2 * i];
@@ -51,32 +54,37 @@ void gaussians(float* x, int64_t n, DataSource shape, DataSource noise) {
   }
 }
 
-void examples(std::vector<float>& x, const Json& config, int width, int64_t n, DataSet shape, DataSet noise) {
+void examples(std::vector<float>& x, const Json& config, int width, int64_t count, DataSet shape_set, DataSet noise_set,
+              const std::function<bool()>& stop) {
   const uint64_t seed = data_seed(config);
   const std::string word = config.at("task").at("data");
-  x.resize(static_cast<size_t>(n * width));
-  if (word == "spiral") return spiral(x.data(), n, source(seed, shape), source(seed, noise));
-  if (word == "gaussians") return gaussians(x.data(), n, source(seed, shape), source(seed, noise));
-  std::vector<int32_t> labels(static_cast<size_t>(n));
+  const DataSource shape = source(seed, shape_set), noise = source(seed, noise_set);
   const Glyphs glyphs(10, 8, seed);
-  glyphs.examples(x.data(), labels.data(), 0, n, source(seed, shape), source(seed, noise), 0.05f);
+  std::vector<int32_t> labels;
+  x.reserve(static_cast<size_t>(count * width));
+  in_pieces(count, stop, [&](int64_t first, int64_t n) {
+    x.resize(static_cast<size_t>((first + n) * width));
+    float* rows = x.data() + first * width;
+    if (word == "spiral") return spiral(rows, first, n, shape, noise);
+    if (word == "gaussians") return gaussians(rows, first, n, shape, noise);
+    labels.resize(static_cast<size_t>(n));
+    glyphs.examples(rows, labels.data(), first, n, shape, noise, 0.05f);
+  });
 }
 
-std::shared_ptr<const Pool> pool(const Json& config) {
+std::shared_ptr<const Pool> pool(const Json& config, const std::function<bool()>& stop) {
   static PoolCache<Pool> cache;
   return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
     auto p = std::make_shared<Pool>();
     p->width = config.at("task").at("data") == "glyphs" ? 64 : 2;
-    examples(p->x, config, p->width, count, DataSet::pool, DataSet::pool_noise);
-    examples(p->validation_x, config, p->width, validation_size, DataSet::validation, DataSet::validation_labels);
+    check_room(config, count, int64_t{sizeof(float)} * p->width + weight_bytes(config));
+    examples(p->x, config, p->width, count, DataSet::pool, DataSet::pool_noise, stop);
+    examples(p->validation_x, config, p->width, validation_size, DataSet::validation, DataSet::validation_labels, stop);
     p->noise = source(seed, DataSet::validation_noise, 0, Purpose::noise).normals(int64_t{validation_size} * p->width);
     p->time = source(seed, DataSet::times, 0, Purpose::noise).uniforms(validation_size);
     p->distance = {p->validation_x, p->width, directions, source(seed, DataSet::samples, 1)};
-    if (const double t = number(config, "outliers.token"); t > 0) {
-      p->weights.resize(static_cast<size_t>(count));
-      token_weights(p->weights.data(), count, t, source(seed, DataSet::pool_weights));
-    }
+    p->weights = loss_weights(config, count, stop);
     return p;
   });
 }
@@ -85,7 +93,7 @@ class DiffusionModel : public Model {
  public:
   DiffusionModel(Builder& build, const Json& config, uint64_t seed)
       : seed_(seed),
-        data_(pool(config)),
+        data_(pool(config, build.stop)),
         batch_(batch_of(config)),
         walk_(examples_of(config), batch_, seed),
         factors_(channel_factors(features(), number(config, "outliers.channel"),

@@ -41,7 +41,7 @@ std::shared_ptr<const SplitText> user_text(const std::string& path, int64_t cont
                    [&](int64_t least) { return std::make_shared<const SplitText>(text_of_path(path, least)); });
 }
 
-std::shared_ptr<const Text> text_pool(const Json& config) {
+std::shared_ptr<const Text> text_pool(const Json& config, const std::function<bool()>& stop) {
   static PoolCache<Text> cache;
   const int64_t context = integer(config, "context");
   return cache.get(pool_key(config), examples_of(config) * context + 1, [&](int64_t count) {
@@ -49,14 +49,13 @@ std::shared_ptr<const Text> text_pool(const Json& config) {
     const std::string path = config.at("task").at("text");
     const int64_t held = validation_windows * context + 1;
     auto t = std::make_shared<Text>();
-    t->bytes = path.empty() ? std::make_shared<const SplitText>(
-                                  SplitText{grammar_text(seed, count, 0), grammar_text(seed, held, uint64_t{1} << 40)})
-                            : user_text(path, context);
+    if (path.empty()) check_room(config, examples_of(config), context * (1 + weight_bytes(config)));
+    t->bytes = path.empty()
+                   ? std::make_shared<const SplitText>(SplitText{grammar_text(seed, count, 0, stop),
+                                                                 grammar_text(seed, held, uint64_t{1} << 40, stop)})
+                   : user_text(path, context);
     t->entropy = unigram_entropy(t->bytes->validation);
-    if (const double s = number(config, "outliers.token"); s > 0) {
-      t->weights.resize(t->bytes->train.size());
-      token_weights(t->weights.data(), static_cast<int64_t>(t->weights.size()), s, source(seed, DataSet::pool_weights));
-    }
+    t->weights = loss_weights(config, static_cast<int64_t>(t->bytes->train.size()), stop);
     return t;
   });
 }
@@ -75,7 +74,7 @@ struct Block {
 class LmModel : public Model {
  public:
   LmModel(Builder& build, const Json& config, uint64_t seed)
-      : data_(text_pool(config)),
+      : data_(text_pool(config, build.stop)),
         context_(integer(config, "context")),
         heads_(integer(config, "heads")),
         batch_(batch_of(config)),

@@ -46,7 +46,7 @@ Widths widths_of(const Json& config) {
 class RecommenderModel : public Model {
  public:
   RecommenderModel(Builder& build, const Json& config, uint64_t seed)
-      : data_(clicks(config)),
+      : data_(clicks(config, build.stop)),
         backend_(&build.engine.backend()),
         dense_(integer(config, "dense")),
         tables_(integer(config, "tables")),

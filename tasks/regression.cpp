@@ -57,13 +57,12 @@ struct Teacher {
     }
   }
 
-  // n examples of a data set: inputs N(0,1), outputs of the teacher, in rows of 1,024 at a time.
-  Examples examples(int64_t n, DataSource inputs) const {
+  // n examples of a data set: inputs N(0,1), outputs of the teacher.
+  Examples examples(int64_t n, DataSource inputs, const std::function<bool()>& stop) const {
     const Kernels& k = kernels();
     Examples e;
-    e.x.resize(static_cast<size_t>(n * sizes.front()));
-    e.y.resize(static_cast<size_t>(n * sizes.back()));
-    inputs.normals(e.x.data(), 0, n * sizes.front());
+    e.x.reserve(static_cast<size_t>(n * sizes.front()));
+    e.y.reserve(static_cast<size_t>(n * sizes.back()));
     std::vector<std::vector<float>> packed(weights.size());
     for (size_t l = 0; l < weights.size(); ++l) {
       const int64_t panels = (sizes[l + 1] + k.panel_width - 1) / k.panel_width;
@@ -71,9 +70,11 @@ struct Teacher {
       k.pack(packed[l].data(), weights[l].data(), 1, sizes[l], sizes[l], sizes[l + 1]);
     }
     std::vector<float> in, out, slope;
-    for (int64_t begin = 0; begin < n; begin += 1024) {
-      const int rows = static_cast<int>(std::min<int64_t>(1024, n - begin));
-      in.assign(e.x.begin() + begin * sizes.front(), e.x.begin() + (begin + rows) * sizes.front());
+    in_pieces(n, stop, [&](int64_t begin, int64_t count) {
+      const int rows = static_cast<int>(count);
+      e.x.resize(static_cast<size_t>((begin + rows) * sizes.front()));
+      inputs.normals(e.x.data() + begin * sizes.front(), begin * sizes.front(), count * sizes.front());
+      in.assign(e.x.begin() + begin * sizes.front(), e.x.end());
       for (size_t l = 0; l < weights.size(); ++l) {
         const int64_t size = int64_t{rows} * sizes[l + 1];
         out.resize(static_cast<size_t>(size));
@@ -83,9 +84,8 @@ struct Teacher {
         slope.resize(out.size());
         k.silu(in.data(), slope.data(), out.data(), size);
       }
-      for (size_t i = 0; i < out.size(); ++i)
-        e.y[static_cast<size_t>(begin * sizes.back()) + i] = output_scale * out[i];
-    }
+      for (const float y : out) e.y.push_back(output_scale * y);
+    });
     return e;
   }
 };
@@ -111,29 +111,27 @@ struct Pool {
   double variance = 0;
 };
 
-std::shared_ptr<const Pool> pool(const Json& config) {
+std::shared_ptr<const Pool> pool(const Json& config, const std::function<bool()>& stop) {
   static PoolCache<Pool> cache;
   const Variant v = variant_of(config);
   return cache.get(pool_key(config), v.pool > 0 ? v.pool : examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
     const int inputs = integer(config, "inputs"), outputs = integer(config, "outputs");
+    if (v.pool == 0) check_room(config, count, int64_t{sizeof(float)} * (inputs + outputs) + weight_bytes(config));
     Teacher teacher(config, v.teacher_gain);
     auto p = std::make_shared<Pool>();
-    p->validation = teacher.examples(v.validation, source(seed, DataSet::validation));
+    p->validation = teacher.examples(v.validation, source(seed, DataSet::validation), stop);
     if (v.unit_target) {
       teacher.output_scale = static_cast<float>(1.0 / std::sqrt(output_variance(p->validation, outputs)));
       for (float& y : p->validation.y) y *= teacher.output_scale;
     }
     p->variance = output_variance(p->validation, outputs);
-    p->train = teacher.examples(count, source(seed, DataSet::pool));
+    p->train = teacher.examples(count, source(seed, DataSet::pool), stop);
     // The teacher has seen the inputs without their channel factors.
     const std::vector<float> factors =
         channel_factors(inputs, number(config, "outliers.channel"), source(seed, DataSet::channels));
-    for (Examples* e : {&p->train, &p->validation}) scale_columns(e->x, factors);
-    if (const double t = number(config, "outliers.token"); t > 0) {
-      p->weights.resize(static_cast<size_t>(count));
-      token_weights(p->weights.data(), count, t, source(seed, DataSet::pool_weights));
-    }
+    for (Examples* e : {&p->train, &p->validation}) scale_columns(e->x, factors, stop);
+    p->weights = loss_weights(config, count, stop);
     return p;
   });
 }
@@ -145,7 +143,7 @@ class RegressionModel : public Model {
         variant_(variant_of(config)),
         seed_(seed),
         sizes_(sizes_of(config)),
-        data_(pool(config)),
+        data_(pool(config, build.stop)),
         batch_(batch_of(config)),
         walk_(variant_.pool > 0 ? variant_.pool : examples_of(config), batch_, seed),
         roots_(gradient_roots(config, sizes_.back())) {

@@ -13,6 +13,7 @@
 
 #include "sim/schedule.h"
 #include "sim/train.h"
+#include "src/error.h"
 
 namespace fp4::tasks {
 
@@ -49,9 +50,14 @@ double static_cost(const Json& canonical);
 /// The step after which a canonical configuration leaves its trunk; 0: it has none.
 int branch_step(const Json& canonical);
 
+/// The examples of a run do not fit the memory of this machine.
+struct NoRoom : Error {
+  using Error::Error;
+};
+
 /// One run, on the calling thread. A trunk, and a network that is evaluated, is trained first, or taken from
 /// options.trunks, where runs of any recipe that share it find it. Deterministic: (configuration, seed, signature,
-/// train signature of its task).
+/// train signature of its task). Throws Error for what invalid_reason says, and NoRoom.
 sim::History run(const Json& canonical, uint64_t seed, const sim::RunOptions& options = {});
 
 /// Whether the file is a checkpoint of exactly this run, made by a program of these signatures; false for no file, a

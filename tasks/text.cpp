@@ -111,11 +111,14 @@ class Grammar {
 
 }  // namespace
 
-std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first) {
+std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first, const std::function<bool()>& stop) {
   const Grammar grammar(data_seed);
   std::string text;
   text.reserve(static_cast<size_t>(bytes) + 256);
-  for (uint64_t i = first; static_cast<int64_t>(text.size()) < bytes; ++i) text += grammar.sentence(i);
+  for (uint64_t i = first; static_cast<int64_t>(text.size()) < bytes; ++i) {
+    if ((i - first) % 1024 == 0 && stop && stop()) throw sim::DataStopped();
+    text += grammar.sentence(i);
+  }
   return text;
 }
 

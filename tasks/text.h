@@ -4,13 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace fp4::tasks {
 
 /// Sentences of the grammar until there are at least `bytes`; `first` separates training from validation text.
-std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first);
+/// `stop` is asked on the way, as in_pieces asks it (sim/pool.h).
+std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first, const std::function<bool()>& stop = {});
 
 struct SplitText {
   std::string train, validation;

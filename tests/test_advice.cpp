@@ -133,11 +133,18 @@ TEST_CASE("the command says first what is extrapolated", "[cli]") {
   CHECK(json["transfer"] == "tokens");
   CHECK(json["extrapolated_n"].get<double>() == Approx(6979321856.0 / 3.2e6));
   CHECK_THAT(test::run_cli(command + " --max-gap -1").err, Contains("--max-gap"));
+  for (const std::string tokens : {"-1", "0", "inf"}) {
+    const auto wrong = test::run_cli(command + " --tokens " + tokens);
+    CHECK(wrong.exit_code == 2);
+    CHECK_THAT(wrong.err, Contains("--tokens: '" + tokens + "' is no number above 0"));
+  }
   // Without a ladder the committed one is read; every line fits a terminal.
   const auto built_in = test::run_cli("advise --hardware b200 --model llama3_8b --samples 40");
   const auto committed = test::run_cli("advise results/ladder_small/runs.csv --hardware b200 --samples 40 --json");
   CHECK(Json::parse(committed.out)["rows"] ==
         Json::parse(test::run_cli("advise --hardware b200 --samples 40 --json").out)["rows"]);
+  // The medians are not the products of the columns beside them (quartet: 1.3, not 1.72 x 0.646), and nobody says so.
+  CHECK_THAT(built_in.out, Contains("cost x: the median draw of") && !Contains("cost x = "));
   std::istringstream lines(built_in.out);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
 }

@@ -135,3 +135,35 @@ TEST_CASE("cost: wrong words are answered with the accepted ones, exit code 2", 
   refused("cost recommend --tokens -1 --time-budget 1", "--tokens");
   refused("cost measure --runs 0 -- true", "--runs");
 }
+
+TEST_CASE("cost recommend says why a chip is not recommended, and advises what can be", "[cli]") {
+  const TemporaryFolder folder;
+  // The chip of tools/examples/architect.md, whose accelerators stand alone, with little memory.
+  const std::string chip = folder / "my_chip.json";
+  const auto write = [&](const std::string& more) {
+    write_text(chip, R"({"name": "my_chip", "rates": {"fp4": 400e12, "fp8": 200e12, "bf16": 100e12, "fp32": 12e12},
+      "emulate": {"fp6": "fp8"}, "efficiency": 0.6, "issue_per_s": 6e12, "issue_efficiency": 0.6,
+      "memory_bandwidth": 1.2e12, "memory_bytes": 1e9, "random_source": "philox")" +
+                         more + "}");
+  };
+  const std::string command = "cost recommend --model llama3_8b --tokens 1e9 --time-budget 72 --recipes bf16 ";
+  write("");
+  const RunResult unpriced = run_cli(command + "--hardware " + chip);
+  CHECK(unpriced.exit_code == 2);
+  CHECK_THAT(unpriced.err, Contains("my_chip has no price") && Contains("price_per_hour"));
+  CHECK(unpriced.out.empty());
+  // Weights of 8e9 parameters in bf16 alone take 16 GB.
+  write(R"(, "price_per_hour": 2)");
+  const RunResult small = run_cli(command + "--hardware " + chip);
+  INFO(small.err);
+  REQUIRE(small.exit_code == 0);
+  CHECK_THAT(small.out, Contains("no chip holds the model") && Contains("--shard full") && !Contains("--tensor"));
+  CHECK_THAT(run_cli(command + "--shard full --max-devices 1 --hardware " + chip).out,
+             Contains("no chip holds the model") && !Contains("try"));
+  const RunResult few = run_cli(command + "--max-devices 1 --pipeline 2 --hardware " + chip);
+  CHECK(few.exit_code == 2);
+  CHECK_THAT(few.err, Contains("--max-devices 1"));
+  const RunResult devices = run_cli(command + "--devices 8 --hardware b200");
+  CHECK(devices.exit_code == 2);
+  CHECK_THAT(devices.err, Contains("--devices"));
+}

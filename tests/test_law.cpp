@@ -137,5 +137,8 @@ TEST_CASE("the command fits a table, keeps sizes out, and names what it cannot r
   CHECK(inside >= 7);
   CHECK(run_cli("law " + table + " --at 8e5,1e9").exit_code == 0);
   CHECK_THAT(run_cli("law " + table + " --at 8e9,1e12").err, Contains("more than ten times outside"));
+  const auto held_out = run_cli("law " + table + " --held-out -1");
+  CHECK(held_out.exit_code == 2);
+  CHECK_THAT(held_out.err, Contains("--held-out: '-1' is no number above 0"));
   CHECK_THAT(run_cli("law " + table + " --baseline fp32").err, Contains("no runs of the baseline 'fp32'"));
 }

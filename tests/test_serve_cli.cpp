@@ -122,3 +122,13 @@ TEST_CASE("serve names file, place and word of what it refuses", "[cli]") {
   f.train("b.ck", "--seed 2 --set width=16 --set data_seed=8");
   CHECK_THAT(refused(), Contains("b.ck") && Contains("data_seed"));
 }
+
+TEST_CASE("a service without a name has the one that its fields' page states", "[cli]") {
+  Fixture f;
+  f.service.erase("name");
+  const test::RunResult text = f.serve("--seeds 2 --policies full");
+  INFO(text.err);
+  REQUIRE(text.exit_code == 0);
+  CHECK(text.out.starts_with("service: 4 members on "));
+  CHECK(Json::parse(f.serve("--seeds 2 --policies full --json").out).at("service") == "service");
+}

@@ -10,6 +10,7 @@
 #include "sim/optim.h"
 #include "sim/recipe.h"
 #include "src/error.h"
+#include "tasks/data.h"
 #include "tasks/run.h"
 #include "tasks/wasserstein.h"
 #include "tests/support/support.h"
@@ -305,4 +306,54 @@ TEST_CASE("a text that its maker split is read as it is split, and a run says wh
   test::write_text(folder / "another.txt", letters);
   config = short_run("lm", "fp32", 3, {{"text", folder.path().string() + "/"}});
   CHECK(tasks::run(config, 1).metrics.at("trivial_loss") > 0);
+}
+
+TEST_CASE("a run that is asked to stop while its examples are made ends before its first step", "[train]") {
+  for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"}) {
+    INFO(task);
+    Json parameters = {{"data_seed", 987}};  // a pool that no other test has made
+    if (std::string(task) == "lm") parameters["width"] = 32;
+    const Json config = short_run(task, "fp32", 100, parameters);
+    int asked = 0;
+    RunOptions options;
+    options.stop = [&] { return ++asked == 2; };
+    const test::TemporaryFolder folder;
+    options.checkpoint_to = folder / "c";
+    const History history = tasks::run(config, 1, options);
+    CHECK(history.status == sim::Status::stopped);
+    CHECK(history.steps_done == 0);
+    CHECK_THAT(history.message, Catch::Contains("before its first step"));
+    CHECK(asked == 2);
+    CHECK_FALSE(std::filesystem::exists(folder / "c"));
+    CHECK(tasks::run(config, 1).status == sim::Status::finished);  // what was begun is made anew
+  }
+}
+
+TEST_CASE("data is made in pieces, each example once and in order", "[quick]") {
+  std::vector<int64_t> begins;
+  int64_t next = 0;
+  sim::in_pieces(2500, {}, [&](int64_t first, int64_t n) {
+    CHECK(first == next);
+    next = first + n;
+    begins.push_back(first);
+  });
+  CHECK(next == 2500);
+  CHECK(begins == std::vector<int64_t>{0, 1024, 2048});
+  const std::vector<float> weights = sim::token_weights(2500, 1.5, tasks::source(7, tasks::DataSet::pool_weights), {});
+  // Example i is the same whatever is made before it: normal 2,049 of the stream by itself.
+  float normal = 0;
+  tasks::source(7, tasks::DataSet::pool_weights).normals(&normal, 2049, 1);
+  CHECK(weights[2049] == Approx(std::exp(1.5 * static_cast<double>(normal) - 1.125)).epsilon(1e-5));
+}
+
+TEST_CASE("examples that do not fit the memory are refused with both numbers", "[quick]") {
+  const Json config = short_run("regression", "fp32", 1000);  // batch 32
+  // 32,000 examples of 768 bytes and an index of 4 each: 24,704,000 bytes.
+  CHECK_NOTHROW(tasks::check_room(config, 32000, 768, 24704000.0));
+  CHECK_NOTHROW(tasks::check_room(config, 32000, 768, std::nullopt));
+  CHECK_THROWS_WITH(tasks::check_room(config, 32000, 768, 20e6),
+                    "task regression: 1000 steps x 32 = 32000 examples need 0.0247 GB of memory; this machine has "
+                    "0.02 GB left");
+  CHECK_THROWS_AS(tasks::check_room(config, 32000, 768, 1e6), tasks::NoRoom);
+  CHECK_THROWS_WITH(tasks::check_room(config, int64_t{1} << 31, 1, std::nullopt), Catch::Contains("up to 2147483647"));
 }

@@ -185,3 +185,39 @@ TEST_CASE("--set knows every field of a recipe", "[cli]") {
   for (const char* word : {"center_keys", "states", "muon", "fprop", "phases"})
     CHECK_THAT(wrong.err, Catch::Contains(word));
 }
+
+TEST_CASE("a training whose examples fit no machine is refused at once", "[cli]") {
+  const TemporaryFolder folder;
+  for (const char* task : {"regression", "classifier", "diffusion", "recommender", "lm"}) {
+    const auto result =
+        run_cli(std::string("train --quiet --steps 1000000000 --task ") + task + " --out " + (folder / "run.json"));
+    INFO(task << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains("1000000000 steps x ") && Catch::Contains("examples; accepted: up to"));
+    CHECK(entries(folder) == 0);
+  }
+#ifdef __linux__
+  // 1e7 steps of 128 examples, each of 128 + 64 numbers and its index: 1.28e9 * 772 bytes.
+  const auto large = run_cli("train --quiet --steps 10000000 --task regression");
+  CHECK(large.exit_code == 2);
+  CHECK_THAT(large.err, Catch::Contains("1280000000 examples need 988 GB of memory; this machine has "));
+#endif
+}
+
+TEST_CASE("what is given twice and what a task does not read are refused by name", "[cli]") {
+  const auto refused = [](const std::string& rest, const std::string& text) {
+    const auto result = run_cli("train --task classifier --steps 3 --quiet " + rest);
+    INFO(rest << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains(text));
+  };
+  refused("--set steps=5", "--set steps=5: given twice: train.steps");
+  refused("--set lr=.1 --set lr=.2", "--set lr=.2: given twice: train.lr");
+  refused("--set lr=.1 --set train.lr=.1", "--set train.lr=.1: given twice: train.lr");
+  refused("--set '*.*.rounding=stochastic' --set all.*.rounding=nearest_even", "given twice: recipe.all.*.rounding");
+  refused("--images a --set images=b", "given twice: task.images");
+  refused("--text F", "--text: task classifier does not read it; accepted with: --task lm");
+  const auto lm = run_cli("train --task lm --steps 1 --quiet --labels F");
+  CHECK(lm.exit_code == 2);
+  CHECK_THAT(lm.err, Catch::Contains("--labels: task lm does not read it; accepted with: --task classifier"));
+}

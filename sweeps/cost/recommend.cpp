@@ -3,6 +3,8 @@
 // themselves.
 #include "sweeps/cost/recommend.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -54,16 +56,20 @@ Model spread(const Model& model, double global_tokens, int devices) {
 std::vector<Recommendation> recommend(const Model& model, const std::vector<Hardware>& chips,
                                       const std::vector<RecipeFacts>& recipes, const RecommendOptions& options) {
   std::vector<Recommendation> rows;
+  const int replica = options.cost.parallel.replica();
+  // A replica works on whole sequences.
+  const int64_t sequence = std::max<int64_t>(1, model.sequence);
+  bool has_count = false;
   for (const Hardware& chip : chips) {
-    if (!chip.price_per_hour) continue;
+    if (!chip.price_per_hour)
+      throw Error("cost recommend: " + chip.name + " has no price; its profile needs price_per_hour");
     for (const RecipeFacts& recipe : recipes) {
       std::optional<Recommendation> best;
-      const int replica = options.cost.parallel.replica();
       const int least = chip.rented_whole ? std::lcm(replica, chip.node_size) : replica;
       for (int devices = least; devices <= options.max_devices; devices *= 2) {
-        // A replica works on whole sequences.
         const double replicas = devices / replica;
-        if (options.global_tokens / replicas < static_cast<double>(std::max<int64_t>(1, model.sequence))) break;
+        if (options.global_tokens / replicas < static_cast<double>(sequence)) break;
+        has_count = true;
         const Recommendation row = try_count(model, chip, recipe, options, devices);
         const bool fits = row.memory_bytes <= chip.memory_bytes.value;
         if (fits && (!best || better(row, *best))) best = row;
@@ -71,6 +77,11 @@ std::vector<Recommendation> recommend(const Model& model, const std::vector<Hard
       if (best) rows.push_back(*best);
     }
   }
+  if (!has_count && !chips.empty() && !recipes.empty())
+    throw Error(
+        fmt::format("cost recommend: no number of accelerators to try: each of their replicas has {} (--tensor x "
+                    "--pipeline) and works on {} tokens or more; found --max-devices {}, --global-tokens {:g}",
+                    replica, sequence, options.max_devices, options.global_tokens));
   std::stable_sort(rows.begin(), rows.end(), better);
   return rows;
 }

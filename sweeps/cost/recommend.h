@@ -33,7 +33,8 @@ struct Recommendation {
 };
 
 /// One row per chip and recipe: its cheapest count that is in time and fits its memory, or its fastest one when none
-/// is. Rows in time come first, by price; the others follow, by hours. Chips without a price are left out.
+/// is. Rows in time come first, by price; the others follow, by hours. Throws Error for a chip without a price, and
+/// where no chip has a count to try: one of whole replicas, up to max_devices, that leaves each a sequence.
 std::vector<Recommendation> recommend(const Model& model, const std::vector<Hardware>& chips,
                                       const std::vector<RecipeFacts>& recipes, const RecommendOptions& options);
 

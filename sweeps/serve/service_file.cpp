@@ -120,7 +120,7 @@ Target parse_target(JsonReader reader) {
 ServiceFile parse_service(const Json& object, const std::string& place, const std::string& folder, FieldNotes* notes) {
   JsonReader reader(object, place, notes);
   ServiceFile file;
-  if (const auto name = reader.find("name", {"the service's word in tables", "service"})) file.name = name->text();
+  if (const auto name = reader.find("name", {"the service's word in tables", file.name})) file.name = name->text();
   if (const auto doc = reader.find("doc", {"the service in a line", ""})) file.doc = doc->text();
   if (const auto chip = reader.find("hardware", {"chip of the instances; its profile needs a price", file.hardware}))
     file.hardware = chip->name_in("hardware");

@@ -20,7 +20,7 @@ struct MemberFile {
 };
 
 struct ServiceFile {
-  std::string name, doc, hardware = "b200";
+  std::string name = "service", doc, hardware = "b200";
   std::vector<MemberFile> members;
   int64_t request_tokens = 1;
   double instance_share = 1, overhead_ms = 0;

@@ -63,6 +63,15 @@ class Refusals(unittest.TestCase):
                     call()
                 self.assertNotIn("\n", str(caught.exception))
                 self.assertIsInstance(caught.exception, ValueError)
+                self.assertIn(caught.exception.exit_code, (1, 2))
+
+    def test_an_error_about_words_has_the_exit_code_2_wherever_it_is_raised(self):
+        for call in (lambda: f4.quantize(X, "nvfp4", seed=-1), lambda: f4.quantize(X, "mxfp4", threads=0),
+                     lambda: f4.random(8, -1), lambda: f4.quantize(X, 3), lambda: f4.gemm(X, W),
+                     lambda: f4.quantize(X).to_dlpack("nope")):
+            with self.assertRaises(f4.Error) as caught:
+                call()
+            self.assertEqual(caught.exception.exit_code, 2, str(caught.exception))
 
     def test_the_words_are_those_of_the_command_line(self):
         import tempfile

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "sim/recipe.h"
@@ -52,9 +53,25 @@ std::string limited(const cost::Recommendation& row) {
   return fmt::format("{} {:.0f}%", row.limit, row.limit_share * 100);
 }
 
+// Where no chip holds the model: what would take memory off each accelerator, has not been asked for, and can be.
+void print_nothing_fits(const CostArguments& given, const cost::Model& model, const std::vector<cost::Hardware>& chips,
+                        int max_devices) {
+  std::vector<std::string> ways;
+  if (given.shard != "full") ways.emplace_back("--shard full");
+  int joined = 8;  // tensor groups of this size, 8 at most, lie within the links of every chip
+  for (const cost::Hardware& chip : chips) joined = std::gcd(joined, chip.node_size);
+  if (joined > given.tensor && joined * given.pipeline <= max_devices)
+    ways.push_back(fmt::format("--tensor {}", joined));
+  if (const int stages = 2 * given.pipeline; model.blocks % stages == 0 && given.tensor * stages <= max_devices)
+    ways.push_back(fmt::format("--pipeline {}", stages));
+  std::string text = "nothing fits: no chip holds the model";
+  for (const std::string& way : ways)
+    text += (&way == &ways.front() ? "; try " : &way == &ways.back() ? " or " : ", ") + way;
+  print_wrapped(text);
+}
+
 // The first row of the table in words, what comes next, and what decides between the two.
 void print_answer(const std::vector<cost::Recommendation>& rows) {
-  if (rows.empty()) return fmt::print("nothing fits: no chip holds the model; try --shard full or --tensor 8\n\n");
   const cost::Recommendation& best = rows.front();
   std::vector<std::pair<std::string, std::string>> fields = {
       {best.in_time ? "rent" : "fastest", rented(best) + (best.in_time ? "" : "; nothing is in time")}};
@@ -85,13 +102,15 @@ void run_recommend(const RecommendArguments& arguments) {
   if (!(arguments.hours > 0)) throw Error("cost recommend: --time-budget: expected hours above 0");
   if (!(arguments.global_tokens >= 1) || arguments.max_devices < 1)
     throw Error("cost recommend: --global-tokens and --max-devices: expected at least 1");
-  const std::vector<std::string> names = arguments.hardware.empty() ? cost::hardware_names() : arguments.hardware;
   std::vector<cost::Hardware> chips;
-  for (const std::string& name : names) chips.push_back(cost::load_hardware(name));
+  for (const std::string& name : arguments.hardware) chips.push_back(cost::load_hardware(name));
+  if (chips.empty())
+    for (const std::string& name : cost::hardware_names())
+      if (const cost::Hardware chip = cost::load_hardware(name); chip.price_per_hour) chips.push_back(chip);
   const cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens,
                                        arguments.max_devices, arguments.cost.options()};
-  const auto rows = cost::recommend(cost::load_model(arguments.cost.model), chips,
-                                    facts_of(arguments.recipes, arguments.cost.steps), options);
+  const cost::Model model = cost::load_model(arguments.cost.model);
+  const auto rows = cost::recommend(model, chips, facts_of(arguments.recipes, arguments.cost.steps), options);
   if (arguments.cost.json) {
     ordered_json json = {{"model", arguments.cost.model},
                          {"tokens", arguments.tokens},
@@ -115,6 +134,7 @@ void run_recommend(const RecommendArguments& arguments) {
     print_json(json);
     return;
   }
+  if (rows.empty()) return print_nothing_fits(arguments.cost, model, chips, arguments.max_devices);
   print_answer(rows);
   Table table{{{"hardware"},
                {"FP4"},

@@ -34,7 +34,7 @@ struct Row {
 sim::Json recipe_of(const EvalOptions& o, const std::string& name) {
   if (o.sets.empty()) return name.empty() ? sim::Json() : sim::Json(name);
   sim::Json recipe = {{"base", name}};
-  for (const std::string& word : o.sets) lay_over(recipe, word);
+  lay_over(recipe, o.sets);
   return recipe;
 }
 

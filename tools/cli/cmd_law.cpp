@@ -104,7 +104,7 @@ void add_law(CLI::App& app, Invocation& invocation) {
   app.add_option("--held-out", o->held_out,
                  "Keep runs with this many weights and more out of the fit, and predict them")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   app.add_option("--samples", o->samples, "Bootstrap samples")->check(CLI::Range(40, 100000))->capture_default_str();
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_law(*o, invocation); });

@@ -27,8 +27,8 @@ constexpr const char* quantities[] = {"amax", "amax_over_rms", "kurtosis", "clip
 
 void run_stats(StatsOptions& o, Invocation& invocation) {
   if (o.run.steps == 0) o.run.steps = o.at;  // one step is traced; a run of that length is enough
-  o.run.sets.push_back("curve_points=1");
-  const sim::Json config = o.run.config();
+  sim::Json config = o.run.config();
+  config["train"]["curve_points"] = 1;
   const int at = std::min<int>(o.at, config.at("train").at("steps"));
   using Key = std::tuple<std::string, std::string, std::string, int>;  // layer, gemm, operand, probe
   std::vector<Key> order;

@@ -101,6 +101,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
                  .more = fmt::format("loss {:.4f}", p.train_loss)});
     return !stop_requested();
   };
+  options.stop = [] { return stop_requested().load(); };
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
   std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
@@ -120,8 +121,9 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   if (history.status == sim::Status::stopped && stop_requested()) {
     // The same command with --resume writes the results; nothing stands in its way.
     say("fp4sim: interrupted {}; {}\n", history.message,
-        o.checkpoint.empty() ? "nothing is kept without --checkpoint"
-                             : fmt::format("go on with --resume {}", o.checkpoint));
+        history.steps_done == 0 ? "the same command starts again"
+        : o.checkpoint.empty()  ? "nothing is kept without --checkpoint"
+                                : fmt::format("go on with --resume {}", o.checkpoint));
     invocation.exit_code = stop_exit_code();
     return;
   }

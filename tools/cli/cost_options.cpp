@@ -13,11 +13,11 @@ namespace fp4::tools {
 
 using nlohmann::ordered_json;
 
-void CostArguments::add_to(CLI::App& app, bool with_hardware) {
+void CostArguments::add_to(CLI::App& app, bool of_one_system) {
   app.add_option("--model", model, "Model: a built-in name or a file ending in .json")
       ->type_name("MODEL")
       ->capture_default_str();
-  if (with_hardware)
+  if (of_one_system)
     app.add_option("--hardware", hardware, "Chip: a built-in name or a file ending in .json")
         ->type_name("HARDWARE")
         ->capture_default_str();
@@ -28,7 +28,7 @@ void CostArguments::add_to(CLI::App& app, bool with_hardware) {
       ->delimiter(',');
   app.add_option("--hadamard", hadamard, "Kernel of the rotations: fused, unfused, dense")->capture_default_str();
   app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
-  app.add_option("--devices", devices, "Accelerators")->capture_default_str();
+  if (of_one_system) app.add_option("--devices", devices, "Accelerators")->capture_default_str();
   app.add_option("--tensor", tensor, "Accelerators that split every layer")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -23,7 +23,8 @@ struct CostArguments {
   int steps = 0;  // 0: not known
   bool json = false;
 
-  void add_to(CLI::App& app, bool with_hardware = true);
+  // `of_one_system`: with --hardware and --devices; a command that chooses them itself has neither.
+  void add_to(CLI::App& app, bool of_one_system = true);
   cost::CostOptions options() const;  // throws Error for unknown words
   cost::Parallel parallel() const;
   nlohmann::ordered_json describe() const;

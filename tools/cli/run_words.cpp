@@ -2,6 +2,8 @@
 #include "tools/cli/run_words.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "sim/recipe.h"
 #include "src/error.h"
@@ -59,17 +61,42 @@ std::pair<std::string, sim::Json> path_and_value(const std::string& word) {
   return {word.substr(0, equals), value_of(word.substr(equals + 1), "--set " + word)};
 }
 
-void set_recipe_path(sim::Json& recipe, const std::string& path, const sim::Json& value) {
-  sim::set_path(recipe, path[0] == '*' ? "all" + path.substr(1) : path, value);
+// "all" stands for "*" in recipes.
+std::string recipe_path(const std::string& path) { return path[0] == '*' ? "all" + path.substr(1) : path; }
+
+// The fields of one command line that have a value so far.
+class GivenFields {
+ public:
+  // Throws Error where `word`, such as --set lr=0.1, gives a field again.
+  void add(const std::string& field, const std::string& word) {
+    if (!fields_.insert(field).second) throw Error(word + ": given twice: " + field);
+  }
+
+ private:
+  std::set<std::string> fields_;
+};
+
+// An option that sets a parameter which not every task has.
+void check_task_option(const std::string& option, const std::string& path, const std::string& task) {
+  if (knows(tasks::task_schema(task), path)) return;
+  std::string owners;
+  for (const std::string& name : tasks::task_names())
+    if (knows(tasks::task_schema(name), path)) owners += (owners.empty() ? "" : ", ") + name;
+  throw Error(option + ": task " + task + " does not read it; accepted with: --task " + owners);
 }
 
 }  // namespace
 
-void lay_over(sim::Json& recipe, const std::string& word) {
-  auto [path, value] = path_and_value(word);
-  if (path.starts_with("recipe.")) path.erase(0, 7);
-  if (!is_recipe_path(path)) throw unknown_word("--set " + word, path, recipe_words());
-  set_recipe_path(recipe, path, value);
+void lay_over(sim::Json& recipe, const std::vector<std::string>& words) {
+  GivenFields fields;
+  for (const std::string& word : words) {
+    auto [path, value] = path_and_value(word);
+    if (path.starts_with("recipe.")) path.erase(0, 7);
+    if (!is_recipe_path(path)) throw unknown_word("--set " + word, path, recipe_words());
+    path = recipe_path(path);
+    fields.add(path, "--set " + word);
+    sim::set_path(recipe, path, value);
+  }
 }
 
 void RunWords::add(CLI::App& app) {
@@ -93,6 +120,7 @@ sim::Json RunWords::config() const {
   sim::Json given = {{"task", {{"name", task}}}, {"recipe", {{"base", recipe}}}, {"train", sim::Json::object()}};
   sim::recipe_from_json(recipe, "--recipe");  // a wrong name is answered before what --set lays over it
   const sim::Schema& parameters = tasks::task_schema(task);
+  GivenFields fields;
   const auto put = [&](const std::string& path, const sim::Json& value, const std::string& word) {
     const size_t dot = path.find('.');
     std::string section = path.substr(0, dot), rest = path.substr(dot + 1);
@@ -103,24 +131,28 @@ sim::Json RunWords::config() const {
       if (is_recipe_path(path)) owners.emplace_back("recipe");
       if (knows(sim::train_schema(), path)) owners.emplace_back("train");
       if (knows(parameters, path)) owners.emplace_back("task");
-      if (owners.empty()) throw unknown_word("--set " + word, path, accepted_paths(parameters));
+      if (owners.empty()) throw unknown_word(word, path, accepted_paths(parameters));
       if (owners.size() > 1)
-        throw Error("--set " + word + ": two fields have this name; write " + owners[0] + "." + path + " or " +
-                    owners[1] + "." + path);
+        throw Error(word + ": two fields have this name; write " + owners[0] + "." + path + " or " + owners[1] + "." +
+                    path);
       section = owners[0];
       rest = path;
     }
-    if (section == "recipe") return set_recipe_path(given[section], rest, value);
+    if (section == "recipe") rest = recipe_path(rest);
+    fields.add(section + "." + rest, word);
     sim::set_path(given[section], rest, value);
   };
+  if (steps > 0) put("train.steps", steps, "--steps " + std::to_string(steps));
   for (const std::string& word : sets) {
     const auto [path, value] = path_and_value(word);
-    put(path, value, word);
+    put(path, value, "--set " + word);
   }
-  if (steps > 0) given["train"]["steps"] = steps;
-  if (!text.empty()) put("text", text, "--text");
-  if (!images.empty()) put("images", images, "--images");
-  if (!labels.empty()) put("labels", labels, "--labels");
+  for (const auto& [path, file] : {std::pair("text", &text), {"images", &images}, {"labels", &labels}}) {
+    if (file->empty()) continue;
+    const std::string option = std::string("--") + path;
+    check_task_option(option, path, task);
+    put(std::string("task.") + path, *file, option);
+  }
   return tasks::canonical(given);
 }
 

@@ -18,11 +18,12 @@ struct RunWords {
   uint64_t seed = 1;
 
   void add(CLI::App& app);
-  /// The canonical configuration; throws Error for unknown words.
+  /// The canonical configuration; throws Error for unknown words and for a field that is given twice.
   sim::Json config() const;
 };
 
-// Lays FIELD=VALUE (a word of --set) over the object of a recipe. Throws Error for a path that is no recipe's.
-void lay_over(sim::Json& recipe, const std::string& word);
+// Lays FIELD=VALUE, the words of --set, over the object of a recipe. Throws Error for a path that is no recipe's and
+// for one that is given twice.
+void lay_over(sim::Json& recipe, const std::vector<std::string>& words);
 
 }  // namespace fp4::tools

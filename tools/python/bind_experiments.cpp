@@ -34,18 +34,25 @@ py::object train(const tools::RunWords& words, const py::object& progress) {
   options.threads = words.threads;
   double told = 0;
   std::exception_ptr stop;
-  options.progress = [&](const sim::Progress& p) {
-    if (p.step < p.steps && p.seconds - told < 0.1) return true;
-    told = p.seconds;
+  // Whether Python has no objection; `tell` is called under its lock.
+  const auto goes_on = [&](const auto& tell) {
     const py::gil_scoped_acquire locked;
     try {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      if (!progress.is_none()) progress(p.step, p.steps, p.train_loss);
+      tell();
     } catch (...) {
       stop = std::current_exception();
       return false;
     }
     return true;
+  };
+  options.stop = [&] { return !goes_on([] {}); };
+  options.progress = [&](const sim::Progress& p) {
+    if (p.step < p.steps && p.seconds - told < 0.1) return true;
+    told = p.seconds;
+    return goes_on([&] {
+      if (!progress.is_none()) progress(p.step, p.steps, p.train_loss);
+    });
   };
   const sim::History history = compute([&] { return tasks::run(config, words.seed, options); });
   if (stop) std::rethrow_exception(stop);

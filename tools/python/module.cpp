@@ -83,10 +83,12 @@ void bind_words(py::module_& m) {
 
 PYBIND11_MODULE(_core, m) {
   register_embedded(sweeps_data());
+  py::dict of_class;  // an Error raised from Python has no exit code of its own: it is about words or input
+  of_class["exit_code"] = 2;
   static PyObject* const error = PyErr_NewExceptionWithDoc(
       "fp4sim.Error",
       "Wrong words or input, or work that failed: the message of the command line. `exit_code` is its exit code.",
-      PyExc_ValueError, nullptr);
+      PyExc_ValueError, of_class.ptr());
   m.attr("Error") = py::reinterpret_borrow<py::object>(error);
   py::register_exception_translator([](std::exception_ptr problem) {
     try {
