@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <regex>
+#include <sstream>
 
 #include "tests/support/support.h"
 #include "tools/cli/progress_line.h"
@@ -103,4 +104,22 @@ TEST_CASE("a pipe gets a line at each tenth, without codes of a terminal", "[cli
   const auto dumb = on_a_terminal("TERM=dumb " + fp4::test::fp4sim_path() +
                                   " train --task classifier --recipe mxfp4 --steps 200 >/dev/null");
   CHECK(dumb.text.find('\033') == std::string::npos);
+}
+
+TEST_CASE("what a sweep says of its stages fits a terminal of 80 columns", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  fp4::test::write_text(folder / "grid.json", R"({"name": "g", "task": "classifier", "seeds": 1, "train": {"steps": 5},
+    "axes": {"recipe": ["mxfp4", "mxfp8"]}, "tune": {"train.lr": {"rungs": 2, "seeds": 1}}})");
+  const Watched watched = on_a_terminal(fp4::test::fp4sim_path() + " sweep run " + folder / "grid.json" + " --out " +
+                                        folder / "out" + " > /dev/null");
+  CHECK(watched.exit_code == 0);
+  CHECK_THAT(watched.text, Catch::Contains("runs at best: 2 configurations at their own best"));
+  std::istringstream lines(watched.text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find("runs at best");  // behind what ends the line of progress
+    if (at == std::string::npos) continue;
+    line = line.substr(at, line.find('\r', at) - at);
+    INFO(line);
+    CHECK(line.size() <= 80);
+  }
 }

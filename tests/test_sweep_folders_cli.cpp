@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/support/support.h"
 
@@ -184,4 +185,120 @@ TEST_CASE("a log that cannot be written does not stop a sweep", "[cli]") {
   }
   run_shell(fp4::test::fp4sim_path() + " sweep run " + folder / "grid.json" + " --out " + folder / "closed" + " 2>&-");
   CHECK(run_cli("sweep status " + folder / "closed" + " --complete").exit_code == 0);
+}
+
+TEST_CASE("a store is read where the recipe files of its grid are not", "[cli]") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "mine");
+  write_text(folder / "mine/recipe.json", R"({"base": "mxfp4", "wgrad": {"*": {"rounding": "stochastic"}}})");
+  write_text(folder / "mine/grid.json", R"({"name": "g", "task": "classifier", "seeds": 2, "train": {"steps": 5},
+    "references": ["fp32"], "axes": {"recipe": ["mxfp8", "recipe.json"]}, "eval": ["own", "recipe.json@weights"]})");
+  const auto ran = run_cli(sweep(folder / "mine/grid.json", folder / "out"));  // the recipe lies beside the grid
+  INFO(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  fs::remove_all(folder / "mine");
+  CHECK(run_cli("sweep merge " + folder / "out" + " --out " + folder / "merged").exit_code == 0);
+  for (const std::string name : {"out", "merged"}) {
+    const std::string page = folder / (name + ".html");
+    for (const std::string& command :
+         std::vector<std::string>{"pareto ", "table ", "table --group ", "effects --axis recipe ",
+                                  "sweep status --complete ", "report --out " + page + " "}) {
+      const auto result = run_cli(command + folder / name);
+      if (result.err.find("chart library") != std::string::npos) continue;
+      INFO(command << name << ": " << result.err);
+      CHECK(result.exit_code == 0);
+    }
+  }
+}
+
+TEST_CASE("a recipe in the current folder goes before one beside the grid", "[cli]") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "beside");
+  write_text(folder / "beside/recipe.json", R"({"base": "mxfp4"})");
+  write_text(folder / "beside/grid.json",
+             R"({"name": "g", "task": "classifier", "axes": {"recipe": ["recipe.json"]}})");
+  const std::string command = "cd " + folder / "" + " && " + fs::absolute(fp4::test::fp4sim_path()).string() +
+                              " sweep run beside/grid.json --dry-run";
+  CHECK(run_shell(command).exit_code == 0);
+  write_text(folder / "recipe.json", R"({"base": "mxfp5"})");
+  const auto here = run_shell(command);
+  CHECK(here.exit_code == 2);
+  CHECK_THAT(here.err, Contains("axes.recipe[0]") && Contains("mxfp5"));
+}
+
+TEST_CASE("a cut store is named by its own path", "[cli]") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "cut");
+  write_text(folder / "cut/sweep.sqlite", read_text(finished() + "/sweep.sqlite").substr(0, 10'000));
+  const std::string out = folder / "cut";
+  for (const std::string& command : std::vector<std::string>{
+           "table " + out, "pareto " + out, "effects " + out + " --axis size", "law " + out, "sweep status " + out,
+           "report " + out + " --out " + folder / "r.html", "sweep export " + out + " --out " + folder / "r.csv",
+           "sweep merge " + finished() + " " + out + " --out " + folder / "merged", "sweep check " + out}) {
+    const auto result = run_cli(command);
+    INFO(command << ": " << result.err);
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Contains(out + "/sweep.sqlite: ") && !Contains("fp4sim-store-"));
+  }
+}
+
+TEST_CASE("a folder is not merged into itself", "[cli]") {
+  const TemporaryFolder folder;
+  fs::copy(finished(), folder / "out");
+  for (const std::string& target : {folder / "out", folder / "out/", folder / "./out"}) {
+    const auto result = run_cli("sweep merge " + finished() + " " + folder / "out" + " --out " + target);
+    INFO(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Contains("source and target are one folder"));
+  }
+}
+
+TEST_CASE("delta is a finite number from 0, a target one above 0", "[cli]") {
+  for (const std::string option :
+       {"--delta -1", "--delta nan", "--delta inf", "--target -1", "--target 0", "--target nan"}) {
+    const auto result = run_cli("pareto " + finished() + " " + option);
+    INFO(option << ": " << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Contains(option.substr(0, option.find(' '))));
+    if (option.starts_with("--delta"))
+      CHECK(run_cli("effects " + finished() + " --axis size " + option).exit_code == 2);
+  }
+  CHECK(run_cli("pareto " + finished() + " --delta 0 --target 1.5").exit_code == 0);
+}
+
+TEST_CASE("--csv - is the terminal", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string program = "cd " + folder / "" + " && " + fs::absolute(fp4::test::fp4sim_path()).string();
+  for (const std::string command : {"table ", "effects --axis size "}) {
+    const std::string words = " " + command + fs::absolute(finished()).string();
+    REQUIRE(run_shell(program + words + " --csv rows.csv").exit_code == 0);
+    const auto shown = run_shell(program + words + " --csv -");
+    CHECK(shown.exit_code == 0);
+    CHECK(shown.out == read_text(folder / "rows.csv"));
+    CHECK_FALSE(fs::exists(folder / "-"));
+    const auto both = run_shell(program + words + " --csv - --json");
+    CHECK(both.exit_code == 2);
+    CHECK_THAT(both.err, Contains("--csv and --json"));
+    fs::remove(folder / "rows.csv");
+  }
+}
+
+TEST_CASE("beside what a race did not compare stands its own interval", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "grid.json", R"({"name": "g", "task": "classifier", "seeds": 2, "train": {"steps": 60},
+    "axes": {"recipe": ["mxfp4_all", "mxfp8"]}, "race": {"seeds": 10, "delta": 0.03}})");
+  REQUIRE(run_cli(sweep(folder / "grid.json", folder / "out")).exit_code == 0);
+  const std::regex row(R"(\n(?:step|  tied) +\S+% +(\S+) +(\S+) \.\. (\S+) )");
+  for (const std::string y : {"loss", "loss_hp", "loss_hp_gap", "loss_gap"}) {
+    const std::string text = run_cli("pareto " + folder / "out" + " --no-effects --y " + y).out;
+    INFO(text);
+    CHECK((text.find("raw interval") == std::string::npos) == (y == "loss_gap"));
+    size_t rows = 0;
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), row); at != std::sregex_iterator(); ++at) {
+      ++rows;
+      CHECK(std::stod((*at)[2]) <= std::stod((*at)[1]));
+      CHECK(std::stod((*at)[1]) <= std::stod((*at)[3]));
+    }
+    CHECK(rows >= 1);
+  }
 }

@@ -190,3 +190,28 @@ TEST_CASE("uniform hashes are uniform and depend on content alone", "[quick]") {
   CHECK(squares / count == Approx(1.0 / 3).margin(0.02));
   CHECK(uniform_hash("a", "g", "x") != uniform_hash("b", "g", "x"));
 }
+
+TEST_CASE("a grid of a store has its recipes from there, not from their files", "[quick]") {
+  const Simulator simulator = MadeUp{}.simulator();  // which knows no file
+  const char* const text = R"({"name": "g", "task": "alpha", "base": {"recipe": "absent/mine.json"},
+    "axes": {"recipe": ["mxfp8", "absent/mine.json@wgrad"]}, "eval": ["own", "absent/eval.json"]})";
+  Grid grid = parse_grid(text, "g");
+  CHECK_THROWS_WITH(expand(grid, simulator), Contains("g: base") && Contains("absent/mine.json"));
+  grid.recipes = {{"absent/mine.json", MadeUp::named("mxfp4")},
+                  {"absent/mine.json@wgrad", MadeUp::named("mxfp4@wgrad")},
+                  {"absent/eval.json", MadeUp::named("mxfp4@fprop")}};
+  const Plan plan = expand(grid, simulator);
+  CHECK(plan.counts.distinct == 4);
+  CHECK(plan.recipes == grid.recipes);
+  size_t judged = 0;
+  for (const ConfigRecord& config : plan.configs) {
+    const Json json = Json::parse(config.config);
+    if (!json.contains("eval")) continue;
+    ++judged;
+    CHECK(json["eval"]["recipe"] == MadeUp::named("mxfp4@fprop"));
+  }
+  CHECK(judged == 2);
+  CHECK(names_file("mine.json"));
+  CHECK(names_file("a/mine.json@wgrad"));
+  CHECK_FALSE(names_file("mxfp4@wgrad"));
+}

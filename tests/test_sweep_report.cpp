@@ -1,6 +1,7 @@
 // The command that the report prints for a configuration must describe that very configuration.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <set>
 
 #include "sweeps/grid/grid.h"
@@ -49,6 +50,24 @@ TEST_CASE("the command of every configuration gives its hash", "[quick]") {
       INFO(command);
       CHECK(hash_of_command(command) == plan.configs[i].hash);
     }
+  }
+}
+
+TEST_CASE("the command of a recipe's file gives its hash without the file", "[quick]") {
+  const fp4::test::TemporaryFolder folder;
+  fp4::test::write_text(folder / "mine.json", R"({"base": "mxfp4_all", "wgrad": {"*": {"rounding": "stochastic"},
+    "hadamard": {"size": 16, "signs": "per_step"}}, "layers": {"skip_last": 1}})");
+  fp4::test::write_text(folder / "grid.json",
+                        R"({"name": "g", "task": "classifier", "axes": {"recipe": ["mine.json", "mxfp4"]}})");
+  const fp4::sweeps::Simulator simulator = fp4::sweeps::real_simulator("auto", /*with_signature=*/false);
+  const fp4::sweeps::Plan plan = fp4::sweeps::expand(fp4::tools::load_grid(folder / "grid.json"), simulator);
+  std::filesystem::remove(folder / "mine.json");
+  REQUIRE(plan.configs.size() == 2);
+  for (const fp4::sweeps::ConfigRecord& config : plan.configs) {
+    const std::string command = fp4::tools::reproduce_command(config);
+    INFO(command);
+    CHECK(command.find(".json") == std::string::npos);
+    CHECK(hash_of_command(command) == config.hash);
   }
 }
 

@@ -5,12 +5,13 @@
 
 namespace fp4::sweeps {
 
-Database::Database(const std::string& file, int flags) : file_(file) {
+Database::Database(const std::string& file, int flags, const std::string& name)
+    : file_(file), name_(name.empty() ? file : name) {
   const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
   if (code != SQLITE_OK) {
     const std::string reason = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
     sqlite3_close(handle_);
-    throw Error(file + ": cannot open the store: " + reason + " (is the folder writable?)", 1);
+    throw Error(name_ + ": cannot open the store: " + reason + " (is the folder writable?)", 1);
   }
   sqlite3_extended_result_codes(handle_, 1);
   sqlite3_busy_timeout(handle_, 10'000);
@@ -22,25 +23,25 @@ void Database::fail(int code) {
   const std::string reason = sqlite3_errmsg(handle_);
   switch (code & 0xff) {
     case SQLITE_FULL:
-      throw Error(file_ +
+      throw Error(name_ +
                       ": the disk is full; every run committed before is safe. Make room and start the same "
                       "command again: it continues with what is missing",
                   1);
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-      throw Error(file_ + ": the store cannot be written (" + reason + "): check the folder's permissions", 1);
+      throw Error(name_ + ": the store cannot be written (" + reason + "): check the folder's permissions", 1);
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-      throw Error(file_ + ": not a sound store (" + reason +
+      throw Error(name_ + ": not a sound store (" + reason +
                       "); nothing was changed. Move it away, or rescue its rows "
                       "with `sqlite3 FILE .recover`",
                   1);
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: throw Error(file_ + ": another process holds the store (" + reason + ")", 1);
+    case SQLITE_LOCKED: throw Error(name_ + ": another process holds the store (" + reason + ")", 1);
     case SQLITE_IOERR:
-      throw Error(file_ + ": reading or writing failed (" + reason + "); every run committed before is safe", 1);
-    default: throw Error(file_ + ": " + reason, 1);
+      throw Error(name_ + ": reading or writing failed (" + reason + "); every run committed before is safe", 1);
+    default: throw Error(name_ + ": " + reason, 1);
   }
 }
 

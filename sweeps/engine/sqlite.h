@@ -15,7 +15,8 @@ class Statement;
 
 class Database {
  public:
-  Database(const std::string& file, int flags);  // flags: SQLITE_OPEN_...
+  // flags: SQLITE_OPEN_...; `name` opens messages: the file, or the one that it is a copy of.
+  Database(const std::string& file, int flags, const std::string& name = "");
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -26,9 +27,10 @@ class Database {
   [[noreturn]] void fail(int code);
   sqlite3* handle() { return handle_; }
   const std::string& file() const { return file_; }
+  const std::string& name() const { return name_; }
 
  private:
-  std::string file_;
+  std::string file_, name_;
   sqlite3* handle_ = nullptr;
 };
 

@@ -26,7 +26,7 @@ bool Identity::agrees_with(const Identity& other) const {
 
 Json stored_json(const Database& database, std::string_view text, const char* column) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw Error(database.file() + ": damaged: column " + column + " is not JSON", 1);
+  if (json.is_discarded()) throw Error(database.name() + ": damaged: column " + column + " is not JSON", 1);
   return json;
 }
 
@@ -37,7 +37,7 @@ std::map<std::string, std::string> parse_train_signatures(const Database& databa
   const Json json = text.empty() ? Json::object() : stored_json(database, text, "train_signatures");
   for (const auto& [task, signature] : json.items()) {
     if (!json.is_object() || !signature.is_string()) {
-      throw Error(database.file() + ": train_signatures: not one text for each task", 1);
+      throw Error(database.name() + ": train_signatures: not one text for each task", 1);
     }
     by_task[task] = signature.get<std::string>();
   }
@@ -143,7 +143,7 @@ Store Store::read(const fs::path& folder) {
   const auto open_copy = [&] {
     handle->database.reset();
     handle->snapshot = std::make_unique<Snapshot>(file);
-    handle->database = std::make_unique<Database>(handle->snapshot->file(), SQLITE_OPEN_READWRITE);
+    handle->database = std::make_unique<Database>(handle->snapshot->file(), SQLITE_OPEN_READWRITE, file.string());
     add_row_hash_function(*handle->database);
   };
   try {

@@ -88,7 +88,7 @@ void Store::absorb(const Store& other) {
     check_hashes(*store->handle_->database, damage);
     if (!damage.empty()) throw Error(store->file_.string() + ": damaged: " + damage.front(), 1);
   }
-  for (const std::string key : {"name", "grid", "axes", "points"}) {
+  for (const std::string key : {"name", "grid", "recipes", "axes", "points"}) {
     if (meta(key).empty()) set_meta(key, other.meta(key));
   }
   for (const auto& [task, signature] : other.identity_.train_signatures) {
@@ -112,7 +112,7 @@ StoreCheck check_store(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
   if (!fs::exists(file)) throw Error(folder.string() + ": no sweep here (there is no sweep.sqlite)");
   const Snapshot copy(file);  // with its journal, whoever is writing
-  Database database(copy.file(), SQLITE_OPEN_READWRITE);
+  Database database(copy.file(), SQLITE_OPEN_READWRITE, file.string());
   add_row_hash_function(database);
   StoreCheck result;
   try {
@@ -123,10 +123,9 @@ StoreCheck check_store(const fs::path& folder) {
     }
     check_hashes(database, result.damage);
   } catch (const Error& error) {
-    // The copy's name means nothing to a reader.
-    std::string text = error.what();
-    if (const size_t at = text.find(copy.file()); at == 0) text = text.substr(copy.file().size() + 2);
-    result.damage.push_back(text);
+    // Whoever prints the damage names the file.
+    const std::string text = error.what(), place = database.name() + ": ";
+    result.damage.push_back(text.starts_with(place) ? text.substr(place.size()) : text);
   }
   return result;
 }

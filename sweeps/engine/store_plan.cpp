@@ -87,7 +87,7 @@ std::vector<PointRecord> Store::points() const {
     const Json labels = stored_json(database, row.text(1), "labels");
     const auto is_text = [](const Json& label) { return label.is_string(); };
     if (!labels.is_array() || labels.size() != columns || !std::all_of(labels.begin(), labels.end(), is_text)) {
-      throw Error(database.file() + ": " + place + ": its labels are not one text for each of the " +
+      throw Error(database.name() + ": " + place + ": its labels are not one text for each of the " +
                       std::to_string(columns) + " axes",
                   1);
     }
@@ -95,7 +95,7 @@ std::vector<PointRecord> Store::points() const {
   }
   const std::string count = meta("points");
   if (!count.empty() && count != std::to_string(points.size())) {
-    throw Error(database.file() + ": damaged: " + std::to_string(points.size()) + " rows in table points, not " + count,
+    throw Error(database.name() + ": damaged: " + std::to_string(points.size()) + " rows in table points, not " + count,
                 1);
   }
   return points;

@@ -111,16 +111,16 @@ void add_row_hash_function(Database& database) {
 
 int check_file(Database& database) {
   const int64_t id = database.integer("PRAGMA application_id");
-  if (id != application_id) throw Error(database.file() + ": a SQLite file, but not a sweep store of fp4sim", 1);
+  if (id != application_id) throw Error(database.name() + ": a SQLite file, but not a sweep store of fp4sim", 1);
   const int64_t version = database.integer("PRAGMA user_version");
   if (version < 1 || version > current_schema) {
-    throw Error(database.file() + ": store schema " + std::to_string(version) + ", this program reads schemas 1 to " +
+    throw Error(database.name() + ": store schema " + std::to_string(version) + ", this program reads schemas 1 to " +
                     std::to_string(current_schema) + "; use the program that wrote it",
                 1);
   }
   const std::string check = database.text("PRAGMA integrity_check(1)");
   if (check != "ok") {
-    throw Error(database.file() + ": damaged (" + check +
+    throw Error(database.name() + ": damaged (" + check +
                     "); nothing was changed. Move it away, or rescue its rows with `sqlite3 FILE .recover`",
                 1);
   }
@@ -187,7 +187,7 @@ int adopt_runs(Database& database) {
 
 void check_row(const Database& database, bool fits, const std::string& table, const std::string& row) {
   if (fits) return;
-  throw Error(database.file() + ": damaged: the row of " + row + " in table " + table +
+  throw Error(database.name() + ": damaged: the row of " + row + " in table " + table +
                   " does not have the hash it was stored with (`fp4sim sweep check` lists all such rows and can drop "
                   "them)",
               1);

@@ -70,6 +70,9 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
   }
   store.set_meta("name", planner.grid().name);
   store.set_meta("grid", planner.grid().source.dump());
+  // With it, whoever reads the store needs none of the grid's files.
+  const std::map<std::string, Json>& recipes = planner.plan().recipes;
+  store.set_meta("recipes", recipes.empty() ? "" : Json(recipes).dump());
   SweepOutcome outcome;
   std::set<Key> counted;
   for (size_t i = 0; i < planner.stages(); ++i) {

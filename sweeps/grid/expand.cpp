@@ -34,6 +34,7 @@ class Expander {
         steps_(steps) {}
 
   Plan run() {
+    plan_.recipes = builder_.recipes_of_files();
     for (const Axis& axis : grid_.axes) plan_.axes.push_back(axis.path);
     if (steps_ > 0) plan_.axes.push_back("train.steps");
     plan_.counts.product = product_.size();

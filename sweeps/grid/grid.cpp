@@ -376,6 +376,10 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   return grid;
 }
 
+bool names_file(std::string_view recipe) {
+  return recipe.ends_with(".json") || recipe.substr(0, recipe.rfind('@')).ends_with(".json");
+}
+
 std::vector<size_t> RaceSettings::rounds() const {
   std::vector<size_t> rounds;
   for (size_t n = 10; n < seeds; n *= 2) rounds.push_back(n);

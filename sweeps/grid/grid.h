@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/json_reader.h"
@@ -64,8 +65,9 @@ struct RaceSettings {
 };
 
 struct Grid {
-  std::string place;  // "grid g.json": opens messages
-  std::string name;   // a plain word, which may name a folder
+  std::string place;   // "grid g.json": opens messages
+  std::string folder;  // of the file, "" = the current one: where recipes lie that the current folder does not have
+  std::string name;    // a plain word, which may name a folder
   std::string doc;
   std::vector<std::string> tasks;
   Json base;  // a recipe's name, or an object {"recipe": NAME, paths...}
@@ -88,7 +90,12 @@ struct Grid {
   std::string model = "llama3_8b";
   size_t candidates = 60;  // most candidates per task and chip that `confirm` runs
   Json source;             // the file
+  // Of a grid that comes from a store: the recipes that it names by file, in full, by its words for them.
+  std::map<std::string, Json> recipes;
 };
+
+// Whether the word for a recipe leads to a file: PATH.json, PATH.json@GEMM.
+bool names_file(std::string_view recipe);
 
 // Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked by `expand`, with the
 // trainer's own schema. `place` opens messages.
@@ -110,7 +117,8 @@ struct Plan {
   std::vector<PointRecord> points;
   std::map<std::string, ConfigRecord> references;  // by hash: fp32 and the grid's other references
   std::map<std::string, std::vector<std::string>>
-      context;  // fp32 hash -> reference hashes of the same task and training
+      context;                          // fp32 hash -> reference hashes of the same task and training
+  std::map<std::string, Json> recipes;  // that the grid names by file, in full, by its words for them
   Counts counts;
 };
 

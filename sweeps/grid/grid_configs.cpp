@@ -1,5 +1,7 @@
 #include "sweeps/grid/grid_configs.h"
 
+#include <filesystem>
+
 #include "src/error.h"
 #include "src/words.h"
 #include "sweeps/grid/recipe_overlay.h"
@@ -61,7 +63,7 @@ Json GridConfigs::named_base() {
   if (!alone && !grid_.base.is_object())
     base.fail(R"(expected a recipe's name or {"recipe": NAME, PATH: VALUE, ..}, found )" + shown(grid_.base));
   base_name_ = (alone ? base : base.at("recipe")).text();
-  Json recipe = at_place(base.place(), [&] { return simulator_.recipe(base_name_); });
+  Json recipe = recipes_[base_name_] = at_place(base.place(), [&] { return this->recipe(base_name_); });
   if (alone) return recipe;
   for (const auto& [path, value] : base.entries()) {
     if (path == "recipe") continue;
@@ -74,7 +76,30 @@ Json GridConfigs::named_base() {
   return recipe;
 }
 
+std::map<std::string, Json> GridConfigs::recipes_of_files() const {
+  std::map<std::string, Json> recipes = recipes_;
+  std::erase_if(recipes, [](const auto& entry) { return !names_file(entry.first); });
+  return recipes;
+}
+
+// A file in the current folder goes before one beside the grid.
+Json GridConfigs::recipe(const std::string& word) const {
+  namespace fs = std::filesystem;
+  if (const auto kept = grid_.recipes.find(word); kept != grid_.recipes.end()) return kept->second;
+  const std::string file = word.ends_with(".json") ? word : word.substr(0, word.rfind('@'));
+  const fs::path folder = grid_.folder;
+  std::error_code unreadable;  // then it is none
+  const bool beside = names_file(word) && !fs::exists(file, unreadable) && fs::exists(folder / file, unreadable);
+  return simulator_.recipe(beside ? (folder / word).string() : word);
+}
+
 void GridConfigs::remember(AxisKind kind, const Json& value, const std::string& place) {
+  if (kind == AxisKind::branch || kind == AxisKind::eval) {
+    // The trainer itself knows the others.
+    const auto given = value.find("recipe");
+    if (given == value.end() || !given->is_string() || !names_file(given->get_ref<const std::string&>())) return;
+    return remember(AxisKind::recipe, *given, place);
+  }
   if (!value.is_string() || (kind != AxisKind::recipe && kind != AxisKind::gemm)) return;
   std::string name = value.get<std::string>();
   if (kind == AxisKind::gemm) {
@@ -83,7 +108,7 @@ void GridConfigs::remember(AxisKind kind, const Json& value, const std::string& 
       throw Error(place + ": a whole GEMM is RECIPE.fprop, RECIPE.dgrad or RECIPE.wgrad, found " + shown(value));
     name.resize(dot);
   }
-  if (!recipes_.contains(name)) recipes_[name] = at_place(place, [&] { return simulator_.recipe(name); });
+  if (!recipes_.contains(name)) recipes_[name] = at_place(place, [&] { return recipe(name); });
 }
 
 void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::string& recipe_name) const {
@@ -127,9 +152,11 @@ Json GridConfigs::config(const std::string& task, const Choice& choice, Json rec
   }
   if (steps_ > 0) train["steps"] = steps_;
   Json config = {{"task", std::move(parameters)}, {"recipe", std::move(recipe)}, {"train", std::move(train)}};
-  for (const auto& [axis, value] : choice)
-    if ((axis->kind == AxisKind::branch || axis->kind == AxisKind::eval) && !value->empty())
-      config[axis->path] = *value;
+  for (const auto& [axis, value] : choice) {
+    if ((axis->kind != AxisKind::branch && axis->kind != AxisKind::eval) || value->empty()) continue;
+    Json& word = (config[axis->path] = *value)["recipe"];
+    if (word.is_string() && names_file(word.get_ref<const std::string&>())) word = recipes_.at(word);
+  }
   return config;
 }
 

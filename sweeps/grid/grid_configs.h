@@ -14,8 +14,12 @@ class GridConfigs {
 
   Json reference(const Json& canonical, const std::string& name) const;
 
+  // The recipes that the grid names by file, in full.
+  std::map<std::string, Json> recipes_of_files() const;
+
  private:
   Json named_base();
+  Json recipe(const std::string& word) const;
   void remember(AxisKind kind, const Json& value, const std::string& place);
   void check() const;
 
@@ -27,8 +31,8 @@ class GridConfigs {
   const Simulator& simulator_;
   int steps_;
   std::string base_name_;
-  Json base_;
   std::map<std::string, Json> recipes_;
+  Json base_;
 };
 
 }  // namespace fp4::sweeps

@@ -22,6 +22,18 @@ const RunRecord* ConfigResult::run(uint64_t seed) const {
   return at != runs.end() && at->seed == seed ? &*at : nullptr;
 }
 
+Grid stored_grid(const Store& store) {
+  const std::string file = store.file().string(), text = store.meta("grid");
+  if (text.empty()) throw Error(file + ": the store holds no grid yet; run `fp4sim sweep run` first", 1);
+  Grid grid = parse_grid(text, file);
+  const std::string recipes = store.meta("recipes");
+  if (recipes.empty()) return grid;
+  const std::string place = file + ": recipes";
+  const Json by_word = parse_json(recipes, place);
+  for (const auto& [word, recipe] : JsonReader(by_word, place).object().items()) grid.recipes[word] = recipe;
+  return grid;
+}
+
 Results::Results(const Store& store, bool with_curves) {
   if (const std::vector<Conflict> conflicts = store.conflicts(); !conflicts.empty()) {
     throw Error(fmt::format("{}: non-determinism found: configuration {}, seed {}, has the digests {} ({} such runs; "
@@ -30,10 +42,7 @@ Results::Results(const Store& store, bool with_curves) {
                             conflicts.size()),
                 1);
   }
-  const std::string grid = store.meta("grid");
-  if (grid.empty())
-    throw Error(store.file().string() + ": the store holds no grid yet; run `fp4sim sweep run` first", 1);
-  grid_ = parse_grid(grid, store.file().string());
+  grid_ = stored_grid(store);
   axes_ = store.axes();
   points_ = store.points();
   build(store.configs(), store.runs(with_curves));
@@ -121,6 +130,14 @@ static Json words_of(Json recipe) {
 }
 
 bool Results::is_plain(const ConfigResult& config, std::string_view recipe) const {
+  bool varies = false;  // some axis changes the recipe that its name stands for
+  for (size_t i = 0; i < config.labels.size(); ++i) {
+    const bool about_recipe = !axes_[i].starts_with("task.") && !axes_[i].starts_with("train.");
+    varies |= about_recipe && axes_[i] != "recipe" && !config.labels[i].empty();
+  }
+  if (config.record.recipe == recipe && !varies) return true;
+  // What a file said is known by its name alone: it may be gone, or say something else by now.
+  if (names_file(recipe)) return false;
   // A grid may say the same in labels: the base mxfp4, no Hadamard, rounding to nearest.
   thread_local std::map<std::string, Json, std::less<>> known;
   const auto found = known.find(recipe);
@@ -128,13 +145,7 @@ bool Results::is_plain(const ConfigResult& config, std::string_view recipe) cons
                           ? found->second
                           : known[std::string(recipe)] =
                                 words_of(sim::to_json(sim::canonical(sim::recipe_from_json(std::string(recipe)))));
-  if (words_of(Json::parse(config.record.config).value("recipe", Json())) == plain) return true;
-  if (config.record.recipe != recipe) return false;
-  for (size_t i = 0; i < config.labels.size(); ++i) {
-    const bool about_recipe = !axes_[i].starts_with("task.") && !axes_[i].starts_with("train.");
-    if (about_recipe && axes_[i] != "recipe" && !config.labels[i].empty()) return false;
-  }
-  return true;
+  return words_of(Json::parse(config.record.config).value("recipe", Json())) == plain;
 }
 
 bool Results::diverged(const ConfigResult& config) {

@@ -19,6 +19,9 @@ inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 enum class Metric : uint8_t { loss, loss_hp };
 
+// The grid whose runs a store holds, with the recipes of its files. Throws Error when there is none yet.
+Grid stored_grid(const Store& store);
+
 struct ConfigResult {
   ConfigRecord record;
   std::vector<std::string> labels;  // one per axis; "" where the axis is dead for it or does not apply

@@ -23,7 +23,11 @@ std::string_view word(sweeps::AdviceWord word) {
 
 std::map<std::string, cost::RecipeFacts> recipe_facts(const LadderRuns& ladder, int steps) {
   std::map<std::string, cost::RecipeFacts> facts;
-  for (const auto& [name, points] : ladder.points) facts[name] = cost::facts_of(sim::recipe_from_json(name), steps);
+  for (const auto& [name, points] : ladder.points) {
+    const auto kept = ladder.recipes.find(name);
+    const sim::Json given = kept != ladder.recipes.end() ? kept->second : sim::Json(name);
+    facts[name] = cost::facts_of(sim::recipe_from_json(given), steps);
+  }
   return facts;
 }
 

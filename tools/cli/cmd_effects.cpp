@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "src/error.h"
-#include "src/output.h"
 #include "src/words.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
@@ -22,7 +21,7 @@ struct EffectsOptions {
   std::vector<std::string> where;
   std::string y = "loss_gap";
   std::string csv;
-  double delta = -1;
+  std::optional<double> delta;
   bool json = false, force = false;
 };
 
@@ -48,6 +47,7 @@ std::map<std::string, std::vector<std::string>> conditions(const sweeps::Results
 }
 
 void run_effects(EffectsOptions& o, const Invocation& invocation) {
+  if (o.csv == "-" && o.json) throw Error("effects: --csv and --json: the terminal takes one of them");
   const SweepView view = open_view(o.view);
   const sweeps::Results& results = view.results;
   sweeps::Contrast contrast = o.contrast;
@@ -56,7 +56,7 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
   contrast.where = conditions(results, o.where);
   sweeps::FrontOptions front;
   front.y = o.y;
-  if (o.delta >= 0) front.delta = o.delta;
+  front.delta = o.delta;
   front.screening_only = true;  // nothing but delta is wanted of the fronts
   const std::vector<sweeps::ContextFront> fronts = sweeps::fronts(results, view.costs, front);
   const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
@@ -65,7 +65,7 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
   const std::vector<sweeps::Effect> effects = sweeps::attribute(results, metric, delta, contrast);
   if (effects.empty()) throw Error("no pair of runs differs in " + contrast.axis + " alone under these conditions");
   const sweeps::ResultTable table = effect_table(effects);
-  if (!o.csv.empty()) write_file(o.csv, sweeps::to_csv(table), o.force);
+  if (!o.csv.empty()) write_csv(o.csv, sweeps::to_csv(table), o.force);
   if (o.json) {
     nlohmann::ordered_json json = {{"schema", 1}, {"y", o.y}, {"effects", sweeps::row_objects(table)}};
     json["alarms"] = alarms_json(alarms);
@@ -101,8 +101,9 @@ void add_effects(CLI::App& app, Invocation& invocation) {
       ->type_name("loss_gap|loss_hp_gap")
       ->capture_default_str()
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
-  app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
-  app.add_option("--csv", o->csv, "Write CSV to this file instead")->type_name("FILE");
+  app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)")
+      ->check(from_zero());
+  app.add_option("--csv", o->csv, "Write CSV to this file instead (`-`: to the terminal)")->type_name("FILE");
   add_json_option(app, o->json);
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_effects(*o, invocation); });

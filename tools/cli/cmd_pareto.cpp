@@ -23,7 +23,6 @@ struct ParetoOptions {
   sweeps::FrontOptions front;
   std::vector<std::string> tasks;
   std::string json;
-  double delta = -1, target = 0;
   size_t limit = 30;
   bool force = false, no_effects = false;
 };
@@ -116,8 +115,6 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
 
 void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   o.front.x = sweeps::cost_word(o.front.x);
-  if (o.delta >= 0) o.front.delta = o.delta;
-  if (o.target > 0) o.front.target = o.target;
   const SweepView view = open_view(o.view, /*with_curves=*/true);
   const sweeps::Results& results = view.results;
   for (const std::string& task : o.tasks) {
@@ -182,8 +179,11 @@ void add_pareto(CLI::App& app, Invocation& invocation) {
       ->type_name("loss_gap|loss_hp_gap|loss|loss_hp")
       ->capture_default_str();
   app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
-  app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)");
-  app.add_option("--target", o->target, "Loss for tokens-to-target (default: from the fp32 runs)");
+  app.add_option("--delta", o->front.delta,
+                 "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)")
+      ->check(from_zero());
+  app.add_option("--target", o->front.target, "Loss for tokens-to-target (default: from the fp32 runs)")
+      ->check(above_zero());
   app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
       ->type_name("FILE")
       ->expected(0, 1)

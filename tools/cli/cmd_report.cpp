@@ -64,7 +64,7 @@ void write_report(const ReportOptions& o, const Invocation& invocation, bool for
 // Whether every run that the grid asks for is there.
 bool complete(const std::string& folder) {
   const sweeps::Store store = sweeps::Store::read(folder);
-  const sweeps::Grid grid = sweeps::parse_grid(store.meta("grid"), folder);
+  const sweeps::Grid grid = sweeps::stored_grid(store);
   const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
   const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, store.runs());

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "src/error.h"
@@ -25,14 +26,14 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
   std::vector<sweeps::RunRecord> runs;
   std::vector<sweeps::Conflict> conflicts;
   std::vector<std::string> damaged;
-  std::string grid;
+  std::optional<sweeps::Grid> grid;
   sweeps::Identity identity;
   size_t others = 0;
   for (const std::string& folder : o.folders) {
     try {
       const sweeps::Store store = sweeps::Store::read(folder);
-      if (grid.empty()) {
-        grid = store.meta("grid");
+      if (!grid) {
+        if (!store.meta("grid").empty()) grid = sweeps::stored_grid(store);
         identity = store.identity();
       }
       if (!store.identity().agrees_with(identity)) {
@@ -48,8 +49,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
       damaged.emplace_back(error.what());
     }
   }
-  if (grid.empty())
-    throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()), 1);
+  if (!grid) throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()), 1);
   std::map<std::pair<std::string, uint64_t>, sweeps::RunRecord> unique;
   for (const sweeps::RunRecord& run : runs) {
     const auto [entry, fresh] = unique.try_emplace({run.hash, run.seed}, run);
@@ -59,8 +59,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
     }
   }
   const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
-  const sweeps::Grid parsed = sweeps::parse_grid(grid, o.folders.front());
-  sweeps::Planner planner(parsed, simulator, sweeps::cost_models_of(parsed));
+  sweeps::Planner planner(*grid, simulator, sweeps::cost_models_of(*grid));
   const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, runs);
   std::map<std::string, size_t> by_status, by_role;
   double seconds = 0;
@@ -74,7 +73,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
                           return gap.reached && gap.missing == 0;
                         });
   if (o.json) {
-    nlohmann::ordered_json json = {{"sweep", parsed.name},
+    nlohmann::ordered_json json = {{"sweep", grid->name},
                                    {"complete", complete},
                                    {"runs", unique.size()},
                                    {"by_status", by_status},
@@ -99,7 +98,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
     json["damaged"] = damaged;
     print_json(json);
   } else {
-    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", parsed.name},
+    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", grid->name},
                                                                {"runs", std::to_string(unique.size())}};
     for (const auto& [name, count] : by_status) fields.emplace_back("  " + name, std::to_string(count));
     for (const auto& [name, count] : by_role) fields.emplace_back("  role " + name, std::to_string(count));
@@ -136,6 +135,11 @@ void check_same_signature(const sweeps::Store& result, const sweeps::Store& part
 }
 
 void run_merge(const MergeOptions& o, Invocation& invocation) {
+  for (const std::string& folder : o.folders) {
+    std::error_code absent;
+    if (folder == o.out || std::filesystem::equivalent(folder, o.out, absent))
+      throw Error("sweep merge: " + folder + ": source and target are one folder; give --out another one");
+  }
   std::vector<std::string> problems;
   std::unique_ptr<sweeps::Store> merged;
   size_t read = 0;

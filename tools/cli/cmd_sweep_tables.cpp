@@ -7,11 +7,13 @@
 #include <sstream>
 
 #include "src/error.h"
+#include "src/json_reader.h"
 #include "src/output.h"
 #include "sweeps/engine/runs_csv.h"
 #include "sweeps/simulator.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep_commands.h"
+#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 namespace {
@@ -37,8 +39,15 @@ void run_import(const TableFile& o) {
   if (rows.empty()) throw Error(o.from + ": holds no run");
   const sweeps::Simulator program = sweeps::real_simulator("auto");
   const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);
-  fmt::print("{}: {} runs, {} of them new\nnext: fp4sim sweep run {} --out {}\n", o.out, rows.size(), fresh,
-             rows.front().sweep, o.out);
+  fmt::print("{}: {} runs, {} of them new\n", o.out, rows.size(), fresh);
+  const std::string& sweep = rows.front().sweep;
+  const std::vector<std::string> grids = named_json("grids");
+  if (std::find(grids.begin(), grids.end(), sweep) != grids.end()) {
+    fmt::print("next: fp4sim sweep run {} --out {}\n", sweep, o.out);
+  } else {
+    fmt::print("next: fp4sim sweep run GRID.json --out {}\n      GRID.json: the file of the grid '{}'\n", o.out,
+               printable(sweep));
+  }
 }
 
 }  // namespace

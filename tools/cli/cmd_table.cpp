@@ -78,9 +78,10 @@ void print(const sweeps::ResultTable& table, const TableOptions& o, const std::v
 }
 
 void run_table(const TableOptions& o, const Invocation& invocation) {
+  if (o.csv == "-" && o.json == "-") throw Error("table: --csv and --json: the terminal takes one of them");
   const SweepView view = open_view(o.view, /*with_curves=*/o.table.grouped);
   const sweeps::ResultTable table = sweeps::result_table(view.results, view.costs, o.table);
-  if (!o.csv.empty()) write_file(o.csv, sweeps::to_csv(table), o.force);
+  if (!o.csv.empty()) write_csv(o.csv, sweeps::to_csv(table), o.force);
   if (!o.json.empty()) {
     const nlohmann::ordered_json json = sweeps::to_json(table, view_provenance(view, invocation));
     if (o.json == "-") {
@@ -90,10 +91,12 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
     }
   }
   if (o.csv.empty() && o.json.empty()) {
-    print(table, o, short_axis_names(view.results.axes()));
     sweeps::FrontOptions screening;
     screening.screening_only = true;
-    print_alarms(sweeps::alarms(view.results, sweeps::fronts(view.results, view.costs, screening)));
+    const std::vector<sweeps::RaisedAlarm> alarms =
+        sweeps::alarms(view.results, sweeps::fronts(view.results, view.costs, screening));
+    print(table, o, short_axis_names(view.results.axes()));
+    print_alarms(alarms);
   }
   if (view.hidden > 0) {
     say("fp4sim: note: {} runs of other signatures (older arithmetic) are in the store and not shown\n", view.hidden);
@@ -103,7 +106,7 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
 void add_table(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<TableOptions>();
   add_view_options(app, o->view);
-  app.add_option("--csv", o->csv, "Write CSV to this file")->type_name("FILE");
+  app.add_option("--csv", o->csv, "Write CSV to this file (`-`: to the terminal)")->type_name("FILE");
   app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
       ->type_name("FILE")
       ->expected(0, 1)

@@ -11,6 +11,7 @@
 #include "src/embedded.h"
 #include "src/error.h"
 #include "sweeps/engine/runs_csv.h"
+#include "sweeps/judge/results.h"
 
 namespace fp4 {
 std::span<const EmbeddedFile> ladder_data();  // made by fp4_embed
@@ -20,9 +21,13 @@ namespace fp4::tools {
 
 namespace {
 
-std::string table_of(const std::string& path) {
+std::string table_of(const std::string& path, LadderRuns& ladder) {
   if (path == built_in_ladder) return std::string(ladder_data().front().content);
-  if (std::filesystem::is_directory(path)) return sweeps::runs_csv(sweeps::Store::read(path));
+  if (std::filesystem::is_directory(path)) {
+    const sweeps::Store store = sweeps::Store::read(path);
+    if (!store.meta("recipes").empty()) ladder.recipes = sweeps::stored_grid(store).recipes;
+    return sweeps::runs_csv(store);
+  }
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(text << in.rdbuf())))
@@ -36,7 +41,7 @@ LadderRuns read_ladder(const std::string& path) {
   LadderRuns ladder;
   std::map<std::string, size_t> diverged;
   std::map<std::tuple<std::string, double, double>, std::string> hashes;
-  for (const sweeps::RunRow& row : sweeps::parse_runs_csv(table_of(path), path)) {
+  for (const sweeps::RunRow& row : sweeps::parse_runs_csv(table_of(path, ladder), path)) {
     if (row.recipe.empty() || row.run.role == sweeps::Role::tune) continue;
     if (!row.run.loss) {
       ++ladder.diverged, ++diverged[row.recipe];

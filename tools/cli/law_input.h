@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sweeps/judge/law.h"
+#include "sweeps/simulator.h"
 
 namespace fp4::tools {
 
@@ -13,6 +14,7 @@ struct LadderRuns {
   std::map<std::string, std::vector<sweeps::LawPoint>> points;  // by recipe
   size_t diverged = 0;                                          // runs without a loss, left out
   std::vector<std::string> left_out;                            // recipes of which every run diverged
+  std::map<std::string, sweeps::Json> recipes;                  // those of files, in full, where a store has them
 };
 
 /// The word for the ladder that the program carries, and what it is: results/ladder_small/runs.csv.

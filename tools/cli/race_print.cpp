@@ -30,12 +30,15 @@ std::string interval_text(const std::optional<sweeps::Interval>& interval) {
   return interval ? fmt::format("{:.3g} .. {:.3g}", interval->low, interval->high) : "";
 }
 
+// Races are run in gaps of the loss: only those have intervals that hold together.
+bool is_raced(const sweeps::FrontOptions& options) { return options.y == "loss_gap"; }
+
 std::vector<std::string> row(const sweeps::Results& results, const ContextFront& front,
                              const sweeps::FrontOptions& options, const FrontPoint& point, const std::string& word) {
   return {word,
           cost_text(options.x, point.x),
           point.y.n == 0 ? "" : fmt::format("{:.4g}", point.y.mean),
-          interval_text(point.raced_gap.interval),
+          interval_text(is_raced(options) ? point.raced_gap.interval : point.y.interval),
           relative_text(front, point),
           std::to_string(point.y.n),
           tuned_text(results, *point.config),
@@ -46,7 +49,7 @@ Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& opt
   return {{{""},
            {options.x, Align::right},
            {options.y, Align::right},
-           {"interval", Align::right},
+           {is_raced(options) ? "interval" : "raw interval", Align::right},
            {"relative", Align::right},
            {"n", Align::right},
            {tuned_title(results)},

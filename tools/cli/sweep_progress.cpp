@@ -26,7 +26,7 @@ void SweepProgress::stage(const sweeps::Stage& stage, size_t missing) {
   for (const sweeps::Job& job : stage.jobs) context_[job.config->hash] = {job.config->reference, job.config->task};
   if (quiet_) return;
   line_.restart();
-  for (const std::string& note : stage.notes) say("{}: {}\n", stage.name, printable(note));
+  for (const std::string& note : stage.notes) say_wrapped(stage.name, note);
   say("{}: {} runs, {} to do\n", stage.name, stage.jobs.size(), missing);
 }
 

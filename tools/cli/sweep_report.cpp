@@ -210,10 +210,12 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
 
 std::string reproduce_command(const sweeps::ConfigRecord& record) {
   const Json config = Json::parse(record.config);
-  const Json base = tasks::canonical({{"task", record.task}, {"recipe", record.recipe}});
+  // Without the file of a recipe, which may be gone, or say something else by now.
+  const std::string recipe = sweeps::names_file(record.recipe) ? "fp32" : record.recipe;
+  const Json base = tasks::canonical({{"task", record.task}, {"recipe", recipe}});
   std::map<std::string, Json> changed;
   differences(config["recipe"], base["recipe"], "", changed);
-  std::string command = "fp4sim train --task " + record.task + " --recipe " + record.recipe;
+  std::string command = "fp4sim train --task " + record.task + " --recipe " + recipe;
   for (const char* section : {"task", "train"}) {
     std::map<std::string, Json> own;
     differences(config[section], base[section], "", own);

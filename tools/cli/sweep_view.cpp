@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "src/error.h"
+#include "src/output.h"
 #include "sweeps/grid/fixed.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
@@ -69,7 +70,14 @@ sweeps::Grid load_grid(const std::string& word, const std::vector<std::string>& 
   // A grid's file may have any name; a built-in grid's name may be that of a folder.
   const NamedText file =
       std::filesystem::is_regular_file(word) ? read_text_file(word, "grid") : open_named_json(word, "grids", "grid");
-  return sweeps::parse_grid(sweeps::at_fixed(file.text, file.place, fixed), file.place);
+  sweeps::Grid grid = sweeps::parse_grid(sweeps::at_fixed(file.text, file.place, fixed), file.place);
+  grid.folder = std::filesystem::path(word).parent_path().string();
+  return grid;
+}
+
+void write_csv(const std::string& file, const std::string& csv, bool force) {
+  if (file != "-") return write_file(file, csv, force);
+  fmt::print("{}", csv);
 }
 
 std::string duration(double seconds) {

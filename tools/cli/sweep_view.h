@@ -36,15 +36,18 @@ nlohmann::ordered_json view_provenance(const SweepView& view, const Invocation& 
 // A grid file, or the name of one that the program carries; `fixed`: tuned fields at one value (sweeps/grid/fixed.h).
 sweeps::Grid load_grid(const std::string& word, const std::vector<std::string>& fixed = {});
 
+// CSV into a file, or, where that is `-`, to the terminal.
+void write_csv(const std::string& file, const std::string& csv, bool force);
+
 // 75 -> "1 min 15 s".
 std::string duration(double seconds);
 
 // Axis paths cut to the shortest ending that tells them apart: "wgrad.*.rounding" -> "rounding". For the terminal.
 std::vector<std::string> short_axis_names(const std::vector<std::string>& axes);
 
-// Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does. In a sweep of four
-// axes and more, recipes aside, the first value of an axis goes without saying: `unsaid_text` is the sentence that names
-// those, "" in other sweeps.
+// Values of the axes that say something, "axis=value, axis=value"; the recipe's name where none does. In a sweep of
+// four axes and more, recipes aside, the first value of an axis goes without saying: `unsaid_text` is the sentence that
+// names those, "" in other sweeps.
 std::string unsaid_text(const sweeps::Results& results);
 std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResult& config);
 
