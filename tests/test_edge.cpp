@@ -186,6 +186,17 @@ TEST_CASE("edges of a trainer with known limits, found on stored runs and found 
   for (const EdgeFound& arm : found.arms)
     for (const auto& [rung, count] : arm.counts) needed += count.stable == 0 ? 11 : 50;
   CHECK(store.runs().size() == needed);
+  // The mean loss of a rung's stable runs: the hash of a rung tells its runs.
+  double sum = 0;
+  size_t count = 0;
+  Json rung = arms[1].config;
+  rung["train"]["lr"] = 0.01;
+  for (const RunRecord& run : store.runs())
+    if (run.hash == simulator.hash(simulator.canonical(rung)) && run.loss) sum += *run.loss, ++count;
+  REQUIRE(count == 45);  // all but every tenth seed
+  CHECK(found.arms[1].losses.at(0) == Approx(sum / 45));
+  REQUIRE(found.arms[1].counts.at(1).stable == 0);
+  CHECK(found.arms[1].losses.count(1) == 0);
   CHECK(runs < needed);
   const EdgeOutcome again = find_edges(arms, rules, simulator, store, {.jobs = 1},
                                        [](const std::vector<Job>&) { FAIL("a run was done twice"); });

@@ -144,8 +144,11 @@ ordered_json arm_json(const EdgeContext& context, size_t i) {
       {"ratio_high", or_null(ratio.high)}};
   json["rungs"] = ordered_json::array();
   for (const auto& [rung, count] : found.counts) {
-    json["rungs"].push_back(
-        {{"lr", rung_value(rules.ladder, rung)}, {"stable", count.stable}, {"failed", count.failed}});
+    const auto loss = found.losses.find(rung);
+    json["rungs"].push_back({{"lr", rung_value(rules.ladder, rung)},
+                             {"stable", count.stable},
+                             {"failed", count.failed},
+                             {"loss", loss == found.losses.end() ? ordered_json() : ordered_json(loss->second)}});
   }
   return json;
 }
