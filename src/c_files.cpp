@@ -67,8 +67,11 @@ fp4sim_report report_of(const ModelResult& result) {
 }
 
 fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quantize_options& o) {
-  if (o.transpose != 0 || o.nibbles != nullptr || o.scale_layout != nullptr)
-    throw Error("fp4sim_quantize_file: transpose, nibbles and scale_layout are for one tensor, not for a scheme");
+  const bool has_input =
+      o.input.dtype != nullptr || o.input.shape != nullptr || o.input.entry != nullptr || o.input.bf16 != 0;
+  if (o.transpose != 0 || o.nibbles != nullptr || o.scale_layout != nullptr || has_input)
+    throw Error(
+        "fp4sim_quantize_file: input, transpose, nibbles and scale_layout are for one tensor, not for a scheme");
   ModelJob job;
   set_run(job, o.run);
   job.in = in;
@@ -127,7 +130,12 @@ int fp4sim_dequantize_file(const char* in, const char* out, const fp4sim_dequant
     job.tensors = list(o.tensors);
     job.force = o.run.force != 0;
     job.command_line = "fp4sim_dequantize_file";
-    if (is_model(in))
+    const bool is_whole = is_model(in);
+    if (is_whole && o.changed != 0)
+      throw Error("fp4sim_dequantize_file: changed belongs to a folder of quantize, not to a model");
+    if (!is_whole && (o.type != nullptr || o.tensors != nullptr))
+      throw Error("fp4sim_dequantize_file: type and tensors belong to a model, not to a folder of quantize");
+    if (is_whole)
       convert_model(job);
     else
       folder::dequantize_folder(in, out, job.force, job.backend, job.threads, o.changed != 0);

@@ -143,6 +143,10 @@ TEST_CASE("a tensor file through C: codes, values, report, progress", "[quick]")
   CHECK_THAT(fp4sim_last_error(), Catch::Contains(out) && Catch::Contains("--force"));
   o.run.force = 1;
   CHECK(fp4sim_quantize_file(raw.c_str(), out.c_str(), &o, nullptr) == 0);
+  fp4sim_dequantize_options of_model = {};
+  of_model.type = "bf16";
+  CHECK(fp4sim_dequantize_file(out.c_str(), decoded.c_str(), &of_model) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("type and tensors belong to a model"));
   REQUIRE(fp4sim_dequantize_file(out.c_str(), decoded.c_str(), nullptr) == 0);
   const float expected[8] = {6, -4, 2, 2, 1, -0.0f, 4, 0};
   const std::string values = bytes_of(decoded);
@@ -200,6 +204,14 @@ TEST_CASE("a model through C: scheme, list, comparison, and back", "[quick]") {
   d.type = "f16";
   CHECK(fp4sim_dequantize_file(out.c_str(), back.c_str(), &d) == 2);
   CHECK_THAT(fp4sim_last_error(), Catch::Contains("f16") && Catch::Contains("bf16"));
+  d = {};
+  d.changed = 1;
+  CHECK(fp4sim_dequantize_file(out.c_str(), (folder / "c").c_str(), &d) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("changed belongs to"));
+  fp4sim_quantize_options shaped = o;
+  shaped.input.shape = "2x32";
+  CHECK(fp4sim_quantize_file(in.c_str(), (folder / "s").c_str(), &shaped, nullptr) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("input") && Catch::Contains("not for a scheme"));
   const char* const nobody[] = {"b.*", nullptr};
   o.tensors = nobody;
   CHECK(fp4sim_quantize_file(in.c_str(), (folder / "none").c_str(), &o, nullptr) == 2);

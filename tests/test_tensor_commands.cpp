@@ -191,6 +191,30 @@ TEST_CASE("a tensor that the index names and its shard lacks is refused by name"
   CHECK(fp4::test::run_cli("inspect " + (folder / "model")).exit_code == 0);
 }
 
+TEST_CASE("a model is not written beside remains of another", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::vector<float> x(2 * 32, 1.0f);
+  for (const char* name : {"one", "two"}) {
+    fp4::SafetensorsWriter model(folder / (std::string(name) + ".safetensors"),
+                                 {{"l.weight", fp4::Dtype::f32, {2, 32}}});
+    model.write(x.data(), x.size() * 4);
+    model.commit();
+  }
+  const auto quantise = [&](const std::string& name) {
+    return fp4::test::run_cli("quantize " + (folder / name) + " --scheme modelopt_nvfp4 --force --out " +
+                              (folder / "out"));
+  };
+  REQUIRE(quantise("one.safetensors").exit_code == 0);
+  CHECK(quantise("one.safetensors").exit_code == 0);
+  const auto other = quantise("two.safetensors");
+  CHECK(other.exit_code == 2);
+  CHECK_THAT(other.err, Catch::Contains("out/one.safetensors: is of another model"));
+  CHECK_FALSE(std::filesystem::exists(folder / "out/two.safetensors"));
+  std::filesystem::remove(folder / "out/one.safetensors");
+  fp4::test::write_text(folder / "out/model.safetensors.index.json", "{}");
+  CHECK_THAT(quantise("two.safetensors").err, Catch::Contains("model.safetensors.index.json: is of another model"));
+}
+
 TEST_CASE("options that would do nothing are refused", "[cli]") {
   const fp4::test::TemporaryFolder folder;
   const std::vector<float> x(2 * 32, 1.0f);

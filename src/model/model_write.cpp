@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "src/amax.h"
 #include "src/error.h"
@@ -27,6 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
+constexpr const char* index_name = "model.safetensors.index.json";
 constexpr int64_t band_bytes = int64_t{1} << 20;  // of float32
 
 // A file of the output, in the format that the scheme asks for.
@@ -175,6 +177,22 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
   return document;
 }
 
+// Throws Error where `out` holds weights or an index that this result would not replace: readers take all of a folder
+// for one model.
+void refuse_remains(const std::string& out, const std::set<std::string>& written) {
+  std::error_code unread;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out, unread)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_part =
+        name.ends_with(".safetensors") || name.ends_with(".gguf") || name.ends_with(".safetensors.index.json");
+    if (is_part && !written.contains(name))
+      throw Error(
+          fmt::format("{}: is of another model and would be read as a part of this one; remove it, or choose "
+                      "another folder",
+                      entry.path().string()));
+  }
+}
+
 }  // namespace
 
 ModelResult convert_model(const ModelJob& job) {
@@ -188,6 +206,14 @@ ModelResult convert_model(const ModelJob& job) {
   const std::vector<Plan> plans = plans_of(job, spec, tensors);
   uint64_t bytes = 0;
   for (const ModelTensor& t : tensors) bytes += t.bytes();
+  const auto name_of = [&](const std::string& file) {
+    return fs::path(file).stem().string() + (writes_gguf(job) ? ".gguf" : ".safetensors");
+  };
+  const bool has_index = files.size() > 1 && !writes_gguf(job);
+  std::set<std::string> written;
+  for (const std::string& file : files) written.insert(name_of(file));
+  if (has_index) written.insert(index_name);
+  if (job.force) refuse_remains(job.out, written);
 
   StagedFolder folder(job.out, job.force);
   ModelResult result;
@@ -197,7 +223,7 @@ ModelResult convert_model(const ModelJob& job) {
   uint64_t total = 0;
   uint32_t number = 0;
   for (const std::string& file : files) {
-    const std::string name = fs::path(file).stem().string() + (writes_gguf(job) ? ".gguf" : ".safetensors");
+    const std::string name = name_of(file);
     std::vector<const Plan*> here;
     for (const Plan& plan : plans)
       if (plan.tensor->file() == file) here.push_back(&plan);
@@ -224,8 +250,8 @@ ModelResult convert_model(const ModelJob& job) {
     }
     out.commit();
   }
-  if (files.size() > 1 && !writes_gguf(job))
-    write_file(folder.file("model.safetensors.index.json"),
+  if (has_index)
+    write_file(folder.file(index_name),
                ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n", false);
   write_file(folder.file("fp4sim.json"), document_of(job, spec, result).dump(2) + "\n", false);
   folder.commit();
