@@ -107,6 +107,8 @@ def short(value, digits, sign="+"):
 
 
 def cell(effect):
+    if effect["low"] == effect["high"] == 0:
+        return "equal in every run"
     digits = decimals((effect["high"] - effect["low"]) / 2)
     text = f"{short(effect['mean'], digits)} [{short(effect['low'], digits)}, {short(effect['high'], digits)}]"
     return text if effect["low"] <= 0 <= effect["high"] else f"**{text}**"
