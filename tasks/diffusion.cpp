@@ -3,6 +3,7 @@
 // 8 Gaussians, or glyph images. Loss: mean squared error of v; second metric: sliced Wasserstein distance of samples.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "fp4/elementary.h"
 #include "tasks/glyphs.h"
@@ -59,7 +60,8 @@ void examples(std::vector<float>& x, const Json& config, int width, int64_t coun
   const uint64_t seed = data_seed(config);
   const std::string word = config.at("task").at("data");
   const DataSource shape = source(seed, shape_set), noise = source(seed, noise_set);
-  const Glyphs glyphs(10, 8, seed);
+  std::optional<Glyphs> glyphs;
+  if (word == "glyphs") glyphs.emplace(10, 8, seed);
   std::vector<int32_t> labels;
   x.reserve(static_cast<size_t>(count * width));
   in_pieces(count, stop, [&](int64_t first, int64_t n) {
@@ -68,7 +70,7 @@ void examples(std::vector<float>& x, const Json& config, int width, int64_t coun
     if (word == "spiral") return spiral(rows, first, n, shape, noise);
     if (word == "gaussians") return gaussians(rows, first, n, shape, noise);
     labels.resize(static_cast<size_t>(n));
-    glyphs.examples(rows, labels.data(), first, n, shape, noise, 0.05f);
+    glyphs->examples(rows, labels.data(), first, n, shape, noise, 0.05f);
   });
 }
 

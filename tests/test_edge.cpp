@@ -194,9 +194,10 @@ TEST_CASE("edges of a trainer with known limits, found on stored runs and found 
   for (const RunRecord& run : store.runs())
     if (run.hash == simulator.hash(simulator.canonical(rung)) && run.loss) sum += *run.loss, ++count;
   REQUIRE(count == 45);  // all but every tenth seed
-  CHECK(found.arms[1].losses.at(0) == Approx(sum / 45));
+  REQUIRE(found.arms[1].counts.at(0).mean_loss());
+  CHECK(*found.arms[1].counts.at(0).mean_loss() == Approx(sum / 45));
   REQUIRE(found.arms[1].counts.at(1).stable == 0);
-  CHECK(found.arms[1].losses.count(1) == 0);
+  CHECK_FALSE(found.arms[1].counts.at(1).mean_loss());
   CHECK(runs < needed);
   const EdgeOutcome again = find_edges(arms, rules, simulator, store, {.jobs = 1},
                                        [](const std::vector<Job>&) { FAIL("a run was done twice"); });

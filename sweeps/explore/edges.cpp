@@ -30,13 +30,13 @@ class Searches {
   // What the runs say so far; the rungs that are wanted next become `records`.
   EdgeOutcome look(const std::vector<RunRecord>& runs) {
     std::map<std::string, RungCount> by_hash;
-    std::map<std::string, double> stable_loss;  // their sum
     for (const RunRecord& run : runs) {
       if (run.seed > rules_.seeds) continue;
       if (run.status == Status::failed) throw Error("edge: configuration " + run.hash + ": " + run.message, 1);
+      RungCount& count = by_hash[run.hash];
       const bool stable = is_stable(run);
-      ++(stable ? by_hash[run.hash].stable : by_hash[run.hash].failed);
-      if (stable) stable_loss[run.hash] += *run.loss;
+      ++(stable ? count.stable : count.failed);
+      if (stable) count.stable_loss += *run.loss;
     }
     EdgeOutcome outcome;
     for (const EdgeArm& arm : arms_) {
@@ -46,8 +46,6 @@ class Searches {
         const auto at = by_hash.find(record(arm, *found.edge.wanted).hash);
         if (at == by_hash.end() || !is_decided(rules_, at->second)) break;
         found.counts[*found.edge.wanted] = at->second;
-        if (const size_t stable = at->second.stable; stable > 0)
-          found.losses[*found.edge.wanted] = stable_loss.at(at->first) / static_cast<double>(stable);
       }
       outcome.arms.push_back(std::move(found));
     }

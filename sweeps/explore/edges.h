@@ -21,7 +21,6 @@ struct EdgeArm {
 struct EdgeFound {
   Edge edge;
   std::map<int, RungCount> counts;  // what was run, by exponent
-  std::map<int, double> losses;     // mean of the stable runs; rungs without any are missing
 };
 
 struct EdgeOutcome {

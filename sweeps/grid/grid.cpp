@@ -376,8 +376,9 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   return grid;
 }
 
-bool names_file(std::string_view recipe) {
-  return recipe.ends_with(".json") || recipe.substr(0, recipe.rfind('@')).ends_with(".json");
+std::string_view file_of_recipe(std::string_view word) {
+  const std::string_view file = word.ends_with(".json") ? word : word.substr(0, word.rfind('@'));
+  return file.ends_with(".json") ? file : std::string_view();
 }
 
 std::vector<size_t> RaceSettings::rounds() const {

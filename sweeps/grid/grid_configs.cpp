@@ -86,10 +86,10 @@ std::map<std::string, Json> GridConfigs::recipes_of_files() const {
 Json GridConfigs::recipe(const std::string& word) const {
   namespace fs = std::filesystem;
   if (const auto kept = grid_.recipes.find(word); kept != grid_.recipes.end()) return kept->second;
-  const std::string file = word.ends_with(".json") ? word : word.substr(0, word.rfind('@'));
+  const std::string_view file = file_of_recipe(word);
   const fs::path folder = grid_.folder;
   std::error_code unreadable;  // then it is none
-  const bool beside = names_file(word) && !fs::exists(file, unreadable) && fs::exists(folder / file, unreadable);
+  const bool beside = !file.empty() && !fs::exists(file, unreadable) && fs::exists(folder / file, unreadable);
   return simulator_.recipe(beside ? (folder / word).string() : word);
 }
 

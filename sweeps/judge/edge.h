@@ -33,6 +33,11 @@ struct EdgeRules {
 struct RungCount {
   size_t stable = 0;
   size_t failed = 0;
+  double stable_loss = 0;  // sum over the stable runs; no search looks at it
+
+  std::optional<double> mean_loss() const {
+    return stable > 0 ? std::optional(stable_loss / static_cast<double>(stable)) : std::nullopt;
+  }
 };
 
 inline constexpr double least_learned = 0.01;  // of the trivial predictor's loss

@@ -90,9 +90,8 @@ void print(const AdviseOptions& o, const LadderRuns& ladder, const sweeps::LawSt
                           range(row.interval), std::string(word(row.word))});
   print_table(table);
   print_wrapped(
-      "cost x: the median draw of tokens x times step x, FP4 steps slower by up to 29 %; alike: some of the middle 95 "
-      "% "
-      "of draws find it cheaper than the first.");
+      "cost x: the median draw of tokens x times step x, FP4 steps slower by up to 29 %; alike: some of the middle "
+      "95 % of draws find it cheaper than the first.");
   for (const auto& [name, recipe] : study.recipes)
     if (!recipe.missing.empty()) print_wrapped(fmt::format("{}: no law: {}", name, recipe.missing));
   for (const std::string& name : ladder.left_out) print_wrapped(name + ": every run of the ladder diverged");

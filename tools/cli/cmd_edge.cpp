@@ -144,11 +144,10 @@ ordered_json arm_json(const EdgeContext& context, size_t i) {
       {"ratio_high", or_null(ratio.high)}};
   json["rungs"] = ordered_json::array();
   for (const auto& [rung, count] : found.counts) {
-    const auto loss = found.losses.find(rung);
     json["rungs"].push_back({{"lr", rung_value(rules.ladder, rung)},
                              {"stable", count.stable},
                              {"failed", count.failed},
-                             {"loss", loss == found.losses.end() ? ordered_json() : ordered_json(loss->second)}});
+                             {"loss", or_null(count.mean_loss())}});
   }
   return json;
 }

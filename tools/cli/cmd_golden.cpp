@@ -14,6 +14,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
+#include "tools/cli/usage.h"
 
 namespace fp4::tools {
 namespace {
@@ -98,9 +99,9 @@ golden::RealType input_type(const std::string& word) {
 void run_make(const GoldenOptions& o, const CLI::App& make) {
   if (o.suite.empty() == o.spec.empty())
     throw Error("golden make: say either --suite NAME or, for a case of your own, --spec SPEC --shape MxK or MxNxK");
-  for (const char* option : {"--shape", "--input", "--input-b", "--accumulators", "--seed", "--stream", "--step"})
-    if (o.spec.empty() && make.count(option) > 0)
-      throw Error(fmt::format("golden make: {} belongs to --spec; the cases of a suite are fixed", option));
+  if (o.spec.empty())
+    refuse_options(make, {"--shape", "--input", "--input-b", "--accumulators", "--seed", "--stream", "--step"},
+                   "--spec; the cases of a suite are fixed");
   auto cases = o.spec.empty() ? golden::suite_cases(o.suite) : std::vector<golden::Case>{own_case(o)};
   for (golden::Case& c : cases) c.input_type = input_type(o.type);
   const std::string suite = o.spec.empty() ? o.suite : "own";
@@ -261,14 +262,14 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
         for (const auto& [name, record] : c.stored) accepted.push_back(name);
         throw unknown_word(fmt::format("{}: case {}", place, c.name), key, accepted);
       }
-      const bool differs = is_answer(key) ? plain_hex(want->second) != plain_hex(value) : want->second != value;
-      if (is_answer(key)) {
+      const bool answers_it = c.stored.contains(key);
+      const bool differs = answers_it ? plain_hex(want->second) != plain_hex(value) : want->second != value;
+      if (answers_it) {
         answers.push_back({which, golden::parse_array_name(key).stage, key, "", {}});
         wrong += differs ? 1 : 0;
       }
       if (differs)
-        differences.push_back(
-            fmt::format("{} {}: {}", c.name, key, is_answer(key) ? "differs" : "is not the question's"));
+        differences.push_back(fmt::format("{} {}: {}", c.name, key, answers_it ? "differs" : "is not the question's"));
     }
   }
   if (answers.empty())

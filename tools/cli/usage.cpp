@@ -65,6 +65,14 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// "golden make"; print_error puts the program's name in front.
+std::string place_of_command(const CLI::App* command) {
+  std::string words;
+  for (; command->get_parent() != nullptr; command = command->get_parent())
+    words = command->get_name() + (words.empty() ? "" : " ") + words;
+  return words;
+}
+
 }  // namespace
 
 void refuse_empty_values(CLI::App& app) {
@@ -77,7 +85,8 @@ void refuse_empty_values(CLI::App& app) {
 
 void refuse_options(const CLI::App& command, std::initializer_list<const char*> options, const std::string& owner) {
   for (const char* option : options)
-    if (command.count(option) > 0) throw Error(fmt::format("{}: {} belongs to {}", command.get_name(), option, owner));
+    if (command.count(option) > 0)
+      throw Error(fmt::format("{}: {} belongs to {}", place_of_command(&command), option, owner));
 }
 
 void add_table_forms(CLI::App& app) {
@@ -100,10 +109,7 @@ void add_table_forms(CLI::App& app) {
 // CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = deepest(&app);
-  // "golden make" as the place; print_error puts the program's name in front.
-  std::string place;
-  for (const CLI::App* up = at; up->get_parent() != nullptr; up = up->get_parent())
-    place = up->get_name() + (place.empty() ? "" : " ") + place;
+  std::string place = place_of_command(at);
   if (place.empty()) place = "command";
   if (error.get_name() == "ConversionError" && !expected_number.empty())
     return place + ": " + error.what() + "; expected " + expected_number;
