@@ -81,6 +81,7 @@ std::string checkpoint_bytes(const Checkpoint& c) {
                {"products", c.products}};
   if (!c.teacher.empty()) file["teacher"] = bytes_of(c.teacher), file["distil"] = bytes_of(std::vector{c.distil});
   if (c.turned > 0) file["turned"] = c.turned;
+  if (c.seconds > 0) file["seconds"] = c.seconds;
   if (!c.weight_rules.empty()) file["weight_rules"] = bytes_of(c.weight_rules);
   std::string body;
   Json::to_cbor(file, body);
@@ -105,6 +106,7 @@ Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
     c.held_amax = values_of<float>(file.at("held_amax"));
     c.recent = values_of<float>(file.at("recent"));
     c.turned = file.value("turned", 0);
+    c.seconds = file.value("seconds", 0.0);
     if (file.contains("weight_rules")) c.weight_rules = values_of<float>(file.at("weight_rules"));
     if (file.contains("teacher")) {
       c.teacher = values_of<float>(file.at("teacher"));

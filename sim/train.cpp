@@ -89,6 +89,9 @@ class Run {
     const auto elapsed = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
+    const auto save = [&] {
+      save_checkpoint(options_.checkpoint_to, options_.checkpoint_every > 0 ? earlier_seconds_ + elapsed() : 0);
+    };
     if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
     const int first = step_;
     double saved = 0;
@@ -111,7 +114,7 @@ class Run {
       }
       if (options_.checkpoint_every > 0 && rank_ == 0 && step_ < steps_ && history_.status == Status::finished &&
           elapsed() - saved >= options_.checkpoint_every) {
-        save_checkpoint(options_.checkpoint_to);
+        save();
         saved = elapsed();
       }
     }
@@ -121,10 +124,11 @@ class Run {
     }
     if (!options_.checkpoint_to.empty() && rank_ == 0 &&
         (options_.checkpoint_every == 0 || history_.status == Status::stopped))
-      save_checkpoint(options_.checkpoint_to);
-    history_.seconds = elapsed();
+      save();
+    const double seconds = elapsed();
+    history_.seconds = earlier_seconds_ + seconds;
     history_.steps_done = step_;
-    history_.steps_per_second = history_.seconds > 0 ? (step_ - first) / history_.seconds : 0;
+    history_.steps_per_second = seconds > 0 ? (step_ - first) / seconds : 0;
     history_.products = products();
     history_.digest = digest();
     if (ranks_ > 1) compare_digests();
@@ -342,8 +346,9 @@ class Run {
     return sha.hex().substr(0, 16);
   }
 
-  void save_checkpoint(const std::string& path) const {
+  void save_checkpoint(const std::string& path, double seconds) const {
     Checkpoint c;
+    c.seconds = seconds;
     c.signature = options_.signature;
     c.train_signature = options_.train_signature;
     c.config = checkpoint_config();
@@ -405,6 +410,7 @@ class Run {
     if (!options_.branch) {
       engine_.restore_weights(c.weight_rules, c.step);
       engine_.restore_turned(c.turned);
+      earlier_seconds_ = c.seconds;
     }
     step_ = c.step;
     next_point_ = c.next_point;
@@ -457,6 +463,7 @@ class Run {
   Answers* answers_ = nullptr;  // of an evaluation under the recipe
   std::vector<float> teacher_weights_, own_;
   std::array<PrecisionCounts, 3> earlier_products_;
+  double earlier_seconds_ = 0;  // of the runs that this one goes on from
 };
 
 }  // namespace

@@ -45,8 +45,8 @@ struct History {
   std::vector<CurvePoint> curve;
   std::string digest;  // 16 hex digits
   int steps_done = 0;
-  double seconds = 0;
-  double steps_per_second = 0;
+  double seconds = 0;           // with those of the runs it goes on from, where checkpoints are made on the way
+  double steps_per_second = 0;  // of this process
   // CPU time of the calling thread, which other programs do not stretch: in training steps and in evaluations.
   double step_cpu_seconds = 0;
   double evaluation_cpu_seconds = 0;

@@ -150,3 +150,25 @@ TEST_CASE("a checkpoint of other arithmetic, another seed or another configurati
   rest.stop_at = 4;
   CHECK_THROWS_WITH(tasks::run(config, 5, rest), Catch::Contains("from step 5 to 7"));
 }
+
+TEST_CASE("a run that goes on from a checkpoint made on the way counts the seconds before it", "[train]") {
+  const test::TemporaryFolder folder;
+  sim::RunOptions options;
+  options.checkpoint_to = folder / "c";
+  options.checkpoint_every = 1000;  // one is written at the stop
+  options.stop_at = 4;
+  const double before = tasks::run(small_run(7), 5, options).seconds;
+  sim::Checkpoint c = sim::read_checkpoint(folder / "c");
+  CHECK(c.seconds > 0);
+  CHECK(c.seconds <= before);
+  c.seconds = 3600;
+  sim::write_checkpoint(folder / "c", c);
+  sim::RunOptions rest;
+  rest.resume_from = folder / "c";
+  const sim::History whole = tasks::run(small_run(7), 5, rest);
+  CHECK(whole.seconds > 3600);
+  CHECK(whole.seconds < 7200);
+  CHECK(whole.digest == tasks::run(small_run(7), 5).digest);
+  // What `train --checkpoint` writes has no time in it: the same bytes each time.
+  CHECK(written_checkpoint(small_run(7), folder / "d", 4) == written_checkpoint(small_run(7), folder / "e", 4));
+}
