@@ -2,6 +2,8 @@
 // it says the loss of sizes that were kept out of the fit.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tools/cli/law_result.h"
 #include "tools/cli/options.h"
 #include "tools/cli/provenance.h"
@@ -73,8 +75,12 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
         {h.recipe, fmt::format("{:.3g}", h.n), fmt::format("{:.3g}", h.d), std::to_string(h.runs),
          fmt::format("{:.4f}", h.measured), h.predicted ? fmt::format("{:.4f}", h.predicted->loss) : "",
          h.predicted ? fmt::format("{:.4f} .. {:.4f}", h.predicted->interval.low, h.predicted->interval.high) : "",
-         h.predicted ? h.inside() ? "yes" : "no" : h.reason});
+         h.predicted ? h.inside() ? "yes" : "no" : "none"});
   print_table(kept);
+  const auto far = std::find_if(outcome.held_out.begin(), outcome.held_out.end(),
+                                [](const HeldOut& h) { return !h.predicted.has_value(); });
+  if (far != outcome.held_out.end())
+    print_wrapped(fmt::format("none, for {} as an example: {}", far->recipe, far->reason));
 }
 
 void run_law(const LawOptions& o, Invocation& invocation) {
