@@ -9,8 +9,8 @@ set(batched "")
 function(fp4_test_program name source)
   add_executable(${name} "${source}" $<TARGET_OBJECTS:fp4_test_data>)
   target_link_libraries(${name} PRIVATE fp4_test_support Catch2::Catch2WithMain)
-  file(STRINGS "${source}" heavy REGEX "\\[exhaustive\\]")
-  if(heavy) # loops of minutes over the arithmetic's own headers: optimised as the libraries are
+  file(STRINGS "${source}" heavy REGEX "\\[(exhaustive|loops)\\]")
+  if(heavy) # long loops over the headers of the arithmetic: optimised as the libraries are
     target_link_libraries(${name} PRIVATE fp4_flags)
     return()
   endif()
@@ -22,8 +22,9 @@ endfunction()
 
 # Adds FILE to a program and sets ${name}_command to what runs its tests, but for the label.
 macro(fp4_test_file name file)
-  # A file that adds to a namespace, defines a macro, replaces a function of the program or loops for minutes has one alone.
-  file(STRINGS "${file}" alone REGEX "^(namespace fp4|extern \"C\"|template <>|#define)|operator new|\\[exhaustive\\]")
+  # A file that adds to a namespace, defines a macro, replaces a function of the program or loops for long has one alone.
+  file(STRINGS "${file}" alone
+       REGEX "^(namespace fp4|extern \"C\"|template <>|#define)|operator new|\\[(exhaustive|loops)\\]")
   if(FP4_TEST_BATCHES AND NOT alone)
     list(LENGTH batched count)
     math(EXPR number "${count} / ${files_of_a_batch}")

@@ -120,7 +120,7 @@ TEST_CASE("another library's words are named, no more of them than matter", "[qu
 }
 
 // Each word of kernels and libraries, done by a kernel that should not.
-TEST_CASE("words of kernels are named", "[quick]") {
+TEST_CASE("words of kernels are named", "[quick][loops]") {
   struct Mutant {
     const char *words, *change;
     InputKind input = InputKind::boundary;

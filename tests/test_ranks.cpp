@@ -198,6 +198,8 @@ TEST_CASE("wires that cannot be are refused by name", "[quick]") {
 TEST_CASE("one rank is the ordinary run by bits; two take the same batch between them", "[quick]") {
   const bool is_part = test::share() > 1;
   for (const char* task : {"regression", "classifier", "diffusion", "lm", "recommender"}) {
+    // What ranks do is the same in every task; instrumented, the examples of five take 20 s to make.
+    if (is_part && std::string(task) != "classifier" && std::string(task) != "recommender") continue;
     INFO(task);
     Json plain = configuration(task, "fp32", std::string(task) == "lm" || is_part ? 2 : 12);
     if (is_part) plain["train"]["batch"] = 16;
