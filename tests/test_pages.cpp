@@ -37,6 +37,7 @@ const Planned planned[] = {
     {"fp4sim sweep run ladder_small ", "fp4sim show ladder_small --kind grid"},  // reads a corpus of 105 MB
     {"fp4sim sweep run ladder_held_out ", "fp4sim show ladder_held_out --kind grid"},
     {"fp4sim sweep run ladder_rates ", "fp4sim show ladder_rates --kind grid"},
+    {"fp4sim sweep run ladder_rates_800k ", "fp4sim show ladder_rates_800k --kind grid"},
     {"fp4sim table build/studies/ladder_rates ", "fp4sim table --help"},
 };
 
