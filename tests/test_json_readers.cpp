@@ -127,7 +127,7 @@ void mutate(const NamedReader& reader, const Json& content, std::set<std::string
       changed[path] = mutant;
       check_mutant(reader, changed, keys_of(path), tally);
     }
-    if (!content[path].is_object()) continue;
+    if (!content[path].is_object() || !test::next_case_runs()) continue;
     Json surplus = content;
     surplus[path]["no_such_key"] = 1;
     check_mutant(reader, surplus, {"no_such_key"}, tally);
