@@ -24,7 +24,7 @@ struct Checkpoint {
   std::vector<float> teacher = {};       // weights of the network that the run follows, in the file where there is one
   double distil = 0;                     // share of its outputs in the loss
   int turned = 0;                        // the first phase that a condition has begun
-  double seconds = 0;  // trained so far; in the file if made on the way, whose bytes time decides anyway
+  double seconds = 0;                    // trained so far; in the file of a checkpoint that was made on the way
   double curve_sum = 0;
   int curve_count = 0;
   std::vector<CurvePoint> curve;

@@ -171,8 +171,7 @@ TEST_CASE("low-rank parts by hand and by another library", "[quick]") {
     for (int c = 0; c < 24; ++c) values.push_back(static_cast<float>(m(r, c)));
   const MatrixView view = view_of(values.data(), 40, 24);
   const LowRank three = low_rank(tape, view, 0.125, {1, 2, 3});
-  // Eigen sorts upwards: the squares of the singular values are the eigenvalues of m^T m, its eigenvectors the right
-  // ones.
+  // Eigenvalues of m^T m are squares of singular values, its eigenvectors right singular vectors; Eigen sorts upwards.
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> squared(m.transpose() * m);
   const Eigen::VectorXd squares = squared.eigenvalues().reverse();
   const Eigen::MatrixXd right = squared.eigenvectors().rowwise().reverse();

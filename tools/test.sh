@@ -23,7 +23,7 @@ stage_test() {
   share=3
   [ -z "${FULL:-}" ] || share=1
   ctest --preset ci -j "$jobs" -E "$drawn"
-  FP4_TEST_SHARE=$share ctest --preset ci -j "$jobs" -R "$drawn"
+  FP4_TEST_SHARE=${FP4_TEST_SHARE:-$share} ctest --preset ci -j "$jobs" -R "$drawn"
 }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
 # stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a

@@ -1,5 +1,6 @@
-// Long loops of cases run in part where instrumented programs would take minutes: tools/test.sh sets the environment
-// variable FP4_TEST_SHARE to 12 for its sanitizer stage, and a drawn twelfth of the cases is compared. Absent, all are.
+// Long loops of cases run in part where they would take minutes: tools/test.sh sets the environment variable
+// FP4_TEST_SHARE to 12 for its sanitizer stage, and a drawn twelfth of the cases is compared; to 3 for two programs of
+// its stage `test`. Absent, all are.
 #pragma once
 
 #include <cstdint>
