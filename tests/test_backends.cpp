@@ -106,7 +106,7 @@ void compare_products(std::vector<Counted>& backends, const char* words_a, const
         const bool transposed_a = seed % 2 != 0;
         const bool transposed_b = seed / 2 % 2 != 0;
         seed += 2;
-        if (!test::next_case_runs()) continue;
+        if (!test::next_case_runs(test::large_share())) continue;
         const std::vector<float> a = make_data(kind, shape.m * shape.k, seed - 2);
         const std::vector<float> b = make_data(kind, shape.n * shape.k, seed - 1);
         const int64_t stride = shape.n + 3;
@@ -260,7 +260,7 @@ void compare_stored(std::vector<Counted>& backends, const char* words) {
     for (const Data kind : all_data) {
       for (const Shape& shape : shapes) {
         ++seed;
-        if (!test::next_case_runs()) continue;
+        if (!test::next_case_runs(test::large_share())) continue;
         const std::vector<float> x = make_data(kind, shape.m * shape.k, seed);
         QuantizeCall call = operand(x, shape.m, shape.k, seed % 2 == 0, spec, hadamard);
         call.row_offset = spec.tensor_scale == TensorScale::none && spec.block.kind == BlockKind::vector ? 3 : 0;

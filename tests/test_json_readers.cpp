@@ -122,12 +122,12 @@ void mutate(const NamedReader& reader, const Json& content, std::set<std::string
     const bool is_grid = reader.name == "grid";
     if (is_grid && !seen.insert(path.to_string() + content[path].type_name()).second) continue;
     for (const Json& mutant : mutants()) {
-      if (!test::next_case_runs()) continue;
+      if (!test::next_case_runs(test::large_share())) continue;
       Json changed = content;
       changed[path] = mutant;
       check_mutant(reader, changed, keys_of(path), tally);
     }
-    if (!content[path].is_object() || !test::next_case_runs()) continue;
+    if (!content[path].is_object() || !test::next_case_runs(test::large_share())) continue;
     Json surplus = content;
     surplus[path]["no_such_key"] = 1;
     check_mutant(reader, surplus, {"no_such_key"}, tally);
@@ -167,7 +167,7 @@ TEST_CASE("every shipped file is read, and every change of one value is accepted
       CHECK_NOTHROW(reader.read(file.content.dump(), reader.name + " " + file.name));
       mutate(reader, reader.name == "grid" ? shortened(file.content) : file.content, seen, tally);
     }
-    CHECK(tally.tried * test::share() > 15 * files.size());
+    CHECK(tally.tried * test::large_share() > 15 * files.size());
     CHECK(tally.refused * 2 > tally.tried);
   }
 }

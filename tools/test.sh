@@ -16,14 +16,12 @@ stage_build() {
   cmake --preset ci -DFP4_TESTS=ON >/dev/null
   cmake --build --preset ci -j "$jobs"
 }
-# Two programs draw more cases than need be compared each time: a third of them, all with FULL=1. The programs that find
-# the faults of tests/mutants.md run whole.
-drawn='^test_(backends|json_readers)\.quick$'
+# Two programs draw more cases than need be compared each time (tests/support/share.h): a third of them, all with FULL=1.
+# The programs that find the faults of tests/mutants.md run whole. One test more than cores: some wait for a browser or a
+# server.
 stage_test() {
-  share=3
-  [ -z "${FULL:-}" ] || share=1
-  ctest --preset ci -j "$jobs" -E "$drawn"
-  FP4_TEST_SHARE=${FP4_TEST_SHARE:-$share} ctest --preset ci -j "$jobs" -R "$drawn"
+  [ -n "${FULL:-}" ] || export FP4_TEST_SHARE_LARGE="${FP4_TEST_SHARE_LARGE:-3}"
+  ctest --preset ci -j $((jobs + 1))
 }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
 # stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a

@@ -24,7 +24,7 @@ struct EvalOptions {
   bool json = false;
 };
 
-struct Row {
+struct EvaluatedRow {
   std::string recipe;
   bool is_own = false;
   tasks::Evaluated evaluated;
@@ -38,15 +38,16 @@ sim::Json recipe_of(const EvalOptions& o, const std::string& name) {
   return recipe;
 }
 
-std::vector<Row> evaluate_all(const EvalOptions& o) {
+std::vector<EvaluatedRow> evaluate_all(const EvalOptions& o) {
   sim::RunOptions options;
   options.backend = o.backend;
   options.threads = o.threads;
-  std::vector<Row> rows;
+  std::vector<EvaluatedRow> rows;
   ProgressLine line(
       o.json, [](double rate) { return fmt::format("{:.3g} recipes/s", rate); }, 2);
   const auto add = [&](const std::string& name, const sim::Json& recipe) {
-    Row row{.recipe = name, .is_own = recipe.is_null(), .evaluated = tasks::evaluate(o.checkpoint, recipe, options)};
+    EvaluatedRow row{
+        .recipe = name, .is_own = recipe.is_null(), .evaluated = tasks::evaluate(o.checkpoint, recipe, options)};
     if (row.is_own) row.recipe = row.evaluated.config.at("recipe").at("name").get<std::string>();
     rows.push_back(std::move(row));
     const size_t all = o.recipes.size() + 1;
@@ -61,9 +62,9 @@ std::vector<Row> evaluate_all(const EvalOptions& o) {
   return rows;
 }
 
-double metric(const Row& row, const char* name) { return row.evaluated.result.metrics.at(name); }
+double metric(const EvaluatedRow& row, const char* name) { return row.evaluated.result.metrics.at(name); }
 
-void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::vector<Row>& rows) {
+void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::vector<EvaluatedRow>& rows) {
   print_wrapped(fmt::format("{}: {}, seed {}, step {} of {}, trained under {}", o.checkpoint,
                             checkpoint.config.at("task").at("name").get<std::string>(), checkpoint.seed,
                             checkpoint.step, checkpoint.config.at("train").at("steps").get<int>(), rows[0].recipe));
@@ -72,7 +73,7 @@ void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::v
     if (name != "loss" && name != "loss_hp" && name != "trivial_loss") others.push_back(name);
   Table table{{{"recipe"}, {"loss", Align::right}, {"over fp32", Align::right}}, {}};
   for (const std::string& name : others) table.columns.push_back({name, Align::right});
-  for (const Row& row : rows) {
+  for (const EvaluatedRow& row : rows) {
     table.rows.push_back({row.recipe + (row.is_own ? " (its own)" : ""), fmt::format("{:.6g}", metric(row, "loss")),
                           fmt::format("{:+.3g}", metric(row, "loss") - metric(row, "loss_hp"))});
     for (const std::string& name : others)
@@ -84,10 +85,10 @@ void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::v
 void run_eval(const EvalOptions& o, Invocation& invocation) {
   if (!o.sets.empty() && o.recipes.empty()) throw Error("--set changes what --recipe names, and none is named");
   const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
-  const std::vector<Row> rows = evaluate_all(o);
+  const std::vector<EvaluatedRow> rows = evaluate_all(o);
   if (!o.json) return print(o, checkpoint, rows);
   ordered_json list = ordered_json::array();
-  for (const Row& row : rows)
+  for (const EvaluatedRow& row : rows)
     list.push_back({{"recipe", row.recipe},
                     {"own", row.is_own},
                     {"metrics", row.evaluated.result.metrics},

@@ -28,14 +28,14 @@ struct Panel {
   std::string gemm, operand;
   std::map<std::string, Line> lines;  // by layer
 };
-struct Row {
+struct PictureRow {
   std::string quantity;
   std::vector<Panel> panels;
 };
 struct Picture {
   std::vector<std::string> layers;
   std::vector<std::pair<std::string, std::string>> columns;  // product and operand
-  std::vector<Row> rows;
+  std::vector<PictureRow> rows;
   double first = 0, last = 0;
 };
 
@@ -89,8 +89,8 @@ Picture read(const PlotOptions& o) {
     const std::pair place = {fields[2], fields[3]};
     found_or_added(
         picture.columns, [&](const auto& c) { return c == place; }, place);
-    Row& row = found_or_added(
-        picture.rows, [&](const Row& r) { return r.quantity == fields[4]; }, Row{fields[4], {}});
+    PictureRow& row = found_or_added(
+        picture.rows, [&](const PictureRow& r) { return r.quantity == fields[4]; }, PictureRow{fields[4], {}});
     Panel& panel = found_or_added(
         row.panels, [&](const Panel& p) { return p.gemm == fields[2] && p.operand == fields[3]; },
         Panel{fields[2], fields[3], {}});
@@ -127,7 +127,7 @@ void line_style(fmt::memory_buffer& out, size_t layer) {
                  layer >= std::size(colours) ? R"( stroke-dasharray="4 2")" : "");
 }
 
-void draw_row(fmt::memory_buffer& out, const Picture& picture, const Row& row, int top) {
+void draw_row(fmt::memory_buffer& out, const Picture& picture, const PictureRow& row, int top) {
   const auto put = std::back_inserter(out);
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (const Panel& panel : row.panels)
@@ -185,7 +185,7 @@ std::string draw(const Picture& picture) {
                  "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
                  width, y + 14);
   int top = 14;
-  for (const Row& row : picture.rows) {
+  for (const PictureRow& row : picture.rows) {
     draw_row(out, picture, row, top);
     top += row_height;
   }

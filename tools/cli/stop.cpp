@@ -10,7 +10,7 @@ namespace fp4::tools {
 namespace {
 
 std::atomic<bool> requested = false;
-volatile std::sig_atomic_t number = 0;
+volatile std::sig_atomic_t signal_number = 0;
 
 extern "C" void on_stop_signal(int signal) {
   if (requested) {
@@ -19,7 +19,7 @@ extern "C" void on_stop_signal(int signal) {
     std::raise(signal);  // blocked in its own handler: it ends the process on return
     return;
   }
-  number = signal;
+  signal_number = signal;
   requested = true;
 }
 
@@ -37,6 +37,6 @@ void catch_stop_signals() {
 }
 
 const std::atomic<bool>& stop_requested() { return requested; }
-int stop_exit_code() { return requested ? 128 + number : 0; }
+int stop_exit_code() { return requested ? 128 + signal_number : 0; }
 
 }  // namespace fp4::tools

@@ -15,6 +15,9 @@ if(FP4_SANITIZE)
   target_compile_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
                                              -D_GLIBCXX_ASSERTIONS)
   target_link_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE})
+  if(FP4_SANITIZE MATCHES "address") # whose own check of every access finds what this one looks for, and more
+    target_compile_options(fp4_flags INTERFACE -fno-sanitize=object-size)
+  endif()
   # With sanitizers on, g++ 12 warns about paths it invented itself (GCC bug 105562 and others).
   target_compile_options(fp4_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   find_program(FP4_LLD ld.lld) # links a test program in a second instead of five
