@@ -160,4 +160,5 @@ TEST_CASE("a store that travels as a table lacks no run, and a changed table is 
   refused(with_line(table, 6, ",run,", ",runs,"), 2, "6: role: unknown word 'runs'");
   refused(with_line(table, 1, "config_hash", "hash"), 2, "1: column 4 is 'hash', expected 'config_hash'");
   refused("", 2, "1: empty");
+  refused(std::string("\1ELF\0\2", 6), 2, "1: a byte 0");
 }

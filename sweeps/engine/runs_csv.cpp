@@ -188,6 +188,8 @@ std::vector<RunRow> parse_runs_csv(const std::string& text, const std::string& p
     const std::string_view line = std::string_view(text).substr(at, end - at);
     at = end + 1;
     const std::string here = fmt::format("{}, line {}", place, number);
+    if (line.find('\0') != line.npos)
+      throw Error(here + ": a byte 0, so this is no text; expected a table of `fp4sim sweep export`");
     const std::vector<std::string> fields = csv_fields(line);
     if (number == 1) {
       const std::vector<std::string> wanted = csv_fields(header_line());
