@@ -4,6 +4,7 @@
 # target test_NAME is there either way.
 option(FP4_TEST_BATCHES "Compile ten test files at a time" OFF)
 set(files_of_a_batch 10)
+set(heavy_tags "\\[(exhaustive|loops)\\]") # of files with long loops over the headers of the arithmetic
 set(batched "")
 
 function(fp4_test_program name source)
@@ -12,8 +13,8 @@ function(fp4_test_program name source)
   if(name MATCHES "^test_gpu_")
     target_link_libraries(${name} PRIVATE fp4_gpu_cases)
   endif()
-  file(STRINGS "${source}" heavy REGEX "\\[(exhaustive|loops)\\]")
-  if(heavy) # long loops over the headers of the arithmetic: optimised as the libraries are
+  file(STRINGS "${source}" heavy REGEX "${heavy_tags}")
+  if(heavy) # optimised as the libraries are
     target_link_libraries(${name} PRIVATE fp4_flags)
     return()
   endif()
@@ -26,8 +27,7 @@ endfunction()
 # Adds FILE to a program and sets ${name}_command to what runs its tests, but for the label.
 macro(fp4_test_file name file)
   # A file that adds to a namespace, defines a macro, replaces a function of the program or loops for long has one alone.
-  file(STRINGS "${file}" alone
-       REGEX "^(namespace fp4|extern \"C\"|template <>|#define)|operator new|\\[(exhaustive|loops)\\]")
+  file(STRINGS "${file}" alone REGEX "^(namespace fp4|extern \"C\"|template <>|#define)|operator new|${heavy_tags}")
   if(FP4_TEST_BATCHES AND NOT alone)
     list(LENGTH batched count)
     math(EXPR number "${count} / ${files_of_a_batch}")

@@ -19,8 +19,9 @@ stage_build() {
 # Two programs draw more cases than need be compared each time (tests/support/share.h): a third of them, all with FULL=1.
 # The programs that find the faults of tests/mutants.md run whole.
 stage_test() {
-  [ -n "${FULL:-}" ] || export FP4_TEST_SHARE_LARGE="${FP4_TEST_SHARE_LARGE:-3}"
-  ctest --preset ci -j "$jobs"
+  share=3
+  [ -z "${FULL:-}" ] || share=1
+  FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs"
 }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
 # stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a

@@ -15,7 +15,7 @@ if(FP4_SANITIZE)
   target_compile_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
                                              -D_GLIBCXX_ASSERTIONS)
   target_link_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE})
-  if(FP4_SANITIZE MATCHES "address") # whose own check of every access finds what this one looks for, and more
+  if(FP4_SANITIZE MATCHES "address") # AddressSanitizer checks each access where it happens
     target_compile_options(fp4_flags INTERFACE -fno-sanitize=object-size)
   endif()
   # With sanitizers on, g++ 12 warns about paths it invented itself (GCC bug 105562 and others).
