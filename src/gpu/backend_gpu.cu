@@ -75,6 +75,17 @@ class VendorGemm {
   Gemm gemm_ = nullptr;
 };
 
+// Of either sign, from 1/8 to below 2: with equal numbers a device draws less power and multiplies faster.
+std::vector<uint16_t> random_bf16(int64_t count) {
+  std::vector<uint16_t> values(static_cast<size_t>(count));
+  uint32_t state = 1;
+  for (uint16_t& value : values) {
+    state = state * 1664525u + 1013904223u;  // Numerical Recipes' generator; its high bits are the random ones
+    value = static_cast<uint16_t>(((state >> 16) & 0x81FFu) | 0x3E00u);
+  }
+  return values;
+}
+
 class RuntimeDevice final : public Device {
  public:
   RuntimeDevice() {
@@ -135,9 +146,9 @@ class RuntimeDevice final : public Device {
     Buffer<uint16_t> a(pool, n * n);
     Buffer<uint16_t> b(pool, n * n);
     Buffer<float> c(pool, n * n);
-    const std::vector<uint16_t> ones(static_cast<size_t>(n * n), 0x3F80);  // bf16 1.0
-    a.upload(ones.data());
-    b.upload(ones.data());
+    const std::vector<uint16_t> values = random_bf16(2 * n * n);
+    a.upload(values.data());
+    b.upload(values.data() + n * n);
     std::vector<float> milliseconds;
     for (int i = 0; i <= repeats; ++i) {
       gpuEvent_t begin = nullptr;

@@ -23,7 +23,8 @@ if(NOT FP4_GPU STREQUAL "off")
     endforeach()
     set(FP4_GPU_ARCHITECTURES "${targets}" CACHE STRING "GPU targets")
     find_library(FP4_GPU_RUNTIME cudart PATHS /usr/local/cuda/lib64 REQUIRED)
-    set(flags -std=c++20 -O3 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xcompiler=-fPIC,-ffp-contract=off)
+    set(flags -std=c++20 -O3 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xcompiler=-fPIC,-ffp-contract=off
+              -lineinfo) # checkers and profilers name lines; the code is the same
     foreach(architecture IN LISTS FP4_GPU_ARCHITECTURES)
       string(REPLACE "sm_" "compute_" virtual "${architecture}")
       list(APPEND flags -gencode arch=${virtual},code=${architecture})
