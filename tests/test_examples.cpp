@@ -1,6 +1,7 @@
 // Does every command that we show to people work? The examples of all help texts and the commands of README.md run as
 // they are printed, in a folder that holds the files they name (workshop.h); what README.md shows of their output has
 // to be there. Other pages: test_pages.cpp.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/support/workshop.h"
@@ -26,7 +27,8 @@ void collect_examples(const std::string& command, std::vector<Example>& examples
     if (!line.empty() && line[0] != ' ') section = line;
     const bool is_name = line.starts_with("  ") && line.size() > 2 && line[2] != ' ';
     if (!is_name) continue;
-    if (section == "Subcommands:")
+    // Commands stand below the title of their group.
+    if (section != "Example:" && section != "Options:" && section != "Positionals:")
       collect_examples((command.empty() ? "" : command + " ") + line.substr(2, line.find(' ', 2) - 2), examples);
     if (section == "Example:") {
       examples.push_back({command, line.substr(2)});
@@ -96,9 +98,9 @@ TEST_CASE("the front that README.md shows is the one of results/quick", "[cli]")
   CHECK(rows >= 5);
 }
 
-TEST_CASE("commands that README.md names in its other blocks exist", "[cli]") {
+TEST_CASE("commands that README.md and INSTALL.md name in their other blocks exist", "[cli]") {
   // They build, install and test for minutes, so they are not run here: scripts parse, presets are known.
-  for (const std::string& line : lines_of(read_text("README.md"))) {
+  for (const std::string& line : lines_of(read_text("README.md") + read_text("INSTALL.md"))) {
     if (!line.starts_with("    ") || line.starts_with("     ")) continue;
     const std::string command = line.substr(4, line.find("   ", 4) - 4);
     INFO(command);
@@ -119,6 +121,19 @@ TEST_CASE("commands that README.md names in its other blocks exist", "[cli]") {
              command == "cpack --config build/CPackConfig.cmake"));
     }
   }
+}
+
+TEST_CASE("the overview of all commands fits one screen by groups", "[cli]") {
+  const std::vector<std::string> lines = lines_of(run_cli("--help").out);
+  CHECK(lines.size() <= 54);
+  for (const char* group : {"Tensors and models:", "Kernels:", "Training:", "Sweeps:", "Cost:", "Help:"})
+    CHECK(std::find(lines.begin(), lines.end(), group) != lines.end());
+}
+
+TEST_CASE("README.md is short", "[cli]") {
+  const std::string text = read_text("README.md");
+  CHECK(lines_of(text).size() <= 150);
+  CHECK(text.size() <= 7 * 1024);
 }
 
 TEST_CASE("what `show` prints is accepted where such a file is", "[cli]") {

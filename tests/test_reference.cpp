@@ -172,7 +172,7 @@ TEST_CASE("help explains commands and fields, and suggests what was meant", "[cl
   // A word of an axis or of several kinds, and the program as a whole.
   CHECK_THAT(run_cli("help rceil").out, Contains("scale-rules") && Contains("2^ceil(log2(a/M))"));
   CHECK_THAT(run_cli("help nvfp4").out, Contains("fp4sim show nvfp4 --kind recipe") && Contains("--kind preset"));
-  CHECK_THAT(run_cli("help").out, Contains("Subcommands:") && Contains("pareto") && Contains("recipe, "));
+  CHECK_THAT(run_cli("help").out, Contains("Sweeps:") && Contains("pareto") && Contains("recipe, "));
   CHECK(run_cli("help rceil --json").exit_code == 0);
   CHECK(run_cli("help --schema nothing").exit_code == 2);
   for (const char* line : {"help recipe", "help grid", "help hardware", "help element"}) {

@@ -19,53 +19,58 @@
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
 
-// One line per subcommand, in the order of --help; each is defined in tools/cli/cmd_<name>.cpp.
+// One line per subcommand with its group, in the order of --help; each is defined in tools/cli/cmd_<name>.cpp.
 // clang-format off
 #define FP4_COMMANDS(X) \
-  X(list) \
-  X(show) \
-  X(quantize) \
-  X(dequantize) \
-  X(convert) \
-  X(compare) \
-  X(inspect) \
-  X(gemm) \
-  X(hadamard) \
-  X(random) \
-  X(golden) \
-  X(verify) \
-  X(witness) \
-  X(signature) \
-  X(train) \
-  X(eval) \
-  X(serve) \
-  X(stats) \
-  X(trace) \
-  X(cost) \
-  X(sweep) \
-  X(table) \
-  X(pareto) \
-  X(edge) \
-  X(law) \
-  X(advise) \
-  X(effects) \
-  X(report) \
-  X(help) \
-  X(completion) \
-  X(bench) \
-  X(version)
+  X(quantize, "Tensors and models") \
+  X(dequantize, "Tensors and models") \
+  X(convert, "Tensors and models") \
+  X(compare, "Tensors and models") \
+  X(inspect, "Tensors and models") \
+  X(gemm, "Tensors and models") \
+  X(hadamard, "Tensors and models") \
+  X(random, "Tensors and models") \
+  X(golden, "Kernels") \
+  X(verify, "Kernels") \
+  X(witness, "Kernels") \
+  X(train, "Training") \
+  X(eval, "Training") \
+  X(stats, "Training") \
+  X(trace, "Training") \
+  X(sweep, "Sweeps") \
+  X(table, "Sweeps") \
+  X(pareto, "Sweeps") \
+  X(effects, "Sweeps") \
+  X(report, "Sweeps") \
+  X(edge, "Sweeps") \
+  X(law, "Sweeps") \
+  X(advise, "Sweeps") \
+  X(cost, "Cost") \
+  X(serve, "Cost") \
+  X(list, "Help") \
+  X(show, "Help") \
+  X(help, "Help") \
+  X(completion, "Help") \
+  X(signature, "Help") \
+  X(bench, "Help") \
+  X(version, "Help")
 // clang-format on
 
 namespace fp4::tools {
 
-#define FP4_DECLARE(name) Command command_##name();
+#define FP4_DECLARE(name, group) Command command_##name();
 FP4_COMMANDS(FP4_DECLARE)
 #undef FP4_DECLARE
 
 namespace {
 
-std::vector<Command> commands() {
-#define FP4_CALL(name) command_##name(),
+struct Grouped {
+  const char* group;
+  Command command;
+};
+
+std::vector<Grouped> commands() {
+#define FP4_CALL(name, group) {group, command_##name()},
   return {FP4_COMMANDS(FP4_CALL)};
 #undef FP4_CALL
 }
@@ -73,10 +78,13 @@ std::vector<Command> commands() {
 // CLI11's help with texts wrapped to the width of our tables.
 class HelpFormatter : public CLI::Formatter {
  public:
-  std::string make_option_desc(const CLI::Option* option) const override { return wrapped(option->get_description()); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(option->get_description(), get_column_width());
+  }
   std::string make_subcommand(const CLI::App* sub) const override {
+    constexpr size_t names = 14;  // the longest name has ten letters
     std::ostringstream out;
-    CLI::detail::format_help(out, sub->get_name(), wrapped(sub->get_description()), get_column_width());
+    CLI::detail::format_help(out, sub->get_name(), wrapped(sub->get_description(), names), names);
     return out.str();
   }
   std::string make_description(const CLI::App* app) const override {
@@ -87,10 +95,9 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  std::string wrapped(const std::string& text) const {
+  static std::string wrapped(const std::string& text, size_t indent) {
     std::string out;
-    for (const std::string& line : wrap_text(text, terminal_width() - get_column_width()))
-      out += (out.empty() ? "" : "\n") + line;
+    for (const std::string& line : wrap_text(text, terminal_width() - indent)) out += (out.empty() ? "" : "\n") + line;
     return out;
   }
 };
@@ -119,7 +126,8 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("fp4sim ") + version(), "Print the version and exit");
   app.require_subcommand(1);
   app.footer("`fp4sim COMMAND --help` shows the options of a command with an example.");
-  for (const Command& command : commands()) command.add(*app.add_subcommand(command.name, command.doc), invocation);
+  for (const auto& [group, command] : commands())
+    command.add(*app.add_subcommand(command.name, command.doc)->group(group), invocation);
   add_table_forms(app);
   refuse_empty_values(app);
   try {

@@ -233,8 +233,6 @@ void add_edge(CLI::App& app, Invocation& invocation) {
 
 }  // namespace
 
-Command command_edge() {
-  return {"edge", "Stability edge: the largest learning rate at which most seeds are stable", add_edge};
-}
+Command command_edge() { return {"edge", "The largest learning rate at which most seeds are stable", add_edge}; }
 
 }  // namespace fp4::tools

@@ -6,6 +6,7 @@
 
 #include "src/error.h"
 #include "tools/cli/catalogue.h"
+#include "tools/cli/glossary.h"
 #include "tools/cli/options.h"
 #include "tools/cli/reference.h"
 #include "tools/cli/table_print.h"
@@ -125,6 +126,11 @@ Table catalogue_table(const std::string& word) {
   return table;
 }
 
+void print_entry(const GlossaryEntry& entry) {
+  print_wrapped(entry.word + ": " + entry.text);
+  if (!entry.also.empty()) print_wrapped("Also: " + joined(entry.also));
+}
+
 std::vector<std::string> kinds_of_file() {
   std::vector<std::string> names;
   for (const ReferenceKind& kind : reference_kinds()) names.push_back(kind.name);
@@ -139,18 +145,23 @@ std::vector<std::string> kinds_of_file() {
   known.insert(known.end(), commands.begin(), commands.end());
   for (const std::string& topic : catalogue_topics())
     for (const CatalogueRow& row : catalogue_rows(topic)) known.push_back(row.name);
+  for (const GlossaryEntry& entry : glossary()) {
+    known.push_back(entry.word);
+    known.insert(known.end(), entry.also.begin(), entry.also.end());
+  }
   const std::string nearest = nearest_word(word, known);
   throw Error(fmt::format(
-      "help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, or a "
-      "word of `fp4sim list`",
+      "help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, a "
+      "word of `fp4sim list`, or a word of tables and papers",
       word, nearest.empty() ? ";" : "; did you mean '" + nearest + "'?", joined(commands), joined(kinds_of_file())));
 }
 
 void print_overview(const CLI::App& root) {
   // root.help() would be that of `help`, the subcommand that was given.
   fmt::print("{}\n", root.get_formatter()->make_help(&root, "fp4sim", CLI::AppFormatMode::Normal));
-  print_wrapped("`fp4sim help KIND` lists the fields of a kind of file: " + joined(kinds_of_file()) +
-                ". `fp4sim help WORD` explains a field or a word of `fp4sim list`.");
+  print_wrapped(
+      "`fp4sim help KIND` lists the fields of a kind of file: " + joined(kinds_of_file()) +
+      ". `fp4sim help WORD` explains a field, a word of `fp4sim list`, or one that tables and papers use (tied, RHT).");
 }
 
 void run_help(const CLI::App& root, const HelpOptions& o) {
@@ -188,18 +199,24 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
     found = find_fields(end = end.substr(dot + 1));
   const ReferenceKind* kind = o.words.size() == 1 ? kind_named(word) : nullptr;
   const Table listed = o.words.size() == 1 ? catalogue_table(word) : Table();
-  if (app == &root && kind == nullptr && found.empty() && listed.rows.empty()) refuse(root, word);
+  std::string phrase;
+  for (const std::string& part : o.words) phrase += (phrase.empty() ? "" : " ") + part;
+  const GlossaryEntry* entry = glossary_entry(phrase);
+  if (app == &root && kind == nullptr && found.empty() && listed.rows.empty() && entry == nullptr) refuse(root, word);
   if (o.json) {
     auto rows = nlohmann::ordered_json::array(), meanings = nlohmann::ordered_json::array();
     for (const Found& field : found) rows.push_back(row_json(field));
     for (const auto& row : listed.rows) meanings.push_back({{"in", row[0]}, {"doc", row[1]}, {"source", row[2]}});
-    return print_json({{"rows", rows}, {"meanings", meanings}});
+    nlohmann::ordered_json out = {{"rows", rows}, {"meanings", meanings}};
+    if (entry != nullptr) out["word"] = {{"name", entry->word}, {"also", entry->also}, {"doc", entry->text}};
+    return print_json(out);
   }
   bool is_first = true;
   const auto gap = [&] {
     if (!is_first) fmt::print("\n");
     is_first = false;
   };
+  if (entry != nullptr) gap(), print_entry(*entry);
   if (app != &root) gap(), fmt::print("{}", app->help(path));
   if (kind != nullptr) gap(), print_kind(*kind);
   for (const Found& field : found) gap(), print_found(field);
@@ -212,8 +229,8 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
 void add_help(CLI::App& app, Invocation&) {
   auto o = std::make_shared<HelpOptions>();
   app.add_option("WORD", o->words,
-                 "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`) or a word of "
-                 "`fp4sim list` (`rceil`)")
+                 "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`), a word of "
+                 "`fp4sim list` (`rceil`) or of tables and papers (`tied`, `RHT`)")
       ->type_name("WORD");
   app.add_option("--schema", o->schema, "Print the JSON Schema of a kind of file, for editors")
       ->type_name("recipe|spec|accumulator|grid|hardware|model|weights|service");
@@ -225,8 +242,6 @@ void add_help(CLI::App& app, Invocation&) {
 
 }  // namespace
 
-Command command_help() {
-  return {"help", "Explain a command, a field of a recipe, grid or chip file, or a word", add_help};
-}
+Command command_help() { return {"help", "Explain a command, a field of a file, or a word", add_help}; }
 
 }  // namespace fp4::tools

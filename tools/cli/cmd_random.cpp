@@ -85,7 +85,7 @@ void add_random(CLI::App& app, Invocation&) {
 }  // namespace
 
 Command command_random() {
-  return {"random", "Print the random draws of positions, as stochastic rounding uses them", add_random};
+  return {"random", "The random draws of positions that stochastic rounding uses", add_random};
 }
 
 }  // namespace fp4::tools

@@ -35,8 +35,7 @@ void add_signature(CLI::App& app, Invocation&) {
 }  // namespace
 
 Command command_signature() {
-  return {"signature", "Print 16 hex digits that change when any arithmetic changes, and those of each task's training",
-          add_signature};
+  return {"signature", "16 hex digits that change when any arithmetic changes", add_signature};
 }
 
 }  // namespace fp4::tools

@@ -72,7 +72,7 @@ void add_version(CLI::App& app, Invocation&) {
 }  // namespace
 
 Command command_version() {
-  return {"version", "The version of the program: commit, signature, features and libraries", add_version};
+  return {"version", "Commit, signature, features and libraries of the program", add_version};
 }
 
 }  // namespace fp4::tools

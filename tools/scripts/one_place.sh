@@ -1,5 +1,5 @@
 #!/bin/sh
-# Is the table "a new... | one place" of README.md true? Each kind is added to a copy where text alone can show it: axes
+# Is the table "a new... | one place" of CONTRIBUTING.md true? Each kind is added to a copy where text alone can show it: axes
 # as tests/variants adds them, and files below sweeps/ and tools/studies. Of what would need a compiler those that exist
 # are counted: the files that name a subcommand, a task or a backend's factory besides its own.
 #   tools/scripts/one_place.sh     prints one line a kind; fails where more places are touched than the table says
@@ -59,7 +59,7 @@ study = read("tools/study.sh")
 check("study", [p.name for p in pathlib.Path("tools/studies").glob("*.json") if re.search(rf"\b{p.stem}\b", re.sub("#.*", "", study))], 0)
 
 # What is code: its own file and one list.
-for name in re.findall(r"  X\((\w+)\)", read("tools/main.cpp")):  # the list itself, and its file
+for name in re.findall(r"  X\((\w+),", read("tools/main.cpp")):  # the list itself, and its file
     check(f"subcommand {name}", ["tools/main.cpp"] + naming(f"command_{name}", "tools", "sweeps"), 2)
 for name in re.findall(r"X\((\w+)\) ?", re.search(r"#define FP4_TASKS\(X\)(.*)", read("tasks/tasks.cpp"))[1]):
     files = naming(f"{name}\\(\\) \\{{|X\\({name}\\)|&{name}\\(\\)", "tasks")

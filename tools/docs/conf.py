@@ -1,0 +1,20 @@
+"""Sphinx settings of the site that tools/docs.sh makes; site.py lays the pages out."""
+project = "fp4sim"
+author = "the fp4sim authors"
+extensions = ["myst_parser", "sphinx_copybutton"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4  # links to #headings, as forges make them
+suppress_warnings = ["myst.header"]  # a page may begin below a heading of level 1
+exclude_patterns = ["extra"]
+html_theme = "furo"
+html_title = "fp4sim"
+html_copy_source = False
+html_show_sphinx = False
+html_last_updated_fmt = None
+html_extra_path = ["extra"]
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_theme_options = {"footer_icons": []}
+copybutton_prompt_text = "$ "
+copybutton_exclude = ".linenos, .go"
+highlight_language = "none"

@@ -1,0 +1,97 @@
+"""Lays out the source folder of the site: every page of the project, its links made relative, a start page by kinds.
+
+Usage: site.py SOURCE. A page belongs to the first kind of kinds.json one of whose patterns it matches. A link to a folder
+leads to its README.md; a link to a file that is no page copies the file beside it. Exits with 1 where a link leads nowhere.
+"""
+import fnmatch
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
+
+
+def pages():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        return sorted(p for p in listed.stdout.split() if not p.startswith("."))
+    found = []
+    for folder, names, files in os.walk(ROOT):
+        names[:] = [n for n in names if not n.startswith((".", "build")) and n != "node_modules"]
+        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files if f.endswith(".md")]
+    return sorted(found)
+
+
+class Site:
+    def __init__(self, source):
+        self.source, self.pages, self.wrong = source, pages(), []
+
+    def link(self, page, match):
+        image, text, target, anchor = match.groups()
+        path = target[1:] if target.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(page), target))
+        full = os.path.join(ROOT, path)
+        if os.path.isdir(full):
+            if path + "/README.md" not in self.pages:
+                return f"{text} (`{path}`)" if path not in text else text
+            path += "/README.md"
+        elif not os.path.exists(full):
+            self.wrong.append(f"{page}: {target}")
+        elif path not in self.pages:
+            self.copy(path)
+        start = os.path.dirname(page) or "."
+        return f"{image}[{text}]({os.path.relpath(path, start)}{anchor or ''})"
+
+    def copy(self, path):
+        to = os.path.join(self.source, path)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copyfile(os.path.join(ROOT, path), to)
+
+    def write(self, path, text):
+        to = os.path.join(self.source, path)
+        os.makedirs(os.path.dirname(to) or ".", exist_ok=True)
+        with open(to, "w") as f:
+            f.write(text)
+
+    def make(self, kinds, words):
+        of_kind = {kind["title"]: [] for kind in kinds}
+        for page in self.pages:
+            with open(os.path.join(ROOT, page)) as f:
+                blocks = re.split(r"(^```.*?^```$)", f.read(), flags=re.S | re.M)
+            text = "".join(b if b.startswith("```") else LINK.sub(lambda m: self.link(page, m), b) for b in blocks)
+            found = [w for entry in words if page in entry["pages"] for w in [entry["word"], *entry.get("also", [])]]
+            if found:
+                text = f"---\nmyst:\n  html_meta:\n    keywords: {json.dumps(', '.join(found))}\n---\n{text}"
+            self.write(page, text)
+            if page != "README.md":
+                kind = next(k for k in kinds if any(fnmatch.fnmatch(page, p) for p in k["pages"]))
+                of_kind[kind["title"]].append((next(i for i, p in enumerate(kind["pages"]) if fnmatch.fnmatch(page, p)), page))
+        start = ["# fp4sim", "", "A bit-exact FP4 simulator: what a format does to a tensor, whether a kernel is right, whether a recipe is", "worth its price.", "", "[Begin with the overview](README.md). The headers of the <a href=\"api/index.html\">C++ and C interfaces</a>.", "",
+                 "```{toctree}", ":hidden:", "", "README", "```", ""]
+        for kind in kinds:
+            start += ["## " + kind["title"], "", kind["doc"], "", "```{toctree}", ":maxdepth: 1", ":caption: " + kind["title"], ""]
+            start += [page[:-3] for _, page in sorted(of_kind[kind["title"]])] + ["```", ""]
+        self.write("index.md", "\n".join(start))
+        for problem in self.wrong:
+            print(f"site.py: {problem}: leads nowhere", file=sys.stderr)
+        return not self.wrong
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: site.py SOURCE")
+    with open(os.path.join(HERE, "kinds.json")) as f:
+        kinds = json.load(f)["kinds"]
+    words = []
+    if not Site(sys.argv[1]).make(kinds, words):
+        sys.exit(1)
+    shutil.copy(os.path.join(HERE, "conf.py"), sys.argv[1])
+    shutil.copytree(os.path.join(HERE, "static"), os.path.join(sys.argv[1], "static"))
+    os.makedirs(os.path.join(sys.argv[1], "extra"), exist_ok=True)
+
+
+main()
