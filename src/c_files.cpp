@@ -38,6 +38,13 @@ OpenOptions open_of(const fp4sim_input& input) {
   return open_options_of(text(input.dtype), text(input.shape), text(input.entry), input.bf16 != 0);
 }
 
+Layouts layouts_of(const char* nibbles, const char* scales) {
+  Layouts layouts;
+  if (nibbles != nullptr) layouts.nibbles = golden::code_layout_of("nibbles", nibbles);
+  if (scales != nullptr) layouts.scales = golden::scale_layout_of("scale_layout", scales);
+  return layouts;
+}
+
 fp4sim_report report_of(const QuantizeReport& r) {
   return {r.rows * r.cols,
           r.nmse(),
@@ -55,13 +62,15 @@ fp4sim_report report_of(const QuantizeReport& r) {
 
 fp4sim_report report_of(const ModelResult& result) {
   QuantizeReport all;
-  int64_t kept = 0;
+  int64_t kept = 0, dropped = 0;
   for (const ModelLine& line : result.lines) {
     if (line.report.rows > 0) all.add(line.report);
     kept += line.became == "kept" ? 1 : 0;
+    dropped += line.outcome == Outcome::dropped ? 1 : 0;
+    if (line.report.rows == 0) all.nonfinite += line.report.nonfinite;
   }
   fp4sim_report report = report_of(all);
-  report.tensors = static_cast<int64_t>(result.lines.size());
+  report.tensors = static_cast<int64_t>(result.lines.size()) - dropped;
   report.kept = kept;
   return report;
 }
@@ -69,9 +78,8 @@ fp4sim_report report_of(const ModelResult& result) {
 fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quantize_options& o) {
   const bool has_input =
       o.input.dtype != nullptr || o.input.shape != nullptr || o.input.entry != nullptr || o.input.bf16 != 0;
-  if (o.transpose != 0 || o.nibbles != nullptr || o.scale_layout != nullptr || has_input)
-    throw Error(
-        "fp4sim_quantize_file: input, transpose, nibbles and scale_layout are for one tensor, not for a scheme");
+  if (o.transpose != 0 || has_input)
+    throw Error("fp4sim_quantize_file: input and transpose are for one tensor, not for a scheme");
   ModelJob job;
   set_run(job, o.run);
   job.in = in;
@@ -80,6 +88,9 @@ fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quant
   job.words = text(o.spec);
   job.tensors = list(o.tensors);
   job.keep = list(o.keep);
+  job.layouts = layouts_of(o.nibbles, o.scale_layout);
+  job.allow_left = o.allow_left != 0;
+  job.changed = o.changed != 0;
   job.place = c::place_of(o.place);
   job.force = o.run.force != 0;
   job.command_line = "fp4sim_quantize_file";
@@ -128,13 +139,17 @@ int fp4sim_dequantize_file(const char* in, const char* out, const fp4sim_dequant
     job.out = out;
     job.real = decoded_type_of("type", text(o.type, "f32"));
     job.tensors = list(o.tensors);
+    job.layouts = layouts_of(o.nibbles, o.scale_layout);
+    job.allow_left = o.allow_left != 0;
     job.force = o.run.force != 0;
     job.command_line = "fp4sim_dequantize_file";
     const bool is_whole = is_model(in);
-    if (is_whole && o.changed != 0)
-      throw Error("fp4sim_dequantize_file: changed belongs to a folder of quantize, not to a model");
-    if (!is_whole && (o.type != nullptr || o.tensors != nullptr))
-      throw Error("fp4sim_dequantize_file: type and tensors belong to a model, not to a folder of quantize");
+    job.changed = o.changed != 0;
+    if (!is_whole && (o.type != nullptr || o.tensors != nullptr || o.nibbles != nullptr || o.scale_layout != nullptr ||
+                      o.allow_left != 0))
+      throw Error(
+          "fp4sim_dequantize_file: type, tensors, nibbles, scale_layout and allow_left belong to a model, not to a "
+          "folder of quantize");
     if (is_whole)
       convert_model(job);
     else
@@ -165,16 +180,17 @@ int fp4sim_inspect_file(const char* in, void (*tensor)(const fp4sim_tensor* tens
   return guarded([&] {
     require("fp4sim_inspect_file", in, tensor);
     for (const ModelTensor& t : model_tensors(model_files("inspect", in))) {
-      const std::string type = t.type();
+      const std::string type = t.type(), scheme = t.scheme_name();
       const fp4sim_tensor found = {t.name.c_str(),
                                    t.file().c_str(),
                                    type.c_str(),
-                                   t.scheme != nullptr ? t.scheme->name : "",
+                                   scheme.c_str(),
                                    t.scheme != nullptr ? t.scheme->spec : "",
                                    t.shape.data(),
                                    static_cast<int>(t.shape.size()),
                                    t.bytes(),
-                                   t.bits_per_element()};
+                                   t.bits_per_element(),
+                                   (t.fault.empty() ? t.unknown : t.fault).c_str()};
       tensor(&found, user);
     }
   });

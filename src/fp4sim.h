@@ -128,11 +128,13 @@ typedef struct fp4sim_quantize_options {
   fp4sim_place place; /* the n-th quantised tensor of a model has stream + 128 n */
   /* One tensor: */
   int transpose;            /* not 0: blocks along axis 0 */
-  const char* nibbles;      /* NULL: "low_first"; layouts of `fp4sim list layouts` */
-  const char* scale_layout; /* NULL: "linear" */
+  const char* nibbles;      /* NULL: "low_first"; layouts of `fp4sim list layouts`; of a model's output, too */
+  const char* scale_layout; /* NULL: "linear"; of a model's output, too */
   /* A model: patterns with * and ?, the last one NULL. */
   const char* const* tensors; /* what is quantised; NULL: every matrix but kept ones */
   const char* const* keep;    /* what stays; NULL: embeddings, heads, norms and routers */
+  int allow_left;             /* not 0: what looks quantised and is not understood stays, instead of an error */
+  int changed;                /* not 0: reads shards that are not those of fp4sim.json by their SHA-256 */
 } fp4sim_quantize_options;
 
 /* in: a tensor file (.npy, .npz, .safetensors, raw) of shape [.., K], taken as [product of the leading axes, K]; out: a
@@ -147,6 +149,9 @@ typedef struct fp4sim_dequantize_options {
   const char* type;           /* of a model's decoded weights: NULL or "f32"; "bf16", nearest even */
   const char* const* tensors; /* a model's weights to decode, patterns, the last one NULL; NULL: all */
   int changed;                /* not 0: decodes files that are not those of the manifest by their SHA-256 */
+  const char* nibbles;        /* of a model's FP4 codes: NULL: what its marks say, else "low_first", "high_first" */
+  const char* scale_layout;   /* of their scales: NULL: what its marks say, else "linear", "128x4", .. */
+  int allow_left;             /* as in fp4sim_quantize_options */
 } fp4sim_dequantize_options;
 
 /* in: a folder that fp4sim_quantize_file() wrote, out: a .npy of float32; or in: a model with FP4 weights, out: a
@@ -179,6 +184,7 @@ typedef struct fp4sim_tensor {
   int rank;
   uint64_t bytes;
   double bits_per_element;
+  const char* unknown; /* why it looks like a part of a quantised weight that no scheme reads; "" where it does not */
 } fp4sim_tensor;
 
 /* Reads the headers of `in` and calls `tensor` for each weight, in the order of files and tensors, by the caller's

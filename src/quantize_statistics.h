@@ -26,10 +26,15 @@ struct QuantizeReport {
   // Adds another tensor's, or another part's, of the same spec.
   void add(const QuantizeReport& other);
   double bits_per_element() const { return share(8 * static_cast<int64_t>(bytes)); }
-  double decibels() const {  // signal to noise; infinite without an error
+  bool has_finite() const { return nonfinite == 0 || nonfinite < rows * cols; }
+  double decibels() const {  // signal to noise; infinite without an error, NaN where no element is finite
+    if (!has_finite()) return std::numeric_limits<double>::quiet_NaN();
     return error_squares > 0 ? 10 * std::log10(squares / error_squares) : std::numeric_limits<double>::infinity();
   }
-  double nmse() const { return squares > 0 ? error_squares / squares : 0.0; }
+  double nmse() const {
+    if (!has_finite()) return std::numeric_limits<double>::quiet_NaN();
+    return squares > 0 ? error_squares / squares : 0.0;
+  }
   double share(int64_t count) const {
     const double all = static_cast<double>(rows) * static_cast<double>(cols);
     return all > 0 ? static_cast<double>(count) / all : 0.0;

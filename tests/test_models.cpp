@@ -12,12 +12,22 @@
 #include "src/spec_text.h"
 #include "tests/support/support.h"
 
-TEST_CASE("numpy agrees with whole models in every checkpoint format", "[cli]") {
+namespace {
+
+void check_by_numpy(const std::string& program) {
   const char* given = std::getenv("FP4SIM_PYTHON");
   const std::string python = given != nullptr ? given : "/usr/bin/python3";
-  const auto result = fp4::test::run_shell(python + " tests/models.py '" + fp4::test::fp4sim_path() + "'");
+  const auto result = fp4::test::run_shell(python + " tests/" + program + " '" + fp4::test::fp4sim_path() + "'");
   INFO(result.out + result.err);
   CHECK(result.exit_code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("numpy agrees with whole models in every checkpoint format", "[cli]") { check_by_numpy("models.py"); }
+
+TEST_CASE("numpy agrees on every kind of checkpoint that is read, carried over, refused or left", "[cli]") {
+  check_by_numpy("model_kinds.py");
 }
 
 // Counted by hand: 11 columns, so that a step of eight and a part of one are taken.

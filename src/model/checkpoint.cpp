@@ -10,6 +10,8 @@
 
 #include "src/error.h"
 #include "src/json_reader.h"
+#include "src/model/recognise.h"
+#include "src/tensor_file/safetensors.h"
 #include "src/tensor_file/tensor_reader.h"
 
 namespace fp4 {
@@ -17,83 +19,77 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Tensors = std::map<std::string, TensorPlace>;
-
 std::uint64_t product(const Shape& shape) { return element_count("model", shape); }
 
-// The other tensor of the same weight: "l.weight_packed" -> "l.weight_scale"; nullptr where there is none.
-const TensorPlace* beside(const Tensors& all, const std::string& stem, const char* ending) {
-  const auto at = all.find(stem + ending);
-  return at == all.end() ? nullptr : &at->second;
-}
-
-// Codes counted one by one; blocks [.., K/32, 16] are one row of K.
-Shape weight_shape(const CheckpointScheme& s, const TensorPlace& codes) {
-  Shape shape = codes.info.shape;
-  if (shape.empty() || codes.gguf != nullptr) return shape;
-  shape.back() *= 2;
-  if (shape.size() > 1 && std::string_view(s.codes) == "_blocks") {
-    shape[shape.size() - 2] *= shape.back();
-    shape.pop_back();
-  }
-  return shape;
-}
-
-// What comes before `ending` in the name; nothing where the name does not end so.
-bool cut(const std::string& name, std::string_view ending, std::string& stem) {
-  if (!name.ends_with(ending)) return false;
-  stem = name.substr(0, name.size() - ending.size());
-  return ending.starts_with('_') || stem.empty() || stem.ends_with('.') || stem.ends_with('_');
-}
-
-// g of every row, or of equal runs of rows (one for each expert).
-bool is_factor(const TensorPlace* factor, const Shape& weight) {
-  return factor != nullptr && factor->info.dtype == Dtype::f32 && product(factor->info.shape) != 0 &&
-         matrix_rows(weight) % product(factor->info.shape) == 0;
-}
-
-// The weight whose codes `codes` are; without parts where they are of another scheme.
-ModelTensor weight_of(const CheckpointScheme& s, const Tensors& all, const TensorPlace& codes) {
-  ModelTensor w;
-  w.name = codes.info.name;
-  if (codes.gguf != nullptr) {
-    if (s.gguf == GgufValues::plain || s.gguf != codes.gguf->values) return w;
-    w.scheme = &s;
-    w.shape = codes.info.shape;
-    w.parts = {codes};
-    if (!cut(w.name, s.whole, w.stem)) w.stem = w.name;
-    const TensorPlace* factor = *s.factor == '\0' ? nullptr : beside(all, w.stem, s.factor);
-    if (is_factor(factor, w.shape)) w.parts.push_back(*factor);
-    return w;
-  }
-  if (s.gguf != GgufValues::plain || codes.info.dtype != s.codes_dtype || !cut(w.name, s.codes, w.stem)) return w;
-  const Shape shape = weight_shape(s, codes);
-  const TensorPlace* scales = beside(all, w.stem, s.scales);
-  const auto block = static_cast<std::uint64_t>(s.block);
-  if (scales == nullptr || scales->info.dtype != s.scales_dtype || matrix_cols(shape) % block != 0) return w;
-  if (product(scales->info.shape) * block != product(shape)) return w;
-  const TensorPlace* factor = *s.factor == '\0' ? nullptr : beside(all, w.stem, s.factor);
-  if (s.meaning != Factor::one && !is_factor(factor, shape)) return w;
-  w.scheme = &s;
-  w.shape = shape;
-  w.parts = {codes, *scales};
-  if (factor != nullptr) w.parts.push_back(*factor);
-  return w;
-}
-
-// The tensors of one file.
-std::vector<TensorPlace> places_in(const std::string& file) {
+// The tensors of one file; its header's _quantization_metadata, where there is one, in `marks`.
+std::vector<TensorPlace> places_in(const std::string& file, std::string* metadata = nullptr) {
   std::vector<TensorPlace> places;
+  const Bytes bytes = open_file(file);
   if (file.ends_with(".gguf")) {
-    for (const GgufTensor& t : list_gguf(open_file(file)))
-      places.push_back({file, {t.name, t.type->dtype, t.shape}, t.offset, t.type});
+    for (GgufTensor& t : list_gguf(bytes)) {
+      const TensorInfo info = {std::move(t.name), t.type->dtype, std::move(t.shape)};
+      places.push_back({file, info, {info, bytes, t.offset}, t.type});
+    }
     return places;
   }
-  for (const TensorInfo& t : list_tensors(file)) {
-    places.push_back({file, t});
-    if (t.name.empty()) places.back().info.name = fs::path(file).filename().string();
+  if (file.ends_with(".safetensors")) {  // one look at the header for both
+    SafetensorsHeader header = parse_safetensors(bytes);
+    for (SafetensorsEntry& entry : header.entries)
+      places.push_back({file, entry.tensor, {entry.tensor, bytes, entry.begin}});
+    if (metadata != nullptr) *metadata = header.metadata["_quantization_metadata"];
+    return places;
+  }
+  for (ArrayPlace& array : list_arrays(bytes)) {
+    TensorInfo info = array.info;
+    if (info.name.empty()) info.name = fs::path(file).filename().string();
+    places.push_back({file, std::move(info), std::move(array)});
   }
   return places;
+}
+
+// Adds the formats that a ComfyUI mark gives: {"layers": {"blocks.0.q": {"format": "nvfp4"}}}.
+void add_marks(ModelNames& names, const std::string& file, const std::string& text) {
+  if (text.empty()) return;
+  const std::string place = file + ": _quantization_metadata";
+  const nlohmann::json document = parse_json(text, place);
+  JsonReader reader(document, place);
+  for (const auto& [layer, value] : reader.at("layers").entries())
+    if (const auto format = value.json().find("format"); format != value.json().end() && format->is_string())
+      names.marks[layer] = format->get<std::string>();
+}
+
+// The same of one layer: STEM.comfy_quant holds {"format": "nvfp4"} as bytes.
+void add_mark(ModelNames& names, const TensorPlace& place) {
+  constexpr std::uint64_t most = 65536;
+  constexpr std::string_view ending = ".comfy_quant";
+  const std::string where = place.file + ": " + place.info.name;
+  if (place.info.dtype != Dtype::u8 || product(place.info.shape) > most)
+    throw Error(fmt::format("{}: {} {} is no JSON of bytes, which ComfyUI writes", where, info(place.info.dtype).name,
+                            shape_text(place.info.shape)));
+  std::string text(static_cast<size_t>(product(place.info.shape)), '\0');
+  reader_of(place).read_raw(0, matrix_rows(place.info.shape), text.data());
+  const nlohmann::json mark = parse_json(text, where);
+  if (!mark.is_object() || !mark.contains("format") || !mark["format"].is_string())
+    throw Error(fmt::format("{}: '{}' names no format", where, text));
+  names.marks[place.info.name.substr(0, place.info.name.size() - ending.size())] = mark["format"].get<std::string>();
+}
+
+// config.json beside a shard says how many rows of a fused qkv matrix are whose.
+void add_head_sizes(ModelNames& names, const std::string& file) {
+  const std::string path = (fs::path(file).parent_path() / "config.json").string();
+  if (!fs::is_regular_file(path)) return;
+  const nlohmann::json whole = parse_json(read_text_file(path, "configuration of the model").text, path);
+  const nlohmann::json& config = whole.contains("text_config") ? whole["text_config"] : whole;
+  const auto number = [&](const char* key) -> std::uint64_t {
+    const auto at = config.find(key);
+    return at != config.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
+  };
+  const std::uint64_t heads = number("num_attention_heads");
+  if (heads == 0) return;
+  const std::uint64_t size = number("head_dim") > 0 ? number("head_dim") : number("hidden_size") / heads;
+  const std::uint64_t key_heads = number("num_key_value_heads") > 0 ? number("num_key_value_heads") : heads;
+  names.query_rows = heads * size;
+  names.key_rows = key_heads * size;
 }
 
 // The shards that the index names, in the order of their names; empty without an index. Each has to hold the tensors
@@ -112,8 +108,11 @@ std::vector<std::string> indexed(const std::string& command, const std::string& 
   JsonReader reader(document, index);
   std::map<std::string, std::set<std::string>> tensors;  // of each file
   for (const auto& [tensor, file] : reader.at("weight_map").entries()) {
-    const std::string path = (fs::path(folder) / file.text()).string();
+    const fs::path inside = file.text();
+    const std::string path = (fs::path(folder) / inside).string();
     const std::string named = index + ": weight_map names " + path + " for " + tensor;
+    if (inside.empty() || inside.is_absolute() || std::find(inside.begin(), inside.end(), "..") != inside.end())
+      throw Error(named + ": shards lie in the folder of their index");
     if (!fs::exists(path)) throw Error(named + ": no such file");
     const auto [held, is_new] = tensors.try_emplace(path);
     if (is_new)
@@ -127,18 +126,36 @@ std::vector<std::string> indexed(const std::string& command, const std::string& 
 
 }  // namespace
 
-const CheckpointScheme& scheme_of(const std::string& place, std::string_view name) {
-  std::string known;
-  for (const CheckpointScheme& s : checkpoint_schemes) {
-    if (name == s.name) return s;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", s.name);
+TensorReader reader_of(const TensorPlace& place, const OpenOptions& options) {
+  if (place.gguf != nullptr) {
+    OpenOptions raw;
+    raw.raw_dtype = place.info.dtype;
+    raw.raw_shape = place.gguf->values == GgufValues::plain ? place.info.shape : Shape{place.bytes()};
+    const std::string name = place.file + ": " + place.info.name;
+    return TensorReader(open_part(place.array.bytes, name, place.array.offset, place.bytes()), raw);
   }
-  throw Error(fmt::format("{}: unknown scheme '{}'; accepted: {}", place, name, known));
+  if (place.array.bytes == nullptr) return TensorReader(place.file, options);  // the options say what it is
+  return reader_at(place.array, options);
 }
 
 std::uint64_t TensorPlace::bytes() const {
   if (gguf != nullptr) return product(info.shape) / gguf->block * gguf->bytes;
   return byte_count(info.name, info.dtype, info.shape);
+}
+
+std::string ModelTensor::scheme_name() const {
+  if (scheme != nullptr) return scheme->name;
+  return fp8 ? (*fp8->name == '\0' ? "fp8" : fp8->name) : "";
+}
+
+std::string ModelTensor::layout_words() const {
+  std::string words;
+  if (nibbles != golden::CodeLayout::low_first)
+    words = fmt::format("nibbles {}", row_of(golden::code_layout_table, nibbles).name);
+  if (scale_layout != golden::ScaleLayout::linear)
+    words += fmt::format("{}scale layout {}", words.empty() ? "" : ", ",
+                         row_of(golden::scale_layout_table, scale_layout).name);
+  return words;
 }
 
 std::string ModelTensor::type() const {
@@ -169,35 +186,21 @@ std::vector<std::string> model_files(const std::string& command, const std::stri
   return shards;
 }
 
-std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files) {
-  Tensors all;
-  std::vector<std::string> order;
-  for (const std::string& file : files)
-    for (TensorPlace& place : places_in(file)) {
-      const std::string name = place.info.name;
-      const auto [at, is_new] = all.emplace(name, std::move(place));
+std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told) {
+  ModelNames names;
+  for (const std::string& file : files) {
+    std::string metadata;
+    for (TensorPlace& place : places_in(file, &metadata)) {
+      std::string name = place.info.name;
+      if (name.ends_with(".comfy_quant")) add_mark(names, place);
+      const auto [at, is_new] = names.all.emplace(name, std::move(place));
       if (!is_new) throw Error(file + ": a tensor " + name + " is in " + at->second.file + ", too");
-      order.push_back(name);
+      names.order.push_back(std::move(name));
     }
-  std::set<std::string> taken;
-  std::map<std::string, ModelTensor> weights;
-  for (const std::string& name : order)
-    for (const CheckpointScheme& s : checkpoint_schemes) {
-      ModelTensor w = weight_of(s, all, all.at(name));
-      if (w.parts.empty()) continue;
-      for (const TensorPlace& part : w.parts) taken.insert(part.info.name);
-      weights[name] = w;
-      break;
-    }
-  std::vector<ModelTensor> out;
-  for (const std::string& name : order) {
-    const TensorPlace& place = all.at(name);
-    if (weights.contains(name))
-      out.push_back(weights[name]);
-    else if (!taken.contains(name))
-      out.push_back({name, name, nullptr, {place}, place.info.shape});
+    add_marks(names, file, metadata);
   }
-  return out;
+  if (!files.empty()) add_head_sizes(names, files.front());
+  return recognised(names, told);
 }
 
 }  // namespace fp4

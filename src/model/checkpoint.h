@@ -1,89 +1,74 @@
-// The files of a model, and the schemes in which checkpoints keep FP4 weights: which tensors belong together.
+// The files of a model and their tensors: which of them together make one weight, and which make no sense.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "src/golden/layout.h"
+#include "src/model/scheme.h"
 #include "src/tensor_file/gguf.h"
-#include "src/tensor_file/stored_array.h"
+#include "src/tensor_file/open_array.h"
 
 namespace fp4 {
-
-// What the tensor beside the codes says of the tensor scale g; `one`: there is no such tensor.
-enum class Factor : std::uint8_t { one, direct, reciprocal };
-
-// Names are STEM + ending. Codes are two a byte, the even column in the low nibble; scales are row-major. GGUF keeps
-// codes and scales in blocks of one tensor (gguf.h) and has no endings.
-struct CheckpointScheme {
-  const char* name;
-  const char* whole;  // how the tensor ends before it is quantised: "weight"
-  const char* codes;  // "weight_packed"
-  Dtype codes_dtype;
-  const char* scales;  // what stands in its place in the names of the others
-  Dtype scales_dtype;
-  const char* factor;  // "" where there is none
-  Factor meaning;
-  int block;         // elements that share a scale
-  const char* spec;  // in our words
-  const char* doc;
-  const char* source;
-  GgufValues gguf = GgufValues::plain;  // of a GGUF's block type; plain: safetensors
-};
-inline constexpr CheckpointScheme checkpoint_schemes[] = {
-    {"modelopt_nvfp4", "weight", "weight", Dtype::u8, "weight_scale", Dtype::f8_e4m3, "weight_scale_2", Factor::direct,
-     16, "nvfp4", "weight_scale_2 is the tensor scale g", "NVIDIA Model-Optimizer"},
-    {"compressed_tensors_nvfp4", "weight", "weight_packed", Dtype::u8, "weight_scale", Dtype::f8_e4m3,
-     "weight_global_scale", Factor::reciprocal, 16, "nvfp4", "weight_global_scale is 1/g",
-     "compressed-tensors nvfp4-pack-quantized"},
-    {"compressed_tensors_mxfp4", "weight", "weight_packed", Dtype::u8, "weight_scale", Dtype::u8, "", Factor::one, 32,
-     "mxfp4", "weight_scale is E8M0", "compressed-tensors mxfp4-pack-quantized"},
-    {"modelopt_mxfp4", "weight", "weight", Dtype::u8, "weight_scale", Dtype::u8, "", Factor::one, 32, "mxfp4",
-     "weight_scale is E8M0", "NVIDIA Model-Optimizer"},
-    {"gpt_oss_mxfp4", "", "_blocks", Dtype::u8, "_scales", Dtype::u8, "", Factor::one, 32, "mxfp4",
-     "blocks [.., K/32, 16], scales [.., K/32] E8M0", "openai/gpt-oss"},
-    {"deepseek_mxfp4", "weight", "weight", Dtype::i8, "scale", Dtype::f8_e8m0, "", Factor::one, 32, "mxfp4",
-     "codes are int8 of two nibbles", "DeepSeek-V4 checkpoints"},
-    {"ggml_mxfp4", "weight", "", Dtype::u8, "", Dtype::u8, "", Factor::one, 32, "ggml_mxfp4",
-     "GGUF type 39: E8M0, then 16 bytes half_split_32; scale 0xFF reads as NaN", "ggml-common.h block_mxfp4",
-     GgufValues::mxfp4},
-    {"ggml_nvfp4", "weight", "", Dtype::u8, "", Dtype::u8, "scale", Factor::direct, 16, "nvfp4,tensor_scale=none",
-     "GGUF type 40: 4 x UE4M3, then 4 x 8 bytes half_split_16; STEM.scale, if there, is g (--spec nvfp4 writes it)", "ggml-common.h block_nvfp4",
-     GgufValues::nvfp4},
-};
-
-// A scheme by name; Error, which `place` opens, with the accepted words.
-const CheckpointScheme& scheme_of(const std::string& place, std::string_view name);
 
 // Where one tensor of a file lies.
 struct TensorPlace {
   std::string file;
   TensorInfo info = {};
-  std::uint64_t offset = 0;        // GGUF: in the file
+  ArrayPlace array = {};           // found when the file was listed; GGUF: bytes and offset alone
   const GgufType* gguf = nullptr;  // GGUF: what its elements are
   std::uint64_t bytes() const;
+};
+
+// Opens the bytes of a place; `options` say what a .npy or raw file cannot say itself.
+TensorReader reader_of(const TensorPlace& place, const OpenOptions& options = {});
+
+// Orders of codes and scales; unset: what marks in the file say, else low_first and linear.
+struct Layouts {
+  std::optional<golden::CodeLayout> nibbles = {};  // low_first or high_first
+  std::optional<golden::ScaleLayout> scales = {};
+};
+
+// How the scales of an FP8 weight lie over it: one for so many rows and columns, [rows of blocks, columns of blocks].
+struct Fp8Grid {
+  std::int64_t rows = 0, cols = 0;  // of a block
+  const char* name = "";            // "fp8_tensor"
 };
 
 // Tensors that make one weight, or one tensor by itself (no scheme).
 struct ModelTensor {
   std::string name;                          // of the tensor of codes, or of the tensor
   std::string stem;                          // name without the scheme's ending
-  const CheckpointScheme* scheme = nullptr;  // null: one tensor
-  std::vector<TensorPlace> parts = {};       // codes, scales, factor (GGUF: blocks, factor); or the tensor
+  const CheckpointScheme* scheme = nullptr;  // null: no FP4 weight
+  std::vector<TensorPlace> parts = {};       // codes, scales, factor (GGUF: blocks, factor); FP8: codes, scales
   Shape shape{};                             // of the weight: codes counted one by one
+  std::string whole = {};                    // how it is called when it is decoded
+  std::optional<Fp8Grid> fp8 = {};
+  bool is_transposed = false;  // FP4 stacks [E, in, out] whose bytes hold two rows and whose blocks run down columns
+  golden::CodeLayout nibbles = golden::CodeLayout::low_first;
+  golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
+  std::vector<std::uint64_t> factor_rows = {};  // rows that each factor multiplies; empty: one factor, or none
+  std::vector<TensorPlace> companions = {};     // that mean nothing without it
+  std::string fault = {};                       // why a quantised weight cannot be read, naming the part
+  std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads
   const std::string& file() const { return parts.front().file; }
-  std::string type() const;     // of the codes or of the tensor: "u8", "NVFP4"
-  std::uint64_t bytes() const;  // of all parts
+  bool is_quantised() const { return scheme != nullptr || fp8.has_value(); }
+  std::string layout_words() const;  // "nibbles high_first, scale layout 128x4"; "" of the usual ones
+  std::string scheme_name() const;   // "modelopt_nvfp4", "fp8_rows"; "" of one tensor
+  std::string type() const;          // of the codes or of the tensor: "u8", "NVFP4"
+  std::uint64_t bytes() const;       // of all parts
   double bits_per_element() const;
 };
 
 // A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
-// in the order of their names. Error for a folder without any and for a shard or tensor of the index that is missing;
-// `command` opens it.
+// in the order of their names. Error for a folder without any, for a shard or tensor of the index that is missing, and
+// for one that leads out of the folder; `command` opens it.
 std::vector<std::string> model_files(const std::string& command, const std::string& path);
 
 // In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.
-std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files);
+std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told = {});
 
 }  // namespace fp4

@@ -15,6 +15,8 @@ struct CompareJob {
   std::vector<std::string> specs = {};
   OpenOptions open = {};  // its entry is that of the files
   bool is_told = false;   // `open` says what a raw or opaque file is
+  Layouts layouts = {};   // of FP4 weights
+  bool changed = false;   // reads shards that are not those of fp4sim.json by their SHA-256
   std::string backend = "auto";
   int threads = 1;
   Progress progress = {};
@@ -30,6 +32,7 @@ struct CompareResult {
   std::vector<CompareLine> lines = {};   // of each tensor the specs in their order
   std::vector<CompareLine> totals = {};  // of each spec, tensor "all"
   std::vector<std::string> notes = {};   // what was left out or converted
+  std::vector<std::string> left = {};    // what looks quantised and is not understood
 };
 
 // Integers, single codes and single numbers are left out unless they are named. Error without a tensor of numbers.

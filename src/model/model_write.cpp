@@ -4,18 +4,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "src/amax.h"
 #include "src/error.h"
 #include "src/in_order.h"
+#include "src/model/decode.h"
 #include "src/model/gguf_blocks.h"
 #include "src/model/model_plan.h"
+#include "src/model/shard_hashes.h"
 #include "src/model/survey.h"
 #include "src/output.h"
+#include "src/sha256.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/gguf_writer.h"
@@ -69,17 +75,10 @@ uint64_t written_bytes(const Plan& plan) {
 
 void copy_tensor(const Plan& plan, ShardWriter& out, ProgressCount& progress) {
   std::vector<unsigned char> buffer;
-  for (const TensorPlace& part : plan.tensor->parts) {
-    OpenOptions options;
-    options.entry = part.gguf == nullptr ? part.info.name : "";
-    Bytes bytes = open_file(part.file);
-    if (part.gguf != nullptr) {
-      options.raw_dtype = part.info.dtype;
-      options.raw_shape = part.info.shape;
-      if (part.gguf->values != GgufValues::plain) options.raw_shape = Shape{part.bytes()};
-      bytes = open_part(bytes, part.file + ": " + part.info.name, part.offset, part.bytes());
-    }
-    TensorReader reader(bytes, options);
+  std::vector<TensorPlace> parts = plan.tensor->parts;
+  parts.insert(parts.end(), plan.tensor->companions.begin(), plan.tensor->companions.end());
+  for (const TensorPlace& part : parts) {
+    TensorReader reader = reader_of(part);
     const uint64_t step =
         std::max<uint64_t>(1, static_cast<uint64_t>(band_bytes) / std::max<size_t>(1, reader.row_bytes()));
     for (uint64_t first = 0; first < reader.rows(); first += step) {
@@ -92,7 +91,8 @@ void copy_tensor(const Plan& plan, ShardWriter& out, ProgressCount& progress) {
   }
 }
 
-void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ProgressCount& progress) {
+// Returns how many values are not finite.
+int64_t decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ProgressCount& progress) {
   const WeightReader reader(*plan.tensor);
   const int64_t rows = reader.rows(), cols = reader.cols();
   const int64_t band = std::max<int64_t>(1, band_bytes / (4 * std::max<int64_t>(cols, 1)));
@@ -100,8 +100,11 @@ void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, Prog
     WeightReader reader;
     std::vector<float> y = {};
     std::vector<uint16_t> narrow = {};
+    int64_t nonfinite = 0;
   };
-  const int threads = reader.reads_anywhere() ? std::max(job.threads, 1) : 1;
+  const int64_t bands = (rows + band - 1) / band;
+  const auto threads =
+      static_cast<int>(std::clamp<int64_t>(reader.reads_anywhere() ? job.threads : 1, 1, std::max<int64_t>(bands, 1)));
   std::vector<Worker> workers(static_cast<size_t>(threads), Worker{reader});
   const auto rows_of = [&](int64_t i) { return std::min(band, rows - i * band); };
   const bool is_narrow = plan.infos[0].dtype == Dtype::bf16;
@@ -109,6 +112,7 @@ void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, Prog
     Worker& w = workers[static_cast<size_t>(j)];
     w.y.resize(static_cast<size_t>(rows_of(i) * cols));
     w.reader.read_rows(i * band, rows_of(i), w.y.data(), 1);
+    for (const float y : w.y) w.nonfinite += (bits_of(y) & 0x7f800000u) == 0x7f800000u ? 1 : 0;
     if (!is_narrow) return;
     w.narrow.resize(w.y.size());
     narrow_to_bf16(w.y.data(), rows_of(i) * cols, w.narrow.data());
@@ -121,43 +125,195 @@ void decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, Prog
       out.write(w.y.data(), w.y.size() * 4);
     progress.add(plan.tensor->bytes() * static_cast<uint64_t>(rows_of(i)) / static_cast<uint64_t>(rows));
   };
-  in_order((rows + band - 1) / band, threads, [](int64_t, int) {}, decode, write);
+  in_order(
+      bands, threads, [](int64_t, int) {}, decode, write);
+  int64_t nonfinite = 0;
+  for (const Worker& w : workers) nonfinite += w.nonfinite;
+  return nonfinite;
+}
+
+// Codes band by band, then scales and factors, in the layouts and with the factor of the scheme.
+class SchemeWriter {
+ public:
+  SchemeWriter(const ModelJob& job, const Plan& plan, ShardWriter& out) : job_(job), plan_(plan), out_(out) {}
+
+  void take(const Quantized& q) {
+    if (writes_gguf(job_)) {
+      const std::vector<uint8_t> blocks = blocks_of(job_.scheme->gguf, q);
+      return out_.write(blocks.data(), blocks.size());
+    }
+    if (job_.layouts.nibbles == golden::CodeLayout::high_first) {
+      swapped_ = q.codes;
+      for (uint8_t& byte : swapped_) byte = static_cast<uint8_t>(byte >> 4 | byte << 4);
+      out_.write(swapped_.data(), swapped_.size());
+    } else {
+      out_.write(q.codes.data(), q.codes.size());
+    }
+    scales_.insert(scales_.end(), q.scales.begin(), q.scales.end());
+  }
+
+  // One factor for all rows, or one for each run of them.
+  void finish(std::vector<float> factors) {
+    const auto layout = job_.layouts.scales.value_or(golden::ScaleLayout::linear);
+    if (layout != golden::ScaleLayout::linear && !scales_.empty()) {
+      const Shape& shape = plan_.tensor->shape;
+      scales_ = golden::to_layout(layout, scales_, static_cast<int64_t>(matrix_rows(shape)),
+                                  static_cast<int64_t>(matrix_cols(shape)) / job_.scheme->block);
+    }
+    out_.write(scales_.data(), scales_.size());
+    if (!plan_.has_factor) return;
+    factors.resize(element_count("factor", plan_.infos.back().shape), factors[0]);  // a stack's experts share it
+    out_.write(factors.data(), factors.size() * sizeof(float));
+  }
+
+ private:
+  const ModelJob& job_;
+  const Plan& plan_;
+  ShardWriter& out_;
+  std::vector<uint8_t> scales_ = {}, swapped_ = {};
+};
+
+// A factor as the scheme says it; Error where it cannot.
+float factor_for(const ModelJob& job, const Plan& plan, Factor meaning, float factor, float top) {
+  const float said = factor_in(job.scheme->meaning, meaning, factor, top);
+  if (std::isfinite(said) && said > 0) return said;
+  throw Error(fmt::format("{}: {}: {} cannot say the factor {} of this tensor (it would be {})", plan.tensor->file(),
+                          plan.tensor->name, job.scheme->name, factor, said));
+}
+
+// What is known of the rows that are read back: their loss as it was reported.
+struct Reported {
+  const Plan* plan;
+  int64_t first = 0, count = 0;
+  std::vector<RowStatistics> rows = {};  // of quantised ones
+};
+
+// The rows in the middle of a tensor, about 64 K elements: an offset that drifts shows there.
+Reported rows_to_read_back(const Plan& plan) {
+  constexpr int64_t elements = int64_t{1} << 16;
+  const auto rows = static_cast<int64_t>(matrix_rows(plan.tensor->shape));
+  const auto cols = static_cast<int64_t>(matrix_cols(plan.tensor->shape));
+  const int64_t count = std::clamp<int64_t>(elements / std::max<int64_t>(cols, 1), 1, std::max<int64_t>(rows, 1));
+  return {&plan, (rows - count) / 2, count};
 }
 
 QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint32_t number, const Plan& plan,
-                               ShardWriter& out, ProgressCount& progress) {
+                               ShardWriter& out, ProgressCount& progress, Reported& reported) {
   WeightReader reader(*plan.tensor);
-  std::vector<uint8_t> scales;  // they follow the codes in the file
+  const Dispatcher backend(job.backend);
+  SchemeWriter writer(job, plan, out);
   float factor = 1;
   SurveyOptions options;
   options.place = job.place;
   options.place.stream += 128 * number;
   options.backend = job.backend;
   options.threads = job.threads;
+  options.decode = [&](const Quantized& q, float* y, int threads) { decode_weight(backend, q, y, threads); };
   options.take = [&](const Quantized& q) {
     factor = q.tensor_scale[0];
-    if (writes_gguf(job)) {
-      const std::vector<uint8_t> blocks = blocks_of(job.scheme->gguf, q);
-      return out.write(blocks.data(), blocks.size());
+    writer.take(q);
+  };
+  options.rows = [&](int64_t first, const std::vector<RowStatistics>& rows) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int64_t row = first + static_cast<int64_t>(i);
+      if (row >= reported.first && row < reported.first + reported.count) reported.rows.push_back(rows[i]);
     }
-    out.write(q.codes.data(), q.codes.size());
-    scales.insert(scales.end(), q.scales.begin(), q.scales.end());
   };
   const double share = static_cast<double>(plan.tensor->bytes()) / static_cast<double>(reader.rows() * reader.cols());
   options.progress = [&](uint64_t elements) {
     progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)));
   };
-  QuantizeReport report = survey(reader, {spec}, options)[0];
-  out.write(scales.data(), scales.size());
-  if (job.scheme->meaning == Factor::reciprocal) factor = 1.0f / factor;
-  if (spec.has_tensor_scale()) out.write(&factor, 4);
+  const QuantizeReport report = survey(reader, {spec}, options)[0];
+  if (plan.has_factor) factor = factor_for(job, plan, meaning_of(spec.decode), factor, resolve(spec).top());
+  writer.finish({factor});
   return report;
+}
+
+// Codes and scales as they are; returns how many values are not finite.
+int64_t carry_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ProgressCount& progress) {
+  WeightReader reader(*plan.tensor);
+  SchemeWriter writer(job, plan, out);
+  const int64_t band = std::max<int64_t>(1, band_bytes / std::max<int64_t>(reader.cols(), 1));
+  const CheckpointScheme& from = *plan.tensor->scheme;
+  const Quantizer resolved = resolve(reading_spec(from));
+  const uint64_t row_bytes = plan.tensor->bytes() / static_cast<uint64_t>(std::max<int64_t>(reader.rows(), 1));
+  int64_t nonfinite = 0;
+  for (int64_t first = 0; first < reader.rows(); first += band) {
+    const int64_t count = std::min(band, reader.rows() - first);
+    const Quantized& q = reader.read_quantized(first, count);
+    for (const uint8_t scale : q.scales) nonfinite += is_nan(decode(resolved.scale, scale)) ? from.block : 0;
+    writer.take(q);
+    progress.add(row_bytes * static_cast<uint64_t>(count));
+  }
+  std::vector<float> factors;
+  for (const float f : reader.factors())
+    factors.push_back(
+        plan.has_factor
+            ? factor_for(job, plan, from.meaning == Factor::one ? Factor::direct : from.meaning, f, resolved.top())
+            : f);
+  writer.finish(factors);
+  return nonfinite;
+}
+
+// Reads rows of every weight from the bytes of a shard that is written, by the scheme's own reader, and compares what
+// they lost with what the quantiser reported of the same rows. Error (exit code 1) where that differs: the file does
+// not say what it should.
+void read_back(const ModelJob& job, const std::string& path, const std::vector<Reported>& written) {
+  if (written.empty()) return;
+  std::map<std::string, ModelTensor> tensors;
+  for (ModelTensor& t : model_tensors({path}, job.layouts)) {
+    std::string name = t.name;
+    tensors.emplace(std::move(name), std::move(t));
+  }
+  std::vector<float> x, y;
+  for (const Reported& r : written) {
+    const std::string place = fmt::format("{}: {}", r.plan->tensor->file(), r.plan->tensor->name);
+    const auto fail = [&](const std::string& why) {
+      throw Error(fmt::format("{}: read back from what was written: {}; nothing is kept", place, why), 1);
+    };
+    const auto at = tensors.find(r.plan->infos[0].name);
+    if (at == tensors.end() || at->second.scheme == nullptr)
+      fail(fmt::format("no {} weight {}{}", job.scheme->name, r.plan->infos[0].name,
+                       at != tensors.end() && !at->second.fault.empty() ? ": " + at->second.fault : ""));
+    if (std::string_view(at->second.scheme->name) != job.scheme->name)
+      fail(fmt::format("a weight of {}, not of {}", at->second.scheme->name, job.scheme->name));
+    WeightReader source(*r.plan->tensor), file(at->second);
+    if (source.rows() != file.rows() || source.cols() != file.cols())
+      fail(fmt::format("{} x {} elements, not {} x {}", file.rows(), file.cols(), source.rows(), source.cols()));
+    x.resize(static_cast<size_t>(r.count * source.cols()));
+    y.resize(x.size());
+    source.read_rows(r.first, r.count, x.data(), 1);
+    file.read_rows(r.first, r.count, y.data(), 1);
+    Quantized q = file.read_quantized(r.first, r.count);
+    QuantizeReport found, expected;
+    add_rows(found, row_statistics(q, view_of(x.data(), r.count, source.cols()), y.data(), 1));
+    if (r.plan->way == Way::carry) {
+      const Quantized& own = source.read_quantized(r.first, r.count);
+      if (own.codes != q.codes || own.scales != q.scales) fail("other codes or scales than the source has");
+      if (found.nmse() > 1e-12) fail(fmt::format("NMSE {:.3g} against the source, with the same codes", found.nmse()));
+      continue;
+    }
+    add_rows(expected, r.rows);
+    // The spec's order of operations and the scheme's differ by an ulp of a value here and there.
+    const bool is_same =
+        found.nonfinite == expected.nonfinite && found.squares == expected.squares &&
+        (std::abs(found.nmse() - expected.nmse()) <= 1e-5 * expected.nmse() + 1e-12 || !found.has_finite());
+    if (!is_same)
+      fail(fmt::format("NMSE {:.6g} in rows {} to {}, {:.6g} was measured", found.nmse(), r.first, r.first + r.count,
+                       expected.nmse()));
+  }
 }
 
 ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const ModelResult& result) {
   ordered_json tensors = ordered_json::array();
   for (const ModelLine& l : result.lines) {
-    ordered_json row = {{"tensor", l.tensor}, {"became", l.became}, {"shape", l.shape}, {"bytes", l.bytes_out}};
+    ordered_json row = {{"tensor", l.tensor},
+                        {"became", l.became},
+                        {"outcome", row_of(outcome_table, l.outcome).name},
+                        {"shape", l.shape},
+                        {"bytes", l.bytes_out}};
+    if (!l.rule.empty()) row["rule"] = l.rule;
+    if (l.report.nonfinite > 0) row["nonfinite"] = l.report.nonfinite;
     if (l.report.rows > 0) {
       row["nmse"] = l.report.nmse();
       row["decibels"] = l.report.error_squares > 0 ? ordered_json(l.report.decibels()) : nullptr;
@@ -170,7 +326,8 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
   document["scheme"] = job.scheme != nullptr ? ordered_json(job.scheme->name) : ordered_json(nullptr);
   if (job.scheme != nullptr) document["spec"] = to_json(canonical(spec));
   document["random"] = {{"seed", job.place.seed}, {"stream", job.place.stream}, {"step", job.place.step}};
-  document["signature"] = arithmetic_signature();
+  static const std::string signature = arithmetic_signature();  // as long as 30 MB
+  document["signature"] = signature;
   document["version"] = version();
   document["command"] = job.command_line;
   document["tensors"] = tensors;
@@ -193,17 +350,45 @@ void refuse_remains(const std::string& out, const std::set<std::string>& written
   }
 }
 
+// Work for another thread, or for this one when its result is asked for: alone, or where there are no more threads.
+template <class Work>
+auto beside(int threads, Work work) {
+  try {
+    return std::async(threads > 1 ? std::launch::async : std::launch::deferred, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
+
+// The layouts of a model are those of bytes in place: two orders of nibbles, and orders of scales of one matrix.
+void check_layouts(const ModelJob& job) {
+  const auto nibbles = job.layouts.nibbles.value_or(golden::CodeLayout::low_first);
+  if (nibbles != golden::CodeLayout::low_first && nibbles != golden::CodeLayout::high_first)
+    throw Error(fmt::format("--nibbles: models have low_first or high_first, not {}",
+                            row_of(golden::code_layout_table, nibbles).name));
+  const bool is_plain = nibbles == golden::CodeLayout::low_first &&
+                        job.layouts.scales.value_or(golden::ScaleLayout::linear) == golden::ScaleLayout::linear;
+  if (writes_gguf(job) && !is_plain)
+    throw Error(fmt::format("--nibbles, --scale-layout: {} keeps both in blocks of its own", job.scheme->name));
+}
+
 }  // namespace
 
 ModelResult convert_model(const ModelJob& job) {
-  const char* command = job.scheme != nullptr ? "quantize" : "dequantize";
+  const std::string command = job.scheme != nullptr ? "quantize" : "dequantize";
   const std::vector<std::string> files = model_files(command, job.in);
   for (const std::string& file : files)
     if (!file.ends_with(".safetensors") && !file.ends_with(".gguf"))
       throw Error(fmt::format("{} {}: models are read from .safetensors, .gguf or a folder of them", command, file));
+  check_layouts(job);
   const QuantSpec spec = model_spec(job);
-  const std::vector<ModelTensor> tensors = model_tensors(files);
+  if (!job.changed) check_hashes(command, files);
+  const std::vector<ModelTensor> tensors = model_tensors(files, job.scheme == nullptr ? job.layouts : Layouts{});
   const std::vector<Plan> plans = plans_of(job, spec, tensors);
+  if (job.scheme == nullptr &&
+      std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return p.outcome == Outcome::decoded; }))
+    throw Error(fmt::format("{} {}: no FP4 or FP8 weight in {} tensors: there is nothing to decode", command, job.in,
+                            tensors.size()));
   uint64_t bytes = 0;
   for (const ModelTensor& t : tensors) bytes += t.bytes();
   const auto name_of = [&](const std::string& file) {
@@ -211,49 +396,83 @@ ModelResult convert_model(const ModelJob& job) {
   };
   const bool has_index = files.size() > 1 && !writes_gguf(job);
   std::set<std::string> written;
-  for (const std::string& file : files) written.insert(name_of(file));
+  for (const std::string& file : files)
+    if (!written.insert(name_of(file)).second)
+      throw Error(fmt::format("{} {}: two shards are called {}; rename one", command, job.in, name_of(file)));
   if (has_index) written.insert(index_name);
   if (job.force) refuse_remains(job.out, written);
 
+  std::map<std::string, std::vector<const Plan*>> plans_of_file;
+  for (const Plan& plan : plans) plans_of_file[plan.tensor->file()].push_back(&plan);
   StagedFolder folder(job.out, job.force);
   ModelResult result;
   const auto begin = std::chrono::steady_clock::now();
   ProgressCount progress(job.progress, bytes);
-  ordered_json weight_map = ordered_json::object();
+  nlohmann::json weight_map = nlohmann::json::object();
   uint64_t total = 0;
   uint32_t number = 0;
+  std::vector<std::future<std::string>> hashes;  // of the shards in `hashed`, while the next ones are written
+  std::vector<std::string> hashed;
   for (const std::string& file : files) {
-    const std::string name = name_of(file);
-    std::vector<const Plan*> here;
-    for (const Plan& plan : plans)
-      if (plan.tensor->file() == file) here.push_back(&plan);
+    const std::string name = name_of(file), path = folder.file(name).string();
+    const std::vector<const Plan*>& here = plans_of_file[file];
     for (const Plan* plan : here)
-      for (const TensorInfo& t : plan->infos) weight_map[t.name] = name;
+      for (const TensorInfo& t : plan->infos)
+        if (!weight_map.emplace(t.name, name).second)
+          throw Error(fmt::format("{}: {}: the output has a tensor {} already", file, plan->tensor->name, t.name));
     std::optional<GgufMetadata> metadata;
-    if (writes_gguf(job)) metadata = file.ends_with(".gguf") ? metadata_of(open_file(file)) : plain_metadata();
-    ShardWriter out(folder.file(name).string(), here, metadata ? &*metadata : nullptr);
-    for (const Plan& plan : plans) {
-      if (plan.tensor->file() != file) continue;
-      ModelLine line = {plan.tensor->name, "kept", plan.tensor->shape, plan.tensor->bytes(), 0, {}};
-      line.bytes_out = written_bytes(plan);
+    if (writes_gguf(job))
+      metadata =
+          with_file_type(file.ends_with(".gguf") ? metadata_of(open_file(file)) : plain_metadata(), job.scheme->gguf);
+    ShardWriter out(path, here, metadata ? &*metadata : nullptr);
+    std::vector<Reported> reported;
+    for (const Plan* at : here) {
+      const Plan& plan = *at;
+      const ModelTensor& t = *plan.tensor;
+      ModelLine line = {t.name,  "kept",    plan.outcome,        plan.rule, t.layout_words(),
+                        t.shape, t.bytes(), written_bytes(plan), {}};
       total += line.bytes_out;
-      if (plan.way == Way::copy) copy_tensor(plan, out, progress);
-      if (plan.way == Way::decode) {
-        decode_tensor(job, plan, out, progress);
-        line.became = info(plan.infos[0].dtype).name;
-      }
-      if (plan.way == Way::quantise) {
-        line.report = quantise_tensor(job, spec, number++, plan, out, progress);
-        line.became = job.scheme->name;
+      switch (plan.way) {
+        case Way::copy: copy_tensor(plan, out, progress); break;
+        case Way::decode:
+          line.report.nonfinite = decode_tensor(job, plan, out, progress);
+          line.became = info(plan.infos[0].dtype).name;
+          break;
+        case Way::carry:
+          reported.push_back(rows_to_read_back(plan));
+          line.report.nonfinite = carry_tensor(job, plan, out, progress);
+          line.became = job.scheme->name;
+          break;
+        case Way::quantise:
+          reported.push_back(rows_to_read_back(plan));
+          line.report = quantise_tensor(job, spec, number++, plan, out, progress, reported.back());
+          line.became = job.scheme->name;
+          break;
       }
       result.lines.push_back(line);
+      if (plan.way == Way::copy) continue;
+      for (const TensorPlace& gone : t.companions)
+        result.lines.push_back({gone.info.name,
+                                "dropped",
+                                Outcome::dropped,
+                                "belongs to " + t.name,
+                                "",
+                                gone.info.shape,
+                                gone.bytes(),
+                                0,
+                                {}});
     }
     out.commit();
+    read_back(job, path, reported);
+    hashes.push_back(beside(job.threads, [path] { return sha256_file(path); }));
+    hashed.push_back(name);
   }
   if (has_index)
     write_file(folder.file(index_name),
                ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n", false);
-  write_file(folder.file("fp4sim.json"), document_of(job, spec, result).dump(2) + "\n", false);
+  ordered_json document = document_of(job, spec, result);
+  for (size_t i = 0; i < hashes.size(); ++i) document["files"][hashed[i]] = {{"sha256", hashes[i].get()}};
+  write_file(folder.file(model_record), document.dump(2) + "\n", false);
   folder.commit();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

@@ -6,6 +6,7 @@
 
 #include "fp4/spec.h"
 #include "src/model/checkpoint.h"
+#include "src/model/outcome.h"
 #include "src/progress.h"
 #include "src/quantize_statistics.h"
 
@@ -19,8 +20,11 @@ struct ModelJob {
   Dtype real = Dtype::f32;                   // decode: f32 or bf16 (nearest even)
   std::vector<std::string> tensors;          // patterns with * and ?: what is converted; none: all that can be
   std::vector<std::string> keep;             // patterns of what stays as it is
-  RandomPlace place;                         // the stream of the n-th quantised tensor is stream + 128 n
+  Layouts layouts;                           // of the scheme that is written; decode: of that which is read
+  bool allow_left = false;  // what looks quantised and is not understood stays as it is, instead of an Error
+  RandomPlace place;        // the stream of the n-th quantised tensor is stream + 128 n
   bool force = false;
+  bool changed = false;  // reads shards that are not those of fp4sim.json by their SHA-256
   std::string backend = "auto";
   int threads = 1;
   std::string command_line;
@@ -30,9 +34,12 @@ struct ModelJob {
 struct ModelLine {
   std::string tensor;  // as the input calls it
   std::string became;  // the scheme's name, f32, bf16, or "kept"
+  Outcome outcome;
+  std::string rule;     // why it is kept, or what is not understood
+  std::string read_as;  // orders of codes and scales that are not the usual ones: "nibbles high_first, scales 128x4"
   Shape shape;
   uint64_t bytes_in = 0, bytes_out = 0;
-  QuantizeReport report;  // of quantised ones
+  QuantizeReport report;  // of quantised ones, measured on what the file says; of decoded ones `nonfinite` alone
 };
 
 struct ModelResult {

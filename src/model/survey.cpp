@@ -142,7 +142,10 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
           call.x = x;
           call.row_offset = band_index * band + done;
           backend.quantize(call, w.q);
-          backend.dequantize(w.q, w.y.data(), inner);
+          if (options.decode)
+            options.decode(w.q, w.y.data(), inner);
+          else
+            backend.dequantize(w.q, w.y.data(), inner);
           if (done == 0) w.sums[i].clear();
           const std::vector<RowStatistics> sums = row_statistics(w.q, x, w.y.data(), inner);
           w.sums[i].insert(w.sums[i].end(), sums.begin(), sums.end());
@@ -151,6 +154,7 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
       },
       [&](Worker& w, int64_t i) {
         for (size_t k = 0; k < specs.size(); ++k) add_rows(reports[k], w.sums[k]);
+        if (options.rows) options.rows(i * band, w.sums[0]);
         if (options.take) options.take(w.all);
         if (options.progress) options.progress(static_cast<uint64_t>(rows_of(i) * cols));
       });

@@ -20,6 +20,10 @@ struct SurveyOptions {
   // Called with each band, in ascending order, by one thread at a time; for one spec.
   std::function<void(const Quantized& band)> take = {};
   std::function<void(uint64_t elements)> progress = {};  // after each band, likewise
+  // What decodes; unset: the backend.
+  std::function<void(const Quantized& q, float* out, int threads)> decode = {};
+  // What each row lost, band by band, in ascending order; for one spec.
+  std::function<void(int64_t first, const std::vector<RowStatistics>& rows)> rows = {};
 };
 
 // One report a spec. Threads read, quantise and measure bands of their own. Reads the tensor once, and once

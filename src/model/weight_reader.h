@@ -12,14 +12,14 @@
 
 namespace fp4 {
 
-// Whether the tensor has real values: FP4 weights, numbers of plain types; not integers by themselves, codes and GGUF
-// types that are only listed.
+// Whether the tensor has real values: FP4 and FP8 weights, numbers of plain types; not integers by themselves, codes,
+// GGUF types that are only listed, and weights with a fault.
 bool has_values(const ModelTensor& tensor);
 
 class WeightReader {
  public:
-  // A tensor of a model. Error, naming file and tensor, when it has no values or its parts do not fit. `options` says
-  // what a .npy or raw file cannot say itself.
+  // A tensor of a model. Error, naming file and tensor, when it has no values, its parts do not fit, or its factor is
+  // not a finite number above 0. `options` says what a .npy or raw file cannot say itself.
   explicit WeightReader(const ModelTensor& tensor, const OpenOptions& options = {});
 
   const std::string& name() const { return name_; }  // FILE: TENSOR, opens messages
@@ -29,14 +29,26 @@ class WeightReader {
   // Whether a copy can read other rows at the same time, in any order.
   bool reads_anywhere() const;
 
-  // Rows [first, first + count) as float32 [count, cols()]. FP4 is decoded by the core in the scheme's spec; Q8_0 is
-  // fl32(d * q).
+  // Rows [first, first + count) as float32 [count, cols()]. FP4 is decoded in the order of operations of the scheme's
+  // owner; FP8 is fl32(q * s), Q8_0 fl32(d * q).
   void read_rows(int64_t first, int64_t count, float* out, int threads = 1);
   // The largest finite magnitude of these rows; 16-bit numbers are not widened for it.
   float finite_amax(int64_t first, int64_t count, int threads = 1);
 
+  // Of an FP4 weight that is not transposed: codes and scales of these rows as the core has them (low nibble first,
+  // row-major).
+  const Quantized& read_quantized(int64_t first, int64_t count);
+  // The factors as the file has them, and the rows that each multiplies.
+  const std::vector<float>& factors() const { return factors_; }
+  int64_t factor_end(size_t factor) const { return factor_ends_[factor]; }
+
  private:
-  void read_parts(int64_t first, int64_t count, float* out, int threads);
+  void open_factors(const ModelTensor& tensor, size_t part);
+  void open_fp8(const ModelTensor& tensor);
+  void read_part(int64_t first, int64_t count, size_t factor, float* out, int threads);
+  void read_transposed(int64_t first, int64_t count, float* out);
+  void read_fp8(int64_t first, int64_t count, float* out);
+  void read_q8_0(int64_t first, int64_t count, float* out);
   void read_codes(int64_t first, int64_t count);
   void read_blocks(int64_t first, int64_t count);
 
@@ -44,10 +56,16 @@ class WeightReader {
   int64_t rows_ = 0, cols_ = 0;
   const CheckpointScheme* scheme_ = nullptr;
   GgufValues blocks_ = GgufValues::plain;
-  std::optional<TensorReader> codes_{}, scales_{};  // of a scheme; codes_ alone: a plain tensor
+  golden::CodeLayout nibbles_ = golden::CodeLayout::low_first;
+  std::optional<TensorReader> codes_{}, scales_{};               // of a scheme; codes_ alone: a plain tensor
+  std::shared_ptr<const std::vector<uint8_t>> linear_scales_{};  // of a layout in tiles, read whole
+  int64_t transposed_rows_ = 0;                                  // of an expert; 0: blocks run along rows
+  Fp8Grid grid_ = {};
+  std::shared_ptr<const std::vector<float>> fp8_scales_{}, fp8_values_{};  // of blocks; of the 256 codes
   Bytes gguf_{};
   std::uint64_t gguf_offset_ = 0, gguf_row_bytes_ = 0;
-  std::vector<float> factors_{1.0f};  // g of equal runs of rows
+  std::vector<float> factors_{1.0f};
+  std::vector<int64_t> factor_ends_{};  // the row behind the last that each multiplies
   Dispatcher backend_{};
   Quantized q_{};
   std::vector<unsigned char> stored_{};

@@ -10,18 +10,25 @@
 namespace fp4 {
 namespace {
 
-// Numbers of ggml.h (enum ggml_type) and sizes of ggml-common.h.
+// Numbers of ggml.h (enum ggml_type) and sizes of ggml-common.h. Of rows with GgufValues::none only the size is known.
 const std::vector<GgufType> kTypes = {
-    {0, "F32", 1, 4, GgufValues::plain, Dtype::f32},     {1, "F16", 1, 2, GgufValues::plain, Dtype::f16},
-    {2, "Q4_0", 32, 18, GgufValues::none, Dtype::u8},    {3, "Q4_1", 32, 20, GgufValues::none, Dtype::u8},
-    {6, "Q5_0", 32, 22, GgufValues::none, Dtype::u8},    {7, "Q5_1", 32, 24, GgufValues::none, Dtype::u8},
-    {8, "Q8_0", 32, 34, GgufValues::q8_0, Dtype::u8},    {10, "Q2_K", 256, 84, GgufValues::none, Dtype::u8},
-    {11, "Q3_K", 256, 110, GgufValues::none, Dtype::u8}, {12, "Q4_K", 256, 144, GgufValues::none, Dtype::u8},
-    {13, "Q5_K", 256, 176, GgufValues::none, Dtype::u8}, {14, "Q6_K", 256, 210, GgufValues::none, Dtype::u8},
-    {24, "I8", 1, 1, GgufValues::plain, Dtype::i8},      {25, "I16", 1, 2, GgufValues::plain, Dtype::i16},
-    {26, "I32", 1, 4, GgufValues::plain, Dtype::i32},    {27, "I64", 1, 8, GgufValues::plain, Dtype::i64},
-    {28, "F64", 1, 8, GgufValues::plain, Dtype::f64},    {30, "BF16", 1, 2, GgufValues::plain, Dtype::bf16},
-    {39, "MXFP4", 32, 17, GgufValues::mxfp4, Dtype::u8}, {40, "NVFP4", 64, 36, GgufValues::nvfp4, Dtype::u8},
+    {0, "F32", 1, 4, GgufValues::plain, Dtype::f32},       {1, "F16", 1, 2, GgufValues::plain, Dtype::f16},
+    {2, "Q4_0", 32, 18, GgufValues::none, Dtype::u8},      {3, "Q4_1", 32, 20, GgufValues::none, Dtype::u8},
+    {6, "Q5_0", 32, 22, GgufValues::none, Dtype::u8},      {7, "Q5_1", 32, 24, GgufValues::none, Dtype::u8},
+    {8, "Q8_0", 32, 34, GgufValues::q8_0, Dtype::u8},      {9, "Q8_1", 32, 36, GgufValues::none, Dtype::u8},
+    {10, "Q2_K", 256, 84, GgufValues::none, Dtype::u8},    {11, "Q3_K", 256, 110, GgufValues::none, Dtype::u8},
+    {12, "Q4_K", 256, 144, GgufValues::none, Dtype::u8},   {13, "Q5_K", 256, 176, GgufValues::none, Dtype::u8},
+    {14, "Q6_K", 256, 210, GgufValues::none, Dtype::u8},   {15, "Q8_K", 256, 292, GgufValues::none, Dtype::u8},
+    {16, "IQ2_XXS", 256, 66, GgufValues::none, Dtype::u8}, {17, "IQ2_XS", 256, 74, GgufValues::none, Dtype::u8},
+    {18, "IQ3_XXS", 256, 98, GgufValues::none, Dtype::u8}, {19, "IQ1_S", 256, 50, GgufValues::none, Dtype::u8},
+    {20, "IQ4_NL", 32, 18, GgufValues::none, Dtype::u8},   {21, "IQ3_S", 256, 110, GgufValues::none, Dtype::u8},
+    {22, "IQ2_S", 256, 82, GgufValues::none, Dtype::u8},   {23, "IQ4_XS", 256, 136, GgufValues::none, Dtype::u8},
+    {24, "I8", 1, 1, GgufValues::plain, Dtype::i8},        {25, "I16", 1, 2, GgufValues::plain, Dtype::i16},
+    {26, "I32", 1, 4, GgufValues::plain, Dtype::i32},      {27, "I64", 1, 8, GgufValues::plain, Dtype::i64},
+    {28, "F64", 1, 8, GgufValues::plain, Dtype::f64},      {29, "IQ1_M", 256, 56, GgufValues::none, Dtype::u8},
+    {30, "BF16", 1, 2, GgufValues::plain, Dtype::bf16},    {34, "TQ1_0", 256, 54, GgufValues::none, Dtype::u8},
+    {35, "TQ2_0", 256, 66, GgufValues::none, Dtype::u8},   {39, "MXFP4", 32, 17, GgufValues::mxfp4, Dtype::u8},
+    {40, "NVFP4", 64, 36, GgufValues::nvfp4, Dtype::u8},   {41, "Q1_0", 128, 18, GgufValues::none, Dtype::u8},
 };
 constexpr std::uint64_t kMaxEntries = 1'000'000, kMaxText = 1 << 26;
 
@@ -92,11 +99,10 @@ class Cursor {
 };
 
 const GgufType& type_of(const Cursor& cursor, const std::string& tensor, std::uint64_t id) {
-  std::string known;
-  for (const GgufType& type : kTypes) {
+  for (const GgufType& type : kTypes)
     if (type.id == id) return type;
-    known += fmt::format("{}{} {}", known.empty() ? "" : ", ", type.id, type.name);
-  }
+  std::string known;
+  for (const GgufType& type : kTypes) known += fmt::format("{}{} {}", known.empty() ? "" : ", ", type.id, type.name);
   cursor.fail(fmt::format("tensor '{}' has type {}; known are {}", tensor, id, known));
 }
 
@@ -115,6 +121,8 @@ namespace {
 
 struct Front {
   std::uint64_t tensors = 0, entries = 0, begin = 0, end = 0, alignment = 32;  // bytes of the entries
+  std::uint64_t file_type = 0;  // where the number of general.file_type stands; 0: nowhere
+  bool has_version = false;     // general.quantization_version
 };
 
 Front front_of(Cursor& cursor) {
@@ -130,6 +138,8 @@ Front front_of(Cursor& cursor) {
   for (std::uint64_t i = 0; i < f.entries; ++i) {
     const std::string key = cursor.text();
     const std::uint64_t type = cursor.word(4);
+    f.has_version |= key == "general.quantization_version";
+    if (key == "general.file_type" && type == 4) f.file_type = cursor.position();
     if (key == "general.alignment" && type == 4)
       f.alignment = cursor.word(4);
     else
@@ -148,8 +158,27 @@ GgufMetadata metadata_of(const Bytes& bytes) {
   const Front f = front_of(cursor);
   GgufMetadata m = {f.entries, f.alignment, std::string(static_cast<std::size_t>(f.end - f.begin), '\0')};
   bytes->read(f.begin, m.entries.data(), m.entries.size());
+  if (f.file_type != 0) m.file_type = f.file_type - f.begin;
+  m.has_version = f.has_version;
   return m;
 }
+
+namespace {
+
+// No byte belongs to two tensors: a small file would else describe one of any size.
+void check_apart(const Bytes& bytes, const std::vector<GgufTensor>& list) {
+  std::vector<const GgufTensor*> sorted;
+  for (const GgufTensor& t : list)
+    if (t.bytes > 0) sorted.push_back(&t);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const GgufTensor* a, const GgufTensor* b) { return a->offset < b->offset; });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i]->offset < sorted[i - 1]->offset + sorted[i - 1]->bytes)
+      throw Error(fmt::format("{}: damaged: tensors '{}' and '{}' overlap at byte {}", bytes->name(),
+                              sorted[i - 1]->name, sorted[i]->name, sorted[i]->offset));
+}
+
+}  // namespace
 
 std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
   Cursor cursor(bytes);
@@ -169,7 +198,7 @@ std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
     if (matrix_cols(t.shape) % t.type->block != 0)
       cursor.fail(fmt::format("tensor '{}': rows of {} elements are no multiple of {}'s blocks of {}", t.name,
                               matrix_cols(t.shape), t.type->name, t.type->block));
-    if (count / 4 > bytes->size())  // no type takes less than two bits
+    if (count / 8 > bytes->size())  // no type takes less than a bit
       throw Error(fmt::format("{}: truncated: tensor '{}' has {} elements, the file {} bytes", bytes->name(), t.name,
                               count, bytes->size()));
     t.bytes = count / t.type->block * t.type->bytes;
@@ -182,6 +211,7 @@ std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
                               data + t.offset, data + t.offset + t.bytes, bytes->size()));
     t.offset += data;
   }
+  check_apart(bytes, list);
   return list;
 }
 

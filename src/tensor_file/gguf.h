@@ -38,12 +38,14 @@ bool is_gguf(const Bytes& bytes);
 // The entries in front of the tensors' descriptions, as they stand in the file.
 struct GgufMetadata {
   std::uint64_t count = 0, alignment = 32;
-  std::string entries;
+  std::string entries = {};
+  std::uint64_t file_type = 0;  // where in `entries` the number of general.file_type stands; 0: nowhere
+  bool has_version = false;     // whether general.quantization_version is one of them
 };
 GgufMetadata metadata_of(const Bytes& bytes);
 
 // In the order of the file. Error, naming file and tensor, for another version, an unknown type, rows that do not fill
-// blocks, offsets that are not aligned, and whatever passes the end of the file.
+// blocks, offsets that are not aligned, tensors that overlap, and whatever passes the end of the file.
 std::vector<GgufTensor> list_gguf(const Bytes& bytes);
 
 }  // namespace fp4

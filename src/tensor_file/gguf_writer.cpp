@@ -32,6 +32,31 @@ GgufMetadata plain_metadata() {
   return m;
 }
 
+GgufMetadata with_file_type(GgufMetadata m, GgufValues values) {
+  constexpr std::uint64_t mostly_mxfp4_moe = 38, mostly_nvfp4 = 39, quantization_version = 2;
+  constexpr unsigned u32 = 4;
+  const std::uint64_t type = values == GgufValues::nvfp4 ? mostly_nvfp4 : mostly_mxfp4_moe;
+  if (m.file_type != 0) {
+    std::string number;
+    put(number, type, 4);
+    m.entries.replace(m.file_type, 4, number);
+  } else {
+    put(m.entries, std::string("general.file_type"));
+    put(m.entries, u32, 4);
+    m.file_type = m.entries.size();
+    put(m.entries, type, 4);
+    ++m.count;
+  }
+  if (!m.has_version) {
+    put(m.entries, std::string("general.quantization_version"));
+    put(m.entries, u32, 4);
+    put(m.entries, quantization_version, 4);
+    ++m.count;
+    m.has_version = true;
+  }
+  return m;
+}
+
 const GgufType& gguf_type_of(const std::string& place, Dtype dtype) {
   std::string accepted;
   for (const GgufType& type : gguf_types()) {

@@ -119,25 +119,45 @@ PathAndEntry split_entry(const std::string& path) {
   return {path, ""};
 }
 
-std::vector<TensorInfo> list_tensors(const std::string& path) {
-  const Bytes bytes = open_file(path);
-  std::vector<TensorInfo> tensors;
+std::vector<ArrayPlace> list_arrays(const Bytes& bytes) {
+  std::vector<ArrayPlace> places;
   switch (format_of(bytes)) {
     case Format::npy: {
       const StoredArray array = parse_npy(bytes);
-      tensors.push_back({"", array.dtype, array.shape, array.opaque});
+      places.push_back({{"", array.dtype, array.shape, array.opaque}, bytes});
       break;
     }
     case Format::npz:
-      for (const std::string& name : npz_names(bytes)) {
-        const StoredArray array = parse_npz(bytes, name);
-        tensors.push_back({name, array.dtype, array.shape, array.opaque});
+      for (ZipEntry& entry : read_zip_directory(bytes)) {
+        if (!entry.name.ends_with(".npy")) continue;
+        const StoredArray array = parse_npy(open_zip_entry(bytes, entry));
+        const std::string name = entry.name.substr(0, entry.name.size() - 4);
+        places.push_back({{name, array.dtype, array.shape, array.opaque}, bytes});
+        places.back().entry = std::make_shared<const ZipEntry>(std::move(entry));
       }
       break;
     case Format::safetensors:
-      for (SafetensorsEntry& entry : parse_safetensors(bytes).entries) tensors.push_back(std::move(entry.tensor));
+      for (SafetensorsEntry& entry : parse_safetensors(bytes).entries)
+        places.push_back({std::move(entry.tensor), bytes, entry.begin});
       break;
   }
+  return places;
+}
+
+TensorReader reader_at(const ArrayPlace& place, OpenOptions options) {
+  options.entry.clear();
+  if (place.entry != nullptr) return TensorReader(open_zip_entry(place.bytes, *place.entry), options);
+  if (place.info.name.empty()) return TensorReader(place.bytes, options);
+  const std::string name = place.bytes->name() + ":" + place.info.name;
+  options.raw_dtype = place.info.dtype;
+  options.raw_shape = place.info.shape;
+  return TensorReader(open_part(place.bytes, name, place.offset, byte_count(name, place.info.dtype, place.info.shape)),
+                      options);
+}
+
+std::vector<TensorInfo> list_tensors(const std::string& path) {
+  std::vector<TensorInfo> tensors;
+  for (ArrayPlace& place : list_arrays(open_file(path))) tensors.push_back(std::move(place.info));
   return tensors;
 }
 

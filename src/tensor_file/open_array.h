@@ -1,12 +1,28 @@
 // Which format a file has, and which array in it is meant.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "src/tensor_file/tensor_reader.h"
+#include "src/tensor_file/zip.h"
 
 namespace fp4 {
+
+// Where one array of a file lies, found once: whoever reads many of them parses the file's header no second time.
+struct ArrayPlace {
+  TensorInfo info = {};
+  Bytes bytes = {};                            // of the whole file
+  std::uint64_t offset = 0;                    // .safetensors: of the first element
+  std::shared_ptr<const ZipEntry> entry = {};  // .npz
+};
+
+// What a file holds, in its order; one row without a name for .npy. Reads headers only.
+std::vector<ArrayPlace> list_arrays(const Bytes& bytes);
+
+// The array of such a place. Errors of the format's parser; `options` as for a file with that array alone.
+TensorReader reader_at(const ArrayPlace& place, OpenOptions options = {});
 
 // The array that `options` names. Error with the accepted words when it is not clear.
 StoredArray open_array(const Bytes& bytes, const OpenOptions& options);

@@ -119,13 +119,13 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
       if (!fields_.contains(field)) throw bad(fmt::format("the key '{}' is missing", field));
     if (offsets_.size() != 2) throw bad(fmt::format("data_offsets has {} numbers, not 2", offsets_.size()));
     const DtypeInfo* type = nullptr;
-    std::vector<std::string> accepted;
-    for (const DtypeInfo& row : dtype_table()) {
+    for (const DtypeInfo& row : dtype_table())
       if (dtype_ == row.safetensors) type = &row;
-      accepted.emplace_back(row.safetensors);
-    }
-    if (type == nullptr)
+    if (type == nullptr) {
+      std::vector<std::string> accepted;
+      for (const DtypeInfo& row : dtype_table()) accepted.emplace_back(row.safetensors);
       throw unknown_word(file_ + ": tensor '" + shortened(name_) + "': dtype", shortened(dtype_), accepted);
+    }
     const std::uint64_t bytes = byte_count(file_ + ": tensor '" + shortened(name_) + "'", type->id, shape_);
     if (offsets_[0] > offsets_[1] || offsets_[1] - offsets_[0] != bytes)
       throw bad(fmt::format("data_offsets [{}, {}] do not span the {} bytes of shape {} of {}", offsets_[0],
@@ -194,24 +194,28 @@ SafetensorsHeader parse_safetensors(const Bytes& bytes) {
 
 std::string safetensors_header(const std::vector<TensorInfo>& tensors,
                                const std::map<std::string, std::string>& metadata) {
-  // ordered_json: the header lists the tensors as the elements follow; the same input gives the same bytes.
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
+  // Tensor by tensor, as the elements follow: the same input gives the same bytes, in time that grows with their
+  // number.
+  std::set<std::string_view> names = {kMetadata};
+  std::string text = "{";
+  const auto add = [&](std::string_view name, const nlohmann::ordered_json& value) {
+    text += (text.size() > 1 ? "," : "") + nlohmann::ordered_json(name).dump() + ":" + value.dump();
+  };
   std::uint64_t offset = 0;
-  for (const TensorInfo& tensor : tensors) {
-    if (tensor.name == kMetadata || header.contains(tensor.name))
-      throw Error(fmt::format("safetensors: the name '{}' is taken", tensor.name));
-    const std::uint64_t end = offset + byte_count("safetensors: " + tensor.name, tensor.dtype, tensor.shape);
-    header[tensor.name] = {
-        {"dtype", info(tensor.dtype).safetensors}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text;
   try {
-    text = header.dump();
+    if (!metadata.empty()) add(kMetadata, metadata);
+    for (const TensorInfo& tensor : tensors) {
+      if (!names.insert(tensor.name).second)
+        throw Error(fmt::format("safetensors: the name '{}' is taken", tensor.name));
+      const std::uint64_t end = offset + byte_count("safetensors: " + tensor.name, tensor.dtype, tensor.shape);
+      add(tensor.name,
+          {{"dtype", info(tensor.dtype).safetensors}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
+      offset = end;
+    }
   } catch (const nlohmann::json::exception&) {
     throw Error("safetensors: a name or a metadata text is not UTF-8");
   }
+  text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string prefix;
   for (int shift = 0; shift < 64; shift += 8) prefix += static_cast<char>(text.size() >> shift & 0xff);

@@ -1,7 +1,7 @@
 // `fp4sim inspect`: what a model's files hold, and in which scheme its weights are quantised.
 #include <fmt/format.h>
 
-#include "src/model/checkpoint.h"
+#include "src/model/weight_reader.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -20,27 +20,37 @@ void run_inspect(const InspectOptions& o) {
   const std::vector<ModelTensor> tensors = model_tensors(files);
   uint64_t bytes = 0, elements = 0;
   auto rows = nlohmann::ordered_json::array();
-  Table table = {{{"tensor"}, {"scheme"}, {"type"}, {"shape"}, {"bits", Align::right}}, {}};
+  Table table = {{{"tensor"}, {"scheme"}, {"type"}, {"shape"}, {"bits", Align::right}, {"note"}}, {}};
+  size_t left = 0;
   for (const ModelTensor& t : tensors) {
     bytes += t.bytes();
     elements += element_count(t.name, t.shape);
-    const std::string scheme = t.scheme != nullptr ? t.scheme->name : "";
+    const std::string scheme = t.scheme_name();
+    const bool is_left = !t.fault.empty() || !t.unknown.empty();
+    left += is_left ? 1 : 0;
+    const std::string note =
+        is_left ? "not understood: " + (t.fault.empty() ? t.unknown : t.fault)
+        : has_values(t) || t.parts.front().gguf == nullptr || t.parts.front().gguf->values != GgufValues::none
+            ? t.layout_words()
+            : "values not known";
     const std::string shape = shape_text(t.shape), bits = fmt::format("{:.4g}", t.bits_per_element());
-    table.rows.push_back({t.name, scheme, t.type(), shape, bits});
+    table.rows.push_back({t.name, scheme, t.type(), shape, bits, note});
     rows.push_back({{"tensor", t.name},
-                    {"scheme", t.scheme != nullptr ? nlohmann::ordered_json(scheme) : nullptr},
+                    {"scheme", t.is_quantised() ? nlohmann::ordered_json(scheme) : nullptr},
                     {"spec", t.scheme != nullptr ? nlohmann::ordered_json(t.scheme->spec) : nullptr},
                     {"dtype", t.type()},
                     {"shape", t.shape},
                     {"bytes", t.bytes()},
                     {"bits_per_element", t.bits_per_element()},
                     {"file", t.file()}});
+    if (!note.empty()) rows.back()["note"] = note;
   }
-  if (o.json) return print_json({{"rows", rows}, {"bytes", bytes}, {"elements", elements}});
+  if (o.json) return print_json({{"rows", rows}, {"bytes", bytes}, {"elements", elements}, {"not_understood", left}});
   print_table(table);
   fmt::print("{} weights in {} files: {} elements, {} bytes, {:.4g} bits an element\n", tensors.size(), files.size(),
              grouped(static_cast<int64_t>(elements)), grouped(static_cast<int64_t>(bytes)),
              elements > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(elements) : 0.0);
+  if (left > 0) fmt::print("{} of them look quantised and are not understood\n", left);
 }
 
 void add_inspect(CLI::App& app, Invocation&) {

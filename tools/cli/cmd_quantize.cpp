@@ -2,6 +2,7 @@
 // weights of a checkpoint scheme; `fp4sim dequantize`: the way back of both.
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <optional>
 
@@ -28,48 +29,100 @@ struct QuantizeOptions {
   bool explains = false;
   std::string scheme, words;
   std::vector<std::string> tensors, keep;
+  bool allow_left = false, changed = false;
 };
 
-// Converted tensors, one a line; the rest is counted.
-void print_model(const ModelResult& result, const std::string& out, bool json) {
+// How many tensors have each outcome, with their bytes before and after.
+struct OutcomeCount {
+  int64_t tensors = 0;
   uint64_t bytes_in = 0, bytes_out = 0;
-  size_t kept = 0;
+};
+
+// The tensors that were converted, one a line, then every outcome; what is not understood or not finite by name.
+void print_model(const ModelResult& result, const std::string& out, bool json) {
+  std::array<OutcomeCount, std::size(outcome_table)> counts{};
+  OutcomeCount total;
   QuantizeReport all;
   auto rows = nlohmann::ordered_json::array();
-  Table table = {
-      {{"tensor"}, {"became"}, {"shape"}, {"dB", Align::right}, {"max error", Align::right}, {"bits", Align::right}},
-      {}};
+  Table table = {{{"tensor"},
+                  {"became"},
+                  {"shape"},
+                  {"dB", Align::right},
+                  {"max error", Align::right},
+                  {"bits", Align::right},
+                  {"not finite", Align::right}},
+                 {}};
+  std::vector<std::string> notes;
   for (const ModelLine& l : result.lines) {
-    bytes_in += l.bytes_in;
-    bytes_out += l.bytes_out;
-    nlohmann::ordered_json row = {{"tensor", l.tensor},     {"became", l.became},       {"shape", l.shape},
-                                  {"bytes_in", l.bytes_in}, {"bytes_out", l.bytes_out}, {"nmse", nullptr}};
+    for (OutcomeCount* c : {&counts[static_cast<size_t>(l.outcome)], &total}) {
+      ++c->tensors;
+      c->bytes_in += l.bytes_in;
+      c->bytes_out += l.bytes_out;
+    }
+    const char* outcome = row_of(outcome_table, l.outcome).name;
+    nlohmann::ordered_json row = {{"tensor", l.tensor}, {"became", l.became},     {"outcome", outcome},
+                                  {"shape", l.shape},   {"bytes_in", l.bytes_in}, {"bytes_out", l.bytes_out},
+                                  {"nmse", nullptr}};
+    if (!l.rule.empty()) row["rule"] = l.rule;
+    if (!l.read_as.empty()) row["read_as"] = l.read_as;
+    const bool is_converted =
+        l.outcome == Outcome::quantised || l.outcome == Outcome::carried || l.outcome == Outcome::decoded;
+    if (is_converted) row["nonfinite"] = l.report.nonfinite;
+    std::string decibels, error, bits;
     if (l.report.rows > 0) {
       all.add(l.report);
       row["nmse"] = l.report.nmse();
       row["decibels"] = l.report.error_squares > 0 ? nlohmann::ordered_json(l.report.decibels()) : nullptr;
       row["largest_error"] = l.report.largest_error;
       row["bits_per_element"] = l.report.bits_per_element();
-      table.rows.push_back({l.tensor, l.became, shape_text(l.shape), fmt::format("{:.2f}", l.report.decibels()),
-                            fmt::format("{:.3g}", l.report.largest_error),
-                            fmt::format("{:.4g}", l.report.bits_per_element())});
-    } else if (l.became != "kept") {
-      table.rows.push_back({l.tensor, l.became, shape_text(l.shape), "", "", ""});
+      decibels = fmt::format("{:.2f}", l.report.decibels());
+      error = fmt::format("{:.3g}", l.report.largest_error);
+      bits = fmt::format("{:.4g}", l.report.bits_per_element());
     }
-    kept += l.became == "kept" ? 1 : 0;
+    if (is_converted)
+      table.rows.push_back({l.tensor, l.became, shape_text(l.shape), decibels, error, bits,
+                            l.report.nonfinite > 0 ? grouped(l.report.nonfinite) : ""});
+    if (l.report.nonfinite > 0)
+      notes.push_back(fmt::format("{}: {} values are not finite", l.tensor, grouped(l.report.nonfinite)));
+    if (!l.read_as.empty()) notes.push_back(fmt::format("{}: read as {}", l.tensor, l.read_as));
+    if (l.outcome == Outcome::left)
+      notes.push_back(fmt::format("{}: not understood, stays as it is: {}", l.tensor, l.rule));
     rows.push_back(row);
+  }
+  print_notes(notes);
+  auto outcomes = nlohmann::ordered_json::object();
+  Table summary = {
+      {{"outcome"}, {"tensors", Align::right}, {"bytes before", Align::right}, {"after", Align::right}, {"meaning"}},
+      {}};
+  for (const OutcomeInfo& info : outcome_table) {
+    const OutcomeCount& c = counts[static_cast<size_t>(info.id)];
+    outcomes[info.name] = c.tensors;
+    if (c.tensors > 0)
+      summary.rows.push_back({info.name, grouped(c.tensors), grouped(static_cast<int64_t>(c.bytes_in)),
+                              grouped(static_cast<int64_t>(c.bytes_out)), info.doc});
   }
   if (json)
     return print_json({{"rows", rows},
-                       {"bytes_in", bytes_in},
-                       {"bytes_out", bytes_out},
+                       {"outcomes", outcomes},
+                       {"bytes_in", total.bytes_in},
+                       {"bytes_out", total.bytes_out},
                        {"nmse", all.rows > 0 ? nlohmann::ordered_json(all.nmse()) : nullptr},
                        {"seconds", result.seconds},
                        {"out", out}});
   print_table(table);
-  fmt::print("{} tensors, {} kept as they were: {} bytes to {} in {}", result.lines.size(), kept,
-             grouped(static_cast<int64_t>(bytes_in)), grouped(static_cast<int64_t>(bytes_out)), out);
+  fmt::print("\n");
+  print_table(summary);
+  fmt::print("\n{} tensors: {} bytes to {} in {}", result.lines.size(), grouped(static_cast<int64_t>(total.bytes_in)),
+             grouped(static_cast<int64_t>(total.bytes_out)), out);
   fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");
+}
+
+// The words of --nibbles and --scale-layout for a model; unset where an option was not given.
+Layouts layouts_of(const CLI::App& app, const std::string& nibbles, const std::string& scales) {
+  Layouts layouts;
+  if (app.count("--nibbles") > 0) layouts.nibbles = golden::code_layout_of("--nibbles", nibbles);
+  if (app.count("--scale-layout") > 0) layouts.scales = golden::scale_layout_of("--scale-layout", scales);
+  return layouts;
 }
 
 ModelResult shown(ModelJob& job) {
@@ -78,7 +131,7 @@ ModelResult shown(ModelJob& job) {
   return convert_model(job);
 }
 
-void run_model(QuantizeOptions& o, const Invocation& invocation) {
+void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
   ModelJob job;
   job.in = o.job.in;
   job.out = o.job.out;
@@ -86,6 +139,9 @@ void run_model(QuantizeOptions& o, const Invocation& invocation) {
   job.words = o.spec;
   job.tensors = o.tensors;
   job.keep = o.keep;
+  job.layouts = layouts_of(app, o.job.nibbles, o.job.scale_layout);
+  job.allow_left = o.allow_left;
+  job.changed = o.changed;
   job.place = o.place.place();
   job.force = o.job.force;
   job.backend = o.backend.backend;
@@ -98,16 +154,15 @@ std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share);
 
 void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
   if (!o.scheme.empty()) {
-    refuse_options(app,
-                   {"--transpose", "--nibbles", "--unpacked", "--scale-layout", "--random-words", "--dtype", "--shape",
-                    "--entry", "--bf16", "--explain"},
-                   "one tensor with --spec, not to --scheme");
-    return run_model(o, invocation);
+    refuse_options(
+        app, {"--transpose", "--unpacked", "--random-words", "--dtype", "--shape", "--entry", "--bf16", "--explain"},
+        "one tensor with --spec, not to --scheme");
+    return run_model(app, o, invocation);
   }
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
   if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
-  refuse_options(app, {"--tensors", "--keep"}, "--scheme");
+  refuse_options(app, {"--tensors", "--keep", "--allow-left", "--changed"}, "--scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
@@ -181,6 +236,9 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_option("--keep", o->keep,
                  "Tensors that stay as they are (default: *embed* *lm_head* output.weight *norm* *router*)")
       ->type_name("PATTERN");
+  app.add_flag("--allow-left", o->allow_left,
+               "Leave what looks quantised and is not understood, instead of exit code 1");
+  app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
   add_place_options(app, o->place);
   add_random_words_option(app, "--random-words", o->words, "for element rounding");
   add_backend_options(app, o->backend);
@@ -199,23 +257,26 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
 }
 
 struct BackOptions {
-  std::string folder, out, type = "f32";
+  std::string folder, out, type = "f32", nibbles, scale_layout;
   std::vector<std::string> tensors;
-  bool force = false, changed = false, json = false;
+  bool force = false, changed = false, json = false, allow_left = false;
   BackendOptions backend;
 };
 
 void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
   if (!is_model(o.folder)) {
-    refuse_options(app, {"--type", "--tensors", "--json"}, fmt::format("models, and {} is none", o.folder));
+    refuse_options(app, {"--type", "--tensors", "--json", "--allow-left", "--nibbles", "--scale-layout"},
+                   fmt::format("models, and {} is none", o.folder));
     return folder::dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
   }
-  refuse_options(app, {"--changed"}, fmt::format("folders of `quantize`, and {} is a model", o.folder));
   ModelJob job;
   job.in = o.folder;
   job.out = o.out;
   job.real = decoded_type_of("--type", o.type);
   job.tensors = o.tensors;
+  job.layouts = layouts_of(app, o.nibbles, o.scale_layout);
+  job.allow_left = o.allow_left;
+  job.changed = o.changed;
   job.force = o.force;
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
@@ -231,8 +292,16 @@ void add_back(CLI::App& app, Invocation& invocation) {
       ->type_name("DIR");
   app.add_option("-o,--out", o->out, "Output .npy, float32; for a model a folder")->required()->type_name("FILE");
   app.add_option("--type", o->type, "Of a model's decoded weights: f32 (default) or bf16")->type_name("T");
-  app.add_option("--tensors", o->tensors, "FP4 weights of a model to decode, patterns with * and ? (default: all)")
+  app.add_option("--tensors", o->tensors,
+                 "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)")
       ->type_name("PATTERN");
+  app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
+      ->type_name("LAYOUT");
+  app.add_option("--scale-layout", o->scale_layout,
+                 "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
+      ->type_name("LAYOUT");
+  app.add_flag("--allow-left", o->allow_left,
+               "Leave what looks quantised and is not understood, instead of exit code 1");
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
   add_sync_option(app);

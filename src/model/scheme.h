@@ -1,0 +1,86 @@
+// The schemes in which checkpoints keep FP4 weights, one row each: names, types, and what the factor of a tensor says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fp4/tensor_scale.h"
+#include "src/tensor_file/dtype.h"
+#include "src/tensor_file/gguf.h"
+
+namespace fp4 {
+
+// What a file stores for a tensor. one: nothing, the factor is 1. direct: g, decoding multiplies by it. reciprocal:
+// S = 1/g, decoding divides by it. amax: the largest magnitude A, g = A * (1 / (448 * 6)).
+enum class Factor : std::uint8_t { one, direct, reciprocal, amax };
+
+// scalar: shape []. single: [1]. experts: [1], and [E] of a stack [E, rows, cols], whose experts have one each.
+enum class FactorShape : std::uint8_t { scalar, single, experts };
+
+// Names are STEM + ending. Codes are two a byte, the even column in the low nibble; scales are row-major. GGUF keeps
+// codes and scales in blocks of one tensor (gguf.h) and has no endings. `decode` is the order of operations of the
+// scheme's owner.
+struct CheckpointScheme {
+  const char* name;
+  const char* whole;  // how the tensor ends before it is quantised: "weight"
+  const char* codes;  // "weight_packed"
+  Dtype codes_dtype;
+  const char* scales;  // what stands in its place in the names of the others
+  Dtype scales_dtype;
+  const char* factor;  // "" where there is none
+  Factor meaning;
+  Dtype factor_dtype;
+  FactorShape factor_shape;
+  Decode decode;
+  int block;         // elements that share a scale
+  const char* spec;  // in our words: what quantises unless --spec says others
+  const char* doc;
+  const char* source;
+  GgufValues gguf = GgufValues::plain;  // of a GGUF's block type; plain: safetensors
+};
+
+// clang-format off
+inline constexpr CheckpointScheme checkpoint_schemes[] = {
+    {"modelopt_nvfp4", "weight", "weight", Dtype::u8, "weight_scale", Dtype::f8_e4m3,
+     "weight_scale_2", Factor::direct, Dtype::f32, FactorShape::scalar, Decode::factor_first, 16, "nvfp4",
+     "weight_scale_2 is the tensor scale g", "NVIDIA Model-Optimizer"},
+    {"compressed_tensors_nvfp4", "weight", "weight_packed", Dtype::u8, "weight_scale", Dtype::f8_e4m3,
+     "weight_global_scale", Factor::reciprocal, Dtype::f32, FactorShape::single, Decode::divide_global, 16, "nvfp4",
+     "weight_global_scale is 1/g", "compressed-tensors nvfp4-pack-quantized"},
+    {"compressed_tensors_mxfp4", "weight", "weight_packed", Dtype::u8, "weight_scale", Dtype::u8,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
+     "weight_scale is E8M0", "compressed-tensors mxfp4-pack-quantized"},
+    {"modelopt_mxfp4", "weight", "weight", Dtype::u8, "weight_scale", Dtype::u8,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
+     "weight_scale is E8M0", "NVIDIA Model-Optimizer"},
+    {"gpt_oss_mxfp4", "", "_blocks", Dtype::u8, "_scales", Dtype::u8,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
+     "blocks [.., K/32, 16], scales [.., K/32] E8M0", "openai/gpt-oss"},
+    {"deepseek_mxfp4", "weight", "weight", Dtype::i8, "scale", Dtype::f8_e8m0,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
+     "codes are int8 of two nibbles", "DeepSeek-V4 checkpoints"},
+    {"ggml_mxfp4", "weight", "", Dtype::u8, "", Dtype::u8,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "ggml_mxfp4",
+     "GGUF type 39: E8M0, then 16 bytes half_split_32; scale 0xFF reads as NaN", "ggml-common.h block_mxfp4",
+     GgufValues::mxfp4},
+    {"ggml_nvfp4", "weight", "", Dtype::u8, "", Dtype::u8,
+     "scale", Factor::direct, Dtype::f32, FactorShape::experts, Decode::scale_then_tensor, 16, "nvfp4,tensor_scale=none",
+     "GGUF type 40: 4 x UE4M3, then 4 x 8 bytes half_split_16; STEM.scale, if there, is g (--spec nvfp4 writes it)",
+     "ggml-common.h block_nvfp4", GgufValues::nvfp4},
+};
+// clang-format on
+
+// A scheme by name; Error, which `place` opens, with the accepted words.
+const CheckpointScheme& scheme_of(const std::string& place, std::string_view name);
+
+// What the factor that an order of decoding reads (tensor_scale.h) says.
+constexpr Factor meaning_of(Decode decode) {
+  return decode == Decode::divide_global ? Factor::reciprocal
+                                         : (decode == Decode::amax_first ? Factor::amax : Factor::direct);
+}
+
+// A factor of one meaning said in another; `top` is fl32(target * M), 448 * 6 of NVFP4. NaN where it cannot be said.
+float factor_in(Factor to, Factor from, float factor, float top);
+
+}  // namespace fp4

@@ -1,0 +1,36 @@
+#include "src/model/shard_hashes.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "src/error.h"
+#include "src/json_reader.h"
+#include "src/sha256.h"
+
+namespace fp4 {
+
+void check_hashes(const std::string& command, const std::vector<std::string>& files) {
+  namespace fs = std::filesystem;
+  std::map<std::string, nlohmann::json> records;  // of each folder
+  for (const std::string& file : files) {
+    const std::string path = (fs::path(file).parent_path() / model_record).string();
+    if (!fs::is_regular_file(path)) continue;
+    const auto [at, is_new] = records.try_emplace(path);
+    if (is_new) at->second = parse_json(read_text_file(path, "record of a model").text, path);
+    const nlohmann::json& record = at->second;
+    const std::string name = fs::path(file).filename().string();
+    if (!record.is_object() || !record.contains("files") || !record["files"].is_object()) continue;
+    const auto entry = record["files"].find(name);
+    if (entry == record["files"].end() || !entry->is_object() || !entry->contains("sha256")) continue;
+    if ((*entry)["sha256"] == sha256_file(file)) continue;
+    throw Error(fmt::format("{} {}: is not the file that {} describes: its SHA-256 is another one. A copy that went "
+                            "wrong? --changed takes it as it is",
+                            command, file, path),
+                1);
+  }
+}
+
+}  // namespace fp4

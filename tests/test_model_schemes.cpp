@@ -1,0 +1,144 @@
+// What is written says what was measured: every scheme with every preset, and schemes that say their factor wrongly.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "fp4/presets.h"
+#include "src/error.h"
+#include "src/model/model_write.h"
+#include "src/model/weight_reader.h"
+#include "src/output.h"
+#include "src/tensor_file/tensor_writer.h"
+#include "tests/support/support.h"
+
+namespace {
+
+using namespace fp4;
+
+// [rows, 128] of the size of weights, no two rows alike; rows and columns fit every scheme.
+std::vector<float> made_up(int64_t rows) {
+  std::vector<float> x(static_cast<size_t>(rows * 128));
+  uint32_t state = 12345;
+  for (size_t i = 0; i < x.size(); ++i) {
+    float sum = -6;
+    for (int k = 0; k < 12; ++k) {
+      state = state * 1664525u + 1013904223u;
+      sum += static_cast<float>(state >> 8) * 0x1p-24f;
+    }
+    x[i] = sum * 0.02f * static_cast<float>(1 + i / 128 % 3);
+  }
+  return x;
+}
+
+// The NMSE of a folder's decoded weight against x.
+double loss_of(const std::string& folder, const std::string& out, const std::vector<float>& x) {
+  ModelJob job;
+  job.in = folder;
+  job.out = out;
+  job.force = true;
+  convert_model(job);
+  const FloatTensor y = load_floats(out + "/m.safetensors:l.up_proj.weight");
+  REQUIRE(y.values.size() == x.size());
+  double errors = 0, squares = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    errors += std::pow(static_cast<double>(y.values[i]) - static_cast<double>(x[i]), 2);
+    squares += std::pow(static_cast<double>(x[i]), 2);
+  }
+  return errors / squares;
+}
+
+struct Weights {
+  explicit Weights(const test::TemporaryFolder& folder) : path(folder / "m.safetensors"), x(made_up(48)) {
+    set_output_sync(false);
+    SafetensorsWriter writer(path, {{"l.up_proj.weight", Dtype::f32, {48, 128}}});
+    writer.write(x.data(), x.size() * sizeof(float));
+    writer.commit();
+  }
+  std::string path;
+  std::vector<float> x;
+};
+
+}  // namespace
+
+TEST_CASE("every scheme with every preset decodes within its reported error or is refused", "[cli]") {
+  const test::TemporaryFolder folder;
+  const Weights source(folder);
+  for (const CheckpointScheme& scheme : checkpoint_schemes) {
+    int written = 0;
+    for (const Preset& preset : preset_table)
+      for (const char* more : {"", ",decode=divide_global", ",decode=amax_first", ",rounding=stochastic"}) {
+        ModelJob job;
+        job.in = source.path;
+        job.out = folder / "out";
+        job.scheme = &scheme;
+        job.words = std::string(preset.name) + more;
+        job.force = true;
+        job.backend = "auto";
+        ModelResult result;
+        try {
+          result = convert_model(job);
+        } catch (const Error& error) {
+          REQUIRE(error.exit_code == 2);  // refused; 1 is what was written and not read back
+          continue;
+        }
+        INFO(scheme.name << " --spec " << job.words);
+        ++written;
+        const double told = result.lines.at(0).report.nmse();
+        const double found = loss_of(job.out, folder / "back", source.x);
+        CHECK(found == Approx(told).epsilon(1e-5));
+        CHECK(found < 0.05);
+        std::filesystem::remove_all(job.out);
+      }
+    INFO(scheme.name);
+    CHECK(written >= 8);  // a scheme that refuses everything would pass the loop
+  }
+}
+
+TEST_CASE("a factor that is written with another meaning is caught before anything is kept", "[cli]") {
+  const test::TemporaryFolder folder;
+  const Weights source(folder);
+  int flipped = 0;
+  for (const CheckpointScheme& scheme : checkpoint_schemes)
+    for (const Factor meaning : {Factor::direct, Factor::reciprocal, Factor::amax}) {
+      if (scheme.meaning == Factor::one || scheme.meaning == meaning) continue;
+      CheckpointScheme wrong = scheme;
+      wrong.meaning = meaning;
+      ModelJob job;
+      job.in = source.path;
+      job.out = folder / "flipped";
+      job.scheme = &wrong;
+      job.words = "nvfp4";
+      INFO(scheme.name << " with meaning " << static_cast<int>(meaning));
+      ++flipped;
+      CHECK_THROWS_WITH(convert_model(job), Catch::Contains("read back") && Catch::Contains("l.up_proj.weight"));
+      CHECK(!std::filesystem::exists(job.out));
+    }
+  CHECK(flipped == 6);  // three schemes have factors
+}
+
+TEST_CASE("codes or scales in another order than the scheme's are caught before anything is kept", "[cli]") {
+  const test::TemporaryFolder folder;
+  const Weights source(folder);
+  CheckpointScheme wrong = scheme_of("test", "modelopt_nvfp4");
+  wrong.scales = "weight_scale_inv";  // a name that the scheme's reader does not know
+  ModelJob job;
+  job.in = source.path;
+  job.out = folder / "names";
+  job.scheme = &wrong;
+  CHECK_THROWS_WITH(convert_model(job), Catch::Contains("read back"));
+  CHECK(!std::filesystem::exists(job.out));
+}
+
+// By hand: 448 * 6 = 2688.
+TEST_CASE("a factor is said in each meaning", "[quick]") {
+  CHECK(factor_in(Factor::reciprocal, Factor::direct, 0.25f, 2688.0f) == 4.0f);
+  CHECK(factor_in(Factor::direct, Factor::reciprocal, 4.0f, 2688.0f) == 0.25f);
+  CHECK(factor_in(Factor::amax, Factor::direct, 0.25f, 2688.0f) == 672.0f);
+  CHECK(factor_in(Factor::direct, Factor::amax, 672.0f, 2688.0f) == Approx(0.25f));
+  CHECK(factor_in(Factor::direct, Factor::direct, 3.0f, 2688.0f) == 3.0f);
+  CHECK(meaning_of(Decode::scale_then_tensor) == Factor::direct);
+  CHECK(meaning_of(Decode::factor_first) == Factor::direct);
+  CHECK(meaning_of(Decode::divide_global) == Factor::reciprocal);
+  CHECK(meaning_of(Decode::amax_first) == Factor::amax);
+}
