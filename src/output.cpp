@@ -2,6 +2,7 @@
 #include "src/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,84 @@ int move_into_place(const char* from, const char* to, bool force) {
   return ::rename(from, to) == 0 ? 0 : errno;
 }
 
+// A folder beside `target`, which exists, that can take its place; null where the target is a mount point, somebody
+// works in it, or its parent cannot be written. `target` becomes the folder that a link leads to.
+std::unique_ptr<TemporaryPath> stage_beside(fs::path& target) {
+  std::error_code code;
+  const fs::path real = fs::canonical(target, code);
+  if (code || !real.has_relative_path()) return nullptr;
+  // Who works inside would be left in a folder without a name.
+  const std::string inside = fs::current_path(code).string() + "/";
+  if (code || inside.starts_with(real.string() + "/")) return nullptr;
+  struct stat own {
+  }, above{};
+  if (::stat(real.c_str(), &own) != 0 || ::stat(real.parent_path().c_str(), &above) != 0) return nullptr;
+  if (own.st_dev != above.st_dev) return nullptr;
+  int failed = 0;
+  auto made = make_temporary(real.parent_path(), real.filename().string(), TemporaryKind::folder, failed);
+  if (made != nullptr) {
+    ::chmod(made->path().c_str(), own.st_mode & 07777);
+    target = real;
+  }
+  return made;
+}
+
+// Every entry of `from` but the named ones, in `to` as a link to the same file.
+void link_others(const fs::path& from, const fs::path& to, const std::set<std::string>& but) {
+  std::error_code code;
+  for (fs::recursive_directory_iterator at(from, code), end; !code && at != end; at.increment(code)) {
+    const std::string name = at->path().lexically_relative(from).generic_string();
+    if (name.starts_with("..fp4sim")) {  // of a writer inside
+      at.disable_recursion_pending();
+      continue;
+    }
+    if (but.contains(name)) continue;
+    std::error_code failed;
+    if (at->is_symlink())
+      fs::copy_symlink(at->path(), to / name, failed);
+    else if (at->is_directory())
+      fs::create_directories(to / name, failed);
+    else if (::link(at->path().c_str(), (to / name).c_str()) != 0)
+      fs::copy_file(at->path(), to / name, failed);
+    if (failed) throw Error(at->path().string() + ": cannot be taken over: " + failed.message(), 1);
+  }
+  if (code) throw Error(from.string() + ": cannot be read: " + code.message(), 1);
+}
+
+// The new folder under the old one's name, and the old one gone. Where the file system cannot exchange, the old one
+// steps aside first, and a process that is killed in between leaves both, neither of them mixed.
+void exchange_folders(const fs::path& made, const fs::path& target, std::deque<TemporaryPath>& listed) {
+  int code = ENOSYS;
+  const char *from = made.c_str(), *to = target.c_str();
+#ifdef RENAME_EXCHANGE
+  {
+    const HoldSignals hold;
+    code = ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0 ? 0 : errno;
+    if (code == 0)
+      for (TemporaryPath& entry : listed) entry.forget();
+  }
+#endif
+  std::unique_ptr<TemporaryPath> aside;
+  if (code == ENOSYS || code == EINVAL || code == ENOTSUP) {
+    aside = make_temporary(target.parent_path(), target.filename().string(), TemporaryKind::folder, code);
+    if (aside != nullptr) {
+      const char* away = aside->path().c_str();
+      const HoldSignals hold;
+      code = ::rename(to, away) == 0 ? 0 : errno;
+      if (code == 0 && ::rename(from, to) != 0) {
+        code = errno;
+        if (::rename(away, to) == 0) aside->forget();
+      }
+      if (code == 0)
+        for (TemporaryPath& entry : listed) entry.forget();
+    }
+  }
+  if (code != 0) throw Error(target.string() + ": " + reason(code), 1);
+  std::error_code ignored;  // the next writer of this place removes what stays
+  fs::remove_all(aside != nullptr ? fs::path(aside->path()) : made, ignored);
+  if (aside != nullptr) aside->forget();
+}
+
 void throw_unmoved(const std::string& target, int code) {
   if (code == EEXIST) throw Error(target + ": exists already (--force replaces it)");
   if (code != 0) throw Error(target + ": " + reason(code), 1);
@@ -141,9 +220,11 @@ StagedFolder::StagedFolder(fs::path target, bool force)
     make_parents();
   }
   int failed = 0;
-  folder_ = existed_
-                ? make_temporary(target_, "", TemporaryKind::folder, failed)
-                : make_temporary(target_.parent_path(), target_.filename().string(), TemporaryKind::folder, failed);
+  if (existed_ && force_) folder_ = stage_beside(target_);
+  if (folder_ == nullptr)
+    folder_ = existed_
+                  ? make_temporary(target_, "", TemporaryKind::folder, failed)
+                  : make_temporary(target_.parent_path(), target_.filename().string(), TemporaryKind::folder, failed);
   if (folder_ == nullptr) {
     discard();
     throw Error(target_.string() + ": cannot be written: " + reason(failed));
@@ -205,8 +286,15 @@ int StagedFolder::move_files(const std::vector<std::pair<std::string, std::strin
 void StagedFolder::commit() {
   sync_content();
   std::error_code failed;
-  std::set<fs::path> changed = {existed_ ? target_ : folder_of(target_)};
-  if (!existed_) {
+  const bool exchanges = existed_ && temporary_.parent_path() != target_;
+  std::set<fs::path> changed = {existed_ && !exchanges ? target_ : folder_of(target_)};
+  if (exchanges) {
+    std::set<std::string> replaced(names_.begin(), names_.end());
+    replaced.insert(dropped_.begin(), dropped_.end());
+    link_others(target_, temporary_, replaced);
+    exchange_folders(temporary_, target_, listed_);
+    folder_->forget();
+  } else if (!existed_) {
     const HoldSignals hold;
     // rename() onto a folder that appeared meanwhile succeeds only when that folder is empty: nothing is lost.
     const int code = ::rename(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;

@@ -398,6 +398,39 @@ def check_hashes(folder):
     run("dequantize", folder / "q", "--changed", "--out", folder / "d", "--no-sync", "--force")
 
 
+def check_killed(folder):
+    """--force killed at any moment leaves the old model or the new one, whole; other files of the folder stay."""
+    import time
+    for kind in range(2):
+        (folder / f"s{kind}").mkdir()
+        for i in range(12):
+            x = rng.standard_normal((64, 256)).astype(np.float32)
+            save(folder / f"s{kind}/model-{i:02}.safetensors", {f"l.{i}.weight": ("F32", x)})
+    words = ["--scheme", "modelopt_nvfp4", "--out", str(folder / "out"), "--force", "--no-sync", "--threads", "1"]
+    start = time.monotonic()
+    run("quantize", folder / "s0", *words)
+    seconds = time.monotonic() - start
+    (folder / "out/notes.txt").write_text("mine")
+    sums = {}
+    for kind in (0, 1):
+        run("quantize", folder / f"s{kind}", *words)
+        sums[json.loads((folder / "out/fp4sim.json").read_text())["files"]["model-00.safetensors"]["sha256"]] = kind
+    assert len(sums) == 2
+    seen = set()
+    for trial in range(30):
+        child = subprocess.Popen([FP4SIM, "quantize", folder / f"s{trial % 2}", *words], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        time.sleep(seconds * trial / 24)
+        child.kill()
+        child.wait()
+        run("dequantize", folder / "out", "--out", folder / "d", "--no-sync", "--force")  # compares every hash
+        assert (folder / "out/notes.txt").read_text() == "mine", trial
+        seen.add(sums[json.loads((folder / "out/fp4sim.json").read_text())["files"]["model-00.safetensors"]["sha256"]])
+    assert seen == {0, 1}, "no trial was late enough"
+    run("quantize", folder / "s0", *words)
+    assert sorted(p.name for p in folder.iterdir()) == ["d", "out", "s0", "s1"], list(folder.iterdir())
+
+
 def check_many(folder):
     """Time grows with the number of tensors, not with its square: 8 times as many take less than 24 times as long."""
     import time
@@ -420,7 +453,7 @@ def check_many(folder):
 
 with tempfile.TemporaryDirectory() as name:
     for check in (check_types, check_stacks, check_incomplete, check_not_finite, check_left, check_fp8, check_comfy, check_carried,
-                  check_gguf_kinds, check_index, check_hashes, check_many):
+                  check_gguf_kinds, check_index, check_hashes, check_killed, check_many):
         folder = pathlib.Path(name) / check.__name__
         folder.mkdir()
         check(folder)

@@ -272,7 +272,7 @@ void read_back(const ModelJob& job, const std::string& path, const std::vector<R
       throw Error(fmt::format("{}: read back from what was written: {}; nothing is kept", place, why), 1);
     };
     const auto at = tensors.find(r.plan->infos[0].name);
-    if (at == tensors.end() || at->second.scheme == nullptr)
+    if (at == tensors.end() || at->second.scheme == nullptr || !at->second.fault.empty())
       fail(fmt::format("no {} weight {}{}", job.scheme->name, r.plan->infos[0].name,
                        at != tensors.end() && !at->second.fault.empty() ? ": " + at->second.fault : ""));
     if (std::string_view(at->second.scheme->name) != job.scheme->name)
