@@ -7,8 +7,10 @@
 
 namespace fp4 {
 
-// The call with exact exponents, where it differs from `call` for such maxima alone; else `call` itself.
+// Whether exact exponents (exponent=bits) give the result of `call` but for blocks with such a maximum.
 bool differs_near_powers_only(const QuantizeCall& call);
+
+// The same call with exact exponents.
 QuantizeCall with_exact_exponents(const QuantizeCall& call);
 
 // Codes the blocks of `out`, which has the codes and scales of exact exponents, as `call` says.

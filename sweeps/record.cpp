@@ -27,15 +27,16 @@ std::string_view word(At at) {
     case At::fixed: return "fixed";
     case At::best: return "best";
     case At::edge: return "at edge";
+    case At::near: return "near best";
   }
   return "";
 }
 
 At parse_at(std::string_view text) {
-  for (const At at : {At::fixed, At::best, At::edge}) {
+  for (const At at : {At::fixed, At::best, At::edge, At::near}) {
     if (word(at) == text) return at;
   }
-  throw unknown_word("at", text, {"fixed", "best", "at edge"});
+  throw unknown_word("at", text, {"fixed", "best", "at edge", "near best"});
 }
 
 Status parse_status(std::string_view text) {

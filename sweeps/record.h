@@ -21,10 +21,10 @@ std::string_view word(Role role);
 Role parse_role(std::string_view text);
 Status parse_status(std::string_view text);
 
-// Whose value a configuration has in the grid's tuned fields: the grid's, its own best, or the best of a ladder that
-// ends there.
-enum class At : uint8_t { fixed, best, edge };
-std::string_view word(At at);  // "fixed", "best", "at edge"
+// Whose value a configuration has in the grid's tuned fields: the grid's, its own best, the best of a ladder that ends
+// there, or that of a rung near its best at which it is judged as well.
+enum class At : uint8_t { fixed, best, edge, near };
+std::string_view word(At at);  // "fixed", "best", "at edge", "near best"
 At parse_at(std::string_view text);
 
 // A distinct configuration: canonical JSON (dead fields erased, names and paths gone) and its 16-hex hash.

@@ -43,8 +43,8 @@ inline std::vector<JsonFile> embedded_files(const std::string& folder) {
 inline void read_grid(const std::string& text, const std::string& place) {
   static const sweeps::Simulator simulator = sweeps::real_simulator("reference", /*with_signatures=*/false);
   const sweeps::Grid grid = sweeps::parse_grid(text, place);
-  const sweeps::GridProduct product(grid, simulator, 0);
-  const sweeps::GridConfigs configs(grid, simulator, 0);
+  const sweeps::GridProduct product(grid, simulator);
+  const sweeps::GridConfigs configs(grid, simulator);
 }
 
 inline std::vector<JsonFile> accumulator_files() {

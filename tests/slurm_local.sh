@@ -73,7 +73,7 @@ slurmd -N n1 && slurmd -N n2 || { echo "slurmd does not start here"; exit 77; }
 wait_for 20 "two idle nodes" sh -c "[ \$(sinfo -h -N -t idle | wc -l) = 2 ]"
 
 cat >"$dir/grid.json" <<'GRID'
-{"name": "on_slurm", "task": "regression", "base": "mxfp4", "seeds": 6, "confirm": 3, "train": {"steps": 200},
+{"name": "on_slurm", "task": "regression", "base": "mxfp4", "seeds": 6, "race": {"seeds": 10}, "train": {"steps": 200},
  "axes": {"wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"],
           "dgrad.*.rounding": ["nearest_even", "stochastic"]}}
 GRID

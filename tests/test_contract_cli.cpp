@@ -21,7 +21,7 @@ TEST_CASE("every command and subcommand shows an example", "[cli]") {
                               "sweep run",     "sweep status",   "sweep merge",    "table",
                               "pareto",        "effects",        "report",         "help",
                               "completion",    "bench",          "version",        "eval",
-                              "serve",         "sweep replay"}) {
+                              "serve"}) {
     const auto result = run_cli(std::string(command) + " --help");
     INFO(command);
     CHECK(result.exit_code == 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "src/error.h"
@@ -18,12 +19,14 @@ namespace {
 // `n` losses around `mean` whose differences to another racer of the same `shape` are exactly the means' difference,
 // plus `wiggle` on every second seed.
 Racer steady(double cost, double mean, size_t n, double wiggle = 0) {
-  Racer racer{.cost = cost, .loss = {}};
-  for (size_t i = 0; i < n; ++i) racer.loss.push_back(mean + std::sin(static_cast<double>(i)) + (i % 2 ? wiggle : 0));
+  Racer racer{.cost = cost, .loss = {{}}};
+  for (size_t i = 0; i < n; ++i)
+    racer.loss[0].push_back(mean + std::sin(static_cast<double>(i)) + (i % 2 ? wiggle : 0));
   return racer;
 }
 
-const RaceRules rules_of_ten = {.delta = 0.01, .rounds = {10, 20}};
+// Ten seeds may decide everything: what rare failures could hide has tests of its own.
+const RaceRules rules_of_ten = {.delta = 0.01, .rounds = {10, 20}, .least = 10};
 
 }  // namespace
 
@@ -36,11 +39,9 @@ TEST_CASE("a race's words by hand", "[quick]") {
       steady(0.050, 0.495, 10),  // dearer, better by less than delta: tied with the first
       steady(0.100, 0.40, 10),   // dearer and better: on
       steady(0.200, 0.45, 10),   // beats the first step, not the second: off
-      steady(0.300, 0.30, 10),   // diverged
+      steady(0.300, 0.52, 10),   // dearer and worse than either step: off
   };
-  std::vector<Racer> with_divergence = racers;
-  with_divergence[6].diverged = true;
-  const RaceState state = judge_race(with_divergence, rules_of_ten);
+  const RaceState state = judge_race(racers, rules_of_ten);
   const std::vector<RaceWord> expected = {RaceWord::on, RaceWord::tied, RaceWord::off, RaceWord::tied,
                                           RaceWord::on, RaceWord::off,  RaceWord::off};
   for (size_t i = 0; i < racers.size(); ++i) {
@@ -49,11 +50,15 @@ TEST_CASE("a race's words by hand", "[quick]") {
     CHECK_FALSE(state.verdicts[i].draws);
   }
   CHECK(state.steps == std::vector<size_t>{0, 4});
+  // Of a level's members within delta of its best one the cheapest is the step.
+  const std::vector<Racer> alike = {steady(0.020, 0.505, 10), steady(0.022, 0.50, 10)};
+  CHECK(judge_race(alike, rules_of_ten).verdicts[0].word == RaceWord::on);
+  CHECK(judge_race(alike, rules_of_ten).verdicts[1].word == RaceWord::tied);
   CHECK(state.verdicts[1].rival == 0);
   CHECK(state.verdicts[3].rival == 0);
   CHECK(state.verdicts[5].rival == 4);
   CHECK(state.verdicts[5].difference.mean == Approx(0.05));
-  CHECK(state.verdicts[6].rival == no_rival);
+  CHECK(state.verdicts[6].rival == 4);
   CHECK(state.verdicts[2].level == 0);
   CHECK(state.verdicts[3].level == 1);
 }
@@ -85,8 +90,8 @@ TEST_CASE("an interval is that of all pairs and all rounds", "[quick]") {
   CHECK(verdict.difference.interval->low == Approx(0.2 - half).epsilon(1e-6));
   CHECK(verdict.difference.interval->high == Approx(0.2 + half).epsilon(1e-6));
   CHECK(verdict.word == RaceWord::undecided);
-  CHECK(race_pairs(60) == 1770);
-  CHECK(race_pairs(1) == 1);
+  CHECK(race_pairs(std::vector<Racer>(60, racers[0])) == 1770);
+  CHECK(race_pairs(std::vector<Racer>(1, racers[0])) == 1);
 }
 
 TEST_CASE("rules that make no sense are errors", "[quick]") {
@@ -96,6 +101,65 @@ TEST_CASE("rules that make no sense are errors", "[quick]") {
   CHECK_THROWS_AS(judge_race(racers, {.delta = 0.1, .rounds = {2, 10}}), fp4::Error);
   CHECK_THROWS_AS(judge_race(racers, {.delta = -1, .rounds = {10}}), fp4::Error);
   CHECK(judge_race({}, rules_of_ten).verdicts.empty());
+}
+
+TEST_CASE("costs that the model cannot tell apart are one level", "[quick]") {
+  // 2.0 and 3.3 % under a factor 1.5: 2.0 may be 3.0, and 3.3 may be 2.2.
+  const std::vector<Racer> racers = {steady(0.020, 0.5, 10), steady(0.033, 0.4, 10), steady(0.046, 0.3, 10)};
+  RaceRules rules = rules_of_ten;
+  std::vector<size_t> levels;
+  for (const RaceVerdict& verdict : judge_race(racers, rules).verdicts) levels.push_back(verdict.level);
+  CHECK(levels == std::vector<size_t>{0, 1, 2});
+  rules.cost_doubt = 1.5;
+  levels.clear();
+  for (const RaceVerdict& verdict : judge_race(racers, rules).verdicts) levels.push_back(verdict.level);
+  CHECK(levels == std::vector<size_t>{0, 0, 1});
+}
+
+TEST_CASE("divergence is a rate: one of 640 decides nothing, half of the seeds do", "[quick]") {
+  const double diverged = std::numeric_limits<double>::infinity();
+  std::vector<Racer> racers = {steady(0.02, 0.5, 640), steady(0.05, 0.5, 640), steady(0.08, 0.3, 640)};
+  racers[1].loss[0][17] = diverged;
+  for (size_t s = 0; s < 640; s += 2) racers[2].loss[0][s] = diverged;
+  const RaceState state = judge_race(racers, {.delta = 0.01, .rounds = {10, 20, 40, 80, 160, 320, 640}});
+  CHECK(state.verdicts[1].word == RaceWord::tied);
+  CHECK(state.verdicts[1].difference.diverged == 1);
+  CHECK(state.verdicts[1].difference.n == 639);
+  CHECK(state.verdicts[2].word == RaceWord::off);  // though the runs that finish lose less
+  CHECK(diverges_more_often(6, 0, 0.05));          // (1/2)^6 = .016 <= .025 < (1/2)^5
+  CHECK_FALSE(diverges_more_often(5, 0, 0.05));
+  // Four of 200 are too many for a tie and too few for `off`.
+  racers = {steady(0.02, 0.5, 200), steady(0.05, 0.5, 200)};
+  for (const size_t s : {0, 50, 100, 150}) racers[1].loss[0][s] = diverged;
+  CHECK(judge_race(racers, {.delta = 0.01, .rounds = {10, 200}}).verdicts[1].word == RaceWord::undecided);
+}
+
+TEST_CASE("racers of unequal seeds are compared on those that both have", "[quick]") {
+  std::vector<Racer> racers = {steady(0.02, 0.5, 20), steady(0.05, 0.9, 10)};
+  CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == 10);
+  CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::off);
+  racers[1] = steady(0.05, 0.9, 20);
+  racers[1].loss[0][12] = std::numeric_limits<double>::quiet_NaN();  // not run yet: the last look is that of ten
+  CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == 10);
+  racers[1].loss[0][3] = std::numeric_limits<double>::quiet_NaN();
+  CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::undecided);
+}
+
+TEST_CASE("each recipe counts at the best of its rungs", "[quick]") {
+  // Exact losses: mine .50 and .40 at two rungs, theirs .45 and .43: .40 - .43.
+  const Racer mine = {.cost = 0.05, .loss = {steady(0, 0.50, 10).loss[0], steady(0, 0.40, 10).loss[0]}};
+  const Racer theirs = {.cost = 0.02, .loss = {steady(0, 0.45, 10).loss[0], steady(0, 0.43, 10).loss[0]}};
+  const PairedDifference d = difference_at_best(mine.loss, theirs.loss, 10, 0.05);
+  CHECK(d.mean == Approx(-0.03));
+  CHECK(d.interval->low == Approx(-0.03));
+  CHECK(d.interval->high == Approx(-0.03));
+  CHECK(d.mean_at.mine == 1);
+  CHECK(d.mean_at.theirs == 1);
+  const std::vector<Racer> racers = {theirs, mine};
+  CHECK(race_pairs(racers) == 6);
+  const RaceState state = judge_race(racers, rules_of_ten);
+  CHECK(state.verdicts[1].word == RaceWord::on);
+  CHECK(state.verdicts[1].rungs == std::vector<bool>{false, true});  // the first is shown to be worse
 }
 
 namespace {
@@ -159,7 +223,38 @@ TEST_CASE("a race finds a planted front and uses fewer runs than all seeds for a
   for (const bool tails : {false, true}) {
     const ReplayTally tally = tails ? replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, heavy)
                                     : replay_many(replays, planted_front(delta), {.delta = delta}, 0.003, normal);
-    CHECK(tally.decided >= 0.95);
-    CHECK(tally.runs <= 0.6);
+    CHECK(tally.decided >= (tails ? 0.9 : 0.95));
+    CHECK(tally.runs <= 0.7);
+  }
+}
+
+TEST_CASE("failures that come in 3 % of the seeds make no false word in 95 % of replays", "[quick]") {
+  // A step without failures at 2 %, and 19 dearer candidates; those that fail lose .2 more in 3 % of the seeds, .006 in
+  // the mean. They are worse than the step by .006, or, .004 better but for that, by .002.
+  for (const size_t failing : {size_t{1}, size_t{10}}) {
+    for (const double better : {0.0, 0.004}) {
+      for (const double delta : {0.002, 0.004}) {
+        std::vector<Truth> truth;
+        for (size_t i = 0; i < 20; ++i) {
+          const bool fails = i > 0 && i <= failing;
+          truth.push_back(
+              {.cost = i == 0 ? 0.02 : 0.05 + 0.05 * static_cast<double>(i), .mean = 1 + (fails ? 0.006 - better : 0)});
+        }
+        ReplayTally tally;
+        for (size_t race = 0; race < replays / 2; ++race) {
+          std::mt19937_64 random(race);
+          std::bernoulli_distribution fail(0.03);
+          std::vector<double> shared;
+          const auto loss = [&](size_t racer, size_t seed) {
+            while (shared.size() <= seed) shared.push_back(0.03 * normal(random));
+            const bool fails = racer > 0 && racer <= failing;
+            return 1 - (fails ? better : 0) + shared[seed] + 0.003 * normal(random) + (fails && fail(random) ? 0.2 : 0);
+          };
+          tally.add(replay_race(truth, {.delta = delta}, loss), truth.size(), 320);
+        }
+        INFO(failing << " fail, better by " << better << ", delta " << delta << ": wrong " << tally.wrong);
+        CHECK(tally.wrong <= replays / 2 / 20);
+      }
+    }
   }
 }

@@ -76,15 +76,16 @@ class Judge {
 bool has_schema(const std::string& kind) { return std::filesystem::exists("sweeps/schema/" + kind + ".schema.json"); }
 
 // A grid small enough that each of its changes is tried with the trainer's schema in a moment.
-const char* const small_grid = R"({"name": "g", "doc": "d", "task": ["classifier", "lm"], "seeds": [1, 2], "confirm": 2,
+const char* const small_grid = R"({"name": "g", "doc": "d", "task": ["classifier", "lm"], "seeds": [1, 2],
   "base": "mxfp4", "references": ["bf16"], "hardware": "mi355x", "model": "lm", "candidates": 5, "train": {"lr": 0.01},
-  "train.lm": {"steps": 3}, "explore": {"halving": {"steps": [1, 2], "keep": 0.5}},
+  "train.lm": {"steps": 3}, "explore": {"importance": 5},
   "axes": {"recipe": ["mxfp4", {"label": "l", "all": {"a": {"block": 16}}}], "wgrad": [{"label": "a"}, "bf16.wgrad"],
            "wgrad.hadamard": [{"label": "none", "size": 0}], "dgrad|wgrad.*.rounding": ["stochastic"],
            "fprop.*.block": [16, [32, 32]], "train.clip": [0, 1], "task.*.outliers.token": [0, 0.5]},
   "exclude": [{"train.clip": 1, "fprop.*.block": [16]}], "include": [{"task": "lm", "train.clip": 2}]})";
-const char* const raced_grid = R"({"name": "g", "task": "lm", "race": {"seeds": 20, "hours": 1, "share": 0.05, "delta": 0.1},
-  "tune": {"train.lr": {"start": "default", "factor": 2, "rungs": 4, "seeds": 3}}, "tune_best": 0.5})";
+const char* const raced_grid =
+    R"({"name": "g", "task": "lm", "race": {"seeds": 20, "hours": 1, "share": 0.05, "delta": 0.1},
+  "tune": {"train.lr": {"start": "default", "factor": 2, "rungs": 4, "finer": true, "judged": 2, "seeds": 3}}, "tune_best": 0.5})";
 
 }  // namespace
 

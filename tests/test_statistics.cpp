@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <random>
 
-#include "sweeps/judge/statistics.h"
+#include "sweeps/judge/comparison.h"
 
 using namespace fp4::sweeps;
 
@@ -72,6 +73,18 @@ TEST_CASE("no interval below three values, none at all from nothing", "[quick]")
 
 namespace {
 
+Comparison of(const std::vector<double>& differences) {
+  Comparison comparison;
+  comparison.settings = {{.mine = {differences}, .theirs = {std::vector<double>(differences.size(), 0)}}};
+  return comparison;
+}
+
+void add(Comparison& comparison, double difference) {
+  if (comparison.settings.empty()) comparison = of({});
+  comparison.settings[0].mine[0].push_back(difference);
+  comparison.settings[0].theirs[0].push_back(0);
+}
+
 void judge_with(std::vector<Comparison>& family, double delta) {
   for (Comparison& comparison : family) comparison.delta = delta;
   judge(family);
@@ -81,12 +94,12 @@ void judge_with(std::vector<Comparison>& family, double delta) {
 
 TEST_CASE("the four words of a comparison", "[quick]") {
   std::vector<Comparison> family(6);
-  family[0].differences = {-1.0, -1.1, -0.9, -1.05};  // far below 0
-  family[1].differences = {1.0, 1.1, 0.9, 1.05};
-  family[2].differences = {0.001, -0.001, 0.0005, -0.0004};  // within +-0.1
-  family[3].differences = {-1, 1, -2, 2};
-  family[4].differences = {-5, -5};  // two seeds decide nothing
-  family[5].decided_by_divergence = Verdict::worse;
+  family[0] = of({-1.0, -1.1, -0.9, -1.05});  // far below 0
+  family[1] = of({1.0, 1.1, 0.9, 1.05});
+  for (int s = 0; s < 160; ++s) add(family[2], s % 2 == 0 ? 0.001 : -0.001);  // within +-.1
+  family[3] = of({-1, 1, -2, 2});
+  family[4] = of({-5, -5});                           // two seeds decide nothing
+  family[5] = of(std::vector<double>(12, INFINITY));  // diverged where the other side did not
   judge_with(family, 0.1);
   CHECK(family[0].verdict == Verdict::better);
   CHECK(family[1].verdict == Verdict::worse);
@@ -99,13 +112,12 @@ TEST_CASE("the four words of a comparison", "[quick]") {
 }
 
 TEST_CASE("intervals of a family are Bonferroni's, by hand", "[quick]") {
-  // Five comparisons with pairs, one decided by divergence, one of two pairs: m = 5, level .05 / 5 = .01, and the
+  // Five comparisons with pairs, one whose runs all diverged, one of two pairs: m = 5, level .05 / 5 = .01, and the
   // printed table gives t(.995, 4) = 4.604, t(.8, 4) = .941. 1 .. 5 has mean 3 and SD sqrt(2.5).
   std::vector<Comparison> family(7);
-  for (size_t i = 0; i < 5; ++i) family[i].differences = {1, 2, 3, 4, 5};
-  family[5].differences = {1, 2, 3, 4, 5};
-  family[5].decided_by_divergence = Verdict::worse;
-  family[6].differences = {1, 2};
+  for (size_t i = 0; i < 5; ++i) family[i] = of({1, 2, 3, 4, 5});
+  family[5] = of(std::vector<double>(5, INFINITY));
+  family[6] = of({1, 2});
   judge(family);
   const double error = std::sqrt(2.5 / 5);
   for (size_t i = 0; i < 5; ++i) {
@@ -130,7 +142,7 @@ TEST_CASE("intervals of a family hold together in 95 of 100 studies, whatever th
       std::vector<Comparison> family(12);
       for (int s = 0; s < 5; ++s) {
         const double common = share ? noise(engine) : 0;
-        for (Comparison& comparison : family) comparison.differences.push_back(1000 + common + noise(engine));
+        for (Comparison& comparison : family) add(comparison, 1000 + common + noise(engine));
       }
       judge(family);
       held += std::all_of(family.begin(), family.end(), [](const Comparison& comparison) {
@@ -143,8 +155,8 @@ TEST_CASE("intervals of a family hold together in 95 of 100 studies, whatever th
 
 TEST_CASE("equal digests differ by exactly nothing, a constant offset is certain", "[quick]") {
   std::vector<Comparison> family(2);
-  family[0].differences = {0, 0, 0};
-  family[1].differences = {-0.25, -0.25, -0.25};
+  family[0] = of({0, 0, 0});
+  family[1] = of({-0.25, -0.25, -0.25});
   judge_with(family, 0.01);
   CHECK(family[0].verdict == Verdict::equal);
   CHECK(family[1].verdict == Verdict::better);
@@ -158,7 +170,7 @@ TEST_CASE("a word agrees with the interval it was read from", "[quick]") {
   for (int study = 0; study < 200; ++study) {
     std::vector<Comparison> family(8);
     for (size_t i = 0; i < family.size(); ++i) {
-      for (int s = 0; s < 5; ++s) family[i].differences.push_back(noise(engine) + 0.6 * static_cast<double>(i));
+      for (int s = 0; s < 5; ++s) add(family[i], noise(engine) + 0.6 * static_cast<double>(i));
     }
     judge_with(family, 0.5);
     for (const Comparison& comparison : family) {
@@ -167,6 +179,42 @@ TEST_CASE("a word agrees with the interval it was read from", "[quick]") {
       CHECK(excludes == decided);
     }
   }
+}
+
+TEST_CASE("equal is said from a hundred seeds on, unless every run is the same", "[quick]") {
+  std::vector<Comparison> family(3);
+  for (int s = 0; s < 40; ++s) add(family[0], s % 2 == 0 ? 0.001 : -0.001);
+  for (int s = 0; s < 160; ++s) add(family[1], s % 2 == 0 ? 0.001 : -0.001);
+  for (int s = 0; s < 160; ++s) add(family[2], s == 0 ? 0.6 : 0);  // one failure of .6: 3/160 of it is .011
+  judge_with(family, 0.011);
+  CHECK(family[0].verdict == Verdict::undecided);
+  CHECK(family[1].verdict == Verdict::equal);
+  CHECK(family[2].verdict == Verdict::undecided);
+}
+
+TEST_CASE("unequal seeds, NaN and divergence by hand", "[quick]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Comparison> family(1);
+  // Seeds 1..6: the second did not run on one side, the third diverged on the other, the last is missing altogether.
+  family[0].settings = {{.mine = {{5, nan, 7, 8, 9}}, .theirs = {{4, 5, INFINITY, 7, 8, 2}}}};
+  judge(family);
+  CHECK(family[0].summary.n == 3);
+  CHECK(family[0].summary.mean == 1);
+  CHECK(family[0].diverged == 0);
+  CHECK(family[0].rival_diverged == 1);
+  CHECK(family[0].verdict == Verdict::worse);  // exactly 1 on every pair
+}
+
+TEST_CASE("a comparison of tuned recipes is that of their least means", "[quick]") {
+  // Two settings; in the first my second rung is better by .3, in the second both are alike.
+  std::vector<Comparison> family(1);
+  family[0].settings = {{.mine = {{1, 1, 1}, {.7, .7, .7}}, .theirs = {{1, 1, 1}}},
+                        {.mine = {{2, 2, 2}}, .theirs = {{2.1, 2.1, 2.1}}}};
+  judge(family);
+  CHECK(family[0].summary.mean == Approx(-0.2));
+  CHECK(family[0].interval->low == Approx(-0.2));
+  CHECK(family[0].interval->high == Approx(-0.2));
+  CHECK(family[0].verdict == Verdict::better);
 }
 
 TEST_CASE("the detectable effect of 3, 5, 10 and 20 seeds", "[quick]") {
@@ -198,7 +246,7 @@ TEST_CASE("intervals hold 93 to 97 percent of the time and null families call at
   for (int study = 0; study < studies; ++study) {
     std::vector<Comparison> family(20);
     for (Comparison& comparison : family) {
-      for (int s = 0; s < 5; ++s) comparison.differences.push_back(null(engine));
+      for (int s = 0; s < 5; ++s) add(comparison, null(engine));
     }
     judge(family);
     bool any = false;

@@ -40,7 +40,7 @@ const Identity me = {.signature = "0123456789abcdef",
                      .host = "h"};
 
 const std::string small_grid =
-    R"({"name": "small", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 3, "confirm": 4,
+    R"({"name": "small", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 3, "race": {"seeds": 10, "delta": 0.01},
   "axes": {"wgrad.hadamard.size": [0, 16, 32], "wgrad.*.rounding": ["nearest_even", "stochastic"],
            "wgrad.*.random_bits": [8, 16]}})";
 
@@ -101,7 +101,7 @@ TEST_CASE("interrupted, resumed, sharded, merged: one table", "[quick]") {
       options.shards = 3;
       const SweepOutcome part = sweep(shards.back()->path(), small_grid, world, options);
       CHECK_FALSE(part.complete);
-      CHECK_THAT(part.waiting, Contains("confirm"));
+      CHECK_THAT(part.waiting, Contains("race"));
     }
     TemporaryFolder merged;
     {
@@ -273,64 +273,4 @@ TEST_CASE("memory stays bounded: no more results wait than the queue holds", "[q
   sweep(folder.path(), R"({"name": "g", "task": "beta", "base": "mxfp4", "seeds": 400})", world, options);
   CHECK(written == 1200);
   CHECK(most <= 2 * 16 + 64 + 2 + 1);  // queue, batch, workers
-}
-
-TEST_CASE("halving promotes the best share of each task to longer schedules", "[quick]") {
-  TemporaryFolder folder;
-  const std::string grid = R"({"name": "g", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 2, "axes": {
-    "wgrad.hadamard.size": [0, 16, 32, 64], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
-    "explore": {"halving": {"steps": [10, 20, 40], "keep": 0.5}}})";
-  std::vector<std::string> notes;
-  SweepOptions options;
-  options.on_stage = [&](const Stage& stage, size_t) {
-    notes.insert(notes.end(), stage.notes.begin(), stage.notes.end());
-  };
-  CHECK(sweep(folder.path(), grid, MadeUp{}, options).complete);
-  const Results results(Store::read(folder.path()));
-  std::map<std::string, int> by_rung;
-  for (const ConfigResult& config : results.configs()) {
-    if (config.in_plan) ++by_rung[config.record.task + config.labels.back()];
-  }
-  CHECK(by_rung == std::map<std::string, int>{
-                       {"alpha10", 8}, {"alpha20", 4}, {"alpha40", 2}, {"beta10", 8}, {"beta20", 4}, {"beta40", 2}});
-  CHECK(std::any_of(notes.begin(), notes.end(),
-                    [](const std::string& note) { return note.find("Kendall") != std::string::npos; }));
-  // The least gap is undominated, and ties of rank go by gap: it is always promoted.
-  double least = INFINITY;
-  for (const ConfigResult& config : results.configs()) {
-    if (config.in_plan && config.record.task == "alpha" && config.labels.back() == "20") {
-      least = std::min(least, summarise(results.gaps(config, false)).mean);
-    }
-  }
-  bool promoted = false;
-  for (const ConfigResult& config : results.configs()) {
-    if (!config.in_plan || config.record.task != "alpha" || config.labels.back() != "20") continue;
-    if (summarise(results.gaps(config, false)).mean != least) continue;
-    promoted = std::any_of(results.configs().begin(), results.configs().end(), [&](const ConfigResult& other) {
-      return other.in_plan && other.record.task == "alpha" &&
-             other.labels == std::vector<std::string>{config.labels[0], config.labels[1], "40"};
-    });
-  }
-  CHECK(promoted);
-}
-
-TEST_CASE("random takes N configurations, the same ones every time and on every machine", "[quick]") {
-  const auto grid = [](int n) {
-    return R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 1, "axes": {"wgrad.*.random_bits": [4, 8, 16],
-      "wgrad.*.rounding": ["stochastic"], "wgrad.hadamard.size": [0, 16, 32, 64]}, "explore": {"random": )" +
-           std::to_string(n) + "}}";
-  };
-  const Simulator simulator = MadeUp{}.simulator();
-  std::set<std::string> five, eight;
-  Planner a(parse_grid(grid(5), "g"), simulator, {});
-  for (const Job& job : a.stage(0, {}).jobs) {
-    if (job.role == Role::run) five.insert(job.config->hash);
-  }
-  Planner b(parse_grid(grid(8), "g"), simulator, {});
-  for (const Job& job : b.stage(0, {}).jobs) {
-    if (job.role == Role::run) eight.insert(job.config->hash);
-  }
-  CHECK(five.size() == 5);
-  CHECK(eight.size() == 8);
-  CHECK(std::includes(eight.begin(), eight.end(), five.begin(), five.end()));
 }

@@ -10,9 +10,7 @@ using fp4::test::MadeUp;
 
 namespace {
 
-Plan plan_of(const std::string& text, int steps = 0) {
-  return expand(parse_grid(text, "test grid"), MadeUp{}.simulator(), steps);
-}
+Plan plan_of(const std::string& text) { return expand(parse_grid(text, "test grid"), MadeUp{}.simulator()); }
 
 std::string error_of(const std::string& text) {
   try {
@@ -131,23 +129,28 @@ TEST_CASE("more values leave old hashes alone, and threads change nothing", "[qu
   }
 }
 
-TEST_CASE("a rung sets the steps and becomes an axis", "[quick]") {
-  const Plan plan = plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"wgrad.hadamard.size": [0]},
-    "explore": {"halving": {"steps": [10, 40]}}})",
-                            40);
-  CHECK(plan.axes.back() == "train.steps");
-  CHECK(plan.points[0].labels.back() == "40");
-  CHECK(config_of(plan, 0)["train"]["steps"] == 40);
+TEST_CASE("an overlay of a recipe may start from another one than the grid's", "[quick]") {
+  const Plan plan = plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"recipe": [
+    "mxfp8", {"label": "mxfp8 below a Hadamard", "base": "mxfp8", "wgrad": {"hadamard": {"size": 16}}}]}})");
+  REQUIRE(plan.configs.size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK(config_of(plan, i)["recipe"]["wgrad"]["a"]["element"] == "e4m3");
+    CHECK(plan.configs[i].recipe == "mxfp8");
+  }
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"recipe": [{"label": "x", "base": "mxfp5"}]}})"),
+             Contains("axes.recipe[0].base") && Contains("mxfp5"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"recipe": [{"label": "x", "base": {}}]}})"),
+             Contains("axes.recipe[0].base") && Contains("a recipe's name"));
 }
 
-TEST_CASE("seeds by count and by list, confirm fresh", "[quick]") {
+TEST_CASE("seeds by count and by list, a race's fresh", "[quick]") {
   const auto grid = [](const std::string& rest) {
     return parse_grid(R"({"name": "g", "task": "alpha", )" + rest + "}", "g");
   };
-  CHECK(grid(R"("seeds": 3, "confirm": 2)").seeds == std::vector<uint64_t>{1, 2, 3});
-  CHECK(grid(R"("seeds": 3, "confirm": 2)").confirm == std::vector<uint64_t>{1001, 1002});
+  CHECK(grid(R"("seeds": 3, "race": {"seeds": 20})").seeds == std::vector<uint64_t>{1, 2, 3});
+  CHECK(grid(R"("seeds": 3, "race": {"seeds": 20})").race->rounds() == std::vector<size_t>{10, 20});
   CHECK(grid(R"("seeds": [7, 5])").seeds == std::vector<uint64_t>{7, 5});
-  CHECK_THROWS_WITH(grid(R"("seeds": [1001], "confirm": 2)"), Contains("seed 1001 was used for screening"));
+  CHECK_THROWS_WITH(grid(R"("seeds": [1001], "race": {})"), Contains("seeds: 1001") && Contains("fresh"));
   CHECK_THROWS_WITH(grid(R"("seeds": [1, 1])"), Contains("twice"));
   CHECK_THROWS_WITH(grid(R"("seeds": [-1])"), Contains("seeds[0]") && Contains("from 0"));
 }
@@ -170,8 +173,8 @@ TEST_CASE("mistakes are answered with the accepted words", "[quick]") {
   CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "axes": {"wgrad.*.element": ["e2m1"]},
     "exclude": [{"wgrad.*.element": "e3m0"}]})"),
              Contains("e3m0"));
-  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "explore": {"halving": {"steps": [40, 10]}}})"),
-             Contains("steps[1]: the steps of the rungs rise"));
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "explore": {"random": 3}})"),
+             Contains("explore") && Contains("importance"));
   CHECK_THAT(error_of("{"), Contains("not JSON"));
   CHECK_THAT(error_of(R"({"task": "alpha"})"), Contains("missing key 'name'"));
 }

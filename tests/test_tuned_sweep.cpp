@@ -42,7 +42,7 @@ MadeUp tuned_world() {
 
 const std::string tuned_grid = R"({"name": "tuned", "task": "alpha", "base": "mxfp4", "seeds": 3, "axes": {
   "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"]},
-  "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 40, "delta": 0.01})";
+  "tune": {"train.lr": {"start": 1, "factor": 2, "rungs": 4, "seeds": 2}}, "race": {"seeds": 160, "delta": 0.01})";
 
 std::set<std::pair<std::string, uint64_t>> asked(const Stage& stage) {
   std::set<std::pair<std::string, uint64_t>> keys;
@@ -60,7 +60,12 @@ TEST_CASE("every configuration runs at its own best learning rate", "[quick]") {
     const Json canonical = Json::parse(config.record.config);
     INFO(canonical.dump());
     const double best = best_log2(canonical);
-    CHECK(tuned_value(canonical, "train.lr") == std::exp2(std::min(best, 4.0)));
+    // The ladder's end is 2^4; half a rung above it is nearer to 2^7.
+    CHECK(tuned_value(canonical, "train.lr") == (best == 7 ? 22.63 : std::exp2(best)));
+    REQUIRE(config.near.size() == 1);  // half a rung away; it judges, and is no row of its own
+    CHECK(config.near[0].record.at == At::near);
+    CHECK(results.find(config.near[0].record.hash) == nullptr);
+    CHECK(config.near[0].runs.size() >= 3);
     CHECK(config.record.at == (best == 7 ? At::edge : At::best));
     for (const RunRecord& run : config.runs) CHECK(run.role != Role::tune);
     judged += config.in_plan;

@@ -17,14 +17,14 @@ begin=$(date +%s)
 build/fp4sim sweep run "$name" --out "$runs" --jobs "$jobs"
 echo "study $name: runs took $(($(date +%s) - begin)) s with $jobs jobs"
 build/fp4sim table "$runs" --group --force --csv "$out/table.csv" >/dev/null
-if [ "$(stat -c %s "$out/table.csv")" -gt 2000000 ] && [ ! -f "tools/studies/$name.json" ]; then
+if [ "$(stat -c %s "$out/table.csv")" -gt 2000000 ] && [ ! -f "sweeps/studies/$name.json" ]; then
   sed -i 's/,[^,]*$//' "$out/table.csv"  # the last column
 fi
 build/fp4sim pareto "$runs" --force >"$out/pareto.txt"
 build/fp4sim report "$runs" --force --out "$runs.html" >/dev/null
-if [ -f "tools/studies/$name.json" ]; then  # a study of effects: which settings are compared with which
-  /usr/bin/python3 tools/studies/paired.py "$out/table.csv" "tools/studies/$name.json"
-  node tools/scripts/forest.mjs "$out/effects.csv" --out "$out/effects.svg" --title "$name"
+if [ -f "sweeps/studies/$name.json" ]; then  # a study of effects: which settings are compared with which
+  build/fp4sim effects "$out/table.csv" --study "$name" --csv "$out/effects.csv" --page "$out/README.md" \
+    --figure "$out/effects.svg" --force
 else
   node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
 fi

@@ -63,10 +63,8 @@ class StepBuilder {
                       work.flop, work.bytes, work.ops, backward});
   }
 
-  // One GEMM [M, K] x [N, K] of a layer, over all micro-batches: operands read in their formats, result written as
-  // bf16, weight gradients accumulated in fp32. `repeat` > 1 counts a forward pass that is computed again.
-  // Of a part of the product: `share` of its multiply-adds and operands; `results` as often as that.
-  // Experts: each token meets some of the copies of the weights; convolutions: it meets them at every pixel.
+  // Sizes of a layer's product. A token meets some of the copies of an expert's weights, and those of a convolution at
+  // every pixel: `tokens` counts each use.
   struct Size {
     double tokens, in, out, experts;
   };
@@ -75,6 +73,9 @@ class StepBuilder {
             static_cast<double>(linear.experts)};
   }
 
+  // One GEMM [M, K] x [N, K] of a layer, over all micro-batches: operands read in their formats, result written as
+  // bf16, weight gradients accumulated in fp32. `repeat` > 1 counts a forward pass that is computed again. Of a part of
+  // the product: `share` of its multiply-adds and operands; its result is written `results` times.
   Resources gemm_work(int gemm, const GemmFacts& facts, const Size& s, double repeat, double rate, double share = 1,
                       double results = 1) const {
     const auto bits = [](const OperandFacts& operand) {

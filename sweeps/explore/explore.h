@@ -1,21 +1,19 @@
 // Which runs to do, in stages: every stage is a pure function of the grid and of the runs of the stages before, so an
 // interrupted sweep, a merged one and an undisturbed one ask for the same runs.
-//   all, random   one stage
-//   halving       one stage a rung; the best share goes on with its own full, longer schedule
-//   importance    a pilot at random, then configurations near the predicted front (after Cocktail's importance
-//   sampling)
+//   all         one stage
+//   importance  a pilot at random, then configurations near the predicted front (after Cocktail's importance sampling)
 // With `tune`, ladders on tuning seeds (grid/tuning.h) come first, and every configuration above runs at its own best;
 // with `tune_best` the stages above run at the fixed values, and only the best share of them, with the references, is
-// tuned. Then, with `confirm`, the screened candidates on fresh seeds, or, with `race`, rounds of fresh seeds for those
-// that are still undecided (judge/race.h).
+// tuned. Then, with `race`, rounds of fresh seeds for the screened candidates that are still undecided (judge/race.h).
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "sweeps/engine/run.h"
 #include "sweeps/grid/tuning.h"
 #include "sweeps/judge/pareto.h"
-#include "sweeps/engine/run.h"
 
 namespace fp4::sweeps {
 
@@ -29,11 +27,9 @@ class Planner {
  public:
   // `models`: the cost models whose fronts choose candidates, one for each chip of the grid.
   Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models);
-  // The same grid, with the random choices of a grid called `name`.
-  Planner(const Planner& other, std::string name) : Planner(other) { grid_.name = std::move(name); }
 
   const Grid& grid() const { return grid_; }
-  const Plan& plan(size_t rung = 0) const { return plans_[rung]; }
+  const Plan& plan() const { return plan_; }
   size_t stages() const { return steps_.size(); }
   const std::string& stage_name(size_t index) const { return steps_[index].name; }
 
@@ -51,7 +47,7 @@ class Planner {
  private:
   using Taken = std::map<std::string, ConfigRecord>;
 
-  enum class Kind : uint8_t { explore, tune, at_best, confirm, race };
+  enum class Kind : uint8_t { explore, tune, at_best, race };
   struct Step {
     Kind kind;
     size_t index;  // among the steps of its kind
@@ -61,29 +57,29 @@ class Planner {
   void plan_steps();
   Results results(const std::vector<RunRecord>& runs) const;
   void explore(size_t index, const std::vector<RunRecord>& runs, Stage& stage);
-  void take(const std::vector<const ConfigRecord*>& configs, size_t rung, Stage& stage);
+  void take(const std::vector<const ConfigRecord*>& configs, Stage& stage);
   // Tuning and races: explore_tuned.cpp.
   std::vector<const ConfigRecord*> families(const std::vector<RunRecord>& runs) const;
   std::vector<const ConfigRecord*> with_references(const std::vector<const ConfigRecord*>& families) const;
   void tune(size_t round, const std::vector<RunRecord>& runs, Stage& stage);
   void take_at_best(const std::vector<RunRecord>& runs, Stage& stage);
-  ConfigRecord at_best(const ConfigRecord& family, const Tuner::MeanLoss& losses) const;
+  ConfigRecord at_best(const ConfigRecord& family, const Tuner::MeanLoss& losses,
+                       std::vector<ConfigRecord>& near) const;
+  void take_near(const std::vector<ConfigRecord>& near, const std::string& reference, bool in_plan, Stage& stage);
   void race(size_t round, const std::vector<RunRecord>& runs, Stage& stage);
-  std::vector<const ConfigRecord*> smallest(size_t count, const std::string& salt) const;
-  std::vector<const ConfigRecord*> promoted(size_t rung, const Results& results, Stage& stage);
   std::vector<const ConfigRecord*> important(const Results& results, Stage& stage);
-  void confirm(const Results& results, Stage& stage);
 
   Grid grid_;
   const Simulator& simulator_;
   std::vector<CostModel> models_;
   Tuner tuner_;
-  std::vector<Plan> plans_;  // one, or one a rung
+  Plan plan_;
   std::vector<Step> steps_;
   Taken taken_;  // by hash, stable addresses for jobs
   std::map<std::string, ConfigRecord> references_;
   std::map<std::string, ConfigRecord> rungs_;      // configurations that only tuning runs
   std::map<std::string, std::string> at_best_of_;  // hash in the plan -> hash at its own best
+  std::set<std::string> near_;                     // hashes of rungs near a best that are judged as well
 };
 
 // The share of the configurations that fronts peeled one by one reach first, cheap and good ones before others; what

@@ -37,16 +37,14 @@ Tuner::MeanLoss tuning_losses(const std::vector<RunRecord>& runs) {
 }  // namespace
 
 std::vector<const ConfigRecord*> Planner::families(const std::vector<RunRecord>& runs) const {
-  const Plan& plan = plans_.back();  // of a halving the last, longest rung
   std::vector<const ConfigRecord*> chosen;
   if (grid_.tune_best == 0) {
-    if (grid_.explore == Explore::random) return smallest(grid_.sample, "random");
-    for (const ConfigRecord& config : plan.configs) chosen.push_back(&config);
+    for (const ConfigRecord& config : plan_.configs) chosen.push_back(&config);
     return chosen;
   }
   const Results screened = results(runs);
   std::map<std::string, const ConfigRecord*> by_hash;
-  for (const ConfigRecord& config : plan.configs) by_hash[config.hash] = &config;
+  for (const ConfigRecord& config : plan_.configs) by_hash[config.hash] = &config;
   std::set<std::string> hashes;
   for (const CostModel& model : models_) {
     const Costs costs(screened, model);
@@ -66,10 +64,10 @@ std::vector<const ConfigRecord*> Planner::families(const std::vector<RunRecord>&
 
 std::vector<const ConfigRecord*> Planner::with_references(const std::vector<const ConfigRecord*>& families) const {
   std::map<std::string, const ConfigRecord*> all;
-  const Plan& plan = plans_.back();
   for (const ConfigRecord* family : families) {
     all[family->hash] = family;
-    for (const std::string& hash : plan.context.at(family->reference)) all.try_emplace(hash, &plan.references.at(hash));
+    for (const std::string& hash : plan_.context.at(family->reference))
+      all.try_emplace(hash, &plan_.references.at(hash));
   }
   std::vector<const ConfigRecord*> list;
   for (const auto& [hash, record] : all) list.push_back(record);
@@ -96,45 +94,68 @@ void Planner::tune(size_t round, const std::vector<RunRecord>& runs, Stage& stag
   stage.notes.push_back(fmt::format("{} of {} configurations climb", climbing, all.size()));
 }
 
-ConfigRecord Planner::at_best(const ConfigRecord& family, const Tuner::MeanLoss& losses) const {
+ConfigRecord Planner::at_best(const ConfigRecord& family, const Tuner::MeanLoss& losses,
+                              std::vector<ConfigRecord>& near) const {
   const Tuned tuned = tuner_.best(Json::parse(family.config), losses);
-  ConfigRecord record = family;
-  record.hash = simulator_.hash(tuned.config);
-  record.config = tuned.config.dump();
-  record.static_cost = simulator_.static_cost(tuned.config);
-  record.at = tuned.at_edge ? At::edge : At::best;
-  return record;
+  const auto at = [&](const Json& config, At word) {
+    ConfigRecord record = family;
+    record.hash = simulator_.hash(config);
+    record.config = config.dump();
+    record.static_cost = simulator_.static_cost(config);
+    record.at = word;
+    return record;
+  };
+  for (const Json& config : tuned.near) near.push_back(at(config, At::near));
+  return at(tuned.config, tuned.at_edge ? At::edge : At::best);
+}
+
+void Planner::take_near(const std::vector<ConfigRecord>& near, const std::string& reference, bool in_plan,
+                        Stage& stage) {
+  for (ConfigRecord record : near) {
+    record.reference = reference;
+    near_.insert(record.hash);
+    // What runs at the grid's values anyway stays what it is.
+    const ConfigRecord& stored = in_plan || taken_.contains(record.hash)
+                                     ? taken_.try_emplace(record.hash, record).first->second
+                                     : references_.try_emplace(record.hash, record).first->second;
+    for (const uint64_t seed : grid_.seeds)
+      stage.jobs.push_back({&stored, seed, in_plan ? Role::run : Role::reference});
+  }
 }
 
 void Planner::take_at_best(const std::vector<RunRecord>& runs, Stage& stage) {
   const Tuner::MeanLoss losses = tuning_losses(runs);
   const std::vector<const ConfigRecord*> chosen = families(runs);
   std::map<std::string, std::string> reference;  // of a context in the plan -> its fp32 at best
+  std::map<std::string, std::vector<ConfigRecord>> near_references;
   size_t edges = 0;
   for (const ConfigRecord* family : chosen) {
-    for (const std::string& hash : plans_.back().context.at(family->reference)) {
+    for (const std::string& hash : plan_.context.at(family->reference)) {
       if (at_best_of_.contains(hash) && references_.contains(at_best_of_.at(hash))) continue;
-      const ConfigRecord record = at_best(plans_.back().references.at(hash), losses);
+      const ConfigRecord record = at_best(plan_.references.at(hash), losses, near_references[hash]);
       at_best_of_[hash] = record.hash;
       references_[record.hash] = record;
     }
     reference[family->reference] = at_best_of_.at(family->reference);
   }
   for (const auto& [context, best] : reference) {
-    for (const std::string& hash : plans_.back().context.at(context)) {
+    for (const std::string& hash : plan_.context.at(context)) {
       ConfigRecord& record = references_.at(at_best_of_.at(hash));
       record.reference = best;
       for (const uint64_t seed : grid_.seeds) stage.jobs.push_back({&record, seed, Role::reference});
+      take_near(near_references[hash], best, false, stage);
     }
   }
   for (const ConfigRecord* family : chosen) {
-    ConfigRecord record = at_best(*family, losses);
+    std::vector<ConfigRecord> near;
+    ConfigRecord record = at_best(*family, losses, near);
     record.reference = reference.at(family->reference);
     at_best_of_[family->hash] = record.hash;
     edges += record.at == At::edge;
     ConfigRecord& stored = taken_[record.hash];
     stored = record;
     for (const uint64_t seed : grid_.seeds) stage.jobs.push_back({&stored, seed, Role::run});
+    take_near(near, record.reference, true, stage);
   }
   stage.notes.push_back(
       fmt::format("{} configurations at their own best, {} of them at an end of their ladder", chosen.size(), edges));
@@ -157,18 +178,25 @@ void Planner::race(size_t round, const std::vector<RunRecord>& runs, Stage& stag
   }
   const Results so_far = results(known);
   for (const RaceField& field : race_fields(so_far, models_)) {
-    const std::vector<bool> draws = round == 0 ? std::vector<bool>(field.configs.size(), true) : still_racing(field);
-    const auto active = static_cast<size_t>(std::count(draws.begin(), draws.end(), true));
+    const std::vector<std::vector<bool>> draws = still_racing(field);
+    const auto any = [](const std::vector<bool>& rungs) {
+      return std::find(rungs.begin(), rungs.end(), true) != rungs.end();
+    };
+    const auto active = std::count_if(draws.begin(), draws.end(), any);
     stage.notes.push_back(
         fmt::format("{}: {} of {} candidates draw seeds", field.description, active, field.configs.size()));
     if (active == 0) continue;
-    for (size_t i = 0; i < field.configs.size(); ++i) {
-      const ConfigRecord& record = field.configs[i]->record;
-      if (!draws[i] && record.hash != field.context) continue;  // every gap is measured from fp32
-      const auto taken = taken_.find(record.hash);
-      const ConfigRecord& stored = taken != taken_.end() ? taken->second : references_.at(record.hash);
+    const auto draw = [&](const std::string& hash) {
+      const auto taken = taken_.find(hash);
+      const ConfigRecord& stored = taken != taken_.end() ? taken->second : references_.at(hash);
       const Role role = taken != taken_.end() ? Role::confirm : Role::reference;
       for (size_t s = 0; s < rounds[round]; ++s) stage.jobs.push_back({&stored, first_race_seed + s, role});
+    };
+    for (size_t i = 0; i < field.configs.size(); ++i) {
+      const ConfigResult& config = *field.configs[i];
+      if (draws[i][0] || config.record.hash == field.context) draw(config.record.hash);  // gaps are above fp32
+      for (size_t k = 0; k < config.near.size(); ++k)
+        if (draws[i][k + 1] && near_.contains(config.near[k].record.hash)) draw(config.near[k].record.hash);
     }
   }
 }

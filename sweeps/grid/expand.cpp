@@ -26,17 +26,12 @@ struct Outcome {
 
 class Expander {
  public:
-  Expander(const Grid& grid, const Simulator& simulator, int steps)
-      : grid_(grid),
-        simulator_(simulator),
-        product_(grid, simulator, steps),
-        builder_(grid, simulator, steps),
-        steps_(steps) {}
+  Expander(const Grid& grid, const Simulator& simulator)
+      : grid_(grid), simulator_(simulator), product_(grid, simulator), builder_(grid, simulator) {}
 
   Plan run() {
     plan_.recipes = builder_.recipes_of_files();
     for (const Axis& axis : grid_.axes) plan_.axes.push_back(axis.path);
-    if (steps_ > 0) plan_.axes.push_back("train.steps");
     plan_.counts.product = product_.size();
     // In slices, so that a product of millions needs memory for its distinct configurations only.
     const size_t slice = 1 << 16;
@@ -100,7 +95,6 @@ class Expander {
       if (column != plan_.axes.end())
         point.labels[static_cast<size_t>(column - plan_.axes.begin())] = axis.labels.front();
     }
-    if (steps_ > 0) point.labels.back() = std::to_string(steps_);
     ++plan_.counts.included;
     count(examine(point), point);
   }
@@ -168,7 +162,6 @@ class Expander {
   const Simulator& simulator_;
   GridProduct product_;
   GridConfigs builder_;
-  int steps_;
   Plan plan_;
   std::set<std::string> seen_;
   std::mutex mutex_, contexts_mutex_;
@@ -178,6 +171,6 @@ class Expander {
 
 }  // namespace
 
-Plan expand(const Grid& grid, const Simulator& simulator, int steps) { return Expander(grid, simulator, steps).run(); }
+Plan expand(const Grid& grid, const Simulator& simulator) { return Expander(grid, simulator).run(); }
 
 }  // namespace fp4::sweeps

@@ -185,31 +185,17 @@ void parse_include(Grid& grid, const JsonReader& points) {
 }
 
 void parse_explore(Grid& grid, JsonReader value) {
-  const char* forms = R"("all", {"random": N}, {"importance": N} or {"halving": {"steps": [..], "keep": 0.33}})";
   value.note_words({"all"});
   if (value.json().is_string()) {
-    if (JsonReader(value.json(), value.place()).word({"all", "random", "halving", "importance"}) != 0)
-      value.fail(fmt::format("'{}' needs its numbers; accepted: {}", value.text(), forms));
+    if (JsonReader(value.json(), value.place()).word({"all", "importance"}) != 0)
+      value.fail(R"('importance' needs its number; accepted: "all" or {"importance": N})");
     return;
   }
   if (!value.json().is_object() || value.json().size() != 1)
-    value.fail(fmt::format("expected {}, found {}", forms, shown(value.json())));
-  const auto random = value.find("random", {"so many points of the product, drawn"}),
-             importance = value.find("importance", {"so many points, drawn where earlier ones say it matters"});
-  if (random || importance) {
-    grid.explore = random ? Explore::random : Explore::importance;
-    grid.sample = static_cast<size_t>((random ? *random : *importance).integer(1, most_configs));
-  } else if (auto halving = value.find("halving", {"short runs of all points, longer ones of the best"})) {
-    grid.explore = Explore::halving;
-    for (const JsonReader& steps : halving->at("steps", {"training steps of each rung, rising"}).list(2)) {
-      const int count = static_cast<int>(steps.integer(1, 1'000'000'000));
-      if (!grid.rungs.empty() && count <= grid.rungs.back()) steps.fail("the steps of the rungs rise");
-      grid.rungs.push_back(count);
-    }
-    if (const auto keep = halving->find("keep", {"share of the points that goes on to the next rung", grid.keep}))
-      grid.keep = keep->number(1e-6, 0.999999);
-    halving->finish();
-  }
+    value.fail(R"(expected "all" or {"importance": N}, found )" + shown(value.json()));
+  grid.explore = Explore::importance;
+  grid.sample = static_cast<size_t>(
+      value.at("importance", {"so many points, drawn where earlier ones say it matters"}).integer(1, most_configs));
   value.finish();
 }
 
@@ -235,6 +221,11 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
       field.ladder.factor = factor->number(1.01, 1000);
     if (const auto rungs = row->find("rungs", {"values tried before the ladder grows", field.ladder.rungs}))
       field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
+    field.ladder.parts = 2;
+    if (const auto finer = row->find("finer", {"two more rungs beside the best, at the root of the factor", true}))
+      field.ladder.parts = finer->boolean() ? 2 : 1;
+    if (const auto judged = row->find("judged", {"rungs on which a configuration is judged: its best", field.judged}))
+      field.judged = static_cast<size_t>(judged->integer(1, 5));
     if (const auto seeds = row->find("seeds", {"runs of each rung: seeds 2001, 2002, ..", field.seeds}))
       field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
     if (const auto by =
@@ -287,23 +278,18 @@ RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks)
 
 // What only several keys together can get wrong.
 void check_together(const Grid& grid, const JsonReader& json) {
-  if (grid.race && json.json().contains("confirm")) json.fail("race: runs its own fresh seeds; leave `confirm` out");
   if (grid.tune_best > 0 && grid.tune.empty()) json.fail("tune_best: there is no `tune`");
-  if (!grid.tune.empty() && grid.tune_best == 0 && grid.explore != Explore::all && grid.explore != Explore::random)
-    json.fail("tune: halving and importance explore at fixed values; give `tune_best`, the share that is then tuned");
+  if (!grid.tune.empty() && grid.tune_best == 0 && grid.explore != Explore::all)
+    json.fail("tune: importance explores at fixed values; give `tune_best`, the share that is then tuned");
   for (const uint64_t seed : grid.seeds)
     if (!grid.tune.empty() && seed >= first_tuning_seed)
       json.fail(fmt::format("seeds: {}: seeds from {} tune and judge nothing else", seed, first_tuning_seed));
   for (const Axis& axis : grid.axes)
     for (const TunedField& field : grid.tune)
       if (axis.path == field.path) json.fail("tune: " + field.path + " is an axis too; it can be only one of them");
-  for (const uint64_t seed : grid.confirm)
-    if (std::find(grid.seeds.begin(), grid.seeds.end(), seed) != grid.seeds.end())
-      json.fail(fmt::format("confirm: seed {} was used for screening; the front needs fresh ones", seed));
-  // A rung's length comes from `halving`; an axis or setting of the same name would be overruled silently.
-  const auto sets_steps = [](const Axis& axis) { return axis.path == "train.steps"; };
-  if (grid.explore == Explore::halving && std::any_of(grid.axes.begin(), grid.axes.end(), sets_steps))
-    json.fail("axes.train.steps: halving sets train.steps itself; it cannot be an axis too");
+  for (const uint64_t seed : grid.seeds)
+    if (grid.race && grid.race->has(seed))
+      json.fail(fmt::format("seeds: {}: the race runs it; the front needs fresh ones", seed));
 }
 
 }  // namespace
@@ -317,7 +303,6 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   if (const auto doc = json.find("doc", {"the question in a line", ""})) grid.doc = doc->text();
   grid.tasks = word_list(json.at("task", {"task or list of tasks"}));
   const auto seeds = json.find("seeds", {"how many seeds from 1, or a list of seeds", 3});
-  const auto confirm = json.find("confirm", {"fresh seeds from 1001, or a list, on which the front is run again", 0});
   const auto base = json.find("base", {"recipe under the axes: a name, or {\"recipe\": NAME, PATH: VALUE}", "fp32"});
   if (base) {
     base->note_words(base->notes() != nullptr ? named_json("recipes") : std::vector<std::string>());
@@ -325,7 +310,6 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
     base->note_form(R"({"type": "object"})");
   }
   grid.seeds = seeds ? seed_list(*seeds, 1, 1) : std::vector<uint64_t>{1, 2, 3};
-  if (confirm) grid.confirm = seed_list(*confirm, 1001, 0);
   grid.base = base ? base->json() : Json("fp32");
   if (const auto axes =
           json.find("axes", {"what varies, by path (recipe, wgrad, wgrad.*.rounding, train.lr, task.*.depth), as "
@@ -357,10 +341,8 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   if (const auto share =
           json.find("tune_best", {"share of the explored configurations that is tuned; absent: all, before they run"}))
     grid.tune_best = share->number(1e-6, 1);
-  if (const auto race = json.find("race", {"fresh seeds until the front is decided, instead of `confirm`"})) {
+  if (const auto race = json.find("race", {"fresh seeds from 1001 until the front is decided"}))
     grid.race = parse_race(*race, grid.tasks);
-    for (size_t i = 0; i < grid.race->seeds; ++i) grid.confirm.push_back(first_race_seed + i);
-  }
   if (const auto references = json.find("references", {"recipes that run on every task; fp32 always", grid.references}))
     grid.references = word_list(*references, "recipes");
   if (const auto hardware = json.find("hardware", {"chips whose fronts choose the candidates", grid.hardware}))

@@ -2,7 +2,7 @@
 // seeds and the way to explore; read, checked and expanded here into distinct configurations.
 //
 // Axes, in the order of the file (which is the order of table columns):
-// - recipe: names of recipes, or objects laid over the base
+// - recipe: names of recipes, or objects laid over the base or, with a key "base", over the recipe that it names
 // - fprop, dgrad, wgrad: a whole GEMM, as RECIPE.GEMM or an object laid over the base's GEMM
 // - wgrad.*.rounding and the like: a path into the recipe; x|y = both, * = both operands (first: all three GEMMs)
 // - task.NAME.path, task.*.path: a task parameter
@@ -44,7 +44,7 @@ struct Inclusion {
   std::vector<Axis> axes;  // of one value each
 };
 
-enum class Explore : uint8_t { all, random, halving, importance };
+enum class Explore : uint8_t { all, importance };
 
 // Runs of a race have the seeds 1001, 1002, ..
 inline constexpr uint64_t first_race_seed = 1001;
@@ -60,6 +60,7 @@ struct RaceSettings {
   std::map<std::string, double> share_of_task, delta_of_task;
   // 10, 20, 40, .. and at last `seeds`.
   std::vector<size_t> rounds() const;
+  bool has(uint64_t seed) const { return seed >= first_race_seed && seed - first_race_seed < seeds; }
   // delta on a task whose mxfp4 has this gap (none: no mxfp4 there, and a share of nothing is 0).
   double delta_on(const std::string& task, std::optional<double> gap) const;
 };
@@ -77,18 +78,15 @@ struct Grid {
   std::vector<std::map<std::string, Json>> exclude;
   std::vector<Inclusion> include;
   std::vector<uint64_t> seeds;
-  std::vector<uint64_t> confirm;
   Explore explore = Explore::all;
-  size_t sample = 0;       // random: N; importance: N
-  std::vector<int> rungs;  // halving: steps of each rung
-  double keep = 1.0 / 3;   // halving: share promoted
+  size_t sample = 0;  // importance: N
   std::vector<TunedField> tune;
   double tune_best = 0;  // > 0: this share of what was explored at fixed values is tuned; 0: everything, before it runs
-  std::optional<RaceSettings> race;  // instead of `confirm`
+  std::optional<RaceSettings> race;
   std::vector<std::string> references = {"fp32", "bf16"};
-  std::vector<std::string> hardware = {"mi355x"};  // whose fronts choose the candidates for `confirm`
+  std::vector<std::string> hardware = {"mi355x"};  // whose fronts choose the candidates of the race
   std::string model = "llama3_8b";
-  size_t candidates = 60;  // most candidates per task and chip that `confirm` runs
+  size_t candidates = 60;  // most candidates of a task and chip that race
   Json source;             // the file
   // Of a grid that comes from a store: the recipes that it names by file, in full, by its words for them.
   std::map<std::string, Json> recipes;
@@ -123,8 +121,7 @@ struct Plan {
   Counts counts;
 };
 
-// `steps` > 0 overrides the training length (a rung) and becomes a last axis "train.steps".
-Plan expand(const Grid& grid, const Simulator& simulator, int steps = 0);
+Plan expand(const Grid& grid, const Simulator& simulator);
 
 // A number in [0, 1) and an order by content: the same on every machine (SHA-256 of the joined texts).
 double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash);

@@ -8,8 +8,8 @@
 
 namespace fp4::sweeps {
 
-GridConfigs::GridConfigs(const Grid& grid, const Simulator& simulator, int steps)
-    : grid_(grid), simulator_(simulator), steps_(steps), base_(named_base()) {
+GridConfigs::GridConfigs(const Grid& grid, const Simulator& simulator)
+    : grid_(grid), simulator_(simulator), base_(named_base()) {
   const auto remember_axis = [&](const Axis& axis) {
     for (size_t i = 0; i < axis.values.size(); ++i) remember(axis.kind, axis.values[i], axis.places[i]);
   };
@@ -100,6 +100,11 @@ void GridConfigs::remember(AxisKind kind, const Json& value, const std::string& 
     if (given == value.end() || !given->is_string() || !names_file(given->get_ref<const std::string&>())) return;
     return remember(AxisKind::recipe, *given, place);
   }
+  if (kind == AxisKind::recipe && value.is_object() && value.contains("base")) {
+    const Json& base = value.at("base");
+    if (!base.is_string()) throw Error(place + ".base: expected a recipe's name, found " + shown(base));
+    return remember(kind, base, place + ".base");
+  }
   if (!value.is_string() || (kind != AxisKind::recipe && kind != AxisKind::gemm)) return;
   std::string name = value.get<std::string>();
   if (kind == AxisKind::gemm) {
@@ -117,6 +122,12 @@ void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::
       if (value.is_string()) {
         recipe_name = value.get<std::string>();
         recipe = recipes_.at(recipe_name);
+      } else if (const auto base = value.find("base"); base != value.end()) {
+        recipe_name = base->get<std::string>();  // checked by remember
+        recipe = recipes_.at(recipe_name);
+        Json changes = value;
+        changes.erase("base");
+        lay_over(recipe, changes, 0);
       } else {
         lay_over(recipe, value, 0);
       }
@@ -150,7 +161,6 @@ Json GridConfigs::config(const std::string& task, const Choice& choice, Json rec
     if (parts[1] == "*" && !simulator_.task_has(task, axis->path.substr(7))) continue;
     set_at(parameters, parts, 2, *value);
   }
-  if (steps_ > 0) train["steps"] = steps_;
   Json config = {{"task", std::move(parameters)}, {"recipe", std::move(recipe)}, {"train", std::move(train)}};
   for (const auto& [axis, value] : choice) {
     if ((axis->kind != AxisKind::branch && axis->kind != AxisKind::eval) || value->empty()) continue;

@@ -7,7 +7,7 @@ namespace fp4::sweeps {
 
 class GridConfigs {
  public:
-  GridConfigs(const Grid& grid, const Simulator& simulator, int steps);
+  GridConfigs(const Grid& grid, const Simulator& simulator);
 
   // The configuration as given to the trainer, and the name of its recipe.
   Json given(const std::string& task, const Choice& choice, std::string& recipe_name) const;
@@ -29,7 +29,6 @@ class GridConfigs {
 
   const Grid& grid_;
   const Simulator& simulator_;
-  int steps_;
   std::string base_name_;
   std::map<std::string, Json> recipes_;
   Json base_;

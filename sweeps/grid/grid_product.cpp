@@ -21,7 +21,7 @@ bool matches(const Json& wanted, const Json& value, const std::string& label) {
 
 }  // namespace
 
-GridProduct::GridProduct(const Grid& grid, const Simulator& simulator, int steps) : grid_(grid), steps_(steps) {
+GridProduct::GridProduct(const Grid& grid, const Simulator& simulator) : grid_(grid) {
   for (const std::string& task : grid.tasks) {
     at_place(grid.place + ": task", [&] { return simulator.task_has(task, ""); });  // an unknown task throws
   }
@@ -60,7 +60,6 @@ bool GridProduct::point(size_t index, Point& point) const {
       return false;
     }
   }
-  if (steps_ > 0) point.labels.push_back(std::to_string(steps_));
   return true;
 }
 

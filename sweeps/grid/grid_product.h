@@ -16,7 +16,7 @@ struct Point {
 
 class GridProduct {
  public:
-  GridProduct(const Grid& grid, const Simulator& simulator, int steps);
+  GridProduct(const Grid& grid, const Simulator& simulator);
 
   size_t size() const { return size_; }
 
@@ -30,7 +30,6 @@ class GridProduct {
              const std::vector<size_t>& digits) const;
 
   const Grid& grid_;
-  int steps_;
   size_t size_ = 1;
 };
 

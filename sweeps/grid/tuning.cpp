@@ -2,6 +2,7 @@
 #include "sweeps/grid/tuning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -37,7 +38,7 @@ Tuner::Tuner(std::vector<TunedField> fields, const Simulator& simulator)
     : fields_(std::move(fields)), simulator_(simulator) {}
 
 std::string Tuner::round_name(size_t round) const {
-  return "tune " + field_of(round).path + (round % (1 + most_extensions) == 0 ? "" : ", wider");
+  return "tune " + field_of(round).path + (round % rounds_of_field == 0 ? "" : ", wider or finer");
 }
 
 Json Tuner::with_value(const Json& canonical, const TunedField& field, double value) const {
@@ -76,14 +77,22 @@ Ladder Tuner::ladder_of(const Json& canonical, const TunedField& field) const {
 
 Tuned Tuner::tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const {
   const Json choosing = chooser(canonical, field);
-  const Climb end = climb_to(choosing, field, most_extensions + 1, losses);
-  const double value = rung_value(ladder_of(choosing, field), end.best);
-  return {.config = with_value(canonical, field, value), .at_edge = end.at_edge};
+  const Ladder ladder = ladder_of(choosing, field);
+  std::map<int, double> known;
+  const Climb end = climb_to(choosing, field, rounds_of_field, losses, known);
+  Tuned tuned{.config = with_value(canonical, field, rung_value(ladder, end.best)), .at_edge = end.at_edge};
+  std::vector<std::pair<double, int>> others;
+  for (const auto& [exponent, loss] : known)
+    if (exponent != end.best && std::isfinite(loss)) others.emplace_back(loss, exponent);
+  std::sort(others.begin(), others.end());
+  for (size_t i = 0; i < others.size() && i + 1 < field.judged; ++i)
+    tuned.near.push_back(with_value(canonical, field, rung_value(ladder, others[i].second)));
+  return tuned;
 }
 
-Climb Tuner::climb_to(const Json& canonical, const TunedField& field, size_t last, const MeanLoss& losses) const {
+Climb Tuner::climb_to(const Json& canonical, const TunedField& field, size_t last, const MeanLoss& losses,
+                      std::map<int, double>& known) const {
   const Ladder ladder = ladder_of(canonical, field);
-  std::map<int, double> known;
   for (size_t round = 0;; ++round) {
     Climb step = climb(ladder, known);
     if (step.wanted.empty() || round == last) return step;
@@ -96,12 +105,13 @@ Climb Tuner::climb_to(const Json& canonical, const TunedField& field, size_t las
 
 std::vector<Json> Tuner::rungs(const Json& canonical, size_t round, const MeanLoss& losses) const {
   Json config = canonical;
-  for (size_t f = 0; f < round / (1 + most_extensions); ++f) config = tune(config, fields_[f], losses).config;
+  for (size_t f = 0; f < round / rounds_of_field; ++f) config = tune(config, fields_[f], losses).config;
   const TunedField& field = field_of(round);
   config = chooser(config, field);
   const Ladder ladder = ladder_of(config, field);
   std::vector<Json> rungs;
-  for (const int exponent : climb_to(config, field, round % (1 + most_extensions), losses).wanted) {
+  std::map<int, double> known;
+  for (const int exponent : climb_to(config, field, round % rounds_of_field, losses, known).wanted) {
     rungs.push_back(with_value(config, field, rung_value(ladder, exponent)));
   }
   return rungs;
@@ -109,10 +119,16 @@ std::vector<Json> Tuner::rungs(const Json& canonical, size_t round, const MeanLo
 
 Tuned Tuner::best(const Json& canonical, const MeanLoss& losses) const {
   Tuned result{.config = canonical};
+  std::vector<std::vector<double>> values;  // by field, those of the rungs beside the best
   for (const TunedField& field : fields_) {
     Tuned one = tune(result.config, field, losses);
+    std::vector<double>& near = values.emplace_back();
+    for (const Json& rung : one.near)
+      if (const auto value = tuned_value(rung, field.path)) near.push_back(*value);
     result = {.config = std::move(one.config), .at_edge = result.at_edge || one.at_edge};
   }
+  for (size_t f = 0; f < fields_.size(); ++f)
+    for (const double value : values[f]) result.near.push_back(with_value(result.config, fields_[f], value));
   return result;
 }
 

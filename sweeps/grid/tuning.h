@@ -4,10 +4,15 @@
 //
 // Tuning goes in rounds: a field has one round for the first rungs and one for each extension. What a round asks for
 // depends on the losses of the rounds before alone, so an interrupted sweep asks for the same runs again.
+//
+// A few seeds do not know the best rung for certain. Sixteen identical recipes that are each judged at the one rung
+// that ten seeds chose are called different in more than 5 % of comparisons (results/racing), so a configuration is
+// judged at its `judged` best rungs (judge/rungs.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +28,7 @@ struct TunedField {
   std::optional<double> start;  // none: the configuration's own value
   Ladder ladder;                // without its start
   size_t seeds = 3;
+  size_t judged = 2;      // rungs on which the configuration is judged: those of least loss
   bool by_trunk = false;  // the whole training of the trunk chooses, for all its branches and evaluations
 };
 
@@ -32,6 +38,7 @@ inline constexpr uint64_t first_tuning_seed = 2001;
 struct Tuned {
   Json config;  // canonical, with the values found
   bool at_edge = false;
+  std::vector<Json> near = {};  // the same at the next best rungs of one field
 };
 
 // The value that a configuration has at a tuned path; of wildcards the first place that has one.
@@ -44,8 +51,8 @@ class Tuner {
 
   Tuner(std::vector<TunedField> fields, const Simulator& simulator);
 
-  size_t rounds() const { return fields_.size() * (1 + most_extensions); }
-  std::string round_name(size_t round) const;  // "tune train.lr", "tune train.lr, wider"
+  size_t rounds() const { return fields_.size() * rounds_of_field; }
+  std::string round_name(size_t round) const;  // "tune train.lr", "tune train.lr, wider or finer"
   size_t seeds(size_t round) const { return field_of(round).seeds; }
 
   // The rungs that a round adds for a canonical configuration; `losses` knows the rounds before.
@@ -54,15 +61,18 @@ class Tuner {
   Tuned best(const Json& canonical, const MeanLoss& losses) const;
 
  private:
-  const TunedField& field_of(size_t round) const { return fields_[round / (1 + most_extensions)]; }
+  static constexpr size_t rounds_of_field = 2 + most_extensions;  // rungs at first, extensions, rungs beside the best
+  const TunedField& field_of(size_t round) const { return fields_[round / rounds_of_field]; }
   // The configuration whose losses choose the field's value.
   Json chooser(const Json& canonical, const TunedField& field) const;
   Json with_value(const Json& canonical, const TunedField& field, double value) const;
   double start_of(const Json& canonical, const TunedField& field) const;
   Ladder ladder_of(const Json& canonical, const TunedField& field) const;
   Tuned tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const;
-  // The exponents that extension `last` of the field's ladder adds, or, with last = most_extensions + 1, its end.
-  Climb climb_to(const Json& canonical, const TunedField& field, size_t last, const MeanLoss& losses) const;
+  // The exponents that round `last` of the field's ladder adds, or, with last = rounds_of_field, its end. `known`: mean
+  // losses by exponent.
+  Climb climb_to(const Json& canonical, const TunedField& field, size_t last, const MeanLoss& losses,
+                 std::map<int, double>& known) const;
 
   std::vector<TunedField> fields_;
   const Simulator& simulator_;

@@ -35,7 +35,7 @@ std::string better_than_fp32(const ContextFront& front, const Results& results) 
   const FrontPoint* best = nullptr;
   size_t count = 0;
   for (const FrontPoint* point : points) {
-    const std::vector<double> gaps = results.gaps(*point->config, front.confirmed && point->candidate);
+    const std::vector<double> gaps = results.gaps(*point->config, front.raced && point->candidate);
     const bool raced = front.raced && point->candidate && point->raced_gap.interval;
     if (!(raced ? point->raced_gap.interval->high < 0 : is_surely_below_zero(gaps, points.size()))) continue;
     ++count;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 
@@ -73,17 +74,9 @@ bool inside(const Mask& mask, const std::vector<uint32_t>& digits, size_t but) {
 
 class Attribution {
  public:
-  Attribution(const Results& results, Metric metric) {
+  Attribution(const Results& results, Metric metric) : results_(results), metric_(metric) {
     const std::vector<uint64_t>& seeds = results.grid().seeds;
-    seeds_.assign(seeds.begin(), seeds.end());
-    std::sort(seeds_.begin(), seeds_.end());
-    for (const ConfigResult& config : results.configs()) {
-      std::vector<std::optional<double>>& gaps = gaps_[&config];
-      for (const uint64_t seed : seeds_) {
-        const RunRecord* run = config.run(seed);
-        gaps.push_back(run == nullptr ? std::nullopt : results.gap(config, *run, metric));
-      }
-    }
+    screening_.insert(seeds.begin(), seeds.end());
   }
 
   Effect effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
@@ -117,22 +110,30 @@ class Attribution {
       if (entry.digits[axis] == against) theirs.insert(entry.config);
     }
     effect.settings = mine.size();
-    for (size_t s = 0; s < seeds_.size(); ++s) {
-      const std::optional<double> a = weighted_mean(mine, s);
-      const std::optional<double> b = weighted_mean(theirs, s);
+    Setting means{.mine = {{}}, .theirs = {{}}};
+    double sum = 0;
+    for (const uint64_t seed : screening_) {
+      const std::optional<double> a = weighted_mean(mine, seed);
+      const std::optional<double> b = weighted_mean(theirs, seed);
       if (!a || !b) continue;
-      effect.comparison.differences.push_back(*a - *b);
-      effect.reference_gap += *b;
+      means.mine[0].push_back(*a);
+      means.theirs[0].push_back(*b);
+      sum += *b;
     }
-    effect.reference_gap /= static_cast<double>(std::max<size_t>(1, effect.comparison.differences.size()));
+    if (means.mine[0].empty()) return effect;
+    effect.reference_gap = sum / static_cast<double>(means.mine[0].size());
+    effect.comparison.settings.push_back(std::move(means));
     return effect;
   }
 
+ private:
   // Seeds that every configuration has: a mean over other settings at one seed than at the next would be no replicate.
-  std::optional<double> weighted_mean(const std::set<const ConfigResult*>& configs, size_t seed) const {
+  std::optional<double> weighted_mean(const std::set<const ConfigResult*>& configs, uint64_t seed) const {
     std::vector<double> y, p;
     for (const ConfigResult* config : configs) {
-      if (const auto gap = gaps_.at(config)[seed]; gap && !Results::diverged(*config)) {
+      const RunRecord* run = config->run(seed);
+      if (run == nullptr || Results::diverged(*config)) continue;
+      if (const auto gap = results_.gap(*config, *run, metric_)) {
         y.push_back(*gap);
         p.push_back(config->record.probability);
       }
@@ -141,34 +142,50 @@ class Attribution {
     return hajek(y, p).mean;
   }
 
- private:
+  // Losses above those of the context's fp32: axes of tasks and trainings compare over contexts.
+  RungLosses gaps(const ConfigResult& config, const std::vector<uint64_t>& seeds) const {
+    RungLosses losses = Results::losses(config, seeds, metric_);
+    const ConfigResult* reference = results_.find(config.record.reference);
+    for (size_t s = 0; s < seeds.size(); ++s) {
+      const RunRecord* run = reference == nullptr ? nullptr : reference->run(seeds[s]);
+      const double theirs = run == nullptr ? unknown : metric_of(*run, metric_).value_or(unknown);
+      for (std::vector<double>& rung : losses) rung[s] -= theirs;
+    }
+    return losses;
+  }
+
+  // All seeds that every setting has on both sides, raced ones among them; settings that lack some of the screening are
+  // left out.
   void average(const std::set<std::pair<const ConfigResult*, const ConfigResult*>>& pairs, Effect& effect) const {
-    std::vector<double> by_seed(seeds_.size(), 0);
-    std::vector<double> by_setting;
+    std::set<uint64_t> common;
+    std::vector<std::pair<const ConfigResult*, const ConfigResult*>> whole;
     for (const auto& [config, reference] : pairs) {
-      if (Results::diverged(*config) || Results::diverged(*reference)) {
-        ++effect.diverged;
-        continue;
-      }
-      const auto& mine = gaps_.at(config);
-      const auto& theirs = gaps_.at(reference);
-      std::vector<double> differences;
-      for (size_t s = 0; s < seeds_.size(); ++s) {
-        if (mine[s] && theirs[s]) differences.push_back(*mine[s] - *theirs[s]);
-      }
-      if (differences.size() != seeds_.size()) continue;  // not run on every seed yet
-      for (size_t s = 0; s < seeds_.size(); ++s) by_seed[s] += differences[s], effect.reference_gap += *theirs[s];
-      by_setting.push_back(summarise(differences).mean);
+      const std::set<uint64_t> mine = Results::seeds_of(*config), theirs = Results::seeds_of(*reference);
+      std::set<uint64_t> both;
+      std::set_intersection(mine.begin(), mine.end(), theirs.begin(), theirs.end(), std::inserter(both, both.end()));
+      if (!std::includes(both.begin(), both.end(), screening_.begin(), screening_.end())) continue;
+      if (!whole.empty()) std::erase_if(common, [&](uint64_t seed) { return !both.contains(seed); });
+      if (whole.empty()) common = std::move(both);
+      whole.emplace_back(config, reference);
     }
-    effect.settings = by_setting.size();
-    if (by_setting.empty()) return;
-    effect.reference_gap /= static_cast<double>(by_setting.size() * seeds_.size());
+    effect.settings = whole.size();
+    if (whole.empty()) return;
+    const std::vector<uint64_t> seeds(common.begin(), common.end());
+    std::vector<double> by_setting, theirs;
     double mean = 0;
-    for (double& sum : by_seed) {
-      sum /= static_cast<double>(by_setting.size());
-      mean += sum;
+    for (const auto& [config, reference] : whole) {
+      effect.comparison.settings.push_back({gaps(*config, seeds), gaps(*reference, seeds)});
+      effect.rates_differ += results_.rates_differ(*config, *reference);
+      const Setting& setting = effect.comparison.settings.back();
+      const PairedDifference d = difference_at_best(setting.mine, setting.theirs, seeds.size(), 0.05);
+      if (d.n == 0) continue;
+      by_setting.push_back(d.mean);
+      mean += d.mean;
+      for (const double gap : setting.theirs[d.mean_at.theirs])
+        if (std::isfinite(gap)) theirs.push_back(gap);
     }
-    effect.comparison.differences = by_seed;
+    if (by_setting.empty()) return;
+    effect.reference_gap = summarise(theirs).mean;
     effect.low_decile = quantile(by_setting, 0.1);
     effect.high_decile = quantile(by_setting, 0.9);
     const auto same = std::count_if(by_setting.begin(), by_setting.end(),
@@ -176,8 +193,9 @@ class Attribution {
     effect.same_sign = static_cast<double>(same) / static_cast<double>(by_setting.size());
   }
 
-  std::vector<uint64_t> seeds_;
-  std::unordered_map<const ConfigResult*, std::vector<std::optional<double>>> gaps_;
+  const Results& results_;
+  Metric metric_;
+  std::set<uint64_t> screening_;
 };
 
 // Values of the sweep, by axis, whatever the task: what a word may name.
@@ -228,18 +246,13 @@ double value_or(const std::map<std::string, double>& map, const std::string& key
   return at == map.end() ? otherwise : at->second;
 }
 
-void judge_axis(std::vector<Effect>& effects, const std::string& axis) {
-  std::vector<Effect*> members;
+void judge_all(std::vector<Effect>& effects) {
   std::vector<Comparison> family;
-  for (Effect& effect : effects) {
-    if (effect.axis != axis) continue;
-    members.push_back(&effect);
-    family.push_back(std::move(effect.comparison));
-  }
+  for (Effect& effect : effects) family.push_back(std::move(effect.comparison));
   judge(family);
-  for (size_t i = 0; i < members.size(); ++i) {
-    members[i]->comparison = std::move(family[i]);
-    members[i]->family = family.size();
+  for (size_t i = 0; i < effects.size(); ++i) {
+    effects[i].comparison = std::move(family[i]);
+    effects[i].family = family.size();
   }
 }
 
@@ -264,7 +277,7 @@ std::vector<Effect> attribute(const Results& results, Metric metric, const std::
           if (value == against || space.values[axis][value].empty() || !mask[axis][value]) continue;
           Effect effect = sampled ? attribution.weighted_effect(space, axis, value, against, mask)
                                   : attribution.effect(space, axis, value, against, mask);
-          if (effect.comparison.differences.empty()) continue;
+          if (effect.comparison.settings.empty()) continue;
           effect.task = task;
           effect.axis = results.axes()[axis];
           effect.group = words;
@@ -275,7 +288,7 @@ std::vector<Effect> attribute(const Results& results, Metric metric, const std::
       }
     }
   }
-  for (const std::string& axis : results.axes()) judge_axis(effects, axis);
+  judge_all(effects);
   return effects;
 }
 

@@ -3,14 +3,15 @@
 // For each seed the mean of the paired differences over the settings, then a t interval over the SEEDS: settings share
 // seeds and are no replicates, so thousands of them do not make an interval narrow. Beside the mean stand the range
 // over settings and the share with its sign, since an average hides interactions (a Hadamard helps one rounding only).
-// The intervals of everything listed of one axis, on all tasks, hold together.
+// Every seed counts that all settings of a comparison have, those of a race as well. The intervals of everything
+// listed, on all axes and tasks, hold together.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "sweeps/judge/comparison.h"
 #include "sweeps/judge/results.h"
-#include "sweeps/judge/statistics.h"
 
 namespace fp4::sweeps {
 
@@ -24,8 +25,8 @@ struct Effect {
   double noise_floor = unknown;  // SD of bf16 - fp32 on this task
   size_t family = 0;             // comparisons whose intervals hold together
   size_t settings = 0;           // pairs compared; pairs in which the axis is dead are left out
-  size_t diverged = 0;           // pairs left out because a run of either side diverged
-  Comparison comparison;         // differences by seed; negative: the value lowers the loss
+  size_t rates_differ = 0;       // of the settings: those whose two sides were tuned to different values
+  Comparison comparison;         // negative: the value lowers the loss
   double low_decile = 0;         // of the settings' mean differences
   double high_decile = 0;
   double same_sign = 0;   // share of settings whose mean difference has the sign of the average
@@ -40,7 +41,7 @@ struct Contrast {
   std::vector<std::string> by;                            // separately for each combination of these axes' values
 };
 
-// Effects of all values of all axes with at least two, on every task, over the screening seeds, judged axis by axis.
+// Effects of all values of all axes with at least two, on every task, judged together.
 // Where only a share of a sweep was tuned, all at the grid's fixed values: the product is whole there. `delta`: of the
 // word `equal`, by task. Throws Error for an axis or value that is not in the sweep, naming those that are.
 std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,

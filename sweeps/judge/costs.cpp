@@ -54,7 +54,7 @@ Costs::Costs(const Results& results, CostModel model) : model_(std::move(model))
   // A recipe with phases once for each training, whose steps decide what it costs.
   std::map<std::pair<std::string_view, std::string_view>, size_t> known;
   std::vector<std::pair<std::string_view, const std::string*>> fresh_recipes;
-  for (const ConfigResult& config : results.configs()) {
+  const auto know = [&](const ConfigResult& config) {
     const std::string& text = config.record.config;
     const std::string_view recipe = section_text(text, "recipe");
     const bool has_phases = recipe.find("\"phases\":") != std::string_view::npos;
@@ -62,6 +62,10 @@ Costs::Costs(const Results& results, CostModel model) : model_(std::move(model))
         known.try_emplace({recipe, has_phases ? section_text(text, "train") : ""}, known.size());
     if (fresh) fresh_recipes.emplace_back(recipe, &text);
     recipe_of_[config.record.hash] = entry->second;
+  };
+  for (const ConfigResult& config : results.configs()) {
+    know(config);
+    for (const ConfigResult& near : config.near) know(near);
   }
   recipes_.resize(fresh_recipes.size());
   plain_.resize(recipes_.size());

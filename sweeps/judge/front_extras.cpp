@@ -16,7 +16,7 @@ class Sensitivity {
   Interval range(const FrontPoint& point, const std::string& weight) const {
     std::vector<const FrontPoint*> rivals;
     for (const FrontPoint& other : front_.points) {
-      const bool compared = front_.confirmed ? other.candidate && other.same_as.empty() : true;
+      const bool compared = front_.raced ? other.candidate : true;
       if (&other == &point || !compared || !is_usable(other) || other.y.mean > point.y.mean) continue;
       // Costs are monotone in a weight: who is dearer at both ends is dearer in between.
       const auto cheaper_at = [&](double factor) { return cost(other, weight, factor) <= cost(point, weight, factor); };
@@ -53,7 +53,7 @@ class Sensitivity {
 
 }  // namespace
 
-bool is_usable(const FrontPoint& point) { return point.diverged == 0 && point.y.n > 0; }
+bool is_usable(const FrontPoint& point) { return point.y.n > point.diverged; }
 
 void add_sensitivity(ContextFront& front, const Costs& costs, const std::string& x) {
   const Sensitivity sensitivity(front, costs, x);
@@ -69,10 +69,10 @@ void add_units(ContextFront& front, const Results& results, const TokenCurves& c
   if (reference == nullptr) return;
   front.scale = loss_scale(results, *reference);
   if (has_constant_rate(reference->record.config)) {
-    front.target = target ? target : default_target(validation_curve(results, *reference, front.confirmed));
+    front.target = target ? target : default_target(validation_curve(results, *reference, front.raced));
   }
   for (FrontPoint& point : front.points) {
-    const bool fresh = front.confirmed && point.candidate;
+    const bool fresh = front.raced && point.candidate;
     point.extra_fp32 = curves.over(*point.config, "fp32", fresh, target);
     point.extra_mxfp8 = curves.over(*point.config, "mxfp8", fresh, target);
     // Quartet's (arXiv 2505.14669) question: data efficiency times speed. The parameter efficiency of its scaling law

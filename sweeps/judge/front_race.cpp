@@ -4,20 +4,21 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
+#include "sweeps/judge/advice.h"
 #include "sweeps/judge/pareto.h"
 
 namespace fp4::sweeps {
 
-std::vector<double> race_losses(const Results& results, const ConfigResult& config) {
-  std::vector<double> losses;
-  for (size_t i = 0; i < results.grid().race->seeds; ++i) {
-    const RunRecord* run = config.run(first_race_seed + i);
-    const std::optional<double> loss = run == nullptr ? std::nullopt : metric_of(*run, Metric::loss);
-    if (!loss) break;
-    losses.push_back(*loss);
-  }
-  return losses;
+RungLosses race_losses(const Results& results, const ConfigResult& config, Metric metric) {
+  std::vector<uint64_t> seeds(results.grid().race->seeds);
+  std::iota(seeds.begin(), seeds.end(), first_race_seed);
+  return Results::losses(config, seeds, metric);
+}
+
+RaceRules race_rules(const Grid& grid, double delta) {
+  return {.delta = delta, .cost_doubt = CostDoubt{}.factor, .rounds = grid.race->rounds()};
 }
 
 std::vector<RaceField> race_fields(const Results& results, const std::vector<CostModel>& models) {
@@ -32,7 +33,7 @@ std::vector<RaceField> race_fields(const Results& results, const std::vector<Cos
       RaceField& field = fields[front.context];
       field.context = front.context;
       field.description = front.description;
-      field.rules = {.delta = front.delta, .rounds = grid.race->rounds()};
+      field.rules = race_rules(grid, front.delta);
       for (const FrontPoint& point : front.points) {
         const bool known = std::find(field.configs.begin(), field.configs.end(), point.config) != field.configs.end();
         if (point.candidate && !known) field.configs.push_back(point.config);
@@ -45,7 +46,6 @@ std::vector<RaceField> race_fields(const Results& results, const std::vector<Cos
               [](const ConfigResult* a, const ConfigResult* b) { return a->record.hash < b->record.hash; });
     for (const ConfigResult* config : field.configs) {
       field.losses.push_back(race_losses(results, *config));
-      field.diverged.push_back(Results::diverged(*config));
     }
     for (const Costs& chip : costs) {
       std::vector<double>& column = field.costs.emplace_back();
@@ -56,14 +56,16 @@ std::vector<RaceField> race_fields(const Results& results, const std::vector<Cos
   return list;
 }
 
-std::vector<bool> still_racing(const RaceField& field) {
-  std::vector<bool> draws(field.configs.size(), false);
+std::vector<std::vector<bool>> still_racing(const RaceField& field) {
+  std::vector<std::vector<bool>> draws;
+  for (const RungLosses& losses : field.losses) draws.emplace_back(losses.size(), false);
   for (const std::vector<double>& costs : field.costs) {
     std::vector<Racer> racers;
-    for (size_t i = 0; i < field.configs.size(); ++i)
-      racers.push_back({.cost = costs[i], .loss = field.losses[i], .diverged = field.diverged[i]});
+    for (size_t i = 0; i < field.configs.size(); ++i) racers.push_back({.cost = costs[i], .loss = field.losses[i]});
     const RaceState state = judge_race(racers, field.rules);
-    for (size_t i = 0; i < draws.size(); ++i) draws[i] = draws[i] || state.verdicts[i].draws;
+    for (size_t i = 0; i < draws.size(); ++i)
+      for (size_t rung = 0; rung < draws[i].size(); ++rung)
+        if (state.verdicts[i].draws && state.verdicts[i].rungs[rung]) draws[i][rung] = true;
   }
   return draws;
 }

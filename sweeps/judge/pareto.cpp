@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <tuple>
 
@@ -90,10 +91,8 @@ class ContextJudge {
     screen();
     describe();
     if (options_.screening_only) return;
-    if (front_.confirmed && results_.grid().race) {
+    if (front_.raced) {
       race();
-    } else if (front_.confirmed) {
-      confirm();
     } else {
       for (FrontPoint& point : front_.points) {
         if (point.candidate) point.status = FrontStatus::screening;
@@ -135,9 +134,12 @@ class ContextJudge {
       point.diverged =
           static_cast<size_t>(std::count_if(point.config->runs.begin(), point.config->runs.end(),
                                             [](const RunRecord& run) { return run.status == Status::diverged; }));
+      point.runs =
+          static_cast<size_t>(std::count_if(point.config->runs.begin(), point.config->runs.end(),
+                                            [](const RunRecord& run) { return run.status != Status::failed; }));
       point.cost = costs_.of(*point.config);
       point.x = cost_column(point.cost, options_.x);
-      front_.confirmed |= !values(*point.config, true).empty();
+      front_.raced |= results_.grid().race && !values(*point.config, true).empty();
     }
     std::sort(front_.points.begin(), front_.points.end(), [](const FrontPoint& a, const FrontPoint& b) {
       return std::tie(a.x, a.y.mean, a.config->record.hash) < std::tie(b.x, b.y.mean, b.config->record.hash);
@@ -193,11 +195,18 @@ class ContextJudge {
     for (size_t k = 0; k < candidates.size(); ++k) {
       // Baselines are candidates too, wherever they stand: a front without bf16 would not say what FP4 buys.
       front_.points[candidates[k]].candidate = k < limit || front_.points[candidates[k]].on_front;
-      front_.left_out += !front_.points[candidates[k]].candidate;
+      if (!front_.points[candidates[k]].candidate) leave_out(front_.points[candidates[k]]);
     }
     for (size_t i = 0; i < front_.points.size(); ++i) {
       if (!front_.points[i].config->in_plan && is_usable(front_.points[i])) front_.points[i].candidate = true;
     }
+  }
+
+  // A point at z standard errors above the front is truly below it with probability Phi(-z).
+  void leave_out(const FrontPoint& point) {
+    const double below = std::erfc(point.distance / std::numbers::sqrt2) / 2;
+    front_.left_out_chance = 1 - (1 - front_.left_out_chance) * (1 - below);
+    ++front_.left_out;
   }
 
   // Points with fresh runs, their numbers taken from those alone.
@@ -211,6 +220,7 @@ class ContextJudge {
                                    [&](const RunRecord& run) { return results_.is_confirm(run.seed); });
       // Whoever has fresh runs is compared, whatever this chip's screening says: choosing again here, by numbers that
       // chose the candidates, would bring the luck back in.
+      if (point.candidate && !ran && point.config->in_plan) leave_out(point);
       point.candidate = ran;
       if (!ran) continue;
       point.y = summarise(fresh);
@@ -222,28 +232,29 @@ class ContextJudge {
 
   void race() {
     const std::vector<FrontPoint*> judged = fresh_points();
-    const double unit = price_unit(judged);
+    const std::vector<double> overheads = as_overheads(judged);
     std::vector<Racer> racers;
-    for (const FrontPoint* point : judged) {
-      racers.push_back(
-          {.cost = point->x / unit, .loss = race_losses(results_, *point->config), .diverged = point->diverged > 0});
-    }
-    const RaceRules rules = {.delta = front_.delta, .rounds = results_.grid().race->rounds()};
+    for (size_t i = 0; i < judged.size(); ++i)
+      racers.push_back({.cost = overheads[i], .loss = race_losses(results_, *judged[i]->config, y_.metric)});
+    const RaceRules rules = race_rules(results_.grid(), front_.delta);
     const RaceState state = judge_race(racers, rules);
     const auto fp32 = std::find_if(judged.begin(), judged.end(), [&](const FrontPoint* point) {
       return point->config->record.hash == front_.context;
     });
     front_.raced = true;
-    front_.comparisons = race_pairs(racers.size());
+    front_.comparisons = race_pairs(racers);
     for (size_t i = 0; i < judged.size(); ++i) {
       const RaceVerdict& verdict = state.verdicts[i];
       FrontPoint& point = *judged[i];
       point.status = status_of(verdict.word);
-      point.on_front = verdict.word == RaceWord::on;
-      if (verdict.rival != no_rival) point.rival = judged[verdict.rival]->config;
+      point.on_front = std::find(state.steps.begin(), state.steps.end(), i) != state.steps.end();
+      if (verdict.rival != no_rival) {
+        point.rival = judged[verdict.rival]->config;
+        point.rates_differ = results_.rates_differ(*point.config, *point.rival);
+      }
       point.difference = verdict.difference;
       if (const PairedDifference& d = verdict.difference; d.n > 0)
-        point.detectable = detectable_effect(d.n, 0.8, race_level(rules, racers.size(), d.n)) * d.sd;
+        point.detectable = detectable_effect(d.n, 0.8, race_level(rules, front_.comparisons, d.n)) * d.sd;
       if (fp32 == judged.end()) continue;
       point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
     }
@@ -256,12 +267,16 @@ class ContextJudge {
     set_spread(spreads, detectable);
   }
 
-  // Half a point is one price (RaceRules::level_width): of an overhead as it stands, of seconds, joules and dollars in
-  // shares of the cheapest.
-  double price_unit(const std::vector<FrontPoint*>& judged) const {
-    if (options_.x.ends_with("overhead") || options_.x == "points" || judged.empty()) return 1;
+  // Levels of cost are told apart by overheads (RaceRules::cost_doubt). Seconds, joules and dollars stand for the
+  // overhead of the cheapest and what they are above it, in shares.
+  std::vector<double> as_overheads(const std::vector<FrontPoint*>& judged) const {
+    std::vector<double> costs;
+    for (const FrontPoint* point : judged) costs.push_back(point->x);
+    if (options_.x.ends_with("overhead") || options_.x == "points" || judged.empty()) return costs;
     const auto less = [](const FrontPoint* a, const FrontPoint* b) { return a->x < b->x; };
-    return (*std::min_element(judged.begin(), judged.end(), less))->x;
+    const FrontPoint& cheapest = **std::min_element(judged.begin(), judged.end(), less);
+    for (double& cost : costs) cost = (1 + cheapest.cost.overhead) * cost / cheapest.x - 1;
+    return costs;
   }
 
   // Of the comparisons on fresh seeds; the noise floor is taken from the same ones.
@@ -281,84 +296,6 @@ class ContextJudge {
     return FrontStatus::undecided;
   }
 
-  void confirm() {
-    std::vector<FrontPoint*> judged = fresh_points();
-    merge_equal(judged);
-    std::vector<double> x, y;
-    for (const FrontPoint* point : judged) {
-      x.push_back(is_usable(*point) ? point->x : NAN);
-      y.push_back(is_usable(*point) ? point->y.mean : NAN);
-    }
-    const std::vector<bool> best = undominated(x, y);
-    for (size_t i = 0; i < judged.size(); ++i) judged[i]->on_front = best[i];
-    compare(judged);
-  }
-
-  // Equal cost and equal digests on every fresh seed: one point, told by its smallest hash.
-  void merge_equal(std::vector<FrontPoint*>& judged) {
-    std::map<std::pair<double, std::string>, FrontPoint*> known;
-    std::erase_if(judged, [&](FrontPoint* point) {
-      std::string digests;
-      for (const RunRecord& run : point->config->runs) {
-        if (results_.is_confirm(run.seed)) digests += std::to_string(run.seed) + run.digest;
-      }
-      const auto [entry, fresh] = known.try_emplace({point->x, digests}, point);
-      if (!fresh) point->same_as = entry->second->config->record.hash;
-      return !fresh;
-    });
-  }
-
-  void compare(std::vector<FrontPoint*>& judged) {
-    struct Pair {
-      size_t candidate, rival;
-    };
-    std::vector<Pair> pairs;
-    std::vector<Comparison> family;
-    for (size_t i = 0; i < judged.size(); ++i) {
-      for (size_t j = 0; j < judged.size(); ++j) {
-        if (i == j || judged[j]->x > judged[i]->x) continue;
-        Comparison comparison;
-        comparison.differences = paired(*judged[i]->config, *judged[j]->config, true);
-        comparison.delta = front_.delta;
-        const bool mine = judged[i]->diverged > 0;
-        const bool theirs = judged[j]->diverged > 0;
-        if (mine != theirs) comparison.decided_by_divergence = mine ? Verdict::worse : Verdict::better;
-        if (mine && theirs) comparison.decided_by_divergence = Verdict::undecided;
-        pairs.push_back({i, j});
-        family.push_back(std::move(comparison));
-      }
-    }
-    judge(family);
-    front_.comparisons = family.size();
-    std::vector<double> spreads, detectable;
-    for (const Comparison& comparison : family) {
-      if (comparison.summary.n < 2) continue;
-      spreads.push_back(comparison.summary.sd);
-      detectable.push_back(comparison.detectable);
-    }
-    set_spread(spreads, detectable);
-    std::vector<size_t> beaten(judged.size()), lost(judged.size()), rivals(judged.size());
-    for (size_t k = 0; k < pairs.size(); ++k) {
-      ++rivals[pairs[k].candidate];
-      beaten[pairs[k].candidate] += family[k].verdict == Verdict::better;
-      lost[pairs[k].candidate] += family[k].verdict == Verdict::worse;
-    }
-    for (size_t i = 0; i < judged.size(); ++i) {
-      FrontPoint& point = *judged[i];
-      point.status = FrontStatus::undecided;
-      if (lost[i] > 0) point.status = FrontStatus::off;
-      if (lost[i] == 0 && beaten[i] == rivals[i] && is_usable(point)) point.status = FrontStatus::on;
-    }
-    for (FrontPoint& point : front_.points) {
-      if (point.same_as.empty()) continue;
-      const auto twin = std::find_if(front_.points.begin(), front_.points.end(), [&](const FrontPoint& other) {
-        return other.config->record.hash == point.same_as;
-      });
-      point.status = twin->status;
-      point.on_front = twin->on_front;
-    }
-  }
-
   void describe() {
     const ConfigResult* mxfp4 = nullptr;
     for (const FrontPoint& point : front_.points) {
@@ -371,9 +308,7 @@ class ContextJudge {
     std::optional<double> gap;
     if (mxfp4 != nullptr) gap = summarise(results_.all_gaps(*mxfp4, y_.metric)).mean;
     const auto& race = results_.grid().race;
-    front_.delta = options_.delta ? *options_.delta
-                   : race         ? race->delta_on(front_.task, gap)
-                                  : 0.1 * std::fabs(gap.value_or(0));
+    front_.delta = options_.delta ? *options_.delta : race.value_or(RaceSettings{}).delta_on(front_.task, gap);
   }
 
   std::string description(const ConfigResult& config) const {
@@ -426,7 +361,7 @@ std::vector<ContextFront> fronts(const Results& results, const Costs& costs, con
     ContextJudge(results, costs, curves, options, front).judge_context();
     list.push_back(std::move(front));
   }
-  const auto standing = [](const ContextFront& front) { return front.raced ? 0 : front.confirmed ? 1 : 2; };
+  const auto standing = [](const ContextFront& front) { return front.raced ? 0 : 1; };
   std::stable_sort(list.begin(), list.end(), [&](const ContextFront& a, const ContextFront& b) {
     return std::tuple(a.task, standing(a), a.description) < std::tuple(b.task, standing(b), b.description);
   });

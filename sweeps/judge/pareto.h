@@ -1,7 +1,7 @@
 // Fronts of cost against quality, one for each task and training (a context: the configurations that share an fp32
 // reference). Thousands of points on few seeds are a screening, and the best of them are lucky: candidates are all
-// within 3 standard errors of the screened front; where fresh seeds (`confirm`) were run, the front, its numbers and
-// its words come from those alone.
+// within 3 standard errors of the screened front; where they raced on fresh seeds, the front, its numbers and its words
+// come from those alone.
 #pragma once
 
 #include <map>
@@ -18,14 +18,13 @@ namespace fp4::sweeps {
 struct FrontOptions {
   std::string x = "overhead";
   std::string y = "loss_gap";    // loss_gap, loss_hp_gap, loss, loss_hp
-  std::optional<double> delta;   // of `equal`; none: 10 % of mxfp4's gap in the context, where mxfp4 was run
+  std::optional<double> delta;   // smallest difference that matters; none: that of the grid's race, 2 % of mxfp4's gap
   std::optional<double> target;  // of tokens-to-target; none: see tokens.h
-  bool screening_only = false;   // candidates alone: no sensitivity, nothing judged (used to choose `confirm` runs)
+  bool screening_only = false;   // candidates alone: no sensitivity, nothing judged (used to choose who races)
   bool sensitivity = true;
 };
 
 // unjudged: not near the front. screening: near it, no fresh seeds. Of a race: on, tied, off, undecided as race.h says.
-// Of `confirm` seeds: on: beats every candidate of no higher cost; off: one of those beats it.
 enum class FrontStatus : uint8_t { unjudged, screening, on, tied, off, undecided };
 std::string_view word(FrontStatus status);  // "" for unjudged
 
@@ -35,15 +34,16 @@ struct FrontPoint {
   double x = 0;
   Summary y;  // over the seeds that count; n = 0 when none finished
   size_t diverged = 0;
+  size_t runs = 0;  // that finished or diverged
   bool candidate = false;
-  bool on_front = false;  // undominated by means among the points that are compared
+  bool on_front = false;  // undominated by means; of a race: leads its level, `on` or not sure yet
   FrontStatus status = FrontStatus::unjudged;
   double distance = 0;                          // above the screened front, in standard errors of the paired difference
   const ConfigResult* rival = nullptr;          // of a race: the step that it is tied with, worse or not told from
   PairedDifference difference;                  // to the rival, with its simultaneous interval
+  bool rates_differ = false;                    // the rival's best value of a tuned field is another one
   double detectable = unknown;                  // smallest difference to the rival found with 80 % power
   PairedDifference raced_gap;                   // to fp32, likewise
-  std::string same_as;                          // hash of a candidate with equal cost and equal digests: one point
   std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
   std::optional<double> tokens_to_target;       // of the mean curve; none: no target, or not reached
   std::optional<ExtraTokens> extra_fp32;        // tokens for the same loss, above those of fp32
@@ -55,22 +55,24 @@ struct ContextFront {
   std::string context;  // hash of its fp32 configuration
   std::string task;
   std::string description;             // task and the task and training axes that it has values for
-  bool confirmed = false;              // the front comes from fresh seeds
-  bool raced = false;                  // ... of a race
+  bool raced = false;                  // the front comes from the fresh seeds of a race
   bool at_best = false;                // every configuration at its own best, else all at the grid's values
   size_t seeds = 0;                    // most runs of a compared point
   std::optional<Summary> noise_floor;  // bf16 - fp32
   double paired_sd = unknown;          // median SD of the paired differences by which points are compared
   double detectable = unknown;         // smallest difference that such a comparison finds with 80 % power (median)
   double delta = 0;
-  LossScale scale;                 // what a gap is divided by to become a share
-  std::optional<double> target;    // loss of tokens-to-target
-  size_t comparisons = 0;          // whose intervals hold together
-  size_t left_out = 0;             // candidates beyond the grid's limit
+  LossScale scale;               // what a gap is divided by to become a share
+  std::optional<double> target;  // loss of tokens-to-target
+  size_t comparisons = 0;        // whose intervals hold together
+  // Points within 3 standard errors of the screened front that did not race: beyond the grid's limit, or not run yet;
+  // and the chance that one of them is truly below that front at its cost, each taken by itself with a flat prior.
+  size_t left_out = 0;
+  double left_out_chance = 0;
   std::vector<FrontPoint> points;  // by x, then y
 };
 
-// All contexts of the sweep, by task; of a task those that decide first: raced, confirmed, screened.
+// All contexts of the sweep, by task; of a task the raced ones first.
 std::vector<ContextFront> fronts(const Results& results, const Costs& costs, const FrontOptions& options);
 
 // What `equal` means on each task: the delta of its first context.

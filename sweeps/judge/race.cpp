@@ -19,18 +19,50 @@ std::string_view word(RaceWord word) {
   return "";
 }
 
-size_t race_pairs(size_t racers) { return racers < 2 ? 1 : racers * (racers - 1) / 2; }
+size_t race_pairs(std::span<const Racer> racers) {
+  size_t rungs = 0;
+  for (const Racer& racer : racers) rungs += racer.loss.size();
+  return rungs < 2 ? 1 : rungs * (rungs - 1) / 2;
+}
 
-double race_level(const RaceRules& rules, size_t racers, size_t seeds) {
+double race_level(const RaceRules& rules, size_t pairs, size_t seeds) {
   const size_t all = std::accumulate(rules.rounds.begin(), rules.rounds.end(), size_t{0});
-  return rules.alpha * static_cast<double>(seeds) / static_cast<double>(all * race_pairs(racers));
+  return rules.alpha * static_cast<double>(seeds) / static_cast<double>(all * pairs);
+}
+
+double largest_failure(std::span<const Racer> racers) {
+  std::vector<std::vector<double>> own(racers.size());  // by racer, above the median of its seed
+  for (size_t s = 0;; ++s) {
+    std::vector<std::pair<size_t, double>> losses;
+    std::vector<double> values;
+    bool any = false;
+    for (size_t i = 0; i < racers.size(); ++i) {
+      if (racers[i].loss.empty() || s >= racers[i].loss[0].size()) continue;
+      any = true;
+      if (const double loss = racers[i].loss[0][s]; std::isfinite(loss)) {
+        losses.emplace_back(i, loss);
+        values.push_back(loss);
+      }
+    }
+    if (!any) break;
+    const double middle = quantile(values, 0.5);
+    for (const auto& [i, loss] : losses) own[i].push_back(loss - middle);
+  }
+  double largest = 0;
+  for (const std::vector<double>& values : own)
+    if (!values.empty())
+      largest = std::max(largest, *std::max_element(values.begin(), values.end()) - quantile(values, 0.5));
+  return largest;
 }
 
 namespace {
 
+constexpr double most_diverged = 0.01;  // share of the seeds on which a tied candidate or a step may diverge alone
+
 class RaceJudge {
  public:
-  RaceJudge(std::span<const Racer> racers, const RaceRules& rules) : racers_(racers), rules_(rules) {
+  RaceJudge(std::span<const Racer> racers, const RaceRules& rules)
+      : racers_(racers), rules_(rules), pairs_(race_pairs(racers)) {
     if (rules.rounds.empty() || rules.rounds.front() < 3 ||
         std::adjacent_find(rules.rounds.begin(), rules.rounds.end(), std::greater_equal<>()) != rules.rounds.end()) {
       throw Error("race: rounds: expected rising numbers of seeds from 3");
@@ -40,33 +72,47 @@ class RaceJudge {
   }
 
   RaceState judge() {
+    failure_ = largest_failure(racers_);
     for (const std::vector<size_t>& level : levels()) walk(level);
     for (size_t i = 0; i < racers_.size(); ++i) {
-      if (state_.verdicts[i].word == RaceWord::undecided) ask_for_seeds(i);
+      RaceVerdict& verdict = state_.verdicts[i];
+      if (const size_t seeds = last_look(i, i); seeds > 0)
+        verdict.rungs = rungs_in_play(racers_[i].loss, seeds, race_level(rules_, pairs_, seeds));
+      else
+        verdict.rungs.assign(racers_[i].loss.size(), true);
+      if (!is_sure(i)) verdict.word = RaceWord::undecided;
     }
+    for (size_t i = 0; i < racers_.size(); ++i)
+      if (state_.verdicts[i].word == RaceWord::undecided) ask_for_seeds(i);
     return std::move(state_);
   }
 
-  // What all looks at a pair have in common; a look ends a round, so a pair is looked at as often as alpha is split.
+  // Of the last look that both have had.
   PairedDifference compare(size_t a, size_t b) const {
-    const std::vector<double>& mine = racers_[a].loss;
-    const std::vector<double>& theirs = racers_[b].loss;
-    std::vector<double> differences;
-    for (size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
-      if (std::isnan(mine[i]) || std::isnan(theirs[i])) break;
-      differences.push_back(mine[i] - theirs[i]);
-    }
-    PairedDifference result;
-    for (const size_t round : rules_.rounds) {
-      if (round > differences.size()) break;
-      const double confidence = 1 - race_level(rules_, racers_.size(), round);
-      const Summary look = summarise(std::span(differences).first(round), confidence);
-      result = {look.n, look.mean, look.sd, common(result.interval, *look.interval)};
-    }
-    return result;
+    const size_t seeds = last_look(a, b);
+    if (seeds == 0) return {};
+    return difference_at_best(racers_[a].loss, racers_[b].loss, seeds, race_level(rules_, pairs_, seeds));
   }
 
  private:
+  // Seeds that some rung of a racer has run, one after the other.
+  size_t seeds_of(size_t racer) const {
+    size_t most = 0;
+    for (const std::vector<double>& rung : racers_[racer].loss) {
+      const auto end = std::find_if(rung.begin(), rung.end(), [](double loss) { return std::isnan(loss); });
+      most = std::max(most, static_cast<size_t>(end - rung.begin()));
+    }
+    return most;
+  }
+
+  size_t last_look(size_t a, size_t b) const {
+    const size_t seeds = std::min(seeds_of(a), seeds_of(b));
+    size_t look = 0;
+    for (const size_t round : rules_.rounds)
+      if (round <= seeds) look = round;
+    return look;
+  }
+
   std::vector<std::vector<size_t>> levels() {
     std::vector<size_t> order(racers_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -74,7 +120,8 @@ class RaceJudge {
     std::vector<std::vector<size_t>> levels;
     double first = 0;
     for (const size_t i : order) {
-      if (levels.empty() || racers_[i].cost - first >= rules_.level_width) {
+      const double end = std::max(first + rules_.level_width, first * rules_.cost_doubt * rules_.cost_doubt);
+      if (levels.empty() || racers_[i].cost >= end) {
         levels.emplace_back();
         first = racers_[i].cost;
       }
@@ -84,18 +131,35 @@ class RaceJudge {
     return levels;
   }
 
-  // Intervals without common points happen when one of them misses the truth: then the one of more seeds is kept.
-  static Interval common(const std::optional<Interval>& before, const Interval& look) {
-    if (!before) return look;
-    const Interval both = {std::max(before->low, look.low), std::min(before->high, look.high)};
-    return both.low <= both.high ? both : look;
+  bool is_tie(const PairedDifference& d) const {
+    return d.interval && d.interval->low >= -rules_.delta && d.interval->high <= rules_.delta && !d.diverges_more;
+  }
+  static bool is_worse(const PairedDifference& d) { return d.diverges_more || (d.interval && d.interval->low > 0); }
+  static bool is_better(const PairedDifference& d) { return !d.diverges_more && d.interval && d.interval->high < 0; }
+
+  // How much a failure that n seeds have not shown may add to a mean loss.
+  double unseen(size_t n) const { return 3.0 / static_cast<double>(n) * failure_; }
+
+  bool is_steady(const PairedDifference& d) const {
+    return d.n >= rules_.least && static_cast<double>(d.diverged) <= most_diverged * static_cast<double>(d.n);
   }
 
-  bool is_tie(const PairedDifference& d) const {
-    return d.interval && d.interval->low >= -rules_.delta && d.interval->high <= rules_.delta;
+  // Whether the word of a racer holds though failures are rare: ties and steps alone can hide some.
+  bool is_sure(size_t racer) const {
+    const RaceVerdict& verdict = state_.verdicts[racer];
+    if (verdict.word == RaceWord::tied) {
+      const PairedDifference& d = verdict.difference;
+      return is_steady(d) && d.interval->low - unseen(d.n) >= -rules_.delta &&
+             d.interval->high + unseen(d.n) <= rules_.delta;
+    }
+    if (verdict.word != RaceWord::on) return true;
+    for (const size_t step : state_.steps) {
+      if (step == racer) break;
+      const PairedDifference d = compare(racer, step);
+      if (!is_steady(d) || d.interval->high + unseen(d.n) >= 0) return false;
+    }
+    return last_look(racer, racer) >= rules_.least;
   }
-  static bool is_worse(const PairedDifference& d) { return d.interval && d.interval->low > 0; }
-  static bool is_better(const PairedDifference& d) { return d.interval && d.interval->high < 0; }
 
   // Settles a candidate that is tied with one of the rivals or worse than one. Among ties the nearest is named, among
   // better rivals the one that leaves least doubt, else the rival that is hardest to tell from the candidate.
@@ -126,31 +190,25 @@ class RaceJudge {
     return verdict.word != RaceWord::undecided;
   }
 
-  bool has_run(size_t racer) const {
-    const std::vector<double>& loss = racers_[racer].loss;
-    return loss.size() >= rules_.rounds.front() &&
-           std::none_of(loss.begin(), loss.begin() + static_cast<ptrdiff_t>(rules_.rounds.front()),
-                        [](double value) { return std::isnan(value); });
-  }
-
   void walk(const std::vector<size_t>& level) {
     const std::vector<size_t> cheaper = state_.steps;
     std::vector<size_t> open, contenders;
     for (const size_t i : level) {
-      if (racers_[i].diverged) {
-        state_.verdicts[i].word = RaceWord::off;
-        continue;
-      }
       if (settle(i, cheaper)) continue;
       open.push_back(i);
       const bool beats_all =
           std::all_of(cheaper.begin(), cheaper.end(), [&](size_t step) { return is_better(compare(i, step)); });
-      if (beats_all && has_run(i)) contenders.push_back(i);
+      if (beats_all && last_look(i, i) > 0) contenders.push_back(i);
     }
     if (contenders.empty()) return;
     size_t leader = contenders.front();
+    for (const size_t i : contenders)
+      if (leads(i, leader)) leader = i;
+    // Of those tied with the best one the cheapest is the step: costs of a level are alike, not equal.
     for (const size_t i : contenders) {
-      if (compare(i, leader).mean < 0) leader = i;
+      if (i != leader && !is_tie(compare(i, leader))) continue;
+      leader = i;
+      break;
     }
     state_.verdicts[leader].word = RaceWord::on;
     state_.steps.push_back(leader);
@@ -160,6 +218,14 @@ class RaceJudge {
     }
   }
 
+  // Who finishes more often leads where that is shown, else who loses less; nobody leads by runs that all diverged.
+  bool leads(size_t racer, size_t leader) const {
+    const PairedDifference d = compare(racer, leader);
+    if (d.diverges_more || d.rival_diverges_more) return d.rival_diverges_more;
+    if (d.n == 0) return d.rival_diverged > d.diverged;
+    return d.mean < 0;
+  }
+
   // An undecided candidate and the steps that it cannot be told from, up to its own level.
   void ask_for_seeds(size_t racer) {
     RaceVerdict& verdict = state_.verdicts[racer];
@@ -167,12 +233,16 @@ class RaceJudge {
     for (const size_t step : state_.steps) {
       if (state_.verdicts[step].level > verdict.level) continue;
       const PairedDifference d = compare(racer, step);
-      if (!is_better(d) || state_.verdicts[step].level == verdict.level) state_.verdicts[step].draws = true;
+      const bool same_level = state_.verdicts[step].level == verdict.level;
+      if (same_level || !is_better(d) || !is_steady(d) || d.interval->high + unseen(d.n) >= 0)
+        state_.verdicts[step].draws = true;
     }
   }
 
   std::span<const Racer> racers_;
   const RaceRules& rules_;
+  size_t pairs_;
+  double failure_ = 0;
   RaceState state_;
 };
 

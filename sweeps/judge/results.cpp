@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/recipe.h"
 #include "src/error.h"
+#include "src/words.h"
+#include "sweeps/grid/recipe_overlay.h"
 
 namespace fp4::sweeps {
 
@@ -56,7 +59,6 @@ Results::Results(const Grid& grid, std::vector<std::string> axes, std::vector<Co
 }
 
 void Results::build(std::vector<ConfigRecord> configs, std::vector<RunRecord> runs) {
-  confirm_.insert(grid_.confirm.begin(), grid_.confirm.end());
   const auto order = [](const ConfigRecord& a, const ConfigRecord& b) {
     return std::tie(a.task, a.hash) < std::tie(b.task, b.hash);
   };
@@ -89,6 +91,83 @@ void Results::build(std::vector<ConfigRecord> configs, std::vector<RunRecord> ru
     std::stable_sort(config.runs.begin(), config.runs.end(),
                      [](const RunRecord& a, const RunRecord& b) { return a.seed < b.seed; });
   }
+  gather_rungs();
+}
+
+namespace {
+
+// What the rungs of a configuration share: all but the fields that are tuned.
+std::string family_of(const ConfigRecord& record, const std::vector<TunedField>& tune) {
+  Json config = Json::parse(record.config);
+  for (const TunedField& field : tune) {
+    if (field.path.starts_with("train."))
+      set_at(config, split(field.path, '.'), 0, nullptr);
+    else
+      set_recipe_path(config["recipe"], field.path, nullptr);
+  }
+  return config.dump();
+}
+
+void add_rung(ConfigResult& config, ConfigResult rung) {
+  rung.labels = config.labels;
+  rung.in_plan = config.in_plan;
+  config.near.push_back(std::move(rung));
+}
+
+}  // namespace
+
+void Results::gather_rungs() {
+  const auto is_near = [](const ConfigResult& config) { return config.record.at == At::near; };
+  if (std::none_of(configs_.begin(), configs_.end(), is_near)) return;
+  std::map<std::string, std::vector<size_t>> families;
+  for (size_t i = 0; i < configs_.size(); ++i) families[family_of(configs_[i].record, grid_.tune)].push_back(i);
+  for (const auto& [family, members] : families)
+    for (const size_t i : members) {
+      if (configs_[i].record.at != At::best && configs_[i].record.at != At::edge) continue;
+      for (const size_t other : members)
+        if (other != i && (is_near(configs_[other]) || configs_[other].record.at == At::fixed))
+          add_rung(configs_[i], configs_[other]);
+    }
+  std::erase_if(configs_, is_near);
+  index_.clear();
+  for (size_t i = 0; i < configs_.size(); ++i) index_[configs_[i].record.hash] = i;
+}
+
+RungLosses Results::losses(const ConfigResult& config, const std::vector<uint64_t>& seeds, Metric metric) {
+  const auto of = [&](const ConfigResult& rung) {
+    std::vector<double> losses;
+    losses.reserve(seeds.size());
+    for (const uint64_t seed : seeds) {
+      const RunRecord* run = rung.run(seed);
+      if (run == nullptr || run->status == Status::failed) {
+        losses.push_back(unknown);
+        continue;
+      }
+      const std::optional<double> loss = metric_of(*run, metric);
+      losses.push_back(loss && std::isfinite(*loss) ? *loss : std::numeric_limits<double>::infinity());
+    }
+    return losses;
+  };
+  RungLosses rungs = {of(config)};
+  for (const ConfigResult& near : config.near) rungs.push_back(of(near));
+  return rungs;
+}
+
+std::set<uint64_t> Results::seeds_of(const ConfigResult& config) {
+  std::set<uint64_t> seeds;
+  for (const RunRecord& run : config.runs) seeds.insert(run.seed);
+  for (const ConfigResult& near : config.near)
+    for (const RunRecord& run : near.runs) seeds.insert(run.seed);
+  return seeds;
+}
+
+bool Results::rates_differ(const ConfigResult& a, const ConfigResult& b) const {
+  if (grid_.tune.empty()) return false;
+  const Json mine = Json::parse(a.record.config), theirs = Json::parse(b.record.config);
+  return std::any_of(grid_.tune.begin(), grid_.tune.end(), [&](const TunedField& field) {
+    const auto x = tuned_value(mine, field.path), y = tuned_value(theirs, field.path);
+    return x && y && *x != *y;
+  });
 }
 
 const ConfigResult* Results::find(const std::string& hash) const {

@@ -12,6 +12,7 @@
 
 #include "sweeps/engine/store.h"
 #include "sweeps/grid/grid.h"
+#include "sweeps/judge/rungs.h"
 
 namespace fp4::sweeps {
 
@@ -24,9 +25,10 @@ Grid stored_grid(const Store& store);
 
 struct ConfigResult {
   ConfigRecord record;
-  std::vector<std::string> labels;  // one per axis; "" where the axis is dead for it or does not apply
-  std::vector<RunRecord> runs;      // by seed
-  bool in_plan = true;              // false: only a reference
+  std::vector<std::string> labels;      // one per axis; "" where the axis is dead for it or does not apply
+  std::vector<RunRecord> runs;          // by seed
+  bool in_plan = true;                  // false: only a reference
+  std::vector<ConfigResult> near = {};  // of a tuned one: the same at other rungs of its ladder, by hash
 
   std::string_view context() const { return record.reference; }
   const RunRecord* run(uint64_t seed) const;
@@ -42,14 +44,22 @@ class Results {
 
   const Grid& grid() const { return grid_; }
   const std::vector<std::string>& axes() const { return axes_; }
-  const std::vector<ConfigResult>& configs() const { return configs_; }  // by (task, hash)
+  const std::vector<ConfigResult>& configs() const { return configs_; }  // by (task, hash), without rungs near a best
   const std::vector<PointRecord>& points() const { return points_; }
   const ConfigResult* find(const std::string& hash) const;
-  bool is_confirm(uint64_t seed) const { return confirm_.contains(seed); }
+  bool is_confirm(uint64_t seed) const { return grid_.race && grid_.race->has(seed); }  // of a race
+
+  // Losses on these seeds at the rungs that a configuration is judged at, its best first: NaN where it did not run,
+  // infinite where it diverged.
+  static RungLosses losses(const ConfigResult& config, const std::vector<uint64_t>& seeds, Metric metric);
+  // The seeds that some rung of a configuration ran on, those of tuning left out.
+  static std::set<uint64_t> seeds_of(const ConfigResult& config);
+  // Whether two configurations were judged at different values of a tuned field.
+  bool rates_differ(const ConfigResult& a, const ConfigResult& b) const;
 
   // Loss of the run minus that of the fp32 run with its seed; none when either is missing or has no loss.
   std::optional<double> gap(const ConfigResult& config, const RunRecord& run, Metric metric = Metric::loss) const;
-  // The gaps over the confirm seeds, or over the others, in the order of the seeds.
+  // The gaps over the seeds of the race, or over the others, in the order of the seeds.
   std::vector<double> gaps(const ConfigResult& config, bool confirm, Metric metric = Metric::loss) const;
   // Those of both: what a delta is a share of. It may use the seeds that it then judges, since the intervals of a race
   // hold whatever delta is.
@@ -61,13 +71,13 @@ class Results {
 
  private:
   void build(std::vector<ConfigRecord> configs, std::vector<RunRecord> runs);
+  void gather_rungs();
 
   Grid grid_;
   std::vector<std::string> axes_;
   std::vector<ConfigResult> configs_;
   std::vector<PointRecord> points_;
   std::set<std::string> references_;
-  std::set<uint64_t> confirm_;
   std::unordered_map<std::string, size_t> index_;
 };
 

@@ -70,38 +70,6 @@ Summary summarise(std::span<const double> values, double confidence) {
   return summary;
 }
 
-std::string_view word(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::better: return "better";
-    case Verdict::worse: return "worse";
-    case Verdict::equal: return "equal";
-    case Verdict::undecided: return "undecided";
-  }
-  return "";
-}
-
-void judge(std::vector<Comparison>& family, double alpha) {
-  const auto tested = std::count_if(family.begin(), family.end(), [](const Comparison& comparison) {
-    return !comparison.decided_by_divergence && comparison.differences.size() >= 3;
-  });
-  const double level = alpha / static_cast<double>(std::max<ptrdiff_t>(1, tested));
-  for (Comparison& comparison : family) {
-    const Summary& summary = comparison.summary = summarise(comparison.differences);
-    comparison.interval = summarise(comparison.differences, 1 - level).interval;
-    comparison.detectable = summary.n < 2 ? INFINITY : detectable_effect(summary.n, 0.8, level) * summary.sd;
-    comparison.verdict = comparison.decided_by_divergence.value_or(Verdict::undecided);
-    if (comparison.decided_by_divergence || !comparison.interval) continue;
-    const auto [low, high] = *comparison.interval;
-    if (high < 0) {
-      comparison.verdict = Verdict::better;
-    } else if (low > 0) {
-      comparison.verdict = Verdict::worse;
-    } else if (low >= -comparison.delta && high <= comparison.delta) {
-      comparison.verdict = Verdict::equal;
-    }
-  }
-}
-
 double detectable_effect(size_t n, double power, double alpha) {
   if (n < 2) return std::numeric_limits<double>::infinity();
   const auto freedom = static_cast<double>(n - 1);

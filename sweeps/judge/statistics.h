@@ -1,6 +1,6 @@
-// The statistics of studies: paired t intervals that hold together, the four words a study may use, and weighted
-// averages over an importance sample. Runs are paired by seed: a comparison takes the differences of two configurations
-// on the same seeds, never two intervals, because the spread of a difference is 3-100 times smaller.
+// The statistics of studies: t intervals, exact intervals of shares, and weighted averages over an importance sample.
+// Runs are paired by seed: a comparison takes the differences of two configurations on the same seeds, never two
+// intervals, because the spread of a difference is 3-100 times smaller.
 // Sources: Student 1908 (t), Dunn 1961 (Bonferroni's intervals), Hajek 1971 (ratio estimator), Kish 1965 (effective
 // sample size).
 #pragma once
@@ -30,36 +30,13 @@ double t_quantile(double probability, double degrees_of_freedom);
 
 Summary summarise(std::span<const double> values, double confidence = 0.95);
 
-enum class Verdict { better, worse, equal, undecided };
-std::string_view word(Verdict verdict);
-
-// One comparison a study lists: `differences` are L(candidate, s) - L(other, s), so negative means the candidate is
-// better. `decided_by_divergence` marks a comparison that needs no test: exactly one side diverged (verdict given).
-struct Comparison {
-  std::vector<double> differences;
-  double delta = 0;  // the smallest difference that matters
-  std::optional<Verdict> decided_by_divergence;
-  // Filled by judge():
-  Summary summary;                   // its interval is the raw one, of this comparison alone
-  std::optional<Interval> interval;  // simultaneous: those of the whole family hold together
-  double detectable = 0;             // smallest true difference found with 80 % power; infinite below two seeds
-  Verdict verdict = Verdict::undecided;
-};
-
-// Judges a family of comparisons together. Each gets the paired t interval of level 1 - alpha / m, m the number of
-// comparisons with three pairs or more, so that with probability 1 - alpha all of them hold (Bonferroni: whatever the
-// comparisons share). The word is read off that interval: better / worse when it excludes 0, equal when it lies inside
-// +-delta (delta 0: only where every pair has the same loss), else undecided. Fewer than three pairs are undecided.
-// Holm's steps would decide a little more, but the intervals that fit them do not hold together.
-void judge(std::vector<Comparison>& family, double alpha = 0.05);
-
 // Smallest true paired difference, in SDs of that difference, that n seeds find with the given power at a level alpha:
 // (t(1 - alpha/2, n-1) + t(power, n-1)) / sqrt(n); at 5 %: 3.1 for n = 3, 1.7 (5), 1.0 (10), 0.66 (20). Infinite below
 // n = 2.
 double detectable_effect(size_t n, double power = 0.8, double alpha = 0.05);
 
-// The exact interval of a share of which `successes` of `trials` were seen: each end is wrong with probability alpha / 2
-// at most (Clopper and Pearson 1934).
+// The exact interval of a share of which `successes` of `trials` were seen: each end is wrong with probability alpha /
+// 2 at most (Clopper and Pearson 1934).
 Interval clopper_pearson(size_t successes, size_t trials, double alpha = 0.05);
 
 // Hajek's estimate sum(y/p) / sum(1/p) over a sample with inclusion probabilities p, and the effective sample size

@@ -110,7 +110,7 @@ struct ReportCurve {
   std::vector<double> validation_loss;  // report_unknown where not measured
 };
 
-// A line of a study's effects.csv (tools/studies/paired.py): the paired difference `name` makes to the loss of a task,
+// A line of a study's effects.csv (`fp4sim effects --study`): the paired difference `name` makes to the loss of a task,
 // with the simultaneous interval; `delta` is the smallest difference that matters there.
 struct ReportComparison {
   std::string group;

@@ -245,7 +245,7 @@ function paint_guide() {
       entry(shape('undecided'), 'A candidate for which the seeds decide neither way.'),
       entry(
         shape('screening'),
-        'Best by the mean of few seeds. Among many configurations the best are partly lucky; fresh seeds (“confirm” in the grid) settle it.',
+        'Best by the mean of few seeds. Among many configurations the best are partly lucky; fresh seeds (“race” in the grid) settle it.',
       ),
       entry(
         shape('candidate'),

@@ -172,7 +172,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   add_metric_columns(table, metrics);
   table.columns.emplace_back("runs");
   const TokenCurves curves(results);
-  for (const ConfigResult& config : results.configs()) {
+  const auto add_rows = [&](const ConfigResult& config) {
     for (const Role role : {Role::run, Role::confirm, Role::reference}) {
       std::vector<double> loss, loss_hp, gap;
       int64_t diverged = 0;
@@ -192,8 +192,6 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
         }
       }
       if (runs.empty()) continue;
-      // A mean over the runs that did not diverge would reward divergence.
-      if (diverged > 0) loss = loss_hp = gap = {}, measured.clear();
       const auto mean = [](const std::vector<double>& values) {
         return values.empty() ? Cell{} : derived(summarise(values).mean);
       };
@@ -215,12 +213,19 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       const Summary gaps = summarise(gap);
       row.push_back(relative(gaps.n == 0 ? std::nullopt : std::optional(gaps.mean), loss_scale(results, config)));
       for (const char* baseline : {"fp32", "mxfp8"})
-        row.push_back(extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
+        row.push_back(config.record.at == At::near
+                          ? Cell{}
+                          : extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
       row.push_back(derived(costs.of(config).fp4_share));
       for (const std::string& name : metrics) row.push_back(mean(measured[name]));
       row.emplace_back(std::move(runs));
       table.rows.push_back(std::move(row));
     }
+  };
+  for (const ConfigResult& config : results.configs()) {
+    add_rows(config);
+    for (const ConfigResult& near : config.near)
+      if (near.record.at == At::near) add_rows(near);
   }
   return table;
 }

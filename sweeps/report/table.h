@@ -23,7 +23,9 @@ struct ResultTable {
 
 struct TableOptions {
   bool references = false;
-  bool grouped = false;            // one row per (task, configuration, role): n, diverged, mean, SD, raw interval
+  // One row per (task, configuration, role): n, diverged, mean, SD, raw interval, of the runs that finished; rungs near
+  // a best that judge it as well have rows of their own, `at` = near best.
+  bool grouped = false;
   std::vector<std::string> where;  // each `COLUMN OP VALUE`, OP one of = != < <= > >=, VALUE x or x|y|z
   std::vector<std::string> sort;   // columns, "-COLUMN" for descending; by default (task, config hash, seed)
 };

@@ -27,14 +27,14 @@ struct Replay {
 inline Replay replay_race(const std::vector<Truth>& truth, const sweeps::RaceRules& rules,
                           const std::function<double(size_t, size_t)>& loss) {
   std::vector<sweeps::Racer> racers;
-  for (const Truth& t : truth) racers.push_back({.cost = t.cost, .loss = {}});
+  for (const Truth& t : truth) racers.push_back({.cost = t.cost, .loss = {{}}});
   std::vector<bool> draws(truth.size(), true);
   sweeps::RaceState state;
   Replay replay;
   for (const size_t round : rules.rounds) {
     for (size_t i = 0; i < truth.size(); ++i) {
-      for (size_t seed = racers[i].loss.size(); draws[i] && seed < round; ++seed) {
-        racers[i].loss.push_back(loss(i, seed));
+      for (size_t seed = racers[i].loss[0].size(); draws[i] && seed < round; ++seed) {
+        racers[i].loss[0].push_back(loss(i, seed));
         ++replay.runs;
       }
     }
@@ -51,6 +51,7 @@ inline Replay replay_race(const std::vector<Truth>& truth, const sweeps::RaceRul
     replay.decided += verdict.word != sweeps::RaceWord::undecided;
   }
   for (size_t k = 1; k < state.steps.size(); ++k) {
+    if (state.verdicts[state.steps[k]].word != sweeps::RaceWord::on) continue;
     for (size_t j = 0; j < k; ++j) replay.wrong += truth[state.steps[k]].mean >= truth[state.steps[j]].mean;
   }
   return replay;

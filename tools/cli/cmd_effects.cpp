@@ -1,11 +1,19 @@
 // `fp4sim effects`: one axis of a sweep under named conditions: what a value does against another, by task and by the
-// values of other axes. Where `pareto` lists everything on average, this answers one question of a study.
+// values of other axes. Where `pareto` lists everything on average, this answers one question of a study. With --study,
+// the comparisons that a study's file lists, of tables or of a sweep, as effects.csv, tables of a page and a figure.
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include "src/error.h"
+#include "src/json_reader.h"
+#include "src/output.h"
 #include "src/words.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
+#include "sweeps/judge/study.h"
+#include "sweeps/report/forest.h"
+#include "sweeps/report/table.h"
 #include "tools/cli/alarm_print.h"
 #include "tools/cli/effects_print.h"
 #include "tools/cli/options.h"
@@ -23,6 +31,9 @@ struct EffectsOptions {
   std::string csv;
   std::optional<double> delta;
   bool json = false, force = false;
+  // Of a study.
+  std::string study, page, figure, title, note;
+  std::vector<std::string> tables;
 };
 
 // A whole axis path, or the shortest ending of it that `pareto` prints.
@@ -46,8 +57,63 @@ std::map<std::string, std::vector<std::string>> conditions(const sweeps::Results
   return conditions;
 }
 
+std::vector<ReportComparison> comparisons_of(const sweeps::StudyResult& result) {
+  std::vector<ReportComparison> rows;
+  for (const sweeps::StudyEffect& effect : result.effects) {
+    ReportEstimate difference{.mean = effect.comparison.summary.mean};
+    if (effect.comparison.interval)
+      difference.low = effect.comparison.interval->low, difference.high = effect.comparison.interval->high;
+    rows.push_back({effect.group, effect.name, effect.task, difference, effect.comparison.delta});
+  }
+  return rows;
+}
+
+void add_table(sweeps::StudyTable& table, const EffectsOptions& o, const std::string& word) {
+  if (std::filesystem::is_directory(word)) {
+    ViewOptions view = o.view;
+    view.folder = word;
+    const SweepView sweep = open_view(view);
+    return table.add(sweeps::to_csv(sweeps::result_table(sweep.results, sweep.costs, {.grouped = true})), word);
+  }
+  table.add(read_text_file(word, "table").text, word);
+}
+
+void run_study(const EffectsOptions& o) {
+  sweeps::StudyTable table;
+  add_table(table, o, o.view.folder);
+  for (const std::string& more : o.tables) add_table(table, o, more);
+  const NamedText study = open_named_json(o.study, "studies", "study");
+  const sweeps::StudyResult result = sweeps::judge_study(table, study.text, study.place);
+  const std::string name = std::filesystem::path(o.study).stem().string();
+  if (!o.csv.empty()) write_csv(o.csv, sweeps::study_csv(result), o.force);
+  if (!o.page.empty())
+    write_file(o.page, sweeps::study_page(result, read_text_file(o.page, "page").text, o.page), /*force=*/true);
+  if (!o.figure.empty())
+    write_file(o.figure, forest_svg(comparisons_of(result), o.title.empty() ? name : o.title, o.note), o.force);
+  if (o.csv == "-") return;
+  std::string group;
+  size_t decided = 0;
+  for (const sweeps::StudyEffect& effect : result.effects) {
+    decided += effect.comparison.verdict != sweeps::Verdict::undecided;
+    if (effect.group == group) continue;
+    group = effect.group;
+    fmt::print("\n{}\n\n{}", group, sweeps::study_table(result, group));
+  }
+  fmt::print("\n{} intervals, 95 % together; {} decided\n", result.effects.size(), decided);
+}
+
+// The figure of an effects.csv that is there already.
+void run_figure(const EffectsOptions& o) {
+  const std::vector<ReportComparison> rows =
+      read_comparisons(read_text_file(o.view.folder, "effects").text, o.view.folder);
+  write_file(o.figure, forest_svg(rows, o.title, o.note), o.force);
+}
+
 void run_effects(EffectsOptions& o, const Invocation& invocation) {
   if (o.csv == "-" && o.json) throw Error("effects: --csv and --json: the terminal takes one of them");
+  if (!o.study.empty()) return run_study(o);
+  if (o.contrast.axis.empty() && !o.figure.empty()) return run_figure(o);
+  if (o.contrast.axis.empty()) throw Error("effects: give --axis, what is compared in a sweep, or --study");
   const SweepView view = open_view(o.view);
   const sweeps::Results& results = view.results;
   sweeps::Contrast contrast = o.contrast;
@@ -80,7 +146,7 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
       fmt::print("`equal` on {}: the interval lies within +-{:.3g}\n", task, value);
     } else {
       print_wrapped(
-          fmt::format("`equal` is never said on {}: no mxfp4 in this sweep to take 10 % of; --delta sets it", task));
+          fmt::format("`equal` is never said on {}: no mxfp4 in this sweep to take a share of; --delta sets it", task));
     }
   }
   print_alarms(alarms);
@@ -90,7 +156,6 @@ void add_effects(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EffectsOptions>();
   add_view_options(app, o->view);
   app.add_option("--axis", o->contrast.axis, "The axis whose values are compared (path, or its ending)")
-      ->required()
       ->type_name("AXIS");
   app.add_option("--against", o->contrast.reference, "The value compared with (default: the grid's first)");
   app.add_option("--by", o->contrast.by, "Separately for each value of these axes")
@@ -101,8 +166,27 @@ void add_effects(CLI::App& app, Invocation& invocation) {
       ->type_name("loss_gap|loss_hp_gap")
       ->capture_default_str()
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
-  app.add_option("--delta", o->delta, "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)")
+  app.add_option("--delta", o->delta,
+                 "Differences within +-delta count as `equal` (default: the grid's, 2 % of mxfp4's gap)")
       ->check(from_zero());
+  CLI::Option* study =
+      app.add_option("--study", o->study,
+                     "The comparisons that this study lists, a name or a file, of a sweep or of tables that `fp4sim "
+                     "table --group --csv` wrote; DIR is the first of them")
+          ->type_name("STUDY");
+  app.get_option("--axis")->excludes(study);
+  app.add_option("--table", o->tables, "A further sweep or table of the study (repeatable)")
+      ->type_name("FILE")
+      ->needs(study);
+  app.add_option("--page", o->page, "Write the study's tables into this page, below its lines <!-- effects: GROUP -->")
+      ->type_name("FILE.md")
+      ->needs(study);
+  app.add_option(
+         "--figure", o->figure,
+         "Write forest plots as SVG to this file; without --study and --axis those of an effects.csv, given as DIR")
+      ->type_name("FILE.svg");
+  app.add_option("--title", o->title, "Title of the figure (default: the study's name)")->type_name("TEXT");
+  app.add_option("--note", o->note, "The line below the figure")->type_name("TEXT");
   app.add_option("--csv", o->csv, "Write CSV to this file instead (`-`: to the terminal)")->type_name("FILE");
   add_json_option(app, o->json);
   add_force_option(app, o->force);
@@ -113,7 +197,7 @@ void add_effects(CLI::App& app, Invocation& invocation) {
 }  // namespace
 
 Command command_effects() {
-  return {"effects", "One axis of a sweep under conditions: which value is better", add_effects};
+  return {"effects", "What values of an axis do, or the comparisons of a study", add_effects};
 }
 
 }  // namespace fp4::tools

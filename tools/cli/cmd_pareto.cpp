@@ -48,7 +48,7 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
   for (size_t i = 0; i < point.config->labels.size(); ++i) axes[results.axes()[i]] = point.config->labels[i];
   const bool has_y = point.y.n > 0;
   const bool raced = front.raced && point.candidate;
-  const bool simultaneous = raced && y == "loss_gap";
+  const bool simultaneous = raced && y.ends_with("gap");
   const std::optional<sweeps::Interval>& interval = simultaneous ? point.raced_gap.interval : point.y.interval;
   nlohmann::ordered_json json = {
       {"config_hash", point.config->record.hash},
@@ -83,8 +83,8 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
     json["difference"] = point.difference.n > 0 ? number(point.difference.mean) : nullptr;
     json["difference_interval"] = pair(point.difference.interval);
     json["detectable_effect"] = number(point.detectable);
+    json["rates_differ"] = point.rates_differ;
   }
-  if (!point.same_as.empty()) json["same_as"] = point.same_as;
   json["relative_gap"] = y == "loss_gap" && has_y ? number(point.y.mean / front.scale.loss) : nullptr;
   json["extra_tokens"] = {{"fp32", extra_json(point.extra_fp32)}, {"mxfp8", extra_json(point.extra_mxfp8)}};
   json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
@@ -96,14 +96,13 @@ nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
   nlohmann::ordered_json json = {{"context", front.context},
                                  {"task", front.task},
                                  {"description", front.description},
-                                 {"front", front.raced       ? "raced"
-                                           : front.confirmed ? "confirmed"
-                                                             : "screening"},
+                                 {"front", front.raced ? "raced" : "screening"},
                                  {"at", front.at_best ? "best" : "fixed"},
                                  {"seeds", front.seeds},
                                  {"comparisons", front.comparisons},
                                  {"delta", front.delta},
-                                 {"candidates_left_out", front.left_out}};
+                                 {"candidates_left_out", front.left_out},
+                                 {"left_out_chance", front.left_out_chance}};
   json["noise_floor"] = front.noise_floor ? number(front.noise_floor->sd) : nullptr;
   json["paired_sd"] = number(front.paired_sd);
   json["detectable_effect"] = number(front.detectable);
@@ -128,7 +127,9 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   std::erase_if(fronts, [&](const sweeps::ContextFront& front) { return !wanted(front.task); });
   const auto metric = o.front.y.rfind("loss_hp", 0) == 0 ? sweeps::Metric::loss_hp : sweeps::Metric::loss;
   std::vector<sweeps::Effect> effects;
-  if (!o.no_effects) effects = sweeps::attribute(results, metric, sweeps::delta_by_task(fronts));
+  // Of one axis the front says all: what it does on average would only say it again.
+  if (!o.no_effects && results.axes().size() > 1)
+    effects = sweeps::attribute(results, metric, sweeps::delta_by_task(fronts));
   std::erase_if(effects, [&](const sweeps::Effect& effect) { return !wanted(effect.task); });
   const bool sampled = results.grid().explore == sweeps::Explore::importance;
 
@@ -180,7 +181,7 @@ void add_pareto(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
   app.add_option("--delta", o->front.delta,
-                 "Differences within +-delta count as `equal` (default: 10 % of mxfp4's gap)")
+                 "Differences within +-delta do not matter (default: the grid's, 2 % of mxfp4's gap)")
       ->check(from_zero());
   app.add_option("--target", o->front.target, "Loss for tokens-to-target (default: from the fp32 runs)")
       ->check(above_zero());

@@ -270,8 +270,6 @@ void add_sweep(CLI::App& app, Invocation& invocation) {
   add_sweep_check(*app.add_subcommand("check", "Compare every row of a folder with its hash"), invocation);
   add_sweep_export(*app.add_subcommand("export", "The runs of a folder as a table that can be imported"), invocation);
   add_sweep_import(*app.add_subcommand("import", "Runs of such a table into a folder, to be gone on with"), invocation);
-  add_sweep_replay(*app.add_subcommand("replay", "Which way of exploring finds a grid's front, from a table of it"),
-                   invocation);
   set_example(app, "fp4sim sweep run quick --dry-run");
 }
 

@@ -37,7 +37,7 @@ std::vector<std::string> row_of(const Effect& effect, bool grouped) {
     row.push_back(effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile));
   row.push_back(effect.weighted ? std::to_string(effect.settings)
                                 : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings));
-  row.push_back(std::string(word(comparison.verdict)));
+  row.push_back(std::string(word(comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : ""));
   return row;
 }
 
@@ -49,10 +49,11 @@ nlohmann::ordered_json number(double value) {
 
 sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
   sweeps::ResultTable table;
-  table.columns = {"task",        "axis",     "value",      "reference",   "group",     "effect",
-                   "low",         "high",     "detectable", "noise_floor", "delta",     "verdict",
-                   "comparisons", "seeds",    "sd",         "raw_low",     "raw_high",  "reference_gap",
-                   "settings",    "diverged", "decile_low", "decile_high", "same_sign", "weighted"};
+  table.columns = {
+      "task",         "axis",       "value",       "reference",     "group",    "effect",      "low",
+      "high",         "detectable", "noise_floor", "delta",         "verdict",  "comparisons", "seeds",
+      "sd",           "raw_low",    "raw_high",    "reference_gap", "settings", "diverged",    "reference_diverged",
+      "rates_differ", "decile_low", "decile_high", "same_sign",     "weighted"};
   for (const Effect& effect : effects) {
     const sweeps::Comparison& comparison = effect.comparison;
     const auto end = [](const std::optional<sweeps::Interval>& interval, double sweeps::Interval::*which) {
@@ -77,7 +78,9 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
                           end(comparison.summary.interval, &sweeps::Interval::high),
                           effect.reference_gap,
                           cell(effect.settings),
-                          cell(effect.diverged),
+                          cell(comparison.diverged),
+                          cell(comparison.rival_diverged),
+                          cell(effect.rates_differ),
                           effect.low_decile,
                           effect.high_decile,
                           effect.same_sign,
@@ -92,8 +95,8 @@ void print_effects(const sweeps::Results& results, const std::vector<Effect>& ef
   const bool tuned = !results.grid().tune.empty() && results.grid().tune_best == 0;
   const std::vector<std::string> names = short_axis_names(results.axes());
   print_wrapped(fmt::format(
-      "What one value does on average over the settings of the other axes, {}. The 95 % intervals of an axis hold "
-      "together, those of all its values and tasks; `detects` is the smallest effect that these seeds find with 80 % "
+      "What one value does on average over the settings of the other axes, {}, on every seed that both sides have. All "
+      "95 % intervals below hold together; `detects` is the smallest effect that these seeds find with 80 % "
       "power; `same sign`: the share of the settings that agree.",
       tuned ? "every recipe at its own best" : "at the grid's fixed settings"));
   for (size_t begin = 0, end = 0; begin < effects.size(); begin = end) {

@@ -114,16 +114,13 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     return print_race(results, front, options, limit == 0 ? 0 : 5);
   }
   print_wrapped(
-      front.confirmed
-          ? fmt::format("Front from {} fresh seeds; its words come from the simultaneous intervals of {} comparisons.",
-                        front.seeds, front.comparisons)
-          : fmt::format("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid `confirm` "
-                        "seeds for one.",
-                        front.seeds));
+      fmt::format("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid a `race` "
+                  "for one.",
+                  front.seeds));
   print_wrapped(scale_text(front) + spread_text(front));
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
-  fmt::print("{:>12}# on   o undecided   x off   s screening   . not near the front\n\n", "");
+  fmt::print("{:>12}s near the front   . not near it\n\n", "");
   Table table{{{""},
                {"status"},
                {options.x, Align::right},
@@ -137,7 +134,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
               {}};
   std::vector<const FrontPoint*> shown;
   for (const FrontPoint& point : front.points) {
-    if ((point.on_front || point.candidate) && point.same_as.empty()) shown.push_back(&point);
+    if (point.on_front || point.candidate) shown.push_back(&point);
   }
   std::stable_sort(shown.begin(), shown.end(),
                    [](const FrontPoint* a, const FrontPoint* b) { return a->on_front > b->on_front; });

@@ -30,12 +30,12 @@ std::string interval_text(const std::optional<sweeps::Interval>& interval) {
   return interval ? fmt::format("{:.3g} .. {:.3g}", interval->low, interval->high) : "";
 }
 
-// Races are run in gaps of the loss: only those have intervals that hold together.
-bool is_raced(const sweeps::FrontOptions& options) { return options.y == "loss_gap"; }
+// Races are run in differences: of gaps the intervals hold together, of losses themselves they do not.
+bool is_raced(const sweeps::FrontOptions& options) { return options.y.ends_with("gap"); }
 
 std::vector<std::string> row(const sweeps::Results& results, const ContextFront& front,
                              const sweeps::FrontOptions& options, const FrontPoint& point, const std::string& word) {
-  return {word,
+  return {word + (point.rates_differ ? ", rates differ" : ""),
           cost_text(options.x, point.x),
           point.y.n == 0 ? "" : fmt::format("{:.4g}", point.y.mean),
           interval_text(is_raced(options) ? point.raced_gap.interval : point.y.interval),
@@ -57,19 +57,42 @@ Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& opt
           {}};
 }
 
+// Divergence is a rate beside the loss, with the exact interval of 95 % of each by itself.
+void print_diverged(const sweeps::Results& results, const ContextFront& front) {
+  Table table{{{"diverged", Align::right}, {"of", Align::right}, {"share", Align::right}, {"setting"}}, {}};
+  for (const FrontPoint& point : front.points) {
+    if (!point.candidate || point.diverged == 0) continue;
+    const sweeps::Interval share = sweeps::clopper_pearson(point.diverged, point.runs);
+    table.rows.push_back({std::to_string(point.diverged), std::to_string(point.runs),
+                          fmt::format("{:.2g} .. {:.2g} %", 100 * share.low, 100 * share.high),
+                          setting_of(results, *point.config)});
+  }
+  if (table.rows.empty()) return;
+  fmt::print("\n");
+  print_table(table);
+}
+
 }  // namespace
 
 void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                 size_t members) {
   print_wrapped(fmt::format(
-      "Race on up to {} fresh seeds{}. Intervals hold together for all {} pairs of candidates and all rounds; "
-      "differences below delta = {:.3g} do not matter, costs within half a point are one price.",
-      front.seeds, front.at_best ? ", every recipe at its own best" : ", all at the grid's fixed settings",
+      "Race on up to {} fresh seeds{}. Intervals hold together for all {} pairs and all rounds; differences below "
+      "delta = {:.3g} do not matter, costs that the model cannot tell apart are one price.",
+      front.seeds, front.at_best ? ", every recipe at the best of its own rungs" : ", all at the grid's fixed settings",
       front.comparisons, front.delta));
+  if (front.left_out > 0)
+    print_wrapped(
+        fmt::format("{} more candidates did not race; one of them is below the screened front at its cost with "
+                    "a chance of {:.2g} %.",
+                    front.left_out, 100 * front.left_out_chance));
   print_wrapped(scale_text(front) + spread_text(front));
   Table table = race_table(results, options);
-  for (const FrontPoint* step : with_status(front, FrontStatus::on)) {
-    table.rows.push_back(row(results, front, options, *step, "step"));
+  for (const FrontPoint& point : front.points) {
+    const FrontPoint* step = &point;
+    if (!point.on_front) continue;
+    table.rows.push_back(
+        row(results, front, options, *step, point.status == FrontStatus::on ? "step" : "leads, undecided"));
     size_t tied = 0;
     for (const FrontPoint* member : with_status(front, FrontStatus::tied)) {
       if (member->rival != step->config) continue;
@@ -82,12 +105,14 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   fmt::print("\n");
   print_table(table);
   print_tokens(results, front, with_status(front, FrontStatus::on));
-  const std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
+  std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
   const size_t off = with_status(front, FrontStatus::off).size();
   const size_t all =
       open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
   fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
              off);
+  print_diverged(results, front);
+  std::erase_if(open, [](const FrontPoint* point) { return point->on_front; });
   if (open.empty()) return;
   fmt::print("\nUndecided, by the difference to the step that is hardest to tell from each:\n");
   Table undecided{{{options.x, Align::right},
@@ -95,13 +120,15 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
                    {"interval", Align::right},
                    {"detects", Align::right},
                    {"n", Align::right},
+                   {""},
                    {"setting"}},
                   {}};
   for (const FrontPoint* point : open) {
     const sweeps::PairedDifference& d = point->difference;
     undecided.rows.push_back({cost_text(options.x, point->x), d.n == 0 ? "" : fmt::format("{:+.3g}", d.mean),
                               interval_text(d.interval), d.n == 0 ? "" : fmt::format("{:.2g}", point->detectable),
-                              std::to_string(d.n), setting_of(results, *point->config)});
+                              std::to_string(d.n), point->rates_differ ? "rates differ" : "",
+                              setting_of(results, *point->config)});
   }
   print_table(undecided);
 }

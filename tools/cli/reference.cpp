@@ -235,7 +235,6 @@ FieldNotes grid_notes() {
                {"doc", ""},
                {"task", "lm"},
                {"seeds", Json::array({1})},
-               {"confirm", Json::array()},
                {"base", "fp32"},
                {"axes", {{"train.clip", Json::array({1})}}},
                {"train", Json::object()},
@@ -249,13 +248,12 @@ FieldNotes grid_notes() {
                {"model", "llama3_8b"},
                {"candidates", 60}};
   const auto read = [&] { sweeps::parse_grid(full.dump(), "grid", &notes); };
-  for (const Json& explore :
-       {Json{{"random", 1}}, Json{{"importance", 1}}, Json{{"halving", {{"steps", {1, 2}}, {"keep", 0.5}}}}}) {
-    full["explore"] = explore;
-    read();
-  }
-  full.erase("confirm"), full.erase("explore");
-  full["tune"] = {{"train.lr", {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"seeds", 3}, {"by", "setting"}}}};
+  full["explore"] = {{"importance", 1}};
+  read();
+  full.erase("explore");
+  full["tune"] = {
+      {"train.lr",
+       {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"finer", true}, {"judged", 2}, {"seeds", 3}, {"by", "setting"}}}};
   full["tune_best"] = 0.2;
   full["race"] = {{"seeds", 320}, {"hours", 1}, {"share", 0.05}, {"delta", 0.1}};
   read();

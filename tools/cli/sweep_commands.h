@@ -10,6 +10,5 @@ void add_sweep_merge(CLI::App& app, Invocation& invocation);
 void add_sweep_check(CLI::App& app, Invocation& invocation);
 void add_sweep_export(CLI::App& app, Invocation& invocation);
 void add_sweep_import(CLI::App& app, Invocation& invocation);
-void add_sweep_replay(CLI::App& app, Invocation& invocation);
 
 }  // namespace fp4::tools

@@ -162,7 +162,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
   row.costs.push_back(point.cost.fp4_share);
   row.costs.push_back(weight_bits(config.record.config));
-  const bool confirm = front.confirmed && point.candidate;
+  const bool confirm = front.raced && point.candidate;
   for (const char* column : {"loss_gap", "loss_hp_gap", "loss", "loss_hp"})
     row.qualities.push_back(estimate(summary_of(view.results, config, confirm, column)));
   if (front.raced && confirm && point.raced_gap.interval)
@@ -195,9 +195,7 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
     note += front.raced
                 ? fmt::format("race on up to {} fresh seeds, intervals of {} pairs hold together, {}", front.seeds,
                               front.comparisons, front.at_best ? "every recipe at its own best" : "at fixed settings")
-            : front.confirmed ? fmt::format("front from {} fresh seeds, intervals of {} comparisons hold together",
-                                            front.seeds, front.comparisons)
-                              : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
+                : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
     notes.push_back(note + ". " + spread_text(front));
   }
   for (const sweeps::RaisedAlarm& raised : sweeps::alarms(view.results, fronts))
@@ -270,16 +268,20 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
       input.runs.push_back(run_of(results, config, run, input.quality_columns));
   }
   const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
-  for (const sweeps::Effect& effect : sweeps::attribute(results, sweeps::Metric::loss, delta)) {
-    input.effects.push_back({.task = effect.task,
-                             .axis = effect.axis,
-                             .value = effect.value,
-                             .reference = effect.reference,
-                             .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
-                             .q10 = effect.weighted ? report_unknown : effect.low_decile,
-                             .q90 = effect.weighted ? report_unknown : effect.high_decile,
-                             .share = effect.weighted ? report_unknown : effect.same_sign,
-                             .verdict = std::string(word(effect.comparison.verdict))});
+  // Of one axis the front says all: what it does on average would only say it again.
+  std::vector<sweeps::Effect> effects;
+  if (results.axes().size() > 1) effects = sweeps::attribute(results, sweeps::Metric::loss, delta);
+  for (const sweeps::Effect& effect : effects) {
+    input.effects.push_back(
+        {.task = effect.task,
+         .axis = effect.axis,
+         .value = effect.value,
+         .reference = effect.reference,
+         .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
+         .q10 = effect.weighted ? report_unknown : effect.low_decile,
+         .q90 = effect.weighted ? report_unknown : effect.high_decile,
+         .share = effect.weighted ? report_unknown : effect.same_sign,
+         .verdict = std::string(word(effect.comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : "")});
   }
   const std::set<std::string> kept = report_curve_hashes(input);
   for (const sweeps::ConfigResult& config : results.configs()) {

@@ -2,7 +2,7 @@
 """Stability edges as tables: edges.py EDGES.json OUT, what `fp4sim edge GRID --json` printed.
 
 OUT/edges.csv: a row for each setting: largest rate at which nine of ten seeds finish, as a number and as a multiple of
-bf16's, with 95 % intervals. OUT/effects.csv: log2 of the multiple for tools/scripts/forest.mjs; delta is one rung.
+bf16's, with 95 % intervals. OUT/effects.csv: log2 of the multiple for fp4sim effects --figure; delta is one rung.
 """
 import csv
 import json

@@ -8,5 +8,5 @@ out=results/$name
 mkdir -p "$out" build/studies
 build/fp4sim edge "$name" --seeds "${2:-50}" --out "build/studies/$name.edge" --json >"build/studies/$name.json"
 /usr/bin/python3 tools/studies/edges.py "build/studies/$name.json" "$out"
-node tools/scripts/forest.mjs "$out/effects.csv" --out "$out/effects.svg" --title "$name" \
+build/fp4sim effects "$out/effects.csv" --figure "$out/effects.svg" --force --title "$name" \
   --note "log2 of the largest stable learning rate as a multiple of bf16's: right stands more. Lines: 95 %."

@@ -4,7 +4,7 @@
     ladder_figures.py GAPS.csv LAW.json OUT_DIR ADVICE.json...
 
 GAPS.csv is ladder.py's, LAW.json `fp4sim law --json`, each ADVICE.json `fp4sim advise --json` of one chip. Writes law.csv (for
-curves.mjs: measured mean losses and the law's curves), extra_tokens.csv and advice.csv (for forest.mjs).
+curves.mjs: measured mean losses and the law's curves), extra_tokens.csv and advice.csv (for fp4sim effects --figure).
 """
 import csv
 import json

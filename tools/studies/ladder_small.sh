@@ -14,8 +14,8 @@ for chip in mi355x b200; do
 done
 /usr/bin/python3 tools/studies/ladder_figures.py "$out/gaps.csv" "$scratch/law.json" "$out" "$scratch/mi355x.json" "$scratch/b200.json"
 node tools/scripts/curves.mjs "$out/law.csv" --x tokens_per_weight --y loss --line line --panel weights --linear y --out "$out/law.svg"
-node tools/scripts/forest.mjs "$out/extra_tokens.csv" --out "$out/extra_tokens.svg" --title 'Extra tokens' \
+build/fp4sim effects "$out/extra_tokens.csv" --figure "$out/extra_tokens.svg" --force --title 'Extra tokens' \
   --note 'Share of tokens more than the baseline reads for the same loss; orange: more, with 95 % of the bootstrap.'
-node tools/scripts/forest.mjs "$out/advice.csv" --out "$out/advice.svg" --title "Cost to bf16's loss" \
+build/fp4sim effects "$out/advice.csv" --figure "$out/advice.svg" --force --title "Cost to bf16's loss" \
   --note 'Time until the loss of bf16, as a share more (orange) or less (blue) than bf16 takes; 95 % of the draws.'
 rm -f "$out/table.csv" "$out/front.svg" "$out/pareto.txt"

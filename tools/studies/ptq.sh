@@ -7,5 +7,5 @@ out=$1
 runs=build/studies/ptq_lm
 build/fp4sim sweep run ptq_lm --out "$runs" --jobs "$(nproc)"
 build/fp4sim table "$runs" --group --force --csv "$out/table_lm.csv" >/dev/null
-/usr/bin/python3 tools/studies/paired.py "$out/table.csv" "$out/table_lm.csv" tools/studies/ptq.json
-node tools/scripts/forest.mjs "$out/effects.csv" --out "$out/effects.svg" --title ptq
+build/fp4sim effects "$out/table.csv" --table "$out/table_lm.csv" --study ptq --csv "$out/effects.csv" \
+  --page "$out/README.md" --figure "$out/effects.svg" --force

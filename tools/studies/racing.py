@@ -1,9 +1,10 @@
-"""Losses of two studies as pools from which tests/test_race_pool.cpp replays races.
+"""Losses of three studies as pools from which tests/test_race_pool.cpp and test_race_tuned.cpp replay races.
 
-    /usr/bin/python3 tools/studies/racing.py build/studies/racing.csv build/studies/racing_null.csv results/racing
+    /usr/bin/python3 tools/studies/racing.py racing.csv racing_null.csv tuned_null.csv results/racing
 
 Writes pool.csv (a column for each setting, a line for each seed) and null.csv (a column for each `seed`, a line for each
-data set): a line of labels, a line of overheads, then losses with six digits.
+data set): a line of labels, a line of overheads, then losses with six digits. tuned.csv has a line for each learning
+rate and seed and a column for each recipe.
 """
 import csv
 import pathlib
@@ -46,5 +47,20 @@ def null(rows, out):
     write(out / "null.csv", "data_seed", columns, [rows[0]["overhead"]] * len(columns), runs)
 
 
-pool(read(sys.argv[1]), pathlib.Path(sys.argv[3]))
-null(read(sys.argv[2]), pathlib.Path(sys.argv[3]))
+def tuned(rows, out):
+    axes = [axis for axis in rows[0] if axis.endswith(".random_bits")]
+    losses, recipes = {}, sorted({tuple(row[axis] for axis in axes) for row in rows})
+    for row in rows:
+        key = float(row["train.lr"]), int(row["seed"])
+        losses.setdefault(key, {})[tuple(row[axis] for axis in axes)] = float(row["loss"])
+    with open(out / "tuned.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["lr", "seed", *(" ".join(recipe) for recipe in recipes)])
+        for key in sorted(losses):
+            writer.writerow([*key, *(f"{losses[key][recipe]:.6g}" for recipe in recipes)])
+
+
+out = pathlib.Path(sys.argv[4])
+pool(read(sys.argv[1]), out)
+null(read(sys.argv[2]), out)
+tuned(read(sys.argv[3]), out)

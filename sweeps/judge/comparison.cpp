@@ -1,0 +1,138 @@
+// See comparison.h.
+#include "sweeps/judge/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fp4::sweeps {
+
+namespace {
+
+constexpr size_t least_equal = 100;  // seeds: RaceRules::least says why
+
+size_t seeds_of(const Comparison& comparison) {
+  size_t seeds = 0;
+  for (const Setting& setting : comparison.settings)
+    for (const RungLosses* side : {&setting.mine, &setting.theirs})
+      for (const std::vector<double>& rung : *side) seeds = std::max(seeds, rung.size());
+  return seeds;
+}
+
+size_t pairs_of(const Comparison& comparison) {
+  size_t pairs = 0;
+  for (const Setting& setting : comparison.settings)
+    pairs = std::max(pairs, pairs_of_rungs(setting.mine.size(), setting.theirs.size()));
+  return pairs;
+}
+
+// Mean difference over the settings at the rungs `at`, by seed; seeds that some setting lacks are left out.
+std::vector<double> means_of(const Comparison& comparison, const std::vector<RungPair>& at) {
+  std::vector<double> means;
+  const size_t seeds = seeds_of(comparison);
+  for (size_t s = 0; s < seeds; ++s) {
+    double sum = 0;
+    for (size_t i = 0; i < comparison.settings.size(); ++i) {
+      const std::vector<double>& mine = comparison.settings[i].mine[at[i].mine];
+      const std::vector<double>& theirs = comparison.settings[i].theirs[at[i].theirs];
+      sum += s < mine.size() && s < theirs.size() ? mine[s] - theirs[s] : NAN;
+    }
+    if (std::isfinite(sum)) means.push_back(sum / static_cast<double>(comparison.settings.size()));
+  }
+  return means;
+}
+
+// Counts of the runs that diverged, and of the seeds on which more settings of one side did.
+struct Divergence {
+  size_t mine = 0, theirs = 0, seeds = 0, rival_seeds = 0;
+};
+
+Divergence divergence_of(const Comparison& comparison, const std::vector<RungPair>& at) {
+  Divergence count;
+  const size_t seeds = seeds_of(comparison);
+  for (size_t s = 0; s < seeds; ++s) {
+    size_t alone = 0, rival_alone = 0;
+    for (size_t i = 0; i < comparison.settings.size(); ++i) {
+      const std::vector<double>& mine = comparison.settings[i].mine[at[i].mine];
+      const std::vector<double>& theirs = comparison.settings[i].theirs[at[i].theirs];
+      if (s >= mine.size() || s >= theirs.size() || std::isnan(mine[s]) || std::isnan(theirs[s])) continue;
+      count.mine += std::isinf(mine[s]);
+      count.theirs += std::isinf(theirs[s]);
+      alone += std::isinf(mine[s]) && !std::isinf(theirs[s]);
+      rival_alone += std::isinf(theirs[s]) && !std::isinf(mine[s]);
+    }
+    count.seeds += alone > rival_alone;
+    count.rival_seeds += rival_alone > alone;
+  }
+  return count;
+}
+
+bool is_equal(const Comparison& comparison, const std::vector<double>& differences) {
+  if (std::all_of(differences.begin(), differences.end(), [](double d) { return d == 0; })) return true;
+  if (differences.size() < least_equal) return false;
+  const double middle = quantile(differences, 0.5);
+  double largest = 0;
+  for (const double d : differences) largest = std::max(largest, std::fabs(d - middle));
+  const double unseen = 3 * largest / static_cast<double>(differences.size());
+  const auto [low, high] = *comparison.interval;
+  return low - unseen >= -comparison.delta && high + unseen <= comparison.delta;
+}
+
+void judge_one(Comparison& comparison, double level) {
+  std::vector<RungPair> mean_at, low_at, high_at;
+  const size_t seeds = seeds_of(comparison);
+  bool known = !comparison.settings.empty();
+  for (const Setting& setting : comparison.settings) {
+    const PairedDifference d = difference_at_best(setting.mine, setting.theirs, seeds, level);
+    known &= d.interval.has_value();
+    mean_at.push_back(d.mean_at);
+    low_at.push_back(d.low_at);
+    high_at.push_back(d.high_at);
+  }
+  const std::vector<double> differences = means_of(comparison, mean_at);
+  const Summary& summary = comparison.summary = summarise(differences);
+  const Divergence divergence = divergence_of(comparison, mean_at);
+  comparison.diverged = divergence.mine;
+  comparison.rival_diverged = divergence.theirs;
+  comparison.interval.reset();
+  const auto low = summarise(means_of(comparison, low_at), 1 - level).interval;
+  const auto high = summarise(means_of(comparison, high_at), 1 - level).interval;
+  if (known && low && high) comparison.interval = {low->low, high->high};
+  comparison.detectable = summary.n < 2 ? INFINITY : detectable_effect(summary.n, 0.8, level) * summary.sd;
+  comparison.verdict = Verdict::undecided;
+  if (diverges_more_often(divergence.seeds, divergence.rival_seeds, level)) {
+    comparison.verdict = Verdict::worse;
+  } else if (diverges_more_often(divergence.rival_seeds, divergence.seeds, level)) {
+    comparison.verdict = Verdict::better;
+  } else if (!comparison.interval) {
+    return;
+  } else if (comparison.interval->high < 0) {
+    comparison.verdict = Verdict::better;
+  } else if (comparison.interval->low > 0) {
+    comparison.verdict = Verdict::worse;
+  } else if (is_equal(comparison, differences)) {
+    comparison.verdict = Verdict::equal;
+  }
+}
+
+}  // namespace
+
+std::string_view word(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::better: return "better";
+    case Verdict::worse: return "worse";
+    case Verdict::equal: return "equal";
+    case Verdict::undecided: return "undecided";
+  }
+  return "";
+}
+
+void judge(std::vector<Comparison>& family, double alpha) {
+  size_t pairs = 0;
+  for (const Comparison& comparison : family)
+    if (means_of(comparison, std::vector<RungPair>(comparison.settings.size())).size() >= 3)
+      pairs += pairs_of(comparison);
+  const double level = alpha / static_cast<double>(std::max<size_t>(1, pairs));
+  for (Comparison& comparison : family) judge_one(comparison, level);
+}
+
+}  // namespace fp4::sweeps

@@ -1,0 +1,60 @@
+// What a study compares, as data: sweeps/studies/NAME.json says which settings of a result table are compared with
+// which, and this judges them as one family.
+//
+//   {"doc": "..", "delta": {"share": 0.02, "of": SETTINGS},
+//    "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS, ..}}, ..}}
+//
+// SETTINGS are {COLUMN: VALUE, ..}, a column by its whole name or its last word, or the same as "COLUMN=VALUE,..", and
+// name one configuration of each task; rows at other rates than its best (`at` = near best, or fixed) are further rungs
+// of it. Every row is compared with the base of its group on the seeds that both have, those of races among them.
+// delta, the smallest difference that matters, is the share (2 % unless given) of the loss gap of the configuration
+// `of`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sweeps/judge/comparison.h"
+
+namespace fp4::sweeps {
+
+struct StudyEffect {
+  std::string group, name, task;
+  Comparison comparison;
+  bool rates_differ = false;  // the two sides' best learning rates
+};
+
+struct StudyResult {
+  std::vector<StudyEffect> effects;  // by group, row and task, in the order of file and tables
+  std::vector<std::string> tasks;    // in the order of the tables
+};
+
+// The rows of tables that `fp4sim table --group --csv` wrote, by column.
+class StudyTable {
+ public:
+  // Throws Error naming `place` and line.
+  void add(std::string_view csv, const std::string& place);
+  size_t rows() const { return rows_.size(); }
+  const std::vector<std::string>& columns() const { return columns_; }
+  // "" where the row's table has no such column.
+  const std::string& cell(size_t row, const std::string& column) const;
+
+ private:
+  std::vector<std::string> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// `place` opens messages about the study. Throws Error for settings that name no configuration, or several.
+StudyResult judge_study(const StudyTable& table, const std::string& study, const std::string& place);
+
+// group, name, task, n, mean, low, high, detectable, delta, verdict, rates, diverged, base_diverged.
+std::string study_csv(const StudyResult& result);
+
+// The Markdown table of a group: a line for each row, a column for each task, bold where the interval does not hold 0.
+std::string study_table(const StudyResult& result, const std::string& group);
+
+// A page with the table of each group anew below its line `<!-- effects: GROUP -->`. Throws Error for another group.
+std::string study_page(const StudyResult& result, const std::string& page, const std::string& place);
+
+}  // namespace fp4::sweeps

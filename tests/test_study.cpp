@@ -1,0 +1,121 @@
+// Comparisons of a study by hand, and the committed ones: every effects.csv, and every table of a page that has one, is
+// what the program makes of the committed table and the study's file.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/error.h"
+#include "src/json_reader.h"
+#include "sweeps/judge/study.h"
+
+using namespace fp4::sweeps;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Two recipes on two tasks; on `a` the second one was judged at a second rate, too, at which it is better by an eighth.
+const std::string table =
+    "recipe,train.thing,task,role,n,loss_gap,config_hash,lr,at,runs\n"
+    "one,x,a,run,4,0.5,h1,0.01,best,1:1:d 2:1.25:d 3:1.5:d 4:1.75:d\n"
+    "two,x,a,run,4,0.7,h2,0.02,best,1:1.25:d 2:1.5:d 3:1.75:d 4:2:d\n"
+    "two,x,a,run,4,0.6,h3,0.01,near best,1:1.125:d 2:1.375:d 3:1.625:d 4:1.875:d\n"
+    "one,x,b,run,3,0.25,h4,0.01,best,1:1:d 2:1:d 3:1:d\n"
+    "two,x,b,run,2,0.25,h5,0.01,best,1:1:d 2:diverged 3:1:d 4:1:d\n"
+    "two,x,b,confirm,2,0.25,h5,0.01,best,1001:1:d 1002:failed\n";
+const std::string study = R"({"doc": "d", "delta": {"share": 0.02, "of": "recipe=one"},
+  "groups": {"Group, of one": {"base": {"recipe": "one"}, "rows": {"two": {"recipe": "two", "thing": "x"}}}}})";
+
+StudyResult judged(const std::string& tables, const std::string& json) {
+  StudyTable rows;
+  rows.add(tables, "t.csv");
+  return judge_study(rows, json, "s.json");
+}
+
+std::string error_of(const std::string& tables, const std::string& json) {
+  try {
+    judged(tables, json);
+  } catch (const fp4::Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("a study by hand", "[quick]") {
+  const StudyResult result = judged(table, study);
+  CHECK(result.tasks == std::vector<std::string>{"a", "b"});
+  REQUIRE(result.effects.size() == 2);
+  const StudyEffect& a = result.effects[0];
+  CHECK(a.task == "a");
+  CHECK(a.comparison.summary.n == 4);
+  CHECK(a.comparison.summary.mean == Approx(0.125));  // at its better rate
+  CHECK(a.comparison.interval->low == Approx(0.125));
+  CHECK(a.comparison.verdict == Verdict::worse);
+  CHECK(a.comparison.delta == Approx(0.01));  // 2 % of .5
+  CHECK(a.rates_differ);
+  const StudyEffect& b = result.effects[1];
+  CHECK(b.comparison.summary.n == 2);  // seeds 1 and 3; 2 diverged, 4 and the raced ones are the row's alone
+  CHECK(b.comparison.diverged == 1);
+  CHECK(b.comparison.verdict == Verdict::undecided);
+  CHECK_FALSE(b.rates_differ);
+  CHECK(study_csv(result) ==
+        "group,name,task,n,mean,low,high,detectable,delta,verdict,rates,diverged,base_diverged\n"
+        "\"Group, of one\",two,a,4,0.125,0.125,0.125,0,0.01,worse,differ,0,0\n"
+        "\"Group, of one\",two,b,2,0,,,0,0.005,undecided,equal,1,0\n");
+  CHECK(study_table(result, "Group, of one") ==
+        "| | a | b |\n|---|---|---|\n"
+        "| two | **+.125000 [+.125000, +.125000]**† | 2 seeds, 1 against 0 diverged |\n"
+        "| *would show from* | .000000 | .000000 |\n\n"
+        "† rates differ: the two settings' best learning rates are not the same.\n");
+  const std::string page = "# Page\n\n<!-- effects: Group, of one -->\n\n| old |\n|---|\n\nText.\n";
+  const std::string made = study_page(result, page, "p.md");
+  CHECK_THAT(made, Contains("<!-- effects: Group, of one -->\n\n| | a | b |") && Contains("same.\n\nText.\n") &&
+                       !Contains("old"));
+  CHECK(study_page(result, made, "p.md") == made);
+  CHECK_THROWS_WITH(study_page(result, "<!-- effects: other -->\n", "p.md"), Contains("p.md") && Contains("other"));
+}
+
+TEST_CASE("mistakes of a study are told with their place", "[quick]") {
+  const auto with = [](const std::string& base) {
+    return R"({"groups": {"g": {"base": )" + base + R"(, "rows": {"r": "recipe=two"}}}})";
+  };
+  CHECK(error_of(table, with(R"("recipe=one")")) == "accepted");
+  CHECK_THAT(error_of(table, with(R"("recipe=three")")), Contains("s.json: groups.g.base") && Contains("three"));
+  CHECK_THAT(error_of(table, with(R"("recpe=one")")), Contains("recpe") && Contains("recipe"));
+  CHECK_THAT(error_of(table, with(R"("thing=x")")), Contains("names several configurations of a"));
+  CHECK_THAT(error_of(table, with(R"("recipe")")), Contains("COLUMN=VALUE"));
+  CHECK_THAT(error_of(table, with("3")), Contains("groups.g.base"));
+  CHECK_THAT(error_of(table, R"({"group": {}})"), Contains("'group'") && Contains("groups"));
+  CHECK_THAT(error_of(table, R"({"groups": {"g": {"rows": {}}}})"), Contains("missing key 'base'"));
+  CHECK_THAT(error_of("a,b\n1,2\n", study), Contains("t.csv") && Contains("no column 'task'"));
+  CHECK_THAT(error_of(table + "short,row\n", study), Contains("t.csv, line 8"));
+  CHECK_THAT(error_of(table, "{"), Contains("s.json"));
+}
+
+// `tools/study.sh NAME` makes them; ptq alone has two tables.
+TEST_CASE("the committed effects are those of the committed tables", "[quick]") {
+  size_t studies = 0;
+  for (const std::string& name : fp4::named_json("studies")) {
+    const std::filesystem::path folder = std::filesystem::path("results") / name;
+    INFO(name);
+    REQUIRE(std::filesystem::exists(folder / "table.csv"));
+    StudyTable rows;
+    rows.add(read(folder / "table.csv"), "table.csv");
+    if (std::filesystem::exists(folder / "table_lm.csv")) rows.add(read(folder / "table_lm.csv"), "table_lm.csv");
+    const fp4::NamedText file = fp4::open_named_json(name, "studies", "study");
+    const StudyResult result = judge_study(rows, file.text, file.place);
+    CHECK(study_csv(result) == read(folder / "effects.csv"));
+    CHECK(study_page(result, read(folder / "README.md"), "README.md") == read(folder / "README.md"));
+    ++studies;
+  }
+  CHECK(studies >= 21);
+}
