@@ -172,19 +172,18 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   if (index >= most_parts || (index > 0 && number >= part_stride))
     throw Error("more than 32768 products of a layer, or 1024 layers: fewer sequences or heads are needed");
   Layer& layer = layers_[static_cast<size_t>(number)];
-  const int rows = x->value.rows;
-  Var y = tape.variable(rows, layer.out, x->needs_grad || w->needs_grad);
+  const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;  // a product brings its own sizes
+  Var y = tape.variable(rows, out, x->needs_grad || w->needs_grad);
   Saved saved = {x, w, bias, y, relu, {}, {}, {}};
   if (!layer.is_product) layer.weight = w->value;
   const bool training = tape.pass.training;
   if (calibrates_) calibrate(layer, x->value);
   if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
-    multiply(tape, y->value.data, layer.out, {x->value.data, layer.in, 1}, {w->value.data, 1, layer.in}, rows,
-             layer.out, layer.in);
+    multiply(tape, y->value.data, out, {x->value.data, in, 1}, {w->value.data, 1, in}, rows, out, in);
     layer.products[0].count += training && index == 0;
   } else if (layer.after && !training) {
-    product(tape, layer, part, Gemm::fprop, view(smoothed(tape, layer, x->value)), view(w->value), y->value.data,
-            layer.out, nullptr, layer.after.get());
+    product(tape, layer, part, Gemm::fprop, view(smoothed(tape, layer, x->value)), view(w->value), y->value.data, out,
+            nullptr, layer.after.get());
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = training && g.b.source == Source::fprop_quantised;
@@ -200,13 +199,13 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     SplitUse use;
     if (splits_x && decode_x) use.decoded[0] = &saved.kept_x.decoded;
     if (splits_w && decode_w) use.decoded[1] = &saved.kept_w.decoded;
-    product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, layer.out,
-            saved.kept_x.quantized, saved.kept_w.quantized, &use);
+    product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, out, saved.kept_x.quantized,
+            saved.kept_w.quantized, &use);
     saved.channels = use.channels;
     trace(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), saved.kept_x.quantized,
           saved.kept_w.quantized, y->value);
   }
-  if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, layer.out);
+  if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
   return y;
 }
@@ -220,17 +219,17 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   const auto& y = saved.y;
   const Tensor decoded_x = saved.kept_x.decoded;
   const Tensor decoded_w = saved.kept_w.decoded;
-  const int rows = x->value.rows;
+  const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;
   if (bias) {
     float* g = tape.new_gradient(bias);
     if (saved.relu) {  // y's gradient has no other reader
-      tape.k.bias_relu_backward(y->grad, g, y->value.data, rows, layer.out);
+      tape.k.bias_relu_backward(y->grad, g, y->value.data, rows, out);
     } else {
-      tape.k.column_sums(g, y->grad, rows, layer.out);
+      tape.k.column_sums(g, y->grad, rows, out);
     }
     tape.add_gradient(bias, g);
   }
-  const Tensor dy = {y->grad, rows, layer.out};
+  const Tensor dy = {y->grad, rows, out};
   const bool plain = layer.treatment == Treatment::plain;
   const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
 
@@ -241,7 +240,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     if (plain || (o.estimator.is_straight_through() && !is_rotated)) {
       compute(gradient, target->value.cols);
     } else {
-      const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, layer.in)) : layer.in;
+      const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, in)) : in;
       Tensor raw = tape.arena.tensor(target->value.rows, cols);
       compute(raw.data, cols);
       const QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(target->value));
@@ -249,7 +248,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       estimator_gradient(
           tape, backend_,
           {o.estimator, f.hadamard, call.place.hadamard_signs(), call.soft_alpha, kept.met, kept.quantized}, raw,
-          is_rotated, {gradient, target->value.rows, layer.in});
+          is_rotated, {gradient, target->value.rows, in});
     }
     tape.add_gradient(target, gradient);
   };
@@ -258,7 +257,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     const bool rotated = decoded_w.data && f.hadamard.size > 0;
     finish(x, 0, rotated, [&](float* c, int64_t c_row) {
       if (plain) {
-        multiply(tape, c, c_row, {dy.data, layer.out, 1}, {w->value.data, layer.in, 1}, rows, layer.in, layer.out);
+        multiply(tape, c, c_row, {dy.data, out, 1}, {w->value.data, in, 1}, rows, in, out);
         layer.products[1].count += part.index == 0;
         return;
       }
@@ -280,7 +279,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   const bool rotated = decoded_x.data && f.hadamard.size > 0;
   finish(w, 1, rotated, [&](float* c, int64_t c_row) {
     if (plain) {
-      multiply(tape, c, c_row, {dy.data, 1, layer.out}, {x->value.data, layer.in, 1}, layer.out, layer.in, rows);
+      multiply(tape, c, c_row, {dy.data, 1, out}, {x->value.data, in, 1}, out, in, rows);
       layer.products[2].count += part.index == 0;
       return;
     }
@@ -289,7 +288,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
     product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use);
     trace(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, nullptr, nullptr,
-          {c, layer.out, static_cast<int>(b.rows)});
+          {c, out, static_cast<int>(b.rows)});
   });
 }
 
