@@ -26,8 +26,6 @@ libopenmpi-dev       | build | mpicxx   | training on several processes (optiona
 openmpi-bin          | build | mpirun   | starts them
 dpkg-dev             | build | dpkg-shlibdeps | what the .deb depends on
 file                 | build | file     | finds the programs in it
-python3-dev          | build | -        | Python module
-pybind11-dev         | build | -        | Python module
 python3-numpy        | build | -        | Python module, files of the tests
 python3-pip          | build | -        | installs the Python module
 python3-venv         | build | -        | environments for it
@@ -37,6 +35,9 @@ catch2               | test  | -        | tests
 python3              | test  | python3  | oracle, include check
 python3-torch        | test  | -        | layers of PyTorch under a recipe
 python3-jsonschema   | test  | -        | judges the JSON Schemas of sweeps/schema
+python3-pandas       | test  | -        | tables of the Python module, handed on
+python3-matplotlib   | test  | -        | its plots
+mypy                 | test  | mypy     | its type stubs
 clang                | test  | clang++  | second compiler, fuzzing
 lld                  | test  | ld.lld   | links sanitized programs in a fifth of the time
 libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang

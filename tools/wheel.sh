@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the Python wheel of fp4sim, package and command:  tools/wheel.sh [FOLDER]     (default dist)
-# No network. FP4SIM_BUILD=build takes what is built there; PYTHON=python3.X builds for another Python than Debian's.
+# Builds the Python wheel of fp4sim, package and command, for every CPython from 3.9 on:  tools/wheel.sh [FOLDER]     (default dist)
+# No network. FP4SIM_BUILD=build takes what is built there; PYTHON=python3.X runs the builder.
 set -eu
 cd "$(dirname "$0")/.."
 out=$(mkdir -p "${1:-dist}" && cd "${1:-dist}" && pwd)

@@ -5,7 +5,7 @@ import sys
 import tempfile
 
 if not os.environ.get("PYTHONPATH"):
-    print("[test skipped] the Python package was not built: no pybind11")
+    print("[test skipped] the Python package was not built: a build with sanitizers or fuzzers")
     sys.exit(0)
 import numpy as np  # noqa: E402
 import fp4sim as f4  # noqa: E402

@@ -97,13 +97,14 @@ class Torch(unittest.TestCase):
         model = ft.convert(torch.nn.Sequential(*layers), name, seed=3)
         x = torch.from_numpy(numbers(16, 32))
         model(x).sum().backward()
+        ft.step(model)
         others = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
         want = model(x * 5)  # a held scale decides its bits
         want.sum().backward()
         for other in others:
-            self.assertIs(other[0]._layers, other[2]._layers)
-            self.assertIsNot(other[0]._layers, model[0]._layers)
-            self.assertEqual(ft.state(other)["steps"], [1, 1])
+            self.assertIs(other[0]._group, other[2]._group)
+            self.assertIsNot(other[0]._group, model[0]._group)
+            self.assertEqual(ft.state(other)["groups"][0]["step"], 1)
             other.zero_grad()
             made = other(x * 5)
             made.sum().backward()

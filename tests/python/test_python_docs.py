@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from support import f4
@@ -29,9 +30,12 @@ class Documents(unittest.TestCase):
         blocks = [block for block in re.findall(r"```python\n(.*?)```", page, re.S) if not block.startswith(">>>")]
         self.assertGreaterEqual(len(blocks), 1)
         layers = collections.OrderedDict(body=torch.nn.Linear(32, 32), lm_head=torch.nn.Linear(32, 8))
-        names = {"model": torch.nn.Sequential(layers), "x": torch.randn(4, 32)}
-        for block in blocks:
-            exec(block, names)  # what they suppose is in `names`
+        with tempfile.TemporaryDirectory() as folder:
+            names = {"model": torch.nn.Sequential(layers), "x": torch.randn(4, 32), "folder": folder}
+            for block in blocks:
+                exec(block, names)  # what they suppose is in `names`
+            self.assertGreater((pathlib.Path(folder) / "page.html").stat().st_size, 100000)
+        self.assertGreater(len(names["front"].points), 0)
         self.assertIsNot(type(names["model"].body), torch.nn.Linear)
         self.assertIs(type(names["model"].lm_head), torch.nn.Linear)
         self.assertFalse(torch.equal(names["y"], names["x"]))

@@ -2,7 +2,10 @@
 import ast
 import json
 import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -30,8 +33,10 @@ class Stubs(unittest.TestCase):
 
     def test_the_file_is_made_of_this_package(self):
         self.assertEqual(self.text, python_stubs.stub(f4))
-        named = {node.name for node in ast.parse(self.text).body if hasattr(node, "name")}
-        self.assertEqual(named, set(f4.__all__))
+        body = ast.parse(self.text).body
+        named = {node.name for node in body if hasattr(node, "name")} | {
+            node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+        self.assertEqual(named, {*f4.__all__, "__version__"})
 
     def test_every_row_that_the_command_line_lists_is_a_member(self):
         groups = {}
@@ -57,20 +62,31 @@ class Stubs(unittest.TestCase):
         self.assertIn("'four_over_six'", self.text)
 
     def test_a_new_row_and_a_new_field_appear_without_an_edit(self):
-        rows = [*f4._core.catalogue(), ("scale-rules", "brand_new", "a rule of the test", "nobody, 2031")]
-        fields = [*f4._core.spec_fields(), ("colour", "of the test", "red", ["red", "green"])]
-        with mock.patch.object(f4._core, "catalogue", lambda: rows):
+        rows = [*f4._core.call("catalogue"), ("scale-rules", "brand_new", "a rule of the test", "nobody, 2031")]
+        fields = [*f4._core.call("spec_fields"), ("colour", "of the test", "red", ["red", "green"])]
+        tables = {"catalogue": rows, "spec_fields": fields}
+        with mock.patch.object(f4._core, "call", tables.get):
             enums = _words.make_enums()
         self.assertEqual(enums["ScaleRule"].brand_new, "brand_new")
         self.assertEqual(enums["ScaleRule"].brand_new.__doc__, "a rule of the test")
         self.assertEqual(enums["ScaleRule"].brand_new.source, "nobody, 2031")
         with mock.patch.object(f4, "ScaleRule", enums["ScaleRule"]), mock.patch.object(
-                f4._core, "spec_fields", lambda: fields), mock.patch.object(f4.Spec, "colour", None, create=True):
+                f4._core, "call", tables.get), mock.patch.object(f4.Spec, "colour", None, create=True):
             _words._add_fields()
             text = python_stubs.stub(f4)
         self.assertEqual(members_of(classes_of(text)["ScaleRule"])["brand_new"], "brand_new")
         self.assertIn("colour: \"Literal['red', 'green'] | Word\" = ...", text)
         self.assertIn('def colour(self) -> "str":\n        """of the test: red, green"""', text)
+
+    def test_mypy_takes_the_examples(self):
+        if shutil.which("mypy") is None:
+            self.skipTest("no mypy")
+        examples = sorted(str(p) for p in (ROOT / "tools/examples").glob("*.py") if "import fp4sim" in p.read_text())
+        self.assertGreaterEqual(len(examples), 3)
+        with tempfile.TemporaryDirectory() as cache:
+            done = subprocess.run(["mypy", "--strict", "--cache-dir", cache, "--python-executable", sys.executable, *examples],
+                                  capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

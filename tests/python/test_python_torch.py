@@ -116,12 +116,15 @@ class Layers(unittest.TestCase):
         layer.eval()
         self.assertTrue(same(layer(x).detach(), y.detach()))
         self.assertEqual(layer.step, 1)
+        layer(x).sum().backward()  # evaluation has gradients, too
+        self.assertEqual(tuple(layer.weight.grad.shape), (16, 32))
 
     def test_a_state_put_back_goes_on_with_the_same_bits(self):
         name = next((w.value for w in f4.Recipe if "hold" in str(f4.show(w, "recipe"))), "nvfp4")
         x = torch.from_numpy(numbers(8, 32))
         model = ft.convert(torch.nn.Sequential(torch.nn.Linear(32, 32)), name, seed=1)
         model(x).sum().backward()
+        ft.step(model)
         saved, weights = ft.state(model), {k: v.clone() for k, v in model.state_dict().items()}
         want = model(x * 5).detach()
         other = ft.convert(torch.nn.Sequential(torch.nn.Linear(32, 32)), name, seed=1)
@@ -137,7 +140,7 @@ class Layers(unittest.TestCase):
         kept = x.grad.numpy().copy()
         del y
         for _ in range(5):
-            layer.step = 0
+            ft.set_step(layer, 1)
             layer(x.detach()).sum().backward()
         gc.collect()
         self.assertTrue(same(x.grad, kept))

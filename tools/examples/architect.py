@@ -18,7 +18,12 @@ for adder in ("exact", "fp32_block", "k64_rz", "fused35_rz"):
 mine = dict(f4.show("fused35_rz", "accumulator"), fraction_bits=12)
 print(f"{'12 bits':16} largest error {np.abs(f4.gemm(a, b, accumulator=mine) - exact).max():.2e}")
 
-# 3. Does a training notice?
+# 3. What does the format of such a unit buy in a whole step of a model?
+cost = f4.cost(["nvfp4_te", "mxfp8", "bf16"], study="compare", hardware="b200", model="llama3_8b")
+for row in cost.rows:
+    print(f"{row['recipe']:16} step {row['step_time_s']:.3f} s, {row['energy_j']:.0f} J")
+
+# 4. Does a training notice?
 for adder in ("fp32_block", "k64_rz"):
     run = f4.train("classifier", "nvfp4", seed=1, steps=60, set={"*.accumulator": adder})
     print(f"{adder:16} loss {run.loss:.4f}  digest {run.digest}")

@@ -3,6 +3,7 @@
     python3 tools/examples/kernel_engineer.py
 """
 import tempfile
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,12 @@ import fp4sim as f4
 
 with tempfile.TemporaryDirectory() as folder:
     # 1. A bundle of inputs and exact answers.
-    golden = f"{folder}/golden"
-    f4.golden_make("smoke", golden)
+    golden = f4.golden_make("smoke", f"{folder}/golden")
     case = "mxfp4.boundary.8x64"
     x = np.load(f"{golden}/{case}/input.npy")
 
     # 2. "My kernel": scales rounded up instead of down.
-    def my_kernel(values):
+    def my_kernel(values: Any) -> dict[str, Any]:
         q = f4.quantize(values, "mxfp4,scale_rule=rceil")
         return {"codes": q.codes, "scales": q.scales, "dequantized": q.dequantize()}
 
@@ -30,5 +30,9 @@ with tempfile.TemporaryDirectory() as folder:
     dump = {"codes": tiles["codes"], "scales_128x4": tiles["scales"]}
     print("the right kernel:", "equal" if f4.verify(golden, dump, case=case) else "not equal")
 
-# 4. Stochastic rounding replayed: the draws that elements 4096 .. 4099 of an operand get.
+    # 4. A case of one's own: this spec, numbers of mine.
+    own = f4.golden_make(out=f"{folder}/own", spec="nvfp4", input=x)
+    print("own case:", "whole" if f4.golden_check(own) == [] else "damaged")
+
+# 5. Stochastic rounding replayed: the draws that elements 4096 .. 4099 of an operand get.
 print("draws:", f4.random(8, 4, first=4096, seed=7).tolist())

@@ -1,48 +1,42 @@
-// Arrays in and out: any array of Python as a matrix that the core reads, and arrays that Python receives. float32 in
-// the memory of the host is read where it lies, strides and all; other real types are widened or rounded to float32.
+// Arrays in and out: float32 of the host where it lies, strides and all, and memory that Python receives with a share
+// in what owns it. Which arrays of Python can be read so, fp4sim/_arrays.py decides.
 #pragma once
 
-#include <pybind11/numpy.h>
-
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "fp4/backend.h"
-#include "src/tensor_file/dtype.h"
+#include "tools/python/gate.h"
 
 namespace fp4::python {
 
-namespace py = pybind11;
-
-/// An operand [product of the leading axes, last axis] and what keeps its memory alive.
+/// An operand [product of the leading axes, last axis]; Python keeps its memory.
 struct Operand {
-  py::array owner;
   MatrixView view;
   Shape shape;  // as Python has it
 
   Operand transposed() const;
 };
 
-/// `x`: numpy, or anything with __dlpack__ (torch, jax, cupy's host arrays) or that numpy.asarray takes. Error for
-/// memory of a device and for types that are no real numbers; `name` opens the message.
-Operand operand_of(const py::handle& x, const std::string& name);
+/// {"data", "shape", "row_stride", "col_stride"} of the argument `name`, strides in elements.
+Operand operand_of(const Arguments& given, const char* name);
 
-/// numpy's view of what `x` holds, its type unchanged (bfloat16 as uint16).
-struct Held {
-  py::array array;
-  bool is_bfloat16 = false;
+/// Bytes of the argument `name`, {"data", "type", "shape"}, row-major.
+struct Bytes {
+  const uint8_t* data;
+  std::string type;
+  Shape shape;
 };
-Held held_array(const py::handle& x, const std::string& name);
+Bytes bytes_of(const Arguments& given, const char* name);
 
-py::array_t<float> new_floats(const Shape& shape);
+/// Numbers of numpy's type of `dtype` over memory that `owner` keeps.
+Json array_of(Dtype dtype, const Shape& shape, const void* data, std::shared_ptr<const void> owner, bool writable);
 
-/// Numbers of numpy's type `numpy_name` over memory that `owner` keeps; read-only.
-py::array view_array(const Dtype dtype, const Shape& shape, const void* data, const py::handle& owner);
-
-/// A DLPack capsule over the memory of an array of uint8, uint16, uint32 or float32, which it keeps.
-py::capsule to_dlpack(const py::array& array);
-
-/// A one-dimensional copy of bytes.
-py::array_t<uint8_t> byte_array(const std::vector<uint8_t>& bytes);
+/// Memory of numbers that Python alone will own.
+template <class T>
+Json array_of(Dtype dtype, const Shape& shape, std::vector<T> numbers) {
+  auto kept = std::make_shared<std::vector<T>>(std::move(numbers));
+  return array_of(dtype, shape, kept->data(), kept, true);
+}
 
 }  // namespace fp4::python

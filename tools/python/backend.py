@@ -1,11 +1,14 @@
-"""Builds the wheel, the package fp4sim and the command fp4sim, for pip and tools/wheel.sh (PEP 517, PEP 427).
+"""Builds the wheel, the package fp4sim and the command fp4sim, for pip and tools/wheel.sh (PEP 517, PEP 427, PEP 600).
 
-CMake builds both in build-python/. With $FP4SIM_BUILD they are taken as they lie in that build folder, in a second.
+The library of the package knows nothing of Python, so one wheel serves every CPython: its tag is py3-none. CMake builds in
+build-python/; with $FP4SIM_BUILD things are taken as they lie in that build folder, in a second. Libraries that manylinux
+does not promise lie in the wheel beside those that need them.
 """
 import base64
 import hashlib
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -14,6 +17,14 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATE = (1980, 1, 1, 0, 0, 0)  # equal files give equal archives
+BINARIES = "_fp4sim.so", "bin/fp4sim"
+# PEP 600 and auditwheel's policies: what every manylinux system has.
+PROMISED = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+|libz|ld-linux.*)\.so\.\d+")
+SCRIPT = """#!python
+import importlib.util, os, sys
+folder = importlib.util.find_spec("fp4sim").submodule_search_locations[0]
+os.execv(os.path.join(folder, "bin", "fp4sim"), ["fp4sim", *sys.argv[1:]])
+"""
 
 
 def _version():
@@ -23,57 +34,85 @@ def _version():
 def _metadata():
     text = (ROOT / "pyproject.toml").read_text()
     field = lambda name: re.search(rf'^{name} = "(.*)"', text, re.M).group(1)  # noqa: E731
+    needs = re.search(r'^dependencies = \["(.*)"\]', text, re.M).group(1)
     return (f"Metadata-Version: 2.1\nName: fp4sim\nVersion: {_version()}\nSummary: {field('description')}\n"
-            f"License: Apache-2.0\nRequires-Python: {field('requires-python')}\nRequires-Dist: numpy\n")
+            f"License: Apache-2.0\nRequires-Python: {field('requires-python')}\nRequires-Dist: {needs}\n")
 
 
-def _tag():
-    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-    return f"{python}-{python}-{re.sub('[-.]', '_', sysconfig.get_platform())}"
+def _printed(*words):
+    return subprocess.run([str(w) for w in words], check=True, capture_output=True, text=True).stdout
 
 
-def _extension():
-    return f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
+def needed(path):
+    """Libraries that a binary names and manylinux does not promise."""
+    names = re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", _printed("readelf", "-d", path))
+    return [name for name in names if not PROMISED.fullmatch(name)]
+
+
+def _grafted(binaries):
+    """{name: path} of the libraries that have to travel with them."""
+    found, queue = {}, list(binaries)
+    while queue:
+        path = queue.pop()
+        places = dict(re.findall(r"(\S+) => (\S+) \(0x", _printed("ldd", path)))
+        for name in needed(path):
+            if name not in found:
+                found[name] = pathlib.Path(places[name])
+                queue.append(found[name])
+    return found
+
+
+def glibc(paths):
+    """The newest version of glibc that binaries ask for, (2, 36)."""
+    asked = re.findall(r"GLIBC_(\d+)\.(\d+)", "".join(_printed("objdump", "-T", path) for path in paths))
+    return max((int(major), int(minor)) for major, minor in asked)
+
+
+def _tag(paths):
+    if sys.platform != "linux":
+        return "py3-none-" + re.sub("[-.]", "_", sysconfig.get_platform())
+    return "py3-none-manylinux_{}_{}_{}".format(*glibc(paths), platform.machine())
 
 
 def _built():
-    """The folder that holds the program and python/fp4sim for this Python."""
+    """The package of a build."""
     given = os.environ.get("FP4SIM_BUILD")
     folder = pathlib.Path(given).resolve() if given else ROOT / "build-python"
     if not given:
-        # pip hides the numpy of the system from what it starts; CMake asks Python for it.
-        hidden = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        run = lambda *words: subprocess.run(words, cwd=ROOT, check=True, env=hidden)  # noqa: E731
-        run("cmake", "--preset", "release", "-B", folder, "-DFP4_TESTS=OFF", "-DFP4_PYTHON=ON",
-            f"-DPython3_EXECUTABLE={sys.executable}")
-        run("cmake", "--build", folder, "-j", str(os.cpu_count() or 1), "--target", "fp4sim", "fp4_python")
-    for path in (folder / "fp4sim", folder / "python/fp4sim" / _extension()):
-        if not path.exists():
-            raise RuntimeError(f"FP4SIM_BUILD: no {path}; build the targets fp4sim and fp4_python there, with this Python")
-    return folder
+        run = lambda *words: subprocess.run(words, cwd=ROOT, check=True)  # noqa: E731
+        run("cmake", "--preset", "release", "-B", folder, "-DFP4_TESTS=OFF", f"-DPython3_EXECUTABLE={sys.executable}")
+        run("cmake", "--build", folder, "-j", str(os.cpu_count() or 1), "--target", "fp4_python")
+    for name in BINARIES:
+        if not (folder / "python/fp4sim" / name).exists():
+            raise RuntimeError(f"FP4SIM_BUILD: no {folder}/python/fp4sim/{name}; build the target fp4_python there")
+    return folder / "python/fp4sim"
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Writes the wheel and returns its name."""
-    folder = _built()
+    package = _built()
+    binaries = [package / name for name in BINARIES]
+    grafted = _grafted(binaries)
+    tag = _tag([*binaries, *grafted.values()])
+    files = {f"fp4sim/{p.name}": p.read_bytes() for p in sorted(package.iterdir()) if p.suffix in (".py", ".pyi", ".typed")
+             or p.name == "py.typed"}
+    files.update({f"fp4sim/{name}": (package / name).read_bytes() for name in BINARIES})
+    files.update({f"fp4sim/lib/{name}": path.read_bytes() for name, path in sorted(grafted.items())})
     stem = f"fp4sim-{_version()}"
-    package = [p for p in sorted((folder / "python/fp4sim").iterdir()) if p.suffix in (".py", ".pyi", ".typed")]
-    package.append(folder / "python/fp4sim" / _extension())
-    files = {f"fp4sim/{p.name}": p.read_bytes() for p in package}
-    files[f"{stem}.data/scripts/fp4sim"] = (folder / "fp4sim").read_bytes()
+    files[f"{stem}.data/scripts/fp4sim"] = SCRIPT.encode()
     info = f"{stem}.dist-info"
     files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     files[f"{info}/METADATA"] = _metadata().encode()
-    files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: fp4sim\nRoot-Is-Purelib: false\n"
-                              f"Tag: {_tag()}\n").encode()
+    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: fp4sim\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     digest = lambda data: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()  # noqa: E731
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
-    name = f"{stem}-{_tag()}.whl"
+    name = f"{stem}-{tag}.whl"
     with zipfile.ZipFile(pathlib.Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files.items():
             entry = zipfile.ZipInfo(path, DATE)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if "/scripts/" in path or path.endswith(".so") else 0o100644) << 16
-            archive.writestr(entry, data, compresslevel=1)
+            runs = "/scripts/" in path or "/bin/" in path or ".so" in path
+            entry.external_attr = (0o100755 if runs else 0o100644) << 16
+            archive.writestr(entry, data, compresslevel=6)
     return name

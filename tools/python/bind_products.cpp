@@ -17,72 +17,62 @@ Accumulator accumulator_of(const std::string& words) {
 // One side of a product: a tensor that is quantised, or floats and how to quantise them.
 struct Side {
   std::shared_ptr<Tensor> ready;
-  Operand input;
   QuantizeCall call;
 
-  Side(const py::object& x, const char* name, const std::string& words, const HadamardSpec& hadamard, RandomPlace place,
-       int threads) {
-    if (py::isinstance<Tensor>(x)) {
-      ready = x.cast<std::shared_ptr<Tensor>>();
+  Side(const Arguments& given, const char* name, const char* words, const HadamardSpec& hadamard, RandomPlace place) {
+    if (given.json(name).is_number()) {
+      ready = given.object<Tensor>(name);
       if (hadamard.size > 0)
         throw Error(std::string("--hadamard: ") + name + " is quantised; accepted: floats on both sides");
       return;
     }
-    call.spec = quant_spec_from_words(words, std::string(name) == "b" ? "--spec-b" : "--spec");
-    input = operand_of(x, name);
-    call.x = input.view;
+    call.spec = quant_spec_from_words(given.text(words), std::string(name) == "b" ? "--spec-b" : "--spec");
+    call.x = operand_of(given, name).view;
     call.hadamard = hadamard;
     call.place = place;
-    call.threads = threads;
+    call.threads = given.threads();
   }
   int64_t rows() const { return ready ? ready->quantized().rows : call.x.rows; }
   int64_t cols() const { return ready ? ready->quantized().cols : call.x.cols; }
 };
 
-py::array gemm(const py::object& a_given, const py::object& b_given, const std::string& words,
-               const std::string& words_b, const std::string& accumulator, const std::string& factor,
-               const nlohmann::json& rotation, const Way& how) {
+Json gemm(const Arguments& given) {
   MultiplyCall call;
-  call.options.factor = product_factor_of("--factor", factor);
-  call.options.accumulator = accumulator_of(accumulator);
+  call.options.factor = product_factor_of("--factor", given.text("factor"));
+  call.options.accumulator = accumulator_of(given.text("accumulator"));
   HadamardSpec hadamard;
-  set_hadamard(hadamard, rotation, "--hadamard");
+  set_hadamard(
+      hadamard,
+      {{"size", given.get<int>("hadamard")}, {"signs", given.text("signs")}, {"normalise", given.text("normalise")}},
+      "--hadamard");
   call.options.hadamard_divisor = hadamard.product_divisor();
-  call.options.threads = how.threads;
-  const Dispatcher backend(how.backend);
-  const Side a(a_given, "a", words, hadamard, how.place, how.threads);
-  const Side b(b_given, "b", words_b, hadamard, how.place.second_operand(), how.threads);
+  call.options.threads = given.threads();
+  const Dispatcher backend(given.backend());
+  const Side a(given, "a", "words", hadamard, given.place());
+  const Side b(given, "b", "words_b", hadamard, given.place().second_operand());
   if (a.cols() != b.cols())
     throw Error(fmt::format("gemm: a has K = {} and b has K = {}; both are [rows, K]", a.cols(), b.cols()));
-  py::array_t<float> c = new_floats({static_cast<uint64_t>(a.rows()), static_cast<uint64_t>(b.rows())});
-  float* to = c.mutable_data();
-  call.c = to;
+  std::vector<float> c(static_cast<size_t>(a.rows() * b.rows()));
+  call.c = c.data();
   call.c_stride = b.rows();
-  compute([&] {
-    if (!a.ready && !b.ready) {
-      call.a = a.call;
-      call.b = b.call;
-      return backend.multiply(call);
-    }
+  if (!a.ready && !b.ready) {
+    call.a = a.call;
+    call.b = b.call;
+    backend.multiply(call);
+  } else {
     Quantized made;
     if (!a.ready || !b.ready) backend.quantize(a.ready ? b.call : a.call, made);
-    backend.gemm(a.ready ? a.ready->quantized() : made, b.ready ? b.ready->quantized() : made, call.options, to,
+    backend.gemm(a.ready ? a.ready->quantized() : made, b.ready ? b.ready->quantized() : made, call.options, c.data(),
                  b.rows());
-  });
-  return c;
+  }
+  return array_of(Dtype::f32, {static_cast<uint64_t>(a.rows()), static_cast<uint64_t>(b.rows())}, std::move(c));
 }
 
 }  // namespace
 
-void bind_products(py::module_& m) {
-  m.def("gemm", [](const py::object& a, const py::object& b, const std::string& words, const std::string& words_b,
-                   const std::string& accumulator, const std::string& factor, int hadamard, const std::string& signs,
-                   const std::string& normalise, uint64_t seed, uint32_t stream, uint32_t step,
-                   const std::string& backend, int threads) {
-    return gemm(a, b, words, words_b, accumulator, factor,
-                {{"size", hadamard}, {"signs", signs}, {"normalise", normalise}},
-                way(seed, stream, step, backend, threads));
-  });
+const std::vector<Function>& product_functions() {
+  static const std::vector<Function> table = {{"gemm", &gemm}};
+  return table;
 }
 
 }  // namespace fp4::python

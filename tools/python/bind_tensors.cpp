@@ -8,88 +8,87 @@
 namespace fp4::python {
 namespace {
 
-using Holder = std::shared_ptr<Tensor>;
+Json made(Quantized q, Shape shape, Operand input) {
+  return handle_of(std::make_shared<Tensor>(std::move(q), std::move(shape), std::move(input)));
+}
 
-Holder quantize(const py::object& x, const std::string& words, bool transpose, const Way& how) {
+Json quantize(const Arguments& given) {
   QuantizeCall call;
-  call.spec = quant_spec_from_words(words, "--spec");
-  Operand input = operand_of(x, "x");
-  if (transpose) input = input.transposed();
+  call.spec = quant_spec_from_words(given.text("words"), "--spec");
+  Operand input = operand_of(given, "x");
+  if (given.get<bool>("transpose")) input = input.transposed();
   call.x = input.view;
-  call.place = how.place;
-  call.threads = how.threads;
-  const Dispatcher backend(how.backend);
+  call.place = given.place();
+  call.threads = given.threads();
   Quantized q;
-  compute([&] { backend.quantize(call, q); });
+  Dispatcher(given.backend()).quantize(call, q);
   Shape shape = input.shape;
-  return std::make_shared<Tensor>(std::move(q), std::move(shape), std::move(input));
+  return made(std::move(q), std::move(shape), std::move(input));
 }
 
-py::array hadamard(const py::object& x, const nlohmann::json& spec, bool inverse, const Way& how) {
+Json from_arrays(const Arguments& given) {
+  const auto shape = given.get<Shape>("shape");
+  return made(quantized_of(quant_spec_from_words(given.text("words"), "--spec"), shape, given), shape, {});
+}
+
+Json hadamard(const Arguments& given) {
   HadamardSpec h;
-  set_hadamard(h, spec, "hadamard");
+  set_hadamard(
+      h, {{"size", given.get<int>("size")}, {"signs", given.text("signs")}, {"normalise", given.text("normalise")}},
+      "hadamard");
   if (h.size == 0) throw Error("hadamard --size: 0 is no transform; accepted: 16, 32, 64, 128, 256");
-  const Dispatcher backend(how.backend);
-  const Operand input = operand_of(x, "x");
-  py::array_t<float> y =
-      new_floats({static_cast<uint64_t>(input.view.rows), static_cast<uint64_t>(hadamard_padded(h, input.view.cols))});
-  float* to = y.mutable_data();
-  compute([&] { backend.hadamard(input.view, h, how.place.hadamard_signs(), inverse, to, how.threads); });
-  return y;
+  const Dispatcher backend(given.backend());
+  const Operand x = operand_of(given, "x");
+  const int64_t cols = hadamard_padded(h, x.view.cols);
+  std::vector<float> y(static_cast<size_t>(x.view.rows * cols));
+  backend.hadamard(x.view, h, given.place().hadamard_signs(), given.get<bool>("inverse"), y.data(), given.threads());
+  return array_of(Dtype::f32, {static_cast<uint64_t>(x.view.rows), static_cast<uint64_t>(cols)}, std::move(y));
 }
 
-py::array random(int bits, uint64_t count, uint64_t first, RandomPlace place) {
+Json random(const Arguments& given) {
+  const int bits = given.get<int>("bits");
+  const auto first = given.get<uint64_t>("first"), count = given.get<uint64_t>("count");
   tools::check_draws(bits, first, count);
-  py::array_t<uint32_t> out(static_cast<py::ssize_t>(count));
-  uint32_t* to = out.mutable_data();
-  compute([&] {
-    for (uint64_t i = 0; i < count; ++i) to[i] = random_draw(place, first + i, bits);
-  });
-  return out;
+  std::vector<uint32_t> draws(count);
+  for (uint64_t i = 0; i < count; ++i) draws[i] = random_draw(given.place(), first + i, bits);
+  return array_of(Dtype::u32, {count}, std::move(draws));
+}
+
+Json facts(const Arguments& given) {
+  const auto tensor = given.object<Tensor>("tensor");
+  Json spec = to_json(tensor->quantized().spec);
+  return {{"shape", tensor->shape()}, {"spec", std::move(spec)}};
+}
+
+Json statistics(const Arguments& given) {
+  const QuantizeReport& r = given.object<Tensor>("tensor")->report(given.threads());
+  return {{"nmse", r.nmse()},
+          {"clipped", r.share(r.clipped)},
+          {"zeros", r.share(r.zeros)},
+          {"underflows", r.share(r.underflows)},
+          {"nonfinite", r.nonfinite}};
 }
 
 }  // namespace
 
-void bind_tensors(py::module_& m) {
-  py::class_<Tensor, Holder> tensor(m, "Tensor");
-  for (const char* name : {"codes", "scales", "tensor_scale"})
-    tensor.def_property_readonly(name,
-                                 [name](const py::object& self) { return self.cast<Tensor&>().array(self, name); });
-  tensor.def_property_readonly("shape", [](const Tensor& t) { return py::tuple(py::cast(t.shape())); })
-      .def_property_readonly("rows", [](const Tensor& t) { return t.quantized().rows; })
-      .def_property_readonly("cols", [](const Tensor& t) { return t.quantized().cols; })
-      .def("spec_fields", [](const Tensor& t) { return to_python(to_json(t.quantized().spec)); })
-      .def("dequantize", &Tensor::dequantize)
-      .def("to_layout", &Tensor::to_layout)
-      .def("statistics", [](Tensor& t, int threads) {
-        const QuantizeReport& r = t.report(threads);
-        py::dict out;
-        out["nmse"] = r.nmse();
-        out["clipped"] = r.share(r.clipped);
-        out["zeros"] = r.share(r.zeros);
-        out["underflows"] = r.share(r.underflows);
-        out["nonfinite"] = r.nonfinite;
-        return out;
-      });
-  m.def("to_dlpack", &to_dlpack);
-  m.def("from_arrays", [](const std::string& words, const Shape& shape, const py::object& codes,
-                          const py::object& scales, const py::object& tensor_scale) {
-    Quantized q = quantized_of(quant_spec_from_words(words, "--spec"), shape, codes, scales, tensor_scale);
-    return std::make_shared<Tensor>(std::move(q), shape, Operand{});
-  });
-  m.def("quantize", [](const py::object& x, const std::string& words, bool transpose, uint64_t seed, uint32_t stream,
-                       uint32_t step, const std::string& backend, int threads) {
-    return quantize(x, words, transpose, way(seed, stream, step, backend, threads));
-  });
-  m.def("hadamard",
-        [](const py::object& x, int size, const std::string& signs, const std::string& normalise, bool inverse,
-           uint64_t seed, uint32_t stream, uint32_t step, const std::string& backend, int threads) {
-          return hadamard(x, {{"size", size}, {"signs", signs}, {"normalise", normalise}}, inverse,
-                          way(seed, stream, step, backend, threads));
-        });
-  m.def("random", [](int bits, uint64_t count, uint64_t first, uint64_t seed, uint32_t stream, uint32_t step) {
-    return random(bits, count, first, {seed, stream, step});
-  });
+const std::vector<Function>& tensor_functions() {
+  static const std::vector<Function> table = {
+      {"quantize", &quantize},
+      {"from_arrays", &from_arrays},
+      {"hadamard", &hadamard},
+      {"random", &random},
+      {"tensor_facts", &facts},
+      {"tensor_array",
+       [](const Arguments& given) { return given.object<Tensor>("tensor")->array(given.text("name")); }},
+      {"tensor_statistics", &statistics},
+      {"tensor_dequantize",
+       [](const Arguments& given) { return given.object<Tensor>("tensor")->dequantize(given.threads()); }},
+      {"tensor_to_layout",
+       [](const Arguments& given) {
+         return given.object<Tensor>("tensor")->to_layout(given.text("scales"), given.text("nibbles"));
+       }},
+  };
+  return table;
 }
 
 }  // namespace fp4::python

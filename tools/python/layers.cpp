@@ -6,57 +6,53 @@
 #include "sim/ops.h"
 #include "sim/recipe.h"
 #include "src/error.h"
-#include "tools/python/module.h"
 
 namespace fp4::python {
 namespace {
 
-sim::Json recipe_json(const std::string& words) {
-  return words.starts_with('{') ? parse_json<sim::Json>(words, "recipe") : sim::Json(words);
-}
-
 sim::Recipe recipe_of(const std::string& words) {
-  const sim::Recipe recipe = sim::recipe_from_json(recipe_json(words));
+  const sim::Json given = words.starts_with('{') ? parse_json<sim::Json>(words, "recipe") : sim::Json(words);
+  const sim::Recipe recipe = sim::recipe_from_json(given);
   if (const std::string reason = sim::invalid_reason(recipe); !reason.empty()) throw Error("recipe: " + reason);
   return recipe;
 }
 
-// A row-major [rows, cols] operand; 0 rows: any number.
-Operand matrix_of(const py::object& given, const char* name, int64_t rows, int64_t cols) {
-  Operand o = operand_of(given, name);
-  if (o.view.cols != cols || (rows > 0 && o.view.rows != rows) || o.view.rows > std::numeric_limits<int>::max())
-    throw Error(std::string(name) + ": is " + shape_text(o.shape) +
-                "; accepted: " + (rows > 0 ? std::to_string(rows) : "N") + " x " + std::to_string(cols));
-  if ((cols > 1 && o.view.col_stride != 1) || (o.view.rows > 1 && o.view.row_stride != cols)) {
-    o.owner = o.owner.attr("copy")("C");
-    o.view = view_of(static_cast<const float*>(o.owner.data()), o.view.rows, cols);
-  }
+// A row-major [rows, cols] operand; 0: any number of rows, or of columns.
+Operand matrix_of(const Arguments& given, const char* name, int64_t rows, int64_t cols) {
+  const Operand o = operand_of(given, name);
+  if ((cols > 0 && o.view.cols != cols) || (rows > 0 && o.view.rows != rows) ||
+      o.view.rows > std::numeric_limits<int>::max())
+    throw Error(std::string(name) + ": is " + shape_text(o.shape) + "; accepted: " +
+                (rows > 0 ? std::to_string(rows) : "N") + " x " + (cols > 0 ? std::to_string(cols) : "K"));
   return o;
 }
 
 // The trainer's tensors are not const; operands are only read.
-sim::Tensor tensor_of(const Operand& o) {
-  return {const_cast<float*>(o.view.data), static_cast<int>(o.view.rows), static_cast<int>(o.view.cols)};
+sim::Tensor tensor_of(const MatrixView& v, int part, int parts) {
+  const auto rows = static_cast<int>(v.rows) / parts;
+  return {const_cast<float*>(v.data) + int64_t{part} * rows * v.cols, rows, static_cast<int>(v.cols)};
 }
 
 }  // namespace
 
-Layers::Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend,
-               int steps)
+Layers::Layers(const std::string& recipe, const std::vector<Row>& rows, const std::string& backend, int steps)
     : recipe_(recipe_of(recipe)),
-      shapes_(shapes),
-      seed_(seed),
-      backend_word_(backend),
+      rows_(rows),
       steps_(steps),
       backend_(backend),
       kernels_(sim::kernels(backend_.name())),
       engine_(recipe_, backend_),
-      latest_(shapes.size(), nullptr) {
+      latest_(rows.size(), nullptr) {
   if (!recipe_.phases.empty() && steps_ == 0)
     throw Error("steps: the recipe has phases; accepted: the number of steps of the training");
   for (const sim::Phase& phase : recipe_.phases)
     if (phase.when > 0) throw Error("phases: `when` needs the trainer, which ends steps; accepted: until");
-  for (const Shape& s : shapes) engine_.add_layer(s.name, s.in, s.out, s.quantisable);
+  for (const Row& r : rows) {
+    if (r.product)
+      engine_.add_product(r.name, r.in, r.out, 0);
+    else
+      engine_.add_layer(r.name, r.in, r.out, r.quantisable);
+  }
   engine_.finish();
 }
 
@@ -71,7 +67,7 @@ sim::Arena Layers::take_arena() {
 
 void Layers::give_back(sim::Arena arena) {
   const std::lock_guard lock(mutex_);
-  if (free_.size() < 2 * shapes_.size()) free_.push_back(std::move(arena));
+  if (free_.size() < 2 * rows_.size()) free_.push_back(std::move(arena));
 }
 
 std::vector<float> Layers::state() {
@@ -84,93 +80,141 @@ void Layers::restore(const std::vector<float>& state) {
   engine_.restore(state);
 }
 
-py::tuple Layers::pickled() {
-  py::list rows;
-  for (const Shape& s : shapes_) rows.append(py::make_tuple(s.name, s.in, s.out, s.quantisable));
-  return py::make_tuple(sim::to_json(recipe_).dump(), rows, seed_, backend_word_, steps_, state());
+std::shared_ptr<LayerCall> Layers::forward(int number, const Operand& x, const Operand& w, const Operand& bias,
+                                           const How& how) {
+  return std::make_shared<LayerCall>(shared_from_this(), number, x, w, bias, how);
 }
 
-std::shared_ptr<Layers> Layers::unpickled(const py::tuple& t) {
-  std::vector<Shape> shapes;
-  for (const auto& [name, in, out, quantisable] : t[1].cast<std::vector<std::tuple<std::string, int, int, bool>>>())
-    shapes.push_back({name, in, out, quantisable});
-  const auto layers = std::make_shared<Layers>(t[0].cast<std::string>(), shapes, t[2].cast<uint64_t>(),
-                                               t[3].cast<std::string>(), t[4].cast<int>());
-  if (t.size() > 5) layers->restore(t[5].cast<std::vector<float>>());
-  return layers;
-}
-
-std::shared_ptr<LayerCall> Layers::forward(int number, const py::object& x, const py::object& w, const py::object& bias,
-                                           uint32_t step, bool training, bool needs_input_gradient, int threads) {
-  const Shape& shape = shapes_.at(static_cast<size_t>(number));
-  sim::Pass pass;
-  pass.seed = seed_;
-  pass.step = step;
-  pass.training = training;
-  pass.threads = thread_count(threads);
-  return std::make_shared<LayerCall>(
-      shared_from_this(), number, matrix_of(x, "x", 0, shape.in), matrix_of(w, "weight", shape.out, shape.in),
-      bias.is_none() ? Operand{} : matrix_of(bias, "bias", 1, shape.out), pass, needs_input_gradient);
-}
-
-LayerCall::LayerCall(std::shared_ptr<Layers> layers, int number, Operand x, Operand w, Operand bias,
-                     const sim::Pass& pass, bool needs_input_gradient)
+LayerCall::LayerCall(std::shared_ptr<Layers> layers, int number, const Operand& x, const Operand& w,
+                     const Operand& bias, const Layers::How& how)
     : layers_(std::move(layers)),
       number_(number),
-      x_(std::move(x)),
-      w_(std::move(w)),
-      bias_(std::move(bias)),
-      needs_input_gradient_(needs_input_gradient),
+      x_(x),
+      w_(w),
+      bias_(bias),
+      how_(how),
       arena_(layers_->take_arena()),
-      pass_(pass),
-      tape_(arena_, layers_->kernels_, pass_) {
-  compute([&] { run(); });
+      tape_(arena_, layers_->kernels_, how_.pass) {
+  run();
 }
 
 LayerCall::~LayerCall() { layers_->give_back(std::move(arena_)); }
 
 void LayerCall::run() {
   const std::lock_guard lock(layers_->mutex_);
-  layers_->begin(pass_.step);
-  vx_ = tape_.variable(tensor_of(x_), needs_input_gradient_);
-  vw_ = tape_.variable(tensor_of(w_), true);
-  if (bias_.view.data != nullptr) vb_ = tape_.variable(tensor_of(bias_), true);
-  vy_ = layers_->engine_.forward(tape_, number_, vx_, vw_, vb_);
+  layers_->begin(how_.pass.step);
+  for (int i = 0; i < how_.parts; ++i) {
+    Part p = {tape_.variable(tensor_of(x_.view, i, how_.parts), how_.needs_input),
+              tape_.variable(tensor_of(w_.view, i, how_.parts), true), nullptr, nullptr};
+    if (bias_.view.data != nullptr) p.bias = tape_.variable(tensor_of(bias_.view, 0, 1), true);
+    p.y = layers_->engine_.forward(tape_, number_, p.x, p.w, p.bias, false, i);
+    parts_.push_back(p);
+  }
   layers_->latest_[static_cast<size_t>(number_)] = this;
 }
 
-py::object LayerCall::view(const sim::Var& variable, const float* data) {
-  if (variable == nullptr || data == nullptr) return py::none();
-  const std::vector<py::ssize_t> shape = {variable->value.rows, variable->value.cols};
-  return py::array_t<float>(shape, data, py::cast(shared_from_this()));
+Json LayerCall::joined(sim::Var Part::*variable, bool gradient, std::vector<float>& gathered) {
+  const auto data = [&](const Part& p) -> float* {
+    const sim::Var v = p.*variable;
+    return v == nullptr ? nullptr : gradient ? v->grad : v->value.data;
+  };
+  if (data(parts_[0]) == nullptr) return {};
+  const sim::Tensor& one = (parts_[0].*variable)->value;
+  const auto count = static_cast<uint64_t>(parts_.size());
+  const float* from = data(parts_[0]);
+  if (count > 1) {
+    gathered.clear();
+    for (const Part& p : parts_) gathered.insert(gathered.end(), data(p), data(p) + one.size());
+    from = gathered.data();
+  }
+  return array_of(Dtype::f32, {count * static_cast<uint64_t>(one.rows), static_cast<uint64_t>(one.cols)}, from,
+                  shared_from_this(), true);
 }
 
-py::array LayerCall::value() { return view(vy_, vy_->value.data); }
+Json LayerCall::value() { return joined(&Part::y, false, y_); }
 
-py::tuple LayerCall::backward(const py::object& given) {
-  if (!pass_.training) throw Error("backward: this forward pass was not one of training");
-  // The engine keeps quantised operands of a layer's last call: an earlier one computes them again, bit for bit.
-  if (layers_->latest_[static_cast<size_t>(number_)] != this) {
-    const auto again = std::make_shared<LayerCall>(layers_, number_, x_, w_, bias_, pass_, needs_input_gradient_);
-    return again->backward(given);
+Json LayerCall::backward(const Operand& dy) {
+  if (!how_.records) throw Error("backward: this forward pass kept nothing for it");
+  if (!how_.pass.training) {  // evaluation: operands as training meets them, and no held scale changes
+    Layers::How training = how_;
+    training.pass.training = true;
+    const std::vector<float> held = layers_->state();
+    Json out = std::make_shared<LayerCall>(layers_, number_, x_, w_, bias_, training)->backward(dy);
+    layers_->restore(held);
+    return out;
   }
-  const Operand dy = matrix_of(given, "gradient", x_.view.rows, vy_->value.cols);
-  compute([&] {
+  // The engine keeps quantised operands of a layer's last call: an earlier one computes them again, bit for bit.
+  if (layers_->latest_[static_cast<size_t>(number_)] != this)
+    return std::make_shared<LayerCall>(layers_, number_, x_, w_, bias_, how_)->backward(dy);
+  {
     const std::lock_guard lock(layers_->mutex_);
-    layers_->begin(pass_.step);
-    for (sim::Var v : {vx_, vw_, vb_})
-      if (v != nullptr) v->grad = nullptr, v->has_grad = false;
-    vy_->grad = tensor_of(dy).data;
-    vy_->has_grad = true;
+    layers_->begin(how_.pass.step);
+    for (int i = 0; i < how_.parts; ++i) {
+      const Part& p = parts_[static_cast<size_t>(i)];
+      for (sim::Var v : {p.x, p.w, p.bias})
+        if (v != nullptr) v->grad = nullptr, v->has_grad = false;
+      p.y->grad = tensor_of(dy.view, i, how_.parts).data;
+      p.y->has_grad = true;
+    }
     tape_.backward(tape_.variable(1, 1, false));
-  });
-  return py::make_tuple(view(vx_, vx_->grad), view(vw_, vw_->grad), view(vb_, vb_ != nullptr ? vb_->grad : nullptr));
+  }
+  return {{"x", joined(&Part::x, true, dx_)},
+          {"weight", joined(&Part::w, true, dw_)},
+          {"bias", joined(&Part::bias, true, dbias_)}};
 }
 
 namespace {
 
+Json make(const Arguments& given) {
+  std::vector<Layers::Row> rows;
+  for (const Json& r : given.json("rows"))
+    rows.push_back({r[0].get<std::string>(), r[1].get<int>(), r[2].get<int>(), r[3].get<bool>(), r[4].get<bool>()});
+  return handle_of(std::make_shared<Layers>(given.text("recipe"), rows, given.backend(), given.get<int>("steps")));
+}
+
+// Whether each layer follows the recipe, and the words of its three products; what else the recipe asks of a trainer.
+Json facts(const Arguments& given) {
+  const auto layers = given.object<Layers>("layers");
+  Json rows = Json::array();
+  const std::vector<sim::LayerInfo> infos = layers->engine().layers();
+  for (size_t i = 0; i < infos.size(); ++i)
+    rows.push_back({layers->engine().is_quantised(static_cast<int>(i)), infos[i].precisions});
+  Json notes = Json::array();
+  const sim::Json recipe = sim::to_json(layers->recipe());
+  if (layers->recipe().weights.any()) notes.push_back("weights: averages and resets of weights are the trainer's");
+  for (const char* field : {"optimizer", "states", "ptq", "muon"})
+    if (const auto at = recipe.find(field); at != recipe.end() && !at->empty() && *at != sim::Json(""))
+      notes.push_back(std::string(field) + ": is the trainer's");
+  return {{"recipe", recipe}, {"rows", rows}, {"notes", notes}};
+}
+
+Json forward(const Arguments& given) {
+  const auto layers = given.object<Layers>("layers");
+  const int number = given.get<int>("number"), parts = given.get<int>("parts");
+  const auto in = given.get<int64_t>("in"), out = given.get<int64_t>("out");  // 0: as the operands are
+  Layers::How how;
+  how.pass.seed = given.get<uint64_t>("seed");
+  how.pass.step = given.get<uint32_t>("step");
+  how.records = given.get<bool>("records");
+  how.pass.training = given.get<bool>("training");
+  how.pass.threads = given.threads();
+  how.needs_input = given.get<bool>("needs_input");
+  how.parts = parts;
+  const Operand x = matrix_of(given, "x", 0, in);
+  const Operand w = matrix_of(given, "weight", out * parts, x.view.cols);
+  const auto call = layers->forward(
+      number, x, w, given.has("bias") ? matrix_of(given, "bias", 1, w.view.rows / parts) : Operand{}, how);
+  Json value = call->value();
+  return {{"value", std::move(value)}, {"call", how.records ? handle_of(call) : Json()}};
+}
+
+Json backward(const Arguments& given) {
+  return given.object<LayerCall>("call")->backward(operand_of(given, "gradient"));
+}
+
 // Mean loss of logits [N, classes], and its gradient, by the trainer's own exponentials and sums.
-py::tuple cross_entropy(const py::object& given, const std::vector<int32_t>& labels) {
+Json cross_entropy(const Arguments& given) {
+  const auto labels = given.get<std::vector<int32_t>>("labels");
   const Operand logits =
       matrix_of(given, "logits", static_cast<int64_t>(labels.size()), operand_of(given, "logits").view.cols);
   const int classes = static_cast<int>(logits.view.cols);
@@ -178,36 +222,33 @@ py::tuple cross_entropy(const py::object& given, const std::vector<int32_t>& lab
     if (label < 0 || label >= classes)
       throw Error("labels: " + std::to_string(label) + " is out of range; accepted: 0 .. " +
                   std::to_string(classes - 1));
-  py::array_t<float> gradient({static_cast<py::ssize_t>(labels.size()), static_cast<py::ssize_t>(classes)});
-  float *to = gradient.mutable_data(), loss = 0;
-  compute([&] {
-    sim::Arena arena;
-    sim::Pass pass;
-    sim::Tape tape(arena, sim::kernels(), pass);
-    const sim::Var v = tape.variable(tensor_of(logits), true);
-    const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
-    tape.backward(mean);
-    loss = mean->value.data[0];
-    std::copy_n(v->grad, gradient.size(), to);
-  });
-  return py::make_tuple(loss, gradient);
+  sim::Arena arena;
+  sim::Pass pass;
+  sim::Tape tape(arena, sim::kernels(), pass);
+  const sim::Var v = tape.variable(tensor_of(logits.view, 0, 1), true);
+  const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
+  tape.backward(mean);
+  return {{"loss", mean->value.data[0]},
+          {"gradient", array_of(Dtype::f32, logits.shape, std::vector<float>(v->grad, v->grad + v->value.size()))}};
 }
 
 }  // namespace
 
-void bind_layers(py::module_& m) {
-  py::class_<LayerCall, std::shared_ptr<LayerCall>>(m, "LayerCall")
-      .def("value", &LayerCall::value)
-      .def("backward", &LayerCall::backward);
-  py::class_<Layers, std::shared_ptr<Layers>>(m, "Layers")
-      .def(py::init([](const std::string& recipe, const py::list& rows, uint64_t seed, const std::string& backend,
-                       int steps) { return Layers::unpickled(py::make_tuple(recipe, rows, seed, backend, steps)); }))
-      .def(py::pickle([](Layers& layers) { return layers.pickled(); }, &Layers::unpickled))
-      .def("forward", &Layers::forward)
-      .def("quantised", &Layers::quantised)
-      .def("state", &Layers::state)
-      .def("restore", &Layers::restore);
-  m.def("cross_entropy", &cross_entropy);
+const std::vector<Function>& layer_functions() {
+  static const std::vector<Function> table = {
+      {"layers", &make},
+      {"layers_facts", &facts},
+      {"layers_state", [](const Arguments& given) { return Json(given.object<Layers>("layers")->state()); }},
+      {"layers_restore",
+       [](const Arguments& given) {
+         given.object<Layers>("layers")->restore(given.get<std::vector<float>>("state"));
+         return Json();
+       }},
+      {"layer_forward", &forward},
+      {"layer_backward", &backward},
+      {"cross_entropy", &cross_entropy},
+  };
+  return table;
 }
 
 }  // namespace fp4::python

@@ -1,11 +1,8 @@
-// Linear layers of somebody else's model under a recipe: sim/quantized_linear.h with a tape for each call, whose memory
-// is what Python gets. Forward and backward of one set of layers run one at a time; each releases Python's lock.
+// Linear layers and attention products of somebody else's model under a recipe: sim/quantized_linear.h with a tape for
+// each call, whose memory is what Python gets. Forward and backward of one set of layers run one at a time.
 #pragma once
 
-#include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "sim/quantized_linear.h"
 #include "tools/python/arrays.h"
@@ -14,28 +11,34 @@ namespace fp4::python {
 
 class LayerCall;
 
-class Layers : public std::enable_shared_from_this<Layers> {
+class Layers : public Object, public std::enable_shared_from_this<Layers> {
  public:
-  struct Shape {
+  /// quantisable: an ordinary linear layer, which the recipe's choice of layers may leave out; product: attention's,
+  /// whose two sides are both operands and whose sizes each call brings.
+  struct Row {
     std::string name;
     int in, out;
-    bool quantisable;
+    bool quantisable, product;
+  };
+  /// What one call says besides its operands; `parts` products of equal sizes lie one behind the other in them.
+  struct How {
+    sim::Pass pass;
+    bool records = false;  // its backward will be asked for
+    bool needs_input = false;
+    int parts = 1;
   };
   /// recipe: a name, NAME@GEMM, a .json file, or JSON text; steps: of the training, for recipes with phases, else 0.
   /// Error for what the recipe does not allow.
-  Layers(const std::string& recipe, const std::vector<Shape>& shapes, uint64_t seed, const std::string& backend,
-         int steps);
+  Layers(const std::string& recipe, const std::vector<Row>& rows, const std::string& backend, int steps);
 
-  /// Y [N, out] = X [N, in] W^T + bias of layer `number`; bias may be None. Without `training` nothing is kept.
-  std::shared_ptr<LayerCall> forward(int number, const py::object& x, const py::object& w, const py::object& bias,
-                                     uint32_t step, bool training, bool needs_input_gradient, int threads);
-  std::vector<std::string> quantised() const { return engine_.quantised_layers(); }
+  /// Y [N, out] = X [N, in] W^T + bias of layer `number`; a bias without data is none.
+  std::shared_ptr<LayerCall> forward(int number, const Operand& x, const Operand& w, const Operand& bias,
+                                     const How& how);
+  const sim::Recipe& recipe() const { return recipe_; }
+  const sim::LinearEngine& engine() const { return engine_; }
   /// Held tensor amaxes, as a checkpoint has to keep them.
   std::vector<float> state();
   void restore(const std::vector<float>& state);
-  /// What makes equal layers again, state included.
-  py::tuple pickled();
-  static std::shared_ptr<Layers> unpickled(const py::tuple& t);
 
  private:
   friend class LayerCall;
@@ -46,9 +49,7 @@ class Layers : public std::enable_shared_from_this<Layers> {
   void give_back(sim::Arena arena);
 
   sim::Recipe recipe_;
-  std::vector<Shape> shapes_;
-  uint64_t seed_;
-  std::string backend_word_;
+  std::vector<Row> rows_;
   int steps_;
   Dispatcher backend_;
   const sim::Kernels& kernels_;
@@ -58,31 +59,35 @@ class Layers : public std::enable_shared_from_this<Layers> {
   std::vector<sim::Arena> free_;
 };
 
-/// One forward pass of one layer, and what its backward needs.
-class LayerCall : public std::enable_shared_from_this<LayerCall> {
+/// One forward pass of one layer, and what its backward needs; Python keeps the operands.
+class LayerCall : public Object, public std::enable_shared_from_this<LayerCall> {
  public:
-  LayerCall(std::shared_ptr<Layers> layers, int number, Operand x, Operand w, Operand bias, const sim::Pass& pass,
-            bool needs_input_gradient);
-  ~LayerCall();
+  LayerCall(std::shared_ptr<Layers> layers, int number, const Operand& x, const Operand& w, const Operand& bias,
+            const Layers::How& how);
+  ~LayerCall() override;
   LayerCall(const LayerCall&) = delete;
   LayerCall& operator=(const LayerCall&) = delete;
 
-  /// y, and (dx, dw, dbias) from dy [N, out]; None for what nobody asked for. Views of this call's memory.
-  py::array value();
-  py::tuple backward(const py::object& dy);
+  /// y, and {x, weight, bias} from dy [N, out]; null for what nobody asked for. Views of this call's memory.
+  Json value();
+  Json backward(const Operand& dy);
 
  private:
+  struct Part {
+    sim::Var x, w, bias, y;
+  };
   void run();
-  py::object view(const sim::Var& variable, const float* data);
+  /// Of all parts, one behind the other; `gathered` keeps them where there are several.
+  Json joined(sim::Var Part::*variable, bool gradient, std::vector<float>& gathered);
 
   std::shared_ptr<Layers> layers_;
   int number_;
   Operand x_, w_, bias_;
-  bool needs_input_gradient_;
+  Layers::How how_;
   sim::Arena arena_;
-  sim::Pass pass_;
   sim::Tape tape_;
-  sim::Var vx_ = nullptr, vw_ = nullptr, vb_ = nullptr, vy_ = nullptr;
+  std::vector<Part> parts_;
+  std::vector<float> y_, dx_, dw_, dbias_;
 };
 
 }  // namespace fp4::python

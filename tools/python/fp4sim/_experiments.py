@@ -1,11 +1,13 @@
-"""Golden bundles, verdicts, training runs, tables of sweeps and scaling laws."""
+"""Verdicts about kernels, and training runs."""
+import ctypes
 import os
+import struct
 import tempfile
 
-import numpy as np
-
 from . import _core
+from ._checks import count_of_threads, path, seed_of, who, whole, word
 from ._core import Error
+from ._results import Result, _axes, _labelled, short, shown
 from ._words import text_of
 
 
@@ -38,6 +40,10 @@ class Verdict(dict):
     def __str__(self):
         return self._text.rstrip("\n")
 
+    def __repr__(self):
+        return short(f"<fp4sim.Verdict {'equal' if self['equal'] else self.explanation or 'not equal'}, "
+                     f"{self['mismatches']} of {self['compared']} differ>")
+
 
 def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "fp32_block", ignore=(), require=(),
            all_cases: bool = False, nibbles: str = "", scale_layout: str = "", tolerance: str = "", random_words=None,
@@ -52,7 +58,7 @@ def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "
     alpha, beta, c [M, N], bias [N], output_type: the epilogue of products; what is not said is looked for.
     random_words, c and bias are arrays or paths of files.
     """
-    from . import _threads, _word
+    import numpy as np
 
     if isinstance(candidate, dict) and not candidate:
         raise Error("candidate: no arrays")
@@ -60,50 +66,55 @@ def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "
         def file_of(name, given):
             if given is None or isinstance(given, (str, os.PathLike)):
                 return "" if given is None else os.fspath(given)
-            path = os.path.join(folder, name + ".npy")
-            np.save(path, np.asarray(given))
-            return path
+            file = os.path.join(folder, name + ".npy")
+            np.save(file, np.asarray(given))
+            return file
 
-        path = candidate
+        dump = candidate
         if isinstance(candidate, dict):
-            path = os.path.join(folder, "candidate.npz")
-            np.savez(path, **{name: np.asarray(array) for name, array in candidate.items()})
-        return Verdict(_core.verify(
-            os.fspath(golden), os.fspath(path), list(stages), _word(case, "--case"), _word(accumulator, "--accumulator"),
-            list(ignore), list(require), bool(all_cases), _word(nibbles, "--nibbles"),
-            _word(scale_layout, "--scale-layout"), _word(tolerance, "--tolerance"), file_of("random_words", random_words),
-            float(alpha), float(beta), file_of("c", c), file_of("bias", bias), _word(output_type, "--output-type"),
-            _word(backend, "--backend"), _threads(threads)))
+            dump = os.path.join(folder, "candidate.npz")
+            np.savez(dump, **{name: np.asarray(array) for name, array in candidate.items()})
+        return Verdict(_core.call(
+            "verify", golden=path(golden, "--golden"), candidate=path(dump, "--candidate"), stages=list(stages),
+            case=word(case, "--case"), accumulator=word(accumulator, "--accumulator"), ignore=list(ignore),
+            require=list(require), all_cases=bool(all_cases), nibbles=word(nibbles, "--nibbles"),
+            scale_layout=word(scale_layout, "--scale-layout"), tolerance=word(tolerance, "--tolerance"),
+            random_words=file_of("random_words", random_words), alpha=_finite(alpha, "--alpha"), beta=_finite(beta, "--beta"),
+            c=file_of("c", c), bias=file_of("bias", bias), output_type=word(output_type, "--output-type"),
+            **who(backend, threads), long=True))
 
 
-def golden_make(suite: str, out, *, force: bool = False, threads: "int | None" = None, backend: str = "auto") -> None:
-    """Writes a bundle of inputs and exact answers: suite smoke, standard or stress."""
-    from . import _threads, _word
-
-    _core.golden_make(_word(suite, "--suite"), os.fspath(out), bool(force), _word(backend, "--backend"),
-                      _threads(threads))
-
-
-def golden_check(folder, *, threads: "int | None" = None, backend: str = "auto") -> list:
-    """Computes a bundle again: [(file, what differs)], empty when every byte is equal."""
-    from . import _threads, _word
-
-    return _core.golden_check(os.fspath(folder), _word(backend, "--backend"), _threads(threads))
+def _finite(value, name):
+    made = float(value)
+    if not abs(made) < float("inf"):
+        raise Error(f"{name}: {made} is no finite number")
+    return made
 
 
-class Run(dict):
+class Run(Result):
     """The result of a training run, as `fp4sim train --out` writes it; its fields are attributes, too."""
+
+    rows_in = "curve"
 
     @property
     def loss(self) -> float:
         """Validation loss at the end, forward as trained."""
         return self["metrics"]["loss"]
 
-    def __getattr__(self, name):
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    def _line(self):
+        return f"{self.get('task')} {self.get('recipe')}: {self.get('status')}, loss {shown(self['metrics'].get('loss'))}"
+
+    def __str__(self):
+        return repr(self)
+
+    def plot(self, *, ax=None, **keywords):
+        """Its curves of training and validation loss by matplotlib; returns the axes."""
+        ax = ax or _axes()
+        table = self.table
+        for name in ("train_loss", "validation_loss"):
+            here = table[name] == table[name]
+            ax.plot(table["step"][here], table[name][here], label=name.replace("_", " "), **keywords)
+        return _labelled(ax, "step", "loss [nats]", legend=True)
 
 
 def train(task: str, recipe: str = "mxfp4", *, seed: int = 1, steps: int = 0, set=None, threads: int = 1,
@@ -112,63 +123,24 @@ def train(task: str, recipe: str = "mxfp4", *, seed: int = 1, steps: int = 0, se
 
     set       {path: value} of recipe, training or task fields: {"lr": 2e-3, "wgrad.*.rounding": "stochastic"}
     steps     0: the task's own
-    progress  called as progress(step, steps, loss) about ten times a second; an exception, Ctrl-C too, ends the run
+    progress  called as progress(step, steps, loss) about ten times a second; an exception ends the run, as Ctrl-C does
     """
-    from . import _threads, _whole, _word
+    sets = [f"{name}={text_of(value)}" for name, value in (set or {}).items()]
+    board = (ctypes.c_int64 * 4)()  # whether to stop, step, steps, bits of the loss
+    told = 0
 
-    sets = [f"{path}={text_of(value)}" for path, value in (set or {}).items()]
-    return Run(_core.train(_word(task, "--task"), _word(recipe, "--recipe"), sets, _whole(steps, "--steps", 0, 10**9),
-                           _whole(seed, "--seed", 0, 2**64 - 1), _word(backend, "--backend"), _threads(threads),
-                           progress))
+    def tell():
+        nonlocal told
+        if progress is not None and board[1] != told:
+            told = board[1]
+            progress(board[1], board[2], struct.unpack("d", struct.pack("q", board[3]))[0])
 
-
-def law(ladder, *, baseline: str = "bf16", form: str = "quartet", at=None, held_out: float = 0, samples: int = 200) -> dict:
-    """The scaling law of a ladder of sizes and what each recipe's weights and tokens count in it: `fp4sim law --json`.
-
-    ladder    the folder of a sweep of the task lm over sizes and budgets, or its `sweep export`
-    form      quartet: six parameters; chinchilla: gamma = 1
-    at        (N, D) where extra tokens are asked for; None: the largest of both
-    held_out  runs with this many weights and more are kept out of the fit and predicted; 0: none
-    samples   of the bootstrap that gives the intervals
-    """
-    from . import _number, _whole, _word
-
-    point = [] if at is None else [_number(x, "--at", 1e-300) for x in at]
-    return _core.law(os.fspath(ladder), _word(baseline, "--baseline"), _word(form, "--form"), point,
-                     _number(held_out, "--held-out", 0), _whole(samples, "--samples", 40, 100000))
-
-
-class Table(dict):
-    """{column: numpy array}: numbers as float64 (NaN where there is none) or int64, words as objects."""
-
-    def to_pandas(self):
-        """A pandas DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self)
-
-
-def _column(cells):
-    if all(isinstance(cell, int) for cell in cells):
-        return np.array(cells, np.int64)
-    if all(cell is None or isinstance(cell, (int, float)) for cell in cells):
-        return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
-    return np.array(cells, object)
-
-
-class Sweep:
-    """The folder that `fp4sim sweep run --out` wrote."""
-
-    def __init__(self, folder):
-        self.folder = os.fspath(folder)
-
-    def table(self, *, where=(), sort=(), grouped: bool = False, references: bool = False, hardware: str = "",
-              model: str = "", weights=()) -> Table:
-        """Its results, a row per run (grouped: per configuration), with costs; the columns of `fp4sim table --json`.
-
-        where: conditions such as "task=lm"; sort: columns, "-COLUMN" for falling.
-        """
-        where, sort = ([x] if isinstance(x, str) else list(x) for x in (where, sort))
-        columns, rows = _core.sweep_table(self.folder, hardware, model, list(weights), where, sort, bool(grouped),
-                                          bool(references))
-        return Table({name: _column([row[i] for row in rows]) for i, name in enumerate(columns)})
+    try:
+        made = _core.call("train", task=word(task, "--task"), recipe=word(recipe, "--recipe"), sets=sets,
+                          steps=whole(steps, "--steps", 0, 10**9), seed=seed_of(seed), backend=word(backend, "--backend"),
+                          threads=count_of_threads(threads), board=ctypes.addressof(board), poll=tell, keep=board)
+        tell()
+    except BaseException:  # Ctrl-C: the run ends after its step, and nobody waits for it
+        board[0] = 1
+        raise
+    return Run(made)

@@ -31,7 +31,7 @@ def _class_name(topic):
 def make_enums():
     """{class name: enum}: `ScaleRule.rceil`, `Rounding.stochastic`, `Accumulator.k64_rz`, `Recipe.nvfp4_te`, ..."""
     rows = {}
-    for topic, name, doc, source in _core.catalogue():
+    for topic, name, doc, source in _core.call("catalogue"):
         if "=" in name:  # several small axes in one topic
             topic, name = name.split("=", 1)
         if name.isidentifier():
@@ -63,7 +63,14 @@ class Spec:
     __slots__ = ("_fields",)
 
     def __init__(self, spec="", **fields):
-        object.__setattr__(self, "_fields", _core.spec(words_of(spec or (None if fields else "mxfp4"), fields)))
+        object.__setattr__(self, "_fields", _core.call("spec", words=words_of(spec or (None if fields else "mxfp4"), fields)))
+
+    @classmethod
+    def _of(cls, fields):
+        """The spec of fields that the library gave."""
+        self = object.__new__(cls)
+        object.__setattr__(self, "_fields", fields)
+        return self
 
     def __setattr__(self, name, value):
         raise AttributeError(f"a Spec does not change: Spec(old, {name}=...) makes another one")
@@ -71,7 +78,7 @@ class Spec:
     @property
     def words(self) -> str:
         """The words of the command line for it: what differs from mxfp4."""
-        defaults = {name: default for name, _, default, _ in _core.spec_fields()}
+        defaults = {name: default for name, _, default, _ in _core.call("spec_fields")}
         return ",".join(f"{k}={text_of(v)}" for k, v in self._fields.items() if v != defaults[k]) or "mxfp4"
 
     def to_dict(self) -> dict:
@@ -98,7 +105,7 @@ class Spec:
 
 
 def _add_fields():
-    for name, doc, _, accepted in _core.spec_fields():
+    for name, doc, _, accepted in _core.call("spec_fields"):
         if accepted:
             doc += ": " + ", ".join(accepted)
         setattr(Spec, name, property(lambda self, name=name: self._fields[name], doc=doc))

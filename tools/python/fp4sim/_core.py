@@ -1,0 +1,150 @@
+"""The library of the package, _fp4sim.so, by ctypes: call("quantize", x=..., ...) for each of its rows (tools/python/gate.h).
+
+The library knows nothing of Python, so one file serves every CPython. Python's lock is free while it computes. Arguments
+and results are JSON; arrays go in by _arrays.operand() and come out as numpy arrays over the library's memory.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import queue
+import threading
+
+PERIOD = 0.1  # seconds between two calls of `poll`
+FOLDER = pathlib.Path(__file__).resolve().parent
+
+
+class Error(ValueError):
+    """Wrong words or input, or work that failed: the message of the command line. `exit_code` is its exit code."""
+
+    exit_code = 2
+
+    def __reduce__(self):
+        return type(self), self.args, self.__dict__
+
+
+try:
+    _library = ctypes.CDLL(str(FOLDER / "_fp4sim.so"))
+except OSError as problem:
+    raise ImportError(f"fp4sim: the library cannot be loaded: {problem}") from None
+_library.fp4py_call.restype = ctypes.c_void_p
+_library.fp4py_call.argtypes = ctypes.c_char_p, ctypes.c_char_p
+_library.fp4py_free.argtypes = (ctypes.c_void_p,)
+_library.fp4py_drop.argtypes = (ctypes.c_void_p,)
+_drop = _library.fp4py_drop
+
+
+class Handle:
+    """An object of the library, or a share in its memory, until Python has no use for it."""
+
+    __slots__ = ("address", "__array_interface__", "__weakref__")
+
+    def __init__(self, address):
+        self.address = address
+
+    def __del__(self, drop=_drop):
+        drop(self.address)
+
+
+def _array(made):
+    """The numpy array over memory of the library; it keeps the memory."""
+    import numpy as np
+
+    owner = Handle(made["owner"])
+    kind = np.dtype(made["type"])
+    if 0 in made["shape"]:
+        return np.zeros(made["shape"], kind)
+    owner.__array_interface__ = {"version": 3, "shape": tuple(made["shape"]), "typestr": kind.str,
+                                 "data": (made["data"], not made["writable"])}
+    return np.asarray(owner)
+
+
+def _opened(made):
+    """A dict of a result, with an array or a handle in place of what stands for one."""
+    if made.keys() == {"handle"}:
+        return Handle(made["handle"])
+    return _array(made) if "owner" in made else made
+
+
+def _read(text):
+    """The result behind an address, which is freed."""
+    try:
+        return json.loads(ctypes.string_at(text), object_hook=_opened)
+    finally:
+        _library.fp4py_free(text)
+
+
+class _Worker:
+    """A thread for long calls of the main thread, which waits for it and can be interrupted meanwhile."""
+
+    def __init__(self):
+        self.jobs, self.left = queue.SimpleQueue(), False
+        threading.Thread(target=self.work, name="fp4sim", daemon=True).start()
+
+    def work(self):
+        while not self.left:
+            name, arguments, keep, box, ready = self.jobs.get()
+            box.append(_library.fp4py_call(name, arguments))
+            ready.release()
+            if self.left and box[0] is not None:
+                _read(box[0])  # nobody will: what it holds is dropped
+            del name, arguments, keep, box, ready
+
+    def call(self, name, arguments, keep, poll):
+        box, ready = [], threading.Lock()
+        ready.acquire()
+        self.jobs.put((name, arguments, keep, box, ready))
+        try:
+            while not ready.acquire(timeout=-1 if poll is None else PERIOD):
+                poll()
+        except BaseException:
+            self.left = True
+            raise
+        return box[0]
+
+
+_idle = []  # workers without a job
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _in_worker(name, arguments, keep, poll):
+    """The result of a call that Ctrl-C may leave alone: its thread ends it, and what it gives is dropped."""
+    try:
+        mine = _idle.pop()
+    except IndexError:
+        mine = _Worker()
+    text = mine.call(name, arguments, keep, poll)
+    _idle.append(mine)
+    return text
+
+
+def call(name, /, *, long=False, keep=None, poll=None, **arguments):
+    """The result of a row of the library. Error for what it refuses.
+
+    long   may take more than a moment: Ctrl-C ends the wait for it
+    keep   what the addresses among the arguments need to live
+    poll   called ten times a second meanwhile
+    """
+    sent = json.dumps(arguments, allow_nan=False).encode()
+    if poll is not None or (long and threading.current_thread() is threading.main_thread()):
+        text = _in_worker(name.encode(), sent, keep, poll)
+    else:
+        text = _library.fp4py_call(name.encode(), sent)
+    if text is None:
+        raise MemoryError("fp4sim: out of memory")
+    made = _read(text)
+    if "error" in made:
+        error = Error(made["error"])
+        error.exit_code = made["exit_code"]
+        raise error
+    return made["value"]
+
+
+LONG = 1 << 17  # elements of a tensor, or multiplications over 64, above which a call is one to wait for
+
+
+def arrays():
+    """The reader of arrays; numpy is loaded with it, which commands alone do not need."""
+    from . import _arrays
+
+    return _arrays

@@ -1,0 +1,94 @@
+// The C functions of the gate, and the table of all rows.
+#include "tools/python/gate.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <string_view>
+
+#include "src/embedded.h"
+#include "src/error.h"
+#include "src/float_environment.h"
+#include "sweeps/data.h"
+#include "tools/python/arrays.h"
+
+namespace fp4::python {
+namespace {
+
+const std::map<std::string_view, const Function*>& functions() {
+  static const auto all = [] {
+    register_embedded(sweeps_data());
+    std::map<std::string_view, const Function*> table;
+    for (const auto* group :
+         {&word_functions(), &tensor_functions(), &product_functions(), &experiment_functions(), &layer_functions()})
+      for (const Function& function : *group) table.emplace(function.name, &function);
+    return table;
+  }();
+  return all;
+}
+
+Json failed(const char* message, int code) { return {{"error", message}, {"exit_code", code}}; }
+
+Json call(const char* name, const char* arguments) {
+  const DefaultFloatEnvironment floats;  // whatever another module of the process has set
+  try {
+    const auto found = functions().find(name);
+    if (found == functions().end()) throw Error(std::string("the library has no function ") + name, 1);
+    const Json given = Json::parse(arguments);
+    return {{"value", found->second->run(Arguments(given))}};
+  } catch (const Error& error) {
+    return failed(error.what(), error.exit_code);
+  } catch (const std::bad_alloc&) {
+    return failed("out of memory", 1);
+  } catch (const std::exception& error) {
+    return failed(error.what(), 1);
+  }
+}
+
+using Handle = std::shared_ptr<void>;
+
+Json address_of(Handle handle) { return reinterpret_cast<uintptr_t>(new Handle(std::move(handle))); }
+
+}  // namespace
+
+std::shared_ptr<Object> Arguments::held(const char* name) const {
+  return std::static_pointer_cast<Object>(*reinterpret_cast<const Handle*>(get<uintptr_t>(name)));
+}
+
+int Arguments::threads() const { return thread_count(get<int>("threads")); }
+
+Json handle_of(std::shared_ptr<Object> object) { return {{"handle", address_of(std::move(object))}}; }
+
+Json array_of(Dtype dtype, const Shape& shape, const void* data, std::shared_ptr<const void> owner, bool writable) {
+  return {{"type", info(dtype).numpy_name},
+          {"shape", shape},
+          {"data", reinterpret_cast<uintptr_t>(data)},
+          {"writable", writable},
+          {"owner", address_of(std::const_pointer_cast<void>(std::move(owner)))}};
+}
+
+}  // namespace fp4::python
+
+extern "C" {
+
+// The result, {"value": ..} or {"error": .., "exit_code": ..}, to be given to fp4py_free; null without memory for it.
+__attribute__((visibility("default"))) char* fp4py_call(const char* name, const char* arguments) noexcept {
+  try {
+    const std::string text =
+        fp4::python::call(name, arguments).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    char* out = static_cast<char*>(std::malloc(text.size() + 1));
+    return out == nullptr ? out : static_cast<char*>(std::memcpy(out, text.c_str(), text.size() + 1));
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+__attribute__((visibility("default"))) void fp4py_free(char* text) noexcept { std::free(text); }
+
+__attribute__((visibility("default"))) void fp4py_drop(void* handle) noexcept {
+  delete static_cast<std::shared_ptr<void>*>(handle);
+}
+
+}  // extern "C"
