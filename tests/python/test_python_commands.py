@@ -254,8 +254,7 @@ class Commands(unittest.TestCase):
         return [f4.signature()], [command("signature").split()[-1]]
 
     def test_every_command_has_a_function_or_a_reason(self):
-        told = command("--help")
-        commands = re.findall(r"^  (\w+) ", told[told.index("Subcommands:"):], re.M)
+        commands = re.findall(r"^  (\w+) ", command("--help"), re.M)
         self.assertGreater(len(commands), 25)
         self.assertEqual(set(f4.COMMANDS), set(commands))
         for name, what in f4.COMMANDS.items():

@@ -2,6 +2,7 @@
 import logging
 import os
 import warnings
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -16,6 +17,9 @@ from ._torch_products import has_own_forward, is_conv1d, own_products, torch_kin
 CONVERTED, BY_RECIPE, PLAIN, LEFT = "converted", "bf16 by the recipe", "fp32 by `plain`", "left"
 OF_TORCH = "fp32 by the recipe"  # products of attention without a rule
 TYPES = torch.float32, torch.bfloat16, torch.float16
+
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class Site:
@@ -109,8 +113,9 @@ def _check_weights(site):
     return devices
 
 
-def convert(model, recipe: str, *, skip=(), plain=(), seed: int = 0, steps: int = 0, strict: bool = False,
-            rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto"):
+def convert(model: "Model", recipe: str, *, skip: "str | list[str] | tuple[str, ...]" = (),
+            plain: "str | list[str] | tuple[str, ...]" = (), seed: int = 0, steps: int = 0, strict: bool = False,
+            rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto") -> "Model":
     """Puts every product of `model` that can be reached under a recipe; returns the model, and report() tells the rest.
 
     Reached are torch.nn.Linear, its subclasses (also with a forward of their own around F.linear), weights behind
@@ -214,7 +219,7 @@ def _close_fused_paths(model):
                     setattr(module, name, False)
 
 
-def report(model) -> Table:
+def report(model: nn.Module) -> Table:
     """What became of each product of a converted model, a row each: module, kind, fate, the formats of fprop, dgrad and
     wgrad, the layer's number, and the reason where it is left."""
     rows = model.__dict__.get("_fp4sim_report")

@@ -112,8 +112,6 @@ class Group:
         """`parts` products X [N, K] W[out, K]^T + bias of one layer, one behind the other; float32 of the host."""
         self.watch(number, module)
         training = module.training
-        if training or self.total is None:
-            self.at(training)
         records = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias))
         return _Product.apply(x, weight, bias, self, number, parts, sizes, training, records)
 

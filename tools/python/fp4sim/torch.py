@@ -4,6 +4,8 @@ The three products of a layer are those of `fp4sim train`, by the same code: Y =
 dW = Q(dY^T) Q(X^T)^T, with the recipe's Hadamards, estimators, held scales and random bits, which lie at (seed + rank,
 layer, step). Products are computed in float32 on the host; what stands around the layers is torch's own.
 """
+from typing import Any as _Any
+
 import torch as _torch
 
 from . import _arrays, _core
@@ -12,9 +14,10 @@ from ._core import Error
 from ._tensors import quantize
 from ._torch_convert import convert, report
 from ._torch_layers import Linear, groups as _groups
+from ._words import Spec as _Spec
 
 
-def step(model) -> None:
+def step(model: _torch.nn.Module) -> None:
     """The optimizer has stepped: the next training forward of `model` begins a new step.
 
     Without this call a step begins where a parameter of a converted layer has changed since the last forward, which
@@ -24,18 +27,18 @@ def step(model) -> None:
         group.begins, group.watches = True, False
 
 
-def set_step(model, step: int) -> None:
+def set_step(model: _torch.nn.Module, step: int) -> None:
     """Gives every layer of `model` its step (1, 2, ...), until it is set again."""
     for group in _groups(model):
         group.step, group.begins, group.watches = _whole(step, "--step", 1, 2**32 - 1), False, False
 
 
-def state(model) -> dict:
+def state(model: _torch.nn.Module) -> "dict[str, _Any]":
     """What a checkpoint needs beside the state_dict: steps, and the held tensor scales of each recipe."""
     return {"groups": [{"step": g.step, "begins": g.begins or g.changed(), "held": g.held()} for g in _groups(model)]}
 
 
-def load_state(model, saved: dict) -> None:
+def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
     """Puts back what state() gave, for the same model converted in the same way; before or after load_state_dict."""
     groups = _groups(model)
     if len(saved.get("groups", ())) != len(groups):
@@ -59,7 +62,7 @@ class _CrossEntropy(_torch.autograd.Function):
         return _torch.from_numpy(ctx.gradient) * gradient, None
 
 
-def cross_entropy(logits, labels):
+def cross_entropy(logits: _torch.Tensor, labels: _torch.Tensor) -> _torch.Tensor:
     """The mean loss of logits [N, classes] by labels [N], bit for bit the trainer's (torch's own differs by ulps)."""
     return _CrossEntropy.apply(logits.float(), [_whole(n, "labels", -2**31, 2**31 - 1) for n in labels.tolist()])
 
@@ -74,7 +77,7 @@ class _Fake(_torch.autograd.Function):
         return gradient, None, None
 
 
-def fake_quantize(x, spec="mxfp4", **keywords):
+def fake_quantize(x: _torch.Tensor, spec: "str | _Spec" = "mxfp4", **keywords: _Any) -> _torch.Tensor:
     """x quantised and decoded again; its gradient passes straight through. Keywords as in fp4sim.quantize."""
     return _Fake.apply(x, spec, keywords)
 
