@@ -1,6 +1,6 @@
 // Does every technique run on every task, go on from a checkpoint by the same bits, and cost something? The recipes
-// that the program carries, and those lines of the table of techniques (sweeps/README.md) that are words without a
-// recipe.
+// that the program carries, and those lines of the table of techniques (sweeps/guide/techniques.md) that are words
+// without a recipe.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -119,7 +119,7 @@ TEST_CASE("recipes name their source, and the table of techniques names recipes 
     CHECK(!recipe.doc.empty());
     CHECK(!recipe.source.empty());
   }
-  const auto rows = table_of(test::read_text("sweeps/README.md"), "| technique |");
+  const auto rows = table_of(test::read_text("sweeps/guide/techniques.md"), "| technique |");
   REQUIRE(rows.size() >= 15);
   std::set<std::string> in_table;
   const std::regex word("`([^`]+)`");

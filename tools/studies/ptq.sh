@@ -8,4 +8,4 @@ runs=build/studies/ptq_lm
 build/fp4sim sweep run ptq_lm --out "$runs" --jobs "$(nproc)"
 build/fp4sim table "$runs" --group --force --csv "$out/table_lm.csv" >/dev/null
 build/fp4sim effects "$out/table.csv" --table "$out/table_lm.csv" --study ptq --csv "$out/effects.csv" \
-  --page "$out/README.md" --figure "$out/effects.svg" --force
+  --page "$out/effects.md" --figure "$out/effects.svg" --force
