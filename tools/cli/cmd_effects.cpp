@@ -3,8 +3,11 @@
 // the comparisons that a study's file lists, of tables or of a sweep, as effects.csv, tables of a page and a figure.
 #include <fmt/core.h>
 
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 
+#include "src/csv.h"
 #include "src/error.h"
 #include "src/json_reader.h"
 #include "src/output.h"
@@ -34,6 +37,8 @@ struct EffectsOptions {
   // Of a study.
   std::string study, page, figure, title, note;
   std::vector<std::string> tables;
+  size_t family = 0;  // of --values
+  bool values = false;
 };
 
 // A whole axis path, or the shortest ending of it that `pareto` prints.
@@ -102,6 +107,35 @@ void run_study(const EffectsOptions& o) {
   fmt::print("\n{} intervals, 95 % together; {} decided\n", result.effects.size(), decided);
 }
 
+// Means of lists of numbers with t intervals that hold together: a name and its values on each line.
+void run_values(const EffectsOptions& o) {
+  std::vector<std::pair<std::string, std::vector<double>>> lists;
+  size_t at = 0;
+  for (std::string line : split(read_text_file(o.view.folder, "values").text, '\n')) {
+    ++at;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    const std::vector<std::string> fields = csv_fields(line);
+    std::vector<double>& values = lists.emplace_back(fields[0], std::vector<double>()).second;
+    for (size_t i = 1; i < fields.size(); ++i) {
+      double value = 0;
+      const char* end = fields[i].data() + fields[i].size();
+      if (std::from_chars(fields[i].data(), end, value).ptr != end || fields[i].empty())
+        throw Error(fmt::format("{}, line {}: expected a number, not '{}'", o.view.folder, at, fields[i]));
+      values.push_back(value);
+    }
+  }
+  const size_t family = o.family > 0 ? o.family : lists.size();
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& [name, values] : lists) {
+    const sweeps::Summary all = sweeps::summarise(values, 1 - 0.05 / static_cast<double>(family));
+    json.push_back({{"name", name}, {"n", all.n}, {"mean", number(all.n > 0 ? all.mean : NAN)}});
+    json.back()["low"] = number(all.interval ? all.interval->low : NAN);
+    json.back()["high"] = number(all.interval ? all.interval->high : NAN);
+  }
+  print_json(json);
+}
+
 // The figure of an effects.csv that is there already.
 void run_figure(const EffectsOptions& o) {
   const std::vector<ReportComparison> rows =
@@ -112,6 +146,7 @@ void run_figure(const EffectsOptions& o) {
 void run_effects(EffectsOptions& o, const Invocation& invocation) {
   if (o.csv == "-" && o.json) throw Error("effects: --csv and --json: the terminal takes one of them");
   if (!o.study.empty()) return run_study(o);
+  if (o.values) return run_values(o);
   if (o.contrast.axis.empty() && !o.figure.empty()) return run_figure(o);
   if (o.contrast.axis.empty()) throw Error("effects: give --axis, what is compared in a sweep, or --study");
   const SweepView view = open_view(o.view);
@@ -185,6 +220,11 @@ void add_effects(CLI::App& app, Invocation& invocation) {
          "--figure", o->figure,
          "Write forest plots as SVG to this file; without --study and --axis those of an effects.csv, given as DIR")
       ->type_name("FILE.svg");
+  app.add_flag("--values", o->values,
+               "DIR is a CSV with a name and its values on each line: their means with t intervals, as JSON")
+      ->excludes(study);
+  app.add_option("--family", o->family, "Of --values: so many intervals hold together at 95 % (default: all lines)")
+      ->check(CLI::Range(size_t{1}, size_t{1'000'000}));
   app.add_option("--title", o->title, "Title of the figure (default: the study's name)")->type_name("TEXT");
   app.add_option("--note", o->note, "The line below the figure")->type_name("TEXT");
   app.add_option("--csv", o->csv, "Write CSV to this file instead (`-`: to the terminal)")->type_name("FILE");

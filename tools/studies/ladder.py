@@ -13,7 +13,7 @@ import math
 import statistics
 import sys
 
-from paired import t_quantile
+from intervals import intervals
 
 # Extra tokens over fp8, per cent, of one paper (2605.09825), so that one order is compared.
 PUBLISHED = {"mxfp8": 0, "mxfp4_fprop": 8.5, "mxfp4_fprop_dgrad": 10.5, "mxfp4_all": 26.5, "mxfp4_all_h16": 8.5}
@@ -65,10 +65,8 @@ def tau_b(a, b):
 
 
 def show(name, values, family):
-    middle = statistics.mean(values)
-    t = t_quantile(1 - 0.025 / family, len(values) - 1)
-    half = t * statistics.stdev(values) / math.sqrt(len(values))
-    print(f"{name:30} {middle:+.4f} [{middle - half:+.4f}, {middle + half:+.4f}]")
+    middle, low, high = intervals({name: values}, family)[name]
+    print(f"{name:30} {middle:+.4f} [{low:+.4f}, {high:+.4f}]")
 
 
 def main():

@@ -10,17 +10,15 @@ Checkpoints and the output of each set stay in the first folder, so an interrupt
 there.
 """
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from paired import t_quantile  # noqa: E402
+from intervals import FP4SIM, intervals  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FP4SIM = os.environ.get("FP4SIM", str(ROOT / "build" / "fp4sim"))
 MEMBERS = 7
 # (task, settings of the training, model whose size costs)
 NETWORKS = {
@@ -110,11 +108,8 @@ def votes(folder, network, sets):
     return weighted, majority, cost
 
 
-def compare(differences, level):
-    n = len(differences)
-    mean, sd = statistics.mean(differences), statistics.stdev(differences)
-    half = t_quantile(1 - (1 - level) / 2, n - 1) * sd / n ** 0.5
-    return mean, mean - half, mean + half
+def compare(differences, family):
+    return intervals({"difference": differences}, family)["difference"]
 
 
 def write(path, head, rows):
@@ -144,7 +139,7 @@ def study_votes(folder, out, sets, networks):
         def against(key, other):
             if key == other:
                 return 0.0, 0.0, 0.0
-            return compare([a - b for a, b in zip(weighted[key], weighted[other])], 1 - 0.05 / count)
+            return compare([a - b for a, b in zip(weighted[key], weighted[other])], count)
         for key, right in weighted.items():
             rival = BASE, key[1] if key[0] == BASE else no_cheaper(cost, key)
             rows.append([network, '"' + key[0] + '"', key[1], len(right), statistics.mean(right), statistics.mean(majority[key]),
@@ -214,12 +209,12 @@ def study_policies(folder, out, sets, traces_of_set=2):
     for (pool, trace, policy), figures in runs.items():
         row = [pool, trace, policy, len(figures["accuracy"])]
         for figure in FIGURES:
-            mean, low, high = compare(figures[figure], 1 - 0.05 / count)
+            mean, low, high = compare(figures[figure], count)
             row += [mean, low, high] if figure in INTERVALS else [mean]
         rival = runs["bf16", trace, "infaas"]
         for figure in RATIOS:  # how many times infaas on bf16 members takes
             ratios = [b / a for a, b in zip(figures[figure], rival[figure])]
-            row += list(compare(ratios, 1 - 0.05 / count))
+            row += list(compare(ratios, count))
         rows.append(row + [100 * (1 - statistics.mean(figures["accuracy"]))])
     head = ["pool", "trace", "policy", "sets"]
     for figure in FIGURES:
