@@ -1,11 +1,12 @@
 // What is written says what was measured: every scheme with every preset, and schemes that say their factor wrongly.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <cstring>
+#include <filesystem>
 
 #include "fp4/presets.h"
 #include "src/error.h"
+#include "src/model/decode.h"
 #include "src/model/model_write.h"
 #include "src/model/weight_reader.h"
 #include "src/output.h"
@@ -128,6 +129,33 @@ TEST_CASE("codes or scales in another order than the scheme's are caught before 
   job.scheme = &wrong;
   CHECK_THROWS_WITH(convert_model(job), Catch::Contains("read back"));
   CHECK(!std::filesystem::exists(job.out));
+}
+
+// Every code under every scale, factors that overflow and vanish.
+TEST_CASE("weights decode bit for bit as the core does in every order", "[quick]") {
+  for (const CheckpointScheme& scheme : checkpoint_schemes)
+    for (const Decode order :
+         {Decode::scale_then_tensor, Decode::factor_first, Decode::divide_global, Decode::amax_first})
+      for (const float factor : {1.0f, 0.0021f, 3e38f, 1e-38f, 1e-44f}) {
+        Quantized q;
+        q.spec = reading_spec(scheme);
+        q.spec.decode = order;
+        q.rows = 256;
+        q.cols = scheme.block;
+        q.geometry = geometry_of(q.spec, q.rows, q.cols);
+        const uint32_t scales = uint32_t{1} << format_of(q.spec.scale).code_bits();
+        for (uint32_t row = 0; row < 256; ++row) {
+          q.scales.push_back(static_cast<uint8_t>(row % scales));
+          for (uint32_t i = 0; i < static_cast<uint32_t>(scheme.block) / 2; ++i)
+            q.codes.push_back(static_cast<uint8_t>(i * 17 + row * 31));
+        }
+        q.tensor_scale = {factor};
+        std::vector<float> fast(static_cast<size_t>(q.rows * q.cols)), core(fast.size());
+        decode_weight(Dispatcher(), q, fast.data(), 1);
+        Dispatcher("reference").dequantize(q, core.data());
+        INFO(scheme.name << " " << row_of(decode_table, order).name << " " << factor);
+        CHECK(std::memcmp(fast.data(), core.data(), fast.size() * sizeof(float)) == 0);
+      }
 }
 
 // By hand: 448 * 6 = 2688.

@@ -8,27 +8,40 @@
 namespace fp4 {
 namespace {
 
-// One number multiplies all elements of a block, so a block of 16 has 16 products to choose from.
+// The two elements of each byte.
+struct Pairs {
+  float low[256], high[256];
+};
+Pairs pairs_of(const Quantizer& r) {
+  Pairs pairs;
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    pairs.low[byte] = decode(r.element, byte & 15);
+    pairs.high[byte] = decode(r.element, byte >> 4);
+  }
+  return pairs;
+}
+
+// One number multiplies all elements of a block.
 void decode_rows(const Quantized& q, float stored, float* out) {
   const Quantizer r = resolve(q.spec);
   const float top = r.top();
-  std::array<float, 16> values{};
-  for (uint32_t code = 0; code < 16; ++code) values[code] = decode(r.element, code);
-  std::array<float, 256> scales{};
-  for (uint32_t code = 0; code < 256; ++code) scales[code] = scale_value(r, code);
+  const Pairs pairs = pairs_of(r);
+  std::array<float, 256> factors{};
+  for (uint32_t code = 0; code < 256; ++code) {
+    const float s = scale_value(r, code);
+    factors[code] = q.spec.has_tensor_scale() ? decode_factor(q.spec.decode, s, stored, top) : s;
+  }
   const auto half = static_cast<size_t>(q.spec.block.size) / 2;
   const uint8_t* codes = q.codes.data();
   for (const uint8_t scale : q.scales) {
-    const float s = scales[scale];
-    std::array<float, 16> products{};
-    const float factor = q.spec.has_tensor_scale() ? decode_factor(q.spec.decode, s, stored, top) : s;
-    for (size_t i = 0; i < 16; ++i) products[i] = values[i] * factor;
-    if (is_nan(s) || is_nan(factor) || is_infinite(factor))
-      for (size_t i = 0; i < 16; ++i) products[i] = is_nan(products[i]) ? float_of(canonical_nan_bits) : products[i];
+    const float factor = factors[scale];
     for (size_t i = 0; i < half; ++i) {
-      out[2 * i] = products[codes[i] & 15];
-      out[2 * i + 1] = products[codes[i] >> 4];
+      out[2 * i] = pairs.low[codes[i]] * factor;
+      out[2 * i + 1] = pairs.high[codes[i]] * factor;
     }
+    if (is_nan(factor) || is_infinite(factor))  // infinity makes NaN of zeros
+      for (size_t i = 0; i < 2 * half; ++i)
+        if (is_nan(out[i])) out[i] = float_of(canonical_nan_bits);
     codes += half;
     out += 2 * half;
   }

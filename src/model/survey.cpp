@@ -71,7 +71,8 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
   const int64_t piece = std::min(band, common_band(specs, rows, cols, piece_bytes));
   const int64_t bands = (rows + band - 1) / band;
   const auto threads = static_cast<int>(std::clamp<int64_t>(bands, 1, std::max(options.threads, 1)));
-  const int inner = threads > 1 ? 1 : options.threads;
+  constexpr int64_t small = int64_t{1} << 16;  // elements: starting threads would take longer than the work
+  const int inner = threads > 1 || rows * cols < small ? 1 : options.threads;
   // Threads read pieces of their own; a file that is read in one order only is read by bands, in turns.
   const bool reads_pieces = threads == 1 || reader.reads_anywhere();
   std::vector<WeightReader> copies;
