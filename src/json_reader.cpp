@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 
 #include "src/embedded.h"
+#include "src/input_file.h"
 
 namespace fp4 {
 
@@ -123,11 +122,7 @@ NamedText read_text_file(const std::string& path, std::string_view kind) {
   if (!std::filesystem::is_regular_file(status)) throw Error(file.place + ": cannot be read: it is not a regular file");
   if (std::filesystem::file_size(path, problem) > largest_file)
     throw Error(file.place + ": cannot be read: it is larger than 64 MB");
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  if (in.bad() || !text || (!in.is_open())) throw Error(file.place + ": cannot be read");
-  file.text = text.str();
+  file.text = at_place(std::string(kind), [&] { return read_file(path, largest_file); });
   return file;
 }
 

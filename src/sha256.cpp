@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -15,6 +14,7 @@
 #endif
 
 #include "src/error.h"
+#include "src/tensor_file/byte_source.h"
 
 namespace fp4 {
 namespace {
@@ -149,15 +149,15 @@ std::string sha256_hex(std::string_view data) {
 }
 
 std::string sha256_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path.string() + ": cannot be read");
+  const Bytes file = open_file(path.string());
   Sha256 hash;
   std::vector<char> buffer(1 << 18);
-  while (in) {
-    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    hash.update(buffer.data(), static_cast<std::size_t>(in.gcount()));
+  for (std::uint64_t at = 0; at < file->size();) {
+    const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), file->size() - at));
+    file->read(at, buffer.data(), bytes);
+    hash.update(buffer.data(), bytes);
+    at += bytes;
   }
-  if (in.bad()) throw Error(path.string() + ": reading failed", 1);
   return hash.hex();
 }
 

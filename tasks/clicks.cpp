@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <sstream>
 #include <numeric>
 
 #include "fp4/elementary.h"
 #include "src/csv.h"
 #include "src/error.h"
+#include "src/input_file.h"
 #include "tasks/data.h"
 
 namespace fp4::tasks {
@@ -219,8 +220,7 @@ double area_under_curve(const std::vector<float>& scores, const std::vector<int3
 }
 
 ClickSet read_clicks(const std::string& path, int dense, int tables, int rows) {
-  std::ifstream in(path);
-  if (!in) throw Error(path + ": cannot be read");
+  std::istringstream in(read_file(path));
   ClickSet set;
   set.bags.push_back(0);
   std::string line;

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "src/error.h"
+#include "src/input_file.h"
 
 namespace fp4::tasks {
 
@@ -18,9 +17,8 @@ struct Idx {
 };
 
 Idx read(const std::string& path, int dimensions) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path + ": cannot be read");
-  const std::vector<uint8_t> file{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::string content = read_file(path);
+  const std::vector<uint8_t> file(content.begin(), content.end());
   const size_t header = 4 + 4 * static_cast<size_t>(dimensions);
   if (file.size() < header || file[0] != 0 || file[1] != 0 || file[2] != 8 || file[3] != dimensions)
     throw Error(path + ": not an IDX file of unsigned bytes with " + std::to_string(dimensions) +

@@ -2,6 +2,7 @@
 #include "tasks/record_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,8 +13,12 @@
 namespace fp4::tasks {
 
 RecordFile::RecordFile(std::string path, sim::FileReading how)
-    : path_(std::move(path)), how_(how), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (file_ < 0) throw Error(path_ + ": cannot be read");
+    : path_(std::move(path)), how_(how), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  struct stat status {};
+  if (file_ < 0 || ::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (file_ >= 0) ::close(file_);
+    throw Error(path_ + ": cannot be read" + (file_ >= 0 ? ": it is not a regular file" : ""));
+  }
   // No reading ahead: a record that was not asked for stays cold.
   if (how_ == sim::FileReading::cold) ::posix_fadvise(file_, 0, 0, POSIX_FADV_RANDOM);
 }

@@ -7,10 +7,9 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "src/error.h"
+#include "src/input_file.h"
 #include "tasks/data.h"
 
 namespace fp4::tasks {
@@ -134,9 +133,7 @@ SplitText text_of_path(const std::string& path, int64_t least) {
     files.push_back(path);
   }
   const auto read = [](const fs::path& f, std::string& text) {
-    std::ifstream in(f, std::ios::binary);
-    if (!in) throw Error(f.string() + ": cannot be read");
-    text.append(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    text += read_file(f.string());
   };
   const auto require = [](const std::string& place, const std::string& text, int64_t bytes) {
     if (static_cast<int64_t>(text.size()) < bytes)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,17 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+// What is left of the library's own errors: a word or a name that is no UTF-8 and was to be put into JSON, or a value
+// of another type in a document that was not read field by field. The exit code.
+int report_json_problem(const nlohmann::json::exception& error) {
+  constexpr int not_utf8 = 316;
+  std::string text = error.what();
+  if (const size_t end = text.find("] "); text.starts_with("[json") && end != std::string::npos) text.erase(0, end + 2);
+  if (error.id == not_utf8) text = "a word or a file's name is not UTF-8, which JSON needs: " + text;
+  print_error(text);
+  return error.id == not_utf8 ? 2 : 1;
+}
+
 }  // namespace fp4::tools
 
 int main(int argc, char** argv) {
@@ -163,6 +175,8 @@ int main(int argc, char** argv) {
     exit_code = error.exit_code;
   } catch (const std::bad_alloc&) {
     fp4::tools::print_error("out of memory");
+  } catch (const nlohmann::json::exception& error) {
+    exit_code = fp4::tools::report_json_problem(error);
   } catch (const std::exception& error) {
     // A failure of stdout itself is told below, once.
     if (std::ferror(stdout) == 0) fp4::tools::print_error(error.what());

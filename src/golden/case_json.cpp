@@ -4,6 +4,7 @@
 
 #include "src/error.h"
 #include "src/golden/suite.h"
+#include "src/json_reader.h"
 
 namespace fp4::golden {
 namespace {
@@ -94,10 +95,10 @@ Case case_from_json(const Json& j, const std::string& place) {
     c.words = j.at("words");
     quant_spec_from_words(c.words, place + ".words");
     const auto* kind = find_row(input_kind_table, j.at("input").get<std::string>());
-    if (kind == nullptr) throw Error(place + ".input: unknown word " + j.at("input").dump());
+    if (kind == nullptr) throw Error(place + ".input: unknown word " + shown(j.at("input")));
     c.input = kind->id;
     const auto* type = find_row(real_type_table, j.value("input_type", "fp32"));
-    if (type == nullptr) throw Error(place + ".input_type: unknown word " + j.at("input_type").dump());
+    if (type == nullptr) throw Error(place + ".input_type: unknown word " + shown(j.at("input_type")));
     c.input_type = type->id;
     set_hadamard(c.hadamard, j.at("hadamard"), place + ".hadamard");
     c.place = {whole(j, "seed", 0, ~uint64_t{0}, place), static_cast<uint32_t>(whole(j, "stream", 0, ~0u, place)),

@@ -20,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<double> read_number(const fs::path& path) {
+  std::error_code absent;
+  if (!fs::is_regular_file(path, absent)) return std::nullopt;  // a pipe below --root would wait for ever
   std::ifstream file(path);
   double value = 0;
   return file >> value ? std::optional(value) : std::nullopt;

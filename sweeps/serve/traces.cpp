@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <sstream>
 #include <numbers>
 #include <optional>
 
 #include "fp4/elementary.h"
 #include "fp4/rng.h"
 #include "src/error.h"
+#include "src/input_file.h"
 
 namespace fp4::serve {
 
@@ -75,8 +76,7 @@ struct Arrival {
 };
 
 std::vector<Arrival> read_arrivals(const std::string& path, size_t targets) {
-  std::ifstream file(path);
-  if (!file) throw Error(path + ": cannot be read");
+  std::istringstream file(read_file(path));
   std::string line;
   std::getline(file, line);
   const std::vector<std::string> head = cells_of(line);

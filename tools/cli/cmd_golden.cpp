@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <sstream>
 
 #include "src/error.h"
 #include "src/golden/coverage.h"
+#include "src/input_file.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
@@ -236,11 +236,8 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
     for (const auto& [key, value] : expected.back())
       if (is_answer(key)) c.stored[key] = {};
   }
-  std::ifstream file;
-  if (o.judge != "-") {
-    file.open(o.judge);
-    if (!file) throw Error("golden stream --judge: cannot read '" + o.judge + "'");
-  }
+  std::istringstream file;
+  if (o.judge != "-") file.str(at_place("golden stream --judge", [&] { return read_file(o.judge); }));
   std::istream& in = o.judge == "-" ? std::cin : file;
   std::vector<bool> is_given(suite.cases.size());
   std::vector<golden::CandidateArray> answers;

@@ -11,6 +11,7 @@
 #include "tools/cli/alarm_print.h"
 #include "tools/cli/effects_print.h"
 #include "tools/cli/front_print.h"
+#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep_view.h"
 #include "tools/cli/table_print.h"
@@ -153,7 +154,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   json["alarms"] = alarms_json(alarms);
   json["provenance"] = view_provenance(view, invocation);
   if (o.json == "-") return print_json(json);
-  if (!o.json.empty()) write_file(o.json, json.dump() + "\n", o.force);
+  if (!o.json.empty()) write_file(o.json, json_text(json) + "\n", o.force);
 
   fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
              view.costs.model().model, view.costs.model().hardware);

@@ -11,6 +11,7 @@
 #include "src/output.h"
 #include "sweeps/explore/sweep.h"
 #include "sweeps/simulator.h"
+#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/report_beside.h"
 #include "tools/cli/stop.h"
@@ -40,7 +41,7 @@ std::vector<ReportComparison> comparisons_of(const ReportOptions& o) {
 void write_report(const ReportOptions& o, const Invocation& invocation, bool force, bool running) {
   const SweepView view = open_view(o.view, /*with_curves=*/true);
   ReportInput input = report_input(view, sweeps::fronts(view.results, view.costs, o.front), o.front);
-  input.provenance = view_provenance(view, invocation).dump();
+  input.provenance = json_text(view_provenance(view, invocation));
   input.comparisons = comparisons_of(o);
   for (const std::string& chip : o.chips) {
     ViewOptions other = o.view;

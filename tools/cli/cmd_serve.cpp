@@ -8,6 +8,7 @@
 #include "src/error.h"
 #include "src/tensor_file/output_file.h"
 #include "sweeps/report/page.h"
+#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/serve_print.h"
@@ -114,7 +115,7 @@ void run_serve(ServeOptions o, Invocation& invocation) {
     if (requests.is_wanted()) requests.commit(lines);
     if (!o.json) print_runs(file, pool, runs, o.first_seed);
   }
-  if (page.is_wanted()) page.commit(make_page("report/service.html", file.name, result.dump()));
+  if (page.is_wanted()) page.commit(make_page("report/service.html", file.name, json_text(result)));
   if (o.json) print_json(result);
 }
 

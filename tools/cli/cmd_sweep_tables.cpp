@@ -3,10 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "src/error.h"
+#include "src/input_file.h"
 #include "src/json_reader.h"
 #include "src/output.h"
 #include "sweeps/engine/runs_csv.h"
@@ -31,11 +30,7 @@ void run_export(const TableFile& o) {
 }
 
 void run_import(const TableFile& o) {
-  std::ifstream in(o.from, std::ios::binary);
-  std::ostringstream text;
-  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(text << in.rdbuf())))
-    throw Error(o.from + ": cannot be read");
-  const std::vector<sweeps::RunRow> rows = sweeps::parse_runs_csv(text.str(), o.from);
+  const std::vector<sweeps::RunRow> rows = sweeps::parse_runs_csv(read_file(o.from), o.from);
   if (rows.empty()) throw Error(o.from + ": holds no run");
   const sweeps::Simulator program = sweeps::real_simulator("auto");
   const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);

@@ -7,6 +7,7 @@
 #include "src/output.h"
 #include "sweeps/report/table.h"
 #include "tools/cli/alarm_print.h"
+#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/sweep_view.h"
@@ -87,7 +88,7 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
     if (o.json == "-") {
       print_json(json);
     } else {
-      write_file(o.json, json.dump() + "\n", o.force);
+      write_file(o.json, json_text(json) + "\n", o.force);
     }
   }
   if (o.csv.empty() && o.json.empty()) {

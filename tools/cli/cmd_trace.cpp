@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
+#include <sstream>
 #include <map>
 
 #include "src/csv.h"
 #include "src/error.h"
+#include "src/input_file.h"
 #include "src/tensor_file/output_file.h"
 #include "tools/cli/options.h"
 
@@ -57,8 +58,7 @@ auto& found_or_added(List& list, const Same& same, typename List::value_type val
 }
 
 Picture read(const PlotOptions& o) {
-  std::ifstream in(o.file);
-  if (!in) throw Error(o.file + ": cannot be read");
+  std::istringstream in(read_file(o.file));
   std::string text;
   Picture picture;
   std::vector<std::string> quantities, layers;

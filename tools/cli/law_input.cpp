@@ -4,12 +4,11 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <fstream>
 #include <span>
-#include <sstream>
 
 #include "src/embedded.h"
 #include "src/error.h"
+#include "src/input_file.h"
 #include "sweeps/engine/runs_csv.h"
 #include "sweeps/judge/results.h"
 
@@ -28,11 +27,7 @@ std::string table_of(const std::string& path, LadderRuns& ladder) {
     if (!store.meta("recipes").empty()) ladder.recipes = sweeps::stored_grid(store).recipes;
     return sweeps::runs_csv(store);
   }
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(text << in.rdbuf())))
-    throw Error(path + ": cannot be read");
-  return std::move(text).str();
+  return read_file(path);
 }
 
 }  // namespace

@@ -66,19 +66,40 @@ std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
   return lines;
 }
 
+namespace {
+
+// The bytes of the character that `text` begins with; 0 where they are no UTF-8 (Unicode 15, table 3-7).
+std::size_t character_bytes(std::string_view text) {
+  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = at(0), second = at(1);
+  const std::size_t bytes = first < 0x80   ? 1
+                            : first < 0xc2 ? 0
+                            : first < 0xe0 ? 2
+                            : first < 0xf0 ? 3
+                            : first < 0xf5 ? 4
+                                           : 0;
+  const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (bytes > 1 && (second < low || second > high)) return 0;
+  for (std::size_t i = 2; i < bytes; ++i)
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  return bytes;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
   std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t bytes = character_bytes(text.substr(i));
     const auto byte = static_cast<unsigned char>(text[i]);
     // U+0080 to U+009F are controls too, two bytes in UTF-8: U+009B opens an escape sequence by itself.
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;
-    if (byte >= 0x20 && byte != 0x7f && !second_set) {
-      out += text[i];
-      continue;
-    }
-    out += fmt::format("\\x{:02x}", second_set ? next : byte);
-    i += second_set ? 1 : 0;
+    const bool second_set = bytes == 2 && byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (bytes > 0 && byte >= 0x20 && byte != 0x7f && !second_set)
+      out += text.substr(i, bytes);
+    else
+      out += fmt::format("\\x{:02x}", second_set ? static_cast<unsigned char>(text[i + 1]) : byte);
+    i += std::max<std::size_t>(bytes, 1);
   }
   return out;
 }
