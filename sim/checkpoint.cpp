@@ -1,12 +1,12 @@
 // See checkpoint.h. Floats are stored as their bytes, so NaN payloads and -0 survive.
 #include "sim/checkpoint.h"
 
+#include <cmath>
 #include <cstring>
-#include <fstream>
-#include <sstream>
-#include <stdexcept>
 
+#include "src/cbor.h"
 #include "src/error.h"
+#include "src/input_file.h"
 #include "src/output.h"
 #include "src/sha256.h"
 
@@ -24,16 +24,37 @@ Json bytes_of(const std::vector<T>& values) {
 }
 
 template <class T>
-std::vector<T> values_of(const Json& j) {
-  const auto& bytes = j.get_binary();
+std::vector<T> values_of(const JsonReader& reader) {
+  if (!reader.json().is_binary()) reader.fail("expected bytes");
+  const auto& bytes = reader.json().get_binary();
+  if (bytes.size() % sizeof(T) != 0) reader.fail("its bytes are no whole number of values");
   std::vector<T> values(bytes.size() / sizeof(T));
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), sizeof(T) * values.size());
   return values;
 }
 
+double value_of(const JsonReader& reader) {
+  const std::vector<double> values = values_of<double>(reader);
+  if (values.size() != 1) reader.fail("expected one number in 8 bytes");
+  return values[0];
+}
+
 Json optional(const std::optional<double>& v) { return v ? bytes_of(std::vector<double>{*v}) : Json(nullptr); }
-std::optional<double> optional(const Json& j) {
-  return j.is_null() ? std::nullopt : std::optional<double>(values_of<double>(j).at(0));
+std::optional<double> optional(const JsonReader& reader) {
+  return reader.json().is_null() ? std::nullopt : std::optional<double>(value_of(reader));
+}
+
+constexpr int64_t most_steps = 1'000'000'000;  // as train.steps
+
+CurvePoint point_of(const JsonReader& reader) {
+  const std::vector<JsonReader> parts = reader.list(3);
+  return {static_cast<int>(parts[0].integer(0, most_steps)), optional(parts[1]), optional(parts[2])};
+}
+
+PrecisionCounts counts_of(const JsonReader& reader) {
+  PrecisionCounts counts;
+  for (const auto& [words, n] : reader.entries()) counts[words] = n.integer(0, int64_t{1} << 62);
+  return counts;
 }
 
 // "fp4sim checkpoint 2 HASH\n" in front of the body.
@@ -90,51 +111,58 @@ std::string checkpoint_bytes(const Checkpoint& c) {
 
 void write_checkpoint(const std::string& path, const Checkpoint& c) { write_file(path, checkpoint_bytes(c), true); }
 
+namespace {
+
+// Fields of the right types and in the ranges that any run can have; whether they fit each other and the run is judged
+// where they are used.
+Checkpoint fields_of(const Json& file, const std::string& place) {
+  JsonReader all(file, place);
+  Checkpoint c;
+  c.signature = all.at("signature").text();
+  c.train_signature = all.at("train_signature").text();
+  const JsonReader config = all.at("config");
+  for (const char* section : {"recipe", "task", "train"})
+    if (!config.object().contains(section) || !config.object().at(section).is_object())
+      config.fail("no " + std::string(section));
+  c.config = config.json();
+  const JsonReader seed = all.at("seed");
+  if (!seed.json().is_number_unsigned()) seed.fail("expected a whole number");
+  c.seed = seed.json().get<uint64_t>();
+  c.step = static_cast<int>(all.at("step").integer(0, most_steps));
+  c.next_point = static_cast<size_t>(all.at("next_point").integer(0, most_steps));
+  c.weights = values_of<float>(all.at("weights"));
+  c.optimizer = values_of<float>(all.at("optimizer"));
+  c.held_amax = values_of<float>(all.at("held_amax"));
+  c.recent = values_of<float>(all.at("recent"));
+  if (const auto turned = all.find("turned")) c.turned = static_cast<int>(turned->integer(0, most_steps));
+  if (const auto seconds = all.find("seconds")) c.seconds = seconds->number(0, huge);
+  if (const auto rules = all.find("weight_rules")) c.weight_rules = values_of<float>(*rules);
+  if (const auto teacher = all.find("teacher")) {
+    c.teacher = values_of<float>(*teacher);
+    c.distil = value_of(all.at("distil"));
+  }
+  c.curve_sum = value_of(all.at("curve_sum"));
+  c.curve_count = static_cast<int>(all.at("curve_count").integer(0, most_steps));
+  for (const JsonReader& point : all.at("curve").list()) c.curve.push_back(point_of(point));
+  if (!file.contains("products"))
+    throw Error(place + ": the checkpoint has no counts of products, as those of version 0.1.0; start the run again");
+  const std::vector<JsonReader> products = all.at("products").list(c.products.size());
+  for (size_t gemm = 0; gemm < c.products.size(); ++gemm) c.products[gemm] = counts_of(products[gemm]);
+  return c;
+}
+
+}  // namespace
+
 Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
   const std::string_view body = checked_body(bytes, place);
+  const std::string damaged = place + ": the checkpoint is damaged";
   try {
-    const Json file = Json::from_cbor(body, true, true, Json::cbor_tag_handler_t::ignore);
-    Checkpoint c;
-    c.signature = file.at("signature");
-    c.train_signature = file.at("train_signature");
-    c.config = file.at("config");
-    c.seed = file.at("seed");
-    c.step = file.at("step");
-    c.next_point = file.at("next_point");
-    c.weights = values_of<float>(file.at("weights"));
-    c.optimizer = values_of<float>(file.at("optimizer"));
-    c.held_amax = values_of<float>(file.at("held_amax"));
-    c.recent = values_of<float>(file.at("recent"));
-    c.turned = file.value("turned", 0);
-    c.seconds = file.value("seconds", 0.0);
-    if (file.contains("weight_rules")) c.weight_rules = values_of<float>(file.at("weight_rules"));
-    if (file.contains("teacher")) {
-      c.teacher = values_of<float>(file.at("teacher"));
-      c.distil = values_of<double>(file.at("distil")).at(0);
-    }
-    c.curve_sum = values_of<double>(file.at("curve_sum")).at(0);
-    c.curve_count = file.at("curve_count");
-    for (const Json& p : file.at("curve"))
-      c.curve.push_back({p.at(0).get<int>(), optional(p.at(1)), optional(p.at(2))});
-    if (!file.contains("products"))
-      throw Error(place + ": the checkpoint has no counts of products, as those of version 0.1.0; start the run again",
-                  1);
-    c.products = file.at("products").get<std::array<PrecisionCounts, 3>>();
-    return c;
-  } catch (const Json::exception& e) {
-    throw Error(place + ": the checkpoint is damaged (" + e.what() + ")", 1);
-  } catch (const std::out_of_range&) {
-    throw Error(place + ": the checkpoint is damaged (a loss is missing)", 1);
+    return fields_of(parse_cbor(body, damaged), damaged);
+  } catch (const Error& error) {
+    throw Error(error.what(), 1);
   }
 }
 
-Checkpoint read_checkpoint(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream bytes;
-  // A folder opens and cannot be read; an empty file gives nothing, which is no failure of reading.
-  if (!in || (in.peek() != std::ifstream::traits_type::eof() && !(bytes << in.rdbuf())) || in.bad())
-    throw Error(path + ": cannot be read");
-  return parse_checkpoint(std::move(bytes).str(), path);
-}
+Checkpoint read_checkpoint(const std::string& path) { return parse_checkpoint(read_file(path), path); }
 
 }  // namespace fp4::sim

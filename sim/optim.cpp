@@ -233,14 +233,18 @@ std::vector<float> Optimizer::state() const {
   return out;
 }
 
-void Optimizer::restore(const std::vector<float>& state) {
+void Optimizer::restore(const std::vector<float>& state, int step) {
   const size_t moments = static_cast<size_t>(2 * total_);
   if (state.size() != moments + 3 * spam_.size() + 9) throw Error("checkpoint: the optimizer's state has another size");
   std::memcpy(m_, state.data(), sizeof(float) * moments);
   size_t at = moments;
   for (Spam& s : spam_) s = {state[at], state[at + 1], state[at + 2]}, at += 3;
   power1_ = get(state, at), power2_ = get(state, at + 2);
-  spam_step_ = static_cast<int>(get(state, at + 4)), good_steps_ = static_cast<int>(get(state, at + 6));
+  // A count of 2^30 steps would be as many products in correction().
+  const double spam_step = get(state, at + 4), good_steps = get(state, at + 6);
+  if (!(spam_step >= 0 && spam_step <= step && good_steps >= 0 && good_steps < good_steps_to_double))
+    throw Error("checkpoint: the optimizer's counters are not those of step " + std::to_string(step), 1);
+  spam_step_ = static_cast<int>(spam_step), good_steps_ = static_cast<int>(good_steps);
   loss_scale_ = state[at + 8];
 }
 

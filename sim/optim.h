@@ -49,7 +49,8 @@ class Optimizer {
 
   /// Moments, counters and loss scale: what a checkpoint must keep.
   std::vector<float> state() const;
-  void restore(const std::vector<float>& state);
+  /// `step`: done when the state was taken. Throws Error for a state of another size or with counters of no such step.
+  void restore(const std::vector<float>& state, int step);
 
  private:
   enum class Kind : uint8_t { adam, adamw, muon, sgd, stable_spam };  // in the order of their words

@@ -141,10 +141,11 @@ class Run {
     if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 1 || c.step > steps_)
       throw Error(options_.resume_from + ": its weights or its step are not those of the configuration", 1);
     take_weights(c);
-    if (c.config == config_) {
-      engine_.restore(c.held_amax);
-      engine_.restore_weights(c.weight_rules, c.step);
-    }
+    if (c.config == config_)
+      at_place(options_.resume_from, [&] {
+        engine_.restore(c.held_amax);
+        engine_.restore_weights(c.weight_rules, c.step);
+      });
     pass_.step = static_cast<uint32_t>(c.step);
     engine_.begin_step(c.step, steps_);
     if (recipe_.ptq.any()) calibrate();
@@ -250,13 +251,13 @@ class Run {
     return sum / static_cast<float>(ranks_);
   }
 
-  // Rank 0's decision.
+  // A signal to any rank ends all of them after the same step.
   bool agreed(bool go_on) {
     if (ranks_ == 1) return go_on;
     const uint8_t mine = go_on ? 1 : 0;
     std::vector<uint8_t> all(static_cast<size_t>(ranks_));
     options_.ranks->gather(&mine, all.data(), sizeof mine);
-    return all[0] == 1;
+    return std::all_of(all.begin(), all.end(), [](uint8_t one) { return one == 1; });
   }
 
   // Tensor amaxes that are held for some steps become the largest of all ranks, where a recipe holds any.
@@ -381,6 +382,22 @@ class Run {
     std::memcpy(parameters_.values(), c.weights.data(), sizeof(float) * c.weights.size());
   }
 
+  // Whoever made the file may have given it any hash: what does not fit the run or each other would be read past its
+  // end or would wait for a step that has gone by.
+  void check_parts(const Checkpoint& c, const std::string& path) const {
+    const auto total = static_cast<size_t>(parameters_.total());
+    const auto last = static_cast<int>(recipe_.phases.size()) - 1;
+    const bool has_same_curve = options_.branch || c.next_point == next_point_;
+    if (c.weights.size() != total || c.step < 0 || c.step > steps_ || !has_same_curve)
+      throw Error(path + ": its weights or its step are not those of the configuration", 1);
+    if ((!c.teacher.empty() && c.teacher.size() != total) || !(c.distil >= 0 && c.distil <= 1) ||
+        (!options_.branch && c.turned > std::max(last, 0)) || c.recent.size() > divergence_window ||
+        c.curve_count > c.step || std::any_of(c.curve.begin(), c.curve.end(), [&](const CurvePoint& p) {
+          return p.step > c.step;
+        }))
+      throw Error(path + ": its teacher, phase or losses are not those of the configuration", 1);
+  }
+
   void load_checkpoint(const std::string& path) {
     const Checkpoint c = read_checkpoint(path);
     if (c.seed != seed_)
@@ -393,29 +410,26 @@ class Run {
         throw Error(path + ": the checkpoint was made after step " + std::to_string(c.step) +
                     "; a branch needs more steps than that, found " + std::to_string(steps_));
       const Json name = c.config.at("recipe").value("name", Json(""));
-      history_.parent = Parent{sha256_file(path).substr(0, 16), name.get<std::string>(), c.step};
+      history_.parent = Parent{sha256_file(path).substr(0, 16), JsonReader(name, path).text(), c.step};
     } else if (const Json config = checkpoint_config(); c.config != config) {
       const Json change = Json::diff(c.config, config).at(0);
       throw Error(path + ": the checkpoint belongs to another configuration: " +
                   change.at("path").get<std::string>().substr(1) + " is different");
     }
     check_program(c, path);
-    if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 0 || c.step > steps_ ||
-        (!options_.branch && c.next_point > points_.size()))
-      throw Error(path + ": its weights or its step are not those of the configuration", 1);
+    step_ = c.step;
+    next_point_ = static_cast<size_t>(std::upper_bound(points_.begin(), points_.end(), step_) - points_.begin());
+    check_parts(c, path);
     take_weights(c);
     if (options_.branch && recipe_.update.bf16_weights) round_to_bf16(parameters_.values(), parameters_.total());
-    optimizer_->restore(c.optimizer);
-    engine_.restore(c.held_amax);
-    if (!options_.branch) {
+    at_place(path, [&] {
+      optimizer_->restore(c.optimizer, c.step);
+      engine_.restore(c.held_amax);
+      if (options_.branch) return;
       engine_.restore_weights(c.weight_rules, c.step);
       engine_.restore_turned(c.turned);
       earlier_seconds_ = c.seconds;
-    }
-    step_ = c.step;
-    next_point_ = c.next_point;
-    if (options_.branch)
-      next_point_ = static_cast<size_t>(std::upper_bound(points_.begin(), points_.end(), step_) - points_.begin());
+    });
     recent_ = c.recent;
     curve_sum_ = c.curve_sum, curve_count_ = c.curve_count;
     history_.curve = c.curve;

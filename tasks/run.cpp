@@ -2,7 +2,6 @@
 #include "tasks/run.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +18,7 @@
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "src/json_reader.h"
+#include "src/scratch_folder.h"
 #include "src/sha256.h"
 #include "src/signature.h"
 #include "tasks/data.h"
@@ -247,26 +247,6 @@ int branch_step(const Json& config) {
 
 namespace {
 
-// A folder of one run, for a trunk that nobody shares.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "fp4sim-trunk-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw Error(pattern + ": cannot be made", 1);
-    path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code none;
-    std::filesystem::remove_all(path_, none);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 // One thread trains a trunk, the others that want it wait.
 std::mutex& lock_of(const std::string& path) {
   static std::mutex mutex;
@@ -280,9 +260,9 @@ std::mutex& lock_of(const std::string& path) {
 class TrunkFile {
  public:
   TrunkFile(const RunOptions& options, const Json& trunk, uint64_t seed, const std::string& suffix = "") {
-    if (options.trunks.empty()) own_.emplace();
-    path_ = (own_ ? own_->path() : std::filesystem::path(options.trunks)) /
-            ("trunk-" + config_hash(trunk) + "-" + std::to_string(seed) + suffix);
+    const std::string name = "trunk-" + config_hash(trunk) + "-" + std::to_string(seed) + suffix;
+    if (options.trunks.empty()) own_.emplace("trunk");
+    path_ = own_ ? own_->file(name) : std::filesystem::path(options.trunks) / name;
   }
   const std::string& path() const { return path_; }
 
@@ -376,10 +356,14 @@ bool resumes(const std::string& checkpoint, const Json& config, uint64_t seed) {
 }
 
 Evaluated evaluate(const std::string& path, const Json& recipe, const RunOptions& options) {
-  const Checkpoint c = read_checkpoint(path);
+  Checkpoint c = read_checkpoint(path);
+  // Of several ranks, too; and by this program's own reader, as any configuration that comes from outside.
+  c.config.erase("ranks");
+  c.config = at_place(path + ": its configuration", [&] { return canonical(c.config); });
   Evaluated out{c.config, {}};
   if (!recipe.is_null()) out.config["recipe"] = to_json(sim::canonical(recipe_from_json(recipe)));
-  if (const std::string reason = reason_against(out.config, /*is_judged=*/true); !reason.empty()) throw Error(reason);
+  if (const std::string reason = reason_against(out.config, /*is_judged=*/true); !reason.empty())
+    throw Error(recipe.is_null() ? path + ": its configuration: " + reason : reason);
   RunOptions with_signatures = options;
   with_signatures.signature = program_signature();
   with_signatures.train_signature = train_signature(task_of(out.config).name());

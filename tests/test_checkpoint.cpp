@@ -1,5 +1,7 @@
 // Is a damaged, foreign or old checkpoint ever believed? Every flipped bit, every cut and every other program's
 // signature must be an error that names the file.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -111,6 +113,115 @@ TEST_CASE("a body that has its hash and is no checkpoint is damage, not a crash"
       changed.erase(key);
       CHECK(refusal(file(changed), message) == 1);
     }
+}
+
+namespace {
+
+// A file whose hash is right, whatever stands in it.
+std::string sealed(const std::string& body) { return "fp4sim checkpoint 2 " + sha256_hex(body) + "\n" + body; }
+std::string sealed(const Json& body) {
+  std::string bytes;
+  Json::to_cbor(body, bytes);
+  return sealed(bytes);
+}
+
+// Every value inside `at`, objects and arrays too.
+void places_in(const Json& at, const Json::json_pointer& here, std::vector<Json::json_pointer>& out) {
+  if (!here.empty()) out.push_back(here);
+  if (!at.is_structured()) return;
+  for (const auto& [key, value] : at.items())
+    places_in(value, at.is_array() ? here / std::stoul(key) : here / key, out);
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint nested deep, in pieces or behind tags is damage, not the end of the stack", "[train]") {
+  std::string message;
+  for (const char head : {'\x81', '\x9f', '\x5f', '\x7f', '\xc0', '\xbf', '\xa1'}) {
+    INFO(static_cast<int>(static_cast<uint8_t>(head)));
+    CHECK(refusal(sealed(std::string(200'000, head)), message) == 1);
+    CHECK(refusal(sealed(std::string(200'000, head) + '\0'), message) == 1);
+  }
+  CHECK(refusal(sealed(std::string("\x9b\xff\xff\xff\xff\xff\xff\xff\xff", 9)), message) == 1);  // 2^64 - 1 members
+  CHECK(refusal(sealed(std::string("\x5b\x7f\xff\xff\xff\xff\xff\xff\xff", 9)), message) == 1);  // 2^63 - 1 bytes
+  CHECK(refusal(sealed(std::string()), message) == 1);
+}
+
+// What comes of it is an Error or numbers of a run; a signal would end the test.
+TEST_CASE("fields changed under a right hash are an error or a run, in eval and on resuming", "[train]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "c";
+  std::mt19937 random(7);
+  int tried = 0, refused = 0;
+  for (const char* recipe : {"ue5m3_hold50", "tetrajet_qramping", "nvfp4_2509_final_bf16"}) {
+    Json config = small_run(7);
+    config["recipe"] = recipe;
+    config["train"]["optimizer"] = recipe == std::string("ue5m3_hold50") ? "stable_spam" : "adamw";
+    config = tasks::canonical(config);
+    const Json body = Json::from_cbor(std::string_view(written_checkpoint(config, path, 4)).substr(85));
+    std::vector<Json::json_pointer> places;
+    places_in(body, Json::json_pointer(), places);
+    const std::vector<Json> others = {Json(),
+                                      true,
+                                      0,
+                                      -1,
+                                      1,
+                                      3,
+                                      0.5,
+                                      -0.0,
+                                      1e300,
+                                      uint64_t{1} << 31,
+                                      uint64_t{1} << 63,
+                                      "",
+                                      "word",
+                                      Json::array(),
+                                      Json::object(),
+                                      Json::binary({}),
+                                      Json::binary(std::vector<uint8_t>(8, 0xff)),
+                                      Json::binary(std::vector<uint8_t>(4096, 0x7f))};
+    for (int trial = 0; trial < 150; ++trial) {
+      Json changed = body;
+      const Json::json_pointer& place = places[random() % places.size()];
+      Json& value = changed[place];
+      if (value.is_binary() && random() % 2 == 0) {
+        auto& bytes = value.get_binary();
+        const bool longer = random() % 2 == 0;
+        bytes.resize(longer ? bytes.size() + 4 * (random() % 64) : bytes.size() / 4 * 2 / 4 * 4, uint8_t{0xff});
+        for (int i = 0; i < 8 && !bytes.empty(); ++i) bytes[random() % bytes.size()] = static_cast<uint8_t>(random());
+      } else {
+        const Json& other = others[random() % others.size()];
+        // Sizes of a network are limited by its schema alone: none that takes the memory of the machine.
+        const bool is_size = place.to_string().starts_with("/config/task") && other.is_number();
+        value = is_size ? Json(static_cast<int>(random() % 40)) : other;
+      }
+      test::write_text(path, sealed(changed));
+      INFO(recipe << " " << place.to_string() << " = " << value.dump().substr(0, 60));
+      const auto run = [&](const auto& work) {
+        ++tried;
+        try {
+          work();
+        } catch (const Error& error) {
+          ++refused;
+          CHECK_THAT(error.what(), Catch::Contains(path));
+        }
+      };
+      run([&] { tasks::evaluate(path, nullptr); });
+      if (trial % 2 == 0) continue;
+      sim::RunOptions rest;
+      rest.resume_from = path;
+      rest.branch = trial % 4 == 1;
+      run([&] { tasks::run(config, 5, rest); });
+    }
+  }
+  WARN("checkpoint: " << tried << " changed fields tried, " << refused << " refused, 0 signals");
+  CHECK(refused > tried / 2);
+}
+
+TEST_CASE("a pipe is no checkpoint and is not waited for", "[train]") {
+  const test::TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const std::string& path : {folder / "pipe", std::string("/dev/zero")})
+    CHECK_THROWS_WITH(sim::read_checkpoint(path), Catch::Contains(path) && Catch::Contains("not a regular file"));
 }
 
 TEST_CASE("a checkpoint of other arithmetic, another seed or another configuration is not resumed", "[train]") {
