@@ -34,7 +34,7 @@ std::string sealed_manifest(nlohmann::ordered_json manifest, int indent) {
 nlohmann::json open_manifest(const std::filesystem::path& folder, std::string_view hint) {
   const std::filesystem::path path = folder / "manifest.json";
   if (!std::filesystem::exists(path)) throw Error(fmt::format("{}: there is no such file; {}", path.string(), hint));
-  const Bytes bytes = open_file(path.string());
+  const Bytes bytes = open_file(path_inside(folder, "manifest.json"));
   if (bytes->size() > largest_manifest) throw Error(path.string() + ": is larger than 64 MB, which no manifest is");
   const nlohmann::json manifest = parse_manifest(text_of(*bytes), folder);
   if (!manifest.is_object()) throw damaged(folder, "manifest.json", "it is no JSON object");
@@ -58,9 +58,19 @@ Error damaged(const std::filesystem::path& folder, std::string_view file, std::s
   return Error(fmt::format("{}: {} is damaged: {}", folder.string(), file, why), 1);
 }
 
+std::string path_inside(const std::filesystem::path& folder, const std::string& file) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  const fs::path whole = fs::weakly_canonical(folder, unknown), real = fs::weakly_canonical(folder / file, unknown);
+  const fs::path inside = real.lexically_relative(whole);
+  if (unknown || inside.empty() || inside == "." || *inside.begin() == "..")
+    throw damaged(folder, file, "its name leads out of the folder");
+  return (folder / file).string();
+}
+
 Bytes open_sealed(const std::filesystem::path& folder, const std::string& file, const std::string& sha256) {
+  const std::string path = path_inside(folder, file);
   try {
-    const std::string path = (folder / file).string();
     if (!std::filesystem::exists(path)) throw Error("it is missing");
     const Bytes bytes = open_file(path);
     const std::string text = text_of(*bytes);

@@ -159,6 +159,15 @@ void throw_unmoved(const std::string& target, int code) {
   if (code != 0) throw Error(target + ": " + reason(code), 1);
 }
 
+// A link that stands in the folder may lead anywhere: what is written below `name` would not be in the folder.
+void refuse_links(const fs::path& target, std::string_view name) {
+  std::error_code absent;
+  fs::path at = target;
+  for (const fs::path& part : fs::path(name).parent_path())
+    if (fs::is_symlink(at /= part, absent))
+      throw Error(at.string() + ": is a link, and files of the folder go below it; remove it, or give another folder");
+}
+
 }  // namespace
 
 void set_output_sync(bool wait) { sync_wanted = wait; }
@@ -254,6 +263,7 @@ void StagedFolder::discard() noexcept {
 }
 
 fs::path StagedFolder::file(std::string_view name) {
+  refuse_links(target_, name);
   const fs::path path = temporary_ / fs::path(name);
   if (std::find(names_.begin(), names_.end(), name) != names_.end()) return path;
   names_.emplace_back(name);
@@ -306,6 +316,7 @@ void StagedFolder::commit() {
   } else {
     std::vector<std::pair<std::string, std::string>> moves;
     for (const std::string& name : names_) {
+      refuse_links(target_, name);
       const fs::path to = target_ / name;
       fs::create_directories(to.parent_path(), failed);
       changed.insert(to.parent_path());
@@ -314,7 +325,7 @@ void StagedFolder::commit() {
     std::size_t at = 0;
     if (const int code = move_files(moves, at); code != 0) throw_unmoved(moves[at].second, code);
     for (const std::string& name : dropped_)
-      if (force_ && ::unlink((target_ / name).c_str()) != 0 && errno != ENOENT)
+      if (refuse_links(target_, name); force_ && ::unlink((target_ / name).c_str()) != 0 && errno != ENOENT)
         throw Error((target_ / name).string() + ": cannot be removed: " + reason(errno), 1);
     fs::remove_all(temporary_, failed);
     failed.clear();

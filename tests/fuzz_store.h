@@ -2,7 +2,7 @@
 // change, read as every command reads it. Only fp4::Error may come out.
 //   p...  patches: three bytes each, offset (two, little-endian) and new value, into the file
 //   t...  texts, a line each, put into rows whose hashes fit: labels, axes, curve, metrics, status, role, grid, and the
-//         train signatures; an empty line keeps what is there
+//         train signatures, configurations; an empty line keeps what is there
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ class StoreFuzzer {
   void put_texts(std::string_view texts) const {
     sweeps::Database database(file_.string(), SQLITE_OPEN_READWRITE);
     sweeps::add_row_hash_function(database);
-    static constexpr std::array<const char*, 8> updates = {
+    static constexpr std::array<const char*, 9> updates = {
         "UPDATE points SET labels=?1, row_hash=fp4_row_hash(id, hash, ?1)",
         "UPDATE meta SET value=?1, row_hash=fp4_row_hash(key, ?1) WHERE key='axes'",
         "UPDATE runs SET curve=?1, row_hash='' WHERE ?1<>''",
@@ -85,7 +85,9 @@ class StoreFuzzer {
         "UPDATE runs SET status=?1, row_hash='' WHERE ?1<>''",
         "UPDATE runs SET role=?1, row_hash='' WHERE ?1<>''",
         "UPDATE meta SET value=?1, row_hash=fp4_row_hash(key, ?1) WHERE key='grid'",
-        "UPDATE meta SET value=?1, row_hash=fp4_row_hash(key, ?1) WHERE key='train_signatures'"};
+        "UPDATE meta SET value=?1, row_hash=fp4_row_hash(key, ?1) WHERE key='train_signatures'",
+        "UPDATE configs SET config=?1, row_hash=fp4_row_hash(hash, task, reference, recipe, static_cost, probability, "
+        "at, ?1)"};
     for (const char* update : updates) {
       const size_t end = std::min(texts.find('\n'), texts.size());
       const std::string_view text = texts.substr(0, end);

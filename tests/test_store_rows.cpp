@@ -256,7 +256,7 @@ TEST_CASE("changed files and texts of a store end in an error or are read", "[qu
   size_t read = 0, refused = 0;
   for (int i = 0; i < 400 && std::chrono::steady_clock::now() - start < std::chrono::seconds(10); ++i) {
     std::string input = i % 2 == 0 ? "t" : "p";
-    for (int k = 0; k < 8; ++k) {
+    for (int k = 0; k < 9; ++k) {
       if (i % 2 == 0) input += (engine() % 3 == 0 ? pieces[engine() % pieces.size()] : "") + "\n";
       if (i % 2 == 1 && k < 3)
         input.append({static_cast<char>(engine()), static_cast<char>(engine()), static_cast<char>(engine())});

@@ -49,8 +49,7 @@ Manifest read_manifest(const std::string& folder) {
 void check_hash(const Manifest& manifest, const std::string& folder, const std::string& name) {
   const auto hash = manifest.sha256.find(name);
   if (hash == manifest.sha256.end()) throw damaged(folder, "manifest.json", "it does not name " + name);
-  open_file(folder + "/" + name);  // its Error where that is no regular file
-  if (sha256_file(folder + "/" + name) != hash->second)
+  if (sha256_file(path_inside(folder, name)) != hash->second)
     throw Error(folder + ": " + name +
                     " is damaged or was changed: its SHA-256 is not the one in manifest.json (--changed decodes it)",
                 1);

@@ -39,10 +39,7 @@ std::string number_field(std::optional<double> value) {
 
 std::string text_field(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
+  return csv_field(text);
 }
 
 // name=value;name=value
@@ -138,7 +135,7 @@ NamesByHash imported_names(const Store& store) {
   const std::string text = store.meta(imported_key);
   if (text.empty()) return names;
   at_place(store.file().string() + ": imported", [&] {
-    const nlohmann::json json = nlohmann::json::parse(text);
+    const nlohmann::json json = parse_json(text, "its text");
     for (const auto& [hash, pair] : json.items())
       names[hash] = {pair.at(0).get<std::string>(), pair.at(1).get<std::string>()};
     return 0;

@@ -14,6 +14,11 @@ Database::Database(const std::string& file, int flags, const std::string& name)
     throw Error(name_ + ": cannot open the store: " + reason + " (is the folder writable?)", 1);
   }
   sqlite3_extended_result_codes(handle_, 1);
+  // The file may be anybody's: its schema calls no function with effects, and no trigger and no view of it runs.
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   sqlite3_busy_timeout(handle_, 10'000);
 }
 

@@ -24,7 +24,26 @@ bool Identity::agrees_with(const Identity& other) const {
          });
 }
 
+// Copies and comparisons of a tree go down level by level on the stack, so a text of 200,000 brackets would end it.
+void check_depth(const Database& database, std::string_view text, const char* column) {
+  constexpr int deepest = 64;  // as json_reader.h
+  int depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_text && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_text = !in_text;
+    } else if (!in_text) {
+      depth += text[i] == '[' || text[i] == '{' ? 1 : text[i] == ']' || text[i] == '}' ? -1 : 0;
+      if (depth > deepest)
+        throw Error(database.name() + ": damaged: column " + column + " is nested deeper than 64 levels", 1);
+    }
+  }
+}
+
 Json stored_json(const Database& database, std::string_view text, const char* column) {
+  check_depth(database, text, column);
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw Error(database.name() + ": damaged: column " + column + " is not JSON", 1);
   return json;
@@ -84,12 +103,34 @@ void Store::finish() {
   sync_to_disk(file_.parent_path().empty() ? fs::path(".") : file_.parent_path());
 }
 
+namespace {
+
+// Nothing has been stored: what a kill leaves between making the file and filling it.
+bool is_empty(Database& database) {
+  return database.integer("PRAGMA application_id") == 0 &&
+         database.integer("SELECT count(*) FROM sqlite_master") == 0;
+}
+
+[[noreturn]] void throw_absent(const fs::path& folder, const char* why) {
+  throw Error(folder.string() + ": no sweep here (" + why + "); `fp4sim sweep run GRID --out " + folder.string() +
+              "` makes one");
+}
+
+}  // namespace
+
 bool Store::exists(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
+  refuse_links(folder, /*to_write=*/false);
   if (!fs::exists(file)) return false;
   try {
     Database database(file.string(), SQLITE_OPEN_READONLY);
-    return database.integer("SELECT count(*) FROM sqlite_master") > 0;
+    return !is_empty(database);
+  } catch (const Error&) {
+  }
+  try {  // a journal that a kill has left is rolled back in a copy
+    const Snapshot copy(file);
+    Database database(copy.file(), SQLITE_OPEN_READWRITE, file.string());
+    return !is_empty(database);
   } catch (const Error&) {
     return true;  // whatever is wrong with it, its reader says
   }
@@ -111,8 +152,7 @@ Store Store::open(const fs::path& folder, const Identity& identity, StoreMode mo
   if (mode == StoreMode::automatic) mode = is_network_file_system(folder) ? StoreMode::network : StoreMode::local;
   if (mode == StoreMode::network) database.execute("PRAGMA locking_mode=EXCLUSIVE");
   // Judged before anything is changed: setting the journal mode already writes to the header.
-  const bool empty = fresh || (database.integer("PRAGMA application_id") == 0 &&
-                               database.integer("SELECT count(*) FROM sqlite_master") == 0);
+  const bool empty = fresh || is_empty(database);
   const int version = empty ? current_schema : check_file(database);
   database.execute(mode == StoreMode::network ? "PRAGMA journal_mode=DELETE" : "PRAGMA journal_mode=WAL");
   database.execute("PRAGMA synchronous=NORMAL");
@@ -135,10 +175,8 @@ Store Store::open(const fs::path& folder, const Identity& identity, StoreMode mo
 
 Store Store::read(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
-  if (!fs::exists(file)) {
-    throw Error(folder.string() + ": no sweep here (there is no sweep.sqlite); `fp4sim sweep run GRID --out " +
-                folder.string() + "` makes one");
-  }
+  refuse_links(folder, /*to_write=*/false);
+  if (!fs::exists(file)) throw_absent(folder, "there is no sweep.sqlite");
   auto handle = std::make_unique<Handle>();
   const auto open_copy = [&] {
     handle->database.reset();
@@ -155,6 +193,7 @@ Store Store::read(const fs::path& folder) {
     // A lone writer, or a journal that a read-only folder keeps from being rolled back: read a private copy.
     open_copy();
   }
+  if (is_empty(*handle->database)) throw_absent(folder, "sweep.sqlite is empty");
   if (check_file(*handle->database) < current_schema) {
     if (!handle->snapshot) open_copy();
     migrate(*handle->database);

@@ -20,10 +20,28 @@ namespace fp4::sweeps {
 
 namespace fs = std::filesystem;
 
+void refuse_links(const fs::path& folder, bool to_write) {
+  std::error_code absent;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, absent)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("sweep.") && !name.ends_with(".checkpoint") && !name.starts_with("trunk-")) continue;
+    struct stat status {};
+    if (::lstat(entry.path().c_str(), &status) != 0) continue;  // gone meanwhile
+    const char* const what = S_ISLNK(status.st_mode)           ? "is a link"
+                             : !S_ISREG(status.st_mode)        ? "is not a regular file"
+                             : to_write && status.st_nlink > 1 ? "has a second name (a hard link)"
+                                                               : nullptr;
+    if (what == nullptr) continue;
+    throw Error(entry.path().string() + ": " + what +
+                "; a sweep's folder holds files of its own, and nothing was changed. Remove it, or put a copy there");
+  }
+}
+
 WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
+  refuse_links(folder, /*to_write=*/true);
   // The holder removes the file when it is done; a lock taken on a removed file protects nothing, so look again.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     if (descriptor_ < 0) {
       throw Error(folder.string() + ": the folder cannot be written (" + std::strerror(errno) + ")", 1);
     }
@@ -37,10 +55,11 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
                   1);
     }
     struct stat status {};
-    if (::fstat(descriptor_, &status) == 0 && status.st_nlink > 0) break;
+    if (::fstat(descriptor_, &status) == 0 && status.st_nlink == 1 && S_ISREG(status.st_mode)) break;
     ::close(descriptor_);
     descriptor_ = -1;
   }
+  if (descriptor_ < 0) throw Error(folder.string() + ": sweep.lock cannot be held: it keeps being replaced", 1);
   std::array<char, 65> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string holder = "process " + std::to_string(::getpid()) + " on " + host.data();
@@ -129,11 +148,7 @@ constexpr std::array<const char*, 2> sidecars = {"-wal", "-journal"};
 }  // namespace
 
 Snapshot::Snapshot(const fs::path& store_file) {
-  std::string pattern = (fs::temp_directory_path() / "fp4sim-store-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) == nullptr) {
-    throw Error(pattern + ": no temporary folder can be made (" + std::strerror(errno) + ")", 1);
-  }
-  folder_ = pattern;
+  for (const char* ending : {"", "-wal", "-journal", "-shm"}) folder_.file("sweep.sqlite" + std::string(ending));
   try {
     for (int attempt = 0; attempt < 20; ++attempt) {
       std::string before = fingerprint(store_file);
@@ -153,16 +168,9 @@ Snapshot::Snapshot(const fs::path& store_file) {
       if (before == after) return;
     }
   } catch (const fs::filesystem_error& error) {
-    fs::remove_all(folder_);
     throw Error(store_file.string() + ": cannot be read: " + error.code().message(), 1);
   }
-  fs::remove_all(folder_);
   throw Error(store_file.string() + ": keeps changing while it is copied; try again when its writer is idle", 1);
-}
-
-Snapshot::~Snapshot() {
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
 }
 
 bool is_network_file_system(const fs::path& folder) {

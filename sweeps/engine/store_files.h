@@ -6,7 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "src/scratch_folder.h"
+
 namespace fp4::sweeps {
+
+// Throws Error naming an entry of a sweep's folder that a command would read or, with `to_write`, write and that is no
+// regular file (with one name): a link in somebody else's folder leads to whatever file of ours they like. Entries:
+// sweep.*, *.checkpoint and trunk-*. Nothing happens where there is no folder.
+void refuse_links(const std::filesystem::path& folder, bool to_write);
 
 // Holds DIR/sweep.lock (flock: gone with the process, however it ends). Throws Error naming the holder when taken.
 class WriterLock {
@@ -53,13 +60,10 @@ void sync_to_disk(const std::filesystem::path& path);
 class Snapshot {
  public:
   explicit Snapshot(const std::filesystem::path& store_file);
-  ~Snapshot();
-  Snapshot(const Snapshot&) = delete;
-  Snapshot& operator=(const Snapshot&) = delete;
-  std::string file() const { return (folder_ / "sweep.sqlite").string(); }
+  std::string file() const { return (folder_.path() / "sweep.sqlite").string(); }
 
  private:
-  std::filesystem::path folder_;
+  ScratchFolder folder_{"store"};
 };
 
 }  // namespace fp4::sweeps

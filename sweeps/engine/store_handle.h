@@ -20,7 +20,10 @@ struct Store::Handle {
   bool writing = false;
 };
 
-// JSON of a column; throws Error that names the file, the column and the parser's reason.
+// Throws Error for a JSON text that is nested deeper than 64 levels.
+void check_depth(const Database& database, std::string_view text, const char* column);
+
+// JSON of a column, nested at most so deep; throws Error that names the file, the column and the parser's reason.
 nlohmann::json stored_json(const Database& database, std::string_view text, const char* column);
 
 }  // namespace fp4::sweeps

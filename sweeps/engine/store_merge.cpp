@@ -110,6 +110,7 @@ void Store::absorb(const Store& other) {
 
 StoreCheck check_store(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
+  refuse_links(folder, /*to_write=*/false);
   if (!fs::exists(file)) throw Error(folder.string() + ": no sweep here (there is no sweep.sqlite)");
   const Snapshot copy(file);  // with its journal, whoever is writing
   Database database(copy.file(), SQLITE_OPEN_READWRITE, file.string());

@@ -63,6 +63,7 @@ std::vector<ConfigRecord> Store::configs(bool with_text) const {
   std::vector<ConfigRecord> configs;
   while (row.step()) {
     check_row(database, row.integer(8) == 1, "configs", "configuration " + std::string(row.text(0)));
+    check_depth(database, row.text(7), "config");
     configs.push_back({.hash = std::string(row.text(0)),
                        .task = std::string(row.text(1)),
                        .reference = std::string(row.text(2)),

@@ -118,6 +118,12 @@ int check_file(Database& database) {
                     std::to_string(current_schema) + "; use the program that wrote it",
                 1);
   }
+  // Views, triggers, virtual tables and indexes with expressions are programs that would run in ours.
+  const std::string foreign = database.text(
+      "SELECT type || ' ' || name FROM sqlite_master WHERE NOT (type='table' AND name IN ('meta', 'configs', 'points', "
+      "'runs') AND sql LIKE 'CREATE TABLE %' OR type='index' AND sql IS NULL)");
+  if (!foreign.empty())
+    throw Error(database.name() + ": holds a " + foreign + ", which no sweep store has; nothing was changed", 1);
   const std::string check = database.text("PRAGMA integrity_check(1)");
   if (check != "ok") {
     throw Error(database.name() + ": damaged (" + check +
