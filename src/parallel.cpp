@@ -1,6 +1,8 @@
 // What to do when the system refuses a thread: OpenMP's own runtime would end the process.
 #include "src/parallel.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <latch>
 #include <mutex>
@@ -9,13 +11,28 @@
 
 namespace fp4 {
 
+namespace {
+
+// A process that is forked from one whose loops have run on several threads has none of them, and OpenMP waits for them
+// for ever: the child's loops run on the thread that calls. Workers of a data loader share the machine's cores anyway.
+std::mutex trying;
+std::atomic<int> proven = 1;
+std::atomic<bool> alone = false;
+
+const int registered = ::pthread_atfork([] { trying.lock(); }, [] { trying.unlock(); },
+                                        [] {
+                                          alone = alone || proven > 1;
+                                          trying.unlock();
+                                        });
+
+}  // namespace
+
 int threads_of_machine() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 int threads_available(int wanted) {
-  static std::atomic<int> proven = 1;
+  if (alone) return 1;
   if (wanted <= proven) return std::max(wanted, 1);
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(trying);
   std::latch together(1);
   std::vector<std::thread> crew;
   try {

@@ -1,5 +1,8 @@
 // Does a shared loop do every iteration once, pass exceptions on, and compute in the default floating-point environment
 // whatever its threads were made under?
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -129,4 +132,28 @@ TEST_CASE("the error of the lowest band leaves a stream, and no later band is ha
       // A step that fails keeps later bands from its own turn, not from the step in front.
       if (stage < 3) CHECK(hashed == ten);
     }
+}
+
+// Without the child's own rule it waits for threads that stayed with its parent; the alarm ends it then.
+TEST_CASE("a process that is forked after a loop on several threads runs its loops alone", "[quick]") {
+  const auto sum_of_loop = [](int threads) {
+    std::vector<int64_t> values(1000);
+    parallel_for(0, 1000, 1, threads, 1, [&](int64_t i) { values[static_cast<size_t>(i)] = i; });
+    return std::accumulate(values.begin(), values.end(), int64_t{0});
+  };
+  const auto ends_well = [](pid_t child) {
+    int status = 0;
+    return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  };
+  REQUIRE(sum_of_loop(4) == 499500);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const pid_t inner = ::fork();  // as a worker that starts workers
+    if (inner == 0) ::_exit(sum_of_loop(4) == 499500 && threads_available(4) == 1 ? 0 : 1);
+    ::_exit(ends_well(inner) && sum_of_loop(4) == 499500 ? 0 : 1);
+  }
+  CHECK(sum_of_loop(4) == 499500);
+  CHECK(ends_well(child));
+  CHECK(threads_available(2) == 2);  // the parent keeps its own
 }
