@@ -94,6 +94,16 @@ TEST_CASE("bad input gives a code and a message", "[quick]") {
   CHECK(fp4sim_quantize("mxfp4", nullptr, 1, 1, {0, 0, 0}, &byte, &byte, &x) == 2);
   fp4sim_array_shape shape;
   CHECK(fp4sim_shape("mxfp4", INT64_MAX, INT64_MAX, &shape) == 2);
+  // Nothing to do, 2^62 times.
+  constexpr int64_t endless = int64_t{1} << 62;
+  float none = 0, scale = 0;
+  uint8_t code = 0;
+  for (const auto& [rows, cols] : {std::pair{endless, int64_t{0}}, {int64_t{0}, endless}, {endless, int64_t{1}}}) {
+    CHECK(fp4sim_shape("mxfp4,tensor_scale=row", rows, cols, &shape) == 2);
+    CHECK(fp4sim_quantize("mxfp4", &none, rows, cols, {0, 0, 0}, &code, &code, &scale) == 2);
+    CHECK(fp4sim_dequantize("mxfp4", rows, cols, &code, &code, &scale, &none) == 2);
+    CHECK(fp4sim_gemm("mxfp4", "mxfp4", "k64_rz", &none, &none, rows, 1, cols, {0, 0, 0}, &none) == 2);
+  }
   CHECK(fp4sim_shape("mxfp4", 1, 32, &shape) == 0);
   CHECK(std::string(fp4sim_last_error()).empty());
 }

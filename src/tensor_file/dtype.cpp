@@ -117,6 +117,11 @@ std::uint64_t padded_count(std::string_view place, const Shape& shape) {
       throw Error(fmt::format("{}: shape {} has more than 2^63 - 1 elements", place, shape_text(shape)));
     product *= std::max<std::uint64_t>(extent, 1);
   }
+  // Loops over 2^62 rows without an element would not end.
+  constexpr std::uint64_t kMaxEmpty = std::uint64_t{1} << 24;
+  if (product > kMaxEmpty && std::find(shape.begin(), shape.end(), std::uint64_t{0}) != shape.end())
+    throw Error(fmt::format("{}: shape {} holds nothing; at most 2^24 rows and columns are accepted then", place,
+                            shape_text(shape)));
   return product;
 }
 

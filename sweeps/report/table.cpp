@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "src/csv.h"
 #include "src/error.h"
 #include "src/words.h"
 #include "sweeps/judge/statistics.h"
@@ -340,16 +341,7 @@ ResultTable result_table(const Results& results, const Costs& costs, const Table
 
 std::string to_csv(const ResultTable& table) {
   std::string out;
-  const auto field = [&](const std::string& text, bool first) {
-    if (!first) out += ',';
-    if (text.find_first_of(",\"\n\r") == std::string::npos) {
-      out += text;
-      return;
-    }
-    out += '"';  // RFC 4180
-    for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-    out += '"';
-  };
+  const auto field = [&](const std::string& text, bool first) { out += (first ? "" : ",") + csv_field(text); };
   for (size_t i = 0; i < table.columns.size(); ++i) field(table.columns[i], i == 0);
   out += '\n';
   for (const auto& row : table.rows) {

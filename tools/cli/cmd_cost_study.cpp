@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sim/recipe.h"
+#include "src/csv.h"
 #include "src/error.h"
 #include "src/output.h"
 #include "sweeps/cost/adapt.h"
@@ -202,13 +203,6 @@ void run_sensitivity(const CostArguments& arguments, const std::vector<std::stri
   fmt::print("Rank and overhead in % of {} on {}\n\n", arguments.model, arguments.hardware);
   print_table(sensitivity_table(result, recipes));
   fmt::print("\n{} of {} pairs of recipes keep their order in all columns.\n", result.stable_pairs, result.pairs);
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
 }
 
 std::string shown(const PublishedRow& row, double value) {

@@ -180,6 +180,16 @@ int judge_outcome(const fs::path& out, const sweeps::Store& store, const sweeps:
   return 1;
 }
 
+// Every point of the product is made canonical and hashed before the first run: minutes for millions.
+void say_large_product(const sweeps::Grid& grid) {
+  size_t points = grid.tasks.size();
+  for (const sweeps::Axis& axis : grid.axes)
+    if (points <= 20'000'000) points *= axis.values.size();  // more is refused by the planner
+  if (points >= 100'000)
+    say("fp4sim: {}: a product of {} points; which of them are possible and distinct is found first\n", grid.place,
+        points);
+}
+
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
@@ -188,6 +198,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   const fs::path out = o.out.empty() ? fs::path(grid.name + ending) : fs::path(o.out);
   const int workers = o.jobs > 0 ? o.jobs : threads_of_machine();
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
+  if (!o.quiet) say_large_product(grid);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
   const sweeps::Identity identity = sweeps::identity_of(simulator, grid, version(), host_name());
   if (o.dry_run) {  // writes nothing, not even a folder

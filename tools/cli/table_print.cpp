@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/csv.h"
+#include "tools/cli/json_text.h"
+
 namespace fp4::tools {
 namespace {
 
@@ -131,13 +134,6 @@ namespace {
 
 TableForm table_form = TableForm::text;
 
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
-
 std::string markdown_cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
@@ -150,7 +146,7 @@ std::string unaligned_table(const Table& table) {
     std::string out = is_csv ? "" : "|";
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       const std::string cell = i < cells.size() ? printable(cells[i]) : std::string();
-      out += is_csv ? (i > 0 ? "," : "") + csv_cell(cell) : " " + markdown_cell(cell) + " |";
+      out += is_csv ? (i > 0 ? "," : "") + csv_field(cell) : " " + markdown_cell(cell) + " |";
     }
     return out + "\n";
   };
@@ -243,8 +239,6 @@ std::string compact_json(const nlohmann::ordered_json& value, std::size_t width,
   return out + "\n" + std::string(indent, ' ') + close;
 }
 
-void print_json(const nlohmann::ordered_json& value) {
-  fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
+void print_json(const nlohmann::ordered_json& value) { fmt::print("{}\n", json_text(value, 2)); }
 
 }  // namespace fp4::tools
