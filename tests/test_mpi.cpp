@@ -87,3 +87,47 @@ TEST_CASE("a rank that is killed ends the run, and its last checkpoint goes on",
   REQUIRE(step >= 1);
   CHECK(stopped_on_threads(step + 5, checkpoint) == stopped_on_threads(step + 5, ""));
 }
+
+TEST_CASE("a signal to any rank ends all of them after the same step, with a checkpoint", "[cli]") {
+  if (const std::string reason = test::no_mpi(); !reason.empty()) {
+    WARN("SKIPPED: " + reason);
+    return;
+  }
+  // To the second rank, to the first, and to mpirun, which is given the time.
+  for (const std::string target : {"${ranks##* }", "${ranks%% *}", "$id"}) {
+    const test::TemporaryFolder folder;
+    const std::string checkpoint = folder / "c", seen = folder / "seen";
+    std::string mpirun = test::mpirun(2);
+    mpirun.insert(mpirun.find(" -n "), " --mca odls_base_sigkill_timeout 4");
+    const auto run = run_shell(mpirun + test::fp4sim_path() + endless +
+                               "--gradients fp32 --no-sync --checkpoint-every 0.001 --checkpoint " + checkpoint +
+                               " > " + folder / "out" + " 2> " + seen + " & id=$!; until [ -s " + checkpoint +
+                               " ]; do kill -0 $id || exit 99; done; " +
+                               "read -r ranks < /proc/$id/task/$id/children; kill -TERM " + target + "; wait $id");
+    INFO(target << " " << test::read_text(seen));
+    CHECK(run.exit_code != 99);
+    CHECK(run.exit_code != 0);
+    const int step = sim::read_checkpoint(checkpoint).step;
+    REQUIRE(step >= 1);
+    CHECK_THAT(test::read_text(seen), Catch::Contains("interrupted after step " + std::to_string(step)));
+    CHECK(stopped_on_threads(step + 5, checkpoint) == stopped_on_threads(step + 5, ""));
+  }
+}
+
+TEST_CASE("a rank that is stopped is named after the limit", "[cli]") {
+  if (const std::string reason = test::no_mpi(); !reason.empty()) {
+    WARN("SKIPPED: " + reason);
+    return;
+  }
+  const test::TemporaryFolder folder;
+  const std::string checkpoint = folder / "c";
+  const auto run = run_shell(test::mpirun(3) + test::fp4sim_path() + endless +
+                             "--set train.batch=96 --gradients fp32 --quiet --no-sync --rank-limit 2 " +
+                             "--checkpoint-every 0.001 --checkpoint " + checkpoint + " > " + folder / "out" +
+                             " & id=$!; until [ -s " + checkpoint + " ]; do kill -0 $id || exit 99; done; " +
+                             "read -r ranks < /proc/$id/task/$id/children; kill -STOP ${ranks##* }; wait $id");
+  INFO(run.out << run.err);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.err, Catch::Contains("rank 2 has not answered rank"));
+  CHECK(run.err.find("rank 1 has not answered") == std::string::npos);
+}

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
 #include <ctime>
 
 #include "sim/recipe.h"
@@ -32,7 +34,7 @@ struct TrainOptions {
   std::string gradients, files = "memory";
   std::vector<std::string> adders;
   int stop_at = 0, trace_every = 10, hadamard = 0;
-  double checkpoint_every = 0;
+  double checkpoint_every = 0, rank_limit = 600;
   bool json = false, force = false, quiet = false, explains = false, branch = false;
   double distil = 0;
 };
@@ -82,7 +84,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   options.files = file_reading(o.files);
   if (!o.gradients.empty()) {
     options.wire = sim::wire_from_words(o.gradients, o.hadamard);
-    ranks = mpi::join();
+    ranks = mpi::join(o.rank_limit);
     options.ranks = ranks.get();
   }
   const bool speaks = !ranks || ranks->rank() == 0;  // the others compute the same and say nothing
@@ -92,6 +94,11 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     o.json = false;
     o.quiet = true;
   }
+  // mpirun hands its parameters to the ranks in the environment.
+  if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet &&
+      std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
+    say("fp4sim: a signal to mpirun leaves ranks one second for their checkpoint; "
+        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60\n");
   ProgressLine line(o.quiet, [](double rate) { return fmt::format("{:.{}f} steps/s", rate, rate < 10 ? 2 : 0); });
   options.progress = [&](const sim::Progress& p) {
     times.add(p);
@@ -118,13 +125,15 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   const sim::History history = tasks::run(config, o.run.seed, options);
   line.finish();
   if (!speaks) return;
-  if (history.status == sim::Status::stopped && stop_requested()) {
+  // Of ranks, another one may have got the signal.
+  const bool is_other_rank = ranks && history.status == sim::Status::stopped && history.steps_done != o.stop_at;
+  if (history.status == sim::Status::stopped && (stop_requested() || is_other_rank)) {
     // The same command with --resume writes the results; nothing stands in its way.
     say("fp4sim: interrupted {}; {}\n", history.message,
         history.steps_done == 0 ? "the same command starts again"
         : o.checkpoint.empty()  ? "nothing is kept without --checkpoint"
                                 : fmt::format("go on with --resume {}", o.checkpoint));
-    invocation.exit_code = stop_exit_code();
+    invocation.exit_code = stop_requested() ? stop_exit_code() : 128 + SIGTERM;
     return;
   }
   nlohmann::ordered_json result = train_result(config, o.run.seed, history, invocation);
@@ -188,6 +197,11 @@ void add_train(CLI::App& app, Invocation& invocation) {
           ->type_name("SPEC");
   app.add_option("--gradients-hadamard", o.hadamard, "Rotate gradients by Hadamards of this size before coding them")
       ->type_name("SIZE")
+      ->needs(gradients);
+  app.add_option("--rank-limit", o.rank_limit,
+                 "Give up, naming the rank, when one has not answered for so many seconds; 0: wait for ever")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str()
       ->needs(gradients);
   app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
       ->check(CLI::Range(1, 1000000000))

@@ -6,6 +6,6 @@ namespace fp4::mpi {
 
 std::string status() { return "none: built without it (packages libopenmpi-dev and openmpi-bin, then cmake again)"; }
 
-std::unique_ptr<sim::Ranks> join() { throw Error("--gradients: MPI: " + status()); }
+std::unique_ptr<sim::Ranks> join(double) { throw Error("--gradients: MPI: " + status()); }
 
 }  // namespace fp4::mpi

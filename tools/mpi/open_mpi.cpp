@@ -1,11 +1,17 @@
-// Ranks through Open MPI's collectives. They move bytes and never add, so no order of arrival can change a result. The
-// library is loaded when it is asked for: the program starts without it and runs where it is not installed.
+// Ranks through Open MPI's messages between pairs, all of them under way at once. They move bytes and never add, so no
+// order of arrival can change a result; and where one does not come, the rank that did not send it is known by name,
+// which a collective could not say. The library is loaded when it is asked for: the program starts without it and runs
+// where it is not installed.
 #define OMPI_SKIP_MPICXX 1
 #include <dlfcn.h>
 #include <mpi.h>
+#include <sched.h>
 
+#include <chrono>
+#include <cstring>
 #include <exception>
 #include <limits>
+#include <vector>
 
 #include "src/error.h"
 #include "tools/mpi/join.h"
@@ -27,8 +33,9 @@ struct Library {
   decltype(&MPI_Comm_rank) rank = nullptr;
   decltype(&MPI_Comm_size) size = nullptr;
   decltype(&MPI_Error_string) error_string = nullptr;
-  decltype(&MPI_Alltoall) alltoall = nullptr;
-  decltype(&MPI_Allgather) allgather = nullptr;
+  decltype(&MPI_Isend) isend = nullptr;
+  decltype(&MPI_Irecv) irecv = nullptr;
+  decltype(&MPI_Testsome) testsome = nullptr;
   MPI_Comm world = nullptr;
   MPI_Datatype byte = nullptr;
   MPI_Errhandler return_errors = nullptr;
@@ -44,8 +51,9 @@ struct Library {
     find(library, "MPI_Comm_rank", rank);
     find(library, "MPI_Comm_size", size);
     find(library, "MPI_Error_string", error_string);
-    find(library, "MPI_Alltoall", alltoall);
-    find(library, "MPI_Allgather", allgather);
+    find(library, "MPI_Isend", isend);
+    find(library, "MPI_Irecv", irecv);
+    find(library, "MPI_Testsome", testsome);
     find(library, "ompi_mpi_comm_world", world);
     find(library, "ompi_mpi_byte", byte);
     find(library, "ompi_mpi_errors_return", return_errors);
@@ -54,7 +62,7 @@ struct Library {
 
 class MpiRanks : public sim::Ranks {
  public:
-  MpiRanks() {
+  explicit MpiRanks(double limit_s) : limit_s_(limit_s) {
     check(mpi_.init(nullptr, nullptr), "cannot join");
     mpi_.set_errhandler(mpi_.world, mpi_.return_errors);
     mpi_.rank(mpi_.world, &rank_);
@@ -70,15 +78,68 @@ class MpiRanks : public sim::Ranks {
   int rank() const override { return rank_; }
   int count() const override { return count_; }
   void exchange(const void* send, void* receive, int64_t bytes) override {
-    const int n = count_of(bytes);
-    check(mpi_.alltoall(send, n, mpi_.byte, receive, n, mpi_.byte, mpi_.world), "exchange");
+    const auto* from = static_cast<const char*>(send);
+    pass(
+        bytes, [&](int other) { return from + other * bytes; }, receive);
   }
   void gather(const void* mine, void* all, int64_t bytes) override {
-    const int n = count_of(bytes);
-    check(mpi_.allgather(mine, n, mpi_.byte, all, n, mpi_.byte, mpi_.world), "gather");
+    pass(
+        bytes, [&](int) { return static_cast<const char*>(mine); }, all);
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // To each rank what `block` says, from each rank its block of `receive`.
+  template <class Block>
+  void pass(int64_t bytes, const Block& block, void* receive) {
+    const int n = count_of(bytes);
+    auto* to = static_cast<char*>(receive);
+    std::vector<MPI_Request> requests;
+    std::vector<int> partners;  // of each request
+    const auto add = [&](int other) -> MPI_Request* {
+      partners.push_back(other);
+      return &requests.emplace_back();
+    };
+    for (int step = 1; step < count_; ++step) {  // not all of them to rank 0 first
+      const int from = (rank_ + count_ - step) % count_, next = (rank_ + step) % count_;
+      check(mpi_.irecv(to + from * bytes, n, mpi_.byte, from, tag, mpi_.world, add(from)), "receive");
+      check(mpi_.isend(block(next), n, mpi_.byte, next, tag, mpi_.world, add(next)), "send");
+    }
+    std::memcpy(to + rank_ * bytes, block(rank_), static_cast<size_t>(bytes));
+    wait(requests, partners);
+  }
+
+  void wait(std::vector<MPI_Request>& requests, const std::vector<int>& partners) {
+    const auto all = static_cast<int>(requests.size());
+    std::vector<int> done(requests.size());
+    std::vector<bool> is_done(requests.size());
+    const Clock::time_point begin = Clock::now();
+    for (int left = all, tries = 0; left > 0; ++tries) {
+      int count = 0;
+      check(mpi_.testsome(all, requests.data(), &count, done.data(), MPI_STATUSES_IGNORE), "exchange");
+      for (int i = 0; i < count; ++i) is_done[static_cast<size_t>(done[static_cast<size_t>(i)])] = true;
+      left -= count;
+      if (left == 0 || tries % 256 != 255) continue;
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (seconds > 0.001) ::sched_yield();  // as Open MPI itself where ranks are more than cores
+      if (limit_s_ > 0 && seconds > limit_s_) throw_silent(partners, is_done, seconds);
+    }
+  }
+
+  [[noreturn]] void throw_silent(const std::vector<int>& partners, const std::vector<bool>& is_done, double seconds) {
+    std::vector<bool> is_silent(static_cast<size_t>(count_));
+    for (size_t i = 0; i < partners.size(); ++i)
+      if (!is_done[i]) is_silent[static_cast<size_t>(partners[i])] = true;
+    std::string names;
+    for (int other = 0; other < count_; ++other)
+      if (is_silent[static_cast<size_t>(other)]) names += (names.empty() ? "" : ", ") + std::to_string(other);
+    throw Error("MPI: rank " + names + " has not answered rank " + std::to_string(rank_) + " for " +
+                    std::to_string(static_cast<int64_t>(seconds)) +
+                    " s: stopped, or far slower than the others (--rank-limit); the last checkpoint goes on",
+                1);
+  }
+
   void check(int code, const char* what) const {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = {};
@@ -92,7 +153,9 @@ class MpiRanks : public sim::Ranks {
     return static_cast<int>(bytes);
   }
 
+  static constexpr int tag = 4;
   Library mpi_;
+  double limit_s_;
   int rank_ = 0, count_ = 1;
 };
 
@@ -103,6 +166,6 @@ std::string status() {
          std::to_string(OMPI_RELEASE_VERSION);
 }
 
-std::unique_ptr<sim::Ranks> join() { return std::make_unique<MpiRanks>(); }
+std::unique_ptr<sim::Ranks> join(double limit_s) { return std::make_unique<MpiRanks>(limit_s); }
 
 }  // namespace fp4::mpi
