@@ -13,4 +13,7 @@ std::span<const EmbeddedFile> sweeps_data();
 // The report's chart library, one file; empty when node_modules was missing at build time.
 std::span<const EmbeddedFile> chart_library_data();
 
+// The licences of what the program carries of others, one text (tools/cmake/notices.cmake).
+std::span<const EmbeddedFile> notices_data();
+
 }  // namespace fp4

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "sweeps/data.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_shell;
@@ -75,6 +76,8 @@ TEST_CASE("the Debian package holds the installed files and names its libraries"
   CHECK(run_shell("'" + folder / "root" + "/usr/bin/fp4sim' version").exit_code == 0);
   CHECK(std::filesystem::exists(folder / "root/usr/share/man/man1/fp4sim.1"));
   CHECK(std::filesystem::exists(folder / "root/usr/share/doc/fp4sim/LICENSE"));
+  const std::string notices = fp4::test::read_text(folder / "root/usr/share/doc/fp4sim/THIRD_PARTY_NOTICES.txt");
+  CHECK(notices == fp4::notices_data().front().content);
   const auto flags = run_shell("PKG_CONFIG_PATH=$(dirname $(find '" + folder / "root" +
                                "' -name fp4sim.pc)) pkg-config --variable=prefix fp4sim");
   CHECK(std::filesystem::exists(flags.out.substr(0, flags.out.find('\n')) + "/include/fp4sim.h"));

@@ -95,7 +95,7 @@ if [ -f package.json ]; then
   if [ ! -f node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ] ||
     { [ "$wanted" = all ] && [ ! -d node_modules/playwright-core ]; }; then
     echo "setup: installing npm packages of package-lock.json"
-    npm ci --no-audit --no-fund $less
+    npm ci --ignore-scripts --no-audit --no-fund $less # a package's scripts are programs, and none is needed
     touch node_modules/.package-lock.json
   else
     echo "setup: all npm packages are here"

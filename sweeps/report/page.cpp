@@ -49,12 +49,14 @@ std::string make_page(const std::string& file, std::string_view title, std::stri
       out += html_text(title);
     else if (word == "library")
       out += packed_library();
+    else if (word == "notices")
+      out += html_text(notices_data().front().content);
     else if (word == "data")
       out += base64(deflate_bytes(data));
     else if (word.starts_with("file:"))
       out += embedded("report/" + std::string(word.substr(5)));
     else
-      throw unknown_word(file, word, {"title", "library", "data", "file:NAME"});
+      throw unknown_word(file, word, {"title", "library", "notices", "data", "file:NAME"});
     place = close + 2;
   }
 }

@@ -11,6 +11,13 @@ target_compile_options(
                       # g++ 12 reports overlapping memcpy inside its own std::string at -O3 (GCC bug 105651).
                       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
                       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Debug>>:-D_GLIBCXX_ASSERTIONS>)
+# What is given to others (presets release, ci and native): a write past an array ends the program instead of going on, and
+# the tables through which libraries are called are read-only.
+if(FP4_HARDEN)
+  target_compile_options(fp4_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>
+                                             $<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE> $<$<COMPILE_LANGUAGE:CXX>:-D_FORTIFY_SOURCE=2>)
+  target_link_options(fp4_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()
 if(FP4_SANITIZE)
   target_compile_options(fp4_flags INTERFACE -fsanitize=${FP4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
                                              -D_GLIBCXX_ASSERTIONS)

@@ -1,0 +1,28 @@
+# fp4_notices(OUT): the licences that must go with what the program carries of others: the chart library of the report (its
+# parts d3, zrender and tslib too) and, where the system says them, the libraries that are compiled in from headers alone.
+# Read when configuring, never copied into the source; a changed file configures again.
+function(fp4_notices out)
+  set(modules "${PROJECT_SOURCE_DIR}/node_modules")
+  set(files "")
+  if(EXISTS "${modules}/echarts")
+    foreach(file echarts/NOTICE echarts/LICENSE echarts/licenses/LICENSE-d3 zrender/LICENSE tslib/LICENSE.txt
+                 tslib/CopyrightNotice.txt)
+      if(NOT EXISTS "${modules}/${file}")
+        message(FATAL_ERROR "node_modules/${file} is missing: what ships the chart library ships its licences (tools/setup.sh)")
+      endif()
+      list(APPEND files "${modules}/${file}")
+    endforeach()
+  endif()
+  foreach(package libcli11-dev nlohmann-json3-dev libeigen3-dev pybind11-dev)
+    file(GLOB found "/usr/share/doc/${package}/copyright")
+    list(APPEND files ${found})
+  endforeach()
+  set(text "Parts of others in fp4sim, and their licences.\n")
+  foreach(file IN LISTS files)
+    string(REGEX REPLACE "^.*/(node_modules|doc)/" "" name "${file}")
+    file(READ "${file}" content)
+    string(APPEND text "\n======== ${name} ========\n\n${content}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  endforeach()
+  file(CONFIGURE OUTPUT "${out}" CONTENT "@text@" @ONLY)
+endfunction()
