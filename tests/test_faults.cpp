@@ -2,6 +2,8 @@
 // first to the last (tests/support/preload.cpp). A trial survives when the command ends with exit code 0 and the right
 // result, or with 1 or 2, one line of reason and no temporary file, and then succeeds when it is run again. Everything
 // else is lost: a signal, a hang, a wrong or half result, a result that the second run does not give.
+// And when it is killed (-9) in front of the Nth call that changes a file: what it leaves is never taken for a whole
+// result, and the same command then goes on to the right one.
 // tests/faults.md holds the tables that this prints.
 #include <fmt/format.h>
 
@@ -60,8 +62,9 @@ std::string files_of(const fs::path& folder) {
 struct Work {
   const char* name;
   std::string words;
-  std::string again;                              // words of the second run
-  void (*prepare)(const fs::path& folder);        // what stands there before
+  std::string again;                        // words of the second run
+  std::string reads;                        // words of a command that succeeds for the whole result alone; "": none
+  void (*prepare)(const fs::path& folder);  // what stands there before
   std::string (*result)(const fs::path& folder);  // what must come out
 };
 
@@ -102,18 +105,18 @@ const std::vector<Work>& works() {
   static const std::string quantize = "quantize x.bin --dtype f32 --shape 64x256 --spec nvfp4 --threads 2 --out out";
   static const std::vector<Work> rows = {
       {"sweep", "sweep run grid.json --quiet --jobs 2 --out out",
-       "sweep run grid.json --quiet --jobs 2 --retry-failed --out out", write_grid,
+       "sweep run grid.json --quiet --jobs 2 --retry-failed --out out", "sweep status out --complete", write_grid,
        [](const fs::path& f) { return runs_of(f / "out"); }},
-      {"merge", "sweep merge 1 2 --out out", "sweep merge 1 2 --out out", copy_shards,
+      {"merge", "sweep merge 1 2 --out out", "sweep merge 1 2 --out out", "sweep status out --complete", copy_shards,
        [](const fs::path& f) { return runs_of(f / "out"); }},
-      {"quantize", quantize, quantize + " --force", write_matrix,
+      {"quantize", quantize, quantize + " --force", "dequantize out --out y.npy", write_matrix,
        [](const fs::path& f) {
          fs::remove(f / "out/manifest.json");  // names the command, which has --force the second time
          return files_of(f / "out");
        }},
       {"golden", "golden make --suite smoke --out out", "golden make --suite smoke --out out --force",
-       [](const fs::path&) {}, [](const fs::path& f) { return files_of(f / "out"); }},
-      {"train", train, train + " --force", [](const fs::path&) {}, trained}};
+       "golden check out", [](const fs::path&) {}, [](const fs::path& f) { return files_of(f / "out"); }},
+      {"train", train, train + " --force", "", [](const fs::path&) {}, trained}};
   return rows;
 }
 
@@ -149,6 +152,30 @@ std::string lost_by(const Work& work, const std::string& fault, const std::strin
   }
 }
 
+// "" when the trial survived a kill.
+std::string lost_by_kill(const Work& work, long call, const std::string& expected) {
+  const TemporaryFolder folder;
+  work.prepare(folder.path());
+  const RunResult first = run_in(folder.path(), work.words, fmt::format("FP4_FAULT=change:{}!", call));
+  try {
+    if (first.exit_code == 0) return work.result(folder.path()) == expected ? "" : "exit 0 with another result";
+    if (first.exit_code != 128 + 9) return fmt::format("exit code {}: {}", first.exit_code, first.err);
+    const TemporaryFolder copy;  // reading changes nothing, but would forgive the command
+    fs::copy(folder.path(), copy.path(), fs::copy_options::recursive);
+    if (!work.reads.empty()) {
+      const RunResult read = run_in(copy.path(), work.reads);
+      if (read.exit_code > 2) return fmt::format("`{}` ends with {}: {}", work.reads, read.exit_code, read.err);
+      if (read.exit_code == 0 && work.result(copy.path()) != expected) return "a half result is taken for a whole one";
+    }
+    const RunResult second = run_in(folder.path(), work.again);
+    if (second.exit_code != 0) return "the second run failed: " + second.err;
+    if (has_temporaries(folder.path())) return "a temporary file is left after the second run";
+    return work.result(folder.path()) == expected ? "" : "the second run has another result";
+  } catch (const std::exception& e) {
+    return std::string("the result cannot be read: ") + e.what();
+  }
+}
+
 // At most `most` of 1 .. count, evenly from the first to the last.
 std::vector<long> sampled(long count, long most) {
   std::vector<long> calls;
@@ -159,6 +186,7 @@ std::vector<long> sampled(long count, long most) {
 
 struct Trial {
   std::string kind, fault, lost;
+  long kill = 0;  // in front of this call; 0: the call fails
 };
 
 // More samples for a longer look: FP4SIM_FAULT_SAMPLES=100.
@@ -166,6 +194,16 @@ long samples(const Work& work) {
   if (const char* given = std::getenv("FP4SIM_FAULT_SAMPLES")) return std::stol(given);
   // A sweep and a training spend most of a second on their signatures.
   return work.name == std::string("sweep") || work.name == std::string("train") ? 5 : 8;
+}
+
+// How many calls of a kind the undisturbed command makes.
+long count_of(const Work& work, const std::string& kind, std::map<std::string, long>& counts) {
+  const TemporaryFolder counted;
+  work.prepare(counted.path());
+  const RunResult r = run_in(counted.path(), work.words, "FP4_FAULT=" + kind + ":0 FP4_FAULT_COUNT=count");
+  INFO(kind << " " << r.err);
+  REQUIRE(r.exit_code == 0);
+  return counts[kind] = std::stol(test::read_text(counted / "count"));
 }
 
 // Every kind of call of one command; prints its part of the table.
@@ -183,25 +221,25 @@ void try_faults(const std::string& name) {
   std::vector<Trial> trials;
   std::map<std::string, long> counts;
   for (const std::string kind : kinds) {
-    const TemporaryFolder counted;
-    work.prepare(counted.path());
-    const RunResult r = run_in(counted.path(), work.words, "FP4_FAULT=" + kind + ":0 FP4_FAULT_COUNT=count");
-    INFO(kind << " " << r.err);
-    REQUIRE(r.exit_code == 0);
-    counts[kind] = std::stol(test::read_text(counted / "count"));
-    for (const long call : sampled(counts[kind], samples(work)))
+    for (const long call : sampled(count_of(work, kind, counts), samples(work)))
       trials.push_back({kind, fmt::format("{}:{}", kind, call), ""});
     if (kind == "pthread_create" && counts[kind] > 0) trials.push_back({kind, kind + ":1+", ""});
   }
+  // A merge and a small quantize are quick enough to be killed in front of most of their changes.
+  const long kills = (name == "merge" || name == "quantize" ? 4 : 1) * samples(work);
+  for (const long call : sampled(count_of(work, "change", counts), kills))
+    trials.push_back({"change", fmt::format("change:{}!", call), "", call});
   std::atomic<size_t> next = 0;
   const auto worker = [&] {
-    for (size_t i = next++; i < trials.size(); i = next++) trials[i].lost = lost_by(work, trials[i].fault, expected);
+    for (size_t i = next++; i < trials.size(); i = next++)
+      trials[i].lost =
+          trials[i].kill > 0 ? lost_by_kill(work, trials[i].kill, expected) : lost_by(work, trials[i].fault, expected);
   };
   std::thread other(worker);
   worker();
   other.join();
   std::string table = "command   call            calls  tried  survived  lost\n";
-  for (const std::string kind : kinds) {
+  for (const auto& [kind, count] : counts) {
     long tried = 0, lost = 0;
     for (const Trial& t : trials) {
       if (t.kind != kind) continue;
@@ -211,8 +249,8 @@ void try_faults(const std::string& name) {
       FAIL_CHECK(work.name << " " << t.fault << ": " << t.lost);
     }
     if (tried > 0)
-      table += fmt::format("{:<8}  {:<14}  {:>5}  {:>5}  {:>8}  {:>4}\n", work.name, kind, counts[kind], tried,
-                           tried - lost, lost);
+      table +=
+          fmt::format("{:<8}  {:<14}  {:>5}  {:>5}  {:>8}  {:>4}\n", work.name, kind, count, tried, tried - lost, lost);
   }
   WARN(table);
 }
