@@ -18,11 +18,11 @@ class Quantized:
     tensor_scale  float32 [1]; row: [rows]; outer128: [rows, K/128 rounded up]
     """
 
-    __slots__ = ("_handle", "_input", "_spec", "_shape")
+    __slots__ = ("_handle", "_statistics", "_spec", "_shape")
 
-    def __init__(self, handle, given):
+    def __init__(self, handle, statistics=None):
         facts = _core.call("tensor_facts", tensor=handle.address)
-        self._handle, self._input = handle, given  # the input is read again for statistics
+        self._handle, self._statistics = handle, statistics
         self._shape, self._spec = tuple(facts["shape"]), Spec._of(facts["spec"])
 
     def _call(self, name, /, **arguments):
@@ -82,9 +82,12 @@ class Quantized:
     def statistics(self, *, threads: "int | None" = None) -> dict:
         """nmse, clipped, zeros and underflows (shares), nonfinite (a count): what `fp4sim quantize` prints.
 
-        Measured at the first call against the input, which is kept, not copied: do not change it before.
+        Measured by quantize() against the input as it was then; `threads` changes nothing any more.
         """
-        return self._call("tensor_statistics", threads=count_of_threads(threads), long=self.size > _core.LONG)
+        if self._statistics is None:
+            raise Error("statistics: this tensor was made of codes, or with statistics=False; accepted: what quantize() "
+                        "gives")
+        return dict(self._statistics)
 
     @property
     def nmse(self) -> float:
@@ -130,7 +133,7 @@ def _restored(codes, scales, tensor_scale, words, shape):
 
 
 def quantize(x, spec: "str | Spec" = "mxfp4", *, transpose: bool = False, seed: int = 0, stream: int = 0, step: int = 0,
-             threads: "int | None" = None, backend: str = "auto", **fields) -> Quantized:
+             threads: "int | None" = None, backend: str = "auto", statistics: bool = True, **fields) -> Quantized:
     """Quantises x, of any rank, as [product of the leading axes, last axis] along the last axis.
 
     x      numpy array or anything with __dlpack__ in the host's memory; float32 is read where it lies, with its
@@ -138,11 +141,16 @@ def quantize(x, spec: "str | Spec" = "mxfp4", *, transpose: bool = False, seed: 
     spec   words of --spec ("nvfp4", "mxfp4,block=32x32"), a Spec, or fields: quantize(x, "nvfp4", rounding="stochastic")
     seed, stream, step   where the random bits lie
     transpose            quantise the transpose of the matrix: blocks along axis 0
+    statistics           measure them now, while x is what it is; False saves that time
     """
     given, keep = _core.arrays().operand(x, "x")
     handle = _core.call("quantize", x=given, words=words_of(spec, fields), transpose=bool(transpose),
                         **place(seed, stream, step), **who(backend, threads), keep=keep, long=keep.size > _core.LONG)
-    return Quantized(handle, keep)
+    measured = None
+    if statistics:
+        measured = _core.call("tensor_statistics", tensor=handle.address, threads=count_of_threads(threads),
+                              keep=(handle, keep), long=keep.size > _core.LONG)
+    return Quantized(handle, measured)
 
 
 def from_arrays(codes, scales=None, tensor_scale=None, *, spec: "str | Spec", shape) -> Quantized:
@@ -154,7 +162,7 @@ def from_arrays(codes, scales=None, tensor_scale=None, *, spec: "str | Spec", sh
     given = {"codes": codes, "scales": scales, "tensor_scale": tensor_scale}
     sent = {name: _core.arrays().raw(array, name) for name, array in given.items()}
     return Quantized(_core.call("from_arrays", words=words_of(spec, {}), shape=sizes, keep=sent,
-                                **{name: argument for name, (argument, _) in sent.items()}), None)
+                                **{name: argument for name, (argument, _) in sent.items()}))
 
 
 def dequantize(codes, scales=None, tensor_scale=None, *, spec: "str | Spec | None" = None, shape=None,

@@ -70,7 +70,7 @@ def cross_entropy(logits: _torch.Tensor, labels: _torch.Tensor) -> _torch.Tensor
 class _Fake(_torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, spec, keywords):
-        return _torch.from_numpy(quantize(x.detach(), spec, **keywords).dequantize()).to(x.dtype)
+        return _torch.from_numpy(quantize(x.detach(), spec, **{"statistics": False, **keywords}).dequantize()).to(x.dtype)
 
     @staticmethod
     def backward(ctx, gradient):
