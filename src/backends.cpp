@@ -62,7 +62,10 @@ Dispatcher::Dispatcher(std::string_view name) : name_(name) {
   for (const std::string& n : backend_names()) known = known || n == name_;
   if (!known) throw unknown_word("backend", name_, backend_names());
   for (const Backend* b : all_backends()) {
-    if ((name_ == "auto" || name_ == b->name()) && b->available()) chosen_.push_back(b);
+    // The GPU is asked when something reaches it that no CPU path takes: starting a vendor's runtime takes a good part
+    // of a second.
+    const bool is_asked_later = name_ == "auto" && b == &gpu_backend();
+    if (is_asked_later || ((name_ == "auto" || name_ == b->name()) && b->available())) chosen_.push_back(b);
   }
   if (chosen_.empty()) {
     std::string message = "backend: '" + name_ + "' is not available on this machine or in this build; available:";
@@ -238,7 +241,8 @@ void Dispatcher::multiply(const MultiplyCall& call) const {
   check_spec(call.b.spec, k);
   for (const Backend* b : chosen_) {
     const bool whole = call.options.factor == ProductFactor::tensor_scales;
-    if (whole && !call.a.replays() && !call.b.replays() && b->multiply(call)) return;
+    const bool is_last = name_ == "auto" && b == &gpu_backend();  // what follows may be the CPU's
+    if (whole && !is_last && !call.a.replays() && !call.b.replays() && b->multiply(call)) return;
   }
   thread_local Quantized a;
   thread_local Quantized b;

@@ -14,6 +14,23 @@
 namespace fp4 {
 namespace {
 
+// First of all cases: the others ask.
+TEST_CASE("gpu backend: auto asks for no device", "[quick]") {
+  const std::vector<float> x(64 * 64, 1.5f);
+  const Dispatcher dispatcher("auto");
+  MultiplyCall call;
+  call.a = {.x = view_of(x.data(), 64, 64), .spec = nvfp4_spec};
+  call.b = {.x = view_of(x.data(), 64, 64), .spec = mxfp4_spec};
+  std::vector<float> c(64 * 64);
+  call.c = c.data();
+  call.c_stride = 64;
+  dispatcher.multiply(call);
+  Quantized q;
+  dispatcher.quantize(call.a, q);
+  dispatcher.dequantize(q, c.data(), 1);
+  CHECK_FALSE(gpu_was_asked());
+}
+
 TEST_CASE("long division equals the compiler's 128-bit division", "[quick]") {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20000; ++i) {
@@ -37,6 +54,7 @@ TEST_CASE("gpu bodies: quantisers", "[quick]") {
   SECTION("formats, blocks, policies, presets") { test::compare_formats(device); }
   SECTION("Hadamards, transposes, bands, smooth maxima") { test::compare_hadamards(device); }
   SECTION("row and column copies in one pass") { test::compare_both_ways(device); }
+  SECTION("whole runs of 32") { test::compare_runs(device); }
   SECTION("bit comparison") { test::compare_bit_comparison(device); }
 }
 
@@ -44,6 +62,7 @@ TEST_CASE("gpu bodies: every accumulator on plain arithmetic", "[quick]") {
   gpu::HostDevice device(gpu::MatrixKind::none);
   test::compare_accumulators(device);
   test::compare_wide_products(device);
+  test::compare_ordered_products(device);
   test::compare_zero_scales(device);
 }
 
@@ -112,7 +131,7 @@ TEST_CASE("gpu bench: bits first, then ratios", "[quick]") {
   device.use_exact_unit(gpu::ExactUnit::bf16);
   const gpu::BenchSize small = {32, 64, {16}, 8, 1};
   const std::vector<gpu::Measurement> rows = gpu::bench(device, small);
-  REQUIRE(rows.size() == 18);
+  REQUIRE(rows.size() == 20);
   for (const gpu::Measurement& row : rows) {
     INFO(row.what);
     CHECK(row.is_equal);

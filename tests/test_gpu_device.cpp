@@ -27,6 +27,7 @@ TEST_CASE("device: quantisers", "[gpu]") {
   SECTION("formats, blocks, policies, presets") { test::compare_formats(*device); }
   SECTION("Hadamards, transposes, bands, smooth maxima") { test::compare_hadamards(*device); }
   SECTION("row and column copies in one pass") { test::compare_both_ways(*device); }
+  SECTION("whole runs of 32") { test::compare_runs(*device); }
 }
 
 TEST_CASE("device: products", "[gpu]") {
@@ -34,6 +35,7 @@ TEST_CASE("device: products", "[gpu]") {
   if (device == nullptr) return;
   SECTION("every accumulator") { test::compare_accumulators(*device); }
   SECTION("accumulators in 64-bit integers") { test::compare_wide_products(*device); }
+  SECTION("sums in ascending k") { test::compare_ordered_products(*device); }
   SECTION("fp32_block on the integer units") { test::compare_block_products(*device); }
   SECTION("sums that no order rounds") { test::compare_exact_products(*device); }
   SECTION("the largest integers of a block") { test::compare_extreme_products(*device); }

@@ -360,9 +360,9 @@ largest_launch() {
 
 run_ncu() {
   ncu=$(command -v ncu || ls /opt/nvidia/nsight-compute/*/ncu /usr/local/cuda*/bin/ncu 2>/dev/null | tail -n 1)
-  for kernel in QuantizeTile QuantizeBothWays ExactGemm MatrixGemm; do
+  for kernel in QuickRows QuickTile StagedGemm OrderedGemm; do
     case $kernel in
-      Quantize*) what="quantize" ;;
+      Quick*) what="quantize" ;;
       *) what="gemm --sizes 4096" ;;
     esac
     if [ -n "$ncu" ]; then

@@ -168,6 +168,9 @@ class Bench {
     product("mxfp4", "fp32_block", block, n, golden::InputKind::gaussian, vendor);
     product("mxfp4", "fp32_block, heavy tails", block, n, golden::InputKind::heavy_tailed, vendor);
     product("nvfp4", "fp32_block", block, n, golden::InputKind::gaussian, vendor);
+    const Accumulator& in_order = find_row(accumulator_table, std::string_view("fma_sequential"))->row;
+    for (const char* words : {"fp32", "bf16"})
+      product(words, "in order", in_order, n, golden::InputKind::gaussian, vendor);
     const int64_t slow = std::min(n, size_.plain);
     for (const char* words : {"mxfp4", "nvfp4"}) {
       for (const AccumulatorInfo& row : accumulator_table) {

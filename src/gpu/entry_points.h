@@ -18,13 +18,21 @@ inline constexpr int64_t device_largest_launch = int64_t{1} << 23;
                                  amdgpu_waves_per_eu(Kernel::groups_at_once)))
 #endif
 
+// A kernel's arguments stay where the launch put them: a function that is not inlined may take their address without a
+// copy of them all in every thread's stack.
+#if FP4_GPU_CUDA
+#define FP4_GPU_ARGUMENT const __grid_constant__
+#else
+#define FP4_GPU_ARGUMENT
+#endif
+
 // Below 48 KiB, which every launch may have. Sized at the launch: as fixed arrays, clang 14 would add up those of all
 // kernels as soon as one of their functions is not inlined.
 template <class Kernel>
 inline constexpr unsigned shared_bytes = (Kernel::shared_words + 3) / 4 * static_cast<unsigned>(sizeof(FourWords));
 
 template <class Kernel>
-FP4_GPU_ENTRY entry(Kernel kernel, int64_t first) {
+FP4_GPU_ENTRY entry(FP4_GPU_ARGUMENT Kernel kernel, int64_t first) {
   static_assert(shared_bytes<Kernel> <= 48 * 1024);
   extern __shared__ FourWords shared[];  // shared_bytes<Kernel> of them, given at the launch
   kernel(Group{}, first + group_number(), shared[0].v);

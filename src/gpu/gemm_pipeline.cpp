@@ -56,7 +56,7 @@ ExactBuffers pack_codes(Pool& pool, const Operand& o, const Expanded& e) {
   return r;
 }
 
-template <class Unit>
+template <class Unit, class Kernel = ExactGemm<Unit>>
 void exact_gemm(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b) {
   const auto side = [&](const Operand& o, const Expanded& e) {
     if constexpr (Unit::has_scales) {
@@ -69,17 +69,17 @@ void exact_gemm(Pool& pool, const PlainGemm& plain, const TileRule& rule, const 
   const ExactBuffers of_a = side(plain.a, a);
   const ExactBuffers of_b = side(plain.b, b);
   launch(pool.device(),
-         ExactGemm<Unit>{plain,
-                         rule,
-                         {of_a.values.data(), of_a.exponents.data(), plain.a.rows},
-                         {of_b.values.data(), of_b.exponents.data(), plain.b.rows},
-                         of_a.row_bytes},
+         Kernel{plain,
+                rule,
+                {of_a.values.data(), of_a.exponents.data(), plain.a.rows},
+                {of_b.values.data(), of_b.exponents.data(), plain.b.rows},
+                of_a.row_bytes},
          matrix_tiles(plain));
 }
 
 void exact_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b,
                  MatrixKind kind, ExactUnit unit) {
-  if (kind == MatrixKind::nvidia) return exact_gemm<NvidiaBf16>(pool, plain, rule, a, b);
+  if (kind == MatrixKind::nvidia) return exact_gemm<NvidiaBf16, StagedGemm>(pool, plain, rule, a, b);
   if (unit == ExactUnit::scaled) return exact_gemm<AmdScaled>(pool, plain, rule, a, b);
   exact_gemm<AmdBf16>(pool, plain, rule, a, b);
 }
@@ -141,6 +141,25 @@ void wide_gemm(Pool& pool, const PlainGemm& plain, int widest_spread) {
       plain, rule, a.e, b.e, RowOfCodes(plain.a, 0).scale_min_exponent(), RowOfCodes(plain.b, 0).scale_min_exponent()};
   launch(pool.device(), kernel, tiles_over(plain.a.rows, WideGemm::side) * plain.groups_across(WideGemm::side));
   remaining_tiles(pool, plain, rule);
+}
+
+// What is summed by fma in ascending k, as gemm_output() in gemm.h decides.
+bool is_in_order(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
+  return accumulator.kind == AccumulatorKind::fma || !takes(accumulator, a.has_scale(), format_of(a.element)) ||
+         !takes(accumulator, b.has_scale(), format_of(b.element));
+}
+
+void ordered_gemm(Pool& pool, const PlainGemm& plain) {
+  const int64_t batches = tiles_over(plain.a.cols, ordered_k);
+  const auto decoded = [&](const Operand& o) {
+    const int64_t tiles = tiles_over(o.rows, matrix_tile);
+    Buffer<float> values(pool, tiles * batches * OrderedGemm::side_words);
+    launch(pool.device(), DecodeInOrder{o, values.data(), batches}, tiles * batches);
+    return values;
+  };
+  const Buffer<float> a = decoded(plain.a);
+  const Buffer<float> b = decoded(plain.b);
+  launch(pool.device(), OrderedGemm{plain, a.data(), b.data(), batches}, matrix_tiles(plain));
 }
 
 PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
@@ -210,6 +229,7 @@ MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator
 void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
   const Device& device = pool.device();
   const PlainGemm plain = plain_gemm(a, b, options, c);
+  if (is_in_order(a.spec, b.spec, options.accumulator)) return ordered_gemm(pool, plain);
   const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
   const int spread = widest_spread(a.spec, b.spec, options.accumulator, a.operand.cols);
   if (spread >= 0) return wide_gemm(pool, plain, spread);

@@ -49,14 +49,18 @@ class GpuBackend final : public Backend {
     if (!is_found_) use(this_device());
     return pool_ != nullptr;
   }
+  bool was_asked() const {
+    const std::lock_guard lock(mutex_);
+    return is_found_;
+  }
   bool supports_quantize(const QuantizeCall& call) const override {
-    return is_known(call.spec) && is_known(call.hadamard);
+    return is_known(call.spec) && is_known(call.hadamard) && available();
   }
-  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec); }
+  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec) && available(); }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
-    return is_known(a) && is_known(b) && is_known(options.accumulator);
+    return is_known(a) && is_known(b) && is_known(options.accumulator) && available();
   }
-  bool supports_hadamard(const HadamardSpec& h) const override { return is_known(h); }
+  bool supports_hadamard(const HadamardSpec& h) const override { return is_known(h) && available(); }
 
   void quantize(const QuantizeCall& call, Quantized& out) const override {
     const std::lock_guard lock(mutex_);
@@ -140,10 +144,15 @@ std::string no_device_reason() { return "this build has no GPU backend (configur
 
 }  // namespace gpu
 
-const Backend& gpu_backend() {
+namespace {
+const gpu::GpuBackend& process_backend() {
   static const gpu::GpuBackend backend;
   return backend;
 }
+}  // namespace
+
+const Backend& gpu_backend() { return process_backend(); }
+bool gpu_was_asked() { return process_backend().was_asked(); }
 
 std::string gpu_status() {
   const gpu::Device* device = gpu::this_device();

@@ -18,6 +18,8 @@ std::unique_ptr<Backend> make_backend(Device* device);
 namespace fp4 {
 
 const Backend& gpu_backend();
+// Whether anybody has asked for the device of this process: that starts the vendor's runtime.
+bool gpu_was_asked();
 // One line for people: the device, or why there is none ("this build has no GPU backend", "no device: ...").
 std::string gpu_status();
 

@@ -51,6 +51,15 @@ struct Group {
     for (int64_t i = 0; i < count; ++i) f(i);
 #endif
   }
+  // Once for each thread of the group.
+  template <class F>
+  FP4_HD void for_threads(const F& f) const {
+#if FP4_DEVICE_CODE
+    f(thread_number());
+#else
+    for (int i = 0; i < group_threads; ++i) f(i);
+#endif
+  }
   // The same for a count that is known: no branches, so that the reads of `at_once` items overlap.
   template <int count, int at_once, class F>
   FP4_HD void for_all(const F& f) const {
@@ -124,5 +133,29 @@ struct alignas(16) Four {
 struct alignas(16) FourWords {
   uint32_t v[4];
 };
+
+// Copies of 16 bytes to shared memory that pass no register and wait for nobody, where the chip has them (sm_80 and
+// later); elsewhere plain copies, done at once. `bytes` 0 writes zeros. A thread's copies since its last finish_batch()
+// are a batch; wait_for_batches<n>() returns when all but the last n of its own batches are done.
+FP4_HD inline void copy_async(void* to, const void* from, bool is_there) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(is_there ? 16 : 0)
+               : "memory");
+#else
+  *static_cast<FourWords*>(to) = is_there ? *static_cast<const FourWords*>(from) : FourWords{};
+#endif
+}
+FP4_HD inline void finish_batch() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int pending>
+FP4_HD inline void wait_for_batches() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+#endif
+}
 
 }  // namespace fp4::gpu

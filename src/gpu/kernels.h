@@ -4,7 +4,10 @@
 
 #include "src/gpu/exact_gemm.h"
 #include "src/gpu/matrix_gemm.h"
+#include "src/gpu/ordered_gemm.h"
 #include "src/gpu/quantize_kernels.h"
+#include "src/gpu/quick_kernels.h"
+#include "src/gpu/staged_gemm.h"
 #include "src/gpu/verify_kernels.h"
 #include "src/gpu/wide_gemm.h"
 
@@ -19,18 +22,23 @@ using AmdPower32 = MatrixGemm<AmdUnit, ScaleMode::power, 1>;
 using AmdPower16 = MatrixGemm<AmdUnit, ScaleMode::power, 2>;
 using AmdMantissa32 = MatrixGemm<AmdUnit, ScaleMode::mantissa, 1>;
 using AmdMantissa16 = MatrixGemm<AmdUnit, ScaleMode::mantissa, 2>;
-using NvidiaBf16Gemm = ExactGemm<NvidiaBf16>;
+using QuickRowsPower = QuickRows<ScaleMode::power>;
+using QuickRowsMantissa = QuickRows<ScaleMode::mantissa>;
+using QuickTilePower = QuickTile<ScaleMode::power>;
+using QuickTileMantissa = QuickTile<ScaleMode::mantissa>;
+using NvidiaBf16Gemm = StagedGemm;
 using AmdBf16Gemm = ExactGemm<AmdBf16>;
 using AmdScaledGemm = ExactGemm<AmdScaled>;
 
 }  // namespace fp4::gpu
 
 // Kernels of both vendors; the matrix units are a device's own.
-#define FP4_GPU_COMMON_KERNELS(apply)                                                                       \
-  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)     \
-      apply(QuantizeBothWays) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)        \
-          apply(ExpandOperand) apply(FindTileFacts) apply(DecodeToBf16) apply(PackCodes) apply(CompareBits) \
-              apply(ProbeNative)
+#define FP4_GPU_COMMON_KERNELS(apply)                                                                               \
+  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)             \
+      apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower)                  \
+          apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)           \
+              apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(DecodeToBf16) \
+                  apply(PackCodes) apply(CompareBits) apply(ProbeNative)
 #define FP4_GPU_NVIDIA_KERNELS(apply) \
   apply(NvidiaPower32) apply(NvidiaPower16) apply(NvidiaMantissa32) apply(NvidiaMantissa16) apply(NvidiaBf16Gemm)
 #define FP4_GPU_AMD_KERNELS(apply) \

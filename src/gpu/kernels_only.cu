@@ -7,7 +7,7 @@
 
 namespace fp4::gpu {
 
-#define FP4_GPU_INSTANTIATE(Kernel) template __global__ void entry<Kernel>(Kernel, int64_t);
+#define FP4_GPU_INSTANTIATE(Kernel) template __global__ void entry<Kernel>(FP4_GPU_ARGUMENT Kernel, int64_t);
 FP4_GPU_COMMON_KERNELS(FP4_GPU_INSTANTIATE)
 #if FP4_GPU_CUDA
 FP4_GPU_NVIDIA_KERNELS(FP4_GPU_INSTANTIATE)

@@ -54,6 +54,82 @@ void find_factors(Pool& pool, const Source& x, const QuantizeHow& how, Resident&
   launch(device, TensorFactorOf{q, held, partial.data(), partial.count(), out.factors.data(), out.amax.data()}, 1);
 }
 
+// Which bits carry a block's maximum into the next exponent, so that e = exponent(bits + carry) - 2: the rules' own
+// thresholds 1.75, 1.5 and 1.8125 over 2^e (scale_rule.h) for e2m1.
+struct PowerCarry {
+  ScaleRule rule;
+  uint32_t carry;
+};
+constexpr PowerCarry power_carries[] = {{ScaleRule::floor, 0},        {ScaleRule::ceil, 0x7FFFFF},
+                                        {ScaleRule::rceil, 0x3FFFFF}, {ScaleRule::even, 0x200000},
+                                        {ScaleRule::uos, 0x17FFFF},   {ScaleRule::even_above, 0x1FFFFF}};
+
+// Whether quick_run.h quantises by this spec, and how.
+QuickRule quick_rule(const QuantSpec& s, const QuantizeHow& how) {
+  QuickRule rule;
+  const bool is_plain = s.element == Element::e2m1 && s.block.kind == BlockKind::vector && s.prescale == 1.0f &&
+                        s.arithmetic != Arithmetic::multiply && s.compute == Compute::fp32 &&
+                        s.exponent == Exponent::bits && s.headroom == Headroom::none && s.scale_floor == 0.0f &&
+                        s.scale_ceiling == 0.0f && s.nonfinite == Nonfinite::block_nan &&
+                        s.negative_zero == NegativeZero::keep && how.soft_alpha == 0.0f;
+  const bool draws = is_stochastic(s.rounding);
+  if (!is_plain || (draws && s.random_bits != 8)) return rule;
+  rule.is_stochastic = draws;
+  if (s.scale == Scale::e8m0 && s.block.size == 32 && s.tensor_scale == TensorScale::none) {
+    const PowerCarry* row = std::find_if(std::begin(power_carries), std::end(power_carries),
+                                         [&](const PowerCarry& c) { return c.rule == s.scale_rule; });
+    rule.fits = row != std::end(power_carries) && (!draws || s.rounding == Rounding::stochastic) &&
+                (draws || s.rounding == Rounding::nearest_even);
+    if (!rule.fits) return rule;
+    const Quantizer q = resolve(s);
+    rule.carry = row->carry;
+    rule.zero_code = apply_scale_policies(q, zero_block_code(q));
+    return rule;
+  }
+  // Ties of the others go to the core, whatever it makes of them.
+  const bool is_near = s.rounding == Rounding::nearest_even || s.rounding == Rounding::nearest_away ||
+                       s.rounding == Rounding::nearest_toward_zero;
+  const bool is_whole = s.tensor_scale != TensorScale::outer128 && s.tensor_scale != TensorScale::row;
+  rule.mode = ScaleMode::mantissa;
+  rule.fits = (s.scale == Scale::ue4m3 || s.scale == Scale::ue5m3 || s.scale == Scale::ue5m3_61440) &&
+              s.block.size == 16 && s.scale_rule == ScaleRule::amax && s.scale_rounding == Rounding::nearest_even &&
+              is_whole &&
+              (is_near || s.rounding == Rounding::stochastic || s.rounding == Rounding::stochastic_midpoint);
+  return rule;
+}
+
+bool is_aligned(const float* data) { return reinterpret_cast<uintptr_t>(data) % sizeof(Four) == 0; }
+
+template <ScaleMode mode>
+void launch_tiles(Device& device, const float* data, int64_t height, int64_t width, const QuickJob& along,
+                  const QuickJob& across) {
+  const QuickTile<mode> kernel = {data, height, width, along, across};
+  launch(device, kernel, kernel.tiles_wide() * tiles_over(height, kernel.rows));
+}
+
+// False where x is not laid out for whole runs.
+bool quantize_quickly(Device& device, const Source& x, const QuickRule& rule, const QuantizeJob& job) {
+  const Operand& o = job.out;
+  const QuickJob quick = {job, rule};
+  if (!rule.fits || o.cols % run_elements != 0 || !is_aligned(x.data) || x.cols != o.cols) return false;
+  if (x.col_stride == 1 && x.row_stride == x.cols) {
+    const int64_t runs = x.rows * (x.cols / run_elements);
+    if (rule.mode == ScaleMode::power) {
+      launch(device, QuickRows<ScaleMode::power>{x.data, runs, quick}, groups_for(runs));
+    } else {
+      launch(device, QuickRows<ScaleMode::mantissa>{x.data, runs, quick}, groups_for(runs));
+    }
+    return true;
+  }
+  if (x.row_stride != 1 || x.col_stride != x.rows || x.rows % 4 != 0) return false;
+  if (rule.mode == ScaleMode::power) {
+    launch_tiles<ScaleMode::power>(device, x.data, x.cols, x.rows, {}, quick);
+  } else {
+    launch_tiles<ScaleMode::mantissa>(device, x.data, x.cols, x.rows, {}, quick);
+  }
+  return true;
+}
+
 }  // namespace
 
 Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols) {
@@ -140,6 +216,7 @@ void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out
   find_factors(pool, source, how, out);
 
   QuantizeJob job = {o, how.place, how.row_offset, device.has_native_conversion(), nullptr};
+  if (transform.size == 0 && quantize_quickly(device, source, quick_rule(out.spec, how), job)) return;
   Buffer<uint32_t> block_scales;
   if (has_wide_blocks(out.spec)) {
     const int64_t blocks = out.geometry.scale_rows * out.geometry.scale_cols;
@@ -167,14 +244,21 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
                         Resident& across) {
   find_factors(pool, x, {}, along);
   find_factors(pool, x, {}, across);
+  Device& device = pool.device();
+  const bool use_native = device.has_native_conversion();
+  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr};
+  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr};
+  const QuickJob quick[] = {{job_along, quick_rule(along.spec, {})}, {job_across, quick_rule(across.spec, {})}};
+  const bool has_runs = x.col_stride == 1 && x.row_stride == x.cols && x.rows % run_elements == 0 &&
+                        x.cols % run_elements == 0 && is_aligned(x.data);
+  if (has_runs && quick[0].rule.fits && quick[1].rule.fits && quick[0].rule.mode == quick[1].rule.mode) {
+    if (quick[0].rule.mode == ScaleMode::power) {
+      return launch_tiles<ScaleMode::power>(device, x.data, x.rows, x.cols, quick[0], quick[1]);
+    }
+    return launch_tiles<ScaleMode::mantissa>(device, x.data, x.rows, x.cols, quick[0], quick[1]);
+  }
   const Tiling tiling = tiling_over(square_tile, x.cols);
-  const bool use_native = pool.device().has_native_conversion();
-  launch(pool.device(),
-         QuantizeBothWays{x,
-                          tiling,
-                          {along.operand, place_along, 0, use_native, nullptr},
-                          {across.operand, place_across, 0, use_native, nullptr}},
-         tiles_of(tiling, x.rows));
+  launch(device, QuantizeBothWays{x, tiling, job_along, job_across}, tiles_of(tiling, x.rows));
 }
 
 void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y) {

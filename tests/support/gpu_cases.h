@@ -25,6 +25,8 @@ void compare_scale_rules(gpu::Device& device);
 void compare_formats(gpu::Device& device);
 void compare_hadamards(gpu::Device& device);
 void compare_both_ways(gpu::Device& device);
+void compare_runs(gpu::Device& device);
+void compare_ordered_products(gpu::Device& device);
 void compare_accumulators(gpu::Device& device);
 void compare_wide_products(gpu::Device& device);
 void compare_block_products(gpu::Device& device);

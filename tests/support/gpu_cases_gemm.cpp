@@ -78,6 +78,20 @@ void compare_wide_products(gpu::Device& device) {
   CHECK(gpu::widest_spread(mxfp4_spec, mxfp4_spec, fp32_block, 64) == -1);
 }
 
+// Several tiles, batches of 16 columns whole and cut, sums of -0.
+void compare_ordered_products(gpu::Device& device) {
+  const Accumulator& row = find_row(accumulator_table, std::string_view("fma_sequential"))->row;
+  for (const InputKind kind :
+       {InputKind::gaussian, InputKind::boundary, InputKind::heavy_tailed, InputKind::special, InputKind::subnormal}) {
+    for (const char* words : {"fp32", "bf16", "mxfp4", "nvfp4"})
+      compare_products(device, words, words, row, {9, 70}, 21, kind);
+    compare_products(device, "fp32", "bf16,prescale=0.75", row, {3, 16}, 2, kind);
+  }
+  for (const int64_t k : {1, 15, 16, 17, 64})
+    compare_products(device, "fp32", "fp32", row, {5, k}, 7, InputKind::subnormal);
+  compare_products(device, "fp32", "fp32", fp32_block, {140, 90}, 130, InputKind::gaussian);
+}
+
 // Where the integer units serve; the larger shape has several tiles and more than one chunk of K.
 void compare_block_products(gpu::Device& device) {
   for (const InputKind kind :

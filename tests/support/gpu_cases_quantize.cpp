@@ -188,6 +188,49 @@ void compare_hadamards(gpu::Device& device) {
   }
 }
 
+// What quick_run.h takes: rows without gaps, transposes and both copies at once, ragged at the end of a group and of a
+// tile; every kind of input, so that ties, zeros, infinities and subnormal scales are among them.
+void compare_runs(gpu::Device& device) {
+  Comparison comparison(device);
+  gpu::Pool pool(device);
+  const RandomPlace other = {5, 19, 2};
+  for (const std::string scales :
+       {"mxfp4", "mxfp4,scale_rule=ceil,arithmetic=te", "mxfp4,scale_rule=rceil,zero_block=limit",
+        "mxfp4,scale_rule=even", "mxfp4,scale_rule=uos", "mxfp4,scale_rule=even_above", "nvfp4", "te_nvfp4",
+        "vllm_nvfp4", "ue5m3fp4", "nvfp4,tensor_scale=none", "nvfp4,arithmetic=reciprocal"}) {
+    for (const char* rounding : {"nearest_even", "stochastic", "stochastic_midpoint", "nearest_away"}) {
+      const std::string words = scales + ",rounding=" + rounding;
+      const QuantSpec spec = quant_spec_from_words(words);
+      for (const golden::InputKindInfo& kind : golden::input_kind_table) {
+        const std::string what = words + " on " + kind.name + " input";
+        const std::vector<float> x = make_input(kind.id, spec, 160, 96, place);
+        QuantizeCall call = {.x = view_of(x.data(), 160, 96), .spec = spec, .place = place};
+        if (spec.tensor_scale == TensorScale::none) call.row_offset = 64;
+        comparison.quantize(call, what);
+        call.x = call.x.transposed();
+        comparison.quantize(call, what + ", transposed");
+        if (!gpu::can_quantize_both_ways(spec, spec)) continue;
+        gpu::Buffer<float> data(pool, 160 * 96);
+        data.upload(x.data());
+        gpu::Resident along = make_resident(pool, spec, 160, 96);
+        gpu::Resident across = make_resident(pool, spec, 96, 160);
+        quantize_both_ways(pool, {data.data(), 160, 96, 96, 1}, place, other, along, across);
+        Quantized got[2];
+        download(along, got[0]);
+        download(across, got[1]);
+        Quantized expected[2];
+        const MatrixView view = view_of(x.data(), 160, 96);
+        reference_backend().quantize({.x = view, .spec = spec, .place = place}, expected[0]);
+        reference_backend().quantize({.x = view.transposed(), .spec = spec, .place = other}, expected[1]);
+        for (int way = 0; way < 2; ++way) {
+          const std::string where = difference(got[way], expected[way]);
+          if (!where.empty()) FAIL_CHECK(what << ", way " << way << ": " << where);
+        }
+      }
+    }
+  }
+}
+
 void compare_both_ways(gpu::Device& device) {
   gpu::Pool pool(device);
   const RandomPlace other = {5, 19, 2};
