@@ -88,6 +88,11 @@ fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quant
   job.words = text(o.spec);
   job.tensors = list(o.tensors);
   job.keep = list(o.keep);
+  job.keep_only = list(o.keep_only);
+  if (!job.keep.empty() && !job.keep_only.empty())
+    throw Error("fp4sim_quantize_file: keep adds to the rules, keep_only replaces them: one of the two");
+  job.activations = activations_of("activations", text(o.activations), *job.scheme);
+  job.fuse = fuse_rules_of("fuse", text(o.fuse, "auto"));
   job.layouts = layouts_of(o.nibbles, o.scale_layout);
   job.allow_left = o.allow_left != 0;
   job.changed = o.changed != 0;
@@ -99,8 +104,9 @@ fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quant
 
 fp4sim_report quantize_tensor(const char* in, const char* out, const fp4sim_quantize_options& o) {
   if (o.spec == nullptr) throw Error("fp4sim_quantize_file: neither a spec nor a scheme");
-  if (o.tensors != nullptr || o.keep != nullptr)
-    throw Error("fp4sim_quantize_file: tensors and keep belong to a scheme");
+  if (o.tensors != nullptr || o.keep != nullptr || o.keep_only != nullptr || o.activations != nullptr ||
+      o.fuse != nullptr)
+    throw Error("fp4sim_quantize_file: tensors, keep, keep_only, activations and fuse belong to a scheme");
   folder::QuantizeJob job;
   set_run(job, o.run);
   job.in = in;

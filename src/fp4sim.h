@@ -91,8 +91,8 @@ typedef struct fp4sim_run {
   int threads;         /* 0: as many as the machine runs at once */
   int force;           /* not 0: existing results are replaced; else they are an error */
   const char* backend; /* NULL: "auto" */
-  /* NULL, or called as bytes of input are done (not while a folder is decoded), by one thread at a time, which need not be the caller's. tensor is ""
-   * for a file with one. It must return: no exception, no longjmp. */
+  /* NULL, or called as bytes of input are done (not while a folder is decoded), by one thread at a time, which need not
+   * be the caller's. tensor is "" for a file with one. It must return: no exception, no longjmp. */
   void (*progress)(uint64_t done, uint64_t all, const char* tensor, void* user);
   void* user;
 } fp4sim_run;
@@ -131,10 +131,13 @@ typedef struct fp4sim_quantize_options {
   const char* nibbles;      /* NULL: "low_first"; layouts of `fp4sim list layouts`; of a model's output, too */
   const char* scale_layout; /* NULL: "linear"; of a model's output, too */
   /* A model: patterns with * and ?, the last one NULL. */
-  const char* const* tensors; /* what is quantised; NULL: every matrix but kept ones */
-  const char* const* keep;    /* what stays; NULL: embeddings, heads, norms and routers */
-  int allow_left;             /* not 0: what looks quantised and is not understood stays, instead of an error */
-  int changed;                /* not 0: reads shards that are not those of fp4sim.json by their SHA-256 */
+  const char* const* tensors;   /* what is quantised; NULL: every matrix but kept ones */
+  const char* const* keep;      /* what stays besides what `fp4sim list keep-rules` names; NULL: nothing more */
+  int allow_left;               /* not 0: what looks quantised and is not understood stays, instead of an error */
+  int changed;                  /* not 0: reads shards that are not those of fp4sim.json by their SHA-256 */
+  const char* const* keep_only; /* what stays instead of those rules; {"none", NULL}: nothing does */
+  const char* activations;      /* a word of `fp4sim list activations`; NULL: the scheme's own */
+  const char* fuse;             /* which weights share a factor: NULL or "auto", "none", "GROUPS.json" */
 } fp4sim_quantize_options;
 
 /* in: a tensor file (.npy, .npz, .safetensors, raw) of shape [.., K], taken as [product of the leading axes, K]; out: a

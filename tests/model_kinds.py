@@ -307,7 +307,7 @@ def check_carried(folder):
     told = json.loads(run("quantize", before, "--scheme", "modelopt_nvfp4", "--spec", "nvfp4", "--out", folder / "anew", "--no-sync", "--json"))
     assert told["outcomes"]["quantised"] == 1, told
     codes, scales = codes_and_scales(2, 6, 128, block=32)
-    save(folder / "x.safetensors", {"e.up.weight": ("I8", codes), "e.up.scale": ("F8_E8M0", scales)})
+    save(folder / "x.safetensors", {"e.experts.up.weight": ("I8", codes), "e.experts.up.scale": ("F8_E8M0", scales)})
     before = folder / "x.safetensors"
     for scheme, names in (("compressed_tensors_mxfp4", ("weight_packed", "weight_scale")), ("modelopt_mxfp4", ("weight", "weight_scale")),
                           ("deepseek_mxfp4", ("weight", "scale"))):
@@ -315,7 +315,7 @@ def check_carried(folder):
         run("quantize", before, "--scheme", scheme, "--out", out, "--no-sync")
         before = out / "x.safetensors"
         tensors = load(before)
-        assert np.array_equal(tensors["e.up." + names[0]][1], codes) and np.array_equal(tensors["e.up." + names[1]][1], scales), scheme
+        assert np.array_equal(tensors["e.experts.up." + names[0]][1], codes) and np.array_equal(tensors["e.experts.up." + names[1]][1], scales), scheme
 
 
 def check_gguf_kinds(folder):
@@ -334,7 +334,7 @@ def check_gguf_kinds(folder):
     f32 = lambda *shape: (0, shape, np.ones(shape, np.float32).tobytes())
     for name, shape, word in (("n" * 57 + ".weight", (6, 128), "63"), ("five.weight", (1, 1, 1, 6, 128), "4 axes")):
         save(folder / "l.safetensors", {name: ("F32", x.reshape(shape))})
-        error = run("quantize", folder / "l.safetensors", "--scheme", "ggml_mxfp4", "--out", folder / "no", code=2)
+        error = run("quantize", folder / "l.safetensors", "--scheme", "ggml_mxfp4", "--tensors", name, "--out", folder / "no", code=2)
         assert name in error and word in error, error
     # Experts of a stack have a factor each, also where they share one; general.file_type is that of NVFP4 or MXFP4.
     gguf(path, {"blk.0.ffn_up_exps.weight": (0, (3, 6, 128), np.concatenate([x, 2 * x, 3 * x]).tobytes())})

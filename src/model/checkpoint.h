@@ -38,6 +38,18 @@ struct Fp8Grid {
   const char* name = "";            // "fp8_tensor"
 };
 
+struct ModelTensor;
+
+// How the values of a tensor are read where the output has them in another order than the file (row_view.h).
+struct RowView {
+  bool transposed = false;                // [E, in, out] as [E, out, in]; the tensor's shape is the latter
+  std::int64_t heads = 0;                 // rows of so many heads as pairs instead of halves
+  float add = 0;                          // to each value
+  std::vector<ModelTensor> members = {};  // a stack of these: shape [members, rows, cols]
+  std::vector<float> values = {};         // of a tensor that no file has
+  bool is_plain() const { return !transposed && heads == 0 && add == 0 && members.empty() && values.empty(); }
+};
+
 // Tensors that make one weight, or one tensor by itself (no scheme).
 struct ModelTensor {
   std::string name;                          // of the tensor of codes, or of the tensor
@@ -52,7 +64,8 @@ struct ModelTensor {
   golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
   std::vector<std::uint64_t> factor_rows = {};  // rows that each factor multiplies; empty: one factor, or none
   std::vector<TensorPlace> companions = {};     // that mean nothing without it
-  std::string fault = {};                       // why a quantised weight cannot be read, naming the part
+  RowView view = {};
+  std::string fault = {};    // why a quantised weight cannot be read, naming the part
   std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads
   const std::string& file() const { return parts.front().file; }
   bool is_quantised() const { return scheme != nullptr || fp8.has_value(); }

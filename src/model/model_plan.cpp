@@ -1,12 +1,15 @@
 #include "src/model/model_plan.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <map>
 
 #include "src/error.h"
+#include "src/model/engine_config.h"
+#include "src/model/keep_rules.h"
 #include "src/model/weight_reader.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/gguf_writer.h"
@@ -14,17 +17,10 @@
 namespace fp4 {
 namespace {
 
-// The first of the patterns that the name has; null where there is none.
-const std::string* match_of(const std::vector<std::string>& patterns, const std::string& name) {
-  const auto at = std::find_if(patterns.begin(), patterns.end(),
-                               [&](const std::string& p) { return fnmatch(p.c_str(), name.c_str(), 0) == 0; });
-  return at == patterns.end() ? nullptr : &*at;
-}
-
 void check_patterns(const char* option, const std::vector<std::string>& patterns,
                     const std::vector<ModelTensor>& tensors) {
   for (const std::string& p : patterns)
-    if (std::none_of(tensors.begin(), tensors.end(), [&](const ModelTensor& t) { return match_of({p}, t.name); }))
+    if (std::none_of(tensors.begin(), tensors.end(), [&](const ModelTensor& t) { return has_match({p}, t.name); }))
       throw Error(fmt::format("{}: no tensor of the model is called '{}'; `fp4sim inspect` lists them", option, p));
 }
 
@@ -41,6 +37,30 @@ std::string refusal(const CheckpointScheme& s, const ModelTensor& t) {
     return fmt::format("its {} columns are no multiple of the block of {}", matrix_cols(t.shape), block);
   if (t.scheme == nullptr && !t.whole.ends_with(s.whole))
     return fmt::format("its name does not end in '{}', which the scheme replaces", s.whole);
+  return "";
+}
+
+// Whether a word of --tensors is the tensor's whole name: then it is quantised whatever the rules keep.
+bool is_named_fully(const ModelJob& job, const std::string& name) {
+  return std::find(job.tensors.begin(), job.tensors.end(), name) != job.tensors.end();
+}
+
+// Why a tensor that could be converted stays as it is, in words; empty where it is to be converted.
+std::string reason_to_keep(const ModelJob& job, const ModelTensor& t) {
+  if (!job.tensors.empty() && !has_match(job.tensors, t.name)) return "not in --tensors";
+  if (has_match(job.keep, t.name)) return "--keep";
+  if (is_named_fully(job, t.name) || job.scheme == nullptr) return "";
+  if (!job.keep_only.empty()) {
+    if (has_match(job.keep_only, t.name)) return "--keep-only";
+  } else {
+    if (const KeepRule* rule = keep_rule_of(t.whole)) return rule->doc;
+    if (t.shape.size() > 2 && !t.is_quantised() && !is_expert(t.whole)) return "convolution";
+  }
+  const Takes takes = engine_rules_of(*job.scheme).takes;
+  if (takes != Takes::linear && !is_expert(t.whole)) return "no routed expert";
+  if (takes == Takes::stacks && (t.shape.size() != 3 || t.whole.ends_with(".weight"))) return "no stack of experts";
+  if (!t.is_quantised() && !t.whole.ends_with(job.scheme->whole))
+    return fmt::format("name does not end in '{}'", job.scheme->whole);
   return "";
 }
 
@@ -136,71 +156,153 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
               1);
 }
 
+bool is_fp4(const Plan& plan) { return plan.way == Way::quantise || plan.way == Way::carry; }
+
+// Error for tensors that the scheme cannot hold: all of them, as words of --keep that leave everything else as it was.
+[[noreturn]] void refuse(const ModelJob& job, const std::vector<Plan>& plans,
+                         const std::vector<const ModelTensor*>& refused) {
+  std::vector<std::string> wanted, others;
+  for (const ModelTensor* t : refused) wanted.push_back(t->name);
+  for (const Plan& plan : plans)
+    if (is_fp4(plan) && std::find(refused.begin(), refused.end(), plan.tensor) == refused.end())
+      others.push_back(plan.tensor->name);
+  std::string words;
+  for (const std::string& pattern : patterns_for(wanted, others)) words += fmt::format(" '{}'", pattern);
+  const ModelTensor& first = *refused.front();
+  const bool is_one = refused.size() == 1;
+  throw Error(fmt::format("{}: tensor {} cannot be {}: {}{}; add --keep{} to leave {}", first.file(), first.name,
+                          job.scheme->name, refusal(*job.scheme, first),
+                          is_one ? "" : fmt::format(" (and {} more)", refused.size() - 1), words,
+                          is_one ? "it as it is" : "them as they are"));
+}
+
+// Error for a model of which nothing is quantised, with the reasons and how many tensors each keeps.
+[[noreturn]] void refuse_nothing(const ModelJob& job, const std::vector<Plan>& plans) {
+  std::map<std::string, size_t> reasons;
+  for (const Plan& plan : plans) ++reasons[plan.rule.empty() ? "no matrix of numbers" : plan.rule];
+  std::string words;
+  for (const auto& [reason, count] : reasons) words += fmt::format("{}{} {}", words.empty() ? "" : ", ", count, reason);
+  throw Error(fmt::format("{}: nothing becomes {}: {}; --tensors NAME quantises a weight that a rule keeps", job.in,
+                          job.scheme->name, words));
+}
+
+// Types that GGUF wants of what is not quantised: vectors, norms and routers are f32 (llama.cpp conversion/base.py).
+bool is_f32_in_gguf(const ModelTensor& t) {
+  return t.shape.size() < 2 || t.whole.ends_with("_norm.weight") || t.whole.ends_with("ffn_gate_inp.weight");
+}
+
+// The factor of a layer's inputs as the source has it, said as the scheme says it. Error without one.
+float input_factor(const ModelJob& job, const ModelTensor& t) {
+  const EngineRules& rules = engine_rules_of(*job.scheme);
+  const EngineRules* own = t.scheme != nullptr ? &engine_rules_of(*t.scheme) : nullptr;
+  for (const TensorPlace& place : t.companions) {
+    if (own == nullptr || *own->inputs == '\0' || !place.info.name.ends_with(own->inputs)) continue;
+    std::vector<float> numbers(static_cast<size_t>(element_count(place.info.name, place.info.shape)));
+    TensorReader reader = reader_of(place);
+    reader.read_rows(0, reader.rows(), numbers.data());
+    if (numbers.size() != 1 || !std::isfinite(numbers[0]) || numbers[0] <= 0)
+      throw Error(fmt::format("{}: {}: one finite number above 0 is needed", place.file, place.info.name));
+    return own->inputs_reciprocal == rules.inputs_reciprocal ? numbers[0] : 1 / numbers[0];
+  }
+  throw Error(
+      fmt::format("--activations static: {}: {} has no calibrated factor of its inputs (input_scale or "
+                  "input_global_scale of an NVFP4 checkpoint); --activations none writes weights alone",
+                  t.file(), t.name));
+}
+
+// The tensors of the output.
+void fill(const ModelJob& job, const QuantSpec& spec, Plan& plan) {
+  const ModelTensor& t = *plan.tensor;
+  // A tensor with a view or another name in the output is written from its values; bf16 and f32 hold them as they are.
+  const bool is_renamed = !t.view.is_plain() || t.whole != t.name;
+  const bool is_real = t.parts.size() > 0 && has_values(t) && !t.is_quantised();
+  if (plan.way == Way::copy && is_renamed && is_real && writes_gguf(job)) plan.way = Way::decode;
+  if (plan.way == Way::quantise) {
+    plan.outcome = Outcome::quantised;
+    plan.has_factor = spec.has_tensor_scale();
+    plan.infos = scheme_infos(t, job, plan.has_factor, 1);
+  } else if (plan.way == Way::carry) {
+    plan.outcome = Outcome::carried;
+    const bool lacks = writes_gguf(job) && t.parts.size() < (is_block_type(t) ? size_t{2} : size_t{3});
+    plan.has_factor = job.scheme->meaning != Factor::one && !lacks;
+    plan.infos = scheme_infos(t, job, plan.has_factor, std::max<size_t>(1, t.factor_rows.size()));
+  } else if (plan.way == Way::decode) {
+    if (!is_real) plan.outcome = Outcome::decoded;
+    const Dtype stays = t.parts.front().info.dtype == Dtype::bf16 && !is_f32_in_gguf(t) ? Dtype::bf16 : Dtype::f32;
+    plan.infos = {{t.whole, job.scheme == nullptr ? job.real : is_real ? stays : Dtype::f32, t.shape}};
+  } else {
+    for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);
+    for (const TensorPlace& part : t.companions) plan.infos.push_back(part.info);
+  }
+  if (is_fp4(plan) && job.activations == Activations::calibrated) {
+    plan.inputs = input_factor(job, t);
+    plan.infos.push_back(
+        {stem_in(t, *job.scheme) + engine_rules_of(*job.scheme).inputs, Dtype::f32, factor_shape(*job.scheme, t, 1)});
+  }
+  if (writes_gguf(job)) plan.types = gguf_types_of(job, plan);
+}
+
 }  // namespace
+
+void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors) {
+  const bool writes_stacks = job.scheme != nullptr && engine_rules_of(*job.scheme).takes == Takes::stacks;
+  for (ModelTensor& t : tensors) {
+    const bool is_stack = t.shape.size() == 3 && is_expert(t.whole) && !t.whole.ends_with(".weight");
+    const bool is_read = t.scheme != nullptr && engine_rules_of(*t.scheme).takes == Takes::stacks;
+    const bool is_chosen = job.tensors.empty() || has_match(job.tensors, t.name);
+    const bool is_turned = writes_stacks ? !t.is_quantised() && has_values(t) : is_read && job.scheme == nullptr;
+    if (!is_stack || !is_chosen || !is_turned) continue;
+    t.view.transposed = true;
+    std::swap(t.shape[1], t.shape[2]);
+  }
+}
 
 bool writes_gguf(const ModelJob& job) { return job.scheme != nullptr && job.scheme->gguf != GgufValues::plain; }
 
 std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std::vector<ModelTensor>& tensors) {
+  const bool keeps_nothing = job.keep_only == std::vector<std::string>{"none"};
   check_patterns("--tensors", job.tensors, tensors);
   check_patterns("--keep", job.keep, tensors);
-  std::vector<std::string> keep = job.keep;
-  const bool is_default = keep.empty() && job.tensors.empty() && job.scheme != nullptr;
-  if (is_default) keep.assign(std::begin(kept_by_default), std::end(kept_by_default));
+  if (!keeps_nothing) check_patterns("--keep-only", job.keep_only, tensors);
   std::vector<Plan> plans;
+  std::vector<const ModelTensor*> refused;
   for (const ModelTensor& t : tensors) {
     Plan plan = {&t, Way::copy};
-    const std::string* kept_by = match_of(keep, t.name);
-    const bool is_outside = !job.tensors.empty() && match_of(job.tensors, t.name) == nullptr;
-    const bool is_named = kept_by == nullptr && !is_outside;
     const bool is_broken = !t.fault.empty() || !t.unknown.empty();
-    if (!is_named && (has_values(t) || is_broken)) {
-      plan.outcome = Outcome::kept;
-      plan.rule = is_outside ? "not in --tensors" : fmt::format("{} '{}'", is_default ? "default" : "--keep", *kept_by);
-    }
-    // A default pattern is no decision about what nobody understands.
-    if (is_broken && (is_named || is_default)) {
+    const bool can_be = is_broken || (has_values(t) && (job.scheme == nullptr || t.shape.size() > 1));
+    const std::string reason = can_be ? reason_to_keep(job, t) : "";
+    const bool is_told = reason.starts_with("--") || reason.starts_with("not in");
+    // A rule is no decision about what nobody understands.
+    if (is_broken && !is_told) {
       if (!t.fault.empty() && !job.allow_left)
         throw Error(
             fmt::format("{}: {}: {}; --keep '{}' leaves the layer as it is", t.file(), t.name, t.fault, t.name));
       plan.outcome = Outcome::left;
       plan.rule = t.fault.empty() ? t.unknown : t.fault;
-    } else if (is_named && job.scheme != nullptr) {
-      const std::string why = refusal(*job.scheme, t);
-      // Without patterns, vectors and integers stay; a matrix that cannot be held is somebody's decision.
-      const bool is_skipped = job.tensors.empty() && (!has_values(t) || t.shape.size() < 2 ||
-                                                      (t.scheme == nullptr && !t.whole.ends_with(job.scheme->whole)));
-      if (!why.empty() && !is_skipped)
-        throw Error(fmt::format("{}: tensor {} cannot be {}: {}; --keep '{}' leaves it as it is", t.file(), t.name,
-                                job.scheme->name, why, t.name));
-      if (why.empty()) plan.way = can_carry(job, t) ? Way::carry : Way::quantise;
-      plan.rule = why;
-    } else if (is_named && (t.is_quantised() || is_block_type(t))) {
+    } else if (!reason.empty()) {
+      plan.outcome = Outcome::kept;
+      plan.rule = reason;
+    } else if (job.scheme != nullptr && can_be) {
+      plan.way = can_carry(job, t) ? Way::carry : Way::quantise;
+      if (!refusal(*job.scheme, t).empty()) refused.push_back(&t);
+    } else if (job.scheme != nullptr && is_named_fully(job, t.name)) {
+      refused.push_back(&t);
+    } else if (job.scheme == nullptr && (t.is_quantised() || is_block_type(t))) {
       plan.way = Way::decode;
     }
-    // Block types stay in GGUF only, tensors of another scheme in safetensors only.
+    // Block types stay in GGUF only, tensors of another scheme in safetensors only; engines read one scheme a folder.
+    const bool holds_fp8 = job.scheme != nullptr && engine_rules_of(*job.scheme).takes == Takes::experts;
+    const bool is_other = job.scheme != nullptr && (t.scheme != nullptr ? t.scheme != job.scheme : t.fp8 && !holds_fp8);
     if (plan.way == Way::copy && !is_broken &&
-        (writes_gguf(job) ? t.is_quantised() && !is_block_type(t) : is_block_type(t)))
+        (writes_gguf(job) ? t.is_quantised() && !is_block_type(t) : is_block_type(t) || is_other))
       plan.way = Way::decode;
-    if (plan.way == Way::quantise) {
-      plan.outcome = Outcome::quantised;
-      plan.has_factor = spec.has_tensor_scale();
-      plan.infos = scheme_infos(t, job, plan.has_factor, 1);
-    } else if (plan.way == Way::carry) {
-      plan.outcome = Outcome::carried;
-      const bool lacks = writes_gguf(job) && t.parts.size() < (is_block_type(t) ? size_t{2} : size_t{3});
-      plan.has_factor = job.scheme->meaning != Factor::one && !lacks;
-      plan.infos = scheme_infos(t, job, plan.has_factor, std::max<size_t>(1, t.factor_rows.size()));
-    } else if (plan.way == Way::decode) {
-      plan.outcome = Outcome::decoded;
-      plan.infos = {{t.whole, job.scheme == nullptr ? job.real : Dtype::f32, t.shape}};
-    } else {
-      for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);
-      for (const TensorPlace& part : t.companions) plan.infos.push_back(part.info);
-    }
-    if (writes_gguf(job)) plan.types = gguf_types_of(job, plan);
     plans.push_back(plan);
   }
   if (!job.allow_left) refuse_left(job.scheme != nullptr ? "quantize " + job.in : "dequantize " + job.in, plans);
+  if (!refused.empty()) refuse(job, plans, refused);
+  if (job.scheme != nullptr && std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return is_fp4(p); }))
+    refuse_nothing(job, plans);
+  for (Plan& plan : plans) fill(job, spec, plan);
   return plans;
 }
 

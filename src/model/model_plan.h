@@ -1,6 +1,8 @@
 // What becomes of each tensor of a model: quantised, carried over, decoded or kept, and as which tensors of the output.
 #pragma once
 
+#include <optional>
+
 #include "src/model/model_write.h"
 
 namespace fp4 {
@@ -14,8 +16,12 @@ struct Plan {
   std::string rule = {};                    // why it is kept, or what is not understood
   std::vector<TensorInfo> infos = {};       // to write, in this order; of GGUF's block types the shape counts elements
   std::vector<const GgufType*> types = {};  // of them, where GGUF is written
-  bool has_factor = false;                  // whether the last of them is the factor
+  bool has_factor = false;                  // whether the factor is one of them, behind the scales
+  std::optional<float> inputs = {};         // stored factor of the layer's inputs, the last of them
 };
+
+// Reads stacks of gpt-oss, [E, in, out] in bf16 and [E, out, in] in blocks, in the order of the one that is written.
+void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors);
 
 // Whether the output is a GGUF: schemes of its block types.
 bool writes_gguf(const ModelJob& job);

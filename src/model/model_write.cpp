@@ -17,8 +17,11 @@
 #include "src/in_order.h"
 #include "src/model/decode.h"
 #include "src/model/gguf_blocks.h"
+#include "src/model/gguf_model.h"
+#include "src/model/model_folder.h"
 #include "src/model/model_plan.h"
 #include "src/model/shard_hashes.h"
+#include "src/model/shared_factors.h"
 #include "src/model/survey.h"
 #include "src/output.h"
 #include "src/sha256.h"
@@ -40,7 +43,8 @@ constexpr int64_t band_bytes = int64_t{1} << 20;  // of float32
 // A file of the output, in the format that the scheme asks for.
 class ShardWriter {
  public:
-  ShardWriter(const std::string& path, const std::vector<const Plan*>& plans, const GgufMetadata* metadata) {
+  ShardWriter(const std::string& path, const std::vector<const Plan*>& plans, const std::string& source,
+              const GgufMetadata* metadata) {
     std::vector<TensorInfo> infos;
     std::vector<GgufTensor> tensors;
     for (const Plan* plan : plans)
@@ -51,7 +55,7 @@ class ShardWriter {
     if (metadata != nullptr)
       gguf_.emplace(path, *metadata, std::move(tensors));
     else
-      safetensors_.emplace(path, infos, std::map<std::string, std::string>{{"format", "pt"}});
+      safetensors_.emplace(path, infos, shard_metadata(source));
   }
   void write(const void* data, size_t bytes) { gguf_ ? gguf_->write(data, bytes) : safetensors_->write(data, bytes); }
   void commit() { gguf_ ? gguf_->commit() : safetensors_->commit(); }
@@ -161,9 +165,12 @@ class SchemeWriter {
                                   static_cast<int64_t>(matrix_cols(shape)) / job_.scheme->block);
     }
     out_.write(scales_.data(), scales_.size());
-    if (!plan_.has_factor) return;
-    factors.resize(element_count("factor", plan_.infos.back().shape), factors[0]);  // a stack's experts share it
-    out_.write(factors.data(), factors.size() * sizeof(float));
+    if (plan_.has_factor) {
+      const Shape& shape = plan_.infos[plan_.infos.size() - (plan_.inputs ? 2 : 1)].shape;
+      factors.resize(element_count("factor", shape), factors[0]);  // a stack's experts share it
+      out_.write(factors.data(), factors.size() * sizeof(float));
+    }
+    if (plan_.inputs) out_.write(&*plan_.inputs, sizeof(float));
   }
 
  private:
@@ -198,7 +205,8 @@ Reported rows_to_read_back(const Plan& plan) {
 }
 
 QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint32_t number, const Plan& plan,
-                               ShardWriter& out, ProgressCount& progress, Reported& reported) {
+                               std::optional<float> amax, ShardWriter& out, ProgressCount& progress,
+                               Reported& reported) {
   WeightReader reader(*plan.tensor);
   const Dispatcher backend(job.backend);
   SchemeWriter writer(job, plan, out);
@@ -208,6 +216,7 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   options.place.stream += 128 * number;
   options.backend = job.backend;
   options.threads = job.threads;
+  options.amax = amax;
   options.decode = [&](const Quantized& q, float* y, int threads) { decode_weight(backend, q, y, threads); };
   options.take = [&](const Quantized& q) {
     factor = q.tensor_scale[0];
@@ -320,6 +329,7 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
       row["largest_error"] = l.report.largest_error;
       row["bits_per_element"] = l.report.bits_per_element();
     }
+    if (l.group >= 0) row["group"] = l.group;
     tensors.push_back(row);
   }
   ordered_json document;
@@ -380,10 +390,16 @@ ModelResult convert_model(const ModelJob& job) {
   for (const std::string& file : files)
     if (!file.ends_with(".safetensors") && !file.ends_with(".gguf"))
       throw Error(fmt::format("{} {}: models are read from .safetensors, .gguf or a folder of them", command, file));
+  if (job.out.ends_with(".gguf") || job.out.ends_with(".safetensors"))
+    throw Error(fmt::format("{}: a model is written to a folder; give a name without {}", job.out,
+                            fs::path(job.out).extension().string()));
   check_layouts(job);
   const QuantSpec spec = model_spec(job);
   if (!job.changed) check_hashes(command, files);
-  const std::vector<ModelTensor> tensors = model_tensors(files, job.scheme == nullptr ? job.layouts : Layouts{});
+  const std::optional<GgufModel> gguf = gguf_model_of(job, files);
+  std::vector<ModelTensor> tensors = model_tensors(files, job.scheme == nullptr ? job.layouts : Layouts{});
+  set_orientations(job, tensors);
+  if (gguf) tensors = gguf_tensors(*gguf, std::move(tensors));
   const std::vector<Plan> plans = plans_of(job, spec, tensors);
   if (job.scheme == nullptr &&
       std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return p.outcome == Outcome::decoded; }))
@@ -391,19 +407,22 @@ ModelResult convert_model(const ModelJob& job) {
                             tensors.size()));
   uint64_t bytes = 0;
   for (const ModelTensor& t : tensors) bytes += t.bytes();
+  // Each shard has its own file in the output; a folder becomes one GGUF.
+  const std::vector<std::string> shards = gguf ? std::vector<std::string>{gguf->file} : files;
   const auto name_of = [&](const std::string& file) {
+    if (gguf) return std::string("model.gguf");
     return fs::path(file).stem().string() + (writes_gguf(job) ? ".gguf" : ".safetensors");
   };
-  const bool has_index = files.size() > 1 && !writes_gguf(job);
+  const bool has_index = shards.size() > 1 && !writes_gguf(job);
   std::set<std::string> written;
-  for (const std::string& file : files)
+  for (const std::string& file : shards)
     if (!written.insert(name_of(file)).second)
       throw Error(fmt::format("{} {}: two shards are called {}; rename one", command, job.in, name_of(file)));
   if (has_index) written.insert(index_name);
   if (job.force) refuse_remains(job.out, written);
 
   std::map<std::string, std::vector<const Plan*>> plans_of_file;
-  for (const Plan& plan : plans) plans_of_file[plan.tensor->file()].push_back(&plan);
+  for (const Plan& plan : plans) plans_of_file[gguf ? gguf->file : plan.tensor->file()].push_back(&plan);
   StagedFolder folder(job.out, job.force);
   ModelResult result;
   const auto begin = std::chrono::steady_clock::now();
@@ -411,9 +430,10 @@ ModelResult convert_model(const ModelJob& job) {
   nlohmann::json weight_map = nlohmann::json::object();
   uint64_t total = 0;
   uint32_t number = 0;
+  SharedFactors shared(job, spec, plans);
   std::vector<std::future<std::string>> hashes;  // of the shards in `hashed`, while the next ones are written
   std::vector<std::string> hashed;
-  for (const std::string& file : files) {
+  for (const std::string& file : shards) {
     const std::string name = name_of(file), path = folder.file(name).string();
     const std::vector<const Plan*>& here = plans_of_file[file];
     for (const Plan* plan : here)
@@ -422,9 +442,11 @@ ModelResult convert_model(const ModelJob& job) {
           throw Error(fmt::format("{}: {}: the output has a tensor {} already", file, plan->tensor->name, t.name));
     std::optional<GgufMetadata> metadata;
     if (writes_gguf(job))
-      metadata =
-          with_file_type(file.ends_with(".gguf") ? metadata_of(open_file(file)) : plain_metadata(), job.scheme->gguf);
-    ShardWriter out(path, here, metadata ? &*metadata : nullptr);
+      metadata = with_file_type(gguf                      ? gguf_metadata(job, *gguf)
+                                : file.ends_with(".gguf") ? metadata_of(open_file(file))
+                                                          : plain_metadata(),
+                                job.scheme->gguf);
+    ShardWriter out(path, here, file, metadata ? &*metadata : nullptr);
     std::vector<Reported> reported;
     for (const Plan* at : here) {
       const Plan& plan = *at;
@@ -445,22 +467,25 @@ ModelResult convert_model(const ModelJob& job) {
           break;
         case Way::quantise:
           reported.push_back(rows_to_read_back(plan));
-          line.report = quantise_tensor(job, spec, number++, plan, out, progress, reported.back());
+          line.report = quantise_tensor(job, spec, number++, plan, shared.amax(plan), out, progress, reported.back());
+          line.group = shared.group(plan);
           line.became = job.scheme->name;
           break;
       }
       result.lines.push_back(line);
       if (plan.way == Way::copy) continue;
-      for (const TensorPlace& gone : t.companions)
-        result.lines.push_back({gone.info.name,
-                                "dropped",
-                                Outcome::dropped,
+      for (const TensorPlace& beside : t.companions) {
+        const bool is_said = plan.inputs && beside.info.name.ends_with(engine_rules_of(*t.scheme).inputs);
+        result.lines.push_back({beside.info.name,
+                                is_said ? job.scheme->name : "dropped",
+                                is_said ? Outcome::carried : Outcome::dropped,
                                 "belongs to " + t.name,
                                 "",
-                                gone.info.shape,
-                                gone.bytes(),
+                                beside.info.shape,
+                                beside.bytes(),
                                 0,
                                 {}});
+      }
     }
     out.commit();
     read_back(job, path, reported);
@@ -470,6 +495,7 @@ ModelResult convert_model(const ModelJob& job) {
   if (has_index)
     write_file(folder.file(index_name),
                ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n", false);
+  result.notes = write_model_folder(job, plans, folder);
   ordered_json document = document_of(job, spec, result);
   for (size_t i = 0; i < hashes.size(); ++i) document["files"][hashed[i]] = {{"sha256", hashes[i].get()}};
   write_file(folder.file(model_record), document.dump(2) + "\n", false);

@@ -6,6 +6,8 @@
 
 #include "fp4/spec.h"
 #include "src/model/checkpoint.h"
+#include "src/model/engine_config.h"
+#include "src/model/fused_groups.h"
 #include "src/model/outcome.h"
 #include "src/progress.h"
 #include "src/quantize_statistics.h"
@@ -15,12 +17,15 @@ namespace fp4 {
 struct ModelJob {
   std::string in;  // a folder of shards, a .safetensors or a .gguf
   std::string out;
-  const CheckpointScheme* scheme = nullptr;  // to write; null: decode FP4 weights to real numbers
-  std::string words;                         // of the spec; "": the scheme's
-  Dtype real = Dtype::f32;                   // decode: f32 or bf16 (nearest even)
-  std::vector<std::string> tensors;          // patterns with * and ?: what is converted; none: all that can be
-  std::vector<std::string> keep;             // patterns of what stays as it is
-  Layouts layouts;                           // of the scheme that is written; decode: of that which is read
+  const CheckpointScheme* scheme = nullptr;     // to write; null: decode FP4 weights to real numbers
+  std::string words;                            // of the spec; "": the scheme's
+  Dtype real = Dtype::f32;                      // decode: f32 or bf16 (nearest even)
+  std::vector<std::string> tensors;             // patterns with * and ?: what is converted; none: all that can be
+  std::vector<std::string> keep;                // patterns of what stays besides what keep_rules.h names
+  std::vector<std::string> keep_only;           // patterns of what stays instead of that; {"none"}: nothing does
+  Activations activations = Activations::none;  // of activations_of()
+  FuseRules fuse = {};                          // which weights share a tensor scale
+  Layouts layouts;                              // of the scheme that is written; decode: of that which is read
   bool allow_left = false;  // what looks quantised and is not understood stays as it is, instead of an Error
   RandomPlace place;        // the stream of the n-th quantised tensor is stream + 128 n
   bool force = false;
@@ -40,22 +45,21 @@ struct ModelLine {
   Shape shape;
   uint64_t bytes_in = 0, bytes_out = 0;
   QuantizeReport report;  // of quantised ones, measured on what the file says; of decoded ones `nonfinite` alone
+  int group = -1;         // weights of one number share their tensor scale
 };
 
 struct ModelResult {
   std::vector<ModelLine> lines;
+  std::vector<std::string> notes = {};  // of the folder: files that were not taken
   double seconds = 0;
 };
 
-// Patterns of tensors that stay as they are unless --keep says others: quantising them is not what the schemes' own
-// tools do.
-inline constexpr const char* kept_by_default[] = {"*embed*", "*lm_head*", "output.weight", "*norm*", "*router*"};
-
-// Writes OUT/SHARD.safetensors for every shard, model.safetensors.index.json where there are several, and fp4sim.json;
-// or OUT/SHARD.gguf for schemes of GGUF, with the metadata of a source that is one (names stay as they are).
-// fp4sim.json: spec, scheme, statistics of every tensor. Errors name file, tensor and reason: a pattern that no tensor
-// has, a tensor that a pattern names and that has no values or no rows of whole blocks, a spec that the scheme cannot
-// hold.
+// Writes OUT/SHARD.safetensors for every shard, model.safetensors.index.json where there are several, fp4sim.json and
+// the rest of the folder (model_folder.h); or, for schemes of GGUF, OUT/SHARD.gguf with the metadata of a source that
+// is one (names stay as they are), and OUT/model.gguf from a folder of .safetensors (gguf_model.h). A tensor whose
+// whole name is a word of `tensors` is quantised although a rule keeps it. fp4sim.json: spec, scheme, statistics of
+// every tensor. Errors name file, tensor and reason: a pattern that no tensor has, a tensor that a pattern names and
+// that has no values or no rows of whole blocks, a spec that the scheme cannot hold.
 ModelResult convert_model(const ModelJob& job);
 
 // The word of ModelJob::real: f32 or bf16; Error, which `place` opens.

@@ -62,6 +62,37 @@ uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols) {
   return static_cast<uint64_t>(bytes);
 }
 
+float largest_magnitude(WeightReader& reader, int threads, bool looks_for_nan) {
+  const int64_t rows = reader.rows(), cols = reader.cols();
+  const int64_t band = std::max<int64_t>(1, piece_bytes / (4 * std::max<int64_t>(cols, 1)));
+  const int64_t bands = (rows + band - 1) / band;
+  const int count = reader.reads_anywhere() ? static_cast<int>(std::clamp<int64_t>(bands, 1, std::max(threads, 1))) : 1;
+  struct Seeker {
+    WeightReader reader;
+    std::vector<float> x = {};
+    float amax = 0;
+    bool has_nan = false;
+  };
+  std::vector<Seeker> seekers(static_cast<size_t>(count), Seeker{reader});
+  const auto seek = [&](int64_t i, int j) {
+    Seeker& s = seekers[static_cast<size_t>(j)];
+    const int64_t part = std::min(band, rows - i * band);
+    s.amax = std::max(s.amax, s.reader.finite_amax(i * band, part, 1));
+    if (!looks_for_nan) return;
+    s.x.resize(static_cast<size_t>(part * cols));
+    s.reader.read_rows(i * band, part, s.x.data(), 1);
+    s.has_nan = s.has_nan || has_nan(s.x.data(), part * cols);
+  };
+  in_order(
+      bands, count, [](int64_t, int) {}, seek, [](int64_t, int) {});
+  float amax = 0;
+  for (const Seeker& s : seekers) {
+    if (s.has_nan) return float_of(canonical_nan_bits);
+    amax = std::max(amax, s.amax);
+  }
+  return amax;
+}
+
 std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<QuantSpec>& specs,
                                    const SurveyOptions& options) {
   const Dispatcher backend(options.backend);
@@ -104,7 +135,8 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
   const auto is_poisoned = [](const QuantSpec& s) { return s.nonfinite == Nonfinite::tensor_nan; };
   const bool looks_for_nan = std::any_of(specs.begin(), specs.end(), is_poisoned);
   bool found_nan = false;
-  const bool is_read_twice = rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
+  const bool is_read_twice =
+      !options.amax && rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
   if (is_read_twice)
     in_pieces(
         [&](Worker& w, int64_t i, int64_t done, int64_t count) {
@@ -128,8 +160,9 @@ std::vector<QuantizeReport> survey(WeightReader& reader, const std::vector<Quant
     calls[i].spec = specs[i];
     calls[i].place = options.place;
     calls[i].threads = inner;
-    if (is_read_twice && measures_whole_tensor(specs[i])) {
-      calls[i].held_amax = found_nan && is_poisoned(specs[i]) ? float_of(canonical_nan_bits) : amax;
+    if ((is_read_twice || options.amax) && measures_whole_tensor(specs[i])) {
+      calls[i].held_amax =
+          found_nan && is_poisoned(specs[i]) ? float_of(canonical_nan_bits) : options.amax.value_or(amax);
       calls[i].spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
     }
   }

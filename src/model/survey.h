@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "src/model/weight_reader.h"
@@ -17,6 +18,7 @@ struct SurveyOptions {
   std::string backend = "auto";
   int threads = 1;
   int64_t band_bytes = int64_t{2} << 20;  // of float32 handled at a time
+  std::optional<float> amax = {};         // that the tensor scale is made of, instead of the tensor's own
   // Called with each band, in ascending order, by one thread at a time; for one spec.
   std::function<void(const Quantized& band)> take = {};
   std::function<void(uint64_t elements)> progress = {};  // after each band, likewise
@@ -25,6 +27,9 @@ struct SurveyOptions {
   // What each row lost, band by band, in ascending order; for one spec.
   std::function<void(int64_t first, const std::vector<RowStatistics>& rows)> rows = {};
 };
+
+// The largest finite magnitude of a tensor, read once; NaN where `looks_for_nan` and an element is NaN.
+float largest_magnitude(WeightReader& reader, int threads, bool looks_for_nan);
 
 // One report a spec. Threads read, quantise and measure bands of their own. Reads the tensor once, and once
 // more where a spec has a tensor scale and the tensor is longer than a piece of a band; only block=tensor holds it

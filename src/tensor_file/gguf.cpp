@@ -180,6 +180,23 @@ void check_apart(const Bytes& bytes, const std::vector<GgufTensor>& list) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes) {
+  Cursor checked(bytes);
+  std::uint64_t left = front_of(checked).entries;
+  Cursor cursor(bytes);
+  for (int i = 0; i < 3; ++i) static_cast<void>(cursor.word(8));  // in front of the entries
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (; left > 0; --left) {
+    std::string key = cursor.text();
+    const std::uint64_t begin = cursor.position();
+    cursor.skip(cursor.word(4));
+    std::string value(static_cast<std::size_t>(cursor.position() - begin), '\0');
+    bytes->read(begin, value.data(), value.size());
+    entries.emplace_back(std::move(key), std::move(value));
+  }
+  return entries;
+}
+
 std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
   Cursor cursor(bytes);
   const Front front = front_of(cursor);

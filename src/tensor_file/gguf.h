@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/tensor_file/byte_source.h"
@@ -43,6 +44,8 @@ struct GgufMetadata {
   bool has_version = false;     // whether general.quantization_version is one of them
 };
 GgufMetadata metadata_of(const Bytes& bytes);
+// The same entry by entry: the key, and type and value as they stand in the file.
+std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes);
 
 // In the order of the file. Error, naming file and tensor, for another version, an unknown type, rows that do not fill
 // blocks, offsets that are not aligned, tensors that overlap, and whatever passes the end of the file.

@@ -10,6 +10,9 @@
 #include "src/golden/suite.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/model/checkpoint.h"
+#include "src/model/engine_config.h"
+#include "src/model/fused_groups.h"
+#include "src/model/keep_rules.h"
 #include "src/spec_text.h"
 #include "sweeps/serve/policies.h"
 #include "tasks/tasks.h"
@@ -140,6 +143,9 @@ const std::vector<Topic>& topics() {
       {"suites", suite_rows},
       {"layouts", layouts},
       {"checkpoints", [] { return rows_of(checkpoint_schemes); }},
+      {"activations", [] { return rows_of(activations_table); }},
+      {"fused-groups", [] { return rows_of(fused_rows); }},
+      {"keep-rules", [] { return rows_of(keep_rules); }},
       {"backends", backends},
       {"grids", [] { return data_files("grids"); }},
   };

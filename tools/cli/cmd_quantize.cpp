@@ -27,8 +27,8 @@ struct QuantizeOptions {
   InputOptions input;
   bool json = false;
   bool explains = false;
-  std::string scheme, words;
-  std::vector<std::string> tensors, keep;
+  std::string scheme, words, activations, fuse = "auto";
+  std::vector<std::string> tensors, keep, keep_only;
   bool allow_left = false, changed = false;
 };
 
@@ -65,6 +65,7 @@ void print_model(const ModelResult& result, const std::string& out, bool json) {
                                   {"nmse", nullptr}};
     if (!l.rule.empty()) row["rule"] = l.rule;
     if (!l.read_as.empty()) row["read_as"] = l.read_as;
+    if (l.group >= 0) row["group"] = l.group;
     const bool is_converted =
         l.outcome == Outcome::quantised || l.outcome == Outcome::carried || l.outcome == Outcome::decoded;
     if (is_converted) row["nonfinite"] = l.report.nonfinite;
@@ -89,6 +90,7 @@ void print_model(const ModelResult& result, const std::string& out, bool json) {
       notes.push_back(fmt::format("{}: not understood, stays as it is: {}", l.tensor, l.rule));
     rows.push_back(row);
   }
+  notes.insert(notes.end(), result.notes.begin(), result.notes.end());
   print_notes(notes);
   auto outcomes = nlohmann::ordered_json::object();
   Table summary = {
@@ -107,6 +109,7 @@ void print_model(const ModelResult& result, const std::string& out, bool json) {
                        {"bytes_in", total.bytes_in},
                        {"bytes_out", total.bytes_out},
                        {"nmse", all.rows > 0 ? nlohmann::ordered_json(all.nmse()) : nullptr},
+                       {"notes", result.notes},
                        {"seconds", result.seconds},
                        {"out", out}});
   print_table(table);
@@ -139,6 +142,9 @@ void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invoca
   job.words = o.spec;
   job.tensors = o.tensors;
   job.keep = o.keep;
+  job.keep_only = o.keep_only;
+  job.activations = activations_of("--activations", o.activations, *job.scheme);
+  job.fuse = fuse_rules_of("--fuse", o.fuse);
   job.layouts = layouts_of(app, o.job.nibbles, o.job.scale_layout);
   job.allow_left = o.allow_left;
   job.changed = o.changed;
@@ -162,7 +168,8 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
   if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
-  refuse_options(app, {"--tensors", "--keep", "--allow-left", "--changed"}, "--scheme");
+  refuse_options(app, {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed"},
+                 "--scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
@@ -233,9 +240,21 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says")->type_name("NAME");
   app.add_option("--tensors", o->tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
       ->type_name("PATTERN");
-  app.add_option("--keep", o->keep,
-                 "Tensors that stay as they are (default: *embed* *lm_head* output.weight *norm* *router*)")
-      ->type_name("PATTERN");
+  auto* keep = app.add_option("--keep", o->keep,
+                              "Tensors that stay as they are besides those of `fp4sim list keep-rules` (embeddings, "
+                              "heads, norms, routers, biases, convolutions, vision, LoRA)");
+  keep->type_name("PATTERN");
+  app.add_option("--keep-only", o->keep_only, "The same, instead of those rules; none: quantise every matrix")
+      ->type_name("PATTERN")
+      ->excludes(keep);
+  app.add_option("--activations", o->activations,
+                 "What the engine does with inputs: none, dynamic, static (`fp4sim list activations`; default: the "
+                 "scheme's)")
+      ->type_name("WORD");
+  app.add_option("--fuse", o->fuse,
+                 "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the "
+                 "default), none, or groups in a file")
+      ->type_name("auto|none|GROUPS.json");
   app.add_flag("--allow-left", o->allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");

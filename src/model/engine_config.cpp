@@ -1,0 +1,185 @@
+#include "src/model/engine_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string_view>
+
+#include "src/error.h"
+#include "src/known_words.h"
+#include "src/model/keep_rules.h"
+#include "src/version.h"
+
+namespace fp4 {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool is_scheme(const CheckpointScheme& scheme, std::string_view beginning) {
+  return std::string_view(scheme.name).starts_with(beginning);
+}
+
+// Keys of config.json that say how weights are quantised.
+constexpr const char* format_keys[] = {"quantization_config", "compression_config", "expert_dtype"};
+
+void erase_format(ordered_json& config) {
+  for (const char* key : format_keys) config.erase(key);
+  for (const char* part : {"text_config", "llm_config", "language_config"})
+    if (config.contains(part) && config[part].is_object())
+      for (const char* key : format_keys) config[part].erase(key);
+}
+
+// Of weights or inputs, as compressed-tensors' QuantizationArgs.
+ordered_json compressed_arguments(const CheckpointScheme& scheme, const ordered_json& dynamic) {
+  const bool is_nvfp4 = scheme.block == 16;
+  return {{"num_bits", 4},
+          {"type", "float"},
+          {"symmetric", true},
+          {"strategy", is_nvfp4 ? "tensor_group" : "group"},
+          {"group_size", scheme.block},
+          {"dynamic", dynamic},
+          {"scale_dtype", is_nvfp4 ? "torch.float8_e4m3fn" : "torch.uint8"}};
+}
+
+ordered_json compressed_config(const ConfigJob& job) {
+  const bool is_nvfp4 = job.scheme->block == 16;
+  const std::string format = is_nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
+  ordered_json inputs = nullptr;
+  // "local": block scales at run time, the tensor's factor as stored.
+  if (job.activations == Activations::calibrated) inputs = compressed_arguments(*job.scheme, "local");
+  if (job.activations == Activations::dynamic) inputs = compressed_arguments(*job.scheme, true);
+  const ordered_json group = {{"targets", {"Linear"}},
+                              {"weights", compressed_arguments(*job.scheme, false)},
+                              {"input_activations", inputs},
+                              {"output_activations", nullptr},
+                              {"format", format}};
+  return {{"quant_method", "compressed-tensors"},  {"format", format},   {"quantization_status", "compressed"},
+          {"config_groups", {{"group_0", group}}}, {"ignore", job.left}, {"kv_cache_scheme", nullptr},
+          {"global_compression_ratio", nullptr}};
+}
+
+std::string model_optimizer_algorithm(const ConfigJob& job) {
+  if (job.scheme->block != 16) return "mxfp4";
+  return job.activations == Activations::none ? "W4A16_NVFP4" : "NVFP4";
+}
+
+ordered_json producer() { return {{"name", "modelopt"}, {"version", "0+fp4sim." + std::string(version())}}; }
+
+ordered_json model_optimizer_entry(const ConfigJob& job) {
+  const ordered_json arguments = {
+      {"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", job.scheme->block}};
+  ordered_json group = {{"weights", arguments}, {"targets", {"Linear"}}};
+  if (job.activations != Activations::none) group["input_activations"] = arguments;
+  ordered_json config;
+  if (job.scheme->block == 16) config["config_groups"] = {{"group_0", group}};
+  config["ignore"] = prefix_patterns(job.left, job.quantised);
+  config["quant_algo"] = model_optimizer_algorithm(job);
+  config["group_size"] = job.scheme->block;
+  config["producer"] = producer();
+  config["quant_method"] = "modelopt";
+  return config;
+}
+
+}  // namespace
+
+const EngineRules& engine_rules_of(const CheckpointScheme& scheme) {
+  const auto* row = std::find_if(std::begin(engine_rules), std::end(engine_rules),
+                                 [&](const EngineRules& r) { return std::string_view(r.scheme) == scheme.name; });
+  if (row == std::end(engine_rules)) throw Error(fmt::format("scheme {}: no engine is known for it", scheme.name));
+  return *row;
+}
+
+Activations activations_of(const std::string& place, const std::string& word, const CheckpointScheme& scheme) {
+  const EngineRules& rules = engine_rules_of(scheme);
+  if (word.empty()) return rules.activations[0];
+  const ActivationsInfo* row = nullptr;
+  std::vector<std::string> known, taken;
+  for (const ActivationsInfo& info : activations_table) {
+    known.emplace_back(info.name);
+    if (word == info.name) row = &info;
+    if (std::find(std::begin(rules.activations), std::end(rules.activations), info.id) != std::end(rules.activations))
+      taken.emplace_back(info.name);
+  }
+  if (row == nullptr) throw unknown_word(place, word, known);
+  if (std::find(taken.begin(), taken.end(), word) != taken.end()) return row->id;
+  const bool needs_factor = row->id == Activations::dynamic && *rules.inputs != '\0';
+  throw Error(fmt::format(
+      "{}: {} takes {}, not {}{}", place, scheme.name, fmt::join(taken, " or "), word,
+      needs_factor ? fmt::format(": engines multiply {}, which only calibration gives", rules.inputs) : ""));
+}
+
+std::string module_of(const std::string& tensor) {
+  constexpr std::string_view ending = ".weight";
+  if (tensor.ends_with(ending)) return tensor.substr(0, tensor.size() - ending.size());
+  const size_t dot = tensor.rfind('.');
+  return is_expert(tensor) && dot != std::string::npos ? tensor.substr(0, dot) : tensor;
+}
+
+std::vector<std::string> prefix_patterns(std::vector<std::string> left, std::vector<std::string> quantised) {
+  std::sort(quantised.begin(), quantised.end());
+  const auto is_begun = [&](const std::string& prefix) {
+    const auto at = std::lower_bound(quantised.begin(), quantised.end(), prefix);
+    return at != quantised.end() && at->starts_with(prefix);
+  };
+  std::set<std::string> out;
+  for (const std::string& name : left) {
+    std::string pattern = name;
+    for (size_t dot = name.find('.'); dot != std::string::npos && pattern == name; dot = name.find('.', dot + 1)) {
+      const std::string prefix = name.substr(0, dot);
+      if (!is_begun(prefix))
+        pattern = prefix + "*";
+      else if (!is_begun(prefix + ".") && !std::binary_search(quantised.begin(), quantised.end(), prefix))
+        pattern = prefix + ".*";
+    }
+    out.insert(pattern);
+  }
+  return {out.begin(), out.end()};
+}
+
+ordered_json quantised_config(ordered_json config, const ConfigJob& job) {
+  erase_format(config);
+  if (is_scheme(*job.scheme, "compressed_tensors")) config["quantization_config"] = compressed_config(job);
+  if (is_scheme(*job.scheme, "modelopt")) config["quantization_config"] = model_optimizer_entry(job);
+  if (is_scheme(*job.scheme, "gpt_oss"))
+    config["quantization_config"] = {{"modules_to_not_convert", patterns_for(job.left, job.quantised)},
+                                     {"quant_method", "mxfp4"}};
+  if (is_scheme(*job.scheme, "deepseek")) {
+    config["expert_dtype"] = "fp4";
+    config["quantization_config"] = {{"activation_scheme", "dynamic"},
+                                     {"fmt", "e4m3"},
+                                     {"quant_method", "fp8"},
+                                     {"scale_fmt", "ue8m0"},
+                                     {"weight_block_size", {128, 128}}};
+    if (!job.left.empty()) config["quantization_config"]["modules_to_not_convert"] = job.left;
+  }
+  return config;
+}
+
+ordered_json model_optimizer_config(const ConfigJob& job) {
+  if (!is_scheme(*job.scheme, "modelopt")) return nullptr;
+  return {{"producer", producer()},
+          {"quantization",
+           {{"quant_algo", model_optimizer_algorithm(job)},
+            {"kv_cache_quant_algo", nullptr},
+            {"group_size", job.scheme->block},
+            {"exclude_modules", prefix_patterns(job.left, job.quantised)}}}};
+}
+
+ordered_json decoded_config(ordered_json config, const std::vector<std::string>& decoded, bool remains) {
+  if (!remains) {
+    erase_format(config);
+    return config;
+  }
+  ordered_json& old = config["quantization_config"];
+  const char* key = "ignore";
+  for (const char* word : {"modules_to_not_convert", "exclude_modules"})
+    if (old.contains(word)) key = word;
+  if (!old.contains(key) || !old[key].is_array()) old[key] = ordered_json::array();
+  for (const std::string& name : decoded)
+    if (std::find(old[key].begin(), old[key].end(), name) == old[key].end()) old[key].push_back(name);
+  return config;
+}
+
+}  // namespace fp4

@@ -1,0 +1,76 @@
+// What stays as it is when a model is quantised, by the names of its tensors: what the owners of the schemes keep.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fp4 {
+
+struct KeepRule {
+  const char* name;    // pattern of the tensors' names, with * and ? and [..]
+  const char* doc;     // what it keeps, as results say it
+  const char* source;  // whose tool keeps it
+};
+
+// Model-Optimizer: modelopt_recipes/configs/ptq/units/default_disabled_quantizers.yaml (2026-08-21). llama.cpp:
+// tensor_allows_quantization of src/llama-quant.cpp. A Linear class alone is quantised by both, so that embeddings and
+// convolutions, which are of other classes, stay.
+inline constexpr KeepRule keep_rules[] = {
+    {"*embed*", "embedding", "Model-Optimizer: nn.Embedding"},
+    {"*embd*", "embedding", "GGUF token_embd, position_embd"},
+    {"wte.*", "embedding", "GPT-2"},
+    {"*.wte.*", "embedding", "GPT-2, Falcon, MPT"},
+    {"wpe.*", "embedding", "GPT-2"},
+    {"*.wpe.*", "embedding", "GPT-2"},
+    {"shared.weight", "embedding", "T5"},
+    {"*token_types*", "embedding", "llama.cpp: BERT's token types"},
+    {"*lm_head*", "head", "Model-Optimizer"},
+    {"head.weight", "head", "DeepSeek"},
+    {"*.head.weight", "head", "DeepSeek's MTP"},
+    {"score.weight", "head", "sequence classifiers of transformers"},
+    {"*.score.weight", "head", "sequence classifiers of transformers"},
+    {"classifier.*", "head", "classifiers of transformers"},
+    {"output.weight", "head", "Model-Optimizer, GGUF"},
+    {"*output_layer*", "head", "Model-Optimizer"},
+    {"*proj_out.*", "head", "Model-Optimizer"},
+    {"mtp.*", "multi-token prediction", "Model-Optimizer"},
+    {"*norm*", "norm", "llama.cpp"},
+    {"*router*", "router", "Model-Optimizer"},
+    {"*.gate.*", "router", "Model-Optimizer: mlp.gate, block_sparse_moe.gate; DeepSeek: ffn.gate"},
+    {"*shared_expert_gate*", "router", "Model-Optimizer: Qwen's gate of shared experts"},
+    {"*ffn_gate_inp*", "router", "llama.cpp"},
+    {"*linear_attn.in_proj_[ab].*", "gate of linear attention", "Model-Optimizer"},
+    {"*bias", "bias", "llama.cpp: names that end in weight alone"},
+    {"*conv[._0-9]*", "convolution", "Model-Optimizer: linear_attn.conv1d, mixer.conv1d; llama.cpp: ssm_conv1d"},
+    {"*vision*", "vision or audio", "Model-Optimizer: vision_tower, vision_model, embed_vision"},
+    {"*visual*", "vision or audio", "Model-Optimizer: Qwen-VL"},
+    {"*multi_modal_projector*", "vision or audio", "Model-Optimizer: Llama 4, Mistral 3"},
+    {"*mm_projector*", "vision or audio", "LLaVA"},
+    {"*image_newline*", "vision or audio", "LLaVA-NeXT"},
+    {"*audio_tower*", "vision or audio", "Qwen-Omni, Gemma 3n"},
+    {"v.*", "vision or audio", "llama.cpp: mmproj files"},
+    {"mm.*", "vision or audio", "llama.cpp: mmproj files"},
+    {"a.*.blk.*", "vision or audio", "llama.cpp: mmproj files"},
+    {"*lora_*", "LoRA", "Model-Optimizer: QLoRA's adapters"},
+    {"*altup*", "small matrix", "llama.cpp: Gemma 3n"},
+    {"*laurel*", "small matrix", "llama.cpp: Gemma 3n"},
+    {"*per_layer_model_proj*", "small matrix", "llama.cpp: Gemma 3n"},
+    {"*time_mix_*", "small matrix", "llama.cpp: RWKV"},
+    {"*attn_rel_b*", "small matrix", "llama.cpp: T5"},
+};
+
+// The first rule that keeps a tensor; nullptr where none does.
+const KeepRule* keep_rule_of(const std::string& name);
+
+// Whether a tensor belongs to routed experts (experts.3.w1.weight, experts.down_proj, ffn_up_exps.weight; not
+// shared_experts).
+bool is_expert(const std::string& name);
+
+bool has_match(const std::vector<std::string>& patterns, const std::string& name);
+bool is_pattern(const std::string& text);
+
+// Patterns that match each of `wanted` and none of `others`: a digit run becomes *, where nothing else matches then.
+// To be shown as words of --keep.
+std::vector<std::string> patterns_for(const std::vector<std::string>& wanted, const std::vector<std::string>& others);
+
+}  // namespace fp4

@@ -1,0 +1,93 @@
+#include "src/model/model_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "src/json_reader.h"
+#include "src/model/engine_config.h"
+#include "src/model/keep_rules.h"
+#include "src/model/side_files.h"
+#include "src/tensor_file/safetensors.h"
+
+namespace fp4 {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// Keys of __metadata__ that describe how the source's weights were quantised.
+constexpr const char* format_metadata[] = {"_quantization_metadata", "quantization_config", "quantization"};
+
+ConfigJob config_job(const ModelJob& job, const std::vector<Plan>& plans, const ordered_json& config) {
+  ConfigJob out;
+  out.scheme = job.scheme;
+  out.activations = job.activations;
+  bool has_head = false;
+  for (const Plan& plan : plans) {
+    const ModelTensor& t = *plan.tensor;
+    const std::string& name = t.whole;
+    has_head = has_head || name == "lm_head.weight";
+    // A bias of experts, [E, out], is no layer; a stack, [E, in, out], is.
+    const bool is_layer = name.ends_with(".weight") ? t.shape.size() > 1 : t.shape.size() > 2 && is_expert(name);
+    if (!is_layer) continue;
+    const bool is_fp4 =
+        plan.way == Way::quantise || plan.way == Way::carry || (plan.way == Way::copy && t.is_quantised());
+    std::vector<std::string>& modules = is_fp4 ? out.quantised : out.left;
+    if (modules.empty() || modules.back() != module_of(name)) modules.push_back(module_of(name));
+  }
+  // A head that is tied to the embedding is a linear layer without a tensor of its own.
+  if (!has_head && config.contains("architectures")) out.left.emplace_back("lm_head");
+  return out;
+}
+
+std::string text_of(const ordered_json& document) { return document.dump(2) + "\n"; }
+
+}  // namespace
+
+std::map<std::string, std::string> shard_metadata(const std::string& file) {
+  std::map<std::string, std::string> metadata;
+  if (file.ends_with(".safetensors")) metadata = parse_safetensors(open_file(file)).metadata;
+  for (const char* key : format_metadata) metadata.erase(key);
+  metadata.try_emplace("format", "pt");
+  return metadata;
+}
+
+FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& plans, StagedFolder& out) {
+  FolderNotes notes;
+  if (writes_gguf(job)) return notes;
+  if (!fs::is_directory(job.in)) {
+    if (fs::exists(fs::path(job.in).parent_path() / "config.json"))
+      notes.push_back(
+          fmt::format("config.json and tokenizer beside {} were not taken: give the folder to have them", job.in));
+    return notes;
+  }
+  const std::string path = (fs::path(job.in) / "config.json").string();
+  ordered_json config = ordered_json::object();
+  const bool has_config = fs::is_regular_file(path);
+  if (has_config) config = parse_json<ordered_json>(read_text_file(path, "configuration of the model").text, path);
+  if (job.scheme != nullptr) {
+    const ConfigJob facts = config_job(job, plans, config);
+    if (has_config) write_file(out.file("config.json"), text_of(quantised_config(config, facts)), false);
+    const ordered_json own = model_optimizer_config(facts);
+    if (!own.is_null()) write_file(out.file("hf_quant_config.json"), text_of(own), false);
+  } else if (has_config) {
+    std::vector<std::string> decoded;
+    bool remains = false;
+    for (const Plan& plan : plans) {
+      if (plan.way == Way::decode) decoded.push_back(module_of(plan.tensor->whole));
+      remains = remains || (plan.way == Way::copy && plan.tensor->is_quantised());
+    }
+    write_file(out.file("config.json"), text_of(decoded_config(config, decoded, remains)), false);
+  }
+  if (!has_config)
+    notes.push_back(fmt::format("{} has no config.json: engines load the weights written from code alone", job.in));
+  const SideFiles files = side_files(job.in);
+  copy_side_files(job.in, files.taken, out);
+  if (!files.left.empty())
+    notes.push_back(fmt::format("not copied, as they hold weights: {}", fmt::join(files.left, ", ")));
+  return notes;
+}
+
+}  // namespace fp4

@@ -1,0 +1,26 @@
+// The folder that a whole model is written to, but for its weights: config.json and its like for the engine that loads
+// the scheme, tokenizer and the rest as they were.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/model/model_plan.h"
+#include "src/output.h"
+
+namespace fp4 {
+
+// What a person should hear of the folder that was written, beside what each tensor became.
+using FolderNotes = std::vector<std::string>;
+
+// Writes config.json (and hf_quant_config.json) made from the source's and from what becomes of each tensor, and copies
+// the other files of the source folder. Nothing where a GGUF is written, which holds its own metadata; from a single
+// file config.json beside it is not taken. Errors name the file.
+FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& plans, StagedFolder& out);
+
+// __metadata__ of a shard that is written: the source's without what describes its old format; "format" is "pt" where
+// the source does not say.
+std::map<std::string, std::string> shard_metadata(const std::string& file);
+
+}  // namespace fp4

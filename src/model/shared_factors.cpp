@@ -1,0 +1,51 @@
+#include "src/model/shared_factors.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/model/engine_config.h"
+#include "src/model/survey.h"
+
+namespace fp4 {
+
+SharedFactors::SharedFactors(const ModelJob& job, const QuantSpec& spec, const std::vector<Plan>& plans)
+    : job_(job), looks_for_nan_(spec.nonfinite == Nonfinite::tensor_nan) {
+  if (job.scheme == nullptr || !spec.has_tensor_scale()) return;
+  std::vector<const Plan*> weights;
+  std::vector<std::string> modules;
+  for (const Plan& plan : plans) {
+    if (plan.way != Way::quantise) continue;
+    weights.push_back(&plan);
+    modules.push_back(module_of(plan.tensor->whole));
+  }
+  const std::vector<int> groups = fused_groups(job.fuse, modules);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (groups[i] < 0) continue;
+    of_plan_[weights[i]] = groups[i];
+    members_[groups[i]].push_back(weights[i]->tensor);
+  }
+}
+
+int SharedFactors::group(const Plan& plan) const {
+  const auto at = of_plan_.find(&plan);
+  return at == of_plan_.end() ? -1 : at->second;
+}
+
+std::optional<float> SharedFactors::amax(const Plan& plan) {
+  const int number = group(plan);
+  if (number < 0) return std::nullopt;
+  const auto [known, is_new] = amax_.try_emplace(number, 0.0f);
+  if (!is_new) return known->second;
+  for (const ModelTensor* member : members_[number]) {
+    WeightReader reader(*member);
+    const float own = largest_magnitude(reader, job_.threads, looks_for_nan_);
+    if (std::isnan(own)) {
+      known->second = own;
+      break;
+    }
+    known->second = std::max(known->second, own);
+  }
+  return known->second;
+}
+
+}  // namespace fp4

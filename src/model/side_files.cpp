@@ -1,0 +1,73 @@
+#include "src/model/side_files.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "src/error.h"
+#include "src/tensor_file/byte_source.h"
+#include "src/tensor_file/output_file.h"
+
+namespace fp4 {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Endings of files with weights, which a converted model has no use for.
+constexpr std::array weight_endings = {".safetensors", ".gguf",   ".bin",       ".pt",     ".pth",
+                                       ".ckpt",        ".h5",     ".onnx",      ".npz",    ".ot",
+                                       ".msgpack",     ".tflite", ".onnx_data", ".mlmodel"};
+constexpr std::array written_names = {"config.json", "hf_quant_config.json", "fp4sim.json"};
+
+bool is_weight(const std::string& name) {
+  return std::any_of(weight_endings.begin(), weight_endings.end(), [&](const char* e) { return name.ends_with(e); });
+}
+
+void list(const fs::path& root, const fs::path& inner, SideFiles& out) {
+  for (const fs::directory_entry& e : fs::directory_iterator(root / inner)) {
+    const std::string name = e.path().filename().string();
+    const fs::path relative = inner / name;
+    if (name.starts_with('.')) continue;
+    if (e.is_directory()) {
+      list(root, relative, out);
+      continue;
+    }
+    if (!e.is_regular_file() || name.ends_with(".index.json")) continue;
+    const bool is_written =
+        inner.empty() && std::find(written_names.begin(), written_names.end(), name) != written_names.end();
+    const bool is_source = inner.empty() && (name.ends_with(".safetensors") || name.ends_with(".gguf"));
+    if (is_written || is_source) continue;
+    (is_weight(name) ? out.left : out.taken).push_back(relative.generic_string());
+  }
+}
+
+}  // namespace
+
+SideFiles side_files(const std::string& folder) {
+  SideFiles out;
+  try {
+    list(folder, "", out);
+  } catch (const fs::filesystem_error& e) {
+    throw Error(folder + ": cannot be listed: " + e.code().message());
+  }
+  std::sort(out.taken.begin(), out.taken.end());
+  std::sort(out.left.begin(), out.left.end());
+  return out;
+}
+
+void copy_side_files(const std::string& folder, const std::vector<std::string>& files, StagedFolder& out) {
+  std::vector<unsigned char> buffer(size_t{1} << 20);
+  for (const std::string& name : files) {
+    const Bytes from = open_file((fs::path(folder) / name).string());
+    OutputFile to(out.file(name).string());
+    for (uint64_t at = 0; at < from->size(); at += buffer.size()) {
+      const auto part = static_cast<size_t>(std::min<uint64_t>(buffer.size(), from->size() - at));
+      from->read(at, buffer.data(), part);
+      to.write(buffer.data(), part);
+    }
+    to.commit();
+  }
+}
+
+}  // namespace fp4
