@@ -96,7 +96,11 @@ TEST_CASE("layouts, nibbles and transposes are named", "[quick]") {
       return compare(judged, {0, part, moved.name, "", moved}, load_array(bench.bundle, judged, moved.name)).mismatches;
     };
     CHECK(mismatches() == 0);
-    moved.bytes[moved.bytes.size() / 2] ^= 1;
+    const std::vector<int64_t> home = homes_of(judged, moved.name).at;
+    size_t flipped = moved.bytes.size() / 2;
+    if (home.size() == moved.bytes.size())
+      while (home[flipped] < 0) --flipped;  // padding is judged apart
+    moved.bytes[flipped] ^= 1;
     CHECK(mismatches() == 1);
   };
   const Array& scales = find(bench.arrays, "scales");

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,7 +15,8 @@ namespace fp4::golden {
 
 using CaseProgress = std::function<void(size_t done, size_t all)>;
 
-// Writes a suite (or any list of cases) as a folder that appears whole or not at all.
+// Writes a suite (or any list of cases) as a folder that appears whole or not at all. Answers of cases of more than
+// 2^20 elements are not written: the manifest has the SHA-256 of every 2^20 bytes of them.
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
                   bool force, const std::string& backend, int threads, const CaseProgress& progress = {});
 
@@ -21,11 +24,21 @@ struct Bundle {
   std::filesystem::path dir;
   std::string signature;  // of the arithmetic that made it
   std::vector<Case> cases;
+  // Arrays that are nowhere on disk, of the case that asked for them last.
+  std::shared_ptr<std::map<std::string, std::vector<Array>>> made{};
 };
 // Error with exit code 2 for a folder that is no bundle, 1 for one whose manifest is damaged.
 Bundle open_bundle(const std::filesystem::path& dir);
 // The same for a manifest at hand; `dir` is where load_array() looks.
 Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir);
+
+// A bundle of one case that is nowhere on disk.
+Bundle made_bundle(const Case& c, const std::string& backend, int threads);
+// The case with its operands at hand, wherever the bundle keeps them.
+Case with_operands(const Bundle& bundle, const Case& c);
+
+// Whether an array of answers that the bundle does not hold is `a`, by the hash of its bytes.
+bool is_hash_of(const Case& c, const Array& a);
 
 // One array of a case as stored. Its hash is checked: Error with exit code 1 that names the file and calls the bundle
 // damaged when it is missing or not what the manifest says.

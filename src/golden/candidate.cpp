@@ -25,10 +25,11 @@ bool has_header(const fs::path& file) {
 
 bool is_archive(const fs::path& file) { return has_header(file) && file.extension() != ".npy"; }
 
-// The array as unsigned integers of its width, or as floats. Wider and signed integers become uint32; what does not fit
-// becomes a code that no format has.
-Array array_of(const std::string& path, const OpenOptions& open) {
+// The array as unsigned integers of its width, or as floats, whose type `type` keeps. Wider and signed integers become
+// uint32; what does not fit becomes a code that no format has.
+Array array_of(const std::string& path, const OpenOptions& open, RealType& type) {
   const RawTensor t = load_raw(path, open);
+  type = t.dtype == Dtype::bf16 ? RealType::bf16 : t.dtype == Dtype::f16 ? RealType::fp16 : RealType::fp32;
   Array a = {"", info(t.dtype).name, {t.shape.begin(), t.shape.end()}, t.bytes};
   if (t.dtype == Dtype::u8 || t.dtype == Dtype::u16 || t.dtype == Dtype::u32 || t.dtype == Dtype::f32) return a;
   const unsigned bytes = info(t.dtype).bits / 8;
@@ -192,7 +193,7 @@ class Loader {
     const ArrayRecord record = *find_array(c, golden);
     CandidateArray found = {at.which, parse_array_name(golden).stage, golden, source, {}};
     open_as(record, path, open);
-    found.array = array_of(path.string(), open);
+    found.array = array_of(path.string(), open, found.type);
     found.array.name = golden;
     if (found.stage.empty()) return ignore(source, "no answer of a kernel");
     if (found.stage != input_stage && !options_.stages.empty() && !contains(options_.stages, found.stage))

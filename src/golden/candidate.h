@@ -19,6 +19,7 @@ struct CandidateArray {
   std::string golden;  // the golden array it is compared with: "codes", "output_fp32_block", "scales_128x4_transposed"
   std::string source;  // file or entry
   Array array;
+  RealType type = RealType::fp32;  // of the dump's own elements: decoded values and outputs are judged in it
 };
 
 struct Ignored {

@@ -57,6 +57,7 @@ void set_operands(Case& c, const Json& j, const std::string& place) {
   if (c.is_gemm) c.rows_b = side("rows_b");
   if (c.rows * c.cols > largest || c.rows_b * c.cols > largest || c.rows * c.rows_b > largest)
     throw Error(place + ": an array of more than 2^30 elements");
+  c.given_is_stored = j.contains("given");
   if (j.contains("given_a")) c.given_a = given_floats(j["given_a"], c.rows * c.cols, place + ".given_a");
   if (j.contains("given_b")) c.given_b = given_floats(j["given_b"], c.rows_b * c.cols, place + ".given_b");
 }
@@ -77,8 +78,10 @@ Json case_json(const Case& c) {
             {"step", c.place.step},
             {"transposed_copies", c.with_transpose}};
   if (c.input_type != RealType::fp32) j["input_type"] = row_of(real_type_table, c.input_type).name;
-  if (!c.given_a.empty()) j["given_a"] = words_of(c.given_a);
-  if (!c.given_b.empty()) j["given_b"] = words_of(c.given_b);
+  const bool is_stored = c.given_is_stored || (is_large(c) && !c.given_a.empty());
+  if (is_stored) j["given"] = "stored";
+  if (!c.given_a.empty() && !is_stored) j["given_a"] = words_of(c.given_a);
+  if (!c.given_b.empty() && !is_stored) j["given_b"] = words_of(c.given_b);
   if (c.is_gemm) {
     j["rows_b"] = c.rows_b;
     j["words_b"] = c.words_b.empty() ? c.words : c.words_b;
@@ -113,7 +116,8 @@ Case case_from_json(const Json& j, const std::string& place) {
     set_operands(c, j, place);
     for (const auto& [name, array] : j.at("arrays").items())
       c.stored[file_word(name, place + ".arrays")] = {array.at("dtype"), shape_of(array.at("shape"), place + ".arrays"),
-                                                      array.at("sha256"), array.value("file_sha256", "")};
+                                                      array.at("sha256"), array.value("file_sha256", ""),
+                                                      array.value("block_sha256", std::vector<std::string>{})};
     return c;
   } catch (const Json::exception& e) {
     throw Error(place + ": not a golden case: " + e.what());

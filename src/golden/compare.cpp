@@ -33,10 +33,10 @@ std::string text_of(const Meaning& m, uint32_t word) {
   return fmt::format("{}", v);
 }
 
-int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got) {
+int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got, int64_t step) {
   int64_t d = 0;
   if (m.is_float) {
-    d = ordered(got) - ordered(expected);
+    d = (ordered(got) - ordered(expected)) / step;
   } else if (m.format == nullptr) {
     d = static_cast<int64_t>(got) - static_cast<int64_t>(expected);
   } else {
@@ -48,6 +48,9 @@ int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got) {
   }
   return std::clamp(d, -far, far);
 }
+
+// Steps between numbers of a type in fp32 steps: bf16 drops 16 bits.
+int64_t steps_of(RealType type) { return int64_t{1} << (24 - row_of(real_type_table, type).digits); }
 
 // "in 3 of 8 rows; 12 of 16 blocks; all in column 5 mod 32", as far as something is concentrated.
 std::string describe(const std::vector<uint64_t>& at, uint64_t width, uint64_t block, uint64_t total) {
@@ -128,8 +131,25 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
     for (int64_t k = 0; k < g.padded_cols; ++k)
       in_block[static_cast<size_t>(r * width + k)] =
           is_nan_at(static_cast<size_t>(r / g.block_rows * g.scale_cols + k / g.block_cols)) ? 1 : 0;
-  in_block = in_code_layout(in_block, name.code_layout, rows);
+  in_block = in_code_layout(in_block, name.code_layout, rows, 0);
   return {in_block.begin(), in_block.end()};
+}
+
+Homes homes_of(const Case& c, const std::string& array) {
+  const ArrayName name = parse_array_name(array);
+  const auto plain = c.stored.find(name.part);
+  const bool is_scale = name.stage == "scales" && name.scale_layout != ScaleLayout::linear;
+  const bool is_code = name.stage == "codes" && name.code_layout != CodeLayout::low_first;
+  if ((!is_scale && !is_code) || plain == c.stored.end() || plain->second.shape.size() != 2) return {};
+  const auto rows = static_cast<int64_t>(plain->second.shape[0]);
+  const int64_t cols = static_cast<int64_t>(plain->second.shape[1]) * (is_code && has_fp4_codes(c) ? 2 : 1);
+  const Placement place(is_scale ? row_of(scale_layout_table, name.scale_layout).placing
+                                 : row_of(code_layout_table, name.code_layout).placing,
+                        rows, cols);
+  Homes homes = {cols, std::vector<int64_t>(static_cast<size_t>(place.size()), -1)};
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < cols; ++k) homes.at[static_cast<size_t>(place.at(r, k))] = r * cols + k;
+  return homes;
 }
 
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
@@ -144,9 +164,16 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
   if (candidate.stage != input_stage)
     meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
   const int packed = packed_bits(c, candidate.golden);
-  const std::vector<uint32_t> expected = elements_of(golden, packed);
+  std::vector<uint32_t> expected = elements_of(golden, packed);
+  if (candidate.type != RealType::fp32)
+    for (uint32_t& word : expected) word = bits_of(rounded_to(candidate.type, float_of(word)));
+  Homes homes = homes_of(c, candidate.golden);
+  if (homes.at.size() != expected.size()) homes = {};
   uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();
-  if (packed > 0) width = width * 8 * element_bytes(golden) / static_cast<uint64_t>(packed);
+  if (!homes.at.empty())
+    width = static_cast<uint64_t>(homes.cols);
+  else if (packed > 0)
+    width = width * 8 * element_bytes(golden) / static_cast<uint64_t>(packed);
   const std::vector<uint32_t> got = candidate_elements(c, candidate, expected.size());
   r.compared = expected.size();
   if ((candidate.array.dtype == "f32") != meaning.is_float) {
@@ -160,8 +187,15 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
     r.mismatches = std::max<uint64_t>(r.compared, 1);
     return r;
   }
+  const int64_t step = steps_of(candidate.type);
   std::vector<uint64_t> at;
   for (uint64_t i = 0; i < expected.size(); ++i) {
+    if (!homes.at.empty() && homes.at[i] < 0) {
+      --r.compared;
+      r.padding += got[i] != 0 ? 1 : 0;
+      r.padding_nan += candidate.stage == "scales" && means_nan(meaning, got[i]) ? 1 : 0;
+      continue;
+    }
     if (i < unjudged.size() && unjudged[i]) {
       ++r.unjudged;
       --r.compared;
@@ -170,22 +204,23 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
     if (expected[i] == got[i]) continue;
     const bool nan_expected = means_nan(meaning, expected[i]), nan_got = means_nan(meaning, got[i]);
     if (meaning.is_float && nan_expected && nan_got) continue;
-    at.push_back(i);
+    const uint64_t home = homes.at.empty() ? i : static_cast<uint64_t>(homes.at[i]);
+    at.push_back(home);
     if (nan_expected != nan_got) {
       ++r.nan_against_number;
     } else {
-      ++r.distance[distance_of(meaning, expected[i], got[i])];
+      ++r.distance[distance_of(meaning, expected[i], got[i], step)];
     }
     if (r.first.size() < 10) {
       r.first.push_back(
-          {{i / width, i % width}, expected[i], got[i], text_of(meaning, expected[i]), text_of(meaning, got[i])});
+          {{home / width, home % width}, expected[i], got[i], text_of(meaning, expected[i]), text_of(meaning, got[i])});
     }
   }
   r.mismatches = at.size();
   const uint64_t block = candidate.stage == "codes" || candidate.stage == "dequantized"
                              ? static_cast<uint64_t>(std::max(spec.block.size, 1))
                              : (candidate.stage == "output" ? 16 : 4);
-  if (!at.empty()) r.where = describe(at, width, block, expected.size());
+  if (!at.empty()) r.where = describe(at, width, block, homes.at.empty() ? expected.size() : r.compared + r.unjudged);
   return r;
 }
 

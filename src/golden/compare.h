@@ -21,6 +21,8 @@ struct Comparison {
   uint64_t compared = 0;
   uint64_t mismatches = 0;
   uint64_t unjudged = 0;                 // codes of blocks whose scale is NaN: they mean nothing
+  uint64_t padding = 0;                  // elements beyond the last row or column that are not zero: not judged
+  uint64_t padding_nan = 0;              // of them: scales that are NaN, which a product with zeros does not hide
   std::vector<Mismatch> first;           // at most 10
   std::map<int64_t, uint64_t> distance;  // got - expected in codes or ulp, saturated at +-1000; NaN apart
   uint64_t nan_against_number = 0;
@@ -32,7 +34,9 @@ struct Comparison {
 // without gaps, low bits first; 0: one in each element of the array.
 std::vector<uint32_t> elements_of(const Array& a, int packed_bits);
 
-// Any NaN equals any other. `unjudged` marks elements that are not looked at; empty: none.
+// Any NaN equals any other, the golden array is rounded to the candidate's type, and what a layout pads is counted
+// apart: kernels leave those bytes as they were. Indices are [row, column], whatever the layout. `unjudged` marks
+// elements that are not looked at; empty: none.
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
                    const std::vector<bool>& unjudged = {});
 
@@ -40,9 +44,17 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
 std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const std::string& array);
 
 // Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of
-// them fill a byte, or eight a word, FP6 codes whether four fill three bytes or four; scales of one byte also where four
-// fill a word.
+// them fill a byte, or eight a word, FP6 codes whether four fill three bytes or four; scales of one byte also where
+// four fill a word.
 std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected);
+
+// The place row*cols + column of each element of an array whose layout pads or moves it; -1 for padding. Empty where
+// the elements lie row by row.
+struct Homes {
+  int64_t cols = 0;
+  std::vector<int64_t> at;
+};
+Homes homes_of(const Case& c, const std::string& array);
 
 // Of an array of this case: 4 where two codes fill a byte, 6 where four fill three, else 0.
 int packed_bits(const Case& c, const std::string& array);

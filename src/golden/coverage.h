@@ -29,8 +29,8 @@ std::string missing_text(const Coverage& coverage);
 // "24 of 24 cases; stages scales codes; not in the dump: dequantized (2 of 3 cases)"
 std::string text_of(const Coverage& coverage);
 
-// What is asked for and not covered, a sentence each: "dequantized: not in the dump of 1 case". `required` holds "all"
-// or parts; Error for other words.
+// What is asked for and not covered, a sentence each: "dequantized: not in the dump of 1 case". `required` holds "all",
+// "padding" or parts; Error for other words.
 std::vector<std::string> gaps(const Bundle& bundle, const Coverage& coverage, const std::vector<std::string>& required,
                               bool all_cases);
 

@@ -67,7 +67,7 @@ class Search {
     std::vector<Cause> found;
     for (const NamedKernel& code : orders(c_, base_)) {
       try_one(code, found);
-      if (code.cause.starts_with("nibble_order="))
+      if (code.cause.starts_with("nibble_order=") && dumps("codes") && dumps("scales"))
         for (const NamedKernel& scale : orders(c_, code.kernel)) try_one(both(code, scale), found);
     }
     if (!found.empty()) return found;
@@ -95,6 +95,12 @@ class Search {
  private:
   static constexpr size_t width = 6;  // suspects that are looked at again with one more change
 
+  // Whether the dump has arrays of a stage.
+  bool dumps(const char* stage) const {
+    return std::any_of(evidence_.begin(), evidence_.end(),
+                       [&](const Evidence& e) { return parse_array_name(e.array).stage == stage; });
+  }
+
   static NamedKernel both(const NamedKernel& first, const NamedKernel& second) {
     return {joined(first.cause, second.cause, " and "), joined(first.detail, second.detail, "; "), second.kernel};
   }
@@ -103,12 +109,27 @@ class Search {
   Score try_one(const NamedKernel& n, std::vector<Cause>& found, int parts = 1) {
     const Score s = score(simulator_, n.kernel, evidence_);
     if (s.explains()) {
-      found.push_back({n.cause, n.detail, before_, 0, 1.0});
+      keep(n, found);
     } else if (s.found > 0) {
       suspects_.push_back({n, s, parts});
       if (s.explains_but_zeros()) but_zeros_.push_back(n);
     }
     return s;
+  }
+
+  // As a cause, if it is one still when the reference computes it from its words, as `quantize --spec` would.
+  void keep(const NamedKernel& n, std::vector<Cause>& found) {
+    Case replay = c_;
+    replay.words = replay_words(c_.words, base_.a, n.kernel.a);
+    replay.words_b = replay_words(c_.words_b.empty() ? c_.words : c_.words_b, base_.b, n.kernel.b);
+    const Simulator anew(replay, in_, "reference", 1);
+    Kernel by_words = anew.base();
+    by_words.codes_in = n.kernel.codes_in;
+    by_words.scales_in = n.kernel.scales_in;
+    by_words.other_operand = n.kernel.other_operand;
+    const bool is_said = static_cast<const Computation&>(by_words) == static_cast<const Computation&>(n.kernel);
+    if (is_said && !score(anew, by_words, evidence_).explains()) return;
+    found.push_back({n.cause, n.detail, before_, 0, 1.0, is_said ? replay.words : ""});
   }
 
   // Kernels that are right but for signs of zeros: with a word of negative_zero, or as a cause without a name.
@@ -136,7 +157,7 @@ class Search {
             in_words(n, base_, [this](const Kernel& k) { return score(simulator_, k, evidence_).explains(); });
         const bool is_known =
             std::any_of(found.begin(), found.end(), [&](const Cause& c) { return c.cause == words.cause; });
-        if (!is_known) found.push_back({words.cause, words.detail, before_, 0, 1.0});
+        if (!is_known) keep(words, found);
         break;
       }
     }
@@ -188,10 +209,11 @@ bool is_order(const std::string& cause) {
 
 Array judged_array(const Bundle& bundle, const Case& c, const std::string& name) {
   Array a = load_array(bundle, c, name);
-  if (!c.epilogue.is_said() || parse_array_name(name).stage != "output") return a;
+  const std::string stage = parse_array_name(name).stage;
+  if (!c.epilogue.is_said() || (stage != "output" && stage != "dequantized")) return a;
   std::vector<float> values;
   for (const uint32_t w : elements_of(a, 0)) values.push_back(float_of(w));
-  c.epilogue.apply(values, c.rows_b);
+  c.epilogue.apply(values, c.is_gemm ? c.rows_b : c.cols);
   a.bytes = bytes_of(values);
   return a;
 }

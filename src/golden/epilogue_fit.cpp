@@ -68,8 +68,9 @@ constexpr const char* no_epilogue = "epilogue=none";
 // One array of outputs [rows, cols] beside a product.
 class Fit {
  public:
-  Fit(const std::vector<float>& product, std::vector<float> got, const CaseEpilogue& given, size_t cols, RealType type)
-      : product_(product), got_(std::move(got)), c_(given.c), cols_(cols), type_(type) {}
+  Fit(const std::vector<float>& product, std::vector<float> got, const CaseEpilogue& given, size_t cols, RealType type,
+      Activation activation)
+      : product_(product), got_(std::move(got)), c_(given.c), cols_(cols), type_(type), activation_(activation) {}
 
   // "alpha=0.37", "alpha=1, beta=0.5", "alpha=2, a bias a column"; no value where none fits.
   std::optional<Named> named() const {
@@ -94,11 +95,30 @@ class Fit {
 
  private:
   bool fits(const Epilogue& how, const std::vector<float>& bias) const {
-    const CaseEpilogue e = {how, type_, c_, bias};
+    const CaseEpilogue e = {how, type_, c_, bias, activation_};
     for (size_t i = 0; i < product_.size(); ++i)
       if (bits_of(e.value(product_[i], i, cols_)) != bits_of(got_[i]) && !(is_nan(got_[i]) && is_nan(product_[i])))
         return false;
     return true;
+  }
+  // Whether output i says what the sum before the activation was: all do without one, those above 0 with one.
+  bool tells(size_t i) const {
+    return is_finite(got_[i]) && is_finite(product_[i]) && (activation_ == Activation::none || got_[i] > 0.0f);
+  }
+  // The sum that output i was made of. Activations rise where they are above 0: bisection over floats finds their
+  // inverse.
+  Interval sum_at(size_t i, double magnitude) const {
+    const Interval v = before_rounding(type_, got_[i], magnitude);
+    if (activation_ == Activation::none || activation_ == Activation::relu) return v;
+    return {inverse(v.low), inverse(v.high)};
+  }
+  double inverse(double y) const {
+    double low = 0, high = std::max(2 * y, 8.0);
+    for (int step = 0; step < 60 && y > 0; ++step) {
+      const double middle = low / 2 + high / 2;
+      (static_cast<double>(activated(activation_, static_cast<float>(middle))) < y ? low : high) = middle;
+    }
+    return y > 0 ? low : 0;
   }
   double size_at(size_t i) const {
     return std::abs(static_cast<double>(product_[i])) + std::abs(static_cast<double>(got_[i]));
@@ -108,8 +128,8 @@ class Fit {
   Interval ratio(const std::vector<float>& of) const {
     Interval x;
     for (size_t i = 0; i < of.size(); ++i) {
-      if (of[i] == 0.0f || !is_finite(of[i]) || !is_finite(got_[i])) continue;
-      const Interval v = before_rounding(type_, got_[i], std::abs(static_cast<double>(got_[i])));
+      if (of[i] == 0.0f || !tells(i)) continue;
+      const Interval v = sum_at(i, std::abs(static_cast<double>(got_[i])));
       x.meet(v.low / static_cast<double>(of[i]), v.high / static_cast<double>(of[i]));
     }
     return x;
@@ -118,8 +138,8 @@ class Fit {
   Interval ratio_of_rest(float alpha) const {
     Interval x;
     for (size_t i = 0; i < c_.size(); ++i) {
-      if (c_[i] == 0.0f || !is_finite(got_[i]) || !is_finite(product_[i])) continue;
-      const Interval v = before_rounding(type_, got_[i], size_at(i));
+      if (c_[i] == 0.0f || !tells(i)) continue;
+      const Interval v = sum_at(i, size_at(i));
       const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]);
       x.meet((v.low - p) / static_cast<double>(c_[i]), (v.high - p) / static_cast<double>(c_[i]));
     }
@@ -128,11 +148,12 @@ class Fit {
   // alpha from pairs of outputs between which something else is taken out: b[i] * got[j] - b[j] * got[i].
   template <class Other>
   Interval slope(size_t i, size_t j, const Other& other, Interval x) const {
+    if (!tells(i) || !tells(j)) return x;
     const double b = other(i), d = other(j);
     const double run = d * static_cast<double>(product_[i]) - b * static_cast<double>(product_[j]);
     if (run == 0 || !std::isfinite(run)) return x;
-    const Interval u = before_rounding(type_, got_[i], size_at(i)), v = before_rounding(type_, got_[j], size_at(j));
-    const double rise = d * static_cast<double>(got_[i]) - b * static_cast<double>(got_[j]);
+    const Interval u = sum_at(i, size_at(i)), v = sum_at(j, size_at(j));
+    const double rise = d * (u.low / 2 + u.high / 2) - b * (v.low / 2 + v.high / 2);
     const double room = (std::abs(d) * (u.high - u.low) + std::abs(b) * (v.high - v.low)) / 2;
     if (std::isfinite(rise)) x.meet((rise - room) / run, (rise + room) / run);
     return x;
@@ -158,19 +179,20 @@ class Fit {
     for (size_t j = 0; j < cols_; ++j) {
       Interval x;
       for (size_t i = j; i < got_.size(); i += cols_) {
-        if (!is_finite(got_[i]) || !is_finite(product_[i])) continue;
-        const Interval v = before_rounding(type_, got_[i], size_at(i));
+        if (!tells(i)) continue;
+        const Interval v = sum_at(i, size_at(i));
         const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]);
         x.meet(v.low - p, v.high - p);
       }
       const auto right = [&](float b) {
         bias[j] = b;
-        const CaseEpilogue e = {how, type_, {}, bias};
+        const CaseEpilogue e = {how, type_, {}, bias, activation_};
         for (size_t i = j; i < got_.size(); i += cols_)
           if (bits_of(e.value(product_[i], i, cols_)) != bits_of(got_[i])) return false;
         return true;
       };
-      const std::vector<float> numbers = simplest(x);
+      const std::vector<float> numbers =
+          x.low == -HUGE_VAL ? std::vector<float>{0.0f, -float_of(float_largest_bits)} : simplest(x);
       if (std::none_of(numbers.begin(), numbers.end(), right)) return std::nullopt;
     }
     return bias;
@@ -181,7 +203,20 @@ class Fit {
   const std::vector<float>& c_;
   size_t cols_;
   RealType type_;
+  Activation activation_;
 };
+
+// Activations that the outputs may have gone through: none of them lies below what the activation gives.
+std::vector<Activation> activations_of(const std::vector<Evidence>& evidence) {
+  double least = 0;
+  for (const Evidence& e : evidence)
+    for (const uint32_t w : e.got) least = std::min(least, static_cast<double>(float_of(w)));
+  std::vector<Activation> out;
+  for (const ActivationInfo& row : activation_table)
+    if (row.id == Activation::none || (least >= row.least - 0.001 && (row.id == Activation::relu) == (least == 0.0)))
+      out.push_back(row.id);
+  return out;
+}
 
 }  // namespace
 
@@ -189,7 +224,8 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
                          uint64_t before, std::vector<Cause>& causes) {
   if (!c.is_gemm) return;
   Kernel kernel = simulator.base();
-  const auto cause_of = [&](const std::string& adder) {
+  const std::vector<Activation> activations = activations_of(evidence);
+  const auto cause_as = [&](const std::string& adder, Activation activation) {
     for (const RealTypeInfo& type : real_type_table) {
       std::optional<Named> all;
       for (const Evidence& e : evidence) {
@@ -197,7 +233,7 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
         std::vector<float> got;
         for (const uint32_t w : e.got) got.push_back(float_of(w));
         const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
-        const auto one = Fit(product, got, c.epilogue, static_cast<size_t>(c.rows_b), type.id).named();
+        const auto one = Fit(product, got, c.epilogue, static_cast<size_t>(c.rows_b), type.id, activation).named();
         if (!one || (all && all->detail != one->detail)) {
           all.reset();
           break;
@@ -206,6 +242,11 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
       }
       if (!all) continue;
       std::vector<std::string> words = {all->cause};
+      if (activation != Activation::none) {
+        words.push_back(std::string("epilogue=") + row_of(activation_table, activation).name);
+        if (words[0] == no_epilogue) words.erase(words.begin());
+        all->detail += std::string(", then ") + row_of(activation_table, activation).doc;
+      }
       if (type.id != RealType::fp32) words.push_back(std::string("output=") + type.name);
       if (!adder.empty()) words.push_back("accumulator=" + adder);
       // That there is no epilogue is part of a cause only where one was said.
@@ -216,6 +257,9 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
       return true;
     }
     return false;
+  };
+  const auto cause_of = [&](const std::string& adder) {
+    return std::any_of(activations.begin(), activations.end(), [&](Activation a) { return cause_as(adder, a); });
   };
   if (cause_of("")) return;
   for (const AccumulatorInfo& row : accumulator_table) {

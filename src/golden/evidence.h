@@ -9,8 +9,9 @@ namespace fp4::golden {
 
 struct Evidence {
   std::string array;
-  Elements expected, got;  // codes of blocks with a NaN scale are expected to be anything
-  uint32_t zero = 0;       // the other zero of this array: code 8 of e2m1, bits of -0; 0 where there is none
+  Elements expected, got;  // codes of blocks with a NaN scale, and padding, may be anything
+  RealType type = RealType::fp32;
+  uint32_t zero = 0;  // the other zero of this array: code 8 of e2m1, bits of -0; 0 where there is none
 };
 
 // NaNs are one value. Arrays of another kind than the golden one have no elements: no cause makes codes of numbers.

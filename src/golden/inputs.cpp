@@ -26,22 +26,35 @@ float nudged(float x, int ulps) {
   return float_of(static_cast<uint32_t>(clamped));
 }
 
-// A maximum whose scale is hard to get right: near a binade, near M times a midpoint of two scale codes, or anything.
-float hard_maximum(const QuantSpec& spec, RandomPlace place, uint64_t block) {
+// The amax that a tensor factor is made from: 32 to 8192, of any significand, so that orders of operations round g, S
+// and what they make of them in different ways. An amax of 6*2^7 has S = 3.5, under which all of them agree.
+float factor_amax(RandomPlace place, uint64_t group) {
+  const uint32_t w = draw(place, group, 7);
+  return float_of((w & 0x7FFFFFu) | (132u + (w >> 24) % 8u) << 23);
+}
+
+// A maximum whose scale is hard to get right: near a binade, near M times a midpoint of two scale codes, or anything;
+// times the factor that the tensor scale divides by, `g`, where there is one. Then the midpoints are those of all
+// codes.
+float hard_maximum(const QuantSpec& spec, RandomPlace place, uint64_t block, float g) {
   const uint32_t w = draw(place, block, 2);
   const int ulps = static_cast<int>(w % 9) - 4;
   const FloatFormat& scale = format_of(spec.scale);
   const float largest = decode(format_of(spec.element), format_of(spec.element).largest_code);
+  const auto scaled = [&](float x) { return nudged(x * g, ulps); };
   switch (w >> 8 & 3) {
-    case 0: return nudged(power_of_two(static_cast<int>(w >> 16 & 15) - 8), ulps);
+    case 0: return scaled(power_of_two(static_cast<int>(w >> 16 & 15) - 8));
     case 1: {
       if (!spec.has_scale()) break;
       const uint32_t one = code_of_one(scale);
-      const uint32_t span = smaller(one, scale.largest_code - one) / 2 + 1;
-      const uint32_t code = one - span / 2 + (w >> 16) % span;
-      return nudged(largest * (0.5f * (decode(scale, code) + decode(scale, code + 1))), ulps);
+      const bool all = spec.has_tensor_scale() && scale.has_zero;
+      const uint32_t span = all ? scale.largest_code - 1 : smaller(one, scale.largest_code - one) / 2 + 1;
+      const uint32_t code = all ? (w >> 16) % span : one - span / 2 + (w >> 16) % span;
+      const double middle =
+          0.5 * (static_cast<double>(decode(scale, code)) + static_cast<double>(decode(scale, code + 1)));
+      return nudged(static_cast<float>(static_cast<double>(largest) * middle * static_cast<double>(g)), ulps);
     }
-    case 2: return nudged(largest * power_of_two(static_cast<int>(w >> 16 & 15) - 8), ulps);
+    case 2: return scaled(largest * power_of_two(static_cast<int>(w >> 16 & 15) - 8));
     default: break;
   }
   return float_of((w & 0x7FFFFFu) | (120u + (w >> 24) % 16u) << 23);
@@ -59,16 +72,24 @@ std::vector<float> boundary_input(const QuantSpec& spec, int64_t rows, int64_t c
   const BlockGeometry g = geometry_of(spec, rows, cols);
   std::vector<float> x(static_cast<size_t>(rows * cols), 0.0f);
   const auto at = [&](int64_t r, int64_t c) -> float& { return x[static_cast<size_t>(r * cols + c)]; };
+  const Quantizer resolved = resolve(spec);
+  const float largest =
+      spec.corrects_scales() ? resolved.divisor().rounded() : decode(resolved.element, resolved.element.largest_code);
+  const int64_t factor_cols = spec.tensor_scale_cols(cols);  // 0: one factor for all
   for (int64_t r = 0; r < rows; r += g.block_rows) {
     for (int64_t c = 0; c < cols; c += g.block_cols) {
-      at(r, c) = hard_maximum(spec, place, static_cast<uint64_t>(r * cols + c));
+      const int64_t column = factor_cols > 1 ? c / outer_scale_width : 0;
+      const float amax = factor_amax(place, static_cast<uint64_t>(factor_cols == 0 ? 0 : r * factor_cols + column));
+      const bool opens = (factor_cols == 0 ? r == 0 : true) && (factor_cols > 1 ? c % outer_scale_width == 0 : c == 0);
+      const float m = spec.has_tensor_scale() ? tensor_factor(resolved, amax, largest).g : 1.0f;
+      const float hard = hard_maximum(spec, place, static_cast<uint64_t>(r * cols + c), m);
+      at(r, c) = !spec.has_tensor_scale() ? hard : opens ? amax : smaller(hard, amax);
     }
   }
   QuantSpec plain = spec;  // the scales that these maxima give
   plain.rounding = Rounding::nearest_even;
   Quantized q;
   reference_backend().quantize({.x = view_of(x.data(), rows, cols), .spec = plain, .place = place}, q);
-  const Quantizer resolved = resolve(spec);
   const FloatFormat& element = resolved.element;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
@@ -96,9 +117,10 @@ std::vector<float> boundary_input(const QuantSpec& spec, int64_t rows, int64_t c
 }
 
 float special_value(uint32_t w) {
-  constexpr uint32_t patterns[] = {0x00000000u, 0x80000000u, 0x7F800000u, 0xFF800000u, 0x7FC00000u, 0x7F7FFFFFu,
-                                   0xFF7FFFFFu, 0x00000001u, 0x80000001u, 0x00800000u, 0x007FFFFFu, 0x3F800000u};
-  return float_of(patterns[w % 12]);
+  constexpr uint32_t patterns[] = {0x00000000u, 0x80000000u, 0x7F800000u, 0xFF800000u, 0x7FC00000u,
+                                   0x7F7FFFFFu, 0xFF7FFFFFu, 0x00000001u, 0x80000001u, 0x00800000u,
+                                   0x007FFFFFu, 0x3F800000u, 0xFFC00000u};
+  return float_of(patterns[w % 13]);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "src/golden/simulator.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "src/golden/compare.h"
 
@@ -66,10 +65,10 @@ bool takes_amaxes(const Kernel& k, AccumulatorKind kind) {
   return kind != AccumulatorKind::fma && k.decode_g == Kernel::DecodeG::once && one(k.a) && one(k.b);
 }
 
-Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows) {
+Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows, uint32_t padding) {
   if (layout == CodeLayout::low_first || rows < 1 || static_cast<int64_t>(e.size()) % rows != 0) return e;
   const Placement at(row_of(code_layout_table, layout).placing, rows, static_cast<int64_t>(e.size()) / rows);
-  Elements out(static_cast<size_t>(at.size()), 0);
+  Elements out(static_cast<size_t>(at.size()), padding);
   for (size_t i = 0, width = e.size() / static_cast<size_t>(rows); i < e.size(); ++i)
     out[static_cast<size_t>(at.at(static_cast<int64_t>(i / width), static_cast<int64_t>(i % width)))] = e[i];
   return out;
@@ -78,7 +77,7 @@ Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows) {
 Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
   if (layout == ScaleLayout::linear || static_cast<int64_t>(e.size()) != rows * cols) return e;
   const Placement at(row_of(scale_layout_table, layout).placing, rows, cols);
-  Elements out(static_cast<size_t>(at.size()), 0);
+  Elements out(static_cast<size_t>(at.size()), any_element);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c) out[static_cast<size_t>(at.at(r, c))] = e[static_cast<size_t>(r * cols + c)];
   return out;
@@ -98,9 +97,13 @@ Elements Simulator::elements(const Kernel& kernel, const std::string& array) con
   if (kernel.other_operand) name.is_transposed = !name.is_transposed;
   const Piece& piece = last_quantized(kernel, name.is_transposed);
   Elements all = part(kernel, name.stage, piece);
-  const BlockGeometry& g = piece.q.geometry;
+  BlockGeometry g = piece.q.geometry;
   if (name.stage == "codes") return in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows);
   if (name.stage != "scales") return all;
+  if (kernel.repeats_scales) {
+    all = on_case_grid(all, piece.q);
+    g = geometry_of(base().a, piece.q.rows, piece.q.cols);
+  }
   return in_scale_layout(all, kernel.scales_in.value_or(name.scale_layout), g.scale_rows, g.scale_cols);
 }
 
@@ -114,11 +117,12 @@ const Simulator::Piece& Simulator::last_quantized(const Kernel& k, bool transpos
 Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
   QuantizeCall call = {.x = view_of(in_.a.data(), c_.rows, c_.cols),
                        .spec = k.a,
-                       .hadamard = k.drop_hadamard ? HadamardSpec{} : c_.hadamard,
                        .place = k.place.value_or(c_.place),
                        .threads = threads_};
   if (is_stochastic(k.a.rounding)) call.random_words = c_.random_words;
   if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
+  std::vector<float> storage;
+  rotate(k, /*is_b=*/false, call, storage);
   Piece piece;
   piece.amax = finite_amax(call.x);
   if (k.measured_g != Kernel::MeasuredG::tensor) {
@@ -132,6 +136,49 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
     recode(k, call, piece.q);
   }
   return piece;
+}
+
+// Sets the rotation of a call, or rotates its operand into `storage` where the kernel does it in a way of its own.
+void Simulator::rotate(const Kernel& k, bool is_b, QuantizeCall& call, std::vector<float>& storage) const {
+  using Rotation = Kernel::Rotation;
+  call.hadamard = k.hadamard.value_or(c_.hadamard);
+  if (k.rotation == Rotation::whole || call.hadamard.size == 0) return;
+  const HadamardSpec h = call.hadamard;
+  if (k.rotation == Rotation::none || k.rotation == (is_b ? Rotation::only_a : Rotation::only_b)) call.hadamard = {};
+  if (k.rotation == Rotation::none || k.rotation == Rotation::only_a || k.rotation == Rotation::only_b) return;
+  HadamardSignMask signs = hadamard_signs(h, call.place.hadamard_signs());
+  if (k.rotation == Rotation::reversed) {
+    const HadamardSignMask given = signs;
+    signs = {};
+    for (int j = 0; j < h.size; ++j)
+      if (given.is_minus(h.size - 1 - j)) signs.word[j / 32] |= uint32_t{1} << (j % 32);
+  }
+  const bool after = k.rotation == Rotation::after;
+  const int64_t width = hadamard_padded(h, call.x.cols);
+  storage.assign(static_cast<size_t>(call.x.rows * width), 0.0f);
+  for (int64_t r = 0; r < call.x.rows; ++r) {
+    float* row = storage.data() + r * width;
+    for (int64_t c = 0; c < call.x.cols; ++c) row[c] = call.x.at(r, c);
+    for (int64_t c = 0; c < width; c += h.size) {
+      hadamard_tile(row + c, h, after ? HadamardSignMask{} : signs);
+      if (after) apply_signs(row + c, h.size, signs);
+    }
+    for (int64_t c = 0; c < width && k.rotation == Rotation::negated; ++c) row[c] = -row[c];
+  }
+  call.x = view_of(storage.data(), call.x.rows, width);
+  call.hadamard = {};
+}
+
+// A kernel with larger blocks than the case's may store each scale once for each of the case's blocks. Nothing where
+// it has no scales.
+Elements Simulator::on_case_grid(const Elements& scales, const Quantized& q) const {
+  if (scales.empty()) return {};
+  const BlockGeometry g = geometry_of(base().a, q.rows, q.cols);
+  Elements out;
+  for (int64_t r = 0; r < g.scale_rows; ++r)
+    for (int64_t c = 0; c < g.scale_cols; ++c)
+      out.push_back(scales[static_cast<size_t>(q.scale_index(r * g.block_rows, c * g.block_cols))]);
+  return out;
 }
 
 Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece& piece) const {
@@ -162,7 +209,7 @@ Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece&
   return bits_of_all(g);
 }
 
-// Scales by a float log2 or off by a step, codes without saturation or by other draws: block by block.
+// Scales off by a step, codes without saturation or by other draws: block by block.
 void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const {
   if (q.scales.empty() && k.a.has_scale()) return;
   const Quantizer resolved = resolve(k.a);
@@ -212,13 +259,13 @@ uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, con
                            smaller(g.block_rows, q.rows - r0),
                            smaller(g.block_cols, q.cols - c0),
                            g.block_rows * g.block_cols};
-  uint32_t code = block_scale_code(resolved, block, t, 0);
+  const auto index = static_cast<uint64_t>(q.scale_index(r, c));
+  const uint32_t draw = is_stochastic(resolved.scale_rounding)
+                            ? random_draw(call.place.scale_rounding(), index, resolved.random_bits)
+                            : 0;
+  const uint32_t code = block_scale_code(resolved, block, t, draw);
   const BlockMaximum m = block_maximum(block);
   if (m.amax == 0.0f || resolved.scale.is_nan_code(code)) return code;
-  if (k.float_log2) {
-    const float l = static_cast<float>(std::log2(static_cast<double>(m.amax) / static_cast<double>(t.g)));
-    code = power_code(resolved.scale, static_cast<int>(std::floor(l)) - resolved.element.max_exponent());
-  }
   const int64_t stepped = static_cast<int64_t>(code) + k.scale_step;
   return static_cast<uint32_t>(smaller<int64_t>(larger<int64_t>(stepped, 0), resolved.scale.largest_code));
 }
@@ -231,6 +278,7 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   }
   std::vector<float> y(static_cast<size_t>(q.rows * q.cols));
   dispatcher_.dequantize(q, y.data(), threads_);
+  for (float& v : y) v = rounded_to(c_.epilogue.output, rounded_to(k.output, v));
   if (!k.swap_operand_axis) return bits_of_all(y);
   Elements out(y.size());
   for (int64_t r = 0; r < q.rows; ++r) {
@@ -241,22 +289,29 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   return out;
 }
 
+// An operand of a product.
+Quantized Simulator::operand(const Kernel& k, bool is_b) const {
+  const RandomPlace place = k.place.value_or(c_.place);
+  QuantizeCall call = {.x = view_of(is_b ? in_.b.data() : in_.a.data(), is_b ? c_.rows_b : c_.rows, c_.cols),
+                       .spec = is_b ? k.b : k.a,
+                       .place = is_b ? place.second_operand() : place,
+                       .threads = threads_};
+  std::vector<float> storage;
+  rotate(k, is_b, call, storage);
+  Quantized q;
+  dispatcher_.quantize(call, q);
+  if (k.decode_g != Kernel::DecodeG::once)
+    for (float& g : q.tensor_scale) g = k.decode_g == Kernel::DecodeG::twice ? g * g : 1.0f;
+  return q;
+}
+
 std::vector<float> Simulator::product(const Kernel& k, const std::string& accumulator) const {
   std::vector<float> c(static_cast<size_t>(c_.rows * c_.rows_b));
-  const HadamardSpec h = k.drop_hadamard ? HadamardSpec{} : c_.hadamard;
-  const RandomPlace place = k.place.value_or(c_.place);
-  Quantized a, b;
-  dispatcher_.quantize({.x = view_of(in_.a.data(), c_.rows, c_.cols), .spec = k.a, .hadamard = h, .place = place}, a);
-  dispatcher_.quantize(
-      {.x = view_of(in_.b.data(), c_.rows_b, c_.cols), .spec = k.b, .hadamard = h, .place = place.second_operand()}, b);
+  const HadamardSpec h = k.rotation == Kernel::Rotation::none ? HadamardSpec{} : k.hadamard.value_or(c_.hadamard);
+  const Quantized a = operand(k, /*is_b=*/false), b = operand(k, /*is_b=*/true);
   GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
                          threads_};
   if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
-  if (k.decode_g != Kernel::DecodeG::once) {
-    for (Quantized* q : {&a, &b}) {
-      for (float& g : q->tensor_scale) g = k.decode_g == Kernel::DecodeG::twice ? g * g : 1.0f;
-    }
-  }
   dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
   return c;
 }

@@ -61,8 +61,9 @@ std::vector<Case> standard() {
   add_formats(b, 96, 320, true);
   add_formats(b, 31, 33, false);
   for (const Preset& p : preset_table) {
-    if (p.spec.has_scale()) b.add(p.name, InputKind::boundary, 48, 256);
+    if (p.spec.element != Element::fp32) b.add(p.name, InputKind::boundary, 48, 256);
   }
+  b.add("mxfp4,tensor_scale=current", InputKind::boundary, 48, 256);
   for (const int bits : {4, 16, 32}) {
     b.add("mxfp4,rounding=stochastic,random_bits=" + std::to_string(bits), InputKind::boundary, 32, 128);
   }
@@ -197,6 +198,10 @@ Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t 
   c.rows_b = rows_b;
   for (const AccumulatorInfo& row : accumulator_table) c.accumulators.emplace_back(row.name);
   return c;
+}
+
+bool is_large(const Case& c) {
+  return c.rows * c.cols > largest_stored || c.rows_b * c.cols > largest_stored || c.rows * c.rows_b > largest_stored;
 }
 
 int code_bits(const Case& c) { return format_of(quant_spec_from_words(c.words).element).code_bits(); }

@@ -16,7 +16,10 @@ struct ArrayRecord {
   std::string dtype;
   std::vector<uint64_t> shape;
   std::string sha256;       // of the elements alone
-  std::string file_sha256;  // of the .npy; empty in bundles of schema 1
+  std::string file_sha256;  // of the .npy; empty in bundles of schema 1, and where no file is
+  // Of every 2^20 bytes, where the bundle holds no file: answers of large cases are made again when they are needed.
+  std::vector<std::string> block_sha256{};
+  bool has_file() const { return block_sha256.empty(); }
 };
 
 struct Case {
@@ -26,7 +29,8 @@ struct Case {
   std::string words_b;  // of the second operand (gemm); empty: the same
   InputKind input = InputKind::boundary;
   RealType input_type = RealType::fp32;  // that holds every input exactly
-  std::vector<float> given_a, given_b;   // explicit operands (witnesses) instead of `input`
+  std::vector<float> given_a, given_b;   // explicit operands (witnesses, files) instead of `input`
+  bool given_is_stored = false;          // they are too many for a manifest and stand in the arrays input, or a and b
   int64_t rows = 0;
   int64_t cols = 0;    // K
   int64_t rows_b = 0;  // gemm: N
@@ -49,6 +53,10 @@ inline constexpr SuiteInfo suite_table[] = {
     {"standard", "some MB: all inputs, odd shapes, 2-D blocks, transposes, Hadamards, gemm at several K"},
     {"stress", "100 MB: the same at sizes that fill a device"},
 };
+
+// Elements that a manifest or a file of answers holds; the answers of larger cases are hashes, block by block.
+inline constexpr int64_t largest_stored = int64_t{1} << 20;
+bool is_large(const Case& c);
 
 // Bits of its elements' codes, and whether they are four.
 int code_bits(const Case& c);

@@ -13,8 +13,11 @@ std::vector<float> floats_of(const Array& a) {
   return out;
 }
 
-// "floor", "0.75": the word of a field.
-std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+// "floor", "0.75", "16x16": the word of a field.
+std::string word_of(const Json& value) {
+  if (value.is_array()) return value[0].dump() + "x" + value[1].dump();
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 // Every legal change of one field of the spec.
 std::vector<NamedKernel> spec_changes(const Kernel& base) {
@@ -36,6 +39,13 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
     const bool keeps_shape = std::string(field.name) != "element" || format_of(base.a.element).code_bits() == 4;
     if (!keeps_shape) continue;
     for (const std::string& word : field.words()) with(field.name, word);
+  }
+  if (base.a.has_scale()) {
+    for (const int size : block_sizes) {
+      with("block", size);
+      with("block", Json::array({size, size}));
+    }
+    for (const char* word : {"row", "tensor"}) with("block", word);
   }
   for (const float p : {1.0f, 0.75f}) with("prescale", json_number(p));
   for (const int bits : {4, 8, 16, 32}) with("random_bits", bits);
@@ -59,14 +69,58 @@ void add_tensor_scales(const Case& c, const Kernel& base, const Add& add) {
       [](Kernel& k) { k.measured_g = Kernel::MeasuredG::bf16; });
 }
 
-// GEMM kernels write D in the type of the model.
-void add_output_types(const Kernel& base, const std::string& suffix, std::vector<NamedKernel>& out) {
+// GEMM kernels write D, and dequantisers their values, in the type of the model.
+void add_output_types(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
   for (const RealTypeInfo& type : real_type_table) {
     if (type.id == RealType::fp32) continue;
     Kernel k = base;
     k.output = type.id;
-    out.push_back({std::string("output=") + type.name + suffix, std::string("the product rounded to ") + type.name, k});
+    out.push_back({std::string(c.is_gemm ? "output=" : "dequantized=") + type.name,
+                   std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name, k});
   }
+}
+
+// What goes wrong with a rotation, and words of other ones.
+std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
+  using Rotation = Kernel::Rotation;
+  struct Fault {
+    Rotation id;
+    const char* name;
+    const char* detail;
+    bool needs_signs, is_of_products;
+  };
+  constexpr Fault faults[] = {
+      {Rotation::none, "none", "the Hadamard was left out", false, false},
+      {Rotation::reversed, "signs_reversed", "the signs in reverse order", true, false},
+      {Rotation::after, "signs_after", "signs after the transform instead of before it", true, false},
+      {Rotation::negated, "negated", "every sign turned", false, false},
+      {Rotation::only_a, "only_a", "the second operand was not rotated", false, true},
+      {Rotation::only_b, "only_b", "the first operand was not rotated", false, true},
+  };
+  std::vector<NamedKernel> out;
+  for (const Fault& fault : faults) {
+    if ((fault.needs_signs && c.hadamard.signs == HadamardSigns::none) || (fault.is_of_products && !c.is_gemm))
+      continue;
+    Kernel k = base;
+    k.rotation = fault.id;
+    out.push_back({std::string("hadamard=") + fault.name, fault.detail, k});
+  }
+  const Json own = to_json(c.hadamard);
+  const auto with = [&](const char* field, const Json& value) {
+    Kernel k = base;
+    k.hadamard = c.hadamard;
+    set_hadamard(*k.hadamard, {{field, value}}, "variant");
+    if (*k.hadamard == c.hadamard ||
+        (!c.is_gemm && hadamard_padded(*k.hadamard, c.cols) != hadamard_padded(c.hadamard, c.cols)))
+      return;
+    const std::string change = std::string("hadamard.") + field + "=" + word_of(value);
+    out.push_back({change, "the kernel does " + change + " instead of " + word_of(own[field]), k});
+  };
+  for (const auto& field : hadamard_fields())
+    if (field.words != nullptr)
+      for (const std::string& word : field.words()) with(field.name, word);
+  for (const int size : hadamard_sizes) with("size", size);
+  return out;
 }
 
 std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
@@ -78,10 +132,6 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
   };
   if (!c.is_gemm) {
     if (base.a.has_scale() && !is_real(base.a.scale)) {
-      if (is_power_of_two_rule(base.a.scale_rule)) {
-        add("exponent=float_log2", "floor(log2f(amax)): one too high for maxima 1-4 ulp below a power of two",
-            [](Kernel& k) { k.float_log2 = true; });
-      }
       add("scale_storage=values", "scales as real numbers instead of codes",
           [](Kernel& k) { k.scales_as_values = true; });
       add("scale_step=-1", "every scale one code low", [](Kernel& k) { k.scale_step = -1; });
@@ -111,7 +161,8 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
           [](Kernel& k) { k.decode_g = Kernel::DecodeG::divided; });
     }
   }
-  if (c.hadamard.size > 0) add("hadamard=none", "the Hadamard was left out", [](Kernel& k) { k.drop_hadamard = true; });
+  if (c.hadamard.size > 0)
+    for (NamedKernel& n : rotations(c, base)) out.push_back(std::move(n));
   if (base.a.draws_random_bits()) {
     const auto at = [&](const char* cause, RandomPlace p) {
       add(cause, "random bits of another place", [&](Kernel& k) { k.place = p; });
@@ -129,13 +180,13 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
             [](Kernel& k) { k.draws = Kernel::DrawOrder::high_first; });
     }
   }
+  add_output_types(c, base, out);
   if (c.is_gemm) {
     for (const AccumulatorInfo& row : accumulator_table) {
       Kernel k = base;
       k.accumulator = row.row;
       out.push_back({std::string("accumulator=") + row.name, row.doc, k});
     }
-    add_output_types(base, "", out);
     for (const ProductFactorInfo& row : product_factor_table)
       if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
         add((std::string("product_factor=") + row.name).c_str(), row.doc, [&](Kernel& k) { k.factor = row.id; });
@@ -157,6 +208,14 @@ CaseInputs load_inputs(const Bundle& bundle, const Case& c) {
   expect(in.a, c.rows);
   if (c.is_gemm) expect(in.b, c.rows_b);
   return in;
+}
+
+std::string replay_words(const std::string& base_words, const QuantSpec& base, const QuantSpec& changed) {
+  const Json own = to_json(base), other = to_json(changed);
+  std::string words = base_words;
+  for (const auto& field : quant_fields())
+    if (own[field.name] != other[field.name]) words += std::string(",") + field.name + "=" + word_of(other[field.name]);
+  return words;
 }
 
 std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
@@ -185,7 +244,13 @@ std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
     k.other_operand = true;
     out.push_back({"operand=transposed", "the transposed operand's arrays", k});
   }
-  for (NamedKernel& n : spec_changes(base)) out.push_back(std::move(n));
+  for (NamedKernel& n : spec_changes(base)) {
+    out.push_back(n);
+    if (c.is_gemm || !n.cause.starts_with("block=")) continue;
+    n.kernel.repeats_scales = true;
+    out.push_back({n.cause + " and scale_storage=repeated",
+                   n.detail + "; each scale once for every block of the case's size that it covers", n.kernel});
+  }
   for (NamedKernel& n : deeds(c, base)) out.push_back(std::move(n));
   return out;
 }

@@ -17,6 +17,9 @@ struct NamedKernel {
   Kernel kernel;
 };
 
+// A --spec that says `changed`: the words of `base` and those in which it differs.
+std::string replay_words(const std::string& base_words, const QuantSpec& base, const QuantSpec& changed);
+
 // What `base` becomes by one change: of an order of codes or scales that `base` leaves to the array's name, of a word
 // of the spec, of a deed that no word says (float log2, missing saturation, use of the tensor scale, draws), of the
 // adder.

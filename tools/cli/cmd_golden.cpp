@@ -1,4 +1,4 @@
-// `fp4sim golden make|list|check|stream`: bundles of inputs and exact answers.
+// `fp4sim golden make|list|check|pack|stream`: bundles of inputs and exact answers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,9 @@
 #include "src/error.h"
 #include "src/golden/coverage.h"
 #include "src/input_file.h"
+#include "src/golden/pack.h"
 #include "tools/cli/options.h"
+#include "tools/cli/own_case.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
@@ -21,9 +23,7 @@ namespace {
 
 struct GoldenOptions {
   std::string suite, out, dir, judge;
-  std::string spec, shape, input, input_b, type = "fp32";  // of a case of one's own
-  std::vector<std::string> accumulators;
-  PlaceOptions place;
+  OwnCase own;
   bool force = false, json = false, questions = false;
   BackendOptions backend;
 };
@@ -39,72 +39,16 @@ golden::CaseProgress progress_line(ProgressLine& line) {
 }
 std::string cases_per_second(double rate) { return fmt::format("{:.2g} cases/s", rate); }
 
-// A file's matrix, which the manifest will hold.
-FloatTensor given(const char* option, const std::string& path) {
-  FloatTensor t = load_floats(path);
-  if (t.values.empty() || t.values.size() > size_t{1} << 20)
-    throw Error(fmt::format("{} {}: {} elements; a bundle's manifest holds 1 to 2^20", option, path, t.values.size()));
-  return t;
-}
-
-golden::Case own_case(const GoldenOptions& o) {
-  const bool from_file = !o.input.empty() && find_row(golden::input_kind_table, o.input) == nullptr;
-  if (from_file && !std::filesystem::exists(o.input)) {
-    std::vector<std::string> kinds;
-    for (const golden::InputKindInfo& kind : golden::input_kind_table) kinds.emplace_back(kind.name);
-    kinds.emplace_back("a file");
-    throw unknown_word("golden make --input", o.input, kinds);
-  }
-  if (o.spec.find(".json") != std::string::npos)
-    throw Error("golden make --spec: a bundle is made again from words: PRESET,key=value,.. instead of a file");
-  quant_spec_from_words(o.spec, "golden make --spec");
-  std::vector<int64_t> sides;
-  FloatTensor a, b;
-  if (from_file) {
-    a = given("golden make --input", o.input);
-    sides = {static_cast<int64_t>(matrix_rows(a.shape)), static_cast<int64_t>(matrix_cols(a.shape))};
-    if (!o.input_b.empty()) {
-      b = given("golden make --input-b", o.input_b);
-      sides.insert(sides.begin() + 1, static_cast<int64_t>(matrix_rows(b.shape)));
-      if (matrix_cols(b.shape) != matrix_cols(a.shape))
-        throw Error("golden make --input-b " + o.input_b + ": its rows are not as long as those of " + o.input);
-    }
-    if (!o.shape.empty()) throw Error("golden make --shape: a file has a shape of its own");
-  } else {
-    if (!o.input_b.empty()) throw Error("golden make --input-b: only beside a file for --input");
-    for (const uint64_t side : parse_shape("golden make --shape", o.shape)) sides.push_back(static_cast<int64_t>(side));
-    element_count("golden make --shape", parse_shape("golden make --shape", o.shape));
-  }
-  if ((sides.size() != 2 && sides.size() != 3) || *std::min_element(sides.begin(), sides.end()) < 1)
-    throw Error("golden make --shape: expected MxK (a quantisation) or MxNxK (a product), sides from 1");
-  const bool is_gemm = sides.size() == 3;
-  const std::string kind = from_file ? "boundary" : !o.input.empty() ? o.input : is_gemm ? "spread" : "boundary";
-  golden::Case c = golden::make_case(o.spec, find_row(golden::input_kind_table, kind)->id, sides.front(),
-                                     is_gemm ? sides[1] : 0, sides.back(), o.place.place());
-  c.given_a = std::move(a.values);
-  c.given_b = std::move(b.values);
-  if (!is_gemm && !o.accumulators.empty()) throw Error("golden make --accumulators: a shape MxK has no product");
-  for (const std::string& name : o.accumulators) accumulator_from(name, "golden make --accumulators");
-  if (!o.accumulators.empty()) c.accumulators = o.accumulators;
-  return c;
-}
-
-golden::RealType input_type(const std::string& word) {
-  if (const auto* row = find_row(golden::real_type_table, word)) return row->id;
-  std::vector<std::string> names;
-  for (const auto& row : golden::real_type_table) names.emplace_back(row.name);
-  throw unknown_word("golden make --input-type", word, names);
-}
-
 void run_make(const GoldenOptions& o, const CLI::App& make) {
-  if (o.suite.empty() == o.spec.empty())
+  if (o.suite.empty() == !o.own.is_said())
     throw Error("golden make: say either --suite NAME or, for a case of your own, --spec SPEC --shape MxK or MxNxK");
-  if (o.spec.empty())
+  if (!o.own.is_said())
     refuse_options(make, {"--shape", "--input", "--input-b", "--accumulators", "--seed", "--stream", "--step"},
                    "--spec; the cases of a suite are fixed");
-  auto cases = o.spec.empty() ? golden::suite_cases(o.suite) : std::vector<golden::Case>{own_case(o)};
-  for (golden::Case& c : cases) c.input_type = input_type(o.type);
-  const std::string suite = o.spec.empty() ? o.suite : "own";
+  auto cases =
+      o.own.is_said() ? std::vector<golden::Case>{own_case("golden make", o.own)} : golden::suite_cases(o.suite);
+  for (golden::Case& c : cases) c.input_type = input_type("golden make", o.own.type);
+  const std::string suite = o.own.is_said() ? "own" : o.suite;
   {
     ProgressLine line(o.json, cases_per_second, 2);
     golden::write_bundle(suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
@@ -287,23 +231,28 @@ void run_stream(const GoldenOptions& o, Invocation& invocation) {
   }
 }
 
+void run_pack(const GoldenOptions& o) {
+  const golden::PackSize size = golden::write_pack(o.out, o.force, o.backend.backend, o.backend.thread_count());
+  if (o.json) return print_json({{"out", o.out}, {"files", size.files}, {"bytes", size.bytes}});
+  print_fields({{"folder", o.out},
+                {"files", grouped(static_cast<int64_t>(size.files))},
+                {"size", fmt::format("{:.1f} MB", static_cast<double>(size.bytes) / 1e6)}});
+}
+
 void add_golden(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
   make->add_option("--suite", o->suite, "smoke, standard or stress")->type_name("NAME");
-  make->add_option("--spec", o->spec, "Instead of a suite one case: PRESET,key=value,..")->type_name("SPEC");
-  make->add_option("--shape", o->shape, "Of that case: MxK (a quantisation) or MxNxK (a product)")->type_name("SHAPE");
-  make->add_option("--input", o->input,
+  add_own_case_options(*make, o->own);
+  make->add_option("--shape", o->own.shape, "Of that case: MxK (a quantisation) or MxNxK (a product)")
+      ->type_name("SHAPE");
+  make->add_option("--input", o->own.input,
                    "boundary (default), gaussian, heavy_tailed, subnormal, special, spread (products), or a file")
       ->type_name("KIND|FILE");
-  make->add_option("--input-b", o->input_b, "Second operand [N, K] beside a file")->type_name("FILE");
-  make->add_option("--accumulators", o->accumulators, "Of the product (default: all that have a name)")
+  make->add_option("--accumulators", o->own.accumulators, "Of the product (default: all that have a name)")
       ->delimiter(',')
       ->type_name("NAME");
-  make->add_option("--input-type", o->type, "fp32 (default), or bf16 or fp16, which then hold every input exactly")
-      ->type_name("TYPE");
-  add_place_options(*make, o->place);
   make->add_option("-o,--out", o->out, "Folder to make")->required()->type_name("DIR");
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
@@ -327,6 +276,16 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   add_json_option(*check, o->json);
   check->callback([o, &invocation] { run_check(*o, invocation); });
   set_example(*check, "fp4sim golden check golden");
+
+  CLI::App* pack = app.add_subcommand(
+      "pack", "Write what every preset, adder, packing, layout and format does, for tests without this program");
+  pack->add_option("OUT", o->out, "Folder to make")->required()->type_name("DIR");
+  add_backend_options(*pack, o->backend);
+  add_force_option(*pack, o->force);
+  add_sync_option(*pack);
+  add_json_option(*pack, o->json);
+  pack->callback([o] { run_pack(*o); });
+  set_example(*pack, "fp4sim golden pack conformance");
 
   CLI::App* stream =
       app.add_subcommand("stream", "The suite as lines of hex text, to judge an implementation through a pipe");

@@ -1,7 +1,9 @@
 // `fp4sim verify`: is a kernel's dump right, and if not, what does it do instead?
 #include <fmt/core.h>
 
+#include "src/error.h"
 #include "tools/cli/options.h"
+#include "tools/cli/own_case.h"
 #include "tools/cli/random_words.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
@@ -17,12 +19,27 @@ struct VerifyOptions {
   BackendOptions backend;
   InputOptions input;
   VerifyWords words;
+  OwnCase own;
 };
 
+// The bundle on disk, or one of the user's own case, which is nowhere.
+golden::Bundle bundle_of(VerifyOptions& o) {
+  if (!o.own.is_said() && o.own.input.empty()) {
+    if (o.job.golden.empty())
+      throw Error("verify: say --golden DIR, or --spec SPEC --input FILE for a case of your own");
+    return golden::open_bundle(o.job.golden);
+  }
+  if (!o.job.golden.empty()) throw Error("verify: --golden DIR has its own inputs; leave out --spec and --input");
+  if (!o.own.is_said() || o.own.input.empty())
+    throw Error("verify: a case of your own needs both --spec SPEC and --input FILE");
+  if (!o.own.input_b.empty()) o.own.accumulators = {o.job.dump.accumulator};
+  return golden::made_bundle(own_case("verify", o.own), o.backend.backend, o.backend.thread_count());
+}
+
 void run_verify(VerifyOptions& o, Invocation& invocation) {
-  golden::Bundle bundle = golden::open_bundle(o.job.golden);
-  say(o.words, o.job, bundle);
   o.job.dump.open = o.input.open_options();
+  golden::Bundle bundle = bundle_of(o);
+  say(o.words, o.job, bundle);
   o.job.backend = o.backend.backend;
   o.job.threads = o.backend.thread_count();
   const Verdict verdict = judge(o.job, bundle);
@@ -35,7 +52,11 @@ void run_verify(VerifyOptions& o, Invocation& invocation) {
 
 void add_verify(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<VerifyOptions>();
-  app.add_option("--golden", o->job.golden, "A bundle of `fp4sim golden make`")->required()->type_name("DIR");
+  app.add_option("--golden", o->job.golden, "A bundle of `fp4sim golden make`")->type_name("DIR");
+  add_own_case_options(app, o->own);
+  app.add_option("--input", o->own.input,
+                 "What the kernel was given, a file [M, K]: judged without a bundle, under --spec")
+      ->type_name("FILE");
   app.add_option("--candidate", o->job.candidate, "The kernel's dump: folder, .npy, .npz, .safetensors or raw .bin")
       ->required()
       ->type_name("PATH");
@@ -65,7 +86,12 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   app.add_option("--c", o->words.c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for")
       ->type_name("FILE");
   app.add_option("--bias", o->words.bias, "Numbers [N] that the outputs add, one a column")->type_name("FILE");
-  app.add_option("--output-type", o->words.output, "What the outputs were rounded to: fp32 (default), bf16 or fp16")
+  app.add_option("--activation", o->words.activation, "After that sum: relu, gelu, gelu_tanh or silu (default none)")
+      ->type_name("NAME");
+  app.add_option(
+         "--output-type", o->words.output,
+         "What outputs and decoded values were rounded to: fp32 (default), bf16 or fp16; a dump in bf16 or fp16 "
+         "says so itself")
       ->type_name("fp32|bf16|fp16");
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);
@@ -73,7 +99,8 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   app.callback([o, &invocation] { run_verify(*o, invocation); });
   set_example(app,
               "fp4sim verify --golden golden --candidate my_kernel_dump\n"
-              "  fp4sim verify --golden golden --candidate my_kernel_dump --require all --all-cases");
+              "  fp4sim verify --golden golden --candidate my_kernel_dump --require all --all-cases\n"
+              "  fp4sim verify --input x.npy --spec vllm_nvfp4 --candidate my_kernel_dump");
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct Verdict {
   golden::Coverage coverage;
   std::vector<std::string> gaps;  // what was required and is not covered
   uint64_t compared = 0, mismatches = 0, wrong_cases = 0, unjudged = 0;
+  uint64_t padding = 0, padding_nan = 0;     // elements that a layout pads and a dump does not leave zero
   uint64_t tolerated = 0, cases_within = 0;  // of the mismatches; declared, so no failure, but not equal
   bool is_refused() const { return mismatches > tolerated || !gaps.empty(); }
   std::vector<std::string> orders;  // that were found, each once

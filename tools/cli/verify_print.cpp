@@ -54,7 +54,8 @@ ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
                     {"f1", t.cause.f1},
                     {"before", t.cause.before},
                     {"after", t.cause.after},
-                    {"detail", t.cause.detail}});
+                    {"detail", t.cause.detail},
+                    {"spec", t.cause.words.empty() ? ordered_json(nullptr) : ordered_json(t.cause.words)}});
   }
   return list;
 }
@@ -160,6 +161,7 @@ ordered_json verdict_json(const Verdict& v) {
       arrays.push_back({{"array", c.golden},
                         {"compared", c.compared},
                         {"mismatches", c.mismatches},
+                        {"padding", c.padding},
                         {"distance", histogram},
                         {"where", c.shape_note.empty() ? c.where : c.shape_note}});
     }
@@ -177,6 +179,7 @@ ordered_json verdict_json(const Verdict& v) {
           {"tolerated", v.tolerated},
           {"orders", v.orders},
           {"unjudged", v.unjudged},
+          {"padding", {{"not_zero", v.padding}, {"nan", v.padding_nan}}},
           {"complete", v.gaps.empty()},
           {"gaps", v.gaps},
           {"coverage", coverage_json(v.coverage)},
@@ -201,6 +204,16 @@ std::string verdict_text(const Verdict& v) {
   if (v.unjudged > 0)
     out +=
         fmt::format("not judged: {} codes of blocks whose scale is NaN\n", grouped(static_cast<int64_t>(v.unjudged)));
+  if (v.padding > 0) {
+    const std::string nans =
+        v.padding_nan > 0 ? fmt::format(", {} of them NaN", grouped(static_cast<int64_t>(v.padding_nan))) : "";
+    for (const std::string& line :
+         wrap_text(fmt::format("not judged: {} elements of padding that are not zero{}; kernels leave it as it was "
+                               "(--require padding fails on it)",
+                               grouped(static_cast<int64_t>(v.padding)), nans),
+                   terminal_width()))
+      out += line + "\n";
+  }
   const auto differing = [&](uint64_t count, uint64_t cases) {
     return fmt::format("{} of {} elements differ in {} case{}; judged", grouped(static_cast<int64_t>(count)),
                        grouped(static_cast<int64_t>(v.compared)), cases, cases == 1 ? "" : "s");

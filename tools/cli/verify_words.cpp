@@ -21,6 +21,13 @@ golden::CaseEpilogue epilogue_of(const VerifyWords& words) {
   const auto* type = find_row(golden::real_type_table, words.output);
   if (type == nullptr) throw unknown_word("verify --output-type", words.output, {"fp32", "bf16", "fp16"});
   e.output = type->id;
+  const auto* activation = find_row(golden::activation_table, words.activation);
+  if (activation == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& row : golden::activation_table) names.emplace_back(row.name);
+    throw unknown_word("verify --activation", words.activation, names);
+  }
+  e.activation = activation->id;
   if (words.beta != 0 && words.c.empty())
     throw Error("verify: --beta needs --c FILE, the matrix that it is the factor of");
   e.c = load_term(words.c);
@@ -35,7 +42,10 @@ void say(const VerifyWords& words, VerifyJob& job, golden::Bundle& bundle) {
   const golden::CaseEpilogue epilogue = epilogue_of(words);
   for (golden::Case& c : bundle.cases) {
     c.random_words = random;
-    if (c.is_gemm) c.epilogue = epilogue;
+    if (c.is_gemm)
+      c.epilogue = epilogue;
+    else
+      c.epilogue.output = epilogue.output;
   }
   job.dump.says_nibbles = !words.nibbles.empty();
   job.dump.says_scale_layout = !words.scale_layout.empty();

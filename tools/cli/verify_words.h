@@ -12,7 +12,7 @@ struct VerifyWords {
   std::string nibbles, scale_layout, tolerance;  // "": none was said
   std::string random_words, c, bias;             // files
   float alpha = 1, beta = 0;
-  std::string output = "fp32";
+  std::string output = "fp32", activation = "none";
 };
 
 // Into the job, and the random bits and the epilogue into the bundle's cases.
