@@ -200,7 +200,7 @@ Reported rows_to_read_back(const Plan& plan) {
   constexpr int64_t elements = int64_t{1} << 16;
   const auto rows = static_cast<int64_t>(matrix_rows(plan.tensor->shape));
   const auto cols = static_cast<int64_t>(matrix_cols(plan.tensor->shape));
-  const int64_t count = std::clamp<int64_t>(elements / std::max<int64_t>(cols, 1), 1, std::max<int64_t>(rows, 1));
+  const int64_t count = std::min(std::max<int64_t>(elements / std::max<int64_t>(cols, 1), 1), rows);
   return {&plan, (rows - count) / 2, count};
 }
 
@@ -276,6 +276,7 @@ void read_back(const ModelJob& job, const std::string& path, const std::vector<R
   }
   std::vector<float> x, y;
   for (const Reported& r : written) {
+    if (r.count == 0) continue;
     const std::string place = fmt::format("{}: {}", r.plan->tensor->file(), r.plan->tensor->name);
     const auto fail = [&](const std::string& why) {
       throw Error(fmt::format("{}: read back from what was written: {}; nothing is kept", place, why), 1);
