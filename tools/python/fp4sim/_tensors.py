@@ -112,7 +112,8 @@ class Quantized:
         fp6_low_first. Other orders
         than linear, low_first and high_first come as padded uint8 bytes.
         """
-        made = self._call("tensor_to_layout", scales=word(scales, "scales"), nibbles=word(nibbles, "nibbles"))
+        made = self._call("tensor_to_layout", scales=word(scales, "scales"), nibbles=word(nibbles, "nibbles"),
+                          long=self.size > _core.LONG)
         return {name: array if array is None or array.flags.writeable else array.copy() for name, array in made.items()}
 
     def __copy__(self):
