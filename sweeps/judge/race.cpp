@@ -204,6 +204,7 @@ class RaceJudge {
     size_t leader = contenders.front();
     for (const size_t i : contenders)
       if (leads(i, leader)) leader = i;
+    const size_t best = leader;
     // Of those tied with the best one the cheapest is the step: costs of a level are alike, not equal.
     for (const size_t i : contenders) {
       if (i != leader && !is_tie(compare(i, leader))) continue;
@@ -213,8 +214,13 @@ class RaceJudge {
     state_.verdicts[leader].word = RaceWord::on;
     state_.steps.push_back(leader);
     for (const size_t i : open) {
-      if (i == leader) continue;
-      settle(i, {leader});
+      if (i == leader || settle(i, {leader})) continue;
+      // Worse than the best of its level is off, though the step itself be a little worse than that.
+      const PairedDifference d = compare(i, best);
+      if (i == best || !is_worse(d)) continue;
+      state_.verdicts[i].word = RaceWord::off;
+      state_.verdicts[i].rival = best;
+      state_.verdicts[i].difference = d;
     }
   }
 

@@ -51,7 +51,7 @@ struct RaceRules {
 
 // on: a step of the front: better than every cheaper step by the interval, not tied with one, leader of its level.
 // tied: the difference to a step lies inside +-delta: costs as much or more and brings nothing that matters.
-// off: worse than a step that costs no more. undecided: none of these (yet).
+// off: worse than a step that costs no more, or than the best of its level. undecided: none of these (yet).
 enum class RaceWord { on, tied, off, undecided };
 std::string_view word(RaceWord word);
 
