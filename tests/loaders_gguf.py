@@ -189,6 +189,10 @@ def check_refusals(folder):
         assert not (folder / "no").exists()
     error = run("quantize", folder / "dense", "--scheme", "ggml_mxfp4", "--out", folder / "no.gguf", code=2)
     assert "folder" in error, error
+    path = folder / "moe_list/config.json"
+    path.write_text(json.dumps({**KINDS["moe_list"].config, "norm_topk_prob": False}))
+    error = run("quantize", folder / "moe_list", "--scheme", "ggml_mxfp4", "--out", folder / "no", code=2)
+    assert "norm_topk_prob is false" in error and "config.json" in error, error
     path = folder / "dense/tokenizer.json"
     whole = tokenizer()
     whole["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": "x+"}}

@@ -200,6 +200,12 @@ GgufName gguf_name_of(const GgufArchitecture& arch, const ordered_json& config, 
 void put_parameters(GgufEntries& entries, const GgufArchitecture& arch, const ordered_json& config,
                     const std::string& file, const std::string& name) {
   const std::string prefix = std::string(arch.doc) + ".";
+  // llama.cpp's graphs: the weights of the chosen experts are divided by their sum in qwen3moe, not in qwen2moe.
+  const auto divides = config.find("norm_topk_prob");
+  const bool is_divided = std::string_view(arch.doc) == "qwen3moe";
+  if (arch.is_sparse && divides != config.end() && divides->is_boolean() && divides->get<bool>() != is_divided)
+    throw Error(fmt::format("{}: norm_topk_prob is {}; llama.cpp computes {} as if it were {}", file, !is_divided,
+                            arch.doc, is_divided));
   entries.text("general.architecture", arch.doc);
   entries.text("general.type", "model");
   entries.text("general.name", name);
