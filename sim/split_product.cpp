@@ -49,11 +49,9 @@ class LinearEngine::SplitRun {
   Tensor second(MatrixView a, MatrixView b) {
     const Tensor c = tape_.arena.tensor(static_cast<int>(a.rows), static_cast<int>(b.rows));
     const QuantSpec& high = spec_.split.high;
-    const bool adds = takes(spec_.accumulator, high.has_scale(), format_of(high.element));
-    const Accumulator adder = adds ? spec_.accumulator : Accumulator{.kind = AccumulatorKind::fma};
     engine_.backend_.multiply({apart(0, a, high, Purpose::second_part),
                                apart(1, b, high, Purpose::second_part),
-                               {adder, 1.0f, tape_.pass.threads},
+                               {spec_.accumulator, 1.0f, tape_.pass.threads},
                                c.data,
                                c.cols,
                                nullptr,

@@ -9,6 +9,7 @@
 #include "src/gpu/gpu_backend.h"
 #include "src/known_words.h"
 #include "src/near_powers.h"
+#include "src/spec_text.h"
 
 namespace fp4 {
 
@@ -41,6 +42,11 @@ void check_spec(const QuantSpec& spec, int64_t k) {
     throw Error("spec: ragged=refuse, but K = " + std::to_string(k) + " is not a multiple of the block " +
                 std::to_string(spec.block.size));
   }
+}
+
+void check_accumulator(const Accumulator& row, const QuantSpec& a, const QuantSpec& b) {
+  if (takes(row, a.has_scale(), format_of(a.element)) && takes(row, b.has_scale(), format_of(b.element))) return;
+  throw Error("gemm: " + invalid_reason(row, a, b));
 }
 
 void check_words(const QuantizeCall& call) {
@@ -152,6 +158,7 @@ void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions&
   if (a.cols != b.cols) {
     throw Error("gemm: A has K = " + std::to_string(a.cols) + ", B has K = " + std::to_string(b.cols));
   }
+  check_accumulator(options.accumulator, a.spec, b.spec);
   if (options.factor != ProductFactor::tensor_scales) return multiply_by_amaxes(a, b, options, c, c_stride);
   if (name_ != "reference" && multiply_unscaled(a, b, options, c, c_stride)) return;
   if (name_ != "reference" && options.accumulator.kind != AccumulatorKind::fma &&
@@ -239,6 +246,8 @@ void Dispatcher::multiply(const MultiplyCall& call) const {
   const int64_t k = hadamard_padded(call.a.hadamard, call.a.x.cols);
   check_spec(call.a.spec, k);
   check_spec(call.b.spec, k);
+  check_accumulator(call.options.accumulator, call.ready_a != nullptr ? call.ready_a->spec : call.a.spec,
+                    call.ready_b != nullptr ? call.ready_b->spec : call.b.spec);
   for (const Backend* b : chosen_) {
     const bool whole = call.options.factor == ProductFactor::tensor_scales;
     const bool is_last = name_ == "auto" && b == &gpu_backend();  // what follows may be the CPU's

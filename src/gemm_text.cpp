@@ -24,7 +24,11 @@ Rounding adder_rounding(const JsonReader& v) {
 }  // namespace
 
 Json to_json(const Accumulator& a) {
-  if (const AccumulatorInfo* row = named(a); row != nullptr) return row->name;
+  const AccumulatorInfo* row = named(a);
+  return row != nullptr ? Json(row->name) : fields_of(a);
+}
+
+Json fields_of(const Accumulator& a) {
   Json out = {{"kind", row_of(accumulator_kind_table, a.kind).name},
               {"group", a.group},
               {"inner", a.inner},
@@ -36,6 +40,14 @@ Json to_json(const Accumulator& a) {
   if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;
   if (a.result_bits != fp32_result_bits) out["result_bits"] = a.result_bits;
   if (a.unscaled) out["unscaled"] = true;
+  if (a.tf32) out["tf32"] = true;
+  if (a.is_half) out["sum"] = "fp16";
+  if (a.kind != AccumulatorKind::windowed) return out;
+  out["scale_bits"] = a.scale_bits;
+  out["carried_bits"] = a.carried_bits;
+  out["carried_inner"] = a.carried_inner;
+  out["cuts_outranked"] = a.cuts_outranked;
+  if (a.subnormal_floor != no_subnormal_floor) out["subnormal_floor"] = a.subnormal_floor;
   return out;
 }
 
@@ -72,6 +84,25 @@ Accumulator accumulator_from(const JsonReader& from) {
                                   "adder as well",
                                   false}))
     a.unscaled = v->boolean();
+  if (const auto v = given.find("tf32", {"aligned, unscaled: fp32 elements go through it too, their last 13 bits "
+                                         "cleared",
+                                         false}))
+    a.tf32 = v->boolean();
+  if (const auto v = given.find("sum", {"aligned: what sums are rounded to", "fp32"}))
+    a.is_half = v->word({"fp32", "fp16"}) == 1;
+  if (const auto v =
+          given.find("scale_bits", {"windowed: bits kept below the largest exponent of a pair of scales", 0}))
+    a.scale_bits = whole(*v, 0, 120);
+  if (const auto v = given.find("carried_bits", {"windowed: bits kept below the exponent of a sum that leads", 0}))
+    a.carried_bits = whole(*v, 0, 120);
+  if (const auto v = given.find("carried_inner", {"windowed: products summed exactly where the sum so far leads", 1}))
+    a.carried_inner = whole(*v, 1, 128);
+  if (const auto v =
+          given.find("cuts_outranked", {"windowed: whether dots below the sum so far are cut as if it led", false}))
+    a.cuts_outranked = v->boolean();
+  if (const auto v = given.find("subnormal_floor", {"windowed: log2 of what a dot of lesser scales needs to stay in a "
+                                                    "subnormal sum; absent: nothing"}))
+    a.subnormal_floor = whole(*v, -300, 0), v->note_form(R"({"type": "null"})");
   given.finish();
   const bool is_floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;
   const bool aligned = a.kind == AccumulatorKind::aligned;
@@ -79,6 +110,17 @@ Accumulator accumulator_from(const JsonReader& from) {
     from.fail("result_bits needs kind aligned and rounding toward_zero");
   if (a.unscaled && !is_floor && !(aligned && a.inner == 1))
     from.fail("unscaled needs kind aligned with inner 1, floor_aligned or floor_aligned_pairs");
+  if (a.tf32 && !(aligned && a.unscaled)) from.fail("tf32 needs kind aligned and unscaled");
+  if (a.is_half && !aligned) from.fail("sum fp16 needs kind aligned");
+  if (a.is_half && a.result_bits != fp32_result_bits) from.fail("sum fp16 and result_bits exclude each other");
+  const Accumulator plain;
+  const bool has_window = a.scale_bits != plain.scale_bits || a.carried_bits != plain.carried_bits ||
+                          a.carried_inner != plain.carried_inner || a.cuts_outranked ||
+                          a.subnormal_floor != no_subnormal_floor;
+  if (has_window && a.kind != AccumulatorKind::windowed)
+    from.fail("scale_bits, carried_bits, carried_inner, cuts_outranked and subnormal_floor need kind windowed");
+  if (a.kind == AccumulatorKind::windowed && a.rounding != Rounding::toward_zero)
+    from.fail("kind windowed needs rounding toward_zero");
   if (is_floor && a.fraction_bits > 28) from.fail("fraction_bits of floor_aligned sums: at most 28");
   return a;
 }
@@ -119,6 +161,8 @@ void set_split(SplitSpec& s, JsonReader given) {
   given.finish();
 }
 
+bool takes_operand(const Accumulator& a, const QuantSpec& s) { return takes(a, s.has_scale(), format_of(s.element)); }
+
 std::string invalid_reason(const SplitSpec& s, const GemmSpec& g, bool is_fprop) {
   if (!s.any()) return "";
   const std::string name = std::string("split ") + row_of(split_table, s.kind).name;
@@ -128,6 +172,8 @@ std::string invalid_reason(const SplitSpec& s, const GemmSpec& g, bool is_fprop)
     if (std::string reason = fp4::invalid_reason(s.high); !reason.empty()) return name + ": high: " + reason;
     if (s.high.has_tensor_scale() && s.high.tensor_scale == TensorScale::hold)
       return name + ": high: tensor_scale hold is not defined, its part is another one in each step";
+    if (std::string reason = fp4::invalid_reason(g.accumulator, s.high, s.high); !reason.empty())
+      return name + ": high: " + reason;
   }
   for (const OperandSpec* o : {&g.a, &g.b}) {
     if (s.kind == Split::low_rank && o->quant.has_tensor_scale() && o->quant.tensor_scale == TensorScale::hold)
@@ -141,6 +187,18 @@ std::string invalid_reason(const SplitSpec& s, const GemmSpec& g, bool is_fprop)
 }
 
 }  // namespace
+
+std::string invalid_reason(const Accumulator& a, const QuantSpec& of_a, const QuantSpec& of_b) {
+  const bool takes_a = takes_operand(a, of_a), takes_b = takes_operand(a, of_b);
+  if (takes_a && takes_b) return "";
+  const AccumulatorInfo* row = named(a);
+  std::string others;
+  for (const AccumulatorInfo& info : accumulator_table)
+    if (takes_operand(info.row, of_a) && takes_operand(info.row, of_b))
+      others += (others.empty() ? "" : ", ") + std::string(info.name);
+  return "accumulator " + (row != nullptr ? std::string(row->name) : fields_of(a).dump()) + " takes no operand of " +
+         row_of(element_table, (takes_a ? of_b : of_a).element).name + " without block scales; these do: " + others;
+}
 
 Json to_json(const GemmSpec& g, bool is_fprop) {
   Json out = {{"a", to_json(g.a, is_fprop)},
@@ -191,9 +249,9 @@ GemmSpec canonical(GemmSpec g, bool is_fprop) {
   }
   g.a.source = Source::high_precision;  // a of dgrad and wgrad is the upstream gradient
   g.hadamard = canonical(g.hadamard);
-  for (const OperandSpec* o : {&g.a, &g.b})
-    if (!takes(g.accumulator, o->quant.has_scale(), format_of(o->quant.element)))
-      g.accumulator = accumulator_from("fma_sequential", "");
+  // One rounding a block is one a product where an operand has no blocks.
+  if (is_plain_fma(g.accumulator, g.a.quant.has_scale(), g.b.quant.has_scale()) && g.accumulator.snap_log2 == no_snap)
+    g.accumulator = {.kind = AccumulatorKind::fma};
   if (g.split.any() && *row_of(split_table, g.split.kind).high != 0)
     g.split.high = canonical(g.split.high);
   else
@@ -215,6 +273,7 @@ std::string invalid_reason(const GemmSpec& g, bool is_fprop) {
       return "scale_estimator must be ste, dge, dge_raw or sigmoid";
     }
   }
+  if (std::string reason = invalid_reason(g.accumulator, g.a.quant, g.b.quant); !reason.empty()) return reason;
   return invalid_reason(g.split, g, is_fprop);
 }
 

@@ -42,6 +42,7 @@ inline const About preset_about = {"a named spec, before the fields beside it"};
 Json to_json(const QuantSpec& s);
 Json to_json(const HadamardSpec& h);
 Json to_json(const Accumulator& a);  // its name, or an object for one described by parameters
+Json fields_of(const Accumulator& a);  // the object
 Json to_json(const OperandSpec& o, bool is_fprop);
 Json to_json(const GemmSpec& g, bool is_fprop);
 void set_quant(QuantSpec& s, const JsonReader& given);
@@ -66,7 +67,9 @@ EstimatorSpec canonical(EstimatorSpec e);
 HadamardSpec canonical(HadamardSpec h);
 GemmSpec canonical(GemmSpec g, bool is_fprop);
 
-// invalid_reason of a whole product: both operands, estimator, K-independent conditions.
+// Why an accumulator cannot add products of such operands, with the named ones that can; empty when it does.
+std::string invalid_reason(const Accumulator& a, const QuantSpec& of_a, const QuantSpec& of_b);
+// invalid_reason of a whole product: both operands, estimator, accumulator, K-independent conditions.
 std::string invalid_reason(const GemmSpec& g, bool is_fprop);
 
 // `preset`, `preset,key=value,...`, `key=value,...` on top of mxfp4, or a path ending in .json (followed by ,key=value

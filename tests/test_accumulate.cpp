@@ -158,6 +158,8 @@ TEST_CASE("sums that are rounded down", "[quick]") {
 TEST_CASE("operands without block scales go through adders that take them", "[quick]") {
   for (const AccumulatorInfo& row : accumulator_table) {
     INFO(row.name);
+    const bool takes_bf16 = takes(row.row, false, format_of(Element::bf16));
+    const bool takes_fp32 = takes(row.row, false, format_of(Element::fp32));
     int differ = 0;
     for (uint32_t sum = 0; sum < 16; ++sum) {
       std::vector<float> a(300), b(300);
@@ -165,10 +167,19 @@ TEST_CASE("operands without block scales go through adders that take them", "[qu
         a[i] = random_uniform({1, 0, sum}, i) - 0.5f;
         b[i] = random_uniform({1, 1, sum}, i) - 0.5f;
       }
-      differ += product(a, b, row.name, "bf16") != product(a, b, "fma_sequential", "bf16") ? 1 : 0;
-      CHECK(product(a, b, row.name, "fp32") == product(a, b, "fma_sequential", "fp32"));
+      if (takes_bf16) differ += product(a, b, row.name, "bf16") != product(a, b, "fma_sequential", "bf16") ? 1 : 0;
+      if (takes_fp32) product(a, b, row.name, "fp32");
+      // what it does not take is refused, with the names of rows that do: never summed another way
+      const std::string refusal = "accumulator " + to_json(row.row).get<std::string>() + " takes no operand of ";
+      if (!takes_bf16)
+        CHECK_THROWS_WITH(product(a, b, row.name, "bf16"),
+                          Catch::Contains(refusal + "bf16") && Catch::Contains("b200_16bit"));
+      if (!takes_bf16) CHECK_THROWS_WITH(product(a, b, row.name, "bf16", "mxfp4"), Catch::Contains(refusal + "bf16"));
+      if (!takes_fp32) CHECK_THROWS_WITH(product(a, b, row.name, "fp32"), Catch::Contains(refusal + "fp32"));
     }
-    CHECK((differ > 0) == row.row.unscaled);
+    // the products of bf16 are fp32 numbers: rounding them changes nothing
+    const bool is_fma = is_plain_fma(row.row, false, false) || row.row.kind == AccumulatorKind::sequential;
+    CHECK((differ > 0) == (takes_bf16 && !is_fma));
   }
   const auto refused = [](Json row, const char* words) {
     CHECK_THROWS_WITH(accumulator_from(row, "test"), Catch::Contains(words));
@@ -177,6 +188,50 @@ TEST_CASE("operands without block scales go through adders that take them", "[qu
   refused({{"kind", "aligned"}, {"inner", 2}, {"unscaled", true}}, "unscaled needs kind aligned with inner 1");
   refused({{"kind", "aligned"}, {"result_bits", 13}}, "result_bits needs kind aligned and rounding toward_zero");
   refused({{"kind", "floor_aligned"}, {"fraction_bits", 29}}, "at most 28");
+}
+
+// One product each: 2^24 + 1 + 1 tells one rounding from many; 1 + 2^-24 - 1 a wide sum from fp32.
+TEST_CASE("sums of operands without scales are what their accumulator says", "[quick]") {
+  const std::vector<float> big = {0x1p12f, 1, 1}, one = {0x1p12f, 1, 1};
+  CHECK(product(big, one, "exact", "bf16") == 0x1p24f + 2);
+  CHECK(product(big, one, "double", "bf16") == 0x1p24f + 2);
+  CHECK(product(big, one, "k64_rz", "bf16") == 0x1p24f + 2);
+  CHECK(product(big, one, "fp32_sequential", "bf16") == 0x1p24f);
+  CHECK(product(big, one, "fp32_block", "bf16") == 0x1p24f);
+  CHECK(product(big, one, "exact", "bf16", "fp32") == 0x1p24f + 2);
+  CHECK(product({0x1p24f, 1, 1}, {1, 1, 1}, "exact", "fp32", "mxfp4") == 0x1p24f + 2);
+  CHECK(product({1, 0x1p-24f, -1}, {1, 1, 1}, "exact", "fp32") == 0x1p-24f);
+  CHECK(product({0x1p127f, 0x1p127f}, {0x1p127f, -0x1p127f}, "exact", "fp32") == 0.0f);
+  CHECK(product({INFINITY, 1}, {2, 1}, "exact", "bf16") == INFINITY);
+  CHECK(product({INFINITY, 1}, {2, 1}, "k64_rz", "bf16") == INFINITY);
+  CHECK(std::isnan(product({INFINITY, 1}, {0, 1}, "exact", "bf16")));
+  CHECK(std::isnan(product({INFINITY, -INFINITY}, {1, 1}, "exact", "bf16")));
+  const Json toward_zero = {{"kind", "block"}, {"rounding", "toward_zero"}};  // a product is a block
+  CHECK(product({1, 0x1.8p-24f}, {1, 1}, toward_zero, "bf16") == 1.0f);
+  CHECK(product({1, 0x1.8p-24f}, {1, 1}, "fp32_block", "bf16") == 1.0f + 0x1p-23f);
+  // tf32 clears the last 13 bits of fp32 elements
+  CHECK(product({0x1.003ffep0f}, {1}, "b200_tf32", "fp32") == 0x1.0p0f);
+  CHECK(product({0x1.004002p0f}, {1}, "b200_tf32", "fp32") == 0x1.004p0f);
+  // sums in fp16: 2048 + 1 is a tie, 2048 + 3 rounds up, 65520 overflows
+  const char* e5m2 = "mxfp8,element=e5m2,scale=none";
+  CHECK(product({2048, 1}, {1, 1}, "b200_f16_d", e5m2) == 2048.0f);
+  CHECK(product({2048, 3}, {1, 1}, "b200_f16_d", e5m2) == 2052.0f);
+  CHECK(product({256, 4}, {256, 1}, "b200_f16_d", e5m2) == INFINITY);
+}
+
+TEST_CASE("described accumulators say where a field belongs", "[quick]") {
+  const auto refused = [](Json row, const char* words) {
+    CHECK_THROWS_WITH(accumulator_from(row, "test"), Catch::Contains(words));
+  };
+  refused({{"kind", "aligned"}, {"tf32", true}}, "tf32 needs kind aligned and unscaled");
+  refused({{"kind", "group"}, {"sum", "fp16"}}, "sum fp16 needs kind aligned");
+  refused({{"kind", "aligned"}, {"sum", "bf16"}}, "fp16");
+  refused({{"kind", "aligned"}, {"scale_bits", 3}}, "need kind windowed");
+  refused({{"kind", "windowed"}}, "needs rounding toward_zero");
+  for (const AccumulatorInfo& info : accumulator_table) {
+    const Accumulator again = accumulator_from(fields_of(info.row), "test");
+    CHECK(again == info.row);
+  }
 }
 
 TEST_CASE("overflow and tiny products", "[quick]") {

@@ -440,7 +440,7 @@ TEST_CASE("every pair of named accumulators has a witness or a bound", "[quick]"
   int found = 0;
   for (const AccumulatorInfo& a : accumulator_table) {
     for (const AccumulatorInfo& b : accumulator_table) {
-      if (&a >= &b) continue;
+      if (&a >= &b || (&a > accumulator_table && &b > &a + 2)) continue;  // of `exact` with all, of others with the next
       WitnessRequest r;
       r.model_a = a.name;
       r.model_b = b.name;
@@ -458,7 +458,7 @@ TEST_CASE("every pair of named accumulators has a witness or a bound", "[quick]"
       }
     }
   }
-  CHECK(found >= 34);
+  CHECK(found >= 50);
 }
 
 TEST_CASE("a manifest of any other form is an Error that names it", "[quick]") {

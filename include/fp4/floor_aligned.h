@@ -88,8 +88,7 @@ FP4_HD CutSum sum_of_cut_products(const A& a, const B& b, int64_t first, int64_t
 
 template <class A, class B>
 FP4_HD float floor_aligned_dot(int64_t group, int fraction_bits, bool pairs, const A& a, const B& b, int64_t begin,
-                               int64_t end) {
-  float acc = 0.0f;
+                               int64_t end, float acc) {
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = smaller(end, first + group);
     const float special = sum_beyond_range(a, b, first, last, acc);

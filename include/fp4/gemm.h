@@ -31,13 +31,14 @@ FP4_HD bool has_nan_scale(const R& r, int64_t k_end) {
   return false;
 }
 
-// One output. Readers as in accumulate.h, with tensor_scale(k) besides.
+// One output; NaN where the row does not take the operands, which callers refuse. Readers as in accumulate.h, with
+// tensor_scale(k) besides.
 template <class A, class B>
 FP4_HD float gemm_output(const Accumulator& row, const A& a, const B& b, int64_t k_end, const GemmFinish& finish) {
   const bool adds = takes(row, a.has_scale(), a.format()) && takes(row, b.has_scale(), b.format());
-  if (row.kind == AccumulatorKind::fma || !adds) {
-    constexpr Accumulator fma = {.kind = AccumulatorKind::fma};
-    const float acc = snapped(dot(fma, a, b, 0, k_end), row.kind == AccumulatorKind::fma ? row.snap_log2 : no_snap);
+  if (!adds) return float_of(canonical_nan_bits);
+  if (is_plain_fma(row, a.has_scale(), b.has_scale())) {
+    const float acc = snapped(fma_dot(a, b, 0, k_end, 0.0f), row.snap_log2);
     return canonical(finish.hadamard_divisor != 1.0f ? acc * (1.0f / finish.hadamard_divisor) : acc);
   }
   if (has_nan_scale(a, k_end) || has_nan_scale(b, k_end)) return float_of(canonical_nan_bits);

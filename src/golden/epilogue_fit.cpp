@@ -263,6 +263,7 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
   };
   if (cause_of("")) return;
   for (const AccumulatorInfo& row : accumulator_table) {
+    if (!invalid_reason(row.row, kernel.a, kernel.b).empty()) continue;
     kernel.accumulator = row.row;
     if (cause_of(row.name)) return;
   }

@@ -196,7 +196,9 @@ Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t 
   c.name = "gemm." + c.name + "x" + std::to_string(rows_b);
   c.is_gemm = true;
   c.rows_b = rows_b;
-  for (const AccumulatorInfo& row : accumulator_table) c.accumulators.emplace_back(row.name);
+  const QuantSpec spec = quant_spec_from_words(words, c.name);
+  for (const AccumulatorInfo& row : accumulator_table)
+    if (invalid_reason(row.row, spec, spec).empty()) c.accumulators.emplace_back(row.name);
   return c;
 }
 

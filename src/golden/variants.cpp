@@ -183,6 +183,7 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
   add_output_types(c, base, out);
   if (c.is_gemm) {
     for (const AccumulatorInfo& row : accumulator_table) {
+      if (!invalid_reason(row.row, base.a, base.b).empty()) continue;
       Kernel k = base;
       k.accumulator = row.row;
       out.push_back({std::string("accumulator=") + row.name, row.doc, k});

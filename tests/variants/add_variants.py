@@ -86,13 +86,14 @@ row("float_format.h", "element_table", 'Element::variant4, "variant4", "E2M1, bi
 enumerator("float_format.h", "Scale")
 row("float_format.h", "scale_table", 'Scale::variant, "variant", "E4M2", "test", {4, 2, 7, false, false, true, 0x3F, no_code}')
 
-enumerator("accumulate.h", "AccumulatorKind")
-row("accumulate.h", "accumulator_kind_table", 'AccumulatorKind::variant, "variant", "minus the sum in fp64"')
-row("accumulate.h", "accumulator_table", '"variant_kind", "", "test", {.kind = AccumulatorKind::variant}')
-row("accumulate.h", "accumulator_table", '"variant_rounding", "", "test", {.kind = AccumulatorKind::block, .rounding = Rounding::variant}')
-row("accumulate.h", "accumulator_table", '"variant_row", "", "test", {.kind = AccumulatorKind::aligned, .group = 48, .inner = 12, '
+enumerator("accumulator.h", "AccumulatorKind")
+row("accumulator.h", "accumulator_kind_table", 'AccumulatorKind::variant, "variant", "minus the sum in fp64"')
+row("accumulator.h", "accumulator_table", '"variant_kind", "", "test", Evidence::defined, {.kind = AccumulatorKind::variant}')
+row("accumulator.h", "accumulator_table", '"variant_rounding", "", "test", Evidence::defined, {.kind = AccumulatorKind::block, .rounding = Rounding::variant}')
+row("accumulator.h", "accumulator_table", '"variant_row", "", "test", Evidence::defined, {.kind = AccumulatorKind::aligned, .group = 48, .inner = 12, '
     ".fraction_bits = 27, .rounding = Rounding::toward_zero}")
-case("accumulate.h", "dot", "case AccumulatorKind::variant: return -double_dot(a, b, begin, end);")
+case("accumulator.h", "takes", "case AccumulatorKind::variant:")
+case("accumulate.h", "plain_dot", "case AccumulatorKind::variant: return -double_dot(a, b, begin, end);")
 
 enumerator("estimator.h", "Estimator")
 enumerator("estimator.h", "ScaleGradient")

@@ -65,6 +65,7 @@ Table tier_table(const Dispatcher& backend, bool has_kernels, nlohmann::ordered_
   for (const Preset& preset : preset_table) {
     const std::string quantizer = quantizers(backend, preset.spec, preset.spec);
     for (const AccumulatorInfo& row : accumulator_table) {
+      if (!invalid_reason(row.row, preset.spec, preset.spec).empty()) continue;
       GemmOptions options;
       options.accumulator = row.row;
       const std::string gemm = gemm_tier(backend, preset.spec, preset.spec, options);

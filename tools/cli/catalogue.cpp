@@ -25,7 +25,10 @@ using nlohmann::ordered_json;
 template <class Table>
 std::vector<CatalogueRow> rows_of(const Table& table) {
   std::vector<CatalogueRow> rows;
-  for (const auto& row : table) rows.push_back({row.name, row.doc, row.source});
+  for (const auto& row : table) {
+    rows.push_back({row.name, row.doc, row.source});
+    if constexpr (requires { row.evidence; }) rows.back().evidence = row_of(evidence_table, row.evidence).name;
+  }
   return rows;
 }
 
@@ -172,15 +175,11 @@ std::vector<std::string> names_of_kind(const Kind& kind) {
 }
 
 ordered_json accumulator_json(const AccumulatorInfo& info) {
-  const Accumulator& a = info.row;
-  ordered_json out = {{"kind", row_of(accumulator_kind_table, a.kind).name}, {"group", a.group}, {"inner", a.inner}};
-  out["fraction_bits"] = a.fraction_bits;
-  out["group_rounding"] = row_of(rounding_table, a.group_rounding).name;
-  out["rounding"] = row_of(rounding_table, a.rounding).name;
-  out["snap"] = a.snap_log2 == no_snap ? ordered_json(nullptr) : ordered_json(a.snap_log2);
-  if (a.zero_exponent != no_zero_exponent) out["zero_exponent"] = a.zero_exponent;
-  if (a.result_bits != fp32_result_bits) out["result_bits"] = a.result_bits;
-  if (a.unscaled) out["unscaled"] = true;
+  const Json fields = fields_of(info.row);
+  ordered_json out;
+  for (const char* first : {"kind", "group", "inner", "fraction_bits", "group_rounding", "rounding", "snap"})
+    out[first] = fields[first];
+  for (const auto& [key, value] : fields.items()) out[key] = value;
   return out;
 }
 
@@ -194,7 +193,7 @@ ordered_json short_in_kind(const Kind& kind, std::string_view name) {
   if (std::string_view(kind.name) == "preset")
     return without_defaults(to_json(find_preset(name)->spec), to_json(QuantSpec{}));
   if (std::string_view(kind.name) == "accumulator") {
-    const AccumulatorInfo usual = {"", "", "", {}};
+    const AccumulatorInfo usual = {"", "", "", Evidence::defined, {}};
     const ordered_json full = accumulator_json(*find_row(accumulator_table, name));
     ordered_json out = {{"kind", full["kind"]}};
     out.update(without_defaults(full, accumulator_json(usual)));

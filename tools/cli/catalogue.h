@@ -10,6 +10,7 @@ namespace fp4::tools {
 
 struct CatalogueRow {
   std::string name, doc, source;
+  std::string evidence = {};  // of what describes a device (evidence.h)
 };
 
 // Topics in the order of `fp4sim list`, and the rows of one. Error for an unknown topic.

@@ -59,13 +59,18 @@ void run_list(const ListOptions& o) {
     Table table = {{{topic}, {""}}, {}};
     const std::vector<CatalogueRow> catalogue = catalogue_rows(topic);
     const auto has_source = [](const CatalogueRow& row) { return !row.source.empty(); };
+    const bool has_evidence = !catalogue.empty() && !catalogue.front().evidence.empty();
+    if (has_evidence) table.columns.push_back({"evidence"});
     if (std::any_of(catalogue.begin(), catalogue.end(), has_source)) table.columns.push_back({"source"});
     for (const CatalogueRow& row : catalogue) {
       rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
       if (topic == "presets") rows.back()["compared_with"] = comparison_of(preset_peers, row.name);
       if (topic == "accumulators" && find_row(accumulator_peers, row.name) != nullptr)
         rows.back()["compared_with"] = comparison_of(accumulator_peers, row.name);
-      table.rows.push_back({row.name, row.doc, row.source});
+      if (has_evidence) rows.back()["evidence"] = row.evidence;
+      table.rows.push_back({row.name, row.doc});
+      if (has_evidence) table.rows.back().push_back(row.evidence);
+      table.rows.back().push_back(row.source);
     }
     text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_has_styles());
   }

@@ -4,6 +4,7 @@
 #include "src/error.h"
 #include "tools/cli/options.h"
 #include "tools/cli/own_case.h"
+#include "tools/cli/probe_print.h"
 #include "tools/cli/random_words.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
@@ -20,6 +21,7 @@ struct VerifyOptions {
   InputOptions input;
   VerifyWords words;
   OwnCase own;
+  std::string probe;
 };
 
 // The bundle on disk, or one of the user's own case, which is nowhere.
@@ -36,7 +38,15 @@ golden::Bundle bundle_of(VerifyOptions& o) {
   return golden::made_bundle(own_case("verify", o.own), o.backend.backend, o.backend.thread_count());
 }
 
-void run_verify(VerifyOptions& o, Invocation& invocation) {
+void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
+  if (!o.probe.empty()) {
+    for (const CLI::Option* given : app.parse_order())
+      if (given->get_name() != "--probe" && given->get_name() != "--json")
+        throw Error(given->get_name() + ": --probe takes no other option but --json");
+    if (!print_probe(golden::read_probe(o.probe), o.json)) invocation.exit_code = 1;
+    return;
+  }
+  if (o.job.candidate.empty()) throw Error("verify: --candidate PATH is required, or --probe FILE alone");
   o.job.dump.open = o.input.open_options();
   golden::Bundle bundle = bundle_of(o);
   say(o.words, o.job, bundle);
@@ -58,8 +68,9 @@ void add_verify(CLI::App& app, Invocation& invocation) {
                  "What the kernel was given, a file [M, K]: judged without a bundle, under --spec")
       ->type_name("FILE");
   app.add_option("--candidate", o->job.candidate, "The kernel's dump: folder, .npy, .npz, .safetensors or raw .bin")
-      ->required()
       ->type_name("PATH");
+  app.add_option("--probe", o->probe, "Instead of both: words of a matrix unit, as tools/probe prints them")
+      ->type_name("FILE");
   app.add_option("--stage", o->job.dump.stages, "Judge only these: scales tensor_scale codes dequantized output")
       ->type_name("NAME");
   app.add_option("--case", o->job.dump.case_name, "The case that the candidate is of, where its name does not say")
@@ -96,11 +107,12 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);
   add_json_option(app, o->json);
-  app.callback([o, &invocation] { run_verify(*o, invocation); });
+  app.callback([o, &app, &invocation] { run_verify(app, *o, invocation); });
   set_example(app,
               "fp4sim verify --golden golden --candidate my_kernel_dump\n"
               "  fp4sim verify --golden golden --candidate my_kernel_dump --require all --all-cases\n"
-              "  fp4sim verify --input x.npy --spec vllm_nvfp4 --candidate my_kernel_dump");
+              "  fp4sim verify --input x.npy --spec vllm_nvfp4 --candidate my_kernel_dump\n"
+              "  fp4sim verify --probe words.txt");
 }
 
 }  // namespace

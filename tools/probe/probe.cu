@@ -20,26 +20,12 @@ struct Sums {  // of eight sums
   uint32_t c[8], d[8];              // fp16: low bits
 };
 
-enum Op {
-  op_none,
-  mma_bf16,
-  mma_f16,
-  mma_f16_half,
-  mma_tf32,
-  mma_e4m3,
-  mma_e5m2,
-  mma_e4m3_half,
-  wgmma_bf16,
-  wgmma_f16,
-  wgmma_f16_half,
-  wgmma_tf32,
-  wgmma_e4m3,
-  wgmma_e5m2,
-  wgmma_e4m3_half,
-  mma_mxf8,
-  mma_mxf4,
-  mma_nvf4
-};
+// clang-format off
+enum Op { op_none, mma_bf16, mma_f16, mma_f16_half, mma_tf32, mma_e4m3, mma_e5m2, mma_e4m3_half, wgmma_bf16, wgmma_f16,
+          wgmma_f16_half, wgmma_tf32, wgmma_e4m3, wgmma_e5m2, wgmma_e4m3_half, mma_mxf8, mma_mxf4, mma_nvf4 };
+struct Format { const char* name; int bits, mantissa; uint32_t one; };
+struct Instruction { Op op; int arch; bool only; const char* name; Format format; const char* scale; int block; bool half; };
+// clang-format on
 
 #define MMA(shape, types)                                                \
   asm volatile("mma.sync.aligned." shape ".row.col.f32." types           \
@@ -135,24 +121,9 @@ __global__ void run(Sums* all, Op op) {
   if (holds) s.d[g] = is_half ? h[0] >> 16 * (g % 2) & 0xFFFF : __float_as_uint(d[g % 2]);
 }
 
-struct Format {
-  const char* name;
-  int bits, mantissa;
-  uint32_t one;
-};
 constexpr Format e2m1{"e2m1", 4, 1, 2}, e4m3{"e4m3", 8, 3, 0x38}, e5m2{"e5m2", 8, 2, 0x3C}, bf16{"bf16", 16, 7, 0x3F80},
     fp16{"fp16", 16, 10, 0x3C00}, tf32{"tf32", 32, 23, 0x3F800000};
 
-struct Instruction {
-  Op op;
-  int arch;
-  bool only;
-  const char* name;
-  Format format;
-  const char* scale;
-  int block;
-  bool half;
-};
 constexpr Instruction instructions[] = {
     // `only`: on this architecture alone
     {mma_bf16, 80, false, "mma.m16n8k16.f32.bf16", bf16, "none", 0, false},

@@ -8,6 +8,7 @@ an oracle that is copied to another machine must not need a second file.
 
   oracle.py selftest                         known answers and worked examples
   oracle.py golden OUTDIR                    writes the golden lines that the C++ tests read
+  oracle.py sums KIND --count N --seed S     adversarial sums of raw codes for `fp4sim verify --probe`
   oracle.py check FP4SIM --cases N --seed S  draws specs and boundary-dense inputs, compares the binary bit by bit
   oracle.py quantize|gemm|hadamard|random    one case, hexadecimal words on standard input
 """
@@ -956,11 +957,34 @@ ACCUMULATORS = {
     "fused35_rz_2026_08": dict(kind="aligned", group=64, inner=16, fraction_bits=35, rounding="toward_zero", zero_exponent=-139),
     "fused25_rz_2026_08": dict(kind="aligned", group=32, inner=1, fraction_bits=25, rounding="toward_zero", zero_exponent=-133),
 }
+
+
+def window25(group, **more):
+    """Products cut one by one, 25 bits below the largest exponent, which is -133 at least."""
+    return dict(kind="aligned", group=group, inner=1, fraction_bits=25, zero_exponent=-133, unscaled=True,
+                rounding="toward_zero", **more)
+
+
 # Rows that came later: the draws of the cases before them stay.
 YOUNGER_ACCUMULATORS = {
     "hopper_fp8": dict(kind="aligned", group=32, inner=1, fraction_bits=13, rounding="toward_zero", result_bits=13, unscaled=True),
     "cdna3_16bit": dict(kind="floor_aligned", group=8, fraction_bits=24, unscaled=True),
     "cdna3_fp8": dict(kind="floor_aligned_pairs", group=16, fraction_bits=24, unscaled=True),
+    "b200_nvf4": dict(kind="windowed", dot=4, outranks=False, floor=None),
+    "b200_mxf4": dict(kind="windowed", dot=16, outranks=True, floor=-174),
+    "b200_f8f6f4": window25(32),
+    "b200_16bit": window25(16),
+    "b200_tf32": window25(8, tf32=True),
+    "b200_f16_d": window25(32, half=True),
+    "b200_16bit_f16_d": window25(16, half=True),
+    "hopper_16bit": window25(16),
+    "hopper_tf32": window25(8, tf32=True),
+    "hopper_16bit_f16_d": window25(16, half=True),
+    "hopper_fp8_f16_d": dict(kind="aligned", group=32, inner=1, fraction_bits=13, rounding="toward_zero", unscaled=True, half=True),
+    "ada_fp8": dict(kind="aligned", group=16, inner=1, fraction_bits=13, rounding="toward_zero", result_bits=13, unscaled=True),
+    "ampere_16bit": dict(kind="aligned", group=8, inner=1, fraction_bits=24, rounding="toward_zero", unscaled=True),
+    "ampere_tf32": dict(kind="aligned", group=4, inner=1, fraction_bits=24, rounding="toward_zero", unscaled=True, tf32=True),
+    "cdna4_isa": dict(kind="fma_blocks"),
 }
 
 
@@ -973,6 +997,13 @@ def parse_accumulator(word):
         key, value = part.split(":")
         row[key] = int(value) if key in ("group", "inner", "fraction_bits", "snap", "zero_exponent", "result_bits") else value
     return row
+
+
+def takes(row, spec):
+    """Whether an adder takes operands of a spec; the program refuses others."""
+    if spec.scale != "none" or row["kind"] in ("exact", "group", "sequential", "double", "block", "fma"):
+        return True
+    return bool(row.get("unscaled")) and (spec.elem.bits <= 16 or row.get("tf32", False))
 
 
 def multiplier(spec, stored):
@@ -1018,6 +1049,13 @@ class Lane:
     def special(self, k):
         return None
 
+    def exact(self, k):
+        return Fraction(self.q[k] * self.scale(k), 2 ** (149 + self.shift))
+
+    def element(self, k):
+        """The element alone, as fp32."""
+        return (SIGN if self.q[k] < 0 else 0) | round_dyadic(abs(self.q[k]), -self.shift)
+
     def as_f32(self, k):
         """fl32(q s)."""
         return (SIGN if self.q[k] < 0 else 0) | round_dyadic(abs(self.q[k]) * self.scale(k), -149 - self.shift)
@@ -1026,15 +1064,18 @@ class Lane:
 class Unscaled:
     """One row of an operand without block scales, for the adders that take it; `special` are its infinities and NaN."""
 
-    def __init__(self, spec, q, row, cols):
+    def __init__(self, spec, q, row, cols, tf32=False):
         self.spec, self.block, self.scales = spec, max(cols, 1), [1]
-        self.values = [spec.elem.code_to_f32(c) for c in q.codes[row][:cols]]
+        self.values = [spec.elem.code_to_f32(c) & (~0x1FFF if tf32 else ~0) for c in q.codes[row][:cols]]
         self.g = [ONE]
 
     def factor(self, k):
         b = self.values[k]
         v = value_of(b & NAN) * (-1 if b & SIGN else 1)
         return v, max(floor_log2(abs(v).numerator, v.denominator), self.spec.elem.smallest_normal_exponent) if v else -126
+
+    def exact(self, k):
+        return value_of(self.values[k] & NAN) * (-1 if self.values[k] & SIGN else 1)
 
     def special(self, k):
         return None if is_finite(self.values[k]) else self.values[k]
@@ -1058,12 +1099,15 @@ def accumulate(row, a, b, first, last):
     kind = row["kind"]
     if any(s is None for lane in (a, b) for s in lane.scales[first // lane.block:-(-last // lane.block)]):
         return NAN
-    if kind.startswith("floor") or isinstance(a, Unscaled) or isinstance(b, Unscaled):
+    bare = isinstance(a, Unscaled) or isinstance(b, Unscaled)
+    if bare and kind in ("exact", "group", "block"):
+        return bare_sum(row, a, b, first, last)
+    if kind.startswith("floor") or (bare and kind == "aligned"):
         acc = 0
         for lo, hi in cuts(first, last, row["group"] or last - first):
             acc = factor_step(row, a, b, lo, hi, acc)
         return snapped(acc, row.get("snap"))
-    exponent = -298 - a.shift - b.shift  # of q q s s as integers
+    exponent = 0 if bare else -298 - a.shift - b.shift  # of q q s s as integers
 
     def products(lo, hi):
         return sum(a.q[k] * b.q[k] * a.scale(k) * b.scale(k) for k in range(lo, hi))
@@ -1095,15 +1139,49 @@ def accumulate(row, a, b, first, last):
             if is_finite(acc):
                 acc = round_signed((units(acc) << (-149 - e)) + dot * p, e, row["rounding"])
         return acc
-    groups = cuts(first, last, row["group"] or last - first)
+    if kind == "windowed":
+        for lo, hi in cuts(first, last, 64):
+            acc = window_step(row, a, b, lo, hi, acc)
+        return acc
+    if kind == "fma_blocks":
+        for lo, hi in cuts(first, last, 32, a.block, b.block):
+            dot = 0
+            for k in range(lo, hi):
+                dot = f_fma(a.element(k), b.element(k), dot)
+            acc = f_add(acc, round_signed(units(dot) * a.scale(lo) * b.scale(lo), -3 * 149))
+        return acc
     if kind == "group":
-        for lo, hi in groups:
+        for lo, hi in cuts(first, last, row["group"] or last - first):
             acc = f_add(acc, round_signed(products(lo, hi), exponent, row["group_rounding"]), row["rounding"])
         return snapped(acc, row.get("snap"))
     assert kind == "aligned", kind
-    for lo, hi in groups:
+    for lo, hi in cuts(first, last, row["group"] or last - first):
         acc = aligned_step(row, a, b, lo, hi, acc, exponent)
     return snapped(acc, row.get("snap"))
+
+
+def bare_sum(row, a, b, first, last):
+    """Exact sums of groups where an operand has no scales; under kind block every product is a group."""
+    kind, acc = row["kind"], 0
+    for lo, hi in cuts(first, last, 1 if kind == "block" else row.get("group") or max(last - first, 1)):
+        specials = [f_mul(a.as_f32(k), b.as_f32(k)) for k in range(lo, hi) if a.special(k) is not None or b.special(k) is not None]
+        total, group = Fraction(0), 0
+        for k in range(lo, hi):
+            if a.special(k) is None and b.special(k) is None:
+                total += a.exact(k) * b.exact(k)
+        for s in specials:
+            group = f_add(group, s)
+        if kind == "block":
+            old = value_of(acc & NAN) * (-1 if acc & SIGN else 1) if is_finite(acc) else 0
+            acc = fraction_sum(total + old, row["rounding"]) if not specials and is_finite(acc) else f_add(acc, group)
+            continue
+        rounded = group if specials else fraction_sum(total, row.get("group_rounding", "nearest_even"))
+        acc = rounded if kind == "exact" else f_add(acc, rounded, row["rounding"])
+    return snapped(acc, row.get("snap"))
+
+
+def fraction_sum(v, mode):
+    return round_signed(int(v * Fraction(2) ** 400), -400, mode)  # products of two fp32 numbers are multiples of 2^-298
 
 
 def snapped(acc, exponent):
@@ -1129,7 +1207,7 @@ def factor_step(row, a, b, lo, hi, acc):
         (x, ex), (y, ey) = a.factor(k), b.factor(k)
         terms.append((x * y, ex + ey))
     v = value_of(acc & NAN) * (-1 if acc & SIGN else 1)
-    weight = max(floor_log2(abs(v).numerator, v.denominator), -126) if v else -126
+    weight = max(floor_log2(abs(v).numerator, v.denominator), -14 if row.get("half") else -126) if v else -126
 
     def cut(value, lsb, down):  # to a multiple of 2^lsb: toward minus infinity, or toward zero
         unit = Fraction(2) ** lsb
@@ -1142,6 +1220,8 @@ def factor_step(row, a, b, lo, hi, acc):
         weights = [e if p else zero for p, e in terms if p or zero is not None]
         lsb = max([weight if v or zero is None else zero] + weights) - bits
         total = cut(v, lsb, False) + sum(cut(p, lsb, False) for p, _ in terms)
+        if row.get("half"):
+            return half_sum(total)
         if abs(total) >= 2 ** 128:
             return (SIGN if total < 0 else 0) | INF
         if not total:
@@ -1171,6 +1251,68 @@ def factor_step(row, a, b, lo, hi, acc):
     return (SIGN if total < 0 else 0) | round_ratio(abs(total).numerator, total.denominator) if total else 0
 
 
+def half_sum(v):
+    """fp32 bits of a fraction rounded to fp16, ties to even; from 65520 on infinity."""
+    n, unit = abs(v), Fraction(2) ** -24
+    if not n:
+        return 0
+    step = max(Fraction(2) ** (floor_log2(n.numerator, n.denominator) - 10), unit)
+    n = round(n / step) * step  # of a Fraction: ties to even
+    return (SIGN if v < 0 and n else 0) | (INF if n >= 65536 else exact_f32(n))
+
+
+def window_step(row, a, b, lo, hi, acc):
+    """64 products under a rule of Blackwell's FP4 units (tcgen05.mma mxf4, mxf4nvf4), in exact integers times 2^unit."""
+    if not is_finite(acc):
+        return acc
+    unit = -298 - a.shift - b.shift
+    value, scales, rank = {}, {}, {}
+    for k in range(lo, hi):
+        value[k] = a.q[k] * b.q[k] * a.scale(k) * b.scale(k)
+        if value[k]:
+            scales[k] = a.scale_exponent(k) + b.scale_exponent(k)
+            rank[k] = scales[k] + a.element_exponent(k) + b.element_exponent(k)
+    if not rank:
+        return acc if acc & NAN else 0
+    top, top_scales, c = max(rank.values()), max(scales.values()), units(acc)
+    rank_c = max(abs(c).bit_length() - 150, -126) if c else None
+
+    def cut(n, e, lsb):
+        """n * 2^e in whole units of 2^lsb, toward zero."""
+        m = abs(n) >> lsb - e if lsb > e else abs(n) << e - lsb
+        return -m if n < 0 else m
+
+    def dots(length):
+        edges = {lo, hi} | set(range(lo, hi, length)) | {k for k in range(lo, hi) if k % a.block == 0 or k % b.block == 0}
+        edges = sorted(edges)
+        for i, j in zip(edges, edges[1:]):
+            inside = [k for k in range(i, j) if k in rank]
+            if inside:
+                yield sum(value[k] for k in inside), max(rank[k] for k in inside), scales[inside[0]]
+
+    if c and rank_c >= top:
+        q = rank_c - 35
+        return to_zero(cut(c, -149, q) + sum(cut(n, unit, q) for n, _, _ in dots(16)), q)
+    q = max([top - 39, top_scales - 35] + ([rank_c - 39] if c else []))
+    kept = []
+    for n, largest, pair in dots(row["dot"]):
+        own = max(q, rank_c - 35) if row["outranks"] and c and rank_c >= largest else q
+        kept.append((cut(n, unit, own) << own - q, pair))
+    out = to_zero(cut(c, -149, q) + sum(n for n, _ in kept), q)
+    if row["floor"] is not None and 0 < (out & NAN) < 0x800000:
+        least = 1 << max(row["floor"] - q, 0)
+        out = to_zero(cut(c, -149, q) + sum(n for n, pair in kept if not (pair < top_scales and abs(n) < least)), q)
+    return out
+
+
+def to_zero(n, e):
+    """fp32 bits of n * 2^e cut toward zero, any zero +0, infinity from 2^128 on."""
+    if n and abs(n).bit_length() + e > 128:
+        return (SIGN if n < 0 else 0) | INF
+    out = round_signed(n, e, "toward_zero")
+    return out if out & NAN else 0
+
+
 def exact_f32(v):
     return (SIGN if v < 0 else 0) | round_ratio(abs(v).numerator, v.denominator)
 
@@ -1198,7 +1340,8 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
             exponent_of_term = zero if nothing and zero is not None else a.scale_exponent(i) + b.scale_exponent(i)
             terms.append((dot * a.scale(i) * b.scale(i), exponent_of_term))
     acc_units = units(acc)
-    acc_exponent = max(abs(acc_units).bit_length() - 150, -126) if acc_units else -126 if zero is None else zero
+    least = -14 if row.get("half") else -126
+    acc_exponent = max(abs(acc_units).bit_length() - 150, least) if acc_units else -126 if zero is None else zero
     lsb = max([acc_exponent] + [e for _, e in terms]) - row["fraction_bits"]
 
     def truncated(v, e):  # v * 2^e as a multiple of 2^lsb, toward zero
@@ -1206,6 +1349,8 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
         return -n if v < 0 else n
 
     total = truncated(acc_units, -149) + sum(truncated(v, exponent) for v, _ in terms)
+    if row.get("half"):
+        return half_sum(Fraction(total) * Fraction(2) ** lsb)
     out = round_signed(total, lsb, row["rounding"])
     if total and abs(total).bit_length() + lsb > 128:
         out = (out & SIGN) | INF
@@ -1225,8 +1370,9 @@ def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, s
     qb = quantize(spec_b, y, n, k, seed, stream ^ 16, step)
     row = parse_accumulator(accumulator)
     fold = size if size and normalise == "fold" else 1
-    adds = [q.scale_units is not None or (row.get("unscaled") and spec.elem.bits <= 16) for spec, q in ((spec_a, qa), (spec_b, qb))]
-    if row["kind"] == "fma" or not all(adds):
+    assert takes(row, spec_a) and takes(row, spec_b), (accumulator, spec_a.words, spec_b.words)
+    bare = qa.scale_units is None or qb.scale_units is None
+    if row["kind"] == "fma" or (bare and row["kind"] == "block" and row["rounding"] == "nearest_even"):
         out = []
         for i in range(m):
             for j in range(n):
@@ -1235,8 +1381,11 @@ def gemm(spec_a, spec_b, accumulator, x, y, m, n, k, seed=0, stream=0, step=0, s
                     acc = f_fma(qa.decoded[i][t], qb.decoded[j][t], acc)
                 out.append(canonical(f_mul(acc, round_ratio(1, fold)) if fold > 1 else acc))
         return out
-    lanes_a = [(Unscaled if qa.scale_units is None else Lane)(spec_a, qa, i, k) for i in range(m)]
-    lanes_b = [(Unscaled if qb.scale_units is None else Lane)(spec_b, qb, j, k) for j in range(n)]
+    def lane(spec, q, i):
+        return Unscaled(spec, q, i, k, row.get("tf32", False)) if q.scale_units is None else Lane(spec, q, i, k)
+
+    lanes_a = [lane(spec_a, qa, i) for i in range(m)]
+    lanes_b = [lane(spec_b, qb, j) for j in range(n)]
     pp = spec_a.p * spec_b.p
     outer = qa.outer or qb.outer
 
@@ -1548,7 +1697,7 @@ UNSCALED_BASES = ["bf16", "fp16", "bf16", "mxfp8,scale=none", "mxfp8,element=e5m
 
 
 def takes_unscaled(accumulator):
-    return accumulator in YOUNGER_ACCUMULATORS or "unscaled" in accumulator
+    return bool(parse_accumulator(accumulator).get("unscaled"))
 
 
 DESCRIBED = [
@@ -1583,6 +1732,8 @@ class GemmCase:
             bases = UNSCALED_BASES
         self.spec_a = Spec(rng.pick(bases))
         self.spec_b = self.spec_a if rng.chance(3, 4) else Spec(rng.pick(bases))
+        if not all(takes(parse_accumulator(accumulator), s) for s in (self.spec_a, self.spec_b)):
+            self.accumulator = "fma_sequential"
         self.m, self.n = (rng.between(1, 6), rng.between(1, 6)) if wide else (rng.between(1, 2), rng.between(1, 2))
         self.k = rng.pick([1, 15, 33, 40, 64, 65, 72, 96, 128, 130] + ([200, 256, 300] if wide else []))
         outer = "outer128" in (self.spec_a.tensor_scale, self.spec_b.tensor_scale)
@@ -1603,7 +1754,7 @@ class GemmCase:
         self.y = gemm_operand(rng, self.spec_b, self.n, self.k, style, offsets[1], self.seed, self.stream ^ 16, self.step)
         if rng.chance(1, 2):
             cancel(rng, self.x, self.y, self.m, self.n, self.k)
-        if "2026_08" in accumulator or "zero_exponent" in accumulator:
+        if any(w in accumulator for w in ("2026_08", "zero_exponent", "b200")):
             clear_blocks(rng, self.x, self.k)
 
     def expected(self):
@@ -2475,6 +2626,164 @@ def check(binary, cases, seed, extra, only):
     return 1 if f.bad_cases else 0
 
 
+# ---------------------------------------------------------------- sums of raw codes, as a device's unit takes them
+class CodeLane:
+    """K codes of one operand with their scales, in the shape of Lane; without scales every scale is 1."""
+
+    decoded = {}  # format and code: fp32 bits, signed units of 2^-shift
+
+    def __init__(self, elem, codes, scale, scale_codes, block, tf32=False):
+        self.codes, self.block, self.has_scales = codes, block or len(codes), scale is not None
+        self.shift, self.min_element_exponent = elem.shift, elem.smallest_normal_exponent
+        both = [self.decode(elem, c & ~0x1FFF if tf32 else c) for c in codes]
+        self.values, self.q = [v for v, _ in both], [q for _, q in both]
+        self.is_finite = all(q is not None for q in self.q)
+        if self.has_scales:
+            self.scales = [None if s > scale.largest_code else scale.units149(s) for s in scale_codes]
+            self.min_exponent = scale.smallest_normal_exponent
+        else:
+            self.scales, self.min_exponent = [1 << 149], -126
+
+    def decode(self, elem, c):
+        if (elem.name, c) not in self.decoded:
+            v, m = elem.code_to_f32(c), elem.value_units(c & (elem.sign_bit - 1))
+            if elem.bits == 32:
+                return v, (-m if c & elem.sign_bit else m) if is_finite(v) else None
+            self.decoded[elem.name, c] = v, (-m if c & elem.sign_bit else m) if is_finite(v) else None
+        return self.decoded[elem.name, c]
+
+    scale, scale_exponent, element_exponent = Lane.scale, Lane.scale_exponent, Lane.element_exponent
+
+
+def sum_of_codes(row, a, b, c):
+    """The fp32 bits of C + A*B under a row, C first; infinities and NaN as IEEE adds them."""
+    if is_nan(c) or None in a.scales or None in b.scales:
+        return NAN
+    k_end, acc = len(a.codes), c
+    for lo, hi in cuts(0, k_end, row.get("group", 64)):
+        specials = [] if a.is_finite and b.is_finite else [
+            f_mul(a.values[k], b.values[k]) for k in range(lo, hi) if a.q[k] is None or b.q[k] is None]
+        if specials or not is_finite(acc):
+            acc = acc if not is_finite(acc) else 0
+            for s in specials:
+                acc = f_add(acc, s)
+        elif row["kind"] == "windowed":
+            acc = window_step(row, a, b, lo, hi, acc)
+        else:
+            acc = aligned_step(row, a, b, lo, hi, acc, -298 - a.shift - b.shift)
+    return canonical(acc)
+
+
+def draw_codes(rng, elem, k, small):
+    bits = elem.bits
+    codes = [rng.below(1 << bits) for _ in range(k)]
+    if bits >= 16:  # all exponents, or those near one
+        mantissa = {16: 10 if elem.shift == 24 else 7, 32: 23}[bits]
+        middle, field = rng.below(1 << bits - 1 - mantissa), (1 << bits - 1 - mantissa) - 1
+        if not rng.chance(1, 4):
+            spread = rng.pick([1, 4, 16, 60])
+            codes = [(c & ~(field << mantissa)) | (min(max(middle + rng.between(-spread, spread), 0), field - 1) << mantissa) for c in codes]
+    if small:
+        codes = [c & ~(elem.sign_bit - 1) | rng.below(4) for c in codes]
+    zero = [rng.chance(1, 3) for _ in range(k // 4 + 1)] if rng.chance(1, 3) else [False] * (k // 4 + 1)
+    return [c & elem.sign_bit if zero[i // 4] else c for i, c in enumerate(codes)]
+
+
+def draw_sum(rng, row, elem_a, elem_b, scale, block, k, half):
+    """Operands of one sum: any codes, halves that cancel, scales far apart or tiny, zero dots, C beside the products, or
+    what cancels their sum so that its last bits show."""
+    a, b = draw_codes(rng, elem_a, k, rng.chance(1, 8)), draw_codes(rng, elem_b, k, rng.chance(1, 8))
+    sa, sb, tiny = [], [], False
+    if block:
+        top = 255 if scale.bits == 8 else 127
+        center, spread, style = rng.below(top), rng.pick([0, 2, 8, 30, 127]), rng.below(4)
+        tiny = scale.bits == 8 and rng.chance(1, 6)
+        for i in range(k // block):
+            far = rng.pick([0, 25, 30, 34, 38, 45]) if i % 2 else 0
+            for s in (sa, sb):
+                drawn = center + rng.between(-spread, spread)
+                if tiny:
+                    drawn = rng.between(40, 68)
+                elif style == 0:  # both ends of the format, or as far apart as the cut lies
+                    drawn = rng.between(1, 7) if i % 2 else rng.between(0x70, 0x7E)
+                    drawn = drawn if scale.bits < 8 else 127 + (center & 31) - far // 2 + rng.below(2)
+                s.append(min(max(drawn, 0), top if rng.chance(1, 60) else top - 1))
+    halves = rng.below(3)  # of each block, or of all, that cancel but for some products
+    if halves and k > 1:
+        length = block if block and halves == 1 else k
+        for start in range(0, k, length):
+            if block and halves == 1 and start // block % 2 == 1 and rng.chance(3, 4):
+                continue
+            h = length // 2
+            a[start + h:start + 2 * h] = [c ^ elem_a.sign_bit for c in a[start:start + h]]
+            b[start + h:start + 2 * h] = b[start:start + h]
+        for _ in range(rng.below(3)):
+            at = rng.below(k)
+            b[at] = draw_codes(rng, elem_b, 1, False)[0]
+    if not rng.chance(1, 30):  # infinities and NaN now and then only
+        a = [c if elem_a.code_to_f32(c) & INF != INF else c & elem_a.sign_bit for c in a]
+        b = [c if elem_b.code_to_f32(c) & INF != INF else c & elem_b.sign_bit for c in b]
+    tf32 = row.get("tf32", False)
+    lanes = CodeLane(elem_a, a, scale, sa, block, tf32), CodeLane(elem_b, b, scale, sb, block, tf32)
+    style, first = rng.below(8), sum_of_codes(row, *lanes, 0)
+    sign, exponent = SIGN if rng.chance(1, 2) else 0, (first >> 23 & 0xFF) if is_finite(first) else 127
+    if style == 0 or tiny and style < 4:
+        c = rng.pick([0, 0, 0, SIGN, 1, 0x00400000, 0x00800000])
+    elif style == 1:
+        c = rng.pick([INF, SIGN | INF, NAN, FLT_MAX, rng.below(1 << 32)])
+    elif style < 5 and is_finite(first):
+        c = first ^ SIGN ^ (rng.below(8) if rng.chance(1, 2) else 0)
+    else:
+        spread = rng.pick([3, 12, 40])
+        c = min(max(exponent + rng.between(-spread, spread), 0), 254) << 23 | rng.below(1 << 23) | sign
+    if half:
+        c = half_sum(value_of(c & NAN) * (-1 if c & SIGN else 1)) if is_finite(c) else c
+    return a, b, sa, sb, c, sum_of_codes(row, *lanes, c)
+
+
+SUM_KINDS = {  # name: row, A, B, scale, block, K
+    "b200_nvf4": ("b200_nvf4", "e2m1", "e2m1", "ue4m3", 16, 64),
+    "b200_mxf4": ("b200_mxf4", "e2m1", "e2m1", "e8m0", 32, 64),
+    "b200_mxf4_16": ("b200_mxf4", "e2m1", "e2m1", "e8m0", 16, 64),
+    "b200_mxf8f6f4": ("b200_f8f6f4", "e4m3", "e4m3", "e8m0", 32, 32),
+    "b200_mxf8f6f4_mixed": ("b200_f8f6f4", "e5m2", "e3m2", "e8m0", 32, 32),
+    "b200_f8f6f4": ("b200_f8f6f4", "e4m3", "e4m3", None, 0, 32),
+    "b200_f8f6f4_e5m2": ("b200_f8f6f4", "e5m2", "e5m2", None, 0, 32),
+    "b200_16bit": ("b200_16bit", "bf16", "bf16", None, 0, 16),
+    "b200_16bit_fp16": ("b200_16bit", "fp16", "fp16", None, 0, 16),
+    "b200_tf32": ("b200_tf32", "fp32", "fp32", None, 0, 8),
+    "b200_f16_d": ("b200_f16_d", "e4m3", "e5m2", None, 0, 32),
+    "hopper_fp8": ("hopper_fp8", "e4m3", "e4m3", None, 0, 64),
+    "ampere_16bit": ("ampere_16bit", "bf16", "bf16", None, 0, 16),
+    "ada_fp8": ("ada_fp8", "e5m2", "e4m3", None, 0, 32),
+}
+
+
+def half_bits(b):
+    """The fp16 code of fp32 bits that hold an fp16 number."""
+    if is_nan(b):
+        return 0x7FFF
+    code = round_to_format(ELEMENTS["fp16"], magnitude_units(b), 1 << 149, "nearest_even") if is_finite(b) else 0x7C00
+    return (b >> 16 & 0x8000) | code
+
+
+def sums(kind, count, seed, out):
+    """A dump for `fp4sim verify --probe`: adversarial sums with the words that the oracle gives."""
+    name, fa, fb, scale, block, k = SUM_KINDS[kind]
+    row, rng = parse_accumulator(name), Rng(seed)
+    half = row.get("half", False)
+    elems = ELEMENTS[fa], ELEMENTS[fb]
+    word = "tf32" if row.get("tf32") else None
+    print("probe 1 oracle.py %s" % kind, file=out)
+    print("instruction %s a=%s b=%s scale=%s block=%d d=%s" % (kind, word or fa, word or fb, scale or "none", block, "fp16" if half else "fp32"), file=out)
+    for _ in range(count):
+        a, b, sa, sb, c, d = draw_sum(rng, row, *elems, SCALES[scale] if scale else None, block, k, half)
+        text = ["".join("%0*x" % ((e.bits + 3) // 4, v) for v in codes) for e, codes in zip(elems, (a, b))]
+        text += ["".join("%02x" % v for v in s) or "-" for s in (sa, sb)]
+        text += ["%04x" % half_bits(v) if half else "%08x" % v for v in (c, d)]
+        print(" ".join(text), file=out)
+
+
 def read_words(stream):
     return [int(w, 16) for w in stream.read().replace(",", " ").split()]
 
@@ -2484,6 +2793,10 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("selftest")
     commands.add_parser("golden").add_argument("outdir")
+    p = commands.add_parser("sums")
+    p.add_argument("kind", choices=SUM_KINDS)
+    p.add_argument("--count", type=int, default=1000)
+    p.add_argument("--seed", type=int, default=1)
     p = commands.add_parser("check")
     p.add_argument("binary")
     p.add_argument("--cases", type=int, default=500)
@@ -2508,6 +2821,8 @@ def main():
         selftest()
     elif o.command == "golden":
         golden(o.outdir)
+    elif o.command == "sums":
+        sums(o.kind, o.count, o.seed, sys.stdout)
     elif o.command == "check":
         sys.exit(check(o.binary, o.cases, o.seed, o.extra.split(), o.only))
     elif o.command == "quantize":

@@ -79,10 +79,8 @@ inline bool is_plain(const Accumulator& row) {
 
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.zero_exponent > least_zero_weight) return Engine::none;
-  const bool adds = takes(row, a.has_scale(), format_of(a.element)) && takes(row, b.has_scale(), format_of(b.element));
-  if (row.kind == AccumulatorKind::fma || !adds) {
-    return row.kind == AccumulatorKind::fma && row.snap_log2 != no_snap ? Engine::none : Engine::fma;
-  }
+  if (is_plain_fma(row, a.has_scale(), b.has_scale())) return row.snap_log2 != no_snap ? Engine::none : Engine::fma;
+  if (!a.has_scale() || !b.has_scale()) return Engine::none;
   if (row.unscaled || row.result_bits != fp32_result_bits) return Engine::none;
   const bool bytes = has_byte_values(a) && has_byte_values(b);
   const bool restarts = a.has_outer_scale() || b.has_outer_scale();  // every 128 columns
@@ -98,7 +96,9 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
     case AccumulatorKind::floor_aligned:
-    case AccumulatorKind::floor_aligned_pairs: return Engine::none;
+    case AccumulatorKind::floor_aligned_pairs:
+    case AccumulatorKind::windowed:
+    case AccumulatorKind::fma_blocks: return Engine::none;
   }
   const bool wide = has_wide_scale(a) || has_wide_scale(b);
   if (has_vnni && bytes && !wide && knows_integers(row, common_run(a, b, row, 1024))) return Engine::blocks;

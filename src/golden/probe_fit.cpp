@@ -1,0 +1,221 @@
+// The adder behind a probe's words: every named row is tried; without an equal one the best of them are changed one
+// parameter at a time, as long as a change gives more of the words.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/golden/probe.h"
+
+namespace fp4::golden {
+namespace {
+
+constexpr size_t first_sample = 48;
+constexpr size_t last_sample = 4096;
+constexpr size_t sample = 384;  // sums that candidates are ranked by
+constexpr size_t seeds = 6;     // best named rows that are changed
+constexpr int rounds = 6;       // changes in a row
+
+// A parameter: how to write it and its values. Setters keep a model within what accumulate.h defines.
+struct Parameter {
+  const char* name;
+  std::vector<int> values;
+  int (*get)(const ProbeModel&);
+  void (*set)(ProbeModel&, int);
+};
+
+std::vector<int> range(int from, int to) {
+  std::vector<int> out;
+  for (int v = from; v <= to; ++v) out.push_back(v);
+  return out;
+}
+
+std::vector<int> with(int first, std::vector<int> others) {
+  others.insert(others.begin(), first);
+  return others;
+}
+
+const std::vector<Parameter>& parameters() {
+  static const std::vector<int> powers = {1, 2, 4, 8, 16, 32, 64, 128};
+  static const std::vector<Parameter> list = {
+      {"group", powers, [](const ProbeModel& m) { return m.row.group; }, [](ProbeModel& m, int v) { m.row.group = v; }},
+      {"inner", powers, [](const ProbeModel& m) { return m.row.inner; }, [](ProbeModel& m, int v) { m.row.inner = v; }},
+      {"fraction_bits", range(4, 56), [](const ProbeModel& m) { return m.row.fraction_bits; },
+       [](ProbeModel& m, int v) { m.row.fraction_bits = v; }},
+      {"rounding",
+       {0, 1},
+       [](const ProbeModel& m) { return m.row.rounding == Rounding::toward_zero ? 1 : 0; },
+       [](ProbeModel& m, int v) { m.row.rounding = v == 1 ? Rounding::toward_zero : Rounding::nearest_even; }},
+      {"group_rounding",
+       {0, 1},
+       [](const ProbeModel& m) { return m.row.group_rounding == Rounding::toward_zero ? 1 : 0; },
+       [](ProbeModel& m, int v) { m.row.group_rounding = v == 1 ? Rounding::toward_zero : Rounding::nearest_even; }},
+      {"zero_exponent", with(no_zero_exponent, range(-160, -1)),
+       [](const ProbeModel& m) { return m.row.zero_exponent; }, [](ProbeModel& m, int v) { m.row.zero_exponent = v; }},
+      {"result_bits", range(8, fp32_result_bits), [](const ProbeModel& m) { return m.row.result_bits; },
+       [](ProbeModel& m, int v) { m.row.result_bits = v; }},
+      {"scale_bits", range(8, 56), [](const ProbeModel& m) { return m.row.scale_bits; },
+       [](ProbeModel& m, int v) { m.row.scale_bits = v; }},
+      {"carried_bits", range(8, 56), [](const ProbeModel& m) { return m.row.carried_bits; },
+       [](ProbeModel& m, int v) { m.row.carried_bits = v; }},
+      {"carried_inner", powers, [](const ProbeModel& m) { return m.row.carried_inner; },
+       [](ProbeModel& m, int v) { m.row.carried_inner = v; }},
+      {"cuts_outranked",
+       {0, 1},
+       [](const ProbeModel& m) { return m.row.cuts_outranked ? 1 : 0; },
+       [](ProbeModel& m, int v) { m.row.cuts_outranked = v == 1; }},
+      {"subnormal_floor", with(no_subnormal_floor, range(-190, -150)),
+       [](const ProbeModel& m) { return m.row.subnormal_floor; },
+       [](ProbeModel& m, int v) { m.row.subnormal_floor = v; }},
+      {"stride",
+       {1, 2, 4, 8, 16},
+       [](const ProbeModel& m) { return m.stride; },
+       [](ProbeModel& m, int v) { m.stride = v; }},
+      {"descending",
+       {0, 1},
+       [](const ProbeModel& m) { return m.descending ? 1 : 0; },
+       [](ProbeModel& m, int v) { m.descending = v == 1; }},
+      {"c_last",
+       {0, 1},
+       [](const ProbeModel& m) { return m.adds_c_last ? 1 : 0; },
+       [](ProbeModel& m, int v) { m.adds_c_last = v == 1; }},
+  };
+  return list;
+}
+
+std::string text_of(const Parameter& p, int value) {
+  const std::string name = p.name;
+  if (name.ends_with("rounding")) return value == 1 ? "toward_zero" : "nearest_even";
+  if (value == no_zero_exponent) return "none";
+  return std::to_string(value);
+}
+
+// Whether a parameter says anything under a kind.
+bool is_alive(const std::string& name, const Accumulator& a, bool has_scale) {
+  const bool aligned = a.kind == AccumulatorKind::aligned, windowed = a.kind == AccumulatorKind::windowed;
+  const bool floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;
+  if (name == "stride" || name == "descending" || name == "c_last") return true;
+  if (name == "group") return aligned || windowed || floor || a.kind == AccumulatorKind::group;
+  if (name == "inner") return windowed || (aligned && has_scale);
+  if (name == "fraction_bits") return aligned || windowed || floor;
+  if (name == "rounding") return !windowed && !floor;
+  if (name == "group_rounding") return a.kind == AccumulatorKind::group || a.kind == AccumulatorKind::sequential;
+  if (name == "zero_exponent" || name == "result_bits") return aligned && (name[0] == 'z' || !a.is_half);
+  return windowed;
+}
+
+bool fits(const ProbeModel& m, const ProbeSection& s) {
+  const bool is_floor =
+      m.row.kind == AccumulatorKind::floor_aligned || m.row.kind == AccumulatorKind::floor_aligned_pairs;
+  if (is_floor && m.row.fraction_bits > 28) return false;
+  const bool reordered = m.stride > 1 || m.descending;  // scales stay where they are: blocks would be torn
+  return !reordered || !s.has_scale();
+}
+
+uint64_t words_given(const ProbeSection& s, const ProbeModel& m, size_t count, int64_t* first_difference = nullptr) {
+  uint64_t equal = 0;
+  for (size_t i = 0; i < std::min(count, s.sums.size()); ++i) {
+    const bool same = probe_word(s, s.sums[i], m) == s.sums[i].d;
+    equal += same ? 1 : 0;
+    if (!same && first_difference != nullptr && *first_difference < 0) *first_difference = static_cast<int64_t>(i);
+  }
+  return equal;
+}
+
+bool takes_section(const Accumulator& row, const ProbeSection& s) {
+  const bool takes_both = takes(row, s.has_scale(), format_of(s.a)) && takes(row, s.has_scale(), format_of(s.b));
+  return takes_both && row.is_half == s.is_half && (row.tf32 || !s.tf32);
+}
+
+struct Climb {
+  ProbeModel model;
+  uint64_t equal = 0;
+};
+
+// The model after the one change that gives the most words, or the model itself.
+Climb best_step(const ProbeSection& s, const Climb& from, size_t count) {
+  Climb best = from;
+  for (const Parameter& p : parameters()) {
+    if (!is_alive(p.name, from.model.row, s.has_scale())) continue;
+    for (const int value : p.values) {
+      ProbeModel changed = from.model;
+      p.set(changed, value);
+      if (changed == from.model || !fits(changed, s)) continue;
+      const uint64_t equal = words_given(s, changed, count);
+      if (equal > best.equal) best = {changed, equal};
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> changes_of(const ProbeModel& m, const AccumulatorInfo& from) {
+  std::vector<std::string> changes;
+  const ProbeModel start = {from.row};
+  for (const Parameter& p : parameters())
+    if (p.get(m) != p.get(start))
+      changes.push_back(fmt::format("{}={} instead of {}", p.name, text_of(p, p.get(m)), text_of(p, p.get(start))));
+  return changes;
+}
+
+}  // namespace
+
+ProbeVerdict judge_probe(const ProbeSection& s) {
+  ProbeVerdict v;
+  v.total = s.sums.size();
+  const size_t count = std::min(sample, s.sums.size());
+  struct Start {
+    Climb climb;
+    const AccumulatorInfo* row;
+  };
+  std::vector<Start> ranked;
+  for (const AccumulatorInfo& info : accumulator_table) {
+    if (!takes_section(info.row, s)) continue;
+    // As they are, and as units of narrower operands are built of them: other orders, C by an addition of its own.
+    for (const int stride : {1, 2, 4}) {
+      for (const bool adds_c_last : {false, true}) {
+        const ProbeModel m = {info.row, stride, false, adds_c_last};
+        if (fits(m, s)) ranked.push_back({{m, words_given(s, m, count)}, &info});
+      }
+    }
+    const ProbeModel plain = {info.row};
+    if (words_given(s, plain, count) < count || words_given(s, plain, s.sums.size()) < v.total) continue;
+    if (v.equals.empty()) v.model = plain;
+    v.equals.emplace_back(info.name);
+  }
+  if (!v.equals.empty() || ranked.empty()) {
+    v.equal = v.equals.empty() ? 0 : v.total;
+    return v;
+  }
+  // Each after its best single change, on few sums; those that then give most are looked at closely.
+  const size_t few = std::min(first_sample, count);
+  std::vector<Start> changed;
+  for (const Start& start : ranked) {
+    const uint64_t equal = words_given(s, start.climb.model, few);
+    changed.push_back(
+        {equal == few ? Climb{start.climb.model, equal} : best_step(s, {start.climb.model, equal}, few), start.row});
+  }
+  std::stable_sort(changed.begin(), changed.end(), [](const Start& x, const Start& y) {
+    if (x.climb.equal != y.climb.equal) return x.climb.equal > y.climb.equal;
+    return changes_of(x.climb.model, *x.row).size() < changes_of(y.climb.model, *y.row).size();
+  });
+  Start best = {{changed[0].climb.model, 0}, changed[0].row};
+  for (size_t i = 0; i < std::min(seeds, changed.size()) && best.climb.equal < count; ++i) {
+    Start start = {{changed[i].climb.model, words_given(s, changed[i].climb.model, count)}, changed[i].row};
+    for (int round = 0; round < rounds && start.climb.equal < count; ++round) {
+      const Climb next = best_step(s, start.climb, count);
+      if (next.equal == start.climb.equal) break;
+      start.climb = next;
+    }
+    if (start.climb.equal > best.climb.equal) best = start;
+  }
+  // What the sample left open.
+  const size_t many = std::min(last_sample, s.sums.size());
+  Climb last = {best.climb.model, words_given(s, best.climb.model, many)};
+  if (last.equal < many) last = best_step(s, last, many);
+  v.model = last.model;
+  v.nearest = best.row->name;
+  v.equal = words_given(s, v.model, s.sums.size(), &v.first_difference);
+  v.changes = changes_of(v.model, *best.row);
+  return v;
+}
+
+}  // namespace fp4::golden
