@@ -230,7 +230,7 @@ TEST_CASE("a dump of a row with one parameter changed names the parameter", "[qu
   expect(nvf4([](ProbeModel& m) { m.row.scale_bits = 30; }), "scale_bits=30");
   expect(nvf4([](ProbeModel& m) { m.row.carried_bits = 28; }), "carried_bits=28");
   const auto mxf4 = [&](auto change) {
-    return section_of(Element::e2m1, Scale::e8m0, 32, 64, changed("fused35_rz", change), 2000);
+    return section_of(Element::e2m1, Scale::e8m0, 32, 64, changed("fused35_rz", change), 1000);
   };
   expect(mxf4([](ProbeModel& m) { m.row.zero_exponent = -20; }), "zero_exponent=-20");
 }

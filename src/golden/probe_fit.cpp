@@ -10,7 +10,7 @@ namespace fp4::golden {
 namespace {
 
 constexpr size_t first_sample = 48;
-constexpr size_t last_sample = 4096;
+constexpr size_t last_sample = 1024;
 constexpr size_t sample = 384;  // sums that candidates are ranked by
 constexpr size_t seeds = 6;     // best named rows that are changed
 constexpr int rounds = 6;       // changes in a row
