@@ -44,8 +44,8 @@ class StagedFile {
 
 class StagedFolder {
  public:
-  // A new folder is staged beside its place and appears by one rename. Into an existing empty folder (or, with force,
-  // any folder) the files move one by one in the order of file(); other files there stay, but for those of drop().
+  // A new folder is staged beside its place and appears by one rename; with force it changes places with one that is
+  // there, where that can be done. Else files move in one by one. Other files stay, but for those of drop().
   StagedFolder(std::filesystem::path target, bool force);
   ~StagedFolder();
   StagedFolder(const StagedFolder&) = delete;

@@ -368,15 +368,6 @@ def check_gguf_kinds(folder):
     assert "'a.weight' and 'b.weight' overlap" in error, error
 
 
-def check_empty(folder):
-    """A weight without rows, which pruned models have, goes both ways."""
-    save(folder / "m.safetensors", {"a.up_proj.weight": ("F32", np.zeros((0, 64), np.float32)),
-                                    "b.up_proj.weight": ("F32", np.ones((2, 64), np.float32))})
-    for scheme in ("modelopt_nvfp4", "ggml_nvfp4"):
-        run("quantize", folder / "m.safetensors", "--scheme", scheme, "--out", folder / scheme, "--no-sync")
-    assert decoded(folder / "modelopt_nvfp4/m.safetensors")["a.up_proj.weight"].shape == (0, 64)
-
-
 def check_index(folder):
     """Shards lie in the folder of their index."""
     x = rng.standard_normal((16, 64)).astype(np.float32)
@@ -462,7 +453,7 @@ def check_many(folder):
 
 with tempfile.TemporaryDirectory() as name:
     for check in (check_types, check_stacks, check_incomplete, check_not_finite, check_left, check_fp8, check_comfy, check_carried,
-                  check_gguf_kinds, check_empty, check_index, check_hashes, check_killed, check_many):
+                  check_gguf_kinds, check_index, check_hashes, check_killed, check_many):
         folder = pathlib.Path(name) / check.__name__
         folder.mkdir()
         check(folder)
