@@ -9,7 +9,7 @@ namespace fp4 {
 
 namespace {
 
-constexpr size_t deepest = 64;  // as JSON texts (json_reader.h)
+constexpr size_t deepest_item = 64;  // as JSON texts (json_reader.h)
 
 // Walks from item to item by their heads (RFC 8949, section 3).
 class Walk {
@@ -52,10 +52,10 @@ class Walk {
         if (value > bytes_.size() - at_) fail("it ends too early");
         at_ += value;
         break;
-      case 4:  // array
-      case 5:  // map
+      case 4:                                                        // array
+      case 5:                                                        // map
         if (value > bytes_.size() - at_) fail("it ends too early");  // each member takes a byte
-        if (open_.size() == deepest) fail("nested deeper than 64 levels");
+        if (open_.size() == deepest_item) fail("nested deeper than 64 levels");
         open_.push_back(kind == 5 ? 2 * value : value);
         break;
       case 6: fail("a tag");

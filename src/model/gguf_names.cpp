@@ -52,30 +52,30 @@ constexpr NameRow four_norm_rows[] = {{"post_attention_layernorm", "post_attenti
                                       {"pre_feedforward_layernorm", "ffn_norm"},
                                       {"post_feedforward_layernorm", "post_ffw_norm"}};
 
-enum class Kind : std::uint8_t { count, real };
+enum class ValueKind : std::uint8_t { count, real };
 struct ParameterRow {
   const char* ours[3];  // the first that is there
   const char* gguf;     // behind "ARCHITECTURE."
-  Kind kind;
+  ValueKind kind;
   bool is_needed;
 };
 constexpr ParameterRow parameter_rows[] = {
-    {{"max_position_embeddings"}, "context_length", Kind::count, true},
-    {{"hidden_size"}, "embedding_length", Kind::count, true},
-    {{"num_hidden_layers"}, "block_count", Kind::count, true},
-    {{"intermediate_size"}, "feed_forward_length", Kind::count, true},
-    {{"num_attention_heads"}, "attention.head_count", Kind::count, true},
-    {{"num_key_value_heads", "num_attention_heads"}, "attention.head_count_kv", Kind::count, true},
-    {{"rms_norm_eps"}, "attention.layer_norm_rms_epsilon", Kind::real, true},
-    {{"head_dim"}, "attention.key_length", Kind::count, false},
-    {{"head_dim"}, "attention.value_length", Kind::count, false},
-    {{"num_local_experts", "num_experts"}, "expert_count", Kind::count, false},
-    {{"num_experts_per_tok"}, "expert_used_count", Kind::count, false},
-    {{"moe_intermediate_size"}, "expert_feed_forward_length", Kind::count, false},
-    {{"shared_expert_intermediate_size"}, "expert_shared_feed_forward_length", Kind::count, false},
-    {{"attn_logit_softcapping"}, "attn_logit_softcapping", Kind::real, false},
-    {{"final_logit_softcapping"}, "final_logit_softcapping", Kind::real, false},
-    {{"vocab_size"}, "vocab_size", Kind::count, true},
+    {{"max_position_embeddings"}, "context_length", ValueKind::count, true},
+    {{"hidden_size"}, "embedding_length", ValueKind::count, true},
+    {{"num_hidden_layers"}, "block_count", ValueKind::count, true},
+    {{"intermediate_size"}, "feed_forward_length", ValueKind::count, true},
+    {{"num_attention_heads"}, "attention.head_count", ValueKind::count, true},
+    {{"num_key_value_heads", "num_attention_heads"}, "attention.head_count_kv", ValueKind::count, true},
+    {{"rms_norm_eps"}, "attention.layer_norm_rms_epsilon", ValueKind::real, true},
+    {{"head_dim"}, "attention.key_length", ValueKind::count, false},
+    {{"head_dim"}, "attention.value_length", ValueKind::count, false},
+    {{"num_local_experts", "num_experts"}, "expert_count", ValueKind::count, false},
+    {{"num_experts_per_tok"}, "expert_used_count", ValueKind::count, false},
+    {{"moe_intermediate_size"}, "expert_feed_forward_length", ValueKind::count, false},
+    {{"shared_expert_intermediate_size"}, "expert_shared_feed_forward_length", ValueKind::count, false},
+    {{"attn_logit_softcapping"}, "attn_logit_softcapping", ValueKind::real, false},
+    {{"final_logit_softcapping"}, "final_logit_softcapping", ValueKind::real, false},
+    {{"vocab_size"}, "vocab_size", ValueKind::count, true},
 };
 
 const ordered_json* value_of(const ordered_json& config, const char* key) {
@@ -215,7 +215,7 @@ void put_parameters(GgufEntries& entries, const GgufArchitecture& arch, const or
       if (value == nullptr && key != nullptr) value = value_of(config, key);
     if (value == nullptr && row.is_needed) throw Error(fmt::format("{}: {} is missing", file, row.ours[0]));
     if (value == nullptr) continue;
-    if (row.kind == Kind::real)
+    if (row.kind == ValueKind::real)
       entries.real(prefix + row.gguf, value->get<double>());
     else
       entries.count(prefix + row.gguf, value->get<std::uint64_t>());

@@ -249,7 +249,7 @@ void read_template(const ordered_json& tokenizer, const std::string& first, cons
   }
 }
 
-std::string text_of(const ordered_json& entry) {
+std::string token_text(const ordered_json& entry) {
   if (entry.is_string()) return entry.get<std::string>();
   return entry.is_object() ? entry.value("content", "") : "";
 }
@@ -274,8 +274,8 @@ void put_special(GgufEntries& entries, const Vocabulary& v, const std::string& f
     if (id) entries.count(s.key, *id);
   }
   std::optional<bool> adds_first, adds_last;
-  read_template(tokenizer, text_of(settings.value("bos_token", ordered_json())),
-                text_of(settings.value("eos_token", ordered_json())), adds_first, adds_last);
+  read_template(tokenizer, token_text(settings.value("bos_token", ordered_json())),
+                token_text(settings.value("eos_token", ordered_json())), adds_first, adds_last);
   for (const auto& [key, flag] : {std::pair{"add_bos_token", &adds_first}, std::pair{"add_eos_token", &adds_last}}) {
     if (!*flag && settings.contains(key) && settings[key].is_boolean()) *flag = settings[key].get<bool>();
     if (*flag) entries.flag(std::string("tokenizer.ggml.") + key, **flag);

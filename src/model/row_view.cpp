@@ -10,7 +10,7 @@ namespace fp4 {
 namespace {
 
 constexpr int64_t panel_bytes = int64_t{32} << 20;
-constexpr int64_t band_bytes = int64_t{1} << 20;
+constexpr int64_t window_bytes = int64_t{1} << 20;
 
 ModelTensor as_stored(ModelTensor tensor) {
   tensor.view = {};
@@ -54,7 +54,7 @@ TransposedRows::Panel TransposedRows::panel(int64_t number) {
 TransposedRows::Panel TransposedRows::turned(int64_t number) {
   const int64_t expert = number / panels_, begin = number % panels_ * height_;
   const int64_t height = std::min(height_, rows_ - begin), tile = 16;
-  const int64_t band = std::max<int64_t>(1, band_bytes / (4 * rows_));
+  const int64_t band = std::max<int64_t>(1, window_bytes / (4 * rows_));
   auto panel = std::make_shared<std::vector<float>>(static_cast<size_t>(height * cols_));
   std::vector<float> stored(static_cast<size_t>(band * rows_));
   for (int64_t at = 0; at < cols_; at += band) {

@@ -45,7 +45,7 @@ struct Measured {
   std::string digest = {};
 };
 
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";
@@ -53,9 +53,9 @@ std::string quoted(const std::string& word) {
 
 // The words of `fp4sim train` for `batch` examples a step.
 std::string training(const StallOptions& o, int batch) {
-  std::string words = quoted(std::filesystem::read_symlink("/proc/self/exe").string()) + " train --json --quiet";
+  std::string words = shell_quoted(std::filesystem::read_symlink("/proc/self/exe").string()) + " train --json --quiet";
   const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) words += fmt::format(" {} {}", option, quoted(value));
+    if (!value.empty()) words += fmt::format(" {} {}", option, shell_quoted(value));
   };
   add("--task", o.run.task);
   add("--recipe", o.run.recipe);
@@ -73,8 +73,8 @@ std::string training(const StallOptions& o, int batch) {
 void measure(Measured& m, const std::string& words, const StallOptions& o) {
   std::string command = words + " --files " + m.files;
   if (!m.launch.empty())
-    command =
-        fmt::format("{} {} --gradients {} --gradients-hadamard {}", m.launch, command, quoted(o.gradients), o.hadamard);
+    command = fmt::format("{} {} --gradients {} --gradients-hadamard {}", m.launch, command, shell_quoted(o.gradients),
+                          o.hadamard);
   FILE* out = ::popen(command.c_str(), "r");
   if (out == nullptr) throw Error("cost stalls: cannot start " + command, 1);
   std::string text;

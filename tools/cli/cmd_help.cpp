@@ -20,7 +20,7 @@ struct HelpOptions {
   bool json = false;
 };
 
-const ReferenceKind* kind_named(std::string_view name) {
+const ReferenceKind* find_kind(std::string_view name) {
   for (const ReferenceKind& kind : reference_kinds())
     if (kind.name == name) return &kind;
   return nullptr;
@@ -171,7 +171,7 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
       if (kind.is_file) files.push_back(kind.name);
     if (std::find(files.begin(), files.end(), o.schema) == files.end())
       throw unknown_word("help --schema", o.schema, files);
-    return print_json(reference_schema(*kind_named(o.schema)));
+    return print_json(reference_schema(*find_kind(o.schema)));
   }
   if (!o.page.empty()) {
     fmt::print("{}", reference_page(o.page));
@@ -197,7 +197,7 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   std::string end = o.words.size() == 1 ? word : "";
   for (size_t dot; found.empty() && (dot = end.find('.')) != std::string::npos;)
     found = find_fields(end = end.substr(dot + 1));
-  const ReferenceKind* kind = o.words.size() == 1 ? kind_named(word) : nullptr;
+  const ReferenceKind* kind = o.words.size() == 1 ? find_kind(word) : nullptr;
   const Table listed = o.words.size() == 1 ? catalogue_table(word) : Table();
   std::string phrase;
   for (const std::string& part : o.words) phrase += (phrase.empty() ? "" : " ") + part;
