@@ -199,33 +199,34 @@ struct TileRule {
 };
 
 // Elements as whole numbers of quanta of their tile's lowest exponent, in bf16: 2^n times at most 7 bits, exact. Only
-// for tiles that may be exact with some other; the rest is not written, and not read. One thread per row and run.
+// for tiles that may be exact with some other; the rest is not written, and not read. One thread per row and 8
+// elements, so that neighbours read and write neighbouring words.
 struct DecodeToBf16 {
   static constexpr int shared_words = 1;
   static constexpr int groups_at_once = 1;
+  static constexpr int per_thread = 8;
   Expanded e;
   uint16_t* out = nullptr;  // [rows, padded_k]
 
+  FP4_HD int64_t threads() const { return e.rows * (e.padded_k / per_thread); }
   FP4_HD void operator()(Group group, int64_t number, uint32_t*) const {
-    group.for_each(group_threads, [&](int64_t thread) {
+    group.for_threads([&](int thread) {
       const int64_t i = number * group_threads + thread;
-      if (i >= e.rows * e.runs()) return;
-      const int64_t row = i / e.runs();
-      const int64_t j = i % e.runs();
+      if (i >= threads()) return;
+      const int64_t row = i / (e.padded_k / per_thread);
+      const int64_t k = i % (e.padded_k / per_thread) * per_thread;
       const TileFacts& f = e.facts[row / matrix_tile];
       if (f.largest_square >= too_large_square || f.highest > 255) return;
-      const uint32_t word = e.words[j * e.rows + row];
+      const uint32_t word = e.words[k / e.run * e.rows + row];
       const float step = (word & 0x7FFFFFu) == 0 ? 0.0f : power_of_two(static_cast<int>(word >> 23) - f.lowest_used);
-      const auto* from = reinterpret_cast<const uint32_t*>(e.values + row * e.padded_k + j * e.run);
-      auto* to = reinterpret_cast<uint32_t*>(out + row * e.padded_k + j * e.run);
-      for (int k = 0; k < e.run; k += 4) {
-        const uint32_t four = from[k / 4];
-        const auto half = [&](int n) {
-          return bits_of(static_cast<float>(static_cast<int8_t>(four >> (8 * n))) * step) >> 16;
-        };
-        to[k / 2] = half(0) | half(1) << 16;
-        to[k / 2 + 1] = half(2) | half(3) << 16;
-      }
+      const auto bytes = *reinterpret_cast<const uint64_t*>(e.values + row * e.padded_k + k);
+      const auto half = [&](int n) {
+        return bits_of(static_cast<float>(static_cast<int8_t>(bytes >> (8 * n))) * step) >> 16;
+      };
+      FourWords words;
+      FP4_UNROLL
+      for (int n = 0; n < 4; ++n) words.v[n] = half(2 * n) | half(2 * n + 1) << 16;
+      *reinterpret_cast<FourWords*>(out + row * e.padded_k + k) = words;
     });
   }
 };

@@ -42,7 +42,8 @@ ExactBuffers decode_to_bf16(Pool& pool, const Expanded& e) {
   ExactBuffers r;
   r.row_bytes = 2 * e.padded_k;
   r.values = Buffer<uint8_t>(pool, e.rows * r.row_bytes);
-  launch(pool.device(), DecodeToBf16{e, reinterpret_cast<uint16_t*>(r.values.data())}, groups_for(e.rows * e.runs()));
+  const DecodeToBf16 kernel = {e, reinterpret_cast<uint16_t*>(r.values.data())};
+  launch(pool.device(), kernel, groups_for(kernel.threads()));
   return r;
 }
 

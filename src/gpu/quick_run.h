@@ -157,8 +157,8 @@ FP4_HD inline QuickCodes mantissa_run(const float (&x)[run_elements], const Floa
 #define FP4_GPU_APART
 #endif
 
-// The same by the core's own functions, element by element of shared memory: blocks with infinities, scales and
-// elements in doubt.
+// The same from shared memory, with the core's own functions for what is in doubt: blocks with infinities, scales,
+// single elements.
 FP4_GPU_APART FP4_HD inline QuickCodes slow_run(const Quantizer& q, const float* x, int stride, int block,
                                                 TensorFactor t, const RandomPlace& place, uint64_t position) {
   QuickCodes result;
@@ -166,14 +166,22 @@ FP4_GPU_APART FP4_HD inline QuickCodes slow_run(const Quantizer& q, const float*
   FP4_NO_UNROLL
   for (int first = 0; first < run_elements; first += block) {
     const BlockView view = {x + first * stride, 0, stride, 1, block, block};
-    const uint32_t scale = block_scale_code(q, view, block_maximum(view), t, 0u);
+    const BlockMaximum maximum = block_maximum(view);
+    QuickScale quick;
+    if (block == 16 && !maximum.has_nonfinite) quick = quick_scale(q.scale, bits_of(maximum.amax), t);
+    const uint32_t scale = quick.code != 0 ? quick.code : block_scale_code(q, view, maximum, t, 0u);
     result.scales |= scale << (first / block * 8);
     if (q.scale.is_nan_code(scale)) continue;
     FP4_NO_UNROLL
     for (int j = first; j < first + block; ++j) {
       const uint32_t draw =
           is_stochastic(q.rounding) ? random_draw(place, position + static_cast<uint64_t>(j), q.random_bits) : 0u;
-      words[j / 8] |= element_code(q, x[j * stride], scale, t, draw) << (j % 8 * 4);
+      const float v = x[j * stride];
+      GridSum<16> sum = grid_sum<16>(v, quick.multiplier, is_stochastic(q.rounding) ? 0x80u : 0x8000u);
+      sum.bits += draw << 8;
+      const bool is_sure = quick.code != 0 && (sum.bits & 0xFFFFu) != 0;
+      const uint32_t code = is_sure ? sum.code(0) | (bits_of(v) >> 28 & 8u) : element_code(q, v, scale, t, draw);
+      words[j / 8] |= code << (j % 8 * 4);
     }
   }
   for (int w = 0; w < 4; ++w) result.codes.v[w] = words[w];

@@ -29,9 +29,18 @@ struct TensorMaximum {
       uint32_t maximum = 0;
       const int64_t first = number * group_threads + thread;
       const int64_t fours = is_dense ? total / 4 : 0;
-      for (int64_t i = first; i < fours; i += step) {
-        const Four four = reinterpret_cast<const Four*>(x.data)[i];
-        for (const float v : four.v) maximum = with_element(maximum, v);
+      const Four* from = reinterpret_cast<const Four*>(x.data);
+      constexpr int at_once = 8;  // reads that wait together
+      int64_t next = first;
+      for (; next + (at_once - 1) * step < fours; next += at_once * step) {
+        Four four[at_once];
+        FP4_UNROLL
+        for (int j = 0; j < at_once; ++j) four[j] = from[next + j * step];
+        FP4_UNROLL
+        for (int j = 0; j < 4 * at_once; ++j) maximum = with_element(maximum, four[j / 4].v[j % 4]);
+      }
+      for (; next < fours; next += step) {
+        for (const float v : from[next].v) maximum = with_element(maximum, v);
       }
       for (int64_t i = 4 * fours + first; i < total; i += step) {
         maximum = with_element(maximum, x.data[i / inner * outer_stride + i % inner * inner_stride]);

@@ -1,6 +1,6 @@
-// ExactGemm (exact_gemm.h) for NVIDIA's chips from sm_80 on: operands come by asynchronous copies, three batches deep, and
-// go to registers by ldmatrix. 64 bytes of a row, 32 elements, are a batch: four pieces of 16 bytes, piece c of row r at
-// place c ^ (r/2 mod 4), so that the eight rows that ldmatrix reads at a time lie in different banks.
+// ExactGemm (exact_gemm.h) for NVIDIA's chips from sm_80 on: operands come by asynchronous copies, three batches deep,
+// and go to registers by ldmatrix. 64 bytes of a row, 32 elements, are a batch: four pieces of 16 bytes, piece c of row
+// r at place c ^ (r/2 mod 4), so that the eight rows that ldmatrix reads at a time lie in different banks.
 #pragma once
 
 #include "src/gpu/exact_gemm.h"
@@ -12,12 +12,18 @@ struct StagedGemm {
   static constexpr int groups_at_once = 2;
   static constexpr int stages = 3;
   static constexpr int batch_bytes = 64;
-  static constexpr int batch_words = batch_bytes / 4;  // of a row
+  static constexpr int batch_words = batch_bytes / 4;     // of a row
+  static constexpr int rows_at_once = group_threads / 4;  // that a group copies; half of a tile
   static constexpr int side_words = matrix_tile * batch_words;
   static constexpr int shared_words = stages * 2 * side_words;
   static constexpr int tiles_down = 16;  // neighbours in the order of groups share operands in the cache
   struct State : ExactFragments<Unit> {
     uint32_t all_b[Unit::tiles_n][Unit::words_b];
+    // What a thread copies of each operand: 16 bytes of row thread/4 and of the row 64 below.
+    const char* from_a;
+    const char* from_b;
+    bool has_a[2];
+    bool has_b[2];
   };
   using Registers = PerThread<State, group_threads>;
   using Side = ExactGemm<Unit>::Side;
@@ -39,12 +45,22 @@ struct StagedGemm {
     const Corner of_b = corner(b, tile_b);
     const auto count = static_cast<int>(row_bytes / batch_bytes);
     Registers registers;
-    for (int batch = 0; batch < stages - 1; ++batch) start(group, of_a, of_b, batch, count, shared);
+    group.for_threads([&](int thread) {
+      State& f = registers.of(thread);
+      const int64_t offset = thread / 4 * row_bytes + thread % 4 * 16;
+      f.from_a = of_a.first + offset;
+      f.from_b = of_b.first + offset;
+      for (int i = 0; i < 2; ++i) {
+        f.has_a[i] = thread / 4 + i * rows_at_once < of_a.rows;
+        f.has_b[i] = thread / 4 + i * rows_at_once < of_b.rows;
+      }
+    });
+    for (int batch = 0; batch < stages - 1; ++batch) start(group, registers, batch, count, shared);
     FP4_NO_UNROLL
     for (int batch = 0; batch < count; ++batch) {
       wait_for_batches<stages - 2>();
       group.barrier();  // this batch is there, and nobody reads the one before any more
-      start(group, of_a, of_b, batch + stages - 1, count, shared);
+      start(group, registers, batch + stages - 1, count, shared);
       const uint32_t* values = shared + batch % stages * 2 * side_words;
       group.for_each_warp(Unit::lanes, [&](int warp) { multiply_batch(warp, values, registers); });
     }
@@ -69,19 +85,23 @@ struct StagedGemm {
     return {static_cast<const char*>(side.values) + tile * matrix_tile * row_bytes,
             static_cast<int>(smaller<int64_t>(side.rows - tile * matrix_tile, matrix_tile))};
   }
+  // Only row mod 8 moves the pieces: 8 rows on, all lie 8 rows further.
   FP4_HD static int place(int row, int piece) { return row * batch_words + (piece ^ (row / 2 % 4)) * 4; }
 
-  FP4_HD void start(Group group, const Corner& of_a, const Corner& of_b, int batch, int count, uint32_t* shared) const {
+  FP4_HD void start(Group group, Registers& registers, int batch, int count, uint32_t* shared) const {
     if (batch < count) {
       uint32_t* to = shared + batch % stages * 2 * side_words;
       group.for_threads([&](int thread) {
+        State& f = registers.of(thread);
+        uint32_t* own = to + place(thread / 4, thread % 4);
         FP4_UNROLL
-        for (int n = thread; n < matrix_tile * 4; n += group_threads) {
-          const int r = n / 4;
-          const int64_t offset = r * row_bytes + batch * batch_bytes + n % 4 * 16;
-          copy_async(to + place(r, n % 4), of_a.first + offset, r < of_a.rows);
-          copy_async(to + side_words + place(r, n % 4), of_b.first + offset, r < of_b.rows);
+        for (int i = 0; i < 2; ++i) {
+          copy_async(own + i * rows_at_once * batch_words, f.from_a + i * rows_at_once * row_bytes, f.has_a[i]);
+          copy_async(own + i * rows_at_once * batch_words + side_words, f.from_b + i * rows_at_once * row_bytes,
+                     f.has_b[i]);
         }
+        f.from_a += batch_bytes;
+        f.from_b += batch_bytes;
       });
     }
     finish_batch();
@@ -113,11 +133,11 @@ struct StagedGemm {
     }
   }
 
-  // 16 rows and two pieces of `a`; 16 rows (two instructions' columns) and two pieces of `b`. ldmatrix takes the address
-  // of one row and piece from each lane and gives word lane%4 of row lane/4 of each of four times 8 rows.
+  // 16 rows and two pieces of `a`; 16 rows (two instructions' columns) and two pieces of `b`. ldmatrix takes the
+  // address of one row and piece from each lane and gives word lane%4 of row lane/4 of each of four times 8 rows.
   FP4_HD static void read_a(const uint32_t* values, int row, int piece, int lane, uint32_t (&a)[4]) {
 #if FP4_GPU_NVIDIA_BF16
-    read_matrices(values + place(row + lane / 8 % 2 * 8 + lane % 8, piece + lane / 16), a[0], a[1], a[2], a[3]);
+    read_matrices(values + row * batch_words + place(lane % 16, piece + lane / 16), a[0], a[1], a[2], a[3]);
 #else
     for (int j = 0; j < 4; ++j) {
       a[j] = values[place(row + Unit::row_a(lane, j), piece + Unit::byte_a(lane, j) / 16) + lane % 4];
@@ -127,8 +147,8 @@ struct StagedGemm {
   FP4_HD static void read_b(const uint32_t* values, int row, int piece, int lane, uint32_t (&low)[2],
                             uint32_t (&high)[2]) {
 #if FP4_GPU_NVIDIA_BF16
-    read_matrices(values + place(row + lane / 16 * 8 + lane % 8, piece + lane / 8 % 2), low[0], low[1], high[0],
-                  high[1]);
+    read_matrices(values + row * batch_words + place(lane / 16 * 8 + lane % 8, piece + lane / 8 % 2), low[0], low[1],
+                  high[0], high[1]);
 #else
     for (int j = 0; j < 2; ++j) {
       low[j] = values[place(row + Unit::row_b(lane), piece + j) + lane % 4];
