@@ -102,7 +102,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files[f"{stem}.data/scripts/fp4sim"] = SCRIPT.encode()
     info = f"{stem}.dist-info"
     files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
-    notices = folder / "sweeps/notices/THIRD_PARTY_NOTICES.txt"
+    notices = package.parents[1] / "sweeps/notices/THIRD_PARTY_NOTICES.txt"
     files[f"{info}/{notices.name}"] = notices.read_bytes()
     files[f"{info}/METADATA"] = _metadata().encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: fp4sim\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
