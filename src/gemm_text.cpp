@@ -161,8 +161,6 @@ void set_split(SplitSpec& s, JsonReader given) {
   given.finish();
 }
 
-bool takes_operand(const Accumulator& a, const QuantSpec& s) { return takes(a, s.has_scale(), format_of(s.element)); }
-
 std::string invalid_reason(const SplitSpec& s, const GemmSpec& g, bool is_fprop) {
   if (!s.any()) return "";
   const std::string name = std::string("split ") + row_of(split_table, s.kind).name;
@@ -187,18 +185,6 @@ std::string invalid_reason(const SplitSpec& s, const GemmSpec& g, bool is_fprop)
 }
 
 }  // namespace
-
-std::string invalid_reason(const Accumulator& a, const QuantSpec& of_a, const QuantSpec& of_b) {
-  const bool takes_a = takes_operand(a, of_a), takes_b = takes_operand(a, of_b);
-  if (takes_a && takes_b) return "";
-  const AccumulatorInfo* row = named(a);
-  std::string others;
-  for (const AccumulatorInfo& info : accumulator_table)
-    if (takes_operand(info.row, of_a) && takes_operand(info.row, of_b))
-      others += (others.empty() ? "" : ", ") + std::string(info.name);
-  return "accumulator " + (row != nullptr ? std::string(row->name) : fields_of(a).dump()) + " takes no operand of " +
-         row_of(element_table, (takes_a ? of_b : of_a).element).name + " without block scales; these do: " + others;
-}
 
 Json to_json(const GemmSpec& g, bool is_fprop) {
   Json out = {{"a", to_json(g.a, is_fprop)},

@@ -76,7 +76,7 @@ TEST_CASE("JSON of the commands that print a table has its keys", "[cli]") {
       {"sweep run quick --dry-run", {}},
       {"bench tiers", {"tiers"}},
       {"version", {"version", "commit", "signature", "compiler", "features", "libraries"}},
-      {"help keep", {"rows"}},
+      {"help rungs", {"rows"}},
       {witness.c_str(), {"model_a", "model_b", "length", "witnesses"}},
   };
   for (const Row& row : rows) {

@@ -183,7 +183,7 @@ TEST_CASE("a suite judges answers alone, and says what has none", "[cli]") {
   // Capital letters, 0x and leading zeros are the writer's choice; a number that is missing is not.
   const auto spelt = run(ask + " | sed -E 's/(codes|scales)=([0-9a-f,]*)/\\1=\\U\\2/; s/codes=0/codes=0x000/'");
   CHECK(spelt.exit_code == 0);
-  CHECK(spelt.out == "200 of 200 arrays equal; judged 24 of 24 cases\n");
+  CHECK(spelt.out == "260 of 260 arrays equal; judged 24 of 24 cases\n");
   CHECK(run(ask + " | sed 's/codes=[0-9a-f]*,/codes=/'").exit_code == 1);
   // Questions that come back are no answers, whole or in part.
   const auto echoed = run(ask + " --questions");

@@ -33,13 +33,14 @@ std::vector<float> made_up(int64_t rows) {
 }
 
 // The NMSE of a folder's decoded weight against x.
-double loss_of(const std::string& folder, const std::string& out, const std::vector<float>& x) {
+double loss_of(const std::string& folder, const std::string& out, const std::string& name,
+               const std::vector<float>& x) {
   ModelJob job;
   job.in = folder;
   job.out = out;
   job.force = true;
   convert_model(job);
-  const FloatTensor y = load_floats(out + "/m.safetensors:l.up_proj.weight");
+  const FloatTensor y = load_floats(out + "/m.safetensors:" + name);
   REQUIRE(y.values.size() == x.size());
   double errors = 0, squares = 0;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -49,14 +50,20 @@ double loss_of(const std::string& folder, const std::string& out, const std::vec
   return errors / squares;
 }
 
+// A weight that the scheme takes: those of experts alone are in FP4 in two of them, gpt-oss's as stacks [E, in, out].
 struct Weights {
-  explicit Weights(const test::TemporaryFolder& folder) : path(folder / "m.safetensors"), x(made_up(48)) {
+  explicit Weights(const test::TemporaryFolder& folder, const std::string& scheme = "")
+      : path(folder / "m.safetensors"), x(made_up(48)) {
     set_output_sync(false);
-    SafetensorsWriter writer(path, {{"l.up_proj.weight", Dtype::f32, {48, 128}}});
+    std::filesystem::remove(path);
+    Shape shape = {48, 128};
+    if (scheme == "deepseek_mxfp4") name = "l.experts.0.up_proj.weight";
+    if (scheme == "gpt_oss_mxfp4") name = "l.experts.down_proj", shape = {1, 128, 48};
+    SafetensorsWriter writer(path, {{name, Dtype::f32, shape}});
     writer.write(x.data(), x.size() * sizeof(float));
     writer.commit();
   }
-  std::string path;
+  std::string path, name = "l.up_proj.weight";
   std::vector<float> x;
 };
 
@@ -64,8 +71,8 @@ struct Weights {
 
 TEST_CASE("every scheme with every preset decodes within its reported error or is refused", "[cli]") {
   const test::TemporaryFolder folder;
-  const Weights source(folder);
   for (const CheckpointScheme& scheme : checkpoint_schemes) {
+    const Weights source(folder, std::string(scheme.name));
     int written = 0;
     for (const Preset& preset : preset_table)
       for (const char* more : {"", ",decode=divide_global", ",decode=amax_first", ",rounding=stochastic"}) {
@@ -86,9 +93,9 @@ TEST_CASE("every scheme with every preset decodes within its reported error or i
         INFO(scheme.name << " --spec " << job.words);
         ++written;
         const double told = result.lines.at(0).report.nmse();
-        const double found = loss_of(job.out, folder / "back", source.x);
+        const double found = loss_of(job.out, folder / "back", source.name, source.x);
         CHECK(found == Approx(told).epsilon(1e-5));
-        CHECK(found < 0.05);
+        CHECK(found < 0.06);  // stochastic rounding under rounded-up scales: .054
         std::filesystem::remove_all(job.out);
       }
     INFO(scheme.name);

@@ -130,7 +130,7 @@ TEST_CASE("divergence is a rate: one of 640 decides nothing, half of the seeds d
   CHECK_FALSE(diverges_more_often(5, 0, 0.05));
   // Four of 200 are too many for a tie and too few for `off`.
   racers = {steady(0.02, 0.5, 200), steady(0.05, 0.5, 200)};
-  for (const size_t s : {0, 50, 100, 150}) racers[1].loss[0][s] = diverged;
+  for (size_t s = 0; s < 200; s += 50) racers[1].loss[0][s] = diverged;
   CHECK(judge_race(racers, {.delta = 0.01, .rounds = {10, 200}}).verdicts[1].word == RaceWord::undecided);
 }
 

@@ -180,6 +180,6 @@ TEST_CASE("help explains commands and fields, and suggests what was meant", "[cl
     std::istringstream out(run_cli(line).out);
     for (std::string text; std::getline(out, text);) CHECK(text.size() <= 100);
   }
-  const Json json = Json::parse(run_cli("help keep --json").out);
-  CHECK(json.at("rows").at(0).at("default").get<double>() == Approx(1.0 / 3));
+  const Json json = Json::parse(run_cli("help rungs --json").out);
+  CHECK(json.at("rows").at(0).at("default").get<int>() == 4);
 }

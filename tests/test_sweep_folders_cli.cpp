@@ -169,7 +169,8 @@ TEST_CASE("a grid's labels cannot control the terminal", "[cli]") {
     const auto shown = run_cli(command + folder / "out");
     INFO(command << shown.out << shown.err);
     CHECK(shown.exit_code == 0);
-    CHECK_THAT(shown.out, Contains("\\x1b]0;title\\x07"));
+    // A screening front names the settings that nothing beats; the other one need not be there.
+    if (command != "pareto ") CHECK_THAT(shown.out, Contains("\\x1b]0;title\\x07"));
     CHECK(shown.out.find('\x1b') == std::string::npos);
     CHECK(shown.out.find("\xc2\x9b") == std::string::npos);
   }
@@ -288,7 +289,7 @@ TEST_CASE("beside what a race did not compare stands its own interval", "[cli]")
   write_text(folder / "grid.json", R"({"name": "g", "task": "classifier", "seeds": 2, "train": {"steps": 60},
     "axes": {"recipe": ["mxfp4_all", "mxfp8"]}, "race": {"seeds": 10, "delta": 0.03}})");
   REQUIRE(run_cli(sweep(folder / "grid.json", folder / "out")).exit_code == 0);
-  const std::regex row(R"(\n(?:step|leads, undecided|  tied) +\S+% +(\S+) +(\S+) \.\. (\S+) )");
+  const std::regex row(R"(\n(?:step|leads,|  tied)(?: undecided)? +\S+% +(\S+) +(\S+) \.\. (\S+) )");
   for (const std::string y : {"loss", "loss_hp", "loss_hp_gap", "loss_gap"}) {
     const std::string text = run_cli("pareto " + folder / "out" + " --no-effects --y " + y).out;
     INFO(text);

@@ -146,8 +146,9 @@ void wide_gemm(Pool& pool, const PlainGemm& plain, int widest_spread) {
 
 // What is summed by fma in ascending k, as gemm_output() in gemm.h decides.
 bool is_in_order(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
-  return accumulator.kind == AccumulatorKind::fma || !takes(accumulator, a.has_scale(), format_of(a.element)) ||
-         !takes(accumulator, b.has_scale(), format_of(b.element));
+  return takes(accumulator, a.has_scale(), format_of(a.element)) &&
+         takes(accumulator, b.has_scale(), format_of(b.element)) &&
+         is_plain_fma(accumulator, a.has_scale(), b.has_scale());
 }
 
 void ordered_gemm(Pool& pool, const PlainGemm& plain) {
@@ -232,7 +233,8 @@ void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& o
   const PlainGemm plain = plain_gemm(a, b, options, c);
   if (is_in_order(a.spec, b.spec, options.accumulator)) return ordered_gemm(pool, plain);
   const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
-  const int spread = widest_spread(a.spec, b.spec, options.accumulator, a.operand.cols);
+  const bool has_blocks = a.spec.has_scale() && b.spec.has_scale();
+  const int spread = has_blocks ? widest_spread(a.spec, b.spec, options.accumulator, a.operand.cols) : -1;
   if (spread >= 0) return wide_gemm(pool, plain, spread);
   if (!plan.fits || device.matrix_unit() == MatrixKind::none) {
     return launch(pool.device(), plain,

@@ -145,7 +145,7 @@ struct OrderedGemm {
   }
   // As gemm_output() ends.
   FP4_HD float finished(float acc) const {
-    if (plain.accumulator.kind == AccumulatorKind::fma) acc = snapped(acc, plain.accumulator.snap_log2);
+    acc = snapped(acc, plain.accumulator.snap_log2);
     const float divisor = plain.finish.hadamard_divisor;
     return canonical(divisor != 1.0f ? acc * (1.0f / divisor) : acc);
   }

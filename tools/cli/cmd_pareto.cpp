@@ -51,12 +51,13 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
   const bool raced = front.raced && point.candidate;
   const bool simultaneous = raced && y.ends_with("gap");
   const std::optional<sweeps::Interval>& interval = simultaneous ? point.raced_gap.interval : point.y.interval;
+  const double mean = simultaneous && interval ? point.raced_gap.mean : point.y.mean;
   nlohmann::ordered_json json = {
       {"config_hash", point.config->record.hash},
       {"task", front.task},
       {"context", front.context},
       {"x", number(point.x)},
-      {"y", has_y ? number(point.y.mean) : nullptr},
+      {"y", has_y ? number(mean) : nullptr},
       {"y_low", interval ? number(interval->low) : nullptr},
       {"y_high", interval ? number(interval->high) : nullptr},
       {"interval", simultaneous ? "simultaneous" : "raw"},
@@ -86,7 +87,7 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
     json["detectable_effect"] = number(point.detectable);
     json["rates_differ"] = point.rates_differ;
   }
-  json["relative_gap"] = y == "loss_gap" && has_y ? number(point.y.mean / front.scale.loss) : nullptr;
+  json["relative_gap"] = y == "loss_gap" && has_y ? number(mean / front.scale.loss) : nullptr;
   json["extra_tokens"] = {{"fp32", extra_json(point.extra_fp32)}, {"mxfp8", extra_json(point.extra_mxfp8)}};
   json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
   if (front.target) json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;

@@ -64,7 +64,9 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
   constexpr size_t rows = 16;
   const size_t columns = width - 12;
   Frame across, up;
+  bool any_diverged = false;
   for (const FrontPoint& point : front.points) {
+    any_diverged |= point.diverged > 0;
     if (point.y.n == 0 || point.diverged > 0) continue;
     // fp32 stands at ten times the cost of bf16: it goes to the right edge instead of squeezing all others together.
     const bool far = !point.config->in_plan && point.config->record.recipe == "fp32";
@@ -72,7 +74,8 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
     across.hold(point.x);
     up.hold(point.y.mean);
   }
-  if (across.low > across.high) return "(no finished runs yet)\n";
+  if (across.low > across.high)
+    return any_diverged ? "(no point to draw: every setting has diverged runs)\n" : "(no finished runs yet)\n";
   across.widen();
   up.widen();
   std::vector<std::string> canvas(rows, std::string(columns, ' '));

@@ -27,7 +27,8 @@ std::string interval_text(const std::optional<ExtraTokens>& extra) {
 
 std::string relative_text(const sweeps::ContextFront& front, const FrontPoint& point) {
   if (point.y.n == 0 || !(front.scale.loss > 0)) return "";
-  const double percent = 100 * point.y.mean / front.scale.loss;
+  const double mean = front.raced && point.raced_gap.interval ? point.raced_gap.mean : point.y.mean;
+  const double percent = 100 * mean / front.scale.loss;
   return percent != 0 && std::fabs(percent) < 1e-3 ? "~0 %" : fmt::format("{:.3g} %", percent);
 }
 

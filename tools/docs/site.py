@@ -41,6 +41,8 @@ class Site:
             path += "/README.md"
         elif not os.path.exists(full):
             self.wrong.append(f"{page}: {target}")
+        elif path not in self.pages and path.endswith(".md"):  # below a folder whose name begins with a dot
+            return f"{text} (`{path}`)" if path not in text else text
         elif path not in self.pages:
             self.copy(path)
         start = os.path.dirname(page) or "."

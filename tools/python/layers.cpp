@@ -173,7 +173,7 @@ Json make(const Arguments& given) {
 }
 
 // Whether each layer follows the recipe, and the words of its three products; what else the recipe asks of a trainer.
-Json facts(const Arguments& given) {
+Json layer_facts(const Arguments& given) {
   const auto layers = given.object<Layers>("layers");
   Json rows = Json::array();
   const std::vector<sim::LayerInfo> infos = layers->engine().layers();
@@ -237,7 +237,7 @@ Json cross_entropy(const Arguments& given) {
 const std::vector<Function>& layer_functions() {
   static const std::vector<Function> table = {
       {"layers", &make},
-      {"layers_facts", &facts},
+      {"layers_facts", &layer_facts},
       {"layers_state", [](const Arguments& given) { return Json(given.object<Layers>("layers")->state()); }},
       {"layers_restore",
        [](const Arguments& given) {
