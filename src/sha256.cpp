@@ -112,6 +112,7 @@ void Sha256::compress_portable(const std::uint8_t* block) {
 }
 
 void Sha256::update(const void* data, std::size_t bytes) {
+  if (bytes == 0) return;  // data may be null then
   const auto* p = static_cast<const std::uint8_t*>(data);
   const std::size_t held = length_ % 64;
   length_ += bytes;
