@@ -26,7 +26,7 @@ stage_test() {
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
 # stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a
 # drawn twelfth of the cases runs.
-slow="backends(_edges|_products|_runs|_trials)?|golden|gpu_bodies|sweep_report"
+slow="backends(_edges|_products|_runs|_trials)?|golden(_words)?|gpu_bodies|probe|sweep_report"
 stage_clang() {
   command -v clang++ >/dev/null || { echo "clang: skipped, no clang++"; return 0; }
   cmake --preset clang >/dev/null
