@@ -51,6 +51,12 @@ struct FrontPoint {
   std::optional<double> quartet;                // data efficiency x speed-up over bf16
 };
 
+// What tables show of the column `y`: of a raced gap the difference of the best judged rungs, which its interval is of;
+// else the mean of the point's own runs.
+inline double shown_mean(const FrontPoint& point, std::string_view y) {
+  return y.ends_with("gap") && point.raced_gap.interval ? point.raced_gap.mean : point.y.mean;
+}
+
 struct ContextFront {
   std::string context;  // hash of its fp32 configuration
   std::string task;

@@ -51,7 +51,7 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
   const bool raced = front.raced && point.candidate;
   const bool simultaneous = raced && y.ends_with("gap");
   const std::optional<sweeps::Interval>& interval = simultaneous ? point.raced_gap.interval : point.y.interval;
-  const double mean = simultaneous && interval ? point.raced_gap.mean : point.y.mean;
+  const double mean = shown_mean(point, y);
   nlohmann::ordered_json json = {
       {"config_hash", point.config->record.hash},
       {"task", front.task},

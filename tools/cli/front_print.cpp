@@ -149,7 +149,8 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     }
     const auto& interval = point->y.interval;
     table.rows.push_back({point->on_front ? "*" : "", std::string(word(point->status)), cost_text(options.x, point->x),
-                          point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean), relative_text(front, *point),
+                          point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean),
+                          relative_text(front, *point, options.y),
                           interval ? fmt::format("+-{:.2g}", interval->high - point->y.mean) : "",
                           std::to_string(point->y.n), fmt::format("{:.2f}", point->cost.speedup_bf16),
                           setting_of(results, *point->config), point->config->record.hash.substr(0, 8)});

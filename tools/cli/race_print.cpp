@@ -35,12 +35,11 @@ bool is_raced(const sweeps::FrontOptions& options) { return options.y.ends_with(
 
 std::vector<std::string> row(const sweeps::Results& results, const ContextFront& front,
                              const sweeps::FrontOptions& options, const FrontPoint& point, const std::string& word) {
-  const bool at_best = is_raced(options) && point.raced_gap.interval;  // of the rungs that are judged
   return {word + (point.rates_differ ? ", rates differ" : ""),
           cost_text(options.x, point.x),
-          point.y.n == 0 ? "" : fmt::format("{:.4g}", at_best ? point.raced_gap.mean : point.y.mean),
+          point.y.n == 0 ? "" : fmt::format("{:.4g}", shown_mean(point, options.y)),
           interval_text(is_raced(options) ? point.raced_gap.interval : point.y.interval),
-          relative_text(front, point),
+          relative_text(front, point, options.y),
           std::to_string(point.y.n),
           tuned_text(results, *point.config),
           setting_of(results, *point.config)};

@@ -25,10 +25,9 @@ std::string interval_text(const std::optional<ExtraTokens>& extra) {
 
 }  // namespace
 
-std::string relative_text(const sweeps::ContextFront& front, const FrontPoint& point) {
+std::string relative_text(const sweeps::ContextFront& front, const FrontPoint& point, const std::string& y) {
   if (point.y.n == 0 || !(front.scale.loss > 0)) return "";
-  const double mean = front.raced && point.raced_gap.interval ? point.raced_gap.mean : point.y.mean;
-  const double percent = 100 * mean / front.scale.loss;
+  const double percent = 100 * shown_mean(point, y) / front.scale.loss;
   return percent != 0 && std::fabs(percent) < 1e-3 ? "~0 %" : fmt::format("{:.3g} %", percent);
 }
 

@@ -8,8 +8,8 @@
 
 namespace fp4::tools {
 
-// "12.3 %" of what `scale_text` names; "" where it is unknown.
-std::string relative_text(const sweeps::ContextFront& front, const sweeps::FrontPoint& point);
+// "12.3 %": the shown mean of column `y` over what `scale_text` names; "" where it is unknown.
+std::string relative_text(const sweeps::ContextFront& front, const sweeps::FrontPoint& point, const std::string& y);
 // What the shares of a front are shares of.
 std::string scale_text(const sweeps::ContextFront& front);
 
