@@ -16,6 +16,16 @@
 
 namespace fp4 {
 
+/// Work for another thread, or for this one when its result is asked for: alone, or where there are no more threads.
+template <class Work>
+auto beside(int threads, Work work) {
+  try {
+    return std::async(threads > 1 ? std::launch::async : std::launch::deferred, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
+
 /// fetch(i, worker), work(i, worker), each give(i, worker) for i = 0 .. count - 1; worker is 0 .. threads - 1, and what
 /// belongs to one worker is used by one thread at a time. While a band is in its second step, the next may be in its
 /// first. Worker 0, the caller, has band 0. Of exceptions that of the lowest band leaves, and no later band is handed

@@ -4,7 +4,6 @@
 #include <deque>
 #include <future>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "src/error.h"
 #include "src/folder/quantize_layout.h"
@@ -105,16 +104,6 @@ ordered_json manifest_of(const QuantizeJob& job, const Layout& layout, const std
                             {"largest_error", report.largest_error},
                             {"bits_per_element", report.bits_per_element()}};
   return manifest;
-}
-
-// Work for another thread, or for this one when its result is asked for: alone, or where there are no more threads.
-template <class Work>
-auto beside(int threads, Work work) {
-  try {
-    return std::async(threads > 1 ? std::launch::async : std::launch::deferred, work);
-  } catch (const std::system_error&) {
-    return std::async(std::launch::deferred, work);
-  }
 }
 
 // The call for every band of a tensor; one that has a tensor scale is read once for its maximum, unless it is one band.

@@ -10,7 +10,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 
 #include "src/amax.h"
 #include "src/error.h"
@@ -358,16 +357,6 @@ void refuse_remains(const std::string& out, const std::set<std::string>& written
           fmt::format("{}: is of another model and would be read as a part of this one; remove it, or choose "
                       "another folder",
                       entry.path().string()));
-  }
-}
-
-// Work for another thread, or for this one when its result is asked for: alone, or where there are no more threads.
-template <class Work>
-auto beside(int threads, Work work) {
-  try {
-    return std::async(threads > 1 ? std::launch::async : std::launch::deferred, work);
-  } catch (const std::system_error&) {
-    return std::async(std::launch::deferred, work);
   }
 }
 
