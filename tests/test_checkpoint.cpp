@@ -9,6 +9,7 @@
 #include "src/error.h"
 #include "src/sha256.h"
 #include "tasks/run.h"
+#include "tests/support/json_places.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -125,14 +126,6 @@ std::string sealed(const Json& body) {
   return sealed(bytes);
 }
 
-// Every value inside `at`, objects and arrays too.
-void places_in(const Json& at, const Json::json_pointer& here, std::vector<Json::json_pointer>& out) {
-  if (!here.empty()) out.push_back(here);
-  if (!at.is_structured()) return;
-  for (const auto& [key, value] : at.items())
-    places_in(value, at.is_array() ? here / std::stoul(key) : here / key, out);
-}
-
 }  // namespace
 
 TEST_CASE("a checkpoint nested deep, in pieces or behind tags is damage, not the end of the stack", "[train]") {
@@ -160,7 +153,7 @@ TEST_CASE("fields changed under a right hash are an error or a run, in eval and 
     config = tasks::canonical(config);
     const Json body = Json::from_cbor(std::string_view(written_checkpoint(config, path, 4)).substr(85));
     std::vector<Json::json_pointer> places;
-    places_in(body, Json::json_pointer(), places);
+    test::places_in(body, Json::json_pointer(), places);
     const std::vector<Json> others = {Json(),
                                       true,
                                       0,

@@ -21,6 +21,7 @@
 #include "sweeps/engine/store.h"
 #include "sweeps/engine/store_files.h"
 #include "sweeps/engine/store_schema.h"
+#include "tests/support/json_places.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -253,19 +254,6 @@ TEST_CASE("commands refuse pipes and devices at once, whatever they are given fo
     }
 }
 
-namespace {
-
-// Every value inside `at`.
-void places_in(const nlohmann::json& at, const nlohmann::json::json_pointer& here,
-               std::vector<nlohmann::json::json_pointer>& out) {
-  if (!here.empty()) out.push_back(here);
-  if (!at.is_structured()) return;
-  for (const auto& [key, value] : at.items())
-    places_in(value, at.is_array() ? here / std::stoul(key) : here / key, out);
-}
-
-}  // namespace
-
 TEST_CASE("configurations changed under right hashes end in rows or a line of reason", "[cli]") {
   const TemporaryFolder folder;
   write_text(folder / "grid.json", R"({"name": "tiny", "task": ["regression"], "seeds": 2,
@@ -291,7 +279,7 @@ TEST_CASE("configurations changed under right hashes end in rows or a line of re
     } else {
       nlohmann::json config = nlohmann::json::parse(text);
       std::vector<nlohmann::json::json_pointer> places;
-      places_in(config, nlohmann::json::json_pointer(), places);
+      test::places_in(config, nlohmann::json::json_pointer(), places);
       config[places[random() % places.size()]] = others[random() % others.size()];
       text = config.dump();
     }
