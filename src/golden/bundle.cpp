@@ -153,14 +153,14 @@ Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name,
 
 }  // namespace
 
-namespace {
-
 std::vector<float> stored_floats(const Bundle& bundle, const Case& c, const char* name) {
   const Array a = load_array(bundle, c, name);
   std::vector<float> out;
   for (size_t i = 0; i < a.bytes.size() / element_bytes(a); ++i) out.push_back(float_of(word_at(a, i)));
   return out;
 }
+
+namespace {
 
 // An array that no file holds: made with all others of its case, which stay for the next that is asked for.
 Array made_array(const Bundle& bundle, const Case& c, const std::string& name, const ArrayRecord& record) {

@@ -44,6 +44,8 @@ bool is_hash_of(const Case& c, const Array& a);
 // damaged when it is missing or not what the manifest says.
 // "codes_marlin_uint32" or "scales_8x4" that the bundle does not hold is worked out from its codes or scales.
 Array load_array(const Bundle& bundle, const Case& c, const std::string& name);
+// The numbers of one that holds float32: operands.
+std::vector<float> stored_floats(const Bundle& bundle, const Case& c, const char* name);
 
 // What load_array() will give, without reading it; no value where the case has no such array.
 std::optional<ArrayRecord> find_array(const Case& c, const std::string& name);

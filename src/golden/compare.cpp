@@ -165,8 +165,7 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
     meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
   const int packed = packed_bits(c, candidate.golden);
   std::vector<uint32_t> expected = elements_of(golden, packed);
-  if (candidate.type != RealType::fp32)
-    for (uint32_t& word : expected) word = bits_of(rounded_to(candidate.type, float_of(word)));
+  round_words(candidate.type, expected);
   Homes homes = homes_of(c, candidate.golden);
   if (homes.at.size() != expected.size()) homes = {};
   uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();

@@ -10,12 +10,6 @@ bool is_same(uint32_t simulated, uint32_t got) { return simulated == got || simu
 // Zeros of both signs as one number.
 uint32_t unsigned_zero(uint32_t element, uint32_t zero) { return zero != 0 && element == zero ? 0 : element; }
 
-// Numbers as a dump of this type has them.
-void round_to(RealType type, Elements& floats) {
-  if (type == RealType::fp32) return;
-  for (uint32_t& word : floats) word = bits_of(rounded_to(type, float_of(word)));
-}
-
 void merge_nans(Elements& floats) {
   for (uint32_t& word : floats)
     if (is_nan(float_of(word))) word = canonical_nan_bits;
@@ -34,7 +28,7 @@ std::vector<Evidence> gather(const Case& c, const std::vector<CandidateArray>& a
     const bool same_kind = a.array.dtype == "f32" || !is_float;
     Elements expected = elements_of(golden[i], packed_bits(c, a.golden));
     const RealType type = is_float ? a.type : RealType::fp32;
-    round_to(type, expected);
+    round_words(type, expected);
     Evidence e = {a.golden, expected, same_kind ? candidate_elements(c, a, expected.size()) : Elements{}, type};
     if (a.array.dtype == "f32") {
       merge_nans(e.got);
@@ -55,7 +49,7 @@ Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<
   Score s;
   for (const Evidence& e : evidence) {
     Elements simulated = simulator.elements(kernel, e.array);
-    round_to(e.type, simulated);
+    round_words(e.type, simulated);
     const Elements& there = simulated.empty() ? e.expected : simulated;  // a kernel may say nothing of an array
     if (there.size() != e.got.size()) {
       const uint64_t all = std::max({there.size(), e.got.size(), size_t{1}});

@@ -133,6 +133,11 @@ float rounded_to(RealType type, float x) {
   return std::abs(y) > t.largest ? std::copysign(float_of(float_infinity_bits), x) : static_cast<float>(y);
 }
 
+void round_words(RealType type, std::vector<uint32_t>& words) {
+  if (type == RealType::fp32) return;
+  for (uint32_t& word : words) word = bits_of(rounded_to(type, float_of(word)));
+}
+
 std::vector<float> make_input(InputKind kind, const QuantSpec& spec, int64_t rows, int64_t cols, RandomPlace place) {
   if (kind == InputKind::boundary) return boundary_input(spec, rows, cols, place);
   std::vector<float> x(static_cast<size_t>(rows * cols));

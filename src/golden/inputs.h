@@ -45,6 +45,8 @@ static_assert(ids_are_indices(real_type_table));
 
 // x rounded to nearest even, subnormals kept; beyond the largest value Inf.
 float rounded_to(RealType type, float x);
+// The same of float32 words in place.
+void round_words(RealType type, std::vector<uint32_t>& words);
 
 // [rows, cols] floats as the quantiser of `spec` will get them. `place` is that of the element rounding (its draws
 // decide where stochastic thresholds lie).

@@ -9,12 +9,6 @@
 namespace fp4::golden {
 namespace {
 
-std::vector<float> floats_of(const Array& a) {
-  std::vector<float> out;
-  for (const uint32_t w : elements_of(a, 0)) out.push_back(float_of(w));
-  return out;
-}
-
 // "floor", "0.75", "16x16": the word of a field.
 std::string word_of(const Json& value) {
   if (value.is_array()) return value[0].dump() + "x" + value[1].dump();
@@ -202,8 +196,8 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
 
 CaseInputs load_inputs(const Bundle& bundle, const Case& c) {
   CaseInputs in;
-  in.a = floats_of(load_array(bundle, c, c.is_gemm ? "a" : "input"));
-  if (c.is_gemm) in.b = floats_of(load_array(bundle, c, "b"));
+  in.a = stored_floats(bundle, c, c.is_gemm ? "a" : "input");
+  if (c.is_gemm) in.b = stored_floats(bundle, c, "b");
   const auto expect = [&](const std::vector<float>& v, int64_t rows) {
     if (static_cast<int64_t>(v.size()) != rows * c.cols)
       throw Error("golden " + c.name + ": inputs do not match the manifest");
