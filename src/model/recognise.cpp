@@ -29,6 +29,12 @@ bool is_real_type(Dtype type) {
   return type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16 || type == Dtype::f64;
 }
 
+// [E, 1, 1] as [E].
+Shape without_ones(Shape shape) {
+  while (shape.size() > 1 && shape.back() == 1) shape.pop_back();
+  return shape;
+}
+
 class Recogniser {
  public:
   Recogniser(const ModelNames& names, const Layouts& told) : names_(names), told_(told) {}
@@ -50,6 +56,7 @@ class Recogniser {
   std::optional<ModelTensor> gguf_of(const TensorPlace& blocks) const;
   std::optional<ModelTensor> weight_of(const TensorPlace& place) const;
   void take_factor(ModelTensor& w, const TensorPlace& factor) const;
+  void take_companions(ModelTensor& w) const;
   std::string unknown_reason(const TensorPlace& place) const;
 
   const ModelNames& names_;
@@ -78,8 +85,7 @@ void Recogniser::take_factor(ModelTensor& w, const TensorPlace& factor) const {
   const std::uint64_t count = elements_of(factor.info.shape), rows = matrix_rows(w.shape);
   w.parts.push_back(factor);
   if (count == 1) return;
-  Shape leading = factor.info.shape;  // [E], [E, 1], [E, 1, 1], [E, 2] of gate and up
-  while (leading.size() > 1 && leading.back() == 1) leading.pop_back();
+  const Shape leading = without_ones(factor.info.shape);  // [E], [E, 1], [E, 1, 1], [E, 2] of gate and up
   const bool is_stack = w.shape.size() > 2 && !leading.empty() && leading[0] == w.shape[0];
   const bool is_pair = w.name.find("gate_up") != std::string::npos || w.name.find("w13") != std::string::npos ||
                        w.name.find("gate_and_up") != std::string::npos;
@@ -102,6 +108,12 @@ void Recogniser::take_factor(ModelTensor& w, const TensorPlace& factor) const {
                         w.name.find("qkv") != std::string::npos
                             ? " (num_attention_heads, num_key_value_heads and head_dim of config.json say it)"
                             : "");
+}
+
+// What stands beside a weight and means nothing without it.
+void Recogniser::take_companions(ModelTensor& w) const {
+  for (const char* ending : companions)
+    if (const TensorPlace* beside = find(w.stem + ending)) w.companions.push_back(*beside);
 }
 
 std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const CheckpointScheme& s,
@@ -150,15 +162,20 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   if (told_.scales) w.scale_layout = *told_.scales;
   const auto block = static_cast<std::uint64_t>(s.block);
   const auto rows = matrix_rows(w.shape), cols = matrix_cols(w.shape), stored = elements_of(scales->info.shape);
+  const auto take_own_factor = [&] {
+    if (s.meaning == Factor::one) return;
+    if (factor == nullptr)
+      w.fault = fmt::format("its factor {}{} is missing", *stem, n.factor);
+    else
+      take_factor(w, *factor);
+  };
   // Model-Optimizer leaves experts that it multiplies as stacks in their order [E, in, out]: two rows a byte.
   const Shape &c = codes.info.shape, &sc = scales->info.shape;
   if (c.size() == 3 && sc.size() == 3 && type != Dtype::f4_e2m1 && w.scale_layout == golden::ScaleLayout::linear &&
       sc[0] == c[0] && sc[2] == c[2] && sc[1] * block == 2 * c[1] && std::string_view(n.codes) != "_blocks") {
     w.is_transposed = true;
     w.shape = {c[0], 2 * c[1], c[2]};
-    if (factor != nullptr) take_factor(w, *factor);
-    if (factor == nullptr && s.meaning != Factor::one)
-      w.fault = fmt::format("its factor {}{} is missing", *stem, n.factor);
+    take_own_factor();
     return w;
   }
   if (cols == 0 || cols % block != 0) {
@@ -189,26 +206,19 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
                           row_of(golden::scale_layout_table, w.scale_layout).name, block, fits);
     return w;
   }
-  if (s.meaning != Factor::one) {
-    if (factor == nullptr)
-      w.fault = fmt::format("its factor {}{} is missing", *stem, n.factor);
-    else
-      take_factor(w, *factor);
-  }
-  for (const char* ending : companions)
-    if (const TensorPlace* beside = find(*stem + ending)) w.companions.push_back(*beside);
+  take_own_factor();
+  take_companions(w);
   return w;
 }
 
 // Rows and columns of a block of an FP8 weight [.., N, K] with scales of `scales`; "" where the shapes do not fit.
 std::optional<Fp8Grid> grid_of(const Shape& weight, const TensorPlace& scales, bool is_mx) {
-  Shape s = scales.info.shape;
+  const Shape& s = scales.info.shape;
   const auto rows = matrix_rows(weight), cols = matrix_cols(weight);
   const std::uint64_t count = elements_of(s);
   if (count == 1) return Fp8Grid{static_cast<int64_t>(rows), static_cast<int64_t>(cols), "fp8_tensor"};
   const std::uint64_t per_expert = weight.size() > 2 ? rows / weight[0] : rows;
-  Shape leading = s;
-  while (leading.size() > 1 && leading.back() == 1) leading.pop_back();
+  const Shape leading = without_ones(s);
   if (weight.size() > 2 && leading.size() == 1 && leading[0] == weight[0])
     return Fp8Grid{static_cast<int64_t>(per_expert), static_cast<int64_t>(cols), "fp8_experts"};
   if (count == rows && (s.empty() || s.back() == 1 || s.size() + 1 == weight.size()))
@@ -249,8 +259,7 @@ std::optional<ModelTensor> Recogniser::fp8_of(const TensorPlace& codes, const Fp
         "1 x 32 elements are read",
         scales->info.name, shape_text(scales->info.shape), shape_text(w.shape));
   }
-  for (const char* ending : companions)
-    if (const TensorPlace* beside = find(*stem + ending)) w.companions.push_back(*beside);
+  take_companions(w);
   return w;
 }
 
