@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sweeps/judge/race.h"
+
 namespace fp4::sweeps {
 
 namespace {
 
-constexpr size_t least_equal = 100;  // seeds: RaceRules::least says why
+constexpr size_t least_equal = RaceRules{}.least;
 
 size_t seeds_of(const Comparison& comparison) {
   size_t seeds = 0;
