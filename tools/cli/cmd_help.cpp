@@ -20,12 +20,6 @@ struct HelpOptions {
   bool json = false;
 };
 
-const ReferenceKind* find_kind(std::string_view name) {
-  for (const ReferenceKind& kind : reference_kinds())
-    if (kind.name == name) return &kind;
-  return nullptr;
-}
-
 // "a, b and c" would read well; lists of places are long, so "a, b, c".
 std::string joined(const std::vector<std::string>& words) {
   std::string text;

@@ -323,6 +323,12 @@ const std::vector<ReferenceKind>& reference_kinds() {
   return list;
 }
 
+const ReferenceKind* find_kind(std::string_view name) {
+  for (const ReferenceKind& kind : reference_kinds())
+    if (kind.name == name) return &kind;
+  return nullptr;
+}
+
 std::vector<std::string> unexplained_fields() {
   std::vector<std::string> found;
   for (const ReferenceKind& kind : reference_kinds()) find_unexplained(kind.notes, kind.name, found);

@@ -20,6 +20,9 @@ struct ReferenceKind {
 };
 const std::vector<ReferenceKind>& reference_kinds();
 
+// The kind of this name; null where there is none.
+const ReferenceKind* find_kind(std::string_view name);
+
 // Fields of one object, in the order in which they are read.
 struct ReferenceRow {
   std::string path;  // "race.seeds", "tune.PATH.factor", "linears[].in"

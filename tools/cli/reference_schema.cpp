@@ -1,6 +1,5 @@
 // JSON Schemas (draft 2020-12). An object that stands in several places becomes a definition; where an editor could
 // complete, keys and words are listed even if others are accepted.
-#include <algorithm>
 
 #include "src/error.h"
 #include "src/json_reader.h"
@@ -80,14 +79,9 @@ class Writer {
   ordered_json definitions_ = ordered_json::object();
 };
 
-const ReferenceKind& kind_named(std::string_view name) {
-  const std::vector<ReferenceKind>& kinds = reference_kinds();
-  return *std::find_if(kinds.begin(), kinds.end(), [&](const ReferenceKind& kind) { return kind.name == name; });
-}
-
 // `wgrad.*.rounding`, `dgrad|wgrad.a.block`, `*.hadamard.size`: one pattern a field.
 ordered_json axis_patterns(Writer& writer) {
-  const FieldNotes& product = *kind_named("recipe").notes.find("wgrad");
+  const FieldNotes& product = *find_kind("recipe")->notes.find("wgrad");
   const std::string products = R"(^(\*|(fprop|dgrad|wgrad)(\|(fprop|dgrad|wgrad))*)\.)";
   const std::string operands = R"(((\*|[ab](\|[ab])?)\.)?)";
   ordered_json patterns = ordered_json::object();
@@ -111,7 +105,7 @@ ordered_json axis_patterns(Writer& writer) {
 // First words of a path into a configuration.
 std::string axis_names() {
   std::string words = R"(\*|train|task|branch|eval|recipe)";
-  for (const auto& [key, field] : kind_named("recipe").notes.fields) words += "|" + key;
+  for (const auto& [key, field] : find_kind("recipe")->notes.fields) words += "|" + key;
   return "^(" + words + ")([.|]|$)";
 }
 
