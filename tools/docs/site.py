@@ -36,15 +36,14 @@ class Site:
         path = target[1:] if target.startswith("/") else os.path.normpath(os.path.join(os.path.dirname(page), target))
         full = os.path.join(ROOT, path)
         if os.path.isdir(full):
-            if path + "/README.md" not in self.pages:
-                return f"{text} (`{path}`)" if path not in text else text
             path += "/README.md"
         elif not os.path.exists(full):
             self.wrong.append(f"{page}: {target}")
-        elif path not in self.pages and path.endswith(".md"):  # below a folder whose name begins with a dot
-            return f"{text} (`{path}`)" if path not in text else text
-        elif path not in self.pages:
+        elif path not in self.pages and not path.endswith(".md"):
             self.copy(path)
+        if path.endswith(".md") and path not in self.pages:  # a folder without a page, or one whose name begins with a dot
+            name = path.removesuffix("/README.md")
+            return text if name in text else f"{text} (`{name}`)"
         start = os.path.dirname(page) or "."
         return f"{image}[{text}]({os.path.relpath(path, start)}{anchor or ''})"
 
@@ -59,24 +58,22 @@ class Site:
         with open(to, "w") as f:
             f.write(text)
 
-    def make(self, kinds, words):
-        of_kind = {kind["title"]: [] for kind in kinds}
+    def make(self, kinds):
+        patterns = [(k, i, p) for k, kind in enumerate(kinds) for i, p in enumerate(kind["pages"])]
+        of_kind = [[] for _ in kinds]
         for page in self.pages:
             with open(os.path.join(ROOT, page)) as f:
                 blocks = re.split(r"(^```.*?^```$)", f.read(), flags=re.S | re.M)
             text = "".join(b if b.startswith("```") else LINK.sub(lambda m: self.link(page, m), b) for b in blocks)
-            found = [w for entry in words if page in entry["pages"] for w in [entry["word"], *entry.get("also", [])]]
-            if found:
-                text = f"---\nmyst:\n  html_meta:\n    keywords: {json.dumps(', '.join(found))}\n---\n{text}"
             self.write(page, text)
             if page != "README.md":
-                kind = next(k for k in kinds if any(fnmatch.fnmatch(page, p) for p in k["pages"]))
-                of_kind[kind["title"]].append((next(i for i, p in enumerate(kind["pages"]) if fnmatch.fnmatch(page, p)), page))
+                kind, order = next((k, i) for k, i, p in patterns if fnmatch.fnmatch(page, p))
+                of_kind[kind].append((order, page))
         start = ["# fp4sim", "", "A bit-exact FP4 simulator: what a format does to a tensor, whether a kernel is right, whether a recipe is", "worth its price.", "", "[Begin with the overview](README.md). The headers of the <a href=\"api/index.html\">C++ and C interfaces</a>.", "",
                  "```{toctree}", ":hidden:", "", "README", "```", ""]
-        for kind in kinds:
+        for kind, listed in zip(kinds, of_kind):
             start += ["## " + kind["title"], "", kind["doc"], "", "```{toctree}", ":maxdepth: 1", ":caption: " + kind["title"], ""]
-            start += [page[:-3] for _, page in sorted(of_kind[kind["title"]])] + ["```", ""]
+            start += [page[:-3] for _, page in sorted(listed)] + ["```", ""]
         self.write("index.md", "\n".join(start))
         for problem in self.wrong:
             print(f"site.py: {problem}: leads nowhere", file=sys.stderr)
@@ -88,8 +85,7 @@ def main():
         sys.exit("usage: site.py SOURCE")
     with open(os.path.join(HERE, "kinds.json")) as f:
         kinds = json.load(f)["kinds"]
-    words = []
-    if not Site(sys.argv[1]).make(kinds, words):
+    if not Site(sys.argv[1]).make(kinds):
         sys.exit(1)
     shutil.copy(os.path.join(HERE, "conf.py"), sys.argv[1])
     shutil.copytree(os.path.join(HERE, "static"), os.path.join(sys.argv[1], "static"))
