@@ -420,13 +420,14 @@ def check_killed(folder):
     for trial in range(30):
         child = subprocess.Popen([FP4SIM, "quantize", folder / f"s{trial % 2}", *words], stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL)
-        time.sleep(seconds * trial / 24)
-        child.kill()
+        if trial < 28:  # the last two, one of each model, are left to end
+            time.sleep(seconds * trial / 24)
+            child.kill()
         child.wait()
         run("dequantize", folder / "out", "--out", folder / "d", "--no-sync", "--force")  # compares every hash
         assert (folder / "out/notes.txt").read_text() == "mine", trial
         seen.add(sums[json.loads((folder / "out/fp4sim.json").read_text())["files"]["model-00.safetensors"]["sha256"]])
-    assert seen <= {0, 1}
+    assert seen == {0, 1}, seen
     run("quantize", folder / "s0", *words)
     assert sorted(p.name for p in folder.iterdir()) == ["d", "out", "s0", "s1"], list(folder.iterdir())
 

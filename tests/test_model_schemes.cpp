@@ -95,7 +95,7 @@ TEST_CASE("every scheme with every preset decodes within its reported error or i
         const double told = result.lines.at(0).report.nmse();
         const double found = loss_of(job.out, folder / "back", source.name, source.x);
         CHECK(found == Approx(told).epsilon(1e-5));
-        CHECK(found < 0.06);  // stochastic rounding under rounded-up scales: .054
+        CHECK(found < (job.words.ends_with("stochastic") ? 0.06 : 0.05));  // .054 under rounded-up scales
         std::filesystem::remove_all(job.out);
       }
     INFO(scheme.name);

@@ -80,7 +80,7 @@ inline void expect(const Diagnosis& d, const std::string& cause) {
   for (const Cause& c : d.causes) named = named || c.cause == cause;
   CHECK(named);
   // equivalent names may stand beside it, but not many: the input is made to tell policies apart
-  CHECK(d.causes.size() <= 6);
+  CHECK(d.causes.size() <= 5);
 }
 
 }  // namespace fp4::test
