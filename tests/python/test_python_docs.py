@@ -40,6 +40,23 @@ class Documents(unittest.TestCase):
         self.assertIs(type(names["model"].lm_head), torch.nn.Linear)
         self.assertFalse(torch.equal(names["y"], names["x"]))
 
+    def test_blocks_of_the_front_page(self):
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+        self.assertEqual(len(blocks), 2)  # a tensor as a file; a model under a recipe
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreater((pathlib.Path(folder) / "x.npy").stat().st_size, 4 * 256 * 512)
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no torch")
+        names = {"model": torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))}
+        exec(blocks[1], names)
+        x = torch.randn(4, 32, requires_grad=True)
+        names["model"](x).sum().backward()  # the forward and both backward products
+        self.assertEqual(x.grad.shape, x.shape)
+
     def test_the_examples(self):
         for name, says in (("researcher", "mxfp4@wgrad"), ("kernel_engineer", "explanation: scale_rule=rceil"),
                            ("architect", "12 bits")):

@@ -4,4 +4,5 @@ set -eu
 out=$1
 /usr/bin/python3 tools/studies/adders.py "$out/outputs.csv" "$out/zeros.csv"
 node tools/scripts/curves.mjs "$out/outputs.csv" --x K --y differs --linear y --line accumulator --panel format \
-  --title 'share of outputs that differ from exact, outliers.channel 1' --where outliers=1 --out "$out/outputs.svg"
+  --title 'outputs that differ from exact' \
+  --x-label 'length of the dot product, K' --y-label 'share of outputs that differ' --where outliers=1 --out "$out/outputs.svg"

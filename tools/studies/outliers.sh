@@ -17,4 +17,5 @@ for recipe in bf16 mxfp4_all; do
 done
 /usr/bin/python3 tools/studies/outliers.py "$out/outliers.csv" $traces
 node tools/scripts/curves.mjs "$out/outliers.csv" --x step --y kurtosis --line recipe --panel operand --linear x \
+  --title 'kurtosis of the operands' --x-label 'training step' --y-label 'kurtosis' \
   --out "$out/outliers.svg"

@@ -16,5 +16,5 @@ with open(sys.argv[2], "w", encoding="utf-8", newline="") as file:
     writer.writerows(tasks + lm)
 END
 node tools/scripts/curves.mjs "$out/table.csv" --x train.lr --y loss --line recipe --panel task --linear y \
-  --title 'loss against learning rate' --out "$out/curves.svg"
+  --title 'loss against learning rate' --x-label 'learning rate' --y-label 'final loss, nats' --out "$out/curves.svg"
 rm -f "$out/front.svg" "$out/pareto.txt"
