@@ -3,6 +3,7 @@
 # "[test skipped]" where no compiler knows the target.
 #   tests/gpu_compile.sh sm_90|gfx90a|... FOLDER      kernels only (src/gpu/kernels_only.cu)
 #   tests/gpu_compile.sh cuda|hip FOLDER              the whole backend with the vendor's runtime headers
+# The probes of tools/probe compile for devices with matrix instructions of their own.
 # Beyond compiling: the matrix instructions are there, no operation may fuse or flush, denormals are kept, matrix kernels
 # spill no registers but a word or two outside their loops. FOLDER/TARGET.registers lists every kernel: name, registers, bytes spilled, bytes of stack.
 set -eu
@@ -44,6 +45,12 @@ case $target in
     need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
     # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
     refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
+    case $target in sm_90|sm_120a)  # the probe of matrix units, for devices that have an instruction of their own
+      probe_arch=$target
+      [ "$target" != sm_90 ] || probe_arch=sm_90a
+      "$nvcc" -std=c++17 -arch=$probe_arch -ptx -o "$out/probe.$target.ptx" tools/probe/probe.cu
+      need '(wgmma\.mma_async|block_scale)' "$out/probe.$target.ptx" "the probe has no matrix instruction" ;;
+    esac
     echo "$target: $("$nvcc" --version | sed -n 's/.*release //p'), $(wc -c <"$out/$target.cubin") bytes"
     ;;
   gfx*)
@@ -60,6 +67,11 @@ case $target in
       case $target in gfx950)
         need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion"
         need 'v_mfma_scale_f32_16x16x128_f8f6f4 .*cbsz:4 blgp:4' "$out/$target.s" "no scaled e2m1 matrix instruction" ;;
+      esac
+      case $target in gfx942|gfx950)
+        "$clang" -x hip -std=c++17 -O2 -Wall -Wextra -Werror $device_only -DPROBE_KERNEL_ALONE --offload-arch="$target" -S \
+          -o "$out/probe.$target.s" tools/probe/probe.hip
+        need 'v_mfma_f32_16x16x(16|32)_f16' "$out/probe.$target.s" "the probe has no matrix instruction" ;;
       esac
       echo "$target: $("$clang" --version | head -1), $(grep -c v_mfma "$out/$target.s") matrix instructions"
       exit 0
