@@ -163,6 +163,20 @@ TEST_CASE("draws packed for an instruction equal the oracle's", "[quick]") {
   });
 }
 
+// Words of a B200: each element's 16 bits of rbits 0x12345678, lowest element first (mlc-ai/TIRx-harness).
+TEST_CASE("cvt.rs takes the bits that a B200 takes", "[quick]") {
+  const auto of = [](fp4::RandomPacking packing) {
+    std::vector<uint32_t> bits;
+    for (uint32_t i = 0; i < 4; ++i) bits.push_back(fp4::bits_in_word(packing, 0x12345678u, i));
+    return bits;
+  };
+  const std::vector<uint32_t> f8 = {0x5678, 0x1e6a, 0x1234, 0x2c48};
+  CHECK(of(fp4::RandomPacking::ptx_e2m1x4) == std::vector<uint32_t>{0x3478, 0x1e2c, 0x1256, 0x6a48});
+  CHECK(of(fp4::RandomPacking::ptx_f8x4) == f8);
+  CHECK(of(fp4::RandomPacking::ptx_f6x4) == f8);
+  CHECK(of(fp4::RandomPacking::ptx_f8x4_unreversed) == std::vector<uint32_t>{0x5678, 0x5678, 0x1234, 0x1234});
+}
+
 // The adder as ROCm's header describes it: 22 random bits on the fraction's bits below the one that is kept, a
 // subnormal shifted (and cut) first; the carry goes on into the exponent.
 TEST_CASE("AMD's conversion to E2M1 is the truncated rule with its own draws", "[quick]") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fp4/random_words.h"
 #include "sim/recipe.h"
 #include "src/backends.h"
 #include "src/error.h"
@@ -128,6 +129,7 @@ const std::vector<Topic>& topics() {
       {"formats", [] { return rows_of(element_table); }},
       {"scales", [] { return rows_of(scale_table); }},
       {"roundings", [] { return rows_of(rounding_table); }},
+      {"packings", [] { return rows_of(random_packing_table); }},
       {"scale-rules", [] { return rows_of(scale_rule_table); }},
       {"arithmetics", [] { return rows_of(arithmetic_table); }},
       {"tensor-scales", [] { return rows_of(tensor_scale_table); }},

@@ -69,8 +69,7 @@ void add_random(CLI::App& app, Invocation&) {
   app.add_option("--count", o->count, "Number of draws")->required()->type_name("N");
   app.add_option(
          "--packing", o->packing,
-         "Draws as an instruction takes them out of 32-bit words: stream, ptx_e2m1x4, ptx_e2m1x4_pairs, ptx_f8x4, "
-         "ptx_bf16x2, ptx_f16x2, amd_fp4_f32, amd_fp4_bf16, amd_fp4_f16")
+         "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--first", o->first, "Position of the first draw (default 0)")->type_name("I");

@@ -1932,15 +1932,19 @@ def golden_random_lines(rng):
                        f"draws={codes_hex([d(first + i) for i in range(count)])}")
 
 
-# Which bits of its 32-bit word an element of a group takes, by PTX's text of cvt.rs: lists of bit numbers, lowest first.
+# Which bits of its 32-bit word an element of a group takes, lists of bit numbers, lowest first: as measured on a B200
+# (`_unreversed`: by PTX's text of cvt.rs), and by AMD's header.
 def HIGH(n):  # the n high bits of the word in place, zeros below (-1)
     return [bit if bit >= 32 - n else -1 for bit in range(32)]
 
 
 PACKINGS = {
-    "ptx_e2m1x4": [range(0, 8), range(16, 24), range(8, 16), range(24, 32)],
-    "ptx_e2m1x4_pairs": [[*range(0, 8), *range(16, 24)]] * 2 + [[*range(8, 16), *range(24, 32)]] * 2,
-    "ptx_f8x4": [range(0, 16)] * 2 + [range(16, 32)] * 2,
+    "ptx_e2m1x4": [[*range(0, 8), *range(16, 24)], [*range(23, 15, -1), *range(7, -1, -1)],
+                   [*range(8, 16), *range(24, 32)], [*range(31, 23, -1), *range(15, 7, -1)]],
+    "ptx_f8x4": [range(0, 16), range(15, -1, -1), range(16, 32), range(31, 15, -1)],
+    "ptx_f6x4": [range(0, 16), range(15, -1, -1), range(16, 32), range(31, 15, -1)],
+    "ptx_e2m1x4_unreversed": [[*range(0, 8), *range(16, 24)]] * 2 + [[*range(8, 16), *range(24, 32)]] * 2,
+    "ptx_f8x4_unreversed": [range(0, 16)] * 2 + [range(16, 32)] * 2,
     "ptx_bf16x2": [range(0, 16), range(16, 32)],
     "ptx_f16x2": [range(0, 13), range(16, 29)],
     "amd_fp4_f32": [HIGH(22)] * 2,
