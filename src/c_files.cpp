@@ -1,4 +1,6 @@
 // The C interface of whole files: structures of C into the jobs of the core.
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
@@ -175,7 +177,14 @@ int fp4sim_compare_file(const char* in, const char* const* specs, const fp4sim_c
     job.specs = list(specs);
     job.open = open_of(o.input);
     job.is_told = o.input.dtype != nullptr;
-    for (const CompareLine& l : compare_formats(job).lines) {
+    job.layouts = layouts_of(o.nibbles, o.scale_layout);
+    job.changed = o.changed != 0;
+    const CompareResult result = compare_formats(job);
+    if (!result.left.empty() && o.allow_left == 0)
+      throw Error(fmt::format("fp4sim_compare_file: {} tensors: allow_left leaves them out: {}", result.left.size(),
+                              fmt::join(result.left, "; ")),
+                  1);
+    for (const CompareLine& l : result.lines) {
       const fp4sim_report report = report_of(l.report);
       line(l.tensor.c_str(), l.spec.c_str(), &report, l.best ? 1 : 0, user);
     }

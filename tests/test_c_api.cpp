@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/fp4sim.h"
+#include "src/tensor_file/tensor_reader.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tests/support/host_floats.h"
 #include "tests/support/support.h"
@@ -233,6 +234,91 @@ TEST_CASE("a model through C: scheme, list, comparison, and back", "[quick]") {
   CHECK(fp4sim_quantize_file(in.c_str(), (folder / "none").c_str(), &o, nullptr) == 2);
   CHECK_THAT(fp4sim_last_error(), Catch::Contains("b.*"));
   CHECK(fp4sim_quantize_file(in.c_str(), nullptr, &o, nullptr) == 2);
+}
+
+// q, k and an embedding of 32 columns: q twice as large as k.
+TEST_CASE("a model through C: what stays, shared factors, orders, what is not understood", "[quick]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::string in = folder / "m.safetensors";
+  std::vector<float> q(64), k(64, 1.0f);
+  for (size_t i = 0; i < 64; ++i) q[i] = static_cast<float>(2 * (1 + i % 4));
+  const std::vector<uint8_t> bytes(32, 7);
+  {
+    fp4::SafetensorsWriter writer(in, {{"l.q_proj.weight", fp4::Dtype::f32, {2, 32}},
+                                       {"l.k_proj.weight", fp4::Dtype::f32, {2, 32}},
+                                       {"embed_tokens.weight", fp4::Dtype::f32, {2, 32}},
+                                       {"odd.weight", fp4::Dtype::u8, {2, 16}}});
+    for (const auto* x : {&q, &k, &k}) writer.write(x->data(), 256);
+    writer.write(bytes.data(), bytes.size());
+    writer.commit();
+  }
+  int trial = 0;
+  const auto made = [&](const fp4sim_quantize_options& o) {
+    const std::string out = folder / std::to_string(trial++);
+    INFO(fp4sim_last_error());
+    REQUIRE(fp4sim_quantize_file(in.c_str(), out.c_str(), &o, nullptr) == 0);
+    return out + "/m.safetensors";
+  };
+  const auto factor = [](const std::string& file, const char* name) {
+    return fp4::load_floats(file + ":l." + name + ".weight_scale_2").values.at(0);
+  };
+  fp4sim_quantize_options o = {};
+  o.scheme = "modelopt_nvfp4";
+  CHECK(fp4sim_quantize_file(in.c_str(), (folder / "left").c_str(), &o, nullptr) == 1);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("odd.weight"));
+  o.allow_left = 1;
+  const std::string together = made(o);
+  CHECK(factor(together, "q_proj") == factor(together, "k_proj"));
+  o.fuse = "none";
+  const std::string apart = made(o);
+  CHECK(factor(apart, "q_proj") == 8 * factor(apart, "k_proj"));
+  const char* const nothing[] = {"none", nullptr};
+  o.keep_only = nothing;
+  CHECK(fp4::load_raw(made(o) + ":embed_tokens.weight").dtype == fp4::Dtype::u8);
+  o.keep_only = nullptr;
+  const char* const more[] = {"*.k_proj.weight", nullptr};
+  o.keep = more;
+  const std::string kept = made(o);
+  CHECK(fp4::load_raw(kept + ":l.k_proj.weight").dtype == fp4::Dtype::f32);
+  CHECK(fp4::load_raw(kept + ":embed_tokens.weight").dtype == fp4::Dtype::f32);
+  o.keep_only = nothing;
+  CHECK(fp4sim_quantize_file(in.c_str(), (folder / "two").c_str(), &o, nullptr) == 2);
+  o.keep = o.keep_only = nullptr;
+  o.activations = "static";  // the source has no factor of inputs
+  CHECK(fp4sim_quantize_file(in.c_str(), (folder / "inputs").c_str(), &o, nullptr) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("input_scale"));
+  o.activations = nullptr;
+  o.nibbles = "high_first";
+  o.scale_layout = "128x4";
+  const std::string tiled = made(o);
+  auto codes = fp4::load_raw(apart + ":l.q_proj.weight").bytes;
+  for (unsigned char& byte : codes) byte = static_cast<unsigned char>(byte >> 4 | byte << 4);
+  CHECK(fp4::load_raw(tiled + ":l.q_proj.weight").bytes == codes);
+  CHECK(fp4::load_raw(tiled + ":l.q_proj.weight_scale").bytes.size() == 512);
+  int lines = 0;
+  const auto count = [](const char*, const char*, const fp4sim_report* r, int, void* user) {
+    *static_cast<int*>(user) += r->nmse < 0.02 ? 1 : 100;
+  };
+  const char* const specs[] = {"nvfp4", nullptr};
+  fp4sim_compare_options c = {};
+  c.nibbles = o.nibbles;
+  c.scale_layout = o.scale_layout;
+  CHECK(fp4sim_compare_file(tiled.c_str(), specs, &c, count, &lines) == 1);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("odd.weight"));
+  c.allow_left = 1;
+  CHECK(fp4sim_compare_file(tiled.c_str(), specs, &c, count, &lines) == 0);
+  CHECK(lines == 3);
+  c.nibbles = c.scale_layout = nullptr;  // the scales do not fit
+  lines = 0;
+  CHECK(fp4sim_compare_file(tiled.c_str(), specs, &c, count, &lines) == 0);
+  CHECK(lines == 1);
+  std::string flipped = bytes_of(tiled);
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  fp4::test::write_text(tiled, flipped);
+  CHECK(fp4sim_compare_file(tiled.c_str(), specs, &c, count, &lines) == 1);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("SHA-256"));
+  c.changed = 1;
+  CHECK(fp4sim_compare_file(tiled.c_str(), specs, &c, count, &lines) == 0);
 }
 
 TEST_CASE("fp4sim.h is C99", "[quick]") {

@@ -30,6 +30,10 @@ TEST_CASE("numpy agrees on every kind of checkpoint that is read, carried over, 
   check_by_numpy("model_kinds.py");
 }
 
+TEST_CASE("models at the edges: no rows, what an index leaves out, marks, split files, places", "[cli]") {
+  check_by_numpy("model_edges.py");
+}
+
 // Counted by hand: 11 columns, so that a step of eight and a part of one are taken.
 TEST_CASE("statistics count what was clipped, became zero or is not finite", "[quick]") {
   const float infinity = std::numeric_limits<float>::infinity();

@@ -92,9 +92,19 @@ void add_head_sizes(ModelNames& names, const std::string& file) {
   names.key_rows = key_heads * size;
 }
 
+// In the order of their names.
+std::vector<std::string> shards_in(const std::string& folder) {
+  std::vector<std::string> shards;
+  for (const fs::directory_entry& e : fs::directory_iterator(folder))
+    if (e.path().extension() == ".safetensors" || e.path().extension() == ".gguf") shards.push_back(e.path().string());
+  std::sort(shards.begin(), shards.end());
+  return shards;
+}
+
 // The shards that the index names, in the order of their names; empty without an index. Each has to hold the tensors
 // that the index places there, or the model would be read without them.
-std::vector<std::string> indexed(const std::string& command, const std::string& folder) {
+std::vector<std::string> indexed(const std::string& command, const std::string& folder,
+                                 std::vector<std::string>* notes) {
   std::string index;
   for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
     const std::string path = e.path().string();
@@ -106,7 +116,7 @@ std::vector<std::string> indexed(const std::string& command, const std::string& 
   if (index.empty()) return {};
   const nlohmann::json document = parse_json(read_text_file(index, "index of shards").text, index);
   JsonReader reader(document, index);
-  std::map<std::string, std::set<std::string>> tensors;  // of each file
+  std::map<std::string, std::set<std::string>> tensors, unnamed;  // of each file
   for (const auto& [tensor, file] : reader.at("weight_map").entries()) {
     const fs::path inside = file.text();
     const std::string path = (fs::path(folder) / inside).string();
@@ -117,7 +127,19 @@ std::vector<std::string> indexed(const std::string& command, const std::string& 
     const auto [held, is_new] = tensors.try_emplace(path);
     if (is_new)
       for (const TensorPlace& place : places_in(path)) held->second.insert(place.info.name);
+    if (is_new) unnamed[path] = held->second;
     if (!held->second.contains(tensor)) throw Error(named + ": the file has no such tensor");
+    unnamed[path].erase(tensor);
+  }
+  if (tensors.empty()) throw Error(index + ": weight_map names no tensor");
+  if (notes != nullptr) {
+    for (const std::string& path : shards_in(folder))
+      if (!tensors.contains(path)) notes->push_back(fmt::format("{}: {} does not name it: left out", path, index));
+    for (const auto& [path, left] : unnamed)
+      if (!left.empty())
+        notes->push_back(fmt::format("{}: {} names {} of its tensors, not {}{}; all are read", path, index,
+                                     tensors[path].size() - left.size(), *left.begin(),
+                                     left.size() > 1 ? fmt::format(" and {} more", left.size() - 1) : ""));
   }
   std::vector<std::string> files;
   for (const auto& [file, held] : tensors) files.push_back(file);
@@ -175,13 +197,12 @@ double ModelTensor::bits_per_element() const {
   return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes()) / static_cast<double>(elements);
 }
 
-std::vector<std::string> model_files(const std::string& command, const std::string& path) {
+std::vector<std::string> model_files(const std::string& command, const std::string& path,
+                                     std::vector<std::string>* notes) {
   if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> shards = indexed(command, path);
+  std::vector<std::string> shards = indexed(command, path, notes);
   if (!shards.empty()) return shards;
-  for (const fs::directory_entry& e : fs::directory_iterator(path))
-    if (e.path().extension() == ".safetensors" || e.path().extension() == ".gguf") shards.push_back(e.path().string());
-  std::sort(shards.begin(), shards.end());
+  shards = shards_in(path);
   if (shards.empty()) throw Error(command + " " + path + ": the folder has no .safetensors and no .gguf");
   return shards;
 }

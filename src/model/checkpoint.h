@@ -82,8 +82,10 @@ inline bool RowView::is_plain() const {
 
 // A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
 // in the order of their names. Error for a folder without any, for a shard or tensor of the index that is missing, and
-// for one that leads out of the folder; `command` opens it.
-std::vector<std::string> model_files(const std::string& command, const std::string& path);
+// for one that leads out of the folder; `command` opens it. `notes`, where given, name what the index leaves out:
+// shards of the folder, which are not read, and tensors of shards that it names, which are.
+std::vector<std::string> model_files(const std::string& command, const std::string& path,
+                                     std::vector<std::string>* notes = nullptr);
 
 // In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.
 std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told = {});

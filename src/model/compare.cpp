@@ -15,7 +15,7 @@ namespace fp4 {
 namespace {
 
 // Tensors of numbers and FP4 weights; integers, single codes and single numbers are left out, with a note.
-std::vector<ModelTensor> weights_of(const CompareJob& job, std::vector<std::string>& notes,
+std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources, std::vector<std::string>& notes,
                                     std::vector<std::string>& left) {
   std::vector<ModelTensor> weights;
   for (const std::string& given : job.files) {
@@ -28,8 +28,8 @@ std::vector<ModelTensor> weights_of(const CompareJob& job, std::vector<std::stri
       whole.parts = {{path}};
       continue;
     }
-    const std::vector<std::string> files = model_files("compare", path);
-    if (!job.changed) check_hashes("compare", files);
+    const std::vector<std::string> files = model_files("compare", path, &notes);
+    sources.begin(files);
     for (const ModelTensor& t : model_tensors(files, job.layouts)) {
       if (!entry.empty() && t.name != entry) continue;
       const bool is_named = !entry.empty() || is_only;
@@ -64,7 +64,8 @@ CompareResult compare_formats(const CompareJob& job) {
   for (const std::string& words : job.specs) specs.push_back(quant_spec_from_words(words, "compare --specs"));
   if (specs.empty()) throw Error("compare: no spec to compare");
   CompareResult result;
-  const std::vector<ModelTensor> weights = weights_of(job, result.notes, result.left);
+  SourceHashes sources("compare", job.changed, job.threads);
+  const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
   for (const std::string& words : job.specs) result.totals.push_back({"all", words});
   SurveyOptions options;
   options.backend = job.backend;
@@ -93,6 +94,7 @@ CompareResult compare_formats(const CompareJob& job) {
     mark_best(result.lines, result.lines.size() - specs.size(), specs.size());
   }
   mark_best(result.totals, 0, result.totals.size());
+  sources.end();
   return result;
 }
 

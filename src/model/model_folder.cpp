@@ -18,7 +18,23 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 // Keys of __metadata__ that describe how the source's weights were quantised.
-constexpr const char* format_metadata[] = {"_quantization_metadata", "quantization_config", "quantization"};
+constexpr const char* marks_key = "_quantization_metadata";
+constexpr const char* format_metadata[] = {marks_key, "quantization_config", "quantization"};
+
+// The marks of layers whose weights stay in their FP4 or FP8 form; "" without any.
+std::string marks_of_kept(const std::string& text, const std::string& file, const std::vector<Plan>& plans) {
+  ordered_json marks = parse_json<ordered_json>(text, file + ": " + marks_key);
+  ordered_json layers = ordered_json::object();
+  for (const Plan& plan : plans) {
+    std::string layer = plan.tensor->stem;
+    if (layer.ends_with('.')) layer.pop_back();
+    if (plan.way == Way::copy && plan.tensor->is_quantised() && marks["layers"].contains(layer))
+      layers[layer] = marks["layers"][layer];
+  }
+  if (layers.empty()) return "";
+  marks["layers"] = std::move(layers);
+  return marks.dump();
+}
 
 ConfigJob config_job(const ModelJob& job, const std::vector<Plan>& plans, const ordered_json& config) {
   ConfigJob out;
@@ -46,10 +62,13 @@ std::string text_of(const ordered_json& document) { return document.dump(2) + "\
 
 }  // namespace
 
-std::map<std::string, std::string> shard_metadata(const std::string& file) {
+std::map<std::string, std::string> shard_metadata(const std::string& file, const std::vector<Plan>& plans) {
   std::map<std::string, std::string> metadata;
   if (file.ends_with(".safetensors")) metadata = parse_safetensors(open_file(file)).metadata;
+  const std::string marks = metadata[marks_key];
   for (const char* key : format_metadata) metadata.erase(key);
+  if (!marks.empty())
+    if (std::string kept = marks_of_kept(marks, file, plans); !kept.empty()) metadata[marks_key] = std::move(kept);
   metadata.try_emplace("format", "pt");
   return metadata;
 }
@@ -67,6 +86,7 @@ FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& pla
   ordered_json config = ordered_json::object();
   const bool has_config = fs::is_regular_file(path);
   if (has_config) config = parse_json<ordered_json>(read_text_file(path, "configuration of the model").text, path);
+  if (!config.is_object()) throw Error(path + ": is no JSON object, which engines read");
   if (job.scheme != nullptr) {
     const ConfigJob facts = config_job(job, plans, config);
     if (has_config) write_file(out.file("config.json"), text_of(quantised_config(config, facts)), false);

@@ -19,8 +19,8 @@ using FolderNotes = std::vector<std::string>;
 // file config.json beside it is not taken. Errors name the file.
 FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& plans, StagedFolder& out);
 
-// __metadata__ of a shard that is written: the source's without what describes its old format; "format" is "pt" where
-// the source does not say.
-std::map<std::string, std::string> shard_metadata(const std::string& file);
+// __metadata__ of a shard that is written: the source's without what describes its old format, but for the marks of
+// layers that stay as they are (_quantization_metadata); "format" is "pt" where the source does not say.
+std::map<std::string, std::string> shard_metadata(const std::string& file, const std::vector<Plan>& plans);
 
 }  // namespace fp4

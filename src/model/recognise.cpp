@@ -112,8 +112,9 @@ void Recogniser::take_factor(ModelTensor& w, const TensorPlace& factor) const {
 
 // What stands beside a weight and means nothing without it.
 void Recogniser::take_companions(ModelTensor& w) const {
+  const bool is_open = !w.stem.empty() && !w.stem.ends_with('.') && !w.stem.ends_with('_');  // down_proj_input_scale
   for (const char* ending : companions)
-    if (const TensorPlace* beside = find(w.stem + ending)) w.companions.push_back(*beside);
+    if (const TensorPlace* beside = find(w.stem + (is_open ? "_" : "") + ending)) w.companions.push_back(*beside);
 }
 
 std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const CheckpointScheme& s,
@@ -176,6 +177,7 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
     w.is_transposed = true;
     w.shape = {c[0], 2 * c[1], c[2]};
     take_own_factor();
+    take_companions(w);
     return w;
   }
   if (cols == 0 || cols % block != 0) {

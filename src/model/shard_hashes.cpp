@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/error.h"
+#include "src/in_order.h"
 #include "src/json_reader.h"
 #include "src/sha256.h"
 
@@ -31,6 +32,16 @@ void check_hashes(const std::string& command, const std::vector<std::string>& fi
                             command, file, path),
                 1);
   }
+}
+
+void SourceHashes::begin(const std::vector<std::string>& files) {
+  if (changed_) return;
+  begun_.push_back(beside(threads_, [command = command_, files] { check_hashes(command, files); }));
+}
+
+void SourceHashes::end() {
+  for (std::future<void>& one : begun_) one.get();
+  begun_.clear();
 }
 
 }  // namespace fp4

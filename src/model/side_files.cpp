@@ -30,7 +30,10 @@ void list(const fs::path& root, const fs::path& inner, SideFiles& out) {
     const fs::path relative = inner / name;
     if (name.starts_with('.')) continue;
     if (e.is_directory()) {
-      list(root, relative, out);
+      if (fs::exists(e.path() / "fp4sim.json"))  // another result, not a part of this model
+        out.left.push_back(relative.generic_string() + "/");
+      else if (!e.is_symlink())
+        list(root, relative, out);
       continue;
     }
     if (!e.is_regular_file() || name.ends_with(".index.json")) continue;

@@ -106,7 +106,13 @@ void WeightReader::open_fp8(const ModelTensor& tensor) {
   fp8_values_ = std::make_shared<const std::vector<float>>(std::move(values));
   const TensorPlace& place = tensor.parts[1];
   if (info(place.info.dtype).kind == DtypeKind::real) {
-    fp8_scales_ = std::make_shared<const std::vector<float>>(numbers_of(place));
+    std::vector<float> scales = numbers_of(place);
+    // A row or block of zeros may have the scale 0; a weight may not.
+    for (const float s : scales)
+      if (!std::isfinite(s) || s < 0 || (s == 0 && scales.size() == 1))
+        throw Error(fmt::format("{}: its scale {} is {}, no finite number above 0: what the weight is cannot be known",
+                                name_, place.info.name, s));
+    fp8_scales_ = std::make_shared<const std::vector<float>>(std::move(scales));
     return;
   }
   TensorReader reader = reader_of(place);

@@ -171,10 +171,19 @@ class Commands(unittest.TestCase):
     def model(self):
         folder = pathlib.Path(self.folder) / "model"
         folder.mkdir()
-        body = self.a[:32, :64].astype(np.float32).tobytes()
-        head = json.dumps({"a.weight": {"dtype": "F32", "shape": [32, 64], "data_offsets": [0, len(body)]}}).encode()
-        (folder / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + body)
+        self.save_model(folder, {"a.weight": self.a[:32, :64]})
         return folder
+
+    def save_model(self, folder, tensors, odd=False):
+        head, body = {}, b""
+        entries = [(name, "F32", x.shape, x.astype(np.float32).tobytes()) for name, x in tensors.items()]
+        if odd:  # bytes that no scheme reads
+            entries.append(("odd.weight", "U8", (2, 16), bytes(range(32))))
+        for name, kind, shape, raw in entries:
+            head[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [len(body), len(body) + len(raw)]}
+            body += raw
+        text = json.dumps(head).encode()
+        (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
 
     def inspect(self):
         model = self.model()
@@ -184,8 +193,34 @@ class Commands(unittest.TestCase):
         model = self.model()
         mine = f4.convert_model(model, "modelopt_nvfp4", f"{self.folder}/mine", progress=False)
         command("quantize", model, "--scheme", "modelopt_nvfp4", "--out", f"{self.folder}/theirs")
-        return [[p.read_bytes() for p in sorted(pathlib.Path(root).glob("*.safetensors"))]
-                for root in (mine, f"{self.folder}/theirs")]
+        pairs = [(mine, f"{self.folder}/theirs")]
+        head = "model.embed_tokens.weight"
+        self.save_model(model, {"l.q_proj.weight": self.a[:32, :64], "l.k_proj.weight": self.a[:16, :64] / 8, head: self.a[:8, :64]})
+        cases = {"fuse": ({"fuse": "none"}, ["--fuse", "none"]), "keep": ({"keep": ["*.k_proj.*"]}, ["--keep", "*.k_proj.*"]),
+                 "only": ({"keep_only": "none", "activations": "none"}, ["--keep-only", "none", "--activations", "none"]),
+                 "tensors": ({"tensors": [head, "*.k_proj.*"]}, ["--tensors", head, "*.k_proj.*"]),
+                 "tiles": ({"nibbles": "high_first", "scale_layout": "128x4"}, ["--nibbles", "high_first", "--scale-layout", "128x4"])}
+        for name, (options, words) in cases.items():
+            made = f4.convert_model(model, "modelopt_nvfp4", f"{self.folder}/{name}", progress=False, **options)
+            command("quantize", model, "--scheme", "modelopt_nvfp4", "--out", f"{self.folder}/{name}2", *words)
+            pairs.append((made, f"{self.folder}/{name}2"))
+        found = [[p.read_bytes() for pair in pairs for p in sorted(pathlib.Path(pair[side]).glob("*.safetensors"))] for side in (0, 1)]
+        self.assertEqual(len(set(found[0])), len(pairs))  # every option changes the file
+        self.save_model(model, {"a.weight": self.a[:32, :64]}, odd=True)
+        with self.assertRaisesRegex(f4.Error, "odd.weight"):
+            f4.convert_model(model, "modelopt_nvfp4", f"{self.folder}/left", progress=False)
+        f4.convert_model(model, "modelopt_nvfp4", f"{self.folder}/left", progress=False, allow_left=True)
+        return found
+
+    def decode_model(self):
+        model, pairs = self.model(), []
+        orders = {"nibbles": "high_first", "scale_layout": "128x4"}
+        for name, options in (("plain", {}), ("tiles", orders)):
+            made = f4.convert_model(model, "modelopt_nvfp4", f"{self.folder}/{name}", progress=False, **options)
+            pairs.append(f4.decode_model(made, f"{self.folder}/{name}.d", type="bf16", progress=False, **options))
+        command("dequantize", f"{self.folder}/plain", "--type", "bf16", "--out", f"{self.folder}/theirs")
+        return [[pathlib.Path(folder, "model.safetensors").read_bytes() for folder in which]
+                for which in (pairs, [f"{self.folder}/theirs"] * 2)]
 
     def convert_layout(self):
         q = f4.quantize(self.a, "mxfp4")

@@ -14,9 +14,10 @@ struct InspectOptions {
 };
 
 void run_inspect(const InspectOptions& o) {
-  std::vector<std::string> files;
+  std::vector<std::string> files, notes;
   for (const std::string& path : o.files)
-    for (const std::string& file : model_files("inspect", path)) files.push_back(file);
+    for (const std::string& file : model_files("inspect", path, &notes)) files.push_back(file);
+  print_notes(notes);
   const std::vector<ModelTensor> tensors = model_tensors(files);
   uint64_t bytes = 0, elements = 0;
   auto rows = nlohmann::ordered_json::array();

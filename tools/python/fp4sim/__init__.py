@@ -10,7 +10,8 @@ raises `Error` with the command line's message. Python's lock is free while the 
 """
 from . import _core
 from ._checks import count_of_threads as _threads, whole as _whole, word as _word
-from ._commands import (COMMANDS, Sweep, advise, bench, command, compare, convert_layout, convert_model, cost, edge, effects,
+from ._commands import (COMMANDS, Sweep, advise, bench, command, compare, convert_layout, convert_model, cost, decode_model,
+                        edge, effects,
                         evaluate, explain, golden_check, golden_make, inspect, law, listing, merge, pareto, report, serve,
                         stats, sweep, table, trace_plot, witness)
 from ._core import Error
@@ -45,7 +46,7 @@ def show(name: str, kind: str = "") -> dict:
 
 
 __all__ = ["COMMANDS", "Effects", "Error", "Front", "Picture", "Quantized", "Result", "Run", "Spec", "Sweep", "Table", "Verdict", "Word",
-           "advise", "bench", "command", "compare", "convert_layout", "convert_model", "cost", "dequantize", "edge",
+           "advise", "bench", "command", "compare", "convert_layout", "convert_model", "cost", "decode_model", "dequantize", "edge",
            "effects", "evaluate", "explain", "from_arrays", "gemm", "get_num_threads", "golden_check", "golden_make",
            "hadamard", "inspect", "law", "listing", "merge", "pareto", "quantize", "random", "report", "serve",
            "set_num_threads", "show", "signature", "stats", "sweep", "table", "trace_plot", "train", "verify", "witness",

@@ -91,10 +91,30 @@ def inspect(files, **options) -> Result:
     return _of(Result, ["inspect", *map(str, _list(files))], options)
 
 
-def convert_model(model, scheme: str, out, *, spec="", force: bool = False, progress: bool = True, **options) -> str:
-    """Quantises the matrices of a model's folder as a library writes them (`fp4sim list checkpoints`); returns `out`."""
-    run(["quantize", path(model, "IN"), "--out", path(out, "--out"),
-         *words_of_options({"scheme": scheme, "spec": str(spec) or None, "force": force, **options})], progress=progress)
+def convert_model(model, scheme: str, out, *, spec="", tensors=None, keep=None, keep_only=None, activations: "str | None" = None,
+                  fuse="auto", nibbles: "str | None" = None, scale_layout: "str | None" = None, allow_left: bool = False,
+                  changed: bool = False, force: bool = False, progress: bool = True, **options) -> str:
+    """Quantises the matrices of a model's folder as a library writes them (`fp4sim list checkpoints`); returns `out`.
+
+    tensors: patterns of what is quantised, "*.down_proj.weight"; keep: of what stays besides `fp4sim list keep-rules`; keep_only:
+    instead of them ("none": nothing stays). fuse: weights that share a factor, "auto", "none" or "GROUPS.json". activations:
+    `fp4sim list activations`. nibbles, scale_layout: orders of the output, "high_first" and "128x4". allow_left: what looks
+    quantised and is not understood stays, instead of an Error. changed: reads shards that were changed since fp4sim wrote them.
+    """
+    run(["quantize", path(model, "IN"), "--out", path(out, "--out"), *words_of_options({
+        "scheme": scheme, "spec": str(spec) or None, "tensors": tensors, "keep": keep, "keep_only": keep_only,
+        "activations": activations, "fuse": fuse, "nibbles": nibbles, "scale_layout": scale_layout, "allow_left": allow_left,
+        "changed": changed, "force": force, **options})], progress=progress)
+    return path(out, "--out")
+
+
+def decode_model(model, out, *, type: str = "f32", tensors=None, nibbles: "str | None" = None, scale_layout: "str | None" = None,
+                 allow_left: bool = False, changed: bool = False, force: bool = False, progress: bool = True, **options) -> str:
+    """The FP4 and FP8 weights of a model's folder as real numbers, "f32" or "bf16"; returns `out`. Keywords as in convert_model, nibbles
+    and scale_layout of the input."""
+    run(["dequantize", path(model, "IN"), "--out", path(out, "--out"), *words_of_options({
+        "type": type, "tensors": tensors, "nibbles": nibbles, "scale_layout": scale_layout, "allow_left": allow_left,
+        "changed": changed, "force": force, **options})], progress=progress)
     return path(out, "--out")
 
 

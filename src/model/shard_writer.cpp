@@ -1,0 +1,36 @@
+#include "src/model/shard_writer.h"
+
+#include "src/tensor_file/safetensors.h"
+
+namespace fp4 {
+
+ShardWriter::ShardWriter(const std::string& path, const std::vector<const Plan*>& plans,
+                         const std::map<std::string, std::string>& metadata)
+    : path_(path) {
+  std::vector<TensorInfo> infos;
+  for (const Plan* plan : plans) infos.insert(infos.end(), plan->infos.begin(), plan->infos.end());
+  safetensors_.emplace(path, infos, metadata);
+  const std::string header = safetensors_header(infos, metadata);
+  hash_.update(header.data(), header.size());
+}
+
+ShardWriter::ShardWriter(const std::string& path, const std::vector<const Plan*>& plans, const GgufMetadata& metadata)
+    : path_(path) {
+  std::vector<GgufTensor> tensors;
+  for (const Plan* plan : plans)
+    for (size_t i = 0; i < plan->infos.size(); ++i)
+      tensors.push_back({plan->infos[i].name, plan->types[i], plan->infos[i].shape, 0, 0});
+  gguf_.emplace(path, metadata, std::move(tensors));
+}
+
+void ShardWriter::write(const void* data, size_t bytes) {
+  if (gguf_) return gguf_->write(data, bytes);
+  hash_.update(data, bytes);
+  safetensors_->write(data, bytes);
+}
+
+void ShardWriter::commit() { gguf_ ? gguf_->commit() : safetensors_->commit(); }
+
+std::string ShardWriter::sha256() { return gguf_ ? sha256_file(path_) : hash_.hex(); }
+
+}  // namespace fp4
