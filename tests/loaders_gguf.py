@@ -204,6 +204,21 @@ def check_refusals(folder):
     assert "tokenizer.model" in error, error
 
 
+def check_factors(folder):
+    """llama.cpp's graphs of Gemma and Qwen2 read no factor of a tensor: none is written for them."""
+    source = folder / "gemma"
+    for words in (("--spec", "nvfp4"), ("--spec", "vllm_nvfp4")):
+        error = run("quantize", source, "--scheme", "ggml_nvfp4", *words, "--out", folder / "no", code=2)
+        assert "has a factor" in error and "gemma2" in error and "tensor_scale=none" in error and not (folder / "no").exists(), error
+    run("quantize", source, "--scheme", "modelopt_nvfp4", "--out", folder / "carried", "--no-sync")
+    assert "has a factor" in run("quantize", folder / "carried", "--scheme", "ggml_nvfp4", "--out", folder / "no", code=2)
+    for given, out in ((folder / "carried", "anew"), (source, "plain")):
+        run("quantize", given, "--scheme", "ggml_nvfp4", "--spec", "nvfp4,tensor_scale=none", "--out", folder / out, "--no-sync")
+        assert not [n for n in read_gguf(folder / out / "model.gguf")[1] if n.endswith(".scale")]
+    error = run("quantize", folder / "plain/model.gguf", "--scheme", "ggml_nvfp4", "--spec", "nvfp4", "--out", folder / "no", code=2)
+    assert "gemma2" in error, error
+
+
 def check_sentencepiece(folder):
     """tokenizer.model of three pieces, made by hand: text, score, kind; add_dummy_prefix off."""
     field = lambda number, kind, data: bytes([number << 3 | kind]) + (bytes([len(data)]) + data if kind == 2 else data)
@@ -251,6 +266,7 @@ if __name__ == "__main__":
                 check(folder, KINDS[which], architecture, llama, scheme, words)
         write_source(folder / "gemma", KINDS["gemma"])
         check(folder, KINDS["gemma"], "gemma2", False, "ggml_mxfp4", (), adds_one=True, four_norms=True)
+        check_factors(folder)
         check_sentencepiece(folder)
         check_rotary(folder)
         check_refusals(folder)

@@ -19,15 +19,18 @@ struct GgufArchitecture {
   bool has_four_norms = false;  // two more a layer, around attention and feed-forward
   bool is_sparse = false;       // every layer has experts
   bool slides = false;          // sliding_window is used
+  // Whether the graph multiplies by the factor of an NVFP4 tensor, STEM.scale. Others are computed as if it were 1:
+  // build 11669 gave NaN for Qwen2 and Gemma, also from its own converter's file.
+  bool takes_factors = false;
 };
 inline constexpr GgufArchitecture gguf_architectures[] = {
-    {"LlamaForCausalLM", "llama", "conversion/llama.py", true},
-    {"MistralForCausalLM", "llama", "conversion/llama.py", true},
-    {"MixtralForCausalLM", "llama", "conversion/llama.py", true, false, false, true},
+    {"LlamaForCausalLM", "llama", "conversion/llama.py", true, false, false, false, false, true},
+    {"MistralForCausalLM", "llama", "conversion/llama.py", true, false, false, false, false, true},
+    {"MixtralForCausalLM", "llama", "conversion/llama.py", true, false, false, true, false, true},
     {"Qwen2ForCausalLM", "qwen2", "conversion/qwen.py"},
     {"Qwen2MoeForCausalLM", "qwen2moe", "conversion/qwen.py", false, false, false, true},
-    {"Qwen3ForCausalLM", "qwen3", "conversion/qwen.py"},
-    {"Qwen3MoeForCausalLM", "qwen3moe", "conversion/qwen.py", false, false, false, true},
+    {"Qwen3ForCausalLM", "qwen3", "conversion/qwen.py", false, false, false, false, false, true},
+    {"Qwen3MoeForCausalLM", "qwen3moe", "conversion/qwen.py", false, false, false, true, false, true},
     {"GemmaForCausalLM", "gemma", "conversion/gemma.py", false, true},
     {"Gemma2ForCausalLM", "gemma2", "conversion/gemma.py", false, true, true, false, true},
     {"Gemma3ForCausalLM", "gemma3", "conversion/gemma.py", false, true, true, false, true},

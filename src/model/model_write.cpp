@@ -119,6 +119,7 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   set_orientations(job, tensors);
   if (gguf) tensors = gguf_tensors(*gguf, std::move(tensors));
   const std::vector<Plan> plans = plans_of(job, spec, tensors);
+  if (writes_gguf(job)) check_factors(job, files, gguf ? &*gguf : nullptr, plans, notes);
   if (job.scheme == nullptr &&
       std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return p.outcome == Outcome::decoded; }))
     throw Error(fmt::format("{} {}: no FP4 or FP8 weight in {} tensors: there is nothing to decode", command, job.in,
