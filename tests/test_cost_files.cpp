@@ -190,7 +190,7 @@ TEST_CASE("recipes order sensibly in overhead on every chip with FP4", "[quick]"
     CHECK(overhead(facts_of(sr_rht)) >= mxfp4);
     CHECK(overhead(facts_of(sr_rht)) < fp8);
   }
-  CHECK(chips == 4);
+  CHECK(chips == 6);
 }
 
 TEST_CASE("terms add up, name what binds and show their numbers", "[quick]") {
