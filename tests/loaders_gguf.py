@@ -4,6 +4,7 @@
 Names, order of rows, types, entries and limits are written down here from llama.cpp, build 11669 (2026-10): conversion/*.py,
 gguf-py/gguf/constants.py, src/llama-model.cpp.
 """
+import copy
 import json
 import math
 import pathlib
@@ -166,7 +167,13 @@ def check(folder, kind, architecture, llama, scheme, words=(), **norms):
         assert number == (40 if "nv" in scheme else 39) and (factor is not None) == bool(words), name
         error = ((x - y).astype(float) ** 2).sum() / (x.astype(float) ** 2).sum()
         assert error < 0.03, (kind.name, name, error)
-    assert quantised == (14 if "num_experts" not in c else 14) and len(factors) == (quantised if words else 0), quantised
+    if words:  # engines that join q, k and v, gate and up, take the largest of their factors
+        for i in range(2):
+            for names in (("attn_q", "attn_k", "attn_v"), ("ffn_gate", "ffn_up"), ("ffn_gate_exps", "ffn_up_exps")):
+                own = {f"blk.{i}.{n}.scale" for n in names} & factors
+                assert len(own) in (0, len(names)) and len({tensors[n][2] for n in own}) <= 1, own
+        assert len({tensors[n][2] for n in factors}) > 2, factors
+    assert quantised == 14 and len(factors) == (quantised if words else 0), quantised
 
 
 def gemma():
@@ -219,6 +226,30 @@ def check_factors(folder):
     assert "gemma2" in error, error
 
 
+def check_complete(folder):
+    """A GGUF that llama.cpp would not load, or load with other numbers than config.json's, is not written."""
+    layer = "model.layers.1."
+    lacks = lambda name: lambda k: k.tensors.pop(name)
+    says = lambda **more: lambda k: k.config.update(more)
+    grows = lambda name, *shape: lambda k: k.plain(name, *shape)
+    cases = [("dense", lacks(layer + "input_layernorm.weight"), "blk.1.attn_norm.weight"), ("dense", lacks(layer + "self_attn.q_proj.weight"), "blk.1.attn_q.weight"),
+             ("dense", lacks(layer + "mlp.down_proj.weight"), "blk.1.ffn_down.weight"), ("dense", lacks("lm_head.weight"), "tie_word_embeddings"),
+             ("dense", lacks("model.embed_tokens.weight"), "token_embd"), ("dense", lacks("model.norm.weight"), "output_norm"),
+             ("dense", says(num_hidden_layers=3), "blk.2."), ("dense", says(num_hidden_layers=1), "num_hidden_layers is 1"),
+             ("dense", grows(layer + "self_attn.q_proj.bias", HIDDEN), "blk.0.attn_q.bias"), ("dense", says(vocab_size=100), "embed_tokens"),
+             ("dense", says(head_dim=64), "(128, 128)"), ("dense", says(intermediate_size=256), "(128, 256)"),
+             ("moe_list", says(num_experts=5), "(5, 128, 192)"), ("moe_list", says(moe_intermediate_size=64), "(4, 128, 64)"),
+             ("dense", says(rope_theta="big"), 'rope_theta is "big"'), ("dense", says(rope_scaling=[1]), "rope_scaling is [1]"),
+             ("dense", says(max_position_embeddings=1e30), "max_position_embeddings"), ("dense", says(max_position_embeddings=128.5), "128.5"),
+             ("dense", says(num_attention_heads=-4), "num_attention_heads"), ("dense", says(num_key_value_heads="2"), "num_key_value_heads")]
+    for i, (which, change, word) in enumerate(cases):
+        kind = copy.deepcopy(KINDS[which])
+        change(kind)
+        write_source(folder / f"incomplete{i}", kind)
+        error = run("quantize", folder / f"incomplete{i}", "--scheme", "ggml_mxfp4", "--out", folder / "no", code=2)
+        assert word in error and "config.json" in error and not (folder / "no").exists(), (i, word, error)
+
+
 def check_sentencepiece(folder):
     """tokenizer.model of three pieces, made by hand: text, score, kind; add_dummy_prefix off."""
     field = lambda number, kind, data: bytes([number << 3 | kind]) + (bytes([len(data)]) + data if kind == 2 else data)
@@ -267,6 +298,7 @@ if __name__ == "__main__":
         write_source(folder / "gemma", KINDS["gemma"])
         check(folder, KINDS["gemma"], "gemma2", False, "ggml_mxfp4", (), adds_one=True, four_norms=True)
         check_factors(folder)
+        check_complete(folder)
         check_sentencepiece(folder)
         check_rotary(folder)
         check_refusals(folder)

@@ -188,11 +188,16 @@ def check_places(folder):
     told = notes("quantize", source, "--scheme", "modelopt_nvfp4", "--out", folder / "outer", "--no-sync")
     assert "inner/" in told and sorted(p.name for p in (folder / "outer").iterdir()) == [
         "config.json", "fp4sim.json", "hf_quant_config.json", "model.safetensors"], told
+    for entry in ("text", [1]):  # weights of it remain, so that it has to say what stays
+        (folder / "outer/config.json").write_text(json.dumps({"quantization_config": entry}))
+        save(folder / "outer/model.safetensors", weight("a") | weight("b"))
+        error = run("dequantize", folder / "outer", "--changed", "--tensors", "a.weight", "--out", folder / "no", code=2)
+        assert "quantization_config" in error and "object" in error, error
     (source / "config.json").write_text("[1]")
     for words in (("quantize", source, "--scheme", "modelopt_nvfp4"), ("dequantize", folder / "outer")):
         if words[0] == "dequantize":
             (folder / "outer/config.json").write_text("[1]")
-        error = run(*words, "--out", folder / "no", code=2)
+        error = run(*words, "--changed", "--out", folder / "no", code=2)
         assert "config.json" in error and "object" in error, error
 
 

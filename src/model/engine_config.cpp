@@ -173,6 +173,8 @@ ordered_json decoded_config(ordered_json config, const std::vector<std::string>&
     return config;
   }
   ordered_json& old = config["quantization_config"];
+  if (!old.is_null() && !old.is_object())
+    throw Error(fmt::format("config.json: quantization_config is {}, no object, and weights of it remain", old.dump()));
   const char* key = "ignore";
   for (const char* word : {"modules_to_not_convert", "exclude_modules"})
     if (old.contains(word)) key = word;

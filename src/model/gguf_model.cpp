@@ -8,6 +8,7 @@
 
 #include "src/error.h"
 #include "src/json_reader.h"
+#include "src/model/gguf_complete.h"
 #include "src/model/gguf_tokenizer.h"
 
 namespace fp4 {
@@ -82,6 +83,7 @@ std::vector<ModelTensor> gguf_tensors(const GgufModel& model, std::vector<ModelT
     if (t.shape.size() == 2 && t.shape[0] == 1 && name.name.ends_with("_shexp.weight")) t.shape = {t.shape[1]};
     out.push_back(std::move(t));
   }
+  check_complete(model, out);
   if (std::vector<float> factors = rotary_factors(model.config); !factors.empty()) {
     ModelTensor made;
     made.name = made.stem = made.whole = "rope_freqs.weight";

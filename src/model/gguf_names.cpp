@@ -78,27 +78,38 @@ constexpr ParameterRow parameter_rows[] = {
     {{"vocab_size"}, "vocab_size", ValueKind::count, true},
 };
 
+// Null where the key is not there or null. Error for what is no number.
 const ordered_json* value_of(const ordered_json& config, const char* key) {
   const auto at = config.find(key);
-  return at != config.end() && at->is_number() ? &*at : nullptr;
+  if (at == config.end() || at->is_null()) return nullptr;
+  if (!at->is_number()) throw Error(fmt::format("config.json: {} is {}, no number", key, at->dump()));
+  return &*at;
+}
+
+std::uint64_t count_in(const ordered_json& value, const char* key) {
+  if (!value.is_number_unsigned())
+    throw Error(fmt::format("config.json: {} is {}, no whole number of 0 or more", key, value.dump()));
+  return value.get<std::uint64_t>();
+}
+
+// A group of numbers; an empty one where it is null.
+ordered_json group_of(const ordered_json& config, const char* key) {
+  ordered_json group = config.value(key, ordered_json(nullptr));
+  if (!group.is_null() && !group.is_object())
+    throw Error(fmt::format("config.json: {} is {}, no object", key, group.dump()));
+  return group;
 }
 
 std::int64_t count_of(const ordered_json& config, const char* key, std::int64_t otherwise) {
   const ordered_json* value = value_of(config, key);
-  return value == nullptr ? otherwise : value->get<std::int64_t>();
-}
-
-std::int64_t head_size(const ordered_json& config) {
-  const std::int64_t own = count_of(config, "head_dim", 0);
-  const std::int64_t heads = count_of(config, "num_attention_heads", 0);
-  return own > 0 || heads == 0 ? own : count_of(config, "hidden_size", 0) / heads;
+  return value == nullptr ? otherwise : static_cast<std::int64_t>(count_in(*value, key));
 }
 
 // rope_parameters of transformers 5, rope_scaling with rope_theta beside it of older ones; layers of full attention.
 ordered_json rotary_of(const ordered_json& config, const char* layers) {
-  ordered_json rotary = config.value("rope_parameters", ordered_json(nullptr));
+  ordered_json rotary = group_of(config, "rope_parameters");
   if (rotary.is_null()) {
-    rotary = config.value("rope_scaling", ordered_json(nullptr));
+    rotary = group_of(config, "rope_scaling");
     if (rotary.is_null()) rotary = ordered_json::object();
     if (std::string_view(layers) == "sliding_attention")
       return {{"rope_theta", config.value("rope_local_base_freq", ordered_json(nullptr))}};
@@ -139,6 +150,12 @@ bool matches(std::string_view row, std::string_view text, int& expert) {
 }
 
 }  // namespace
+
+std::int64_t head_size_of(const ordered_json& config) {
+  const std::int64_t own = count_of(config, "head_dim", 0);
+  const std::int64_t heads = count_of(config, "num_attention_heads", 0);
+  return own > 0 || heads == 0 ? own : count_of(config, "hidden_size", 0) / heads;
+}
 
 const GgufArchitecture& gguf_architecture_of(const std::string& file, const ordered_json& config) {
   std::string known, own = "none";
@@ -211,18 +228,19 @@ void put_parameters(GgufEntries& entries, const GgufArchitecture& arch, const or
   entries.text("general.name", name);
   for (const ParameterRow& row : parameter_rows) {
     const ordered_json* value = nullptr;
+    const char* used = row.ours[0];
     for (const char* key : row.ours)
-      if (value == nullptr && key != nullptr) value = value_of(config, key);
+      if (value == nullptr && key != nullptr) value = value_of(config, used = key);
     if (value == nullptr && row.is_needed) throw Error(fmt::format("{}: {} is missing", file, row.ours[0]));
     if (value == nullptr) continue;
     if (row.kind == ValueKind::real)
       entries.real(prefix + row.gguf, value->get<double>());
     else
-      entries.count(prefix + row.gguf, value->get<std::uint64_t>());
+      entries.count(prefix + row.gguf, count_in(*value, used));
   }
-  entries.count(prefix + "rope.dimension_count", static_cast<std::uint64_t>(head_size(config)));
+  entries.count(prefix + "rope.dimension_count", static_cast<std::uint64_t>(head_size_of(config)));
   if (arch.slides && value_of(config, "sliding_window") != nullptr)
-    entries.count(prefix + "attention.sliding_window", config["sliding_window"].get<std::uint64_t>());
+    entries.count(prefix + "attention.sliding_window", count_in(config["sliding_window"], "sliding_window"));
   const ordered_json rotary = rotary_of(config, "full_attention"), local = rotary_of(config, "sliding_attention");
   if (const ordered_json* base = value_of(rotary, "rope_theta")) entries.real(prefix + "rope.freq_base", *base);
   if (const ordered_json* base = value_of(local, "rope_theta")) entries.real(prefix + "rope.freq_base_swa", *base);
@@ -246,7 +264,7 @@ std::vector<float> rotary_factors(const ordered_json& config) {
   const double base = rotary.value("rope_theta", 10000.0), factor = rotary.value("factor", 8.0);
   const double low = rotary.value("low_freq_factor", 1.0), high = rotary.value("high_freq_factor", 4.0);
   const double length = rotary.value("original_max_position_embeddings", 8192.0);
-  const std::int64_t size = head_size(config);
+  const std::int64_t size = head_size_of(config);
   std::vector<float> factors;
   for (std::int64_t i = 0; i < size; i += 2) {
     const double wave = 2 * std::numbers::pi * std::pow(base, static_cast<double>(i) / static_cast<double>(size));

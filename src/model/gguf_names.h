@@ -39,6 +39,9 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
 // The row of a config.json; Error, naming the file, for another architecture, with what converts it.
 const GgufArchitecture& gguf_architecture_of(const std::string& file, const nlohmann::ordered_json& config);
 
+// Columns of a head: head_dim, or hidden_size / num_attention_heads.
+std::int64_t head_size_of(const nlohmann::ordered_json& config);
+
 struct GgufName {
   std::string name;  // "blk.0.attn_q.weight"; "" for a tensor that llama.cpp makes itself (rotary tables, Gemma's head)
   int expert = -1;   // of a stack: its place

@@ -14,9 +14,17 @@ namespace {
 
 constexpr std::size_t type_bytes = 4;  // in front of each value
 
-// The number of an entry, which is as wide as its type says.
+// Whether an entry is a whole number: gguf.md's types 0 to 5 and 10, 11.
+bool is_number(const std::string& value) {
+  std::uint32_t type = 0;
+  std::memcpy(&type, value.data(), type_bytes);
+  return type < 6 || type == 10 || type == 11;
+}
+
+// The number of an entry, which is as wide as its type says; 0 of another.
 std::uint64_t number_in(const std::string& value) {
   std::uint64_t number = 0;
+  if (!is_number(value)) return 0;
   std::memcpy(&number, value.data() + type_bytes, std::min(value.size() - type_bytes, sizeof number));
   return number;
 }
@@ -57,7 +65,8 @@ void set_split_tensors(GgufMetadata& metadata, const std::string& source, std::u
   for (const auto& [key, value] : entries_of(open_file(source))) {
     at += length_bytes + key.size();
     const std::size_t width = std::min(value.size() - type_bytes, sizeof tensors);
-    if (key == "split.tensors.count") std::memcpy(metadata.entries.data() + at + type_bytes, &tensors, width);
+    if (key == "split.tensors.count" && is_number(value))
+      std::memcpy(metadata.entries.data() + at + type_bytes, &tensors, width);
     at += value.size();
   }
 }
