@@ -2,12 +2,15 @@
 // `quantize`, and the product goes through an epilogue (fp4/epilogue.h).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "src/epilogue.h"
 #include "src/error.h"
 #include "src/folder/quantize_files.h"
+#include "src/sparse.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tools/cli/explain.h"
@@ -19,7 +22,7 @@ namespace {
 
 struct GemmOptions {
   std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt", rotated = "fp32";
-  std::string c, bias, type = "fp32", words, words_b, factor = "tensor_scales";
+  std::string c, bias, type = "fp32", words, words_b, factor = "tensor_scales", sparse;
   float alpha = 1, beta = 0;
   int hadamard = 0;
   bool force = false;
@@ -74,6 +77,22 @@ void refuse_idle(const CLI::App& app, const GemmOptions& o) {
   if (app.count("--hadamard") == 0) refuse_options(app, {"--signs", "--normalise", "--hadamard-output"}, "--hadamard");
 }
 
+// The mask of --sparse; elements of A that it leaves out are zeros, so that they count in no maximum.
+std::optional<SparseMask> open_mask(const std::string& path, Operand& a) {
+  if (path.empty()) return std::nullopt;
+  const FloatTensor tensor = load_floats(path);
+  print_notes(tensor.notes);
+  const auto cols = static_cast<int64_t>(matrix_cols(tensor.shape));
+  SparseMask mask = sparse_mask("--sparse " + path, tensor.values, cols, a.rows(), a.cols());
+  for (int64_t r = 0; r < mask.rows && !a.ready; ++r) {
+    const int32_t* kept = mask.row(r);
+    const int32_t* end = kept + mask.cols / 2;
+    for (int64_t k = 0; k < mask.cols; ++k)
+      if (!std::binary_search(kept, end, k)) a.values[static_cast<size_t>(r * mask.cols + k)] = 0.0f;
+  }
+  return mask;
+}
+
 void run_gemm(const CLI::App& app, const GemmOptions& o) {
   refuse_idle(app, o);
   MultiplyCall call;
@@ -92,6 +111,9 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   const int64_t m = a.rows(), n = b.rows();
   if (a.cols() != b.cols())
     throw Error(fmt::format("gemm: {} has K = {} and {} has K = {}; both are [rows, K]", o.a, a.cols(), o.b, b.cols()));
+  if (o.hadamard != 0 && !o.sparse.empty())
+    throw Error("--sparse: a Hadamard mixes elements that are kept with others");
+  const std::optional<SparseMask> mask = open_mask(o.sparse, a);
   if (o.hadamard != 0 && (a.ready || b.ready))
     throw Error("--hadamard: codes cannot be rotated; it is for operands of numbers");
 
@@ -113,10 +135,14 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   b.call.random_words = words_b;
   call.options.hadamard_divisor = hadamard.product_divisor();
   a.call.threads = b.call.threads = call.options.threads = o.backend.thread_count();
-  if (a.ready || b.ready) {
+  if (a.ready || b.ready || mask) {
     for (Operand* operand : {&a, &b})
       if (!operand->ready) backend.quantize(operand->call, operand->ready.emplace());
-    backend.gemm(*a.ready, *b.ready, call.options, c.data(), n);
+    if (mask) {
+      sparse_gemm(backend, *a.ready, *b.ready, *mask, call.options, c.data(), n);
+    } else {
+      backend.gemm(*a.ready, *b.ready, call.options, c.data(), n);
+    }
   } else {
     call.a = a.call;
     call.b = b.call;
@@ -141,6 +167,9 @@ void add_gemm(CLI::App& app, Invocation&) {
   app.add_option("--spec-b", o->spec_b, "How B is quantised, when not like A")->type_name("SPEC");
   app.add_option("--accumulator", o->accumulator, "Name or JSON file of the adder (default fp32_block)")
       ->type_name("ACCUMULATOR");
+  app.add_option("--sparse", o->sparse,
+                 "A is sparse, 2:4 or 4:8 in pairs: a mask [M, K], or metadata [M, K/4] or [M, K/8] of i | j << 2")
+      ->type_name("FILE");
   app.add_option("--hadamard", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256")->type_name("h");
   app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
       ->type_name("none|fixed|per_layer|per_step");
