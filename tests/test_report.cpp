@@ -45,7 +45,12 @@ std::vector<double> unpack_floats(const std::string& bytes, const nlohmann::json
 ReportInput report_with_company() {
   ReportInput input = synthetic_report(60, 5, {"classifier", "lm"}, false);
   input.chip = "MI355X";
-  ReportChip chip{.name = "B200", .workload = "llama3_8b on B200", .notes = {}, .points = input.points};
+  ReportChip chip{.name = "B200",
+                  .workload = "llama3_8b on B200",
+                  .answers = {{"classifier", "At 9 % overhead one loses 0.02."}},
+                  .notes = {},
+                  .points = input.points};
+  input.answers = {{"classifier", "At 4 % overhead many lose 0.02."}, {"lm", "At 5 % overhead <b>one</b> loses 0.1."}};
   for (std::size_t i = 0; i < chip.points.size(); ++i) {
     chip.points[i].front = i == 7 ? "on" : "off";
     for (double& cost : chip.points[i].costs) cost *= 2;

@@ -119,6 +119,7 @@ async function saved(page, place, kind) {
 
 // All tasks side by side, curves of two pins in one chart, charts as files, and a link that keeps filters and scales.
 async function explore_figures(page) {
+  await unfold(page);
   const panels = page.locator('#multiples .multiple');
   check((await panels.count()) === 2, 'both tasks stand side by side');
   const listed = await panels.nth(0).locator('.names li').allTextContents();
@@ -166,9 +167,12 @@ async function hover_some_point(page) {
   return null;
 }
 
+const unfold = (page) => page.locator('#choices').evaluate((node) => (node.open = true));
+
 async function explore_fully(page) {
+  await unfold(page);
   // Front list, hover, click.
-  const listed = await page.locator('#panel > .panel-body > div > ul .entry').count();
+  const listed = await page.locator('#panel > .panel-body > div > ul > li > .entry').count();
   const drawn = (await page.locator('#scatter').getAttribute('aria-label')).match(/(\d+) on the line/)?.[1];
   check(Number(drawn) === listed, `the chart draws the front of the list: ${drawn} of ${listed}`);
   check((await page.locator('#panel .entry').count()) > 3, 'the front is listed');
@@ -300,11 +304,17 @@ await visit('nice.html', {}, async (page, first) => {
     await page.locator('.tab .close').first().click();
   await explore_figures(page);
   await page.locator('.full-config summary').click();
+  check(await page.locator('#choices').evaluate((node) => node.open), 'a link that filters shows the filters');
   await page.locator('.filter summary').first().click();
   await check_accessible(page, 'light, 1280, pins and menus open');
   await page.keyboard.press('Escape');
+  const pinned = page.url().match(/pin=([0-9a-f+]*)/)[1];
   await page.locator('#tasks button', {hasText: 'lm'}).click();
   check((await page.locator('#explore-intro').textContent()).includes('lm'), 'the task changes');
+  const there = page.url().match(/pin=([0-9a-f+]*)/)?.[1];
+  check(there?.length === pinned.length && there !== pinned, `pins survive a change of task: ${pinned}, ${there}`);
+  await page.locator('#tasks button', {hasText: 'classifier'}).click();
+  check(page.url().includes(pinned), 'and come back with it');
 });
 await visit('nice.html', {colorScheme: 'dark'}, async (page) => {
   if (shots) await page.screenshot({path: `${shots}/dark_1280.png`, fullPage: true});
@@ -337,6 +347,7 @@ await visit('small.html', {}, async (page) => {
     (await page.locator('footer').textContent()).includes('<script>window.hacked=5</script>'),
     'provenance is text',
   );
+  await unfold(page);
   await page.locator('#choose-colour').selectOption('axis wgrad.*.rounding');
   for (const entry of await page.locator('#panel .entry').all()) await entry.hover();
   await hover_some_point(page);
@@ -350,11 +361,25 @@ await visit('small.html', {}, async (page) => {
   }
 });
 await visit('beside.html', {}, async (page) => {
+  await page.locator('#tasks button', {hasText: 'lm'}).click();
+  check((await page.locator('#answer-text').textContent()).includes('<b>one</b>'), 'the answer of a task is text');
   await page.locator('#tasks button', {hasText: 'classifier'}).click();
+  check((await page.locator('#answer-text').textContent()).startsWith('At 4 %'), 'the page begins with the answer');
   check(/1 of 33/.test(await page.locator('#summary').textContent()) === false, 'the first chip has its own front');
   await page.locator('#choose-chip').selectOption('B200');
   check(/On the front1 of 33/.test(await page.locator('#summary').textContent()), 'the other chip has another front');
   check((await page.locator('#subtitle').textContent()).includes('on B200'), 'the other chip is named');
+  check((await page.locator('#answer-text').textContent()).startsWith('At 9 %'), 'the other chip has its answer');
+  const colours = (place) =>
+    page.locator(`${place} .key:has(.swatch)`).evaluateAll((keys) =>
+      Object.fromEntries(keys.map((key) => [key.textContent, key.firstChild.style.background])),
+    );
+  await page.locator('#panel .entry').first().click();
+  const [section, details] = [await colours('#cost-legend'), await colours('#panel-body .legend')];
+  check(
+    Object.keys(details).filter((name) => section[name] && section[name] === details[name]).length > 3,
+    `a part of the cost has one colour: ${JSON.stringify([section, details])}`,
+  );
   check(/#.*chip=B200/.test(page.url()), 'the address keeps the chip');
   const link = page.url();
   await page.goto('about:blank');

@@ -133,8 +133,20 @@ TEST_CASE("a store that travels as a table lacks no run, and a changed table is 
   const auto imported = run_cli("sweep import " + folder / "runs.csv" + " --out " + folder / "second");
   CHECK(imported.exit_code == 0);
   CHECK_THAT(imported.out, Contains("8 runs, 8 of them new"));  // two recipes, fp32 and bf16
-  CHECK_THAT(imported.out, Contains("sweep run GRID.json") && Contains("file of the grid 'small'"));  // not a built-in
-  CHECK(exported("second") == table);  // no plan knows the names yet
+  CHECK_THAT(imported.out, Contains("next: fp4sim pareto"));
+  // The table carries its grid: the import is read without the grid's file.
+  const auto front = run_cli("pareto " + folder / "second");
+  INFO(front.err);
+  CHECK(front.exit_code == 0);
+  CHECK(front.out == run_cli("pareto " + folder / "first").out);
+  CHECK_THAT(front.out, Catch::Matchers::StartsWith("By the means of 2 seeds, not confirmed on fresh ones: at "));
+  // One of an earlier program has no grid.
+  const std::string old = table.substr(0, table.find("#grid,"));
+  write_text(folder / "old.csv", old);
+  CHECK_THAT(run_cli("sweep import " + folder / "old.csv" + " --out " + folder / "old").out,
+             Contains("sweep run GRID.json") && Contains("file of the grid 'small'"));  // not a built-in
+  CHECK(exported("old") == old);                                                        // no plan knows the names yet
+  CHECK(exported("second") == table);
   const Json outcome = Json::parse(sweep("second").out);
   CHECK(outcome["complete"] == true);
   CHECK(outcome["done"] == 0);
@@ -160,5 +172,6 @@ TEST_CASE("a store that travels as a table lacks no run, and a changed table is 
   refused(with_line(table, 6, ",run,", ",runs,"), 2, "6: role: unknown word 'runs'");
   refused(with_line(table, 1, "config_hash", "hash"), 2, "1: column 4 is 'hash', expected 'config_hash'");
   refused("", 2, "1: empty");
+  refused(table.substr(0, table.size() - 3) + "00\n", 1, "#grid: row_hash '");
   refused(std::string("\1ELF\0\2", 6), 2, "1: a byte 0");
 }

@@ -22,6 +22,8 @@ say fp4sim train --task lm --recipe mxfp4 --steps 60 --text /usr/share/common-li
 say fp4sim sweep run quick --out "$out/quick.sweep"
 say fp4sim table "$out/quick.sweep" --csv "$out/table.csv" --json "$out/table.json" --limit 10 --force
 say fp4sim pareto "$out/quick.sweep" --json "$out/pareto.json" --force
-say fp4sim report "$out/quick.sweep" --out "$out/report.html" --force
+# The answer stands last.
+report=$(fp4sim report "$out/quick.sweep" --out "$out/report.html" --force)
 printf '\n%s: table.csv, table.json, pareto.json, report.html (open it in a browser); %d s in all\n' "$out" \
   $(($(date +%s) - began))
+printf '\n$ fp4sim report %s --out %s --force\n%s\n' "$out/quick.sweep" "$out/report.html" "$report"

@@ -2,11 +2,13 @@
 // mismatched; 2 wrong usage or bad input, nothing was written.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/embedded.h"
@@ -79,6 +81,12 @@ std::vector<Grouped> commands() {
 // CLI11's help with texts wrapped to the width of our tables.
 class HelpFormatter : public CLI::Formatter {
  public:
+  // Older names of an option (keep_older_names) are accepted and not shown.
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional || option->get_configurable()) return CLI::Formatter::make_option_name(option, is_positional);
+    const std::string name = "--" + option->get_lnames().front();
+    return option->get_snames().empty() ? name : "-" + option->get_snames().front() + "," + name;
+  }
   std::string make_option_desc(const CLI::Option* option) const override {
     return wrapped(option->get_description(), get_column_width());
   }
@@ -148,6 +156,13 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+bool only_prints(std::string_view command) {
+  constexpr std::string_view names[] = {"list",    "show",   "help",   "completion", "version", "inspect",
+                                        "compare", "table",  "pareto", "effects",    "law",     "advise",
+                                        "cost",    "random", "stats",  "signature"};
+  return std::find(std::begin(names), std::end(names), command) != std::end(names);
+}
+
 // What is left of the library's own errors: a word or a name that is no UTF-8 and was to be put into JSON, or a value
 // of another type in a document that was not read field by field. The exit code.
 int report_json_problem(const nlohmann::json::exception& error) {
@@ -183,7 +198,10 @@ int main(int argc, char** argv) {
   } catch (...) {
     fp4::tools::print_error("an unknown exception");
   }
-  // A result that did not reach its reader (`fp4sim list > /dev/full`) is a failure.
-  if (!fp4::tools::flush_results() && exit_code == 0) exit_code = 1;
+  // A result that did not reach its reader (`fp4sim list > /dev/full`) is a failure. A reader that has read enough
+  // (`fp4sim list | head`) is none, where printing was all that the command did.
+  const fp4::tools::Flushed flushed = fp4::tools::flush_results();
+  if (flushed == fp4::tools::Flushed::reader_gone && argc > 1 && fp4::tools::only_prints(argv[1])) return 0;
+  if (flushed != fp4::tools::Flushed::all && exit_code == 0) exit_code = 1;
   return exit_code;
 }

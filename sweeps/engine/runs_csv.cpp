@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "src/csv.h"
 #include "src/error.h"
@@ -25,6 +26,8 @@ constexpr std::array<const char*, 18> run_table_columns = {
     "sweep",   "recipe", "task",    "config_hash", "seed",    "role",      "status",          "loss",
     "loss_hp", "digest", "seconds", "backend",     "version", "signature", "train_signature", "message",
     "metrics", "curve"};
+
+constexpr std::string_view grid_mark = "#grid,";
 
 // The same and the hash of the line.
 std::string header_line() {
@@ -59,6 +62,12 @@ std::string curve_field(const Curve& curve) {
 }
 
 std::string line_hash(std::string_view line) { return sha256_hex(line).substr(0, 16); }
+
+void check_line_hash(std::string_view line, const std::vector<std::string>& fields, const std::string& place) {
+  if (line_hash(line.substr(0, line.rfind(',') + 1)) != fields.back())
+    throw Error(place + ": row_hash '" + fields.back() + "' does not fit: the line was changed after it was written",
+                1);
+}
 
 std::optional<double> parse_number(const std::string& text, const std::string& place) {
   if (text.empty()) return std::nullopt;
@@ -174,7 +183,22 @@ std::string runs_csv(const Store& store) {
       line += field + ",";
     text += line + line_hash(line) + "\n";
   }
+  if (const std::string grid = store.meta("grid"); !grid.empty()) {
+    const std::string line = std::string(grid_mark) + csv_field(sweep) + "," + csv_field(grid) + "," +
+                             csv_field(store.meta("recipes")) + ",";
+    text += line + line_hash(line) + "\n";
+  }
   return text;
+}
+
+GridTexts parse_runs_grid(const std::string& text, const std::string& place) {
+  const size_t found = text.rfind("\n" + std::string(grid_mark));
+  if (found == text.npos) return {};
+  const std::string_view line = std::string_view(text).substr(found + 1, text.find('\n', found + 1) - found - 1);
+  const std::vector<std::string> fields = csv_fields(line);
+  if (fields.size() != 5) throw Error(fmt::format("{}, line #grid: {} fields, expected {}", place, fields.size(), 5));
+  check_line_hash(line, fields, place + ", line #grid");
+  return {fields[1], fields[2], fields[3]};
 }
 
 std::vector<RunRow> parse_runs_csv(const std::string& text, const std::string& place) {
@@ -197,11 +221,10 @@ std::vector<RunRow> parse_runs_csv(const std::string& text, const std::string& p
       if (fields.size() > wanted.size()) throw Error(here + ": unknown column '" + fields[wanted.size()] + "'");
       continue;
     }
+    if (line.starts_with(grid_mark)) continue;  // parse_runs_grid reads it
     if (fields.size() != run_table_columns.size() + 1)
       throw Error(fmt::format("{}: {} fields, expected {}", here, fields.size(), run_table_columns.size() + 1));
-    if (line_hash(line.substr(0, line.rfind(',') + 1)) != fields.back())
-      throw Error(here + ": row_hash '" + fields.back() + "' does not fit: the line was changed after it was written",
-                  1);
+    check_line_hash(line, fields, here);
     rows.push_back(parse_row(fields, here));
   }
   if (at == 0) throw Error(place + ", line 1: empty; expected a table of `fp4sim sweep export`");

@@ -20,8 +20,14 @@ struct RunRow {
   std::string place;  // "runs.csv, line 7": opens messages
 };
 
-// By (task, recipe, hash, seed).
+// By (task, recipe, hash, seed); a last line `#grid` holds the store's grid and the recipes that it names by file.
 std::string runs_csv(const Store& store);
+
+struct GridTexts {
+  std::string name, grid, recipes;  // as a store keeps them; all "" of a table without a grid
+};
+// Throws as parse_runs_csv does.
+GridTexts parse_runs_grid(const std::string& text, const std::string& place);
 
 // Throws Error naming the line and the word: exit code 1 for a line whose hash does not fit, 2 for one that is no row.
 std::vector<RunRow> parse_runs_csv(const std::string& text, const std::string& place);

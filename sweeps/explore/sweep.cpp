@@ -42,7 +42,25 @@ size_t failed_jobs(const Stage& stage, const std::vector<RunRecord>& runs) {
   return missing_jobs(stage, runs, /*retry_failed=*/true).size() - missing_jobs(stage, runs).size();
 }
 
+void set_grid(const Planner& planner, Store& store) {
+  store.set_meta("name", planner.grid().name);
+  store.set_meta("grid", planner.grid().source.dump());
+  // With it, whoever reads the store needs none of the grid's files.
+  const std::map<std::string, Json>& recipes = planner.plan().recipes;
+  store.set_meta("recipes", recipes.empty() ? "" : Json(recipes).dump());
+}
+
 }  // namespace
+
+void plan_sweep(Planner& planner, Store& store) {
+  set_grid(planner, store);
+  for (size_t i = 0; i < planner.stages(); ++i) {
+    const Stage stage = planner.stage(i, store.runs());
+    const Planner::Contents contents = planner.contents();
+    store.put_plan(contents.axes, contents.configs, contents.points);
+    if (!missing_jobs(stage, store.runs()).empty()) return;
+  }
+}
 
 Identity identity_of(const Simulator& simulator, const Grid& grid, const std::string& version,
                      const std::string& host) {
@@ -68,11 +86,7 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
     throw Error(store.file().string() + ": holds the sweep '" + name + "', not '" + planner.grid().name +
                 "'; give this grid another --out");
   }
-  store.set_meta("name", planner.grid().name);
-  store.set_meta("grid", planner.grid().source.dump());
-  // With it, whoever reads the store needs none of the grid's files.
-  const std::map<std::string, Json>& recipes = planner.plan().recipes;
-  store.set_meta("recipes", recipes.empty() ? "" : Json(recipes).dump());
+  set_grid(planner, store);
   SweepOutcome outcome;
   std::set<Key> counted;
   for (size_t i = 0; i < planner.stages(); ++i) {

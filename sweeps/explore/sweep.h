@@ -35,6 +35,9 @@ struct SweepOutcome {
 // Who computes the runs of this grid.
 Identity identity_of(const Simulator& simulator, const Grid& grid, const std::string& version, const std::string& host);
 
+// Keeps the grid and its plan in the store, as far as the runs there reach, and runs nothing.
+void plan_sweep(Planner& planner, Store& store);
+
 // Throws Error when the store belongs to another sweep (another grid name).
 SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& store, const SweepOptions& options);
 

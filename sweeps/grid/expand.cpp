@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <set>
+#include <unordered_map>
 
 #include "src/error.h"
 #include "src/parallel.h"
@@ -78,8 +78,23 @@ class Expander {
       ++plan_.counts.impossible[outcome.impossible];
       return;
     }
-    if (!seen_.insert(outcome.hash).second) ++plan_.counts.duplicates;
+    const auto [first, is_new] = first_.try_emplace(outcome.hash, plan_.points.size());
+    if (!is_new) {
+      ++plan_.counts.duplicates;
+      name_equal_values(plan_.points[first->second].labels, point.labels);
+    }
     plan_.points.push_back({outcome.hash, point.labels});
+  }
+
+  // Two points of one configuration that differ on one axis only: its two values mean the same there.
+  void name_equal_values(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    size_t axis = a.size();
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i]) continue;
+      if (axis != a.size() || a[i].empty() || b[i].empty()) return;
+      axis = i;
+    }
+    if (axis != a.size()) ++plan_.counts.equal_values[plan_.axes[axis] + ": '" + a[axis] + "' and '" + b[axis] + "'"];
   }
 
   void include() {
@@ -163,7 +178,7 @@ class Expander {
   GridProduct product_;
   GridConfigs builder_;
   Plan plan_;
-  std::set<std::string> seen_;
+  std::unordered_map<std::string, size_t> first_;  // point of each configuration
   std::mutex mutex_, contexts_mutex_;
   std::map<std::string, ConfigRecord> known_;
   std::map<std::string, std::vector<ConfigRecord>> contexts_;

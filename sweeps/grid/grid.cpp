@@ -89,6 +89,9 @@ void add_value(Axis& axis, JsonReader value) {
     value.fail("expected a word or an object laid over the base, found " + shown(json));
   if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
     value.fail("the value '" + label + "' occurs twice");
+  if (const auto same = std::find(axis.values.begin(), axis.values.end(), json); same != axis.values.end())
+    value.fail("'" + label + "' means the same as '" + axis.labels[static_cast<size_t>(same - axis.values.begin())] +
+               "', which the axis has already");
   axis.values.push_back(std::move(json));
   axis.labels.push_back(std::move(label));
   axis.places.push_back(value.place());

@@ -107,6 +107,7 @@ struct Counts {
   std::map<std::string, size_t> impossible;  // by reason
   size_t included = 0;
   size_t duplicates = 0;
+  std::map<std::string, size_t> equal_values;  // "AXIS: '0' and 'null'": points at which they mean the same
   size_t distinct = 0;
 };
 

@@ -28,12 +28,15 @@ const RunRecord* ConfigResult::run(uint64_t seed) const {
 Grid stored_grid(const Store& store) {
   const std::string file = store.file().string(), text = store.meta("grid");
   if (text.empty()) throw Error(file + ": the store holds no grid yet; run `fp4sim sweep run` first", 1);
-  Grid grid = parse_grid(text, file);
-  const std::string recipes = store.meta("recipes");
+  return grid_of_texts(text, store.meta("recipes"), file);
+}
+
+Grid grid_of_texts(const std::string& text, const std::string& recipes, const std::string& place) {
+  Grid grid = parse_grid(text, place);
   if (recipes.empty()) return grid;
-  const std::string place = file + ": recipes";
-  const Json by_word = parse_json(recipes, place);
-  for (const auto& [word, recipe] : JsonReader(by_word, place).object().items()) grid.recipes[word] = recipe;
+  const std::string recipe_place = place + ": recipes";
+  const Json by_word = parse_json(recipes, recipe_place);
+  for (const auto& [word, recipe] : JsonReader(by_word, recipe_place).object().items()) grid.recipes[word] = recipe;
   return grid;
 }
 

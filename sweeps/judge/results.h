@@ -22,6 +22,8 @@ enum class Metric : uint8_t { loss, loss_hp };
 
 // The grid whose runs a store holds, with the recipes of its files. Throws Error when there is none yet.
 Grid stored_grid(const Store& store);
+// The same of its texts: a grid file and the recipes that it names by file ("" for none). `place` opens messages.
+Grid grid_of_texts(const std::string& text, const std::string& recipes, const std::string& place);
 
 struct ConfigResult {
   ConfigRecord record;

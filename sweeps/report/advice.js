@@ -12,8 +12,8 @@ const times_text = (mean, low, high) =>
 
 const advice_words = {
   what: 'advice',
-  column: {unit: 'share', label: 'cost'},
-  title: 'time to the loss of bf16, against bf16: left is cheaper',
+  column: {unit: 'times', label: 'cost'},
+  title: 'x the time of bf16, until the loss of bf16: left of 1 x is sooner',
   tip: (line) =>
     h(
       'div',

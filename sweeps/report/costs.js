@@ -1,20 +1,24 @@
 // Stacked bars of where the time of a step goes: the section below the chart, and the same bars in a pin's details.
 
-// Terms of all given points, the largest first; more than eight are summed up as "other".
+// A part of the cost has one colour on every chart and page: that of its place in the sweep's list of parts. Parts that
+// the list lacks follow in the order of the table.
+function term_order() {
+  const {head, tables} = state.model;
+  const listed = (head.cost_terms ?? []).map(({name}) => name);
+  return [...listed, ...[...tables.terms.columns.keys()].filter((name) => !listed.includes(name))];
+}
+
+// The terms of all given points in the page's order, with what explains their names; those without a colour of their
+// own are one group.
 function term_groups(points, terms_of) {
-  const totals = new Map();
-  for (const i of points)
-    for (const {name, seconds} of terms_of(i)) totals.set(name, (totals.get(name) ?? 0) + seconds);
-  const names = [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name);
-  const kept = names.length > 8 ? names.slice(0, 7) : names;
+  const used = new Set(points.flatMap((i) => terms_of(i).map(({name}) => name)));
   const theme = current_theme();
-  const groups = kept.map((name, k) => ({name, colour: theme.categories[k], names: [name]}));
-  if (kept.length < names.length)
-    groups.push({
-      name: `other (${names.length - kept.length} terms)`,
-      colour: theme.categories[7],
-      names: names.slice(7),
-    });
+  const docs = new Map((state.model.head.cost_terms ?? []).map(({name, doc}) => [name, doc]));
+  const own = term_order().map((name, k) => ({name, doc: docs.get(name), colour: theme.parts[k], names: [name]}));
+  const groups = own.filter(({name, colour}) => colour && used.has(name));
+  const rest = own.filter(({name, colour}) => !colour && used.has(name)).map(({name}) => name);
+  if (rest.length)
+    groups.push({name: 'all else', doc: rest.join(', '), colour: theme.neutral, names: rest});
   return groups;
 }
 
@@ -52,6 +56,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
   fill(
     legend,
     groups.map((group) => h('span', {class: 'key'}, swatch(group.colour), group.name)),
+    groups.filter(({doc}) => doc).map(({name, doc}) => h('span', {class: 'key quiet'}, `${name}: ${doc}`)),
     ideal
       ? h(
           'span',

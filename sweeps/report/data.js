@@ -147,6 +147,7 @@ function build_model({head, tables}) {
     name: get('points', 'name'),
     hash: hash_at,
     reference_hash: get('points', 'reference_hash'),
+    rival: get('points', 'rival') ?? null,
     index_of: new Map(hash_at.map((hash, i) => [hash, i])),
     column: (name) => columns.find((column) => column.name === name),
     axis: (name) => axes.find((axis) => axis.name === name),
@@ -161,9 +162,9 @@ function chip_model(pack, k) {
   const {head, tables} = pack;
   const own = (name) => tables[`chip ${k - 1} ${name}`];
   const columns = new Map([...tables.points.columns, ...own('points').columns]);
-  const {name, workload, notes} = head.chips[k - 1];
+  const {name, workload, answers, notes} = head.chips[k - 1];
   return build_model({
-    head: {...head, chip: name, workload, notes},
+    head: {...head, chip: name, workload, answers, notes},
     tables: {...tables, points: {...tables.points, columns}, terms: own('terms'), sensitivity: own('sensitivity')},
   });
 }
@@ -178,6 +179,14 @@ function differences(model, point) {
       return value !== '' && axis.reference !== '' && value !== axis.reference;
     })
     .map((axis) => ({axis, value: axis.values[axis.codes[point]], reference: axis.reference}));
+}
+
+// The points that are tied with a step of the front, in the order of x.
+function tied_with(model, step, x) {
+  const tied = [];
+  for (let i = 0; i < model.count; ++i)
+    if (model.states[i] === 'tied' && model.rival && words_at(model.rival, i) === model.hash[step]) tied.push(i);
+  return tied.sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
 }
 
 // A name that every configuration shares says nothing about one of them.

@@ -86,7 +86,7 @@ function paint_effects() {
   fill(
     by_id('effects-legend'),
     h('span', {class: 'key'}, h('span', {class: 'dot-key', 'aria-hidden': 'true'}), 'mean'),
-    h('span', {class: 'key'}, swatch(theme.ink, true), '95 % intervals, which hold together for an axis'),
+    h('span', {class: 'key'}, swatch(theme.ink, true), 'simultaneous 95 % intervals of an axis'),
     h('span', {class: 'key'}, swatch(theme.line, true), 'middle 80 % of the other settings'),
     h(
       'span',

@@ -222,7 +222,15 @@ function keep_menus_apart(place) {
     });
 }
 
+// Folded unless a link chose something in them.
+function unfold_choices() {
+  const {x, y, colour, x_scale, y_scale, intervals, filters, model} = state;
+  const usual = x === model.head.x && y === model.head.y && colour === 'status' && !filters.size;
+  by_id('choices').open = !(usual && x_scale === 'auto' && y_scale === 'auto' && intervals === 'front');
+}
+
 function setup_filters() {
+  unfold_choices();
   on_change('task view theme', paint_controls);
   on_change('task filter', paint_filters);
   document.addEventListener('click', (event) => {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace fp4 {
 
@@ -15,7 +16,7 @@ constexpr const char* worse = "#B34700";
 constexpr const char* better = "#0060A0";
 constexpr const char* unclear = "#666666";
 constexpr const char* legend =
-    "Difference of the loss with intervals that hold together at 95 %; orange: worse, blue: better; shaded: 2 % of the "
+    "Difference of the loss with simultaneous 95 % intervals; orange: worse, blue: better; shaded: 2 % of the "
     "gap of the 4-bit format.";
 
 std::string escaped(const std::string& text) {
@@ -31,14 +32,26 @@ double letters(const std::string& text) {
 
 std::string coordinate(double value) { return fmt::format("{:.6g}", value); }
 
-// Two digits with a sign, as on an axis.
-std::string label(double value) {
+// Two digits with a sign, as on an axis; of `times` the factor behind its binary logarithm.
+std::string label(double value, bool times) {
+  if (times) return fmt::format("{:.2g} x", std::exp2(value));
   return value == 0 ? "0" : fmt::format("{}{:.2g}", value > 0 ? "+" : "−", std::fabs(value));
+}
+
+// Factors less 1 as binary logarithms; one that is not above 0 has none.
+std::vector<ReportComparison> as_logarithms(std::vector<ReportComparison> rows) {
+  constexpr std::string_view less = ", less 1";
+  for (ReportComparison& row : rows) {
+    if (row.group.ends_with(less)) row.group.erase(row.group.size() - less.size());
+    for (double* value : {&row.difference.mean, &row.difference.low, &row.difference.high, &row.delta})
+      *value = std::log2(1 + *value);
+  }
+  return rows;
 }
 
 class Forest {
  public:
-  explicit Forest(const std::vector<ReportComparison>& rows) : rows_(rows) {
+  Forest(const std::vector<ReportComparison>& rows, bool times) : rows_(rows), times_(times) {
     for (const ReportComparison& row : rows) {
       if (std::find(tasks_.begin(), tasks_.end(), row.task) == tasks_.end()) tasks_.push_back(row.task);
       if (std::find(groups_.begin(), groups_.end(), row.group) == groups_.end()) groups_.push_back(row.group);
@@ -56,23 +69,31 @@ class Forest {
     for (const Line& line : lines_)
       label_width_ =
           std::max(label_width_, 30 + (line.name.empty() ? 7 * letters(line.group) : 6.3 * letters(line.name)));
-    bottom_ = top + static_cast<double>(lines_.size()) * step;
+    break_columns();
   }
 
-  std::string svg(const std::string& title, const std::string& note) {
-    const double width = std::max(label_width_ + static_cast<double>(tasks_.size()) * (panel + gap), 860.0);
-    const double height = bottom_ + 46;
-    text(14, 24, title, R"(font-size="15" font-weight="bold")");
-    for (size_t i = 0; i < lines_.size(); ++i) {
-      const double y = top + static_cast<double>(i) * step + 15;
-      if (lines_[i].name.empty())
-        text(14, y, lines_[i].group, R"(font-weight="bold")");
-      else
-        text(28, y, lines_[i].name);
+  std::string svg(const ForestWords& words) {
+    const double across = label_width_ + static_cast<double>(tasks_.size()) * (panel + gap);
+    const double width = std::max(across * static_cast<double>(columns_.size()), 860.0);
+    const double bottom = top + static_cast<double>(tallest_) * step;
+    const double height = bottom + 46;
+    text(14, 24, words.title, R"(font-size="15" font-weight="bold")");
+    for (size_t k = 0; k < columns_.size(); ++k) {
+      const double left = static_cast<double>(k) * across;
+      first_ = columns_[k];
+      last_ = k + 1 < columns_.size() ? columns_[k + 1] : lines_.size();
+      bottom_ = top + static_cast<double>(last_ - first_) * step;
+      for (size_t i = first_; i < last_; ++i) {
+        const double y = top + static_cast<double>(i - first_) * step + 15;
+        if (lines_[i].name.empty())
+          text(left + 14, y, lines_[i].group, R"(font-weight="bold")");
+        else
+          text(left + 28, y, lines_[i].name);
+      }
+      for (size_t t = 0; t < tasks_.size(); ++t)
+        draw_task(tasks_[t], left + label_width_ + static_cast<double>(t) * (panel + gap));
     }
-    for (size_t k = 0; k < tasks_.size(); ++k)
-      draw_task(tasks_[k], label_width_ + static_cast<double>(k) * (panel + gap));
-    text(14, height - 10, note.empty() ? legend : note, R"(fill="#444444")");
+    text(14, height - 10, words.note.empty() ? legend : words.note, R"(fill="#444444")");
     const std::string w = coordinate(width), h = coordinate(height);
     return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" )"
                        R"(font-family="sans-serif" font-size="12" fill="#222222">)"
@@ -84,6 +105,21 @@ class Forest {
   struct Line {
     std::string group, name;  // name "": a heading
   };
+
+  // Cuts between groups, so that no column has many more lines than its share.
+  void break_columns() {
+    const size_t count = lines_.size() > 60 ? std::min<size_t>(1 + lines_.size() / 60, 3) : 1;
+    const size_t share = (lines_.size() + count - 1) / count;
+    columns_ = {0};
+    for (size_t i = 1; i < lines_.size(); ++i) {
+      if (!lines_[i].name.empty() || columns_.size() == count) continue;
+      size_t end = i + 1;  // of the group that begins here
+      while (end < lines_.size() && !lines_[end].name.empty()) ++end;
+      if (end - columns_.back() > share + 2) columns_.push_back(i);
+    }
+    for (size_t k = 0; k < columns_.size(); ++k)
+      tallest_ = std::max(tallest_, (k + 1 < columns_.size() ? columns_[k + 1] : lines_.size()) - columns_[k]);
+  }
 
   void text(double x, double y, const std::string& content, const std::string& more = "") {
     parts_ +=
@@ -111,12 +147,12 @@ class Forest {
     const double round = end_ >= 5 * unit ? 5 * unit : end_ >= 2 * unit ? 2 * unit : unit;
     for (const double value : {-round, 0.0, round}) {
       vertical(x(value), value == 0 ? "#555555" : "#dddddd");
-      text(x(value), bottom_ + 15, label(value), R"(text-anchor="middle")");
+      text(x(value), bottom_ + 15, label(value, times_), R"(text-anchor="middle")");
     }
-    for (size_t i = 0; i < lines_.size(); ++i)
+    for (size_t i = first_; i < last_; ++i)
       for (const ReportComparison& row : rows_)
         if (row.task == task && row.group == lines_[i].group && row.name == lines_[i].name)
-          draw_row(row, top + static_cast<double>(i) * step + 11);
+          draw_row(row, top + static_cast<double>(i - first_) * step + 11);
   }
 
   void draw_row(const ReportComparison& row, double y) {
@@ -124,8 +160,8 @@ class Forest {
     if (!std::isfinite(low) || !std::isfinite(high)) return;
     const char* colour = low > 0 ? worse : high < 0 ? better : unclear;
     const std::string fill = fmt::format(R"(fill="{}")", colour);
-    if (low > end_) return text(left_ + panel, y + 4, label(mean) + " ▶", R"(text-anchor="end" )" + fill);
-    if (high < -end_) return text(left_, y + 4, "◀ " + label(mean), R"(text-anchor="start" )" + fill);
+    if (low > end_) return text(left_ + panel, y + 4, label(mean, times_) + " ▶", R"(text-anchor="end" )" + fill);
+    if (high < -end_) return text(left_, y + 4, "◀ " + label(mean, times_), R"(text-anchor="start" )" + fill);
     parts_ += fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
                           coordinate(x(low)), coordinate(x(high)), coordinate(y), coordinate(y), colour);
     if (low < -end_) arrow(-1, y, fill);
@@ -133,9 +169,9 @@ class Forest {
     if (std::fabs(mean) <= end_)
       parts_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" {}/>\n", coordinate(x(mean)), coordinate(y), fill);
     else if (mean > 0)
-      text(left_ + panel - 10, y - 3, label(mean), R"(text-anchor="end" )" + fill);
+      text(left_ + panel - 10, y - 3, label(mean, times_), R"(text-anchor="end" )" + fill);
     else
-      text(left_ + 10, y - 3, label(mean), R"(text-anchor="start" )" + fill);
+      text(left_ + 10, y - 3, label(mean, times_), R"(text-anchor="start" )" + fill);
   }
 
   void arrow(int side, double y, const std::string& fill) {
@@ -151,17 +187,23 @@ class Forest {
   double x(double value) const { return left_ + panel * (std::clamp(value, -end_, end_) + end_) / (2 * end_); }
 
   const std::vector<ReportComparison>& rows_;
+  const bool times_;
   std::vector<std::string> tasks_, groups_;
   std::vector<Line> lines_;
-  double label_width_ = 0, bottom_ = 0;
+  std::vector<size_t> columns_;  // the first line of each
+  size_t tallest_ = 0;           // lines of the longest column
+  double label_width_ = 0;
+  size_t first_ = 0, last_ = 0;  // the lines of the column that is drawn
+  double bottom_ = 0;
   double left_ = 0, end_ = 1;  // of the panel that is drawn
   std::string parts_;
 };
 
 }  // namespace
 
-std::string forest_svg(const std::vector<ReportComparison>& rows, const std::string& title, const std::string& note) {
-  return Forest(rows).svg(title, note);
+std::string forest_svg(const std::vector<ReportComparison>& rows, const ForestWords& words) {
+  const std::vector<ReportComparison> drawn = words.times ? as_logarithms(rows) : rows;
+  return Forest(drawn, words.times).svg(words);
 }
 
 }  // namespace fp4

@@ -164,7 +164,7 @@ function paint_forest() {
   by_id('forest').hidden = !rows.length;
   if (!rows.length) return;
   by_id('forest-intro').textContent =
-    'Paired differences of the loss with intervals that hold together at 95 %; shaded: too small to matter. A row whose interval leaves out 0 is told apart.';
+    'Paired differences of the loss with simultaneous 95 % intervals; shaded: too small to matter. A row whose interval leaves out 0 is told apart.';
   const keys = [...comparison_texts, ...comparison_numbers];
   const panels = [...new Set(rows.map((row) => row.task))].map((task) => {
     const own = rows.filter((row) => row.task === task);

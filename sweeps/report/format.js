@@ -81,6 +81,7 @@ function tick_text(column, value) {
       : String(Number(v.toPrecision(4)))
     ).replace('-', '−');
   if (column.unit === 'share') return plain(100 * value) + ' %';
+  if (column.unit === 'times') return plain(1 + value) + ' x'; // a factor less 1
   if ((column.unit === 's' || column.unit === 'J') && value !== 0) {
     const [factor, prefix] = si_prefixes.find(([size]) => Math.abs(value) >= size * 0.9995) ?? [1e-9, 'n'];
     return `${plain(value / factor)} ${prefix}${column.unit}`;

@@ -34,6 +34,7 @@ function paint_multiple({context, title, chart, names, tools}) {
     visible: select_points(context).visible,
     range: null,
     narrow: true,
+    numbers: true,
     size: [chart.clientWidth - 62, 228],
   };
   const {option, layout} = scatter_option(model, view, state.dark);

@@ -45,23 +45,43 @@ async function open_page(theme_changed, show) {
   }
 }
 
-// Where the numbers of a page come from; `command` made it.
+// Where the numbers of a page come from; `command` made it. What says whether two pages can be compared stands in a
+// line; the rest is folded.
 function paint_provenance(provenance, command) {
-  const show = (value) => (value !== null && typeof value === 'object' ? JSON.stringify(value) : String(value));
+  const show = (value) =>
+    value !== null && typeof value === 'object' ? JSON.stringify(value, null, 1) : String(value ?? '');
+  const entries = Object.entries(provenance);
+  const is_long = ([, value]) => show(value).length > 80;
+  const word = (key) => key.replaceAll('_', ' ');
+  const first = ['version', 'commit', 'signature', 'date']
+    .filter((key) => provenance[key])
+    .map((key) => `${word(key)} ${show(provenance[key])}`);
   fill(
     by_id('provenance'),
     h('h2', {}, 'Where these numbers come from'),
+    h('p', {}, `Made by fp4sim ${command}${first.length ? `: ${first.join(', ')}` : ''}.`),
     h(
-      'dl',
-      {class: 'provenance'},
-      Object.entries(provenance).map(([key, value]) =>
-        h('div', {}, h('dt', {}, key.replaceAll('_', ' ')), h('dd', {}, show(value))),
+      'details',
+      {},
+      h('summary', {}, 'Everything that is known of the run'),
+      h(
+        'dl',
+        {class: 'provenance'},
+        entries
+          .filter((entry) => !is_long(entry))
+          .map(([key, value]) => h('div', {}, h('dt', {}, word(key)), h('dd', {}, show(value)))),
       ),
+      entries
+        .filter(is_long)
+        .map(([key, value]) => [
+          h('h3', {}, word(key)),
+          h('pre', {class: 'provenance-text', tabindex: 0, role: 'region', 'aria-label': word(key)}, show(value)),
+        ]),
     ),
     h(
       'p',
       {class: 'quiet small'},
-      `Made by fp4sim ${command}. Charts: Apache ECharts ${echarts.version} (Apache License 2.0), inside this file. The page loads nothing from anywhere.`,
+      `Charts: Apache ECharts ${echarts.version} (Apache License 2.0), inside this file. The page loads nothing from anywhere.`,
     ),
   );
 }

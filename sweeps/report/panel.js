@@ -40,7 +40,8 @@ function row_title(point, limit) {
 }
 
 function difference_chips(point, limit = Infinity) {
-  const changes = differences(state.model, point);
+  // The name of a recipe is its title already.
+  const changes = differences(state.model, point).filter(({value}) => value !== shown_name(state.model, point));
   const shown = changes
     .slice(0, limit)
     .map(({axis, value, reference}) =>
@@ -51,7 +52,8 @@ function difference_chips(point, limit = Infinity) {
   return shown;
 }
 
-function front_entry(point, rank = 0) {
+// `tied`: the points that a reader may take in its place, listed below it.
+function front_entry(point, rank = 0, tied = []) {
   const {model} = state;
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
@@ -89,6 +91,18 @@ function front_entry(point, rank = 0) {
       ),
       h('span', {class: 'chips'}, difference_chips(point, 5)),
     ),
+    tied.length
+      ? h(
+          'div',
+          {class: 'tied'},
+          h('p', {class: 'quiet small'}, 'tied with it:'),
+          h(
+            'ul',
+            {class: 'entries'},
+            tied.map((other) => front_entry(other)),
+          ),
+        )
+      : null,
   );
 }
 
@@ -98,7 +112,7 @@ function front_list() {
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
   const notes = {
-    tested: 'Each beats every cheaper or equally cheap candidate on paired seeds, by intervals that hold together.',
+    tested: 'Each beats every cheaper or equally cheap candidate on paired seeds, by simultaneous intervals.',
     undecided:
       'Fresh seeds put nothing on the front for certain: these are the best means among what they left undecided.',
     screening: 'From few seeds and not confirmed on fresh ones: the best of many are partly lucky.',
@@ -116,7 +130,7 @@ function front_list() {
     h(
       'ul',
       {class: 'entries'},
-      points.map((point, k) => front_entry(point, k + 1)),
+      points.map((point, k) => front_entry(point, k + 1, tied_with(model, point, x))),
     ),
     near.length
       ? h(

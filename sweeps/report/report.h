@@ -40,6 +40,12 @@ struct ReportEstimate {
   double high = report_unknown;
 };
 
+// A part of the cost that points may have; `doc` explains a name that does not say what it holds.
+struct ReportTerm {
+  std::string name;
+  std::string doc;
+};
+
 struct ReportCostTerm {
   std::string term;  // e.g. "fprop gemm", "quantise dY", "attention and head", "communication stall"
   double seconds = 0;
@@ -71,6 +77,7 @@ struct ReportPoint {
   int diverged = 0;                       // runs without a loss; any of them puts the point into the strip
   int failed = 0;
   std::string reference_hash;  // config_hash of its fp32 reference, for the curves
+  std::string rival;           // config_hash of the step that a tied point belongs to; "" of others
   std::vector<ReportCostTerm> cost_terms;
   std::vector<ReportSensitivity> sensitivity;
   std::string config;   // canonical configuration, JSON text
@@ -124,11 +131,18 @@ struct ReportComparison {
 // name `place`, the line and the column (exit code 2).
 std::vector<ReportComparison> read_comparisons(std::string_view text, const std::string& place);
 
+// What the front of a context says, in one sentence.
+struct ReportAnswer {
+  std::string context;  // as ReportPoint::context
+  std::string text;
+};
+
 // The same points on another chip: what the cost model and the front say there. `points` stand in the order of
-// ReportInput::points; of each only front, seeds, costs, qualities, cost_terms and sensitivity are read.
+// ReportInput::points; of each only front, rival, seeds, costs, qualities, cost_terms and sensitivity are read.
 struct ReportChip {
   std::string name;
   std::string workload;
+  std::vector<ReportAnswer> answers;
   std::vector<std::string> notes;
   std::vector<ReportPoint> points;
 };
@@ -161,8 +175,9 @@ struct ReportAdvice {
 };
 
 struct ReportInput {
-  std::string name;      // the grid's name
-  std::string workload;  // what the costs are for, e.g. "llama3_8b on MI355X"
+  std::string name;                   // the grid's name
+  std::string workload;               // what the costs are for, e.g. "llama3_8b on MI355X"
+  std::vector<ReportAnswer> answers;  // the first thing that the page says
   // Whole sentences: noise floor, detectable effect, exploration. One that opens with "CONTEXT: " is shown with that
   // context only.
   std::vector<std::string> notes;
@@ -171,6 +186,7 @@ struct ReportInput {
   std::vector<ReportAxis> axes;
   std::vector<ReportColumn> cost_columns;
   std::vector<ReportColumn> quality_columns;
+  std::vector<ReportTerm> cost_terms;  // in the order of bars; their places choose their colours
   std::vector<ReportPoint> points;
   std::vector<ReportRun> runs;
   std::vector<ReportEffect> effects;

@@ -55,6 +55,18 @@ json describe(const std::vector<ReportColumn>& columns) {
   return list;
 }
 
+json describe(const std::vector<ReportAnswer>& answers) {
+  json list = json::array();
+  for (const ReportAnswer& answer : answers) list.push_back({{"context", answer.context}, {"text", answer.text}});
+  return list;
+}
+
+json describe(const std::vector<ReportTerm>& terms) {
+  json list = json::array();
+  for (const ReportTerm& term : terms) list.push_back({{"name", term.name}, {"doc", term.doc}});
+  return list;
+}
+
 // One column per name that occurs in some point's list (a cost term, a path of the configuration), in the order of
 // first appearance; a point that lacks it keeps `absent`. A column that is the same everywhere costs a few bytes.
 template <class Value>
@@ -78,6 +90,7 @@ class SparseColumns {
 // What depends on the chip: front and costs, and the estimates of the seeds that decided there.
 void pack_judgement(ColumnPack& pack, const ReportInput& input, const std::vector<ReportPoint>& points) {
   pack.words("front", collect(points, [](const auto& p) { return p.front; }));
+  pack.words("rival", collect(points, [](const auto& p) { return p.rival; }));
   pack.numbers("seeds", collect(points, [](const auto& p) { return static_cast<double>(p.seeds); }));
   for (std::size_t i = 0; i < input.cost_columns.size(); ++i)
     pack.numbers("mean " + input.cost_columns[i].name, collect(points, [i](const auto& p) { return p.costs[i]; }));
@@ -258,6 +271,8 @@ std::string report_data(const ReportInput& input) {
   json head = {{"schema", 1},
                {"name", input.name},
                {"workload", input.workload},
+               {"answers", describe(input.answers)},
+               {"cost_terms", describe(input.cost_terms)},
                {"notes", input.notes},
                {"x", input.x},
                {"y", input.y},
@@ -271,7 +286,8 @@ std::string report_data(const ReportInput& input) {
                {"reload_seconds", input.reload_seconds},
                {"provenance", parse(input.provenance, "provenance")}};
   for (const ReportChip& chip : input.chips)
-    head["chips"].push_back({{"name", chip.name}, {"workload", chip.workload}, {"notes", chip.notes}});
+    head["chips"].push_back(
+        {{"name", chip.name}, {"workload", chip.workload}, {"answers", describe(chip.answers)}, {"notes", chip.notes}});
   ColumnPack pack;
   pack_points(pack, input);
   pack_cost_lists(pack, "", input.points);

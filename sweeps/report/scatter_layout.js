@@ -17,21 +17,23 @@ function plain_range(values, scale) {
   return [low - pad, high + pad];
 }
 
-// Baselines so far off (fp32 at 15 times the cost) that everything else would shrink to a line; they are named at the
-// edge instead, unless the view is `wide`.
+// Baselines so far off (fp32 at 15 times the cost) that they would set the axis: farther from the rest than three times
+// the spread of what is compared, or so that this would shrink to a quarter of the axis. They are named at the edge
+// instead, unless the view is `wide`.
 function far_baselines(model, points, column) {
   const own = points.filter((i) => !model.baseline[i]).map((i) => column.mean[i]);
   const far = new Set();
   if (new Set(own).size < 2) return far;
   const [low, high] = [Math.min(...own), Math.max(...own)];
   const distance = (i) => Math.max(low - column.mean[i], column.mean[i] - high, 0);
+  const is_outside = (i) => distance(i) > 3 * (high - low);
   for (const i of points
     .filter((k) => model.baseline[k] && distance(k) > 0)
     .sort((a, b) => distance(b) - distance(a))) {
     const values = points.filter((k) => !far.has(k)).map((k) => column.mean[k]);
     const {to} = make_scale(default_scale(values), values);
     const span = Math.max(...values.map(to)) - Math.min(...values.map(to));
-    if (to(high) - to(low) >= 0.25 * span) break;
+    if (to(high) - to(low) >= 0.25 * span && !is_outside(i)) break;
     far.add(i);
   }
   return far;
@@ -67,6 +69,11 @@ function scatter_layout(model, view) {
     x: view.range?.x ?? plain_range(x_values, x_scale),
     y: view.range?.y ?? plain_range(y_values, y_scale),
   };
+  // Room at the right edge for the names of what lies beyond it.
+  if (!view.range && x_values.length && [...far].some((i) => x_scale.to(x.mean[i]) > range.x[1])) {
+    const share = Math.min((view.narrow ? 44 : 96) / (view.size ?? [700])[0], 0.3);
+    range.x = [range.x[0], range.x[1] + ((range.x[1] - range.x[0]) * share) / (1 - share)];
+  }
   const interval_points =
     !y.low || view.intervals === 'none'
       ? []

@@ -1,7 +1,8 @@
 // The Pareto scatter as an option of the chart library: a pure function of model, view and theme, used by the page and
 // by tools/scripts/figure.mjs alike. Grid 0 is the chart, grid 1 the strip of diverged runs above it; both share x.
 //
-// view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, wide, narrow, size}
+// view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, wide, narrow, size,
+//   numbers: the front has numbers only}
 
 const front_titles = {
   tested: 'front, tested on fresh seeds',
@@ -150,7 +151,7 @@ function scatter_option(model, view, dark) {
     },
   });
   series.push(label_series(model, view, layout, theme, size));
-  if (view.x === model.head.x && view.y === model.head.y) series.push(number_series(layout, view, theme, size));
+  series.push(number_series(model, layout, view, theme, size));
   const pins = view.pins.filter((i) => shown.includes(i));
   series.push({
     type: 'scatter',

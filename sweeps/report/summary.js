@@ -1,4 +1,34 @@
-// The head of the page: the four answers in short, the reading guide, and where the numbers come from.
+// The head of the page: its answer as a sentence, what stands behind it in short, the reading guide, and where the
+// numbers come from.
+
+// What the front of the context says; a page without answers says which front it shows.
+function paint_answer() {
+  const {model} = state;
+  const {points, kind} = front_rows();
+  const all = context_points();
+  const diverged = all.filter((i) => model.states[i] === 'diverged').length;
+  const own = model.head.answers?.find(({context}) => context === state.context);
+  by_id('subtitle').textContent = `fp4sim report${model.head.workload ? `, costs of ${model.head.workload}` : ''}`;
+  by_id('answer-text').textContent = own?.text ?? '';
+  const words = {
+    tested: 'tested on fresh seeds',
+    undecided: 'fresh seeds put nothing on the front for certain',
+    screening: 'screening only: the best means of few seeds',
+    means: 'by means, not tested',
+  };
+  fill(
+    by_id('answer-state'),
+    h(
+      'span',
+      {class: 'badge'},
+      state_icon({tested: 'on', undecided: 'undecided', screening: 'screening', means: 'off'}[kind]),
+      words[kind],
+    ),
+    ` ${points.length.toLocaleString('en')} of ${plural(all.length, 'configuration')} on the line, ` +
+      `${diverged ? `${diverged.toLocaleString('en')} diverged` : 'none diverged'}; ` +
+      `${plural(model.tables.runs.rows, 'training run')}.`,
+  );
+}
 
 function card(title, main, ...rest) {
   return h('div', {class: 'card fact'}, h('h2', {}, title), h('p', {class: 'big'}, main), ...rest);
@@ -105,7 +135,7 @@ function paint_summary() {
       ),
     );
   }
-  if (groups.length) {
+  if (groups.length > 1) {
     const best = Math.max(...groups.map((group) => group.size)) || 1;
     const bars = groups.slice(0, 4).map((group) => {
       const bar = h('span', {class: 'mini-bar'});
@@ -131,52 +161,16 @@ function paint_summary() {
         ),
       ),
     );
-  } else if (varied_axes().length) {
-    cards.push(
-      card(
-        'What matters most',
-        'see the heat map',
-        h(
-          'p',
-          {class: 'quiet small'},
-          'This sweep is no full product and no weighted sample, so effects of single axes cannot be separated.',
-        ),
-        h('p', {}, h('a', {href: '#heat'}, 'Two axes together')),
-      ),
-    );
   }
-  const first = points[0] ?? all[0];
-  cards.push(
-    card(
-      'Run a point again',
-      'click, copy, run',
-      h(
-        'p',
-        {class: 'quiet small'},
-        'Pin any point, in the chart or the table: its command is under “Run it again”, and the digest tells whether you got the same bits.',
-      ),
-      first === undefined ? null : h('p', {}, link(first, 'Show me one')),
-    ),
-  );
   // A note that opens with a context's name belongs to that context alone.
   const others = model.context.values.filter((context) => context !== state.context);
   const notes = model.head.notes.filter((note) => !others.some((context) => note.startsWith(context + ': ')));
+  fill(by_id('cards'), cards);
+  by_id('notes').hidden = !notes.length;
   fill(
-    by_id('summary'),
-    h('div', {class: 'cards'}, cards),
-    ...(notes.length
-      ? [
-          h(
-            'ul',
-            {class: 'notes'},
-            notes.map((note) => h('li', {}, note)),
-          ),
-        ]
-      : []),
+    by_id('notes'),
+    notes.map((note) => h('li', {}, note)),
   );
-  const runs = model.tables.runs.rows;
-  by_id('subtitle').textContent =
-    `${plural(model.count, 'configuration')}, ${plural(runs, 'training run')}, ${model.task.values.length > 1 ? plural(model.task.values.length, 'task') : `task ${model.task.values[0]}`}${model.head.workload ? `. Costs: ${model.head.workload}` : ''}.`;
   by_id('explore-intro').textContent =
     `Every point is one configuration of ${state.context}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
 }
@@ -184,8 +178,19 @@ function paint_summary() {
 // A context's name without the folders of its fields.
 const short_context = (context) => context.replace(/task\.(\*|\w+)\./g, '');
 
+// The point of another context with the name and the values of `point`; -1 where there is none.
+function same_settings(point, context) {
+  const {model} = state;
+  const same = (i) =>
+    words_at(model.name, i) === words_at(model.name, point) &&
+    model.baseline[i] === model.baseline[point] &&
+    model.axes.every((axis) => axis.codes[i] === axis.codes[point]);
+  return context_points(context).find(same) ?? -1;
+}
+
 function choose_context(context) {
-  Object.assign(state, {context, range: null, wide: false, panel: 'front', pins: []});
+  const pins = state.pins.map((point) => same_settings(point, context)).filter((point) => point >= 0);
+  Object.assign(state, {context, range: null, wide: false, panel: 'front', pins});
   state.filters.clear();
   if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
     state.colour = 'status';
@@ -236,7 +241,7 @@ function paint_guide() {
         .map((column) => entry(column_title(column), column.doc)),
       entry(
         shape('on'),
-        `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, and their intervals hold together.`,
+        `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, with simultaneous 95 % intervals.`,
       ),
       entry(
         shape('tied'),
@@ -278,7 +283,8 @@ function paint_guide() {
 }
 
 function setup_summary() {
-  on_change('task', paint_summary);
+  on_change('task', paint_answer);
+  on_change('task', paint_summary, true);
   on_change('task', paint_contexts);
   on_change('task', paint_guide, true);
   on_change('task', () => paint_provenance(state.model.head.provenance, 'report'), true);

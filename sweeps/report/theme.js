@@ -1,6 +1,7 @@
 // Colours of both themes, as the only source: they become CSS variables for the page and are read by the charts.
 // Categories use the palette of Okabe and Ito (2008), made for all common forms of colour blindness, with yellow
-// darkened on white; sequences use viridis. Front status is told apart by shape too, never by colour alone.
+// darkened on white; `parts` of a cost are more; sequences use viridis. Front status is told apart by shape too, never
+// by colour alone.
 
 const themes = {
   light: {
@@ -18,6 +19,20 @@ const themes = {
     warn_ink: '#5c4300',
     shadow: '0 1px 2px rgba(20,30,45,.07), 0 4px 16px rgba(20,30,45,.05)',
     categories: ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#b58900', '#56b4e9', '#7a4fb0', '#6b7280'],
+    parts: [
+      '#0072b2',
+      '#56b4e9',
+      '#b58900',
+      '#009e73',
+      '#7a4fb0',
+      '#9aa3ad',
+      '#d55e00',
+      '#cc79a7',
+      '#882255',
+      '#44aa99',
+      '#8c6d31',
+      '#3b3b98',
+    ],
     states: {
       on: '#0072b2',
       tied: '#4f9fd0',
@@ -47,6 +62,20 @@ const themes = {
     warn_ink: '#f3d998',
     shadow: '0 1px 2px rgba(0,0,0,.4)',
     categories: ['#4aa8e8', '#f08a4b', '#2fc79a', '#e3a0c6', '#e0bb3a', '#9ad7ff', '#b99af0', '#9aa7b4'],
+    parts: [
+      '#4aa8e8',
+      '#9ad7ff',
+      '#e0bb3a',
+      '#2fc79a',
+      '#b99af0',
+      '#6f7c8a',
+      '#f08a4b',
+      '#e3a0c6',
+      '#d06a94',
+      '#7fd6cb',
+      '#c9a66b',
+      '#8f93ff',
+    ],
     states: {
       on: '#4aa8e8',
       tied: '#2f7fb8',

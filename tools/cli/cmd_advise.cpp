@@ -193,6 +193,7 @@ void add_advise(CLI::App& app, Invocation& invocation) {
   app.add_option("--max-gap", o->max_gap, "Reach the baseline's loss plus this share of it: 1% or 0.01")
       ->capture_default_str();
   app.add_option("--objective", o->objective, "What is to be small: time, price or energy")
+      ->type_name("time|price|energy")
       ->check(CLI::IsMember({"time", "price", "energy"}))
       ->capture_default_str();
   app.add_option("--transfer", o->transfer,

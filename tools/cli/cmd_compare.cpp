@@ -7,6 +7,7 @@
 #include "src/model/compare.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
+#include "tools/cli/stdin_file.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -86,14 +87,15 @@ void run_compare(const CLI::App& app, const CompareOptions& o) {
 
 void add_compare(CLI::App& app, Invocation&) {
   auto o = std::make_shared<CompareOptions>();
-  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, .gguf, raw, or a folder of shards")
+  app.add_option("FILE", o->files,
+                 "Tensors: .npy, .npz, .safetensors, .gguf, raw, a folder of shards, or - for standard input")
       ->required()
       ->type_name("FILE|DIR");
   app.add_option("--specs", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
       ->required()
       ->type_name("SPEC");
   app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
-      ->type_name("LAYOUT");
+      ->type_name("NIBBLES");
   app.add_option("--scale-layout", o->scale_layout,
                  "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
       ->type_name("LAYOUT");
@@ -102,7 +104,10 @@ void add_compare(CLI::App& app, Invocation&) {
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
   add_json_option(app, o->json);
-  app.callback([o, &app] { run_compare(app, *o); });
+  app.callback([o, &app] {
+    for (std::string& file : o->files) file = input_path(file, "compare");
+    run_compare(app, *o);
+  });
   set_example(app, "fp4sim compare x.npy --specs mxfp4 nvfp4 nvfp4,scale_rule=four_over_six");
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "src/error.h"
 #include "src/version.h"
@@ -17,10 +18,11 @@ namespace {
 // Type name of an option -> topic of `fp4sim list`; FILE and DIR complete paths.
 const std::map<std::string, std::string>& topic_of_type() {
   static const std::map<std::string, std::string> map = {
-      {"SPEC", "presets"}, {"ACCUMULATOR", "accumulators"}, {"BACKEND", "backends"}, {"RECIPE", "recipes"},
-      {"TASK", "tasks"},   {"HARDWARE", "hardware"},        {"MODEL", "models"},     {"SUITE", "suites"},
-      {"GRID", "grids"},   {"FORMAT", "formats"},           {"NAME", "names"},       {"TOPIC", "topics"},
-      {"WORD", "words"},   {"FIELD=VALUE", "fields"},       {"AXIS", "axes"}};
+      {"SPEC", "presets"},        {"ACCUMULATOR", "accumulators"}, {"BACKEND", "backends"}, {"RECIPE", "recipes"},
+      {"TASK", "tasks"},          {"HARDWARE", "hardware"},        {"MODEL", "models"},     {"SUITE", "suites"},
+      {"GRID", "grids"},          {"FORMAT", "formats"},           {"NAME", "names"},       {"TOPIC", "topics"},
+      {"WORD", "words"},          {"FIELD=VALUE", "fields"},       {"AXIS", "axes"},        {"NIBBLES", "nibbles"},
+      {"LAYOUT", "scale-layouts"}};
   return map;
 }
 
@@ -56,6 +58,8 @@ bool takes_value(const CLI::Option& option) {
 std::string value_kind(const CLI::Option& option) {
   std::string type = option.get_type_name();
   if (type.ends_with(",..")) type.resize(type.size() - 3);  // the first of a list
+  if (constexpr std::string_view from = "[FROM:]"; type.starts_with(from)) type.erase(0, from.size());
+  if (type.ends_with("=VALUE") && type.starts_with("AXIS")) type = "AXIS";
   if (const auto found = topic_of_type().find(type); found != topic_of_type().end()) return found->second;
   if (type.starts_with("FILE")) return "@file";
   if (type.starts_with("DIR")) return "@dir";
@@ -114,6 +118,7 @@ std::string shell_function(const CLI::App& root) {
   return fmt::format(R"sh(_fp4sim_words() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
   local typed='' word choices='' positional='' kind='-' before=''
+  local -a sweep=()
   for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
     case "${{typed:+$typed }}$word" in
       {paths}) typed="${{typed:+$typed }}$word" ;;
@@ -134,7 +139,12 @@ std::string shell_function(const CLI::App& root) {
     @file) COMPREPLY=($(compgen -f -- "$current")) ;;
     @dir) COMPREPLY=($(compgen -d -- "$current")) ;;
     =*) COMPREPLY=($(compgen -P "$before" -W "${{kind#=}}" -- "$current")) ;;
-    ?*) COMPREPLY=($(compgen -P "$before" -W "$(fp4sim list "$kind" --words 2>/dev/null)" -- "$current")) ;;
+    ?*)
+      # The axes of the sweep whose folder is on the line.
+      if [[ $kind == axes ]]; then
+        for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do [[ -d $word ]] && sweep=(--sweep "$word"); done
+      fi
+      COMPREPLY=($(compgen -P "$before" -W "$(fp4sim list "$kind" "${{sweep[@]}}" --words 2>/dev/null)" -- "$current")) ;;
   esac
 }}
 )sh",

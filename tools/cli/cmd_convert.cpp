@@ -81,9 +81,9 @@ Converted convert(const ConvertOptions& o, const RawTensor& tensor, int64_t rows
 void run_convert(const ConvertOptions& o) {
   if (o.nibbles.empty() == o.scale_layout.empty())
     throw Error("convert: say either --nibbles FROM:TO (codes) or --scale-layout FROM:TO (scales)");
-  const Shape shape = parse_shape("convert --size", o.shape);
-  if (shape.size() != 2) throw Error("convert --size: expected ROWSxCOLS, codes or scales without padding");
-  element_count("convert --size", shape);
+  const Shape shape = parse_shape("convert --matrix", o.shape);
+  if (shape.size() != 2) throw Error("convert --matrix: expected ROWSxCOLS, codes or scales without padding");
+  element_count("convert --matrix", shape);
   const auto rows = static_cast<int64_t>(shape[0]), cols = static_cast<int64_t>(shape[1]);
   const RawTensor in = load_raw(o.in, o.input.open_options());
   const Converted made = convert(o, in, rows, cols);
@@ -108,13 +108,14 @@ void add_convert(CLI::App& app, Invocation&) {
   auto o = std::make_shared<ConvertOptions>();
   app.add_option("IN", o->in, "Codes or scales: .npy, .npz, .safetensors or raw bytes")->required()->type_name("FILE");
   app.add_option("-o,--out", o->out, "File to write; its extension says which kind")->required()->type_name("FILE");
-  app.add_option("--size", o->shape, "Rows and columns of the codes [rows, K] or scales [rows, K/B], without padding")
-      ->required()
-      ->type_name("RxC");
+  keep_older_names(app.add_option("--matrix,--size", o->shape,
+                                  "Rows and columns of the codes [rows, K] or scales [rows, K/B], without padding")
+                       ->required()
+                       ->type_name("RxC"));
   app.add_option("--nibbles", o->nibbles, "IN holds codes in the order FROM (default low_first; unpacked for FP6)")
-      ->type_name("[FROM:]TO");
+      ->type_name("[FROM:]NIBBLES");
   app.add_option("--scale-layout", o->scale_layout, "IN holds scales in the order FROM (default linear)")
-      ->type_name("[FROM:]TO");
+      ->type_name("[FROM:]LAYOUT");
   app.add_option("--type", o->type,
                  "Element type that a .safetensors says: u8, u32, or as wide as the codes that are written: f4_e2m1, "
                  "f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0")
@@ -125,8 +126,8 @@ void add_convert(CLI::App& app, Invocation&) {
   add_json_option(app, o->json);
   app.callback([o] { run_convert(*o); });
   set_example(app,
-              "fp4sim convert out/scales.npy --size 256x32 --scale-layout 128x4 --type f8_e4m3 --out s.safetensors\n"
-              "  fp4sim convert out/codes.npy --size 256x512 --nibbles low_first:marlin_uint32 --out marlin.npy");
+              "fp4sim convert out/scales.npy --matrix 256x32 --scale-layout 128x4 --type f8_e4m3 --out s.safetensors\n"
+              "  fp4sim convert out/codes.npy --matrix 256x512 --nibbles low_first:marlin_uint32 --out marlin.npy");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 
 void run_calibrate(const cost::CalibrateOptions& options, const std::string& out, bool force) {
   if (!(options.seconds > 0) || options.size < 32 || options.threads < 1)
-    throw Error("cost calibrate: expected --seconds above 0, --size of at least 32, --threads of at least 1");
+    throw Error("cost calibrate: expected --seconds above 0, --square of at least 32, --threads of at least 1");
   const std::string text = cost::to_json(cost::calibrate_host(options)).dump(1) + "\n";
   if (out.empty()) {
     fmt::print("{}", text);
@@ -130,7 +130,8 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
 
   CLI::App* calibrate = app.add_subcommand("calibrate", "Measure this machine and print its profile");
   calibrate->add_option("--seconds", calibrating.seconds, "Time for each figure")->capture_default_str();
-  calibrate->add_option("--size", calibrating.size, "Size of the square products")->capture_default_str();
+  keep_older_names(calibrate->add_option("--square,--size", calibrating.size, "Rows and columns of the products")
+                       ->capture_default_str());
   calibrate->add_option("--threads", calibrating.threads, "Threads")->capture_default_str();
   add_backend_option(*calibrate, calibrating.backend, "")->capture_default_str();
   calibrate->add_option("-o,--out", out, "File to write instead of printing");

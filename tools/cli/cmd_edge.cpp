@@ -167,7 +167,7 @@ void run_edge(const EdgeOptions& o, Invocation& invocation) {
   }
   store.set_meta("name", name);
   store.set_meta("command", invocation.command_line);
-  SweepProgress progress(o.quiet, {});
+  SweepProgress progress(o.quiet);
   const sweeps::EngineOptions engine = {.jobs = o.jobs > 0 ? o.jobs : threads_of_machine(),
                                         .stop = &stop_requested(),
                                         .progress = [&](const sweeps::Progress& p) { progress.update(p); }};

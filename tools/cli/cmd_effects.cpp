@@ -34,6 +34,7 @@ struct EffectsOptions {
   std::string csv;
   std::optional<double> delta;
   bool json = false, force = false;
+  bool times = false;  // of a figure
   // Of a study.
   std::string study, page, figure, title, note;
   std::vector<std::string> tables;
@@ -94,7 +95,8 @@ void run_study(const EffectsOptions& o) {
   if (!o.page.empty())
     write_file(o.page, sweeps::study_page(result, read_text_file(o.page, "page").text, o.page), /*force=*/true);
   if (!o.figure.empty())
-    write_file(o.figure, forest_svg(comparisons_of(result), o.title.empty() ? name : o.title, o.note), o.force);
+    write_file(o.figure, forest_svg(comparisons_of(result), {o.title.empty() ? name : o.title, o.note, o.times}),
+               o.force);
   if (o.csv == "-") return;
   std::string group;
   size_t decided = 0;
@@ -140,7 +142,7 @@ void run_values(const EffectsOptions& o) {
 void run_figure(const EffectsOptions& o) {
   const std::vector<ReportComparison> rows =
       read_comparisons(read_text_file(o.view.folder, "effects").text, o.view.folder);
-  write_file(o.figure, forest_svg(rows, o.title, o.note), o.force);
+  write_file(o.figure, forest_svg(rows, {o.title, o.note, o.times}), o.force);
 }
 
 void run_effects(EffectsOptions& o, const Invocation& invocation) {
@@ -227,6 +229,7 @@ void add_effects(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(size_t{1}, size_t{1'000'000}));
   app.add_option("--title", o->title, "Title of the figure (default: the study's name)")->type_name("TEXT");
   app.add_option("--note", o->note, "The line below the figure")->type_name("TEXT");
+  app.add_flag("--times", o->times, "The figure's numbers are factors less 1: its axis shows the factors");
   app.add_option("--csv", o->csv, "Write CSV to this file instead (`-`: to the terminal)")->type_name("FILE");
   add_json_option(app, o->json);
   add_force_option(app, o->force);

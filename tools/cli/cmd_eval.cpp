@@ -56,7 +56,7 @@ std::vector<EvaluatedRow> evaluate_all(const EvalOptions& o) {
                  .count = fmt::format("{}/{}", rows.size(), all),
                  .more = rows.back().recipe});
   };
-  for (const std::string& name : o.recipes) sim::recipe_from_json(name, "--recipe");  // before anything is computed
+  for (const std::string& name : o.recipes) sim::recipe_from_json(name, "--recipes");  // before anything is computed
   add("", sim::Json());
   for (const std::string& name : o.recipes) add(name, recipe_of(o, name));
   return rows;
@@ -83,7 +83,7 @@ void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::v
 }
 
 void run_eval(const EvalOptions& o, Invocation& invocation) {
-  if (!o.sets.empty() && o.recipes.empty()) throw Error("--set changes what --recipe names, and none is named");
+  if (!o.sets.empty() && o.recipes.empty()) throw Error("--set changes what --recipes names, and none is named");
   const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
   const std::vector<EvaluatedRow> rows = evaluate_all(o);
   if (!o.json) return print(o, checkpoint, rows);
@@ -107,10 +107,11 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   app.add_option("--checkpoint", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`")
       ->required()
       ->type_name("FILE");
-  app.add_option("-r,--recipe", o->recipes,
-                 "Recipes to try beside the training's own: names, NAME@fprop, NAME@weights, JSON files")
-      ->type_name("RECIPE,..")
-      ->delimiter(',');
+  keep_older_names(
+      app.add_option("-r,--recipes,--recipe", o->recipes,
+                     "Recipes to try beside the training's own: names, NAME@fprop, NAME@weights, JSON files")
+          ->type_name("RECIPE,..")
+          ->delimiter(','));
   app.add_option("--set", o->sets, "path=value of a recipe's field, laid over each of them (several allowed)")
       ->type_name("FIELD=VALUE");
   app.add_option("--threads", o->threads, "Threads inside large products; the result is the same")
@@ -118,7 +119,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   add_backend_option(app, o->backend, "; the result is the same")->type_name("BACKEND");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_eval(*o, invocation); });
-  set_example(app, "fp4sim eval --checkpoint net.ck --recipe nvfp4,nvfp4@weights,mxfp8");
+  set_example(app, "fp4sim eval --checkpoint net.ck --recipes nvfp4,nvfp4@weights,mxfp8");
 }
 
 }  // namespace

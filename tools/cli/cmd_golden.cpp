@@ -10,8 +10,8 @@
 
 #include "src/error.h"
 #include "src/golden/coverage.h"
-#include "src/input_file.h"
 #include "src/golden/pack.h"
+#include "src/input_file.h"
 #include "tools/cli/options.h"
 #include "tools/cli/own_case.h"
 #include "tools/cli/progress_line.h"
@@ -243,7 +243,7 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
-  make->add_option("--suite", o->suite, "smoke, standard or stress")->type_name("NAME");
+  make->add_option("--suite", o->suite, "smoke, standard or stress")->type_name("SUITE");
   add_own_case_options(*make, o->own);
   make->add_option("--shape", o->own.shape, "Of that case: MxK (a quantisation) or MxNxK (a product)")
       ->type_name("SHAPE");
@@ -289,7 +289,7 @@ void add_golden(CLI::App& app, Invocation& invocation) {
 
   CLI::App* stream =
       app.add_subcommand("stream", "The suite as lines of hex text, to judge an implementation through a pipe");
-  stream->add_option("--suite", o->suite, "smoke (default), standard or stress")->type_name("NAME");
+  stream->add_option("--suite", o->suite, "smoke (default), standard or stress")->type_name("SUITE");
   stream->add_flag("--questions", o->questions, "Inputs and random words only");
   stream
       ->add_option("--judge", o->judge,

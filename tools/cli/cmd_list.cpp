@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "src/golden/layout.h"
+#include "sweeps/judge/results.h"
 #include "tasks/run.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/options.h"
@@ -16,11 +18,19 @@ namespace {
 
 struct ListOptions {
   std::vector<std::string> topics;
+  std::string sweep;
   bool json = false, words = false;
 };
 
-// Names alone, for completion scripts; five topics exist only here.
-void print_words(const std::string& topic) {
+template <class Rows>
+std::vector<std::string> names_of(const Rows& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.push_back(row.name);
+  return names;
+}
+
+// Names alone, for completion scripts; seven topics exist only here. `sweep`: a folder whose axes are meant.
+void print_words(const std::string& topic, const std::string& sweep) {
   std::vector<std::string> names;
   if (topic == "topics")
     names = catalogue_topics();
@@ -28,6 +38,12 @@ void print_words(const std::string& topic) {
     names = catalogue_show_names();
   else if (topic == "fields" || topic == "words")
     names = topic == "words" ? reference_words() : reference_settings();
+  else if (topic == "nibbles")
+    names = names_of(golden::code_layout_table);
+  else if (topic == "scale-layouts")
+    names = names_of(golden::scale_layout_table);
+  else if (topic == "axes" && !sweep.empty())
+    for (const sweeps::Axis& axis : sweeps::stored_grid(sweeps::Store::read(sweep)).axes) names.push_back(axis.path);
   else if (topic == "axes")
     for (const std::string& setting : reference_settings()) names.push_back(setting.substr(0, setting.find('=')));
   else
@@ -50,7 +66,7 @@ nlohmann::ordered_json comparison_of(const Table& table, const std::string& name
 void run_list(const ListOptions& o) {
   const std::vector<std::string> topics = o.topics.empty() ? catalogue_topics() : o.topics;
   if (o.words) {
-    for (const std::string& topic : topics) print_words(topic);
+    for (const std::string& topic : topics) print_words(topic, o.sweep);
     return;
   }
   auto rows = nlohmann::ordered_json::array();
@@ -72,7 +88,7 @@ void run_list(const ListOptions& o) {
       if (has_evidence) table.rows.back().push_back(row.evidence);
       table.rows.back().push_back(row.source);
     }
-    text += (text.empty() ? "" : "\n") + format_table(table, terminal_width(), stdout_has_styles());
+    text += (text.empty() ? "" : "\n") + format_table(table, table_width(), stdout_has_styles());
   }
   if (o.json)
     print_json({{"rows", rows}});
@@ -86,7 +102,8 @@ void add_list(CLI::App& app, Invocation&) {
   for (const std::string& topic : catalogue_topics()) topics += (topics.empty() ? "" : ", ") + topic;
   app.add_option("TOPIC", o->topics, topics + " (default: all)")->type_name("TOPIC");
   add_json_option(app, o->json);
-  app.add_flag("--words", o->words, "Print the names alone, one a line");
+  CLI::Option* words = app.add_flag("--words", o->words, "Print the names alone, one a line");
+  app.add_option("--sweep", o->sweep, "With --words axes: the axes of this sweep")->type_name("DIR")->needs(words);
   app.callback([o] { run_list(*o); });
   set_example(app, "fp4sim list scale-rules accumulators");
 }
@@ -120,7 +137,7 @@ void show_layers(const ShowOptions& o) {
   }
   for (auto& [precision, share] : shares) share /= total;
   if (o.json) return print_json({{"task", o.name}, {"recipe", o.recipe}, {"layers", rows}, {"multiply_adds", shares}});
-  fmt::print("{}\nmultiply-adds:", format_table(table, terminal_width(), stdout_is_terminal()));
+  fmt::print("{}\nmultiply-adds:", format_table(table, table_width(), stdout_is_terminal()));
   for (const auto& [precision, share] : shares) fmt::print(" {} {:.1f} %", precision, 100 * share);
   fmt::print("\n");
 }

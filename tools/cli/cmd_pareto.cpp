@@ -10,6 +10,7 @@
 #include "sweeps/judge/pareto.h"
 #include "tools/cli/alarm_print.h"
 #include "tools/cli/effects_print.h"
+#include "tools/cli/front_answer.h"
 #include "tools/cli/front_print.h"
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
@@ -142,6 +143,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   json["contexts"] = nlohmann::ordered_json::array();
   for (const sweeps::ContextFront& front : fronts) {
     json["contexts"].push_back(context_json(front));
+    json["contexts"].back()["answer"] = front_answer(results, front, o.front);
     for (const sweeps::FrontPoint& point : front.points)
       json["points"].push_back(point_json(results, front, point, o.front.y));
   }
@@ -157,7 +159,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   if (o.json == "-") return print_json(json);
   if (!o.json.empty()) write_file(o.json, json_text(json) + "\n", o.force);
 
-  fmt::print("Fronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
+  for (const std::string& answer : front_answers(results, fronts, o.front)) print_wrapped(answer);
+  fmt::print("\nFronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
              view.costs.model().model, view.costs.model().hardware);
   if (const std::string unsaid = unsaid_text(results); !unsaid.empty()) print_wrapped(unsaid);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);

@@ -13,6 +13,7 @@
 #include "tools/cli/explain.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/random_words.h"
+#include "tools/cli/stdin_file.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
 
@@ -219,7 +220,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<QuantizeOptions>();
   app.add_option("IN", o->job.in,
                  "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme "
-                 "a model: folder of shards, .safetensors, .gguf")
+                 "a model: folder of shards, .safetensors, .gguf; - is standard input")
       ->required()
       ->type_name("FILE|DIR");
   app.add_option("--spec", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")->type_name("SPEC");
@@ -231,7 +232,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_flag("--transpose", o->job.transpose, "Quantise the transpose of IN: blocks along axis 0");
   auto* nibbles = app.add_option("--nibbles", o->job.nibbles,
                                  "Order of FP4 codes (default low_first): `fp4sim list layouts` has all");
-  nibbles->type_name("LAYOUT");
+  nibbles->type_name("NIBBLES");
   app.add_flag_callback(
          "--unpacked", [o] { o->job.nibbles = "unpacked"; }, "The same as --nibbles unpacked")
       ->excludes(nibbles);
@@ -267,7 +268,10 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   add_json_option(app, o->json);
   app.add_flag("--explain", o->explains, "Print which engines quantised, panel by panel, and why others declined")
       ->excludes("--json");
-  app.callback([o, &app, &invocation] { run_quantize(app, *o, invocation); });
+  app.callback([o, &app, &invocation] {
+    o->job.in = input_path(o->job.in, "quantize");
+    run_quantize(app, *o, invocation);
+  });
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
               "  fp4sim quantize x.npy --spec nvfp4 --scale-layout 128x4 --nibbles marlin_uint32 --out tiles\n"
@@ -315,7 +319,7 @@ void add_back(CLI::App& app, Invocation& invocation) {
                  "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)")
       ->type_name("PATTERN");
   app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
-      ->type_name("LAYOUT");
+      ->type_name("NIBBLES");
   app.add_option("--scale-layout", o->scale_layout,
                  "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
       ->type_name("LAYOUT");

@@ -16,6 +16,7 @@
 #include "tools/cli/report_beside.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/sweep_report.h"
+#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 namespace {
@@ -60,6 +61,9 @@ void write_report(const ReportOptions& o, const Invocation& invocation, bool for
   write_file(o.out, page, force);
   fmt::print("{}: {} configurations, {} runs, {:.2f} MB\n", o.out, input.points.size(), input.runs.size(),
              static_cast<double>(page.size()) / 1e6);
+  if (running) return;
+  for (const ReportAnswer& answer : input.answers)
+    print_wrapped((input.answers.size() > 1 ? answer.context + ": " : "") + answer.text);
 }
 
 // Whether every run that the grid asks for is there.

@@ -97,11 +97,13 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
 void add_stats(CLI::App& app, Invocation& invocation) {
   static StatsOptions o;
   o.run.add(app);
-  app.add_option("--at", o.at, "The training step that is looked at")->check(CLI::Range(1, 1000000000));
+  keep_older_names(app.add_option("--step,--at", o.at, "The training step that is looked at")
+                       ->check(CLI::Range(1, 1000000000))
+                       ->capture_default_str());
   app.add_option("--probe", o.probes, "Spec to try on the same tensors: preset or key=value words (several allowed)");
   app.add_flag("--json", o.json, "Print JSON");
   app.callback([&invocation] { run_stats(o, invocation); });
-  set_example(app, "fp4sim stats --task lm --recipe nvfp4 --at 100");
+  set_example(app, "fp4sim stats --task lm --recipe nvfp4 --step 100");
 }
 
 }  // namespace

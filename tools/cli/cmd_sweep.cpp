@@ -108,6 +108,7 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
                                    {"included", counts.included},
                                    {"impossible", counts.impossible},
                                    {"duplicates", counts.duplicates},
+                                   {"equal_values", counts.equal_values},
                                    {"distinct", counts.distinct},
                                    {"references", references},
                                    {"runs", stage.jobs.size()},
@@ -132,6 +133,8 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
     fields.emplace_back("then", planner.stage_name(i) + ": chosen from the results of the stage before");
   }
   print_fields(fields);
+  for (const auto& [values, count] : counts.equal_values)
+    print_wrapped(fmt::format("{} mean the same at {} point{}", values, count, count == 1 ? "" : "s"));
   for (const auto& [reason, count] : counts.impossible) print_wrapped(fmt::format("{} impossible: {}", count, reason));
 }
 
@@ -214,7 +217,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
                                          : sweeps::StoreMode::network;
   sweeps::Store store = sweeps::Store::open(out, identity, mode);
   store.set_meta("command", invocation.command_line);
-  SweepProgress progress(o.quiet, store.runs());
+  SweepProgress progress(o.quiet);
   sweeps::SweepOptions options;
   options.engine = {
       .jobs = workers, .stop = &stop_requested(), .progress = [&](const sweeps::Progress& p) { progress.update(p); }};

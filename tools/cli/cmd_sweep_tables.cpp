@@ -9,6 +9,8 @@
 #include "src/json_reader.h"
 #include "src/output.h"
 #include "sweeps/engine/runs_csv.h"
+#include "sweeps/explore/sweep.h"
+#include "sweeps/judge/results.h"
 #include "sweeps/simulator.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep_commands.h"
@@ -24,17 +26,38 @@ struct TableFile {
 
 void run_export(const TableFile& o) {
   const sweeps::Store store = sweeps::Store::read(o.from);
-  const std::string text = sweeps::runs_csv(store);
-  write_file(o.out, text, o.force);
-  fmt::print("{}: {} runs\n", o.out, std::count(text.begin(), text.end(), '\n') - 1);
+  write_file(o.out, sweeps::runs_csv(store), o.force);
+  const std::vector<sweeps::RunRecord> runs = store.runs();
+  fmt::print("{}: {} runs\n", o.out, std::count_if(runs.begin(), runs.end(), [](const sweeps::RunRecord& run) {
+               return run.status != sweeps::Status::failed;
+             }));
+}
+
+// Gives the store the grid of the table and the plan that the runs allow; false where it belongs to another sweep.
+bool keep_grid(const sweeps::GridTexts& texts, const TableFile& o, const sweeps::Simulator& program,
+               const std::string& version) {
+  if (texts.grid.empty()) return false;
+  const sweeps::Grid grid = sweeps::grid_of_texts(texts.grid, texts.recipes, o.from + ", line #grid");
+  sweeps::Store store = sweeps::Store::open(o.out, sweeps::identity_of(program, grid, version, ""));
+  if (const std::string name = store.meta("name"); !name.empty() && name != texts.name) return false;
+  sweeps::Planner planner(grid, program, sweeps::cost_models_of(grid));
+  sweeps::plan_sweep(planner, store);
+  store.finish();
+  return true;
 }
 
 void run_import(const TableFile& o) {
-  const std::vector<sweeps::RunRow> rows = sweeps::parse_runs_csv(read_file(o.from), o.from);
+  const std::string text = read_file(o.from);
+  const std::vector<sweeps::RunRow> rows = sweeps::parse_runs_csv(text, o.from);
   if (rows.empty()) throw Error(o.from + ": holds no run");
+  const sweeps::GridTexts grid = sweeps::parse_runs_grid(text, o.from);
   const sweeps::Simulator program = sweeps::real_simulator("auto");
   const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);
   fmt::print("{}: {} runs, {} of them new\n", o.out, rows.size(), fresh);
+  if (keep_grid(grid, o, program, rows.back().version)) {
+    fmt::print("next: fp4sim pareto {}\n", o.out);
+    return;
+  }
   const std::string& sweep = rows.front().sweep;
   const std::vector<std::string> grids = named_json("grids");
   if (std::find(grids.begin(), grids.end(), sweep) != grids.end()) {
@@ -51,7 +74,7 @@ void add_sweep_export(CLI::App& app, Invocation&) {
   auto o = std::make_shared<TableFile>();
   app.add_option("DIR", o->from, "Folder of a sweep")->required()->type_name("DIR");
   app.add_option("-o,--out", o->out,
-                 "CSV with one line for each run, its metrics, curve, digest and a hash of the line")
+                 "CSV with one line for each run (metrics, curve, digest, a hash of the line), and one with the grid")
       ->required()
       ->type_name("FILE");
   add_force_option(app, o->force);

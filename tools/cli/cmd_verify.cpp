@@ -80,7 +80,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
       ->type_name("NAME");
   app.add_option("--nibbles", o->words.nibbles,
                  "Order of arrays called codes: `fp4sim list layouts`; without it a known order is found")
-      ->type_name("LAYOUT");
+      ->type_name("NIBBLES");
   app.add_option("--scale-layout", o->words.scale_layout, "Order of arrays called scales")->type_name("LAYOUT");
   app.add_option("--ignore", o->job.dump.ignore, "File, array or folder of the dump that is none of the bundle's")
       ->type_name("NAME");

@@ -26,7 +26,10 @@ void CostArguments::add_to(CLI::App& app, bool of_one_system) {
                  "repeated (fp4sim cost weights lists them)");
   app.add_option("--views", views, "fused (quantise in the producer's epilogue), separate (one pass a copy)")
       ->delimiter(',');
-  app.add_option("--hadamard", hadamard, "Kernel of the rotations: fused, unfused, dense")->capture_default_str();
+  keep_older_names(
+      app.add_option("--rotations,--hadamard", hadamard, "Kernel of the Hadamard transforms: fused, unfused, dense")
+          ->type_name("fused|unfused|dense")
+          ->capture_default_str());
   app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
   if (of_one_system) app.add_option("--devices", devices, "Accelerators")->capture_default_str();
   app.add_option("--tensor", tensor, "Accelerators that split every layer")
@@ -72,7 +75,7 @@ cost::CostOptions CostArguments::options() const {
   }
   const std::vector<std::string> kernels = {"fused", "unfused", "dense"};
   const auto found = std::find(kernels.begin(), kernels.end(), hadamard);
-  if (found == kernels.end()) throw unknown_word("--hadamard", hadamard, kernels);
+  if (found == kernels.end()) throw unknown_word("--rotations", hadamard, kernels);
   options.hadamard = static_cast<cost::HadamardKernel>(found - kernels.begin());
   if (!(recompute >= 0 && recompute <= 1)) throw Error("--recompute: expected a share from 0 to 1");
   if (devices < 1) throw Error("--devices: expected at least 1");

@@ -41,6 +41,9 @@ void add_input_options(CLI::App& app, InputOptions& options);
 void add_force_option(CLI::App& app, bool& force);
 // --no-sync: results are renamed into place without waiting for the disk (src/output.h).
 void add_sync_option(CLI::App& app);
+/// Help shows the first long name only; the others are older words that scripts may use.
+inline void keep_older_names(CLI::Option* option) { option->configurable(false); }
+
 void add_json_option(CLI::App& app, bool& json);
 
 // Checks of an option: a finite number above 0, or from 0.

@@ -77,8 +77,8 @@ void print_diverged(const sweeps::Results& results, const ContextFront& front) {
 void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                 size_t members) {
   print_wrapped(fmt::format(
-      "Race on up to {} fresh seeds{}. Intervals hold together for all {} pairs and all rounds; differences below "
-      "delta = {:.3g} do not matter, costs that the model cannot tell apart are one price.",
+      "Race on up to {} fresh seeds{}. The intervals of its {} pairs are simultaneous (95 %), over all rounds. Losses "
+      "closer than delta = {:.3g} and costs that the model cannot tell apart count as equal.",
       front.seeds, front.at_best ? ", every recipe at the best of its own rungs" : ", all at the grid's fixed settings",
       front.comparisons, front.delta));
   if (front.left_out > 0)

@@ -156,7 +156,11 @@ void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOp
 
 ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sweeps::FrontOptions& options) {
   ReportInput other = report_input(view, sweeps::fronts(view.results, view.costs, options), options);
-  ReportChip chip{.name = other.chip, .workload = other.workload, .notes = std::move(other.notes), .points = {}};
+  ReportChip chip{.name = other.chip,
+                  .workload = other.workload,
+                  .answers = std::move(other.answers),
+                  .notes = std::move(other.notes),
+                  .points = {}};
   std::unordered_map<std::string, std::size_t> place;
   for (std::size_t i = 0; i < other.points.size(); ++i) place[other.points[i].config_hash] = i;
   for (const ReportPoint& point : input.points) {

@@ -103,17 +103,20 @@ void RunWords::add(CLI::App& app) {
   app.add_option("-t,--task", task, "regression, classifier, diffusion, lm or recommender")
       ->required()
       ->type_name("TASK");
-  app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")->type_name("RECIPE");
+  app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")
+      ->type_name("RECIPE")
+      ->capture_default_str();
   app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)")
       ->type_name("FIELD=VALUE");
-  app.add_option("--steps", steps, "Training steps")->check(CLI::Range(1, 1000000000));
-  app.add_option("--seed", seed, "Initial weights, batch order and random bits");
+  app.add_option("--steps", steps, "Training steps (default: the task's)")->check(CLI::Range(1, 1000000000));
+  app.add_option("--seed", seed, "Initial weights, batch order and random bits")->capture_default_str();
   app.add_option("--text", text, "lm: a file or folder to read instead of the grammar")->type_name("FILE");
   app.add_option("--images", images, "classifier: IDX file of images")->type_name("FILE");
   app.add_option("--labels", labels, "classifier: IDX file of labels")->type_name("FILE");
   app.add_option("--threads", threads, "Threads inside large products; the result is the same")
-      ->check(CLI::Range(1, 1024));
-  add_backend_option(app, backend, "; the result is the same")->type_name("BACKEND");
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  add_backend_option(app, backend, "; the result is the same")->type_name("BACKEND")->capture_default_str();
 }
 
 sim::Json RunWords::config() const {

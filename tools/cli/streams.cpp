@@ -59,17 +59,17 @@ void say_text(std::string_view text) noexcept {
   std::fflush(stderr);
 }
 
-bool flush_results() noexcept {
+Flushed flush_results() noexcept {
   const bool failed = std::ferror(stdout) != 0;
   errno = 0;
-  if (std::fflush(stdout) == 0 && !failed) return true;
+  if (std::fflush(stdout) == 0 && !failed) return Flushed::all;
   pollfd reader = {STDOUT_FILENO, POLLOUT,
                    0};  // an earlier write has failed: whether its reader is gone is asked again
-  if (errno == EPIPE || (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0)) return false;
+  if (errno == EPIPE || (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0)) return Flushed::reader_gone;
   say_text("fp4sim: standard output: ");
   say_text(errno != 0 ? std::strerror(errno) : "writing failed");
   say_text("\n");
-  return false;
+  return Flushed::failed;
 }
 
 }  // namespace fp4::tools

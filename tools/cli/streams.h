@@ -31,8 +31,9 @@ void say(fmt::format_string<Values...> format, Values&&... values) noexcept {
   }
 }
 
-/// True when everything printed so far has left for stdout; otherwise one line on stderr says why not (none where the
-/// reader has gone: `fp4sim list | head` ends quietly).
-bool flush_results() noexcept;
+/// Whether everything printed so far has left for stdout. `failed`: one line on stderr says why not; `reader_gone`
+/// (`fp4sim list | head`) is quiet.
+enum class Flushed { all, reader_gone, failed };
+Flushed flush_results() noexcept;
 
 }  // namespace fp4::tools

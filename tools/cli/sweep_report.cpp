@@ -12,9 +12,11 @@
 #include "sim/recipe.h"
 #include "src/error.h"
 #include "sweeps/cost/adapt.h"
+#include "sweeps/cost/cost.h"
 #include "sweeps/judge/alarms.h"
 #include "sweeps/judge/attribution.h"
 #include "tasks/run.h"
+#include "tools/cli/front_answer.h"
 #include "tools/cli/front_print.h"
 
 namespace fp4::tools {
@@ -158,6 +160,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.name = config.record.recipe;
   row.baseline = !config.in_plan;
   row.front = std::string(word(point.status));
+  if (point.status == sweeps::FrontStatus::tied && point.rival != nullptr) row.rival = point.rival->record.hash;
   row.axis_values = config.labels;
   for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
   row.costs.push_back(point.cost.fp4_share);
@@ -193,7 +196,7 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
   for (const sweeps::ContextFront& front : fronts) {
     std::string note = front.description + ": ";
     note += front.raced
-                ? fmt::format("race on up to {} fresh seeds, intervals of {} pairs hold together, {}", front.seeds,
+                ? fmt::format("race on up to {} fresh seeds, simultaneous 95 % intervals of {} pairs, {}", front.seeds,
                               front.comparisons, front.at_best ? "every recipe at its own best" : "at fixed settings")
                 : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
     notes.push_back(note + ". " + spread_text(front));
@@ -238,6 +241,8 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   input.name = view.name;
   input.chip = view.costs.model().hardware;
   input.workload = view.costs.model().model + " on " + view.costs.model().hardware;
+  for (const sweeps::ContextFront& front : fronts)
+    input.answers.push_back({front.description, front_answer(results, front, options)});
   input.notes = notes_of(view, fronts);
   input.x = sweeps::cost_word(options.x);
   input.y = options.y;
@@ -258,6 +263,10 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
                         {"weight_bits", "bits",
                          "a weight with its share of a scale, under the recipe that the network is judged by, in "
                          "layers that follow no rule"}};
+  for (const std::string& group : cost::cost_groups())
+    input.cost_terms.push_back({group, group != "other" ? ""
+                                                        : "norms, activations, residuals, losses and launches, by "
+                                                          "measured steps; the same under every recipe"});
   input.quality_columns = quality_columns(results);
   for (const sweeps::ContextFront& front : fronts) {
     for (const sweeps::FrontPoint& point : front.points)

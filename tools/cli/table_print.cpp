@@ -192,7 +192,7 @@ std::string format_table(const Table& given, std::size_t width, bool styled) {
   return out;
 }
 
-void print_table(const Table& table) { fmt::print("{}", format_table(table, terminal_width(), stdout_has_styles())); }
+void print_table(const Table& table) { fmt::print("{}", format_table(table, table_width(), stdout_has_styles())); }
 
 void print_fields(const std::vector<std::pair<std::string, std::string>>& given) {
   if (table_form != TableForm::text) {

@@ -62,6 +62,9 @@ void print_error(std::string_view text) noexcept;
 
 bool stdout_is_terminal();
 bool stdout_has_styles();      // a terminal, and NO_COLOR is not set
-std::size_t terminal_width();  // at most 80, and 80 when stdout is no terminal
+std::size_t terminal_width();  // of prose: at most 80, and 80 when stdout is no terminal
+// Of tables: the terminal's. Without a terminal the variable COLUMNS, else no limit, so that no name is broken for
+// grep.
+std::size_t table_width();
 
 }  // namespace fp4::tools

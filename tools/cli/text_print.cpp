@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
+#include "src/integer_text.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 
@@ -15,6 +17,7 @@ namespace fp4::tools {
 namespace {
 
 constexpr std::size_t kMaximumWidth = 80;
+constexpr std::size_t kUnlimited = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -35,6 +38,15 @@ std::size_t terminal_width() {
   if (stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
     return std::min<std::size_t>(size.ws_col, kMaximumWidth);
   return kMaximumWidth;
+}
+
+std::size_t table_width() {
+  winsize size = {};
+  if (stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
+  if (stdout_is_terminal()) return kMaximumWidth;
+  const char* columns = std::getenv("COLUMNS");
+  const auto told = columns == nullptr ? std::nullopt : integer_from_text<std::size_t>(columns);
+  return told && *told >= 40 ? *told : kUnlimited;
 }
 
 std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {

@@ -80,7 +80,7 @@ std::string histogram_text(const golden::Comparison& c) {
   return text;
 }
 
-std::string table_text(const Table& table) { return format_table(table, terminal_width(), stdout_has_styles()); }
+std::string table_text(const Table& table) { return format_table(table, table_width(), stdout_has_styles()); }
 
 // Broken at a terminal's width; one line elsewhere, for scripts.
 std::string line_text(const std::string& text) {

@@ -67,6 +67,8 @@ def main():
     pages = given.pages or [ROOT / name for name in listed.split() if name != "CHANGELOG.md"]
     total, counts = 0, []
     for page in pages:
+        if not page.is_file():
+            parser.error(f"{page}: no such page")
         found = list(findings(page))
         total += len(found)
         name = page.resolve().relative_to(ROOT) if page.resolve().is_relative_to(ROOT) else page
