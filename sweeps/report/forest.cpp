@@ -11,7 +11,7 @@ namespace fp4 {
 
 namespace {
 
-constexpr double panel = 230, gap = 24, top = 58, step = 21;
+constexpr double gap = 24, top = 58, step = 21;
 constexpr const char* worse = "#B34700";
 constexpr const char* better = "#0060A0";
 constexpr const char* unclear = "#666666";
@@ -66,14 +66,17 @@ class Forest {
         if (row.group == group && !known) lines_.push_back(line);
       }
     }
-    for (const Line& line : lines_)
-      label_width_ =
-          std::max(label_width_, 30 + (line.name.empty() ? 7 * letters(line.group) : 6.3 * letters(line.name)));
     break_columns();
+    // Headings of small multiples run over the panels.
+    for (const Line& line : lines_)
+      if (!line.name.empty() || columns_.size() == 1)
+        label_width_ =
+            std::max(label_width_, 30 + (line.name.empty() ? 7 * letters(line.group) : 6.3 * letters(line.name)));
+    if (columns_.size() > 1) panel_ = 130;
   }
 
   std::string svg(const ForestWords& words) {
-    const double across = label_width_ + static_cast<double>(tasks_.size()) * (panel + gap);
+    const double across = label_width_ + static_cast<double>(tasks_.size()) * (panel_ + gap);
     const double width = std::max(across * static_cast<double>(columns_.size()), 860.0);
     const double bottom = top + static_cast<double>(tallest_) * step;
     const double height = bottom + 46;
@@ -83,15 +86,18 @@ class Forest {
       first_ = columns_[k];
       last_ = k + 1 < columns_.size() ? columns_[k + 1] : lines_.size();
       bottom_ = top + static_cast<double>(last_ - first_) * step;
+      for (size_t t = 0; t < tasks_.size(); ++t)
+        draw_task(tasks_[t], left + label_width_ + static_cast<double>(t) * (panel_ + gap));
       for (size_t i = first_; i < last_; ++i) {
         const double y = top + static_cast<double>(i - first_) * step + 15;
+        if (lines_[i].name.empty() && columns_.size() > 1)
+          parts_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"17\" fill=\"#ffffff\"/>\n",
+                                coordinate(left + 12), coordinate(y - 13), coordinate(across - 24));
         if (lines_[i].name.empty())
           text(left + 14, y, lines_[i].group, R"(font-weight="bold")");
         else
           text(left + 28, y, lines_[i].name);
       }
-      for (size_t t = 0; t < tasks_.size(); ++t)
-        draw_task(tasks_[t], left + label_width_ + static_cast<double>(t) * (panel + gap));
     }
     text(14, height - 10, words.note.empty() ? legend : words.note, R"(fill="#444444")");
     const std::string w = coordinate(width), h = coordinate(height);
@@ -139,7 +145,7 @@ class Forest {
     left_ = left;
     end_ = ends.empty() ? 1 : std::min(ends.back(), 3 * ends[ends.size() / 2]) * 1.06;
     if (!(end_ > 0)) end_ = 1;
-    text(left + panel / 2, top - 10, task, R"(text-anchor="middle" font-weight="bold")");
+    text(left + panel_ / 2, top - 10, task, R"(text-anchor="middle" font-weight="bold")");
     parts_ +=
         fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#e8eef4\"/>\n", coordinate(x(-delta)),
                     coordinate(top - 2), coordinate(x(delta) - x(-delta)), coordinate(bottom_ - top + 2));
@@ -160,7 +166,7 @@ class Forest {
     if (!std::isfinite(low) || !std::isfinite(high)) return;
     const char* colour = low > 0 ? worse : high < 0 ? better : unclear;
     const std::string fill = fmt::format(R"(fill="{}")", colour);
-    if (low > end_) return text(left_ + panel, y + 4, label(mean, times_) + " ▶", R"(text-anchor="end" )" + fill);
+    if (low > end_) return text(left_ + panel_, y + 4, label(mean, times_) + " ▶", R"(text-anchor="end" )" + fill);
     if (high < -end_) return text(left_, y + 4, "◀ " + label(mean, times_), R"(text-anchor="start" )" + fill);
     parts_ += fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"2\"/>\n",
                           coordinate(x(low)), coordinate(x(high)), coordinate(y), coordinate(y), colour);
@@ -169,7 +175,7 @@ class Forest {
     if (std::fabs(mean) <= end_)
       parts_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" {}/>\n", coordinate(x(mean)), coordinate(y), fill);
     else if (mean > 0)
-      text(left_ + panel - 10, y - 3, label(mean, times_), R"(text-anchor="end" )" + fill);
+      text(left_ + panel_ - 10, y - 3, label(mean, times_), R"(text-anchor="end" )" + fill);
     else
       text(left_ + 10, y - 3, label(mean, times_), R"(text-anchor="start" )" + fill);
   }
@@ -184,7 +190,7 @@ class Forest {
                           coordinate(top - 2), coordinate(bottom_), colour);
   }
 
-  double x(double value) const { return left_ + panel * (std::clamp(value, -end_, end_) + end_) / (2 * end_); }
+  double x(double value) const { return left_ + panel_ * (std::clamp(value, -end_, end_) + end_) / (2 * end_); }
 
   const std::vector<ReportComparison>& rows_;
   const bool times_;
@@ -192,6 +198,7 @@ class Forest {
   std::vector<Line> lines_;
   std::vector<size_t> columns_;  // the first line of each
   size_t tallest_ = 0;           // lines of the longest column
+  double panel_ = 230;
   double label_width_ = 0;
   size_t first_ = 0, last_ = 0;  // the lines of the column that is drawn
   double bottom_ = 0;
