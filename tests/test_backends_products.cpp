@@ -58,9 +58,22 @@ constexpr Accumulator aligned(int group, int inner, int fraction_bits, int snap_
           .snap_log2 = snap_log2};
 }
 
+constexpr Accumulator windowed(int group, int inner, int bits) {
+  return {.kind = AccumulatorKind::windowed,
+          .group = group,
+          .inner = inner,
+          .fraction_bits = bits + 4,
+          .rounding = Rounding::toward_zero,
+          .scale_bits = bits,
+          .carried_bits = bits + 1,
+          .carried_inner = 16,
+          .cuts_outranked = inner == 16};
+}
+
 // Relatives of the chips' adders: other groups, terms and widths.
 constexpr Accumulator relatives[] = {aligned(64, 16, 25), aligned(32, 8, 20),  aligned(64, 16, 12, -4),
-                                     aligned(64, 1, 18),  aligned(64, 32, 30), aligned(48, 16, 35)};
+                                     aligned(64, 1, 18),  aligned(64, 32, 30), aligned(48, 16, 35),
+                                     windowed(64, 4, 26), windowed(32, 16, 29)};
 
 // All named ones, and where asked the relatives.
 std::vector<Accumulator> accumulators(bool with_relatives = true) {

@@ -99,9 +99,9 @@ FP4_SIMD D whole_sum(const CutScales& s, const CutTerms& terms, int r, int64_t c
   return sum;
 }
 
-// Terms [first, first + count) of K: one group.
+// Terms [first, first + count) of K: one group. false: a term would be cut under only_whole.
 template <int fixed_run4, int span>
-FP4_SIMD void cut_group(const TileInput& t, const Folding& f, int64_t first, int64_t count, CutScales& s,
+FP4_SIMD bool cut_group(const TileInput& t, const Folding& f, int64_t first, int64_t count, CutScales& s,
                         CutTerms& terms, TileSums& state) {
   load_scales<span>(t, f, first, count, s);
   for (int64_t i = 0; i < count; ++i) {
@@ -121,27 +121,32 @@ FP4_SIMD void cut_group(const TileInput& t, const Folding& f, int64_t first, int
       const I weight = all(s.weight_a[i / span][r]) + load(s.weight_b[i / span]);
       largest =
           larger(largest, weighs_zeros ? weight_of_products<span>(t, f, s, terms, first, i, count, r, weight) : weight);
-      least = smaller(least, weight);
+      // Dots under a scale of zero are zero, whatever their weight.
+      if ((s.zero_a[i / span].v >> r & 1) == 0) least = select(s.zero_b[i / span], least, smaller(least, weight));
     }
     // The last bits of terms, and of an accumulator that is not zero, lie at or above the cut.
     const I lowest = smaller(least + all(f.lowest_bit), select(magnitude == all(0), least, of_acc) - all(23));
     const bool cuts = any(largest - all(f.fraction_bits) > lowest);
+    if (cuts && f.only_whole) return false;
     const D sum = cuts ? cut_sum<span>(f, s, terms, r, count, largest, acc) : whole_sum<span>(s, terms, r, count, acc);
     store(state.acc[r], narrowed_toward_zero(sum));
   }
+  return true;
 }
 
 template <int fixed_run4, int span>
-FP4_TARGET void cut_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
+FP4_TARGET bool cut_tile(const TileInput& t, const Folding& f, const TileOutput& out) {
   TileSums state;
   alignas(64) CutScales scales;
   alignas(64) CutTerms terms;
 #pragma GCC unroll 8
   for (int r = 0; r < tile_rows; ++r) store(state.acc[r], all(0.0f));
   for (int64_t first = 0; first < f.runs; first += f.runs_per_group) {
-    cut_group<fixed_run4, span>(t, f, first, smaller(f.runs_per_group, f.runs - first), scales, terms, state);
+    const int64_t count = smaller(f.runs_per_group, f.runs - first);
+    if (!cut_group<fixed_run4, span>(t, f, first, count, scales, terms, state)) return false;
   }
   finish_sums<1>(state.acc, f.snap_log2, out);
+  return true;
 }
 
 // Terms of 16 products, as fused35_rz has them; others go term by term.

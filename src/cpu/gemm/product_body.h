@@ -12,9 +12,11 @@ namespace fp4::FP4_ISA {
 FP4_TARGET inline bool run_product(Product& p) {
   const QuantSpec& sa = p.a.spec;
   const QuantSpec& sb = p.b.spec;
-  const Accumulator& row = p.options.accumulator;
-  Engine engine = choose_engine(sa, sb, row);
+  p.asked = p.options.accumulator;
+  const Engine engine = choose_engine(sa, sb, p.asked);
   if (engine == Engine::none) return false;
+  p.options.accumulator = uncut_row(sa, sb, p.asked);
+  const Accumulator& row = p.options.accumulator;
   const bool direct_a = engine == Engine::fma && reads_in_place(p.a);
   int64_t piece = larger(piece_of(sa), piece_of(sb));
   if (row.kind == AccumulatorKind::aligned && scale_block(sa, 0) == 0 && scale_block(sb, 0) == 0)
@@ -22,7 +24,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   int64_t padded = cpu::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);
   padded = cpu::round_up(padded, p.run);
-  p.has_terms = engine == Engine::blocks && knows_terms(sa, sb, row);
+  p.has_terms = engine == Engine::blocks && !p.only_whole() && knows_terms(sa, sb, row);
   const bool integers = engine == Engine::blocks && has_byte_values(sa) && has_byte_values(sb);
   const bool known = row.kind == AccumulatorKind::block ? is_plain(row) : has_vnni;
   p.has_dots = integers && known && knows_integers(row, p.run) &&

@@ -43,6 +43,7 @@ inline Folding make_folding(const Product& p) {
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;
   f.zero_exponent = row.zero_exponent;
+  f.only_whole = p.only_whole();
   f.a_offset = p.offset;
   f.runs = (p.a.cols + p.run - 1) / p.run;
   f.splits = f.sum == Sum::aligned && f.chunk > 1 && aligned_bits(p) > 51;

@@ -73,6 +73,34 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
 }
 
+// A windowed sum in which nothing is cut is what aligned sums of the same groups give: with S and R the largest
+// exponents of pairs of scales and of products, R <= S + e, so that its unit 2^q has q <= max(S, r(C)) - fraction_bits
+// of this row. For b200_nvf4 and e = 4 (two elements of e2m1): max(R - 39, S - 35, r(C) - 39) <= max(S, r(C)) - 35.
+inline Accumulator uncut_row(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  if (row.kind != AccumulatorKind::windowed) return row;
+  const int e = format_of(a.element).max_exponent() + format_of(b.element).max_exponent();
+  return {.kind = AccumulatorKind::aligned,
+          .group = row.group,
+          .inner = 16,
+          .fraction_bits = smaller(smaller(row.scale_bits, row.carried_bits), row.fraction_bits - larger(e, 0)),
+          .rounding = row.rounding,
+          .snap_log2 = row.snap_log2};
+}
+
+// Whether a windowed row has no field but those that uncut_row heeds, or need not heed where nothing is cut.
+inline bool is_windowed_alone(const Accumulator& uncut, const Accumulator& row) {
+  Accumulator copy = uncut;
+  copy.kind = row.kind;
+  copy.inner = row.inner;
+  copy.fraction_bits = row.fraction_bits;
+  copy.scale_bits = row.scale_bits;
+  copy.carried_bits = row.carried_bits;
+  copy.carried_inner = row.carried_inner;
+  copy.cuts_outranked = row.cuts_outranked;
+  copy.subnormal_floor = row.subnormal_floor;
+  return copy == row;
+}
+
 inline bool is_plain(const Accumulator& row) {
   return row.rounding == Rounding::nearest_even && row.snap_log2 == no_snap;
 }
@@ -96,8 +124,13 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::aligned:
     case AccumulatorKind::fma: break;
     case AccumulatorKind::floor_aligned:
+    case AccumulatorKind::windowed: {  // what is cut is left to the core
+      const bool fits = has_vnni && bytes && !has_wide_scale(a) && !has_wide_scale(b) && row.group > 0 && !restarts;
+      const Accumulator uncut = uncut_row(a, b, row);
+      const bool proves = uncut.fraction_bits > 24 && knows_integers(uncut, common_run(a, b, uncut, 1024));
+      return fits && is_windowed_alone(uncut, row) && proves ? Engine::blocks : Engine::none;
+    }
     case AccumulatorKind::floor_aligned_pairs:
-    case AccumulatorKind::windowed:
     case AccumulatorKind::fma_blocks: return Engine::none;
   }
   const bool wide = has_wide_scale(a) || has_wide_scale(b);
@@ -126,11 +159,12 @@ struct Side {
 };
 
 struct Product {
-  GemmOptions options;
+  GemmOptions options;  // its accumulator: uncut_row of the one that was asked for
   float* c = nullptr;
   int64_t c_stride = 0;
   Side a;
   Side b;
+  Accumulator asked = {};  // the accumulator that was asked for: what the core adds by
   int64_t run = 0;
   int offset = 0;           // of A's bytes
   int32_t start = 0;        // of a dot, in B's corrections
@@ -141,6 +175,7 @@ struct Product {
   float quantum = 1.0f;
   float factor = 1.0f;  // what every sum is multiplied by
 
+  bool only_whole() const { return !(options.accumulator == asked); }                     // kernels may cut nothing
   bool restarts() const { return a.spec.has_outer_scale() || b.spec.has_outer_scale(); }  // every 128 columns
 };
 
@@ -210,7 +245,7 @@ inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a,
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return is_known(a) && is_known(b) && is_known(row) && choose_engine(a, b, row) != Engine::none;
+  return is_known(a) && is_known(b) && is_known(uncut_row(a, b, row)) && choose_engine(a, b, row) != Engine::none;
 }
 
 }  // namespace fp4::FP4_ISA

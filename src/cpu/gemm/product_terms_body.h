@@ -14,7 +14,7 @@ FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, i
     const cpu::PanelReader a(p.a.panels, row0 + r, p.offset, p.a.q);
     for (int c = 0; c < out.cols; ++c) {
       const cpu::PanelReader b(p.b.panels, col0 + c, 0, p.b.q);
-      out.c[r * out.stride + c] = dot(p.options.accumulator, a, b, begin, end);
+      out.c[r * out.stride + c] = dot(p.asked, a, b, begin, end);
     }
   }
 }

@@ -163,8 +163,7 @@ FP4_TARGET inline void multiply_cut(Part& s) {
       s, 1, [&](int64_t pb, int panels) { open_bytes(s, pb, panels, t); },
       [&](const TileAt& at) {
         move_bytes(s, at, t);
-        s.k.cut(t, s.k.folding, output_of(s.p, at.row0, at.pb, 1));
-        return Outcome::done;
+        return s.k.cut(t, s.k.folding, output_of(s.p, at.row0, at.pb, 1)) ? Outcome::done : Outcome::failed;
       });
 }
 

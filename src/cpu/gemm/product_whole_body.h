@@ -35,6 +35,9 @@ inline bool is_whole(const Product& p, int64_t panel, const WholeColumns& b) {
 // term and no accumulator, all multiples of 2^unit and at most 2^24 of it, reaches below the cut of the largest weight.
 inline bool may_level_aligned(const Product& p) {
   const Folding f = make_folding(p);
+  // A subnormal sum heeds the scales that blocks have (windowed.h).
+  const auto range = [](const Panels& panels) { return range_of(panels, 0, panels.count); };
+  if (f.only_whole && !scales_in_range(range(p.a.panels), range(p.b.panels))) return false;
   uint64_t norm[2] = {};
   cpu::ScaleRange live[2];  // without zero blocks
   int weight = 0;

@@ -111,6 +111,7 @@ struct Folding {
   bool toward_zero = false;              // group: of the additions
   int fraction_bits = 35;                // aligned
   int zero_exponent = no_zero_exponent;  // aligned: weight of what is zero
+  bool only_whole = false;               // aligned: a sum that would be cut is not this one's (uncut_row)
   int a_offset = 0;                      // what A's bytes hold besides their values
   bool splits = false;                   // aligned: sums of terms may exceed fp64
   int64_t runs = 0;                      // within K: padding adds nothing, not even an exponent
@@ -169,7 +170,8 @@ using WideKernel = bool (*)(const TileInput&, const Folding&, const TileOutput&)
 using PairKernel = bool (*)(const PairInput&, const TileOutput&);
 // Aligned sums of cut terms (gemm_cut_avx512.h), of at most this many a group.
 inline constexpr int largest_terms = 16;
-using CutKernel = void (*)(const TileInput&, const Folding&, const TileOutput&);
+// false: a sum would be cut under only_whole, C is not written.
+using CutKernel = bool (*)(const TileInput&, const Folding&, const TileOutput&);
 // Aligned sums (gemm_single_avx512.h), given the largest exponent that cuts nothing; false: not
 // proven, C is not written.
 using SingleKernel = bool (*)(const TileInput&, const Folding&, int, const TileOutput&);
