@@ -123,4 +123,14 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
   CHECK(offered("effects x.sweep --axis outliers.ch") == "outliers.channel\n");
   CHECK(offered("effects x.sweep --by batch,outliers.ch") == "batch,outliers.channel\n");
   CHECK(offered("quantise x.npy --spec te_nv") == "te_nvfp4\n");
+  CHECK_THAT(offered("quantize x.npy --nibbles marl"), Catch::Contains("marlin_uint32"));
+  CHECK(offered("convert x.npy --nibbles high") == "high_first\n");
+  CHECK_THAT(offered("compare x.npy --scale-layout 128"), Catch::Contains("128x4"));
+  CHECK(offered("golden make --suite sm") == "smoke\n");
+  CHECK(offered("advise --objective pr") == "price\n");
+  // The axes are those of the sweep on the line.
+  write_text(folder / "grid.json", R"({"name": "one", "task": ["regression"], "seeds": 1, "train": {"steps": 2},
+    "axes": {"wgrad.*.rounding": ["nearest_even", "stochastic"]}})");
+  REQUIRE(run_cli("sweep run " + folder / "grid.json" + " --quiet --out " + folder / "one").exit_code == 0);
+  CHECK(offered("effects " + folder / "one" + " --axis ") == "wgrad.*.rounding\n");
 }
