@@ -120,6 +120,31 @@ def check_marks(folder):
         assert "_quantization_metadata" not in json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])["__metadata__"]
 
 
+def check_odd_marks(folder):
+    """A mark that is no text or names another format than the parts have is named, not guessed."""
+    path = folder / "m.safetensors"
+    for kind, word in ((4, "format is 4"), ("nvfp5", "'nvfp5'"), ("mxfp8", "'mxfp8'")):
+        save(path, weight("a", 128), {"_quantization_metadata": json.dumps({"layers": {"a": {"format": kind}}})})
+        error = run("dequantize", path, "--out", folder / "no", code=2)
+        assert word in error and "a" in error and not (folder / "no").exists(), error
+
+
+def check_groups(folder):
+    """Words of --fuse that name nothing are an error; carried weights that engines join and whose factors differ are named."""
+    path = folder / "m.safetensors"
+    save(path, {"l.q_proj.weight": values(16, 64), "l.k_proj.weight": values(16, 64)})
+    for groups in ([["*.q_proj", "*.zzz"]], [["*.q_proj", "*.k_proj"], ["l.z"]]):
+        (folder / "groups.json").write_text(json.dumps({"groups": groups}))
+        error = run("quantize", path, "--scheme", "modelopt_nvfp4", "--fuse", folder / "groups.json", "--out", folder / "no", code=2)
+        assert groups[-1][-1] in error and not (folder / "no").exists(), error
+    for factor in (G, 2 * G):
+        save(path, weight("l.q_proj") | weight("l.k_proj", factor=factor) | weight("l.o_proj", factor=3 * G))
+        told = notes("quantize", path, "--scheme", "compressed_tensors_nvfp4", "--out", folder / "q", "--no-sync", "--force")
+        assert ("l.q_proj.weight and l.k_proj.weight keep unlike factors" in told) == (factor != G) and "o_proj" not in told, told
+    told = notes("quantize", path, "--scheme", "compressed_tensors_nvfp4", "--spec", "nvfp4", "--out", folder / "q", "--no-sync", "--force")
+    assert "unlike" not in told, told
+
+
 def split_part(path, number, count, tensors, name):
     """One file of gguf-split: split.no and split.count are u16, split.tensors.count is i32."""
     text = lambda t: struct.pack("<Q", len(t)) + t.encode()
@@ -203,7 +228,7 @@ def check_places(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        for check in (check_empty, check_index, check_companions, check_marks, check_split, check_fp8_scales, check_places):
+        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_fp8_scales, check_places):
             if len(sys.argv) > 2 and check.__name__ not in sys.argv[2:]:
                 continue
             folder = pathlib.Path(name) / check.__name__ / "m"

@@ -54,8 +54,10 @@ void add_marks(ModelNames& names, const std::string& file, const std::string& te
   const nlohmann::json document = parse_json(text, place);
   JsonReader reader(document, place);
   for (const auto& [layer, value] : reader.at("layers").entries())
-    if (const auto format = value.json().find("format"); format != value.json().end() && format->is_string())
+    if (const auto format = value.json().find("format"); format != value.json().end()) {
+      if (!format->is_string()) throw Error(fmt::format("{}: {}: format is {}, no text", place, layer, format->dump()));
       names.marks[layer] = format->get<std::string>();
+    }
 }
 
 // The same of one layer: STEM.comfy_quant holds {"format": "nvfp4"} as bytes.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <sstream>
@@ -82,6 +83,13 @@ FuseRules fuse_rules_of(const std::string& place, const std::string& word) {
 }
 
 std::vector<int> fused_groups(const FuseRules& rules, const std::vector<std::string>& modules) {
+  for (size_t group = 0; group < rules.groups.size(); ++group)
+    for (const std::string& pattern : rules.groups[group]) {
+      std::string text;
+      if (std::none_of(modules.begin(), modules.end(), [&](const auto& m) { return star_text(pattern, m, text); }))
+        throw Error(
+            fmt::format("--fuse: groups[{}]: no weight that is quantised belongs to a module '{}'", group, pattern));
+    }
   std::map<std::string, std::vector<size_t>> members;
   for (size_t i = 0; i < modules.size(); ++i) {
     const std::string key = rules.is_auto ? key_by_rows(modules[i]) : key_by_file(rules, modules[i]);

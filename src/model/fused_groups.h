@@ -41,7 +41,8 @@ struct FuseRules {
 FuseRules fuse_rules_of(const std::string& place, const std::string& word);
 
 // The group of each module ("model.layers.0.mlp.up_proj"), the same number for those that share a factor, counted from
-// 0; -1 for a module that has one of its own. Experts of one layer share as well: experts.3.w1 and experts.0.w3.
+// 0; -1 for a module that has one of its own. Error for a pattern of a file that no module has. Experts of one layer
+// share as well: experts.3.w1 and experts.0.w3.
 std::vector<int> fused_groups(const FuseRules& rules, const std::vector<std::string>& modules);
 
 }  // namespace fp4

@@ -151,6 +151,7 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   uint64_t total = 0;
   uint32_t number = 0;
   SharedFactors shared(job, spec, plans);
+  for (const std::string& note : shared.notes()) notes.push_back(note);
   result.notes = std::move(notes);
   std::vector<std::future<std::string>> hashes;  // of the shards in `hashed`, while the next ones are written
   std::vector<std::string> hashed;

@@ -155,6 +155,10 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   w.parts.push_back(*scales);
 
   const std::string mark = mark_of(*stem);
+  if (!mark.empty() && mark != "nvfp4" && s.block == 16) {
+    w.fault = fmt::format("its mark says format '{}', and its parts are those of nvfp4", mark);
+    return w;
+  }
   if (!mark.empty() && s.block == 16) {
     w.nibbles = golden::CodeLayout::high_first;
     w.scale_layout = golden::ScaleLayout::tile_128x4;

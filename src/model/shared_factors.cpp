@@ -1,7 +1,10 @@
 #include "src/model/shared_factors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "src/model/engine_config.h"
 #include "src/model/survey.h"
@@ -9,7 +12,7 @@
 namespace fp4 {
 
 SharedFactors::SharedFactors(const ModelJob& job, const QuantSpec& spec, const std::vector<Plan>& plans)
-    : job_(job), looks_for_nan_(spec.nonfinite == Nonfinite::tensor_nan) {
+    : job_(job), plans_(plans), looks_for_nan_(spec.nonfinite == Nonfinite::tensor_nan) {
   if (job.scheme == nullptr || !spec.has_tensor_scale()) return;
   std::vector<const Plan*> weights;
   std::vector<std::string> modules;
@@ -24,6 +27,31 @@ SharedFactors::SharedFactors(const ModelJob& job, const QuantSpec& spec, const s
     of_plan_[weights[i]] = groups[i];
     members_[groups[i]].push_back(weights[i]->tensor);
   }
+}
+
+std::vector<std::string> SharedFactors::notes() const {
+  std::vector<const Plan*> weights;
+  std::vector<std::string> modules, notes;
+  for (const Plan& plan : plans_) {
+    if (plan.way != Way::carry || !plan.has_factor) continue;
+    weights.push_back(&plan);
+    modules.push_back(module_of(plan.tensor->whole));
+  }
+  const std::vector<int> groups = fused_groups({}, modules);
+  std::map<int, std::pair<size_t, std::vector<float>>> first;  // of each group
+  std::set<int> told;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (groups[i] < 0 || told.contains(groups[i])) continue;
+    std::vector<float> factors = WeightReader(*weights[i]->tensor).factors();
+    const auto [at, is_new] = first.try_emplace(groups[i], i, factors);
+    if (is_new || at->second.second == factors) continue;
+    told.insert(groups[i]);
+    notes.push_back(
+        fmt::format("{} and {} keep unlike factors; engines that join them take the largest. --spec {} "
+                    "quantises anew, with one",
+                    weights[at->second.first]->tensor->name, weights[i]->tensor->name, "nvfp4"));
+  }
+  return notes;
 }
 
 int SharedFactors::group(const Plan& plan) const {

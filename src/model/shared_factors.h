@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/model/model_plan.h"
@@ -14,6 +15,9 @@ class SharedFactors {
   // None where the spec has no tensor scale. `job` and `plans` must outlive it.
   SharedFactors(const ModelJob& job, const QuantSpec& spec, const std::vector<Plan>& plans);
 
+  // Of weights that are carried with factors of their own although engines join them: what a person should hear.
+  std::vector<std::string> notes() const;
+
   // The number of the plan's group, from 0; -1 without one.
   int group(const Plan& plan) const;
   // The largest finite magnitude among the members of the plan's group, which are all read when the first of them
@@ -22,6 +26,7 @@ class SharedFactors {
 
  private:
   const ModelJob& job_;
+  const std::vector<Plan>& plans_;
   bool looks_for_nan_;
   std::map<const Plan*, int> of_plan_ = {};
   std::map<int, std::vector<const ModelTensor*>> members_ = {};
