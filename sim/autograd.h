@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -52,16 +54,37 @@ using Var = Variable*;
 
 class Tape {
  public:
-  Tape(Arena& arena, const Kernels& kernels, Pass& pass) : arena(arena), k(kernels), pass(pass) {}
+  Tape(Arena& arena, const Kernels& kernels, Pass& pass) : Tape(arena, arena, kernels, pass) {}
+  /// `floats`: where values and gradients lie, in memory that the kernels reach; `arena` is the host's.
+  Tape(Arena& arena, Arena& floats, const Kernels& kernels, Pass& pass)
+      : arena(arena), floats(floats), k(kernels), pass(pass) {}
 
   Arena& arena;
+  Arena& floats;
   const Kernels& k;
   Pass& pass;
 
   /// A variable over existing memory, or over fresh, uninitialised memory.
   Var variable(Tensor value, bool needs_grad);
-  Var variable(int rows, int cols, bool needs_grad) { return variable(arena.tensor(rows, cols), needs_grad); }
-  Var constant(Tensor value) { return variable(value, false); }
+  Var variable(int rows, int cols, bool needs_grad) { return variable(floats.tensor(rows, cols), needs_grad); }
+  /// Numbers of the host that no gradient reaches.
+  Var constant(Tensor value) { return variable(placed(value), false); }
+
+  /// Numbers of the host where the kernels reach them: themselves, or a copy on the device for this step.
+  template <class T>
+  const T* placed(const T* host, int64_t n) {
+    if (k.device == nullptr || host == nullptr) return host;
+    T* const copy = floats.take<T>(n);
+    k.device->upload(copy, host, static_cast<int64_t>(sizeof(T)) * n);
+    return copy;
+  }
+  Tensor placed(Tensor host) { return {const_cast<float*>(placed(host.data, host.size())), host.rows, host.cols}; }
+  /// The same of numbers that stay as they are while the tape lives: copied once.
+  const float* placed_once(const float* host, int64_t n);
+  /// The way back: the tensor itself, or a copy in the host's arena. On a device this waits for its kernels.
+  Tensor on_host(Tensor t);
+  void copy(float* to, const float* from, int64_t n);
+  void zero(float* x, int64_t n);
 
   /// Records `step(tape)`, to be called in reverse order if `result` has received a gradient by then.
   template <class Step>
@@ -94,6 +117,8 @@ class Tape {
   };
   Entry* last_ = nullptr;
   uint64_t generation_ = 1;
+  std::optional<Arena> lasting_;  // of placed_once
+  std::map<const float*, const float*> copies_;
 };
 
 }  // namespace fp4::sim

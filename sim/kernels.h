@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "fp4/estimator.h"
+#include "sim/memory.h"
 
 namespace fp4::sim {
 
@@ -52,8 +53,44 @@ struct ScaleFactors {
   float hard[16], sum[16], softmax_sum[16], amax[16], slope[16], ratio[16];
 };
 
+/// Products C = A B of one shape, [m, k] times [k, n], fma in ascending k: number i has its matrices outer * (i /
+/// inner) + inner * (i % inner) elements further on.
+struct Products {
+  struct Place {
+    int64_t row, col;  // strides of a matrix
+    int64_t outer = 0, inner = 0;
+  };
+  float* c;
+  Place at_c;
+  const float* a;
+  Place at_a;
+  const float* b;
+  Place at_b;
+  int m, n, k;
+  int count = 1, inner = 1;
+};
+
+/// What a set of kernels has besides where its floats lie in memory of a device: moves, and loops that host code does
+/// elsewhere. All pointers are the device's but those of the host in upload and download.
+struct DeviceKernels {
+  Memory memory;
+  void (*upload)(void* to, const void* from_host, int64_t bytes);
+  void (*download)(void* to_host, const void* from, int64_t bytes);
+  void (*copy)(float* to, const float* from, int64_t n);
+  void (*zero)(float* x, int64_t n);
+  void (*scale_columns)(float* y, const float* factors, int rows, int cols);  // y[r][c] *= factors[c]
+  // y[i] = table[rows[i]]; its backward: row r of g is the sum of dy[places[j]], first[r] <= j < first[r + 1],
+  // ascending.
+  void (*gather_rows)(float* y, const float* table, const int32_t* rows, int n, int cols);
+  void (*scatter_rows)(float* g, const float* dy, const int32_t* first, const int32_t* places, int rows, int cols);
+  void (*products)(const Products& products);
+  // causal_softmax and its backward of `tiles` tiles, one after another.
+  void (*causal_softmaxes)(float* s, float scale, int n, int tiles);
+  void (*causal_softmaxes_backward)(float* dp, const float* p, float scale, int n, int tiles);
+};
+
 struct Kernels {
-  std::string_view name;  // generic, avx2, avx512
+  std::string_view name;  // generic, avx2, avx512, gpu
 
   // y = x + y, y = x * y, y = s * x; n elements.
   void (*add)(float* y, const float* x, int64_t n);
@@ -135,6 +172,9 @@ struct Kernels {
   // The same with B's rows, b_row apart, where they lie: for few rows of A. n: a multiple of panel_width.
   void (*gemm_in_place)(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* b,
                         int64_t b_row, int m, int n, int k);
+
+  // Null on a CPU. On a device what only host code calls is null instead: slopes and terms of scales, generators, gemm.
+  const DeviceKernels* device = nullptr;
 };
 
 /// The best set this CPU has, or the one named ("generic" and "reference" always exist); throws when absent.
@@ -148,6 +188,9 @@ extern const Kernels table;
 }
 namespace avx512 {
 extern const Kernels table;
+}
+namespace device {
+extern const Kernels table;  // of the device whose memory DeviceScope names (sim/device.h)
 }
 
 }  // namespace fp4::sim

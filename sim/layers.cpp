@@ -56,11 +56,33 @@ Var Parameters::variable(Tape& tape, int i) {
   return r.variable;
 }
 
-void Parameters::finish_gradients(const Tape& tape) {
+void Parameters::place(const Kernels& k) {
+  if (k.device == nullptr) return;
+  device_ = k.device;
+  copy_.assign(values_.data, values_.data + total_);
+  memory_ = Arena(&device_->memory);
+  values_ = memory_.tensor(1, static_cast<int>(total_));
+  gradients_ = memory_.tensor(1, static_cast<int>(total_));
+  device_->zero(gradients_.data, total_);
+  set_values(copy_.data());
+}
+
+float* Parameters::host_values() const {
+  if (device_ == nullptr) return values_.data;
+  device_->download(copy_.data(), values_.data, static_cast<int64_t>(sizeof(float)) * total_);
+  return copy_.data();
+}
+
+void Parameters::set_values(const float* host) {
+  const int64_t bytes = static_cast<int64_t>(sizeof(float)) * total_;
+  if (device_ != nullptr) return device_->upload(values_.data, host, bytes);
+  std::memcpy(values_.data, host, static_cast<size_t>(bytes));
+}
+
+void Parameters::finish_gradients(Tape& tape) {
   for (int i = 0; i < count(); ++i) {
     const Row& r = rows_[static_cast<size_t>(i)];
-    if (r.generation != tape.generation() || !r.variable->has_grad)
-      std::memset(gradient(i), 0, sizeof(float) * static_cast<size_t>(int64_t{r.rows} * r.cols));
+    if (r.generation != tape.generation() || !r.variable->has_grad) tape.zero(gradient(i), int64_t{r.rows} * r.cols);
   }
 }
 

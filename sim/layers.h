@@ -35,7 +35,13 @@ class Parameters {
   /// The variable of a parameter in this step; the same one however often it is used.
   Var variable(Tape& tape, int i);
   /// Gradients that no operation has written become 0, so that optimizers see every element.
-  void finish_gradients(const Tape& tape);
+  void finish_gradients(Tape& tape);
+  /// From here on values and gradients lie in memory of the kernels' device, where they have one: values() and the
+  /// others then give its addresses.
+  void place(const Kernels& k);
+  /// The whole buffer of values where the host can read it: itself, or a copy that the next call overwrites.
+  float* host_values() const;
+  void set_values(const float* host);
 
   // The whole buffer: `total()` floats, each parameter padded with zeros to 16.
   float* values() const { return values_.data; }
@@ -61,6 +67,8 @@ class Parameters {
   };
   std::vector<Row> rows_;
   Arena memory_;
+  const DeviceKernels* device_ = nullptr;
+  mutable std::vector<float> copy_;  // of the device's values
   Tensor values_, gradients_;
   int64_t total_ = 0, dense_total_ = 0;
 };

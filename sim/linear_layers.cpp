@@ -5,6 +5,7 @@
 #include "fp4/presets.h"
 #include "sim/quantized_linear.h"
 #include "src/error.h"
+#include "src/known_words.h"
 
 namespace fp4::sim {
 
@@ -131,6 +132,38 @@ void LinearEngine::plan(int phase) {
                       "outer128");
     }
   }
+}
+
+std::string LinearEngine::reason_against_device() {
+  if (recipe_.weights.any()) return "weights: averages and resets of weights";
+  if (recipe_.ptq.any()) return "ptq";
+  if (recipe_.update.has_states()) return "states: moments or weights in few bits";
+  for (const Phase& phase : recipe_.phases)
+    if (phase.when > 0) return "phases: when";
+  const auto against = [](const GemmSpec& s) -> std::string {
+    if (s.split.any()) return std::string("split ") + row_of(split_table, s.split.kind).name;
+    for (const OperandSpec* o : {&s.a, &s.b})
+      if (!is_known(o->quant) || o->quant.ragged == Ragged::refuse) return "a word of its format without kernels";
+    return is_known(s.hadamard) && is_known(s.accumulator) ? "" : "a Hadamard or an adder without kernels";
+  };
+  std::string reason;
+  const int phases = static_cast<int>(recipe_.phases.size()), now = phase_;
+  for (int phase = phases == 0 ? -1 : 0; phase < std::max(phases, 0); ++phase) {
+    plan(phase);
+    for (const Layer& l : layers_) {
+      if (l.treatment == Treatment::plain || !reason.empty()) continue;
+      if (l.is_product) reason = l.name + ": a product that only a rule quantises";
+      const GemmSpec &f = spec(l, Gemm::fprop), &d = spec(l, Gemm::dgrad), &g = spec(l, Gemm::wgrad);
+      if (!f.a.estimator.is_straight_through() || !f.b.estimator.is_straight_through())
+        reason = l.name + ": estimator other than ste";
+      if (f.hadamard.size > 0 && (d.b.source == Source::fprop_quantised || g.b.source == Source::fprop_quantised))
+        reason = l.name + ": source fprop_quantised under a Hadamard";
+      for (const GemmSpec* s : {&f, &d, &g})
+        if (const std::string own = against(*s); reason.empty() && !own.empty()) reason = l.name + ": " + own;
+    }
+  }
+  plan(now);
+  return reason;
 }
 
 void LinearEngine::begin_step(int step, int steps) {

@@ -23,7 +23,7 @@ Var add(Tape& tape, Var x, Var y) {
         continue;
       }
       float* g = t.new_gradient(input);
-      std::memcpy(g, z->grad, sizeof(float) * static_cast<size_t>(n));
+      t.copy(g, z->grad, n);
       t.add_gradient(input, g);
     }
   });
@@ -44,7 +44,7 @@ Var relu(Tape& tape, Var x) {
 Var silu(Tape& tape, Var x) {
   const int64_t n = x->value.size();
   Var y = tape.variable(x->value.rows, x->value.cols, x->needs_grad);
-  float* s = tape.arena.take<float>(n);
+  float* s = tape.floats.take<float>(n);
   tape.k.silu(y->value.data, s, x->value.data, n);
   tape.record(y, [=](Tape& t) {
     float* g = t.new_gradient(x);
@@ -57,7 +57,7 @@ Var silu(Tape& tape, Var x) {
 Var swiglu(Tape& tape, Var gate, Var up) {
   const int64_t n = gate->value.size();
   Var y = tape.variable(gate->value.rows, gate->value.cols, true);
-  float* s = tape.arena.take<float>(n);
+  float* s = tape.floats.take<float>(n);
   tape.k.swiglu(y->value.data, s, gate->value.data, up->value.data, n);
   tape.record(y, [=](Tape& t) {
     float* dgate = t.new_gradient(gate);
@@ -72,7 +72,7 @@ Var swiglu(Tape& tape, Var gate, Var up) {
 Var rms_norm(Tape& tape, Var x, Var gain) {
   const int rows = x->value.rows, cols = x->value.cols;
   Var y = tape.variable(rows, cols, true);
-  float* r = tape.arena.take<float>(rows);
+  float* r = tape.floats.take<float>(rows);
   tape.k.rmsnorm(y->value.data, r, x->value.data, gain->value.data, 1e-5f, rows, cols);
   tape.record(y, [=](Tape& t) {
     float* dx = t.new_gradient(x);
@@ -100,7 +100,39 @@ Var transposed(Tape& tape, Var x) {
   return y;
 }
 
+namespace {
+
+// For each row of a table the places where tokens name it, ascending: first[r] .. first[r + 1] of `places`.
+struct Occurrences {
+  int32_t *first, *places;
+};
+Occurrences occurrences(Arena& arena, const int32_t* tokens, int n, int rows) {
+  const Occurrences all = {arena.take<int32_t>(rows + 2), arena.take<int32_t>(n)};
+  int32_t* const next = all.first + 1;  // ends one further on than it begins
+  std::fill(all.first, all.first + rows + 2, 0);
+  for (int i = 0; i < n; ++i) ++next[tokens[i] + 1];
+  for (int r = 0; r < rows; ++r) next[r + 1] += next[r];
+  for (int i = 0; i < n; ++i) all.places[next[tokens[i]]++] = i;
+  return all;
+}
+
+Var embedding_on_device(Tape& tape, const int32_t* tokens, int n, Var table) {
+  const int rows = table->value.rows, cols = table->value.cols;
+  Var y = tape.variable(n, cols, true);
+  tape.k.device->gather_rows(y->value.data, table->value.data, tape.placed(tokens, n), n, cols);
+  tape.record(y, [=](Tape& t) {
+    float* g = t.new_gradient(table);
+    const Occurrences of = occurrences(t.arena, tokens, n, rows);
+    t.k.device->scatter_rows(g, y->grad, t.placed(of.first, rows + 1), t.placed(of.places, n), rows, cols);
+    t.add_gradient(table, g);
+  });
+  return y;
+}
+
+}  // namespace
+
 Var embedding(Tape& tape, const int32_t* tokens, int n, Var table) {
+  if (tape.k.device != nullptr) return embedding_on_device(tape, tokens, n, table);
   const int cols = table->value.cols;
   const size_t bytes = sizeof(float) * static_cast<size_t>(cols);
   Var y = tape.variable(n, cols, true);
@@ -130,7 +162,8 @@ RopeTable rope_table(Arena& arena, const Kernels& k, int context, int width) {
 
 Var rope(Tape& tape, Var x, int heads, const RopeTable& table) {
   const int rows = x->value.rows, width = x->value.cols / heads, context = table.cosine.rows;
-  const float *cosine = table.cosine.data, *sine = table.sine.data;
+  const float* cosine = tape.placed_once(table.cosine.data, table.cosine.size());
+  const float* sine = tape.placed_once(table.sine.data, table.sine.size());
   Var y = tape.variable(rows, x->value.cols, x->needs_grad);
   tape.k.rope(y->value.data, x->value.data, cosine, sine, 1.0f, rows, heads, width, context);
   tape.record(y, [=](Tape& t) {
@@ -141,7 +174,42 @@ Var rope(Tape& tape, Var x, int heads, const RopeTable& table) {
   return y;
 }
 
+namespace {
+
+// All tiles in one launch a product.
+Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int context) {
+  const int rows = q->value.rows, cols = q->value.cols, width = cols / heads, tiles = rows / context * heads;
+  const float factor = elementary::rsqrt(static_cast<float>(width));
+  const int64_t square = int64_t{context} * context, sequence = int64_t{context} * cols;
+  // A head [context, width] of q, k, v or y as it lies or transposed, and its square of scores.
+  const Products::Place head = {cols, 1, sequence, width}, turned = {1, cols, sequence, width};
+  const Products::Place scores = {context, 1, heads * square, square}, flipped = {1, context, heads * square, square};
+  Var y = tape.variable(rows, cols, true);
+  float* p = tape.floats.take<float>(tiles * square);
+  const DeviceKernels& device = *tape.k.device;
+  device.products({p, scores, q->value.data, head, k->value.data, turned, context, context, width, tiles, heads});
+  device.causal_softmaxes(p, factor, context, tiles);
+  device.products({y->value.data, head, p, scores, v->value.data, head, context, width, context, tiles, heads});
+  tape.record(y, [=](Tape& t) {
+    float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
+    float* ds = t.floats.take<float>(tiles * square);
+    const DeviceKernels& own = *t.k.device;
+    own.products({dv, head, p, flipped, y->grad, head, context, width, context, tiles, heads});
+    own.products({ds, scores, y->grad, head, v->value.data, turned, context, context, width, tiles, heads});
+    own.causal_softmaxes_backward(ds, p, factor, context, tiles);
+    own.products({dq, head, ds, scores, k->value.data, head, context, width, context, tiles, heads});
+    own.products({dk, head, ds, flipped, q->value.data, head, context, width, context, tiles, heads});
+    t.add_gradient(q, dq);
+    t.add_gradient(k, dk);
+    t.add_gradient(v, dv);
+  });
+  return y;
+}
+
+}  // namespace
+
 Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
+  if (tape.k.device != nullptr) return attention_on_device(tape, q, k, v, heads, context);
   const int rows = q->value.rows, cols = q->value.cols, width = cols / heads, tiles = rows / context * heads;
   const float factor = elementary::rsqrt(static_cast<float>(width));
   const int64_t square = int64_t{context} * context;
@@ -189,9 +257,9 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
 
 namespace {
 
-// sum over rows of weight * row_loss, divided by the number of rows.
+// sum over rows of weight * row_loss, divided by the number of rows: a number of the host.
 Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int rows, bool needs_grad) {
-  Var loss = tape.variable(1, 1, needs_grad);
+  Var loss = tape.variable(tape.arena.tensor(1, 1), needs_grad);
   const float total = weights ? tape.k.dot(row_loss, weights, rows) : tape.k.sum(row_loss, rows);
   loss->value.data[0] = total / static_cast<float>(rows);
   return loss;
@@ -246,16 +314,20 @@ Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels, const 
 
 Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights) {
   const int rows = logits->value.rows, cols = logits->value.cols;
-  if (Answers* answers = tape.pass.answers)
+  if (Answers* answers = tape.pass.answers) {
+    const Tensor outputs = tape.on_host(logits->value);
     for (int r = 0; r < rows; ++r) {
-      const float* y = logits->value.row(r);
+      const float* y = outputs.row(r);
       answers->chosen.push_back(static_cast<int32_t>(std::max_element(y, y + cols) - y));
       answers->labels.push_back(labels[r]);
     }
+  }
   if (const Teacher* teacher = heard(tape, logits->value))
     return followed_cross_entropy(tape, logits, labels, weights, *teacher);
-  float* p = tape.arena.take<float>(logits->value.size());
-  float* row_loss = tape.arena.take<float>(rows);
+  labels = tape.placed(labels, rows);
+  weights = tape.placed(weights, rows);
+  float* p = tape.floats.take<float>(logits->value.size());
+  float* row_loss = tape.floats.take<float>(rows);
   tape.k.softmax_loss(p, row_loss, logits->value.data, labels, rows, cols);
   Var loss = weighted_mean(tape, row_loss, weights, rows, logits->needs_grad);
   tape.record(loss, [=](Tape& t) {
@@ -269,11 +341,16 @@ Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* we
 
 namespace {
 
+void scale_columns(const Tape& tape, float* y, const float* factors, int rows, int cols) {
+  if (tape.k.device != nullptr) return tape.k.device->scale_columns(y, factors, rows, cols);
+  for (int r = 0; r < rows; ++r) tape.k.multiply(y + int64_t{r} * cols, factors, cols);
+}
+
 // A copy of x with column c times factors[c].
 float* scaled_columns(Tape& tape, Tensor x, const float* factors) {
-  float* copy = tape.arena.take<float>(x.size());
-  std::memcpy(copy, x.data, sizeof(float) * static_cast<size_t>(x.size()));
-  for (int r = 0; r < x.rows; ++r) tape.k.multiply(copy + int64_t{r} * x.cols, factors, x.cols);
+  float* copy = tape.floats.take<float>(x.size());
+  tape.copy(copy, x.data, x.size());
+  scale_columns(tape, copy, factors, x.rows, x.cols);
   return copy;
 }
 
@@ -281,7 +358,7 @@ float* scaled_columns(Tape& tape, Tensor x, const float* factors) {
 
 Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, const float* roots) {
   const int rows = y->value.rows, cols = y->value.cols;
-  float* row_loss = tape.arena.take<float>(rows);
+  float* row_loss = tape.floats.take<float>(rows);
   if (const Teacher* teacher = heard(tape, y->value)) {
     const Tensor mixed = tape.arena.tensor(rows, cols);
     for (int64_t i = 0; i < mixed.size(); ++i)
@@ -289,6 +366,9 @@ Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, c
           (1.0f - teacher->share) * target.data[i] + teacher->share * teacher->outputs[static_cast<size_t>(i)];
     target = mixed;
   }
+  target = tape.placed(target);
+  weights = tape.placed(weights, rows);
+  roots = tape.placed(roots, cols);
   const float* own = roots == nullptr ? y->value.data : scaled_columns(tape, y->value, roots);
   const float* wanted = roots == nullptr ? target.data : scaled_columns(tape, target, roots);
   tape.k.square_loss(row_loss, own, wanted, rows, cols);
@@ -297,7 +377,7 @@ Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, c
     float* g = t.new_gradient(y);
     const float factor = loss->grad[0] / static_cast<float>(rows);
     t.k.square_loss_backward(g, own, wanted, weights, factor, rows, cols);
-    for (int r = 0; roots != nullptr && r < rows; ++r) t.k.multiply(g + int64_t{r} * cols, roots, cols);
+    if (roots != nullptr) scale_columns(t, g, roots, rows, cols);
     t.add_gradient(y, g);
   });
   return loss;
@@ -322,6 +402,8 @@ void multiply_packed(Tape& tape, float* c, int64_t c_row, Matrix a, const float*
 }
 
 void multiply(Tape& tape, float* c, int64_t c_row, Matrix a, Matrix b, int m, int n, int k) {
+  if (tape.k.device != nullptr)
+    return tape.k.device->products({c, {c_row, 1}, a.data, {a.row, a.col}, b.data, {b.row, b.col}, m, n, k});
   constexpr int few = 16;  // rows of A that do not repay packing B
   if (b.col == 1 && m <= few && n % tape.k.panel_width == 0)
     return tape.k.gemm_in_place(c, c_row, a.data, a.row, a.col, b.data, b.row, m, n, k);

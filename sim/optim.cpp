@@ -63,9 +63,14 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
   const auto number = [&](const char* key) { return static_cast<float>(train.at(key).get<double>()); };
   lr_ = number("lr"), final_share_ = number("final_lr"), beta1_ = number("beta1"), beta2_ = number("beta2");
   eps_ = number("eps"), weight_decay_ = number("weight_decay"), momentum_ = number("momentum"), clip_ = number("clip");
+  const DeviceKernels* const device = context_.device;
+  if (device != nullptr) memory_ = Arena(&device->memory);
   m_ = memory_.take<float>(2 * total_);
   v_ = m_ + total_;
-  std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
+  if (device != nullptr)
+    device->zero(m_, 2 * total_);
+  else
+    std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
   spam_.resize(static_cast<size_t>(parameters.count()));
   if (context_.rules.bf16_weights) round_to_bf16(parameters.values(), dense_);
   if (dense_ < total_) store_tables(parameters, *context_.backend);
@@ -223,7 +228,12 @@ double get(const std::vector<float>& in, size_t at) {
 }  // namespace
 
 std::vector<float> Optimizer::state() const {
-  std::vector<float> out(m_, m_ + 2 * total_);
+  std::vector<float> out(static_cast<size_t>(2 * total_));
+  const auto bytes = static_cast<int64_t>(sizeof(float) * out.size());
+  if (context_.device != nullptr)
+    context_.device->download(out.data(), m_, bytes);
+  else
+    std::memcpy(out.data(), m_, static_cast<size_t>(bytes));
   for (const Spam& s : spam_) out.insert(out.end(), {s.maximum, s.norm, s.square});
   put(out, power1_);
   put(out, power2_);
@@ -236,7 +246,10 @@ std::vector<float> Optimizer::state() const {
 void Optimizer::restore(const std::vector<float>& state, int step) {
   const size_t moments = static_cast<size_t>(2 * total_);
   if (state.size() != moments + 3 * spam_.size() + 9) throw Error("checkpoint: the optimizer's state has another size");
-  std::memcpy(m_, state.data(), sizeof(float) * moments);
+  if (context_.device != nullptr)
+    context_.device->upload(m_, state.data(), static_cast<int64_t>(sizeof(float) * moments));
+  else
+    std::memcpy(m_, state.data(), sizeof(float) * moments);
   size_t at = moments;
   for (Spam& s : spam_) s = {state[at], state[at + 1], state[at + 2]}, at += 3;
   power1_ = get(state, at), power2_ = get(state, at + 2);

@@ -23,9 +23,10 @@ Schema optimizer_schema();
 /// What a recipe, the model and the run say of the update.
 struct UpdateContext {
   UpdateRules rules = {};
-  std::vector<int> matrices = {};       // parameters that muon orthogonalises
-  const Dispatcher* backend = nullptr;  // of their products
-  uint64_t seed = 0;                    // of the bits that round bf16 weights
+  std::vector<int> matrices = {};         // parameters that muon orthogonalises
+  const Dispatcher* backend = nullptr;    // of their products
+  uint64_t seed = 0;                      // of the bits that round bf16 weights
+  const DeviceKernels* device = nullptr;  // where parameters and moments lie; null: on the host
 };
 
 class Optimizer {

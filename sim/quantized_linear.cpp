@@ -94,7 +94,10 @@ QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, Part part, Ge
 
 void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call,
                             Quantized& out) {
-  backend_.quantize(call, out);
+  if (resident_ != nullptr)
+    resident_->quantize(call, out);
+  else
+    backend_.quantize(call, out);
   if (samples_amax(tape, call.spec))
     layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
 }
@@ -135,13 +138,17 @@ void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, Matri
   };
   sampled(0, a, s.a.quant, layer.scratch, ready_a);
   sampled(1, b, s.b.quant, layer.scratch_b, ready_b);
-  backend_.multiply({call_of(tape, layer, part, gemm, 0, a),
-                     call_of(tape, layer, part, gemm, 1, b),
-                     {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads},
-                     c,
-                     c_row,
-                     ready_a,
-                     ready_b});
+  const MultiplyCall call = {call_of(tape, layer, part, gemm, 0, a),
+                             call_of(tape, layer, part, gemm, 1, b),
+                             {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads},
+                             c,
+                             c_row,
+                             ready_a,
+                             ready_b};
+  if (resident_ == nullptr)
+    backend_.multiply(call);
+  else if (!resident_->multiply(call))
+    throw Error("gpu: " + layer.name + ": a product that the device does not know; --backend auto does", 1);
   if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
 }
 
@@ -153,7 +160,7 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
   Kept kept = {&q, x, {}};
   QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(x));
   if (estimates && call.hadamard.size > 0) {
-    kept.met = tape.arena.tensor(x.rows, static_cast<int>(hadamard_padded(call.hadamard, x.cols)));
+    kept.met = tape.floats.tensor(x.rows, static_cast<int>(hadamard_padded(call.hadamard, x.cols)));
     backend_.hadamard(call.x, call.hadamard, call.place.hadamard_signs(), false, kept.met.data, tape.pass.threads);
     call.x = view(kept.met);
     call.hadamard = {};
@@ -161,8 +168,11 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
   quantize(tape, layer, Gemm::fprop, operand, call, q);
   if (operand == 1 && !layer.average.empty()) lean_to_average(x.data, layer.average.data(), q);
   if (decodes) {
-    kept.decoded = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-    backend_.dequantize(q, kept.decoded.data, tape.pass.threads);
+    kept.decoded = tape.floats.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+    if (resident_ != nullptr)
+      resident_->dequantize(q, kept.decoded.data, tape.pass.threads);
+    else
+      backend_.dequantize(q, kept.decoded.data, tape.pass.threads);
   }
   return kept;
 }
@@ -241,7 +251,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       compute(gradient, target->value.cols);
     } else {
       const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, in)) : in;
-      Tensor raw = tape.arena.tensor(target->value.rows, cols);
+      Tensor raw = tape.floats.tensor(target->value.rows, cols);
       compute(raw.data, cols);
       const QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(target->value));
       const Kept& kept = operand == 0 ? saved.kept_x : saved.kept_w;

@@ -60,6 +60,11 @@ class LinearEngine {
   Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0);
 
   const Dispatcher& backend() const { return backend_; }
+  /// After finish(): from here on operands and results lie where the tape's floats do, and this backend alone quantises
+  /// and multiplies them (sim/device.h).
+  void use(const Backend& resident) { resident_ = &resident; }
+  /// Why a device cannot do these products on its own, in any phase; empty when it can. After finish().
+  std::string reason_against_device();
 
   bool centers_keys() const { return recipe_.center_keys; }
 
@@ -172,6 +177,7 @@ class LinearEngine {
   std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases
   Recipe skipped_;                          // every product bf16: layers that the policy leaves out
   const Dispatcher& backend_;
+  const Backend* resident_ = nullptr;
   std::vector<Layer> layers_;
 };
 

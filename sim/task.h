@@ -48,6 +48,10 @@ class Task {
   virtual std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const = 0;
   /// Multiply-adds of one training step, all products of every layer.
   virtual double multiply_adds(const Json& config) const = 0;
+  /// What of it has no kernels, so that it cannot train in the memory of a device (sim/device.h); empty: nothing.
+  virtual std::string reason_against_device(const Json& config) const {
+    return static_cast<void>(config), "task " + name();
+  }
   /// Why these parameters cannot go together; empty when they can.
   virtual std::string invalid_reason(const Json& config) const { return static_cast<void>(config), std::string(); }
   /// Parameters that name data files: they count by content.

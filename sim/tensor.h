@@ -10,6 +10,8 @@
 #include <new>
 #include <vector>
 
+#include "sim/memory.h"
+
 namespace fp4::sim {
 
 struct Tensor {
@@ -25,6 +27,8 @@ struct Tensor {
 class Arena {
  public:
   static constexpr std::size_t alignment = 64;  // one AVX-512 register, one cache line
+
+  explicit Arena(const Memory* memory = nullptr) : memory_(memory) {}
 
   template <class T>
   T* take(int64_t count) {
@@ -53,17 +57,21 @@ class Arena {
 
  private:
   struct Release {
-    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{alignment}); }
+    const Memory* memory = nullptr;
+    void operator()(std::byte* p) const {
+      if (memory != nullptr) return memory->give(p);
+      ::operator delete[](p, std::align_val_t{alignment});
+    }
   };
   struct Block {
     std::unique_ptr<std::byte[], Release> memory;
     std::size_t bytes;
   };
 
-  static Block block(std::size_t bytes) {
-    return {std::unique_ptr<std::byte[], Release>(
-                static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{alignment}))),
-            bytes};
+  Block block(std::size_t bytes) const {
+    void* const taken =
+        memory_ != nullptr ? memory_->take(bytes) : ::operator new[](bytes, std::align_val_t{alignment});
+    return {std::unique_ptr<std::byte[], Release>(static_cast<std::byte*>(taken), Release{memory_}), bytes};
   }
   void grow(std::size_t bytes) {
     const std::size_t least = std::size_t{1} << 18;
@@ -71,6 +79,7 @@ class Arena {
     used_ = 0;
   }
 
+  const Memory* memory_;
   std::vector<Block> blocks_;
   std::size_t used_ = 0;  // in the last block
 };

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "sim/checkpoint.h"
+#include "sim/device.h"
 #include "sim/low_bit_states.h"
 #include "sim/optim.h"
 #include "sim/pool.h"
@@ -55,9 +56,8 @@ class Run {
         train_(config.at("train")),
         recipe_(recipe_from_json(config.at("recipe"))),
         backend_(options.backend),
-        kernels_(kernels(backend_.name())),
-        engine_(recipe_, backend_),
-        tape_(arena_, kernels_, pass_) {
+        kernels_(&kernels(backend_.name())),
+        engine_(recipe_, backend_) {
     pass_.seed = seed;
     pass_.threads = options.threads;
     if (const int batch = train_.at("batch"); batch % ranks_ != 0)
@@ -66,16 +66,18 @@ class Run {
     for (const Phase& phase : recipe_.phases)
       if (phase.when > 0 && ranks_ > 1)
         throw Error("phases: `when` measures the gradient of one rank; accepted for several ranks: until");
-    if (ranks_ > 1) mean_.emplace(options.wire, *options.ranks, backend_, kernels_, seed);
+    if (ranks_ > 1) mean_.emplace(options.wire, *options.ranks, backend_, *kernels_, seed);
     Builder build(parameters_, engine_);
     build.files = options.files;
     if (ranks_ == 1) build.stop = options.stop;
     model_ = task.model(build, config, seed);
     engine_.finish();
-    parameters_.allocate(kernels_, seed);
-    model_->initialised(parameters_, kernels_);
-    optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_,
-                                             UpdateContext{recipe_.update, matrices(), &backend_, seed_});
+    parameters_.allocate(*kernels_, seed);
+    model_->initialised(parameters_, *kernels_);
+    place();
+    optimizer_ =
+        std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_,
+                                    UpdateContext{recipe_.update, matrices(), &backend_, seed_, kernels_->device});
     if (recipe_.weights.ramp_every > 0 && !optimizer_->can_wait())
       throw Error("weights.ramp: needs the optimizer adam, adamw or stable_spam");
     steps_ = train_.at("steps");
@@ -158,15 +160,46 @@ class Run {
   }
 
  private:
+  // Why this training cannot live in a device's memory; empty when it can.
+  std::string reason_against_device() {
+    if (options_.trace) return "trace";
+    if (options_.distil > 0 ||
+        (!options_.resume_from.empty() && !read_checkpoint(options_.resume_from).teacher.empty()))
+      return "distil";
+    const std::string optimizer =
+        recipe_.optimizer.empty() ? train_.at("optimizer").get<std::string>() : recipe_.optimizer;
+    if (optimizer != "adam" && optimizer != "adamw" && optimizer != "sgd") return "optimizer " + optimizer;
+    if (const std::string reason = task_.reason_against_device(config_); !reason.empty()) return reason;
+    return engine_.reason_against_device();
+  }
+
+  // Weights go to the device where there is one and it can do all the rest.
+  void place() {
+    gpu::Device* device = options_.device;
+    if (device == nullptr && backend_.name() == "gpu") device = gpu::this_device();
+    if (device != nullptr) {
+      const std::string reason = reason_against_device();
+      history_.placement = reason.empty() ? "all" : "products; " + reason;
+      if (reason.empty()) {
+        scope_.emplace(*device);
+        kernels_ = &device::table;
+        engine_.use(scope_->backend());
+        floats_ = Arena(&kernels_->device->memory);
+      }
+    }
+    parameters_.place(*kernels_);
+    tape_.emplace(arena_, kernels_->device != nullptr ? floats_ : arena_, *kernels_, pass_);
+  }
+
   // The network in fp32 reads the first batches of its training; then the layers' weights become codes.
   void calibrate() {
     engine_.begin_calibration();
     pass_.training = pass_.quantise = false;
     for (int batch = 1; batch <= recipe_.ptq.batches; ++batch) {
-      tape_.reset();
-      model_->training_loss(tape_, batch);
+      tape_->reset();
+      model_->training_loss(*tape_, batch);
     }
-    engine_.finish_calibration(tape_);
+    engine_.finish_calibration(*tape_);
   }
 
   // The teacher's outputs on the batch of this step, in fp32.
@@ -176,8 +209,8 @@ class Run {
     std::copy(teacher_weights_.begin(), teacher_weights_.end(), parameters_.values());
     pass_.training = pass_.quantise = false;
     teacher_.speaks = true;
-    tape_.reset();
-    model_->training_loss(tape_, step_);
+    tape_->reset();
+    model_->training_loss(*tape_, step_);
     teacher_.speaks = false;
     pass_.training = pass_.quantise = true;
     std::copy(own_.begin(), own_.end(), parameters_.values());
@@ -213,22 +246,22 @@ class Run {
     pass_.seed = seed_of_rank(seed_, rank_);
     pass_.rank = rank_, pass_.ranks = ranks_;
     if (pass_.teacher != nullptr) hear_teacher();
-    tape_.reset();
-    Var loss = model_->training_loss(tape_, step_);
+    tape_->reset();
+    Var loss = model_->training_loss(*tape_, step_);
     const float value = mean_loss(loss->value.data[0]);
     curve_sum_ += static_cast<double>(value), ++curve_count_;
     recent_.push_back(value);
     if (recent_.size() > divergence_window) recent_.erase(recent_.begin());
     if (!std::isfinite(value)) return diverge("the loss is not finite"), value;
-    tape_.backward(loss, optimizer_->loss_scale());
+    tape_->backward(loss, optimizer_->loss_scale());
     pass_.trace = nullptr;
-    parameters_.finish_gradients(tape_);
+    parameters_.finish_gradients(*tape_);
     if (mean_) {
-      (*mean_)(parameters_.gradients(), parameters_.total(), pass_.step, pass_.threads);
+      average_gradients();
       history_.bytes_sent = mean_->bytes_sent();
       share_held_amaxes();
     }
-    if (!optimizer_->step(parameters_, kernels_, step_, engine_.slow_weights(step_)))
+    if (!optimizer_->step(parameters_, *kernels_, step_, engine_.slow_weights(step_)))
       return diverge("a gradient is not finite"), value;
     if (!optimizer_->weights_are_finite()) return diverge("a weight is not finite"), value;
     pass_.seed = seed_;  // all ranks change weights alike
@@ -239,6 +272,18 @@ class Run {
     if (recent_.size() == divergence_window && mean > divergence_factor * trivial_loss_)
       diverge("the training loss exceeds 3x that of the trivial predictor");
     return value;
+  }
+
+  // Over the ranks, on the host.
+  void average_gradients() {
+    const int64_t n = parameters_.total();
+    const DeviceKernels* const device = kernels_->device;
+    if (device == nullptr) return (*mean_)(parameters_.gradients(), n, pass_.step, pass_.threads);
+    const int64_t bytes = static_cast<int64_t>(sizeof(float)) * n;
+    own_.resize(static_cast<size_t>(n));
+    device->download(own_.data(), parameters_.gradients(), bytes);
+    (*mean_)(own_.data(), n, pass_.step, pass_.threads);
+    device->upload(parameters_.gradients(), own_.data(), bytes);
   }
 
   // The mean of the ranks' losses, added in rank order.
@@ -301,13 +346,13 @@ class Run {
     pass_.quantise = quantise;
     pass_.seed = options_.rounding_seed.value_or(seed_);  // all ranks evaluate alike
     pass_.answers = quantise ? answers_ : nullptr;
-    return model_->validation_loss(tape_, examples);
+    return model_->validation_loss(*tape_, examples);
   }
 
   // The full evaluation, into the metrics; its loss.
   double judge() {
     const double loss = history_.metrics["loss"] = evaluate(0, true);
-    model_->metrics(tape_, history_.metrics);
+    model_->metrics(*tape_, history_.metrics);
     history_.metrics["loss_hp"] = evaluate(0, false);
     return loss;
   }
@@ -330,8 +375,10 @@ class Run {
   // Weights, little-endian fp32 in parameter order, then the losses of the curve as fp64. One NaN stands for all.
   std::string digest() const {
     Sha256 sha;
+    float* const values = parameters_.host_values();
     for (int i = 0; i < parameters_.count(); ++i) {
-      const Tensor v = parameters_.value(i);
+      Tensor v = parameters_.value(i);
+      v.data = values + (v.data - parameters_.values());
       for (int64_t j = 0; j < v.size(); ++j) {
         const float x = fp4::canonical(v.data[j]);
         if (bits_of(x) != bits_of(v.data[j])) v.data[j] = x;
@@ -356,7 +403,8 @@ class Run {
     c.seed = seed_;
     c.step = step_;
     c.next_point = next_point_;
-    c.weights.assign(parameters_.values(), parameters_.values() + parameters_.total());
+    const float* const values = parameters_.host_values();
+    c.weights.assign(values, values + parameters_.total());
     c.optimizer = optimizer_->state();
     c.held_amax = engine_.state();
     c.weight_rules = engine_.weight_state();
@@ -378,9 +426,7 @@ class Run {
         throw Error(place + ": the checkpoint was made under " + what + " " + there + ", this program has " + here, 1);
   }
 
-  void take_weights(const Checkpoint& c) {
-    std::memcpy(parameters_.values(), c.weights.data(), sizeof(float) * c.weights.size());
-  }
+  void take_weights(const Checkpoint& c) { parameters_.set_values(c.weights.data()); }
 
   // Whoever made the file may have given it any hash: what does not fit the run or each other would be read past its
   // end or would wait for a step that has gone by.
@@ -392,9 +438,8 @@ class Run {
       throw Error(path + ": its weights or its step are not those of the configuration", 1);
     if ((!c.teacher.empty() && c.teacher.size() != total) || !(c.distil >= 0 && c.distil <= 1) ||
         (!options_.branch && c.turned > std::max(last, 0)) || c.recent.size() > divergence_window ||
-        c.curve_count > c.step || std::any_of(c.curve.begin(), c.curve.end(), [&](const CurvePoint& p) {
-          return p.step > c.step;
-        }))
+        c.curve_count > c.step ||
+        std::any_of(c.curve.begin(), c.curve.end(), [&](const CurvePoint& p) { return p.step > c.step; }))
       throw Error(path + ": its teacher, phase or losses are not those of the configuration", 1);
   }
 
@@ -456,12 +501,13 @@ class Run {
   const Json& train_;
   Recipe recipe_;
   Dispatcher backend_;
-  const Kernels& kernels_;
+  const Kernels* kernels_;
+  std::optional<DeviceScope> scope_;  // outlives all that lies on its device
   Parameters parameters_;
   LinearEngine engine_;
-  Arena arena_;
+  Arena arena_, floats_;
   Pass pass_;
-  Tape tape_;
+  std::optional<Tape> tape_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   int steps_ = 0, step_ = 0;

@@ -19,6 +19,10 @@
 #include "sim/layers.h"
 #include "sim/status.h"
 
+namespace fp4::gpu {
+class Device;  // src/gpu/device.h
+}
+
 namespace fp4::sim {
 
 class Task;  // sim/task.h
@@ -52,7 +56,9 @@ struct History {
   double evaluation_cpu_seconds = 0;
   std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
   std::optional<Parent> parent;             // of a run that branches from a checkpoint
-  int64_t bytes_sent = 0;                   // of gradients, by this rank to others
+  // With the backend gpu, how much of the training the device did, and why not all ("all"; "products; optimizer muon").
+  std::string placement;
+  int64_t bytes_sent = 0;  // of gradients, by this rank to others
 };
 
 struct Progress {
@@ -71,7 +77,8 @@ struct TraceRow {
 };
 
 struct RunOptions {
-  std::string backend = "auto";  // backend_names() of src/backends.h
+  std::string backend = "auto";   // backend_names() of src/backends.h
+  gpu::Device* device = nullptr;  // trains there, whatever `backend`; null: with the backend gpu on the process's own
   int threads = 1;
   std::function<bool(const Progress&)> progress = {};  // called every step; false stops the run (status stopped)
   // Asked while examples are made, before the first step and before `progress` is; true ends the run with the status

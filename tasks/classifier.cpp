@@ -38,7 +38,7 @@ class FileBatches {
       float* row = t.row(i);
       for (size_t p = 0; p < bytes_.size(); ++p)
         row[p] = standardised(bytes_[p], pictures_->mean, pictures_->deviation);
-      tape.k.multiply(row, pictures_->factors.data(), t.cols);
+      kernels().multiply(row, pictures_->factors.data(), t.cols);
     }
     return t;
   }
@@ -137,8 +137,9 @@ class ClassifierModel : public Model {
       float* images = const_cast<float*>(data_->validation_images.data()) + int64_t{begin} * data_->pixels;
       const int32_t* labels = data_->validation_labels.data() + begin;
       Var y = logits(tape, tape.constant({images, n, data_->pixels}));
+      const Tensor outputs = tape.on_host(y->value);
       for (int i = 0; i < n; ++i) {
-        const float* row = y->value.row(i);
+        const float* row = outputs.row(i);
         correct_ += std::max_element(row, row + data_->classes) - row == labels[i];
       }
       return cross_entropy(tape, y, labels, nullptr);
@@ -169,6 +170,7 @@ class Classifier : public Task {
  public:
   std::string name() const override { return "classifier"; }
   std::string doc() const override { return "MLP with ReLU on 8x8 glyphs or IDX images, fp32 head"; }
+  std::string reason_against_device(const Json&) const override { return ""; }
   Schema schema(const Json&) const override {
     Schema s = common_schema(0.5, 0.0);
     s.insert(s.end(), {{"depth", 2, "hidden layers", {}, 1, 64},

@@ -201,14 +201,14 @@ class DiffusionModel : public Model {
       f = 1.0f;
       for (int k = 0; k < u_frequencies; ++k, f *= 2.0f) *a++ = f * u[i];
     }
-    tape.k.sin_cos(sine.data, cosine.data, angle.data, angle.size());
+    kernels().sin_cos(sine.data, cosine.data, angle.data, angle.size());
     Tensor rows = tape.arena.tensor(n, features());
     for (int i = 0; i < n; ++i) {
       float* r = rows.row(i);
       r = std::copy(x.row(i), x.row(i) + width, r);
       r = std::copy(sine.row(i), sine.row(i) + angles, r);
       std::copy(cosine.row(i), cosine.row(i) + angles, r);
-      tape.k.multiply(rows.row(i), factors_.data(), features());
+      kernels().multiply(rows.row(i), factors_.data(), features());
     }
     return tape.constant(rows);
   }
@@ -228,7 +228,7 @@ class DiffusionModel : public Model {
       const float next = std::max(0.0f, time - static_cast<float>(sampling_stride) / static_cast<float>(levels));
       std::fill(u.begin(), u.end(), time);
       tape.reset();
-      const float* v = velocity(tape, {x, n, data_->width}, u.data())->value.data;
+      const float* v = tape.on_host(velocity(tape, {x, n, data_->width}, u.data())->value).data;
       const float c = elementary::cos(half_pi * time), s = elementary::sin(half_pi * time);
       const bool last = k - sampling_stride < 0;
       const float nc = last ? 1.0f : elementary::cos(half_pi * next),
@@ -258,6 +258,7 @@ class Diffusion : public Task {
   std::string doc() const override {
     return "v-prediction of a spiral, 8 Gaussians or glyphs by a residual SiLU network";
   }
+  std::string reason_against_device(const Json&) const override { return ""; }
   Schema schema(const Json&) const override {
     Schema s = common_schema(0.0, 0.0);
     s.push_back(gradient_field());

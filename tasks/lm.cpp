@@ -229,6 +229,9 @@ class Lm : public Task {
  public:
   std::string name() const override { return "lm"; }
   std::string doc() const override { return "Llama-like byte model on a grammar or on your text"; }
+  std::string reason_against_device(const Json& config) const override {
+    return integer(config, "experts") > 1 ? "task lm: experts" : "";
+  }
   Schema schema(const Json& given) const override {
     const Json* word = at_path(given, "size");
     const LmSize& size = lm_size(word && word->is_string() ? word->get<std::string>() : "");

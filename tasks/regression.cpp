@@ -221,6 +221,7 @@ class Regression : public Task {
  public:
   std::string name() const override { return "regression"; }
   std::string doc() const override { return "teacher-student MLP with SiLU; variants control and linear"; }
+  std::string reason_against_device(const Json&) const override { return ""; }
   Schema schema(const Json& given) const override {
     const Json* word = at_path(given, "variant");
     const std::string variant = word && word->is_string() ? word->get<std::string>() : "teacher";

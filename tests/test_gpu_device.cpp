@@ -52,16 +52,24 @@ TEST_CASE("device: its matrix units pass the probe", "[gpu]") {
   CHECK(device->has_exact_unit(gpu::ExactUnit::bf16));
 }
 
-// More groups than one launch of the host loops ever has, more than one MiB, reused memory.
+// More groups than one launch of the host loops ever has, more than one MiB, reused memory. quartet has slopes, so that
+// only its products are the device's; the others train in its memory.
 TEST_CASE("device: a training run has the digest of the CPU's", "[gpu]") {
   if (device_or_skip() == nullptr) return;
-  for (const char* recipe : {"mxfp4", "nvfp4", "nvfp4_te", "mxfp8", "quartet", "tetrajet", "fp32"}) {
-    const sim::Json config = tasks::canonical(
-        {{"task", {{"name", "classifier"}}}, {"recipe", recipe}, {"train", {{"steps", 20}, {"curve_points", 2}}}});
-    sim::RunOptions on_device;
-    on_device.backend = "gpu";
-    INFO(recipe);
-    CHECK(tasks::run(config, 1, on_device).digest == tasks::run(config, 1).digest);
+  for (const char* task : {"regression", "classifier", "diffusion", "lm"}) {
+    for (const char* recipe : {"mxfp4", "nvfp4", "nvfp4_te", "mxfp8", "quartet", "tetrajet", "fp32"}) {
+      sim::Json parts = {
+          {"task", {{"name", task}}}, {"recipe", recipe}, {"train", {{"steps", 20}, {"curve_points", 2}}}};
+      if (task == std::string_view("lm"))
+        parts["task"].update({{"width", 64}, {"layers", 1}, {"heads", 2}, {"ffn", 96}});
+      const sim::Json config = tasks::canonical(parts);
+      sim::RunOptions on_device;
+      on_device.backend = "gpu";
+      const sim::History h = tasks::run(config, 1, on_device);
+      INFO(task << " " << recipe << ": " << h.placement);
+      CHECK(h.digest == tasks::run(config, 1).digest);
+      CHECK((h.placement == "all") == (recipe != std::string_view("quartet")));
+    }
   }
 }
 

@@ -268,6 +268,13 @@ run_bench() {
       rows_of "$out/bench_$what.json"
     fi
   done
+  start bench_train 60 "$bin/fp4sim" bench train --backend gpu --models mlp-256,lm --recipes mxfp4,bf16,nvfp4 --steps 300 --json
+  wait_for bench_train
+  report bench train - bench_train
+  if [ -s "$work/bench_train.out" ]; then
+    { tr -d '\n' <"$work/bench_train.out"; echo; } >>"$out/measured.jsonl"
+    rows_of "$work/bench_train.out"
+  fi
 }
 
 # Training runs on the device against the same machine's CPU.

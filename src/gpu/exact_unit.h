@@ -69,7 +69,7 @@ inline void emulate_exact_unit(Registers& registers, int first, int m, int n, co
   constexpr int per_word = 4 * Unit::step_elements / Unit::step_bytes;
   double a[Unit::m][Unit::step_elements] = {};
   double b[Unit::n][Unit::step_elements] = {};
-  registers.for_each_lane(first, [&](int lane, ExactFragments<Unit>& f) {
+  registers.for_all_lanes(first, [&](int lane, ExactFragments<Unit>& f) {
     for (int i = 0; i < per_word; ++i) {
       for (int j = 0; j < Unit::words_a; ++j) {
         a[Unit::row_a(lane, j)][Unit::byte_a(lane, j) / 4 * per_word + i] = element(f.a[m][j], i, f.scale_a[m]);

@@ -41,13 +41,14 @@ class GpuBackend final : public Backend {
  public:
   explicit GpuBackend(Device* device) { use(device); }
   GpuBackend() : is_found_(false) {}
+  explicit GpuBackend(Pool& resident) : resident_(&resident) {}
 
   const char* name() const override { return "gpu"; }
   // The process's device is looked for when somebody asks: starting a vendor's runtime takes a good part of a second.
   bool available() const override {
     const std::lock_guard lock(mutex_);
     if (!is_found_) use(this_device());
-    return pool_ != nullptr;
+    return resident_ != nullptr || own_pool_ != nullptr;
   }
   bool was_asked() const {
     const std::lock_guard lock(mutex_);
@@ -69,15 +70,16 @@ class GpuBackend final : public Backend {
 
   void dequantize(const Quantized& q, float* out, int) const override {
     const std::lock_guard lock(mutex_);
-    Buffer<float> values(*pool_, q.rows * q.cols);
-    gpu::dequantize(*pool_, gpu::upload(*pool_, q), values.data());
+    if (resident_ != nullptr) return gpu::dequantize(*resident_, gpu::upload(*resident_, q), out);
+    Buffer<float> values(pool(), q.rows * q.cols);
+    gpu::dequantize(pool(), gpu::upload(pool(), q), values.data());
     values.download(out);
   }
 
   void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
             int64_t c_stride) const override {
     const std::lock_guard lock(mutex_);
-    multiply(gpu::upload(*pool_, a), gpu::upload(*pool_, b), options, c, c_stride);
+    multiply(gpu::upload(pool(), a), gpu::upload(pool(), b), options, c, c_stride);
   }
 
   // The quantised operands never leave the device.
@@ -87,8 +89,8 @@ class GpuBackend final : public Backend {
       return false;
     }
     const std::lock_guard lock(mutex_);
-    multiply(call.ready_a != nullptr ? gpu::upload(*pool_, *call.ready_a) : on_device(call.a),
-             call.ready_b != nullptr ? gpu::upload(*pool_, *call.ready_b) : on_device(call.b), call.options, call.c,
+    multiply(call.ready_a != nullptr ? gpu::upload(pool(), *call.ready_a) : on_device(call.a),
+             call.ready_b != nullptr ? gpu::upload(pool(), *call.ready_b) : on_device(call.b), call.options, call.c,
              call.c_stride);
     return true;
   }
@@ -96,25 +98,33 @@ class GpuBackend final : public Backend {
   void hadamard(const MatrixView& x, const HadamardSpec& h, RandomPlace place, bool inverse, float* y,
                 int) const override {
     const std::lock_guard lock(mutex_);
-    const UploadedMatrix u = upload_matrix(*pool_, x);
-    Buffer<float> result(*pool_, x.rows * hadamard_padded(h, x.cols));
-    gpu::hadamard(*pool_, u.source, h, place, inverse, result.data());
+    const UploadedMatrix u = matrix(x);
+    if (resident_ != nullptr) return gpu::hadamard(*resident_, u.source, h, place, inverse, y);
+    Buffer<float> result(pool(), x.rows * hadamard_padded(h, x.cols));
+    gpu::hadamard(pool(), u.source, h, place, inverse, result.data());
     result.download(y);
   }
 
  private:
+  Pool& pool() const { return resident_ != nullptr ? *resident_ : *own_pool_; }
+  UploadedMatrix matrix(const MatrixView& x) const {
+    if (resident_ == nullptr) return upload_matrix(pool(), x);
+    return {{}, {x.data, x.rows, x.cols, x.row_stride, x.col_stride}};
+  }
   Resident on_device(const QuantizeCall& call) const {
-    const UploadedMatrix u = upload_matrix(*pool_, call.x);
-    Resident r = make_resident(*pool_, call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));
-    gpu::quantize(*pool_, u.source, {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset}, r);
+    const UploadedMatrix u = matrix(call.x);
+    Resident r = make_resident(pool(), call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));
+    gpu::quantize(pool(), u.source, {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset}, r);
     return r;
   }
 
   void multiply(const Resident& a, const Resident& b, const GemmOptions& options, float* c, int64_t c_stride) const {
     const int64_t rows = a.operand.rows;
     const int64_t cols = b.operand.rows;
-    Buffer<float> result(*pool_, rows * cols);
-    gpu::gemm(*pool_, a, b, options, result.data());
+    if (resident_ != nullptr && c_stride == cols) return gpu::gemm(*resident_, a, b, options, c);
+    if (resident_ != nullptr) throw Error("gpu: a product on the device is one contiguous matrix", 1);
+    Buffer<float> result(pool(), rows * cols);
+    gpu::gemm(pool(), a, b, options, result.data());
     if (c_stride == cols) return result.download(c);
     std::vector<float> host(static_cast<size_t>(rows * cols));
     result.download(host.data());
@@ -124,18 +134,20 @@ class GpuBackend final : public Backend {
   }
 
   void use(Device* device) const {
-    if (device != nullptr) pool_ = std::make_unique<Pool>(*device);
+    if (device != nullptr) own_pool_ = std::make_unique<Pool>(*device);
     is_found_ = true;
   }
 
   mutable bool is_found_ = true;
-  mutable std::unique_ptr<Pool> pool_;
+  mutable std::unique_ptr<Pool> own_pool_;
+  Pool* resident_ = nullptr;  // where callers' matrices lie; null: on the host
   mutable std::mutex mutex_;  // sweeps call from several threads; the device does one call at a time
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(Device* device) { return std::make_unique<GpuBackend>(device); }
+std::unique_ptr<Backend> make_resident_backend(Pool& pool) { return std::make_unique<GpuBackend>(pool); }
 
 #if !FP4_WITH_GPU
 Device* this_device() { return nullptr; }

@@ -12,6 +12,9 @@ namespace fp4::gpu {
 
 // A backend over a device, which must outlive it; nullptr gives one that is not available().
 std::unique_ptr<Backend> make_backend(Device* device);
+// The same where every matrix of floats that a call names, operand or result, lies in the memory of the pool's device:
+// only codes that a caller asks for travel. For one thread.
+std::unique_ptr<Backend> make_resident_backend(Pool& pool);
 
 }  // namespace fp4::gpu
 

@@ -12,9 +12,11 @@
 #if FP4_DEVICE_CODE
 #define FP4_UNROLL    _Pragma("unroll")
 #define FP4_NO_UNROLL _Pragma("unroll 1")
+#define FP4_UNROLL_16 _Pragma("unroll 16")
 #else
 #define FP4_UNROLL
 #define FP4_NO_UNROLL
+#define FP4_UNROLL_16
 #endif
 
 namespace fp4::gpu {
@@ -113,6 +115,11 @@ class PerThread {
 #else
     for (int lane = 0; lane < lanes_of_warp(); ++lane) f(lane, state_[first + lane]);
 #endif
+  }
+  // The same on the host for one that reads what every lane holds, as the emulated matrix instructions do.
+  template <class F>
+  void for_all_lanes(int first, const F& f) {
+    for_each_lane(first, f);
   }
   FP4_HD static constexpr int lanes_of_warp() { return State::lanes; }
 

@@ -10,11 +10,11 @@
 
 namespace fp4::gpu {
 
-class HostDevice final : public Device {
+// Memory of the host as a device's, for those who run kernels on it.
+class HostMemory : public Device {
  public:
-  explicit HostDevice(MatrixKind unit, int64_t largest_launch = 3) : unit_(unit), largest_launch_(largest_launch) {}
+  explicit HostMemory(MatrixKind unit, int64_t largest_launch) : unit_(unit), largest_launch_(largest_launch) {}
 
-  std::string description() const override { return "host loops"; }
   MatrixKind matrix_unit() const override { return unit_; }
   int64_t largest_launch() const override { return largest_launch_; }
   bool has_exact_unit(ExactUnit unit) const override { return unit == exact_; }
@@ -32,6 +32,18 @@ class HostDevice final : public Device {
   }
   void synchronise() override {}
 
+ private:
+  MatrixKind unit_;
+  int64_t largest_launch_;
+  ExactUnit exact_ = ExactUnit::none;
+};
+
+class HostDevice final : public HostMemory {
+ public:
+  explicit HostDevice(MatrixKind unit, int64_t largest_launch = 3) : HostMemory(unit, largest_launch) {}
+
+  std::string description() const override { return "host loops"; }
+
 #define FP4_GPU_RUN(Kernel) \
   void run(const Kernel& kernel, int64_t first, int64_t count) override { loop(kernel, first, count); }
   FP4_GPU_KERNELS(FP4_GPU_RUN)
@@ -46,9 +58,6 @@ class HostDevice final : public Device {
       kernel(Group{}, group, shared.data()->v);
     }
   }
-  MatrixKind unit_;
-  int64_t largest_launch_;
-  ExactUnit exact_ = ExactUnit::none;
 };
 
 }  // namespace fp4::gpu

@@ -8,6 +8,9 @@
 #include "src/gpu/quantize_kernels.h"
 #include "src/gpu/quick_kernels.h"
 #include "src/gpu/staged_gemm.h"
+#include "src/gpu/strided_gemm.h"
+#include "src/gpu/train_elements.h"
+#include "src/gpu/train_rows.h"
 #include "src/gpu/verify_kernels.h"
 #include "src/gpu/wide_gemm.h"
 
@@ -32,13 +35,17 @@ using AmdScaledGemm = ExactGemm<AmdScaled>;
 
 }  // namespace fp4::gpu
 
+// What the trainer's own loops are on a device (sim/kernels/device.cpp).
+#define FP4_GPU_TRAINER_KERNELS(apply)                                                                                \
+  apply(ElementLoop) apply(UpdateLoop) apply(SoftmaxRows) apply(SoftmaxBackward) apply(SquareLoss) apply(RmsNormRows) \
+      apply(ColumnSums) apply(StridedGemm)
 // Kernels of both vendors; the matrix units are a device's own.
 #define FP4_GPU_COMMON_KERNELS(apply)                                                                               \
   apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)             \
       apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower)                  \
           apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)           \
               apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(DecodeToBf16) \
-                  apply(PackCodes) apply(CompareBits) apply(ProbeNative)
+                  apply(PackCodes) apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
 #define FP4_GPU_NVIDIA_KERNELS(apply) \
   apply(NvidiaPower32) apply(NvidiaPower16) apply(NvidiaMantissa32) apply(NvidiaMantissa16) apply(NvidiaBf16Gemm)
 #define FP4_GPU_AMD_KERNELS(apply) \

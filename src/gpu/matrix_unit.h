@@ -49,7 +49,7 @@ template <class Unit, class Registers>
 inline void multiply_by_definition(Registers& registers, int first, int m, int half) {
   int a[Unit::m][unit_k] = {};
   int b[Unit::n][unit_k] = {};
-  registers.for_each_lane(first, [&](int lane, Fragments<Unit>& f) {
+  registers.for_all_lanes(first, [&](int lane, Fragments<Unit>& f) {
     for (int j = 0; j < Unit::words_a; ++j) {
       for (int i = 0; i < 4; ++i) a[Unit::row_a(lane, j)][Unit::byte_a(lane, j) + i] = signed_byte(f.a[m][j], i);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "src/error.h"
 #include "tools/bench/bench_gemm.h"
 #include "tools/bench/bench_gpu.h"
 #include "tools/bench/bench_quantize.h"
@@ -94,11 +95,14 @@ void run_gpu(const BenchOptions& o) {
 
 void run_bench(BenchOptions o) {
   const Dispatcher backend(o.backend);
-  if (backend.name() == "gpu") return run_gpu(o);
+  const bool is_gpu = backend.name() == "gpu", trains = std::count(o.what.begin(), o.what.end(), "train") != 0;
+  if (is_gpu && trains && o.what.size() > 1)
+    throw Error("bench: on the gpu backend `train` is a call of its own, beside no other benchmark");
+  if (is_gpu && !trains) return run_gpu(o);
   o.gemm.threads = o.passes.threads = o.train.threads = o.threads;
   o.gemm.rounds = o.passes.rounds = o.rounds;
   o.train.rounds = std::max(3, o.rounds / 3);
-  o.train.backend = o.backend;
+  o.train.backend = is_gpu ? backend.name() : o.backend;
   o.passes.specs = o.gemm.specs;
   const auto wants = [&](const std::string& kind) {
     return o.what.empty() ? kind != "tiers" : std::count(o.what.begin(), o.what.end(), kind) != 0;
@@ -154,7 +158,7 @@ void add_bench(CLI::App& app, Invocation&) {
       ->type_name("B");
   const CLI::Option* elements = app.add_option("--elements", o->passes.elements, "Floats to quantise (gpu: 2^26)")
                                     ->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
-  add_backend_option(app, o->backend, "; gpu measures gemm and quantize on data in device memory");
+  add_backend_option(app, o->backend, "; gpu measures gemm and quantize on data in device memory, and `train` by itself");
   app.add_option("--threads", o->threads, "Threads inside one call")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", o->rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
   app.add_option("--steps", o->train.steps, "Training steps a run")->check(CLI::Range(10, 100000));

@@ -162,6 +162,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     fields.emplace_back("judged under", config.at("eval").at("recipe").at("name").get<std::string>());
   for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
   fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
+  if (!history.placement.empty()) fields.emplace_back("on the device", history.placement);
   if (ranks)
     fields.emplace_back("ranks", fmt::format("{}, gradients in {}, {:.4g} MB sent by each", ranks->count(), o.gradients,
                                              static_cast<double>(history.bytes_sent) * 1e-6));

@@ -39,6 +39,7 @@ nlohmann::ordered_json train_result(const sim::Json& config, uint64_t seed, cons
                                    {"provenance", provenance(i)}};
   if (h.parent)
     result["parent"] = {{"checkpoint", h.parent->checkpoint}, {"step", h.parent->step}, {"recipe", h.parent->recipe}};
+  if (!h.placement.empty()) result["device"] = h.placement;
   return result;
 }
 
