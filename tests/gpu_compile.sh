@@ -5,8 +5,11 @@
 #   tests/gpu_compile.sh cuda|hip FOLDER              the whole backend with the vendor's runtime headers
 # The probes of tools/probe compile for devices with matrix instructions of their own.
 # Beyond compiling: the matrix instructions are there, no operation may fuse or flush, denormals are kept, matrix kernels
-# spill no registers but a word or two outside their loops. FOLDER/TARGET.registers lists every kernel: name, registers, bytes spilled, bytes of stack.
+# spill no registers but a word or two outside their loops. FOLDER/TARGET.registers lists every kernel: name, registers, bytes spilled, bytes of stack;
+# tests/gpu_registers.txt has those lines for one compiler a target, and any other number is an error.
+#   FP4_GPU_KEEP=1 tests/gpu_compile.sh TARGET FOLDER   writes that target's lines into tests/gpu_registers.txt instead
 set -eu
+export LC_ALL=C
 target=$1
 out=$2
 cd "$(dirname "$0")/.."
@@ -21,6 +24,22 @@ list_registers() {
     sort >"$out/$target.registers"
   awk -v target="$target" '/Gemm/ && !/^Plain/ && $3 > 16 {print target ": " $1 " spills " $3 " bytes"; bad = 1} END {exit bad}' \
     "$out/$target.registers"
+}
+
+# compare_registers COMPILER: with the table, or into it.
+compare_registers() {
+  table=tests/gpu_registers.txt
+  if [ -n "${FP4_GPU_KEEP:-}" ]; then
+    { grep -v "^$target " $table; echo "$target compiler $1"; sed "s/^/$target /" "$out/$target.registers"; } >"$out/table"
+    mv "$out/table" $table
+    return
+  fi
+  known=$(sed -n "s/^$target compiler //p" $table)
+  [ "$known" = "$1" ] || { echo "$target: registers not compared: the table has those of ${known:-no compiler}, this is $1"; return; }
+  sed -n "s/^$target //p" $table | grep -v '^compiler ' | diff - "$out/$target.registers" || {
+    echo "$target: registers, spills or stack differ from $table (<: there, >: here); FP4_GPU_KEEP=1 keeps the new ones"
+    exit 1
+  }
 }
 
 includes="-I. -Iinclude"
@@ -45,6 +64,7 @@ case $target in
     need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
     # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
     refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
+    compare_registers "nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
     case $target in sm_90|sm_120a)  # the probe of matrix units, for devices that have an instruction of their own
       probe_arch=$target
       [ "$target" != sm_90 ] || probe_arch=sm_90a
@@ -68,6 +88,7 @@ case $target in
         need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion"
         need 'v_mfma_scale_f32_16x16x128_f8f6f4 .*cbsz:4 blgp:4' "$out/$target.s" "no scaled e2m1 matrix instruction" ;;
       esac
+      compare_registers "clang $("$clang" -dumpversion | cut -d. -f1)"
       case $target in gfx942|gfx950)
         "$clang" -x hip -std=c++17 -O2 -Wall -Wextra -Werror $device_only -DPROBE_KERNEL_ALONE --offload-arch="$target" -S \
           -o "$out/probe.$target.s" tools/probe/probe.hip
