@@ -118,7 +118,7 @@ TEST_CASE("a group of a sparse product is twice as long in K", "[quick]") {
 
 TEST_CASE("metadata and masks say the same, and what is not sparse is refused by place", "[quick]") {
   std::vector<float> given(16, 0.0f);
-  for (const size_t i : {0, 3, 5, 6, 8, 9, 14, 15}) given[i] = 1.0f;
+  for (const size_t i : {0u, 3u, 5u, 6u, 8u, 9u, 14u, 15u}) given[i] = 1.0f;
   const SparseMask mask = sparse_mask("m", given, 16, 1, 16);
   CHECK(mask.kept == std::vector<int32_t>{0, 3, 5, 6, 8, 9, 14, 15});
   CHECK(sparse_mask("m", {0 | 3 << 2, 1 | 2 << 2, 0 | 1 << 2, 2 | 3 << 2}, 4, 1, 16).kept == mask.kept);
