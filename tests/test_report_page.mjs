@@ -409,6 +409,21 @@ await visit('beside.html', {}, async (page) => {
   await check_accessible(page, 'beside another sweep');
   if (shots) await page.screenshot({path: `${shots}/beside_1280.png`, fullPage: true});
 });
+// The first screen answers the question: the sentence and the whole chart, of a laptop and of a phone.
+for (const [width, height] of [
+  [1440, 900],
+  [390, 844],
+])
+  await visit('beside.html', {viewport: {width, height}}, async (page) => {
+    await page.locator('#tasks button', {hasText: 'classifier'}).click();
+    const bottom = async (place) => {
+      const box = await page.locator(place).boundingBox();
+      return box.y + box.height;
+    };
+    const [answer, chart] = [await bottom('#answer-text'), await bottom('#scatter')];
+    check(answer < 0.3 * height && chart <= height, `${width}: the answer ends at ${answer}, the chart at ${chart}`);
+    check(!(await page.locator('#controls').isVisible()), `${width}: the controls are folded`);
+  });
 // Sweeps with little in them: nothing to show is said, and nothing breaks.
 for (const name of ['one.html', 'fallen.html'])
   await visit(name, {viewport: {width: 390, height: 844}}, async (page) => {

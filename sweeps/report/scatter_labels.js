@@ -86,7 +86,8 @@ function label_texts(model, view, layout) {
   const visible = new Set(layout.shown);
   const front = layout.front.points;
   const name = (i) => {
-    const text = point_label(model, i, 2);
+    // A name that is cut short tells two points apart no better than their numbers.
+    const text = point_label(model, i);
     return view.numbers || text.length > 30 ? '' : text;
   };
   const steps = front.map((i, k) => ({i, number: String(k + 1), text: model.baseline[i] ? '' : name(i), bold: true}));
