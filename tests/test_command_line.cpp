@@ -132,5 +132,5 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
   write_text(folder / "grid.json", R"({"name": "one", "task": ["regression"], "seeds": 1, "train": {"steps": 2},
     "axes": {"wgrad.*.rounding": ["nearest_even", "stochastic"]}})");
   REQUIRE(run_cli("sweep run " + folder / "grid.json" + " --quiet --out " + folder / "one").exit_code == 0);
-  CHECK(offered("effects " + folder / "one" + " --axis ") == "wgrad.*.rounding\n");
+  CHECK(offered("effects " + folder / "one" + " --axis wg") == "wgrad.*.rounding\n");
 }
