@@ -75,10 +75,15 @@ constexpr Accumulator relatives[] = {aligned(64, 16, 25), aligned(32, 8, 20),  a
                                      aligned(64, 1, 18),  aligned(64, 32, 30), aligned(48, 16, 35),
                                      windowed(64, 4, 26), windowed(32, 16, 29)};
 
-// All named ones, and where asked the relatives.
+// All named ones, and where asked the relatives. Two names of one adder, or of two that differ only where operands have no
+// scales, are one: these have.
 std::vector<Accumulator> accumulators(bool with_relatives = true) {
   std::vector<Accumulator> list;
-  for (const AccumulatorInfo& info : accumulator_table) list.push_back(info.row);
+  for (const AccumulatorInfo& info : accumulator_table) {
+    Accumulator row = info.row;
+    row.unscaled = row.tf32 = false;
+    if (std::find(list.begin(), list.end(), row) == list.end()) list.push_back(row);
+  }
   if (with_relatives) list.insert(list.end(), std::begin(relatives), std::end(relatives));
   return list;
 }

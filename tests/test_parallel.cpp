@@ -134,6 +134,25 @@ TEST_CASE("the error of the lowest band leaves a stream, and no later band is ha
     }
 }
 
+// Two streams of 4 inside each of 4 bands would be 16 threads of their own; the pool has as many as the machine has cores.
+TEST_CASE("a stream inside a stream starts no more threads than the machine has cores", "[quick]") {
+  std::atomic<int> working = 0, most = 0;
+  std::atomic<int64_t> bands = 0;
+  const auto nothing = [](int64_t, int) {};
+  const auto inner = [&](int64_t, int) {
+    const int now = ++working;
+    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+    ++bands;
+    --working;
+  };
+  in_order(
+      20, 4, nothing, [&](int64_t, int) { in_order(20, 4, nothing, inner, nothing); }, nothing);
+  CHECK(bands == 400);
+  CHECK(most <= threads_of_machine());
+}
+
 // Without the child's own rule it waits for threads that stayed with its parent; the alarm ends it then.
 TEST_CASE("a process that is forked after a loop on several threads runs its loops alone", "[quick]") {
   const auto sum_of_loop = [](int threads) {

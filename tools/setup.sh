@@ -8,9 +8,9 @@ cd "$(dirname "$0")/.."
 wanted=${1:-all}
 case $wanted in build|all) ;; *) echo "setup.sh: unknown word '$wanted'; accepted: build, all" >&2; exit 2 ;; esac
 
-# What is not here, and why: Boost.Math and oneTBB (Eigen's incomplete beta function gives Student's t; OpenMP, which comes
-# with the compiler, shares loops); libzip and minizip (.npz and .zip are read and written as streams over zlib, where each
-# CRC and length is compared on the way; libzip writes nothing before its archive is closed).
+# What is not here, and why: Boost.Math (Eigen's incomplete beta function gives Student's t); libzip and minizip (.npz and
+# .zip are read and written as streams over zlib, where each CRC and length is compared on the way; libzip writes nothing
+# before its archive is closed).
 # package | group | a command that makes the package unnecessary, or - | what for
 table='
 g++                  | build | c++      | compiler
@@ -21,6 +21,7 @@ libcli11-dev         | build | -        | command line
 nlohmann-json3-dev   | build | -        | JSON
 libsqlite3-dev       | build | -        | result store
 libeigen3-dev        | build | -        | statistics (Student t), least squares, low-rank algebra
+libtbb-dev           | build | -        | runs of a sweep, streams of files (oneTBB)
 zlib1g-dev           | build | -        | .npz files, the report
 libopenmpi-dev       | build | mpicxx   | training on several processes (optional)
 openmpi-bin          | build | mpirun   | starts them
@@ -39,6 +40,7 @@ python3-pandas       | test  | -        | tables of the Python module, handed on
 python3-matplotlib   | test  | -        | its plots
 mypy                 | test  | mypy     | its type stubs
 clang                | test  | clang++  | second compiler, fuzzing
+clang-format         | test  | clang-format | layout of the code
 lld                  | test  | ld.lld   | links sanitized programs in a fifth of the time
 libclang-rt-dev      | test  | -        | fuzzing and sanitizers of clang
 libomp-dev           | test  | -        | OpenMP of clang

@@ -1,6 +1,12 @@
-// Workers take the next job of the sorted list by one atomic counter (greedy longest-first scheduling) and leave their
-// results in one list; whoever finds nobody writing commits all that is there, so a slow disk costs commits, not runs.
+// Workers, tasks of oneTBB in an arena of --jobs threads, take the next job of the sorted list by one atomic counter
+// (greedy longest-first scheduling) and leave their results in one queue; whoever finds nobody writing commits all that
+// is there, so a slow disk costs commits, not runs.
 #include "sweeps/engine/run.h"
+
+#include <tbb/concurrent_queue.h>
+#include <tbb/global_control.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,9 +15,9 @@
 #include <mutex>
 #include <new>
 #include <system_error>
-#include <thread>
 
 #include "src/error.h"
+#include "src/parallel.h"
 
 namespace fp4::sweeps {
 
@@ -63,16 +69,17 @@ class Engine {
   }
 
   Progress run() {
-    const auto more = static_cast<size_t>(std::max(1, options_.jobs)) - 1;
-    std::vector<std::thread> workers;
-    try {
-      workers.reserve(more);
-      while (workers.size() < more && !stopping()) workers.emplace_back([this] { work(); });
-    } catch (const std::exception&) {
-      // A machine that gives no further thread gives a slower sweep: the calling thread works too.
-    }
-    work();
-    for (std::thread& worker : workers) worker.join();
+    // A machine that gives no further thread gives a slower sweep; oneTBB would end the process.
+    const int crew = threads_available(std::max(1, static_cast<int>(std::min<size_t>(
+                         static_cast<size_t>(std::max(1, options_.jobs)), jobs_.size()))));
+    const tbb::global_control as_many_as_asked(tbb::global_control::max_allowed_parallelism,
+                                               static_cast<size_t>(std::max(crew, threads_of_machine())));
+    tbb::task_arena(crew).execute([&] {
+      tbb::task_group workers;
+      for (int worker = 1; worker < crew; ++worker) workers.run([this] { work(); });
+      work();
+      workers.wait();
+    });
     if (failure_) std::rethrow_exception(failure_);
     if (!stopping()) remove_trunks();
     progress_.last = nullptr;
@@ -162,32 +169,21 @@ class Engine {
   // One thread writes at a time. Whoever cannot write leaves its result to the one that does, which looks again after
   // it has let go; where the disk is slower than the runs, workers wait, and memory stays bounded.
   void hand_in(Finished finished) {
-    size_t waiting = 0;
-    {
-      const std::lock_guard lock(handing_in_);
-      pending_.push_back(std::move(finished));
-      waiting = pending_.size();
-    }
-    const bool crowded = waiting > 16 * static_cast<size_t>(std::max(1, options_.jobs));
+    pending_.push(std::move(finished));
+    const bool crowded = pending_.unsafe_size() > 16 * static_cast<size_t>(std::max(1, options_.jobs));
     do {
       std::unique_lock writer(writing_, std::defer_lock);
       if (crowded) writer.lock();
       if (!writer && !writer.try_lock()) return;
       for (std::vector<Finished> batch = take(); !batch.empty(); batch = take()) commit(batch);
-    } while (any_pending());
+    } while (!pending_.empty());
   }
 
   std::vector<Finished> take() {
-    const std::lock_guard lock(handing_in_);
-    const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(pending_.size(), 64));
-    std::vector<Finished> batch(std::make_move_iterator(pending_.begin()), std::make_move_iterator(end));
-    pending_.erase(pending_.begin(), end);
+    std::vector<Finished> batch;
+    Finished next;
+    while (batch.size() < 64 && pending_.try_pop(next)) batch.push_back(std::move(next));
     return batch;
-  }
-
-  bool any_pending() {
-    const std::lock_guard lock(handing_in_);
-    return !pending_.empty();
   }
 
   void commit(const std::vector<Finished>& batch) {
@@ -228,10 +224,10 @@ class Engine {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> halted_ = false;
-  std::mutex trying_again_, handing_in_, writing_, failing_;
-  std::vector<Finished> pending_;  // under handing_in_
-  std::exception_ptr failure_;     // under failing_
-  Progress progress_;              // under writing_
+  std::mutex trying_again_, writing_, failing_;
+  tbb::concurrent_queue<Finished> pending_;
+  std::exception_ptr failure_;  // under failing_
+  Progress progress_;           // under writing_
 };
 
 }  // namespace
