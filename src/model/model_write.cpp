@@ -241,8 +241,14 @@ ModelResult convert_model(const ModelJob& job) {
   const std::vector<std::string> files = model_files(command, job.in, &notes);
   try {
     return converted(job, command, files, std::move(notes));
-  } catch (const Error&) {
-    if (!job.changed) check_hashes(command, files);  // a damaged file is the better reason
+  } catch (const Error& error) {
+    // A damaged file is the better reason; a wrong option is none of it.
+    const std::string why = error.what();
+    if (job.changed || why.starts_with("--")) throw;
+    std::vector<std::string> named;
+    for (const std::string& file : files)
+      if (why.find(file) != std::string::npos) named.push_back(file);
+    check_hashes(command, named.empty() ? files : named);
     throw;
   }
 }
