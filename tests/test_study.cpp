@@ -30,7 +30,7 @@ const std::string table =
     "one,x,b,run,3,0.25,h4,0.01,best,1:1:d 2:1:d 3:1:d\n"
     "two,x,b,run,2,0.25,h5,0.01,best,1:1:d 2:diverged 3:1:d 4:1:d\n"
     "two,x,b,confirm,2,0.25,h5,0.01,best,1001:1:d 1002:failed\n";
-const std::string study = R"({"doc": "d", "delta": {"share": 0.02, "of": "recipe=one"},
+const std::string study = R"({"doc": "d", "delta": {"share": 0.02, "of": "recipe=one"}, "rung_cost": {"a": 0.1},
   "groups": {"Group, of one": {"base": {"recipe": "one"}, "rows": {"two": {"recipe": "two", "thing": "x"}}}}})";
 
 StudyResult judged(const std::string& tables, const std::string& json) {
@@ -68,9 +68,10 @@ TEST_CASE("a study by hand", "[quick]") {
   CHECK(b.comparison.verdict == Verdict::undecided);
   CHECK_FALSE(b.rates_differ);
   CHECK(study_csv(result) ==
-        "group,name,task,n,mean,low,high,detectable,delta,verdict,rates,diverged,base_diverged\n"
-        "\"Group, of one\",two,a,4,0.125,0.125,0.125,0,0.01,worse,differ,0,0\n"
-        "\"Group, of one\",two,b,2,0,,,0,0.005,undecided,equal,1,0\n");
+        "group,name,task,n,mean,low,high,detectable,delta,verdict,reason,rates,diverged,base_diverged\n"
+        "\"Group, of one\",two,a,4,0.125,0.125,0.125,0,0.01,worse,"
+        "rates differ: beyond the .10 that a rung may cost,differ,0,0\n"
+        "\"Group, of one\",two,b,2,0,,,0,0.005,undecided,,equal,1,0\n");
   CHECK(study_table(result, "Group, of one") ==
         "| | a | b |\n|---|---|---|\n"
         "| two | **+.125000 [+.125000, +.125000]**† | 2 seeds, 1 against 0 diverged |\n"
@@ -82,6 +83,45 @@ TEST_CASE("a study by hand", "[quick]") {
                        !Contains("old"));
   CHECK(study_page(result, made, "p.md") == made);
   CHECK_THROWS_WITH(study_page(result, "<!-- effects: other -->\n", "p.md"), Contains("p.md") && Contains("other"));
+}
+
+TEST_CASE("an interval at two rates has to end beyond what a rung may cost", "[quick]") {
+  const auto effect = [](const std::string& rows, const std::string& cost) {
+    return judged(rows, R"({)" + cost + R"("groups": {"g": {"base": "recipe=one", "rows": {"r": "recipe=two"}}}})")
+        .effects.at(0);
+  };
+  const std::string head = "recipe,task,n,loss_gap,config_hash,lr,at,runs\n";
+  const auto row = [](const std::string& recipe, const std::string& task, const std::string& rate, double loss,
+                      const std::string& at = "best") {
+    std::string runs;
+    for (int seed = 1; seed <= 4; ++seed)
+      runs += (seed > 1 ? " " : "") + std::to_string(seed) + ":" + std::to_string(loss + seed) + ":d";
+    return recipe + "," + task + ",4,0," + recipe + rate + "," + rate + "," + at + "," + runs + "\n";
+  };
+  // .014 and .016 beside the classifier's .015; equal rates and a second rung of each side need no allowance.
+  const StudyEffect near = effect(head + row("one", "classifier", "1", 1) + row("two", "classifier", "2", 1.014), "");
+  CHECK(near.comparison.verdict == Verdict::undecided);
+  CHECK(near.rung_cost == 0.015);
+  CHECK_FALSE(near.beyond_rung);
+  CHECK(effect(head + row("one", "classifier", "1", 1) + row("two", "classifier", "2", 1.016), "").comparison.verdict ==
+        Verdict::worse);
+  const StudyEffect same = effect(head + row("one", "classifier", "1", 1) + row("two", "classifier", "1", 1.014), "");
+  CHECK(same.comparison.verdict == Verdict::worse);
+  CHECK_FALSE(same.rung_cost.has_value());
+  const StudyEffect rungs =
+      effect(head + row("one", "classifier", "1", 1) + row("one", "classifier", "2", 1.5, "near best") +
+                 row("two", "classifier", "2", 1.014) + row("two", "classifier", "1", 1.5, "near best"),
+             "");
+  CHECK(rungs.rates_differ);
+  CHECK(rungs.comparison.verdict == Verdict::worse);
+  CHECK(effect(head + row("one", "other", "1", 1) + row("two", "other", "2", 9), "").comparison.verdict ==
+        Verdict::undecided);  // of another task nobody knows what a rung costs
+  CHECK(effect(head + row("one", "other", "1", 1) + row("two", "other", "2", 9), R"("rung_cost": {"other": 7.5}, )")
+            .comparison.verdict == Verdict::worse);
+  CHECK_THROWS_WITH(effect(head + row("one", "a", "1", 1) + row("two", "a", "2", 9), R"("rung_cost": {"b": 1}, )"),
+                    Contains("rung_cost") && Contains("'b'"));
+  CHECK_THROWS_WITH(effect(head + row("one", "a", "1", 1) + row("two", "a", "2", 9), R"("rung_cost": {"a": -1}, )"),
+                    Contains("rung_cost.a"));
 }
 
 TEST_CASE("mistakes of a study are told with their place", "[quick]") {

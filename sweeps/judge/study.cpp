@@ -25,6 +25,11 @@ using Ordered = nlohmann::ordered_json;
 
 constexpr double share_that_matters = 0.02;  // as in races
 
+// What a rung of factor 2 beside the best may cost where tuning confuses the two (results/sensitivity, and a setting
+// tuned twice in results/scale_formats_held_back).
+constexpr std::pair<std::string_view, double> rung_costs[] = {
+    {"classifier", 0.015}, {"diffusion", 0.0025}, {"regression", 0.010}, {"lm", 0.04}};
+
 std::optional<double> number(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -80,7 +85,7 @@ class StudyJudge {
  public:
   StudyJudge(const StudyTable& table, const std::string& study, std::string place)
       : table_(table), place_(std::move(place)), study_(parse_json<Ordered>(study, place_)) {
-    object(study_, "", {"doc", "delta", "groups"});
+    object(study_, "", {"doc", "delta", "rung_cost", "groups"});
     for (size_t row = 0; row < table.rows(); ++row)
       if (const std::string& task = table.cell(row, "task");
           std::find(tasks_.begin(), tasks_.end(), task) == tasks_.end())
@@ -88,7 +93,7 @@ class StudyJudge {
   }
 
   StudyResult judge() {
-    const std::map<std::string, double> delta = deltas();
+    const std::map<std::string, double> delta = deltas(), rung_cost = costs_of_rungs();
     StudyResult result{.effects = {}, .tasks = tasks_};
     const Ordered& groups = at(study_, "", "groups");
     object(groups, "groups", {});
@@ -105,11 +110,14 @@ class StudyJudge {
           effect.comparison.settings = {setting_of(row.at(task), base.at(task))};
           effect.comparison.delta = delta.contains(task) ? delta.at(task) : 0;
           effect.rates_differ = row.at(task).rate != base.at(task).rate;
+          if (effect.rates_differ && std::min(row.at(task).rungs.size(), base.at(task).rungs.size()) < 2)
+            effect.rung_cost = rung_cost.contains(task) ? rung_cost.at(task) : std::numeric_limits<double>::infinity();
           result.effects.push_back(std::move(effect));
         }
       }
     }
     judge_family(result.effects);
+    for (StudyEffect& effect : result.effects) judge_rates(effect);
     return result;
   }
 
@@ -230,6 +238,18 @@ class StudyJudge {
     return delta;
   }
 
+  std::map<std::string, double> costs_of_rungs() const {
+    std::map<std::string, double> costs(std::begin(rung_costs), std::end(rung_costs));
+    if (!study_.contains("rung_cost")) return costs;
+    object(study_.at("rung_cost"), "rung_cost", tasks_);
+    for (const auto& [task, cost] : study_.at("rung_cost").items()) {
+      if (!cost.is_number() || !(cost.get<double>() >= 0))
+        throw Error(where("rung_cost." + task) + ": expected a number from 0");
+      costs[task] = cost;
+    }
+    return costs;
+  }
+
   static Setting setting_of(const Chosen& mine, const Chosen& theirs) {
     std::set<uint64_t> seeds;
     for (const Chosen* side : {&mine, &theirs})
@@ -254,6 +274,16 @@ class StudyJudge {
     for (StudyEffect& effect : effects) family.push_back(std::move(effect.comparison));
     sweeps::judge(family);
     for (size_t i = 0; i < effects.size(); ++i) effects[i].comparison = std::move(family[i]);
+  }
+
+  // Words of an interval that leaves out 0; those of divergence alone hold at any rate.
+  static void judge_rates(StudyEffect& effect) {
+    Comparison& comparison = effect.comparison;
+    const double end = comparison.interval ? std::max(comparison.interval->low, -comparison.interval->high) : 0;
+    if (end <= 0) effect.rung_cost.reset();
+    if (!effect.rung_cost) return;
+    effect.beyond_rung = end > *effect.rung_cost;
+    if (!effect.beyond_rung) comparison.verdict = Verdict::undecided;
   }
 
   const StudyTable& table_;
@@ -286,11 +316,20 @@ std::string table_cell(const StudyEffect& effect) {
     const int digits = decimals((c.interval->high - c.interval->low) / 2);
     text = fmt::format("{} [{}, {}]", brief(c.summary.mean, digits), brief(c.interval->low, digits),
                        brief(c.interval->high, digits));
-    if (c.interval->low > 0 || c.interval->high < 0) text = "**" + text + "**";
+    if ((c.interval->low > 0 || c.interval->high < 0) && !(effect.rung_cost && !effect.beyond_rung))
+      text = "**" + text + "**";
   }
-  if (effect.rates_differ) text += "†";
+  if (effect.rates_differ) text += effect.rung_cost && !effect.beyond_rung ? "‡" : "†";
   if (c.diverged + c.rival_diverged > 0) text += fmt::format(", {} against {} diverged", c.diverged, c.rival_diverged);
   return text;
+}
+
+std::string reason(const StudyEffect& effect) {
+  if (!effect.rung_cost) return "";
+  const std::string cost = std::isfinite(*effect.rung_cost)
+                               ? brief(*effect.rung_cost, decimals(*effect.rung_cost), false)
+                               : std::string("unknown");
+  return fmt::format("rates differ: {} the {} that a rung may cost", effect.beyond_rung ? "beyond" : "within", cost);
 }
 
 std::string field(const std::string& text) {
@@ -307,16 +346,16 @@ StudyResult judge_study(const StudyTable& table, const std::string& study, const
 }
 
 std::string study_csv(const StudyResult& result) {
-  std::string out = "group,name,task,n,mean,low,high,detectable,delta,verdict,rates,diverged,base_diverged\n";
+  std::string out = "group,name,task,n,mean,low,high,detectable,delta,verdict,reason,rates,diverged,base_diverged\n";
   const auto end = [](const Comparison& c, double Interval::*which) {
     return c.interval ? fmt::format("{:.6g}", (*c.interval).*which) : std::string();
   };
   for (const StudyEffect& effect : result.effects) {
     const Comparison& c = effect.comparison;
-    out += fmt::format("{},{},{},{},{:.6g},{},{},{},{:.6g},{},{},{},{}\n", field(effect.group), field(effect.name),
+    out += fmt::format("{},{},{},{},{:.6g},{},{},{},{:.6g},{},{},{},{},{}\n", field(effect.group), field(effect.name),
                        effect.task, c.summary.n, c.summary.mean, end(c, &Interval::low), end(c, &Interval::high),
                        std::isfinite(c.detectable) ? fmt::format("{:.6g}", c.detectable) : "", c.delta, word(c.verdict),
-                       effect.rates_differ ? "differ" : "equal", c.diverged, c.rival_diverged);
+                       reason(effect), effect.rates_differ ? "differ" : "equal", c.diverged, c.rival_diverged);
   }
   return out;
 }
@@ -328,13 +367,15 @@ std::string study_table(const StudyResult& result, const std::string& group) {
   std::vector<std::string> names;
   std::map<std::pair<std::string, std::string>, std::string> cells;
   std::map<std::string, std::vector<double>> detectable;
-  bool differ = false;
+  bool differ = false, within = false;
   for (const StudyEffect& effect : result.effects) {
     if (effect.group != group) continue;
     if (std::isfinite(effect.comparison.detectable)) detectable[effect.task].push_back(effect.comparison.detectable);
     if (std::find(names.begin(), names.end(), effect.name) == names.end()) names.push_back(effect.name);
     cells[{effect.name, effect.task}] = table_cell(effect);
-    differ |= effect.rates_differ;
+    const bool undecided = effect.rung_cost && !effect.beyond_rung;
+    differ |= effect.rates_differ && !undecided;
+    within |= undecided;
   }
   for (const std::string& name : names) {
     out += "| " + name + " |";
@@ -347,7 +388,12 @@ std::string study_table(const StudyResult& result, const std::string& group) {
     const double middle = widths.empty() ? 0 : quantile(widths, 0.5);
     out += widths.empty() ? "  |" : " " + brief(middle, decimals(middle), false) + " |";
   }
-  return out + (differ ? "\n\n† rates differ: the two settings' best learning rates are not the same.\n" : "\n");
+  out += "\n";
+  if (differ || within) out += "\n";
+  if (differ) out += "† rates differ: the two settings' best learning rates are not the same.\n";
+  if (within)
+    out += std::string(differ ? "\n" : "") + "‡ rates differ, and by no more than a rung may cost: undecided.\n";
+  return out;
 }
 
 std::string study_page(const StudyResult& result, const std::string& page, const std::string& place) {
@@ -357,7 +403,7 @@ std::string study_page(const StudyResult& result, const std::string& page, const
   std::string out;
   bool inside = false;  // what follows a mark: empty lines, a table and its note, until another line
   for (const std::string& line : split(page, '\n')) {
-    if (inside && (line.empty() || line.starts_with('|') || line.starts_with("†"))) continue;
+    if (inside && (line.empty() || line.starts_with('|') || line.starts_with("†") || line.starts_with("‡"))) continue;
     if (inside) out += "\n";
     inside = false;
     out += line + "\n";
