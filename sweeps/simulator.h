@@ -47,6 +47,7 @@ struct Cost {
   double points = 0;    // 0: no score
   double speedup_bf16 = 1;
   double fp4_share = 0;  // of the multiply-adds
+  std::string decoded;   // formats that the chip does not multiply, priced as bf16 products; "" without
 };
 struct CostModel {
   // `steps` of the training: recipes with phases cost their mean over them.

@@ -17,11 +17,11 @@ TEST_CASE("every command and subcommand shows an example", "[cli]") {
                               "witness",       "signature",      "train",          "stats",
                               "trace",         "trace plot",     "cost",           "cost compare",
                               "cost explain",  "cost weights",   "cost recommend", "cost sensitivity",
-                              "cost validate", "cost calibrate", "cost measure",   "sweep",
-                              "sweep run",     "sweep status",   "sweep merge",    "table",
-                              "pareto",        "effects",        "report",         "help",
-                              "completion",    "bench",          "version",        "eval",
-                              "serve"}) {
+                              "cost validate", "cost calibrate", "cost measure",   "cost new-chip",
+                              "sweep",         "sweep run",      "sweep status",   "sweep merge",
+                              "table",         "pareto",         "effects",        "report",
+                              "help",          "completion",     "bench",          "version",
+                              "eval",          "serve"}) {
     const auto result = run_cli(std::string(command) + " --help");
     INFO(command);
     CHECK(result.exit_code == 0);

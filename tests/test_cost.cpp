@@ -9,6 +9,7 @@
 #include "sim/recipe.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
+#include "sweeps/cost/doubt.h"
 #include "sweeps/cost/inference.h"
 
 using namespace fp4;
@@ -21,7 +22,7 @@ Json chip_json() {
     "rates": {"fp4": 8192, "fp8": 4096, "bf16": 2048, "fp32": 1024}, "efficiency": 0.5,
     "issue_per_s": 65536, "issue_efficiency": 0.5, "memory_bandwidth": 8192, "memory_bytes": 42496,
     "link_bandwidth": 1024, "network_bandwidth": 512, "node_size": 2, "board_w": 300, "idle_w": 100, "system_w": 500,
-    "price_per_hour": 3600, "random_source": "philox"})");
+    "price_per_hour": 3600, "random_source": "philox", "other_s_per_token": 0})");
 }
 
 Json model_json() {
@@ -68,6 +69,63 @@ TEST_CASE("matmuls, quantisers and the optimizer add up to the hand-computed ste
   REQUIRE(bf16.overhead == 1543.5 / 391.5 - 1);
   REQUIRE(bf16.quantisation_overhead == 0);
   REQUIRE_FALSE(bf16.points.has_value());
+}
+
+TEST_CASE("a product in a format that the chip does not multiply is priced in bf16 and named", "[quick]") {
+  Json json = chip_json();
+  json["block_scales"] = {{"fp4", {"e8m0/32"}}};
+  const Hardware narrow = parse_hardware(json, "test chip");
+  const CostResult mxfp4 = evaluate(uniform(mxfp4_spec), model, narrow);
+  REQUIRE(mxfp4.compute_s == 396.859375);  // as without the list
+  REQUIRE(mxfp4.decoded.empty());
+  const CostResult nvfp4 = evaluate(uniform(nvfp4_spec), model, narrow);
+  REQUIRE(nvfp4.decoded == std::vector<std::string>{"fp4 with ue4m3 for 16"});
+  REQUIRE(group(nvfp4, "matmul") == 3 * 512.0);  // bf16's rate
+  REQUIRE(group(nvfp4, "quantise") == 3.125 + 0.78125 + 1.5625);
+  // E8M0 for 64 is read as twice the same scale; E8M0 for 16 is not.
+  QuantSpec blocks = mxfp4_spec;
+  blocks.block.size = 64;
+  REQUIRE(evaluate(uniform(blocks), model, narrow).decoded.empty());
+  blocks.block.size = 16;
+  REQUIRE(evaluate(uniform(blocks), model, narrow).decoded == std::vector<std::string>{"fp4 with e8m0 for 16"});
+  // One product of three.
+  Recipe recipe = uniform(mxfp4_spec);
+  recipe.wgrad.b.quant = nvfp4_spec;
+  REQUIRE(group(evaluate(recipe, model, narrow), "matmul") == 128.0 + 128 + 512);
+  // Of real chips: CDNA 4 takes E8M0 for 32 alone, Blackwell UE4M3 for 16 as well, UE5M3 has Rubin.
+  const Model llama = load_model("llama3_8b");
+  const auto decoded = [&](const char* name, const char* hardware) {
+    return !evaluate(sim::recipe_from_json(name), llama, load_hardware(hardware)).decoded.empty();
+  };
+  REQUIRE_FALSE(decoded("mxfp4_all_sr", "mi355x"));
+  REQUIRE(decoded("nvfp4_te", "mi355x"));
+  REQUIRE_FALSE(decoded("nvfp4_te", "b200"));
+  REQUIRE(decoded("ue5m3_hold50", "b200"));
+  REQUIRE_FALSE(decoded("ue5m3_hold50", "vr200"));
+  REQUIRE_FALSE(decoded("ue5m3_hold50", "mi450"));
+  REQUIRE_FALSE(decoded("bf16", "mi355x"));
+}
+
+TEST_CASE("draws of what the model does not know hold the modelled step, and what recipes share cancels", "[quick]") {
+  const Model llama = load_model("llama3_8b");
+  const Hardware b200 = load_hardware("b200");
+  const std::vector<RecipeFacts> recipes = {facts_of(sim::recipe_from_json("bf16")),
+                                            facts_of(sim::recipe_from_json("mxfp4")),
+                                            facts_of(sim::recipe_from_json("mxfp4"))};
+  const auto doubts = cost_doubts(recipes, llama, b200, {});
+  REQUIRE(doubts[0].step.low < 0.85);
+  REQUIRE(doubts[0].step.high > 1.2);
+  REQUIRE(doubts[0].step.high < 1.5);  // of four factors of 1.5
+  REQUIRE(doubts[1].quickest);
+  REQUIRE(doubts[2].against.low == 1);  // the same recipe under the same draws
+  REQUIRE(doubts[2].against.high == 1);
+  REQUIRE(doubts[0].against.low > 1);
+  REQUIRE(doubts[1].overhead.low >= 0);
+  const auto sure = cost_doubts(recipes, llama, b200, {}, {.factor = 1, .fp4_slower = 0});
+  REQUIRE(sure[0].step.low == Approx(1));
+  REQUIRE(sure[0].step.high == Approx(1));
+  const CostResult bf16 = evaluate(recipes[0], llama, b200);
+  REQUIRE(sure[0].overhead.low == Approx(bf16.overhead));
 }
 
 TEST_CASE("each technique is charged what its kernel grows by", "[quick]") {

@@ -18,7 +18,8 @@ Json chip_json() {
   return Json::parse(R"({"name": "toy", "doc": "powers of two",
     "rates": {"fp4": 8192, "fp8": 4096, "bf16": 2048, "fp32": 1024}, "efficiency": 0.5,
     "issue_per_s": 65536, "issue_efficiency": 0.5, "memory_bandwidth": 8192, "memory_bytes": 1e6,
-    "link_bandwidth": 1024, "network_bandwidth": 512, "node_size": 2, "random_source": "philox"})");
+    "link_bandwidth": 1024, "network_bandwidth": 512, "node_size": 2, "random_source": "philox",
+    "other_s_per_token": 0})");
 }
 
 Model blocks_of(int blocks) {

@@ -85,6 +85,7 @@ OperandFacts facts_of(const OperandSpec& operand) {
   facts.quantised = facts.element_bits < 16;
   if (!facts.quantised) return facts;
   if (spec.has_scale()) {
+    facts.scale = row_of(scale_table, spec.scale).name;
     facts.scale_bits = scale_storage_bits(spec.scale);
     facts.scale_block = scale_block(spec.block);
     facts.square = spec.block.kind == BlockKind::square;

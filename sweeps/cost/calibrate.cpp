@@ -111,6 +111,7 @@ Hardware calibrate_host(const CalibrateOptions& options) {
     const char* preset;
   } formats[] = {{"fp8", "mxfp8"}, {"fp6", "mxfp6"}, {"fp4", "mxfp4"}};
   host.rates["fp32"] = host.rates["bf16"] = plain_rate(options);
+  host.other_s_per_token = {0, "estimate", "not measured: products and quantisers are timed"};
   for (const auto& row : formats) host.rates[row.format_class] = matrix_rate(row.preset, options);
   host.emulate = {{"int8", "fp8"}, {"int4", "fp4"}};
   host.efficiency = measured(1, "rates are what products reach");

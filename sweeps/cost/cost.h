@@ -85,6 +85,7 @@ struct CostResult {
   std::optional<double> energy_j;            // a step, all accelerators; empty without power figures
   std::optional<double> price;               // a step, all accelerators, US dollars
   std::optional<double> points;              // empty at 0 points
+  std::vector<std::string> decoded;  // formats that the chip does not multiply: "fp4 with ue5m3 for 16", as bf16
   BopsSpeedup bops;
   std::map<std::string, double> precisions;  // shares of the multiply-adds by format class, attention and head included
   MemoryFootprint memory;
@@ -128,6 +129,7 @@ std::optional<double> modelled_energy(const std::vector<Term>& terms, const Comm
 /// A technique counts once, wherever a layer of the model uses it in some phase.
 std::optional<double> points(const RecipeFacts& recipe, const Model& model, const CostWeights& weights);
 BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model);
+std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
 std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const Model& model);
 /// The score of arXiv 2509.17791: improvement over a reference loss, relative, per point; empty at 0 points.
 std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points);

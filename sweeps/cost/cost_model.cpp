@@ -34,6 +34,8 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
     turned.steps = steps;
     for (const auto& [name, factor] : factors) turned.weights.*weight_field(name) *= factor;
     const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, turned);
+    std::string decoded;
+    for (const std::string& format : result.decoded) decoded += (decoded.empty() ? "" : ", ") + format;
     return Cost{.overhead = result.overhead,
                 .quantisation_overhead = result.quantisation_overhead,
                 .step_time_s = result.step_time_s,
@@ -41,7 +43,8 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
                 .price = result.price.value_or(std::nan("")),
                 .points = result.points.value_or(0),
                 .speedup_bf16 = result.speedup_bf16,
-                .fp4_share = result.precisions.contains("fp4") ? result.precisions.at("fp4") : 0};
+                .fp4_share = result.precisions.contains("fp4") ? result.precisions.at("fp4") : 0,
+                .decoded = std::move(decoded)};
   };
   const auto groups = [hardware, model, options](const Json& recipe, int steps) {
     cost::CostOptions of_run = options;

@@ -1,6 +1,7 @@
 // Decides: the figures of a recipe from its terms and those of its references: the ideal step, the same step with free
 // quantisation, the bf16 and the MXFP8 step.
 #include <algorithm>
+#include <set>
 
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
@@ -145,6 +146,16 @@ std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const 
   return shares;
 }
 
+std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model& model, const Hardware& hardware) {
+  std::set<std::string> formats;
+  if (hardware.block_scales.empty()) return {};
+  for_each_part(recipe, model, [&](const Part& part) {
+    for (int gemm = 0; gemm < 3; ++gemm) formats.insert(decoded_operand(gemm_of(part.facts, gemm), hardware));
+  });
+  formats.erase("");
+  return {formats.begin(), formats.end()};
+}
+
 double group_seconds(const CostResult& result, std::string_view group) {
   double total = 0;
   for (const Term& term : result.terms)
@@ -172,6 +183,7 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   if (hardware.price_per_hour)
     result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;
   result.points = points(recipe, model, options.weights);
+  result.decoded = decoded_formats(recipe, model, hardware);
   result.precisions = precision_shares(recipe, model);
   result.bops = bops_speedup(recipe, model);
   // The peak of a run is that of its hungriest phase.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4/float_format.h"
 #include "src/error.h"
 #include "sweeps/cost/model.h"
 
@@ -61,6 +62,48 @@ void parse_rates(JsonReader& reader, Hardware& hardware) {
   }
 }
 
+// {"fp4": {"value": ["e8m0/32"], "kind", "source"}}, or the list alone.
+void parse_block_scales(JsonReader& reader, Hardware& hardware) {
+  const auto json =
+      reader.find("block_scales",
+                  {"block formats that the matrix unit multiplies; the others are priced as bf16 products of decoded "
+                   "operands. A class that is left out takes all"});
+  if (!json) return;
+  json->note_keys(format_classes());
+  for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
+    JsonReader value = entry;
+    check_class(json->place(), key);
+    BlockScales& scales = hardware.block_scales[key];
+    const bool alone = !value.json().is_object();
+    const JsonReader list = alone ? value : value.at("value", {"SCALE/BLOCK, such as e8m0/32"});
+    for (const JsonReader& word : list.list()) {
+      const std::string text = word.text();
+      const size_t slash = text.find('/');
+      const std::string block = slash == std::string::npos ? "" : text.substr(slash + 1);
+      if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6)
+        word.fail("expected SCALE/BLOCK, such as e8m0/32, found '" + text + "'");
+      std::vector<std::string> names;
+      for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
+      if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())
+        throw unknown_word(word.place(), text.substr(0, slash), names);
+      scales.words.push_back(text);
+    }
+    if (alone) continue;
+    scales.kind = kinds[value.at("kind", kind_about).word(kinds)];
+    scales.source = value.at("source", source_about).text();
+    value.finish();
+  }
+}
+
+// What is neither product, attention, head nor optimizer is bound by memory: GB200's fit by the bandwidths.
+Quantity other_by_bandwidth(double bandwidth) {
+  constexpr double fitted = 7.96e-6, of_bandwidth = 8e12;
+  return {
+      fitted * of_bandwidth / bandwidth, "estimate",
+      "left out: GB200's fitted 7.96e-6 s a token by the memory bandwidths, as norms, activations and residual adds "
+      "are bound by them"};
+}
+
 // {"value": "philox"|"hardware", kind, source}, or the word alone.
 void parse_random(JsonReader json, Hardware& hardware) {
   const std::vector<std::string> words = {"philox", "hardware"};
@@ -97,6 +140,15 @@ std::string Hardware::executed_class(std::string_view format_class) const {
                   name, format_class));
 }
 
+bool Hardware::multiplies(std::string_view format_class, std::string_view scale, double scale_block) const {
+  const auto known = block_scales.find(format_class);
+  if (known == block_scales.end()) return true;
+  return std::any_of(known->second.words.begin(), known->second.words.end(), [&](const std::string& word) {
+    const size_t slash = word.find('/');
+    return word.compare(0, slash, scale) == 0 && std::fmod(scale_block, std::stod(word.substr(slash + 1))) == 0;
+  });
+}
+
 double Hardware::rate(std::string_view format_class) const { return rates.at(executed_class(format_class)).value; }
 
 Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes) {
@@ -106,6 +158,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   if (const auto doc = reader.find("doc", {"the chip in a line", ""})) hardware.doc = doc->text();
   if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
+  parse_block_scales(reader, hardware);
   hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);
   hardware.issue_per_s =
       parse_quantity(reader.at("issue_per_s", {"vector instruction slots a second: lanes x clock"}), tiny);
@@ -140,14 +193,20 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
     reader.fail("board_w is larger than system_w (the whole system's share)");
   hardware.price_per_hour = optional(reader, "price_per_hour", 0, {"US dollars an hour for one accelerator"});
   if (const auto other = optional(reader, "other_s_per_token", 0,
-                                  {"seconds a token of what is neither GEMM, attention, head nor optimizer", 0}))
+                                  {"seconds a token of what is neither GEMM, attention, head nor optimizer; left "
+                                   "out: GB200's by the memory bandwidths"}))
     hardware.other_s_per_token = *other;
+  else
+    hardware.other_s_per_token = other_by_bandwidth(hardware.memory_bandwidth.value),
+    hardware.other_model = "llama3_8b";
   if (const auto other = reader.find("other_model", {"the model on which other_s_per_token was measured or fitted"})) {
     hardware.other_model = other->name_in("models");
-    const Model model = load_model(hardware.other_model, other->place());
-    hardware.other_size = static_cast<double>(model.blocks * model.width);
-  } else if (hardware.other_s_per_token.value > 0) {
+  } else if (hardware.other_s_per_token.value > 0 && hardware.other_model.empty()) {
     reader.fail("other_s_per_token needs other_model: the model it was measured or fitted on");
+  }
+  if (!hardware.other_model.empty()) {
+    const Model model = load_model(hardware.other_model, place + ": other_model");
+    hardware.other_size = static_cast<double>(model.blocks * model.width);
   }
   reader.finish();
   return hardware;
@@ -167,6 +226,8 @@ Json to_json(const Hardware& hardware) {
       {"name", hardware.name}, {"doc", hardware.doc}, {"source", hardware.source}, {"emulate", hardware.emulate}};
   out["rates"] = Json::object();
   for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
+  for (const auto& [key, scales] : hardware.block_scales)
+    out["block_scales"][key] = {{"value", scales.words}, {"kind", scales.kind}, {"source", scales.source}};
   out["efficiency"] = quantity_json(hardware.efficiency);
   out["issue_per_s"] = quantity_json(hardware.issue_per_s);
   out["issue_efficiency"] = quantity_json(hardware.issue_efficiency);
@@ -187,9 +248,8 @@ Json to_json(const Hardware& hardware) {
   add("idle_w", hardware.idle_w);
   add("system_w", hardware.system_w);
   add("price_per_hour", hardware.price_per_hour);
-  if (hardware.other_model.empty()) return out;
   out["other_s_per_token"] = quantity_json(hardware.other_s_per_token);
-  out["other_model"] = hardware.other_model;
+  if (!hardware.other_model.empty()) out["other_model"] = hardware.other_model;
   return out;
 }
 

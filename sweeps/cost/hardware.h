@@ -22,16 +22,23 @@ struct Quantity {
   std::string source;
 };
 
+/// Block formats of a class that the matrix unit multiplies, as SCALE/BLOCK: "e8m0/32".
+struct BlockScales {
+  std::vector<std::string> words;
+  std::string kind = "given", source;
+};
+
 /// Operand formats as matrix units see them; rates and emulation are keyed by these words.
 const std::vector<std::string>& format_classes();  // fp32 bf16 fp8 fp6 fp4 int8 int4
 
 struct Hardware {
-  std::string name, doc, source;                            // source: in one line, for lists
-  std::map<std::string, Quantity, std::less<>> rates;       // dense FLOP/s by format class
-  std::map<std::string, std::string, std::less<>> emulate;  // "fp4" -> "bf16": runs at that class' rate
-  Quantity efficiency;                                      // share of the rate that GEMMs reach
-  Quantity issue_per_s;                                     // vector instruction slots: lanes x clock
-  Quantity issue_efficiency;                                // share of them that a quantiser reaches
+  std::string name, doc, source;                                 // source: in one line, for lists
+  std::map<std::string, Quantity, std::less<>> rates;            // dense FLOP/s by format class
+  std::map<std::string, std::string, std::less<>> emulate;       // "fp4" -> "bf16": runs at that class' rate
+  std::map<std::string, BlockScales, std::less<>> block_scales;  // by class; absent: nothing is known, all count
+  Quantity efficiency;                                           // share of the rate that GEMMs reach
+  Quantity issue_per_s;                                          // vector instruction slots: lanes x clock
+  Quantity issue_efficiency;                                     // share of them that a quantiser reaches
   Quantity memory_bandwidth, memory_bytes;
   bool hardware_random = false;                               // stochastic conversions bring their own generator
   std::string random_kind, random_source;                     // origin of the line above
@@ -42,7 +49,7 @@ struct Hardware {
   bool rented_whole = false;  // clouds: an instance's accelerators are rented together, node_size of them
   std::optional<Quantity> board_w, idle_w, system_w;  // system: whole system's share per accelerator
   std::optional<Quantity> price_per_hour;
-  Quantity other_s_per_token;  // what is neither GEMM, attention, head nor optimizer
+  Quantity other_s_per_token;  // what is neither GEMM, attention, head nor optimizer; left out: by the bandwidth
   std::string other_model;     // the model it was fitted on; "" with 0
   double other_size = 1;       // that model's layers x width
 
@@ -50,6 +57,9 @@ struct Hardware {
   double rate(std::string_view format_class) const;
   /// The class whose rate that is: "bf16" for fp4 on a chip that emulates it so.
   std::string executed_class(std::string_view format_class) const;
+  /// Whether the matrix unit takes operands of the class with such a scale for so many elements along K. A longer block
+  /// is read as several of one scale.
+  bool multiplies(std::string_view format_class, std::string_view scale, double scale_block) const;
 };
 
 /// Strict: a misspelt rate would otherwise be a chip that silently costs nothing.

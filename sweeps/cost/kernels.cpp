@@ -23,6 +23,20 @@ bool included(Technique technique, Technique last) { return technique <= last; }
 
 }  // namespace
 
+std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
+  constexpr double longest = 1 << 20;  // one scale a row or a tensor is a factor on the result
+  const std::string format = format_class(gemm);
+  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
+    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
+        !hardware.multiplies(format, operand->scale, operand->scale_block))
+      return fmt::format("{} with {} for {:g}", format, operand->scale, operand->scale_block);
+  return "";
+}
+
+std::string executed_class(const GemmFacts& gemm, const Hardware& hardware) {
+  return decoded_operand(gemm, hardware).empty() ? format_class(gemm) : "bf16";
+}
+
 Chip::Chip(const Hardware& profile, const CostWeights& weights)
     : hardware(&profile),
       efficiency(std::min(1.0, profile.efficiency.value * weights.efficiency)),

@@ -17,10 +17,17 @@
 
 namespace fp4::cost {
 
+/// The class in which a product runs on a chip: that of its wider operand, or bf16 where the matrix unit does not take
+/// an operand's block scales. The kernel then decodes the operands, exactly and at no cost.
+std::string executed_class(const GemmFacts& gemm, const Hardware& hardware);
+/// "fp4 with ue5m3 for 16": the operand that is decoded; "" where the product runs as it is.
+std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware);
+
 /// A chip with the factors of the weights applied.
 struct Chip {
   Chip(const Hardware& profile, const CostWeights& weights);
   double matrix_rate(std::string_view format_class) const { return hardware->rate(format_class) * efficiency; }
+  double matrix_rate(const GemmFacts& gemm) const { return matrix_rate(executed_class(gemm, *hardware)); }
 
   const Hardware* hardware;
   double efficiency;  // of GEMMs

@@ -35,6 +35,7 @@ Recommendation try_count(const Model& model, const Hardware& chip, const RecipeF
   row.network_stall = result.communication.network_stall;
   row.memory_bytes = result.memory.total();
   row.native_fp4 = has_fp4(chip);
+  row.decoded = result.decoded;
   row.limit = result.limits.front().first;
   row.limit_share = result.limits.front().second;
   row.in_time = row.hours <= options.hours && result.memory.fits;

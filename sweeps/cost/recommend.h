@@ -26,9 +26,10 @@ struct Recommendation {
   double interconnect_stall = 0, network_stall = 0;
   double memory_bytes = 0;
   bool in_time = false;
-  bool native_fp4 = false;  // the chip has FP4 matrix units
-  std::string limit;        // what most of the step waits for: CostResult::limits
-  double limit_share = 0;   // of the step
+  bool native_fp4 = false;           // the chip has FP4 matrix units
+  std::vector<std::string> decoded;  // formats that it does not multiply (CostResult)
+  std::string limit;                 // what most of the step waits for: CostResult::limits
+  double limit_share = 0;            // of the step
   double chip_hours() const { return hours * devices; }
 };
 

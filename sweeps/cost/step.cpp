@@ -109,7 +109,7 @@ class StepBuilder {
     const Size size = size_of(linear, out);
     if (split.second > 0) {
       GemmFacts facts{split.high, split.high, {}};
-      const double rate = chip_.matrix_rate(format_class(facts));
+      const double rate = chip_.matrix_rate(facts);
       (gemm == 2 ? facts.b : facts.a).element_bits += split.index_bits;
       const double results = split.adds ? 2 : 0;
       add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + linear.name : "", "matmul",
@@ -155,7 +155,7 @@ class StepBuilder {
     for (int gemm = 0; gemm < 3; ++gemm) {
       if (gemm == 1 && !linear.dgrad) continue;
       const GemmFacts& facts = gemm_of(recipe, gemm);
-      const double rate = chip_.matrix_rate(format_class(facts));
+      const double rate = chip_.matrix_rate(facts);
       const double repeat = gemm == 0 ? forward_passes : 1;
       add(matmul_name(gemm), linear.name, "matmul",
           times(gemm_work(gemm, facts, size, repeat, rate, facts.split.first), blocks), gemm > 0);
@@ -273,11 +273,11 @@ class StepBuilder {
       const GemmFacts& facts = gemm_of(recipe, gemm);
       const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
       Resources work;
-      work.flop_rate = chip_.matrix_rate(format_class(facts));
+      work.flop_rate = chip_.matrix_rate(facts);
       work.flop = flop * repeat * facts.split.first;
       add(matmul_name(gemm), row.name, "attention", work, gemm > 0);
       if (facts.split.second > 0) {
-        work.flop_rate = chip_.matrix_rate(format_class({facts.split.high, facts.split.high, {}}));
+        work.flop_rate = chip_.matrix_rate(GemmFacts{facts.split.high, facts.split.high, {}});
         work.flop = flop * repeat * facts.split.second;
         add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + row.name : "", "attention", work, gemm > 0);
       }
@@ -338,7 +338,7 @@ class StepBuilder {
         const double times = recipe_.newton_schulz * static_cast<double>(model_.blocks) / shards();
         Resources work;
         work.flop = times * (4 * r * r * n + 2 * r * r * r);
-        work.flop_rate = chip_.matrix_rate(format_class(facts));
+        work.flop_rate = chip_.matrix_rate(facts);
         work.bytes = times * 2 * (3 * r * n + 5 * r * r);
         if (facts.a.quantised && !recipe_.free_quantisation)
           work.ops =

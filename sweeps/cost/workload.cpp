@@ -21,6 +21,7 @@ RecipeFacts uniform_recipe(std::string name, double element_bits, double scale_b
   OperandFacts operand;
   operand.quantised = true;
   operand.element_bits = element_bits;
+  operand.scale = "e8m0";
   operand.scale_bits = scale_bits;
   operand.scale_block = scale_block;
   recipe.fprop = recipe.dgrad = recipe.wgrad = GemmFacts{operand, operand, {}};

@@ -16,7 +16,8 @@ namespace fp4::cost {
 struct OperandFacts {
   bool quantised = false;  // false: consumed as it is, bf16 or fp32
   double element_bits = 16;
-  double scale_bits = 0;     // of one scale ...
+  const char* scale = "";    // the scale's format, a word of scale_table ...
+  double scale_bits = 0;     // bits of one scale ...
   double scale_block = 1;    // ... shared by so many elements along K, as the matrix unit reads them
   bool square = false;       // 2-D blocks: one set of codes for an operand and its transpose
   double random_bits = 0;    // drawn per element; 0: deterministic rounding
@@ -91,7 +92,7 @@ inline const GemmFacts& gemm_of(const RecipeFacts& recipe, int gemm) {
 
 /// All operands as they are: bf16 (16 bits) or fp32 (32).
 RecipeFacts unquantised_recipe(std::string name, double element_bits);
-/// One plain block format on all operands of all GEMMs: what speed-ups over FP8 are measured against.
+/// One plain block format with E8M0 scales on all operands of all GEMMs: what speed-ups over FP8 are measured against.
 RecipeFacts uniform_recipe(std::string name, double element_bits, double scale_bits, double scale_block);
 
 /// "fp4", "fp6", "fp8", "bf16" or "fp32": the narrowest class that holds both operands.

@@ -33,19 +33,23 @@ std::map<std::string, cost::RecipeFacts> recipe_facts(const LadderRuns& ladder, 
 
 double usual_tokens(const cost::Model& model) { return 20 * static_cast<double>(model.parameters()); }
 
-double beyond(double value, const sweeps::Interval& range) {
-  return std::max({1.0, value / range.high, range.low / value});
-}
-
 std::string extrapolation(const sweeps::LawStudy& study, double n, double d, sweeps::Transfer transfer) {
-  const double far_n = beyond(n, study.n), far_d = beyond(d, study.d);
+  const double far_n = sweeps::times_outside(n, study.n), far_d = sweeps::times_outside(d, study.d);
   if (far_n == 1 && far_d == 1) return "";
+  if (transfer == sweeps::Transfer::gaps && std::max(far_n, far_d) > sweeps::farthest_advice)
+    return fmt::format(
+        "NO VERDICT FROM THE LADDER: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside it (N {:.3g} .. {:.3g}, "
+        "D "
+        "{:.3g} .. {:.3g}); beyond {:g} times its gaps say nothing.",
+        n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high, sweeps::farthest_advice);
   return fmt::format(
       "EXTRAPOLATED: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside the ladder (N {:.3g} .. {:.3g}, D "
       "{:.3g} .. {:.3g}). It is supposed that {}; no run here shows it.",
       n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high,
-      transfer == sweeps::Transfer::law
-          ? "effN and effD stay what they are"
+      transfer == sweeps::Transfer::law ? "effN and effD stay what they are"
+      : transfer == sweeps::Transfer::gaps
+          ? std::string(
+                "gaps change with N and D as they do in the ladder, within a factor that grows with the distance")
           : fmt::format("a recipe needs as many times {}'s tokens as at the ladder's largest N and D", study.baseline));
 }
 

@@ -22,9 +22,6 @@ std::map<std::string, cost::RecipeFacts> recipe_facts(const LadderRuns& ladder, 
 /// 20 tokens for each parameter (2203.15556).
 double usual_tokens(const cost::Model& model);
 
-/// How far outside its range a value lies, as a factor; 1 inside.
-double beyond(double value, const sweeps::Interval& range);
-
 /// What has to be supposed at `n` weights and `d` tokens, a sentence; "" inside the ladder.
 std::string extrapolation(const sweeps::LawStudy& study, double n, double d, sweeps::Transfer transfer);
 

@@ -3,8 +3,12 @@
 // cmd_cost_measure.cpp.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sim/recipe.h"
 #include "src/error.h"
+#include "sweeps/cost/adapt.h"
+#include "sweeps/cost/doubt.h"
 #include "tools/cli/command.h"
 #include "tools/cli/cost_commands.h"
 #include "tools/cli/cost_options.h"
@@ -28,6 +32,12 @@ struct Context {
   CostResult evaluate(const std::string& recipe) const {
     return cost::evaluate(sim::recipe_from_json(recipe), model, hardware, options);
   }
+  std::vector<cost::CostDoubts> doubts(const std::vector<std::string>& recipes) const {
+    std::vector<cost::RecipeFacts> facts;
+    for (const std::string& recipe : recipes)
+      facts.push_back(cost::facts_of(sim::recipe_from_json(recipe), options.steps));
+    return cost::cost_doubts(facts, model, hardware, options);
+  }
 };
 
 std::string or_unknown(const std::optional<double>& value, const char* unit) {
@@ -43,9 +53,44 @@ std::string precision_text(const CostResult& result) {
   return text;
 }
 
+std::string percent_range(const cost::CostRange& range) {
+  return fmt::format("{:.0f}..{:.0f} %", 100 * range.low, 100 * range.high);
+}
+
+std::string number_range(double value, const cost::CostRange& factors) {
+  return fmt::format("{} .. {}", format_number(value * factors.low), format_number(value * factors.high));
+}
+
+// Intervals of what the model does not know: those of step time hold for price and energy, too.
+void add_doubts(ordered_json& json, const CostResult& result, const cost::CostDoubts& doubts) {
+  const auto scaled = [&](const std::optional<double>& value) {
+    return value ? ordered_json::array({*value * doubts.step.low, *value * doubts.step.high}) : ordered_json();
+  };
+  json["step_time_interval"] = scaled(result.step_time_s);
+  json["overhead_interval"] = {doubts.overhead.low, doubts.overhead.high};
+  json["energy_interval"] = scaled(result.energy_j);
+  json["price_interval"] = scaled(result.price);
+}
+
+constexpr const char* doubts_note =
+    "95 %: draws of what the model does not know, efficiency, bandwidth, issue rate and `other` within a factor of "
+    "1.5, "
+    "FP4 steps up to 29 % slower (results/cost_validation). alike: within 1 % of the quickest in some of them";
+
+// What is neither product nor quantiser is a large part of a step, and a fit.
+void print_other(const CostResult& result, const cost::Hardware& chip) {
+  const double other = cost::group_seconds(result, "other");
+  if (other < 0.1 * result.compute_s) return;
+  print_wrapped(fmt::format("other: {} of the step: norms, activations, residual adds, losses and launches, {} ({}).",
+                            format_percent(other / result.compute_s),
+                            chip.other_s_per_token.kind == "fitted" ? "fitted" : "estimated",
+                            chip.other_s_per_token.source));
+}
+
 std::string with_doc(const std::string& name, const std::string& doc) { return doc.empty() ? name : name + ": " + doc; }
 
-void print_summary(const std::string& recipe, const CostResult& result, const Context& context) {
+void print_summary(const std::string& recipe, const CostResult& result, const cost::CostDoubts& doubts,
+                   const Context& context) {
   const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
   std::string limits;
   for (const auto& [what, share] : result.limits)
@@ -57,8 +102,8 @@ void print_summary(const std::string& recipe, const CostResult& result, const Co
        with_doc(fmt::format("{} x {}", context.options.devices, context.hardware.name), context.hardware.doc)},
       {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
                            format_number(result.tokens_per_second))},
-      {"overhead",
-       fmt::format("{} over the ideal step of {}", format_percent(result.overhead), format_seconds(result.ideal_s))},
+      {"overhead", fmt::format("{} [{}] over the ideal step of {}", format_percent(result.overhead),
+                               percent_range(doubts.overhead), format_seconds(result.ideal_s))},
       {"quantisation overhead",
        fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
       {"speed-up", fmt::format("{:.3f} x bf16, {:.3f} x mxfp8", result.speedup_bf16, result.speedup_fp8)},
@@ -66,11 +111,21 @@ void print_summary(const std::string& recipe, const CostResult& result, const Co
                                      result.bops.forward, result.bops.backward)},
       {"multiply-adds", precision_text(result)},
       {"energy", or_unknown(result.energy_j, " J a step, modelled")},
-      {"price", or_unknown(result.price, " USD a step")},
+      {"price", or_unknown(result.price, " USD a step") +
+                    (result.price ? fmt::format(" [{}]", number_range(*result.price, doubts.step)) : "")},
       {"points", result.points ? format_number(*result.points) : "none"},
       {"memory", fmt::format("{}{}", format_bytes(result.memory.total()),
                              result.memory.fits ? "" : ", MORE than the accelerator has")},
       {"step waits for", limits}};
+  fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * doubts.step.low),
+                                  format_seconds(result.step_time_s * doubts.step.high));
+  if (!result.decoded.empty()) {
+    std::string formats;
+    for (const std::string& format : result.decoded) formats += (formats.empty() ? "" : "; ") + format;
+    fields.emplace_back("not native",
+                        fmt::format("{} does not multiply {}: priced as bf16 products of decoded operands",
+                                    context.hardware.name, formats));
+  }
   const cost::Communication& c = result.communication;
   if (c.devices > 1) {
     fields.emplace_back("stalls", fmt::format("interconnect {}, network {}", format_percent(c.interconnect_stall),
@@ -133,16 +188,19 @@ void print_views(const std::string& recipe, Context context, ordered_json* json)
 void run_cost(const CostArguments& arguments, const std::string& recipe) {
   const Context context(arguments);
   const CostResult result = context.evaluate(recipe);
+  const cost::CostDoubts doubts = context.doubts({recipe}).front();
   if (arguments.json) {
     ordered_json json = cost_json(recipe, result, true);
+    add_doubts(json, result, doubts);
     json["arguments"] = arguments.describe();
     json["view_table"] = ordered_json::array();
     print_views(recipe, context, &json["view_table"]);
     print_json(json);
     return;
   }
-  print_summary(recipe, result, context);
+  print_summary(recipe, result, doubts, context);
   print_groups(result);
+  print_other(result, context.hardware);
   print_views(recipe, context, nullptr);
 }
 
@@ -150,9 +208,14 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
   const Context context(arguments);
   std::vector<std::pair<std::string, CostResult>> rows;
   for (const std::string& recipe : recipes) rows.emplace_back(recipe, context.evaluate(recipe));
+  const std::vector<cost::CostDoubts> doubts = context.doubts(recipes);
   if (arguments.json) {
     ordered_json json = {{"arguments", arguments.describe()}, {"rows", ordered_json::array()}};
-    for (const auto& [recipe, result] : rows) json["rows"].push_back(cost_json(recipe, result, false));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      json["rows"].push_back(cost_json(rows[i].first, rows[i].second, false));
+      add_doubts(json["rows"].back(), rows[i].second, doubts[i]);
+      json["rows"].back()["against_quickest"] = {doubts[i].against.low, doubts[i].against.high};
+    }
     print_json(json);
     return;
   }
@@ -162,18 +225,31 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
   Table table{{{"recipe"},
                {"step", Align::right},
                {"overhead", Align::right},
-               {"quantisation", Align::right},
+               {"95 %", Align::right},
+               {"x quickest", Align::right},
                {"x bf16", Align::right},
-               {"x mxfp8", Align::right},
                {"energy J", Align::right},
                {"memory", Align::right}},
               {}};
-  for (const auto& [recipe, result] : rows)
-    table.rows.push_back({recipe, format_seconds(result.step_time_s), format_percent(result.overhead),
-                          format_percent(result.quantisation_overhead), fmt::format("{:.3f}", result.speedup_bf16),
-                          fmt::format("{:.3f}", result.speedup_fp8),
-                          result.energy_j ? format_number(*result.energy_j) : "", format_bytes(result.memory.total())});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto& [recipe, result] = rows[i];
+    const cost::CostRange& against = doubts[i].against;
+    table.rows.push_back({marked(recipe, result), format_seconds(result.step_time_s), format_percent(result.overhead),
+                          percent_range(doubts[i].overhead),
+                          doubts[i].quickest    ? "quickest"
+                          : against.low <= 1.01 ? "alike"
+                                                : fmt::format("{:.2f}..{:.2f}", against.low, against.high),
+                          fmt::format("{:.3f}", result.speedup_bf16),
+                          result.energy_j ? format_number(*result.energy_j) : "",
+                          format_bytes(result.memory.total()) + (result.memory.fits ? "" : " !")});
+  }
   print_table(table);
+  const std::string decoded = decoded_note(rows, context.hardware.name);
+  if (!decoded.empty()) print_wrapped(decoded);
+  if (std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row.second.memory.fits; }))
+    print_wrapped(fmt::format("!: more than the {} of {}", format_bytes(context.hardware.memory_bytes.value),
+                              context.hardware.name));
+  print_wrapped(doubts_note);
 }
 
 void run_explain(const CostArguments& arguments, const std::string& recipe) {
@@ -262,6 +338,7 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   add_cost_measurements(app, invocation);
   add_cost_stalls(app, invocation);
   add_cost_embedding(app, invocation);
+  add_cost_new_chip(app, invocation);
 }
 
 }  // namespace

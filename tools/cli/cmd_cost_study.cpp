@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "src/error.h"
 #include "src/output.h"
 #include "sweeps/cost/adapt.h"
+#include "sweeps/cost/doubt.h"
 #include "sweeps/cost/published.h"
 #include "sweeps/cost/recommend.h"
 #include "sweeps/cost/sensitivity.h"
@@ -83,8 +85,11 @@ void print_answer(const std::vector<cost::Recommendation>& rows) {
   std::string why = fmt::format("{:.0f} chip-hours at {:.3g} USD", best.chip_hours(), hourly(best));
   if (other != rows.end()) {
     const double more = best.in_time ? other->price / best.price - 1 : other->hours / best.hours - 1;
+    // Two chips' rates are each known within the factor: their ratio within its power of sqrt(2).
+    const bool told = 1 + more > std::pow(cost::CostDoubt{}.factor, std::sqrt(2.0));
     fields.emplace_back("runner-up",
-                        fmt::format("{}; {:.1f} % {}", rented(*other), more * 100, best.in_time ? "dearer" : "slower"));
+                        fmt::format("{}; {:.1f} % {}{}", rented(*other), more * 100, best.in_time ? "dearer" : "slower",
+                                    told ? "" : ", which the model does not tell apart"));
     why += fmt::format(" against {:.0f} at {:.3g}", other->chip_hours(), hourly(*other));
   }
   why += fmt::format("; its step waits most for {}", limited(best));
@@ -119,19 +124,22 @@ void run_recommend(const RecommendArguments& arguments) {
                          {"global_tokens", arguments.global_tokens},
                          {"rows", ordered_json::array()}};
     for (const cost::Recommendation& row : rows)
-      json["rows"].push_back({{"hardware", row.hardware},
-                              {"recipe", row.recipe},
-                              {"devices", row.devices},
-                              {"hours", row.hours},
-                              {"price", row.price},
-                              {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
-                              {"interconnect_stall", row.interconnect_stall},
-                              {"network_stall", row.network_stall},
-                              {"memory_bytes", row.memory_bytes},
-                              {"native_fp4", row.native_fp4},
-                              {"limit", row.limit},
-                              {"limit_share", row.limit_share},
-                              {"in_time", row.in_time}});
+      json["rows"].push_back(
+          {{"hardware", row.hardware},
+           {"recipe", row.recipe},
+           {"devices", row.devices},
+           {"hours", row.hours},
+           {"price", row.price},
+           {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
+           {"interconnect_stall", row.interconnect_stall},
+           {"network_stall", row.network_stall},
+           {"memory_bytes", row.memory_bytes},
+           {"native_fp4", row.native_fp4},
+           {"decoded", row.decoded},
+           {"price_interval", {row.price / cost::CostDoubt{}.factor, row.price * cost::CostDoubt{}.factor}},
+           {"limit", row.limit},
+           {"limit_share", row.limit_share},
+           {"in_time", row.in_time}});
     print_json(json);
     return;
   }
@@ -152,18 +160,21 @@ void run_recommend(const RecommendArguments& arguments) {
   std::set<std::string> seen;
   for (const cost::Recommendation& row : rows)
     if (seen.insert(row.hardware).second || arguments.all)
-      table.rows.push_back(
-          {row.hardware, row.native_fp4 ? "yes" : "no", row.recipe, std::to_string(row.devices),
-           fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
-           row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
-           format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
+      table.rows.push_back({row.hardware, row.native_fp4 ? "yes" : "no", row.recipe + (row.decoded.empty() ? "" : " *"),
+                            std::to_string(row.devices), fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"),
+                            fmt::format("{:.0f}", row.price),
+                            row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "",
+                            format_percent(row.interconnect_stall), format_percent(row.network_stall), limited(row),
+                            fmt::format("{:.0f}", row.memory_bytes / 1e9)});
   print_table(table);
   fmt::print("\n{}\n{:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step.\n",
              arguments.all ? "All pairs of chip and recipe, each with its cheapest count."
                            : "The best recipe of each chip with its cheapest count (--all: every pair).",
              arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
   print_wrapped(
-      "FP4: the chip has FP4 matrix units. Costs only: whether a recipe trains as well is for `fp4sim sweep` to say. "
+      "FP4: the chip has FP4 matrix units; *: it does not multiply the recipe's format, priced as bf16 products of "
+      "decoded operands. Hours and USD are right within a factor of 1.5 each way. Costs only: whether a recipe trains "
+      "as well is for `fp4sim sweep` to say. "
       "Counts are "
       "accelerators; clouds rent whole instances. Prices are list prices with sources in `fp4sim show NAME`.");
 }

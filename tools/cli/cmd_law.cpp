@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/cli/law_result.h"
 #include "tools/cli/options.h"
@@ -23,8 +24,75 @@ std::string interval_text(const std::optional<Interval>& interval, double scale 
   return interval ? fmt::format("{:.3g} .. {:.3g}", scale * interval->low, scale * interval->high) : "";
 }
 
+std::string gap_percent(double gap) { return fmt::format("{:.2f}", 100 * std::expm1(gap)); }
+std::string gap_percent(const Interval& gap) { return gap_percent(gap.low) + ".." + gap_percent(gap.high); }
+
+// Gaps on the same seed, which a small ladder knows far better than losses.
+void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
+  print_wrapped(fmt::format(
+      "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
+      "% "
+      "for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
+      o.baseline, o.baseline, outcome.n, outcome.d));
+  Table table{{{"recipe"},
+               {"gap %", Align::right},
+               {"95 %", Align::right},
+               {"x", Align::right},
+               {"y", Align::right},
+               {"left out", Align::right}},
+              {}};
+  const auto slope = [](double value, const Interval& interval) {
+    return fmt::format("{:+.2f} +- {:.2f}", 100 * value, 100 * (interval.high - value));
+  };
+  for (const auto& [name, gap] : outcome.gaps) {
+    if (!gap.missing.empty()) continue;
+    const sweeps::GapAt there = gap_at(gap, outcome.n, outcome.d);
+    table.rows.push_back({name, gap_percent(there.gap), gap_percent(there.interval()),
+                          slope(gap.by_n, gap.by_n_interval), slope(gap.by_d, gap.by_d_interval),
+                          fmt::format("{:.2f}", 100 * gap.left_out)});
+  }
+  print_table(table);
+  for (const auto& [name, gap] : outcome.gaps)
+    if (!gap.missing.empty()) print_wrapped(fmt::format("{}: no fit of gaps: {}", name, gap.missing));
+  if (!outcome.held_out_gaps.empty()) {
+    fmt::print("\ngaps kept out of the fit, %: N >= {:.4g}\n", o.held_out);
+    Table kept{{{"recipe"},
+                {"N", Align::right},
+                {"D", Align::right},
+                {"seeds", Align::right},
+                {"measured", Align::right},
+                {"predicted", Align::right},
+                {"95 %", Align::right}},
+               {}};
+    for (const HeldOutGap& h : outcome.held_out_gaps)
+      kept.rows.push_back({h.recipe, fmt::format("{:.3g}", h.measured.n), fmt::format("{:.3g}", h.measured.d),
+                           std::to_string(h.measured.seeds), gap_percent(h.measured.gap), gap_percent(h.predicted.gap),
+                           gap_percent(h.predicted.interval())});
+    print_table(kept);
+  }
+  fmt::print("\n");
+  if (outcome.orders.empty()) return;
+  print_wrapped(
+      "published orders: Kendall's tau-b with the mean gaps on the runs that all have; 95 % of 1000 bootstrap "
+      "samples of the runs; fp4: without fp8");
+  Table orders{{{"source"},
+                {"recipes", Align::right},
+                {"tau-b", Align::right},
+                {"95 %", Align::right},
+                {"fp4", Align::right},
+                {"95 %", Align::right}},
+               {}};
+  for (const auto& [order, found] : outcome.orders)
+    orders.rows.push_back({order->source, std::to_string(found.recipes.size()), fmt::format("{:.2f}", found.tau),
+                           interval_text(found.interval), fmt::format("{:.2f}", found.tau_fp4),
+                           interval_text(found.interval_fp4)});
+  print_table(orders);
+  fmt::print("\n");
+}
+
 void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outcome) {
   const sweeps::LawStudy& s = outcome.study;
+  print_gaps(o, outcome);
   const sweeps::Law& law = s.fit.law;
   print_wrapped(fmt::format("{}: L = (A/(N effN)^alpha + B/(D effD)^beta)^gamma + E, {} runs at {} (N, D)", o.baseline,
                             s.fit.runs, s.fit.cells));

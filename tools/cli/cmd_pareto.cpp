@@ -73,6 +73,7 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
       {"diverged", point.diverged},
       {"candidate", point.candidate},
       {"speedup_bf16", number(point.cost.speedup_bf16)},
+      {"decoded", point.cost.decoded},
   };
   json["at"] = word(point.config->record.at);
   if (raced) {

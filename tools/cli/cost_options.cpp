@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "sim/gradients.h"
 #include "src/error.h"
 #include "sweeps/cost/adapt.h"
+#include "tools/cli/options.h"
 
 namespace fp4::tools {
 
@@ -137,6 +139,19 @@ std::string format_bytes(double bytes) {
 
 std::string format_percent(double share) { return fmt::format("{:.2f} %", share * 100); }
 
+std::string marked(const std::string& recipe, const cost::CostResult& result) {
+  return recipe + (result.decoded.empty() ? "" : " *");
+}
+
+std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResult>>& rows, const std::string& chip) {
+  std::set<std::string> formats;
+  for (const auto& [recipe, result] : rows) formats.insert(result.decoded.begin(), result.decoded.end());
+  std::string text;
+  for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
+  if (text.empty()) return "";
+  return fmt::format("* {} does not multiply {}: priced as bf16 products of decoded operands", chip, text);
+}
+
 ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms) {
   const auto optional = [](const std::optional<double>& value) {
     return value ? ordered_json(*value) : ordered_json(nullptr);
@@ -155,6 +170,7 @@ ordered_json cost_json(const std::string& recipe, const cost::CostResult& result
       {"energy_j", optional(result.energy_j)},
       {"price", optional(result.price)},
       {"points", optional(result.points)},
+      {"decoded", result.decoded},
       {"precisions", result.precisions},
       {"bops",
        {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}};

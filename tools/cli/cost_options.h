@@ -35,6 +35,11 @@ std::string format_bytes(double bytes);      // 154 GB
 std::string format_percent(double share);    // 2.13 %
 std::string format_number(double value);     // four digits
 
+/// "RECIPE *" where the chip decodes operands that it does not multiply; the line that says what the star means, "" for
+/// none.
+std::string marked(const std::string& recipe, const cost::CostResult& result);
+std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResult>>& rows, const std::string& chip);
+
 /// Everything a script may want of one evaluation; `terms` only when asked for.
 nlohmann::ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "tools/cli/race_print.h"
 #include "tools/cli/sweep_view.h"
@@ -58,6 +59,23 @@ std::string spread_text(const ContextFront& front) {
   if (std::isnan(front.paired_sd)) return text;
   return text + fmt::format("SD of the differences compared: {:.3g}; detectable at 80 % power: {:.3g}.",
                             front.paired_sd, front.detectable);
+}
+
+std::string marked_setting(const sweeps::Results& results, const FrontPoint& point) {
+  return setting_of(results, *point.config) + (point.cost.decoded.empty() ? "" : " *");
+}
+
+std::string decoded_text(const ContextFront& front) {
+  std::set<std::string> formats;
+  for (const FrontPoint& point : front.points)
+    if (!point.cost.decoded.empty()) formats.insert(point.cost.decoded);
+  std::string text;
+  for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
+  return text.empty() ? "" : "the chip does not multiply " + text + ": priced as bf16 products of decoded operands";
+}
+
+void print_decoded(const ContextFront& front) {
+  if (const std::string text = decoded_text(front); !text.empty()) print_wrapped("* " + text);
 }
 
 std::string front_picture(const ContextFront& front, const std::string& x, const std::string& y, size_t width) {
@@ -153,11 +171,12 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
                           relative_text(front, *point, options.y),
                           interval ? fmt::format("+-{:.2g}", interval->high - point->y.mean) : "",
                           std::to_string(point->y.n), fmt::format("{:.2f}", point->cost.speedup_bf16),
-                          setting_of(results, *point->config), point->config->record.hash.substr(0, 8)});
+                          marked_setting(results, *point), point->config->record.hash.substr(0, 8)});
   }
   print_table(table);
   fmt::print("* undominated by means{}\n",
              hidden > 0 ? fmt::format("; {} more candidates (--limit 0 shows all)", hidden) : "");
+  print_decoded(front);
   for (const FrontPoint* point : shown) {
     if (!point->on_front || point->sensitivity.empty()) continue;
     std::string text;

@@ -31,6 +31,18 @@ LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
   LawOutcome outcome;
   outcome.study = sweeps::study_law(
       fitted, o.baseline, o.form == "quartet" ? sweeps::LawForm::quartet : sweeps::LawForm::chinchilla, o.samples);
+  outcome.gaps = sweeps::gap_fits(fitted, o.baseline);
+  std::map<std::string, std::vector<LawPoint>> kept_points;
+  for (const auto& [recipe, points] : ladder.points)
+    for (const LawPoint& p : points)
+      if (o.held_out > 0 && p.n >= o.held_out) kept_points[recipe].push_back(p);
+  for (const auto& [recipe, fit] : outcome.gaps)
+    if (fit.missing.empty())
+      for (const sweeps::GapCell& cell : sweeps::gap_cells(kept_points[recipe], kept_points[o.baseline]))
+        outcome.held_out_gaps.push_back({recipe, cell, gap_at(fit, cell.n, cell.d)});
+  for (const sweeps::PublishedOrder& order : sweeps::published_orders())
+    if (auto found = sweeps::agreement(order, ladder.points, o.baseline, 1000))
+      outcome.orders.emplace_back(&order, std::move(*found));
   for (const auto& [key, losses] : kept_out) {
     HeldOut h{.recipe = std::get<0>(key), .n = std::get<1>(key), .d = std::get<2>(key)};
     for (const double loss : losses) h.measured += loss / static_cast<double>(losses.size());
@@ -115,6 +127,39 @@ ordered_json law_json(const LawJob& o, const LadderRuns& ladder, const LawOutcom
     }
     json["recipes"].push_back(std::move(one));
   }
+  json["gaps"] = ordered_json::array();
+  for (const auto& [name, gap] : outcome.gaps) {
+    ordered_json one = {{"recipe", name}, {"cells", gap.cells}, {"runs", gap.runs}, {"missing", gap.missing}};
+    if (gap.missing.empty()) {
+      const sweeps::GapAt there = gap_at(gap, outcome.n, outcome.d);
+      one["gap"] = there.gap;
+      one["gap_interval"] = interval_json(there.interval());
+      one["by_n"] = gap.by_n;
+      one["by_n_interval"] = interval_json(gap.by_n_interval);
+      one["by_d"] = gap.by_d;
+      one["by_d_interval"] = interval_json(gap.by_d_interval);
+      one["left_out_error"] = gap.left_out;
+    }
+    json["gaps"].push_back(std::move(one));
+  }
+  json["held_out_gaps"] = ordered_json::array();
+  for (const HeldOutGap& h : outcome.held_out_gaps)
+    json["held_out_gaps"].push_back({{"recipe", h.recipe},
+                                     {"n", h.measured.n},
+                                     {"d", h.measured.d},
+                                     {"seeds", h.measured.seeds},
+                                     {"measured", h.measured.gap},
+                                     {"predicted", h.predicted.gap},
+                                     {"interval", interval_json(h.predicted.interval())}});
+  json["orders"] = ordered_json::array();
+  for (const auto& [order, found] : outcome.orders)
+    json["orders"].push_back({{"source", order->source},
+                              {"what", order->what},
+                              {"recipes", found.recipes},
+                              {"tau_b", found.tau},
+                              {"interval", {found.interval.low, found.interval.high}},
+                              {"tau_b_fp4", found.tau_fp4},
+                              {"interval_fp4", {found.interval_fp4.low, found.interval_fp4.high}}});
   json["held_out"] = ordered_json::array();
   for (const HeldOut& h : outcome.held_out) {
     ordered_json one = {{"recipe", h.recipe}, {"n", h.n}, {"d", h.d}, {"runs", h.runs}, {"measured", h.measured}};

@@ -5,8 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "sweeps/judge/gaps.h"
+#include "sweeps/judge/orders.h"
 #include "tools/cli/law_input.h"
 
 namespace fp4::tools {
@@ -28,8 +31,18 @@ struct HeldOut {
   bool inside() const { return measured >= predicted->interval.low && measured <= predicted->interval.high; }
 };
 
+// The paired gap of a recipe at an (N, D) that was kept out.
+struct HeldOutGap {
+  std::string recipe;
+  sweeps::GapCell measured;
+  sweeps::GapAt predicted;
+};
+
 struct LawOutcome {
   sweeps::LawStudy study;
+  std::map<std::string, sweeps::GapFit> gaps;  // of the recipes but the baseline
+  std::vector<HeldOutGap> held_out_gaps;
+  std::vector<std::pair<const sweeps::PublishedOrder*, sweeps::Agreement>> orders;
   std::vector<HeldOut> held_out;
   double n = 0, d = 0;  // where extra tokens are asked for
 };

@@ -42,7 +42,7 @@ std::vector<std::string> row(const sweeps::Results& results, const ContextFront&
           relative_text(front, point, options.y),
           std::to_string(point.y.n),
           tuned_text(results, *point.config),
-          setting_of(results, *point.config)};
+          marked_setting(results, point)};
 }
 
 Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& options) {
@@ -109,6 +109,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   const size_t off = with_status(front, FrontStatus::off).size();
   const size_t all =
       open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
+  print_decoded(front);
   fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
              off);
   print_diverged(results, front);
@@ -128,7 +129,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
     undecided.rows.push_back({cost_text(options.x, point->x), d.n == 0 ? "" : fmt::format("{:+.3g}", d.mean),
                               interval_text(d.interval), d.n == 0 ? "" : fmt::format("{:.2g}", point->detectable),
                               std::to_string(d.n), point->rates_differ ? "rates differ" : "",
-                              setting_of(results, *point->config)});
+                              marked_setting(results, *point)});
   }
   print_table(undecided);
 }

@@ -136,7 +136,8 @@ void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOp
   double n = 0;
   for (const std::string& chip : words) {
     const cost::Hardware hardware = cost::load_hardware(chip);
-    const sweeps::Advice advice = sweeps::advise(*study, facts, workload, hardware, {.d = d});
+    const sweeps::Advice advice =
+        sweeps::advise(*study, sweeps::gap_fits(ladder.points, "bf16"), facts, workload, hardware, {.d = d});
     n = advice.n;
     for (const sweeps::AdviceRow& row : advice.rows)
       input.advice.push_back(
@@ -145,12 +146,12 @@ void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOp
            .cost = known(row.cost, row.interval),
            .tokens = known(row.tokens.value_or(report_unknown), row.tokens_interval.value_or(no_interval)),
            .step = row.step,
-           .word = std::string(word(row.word))});
+           .word = advice.verdict ? std::string(word(row.word)) : "no verdict"});
   }
   input.advice_note = fmt::format(
       "{}, {:.3g} tokens. {} Rests on {} runs of bf16 at {} (N, D) and {} draws of the law's bootstrap and of the cost "
       "model's doubts. The same in words: fp4sim advise.",
-      model, d, extrapolation(*study, n, d, sweeps::Transfer::tokens), study->fit.runs, study->fit.cells,
+      model, d, extrapolation(*study, n, d, sweeps::Transfer::gaps), study->fit.runs, study->fit.cells,
       study->samples.size());
 }
 

@@ -10,7 +10,7 @@ build/fp4sim sweep export "build/studies/$name" --out "$out/runs.csv" --force
 build/fp4sim law "$out/runs.csv"
 build/fp4sim law "$out/runs.csv" --json >"$scratch/law.json"
 for chip in mi355x b200; do
-  build/fp4sim advise "$out/runs.csv" --hardware $chip --model llama3_8b --json >"$scratch/$chip.json"
+  build/fp4sim advise "$out/runs.csv" --hardware $chip --model llama3_8b --transfer tokens --json >"$scratch/$chip.json"
 done
 /usr/bin/python3 tools/studies/ladder_figures.py "$out/gaps.csv" "$scratch/law.json" "$out" "$scratch/mi355x.json" "$scratch/b200.json"
 node tools/scripts/curves.mjs "$out/law.csv" --x tokens_per_weight --y loss --line line --panel weights --linear y \

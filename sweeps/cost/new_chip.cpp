@@ -1,0 +1,61 @@
+// See new_chip.h. The ratios are those of B200 and MI355X (sweeps/hardware).
+#include "sweeps/cost/new_chip.h"
+
+#include <fmt/format.h>
+
+#include "src/error.h"
+
+namespace fp4::cost {
+
+Hardware new_chip(const ChipFacts& facts) {
+  if (!facts.rates.contains("bf16")) throw Error("cost new-chip: --rate bf16=FLOP/s is needed");
+  if (!(facts.memory_bandwidth > 0)) throw Error("cost new-chip: --memory-bandwidth: expected bytes/s above 0");
+  if (!(facts.memory_bytes > 0)) throw Error("cost new-chip: --memory-bytes: expected bytes above 0");
+  const auto given = [](double value) { return Quantity{value, "given", "the command that wrote this file"}; };
+  const auto estimate = [](double value, std::string source) { return Quantity{value, "estimate", std::move(source)}; };
+  Json json = {{"name", facts.name}, {"doc", "a chip of one's own"}};
+  const auto set = [&json](const char* key, const Quantity& quantity) {
+    json[key] = {{"value", quantity.value}, {"kind", quantity.kind}, {"source", quantity.source}};
+  };
+  for (const auto& [format, rate] : facts.rates) {
+    const Quantity quantity = given(rate);
+    json["rates"][format] = {{"value", quantity.value}, {"kind", quantity.kind}, {"source", quantity.source}};
+  }
+  constexpr double bf16_over_fp32 = 30;
+  if (!facts.rates.contains("fp32"))
+    json["rates"]["fp32"] = {{"value", facts.rates.at("bf16") / bf16_over_fp32},
+                             {"kind", "estimate"},
+                             {"source", "a thirtieth of the bf16 rate, as on B200"}};
+  const double fp32 = json["rates"]["fp32"]["value"];
+  // A format without units runs at the next wider one that has them.
+  std::string wider = "bf16";
+  for (const char* format : {"fp8", "fp6", "fp4", "int8", "int4"}) {
+    if (facts.rates.contains(format)) {
+      wider = format;
+      continue;
+    }
+    json["emulate"][format] = std::string_view(format).starts_with("int") && wider.starts_with("fp") ? "bf16" : wider;
+  }
+  if (facts.rates.contains("fp4")) {
+    const bool said = !facts.block_scales.empty();
+    json["block_scales"]["fp4"] = {
+        {"value", said ? facts.block_scales : std::vector<std::string>{"e8m0/32"}},
+        {"kind", said ? "given" : "estimate"},
+        {"source", said ? "the command that wrote this file" : "OCP MX 1.0; say what else the matrix unit takes"}};
+  }
+  set("efficiency", estimate(0.473, "GB200's fitted 0.473: the share of the rate that GEMMs of a training reach"));
+  set("issue_per_s", facts.issue_per_s ? given(*facts.issue_per_s)
+                                       : estimate(fp32 / 2, "half of the FP32 rate: a fused multiply-add counts two"));
+  set("issue_efficiency", estimate(0.6, "fitted to one published kernel on GB200, as in every profile"));
+  set("memory_bandwidth", given(facts.memory_bandwidth));
+  set("memory_bytes", given(facts.memory_bytes));
+  if (facts.board_w) set("board_w", given(*facts.board_w));
+  if (facts.price_per_hour) set("price_per_hour", given(*facts.price_per_hour));
+  json["random_source"] = {{"value", facts.hardware_random ? "hardware" : "philox"},
+                           {"kind", facts.hardware_random ? "given" : "estimate"},
+                           {"source", facts.hardware_random ? "the command that wrote this file"
+                                                            : "no generator in the conversions, as on B200"}};
+  return parse_hardware(json, "cost new-chip");  // other_s_per_token by the bandwidth
+}
+
+}  // namespace fp4::cost

@@ -1,0 +1,120 @@
+// Paired gaps: planted planes are found, a cell that the fit has not seen is predicted, and the committed ladder says
+// what was computed from it by hand in exact least squares elsewhere.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "sweeps/judge/gaps.h"
+#include "sweeps/judge/orders.h"
+#include "tools/cli/law_input.h"
+
+using namespace fp4::sweeps;
+
+namespace {
+
+// Losses on eight (N, D) and two seeds; the seeds move both recipes alike.
+std::vector<LawPoint> runs(double a, double x, double y, double noise, uint64_t stream) {
+  std::mt19937_64 engine(stream);
+  std::normal_distribution<double> normal;
+  std::vector<LawPoint> points;
+  for (const double n : {2e4, 6e4, 2e5})
+    for (const double d : {4e5, 1.6e6, 6.4e6})
+      for (const uint64_t seed : {1, 2})
+        points.push_back({n, d, seed,
+                          std::exp(1 + 0.1 * static_cast<double>(seed) - 0.1 * std::log(n) + a + x * std::log(n) +
+                                   y * std::log(d) + noise * normal(engine))});
+  return points;
+}
+
+}  // namespace
+
+TEST_CASE("a plane of gaps is found whatever the losses are", "[quick]") {
+  const auto cells = gap_cells(runs(0.3, -0.02, 0.015, 0, 1), runs(0, 0, 0, 0, 2));
+  REQUIRE(cells.size() == 9);
+  CHECK(cells[0].seeds == 2);
+  const GapFit fit = fit_gap(cells);
+  REQUIRE(fit.missing.empty());
+  CHECK(fit.by_n == Approx(-0.02));
+  CHECK(fit.by_d == Approx(0.015));
+  CHECK(gap_at(fit, 1e6, 1e8).gap == Approx(0.3 - 0.02 * std::log(1e6) + 0.015 * std::log(1e8)));
+  CHECK(fit.left_out < 1e-12);
+}
+
+TEST_CASE("intervals hold the planted gap of a size that was kept out in 95 of 100 ladders", "[quick]") {
+  const double n = 8e5, d = 1.6e7, truth = 0.05 - 0.004 * std::log(n) + 0.01 * std::log(d);
+  size_t inside = 0, slopes = 0;
+  constexpr size_t ladders = 1000;
+  for (size_t i = 0; i < ladders; ++i) {
+    const GapFit fit = fit_gap(gap_cells(runs(0.05, -0.004, 0.01, 0.01, 2 * i), runs(0, 0, 0, 0.01, 2 * i + 1)));
+    // The mean of two seeds there, each side with its own noise.
+    std::mt19937_64 engine(7 * i + 3);
+    std::normal_distribution<double> normal;
+    const double seen = truth + 0.01 * normal(engine);
+    const Interval interval = gap_at(fit, n, d).interval();
+    inside += interval.low <= seen && seen <= interval.high;
+    slopes += fit.by_d_interval.low <= 0.01 && 0.01 <= fit.by_d_interval.high;
+  }
+  CHECK(inside >= 930);
+  CHECK(inside <= 970);
+  CHECK(slopes >= 930);
+  CHECK(slopes <= 970);
+}
+
+TEST_CASE("the error of a cell left out is that of fits without it", "[quick]") {
+  const auto cells = gap_cells(runs(0.05, -0.004, 0.01, 0.02, 5), runs(0, 0, 0, 0.02, 6));
+  double squares = 0;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    std::vector<GapCell> rest = cells;
+    rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+    squares += std::pow(cells[i].gap - gap_at(fit_gap(rest), cells[i].n, cells[i].d).gap, 2);
+  }
+  CHECK(fit_gap(cells).left_out == Approx(std::sqrt(squares / static_cast<double>(cells.size()))));
+}
+
+TEST_CASE("what cannot be fitted says why", "[quick]") {
+  const auto all = gap_cells(runs(0, 0, 0, 0.01, 1), runs(0, 0, 0, 0.01, 2));
+  CHECK(fit_gap(std::span(all).first(4)).missing.find("4 (N, D)") != std::string::npos);
+  std::vector<GapCell> line;  // D always 20 N
+  for (const double n : {1e4, 2e4, 4e4, 8e4, 1.6e5}) line.push_back({n, 20 * n, 0.1, 1});
+  CHECK(fit_gap(line).missing.find("apart") != std::string::npos);
+  CHECK(gap_cells(runs(0, 0, 0, 0, 1), {}).empty());
+}
+
+// The numbers of a second program (least squares by Gauss and Jordan in exact order, Python).
+TEST_CASE("the committed ladder predicts the gaps of 0.8M and 3.2M weights", "[quick]") {
+  auto points = fp4::tools::read_ladder("results/ladder_small/runs.csv").points;
+  const auto fits = gap_fits(points, "bf16");
+  const GapFit& mxfp4 = fits.at("mxfp4_all");
+  REQUIRE(mxfp4.cells == 8);
+  CHECK(mxfp4.by_d == Approx(0.0209).margin(5e-5));
+  CHECK(mxfp4.by_n == Approx(-0.0063).margin(5e-5));
+  CHECK(mxfp4.left_out == Approx(0.0136).margin(5e-5));
+  const auto held = fp4::tools::read_ladder("results/ladder/runs.csv").points;
+  const auto cells = gap_cells(held.at("mxfp4_all"), held.at("bf16"));
+  REQUIRE(cells.size() == 2);
+  CHECK(cells[0].gap == Approx(0.0845).margin(5e-5));
+  const GapAt there = gap_at(mxfp4, cells[0].n, cells[0].d);
+  CHECK(there.gap == Approx(0.0825).margin(5e-5));
+  CHECK(there.interval().high - there.gap == Approx(0.0413).margin(1e-4));
+  CHECK(gap_at(mxfp4, cells[1].n, cells[1].d).gap == Approx(0.0691).margin(5e-5));
+}
+
+TEST_CASE("agreement with a published order", "[quick]") {
+  const PublishedOrder order{"source", "loss", {{"mxfp8", 0}, {"good", 1}, {"bad", 2}, {"absent", 3}}};
+  std::map<std::string, std::vector<LawPoint>> points = {{"base", runs(0, 0, 0, 0, 1)},
+                                                         {"mxfp8", runs(0.001, 0, 0, 0, 2)},
+                                                         {"good", runs(0.01, 0, 0, 0, 3)},
+                                                         {"bad", runs(0.02, 0, 0, 0, 4)}};
+  const auto found = agreement(order, points, "base", 100);
+  REQUIRE(found.has_value());
+  CHECK(found->recipes == std::vector<std::string>{"mxfp8", "good", "bad"});
+  CHECK(found->tau == 1);
+  CHECK(found->interval.low == 1);
+  CHECK(found->fp4 == 2);
+  std::swap(points["good"], points["bad"]);
+  const auto reversed = agreement(order, points, "base", 100);
+  CHECK(reversed->tau == Approx(1.0 / 3));  // one pair of three the wrong way
+  CHECK(reversed->tau_fp4 == -1);
+  points.erase("bad"), points.erase("good");
+  CHECK_FALSE(agreement(order, points, "base", 100).has_value());
+}
