@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 
 #include "src/embedded.h"
 #include "src/input_file.h"
@@ -41,33 +40,34 @@ std::string reason_of(const std::exception& problem) {
   return text;
 }
 
-// Follows the parser through a document.
+// Follows the lexer through a document, before its tree is made: the library's parser with a callback looks at all of a
+// list again behind each of its objects.
 template <class J>
-class Watcher {
+class Watcher final : public nlohmann::json_sax<J> {
  public:
   explicit Watcher(const std::string& place) : place_(place) {}
 
-  bool operator()(int, typename J::parse_event_t event, J& value) {
-    using Event = typename J::parse_event_t;
-    switch (event) {
-      case Event::object_start:
-      case Event::array_start:
-        if (levels_.size() == deepest) throw Error(fmt::format("{}: nested deeper than {} levels", path(), deepest));
-        levels_.push_back({.is_list = event == Event::array_start, .index = 0, .key = {}, .keys = {}});
-        break;
-      case Event::object_end:
-      case Event::array_end: levels_.pop_back(); [[fallthrough]];
-      case Event::value:
-        if (!levels_.empty()) ++levels_.back().index;
-        break;
-      case Event::key: {
-        Level& level = levels_.back();
-        level.key = value.template get<std::string>();
-        if (!level.keys.insert(level.key).second) throw Error(path() + ": the key stands twice");
-        break;
-      }
-    }
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(typename J::number_integer_t) override { return value(); }
+  bool number_unsigned(typename J::number_unsigned_t) override { return value(); }
+  bool number_float(typename J::number_float_t, const typename J::string_t&) override { return value(); }
+  bool string(typename J::string_t&) override { return value(); }
+  bool binary(typename J::binary_t&) override { return value(); }
+  bool start_object(size_t) override { return start(false); }
+  bool start_array(size_t) override { return start(true); }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool key(typename J::string_t& text) override {
+    Level& level = levels_.back();
+    level.key = text;
+    if (!level.keys.insert(level.key).second) throw Error(path() + ": the key stands twice");
     return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& problem) override {
+    if (dynamic_cast<const typename J::parse_error*>(&problem) != nullptr)
+      throw Error(fmt::format("{}: not JSON: {}", place_, reason_of(problem)));
+    throw Error(fmt::format("{}: {}", path(), reason_of(problem)));  // 1e999
   }
 
   std::string path() const {
@@ -81,6 +81,19 @@ class Watcher {
   }
 
  private:
+  bool value() {
+    if (!levels_.empty()) ++levels_.back().index;
+    return true;
+  }
+  bool start(bool is_list) {
+    if (levels_.size() == deepest) throw Error(fmt::format("{}: nested deeper than {} levels", path(), deepest));
+    levels_.push_back({.is_list = is_list, .index = 0, .key = {}, .keys = {}});
+    return true;
+  }
+  bool end() {
+    levels_.pop_back();
+    return value();
+  }
   struct Level {
     bool is_list;
     size_t index;
@@ -103,13 +116,8 @@ std::string limit_text(double limit) {
 template <class J>
 J parse_json(std::string_view text, const std::string& place) {
   Watcher<J> watcher(place);
-  try {
-    return J::parse(text, std::ref(watcher));
-  } catch (const typename J::parse_error& problem) {
-    throw Error(fmt::format("{}: not JSON: {}", place, reason_of(problem)));
-  } catch (const typename J::exception& problem) {  // 1e999
-    throw Error(fmt::format("{}: {}", watcher.path(), reason_of(problem)));
-  }
+  J::sax_parse(text, &watcher);
+  return J::parse(text);
 }
 template Json parse_json(std::string_view, const std::string&);
 template nlohmann::ordered_json parse_json(std::string_view, const std::string&);

@@ -14,9 +14,11 @@ struct Pairs {
 };
 Pairs pairs_of(const Quantizer& r) {
   Pairs pairs;
+  float values[16];
+  for (uint32_t code = 0; code < 16; ++code) values[code] = decode(r.element, code);
   for (uint32_t byte = 0; byte < 256; ++byte) {
-    pairs.low[byte] = decode(r.element, byte & 15);
-    pairs.high[byte] = decode(r.element, byte >> 4);
+    pairs.low[byte] = values[byte & 15];
+    pairs.high[byte] = values[byte >> 4];
   }
   return pairs;
 }
@@ -26,15 +28,19 @@ void decode_rows(const Quantized& q, float stored, float* out) {
   const Quantizer r = resolve(q.spec);
   const float top = r.top();
   const Pairs pairs = pairs_of(r);
-  std::array<float, 256> factors{};
-  for (uint32_t code = 0; code < 256; ++code) {
+  const auto factor_of = [&](uint32_t code) {
     const float s = scale_value(r, code);
-    factors[code] = q.spec.has_tensor_scale() ? decode_factor(q.spec.decode, s, stored, top) : s;
-  }
+    return q.spec.has_tensor_scale() ? decode_factor(q.spec.decode, s, stored, top) : s;
+  };
+  std::array<float, 256> factors{};
+  const bool has_table =
+      q.scales.size() >= factors.size();  // a small tensor's blocks are fewer than the rows of a table
+  if (has_table)
+    for (uint32_t code = 0; code < 256; ++code) factors[code] = factor_of(code);
   const auto half = static_cast<size_t>(q.spec.block.size) / 2;
   const uint8_t* codes = q.codes.data();
   for (const uint8_t scale : q.scales) {
-    const float factor = factors[scale];
+    const float factor = has_table ? factors[scale] : factor_of(scale);
     for (size_t i = 0; i < half; ++i) {
       out[2 * i] = pairs.low[codes[i]] * factor;
       out[2 * i + 1] = pairs.high[codes[i]] * factor;

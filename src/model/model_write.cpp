@@ -52,7 +52,7 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
       row["bits_per_element"] = l.report.bits_per_element();
     }
     if (l.group >= 0) row["group"] = l.group;
-    tensors.push_back(row);
+    tensors.push_back(std::move(row));
   }
   ordered_json document;
   document["scheme"] = job.scheme != nullptr ? ordered_json(job.scheme->name) : ordered_json(nullptr);
@@ -62,7 +62,7 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
   document["signature"] = signature;
   document["version"] = version();
   document["command"] = job.command_line;
-  document["tensors"] = tensors;
+  document["tensors"] = std::move(tensors);
   return document;
 }
 

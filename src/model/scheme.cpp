@@ -7,11 +7,10 @@
 namespace fp4 {
 
 const CheckpointScheme& scheme_of(const std::string& place, std::string_view name) {
-  std::string known;
-  for (const CheckpointScheme& s : checkpoint_schemes) {
+  for (const CheckpointScheme& s : checkpoint_schemes)
     if (name == s.name) return s;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", s.name);
-  }
+  std::string known;
+  for (const CheckpointScheme& s : checkpoint_schemes) known += fmt::format("{}{}", known.empty() ? "" : ", ", s.name);
   throw Error(fmt::format("{}: unknown scheme '{}'; accepted: {}", place, name, known));
 }
 

@@ -198,18 +198,18 @@ std::string safetensors_header(const std::vector<TensorInfo>& tensors,
   // number.
   std::set<std::string_view> names = {kMetadata};
   std::string text = "{";
-  const auto add = [&](std::string_view name, const nlohmann::ordered_json& value) {
-    text += (text.size() > 1 ? "," : "") + nlohmann::ordered_json(name).dump() + ":" + value.dump();
+  const auto add = [&](std::string_view name, const std::string& value) {
+    text += (text.size() > 1 ? "," : "") + nlohmann::ordered_json(name).dump() + ":" + value;
   };
   std::uint64_t offset = 0;
   try {
-    if (!metadata.empty()) add(kMetadata, metadata);
+    if (!metadata.empty()) add(kMetadata, nlohmann::ordered_json(metadata).dump());
     for (const TensorInfo& tensor : tensors) {
       if (!names.insert(tensor.name).second)
         throw Error(fmt::format("safetensors: the name '{}' is taken", tensor.name));
       const std::uint64_t end = offset + byte_count("safetensors: " + tensor.name, tensor.dtype, tensor.shape);
-      add(tensor.name,
-          {{"dtype", info(tensor.dtype).safetensors}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
+      add(tensor.name, fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                                   info(tensor.dtype).safetensors, fmt::join(tensor.shape, ","), offset, end));
       offset = end;
     }
   } catch (const nlohmann::json::exception&) {

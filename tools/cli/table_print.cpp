@@ -71,6 +71,17 @@ std::size_t longest_piece(const std::string& title) {
   return longest;
 }
 
+// Both ends of a name of 32 KB: nobody reads more, and widths are found column by column.
+std::string cut_in_the_middle(std::string text) {
+  constexpr std::size_t longest = 1000, end = 240;
+  if (text.size() <= longest) return text;
+  const auto is_inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  std::size_t first = end, last = text.size() - end;
+  while (is_inside(first)) --first;
+  while (is_inside(last)) ++last;
+  return text.replace(first, last - first, "...");
+}
+
 // `tear`: names may be broken behind their signs, nvfp4,scale_rule=rceil behind the comma.
 std::vector<std::size_t> column_widths(const Table& table, std::size_t width, std::size_t gap, bool tear = false) {
   std::vector<std::size_t> widths;
@@ -170,7 +181,7 @@ std::string format_table(const Table& given, std::size_t width, bool styled) {
   Table table = given;
   for (Column& column : table.columns) column.title = printable(column.title);
   for (auto& row : table.rows)
-    for (std::string& cell : row) cell = printable(cell);
+    for (std::string& cell : row) cell = cut_in_the_middle(printable(cell));
   std::size_t gap = kGap;
   std::vector<std::size_t> widths = column_widths(table, width, gap);
   const auto fits = [&] {
