@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Kinds of checkpoints that are read, carried over, refused or left, judged by numpy: usage model_kinds.py PATH_OF_FP4SIM.
+"""Kinds of checkpoints that are read, carried over, refused or left, judged by numpy: usage
+model_kinds.py PATH_OF_FP4SIM [check_crafted ..].
 
 Every kind is one that public checkpoints have; the numbers in them are made up.
 """
@@ -432,6 +433,66 @@ def check_killed(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["d", "out", "s0", "s1"], list(folder.iterdir())
 
 
+def check_crafted(folder):
+    """Configurations, tokenizers and shapes that nobody's program writes: one line of reason, and nothing is written."""
+    import copy
+    source, out = folder / "s", folder / "out"
+    source.mkdir()
+    x = rng.standard_normal((32, 64)).astype(np.float32)
+    bf = lambda rows, cols: ("BF16", bf16(np.resize(x, (rows, cols))))
+    layer = "model.layers.0."
+    save(source / "model.safetensors", {
+        "model.embed_tokens.weight": bf(4, 64), "model.norm.weight": ("F32", x[0]), layer + "input_layernorm.weight": ("F32", x[0]),
+        layer + "self_attn.q_proj.weight": bf(64, 64), layer + "mlp.up_proj.weight": bf(64, 64)})
+    config = {"architectures": ["LlamaForCausalLM"], "vocab_size": 4, "hidden_size": 64, "intermediate_size": 64,
+              "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64,
+              "rms_norm_eps": 1e-5, "rope_theta": 1e4}
+    token = {"model": {"type": "BPE", "byte_fallback": True, "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+             "added_tokens": [{"id": 3, "content": "<s>", "special": True}]}
+
+    def trial(words, scheme, config=config, token=token):
+        (source / "config.json").write_text(json.dumps(config))
+        (source / "tokenizer.json").write_text(json.dumps(token))
+        error = run("quantize", source, "--scheme", scheme, "--out", out, "--no-sync", code=2)
+        assert words in error and "exception" not in error and "basic_string" not in error, (words, error)
+        assert not out.exists(), words
+
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "tokenizer.json").write_text(json.dumps(token))
+    for scheme in ("ggml_nvfp4", "modelopt_nvfp4"):
+        run("quantize", source, "--scheme", scheme, "--out", folder / scheme, "--no-sync")
+    trial("config.json", "modelopt_nvfp4", config=[])
+    trial("quantization_config", "modelopt_nvfp4", config=config | {"quantization_config": "fp8"})
+    for words, changed in {
+            "rope_scaling": {"rope_scaling": [1]}, "rope_parameters": {"rope_parameters": 3}, "vocab_size": {"vocab_size": 2**31},
+            "hidden_size": {"hidden_size": -2**63, "num_attention_heads": 1}, "num_attention_heads": {"num_attention_heads": -1},
+            "sliding": {"max_position_embeddings": 1e30}, "heads of": {"head_dim": 2**30, "rope_scaling": {"rope_type": "llama3"}}}.items():
+        trial("max_position_embeddings" if words == "sliding" else words, "ggml_nvfp4", config=config | changed)
+    for words, place, value in (("merge 'ab'", "merges", ["ab"]), ("no token's number", "vocab", {"a": -1}),
+                                ("no token's number", "vocab", {"a": 1e30}), ("tokenizer", "vocab", 5), ("tokenizer", "merges", [[1, 2]])):
+        changed = copy.deepcopy(token)
+        changed["model"][place] = value
+        trial(words, "ggml_nvfp4", token=changed)
+    # Without rope_theta the rotary factors of Llama 3 have their usual base.
+    (source / "tokenizer.json").write_text(json.dumps(token))
+    (source / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "rope_theta"} |
+                                                   {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}))
+    run("quantize", source, "--scheme", "ggml_nvfp4", "--out", folder / "theta", "--no-sync")
+    # Weights without rows or columns.
+    empty = np.zeros(0, np.uint8)
+    for name, tensors in {
+            "rows": {"a.weight": ("F8_E4M3", empty.reshape(0, 4, 4)), "a.weight_scale": ("F32", np.ones(3, np.float32))},
+            "cols": {"a.weight": ("F8_E4M3", empty.reshape(4, 0)), "a.weight_scale": ("F32", np.ones((), np.float32))},
+            "stack": {"a.experts.down_proj": ("U8", empty.reshape(0, 4, 8)), "a.experts.down_proj_weight_scale": ("F8_E4M3", empty.reshape(0, 4, 1)),
+                      "a.experts.down_proj_weight_scale_2": ("F32", np.zeros(0, np.float32))}}.items():
+        save(folder / f"{name}.safetensors", tensors | {"b.weight": bf(32, 64)})
+        for words in (("inspect", folder / f"{name}.safetensors"), ("dequantize", folder / f"{name}.safetensors", "--out", folder / f"d{name}"),
+                      ("quantize", folder / f"{name}.safetensors", "--scheme", "modelopt_nvfp4", "--out", folder / f"q{name}"),
+                      ("quantize", folder / f"{name}.safetensors", "--scheme", "modelopt_nvfp4", "--allow-left", "--out", folder / f"l{name}")):
+            code = subprocess.run([FP4SIM, *words], capture_output=True).returncode
+            assert code in (0, 1, 2), (name, words, code)
+
+
 def check_many(folder):
     """Time grows with the number of tensors, not with its square: 8 times as many take less than 24 times as long."""
     import time
@@ -454,7 +515,9 @@ def check_many(folder):
 
 with tempfile.TemporaryDirectory() as name:
     for check in (check_types, check_stacks, check_incomplete, check_not_finite, check_left, check_fp8, check_comfy, check_carried,
-                  check_gguf_kinds, check_index, check_hashes, check_killed, check_many):
+                  check_gguf_kinds, check_index, check_hashes, check_killed, check_crafted, check_many):
+        if sys.argv[2:] and check.__name__ not in sys.argv[2:]:
+            continue
         folder = pathlib.Path(name) / check.__name__
         folder.mkdir()
         check(folder)

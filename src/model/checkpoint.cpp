@@ -83,8 +83,10 @@ void add_head_sizes(ModelNames& names, const std::string& file) {
   const nlohmann::json whole = parse_json(read_text_file(path, "configuration of the model").text, path);
   const nlohmann::json& config = whole.contains("text_config") ? whole["text_config"] : whole;
   const auto number = [&](const char* key) -> std::uint64_t {
+    constexpr std::uint64_t most = 1 << 24;  // products of two stay below 2^64
     const auto at = config.find(key);
-    return at != config.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
+    return at != config.end() && at->is_number_unsigned() && at->get<std::uint64_t>() <= most ? at->get<std::uint64_t>()
+                                                                                              : 0;
   };
   const std::uint64_t heads = number("num_attention_heads");
   if (heads == 0) return;

@@ -87,8 +87,9 @@ const ordered_json* value_of(const ordered_json& config, const char* key) {
 }
 
 std::uint64_t count_in(const ordered_json& value, const char* key) {
-  if (!value.is_number_unsigned())
-    throw Error(fmt::format("config.json: {} is {}, no whole number of 0 or more", key, value.dump()));
+  constexpr std::uint64_t most = std::uint64_t{1} << 31;
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
+    throw Error(fmt::format("config.json: {} is {}, no whole number of 0 to 2^31", key, value.dump()));
   return value.get<std::uint64_t>();
 }
 
@@ -116,7 +117,7 @@ ordered_json rotary_of(const ordered_json& config, const char* layers) {
     rotary["rope_theta"] = config.value("rope_theta", ordered_json(nullptr));
     return rotary;
   }
-  if (rotary.contains(layers)) return rotary[layers];
+  if (rotary.contains(layers)) return group_of(rotary, layers);
   return std::string_view(layers) == "full_attention" ? rotary : ordered_json::object();
 }
 
@@ -261,10 +262,16 @@ void put_parameters(GgufEntries& entries, const GgufArchitecture& arch, const or
 std::vector<float> rotary_factors(const ordered_json& config) {
   const ordered_json rotary = rotary_of(config, "full_attention");
   if (rotary_type(rotary) != "llama3") return {};
-  const double base = rotary.value("rope_theta", 10000.0), factor = rotary.value("factor", 8.0);
-  const double low = rotary.value("low_freq_factor", 1.0), high = rotary.value("high_freq_factor", 4.0);
-  const double length = rotary.value("original_max_position_embeddings", 8192.0);
+  const auto number = [&](const char* key, double otherwise) {
+    const ordered_json* value = value_of(rotary, key);
+    return value == nullptr ? otherwise : value->get<double>();
+  };
+  const double base = number("rope_theta", 10000.0), factor = number("factor", 8.0);
+  const double low = number("low_freq_factor", 1.0), high = number("high_freq_factor", 4.0);
+  const double length = number("original_max_position_embeddings", 8192.0);
   const std::int64_t size = head_size_of(config);
+  constexpr std::int64_t most = 1 << 16;
+  if (size > most) throw Error(fmt::format("config.json: heads of {} elements; at most {} are accepted", size, most));
   std::vector<float> factors;
   for (std::int64_t i = 0; i < size; i += 2) {
     const double wave = 2 * std::numbers::pi * std::pow(base, static_cast<double>(i) / static_cast<double>(size));

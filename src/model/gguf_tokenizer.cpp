@@ -47,6 +47,11 @@ ordered_json json_in(const std::string& folder, const char* name) {
   return parse_json<ordered_json>(read_text_file(path, "tokenizer").text, path);
 }
 
+std::uint64_t id_in(const ordered_json& number, const std::string& path) {
+  if (!number.is_number_unsigned()) throw Error(fmt::format("{}: {} is no token's number", path, number.dump()));
+  return number.get<std::uint64_t>();
+}
+
 // One message of protocol buffers, field by field.
 class Fields {
  public:
@@ -156,14 +161,16 @@ std::string merge_text(const ordered_json& merge) {
 }
 
 // Scores under which llama.cpp joins pieces in the order of the merges: the earlier, the larger.
-void score_by_merges(Vocabulary& v, const ordered_json& merges) {
+void score_by_merges(Vocabulary& v, const ordered_json& merges, const std::string& path) {
   std::map<std::string, float> scores;
   float rank = 0;
   for (const ordered_json& merge : merges) {
     std::string joined;
     if (merge.is_string()) {
       joined = merge.get<std::string>();
-      joined.erase(joined.find(' '), 1);
+      const size_t space = joined.find(' ');
+      if (space == std::string::npos) throw Error(fmt::format("{}: merge '{}' joins no two parts", path, joined));
+      joined.erase(space, 1);
     } else {
       for (const ordered_json& part : merge) joined += part.get<std::string>();
     }
@@ -187,7 +194,7 @@ void read_json_tokenizer(Vocabulary& v, const ordered_json& tokenizer, const std
     Token t = {text, 0, normal};
     if (falls_back && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>')) t.kind = byte;
     if (!unknown_text.empty() && text == unknown_text) t.kind = unknown;
-    v.set(id.get<std::uint64_t>(), std::move(t), limit, path);
+    v.set(id_in(id, path), std::move(t), limit, path);
   }
   if (falls_back) {
     v.model = "llama";
@@ -197,7 +204,7 @@ void read_json_tokenizer(Vocabulary& v, const ordered_json& tokenizer, const std
       if (step.value("type", "") == "Prepend") v.adds_prefix = true;
     for (const ordered_json& step : steps_of(tokenizer.value("pre_tokenizer", ordered_json()), "pretokenizers"))
       if (step.value("type", "") == "Metaspace") v.adds_prefix = step.value("prepend_scheme", "always") != "never";
-    score_by_merges(v, model["merges"]);
+    score_by_merges(v, model["merges"], path);
     return;
   }
   v.model = "gpt2";
@@ -300,6 +307,9 @@ void put(GgufEntries& entries, const std::string& folder, const ordered_json& co
   if (!has_json) tokenizer = ordered_json::object();
   ordered_json settings = json_in(folder, "tokenizer_config.json");
   if (settings.is_null()) settings = ordered_json::object();
+  constexpr std::uint64_t most = 1 << 24;
+  if (vocabulary > most)
+    throw Error(fmt::format("{}: vocab_size is {}; at most {} tokens are accepted", folder, vocabulary, most));
   Vocabulary v;
   for (std::uint64_t i = 0; i < vocabulary; ++i) v.tokens.push_back({fmt::format("[PAD{}]", i), -10000, unused});
   if (fs::is_regular_file(pieces))
@@ -310,7 +320,7 @@ void put(GgufEntries& entries, const std::string& folder, const ordered_json& co
     throw Error(folder + ": has neither tokenizer.model nor tokenizer.json, which a GGUF needs");
   if (tokenizer.contains("added_tokens"))
     for (const ordered_json& entry : tokenizer["added_tokens"])
-      if (const auto id = entry.value("id", std::uint64_t{0}); id < vocabulary || v.model == "gpt2")
+      if (const auto id = id_in(entry.value("id", ordered_json(0u)), path); id < vocabulary || v.model == "gpt2")
         add_token(v, id, entry, vocabulary, path);
   const ordered_json added = settings.value("added_tokens_decoder", ordered_json::object());
   for (const auto& [id, entry] : added.items()) {
@@ -344,7 +354,9 @@ void put_tokenizer(GgufEntries& entries, const std::string& folder, const ordere
   try {
     put(entries, folder, config, vocabulary);
   } catch (const nlohmann::json::exception& e) {
-    throw Error(fmt::format("{}: the tokenizer is not what tokenizers writes: {}", folder, e.what()));
+    const std::string why = e.what();  // "[json.exception.type_error.302] type must be .."
+    throw Error(fmt::format("{}: the tokenizer is not what tokenizers writes: {}", folder,
+                            why.substr(why.find("] ") == std::string::npos ? 0 : why.find("] ") + 2)));
   }
 }
 

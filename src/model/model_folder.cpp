@@ -87,6 +87,9 @@ FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& pla
   const bool has_config = fs::is_regular_file(path);
   if (has_config) config = parse_json<ordered_json>(read_text_file(path, "configuration of the model").text, path);
   if (!config.is_object()) throw Error(path + ": is no JSON object, which engines read");
+  if (const auto format = config.find("quantization_config");
+      format != config.end() && !format->is_object() && !format->is_null())
+    throw Error(path + ": quantization_config: is no JSON object, which engines read");
   if (job.scheme != nullptr) {
     const ConfigJob facts = config_job(job, plans, config);
     if (has_config) write_file(out.file("config.json"), text_of(quantised_config(config, facts)), false);

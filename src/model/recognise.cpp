@@ -24,6 +24,7 @@ std::optional<std::string> stem_before(const std::string& name, std::string_view
 }
 
 bool is_byte(Dtype type) { return type == Dtype::u8 || type == Dtype::i8; }
+bool is_fp4(Dtype type) { return is_byte(type) || type == Dtype::f4_e2m1; }
 bool is_fp8(Dtype type) { return type == Dtype::f8_e4m3 || type == Dtype::f8_e5m2; }
 bool is_real_type(Dtype type) {
   return type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16 || type == Dtype::f64;
@@ -94,7 +95,7 @@ void Recogniser::take_factor(ModelTensor& w, const TensorPlace& factor) const {
     w.factor_rows.assign(count, rows / count);
     return;
   }
-  if (count == rows) {
+  if (count == rows && count != 0) {
     w.factor_rows.assign(count, 1);
     return;
   }
@@ -120,7 +121,7 @@ void Recogniser::take_companions(ModelTensor& w) const {
 std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const CheckpointScheme& s,
                                               const WeightNames& n) const {
   const Dtype type = codes.info.dtype;
-  if (!is_byte(type) && type != Dtype::f4_e2m1) return {};
+  if (!is_fp4(type)) return {};
   const std::optional<std::string> stem = stem_before(codes.info.name, n.codes);
   if (!stem || codes.info.shape.empty()) return {};
   ModelTensor w;
@@ -222,13 +223,14 @@ std::optional<Fp8Grid> grid_of(const Shape& weight, const TensorPlace& scales, b
   const Shape& s = scales.info.shape;
   const auto rows = matrix_rows(weight), cols = matrix_cols(weight);
   const std::uint64_t count = elements_of(s);
-  if (count == 1) return Fp8Grid{static_cast<int64_t>(rows), static_cast<int64_t>(cols), "fp8_tensor"};
-  const std::uint64_t per_expert = weight.size() > 2 ? rows / weight[0] : rows;
+  const auto extent = [](std::uint64_t n) { return static_cast<int64_t>(std::max<std::uint64_t>(n, 1)); };
+  if (count == 1) return Fp8Grid{extent(rows), extent(cols), "fp8_tensor"};
+  const std::uint64_t per_expert = weight.size() > 2 ? rows / std::max<std::uint64_t>(weight[0], 1) : rows;
   const Shape leading = without_ones(s);
   if (weight.size() > 2 && leading.size() == 1 && leading[0] == weight[0])
-    return Fp8Grid{static_cast<int64_t>(per_expert), static_cast<int64_t>(cols), "fp8_experts"};
+    return Fp8Grid{extent(per_expert), extent(cols), "fp8_experts"};
   if (count == rows && (s.empty() || s.back() == 1 || s.size() + 1 == weight.size()))
-    return Fp8Grid{1, static_cast<int64_t>(cols), "fp8_rows"};
+    return Fp8Grid{1, extent(cols), "fp8_rows"};
   if (s.size() != weight.size() || s.size() < 2) return {};
   for (size_t axis = 0; axis + 2 < s.size(); ++axis)
     if (s[axis] != weight[axis]) return {};
@@ -291,6 +293,7 @@ std::optional<ModelTensor> Recogniser::gguf_of(const TensorPlace& blocks) const 
 
 std::optional<ModelTensor> Recogniser::weight_of(const TensorPlace& place) const {
   if (place.gguf != nullptr) return gguf_of(place);
+  if (!is_fp4(place.info.dtype) && !is_fp8(place.info.dtype)) return {};
   std::optional<ModelTensor> faulty;
   const auto keeps = [&](const std::optional<ModelTensor>& w) {
     if (w && !w->fault.empty() && !faulty) faulty = w;
