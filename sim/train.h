@@ -100,7 +100,7 @@ struct RunOptions {
   std::string trunks;  // folder where trunks of branches are kept and shared (tasks/run.h); none: made for each run
   // Processes that share every batch (its size is a multiple of their number) and hold the same weights; all of them
   // call with the same arguments. Gradients travel as `wire` says. One rank is the ordinary run, bit for bit. Rank 0
-  // alone writes checkpoints, and its `progress` decides for all.
+  // alone writes checkpoints; where the `progress` of any rank is false, all stop after the same step.
   Ranks* ranks = nullptr;
   Wire wire = {};
   FileReading files = FileReading::memory;

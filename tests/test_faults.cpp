@@ -189,6 +189,12 @@ struct Trial {
   long kill = 0;  // in front of this call; 0: the call fails
 };
 
+// FP4SIM_FAULT_KIND=change: of this kind alone.
+bool is_wanted(const std::string& kind) {
+  const char* given = std::getenv("FP4SIM_FAULT_KIND");
+  return given == nullptr || kind == given;
+}
+
 // More samples for a longer look: FP4SIM_FAULT_SAMPLES=100.
 long samples(const Work& work) {
   if (const char* given = std::getenv("FP4SIM_FAULT_SAMPLES")) return std::stol(given);
@@ -221,14 +227,16 @@ void try_faults(const std::string& name) {
   std::vector<Trial> trials;
   std::map<std::string, long> counts;
   for (const std::string kind : kinds) {
+    if (!is_wanted(kind)) continue;
     for (const long call : sampled(count_of(work, kind, counts), samples(work)))
       trials.push_back({kind, fmt::format("{}:{}", kind, call), ""});
     if (kind == "pthread_create" && counts[kind] > 0) trials.push_back({kind, kind + ":1+", ""});
   }
   // A merge and a small quantize are quick enough to be killed in front of most of their changes.
   const long kills = (name == "merge" || name == "quantize" ? 4 : 1) * samples(work);
-  for (const long call : sampled(count_of(work, "change", counts), kills))
-    trials.push_back({"change", fmt::format("change:{}!", call), "", call});
+  if (is_wanted("change"))
+    for (const long call : sampled(count_of(work, "change", counts), kills))
+      trials.push_back({"change", fmt::format("change:{}!", call), "", call});
   std::atomic<size_t> next = 0;
   const auto worker = [&] {
     for (size_t i = next++; i < trials.size(); i = next++)

@@ -241,6 +241,7 @@ TEST_CASE("commands refuse pipes and devices at once, whatever they are given fo
                                     "inspect X",
                                     "verify --golden X --candidate X",
                                     "compare X --specs mxfp4",
+                                    "verify --probe X",
                                     "sweep replay X --task lm"}) {
       std::string line = words;
       for (size_t at = line.find('X'); at != std::string::npos; at = line.find('X', at + 1))

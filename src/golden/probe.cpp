@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "fp4/accumulate.h"
 #include "src/error.h"
+#include "src/input_file.h"
 
 namespace fp4::golden {
 namespace {
@@ -173,8 +173,7 @@ ProbeSum sum_of(LineReader& line, const ProbeSection& s) {
 }  // namespace
 
 ProbeDump read_probe(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(path + ": cannot be read");
+  std::istringstream in(read_file(path));
   ProbeDump dump;
   std::string text;
   for (size_t number = 1; std::getline(in, text); ++number) {

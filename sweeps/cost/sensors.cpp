@@ -19,13 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<double> read_number(const fs::path& path) {
+// The first word of a file as a number or text.
+template <class T>
+std::optional<T> read_first(const fs::path& path) {
   std::error_code absent;
   if (!fs::is_regular_file(path, absent)) return std::nullopt;  // a pipe below --root would wait for ever
   std::ifstream file(path);
-  double value = 0;
+  T value{};
   return file >> value ? std::optional(value) : std::nullopt;
 }
+std::optional<double> read_number(const fs::path& path) { return read_first<double>(path); }
 
 std::vector<fs::path> entries(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
@@ -164,9 +167,8 @@ void find_machine(const fs::path& root, SensorSearch& out) {
   const fs::path folder = root / "sys/class/hwmon";
   bool any = false;
   for (const fs::path& monitor : entries(folder, "hwmon")) {
-    std::ifstream file(monitor / "name");
-    std::string name;
-    if (!(file >> name) || name != "power_meter" || !read_number(monitor / "power1_average")) continue;
+    if (read_first<std::string>(monitor / "name") != "power_meter" || !read_number(monitor / "power1_average"))
+      continue;
     out.sensors.push_back(
         std::make_unique<PowerSensor>("machine " + monitor.filename().string(), monitor / "power1_average", true));
     any = true;
