@@ -8,8 +8,12 @@
 namespace fp4::python {
 namespace {
 
-Json made(Quantized q, Shape shape, Operand input) {
-  return handle_of(std::make_shared<Tensor>(std::move(q), std::move(shape), std::move(input)));
+Json statistics_of(const QuantizeReport& r) {
+  return {{"nmse", r.nmse()},
+          {"clipped", r.share(r.clipped)},
+          {"zeros", r.share(r.zeros)},
+          {"underflows", r.share(r.underflows)},
+          {"nonfinite", r.nonfinite}};
 }
 
 Json quantize(const Arguments& given) {
@@ -22,13 +26,17 @@ Json quantize(const Arguments& given) {
   call.threads = given.threads();
   Quantized q;
   Dispatcher(given.backend()).quantize(call, q);
-  Shape shape = input.shape;
-  return made(std::move(q), std::move(shape), std::move(input));
+  // One answer for all that Python asks at once: a small tensor takes less time than a call.
+  const auto tensor = std::make_shared<Tensor>(std::move(q), input.shape);
+  Json statistics = nullptr;
+  if (given.get<bool>("statistics")) statistics = statistics_of(tensor->report(call.x, call.threads));
+  return {{"tensor", handle_of(tensor)}, {"shape", tensor->shape()}, {"statistics", std::move(statistics)}};
 }
 
 Json from_arrays(const Arguments& given) {
   const auto shape = given.get<Shape>("shape");
-  return made(quantized_of(quant_spec_from_words(given.text("words"), "--spec"), shape, given), shape, {});
+  const QuantSpec spec = quant_spec_from_words(given.text("words"), "--spec");
+  return handle_of(std::make_shared<Tensor>(quantized_of(spec, shape, given), shape));
 }
 
 Json hadamard(const Arguments& given) {
@@ -54,20 +62,7 @@ Json random(const Arguments& given) {
   return array_of(Dtype::u32, {count}, std::move(draws));
 }
 
-Json facts(const Arguments& given) {
-  const auto tensor = given.object<Tensor>("tensor");
-  Json spec = to_json(tensor->quantized().spec);
-  return {{"shape", tensor->shape()}, {"spec", std::move(spec)}};
-}
-
-Json statistics(const Arguments& given) {
-  const QuantizeReport& r = given.object<Tensor>("tensor")->report(given.threads());
-  return {{"nmse", r.nmse()},
-          {"clipped", r.share(r.clipped)},
-          {"zeros", r.share(r.zeros)},
-          {"underflows", r.share(r.underflows)},
-          {"nonfinite", r.nonfinite}};
-}
+Json spec_of_tensor(const Arguments& given) { return to_json(given.object<Tensor>("tensor")->quantized().spec); }
 
 }  // namespace
 
@@ -77,10 +72,9 @@ const std::vector<Function>& tensor_functions() {
       {"from_arrays", &from_arrays},
       {"hadamard", &hadamard},
       {"random", &random},
-      {"tensor_facts", &facts},
+      {"tensor_spec", &spec_of_tensor},
       {"tensor_array",
        [](const Arguments& given) { return given.object<Tensor>("tensor")->array(given.text("name")); }},
-      {"tensor_statistics", &statistics},
       {"tensor_dequantize",
        [](const Arguments& given) { return given.object<Tensor>("tensor")->dequantize(given.threads()); }},
       {"tensor_to_layout",

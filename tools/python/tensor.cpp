@@ -85,17 +85,13 @@ Json Tensor::dequantize(int threads) const {
   return array_of(Dtype::f32, shape_, std::move(out));
 }
 
-const QuantizeReport& Tensor::report(int threads) {
-  if (report_) return *report_;
-  if (input_.view.data == nullptr && q_.rows * q_.cols > 0)
-    throw Error("statistics: this tensor was made of codes; accepted: what quantize() gives");
+QuantizeReport Tensor::report(MatrixView x, int threads) const {
   std::vector<float> decoded(static_cast<size_t>(q_.rows * q_.cols));
   Dispatcher().dequantize(q_, decoded.data(), threads);
   QuantizeReport made;
   made.rows = q_.rows, made.cols = q_.cols;
-  add_statistics(made, q_, input_.view, decoded.data(), threads);
-  report_ = made;
-  return *report_;
+  add_statistics(made, q_, x, decoded.data(), threads);
+  return made;
 }
 
 Json Tensor::to_layout(const std::string& scales, const std::string& nibbles) const {

@@ -20,10 +20,8 @@ class Quantized:
 
     __slots__ = ("_handle", "_statistics", "_spec", "_shape")
 
-    def __init__(self, handle, statistics=None):
-        facts = _core.call("tensor_facts", tensor=handle.address)
-        self._handle, self._statistics = handle, statistics
-        self._shape, self._spec = tuple(facts["shape"]), Spec._of(facts["spec"])
+    def __init__(self, handle, shape, statistics=None):
+        self._handle, self._shape, self._statistics, self._spec = handle, tuple(shape), statistics, None
 
     def _call(self, name, /, **arguments):
         return _core.call(name, tensor=self._handle.address, keep=self, **arguments)
@@ -61,6 +59,8 @@ class Quantized:
     @property
     def spec(self) -> Spec:
         """How it was quantised."""
+        if self._spec is None:
+            self._spec = Spec._of(self._call("tensor_spec"))
         return self._spec
 
     def __len__(self) -> int:
@@ -145,13 +145,10 @@ def quantize(x, spec: "str | Spec" = "mxfp4", *, transpose: bool = False, seed: 
     statistics           measure them now, while x is what it is; False saves that time
     """
     given, keep = _core.arrays().operand(x, "x")
-    handle = _core.call("quantize", x=given, words=words_of(spec, fields), transpose=bool(transpose),
-                        **place(seed, stream, step), **who(backend, threads), keep=keep, long=keep.size > _core.LONG)
-    measured = None
-    if statistics:
-        measured = _core.call("tensor_statistics", tensor=handle.address, threads=count_of_threads(threads),
-                              keep=(handle, keep), long=keep.size > _core.LONG)
-    return Quantized(handle, measured)
+    made = _core.call("quantize", x=given, words=words_of(spec, fields), transpose=bool(transpose),
+                      statistics=bool(statistics), **place(seed, stream, step), **who(backend, threads), keep=keep,
+                      long=keep.size > _core.LONG)
+    return Quantized(made["tensor"], made["shape"], made["statistics"])
 
 
 def from_arrays(codes, scales=None, tensor_scale=None, *, spec: "str | Spec", shape) -> Quantized:
@@ -163,7 +160,7 @@ def from_arrays(codes, scales=None, tensor_scale=None, *, spec: "str | Spec", sh
     given = {"codes": codes, "scales": scales, "tensor_scale": tensor_scale}
     sent = {name: _core.arrays().raw(array, name) for name, array in given.items()}
     return Quantized(_core.call("from_arrays", words=words_of(spec, {}), shape=sizes, keep=sent,
-                                **{name: argument for name, (argument, _) in sent.items()}))
+                                **{name: argument for name, (argument, _) in sent.items()}), sizes)
 
 
 def dequantize(codes, scales=None, tensor_scale=None, *, spec: "str | Spec | None" = None, shape=None,
