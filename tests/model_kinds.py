@@ -442,8 +442,10 @@ def check_crafted(folder):
     bf = lambda rows, cols: ("BF16", bf16(np.resize(x, (rows, cols))))
     layer = "model.layers.0."
     save(source / "model.safetensors", {
-        "model.embed_tokens.weight": bf(4, 64), "model.norm.weight": ("F32", x[0]), layer + "input_layernorm.weight": ("F32", x[0]),
-        layer + "self_attn.q_proj.weight": bf(64, 64), layer + "mlp.up_proj.weight": bf(64, 64)})
+        "model.embed_tokens.weight": bf(4, 64), "lm_head.weight": bf(4, 64), "model.norm.weight": ("F32", x[0]),
+        **{layer + name + ".weight": ("F32", x[0]) for name in ("input_layernorm", "post_attention_layernorm")},
+        **{layer + f"self_attn.{name}_proj.weight": bf(64, 64) for name in "qkvo"},
+        **{layer + f"mlp.{name}_proj.weight": bf(64, 64) for name in ("gate", "up", "down")}})
     config = {"architectures": ["LlamaForCausalLM"], "vocab_size": 4, "hidden_size": 64, "intermediate_size": 64,
               "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64,
               "rms_norm_eps": 1e-5, "rope_theta": 1e4}
@@ -464,10 +466,11 @@ def check_crafted(folder):
     trial("config.json", "modelopt_nvfp4", config=[])
     trial("quantization_config", "modelopt_nvfp4", config=config | {"quantization_config": "fp8"})
     for words, changed in {
-            "rope_scaling": {"rope_scaling": [1]}, "rope_parameters": {"rope_parameters": 3}, "vocab_size": {"vocab_size": 2**31},
+            "rope_scaling": {"rope_scaling": [1]}, "rope_parameters": {"rope_parameters": 3}, "config.json": {"vocab_size": 2**31},
             "hidden_size": {"hidden_size": -2**63, "num_attention_heads": 1}, "num_attention_heads": {"num_attention_heads": -1},
-            "sliding": {"max_position_embeddings": 1e30}, "heads of": {"head_dim": 2**30, "rope_scaling": {"rope_type": "llama3"}}}.items():
-        trial("max_position_embeddings" if words == "sliding" else words, "ggml_nvfp4", config=config | changed)
+            "max_position_embeddings": {"max_position_embeddings": 1e30},
+            "config": {"head_dim": 2**30, "rope_scaling": {"rope_type": "llama3"}}}.items():
+        trial(words, "ggml_nvfp4", config=config | changed)
     for words, place, value in (("merge 'ab'", "merges", ["ab"]), ("no token's number", "vocab", {"a": -1}),
                                 ("no token's number", "vocab", {"a": 1e30}), ("tokenizer", "vocab", 5), ("tokenizer", "merges", [[1, 2]])):
         changed = copy.deepcopy(token)
