@@ -244,8 +244,7 @@ QuantSpec decoding_spec(const QuantSpec& s) {
           .nonfinite = known_or(s.nonfinite, Nonfinite::saturate),
           .ragged = s.ragged,
           .decode = s.decode,
-          .headroom = s.headroom,
-          .choice = s.choice};
+          .headroom = s.headroom};
 }
 
 bool is_known(const HadamardSpec& h) {
