@@ -55,7 +55,7 @@ class FirstFailure {
   std::exception_ptr failure_;
 };
 
-void alone(int64_t count, const BandStep& fetch, const BandStep& work, const std::vector<BandStep>& give) {
+void one_by_one(int64_t count, const BandStep& fetch, const BandStep& work, const std::vector<BandStep>& give) {
   const DefaultFloatEnvironment floats;
   for (int64_t i = 0; i < count; ++i) {
     fetch(i, 0);
@@ -69,7 +69,7 @@ void alone(int64_t count, const BandStep& fetch, const BandStep& work, const std
 void in_order(int64_t count, int threads, const BandStep& fetch, const BandStep& work, std::vector<BandStep> give) {
   const int crew = std::min(count < threads ? static_cast<int>(count) : threads, tbb::this_task_arena::max_concurrency());
   // oneTBB ends the process where it is refused a thread.
-  if (crew <= 1 || threads_available(crew) < crew) return alone(count, fetch, work, give);
+  if (crew <= 1 || threads_available(crew) < crew) return one_by_one(count, fetch, work, give);
 
   FirstFailure failure(count);
   tbb::concurrent_queue<int> idle;  // workers: as many bands are under way at once

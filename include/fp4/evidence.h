@@ -1,6 +1,8 @@
 // How a row that describes a device is known: a column of adders, packings of random bits and converters.
 #pragma once
 
+#include <cstdint>
+
 #include "fp4/axis.h"
 
 namespace fp4 {

@@ -2,6 +2,7 @@
 // and recipe. A number that set a parameter of a profile is `fitted` and proves nothing; `predicted` ones count.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
