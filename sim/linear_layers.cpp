@@ -35,11 +35,11 @@ void leave_unquantised(fp4::Recipe& r) {
 }
 
 std::string precision_of(const GemmSpec& s) {
-  const std::string a = row_of(element_table, s.a.quant.element).name;
-  const std::string b = row_of(element_table, s.b.quant.element).name;
+  const std::string a = info_of(s.a.quant.element).name;
+  const std::string b = info_of(s.b.quant.element).name;
   const std::string both = a == b ? a : a + " x " + b;
   if (*row_of(split_table, s.split.kind).high == 0) return both;
-  return both + " + " + row_of(element_table, s.split.high.element).name;
+  return both + " + " + info_of(s.split.high.element).name;
 }
 
 }  // namespace

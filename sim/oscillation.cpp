@@ -6,6 +6,7 @@
 
 #include "fp4/block.h"
 #include "sim/codes.h"
+#include "src/code_order.h"
 #include "src/spec_text.h"
 
 namespace fp4::sim {
@@ -138,14 +139,12 @@ void lean_to_average(const float* w, const float* average, Quantized& q) {
       if ((q.spec.has_scale() && resolved.scale.is_nan_code(scale)) || !is_finite(x)) continue;
       if (scale != last_scale) s = scale_value(resolved, scale), last_scale = scale;
       value.set(s, q.tensor_factor_at(r, k));
-      const uint32_t code = q.code(r, k), rank = code & resolved.element.magnitude_mask();
+      const uint32_t code = q.code(r, k);
       const float taken = value(code);
       if (magnitude(x) == magnitude(taken)) continue;
       const bool lies_above = magnitude(x) > magnitude(taken);
-      if (lies_above ? rank == resolved.element.largest_code : rank == 0) continue;
-      const uint32_t sign = is_negative(x) ? resolved.element.sign_code() : 0u;
-      const uint32_t other = sign | (lies_above ? rank + 1 : rank - 1);
-      if (std::abs(mean - value(other)) < std::abs(mean - taken)) replace_code(q, r, k, other);
+      const auto other = next_code(resolved.element_under(s), code, is_negative(x), lies_above);
+      if (other && std::abs(mean - value(*other)) < std::abs(mean - taken)) replace_code(q, r, k, *other);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "fp4/block.h"
@@ -69,7 +70,9 @@ class Grid {
     uint32_t code;
     double value;
   };
-  Choice nearest(double w) const {
+  // `code` is the one that the element has now.
+  Choice nearest(double w, uint32_t code) const {
+    if (q_.element_under(s_).is_grid()) return nearest_listed(w, code);
     const double a = std::fabs(w);
     uint32_t low = 0, high = q_.element.largest_code;  // value(low) <= a where any is
     while (low < high) {
@@ -88,6 +91,22 @@ class Grid {
   }
 
  private:
+  // Of the codes with its micro-exponents; of equal distances the even code.
+  Choice nearest_listed(double w, uint32_t now) const {
+    const FloatFormat& f = q_.element_under(s_);
+    const int low_bits = f.has_micro() ? f.grid->base_bits : f.code_bits();
+    const uint32_t high = now >> low_bits << low_bits;
+    Choice best = {now, std::numeric_limits<double>::infinity()};
+    double least = std::numeric_limits<double>::infinity();
+    for (uint32_t low = 0; low < 1u << low_bits; ++low) {
+      const double v = value(high | low);
+      if (std::isnan(v)) continue;
+      const double distance = std::fabs(v - w);
+      const bool is_better = distance < least || (distance == least && v != best.value && low % 2 == 0);
+      if (is_better) best = {high | low, v}, least = distance;
+    }
+    return best;
+  }
   double value(uint32_t code) const { return static_cast<double>(element_value(q_, code, s_, g_)); }
   const Quantizer& q_;
   float s_, g_;
@@ -103,7 +122,7 @@ Matrix inverse_root_of(Matrix h, double damping) {
 }  // namespace
 
 void gptq(const float* w, std::vector<double> h, double damping, ColumnOrder order, Quantized& q) {
-  if (q.code_bits() > 8) return;
+  if (q.code_bits() > 9) return;
   const int64_t n = q.cols;
   const Eigen::Map<const Matrix> given(h.data(), n, n);
   std::vector<int64_t> columns(static_cast<size_t>(n));
@@ -127,7 +146,8 @@ void gptq(const float* w, std::vector<double> h, double damping, ColumnOrder ord
       error(r) = 0;
       const uint32_t scale = q.spec.has_scale() ? scale_code_of(q, r, k) : 0;
       if (q.spec.has_scale() && resolved.scale.is_nan_code(scale)) continue;
-      const Grid::Choice c = Grid(resolved, scale_value(resolved, scale), q.tensor_factor_at(r, k)).nearest(left(r, i));
+      const Grid::Choice c = Grid(resolved, scale_value(resolved, scale), q.tensor_factor_at(r, k))
+                                   .nearest(left(r, i), q.code(r, k));
       replace_code(q, r, k, c.code);
       error(r) = (left(r, i) - c.value) / u(i, i);
     }

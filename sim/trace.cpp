@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/ops.h"
+#include "src/code_order.h"
 
 namespace fp4::sim {
 
@@ -112,7 +113,6 @@ OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend,
 
   double sum2 = 0, sum4 = 0, error = 0, amax = 0;
   int64_t clipped = 0, vanished = 0, nonzero = 0;
-  const uint32_t top = format_of(q.spec.element).largest_code, mask = format_of(q.spec.element).magnitude_mask();
   for (int r = 0; r < before.rows; ++r)
     for (int c = 0; c < before.cols; ++c) {
       const double v = static_cast<double>(before.row(r)[c]), w = static_cast<double>(after.row(r)[c]);
@@ -120,7 +120,7 @@ OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend,
       nonzero += v != 0;
       vanished += v != 0 && w == 0;
       // Saturated: the largest code stands for something larger.
-      clipped += (q.code(r, c) & mask) == top && std::fabs(v) > std::fabs(w) * (1 + 1e-6);
+      clipped += is_end_code(element_of_block(q, r, c), q.code(r, c)) && std::fabs(v) > std::fabs(w) * (1 + 1e-6);
     }
   const double n = static_cast<double>(before.size()), mean2 = sum2 / n;
   emit("amax", amax);

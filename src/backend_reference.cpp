@@ -7,6 +7,7 @@
 
 #include "fp4/eden.h"
 #include "fp4/gemm.h"
+#include "fp4/micro.h"
 #include "src/known_words.h"
 #include "src/parallel.h"
 
@@ -122,14 +123,20 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
                                              : 0u;
     const uint32_t scale_code = block_scale_code(q, block, t, scale_draw);
     if (q.has_scale) store_scale(out, index, scale_code);
-    if (q.has_scale && q.scale.is_nan_code(scale_code)) continue;  // codes 0
+    if (q.has_scale && q.scale.is_nan_code(scale_code)) continue;  // codes of zero
+    const bool has_micro = q.element.has_micro();
+    int micro[most_micro_width] = {};
+    if (has_micro) micro_exponents(q, block, scale_code, t, micro);
     for (int64_t r = 0; r < block.rows; ++r) {
       for (int64_t c = 0; c < block.cols; ++c) {
         const int64_t row = first_row + r;
         const int64_t col = first_col + c;
         const auto position = static_cast<uint64_t>((call.row_offset + row) * x.cols + col);
         const uint32_t draw = random_element ? call.draw(position, q.random_bits) : 0u;
-        out.set_code(row, col, element_code(q, block.at(r, c), scale_code, t, draw));
+        const float v = block.at(r, c);
+        out.set_code(
+            row, col,
+            has_micro ? micro_code(q, v, scale_code, micro[c], t, draw) : element_code(q, v, scale_code, t, draw));
       }
     }
   }
@@ -169,7 +176,8 @@ void correct_scales(const QuantizeCall& call, const Quantizer& q, const MatrixVi
 // A row of a quantised operand in the shape that accumulate.h reads. Decoded once per row, not per output.
 class RowReader {
  public:
-  RowReader(const Quantized& q, int64_t row) : q_(q), resolved_(resolve(q.spec)) {
+  RowReader(const Quantized& q, int64_t row)
+      : q_(q), resolved_(resolve(q.spec)), format_(finer(resolved_.element, resolved_.element_under(-1.0f))) {
     const auto k = static_cast<size_t>(q.cols);
     values_.resize(k);
     scaled_.resize(k);
@@ -179,12 +187,15 @@ class RowReader {
     for (int64_t i = 0; i < q.cols; ++i) {
       const auto at = static_cast<size_t>(i);
       const uint32_t code = q.code(row, i);
-      const float s = scale_value(resolved_, load_scale(q, q.spec.has_scale() ? q.scale_index(row, i) : 0));
+      const float signed_scale = scale_value(resolved_, load_scale(q, q.spec.has_scale() ? q.scale_index(row, i) : 0));
+      const FloatFormat& element = resolved_.element_under(signed_scale);
+      const float s = resolved_.has_choice() ? magnitude(signed_scale) : signed_scale;
       factors_[at] = q.tensor_multiplier_at(row, i);
       scales_[at] = s;
-      values_[at] = element_value(resolved_, code, s, q.tensor_factor_at(row, i));
-      scaled_[at] = decode(resolved_.element, code) * s;
-      if (q.spec.has_scale()) fixed_[at] = decode_fixed(resolved_.element, code);
+      values_[at] = element_value(resolved_, code, signed_scale, q.tensor_factor_at(row, i));
+      scaled_[at] = decode(element, code) * s;
+      if (q.spec.has_scale())
+        fixed_[at] = decode_fixed(element, code) * (int64_t{1} << (element.quantum_log2() - format_.quantum_log2()));
     }
   }
   int64_t fixed(int64_t k) const { return fixed_[static_cast<size_t>(k)]; }
@@ -193,7 +204,7 @@ class RowReader {
   float value(int64_t k) const { return values_[static_cast<size_t>(k)]; }
   float tensor_scale(int64_t k) const { return factors_.empty() ? 1.0f : factors_[static_cast<size_t>(k)]; }
   bool has_scale() const { return q_.spec.has_scale(); }
-  const FloatFormat& format() const { return resolved_.element; }
+  const FloatFormat& format() const { return format_; }
   int64_t block() const {
     const BlockKind kind = q_.spec.block.kind;
     return kind == BlockKind::row || kind == BlockKind::tensor ? 0 : q_.spec.block.size;
@@ -202,8 +213,13 @@ class RowReader {
   int scale_min_exponent() const { return resolved_.stores_multiplier() ? -126 : resolved_.scale.min_exponent(); }
 
  private:
+  static const FloatFormat& finer(const FloatFormat& a, const FloatFormat& b) {
+    return b.quantum_log2() < a.quantum_log2() ? b : a;
+  }
+
   const Quantized& q_;
   Quantizer resolved_;
+  FloatFormat format_;  // of a choice that whose steps both grids are multiples of
   std::vector<float> values_, scaled_, scales_, factors_;
   std::vector<int64_t> fixed_;
 };
@@ -227,7 +243,7 @@ class ReferenceBackend final : public Backend {
     out.cols = x.cols;
     out.geometry = geometry_of(call.spec, x.rows, x.cols);
     const BlockGeometry& g = out.geometry;
-    out.codes.assign(static_cast<size_t>(x.rows * out.code_row_bytes()), 0);
+    out.clear_codes();
     const auto scale_count = static_cast<size_t>(g.scale_rows * g.scale_cols);
     out.scales.assign(call.spec.has_scale() && !is_real(call.spec.scale) ? scale_count : 0, 0);
     out.real_scales.assign(is_real(call.spec.scale) ? scale_count : 0, 0.0f);

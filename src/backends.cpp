@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "fp4/gemm.h"
+#include "src/backend_listed.h"
 #include "src/cpu/vector_backends.h"
 #include "src/error.h"
 #include "src/gpu/gpu_backend.h"
@@ -45,8 +46,7 @@ void check_spec(const QuantSpec& spec, int64_t k) {
 }
 
 void check_accumulator(const Accumulator& row, const QuantSpec& a, const QuantSpec& b) {
-  if (takes(row, a.has_scale(), format_of(a.element)) && takes(row, b.has_scale(), format_of(b.element))) return;
-  throw Error("gemm: " + invalid_reason(row, a, b));
+  if (const std::string reason = invalid_reason(row, a, b); !reason.empty()) throw Error("gemm: " + reason);
 }
 
 void check_words(const QuantizeCall& call) {
@@ -73,6 +73,7 @@ Dispatcher::Dispatcher(std::string_view name) : name_(name) {
     const bool is_asked_later = name_ == "auto" && b == &gpu_backend();
     if (is_asked_later || ((name_ == "auto" || name_ == b->name()) && b->available())) chosen_.push_back(b);
   }
+  if (name_ == "auto") chosen_.insert(chosen_.end() - 1, &listed_backend());  // before the reference
   if (chosen_.empty()) {
     std::string message = "backend: '" + name_ + "' is not available on this machine or in this build; available:";
     for (const Backend* b : all_backends()) {

@@ -250,6 +250,10 @@ std::string invalid_reason(const GemmSpec& g, bool is_fprop) {
     if (std::string reason = invalid_reason(o->quant); !reason.empty()) return reason;
     if (!is_fprop) continue;
     const EstimatorSpec& e = o->estimator;
+    const bool is_listed = format_of(o->quant.element).is_grid() || o->quant.choice.is_on;
+    if (is_listed && (e.scale_gradient != ScaleGradient::none ||
+                      (e.estimator != Estimator::ste && e.estimator != Estimator::clipped_ste)))
+      return "elements that are lists of values take estimator ste or clipped_ste and no scale_gradient";
     if (e.scale_gradient == ScaleGradient::none) continue;
     if (!o->quant.has_scale()) return "scale_gradient needs a scale";
     if (is_quest(o->quant.scale_rule))

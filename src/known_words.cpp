@@ -244,7 +244,8 @@ QuantSpec decoding_spec(const QuantSpec& s) {
           .nonfinite = known_or(s.nonfinite, Nonfinite::saturate),
           .ragged = s.ragged,
           .decode = s.decode,
-          .headroom = s.headroom};
+          .headroom = s.headroom,
+          .choice = s.choice};
 }
 
 bool is_known(const HadamardSpec& h) {

@@ -10,7 +10,8 @@ bool differs_near_powers_only(const QuantizeCall& call) {
   const QuantSpec& s = call.spec;
   return s.has_scale() && s.exponent == Exponent::float_log2 && s.scale_rule == ScaleRule::floor &&
          s.compute == Compute::fp32 && s.tensor_scale == TensorScale::none && s.block.kind == BlockKind::vector &&
-         !is_real(s.scale) && call.hadamard.size == 0 && call.soft_alpha == 0.0f && !call.replays();
+         !is_real(s.scale) && !s.choice.is_on && !format_of(s.element).has_micro() && call.hadamard.size == 0 &&
+         call.soft_alpha == 0.0f && !call.replays();
 }
 
 QuantizeCall with_exact_exponents(const QuantizeCall& call) {

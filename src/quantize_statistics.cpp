@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/code_order.h"
 #include "src/parallel.h"
 #include "src/row_sums.h"
 
@@ -26,17 +27,23 @@ void QuantizeReport::add(const QuantizeReport& other) {
 std::vector<RowStatistics> row_statistics(const Quantized& q, const MatrixView& x, const float* y, int threads) {
   std::vector<RowStatistics> sums(static_cast<size_t>(q.rows));
   const FloatFormat& format = format_of(q.spec.element);
+  const bool is_listed = format.is_grid() || q.spec.choice.is_on;  // ends are no single code
   parallel_for(0, q.rows, 1, threads, 64, [&](int64_t r) {
     std::vector<float> row;
     std::vector<uint32_t> codes;
     StatisticsRow given = {x.data + r * x.row_stride, y + r * q.cols, nullptr, nullptr, q.cols, 0, 0};
     given.mask = static_cast<int32_t>(format.magnitude_mask());
     given.largest = static_cast<int32_t>(format.largest_code);
+    if (is_listed) given.mask = given.largest = 1;
     if (x.col_stride != 1) {
       for (int64_t k = 0; k < q.cols; ++k) row.push_back(x.at(r, k));
       given.x = row.data();
     }
-    if (q.is_packed()) {
+    if (is_listed) {
+      for (int64_t k = 0; k < q.cols; ++k)
+        codes.push_back(is_end_code(element_of_block(q, r, k), q.code(r, k)) ? 1 : 0);
+      given.codes = codes.data();
+    } else if (q.is_packed()) {
       given.packed = q.codes.data() + r * q.code_row_bytes();
     } else {
       codes.resize(static_cast<size_t>(q.cols));

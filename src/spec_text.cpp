@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "src/element_grids.h"
 #include "src/error.h"
 #include "src/words.h"
 
@@ -89,6 +90,65 @@ BlockShape block_from(const JsonReader& given) {
   return {BlockKind::square, first};
 }
 
+// split(), but for separators inside of brackets, braces and quotes, as JSON values have them.
+std::vector<std::string> split_outside_json(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\' && i + 1 < text.size()) {
+      parts.back() += c;
+      parts.back() += text[++i];
+      continue;
+    }
+    if (c == '"') quoted = !quoted;
+    if (!quoted) depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    if (c == separator && !quoted && depth <= 0) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Json choice_json(const QuantSpec& s) {
+  if (!s.choice.is_on) return "none";
+  return {{"grids", Json::array({element_json(s.element), element_json(s.choice.other)})}, {"flag", "scale_sign"}};
+}
+
+// `none`, `e2m1|int4`, or an object. The first grid is `element`.
+void choice_from(QuantSpec& s, const JsonReader& v) {
+  v.note_words({"none"});
+  v.note_form(R"({"type": "string", "pattern": "^[^|]+[|][^|]+$"})");
+  v.note_form(R"({"type": "object", "required": ["grids"], "properties": {"by": {"enum": ["mse", "mae", "max"]},
+      "grids": {"type": "array", "minItems": 2, "maxItems": 2}, "flag": {"enum": ["scale_sign"]}}})");
+  if (v.json().is_string() && v.notes() == nullptr) {
+    const std::string text = v.text();
+    s.choice = {};
+    if (text == "none") return;
+    const std::vector<std::string> words = split_outside_json(text, '|');
+    if (words.size() != 2) v.fail("expected none, two elements such as e2m1|int4, or an object with `grids`");
+    s.element = element_from_word(words[0], v.place());
+    s.choice = {true, element_from_word(words[1], v.place())};
+    return;
+  }
+  if (!v.json().is_object()) {
+    if (v.notes() != nullptr) return;
+    v.fail("expected none, two elements such as e2m1|int4, or an object with `grids`, found " + shown(v.json()));
+  }
+  JsonReader given = v;
+  const JsonReader grids = given.at("grids", {"the two elements"});
+  const std::vector<JsonReader> list = grids.list(2);
+  if (list.size() != 2) grids.fail("a choice has two grids: one bit tells them apart");
+  s.element = element_from(list[0]);
+  s.choice = {true, element_from(list[1])};
+  if (const auto by = given.find("by", {"what is least, as `error`"})) s.error = by->row(trial_error_table).id;
+  if (const auto flag = given.find("flag", {"where the bit is stored", "scale_sign"})) flag->word({"scale_sign"});
+  given.finish();
+}
+
 bool always(const QuantSpec&) { return true; }
 bool with_scale(const QuantSpec& s) { return s.has_scale(); }
 bool with_rounded_scale(const QuantSpec& s) { return s.has_scale() && !is_power_of_two_rule(s.scale_rule); }
@@ -170,15 +230,20 @@ Json json_number(float x) {
 
 const std::vector<SpecField<QuantSpec>>& quant_fields() {
   static const std::vector<SpecField<QuantSpec>> fields = {
-      FP4_AXIS_FIELD(QuantSpec, element, element_table, "element format", always),
+      {"element", "element format: a name, a list of values or the .json file of one",
+       [](const QuantSpec& s) { return element_json(s.element); },
+       [](QuantSpec& s, const JsonReader& v) { s.element = element_from(v); }, always,
+       [] { return names_of(element_table); }},
       FP4_AXIS_FIELD(QuantSpec, scale, scale_table, "scale format", always),
       FP4_NUMBER_FIELD(
           QuantSpec, block,
           "elements that share a scale: 8, 16, 32, 64 or 128 along K, [32, 32] or 32x32 squared, a row, the tensor",
           with_scale, block_json, block_from),
       FP4_AXIS_FIELD(QuantSpec, scale_rule, scale_rule_table, "block maximum to scale code", with_scale),
-      FP4_AXIS_FIELD(QuantSpec, error, trial_error_table, "what four_over_six and mse minimise over a block",
-                     FP4_ALIVE(QuantSpec, s.has_scale() && tries_codes(s.scale_rule))),
+      FP4_AXIS_FIELD(QuantSpec, error, trial_error_table, "what four_over_six, mse and choice minimise over a block",
+                     FP4_ALIVE(QuantSpec, s.has_scale() && (tries_codes(s.scale_rule) || s.choice.is_on))),
+      {"choice", "two grids of which each block takes the better by `error`; none: `element` alone", choice_json,
+       choice_from, with_scale, nullptr},
       FP4_AXIS_FIELD(QuantSpec, scale_rounding, rounding_table, "rounding of scale codes", with_rounded_scale),
       FP4_AXIS_FIELD(QuantSpec, arithmetic, arithmetic_table, "order of operations", arithmetic_matters),
       FP4_AXIS_FIELD(QuantSpec, compute, compute_table, "type of these operations", with_scale),
@@ -334,10 +399,12 @@ void set_quant_from_file(QuantSpec& s, const std::string& path, const std::strin
 QuantSpec quant_spec_from_words(std::string_view words, const std::string& place) {
   QuantSpec s = mxfp4_spec;
   bool first = true;
-  for (const std::string& word : split(words, ',')) {
+  for (const std::string& word : split_outside_json(words, ',')) {
     const size_t equals = word.find('=');
     if (equals != std::string::npos) {
-      set_quant(s, Json{{word.substr(0, equals), word.substr(equals + 1)}}, place);
+      const std::string value = word.substr(equals + 1);
+      const bool is_object = value.starts_with('{');
+      set_quant(s, Json{{word.substr(0, equals), is_object ? parse_json(value, place) : Json(value)}}, place);
     } else if (first && ends_with_json(word)) {
       set_quant_from_file(s, word, place);
     } else if (first) {
@@ -352,7 +419,7 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
 }
 
 std::string preset_of_words(std::string_view words) {
-  const std::string first = split(words, ',')[0];
+  const std::string first = split_outside_json(words, ',')[0];
   return find_preset(first) != nullptr ? first : "";
 }
 

@@ -73,7 +73,7 @@ std::string invalid_reason(const Accumulator& a, const QuantSpec& of_a, const Qu
 std::string invalid_reason(const GemmSpec& g, bool is_fprop);
 
 // `preset`, `preset,key=value,...`, `key=value,...` on top of mxfp4, or a path ending in .json (followed by ,key=value
-// too). Throws Error also for impossible combinations.
+// too); a value that begins with { is JSON. Throws Error also for impossible combinations.
 QuantSpec quant_spec_from_words(std::string_view words, const std::string& place = "--spec");
 // The preset whose words a --spec started with, or "".
 std::string preset_of_words(std::string_view words);

@@ -82,7 +82,7 @@ TEST_CASE("nearest-even of all floats", "[exhaustive]") {
 TEST_CASE("every rounding mode of every element format against long division", "[quick]") {
   // |x| on a fine grid that hits values, midpoints and quarter points of every bucket, all exact in double
   for (const auto& row : element_table) {
-    if (row.format.code_bits() > 8) continue;
+    if (row.format.code_bits() > 8 || row.format.is_grid()) continue;
     const FloatFormat& f = row.format;
     for (uint32_t c = 0; c < f.largest_code; ++c) {
       const double lo = decode(f, c);

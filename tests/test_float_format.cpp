@@ -79,7 +79,9 @@ TEST_CASE("all codes of all formats round-trip and are monotonic", "[quick]") {
       previous = v;
     }
   };
-  for (const auto& row : element_table) check(row.name, row.format);
+  for (const auto& row : element_table) {
+    if (!row.format.is_grid()) check(row.name, row.format);  // lists: test_element_grids
+  }
   for (const auto& row : scale_table) {
     if (row.id != Scale::none) check(row.name, row.format);
   }

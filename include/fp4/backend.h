@@ -75,15 +75,22 @@ struct Quantized {
       c |= static_cast<uint32_t>(row[k * code_bytes() + byte]) << (8 * byte);
     return c;
   }
-  // For a zero-initialised array: packed codes are or-ed in.
   void set_code(int64_t r, int64_t k, uint32_t c) {
     uint8_t* row = codes.data() + r * code_row_bytes();
     if (is_packed()) {
-      row[k / 2] = static_cast<uint8_t>(row[k / 2] | (c << (4 * (k % 2))));
+      const int shift = static_cast<int>(4 * (k % 2));
+      row[k / 2] = static_cast<uint8_t>((row[k / 2] & ~(0xFu << shift)) | (c << shift));
       return;
     }
     for (int byte = 0; byte < code_bytes(); ++byte)
       row[k * code_bytes() + byte] = static_cast<uint8_t>(c >> (8 * byte));
+  }
+  // All codes those of zero, pads included.
+  void clear_codes() {
+    const uint32_t zero = format_of(spec.element).zero_code();
+    codes.assign(static_cast<size_t>(rows * code_row_bytes()), static_cast<uint8_t>(is_packed() ? zero * 0x11 : zero));
+    for (int64_t at = 0; code_bytes() > 1 && zero != 0 && at < static_cast<int64_t>(codes.size()); ++at)
+      codes[static_cast<size_t>(at)] = static_cast<uint8_t>(zero >> (8 * (at % code_bytes())));
   }
   int64_t scale_index(int64_t r, int64_t k) const {
     return r / geometry.block_rows * geometry.scale_cols + k / geometry.block_cols;

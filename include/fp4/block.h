@@ -11,6 +11,9 @@
 
 namespace fp4 {
 
+// Bit 7 of a 7-bit scale code: the block's elements are those of the second grid. A decoded scale has it as its sign.
+inline constexpr uint32_t choice_flag = 0x80;
+
 struct Quantizer {
   FloatFormat element;
   FloatFormat scale;
@@ -36,9 +39,24 @@ struct Quantizer {
   float scale_ceiling = 0.0f;
   float scale_add = 0.0f;
   Headroom headroom = Headroom::none;
-  float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
+  const FloatFormat* other = nullptr;  // the second grid of a choice (spec.h), of blocks whose scale code has a flag
+  float soft_alpha = 0.0f;             // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
   FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
+  FP4_HD constexpr bool has_choice() const {
+#if FP4_DEVICE_CODE
+    return false;
+#else
+    return other != nullptr;
+#endif
+  }
+  // The elements of a block with this scale code, or with this decoded scale, whose sign is the flag.
+  FP4_HD constexpr const FloatFormat& element_under(uint32_t scale_code) const {
+    return has_choice() && (scale_code & choice_flag) != 0 ? *other : element;
+  }
+  FP4_HD constexpr const FloatFormat& element_under(float s) const {
+    return has_choice() && is_negative(s) ? *other : element;
+  }
   // The type of payloads, and of the y of `multiply`: an fp32 tensor scale makes payloads fp32.
   FP4_HD constexpr Compute payload_type() const {
     const bool is_bf16 = tensor_scale == TensorScale::none || arithmetic == Arithmetic::multiply;
@@ -107,10 +125,12 @@ FP4_HD inline float soft_maximum(const BlockView& x, float amax, float alpha) {
   return at_most_largest(amax + elementary::log(sum) / alpha);
 }
 
-// The decode-side scale of a code: its value, or fl32(1/mu) where the multiplier is stored. NaN codes give NaN.
+// The decode-side scale of a code: its value, or fl32(1/mu) where the multiplier is stored. NaN codes give NaN. Of a
+// choice its sign says the grid; element_value reads it so.
 FP4_HD constexpr float scale_value(const Quantizer& q, uint32_t scale_code) {
   if (!q.has_scale) return 1.0f;
   const float stored = decode(q.scale, scale_code);
+  if (q.has_choice() && (scale_code & choice_flag) != 0) return -stored;
   return q.stores_multiplier() && !is_nan(stored) ? 1.0f / stored : stored;
 }
 
@@ -118,17 +138,18 @@ FP4_HD constexpr float scale_value(const Quantizer& q, uint32_t scale_code) {
 // `none`, where they pass if the element format has them.
 FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t scale_code, TensorFactor t,
                                        uint32_t random) {
+  const FloatFormat& e = q.element_under(scale_code);
   const bool negative = is_negative(x);
-  const uint32_t sign = negative ? q.element.sign_code() : 0u;
+  const uint32_t sign = negative ? e.sign_code() : 0u;
   if (is_nan(x)) {
-    if (!q.has_scale && q.element.has_nan()) return q.element.nan_code;
-    if (q.nonfinite == Nonfinite::max) return q.element.largest_code;
-    return q.nonfinite == Nonfinite::max_signed ? sign | q.element.largest_code : 0u;
+    if (!q.has_scale && e.has_nan()) return e.nan_code;
+    if (q.nonfinite == Nonfinite::max) return e.largest_code;
+    return q.nonfinite == Nonfinite::max_signed ? sign | e.largest_code_of(negative) : e.zero_code();
   }
   if (is_infinite(x)) {
-    return sign | (!q.has_scale && q.element.has_infinity ? q.element.infinity_code() : q.element.largest_code);
+    return sign | (!q.has_scale && e.has_infinity ? e.infinity_code() : e.largest_code_of(negative));
   }
-  uint32_t code = 0;
+  uint32_t code = e.zero_code();
   if (magnitude_bits(x) != 0) {
     const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
     if (stored != 0.0f || q.arithmetic == Arithmetic::te) {
@@ -136,26 +157,28 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t sca
                               ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
                               : payload(q.arithmetic, at_most_largest(computed(q.compute, magnitude(x))), stored, t,
                                         q.prescale, q.payload_type());
-      code = encode(q.element, u, negative, {q.rounding, q.random_bits, random});
+      code = encode(e, u, negative, {q.rounding, q.random_bits, random});
     }
   } else if (q.negative_zero == NegativeZero::of_rounding || q.negative_zero == NegativeZero::zeros) {
-    return q.negative_zero == NegativeZero::zeros ? q.element.sign_code() : 0u;
+    return q.negative_zero == NegativeZero::zeros ? e.sign_code() | code : code;
   }
-  return code == 0 && q.negative_zero == NegativeZero::drop ? 0u : sign | code;
+  return code == e.zero_code() && q.negative_zero == NegativeZero::drop ? code : sign | code;
 }
 
 // Decoded value fl32(fl32(q*s/p)*g), or that of another order (tensor_scale.h), which reads another factor than g; the
 // inner rounding is one rounding of the exact rational.
 FP4_HD constexpr float element_value(const Quantizer& q, uint32_t code, float s, float g) {
-  if (is_nan(s) || q.element.is_nan_code(code)) return float_of(canonical_nan_bits);
-  if (!q.element.is_finite_code(code)) return decode(q.element, code);
+  const FloatFormat& e = q.element_under(s);
+  if (is_nan(s) || e.is_nan_code(code)) return float_of(canonical_nan_bits);
+  if (!e.is_finite_code(code)) return decode(e, code);
+  if (q.has_choice()) s = magnitude(s);
   if (q.has_scale && q.decode_order != Decode::scale_then_tensor) {
     const float factor = q.tensor_scale == TensorScale::none ? s : decode_factor(q.decode_order, s, g, q.top());
-    return canonical(decode(q.element, code) * factor);
+    return canonical(decode(e, code) * factor);
   }
-  const Magnitude product = exact_product(q.element.value(code & q.element.magnitude_mask()), exact_magnitude(s));
+  const Magnitude product = exact_product(e.value(code & e.magnitude_mask()), exact_magnitude(s));
   const Magnitude unscaled = quotient(product, prescale_magnitude(q.prescale));
-  return round_to_float(unscaled, (code & q.element.sign_code()) != 0, Rounding::nearest_even) * g;
+  return round_to_float(unscaled, e.is_negative_code(code), Rounding::nearest_even) * g;
 }
 
 // scale_floor and scale_ceiling, then zero_scale.
@@ -255,6 +278,28 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
   return error_of_4 < error_of_6 ? smaller_target : code;
 }
 
+// Each grid of a choice has the scale that its rule gives; the one with the least error is taken, the first of equals.
+inline uint32_t chosen_code(const Quantizer& q, const BlockView& x, float amax, TensorFactor t, uint32_t random) {
+  Quantizer second = q;
+  second.element = *q.other;
+  const uint32_t a = apply_scale_policies(q, rule_code(q, x, amax, t, random));
+  const uint32_t b = apply_scale_policies(q, rule_code(second, x, amax, t, random)) | choice_flag;
+  return trial_error(q, x, b, t) < trial_error(q, x, a, t) ? b : a;
+}
+
+// A user's own scale, to the nearest scale code: below the smallest that, NaN and negative ones the code of 1.
+inline uint32_t called_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t) {
+  constexpr int64_t most = 16384;  // invalid_reason: 1 x B or B x B
+  float block[most];
+  int64_t count = 0;
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols && count < most; ++c) block[count++] = x.at(r, c) / t.g;
+  }
+  const auto s = static_cast<float>(q.element.grid->calls->scale(*q.element.grid->calls, block, count));
+  if (!(s > 0.0f)) return code_of_one(q.scale);
+  return encode(q.scale, exact_magnitude(at_most_largest(s)), false, {q.scale_rounding, q.random_bits, 0});
+}
+
 FP4_HD constexpr uint32_t zero_block_code(const Quantizer& q) {
   if (q.zero_block == ZeroBlock::one) return code_of_one(q.scale);
   return q.stores_multiplier() ? q.scale.largest_code : 0u;
@@ -271,6 +316,11 @@ FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, 
   if (q.arithmetic == Arithmetic::multiply) maximum.amax = at_most_largest(multiplied(q.compute, maximum.amax, t));
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   const float amax = q.soft_alpha > 0.0f ? soft_maximum(x, maximum.amax, q.soft_alpha) : maximum.amax;
+#if !FP4_DEVICE_CODE
+  if (q.has_choice()) return chosen_code(q, x, amax, t, random);
+  if (q.element.is_grid() && q.element.grid->calls != nullptr && q.element.grid->calls->scale != nullptr)
+    return apply_scale_policies(q, called_scale_code(q, x, t));
+#endif
   return apply_scale_policies(q, rule_code(q, x, amax, t, random));
 }
 

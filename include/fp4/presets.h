@@ -23,6 +23,13 @@ inline constexpr QuantSpec nvfp4_by_multiplier_spec = {
     .scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::vllm,
     .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit, .decode = Decode::factor_first};
 
+constexpr QuantSpec choice_spec(Element first, Element second) {
+  QuantSpec s = nvfp4_spec;
+  s.element = first;
+  s.choice = {true, second};
+  return s;
+}
+
 constexpr QuantSpec fbgemm_spec(ScaleRule rule) {
   QuantSpec s = {.scale_rule = rule, .rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit};
   s.scale_ceiling = 0x1p125f;
@@ -42,6 +49,22 @@ inline constexpr Preset preset_table[] = {
     {"bf16", "bfloat16, no scale", "bfloat16", {.element = Element::bf16, .scale = Scale::none}},
     {"fp16", "IEEE half, no scale", "IEEE 754", {.element = Element::fp16, .scale = Scale::none}},
     {"fp32", "IEEE single, no scale", "IEEE 754", {.element = Element::fp32, .scale = Scale::none}},
+    {"nvint4", "int4, ue4m3 per 16, fp32 tensor scale", "2603.28765",
+     {.element = Element::int4, .scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .tensor_scale = TensorScale::current}},
+    {"nf4", "nf4, fp32 per 64", "QLoRA 2305.14314",
+     {.element = Element::nf4, .scale = Scale::fp32, .block = {BlockKind::vector, 64}, .scale_rule = ScaleRule::amax}},
+    {"af4", "af4, fp32 per 64", "2306.06965",
+     {.element = Element::af4, .scale = Scale::fp32, .block = {BlockKind::vector, 64}, .scale_rule = ScaleRule::amax}},
+    {"if4", "nvfp4 whose blocks take e2m1 or int4_6, the better by squared error; exact where the code rounds in fp32", "2603.28765, mit-han-lab/fouroversix",
+     choice_spec(Element::e2m1, Element::int4_6)},
+    {"mixfp4", "nvfp4 whose blocks take e2m1 or int4, each with its own scale, the better by squared error; int4 stands for the paper's e1m2, whose codes have a sign bit",
+     "2605.31035", choice_spec(Element::e2m1, Element::int4)},
+    {"razer", "nvfp4 whose blocks take -5 or 5 in place of -0, the better by squared error; exact where the code rounds in fp32", "2501.04052, quant_nvfp4_razer_e4m3",
+     choice_spec(Element::e2m1_minus_5, Element::e2m1_plus_5)},
+    {"hifloat4", "hif4, e6m2 per 64, ties away; exact where the code rounds in bf16", "2602.11287",
+     {.element = Element::hif4, .scale = Scale::e6m2, .block = {BlockKind::vector, 64}, .scale_rule = ScaleRule::amax, .rounding = Rounding::nearest_away}},
+    {"mx6", "mx6, e8m0 per 16, floor", "2302.08007", {.element = Element::mx6, .block = block_of_16}},
+    {"mx9", "mx9, e8m0 per 16, floor", "2302.08007", {.element = Element::mx9, .block = block_of_16}},
     {"ocp_mxfp4", "mxfp4 to the letter of the specification", "OCP MX 1.0", mxfp4_spec},
     {"torchao_floor", "FLOOR mode; all-zero blocks get the smallest scale", "pytorch/ao mx_formats",
      {.scale_rule = ScaleRule::floor, .zero_block = ZeroBlock::limit}},

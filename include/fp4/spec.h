@@ -23,6 +23,14 @@ struct BlockShape {
 };
 inline constexpr int block_sizes[] = {8, 16, 32, 64, 128};
 
+// A second grid that a block may have instead of `element`, with its own scale: the one with the least `error` is
+// taken, and the scale's unused bit says which.
+struct Choice {
+  bool is_on = false;
+  Element other = Element::e2m1;
+  friend constexpr bool operator==(const Choice&, const Choice&) = default;
+};
+
 struct QuantSpec {
   Element element = Element::e2m1;
   Scale scale = Scale::e8m0;
@@ -50,6 +58,7 @@ struct QuantSpec {
   float scale_ceiling = 0.0f;  // 0: none
   float scale_add = 0.0f;      // of quest_floor
   Headroom headroom = Headroom::none;
+  Choice choice = {};
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }
@@ -100,6 +109,7 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.scale_ceiling = s.scale_ceiling;
   q.scale_add = s.scale_add;
   q.headroom = s.has_scale() ? s.headroom : Headroom::none;
+  if (s.has_scale() && s.choice.is_on) q.other = &format_of(s.choice.other);
   return q;
 }
 
@@ -127,6 +137,40 @@ constexpr BlockGeometry geometry_of(const QuantSpec& s, int64_t rows, int64_t co
   return g;
 }
 
+// What elements that are lists of values, a choice of two and micro-exponents ask of the other fields.
+inline std::string invalid_grid_reason(const QuantSpec& s) {
+  const FloatFormat& element = format_of(s.element);
+  const bool is_listed = element.is_grid() || (s.choice.is_on && format_of(s.choice.other).is_grid());
+  const bool is_blocked = s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square;
+  if (element.has_micro() && !s.has_scale()) return "elements with micro-exponents need a block scale";
+  if (!s.has_scale()) return "";
+  if (is_listed && (s.scale_rule == ScaleRule::even || s.scale_rule == ScaleRule::even_above))
+    return "scale_rule even and even_above round a mantissa: the element must be a float format";
+  if (element.is_grid() && element.grid->calls != nullptr && element.grid->calls->scale != nullptr &&
+      (!is_blocked || s.tensor_scale == TensorScale::hold || s.scale_rule == ScaleRule::encode || s.choice.is_on))
+    return "an element's own scale needs 1 x B or B x B blocks, no scale_rule encode, choice and tensor_scale hold";
+  if (element.has_micro()) {
+    for (const MicroLevel& level : element.grid->micro) {
+      if (level.per > 0 && (s.block.kind != BlockKind::vector || s.block.size % level.per != 0))
+        return "micro-exponents divide 1 x B blocks evenly";
+    }
+    if (s.arithmetic != Arithmetic::exact) return "micro-exponents need arithmetic exact";
+    if (tries_codes(s.scale_rule) || s.corrects_scales() || s.scale_rule == ScaleRule::encode)
+      return "micro-exponents are not defined for scale_rule four_over_six, mse, ms_eden and encode";
+    if (s.choice.is_on) return "choice and micro-exponents exclude each other";
+  }
+  if (!s.choice.is_on) return "";
+  const FloatFormat& other = format_of(s.choice.other);
+  if (other.has_micro()) return "choice and micro-exponents exclude each other";
+  if (other.code_bits() != element.code_bits()) return "the grids of a choice must have codes of the same bits";
+  if (format_of(s.scale).code_bits() != 7)
+    return "choice needs a scale with an unused bit for its flag: ue4m3, ue5m2, ue3m4, ue2m5 or ue1m6";
+  if (s.scale_rule == ScaleRule::encode || s.corrects_scales())
+    return "choice is not defined for scale_rule encode and ms_eden";
+  if (s.decode == Decode::amax_first) return "choice is not defined for decode amax_first";
+  return "";
+}
+
 // Why this combination is impossible; empty when it is fine.
 inline std::string invalid_reason(const QuantSpec& s) {
   const auto in = [](const auto& list, int v) {
@@ -138,6 +182,7 @@ inline std::string invalid_reason(const QuantSpec& s) {
   constexpr int bit_counts[] = {4, 8, 16, 32};
   if (!in(bit_counts, s.random_bits)) return "random_bits must be 4, 8, 16 or 32";
   if (s.prescale != 1.0f && s.prescale != 0.75f) return "prescale must be 1 or 0.75";
+  if (std::string reason = invalid_grid_reason(s); !reason.empty()) return reason;
   if (!s.has_scale()) return "";
   const FloatFormat& scale = format_of(s.scale);
   if (s.element == Element::bf16 || s.element == Element::fp16 || s.element == Element::fp32) {

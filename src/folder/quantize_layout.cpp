@@ -47,7 +47,7 @@ void check_order(const QuantSpec& spec, const Order& order) {
       if (row.id == golden::CodeLayout::low_first || golden::holds(row, bits))
         accepted += (accepted.empty() ? "" : ", ") + std::string(row.name);
     throw Error(fmt::format("--nibbles: layout {} is one of {}-bit codes; accepted for element {}: {}", layout.name,
-                            layout.bits, row_of(element_table, spec.element).name, accepted));
+                            layout.bits, info_of(spec.element).name, accepted));
   }
   if (order.scales != golden::ScaleLayout::linear && (!spec.has_scale() || is_real(spec.scale)))
     throw Error(fmt::format("--scale-layout: layout {} is one of one-byte scales; accepted for scale {}: linear",

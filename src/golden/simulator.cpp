@@ -214,7 +214,8 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
   if (q.scales.empty() && k.a.has_scale()) return;
   const Quantizer resolved = resolve(k.a);
   const FloatFormat& f = resolved.element;
-  std::fill(q.codes.begin(), q.codes.end(), uint8_t{0});
+  if (f.has_micro()) return;
+  q.clear_codes();
   std::vector<char> done(q.scales.size(), 0);
   for (int64_t r = 0; r < q.rows; ++r) {
     for (int64_t c = 0; c < q.cols; ++c) {
@@ -233,7 +234,7 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
       const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), k.a.random_bits) : 0;
       uint32_t code = element_code(resolved, x, scale_code, t, draw);
       const float scale = scale_value(resolved, scale_code);
-      if (k.saturation != 0 && is_finite(x) && x != 0.0f && scale != 0.0f) {
+      if (k.saturation != 0 && !f.is_grid() && is_finite(x) && x != 0.0f && scale != 0.0f) {
         const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale);
         const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
         if (grid > f.largest_code) {

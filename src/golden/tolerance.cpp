@@ -127,16 +127,18 @@ class Operand {
     const float x = x_[static_cast<size_t>(r * q_.cols + k)];
     const uint32_t draw =
         is_stochastic(spec_.rounding) ? call_.draw(static_cast<uint64_t>(r * q_.cols + k), spec_.random_bits) : 0;
+    const FloatFormat& element = quantizer_.element_under(scale_code);
+    if (element.has_micro()) return false;
     const uint32_t exact = element_code(quantizer_, x, scale_code, factor_, draw);
     const float s = scale_value(quantizer_, scale_code);
     if (exact == code) return true;
     if (!is_finite(x) || x == 0.0f || s == 0.0f) return false;
-    const uint32_t sign = exact & quantizer_.element.sign_code();
+    const uint32_t sign = exact & element.sign_code();
     for (const float g : around(factor_.g, ulp_)) {
       for (const float inverse : around(at_most_largest(1.0f / (s * g)), ulp_)) {
         const Magnitude u = magnitude_or_overflow(magnitude(x) * inverse * spec_.prescale);
         const RoundingDraw how = {quantizer_.rounding, quantizer_.random_bits, draw};
-        if ((encode(quantizer_.element, u, is_negative(x), how) | sign) == code) return true;
+        if ((encode(element, u, is_negative(x), how) | sign) == code) return true;
       }
     }
     return false;

@@ -34,7 +34,11 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
     if (field.words == nullptr || std::string(field.name) == "ragged") continue;
     const bool keeps_shape = std::string(field.name) != "element" || format_of(base.a.element).code_bits() == 4;
     if (!keeps_shape) continue;
-    for (const std::string& word : field.words()) with(field.name, word);
+    for (const std::string& word : field.words()) {
+      const ElementInfo* listed = std::string(field.name) == "element" ? find_row(element_table, word) : nullptr;
+      if (listed != nullptr && listed->format.is_grid() && listed->format.code_bits() != 4) continue;
+      with(field.name, word);
+    }
   }
   if (base.a.has_scale()) {
     for (const int size : block_sizes) {
@@ -114,7 +118,11 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
   };
   for (const auto& field : hadamard_fields())
     if (field.words != nullptr)
-      for (const std::string& word : field.words()) with(field.name, word);
+      for (const std::string& word : field.words()) {
+      const ElementInfo* listed = std::string(field.name) == "element" ? find_row(element_table, word) : nullptr;
+      if (listed != nullptr && listed->format.is_grid() && listed->format.code_bits() != 4) continue;
+      with(field.name, word);
+    }
   for (const int size : hadamard_sizes) with("size", size);
   return out;
 }

@@ -313,7 +313,7 @@ QuantSpec model_spec(const ModelJob& job) {
   const bool has_factor = job.scheme->meaning != Factor::one;
   const bool may_lack =
       has_factor && job.scheme->gguf != GgufValues::plain;  // STEM.scale is written where there is one
-  const bool fits = s.element == own.element && s.scale == own.scale && s.block == own.block &&
+  const bool fits = s.element == own.element && !s.choice.is_on && s.scale == own.scale && s.block == own.block &&
                     (s.tensor_scale == (has_factor ? TensorScale::current : TensorScale::none) ||
                      (may_lack && s.tensor_scale == TensorScale::none)) &&
                     s.prescale == 1.0f && s.scale_rule != ScaleRule::encode;
@@ -321,7 +321,7 @@ QuantSpec model_spec(const ModelJob& job) {
   throw Error(
       fmt::format("--spec: {} holds element {}, scale {}, block {}, tensor_scale {}, prescale 1 and scales, not "
                   "their inverses; '{}' has others",
-                  job.scheme->name, row_of(element_table, own.element).name, row_of(scale_table, own.scale).name,
+                  job.scheme->name, info_of(own.element).name, row_of(scale_table, own.scale).name,
                   job.scheme->block, has_factor ? "current" : "none", job.words));
 }
 

@@ -80,7 +80,8 @@ static_assert(static_cast<int>(LayerPolicy::Kind::names) == static_cast<int>(fp4
 OperandFacts facts_of(const OperandSpec& operand) {
   const QuantSpec& spec = operand.quant;
   OperandFacts facts;
-  facts.element_bits = format_of(spec.element).code_bits();
+  const FloatFormat& element = format_of(spec.element);
+  facts.element_bits = element.is_grid() ? element.grid->packed_bits() : element.code_bits();
   // A cast to bf16 or fp32 is the tensor as it is; fp16 counts as bf16.
   facts.quantised = facts.element_bits < 16;
   if (!facts.quantised) return facts;
@@ -92,6 +93,11 @@ OperandFacts facts_of(const OperandSpec& operand) {
     facts.rule_ops = row_of(scale_rule_table, spec.scale_rule).extra_ops;
     if (!is_power_of_two_rule(spec.scale_rule) && is_stochastic(spec.scale_rounding))
       facts.random_bits += spec.random_bits / facts.scale_block;
+    // A choice rounds to both grids and compares their errors, as four_over_six does; a level of micro-exponents has a
+    // maximum and a shift of its own.
+    if (spec.choice.is_on) facts.rule_ops += row_of(scale_rule_table, ScaleRule::four_over_six).extra_ops;
+    for (int level = 0; element.has_micro() && level < most_micro_levels; ++level)
+      facts.rule_ops += element.grid->micro[level].per > 0 ? 2 : 0;
     if (spec.corrects_scales()) facts.random_bits += spec.random_bits / facts.scale_block;
     add_tensor_scale(spec, facts);
   }

@@ -20,7 +20,7 @@ def insert(header, pattern, added, flags=re.S):
 
 
 def enumerator(header, axis, names="variant"):
-    insert(header, rf"enum class {axis} : uint8_t \{{[^}}]*(?=\}})", f", {names}")
+    insert(header, rf"enum class {axis} : uint(?:8|16)_t \{{[^}}]*(?=\}})", f", {names}")
 
 
 def row(header, table, fields):

@@ -1,6 +1,7 @@
 // What the library knows by name: versions, threads, the words of every axis, the fields of a spec.
 #include <atomic>
 
+#include "src/element_grids.h"
 #include "src/parallel.h"
 #include "src/signature.h"
 #include "src/spec_text.h"
@@ -30,6 +31,22 @@ Json spec_fields(const Arguments&) {
   return rows;
 }
 
+fp4::Json element_given(const Arguments& given) { return fp4::Json::parse(given.json("element").dump()); }
+
+// The canonical object of an element, a row's name in {"name": ..}.
+Json element(const Arguments& given) {
+  const fp4::Json value = element_given(given);
+  fp4::Json made = element_json(element_from({value, "element"}));
+  if (made.is_string()) made = {{"name", made}};
+  return Json::parse(made.dump());
+}
+
+Json element_bits(const Arguments& given) {
+  const fp4::Json value = element_given(given);
+  const FloatFormat& f = format_of(element_from({value, "element"}));
+  return f.is_grid() ? f.grid->packed_bits() : f.code_bits();
+}
+
 Json set_num_threads(const Arguments& given) {
   default_threads = given.get<int>("threads");
   return {};
@@ -52,6 +69,8 @@ const std::vector<Function>& word_functions() {
       {"show",
        [](const Arguments& given) { return Json(tools::catalogue_show(given.text("name"), given.text("kind"))); }},
       {"spec_fields", &spec_fields},
+      {"element", &element},
+      {"element_bits", &element_bits},
       {"spec",
        [](const Arguments& given) { return Json(to_json(quant_spec_from_words(given.text("words"), "--spec"))); }},
   };

@@ -8,6 +8,7 @@
 #include <new>
 #include <string_view>
 
+#include "src/element_grids.h"
 #include "src/embedded.h"
 #include "src/error.h"
 #include "src/float_environment.h"
@@ -47,6 +48,19 @@ Json call(const char* name, const char* arguments) {
   }
 }
 
+// Python's own rounding and scale: C functions that ctypes made.
+struct Callables : ElementCalls {
+  uint32_t (*round_of)(double payload, uint32_t bits) = nullptr;
+  double (*scale_of)(const float* block, int64_t count) = nullptr;
+};
+
+uint32_t round_by(const ElementCalls& self, double payload, uint32_t bits) {
+  return static_cast<const Callables&>(self).round_of(payload, bits);
+}
+double scale_by(const ElementCalls& self, const float* block, int64_t count) {
+  return static_cast<const Callables&>(self).scale_of(block, count);
+}
+
 using Handle = std::shared_ptr<void>;
 
 Json address_of(Handle handle) { return reinterpret_cast<uintptr_t>(new Handle(std::move(handle))); }
@@ -82,6 +96,21 @@ __attribute__((visibility("default"))) char* fp4py_call(const char* name, const 
     return out == nullptr ? out : static_cast<char*>(std::memcpy(out, text.c_str(), text.size() + 1));
   } catch (...) {
     return nullptr;
+  }
+}
+
+// The number of two functions, either null; they stay for the process. -1 without memory.
+__attribute__((visibility("default"))) int fp4py_register(uint32_t (*round)(double, uint32_t),
+                                                          double (*scale)(const float*, int64_t)) noexcept {
+  try {
+    auto calls = std::make_unique<fp4::python::Callables>();
+    calls->round_of = round;
+    calls->scale_of = scale;
+    if (round != nullptr) calls->round = &fp4::python::round_by;
+    if (scale != nullptr) calls->scale = &fp4::python::scale_by;
+    return fp4::register_calls(*calls.release());
+  } catch (...) {
+    return -1;
   }
 }
 

@@ -14,6 +14,7 @@ an oracle that is copied to another machine must not need a second file.
 """
 import argparse
 import ast
+import copy
 import decimal
 import json
 import math
@@ -181,6 +182,21 @@ class Format:
             self._values = AllFloats() if self.bits == 32 else [self.value_units(c) for c in range(self.largest_code + 1)]
         return self._values
 
+    zero = 0  # the code of +0
+
+    def gaps(self):
+        """Pairs of neighbouring values."""
+        values = [Fraction(self.value_units(c), 1 << self.shift) for c in range(self.largest_code + 1)]
+        return list(zip(values, values[1:]))
+
+    def end(self, negative):
+        """Magnitude code of the largest value on a side of zero."""
+        return self.largest_code
+
+    def signed_units(self, code):
+        """(whether a code is negative, its magnitude in units of 2^-shift)."""
+        return bool(code & self.sign_bit), self.value_units(code & (self.sign_bit - 1))
+
     def units149(self, c):
         """Value of magnitude code c as an integer multiple of 2^-149."""
         return self.value_units(c) << (149 - self.shift)
@@ -192,6 +208,117 @@ class Format:
         if c > self.largest_code:
             return sign | INF if c == self.infinity else NAN
         return sign | round_dyadic(self.value_units(c), -self.shift)
+
+
+class WithoutZero(Format):
+    """A format whose lowest exponent is like the others: code 0 is its power of two (e6m2)."""
+
+    def value_units(self, c):
+        return ((1 << self.mantissa) | (c & ((1 << self.mantissa) - 1))) << (c >> self.mantissa)
+
+
+class Listed:
+    """An element that is a list of exact values by code, None where a code is never written. In signed lists they are magnitudes
+    and a sign bit stands above their code; a value given twice is written with its first code."""
+    mantissa = nan = infinity = None
+    overflows = power_of_two = False
+
+    def __init__(self, name, values, signed):
+        self.name, self.signed = name, signed
+        bits = max(1, (len(values) - 1).bit_length())
+        values = values + [None] * ((1 << bits) - len(values))
+        self.bits, self.sign_bit = bits + signed, 1 << bits if signed else 0
+        self.by_code = values
+        self.shift = max(v.denominator for v in values if v is not None).bit_length() - 1
+        self.sides = [self.side(lambda v: v >= 0), self.side(lambda v: v >= 0 if signed else v <= 0)]
+        self.zero = values.index(0)
+        self.max_fraction = max(abs(v) for v in values if v is not None)
+        self.emax = floor_log2(self.max_fraction.numerator, self.max_fraction.denominator)
+        self.smallest_normal_exponent = -self.shift
+        self.largest_code = self.end(False)
+
+    def side(self, takes):
+        """(magnitude, code) of the values on one side of zero, ascending."""
+        first = {}
+        for code, v in enumerate(self.by_code):
+            if v is not None and takes(v):
+                first.setdefault(abs(v), code)
+        return sorted(first.items())
+
+    def end(self, negative):
+        return self.sides[negative][-1][1]
+
+    def value(self, code):
+        v = self.by_code[code & (self.sign_bit - 1)] if self.signed else self.by_code[code]
+        return v
+
+    def signed_units(self, code):
+        v = self.value(code)
+        negative = bool(code & self.sign_bit) if self.signed else v < 0
+        return negative, int(abs(v) * (1 << self.shift))
+
+    def code_to_f32(self, code):
+        if self.value(code) is None:
+            return NAN
+        negative, n = self.signed_units(code)
+        return (SIGN if negative else 0) | round_dyadic(n, -self.shift)
+
+    def round(self, num, den, mode, negative, n, draw):
+        """The code, without a sign bit, of num/den > 0 on that side of zero: by search in the list."""
+        u, side = Fraction(num, den), self.sides[negative]
+        if u >= side[-1][0]:
+            return side[-1][1]
+        i = bisect_right([v for v, _ in side], u) - 1
+        (low, code), (high, above) = side[i], side[i + 1]
+        d = (u - low) / (high - low)
+        r = draw() if d and mode.startswith("stochastic") else 0
+        return above if rounds_up(mode, d.numerator, d.denominator, code, negative, n, r) else code
+
+    def gaps(self):
+        return [(a[0], b[0]) for side in self.sides for a, b in zip(side, side[1:])]
+
+
+class Micro:
+    """Micro-exponents over an element: levels of (elements that share one, its bits), the widest first. A code is their sum above
+    a code of the base."""
+    mantissa = nan = infinity = None
+    overflows = power_of_two = False
+
+    def __init__(self, name, base, levels):
+        self.name, self.base, self.levels = name, base, levels
+        total = sum((1 << bits) - 1 for _, bits in levels)
+        self.bits, self.sign_bit, self.zero = base.bits + total.bit_length(), 0, 0
+        self.shift = base.shift
+        self.max_fraction, self.emax = base.max_fraction * 2 ** total, base.emax + total
+        self.total, self.smallest_normal_exponent = total, -base.shift
+
+    def signed_units(self, code):
+        negative, n = self.base.signed_units(code & ((1 << self.base.bits) - 1))
+        return negative, n << (code >> self.base.bits)
+
+    def code_to_f32(self, code):
+        if code >> self.base.bits > self.total or self.base.code_to_f32(code & ((1 << self.base.bits) - 1)) == NAN:
+            return NAN
+        negative, n = self.signed_units(code)
+        return (SIGN if negative else 0) | round_dyadic(n, -self.shift)
+
+    def exponents(self, payloads):
+        """Of payloads as pairs, None where they are zero or not finite: each level takes what its maximum needs to reach the top
+        binade, as far as its bits go and the levels below cannot give it."""
+        out, left = [0] * len(payloads), self.total
+        for per, bits in self.levels:
+            left -= (1 << bits) - 1
+            for first in range(0, len(payloads), per):
+                part = [Fraction(*p) for p in payloads[first:first + per] if p is not None]
+                if part:
+                    v = max(part)
+                    e = floor_log2(v.numerator, v.denominator) - out[first] - self.base.emax - left
+                    for k in range(first, min(first + per, len(out))):
+                        out[k] += min(max(e, 0), (1 << bits) - 1)
+        return out
+
+    def gaps(self):
+        return self.base.gaps()
 
 
 #                bits m  bias largest  NaN codes (magnitude), the NaN written, Inf
@@ -221,6 +348,62 @@ SCALES = {f.name: f for f in (
     Format("fp32", 32, 23, 127, FLT_MAX, (NAN,), NAN),
 )}
 REAL_SCALES = ("bf16", "fp32")
+YOUNGER_SCALES = {"e6m2": WithoutZero("e6m2", 8, 2, 49, 0xFE, (0xFF,), 0xFF)}
+
+
+def floor_log2(num, den):
+    e = num.bit_length() - den.bit_length()
+    return e - 1 if (num << -e if e < 0 else num) < (den << e if e > 0 else den) else e
+
+
+def nearest_f32(text):
+    """The nearest fp32 number of a decimal or hexadecimal text, or of a JSON number, as a fraction."""
+    v = Fraction(float.fromhex(text)) if isinstance(text, str) and "x" in text else Fraction(text)
+    return Fraction(magnitude_units(fraction_to_f32(abs(v))), 1 << 149) * (-1 if v < 0 else 1)
+
+
+def listed(name, values, signed=False):
+    return Listed(name, [None if v is None else nearest_f32(v) for v in values], signed)
+
+
+def fixed_point(name, fraction_bits):
+    return listed(name, [Fraction(k, 1 << fraction_bits) for k in range(2 << fraction_bits)], True)
+
+
+E2M1_NEGATIVE = ["-0.5", "-1", "-1.5", "-2", "-3", "-4", "-6"]
+E2M1_POSITIVE = ["0", "0.5", "1", "1.5", "2", "3", "4", "6"]
+
+
+def listed_elements():
+    """The rows that are lists, typed from the papers."""
+    s1p2, s1p3, s1p6 = fixed_point("s1p2", 2), fixed_point("s1p3", 3), fixed_point("s1p6", 6)
+    sevenths = [Fraction(6 * k, 7) for k in range(8)]
+    return {e.name: e for e in (
+        listed("int4", [*range(8), None, *range(-7, 0)]),
+        listed("int4_6", sevenths + [None] + [-v for v in sevenths[:0:-1]]),
+        listed("e2m1_no_subnormals", [0, 0, 1, "1.5", 2, 3, 4, 6], True),
+        listed("nf4", ["-1", "-0.6961928009986877", "-0.5250730514526367", "-0.39491748809814453", "-0.28444138169288635",
+                       "-0.18477343022823334", "-0.09105003625154495", "0", "0.07958029955625534", "0.16093020141124725",
+                       "0.24611230194568634", "0.33791524171829224", "0.44070982933044434", "0.5626170039176941",
+                       "0.7229568362236023", "1"]),
+        listed("af4", ["-1", "-0.69441008", "-0.51243739", "-0.3736951", "-0.25607552", "-0.14982478", "-0.04934812", "0",
+                       "0.04273164", "0.12934483", "0.21961274", "0.31675666", "0.42563882", "0.55496234", "0.72424863", "1"]),
+        listed("e2m1_minus_5", E2M1_POSITIVE + ["-5"] + E2M1_NEGATIVE), listed("e2m1_plus_5", E2M1_POSITIVE + ["5"] + E2M1_NEGATIVE),
+        s1p2, s1p3, s1p6, Micro("hif4", s1p2, [(8, 1), (4, 1)]), Micro("mx6", s1p3, [(2, 1)]), Micro("mx9", s1p6, [(2, 1)]))}
+
+
+def element_of(word):
+    """A row, or the list in a .json file (a path from the project's folder)."""
+    if word in ELEMENTS:
+        return ELEMENTS[word]
+    if not word.endswith(".json"):
+        return LISTED[word]
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    with open(os.path.join(root, word), encoding="utf-8") as f:
+        given = json.load(f, parse_float=str)
+    if "micro" in given:
+        return Micro(given["name"], element_of(given["base"]), [(m["per"], m["bits"]) for m in given["micro"]])
+    return listed(given["name"], given["values"], given.get("signed", False))
 
 
 def rounds_up(mode, num, den, lo_code, negative, n, r):
@@ -259,6 +442,8 @@ def rounds_up(mode, num, den, lo_code, negative, n, r):
 
 def round_to_format(fmt, num, den, mode, negative=False, n=8, draw=None):
     """Magnitude code of num/den >= 0. Saturates, or overflows; below the smallest value of a format without zero: code 0."""
+    if isinstance(fmt, Listed):
+        return fmt.round(num, den, mode, negative, n, draw) if num else fmt.zero
     scaled = num << fmt.shift
     q, rest = divmod(scaled, den)
     if q >= fmt.largest and not fmt.overflows:
@@ -274,12 +459,6 @@ def round_to_format(fmt, num, den, mode, negative=False, n=8, draw=None):
     d_num, d_den = (q - low) * den + rest, gap * den
     r = draw() if d_num and mode.startswith("stochastic") else 0
     return lo + rounds_up(mode, d_num, d_den, lo, negative, n, r)
-
-
-def floor_log2(num, den):
-    e = num.bit_length() - den.bit_length()
-    below = num < (den << e) if e >= 0 else (num << -e) < den
-    return e - below
 
 
 # ---------------------------------------------------------------- random bits
@@ -313,7 +492,7 @@ FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scal
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
               zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad",
               error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0",
-              factor_format="fp32", headroom="none")
+              factor_format="fp32", headroom="none", choice="none")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -321,6 +500,14 @@ PRESETS = {
     "mxfp8": dict(element="e4m3", scale_rule="rceil"),
     "mxfp6": dict(element="e2m3"), "mxfp6_e2m3": dict(element="e2m3"), "mxfp6_e3m2": dict(element="e3m2"),
     "bf16": dict(element="bf16", scale="none"), "fp16": dict(element="fp16", scale="none"), "fp32": dict(element="fp32", scale="none"),
+}
+LIST_PRESETS = {
+    "nvint4": dict(PRESETS["nvfp4"], element="int4"), "nf4": dict(element="nf4", scale="fp32", block="64", scale_rule="amax"),
+    "af4": dict(element="af4", scale="fp32", block="64", scale_rule="amax"),
+    "if4": dict(PRESETS["nvfp4"], choice="e2m1|int4_6"), "mixfp4": dict(PRESETS["nvfp4"], choice="e2m1|int4"),
+    "razer": dict(PRESETS["nvfp4"], choice="e2m1_minus_5|e2m1_plus_5"),
+    "hifloat4": dict(element="hif4", scale="e6m2", block="64", scale_rule="amax", rounding="nearest_away"),
+    "mx6": dict(element="mx6", block="16"), "mx9": dict(element="mx9", block="16"),
 }
 POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_floor", "quest_nearest")
 YOUNGER_POWER_RULES = ("even_above", "nearest_log2_amax")
@@ -333,15 +520,20 @@ class Spec:
     def __init__(self, words):
         self.words = words
         head, *rest = words.split(",")
-        f = dict(FIELDS, **PRESETS[head])
+        f = dict(FIELDS, **(PRESETS[head] if head in PRESETS else LIST_PRESETS[head]))
         for w in rest:
             key, value = w.split("=", 1)
             if key not in f:
                 raise ValueError("unknown field " + key)
             f[key] = value
         self.__dict__.update(f)
-        self.elem = ELEMENTS[self.element]
-        self.scale_format = None if self.scale == "none" else SCALES[self.scale]
+        self.other = None  # the same spec with the second grid of a choice
+        if self.choice != "none":
+            self.element, second = self.choice.split("|")
+            self.other = copy.copy(self)
+            self.other.elem = element_of(second)
+        self.elem = element_of(self.element)
+        self.scale_format = None if self.scale == "none" else {**SCALES, **YOUNGER_SCALES}[self.scale]
         self.n = int(self.random_bits)
         self.p = Fraction(self.prescale)
         self.p_bits = parse_f32(self.prescale)
@@ -355,6 +547,8 @@ class Spec:
                 default = Fraction("255.99")
             self.target_bits = parse_f32(default)
         self.reason = self.invalid()
+        if self.other is not None:
+            self.other.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("elem", "other")}, other=None)
 
     def block_shape(self, rows, cols):
         if self.scale == "none":
@@ -369,6 +563,15 @@ class Spec:
         return 1, int(self.block)
 
     def invalid(self):
+        for elem in (self.elem, self.other and self.other.elem):
+            if isinstance(elem, (Listed, Micro)) and self.scale_rule in ("even", "even_above"):
+                return "even rules need a float format"
+        if isinstance(self.elem, Micro) and (self.scale == "none" or not self.block.isdigit() or self.arithmetic != "exact" or
+                                             self.scale_rule in ("four_over_six", "mse", "ms_eden", "encode") or self.other):
+            return "micro-exponents need 1 x B blocks, arithmetic=exact and a rule without trials"
+        if self.other and self.scale != "none" and (self.scale_format.bits != 7 or self.scale_rule in ("encode", "ms_eden") or
+                                                    self.decode == "amax_first"):
+            return "a choice needs a scale with an unused bit"
         if self.scale_rule == "uos" and self.element != "e2m1":
             return "uos is defined for e2m1"
         if self.scale_rule == "four_over_six" and self.scale == "e8m0":
@@ -421,6 +624,9 @@ class Spec:
 
 def fraction_to_f32(f):
     return round_ratio(f.numerator, f.denominator)
+
+
+LISTED = listed_elements()
 
 
 def to_bf16(b):
@@ -679,34 +885,58 @@ class BlockQuantiser:
         spec, elem = self.spec, self.spec.elem
         keep_zero = self.fmt.value_units(code) == 0 and spec.arithmetic != "te"
         payload = None if keep_zero else self.payloads(code)
+        if isinstance(elem, Micro):
+            return self.micro_codes(payload, xs, mode, draws)
         out = []
         for i, x in enumerate(xs):
             negative = bool(x & SIGN)
             if not is_finite(x):
-                signed = elem.largest_code | (elem.sign_bit if negative else 0)
-                nan = {"max": elem.largest_code, "max_signed": signed}.get(spec.nonfinite, 0)
+                signed = elem.end(negative) | (elem.sign_bit if negative else 0)
+                nan = {"max": elem.largest_code, "max_signed": signed}.get(spec.nonfinite, elem.zero)
                 out.append(nan if is_nan(x) else signed)
                 continue
             if not x & NAN and spec.negative_zero in ("of_rounding", "zeros"):
-                out.append(elem.sign_bit if spec.negative_zero == "zeros" else 0)
+                out.append(elem.zero | (elem.sign_bit if spec.negative_zero == "zeros" else 0))
                 continue
-            c = 0
+            c = elem.zero
             if not keep_zero and x & NAN:
                 num, den = payload(x)
-                c = elem.largest_code if den == 0 else round_to_format(
+                c = elem.end(negative) if den == 0 else round_to_format(
                     elem, num, den, mode, negative, spec.n, draws and draws[i])
-            if negative and (c or spec.negative_zero != "drop"):
+            if negative and (c != elem.zero or spec.negative_zero != "drop"):
                 c |= elem.sign_bit
             out.append(c)
         return out
 
+    def micro_codes(self, payload, xs, mode, draws):
+        """Codes of a 1 x B block under micro-exponents: those of the base of payloads / 2^e, e above them."""
+        elem = self.spec.elem
+        pairs = [payload(x) if payload and is_finite(x) and x & NAN else None for x in xs]
+        base, out = copy.copy(self), []
+        base.spec = copy.copy(self.spec)
+        base.spec.elem = elem.base
+        for i, e in enumerate(elem.exponents(pairs)):
+            def scaled(x, e=e):
+                num, den = payload(x)
+                return num, den << e
+            base.payloads = lambda code, scaled=scaled: scaled
+            code = 0 if payload is None else self.some_code
+            out.append(e << elem.base.bits | base.element_codes(code, [xs[i]], mode, draws and [draws[i]])[0])
+        return out
+
+    @property
+    def some_code(self):
+        """A scale code that is not zero."""
+        return 1
+
     def decode(self, q, code):
         """fl32(fl32(q s / p) g)."""
         elem, p = self.spec.elem, self.spec.p
-        sign = SIGN if q & elem.sign_bit else 0
+        negative, element_units = elem.signed_units(q)
+        sign = SIGN if negative else 0
         if code not in self.decode_cache:
             self.decode_cache[code] = magnitude_units(self.decode_scale(code))
-        num = elem.value_units(q & (elem.sign_bit - 1)) * self.decode_cache[code] * p.denominator
+        num = element_units * self.decode_cache[code] * p.denominator
         if self.spec.decode != "scale_then_tensor":
             s = self.decode_scale(code)
             if self.spec.tensor_scale == "none":
@@ -793,7 +1023,9 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
     scale_draws = Draws(seed, stream ^ 1, step, spec.n)
     stochastic = spec.rounding.startswith("stochastic")
     quantisers = [BlockQuantiser(spec, *pair) for pair in pairs]
-    out.codes = [[0] * out.padded for _ in range(rows)]
+    others = [BlockQuantiser(spec.other, *pair) for pair in pairs] if spec.other else None
+    out.elements = []  # of blocks
+    out.codes = [[spec.elem.zero] * out.padded for _ in range(rows)]
     out.decoded = [[0] * cols for _ in range(rows)]
     out.scale_codes, out.scale_shape = [], (grid_rows, grid_cols)
     out.scale_units = []  # decode-side scales as multiples of 2^-149, None = NaN
@@ -801,10 +1033,17 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
         for j in range(grid_cols):
             where = [(r, k) for r in range(i * br, min(rows, i * br + br)) for k in range(j * bc, min(cols, j * bc + bc))]
             xs = [x[r * cols + k] for r, k in where]
-            bq = quantisers[i * out.g_cols + j * bc // 128 if outer else i if out.by_row else 0]
+            which = i * out.g_cols + j * bc // 128 if outer else i if out.by_row else 0
+            bq = quantisers[which]
             index = i * grid_cols + j
             code = bq.scale_code(xs, br * bc, lambda: scale_draws(index))
-            out.scale_codes.append(code)
+            flag = 0
+            if others and code is not None:  # the second grid where its error under its own scale is less
+                second = others[which].scale_code(xs, br * bc, lambda: scale_draws(index))
+                if others[which].error(second, xs) < bq.error(code, xs):
+                    bq, code, flag = others[which], second, 0x80
+            out.elements.append(bq.spec.elem)
+            out.scale_codes.append(None if code is None else code | flag)
             if code is None:
                 out.scale_units.append(None)
                 for r, k in where:
@@ -863,15 +1102,15 @@ def quantize_unscaled(spec, x, rows, cols, seed, stream, step):
             b = x[r * cols + k]
             sign = elem.sign_bit if b & SIGN else 0
             if is_nan(b):
-                c = elem.nan if elem.nan is not None else 0
+                c = elem.nan if elem.nan is not None else elem.zero
             elif not is_finite(b):
-                c = sign | (elem.infinity if elem.infinity is not None else elem.largest_code)
+                c = sign | (elem.infinity if elem.infinity is not None else elem.end(bool(b & SIGN)))
             else:
                 num, den = magnitude_units(b) * p.numerator, p.denominator << 149
                 if spec.arithmetic != "exact" and p != 1:
                     num, den = magnitude_units(f_mul(b & NAN, spec.p_bits)), 1 << 149
-                c = round_to_format(elem, num, den, spec.rounding, bool(sign), spec.n, lambda: draws(r * cols + k))
-                if c or spec.negative_zero == "keep" or (spec.negative_zero == "of_rounding" and b & NAN):
+                c = round_to_format(elem, num, den, spec.rounding, bool(b & SIGN), spec.n, lambda: draws(r * cols + k))
+                if c != elem.zero or spec.negative_zero == "keep" or (spec.negative_zero == "of_rounding" and b & NAN):
                     c |= sign
                 elif spec.negative_zero == "zeros" and (sign or not b & NAN):
                     c |= elem.sign_bit
@@ -1020,10 +1259,15 @@ class Lane:
 
     def __init__(self, spec, q, row, cols):
         elem = spec.elem
-        self.spec, self.shift, self.block = spec, elem.shift, q.block_cols
-        mask = elem.sign_bit - 1
-        self.q = [(-1 if c & elem.sign_bit else 1) * elem.value_units(c & mask) for c in q.codes[row][:cols]]
+        self.spec, self.block = spec, q.block_cols
         base = row // q.block_rows * q.scale_shape[1]
+        of_blocks = q.elements[base:base + q.scale_shape[1]]
+        self.shift = max(e.shift for e in [elem, *of_blocks])
+        self.q = []
+        for k, c in enumerate(q.codes[row][:cols]):
+            own = of_blocks[k // q.block_cols]
+            negative, n = own.signed_units(c)
+            self.q.append((-n if negative else n) << (self.shift - own.shift))
         self.scales = q.scale_units[base:base + q.scale_shape[1]]
         # fl32(1/mu) is an fp32 number, whatever format stores mu
         self.min_exponent = -126 if spec.scale_rule == "encode" else spec.scale_format.smallest_normal_exponent
@@ -1475,7 +1719,7 @@ def block_amax(rng, spec, g):
         return near(rng, n * g / s, 4) if s else 0
     if spec.scale_rule in POWER_RULES or what >= 13:
         e = floor_log2(s.numerator, s.denominator) + elem.emax if s else -12
-        factor = rng.pick([Fraction(1), 2 - Fraction(1, 2 << elem.mantissa), m / Fraction(2) ** elem.emax, Fraction(29, 16),
+        factor = rng.pick([Fraction(1), 2 - Fraction(1, 2 << (elem.mantissa or 1)), m / Fraction(2) ** elem.emax, Fraction(29, 16),
                            Fraction(math.isqrt(2 << 60), 1 << 30) * m / Fraction(2) ** (elem.emax + 1),
                            1 + Fraction(rng.below(1 << 23), 1 << 23)])
         return near(rng, factor * Fraction(2) ** e * g, 4)
@@ -1485,9 +1729,17 @@ def block_amax(rng, spec, g):
 def boundary_payload(rng, spec, position, draws):
     """|u| at or near a place where the element code changes."""
     elem = spec.elem
+    if isinstance(elem, (Listed, Micro)):
+        lo, hi = rng.pick(elem.gaps())
+        return threshold_payload(rng, spec, lo * 2 ** rng.below(3 if isinstance(elem, Micro) else 1), hi, position, draws)
     top = min(elem.largest_code, 0x7BFF)
     c = rng.between(0, top - 1) if elem.bits <= 8 else rng.between(top // 2 - 2000, top // 2 + 2000)
     lo, hi = Fraction(elem.value_units(c), 1 << elem.shift), Fraction(elem.value_units(c + 1), 1 << elem.shift)
+    return threshold_payload(rng, spec, lo, hi, position, draws)
+
+
+def threshold_payload(rng, spec, lo, hi, position, draws):
+    """Between the neighbours lo and hi: where codes change, at lo, or anywhere."""
     what = rng.below(8)
     if spec.rounding.startswith("stochastic") and what < 5:
         threshold = (1 << spec.n) - draws(position)
@@ -2061,6 +2313,54 @@ def golden_kernel_lines(rng):
                 yield gemm_line(c)
 
 
+GRID_FILES = ["tests/golden/grids/%s.json" % name for name in ("half_step", "tilted", "wrapped", "cubic")]
+GRID_WORDS = ["nvint4", "nvint4,rounding=stochastic,negative_zero=drop", "mxfp4,element=int4,scale_rule=rceil",
+              "mxfp4,element=int4_6,scale_rule=ceil,nonfinite=saturate", "mxfp4,element=e2m1_no_subnormals",
+              "nvfp4,element=e2m1_no_subnormals,rounding=toward_positive", "nf4", "nf4,rounding=stochastic,random_bits=16",
+              "nf4,block=16,scale=ue4m3,tensor_scale=current,nonfinite=saturate", "nf4,block=row,scale=bf16", "af4",
+              "af4,rounding=nearest_toward_zero,zero_block=limit", "mxfp4,element=nf4,scale_rule=nearest_log2,nonfinite=max_signed",
+              "nvfp4,element=s1p2,scale_rule=four_over_six,target=256", "nvfp4,element=s1p6,arithmetic=divide,prescale=0.75",
+              "mxfp4,element=nf4,scale=none", "mxfp4,element=e2m1_plus_5,scale=none,rounding=away_from_zero",
+              "if4", "if4,error=mae", "if4,error=max,tensor_scale=none", "if4,rounding=stochastic,nonfinite=saturate", "mixfp4",
+              "mixfp4,block=16x16,zero_scale=keep", "mixfp4,arithmetic=divide,tensor_scale=row", "mixfp4,scale_rule=mse",
+              "mixfp4,scale_rule=four_over_six,target=256,decode=factor_first", "razer", "razer,arithmetic=te,zero_block=limit",
+              "razer,tensor_scale=outer128,rounding=nearest_away", "nvfp4,choice=nf4|af4,scale=ue3m4,tensor_scale=none",
+              "hifloat4", "hifloat4,rounding=nearest_even,block=16", "hifloat4,rounding=stochastic,nonfinite=saturate",
+              "hifloat4,tensor_scale=current,scale=ue4m3", "hifloat4,scale_rule=floor,zero_block=limit", "mx6", "mx6,block=8,scale_rule=rceil",
+              "mx6,rounding=toward_negative,prescale=0.75", "mx9", "mx9,negative_zero=of_rounding,scale_rule=nearest_log2",
+              "mxfp4,element=tests/golden/grids/two_levels.json,block=16",
+              *(f"nvfp4,element={path}" for path in GRID_FILES),
+              *(f"mxfp4,element={GRID_FILES[0]},scale_rule=rceil,rounding={mode}" for mode in (*AXES["rounding"], "odd", "stochastic_odd",
+                                                                                               "nearest_toward_positive")),
+              *(f"mxfp4,element={GRID_FILES[1]},scale_rule=ceil,rounding={mode}" for mode in (*AXES["rounding"], "odd", "stochastic_odd",
+                                                                                             "nearest_toward_positive")),
+              f"nvfp4,element={GRID_FILES[3]},rounding=stochastic,random_bits=32", f"nvfp4,choice={GRID_FILES[0]}|e2m1,error=mae"]
+GRID_SUMS = ["nvint4", "nf4", "if4", "mixfp4", "razer", "hifloat4", "mx6", "mx9", "mxfp4,element=e2m1_no_subnormals",
+             f"nvfp4,element={GRID_FILES[1]}"]
+
+
+def golden_grid_lines(rng):
+    """Elements that are lists, choices of two of them, micro-exponents."""
+    for elem in LISTED.values():
+        for code in range(1 << elem.bits):
+            yield f"format name={elem.name} code={code:x} value={elem.code_to_f32(code):08x}"
+    for words in GRID_WORDS:
+        spec = valid_spec(words)
+        for rows, cols in ((2, 37), (1, 70)):
+            seed, stream, step = random_ids(rng)
+            if spec.scale == "none":
+                cols = 64
+            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+            yield quantize_line(spec, tame_inputs(rng, rows * cols), rows, cols, seed, stream, step)
+    for words in GRID_SUMS:
+        for name in ("exact", "fp32_block", "fp32_sequential", "k64_rz", "double", "fma_sequential", "cdna4_isa"):
+            c = GemmCase(rng, name)
+            c.spec_a, c.spec_b = Spec(words), Spec(rng.pick([words, "nvfp4", "mxfp8"]))
+            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+            yield gemm_line(c)
+
+
 def golden_technique_lines(rng):
     """Words that the older lines, whose draws must not move, do not know."""
     for words in TECHNIQUES:
@@ -2270,7 +2570,7 @@ def golden_bag_lines(rng):
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
                 "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
-                "embedding": golden_bag_lines, "kernels": golden_kernel_lines}
+                "embedding": golden_bag_lines, "kernels": golden_kernel_lines, "grids": golden_grid_lines}
 
 
 def golden(outdir):

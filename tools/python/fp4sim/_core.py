@@ -32,6 +32,8 @@ _library.fp4py_call.argtypes = ctypes.c_char_p, ctypes.c_char_p
 _library.fp4py_free.argtypes = (ctypes.c_void_p,)
 _library.fp4py_drop.argtypes = (ctypes.c_void_p,)
 _drop = _library.fp4py_drop
+_library.fp4py_register.restype = ctypes.c_int
+_library.fp4py_register.argtypes = ctypes.c_void_p, ctypes.c_void_p
 
 
 class Handle:
@@ -78,7 +80,7 @@ class _Worker:
     """A thread for long calls of the main thread, which waits for it and can be interrupted meanwhile."""
 
     def __init__(self):
-        self.jobs, self.left = queue.SimpleQueue(), False
+        self.jobs, self.left, self.afterwards = queue.SimpleQueue(), False, None
         threading.Thread(target=self.work, name="fp4sim", daemon=True).start()
 
     def work(self):
@@ -88,9 +90,11 @@ class _Worker:
             ready.release()
             if self.left and box[0] is not None:
                 _read(box[0])  # nobody will: what it holds is dropped
+            if self.left and self.afterwards is not None:
+                self.afterwards()
             del name, arguments, keep, box, ready
 
-    def call(self, name, arguments, keep, poll):
+    def call(self, name, arguments, keep, poll, afterwards):
         box, ready = [], threading.Lock()
         ready.acquire()
         self.jobs.put((name, arguments, keep, box, ready))
@@ -98,7 +102,9 @@ class _Worker:
             while not ready.acquire(timeout=-1 if poll is None else PERIOD):
                 poll()
         except BaseException:
-            self.left = True
+            self.afterwards, self.left = afterwards, True
+            if afterwards is not None and ready.acquire(blocking=False):  # it had ended already
+                afterwards()
             raise
         return box[0]
 
@@ -107,15 +113,67 @@ _idle = []  # workers without a job
 os.register_at_fork(after_in_child=_idle.clear)
 
 
-def _in_worker(name, arguments, keep, poll):
+def _in_worker(name, arguments, keep, poll, afterwards=None):
     """The result of a call that Ctrl-C may leave alone: its thread ends it, and what it gives is dropped."""
     try:
         mine = _idle.pop()
     except IndexError:
         mine = _Worker()
-    text = mine.call(name, arguments, keep, poll)
+    text = mine.call(name, arguments, keep, poll, afterwards)
     _idle.append(mine)
     return text
+
+
+class _Callables:
+    """What the library may call of Python (fp4sim/_elements.py). One call of the library at a time has them, so that what
+    they raise reaches the call that asked; from then on they are not called any more, and it runs to its end at once."""
+
+    def __init__(self):
+        self.kept, self.problem, self.turn = [], None, threading.Lock()
+
+    def register(self, round_, scale):
+        """The number of two functions of ctypes, either None."""
+        self.kept.append((round_, scale))
+        return _library.fp4py_register(*(None if f is None else ctypes.cast(f, ctypes.c_void_p) for f in (round_, scale)))
+
+    def guarded(self, work, instead):
+        def run(*arguments):
+            if self.problem is not None:
+                return instead
+            try:
+                return work(*arguments)
+            except BaseException as problem:
+                self.problem = problem
+                return instead
+        return run
+
+    def end(self, first):
+        """Gives the turn away, once a call: its thread and its caller may both come."""
+        if first.acquire(blocking=False):
+            self.problem = None
+            self.turn.release()
+
+    def call(self, name, sent, keep, poll):
+        self.turn.acquire()
+        first = threading.Lock()
+        try:
+            if threading.current_thread() is threading.main_thread():
+                text = _in_worker(name, sent, keep, poll, afterwards=lambda: self.end(first))
+            else:
+                text = _library.fp4py_call(name, sent)
+        except BaseException as problem:  # the call still runs; its thread gives the turn away
+            self.problem = problem
+            raise
+        problem = self.problem
+        self.end(first)
+        if problem is not None:
+            if text is not None:
+                _read(text)
+            raise problem
+        return text
+
+
+callables = _Callables()
 
 
 def call(name, /, *, long=False, keep=None, poll=None, **arguments):
@@ -126,7 +184,9 @@ def call(name, /, *, long=False, keep=None, poll=None, **arguments):
     poll   called ten times a second meanwhile
     """
     sent = json.dumps(arguments, allow_nan=False).encode()
-    if poll is not None or (long and threading.current_thread() is threading.main_thread()):
+    if callables.kept and b"calls" in sent:
+        text = callables.call(name.encode(), sent, keep, poll)
+    elif poll is not None or (long and threading.current_thread() is threading.main_thread()):
         text = _in_worker(name.encode(), sent, keep, poll)
     else:
         text = _library.fp4py_call(name.encode(), sent)

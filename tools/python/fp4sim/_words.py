@@ -3,6 +3,7 @@
 Everything here is made from the tables of the core, so a new row of a table appears without an edit.
 """
 import enum
+import json
 
 from . import _core
 
@@ -46,6 +47,10 @@ def make_enums():
 
 def text_of(value):
     """A value as the command line writes it."""
+    if isinstance(value, dict):
+        return json.dumps(value, separators=(",", ":"))
+    if isinstance(value, Spec):
+        return value.words
     if isinstance(value, (list, tuple)):
         return "x".join(map(text_of, value))
     if isinstance(value, bool):
