@@ -25,8 +25,7 @@ TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x,
   const float largest = decode(quantizer.element, quantizer.element.largest_code);
   if (!q.spec.has_tensor_scale()) return {};
   const int64_t of_row = q.spec.tensor_scale_cols(x.cols);
-  if (of_row == 0)
-    return tensor_factor(quantizer, q.amax, largest);
+  if (of_row == 0) return tensor_factor(quantizer, q.amax, largest);
   const int64_t width = q.spec.has_outer_scale() ? outer_scale_width : x.cols;
   const int64_t begin = col / width * width;
   const int64_t cols = smaller<int64_t>(width, x.cols - begin);

@@ -14,8 +14,8 @@ Var swiglu(Tape& tape, Var gate, Var up);                            // silu(gat
 Var rms_norm(Tape& tape, Var x, Var gain);                           // [N, D], gain [1, D]; eps 1e-5
 Var transposed(Tape& tape, Var x);                                   // [N, D] -> [D, N]
 Var embedding(Tape& tape, const int32_t* tokens, int n, Var table);  // [N] -> [N, D], table [V, D]
-/// [x, z_i . z_j for 0 <= j < i <= T] with z_0 = x [N, D] and z_1 .. z_T the D-wide parts of y [N, T*D]: the interaction
-/// of DLRM (1906.00091). Result [N, D + T(T+1)/2].
+/// [x, z_i . z_j for 0 <= j < i <= T] with z_0 = x [N, D] and z_1 .. z_T the D-wide parts of y [N, T*D]: the
+/// interaction of DLRM (1906.00091). Result [N, D + T(T+1)/2].
 Var interaction(Tape& tape, Var x, Var y);
 
 /// cos and sin of position * 10000^(-2i/W), i < W/2: [T, W/2] each.

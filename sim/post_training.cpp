@@ -146,8 +146,8 @@ void gptq(const float* w, std::vector<double> h, double damping, ColumnOrder ord
       error(r) = 0;
       const uint32_t scale = q.spec.has_scale() ? scale_code_of(q, r, k) : 0;
       if (q.spec.has_scale() && resolved.scale.is_nan_code(scale)) continue;
-      const Grid::Choice c = Grid(resolved, scale_value(resolved, scale), q.tensor_factor_at(r, k))
-                                   .nearest(left(r, i), q.code(r, k));
+      const Grid::Choice c =
+          Grid(resolved, scale_value(resolved, scale), q.tensor_factor_at(r, k)).nearest(left(r, i), q.code(r, k));
       replace_code(q, r, k, c.code);
       error(r) = (left(r, i) - c.value) / u(i, i);
     }

@@ -1,6 +1,6 @@
-// Lines of CSV files (RFC 4180), without line breaks inside a field. A spreadsheet takes a cell that begins with = + - or @
-// for a formula, and names and messages come from files of others: such a text is written with an apostrophe before it,
-// which spreadsheets do not show and csv_fields() takes off. A number stays as it is.
+// Lines of CSV files (RFC 4180), without line breaks inside a field. A spreadsheet takes a cell that begins with = + -
+// or @ for a formula, and names and messages come from files of others: such a text is written with an apostrophe
+// before it, which spreadsheets do not show and csv_fields() takes off. A number stays as it is.
 #pragma once
 
 #include <string>

@@ -164,7 +164,7 @@ FP4SIM_API int fp4sim_dequantize_file(const char* in, const char* out, const fp4
 typedef struct fp4sim_compare_options {
   fp4sim_run run; /* force is not read: nothing is written */
   fp4sim_input input;
-  const char* nibbles;      /* of a model's FP4 codes, and of their scales, as in fp4sim_dequantize_options */
+  const char* nibbles; /* of a model's FP4 codes, and of their scales, as in fp4sim_dequantize_options */
   const char* scale_layout;
   int changed;    /* not 0: reads shards that are not those of fp4sim.json by their SHA-256 */
   int allow_left; /* not 0: what looks quantised and is not understood is left out, instead of an error (1) */

@@ -67,7 +67,8 @@ void one_by_one(int64_t count, const BandStep& fetch, const BandStep& work, cons
 }  // namespace
 
 void in_order(int64_t count, int threads, const BandStep& fetch, const BandStep& work, std::vector<BandStep> give) {
-  const int crew = std::min(count < threads ? static_cast<int>(count) : threads, tbb::this_task_arena::max_concurrency());
+  const int crew =
+      std::min(count < threads ? static_cast<int>(count) : threads, tbb::this_task_arena::max_concurrency());
   // oneTBB ends the process where it is refused a thread.
   if (crew <= 1 || threads_available(crew) < crew) return one_by_one(count, fetch, work, give);
 

@@ -1,6 +1,6 @@
-// Decides: how a long stream of bands is shared among threads. Each band is fetched, worked on and handed on, once or in
-// several steps; fetching and each step of handing on happen one at a time in ascending order, so a file is read, hashed
-// and written as one thread would, while the other threads work. oneTBB's pipeline runs it: its threads are the
+// Decides: how a long stream of bands is shared among threads. Each band is fetched, worked on and handed on, once or
+// in several steps; fetching and each step of handing on happen one at a time in ascending order, so a file is read,
+// hashed and written as one thread would, while the other threads work. oneTBB's pipeline runs it: its threads are the
 // process's own pool, so a stream inside another starts no more of them.
 #pragma once
 

@@ -11,8 +11,8 @@ namespace fp4 {
 
 inline constexpr std::uint64_t any_size = ~std::uint64_t{0};
 
-/// The content of a regular file of at most `most` bytes. Error with exit code 2, naming the file: absent, not readable,
-/// a folder, a pipe, a device, larger; with exit code 1 when the disk fails.
+/// The content of a regular file of at most `most` bytes. Error with exit code 2, naming the file: absent, not
+/// readable, a folder, a pipe, a device, larger; with exit code 1 when the disk fails.
 std::string read_file(const std::string& path, std::uint64_t most = any_size);
 
 }  // namespace fp4

@@ -1,5 +1,5 @@
-// A folder among the system's temporary files that goes with its object, with a signal that ends the process, and, after
-// a kill -9 or a crash, with the next one of the same kind.
+// A folder among the system's temporary files that goes with its object, with a signal that ends the process, and,
+// after a kill -9 or a crash, with the next one of the same kind.
 #pragma once
 
 #include <deque>

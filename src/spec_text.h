@@ -41,7 +41,7 @@ inline const About preset_about = {"a named spec, before the fields beside it"};
 // "preset" key of a QuantSpec is applied first. Setters check words and types, not combinations (invalid_reason does).
 Json to_json(const QuantSpec& s);
 Json to_json(const HadamardSpec& h);
-Json to_json(const Accumulator& a);  // its name, or an object for one described by parameters
+Json to_json(const Accumulator& a);    // its name, or an object for one described by parameters
 Json fields_of(const Accumulator& a);  // the object
 Json to_json(const OperandSpec& o, bool is_fprop);
 Json to_json(const GemmSpec& g, bool is_fprop);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 #include <numeric>
+#include <sstream>
 
 #include "fp4/elementary.h"
 #include "src/csv.h"

@@ -132,9 +132,7 @@ SplitText text_of_path(const std::string& path, int64_t least) {
   } else {
     files.push_back(path);
   }
-  const auto read = [](const fs::path& f, std::string& text) {
-    text += read_file(f.string());
-  };
+  const auto read = [](const fs::path& f, std::string& text) { text += read_file(f.string()); };
   const auto require = [](const std::string& place, const std::string& text, int64_t bytes) {
     if (static_cast<int64_t>(text.size()) < bytes)
       throw Error(place + ": " + std::to_string(text.size()) + " bytes of text, at least " + std::to_string(bytes) +

@@ -1,8 +1,9 @@
 // libFuzzer: a store whose file or whose texts the bytes change (fuzz_store.h).
+#include "tests/fuzz_store.h"
+
 #include <unistd.h>
 
 #include "sweeps/engine/store.h"
-#include "tests/fuzz_store.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

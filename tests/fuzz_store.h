@@ -15,9 +15,9 @@
 #include <string_view>
 
 #include "src/error.h"
-#include "sweeps/judge/results.h"
 #include "sweeps/engine/sqlite.h"
 #include "sweeps/engine/store_schema.h"
+#include "sweeps/judge/results.h"
 
 namespace fp4::fuzz {
 

@@ -75,8 +75,8 @@ constexpr Accumulator relatives[] = {aligned(64, 16, 25), aligned(32, 8, 20),  a
                                      aligned(64, 1, 18),  aligned(64, 32, 30), aligned(48, 16, 35),
                                      windowed(64, 4, 26), windowed(32, 16, 29)};
 
-// All named ones, and where asked the relatives. Two names of one adder, or of two that differ only where operands have no
-// scales, are one: these have.
+// All named ones, and where asked the relatives. Two names of one adder, or of two that differ only where operands have
+// no scales, are one: these have.
 std::vector<Accumulator> accumulators(bool with_relatives = true) {
   std::vector<Accumulator> list;
   for (const AccumulatorInfo& info : accumulator_table) {

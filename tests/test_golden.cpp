@@ -440,7 +440,8 @@ TEST_CASE("every pair of named accumulators has a witness or a bound", "[quick]"
   int found = 0;
   for (const AccumulatorInfo& a : accumulator_table) {
     for (const AccumulatorInfo& b : accumulator_table) {
-      if (&a >= &b || (&a > accumulator_table && &b > &a + 2)) continue;  // of `exact` with all, of others with the next
+      if (&a >= &b || (&a > accumulator_table && &b > &a + 2))
+        continue;  // of `exact` with all, of others with the next
       WitnessRequest r;
       r.model_a = a.name;
       r.model_b = b.name;

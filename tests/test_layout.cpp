@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "src/folder/quantize_files.h"
 #include "src/golden/layout.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
 #include "tests/support/support.h"
-#include "src/folder/quantize_files.h"
 
 using namespace fp4;
 using namespace fp4::golden;

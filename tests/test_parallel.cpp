@@ -134,7 +134,8 @@ TEST_CASE("the error of the lowest band leaves a stream, and no later band is ha
     }
 }
 
-// Two streams of 4 inside each of 4 bands would be 16 threads of their own; the pool has as many as the machine has cores.
+// Two streams of 4 inside each of 4 bands would be 16 threads of their own; the pool has as many as the machine has
+// cores.
 TEST_CASE("a stream inside a stream starts no more threads than the machine has cores", "[quick]") {
   std::atomic<int> working = 0, most = 0;
   std::atomic<int64_t> bands = 0;

@@ -56,10 +56,10 @@ TEST_CASE("fold gives the same products as sqrt with quantisation off", "[train]
   for (const char* source : {"high_precision", "fprop_quantised"}) {
     const Json h = {{"size", 32}, {"signs", "per_step"}, {"normalise", "fold"}};
     sim::Recipe recipe = recipe_from_json({{"base", "quartet"},
-                                      {"all", {{"hadamard", h}}},
-                                      {"quantise", false},
-                                      {"dgrad", {{"b", {{"source", source}}}}},
-                                      {"wgrad", {{"b", {{"source", source}}}}}});
+                                           {"all", {{"hadamard", h}}},
+                                           {"quantise", false},
+                                           {"dgrad", {{"b", {{"source", source}}}}},
+                                           {"wgrad", {{"b", {{"source", source}}}}}});
     const OneLayer::Result r = layer.run(recipe);
     INFO(source);
     CHECK(distance(r.y, plain.y) < 5e-7);
@@ -103,7 +103,9 @@ TEST_CASE("vectorised slopes are those of the definition, element by element", "
   for (const ElementInfo& element : element_table)
     for (const EstimatorInfo& info : estimator_table)
       for (const char* scale : {"e8m0", "ue4m3"}) {
-        if (element.format.is_grid() || element.id == Element::fp32 || element.id == Element::bf16 || element.id == Element::fp16) continue;
+        if (element.format.is_grid() || element.id == Element::fp32 || element.id == Element::bf16 ||
+            element.id == Element::fp16)
+          continue;
         for (const ArithmeticInfo& order : arithmetic_table)
           for (float prescale : {1.0f, 0.75f}) {
             QuantSpec spec;

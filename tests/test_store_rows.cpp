@@ -7,8 +7,8 @@
 #include <set>
 
 #include "src/error.h"
-#include "sweeps/judge/results.h"
 #include "sweeps/engine/store.h"
+#include "sweeps/judge/results.h"
 #include "tasks/run.h"
 #include "tests/fuzz_store.h"
 #include "tests/support/made_up_training.h"
@@ -185,11 +185,11 @@ TEST_CASE("a store of schema 1 opens, read only and for writing, with the signat
   CHECK(check_store(folder.path()).damage.empty());
 
   // A program whose classifier trains as that of the one that wrote the store did, whatever became of the other tasks.
-  const Identity now = {.signature = "f7097f7a1a6b740b",
-                        .train_signatures = {{"classifier", "03f480183543fcb5"},
-                                             {"lm", "0000000000000000"}},  // another lm
-                        .version = "1",
-                        .host = "there"};
+  const Identity now = {
+      .signature = "f7097f7a1a6b740b",
+      .train_signatures = {{"classifier", "03f480183543fcb5"}, {"lm", "0000000000000000"}},  // another lm
+      .version = "1",
+      .host = "there"};
   Store store = Store::open(folder.path(), now);
   CHECK(store.runs().size() == 2);
   // The axis value comes back: its run is known again, though schema 1 did not say of which task it was.

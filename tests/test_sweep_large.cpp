@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-#include "sweeps/judge/attribution.h"
 #include "sweeps/explore/sweep.h"
+#include "sweeps/judge/attribution.h"
 #include "sweeps/report/table.h"
 #include "tests/support/made_up_training.h"
 #include "tests/support/support.h"

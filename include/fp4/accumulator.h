@@ -36,7 +36,8 @@ inline constexpr AccumulatorKindInfo accumulator_kind_table[] = {
     {AccumulatorKind::sequential, "sequential", "acc = round(acc + round(a*b)) element by element"},
     {AccumulatorKind::sequential_double, "sequential_double", "the same in fp64, one rounding to fp32 at the end"},
     {AccumulatorKind::fma, "fma", "acc = fma(a, b, acc) on fully decoded values"},
-    {AccumulatorKind::floor_aligned, "floor_aligned", "products aligned and cut; their sum and acc aligned, rounded down, added"},
+    {AccumulatorKind::floor_aligned, "floor_aligned",
+     "products aligned and cut; their sum and acc aligned, rounded down, added"},
     {AccumulatorKind::floor_aligned_pairs, "floor_aligned_pairs", "the same, even and odd products summed apart"},
     {AccumulatorKind::windowed, "windowed", "dots cut to a window that the products or the accumulator lead"},
     {AccumulatorKind::fma_blocks, "fma_blocks", "dots of blocks by fma, scaled, added in fp32"},
@@ -68,8 +69,8 @@ struct Accumulator {
   // windowed: bits kept below the largest exponent of a pair of scales, and below that of an accumulator that leads.
   int scale_bits = 0;
   int carried_bits = 0;
-  int carried_inner = 1;           // windowed: products summed exactly where the accumulator leads
-  bool cuts_outranked = false;     // windowed: dots below the accumulator are cut as if it led
+  int carried_inner = 1;                     // windowed: products summed exactly where the accumulator leads
+  bool cuts_outranked = false;               // windowed: dots below the accumulator are cut as if it led
   int subnormal_floor = no_subnormal_floor;  // windowed: log2 of what dots of lesser scales need in a subnormal sum
 
   friend constexpr bool operator==(const Accumulator&, const Accumulator&) = default;

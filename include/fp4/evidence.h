@@ -15,7 +15,8 @@ struct EvidenceInfo {
   const char* doc;
 };
 inline constexpr EvidenceInfo evidence_table[] = {
-    {Evidence::measured, "measured", "equal to the words of a device, in all that were compared; the source says which"},
+    {Evidence::measured, "measured",
+     "equal to the words of a device, in all that were compared; the source says which"},
     {Evidence::documented, "documented", "what the maker's text says; no word of a device was compared"},
     {Evidence::modelled, "modelled", "somebody's model of a device; its words were not compared here"},
     {Evidence::defined, "defined", "a definition of arithmetic, not of a device"},

@@ -154,8 +154,10 @@ struct ScaleInfo {
 
 inline constexpr ElementGrid hif4_grid =
     make_micro_grid(static_cast<int>(Element::s1p2), 4, s1p2_grid.value, {{8, 1}, {4, 1}});
-inline constexpr ElementGrid mx6_grid = make_micro_grid(static_cast<int>(Element::s1p3), 5, s1p3_grid.value, {{2, 1}, {}});
-inline constexpr ElementGrid mx9_grid = make_micro_grid(static_cast<int>(Element::s1p6), 8, s1p6_grid.value, {{2, 1}, {}});
+inline constexpr ElementGrid mx6_grid =
+    make_micro_grid(static_cast<int>(Element::s1p3), 5, s1p3_grid.value, {{2, 1}, {}});
+inline constexpr ElementGrid mx9_grid =
+    make_micro_grid(static_cast<int>(Element::s1p6), 8, s1p6_grid.value, {{2, 1}, {}});
 
 // clang-format off
 // bf16, fp16 and fp32 overflow, as every cast to them does; FP8 saturates (OFP8 1.0 has both modes, and MX takes this).

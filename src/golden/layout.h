@@ -1,8 +1,9 @@
 // Orders in which kernels keep block scales and FP4 codes. A layout is a row: the digits of an address, slowest first.
 // A digit is index/step % extent of the row or the column; together they are one number of mixed radix, which counts
 // scales (one byte each) or codes: position p takes bits p*4 and up (p*6 for six-bit codes, p*8 where each has a byte)
-// of the bytes, low bits first; a little-endian uint32 holds eight of four bits. So 128x4 reads: tile of 128 rows, tile of 4 columns, row mod 32, row/32 mod 4, column mod 4. Scales are
-// [rows, K/B] and codes [rows, K], K the axis that the product contracts. Padding is zero.
+// of the bytes, low bits first; a little-endian uint32 holds eight of four bits. So 128x4 reads: tile of 128 rows, tile
+// of 4 columns, row mod 32, row/32 mod 4, column mod 4. Scales are [rows, K/B] and codes [rows, K], K the axis that the
+// product contracts. Padding is zero.
 #pragma once
 
 #include <cstdint>

@@ -321,8 +321,8 @@ QuantSpec model_spec(const ModelJob& job) {
   throw Error(
       fmt::format("--spec: {} holds element {}, scale {}, block {}, tensor_scale {}, prescale 1 and scales, not "
                   "their inverses; '{}' has others",
-                  job.scheme->name, info_of(own.element).name, row_of(scale_table, own.scale).name,
-                  job.scheme->block, has_factor ? "current" : "none", job.words));
+                  job.scheme->name, info_of(own.element).name, row_of(scale_table, own.scale).name, job.scheme->block,
+                  has_factor ? "current" : "none", job.words));
 }
 
 }  // namespace fp4

@@ -70,8 +70,8 @@ class Engine {
 
   Progress run() {
     // A machine that gives no further thread gives a slower sweep; oneTBB would end the process.
-    const int crew = threads_available(std::max(1, static_cast<int>(std::min<size_t>(
-                         static_cast<size_t>(std::max(1, options_.jobs)), jobs_.size()))));
+    const int crew = threads_available(
+        std::max(1, static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(1, options_.jobs)), jobs_.size()))));
     const tbb::global_control as_many_as_asked(tbb::global_control::max_allowed_parallelism,
                                                static_cast<size_t>(std::max(crew, threads_of_machine())));
     tbb::task_arena(crew).execute([&] {

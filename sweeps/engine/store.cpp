@@ -107,8 +107,7 @@ namespace {
 
 // Nothing has been stored: what a kill leaves between making the file and filling it.
 bool is_empty(Database& database) {
-  return database.integer("PRAGMA application_id") == 0 &&
-         database.integer("SELECT count(*) FROM sqlite_master") == 0;
+  return database.integer("PRAGMA application_id") == 0 && database.integer("SELECT count(*) FROM sqlite_master") == 0;
 }
 
 [[noreturn]] void throw_absent(const fs::path& folder, const char* why) {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 #include <numbers>
 #include <optional>
+#include <sstream>
 
 #include "fp4/elementary.h"
 #include "fp4/rng.h"

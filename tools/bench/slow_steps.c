@@ -1,7 +1,7 @@
 /* Preloaded: every pread of a file takes SLOW_READ_US microseconds longer, and SLOW_COLD_US more where the reader has
  * dropped the file's pages from the cache (posix_fadvise with POSIX_FADV_DONTNEED). Busy, as preparing an example is.
- * Every look at the steady clock, which the trainer takes once a step, takes SLOW_STEP_US longer: work whose time does not
- * depend on what else the machine does. */
+ * Every look at the steady clock, which the trainer takes once a step, takes SLOW_STEP_US longer: work whose time does
+ * not depend on what else the machine does. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -158,7 +158,8 @@ void add_bench(CLI::App& app, Invocation&) {
       ->type_name("B");
   const CLI::Option* elements = app.add_option("--elements", o->passes.elements, "Floats to quantise (gpu: 2^26)")
                                     ->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
-  add_backend_option(app, o->backend, "; gpu measures gemm and quantize on data in device memory, and `train` by itself");
+  add_backend_option(app, o->backend,
+                     "; gpu measures gemm and quantize on data in device memory, and `train` by itself");
   app.add_option("--threads", o->threads, "Threads inside one call")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", o->rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
   app.add_option("--steps", o->train.steps, "Training steps a run")->check(CLI::Range(10, 100000));

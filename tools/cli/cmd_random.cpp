@@ -67,9 +67,8 @@ void add_random(CLI::App& app, Invocation&) {
   auto o = std::make_shared<RandomOptions>();
   app.add_option("--bits", o->bits, "Width of a draw: 4, 8, 16 or 32; a packing has its own")->type_name("n");
   app.add_option("--count", o->count, "Number of draws")->required()->type_name("N");
-  app.add_option(
-         "--packing", o->packing,
-         "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`")
+  app.add_option("--packing", o->packing,
+                 "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--first", o->first, "Position of the first draw (default 0)")->type_name("I");

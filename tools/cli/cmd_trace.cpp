@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <sstream>
 #include <map>
+#include <sstream>
 
 #include "src/csv.h"
 #include "src/error.h"

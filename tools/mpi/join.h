@@ -13,8 +13,8 @@ namespace fp4::mpi {
 std::string status();
 
 /// Joins the processes that mpirun has started; a process that was started by itself is the only rank. Once in a
-/// process. A rank that does not answer another for `limit_s` seconds (0: no limit) ends that one's next exchange with an
-/// Error that names it. Throws Error where the build has no MPI.
+/// process. A rank that does not answer another for `limit_s` seconds (0: no limit) ends that one's next exchange with
+/// an Error that names it. Throws Error where the build has no MPI.
 std::unique_ptr<sim::Ranks> join(double limit_s);
 
 }  // namespace fp4::mpi
