@@ -27,6 +27,16 @@ struct Exception {
 };
 constexpr Exception exceptions[] = {
     {"tensor_scale", "current", "hold", "one tensor alone: `hold` keeps an amax from one training step to the next"},
+    {"element", "bf16", "hif4", "no block scale is common to both: micro-exponents stand below one"},
+    {"element", "bf16", "mx6", "likewise"},
+    {"element", "bf16", "mx9", "likewise"},
+    {"element", "fp16", "hif4", "likewise"},
+    {"element", "fp16", "mx6", "likewise"},
+    {"element", "fp16", "mx9", "likewise"},
+    {"element", "fp32", "hif4", "likewise"},
+    {"element", "fp32", "mx6", "likewise"},
+    {"element", "fp32", "mx9", "likewise"},
+    {"element", "e1m2", "s1p2", "the same numbers by the same codes; s1p2 is the base of micro-exponents"},
     {"ragged", "pad", "refuse", "`refuse` is an error, which no array shows"},
     {"accumulator", "exact", "double", "53 bits hold every sum of the standard products"},
     {"accumulator", "fused25_rz", "fused25_rz_2026_08",

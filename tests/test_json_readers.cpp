@@ -308,7 +308,7 @@ TEST_CASE("every command answers a damaged file with its path and exit code 2", 
     CHECK(result.err.find("json.exception") == std::string::npos);
   };
   const std::string spec = R"({"spec": {"preset": "mxfp4"}, "files": )";
-  manifest(R"({"spec": {"element": 4}})", "spec.element: unknown word '4'");
+  manifest(R"({"spec": {"element": 4}})", "spec.element: expected an element's name");
   manifest(spec + R"({"dequantized.npy": {"shape": [8, -1]}}})", "files.dequantized.npy.shape[1]: -1 is out of range");
   manifest(spec + R"({"dequantized.npy": {"shape": 3}}})", "files.dequantized.npy.shape: expected a list");
   manifest(spec + R"({}})", "files: missing key 'dequantized.npy'");

@@ -117,10 +117,12 @@ TEST_CASE("a run that fails by itself is a row that counts as missing", "[quick]
 }
 
 TEST_CASE("without further threads a sweep is slower, not wrong", "[quick]") {
+  const TemporaryFolder before;  // the pool has its threads; what is refused are more
+  REQUIRE(sweep(before.path(), MadeUp{}).complete);
   for (const int given : {0, 1}) {
     const TemporaryFolder folder;
     threads_left = given;
-    const SweepOutcome outcome = sweep(folder.path(), MadeUp{});
+    const SweepOutcome outcome = sweep(folder.path(), MadeUp{}, {}, StoreMode::automatic, 9);
     const bool refused = threads_left < 0;
     threads_left = 1 << 30;
     CHECK(refused);

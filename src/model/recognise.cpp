@@ -85,7 +85,7 @@ void Recogniser::take_factor(ModelTensor& w, const TensorPlace& factor) const {
   }
   const std::uint64_t count = elements_of(factor.info.shape), rows = matrix_rows(w.shape);
   w.parts.push_back(factor);
-  if (count == 1) return;
+  if (count == 1 || (count == 0 && rows == 0)) return;    // a stack of no experts has no factors
   const Shape leading = without_ones(factor.info.shape);  // [E], [E, 1], [E, 1, 1], [E, 2] of gate and up
   const bool is_stack = w.shape.size() > 2 && !leading.empty() && leading[0] == w.shape[0];
   const bool is_pair = w.name.find("gate_up") != std::string::npos || w.name.find("w13") != std::string::npos ||

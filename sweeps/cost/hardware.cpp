@@ -81,7 +81,7 @@ void parse_block_scales(JsonReader& reader, Hardware& hardware) {
       const size_t slash = text.find('/');
       const std::string block = slash == std::string::npos ? "" : text.substr(slash + 1);
       if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6)
-        word.fail("expected SCALE/BLOCK, such as e8m0/32, found '" + text + "'");
+        word.fail("expected SCALE/BLOCK, such as e8m0/32, found " + shown(word.json()));
       std::vector<std::string> names;
       for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
       if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())

@@ -27,15 +27,19 @@ def unpack(codes, width):
 
 
 def decode(folder, spec):
-    """q*s*g in fp32, in this order."""
-    element = values["element_" + spec["element"]]
-    width = len(element).bit_length() - 1
-    shape = load(folder / "dequantized.npy").shape
-    y = element[unpack(load(folder / "codes.npy"), width)][:, :shape[1]].astype(np.float32)
-    scales = load(folder / "scales.npy")
+    """q*s*g in fp32, in this order. Under a choice bit 7 of a block's scale says which of two grids its codes are of."""
+    has_choice = spec["choice"] != "none"
+    grids = [values["element_" + n] for n in (spec["choice"]["grids"] if has_choice else [spec["element"]])]
+    shape, scales = load(folder / "dequantized.npy").shape, load(folder / "scales.npy")
+    codes = unpack(load(folder / "codes.npy"), len(grids[0]).bit_length() - 1)[:, :shape[1]]
+    each = lambda of_block: np.repeat(of_block, spec["block"], 1)[:, :shape[1]]
+    y = grids[0][codes].astype(np.float32)
+    if has_choice:
+        y = np.where(each(scales >> 7), grids[1][codes], y).astype(np.float32)
+        scales = scales & 127
     s = (scales if scales.dtype == np.float32 else values["scale_" + spec["scale"]][scales]).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        return y * np.repeat(s, spec["block"], 1)[:, :shape[1]] * load(folder / "tensor_scale.npy")
+        return y * each(s) * load(folder / "tensor_scale.npy")
 
 
 compared = 0

@@ -58,7 +58,7 @@ Layers::Layers(const std::string& recipe, const std::vector<Row>& rows, const st
 
 sim::Arena Layers::take_arena() {
   const std::lock_guard lock(mutex_);
-  if (free_.empty()) return {};
+  if (free_.empty()) return sim::Arena{};
   sim::Arena arena = std::move(free_.back());
   free_.pop_back();
   arena.reset();
