@@ -19,7 +19,7 @@ std::vector<LawPoint> runs(double a, double x, double y, double noise, uint64_t 
   std::vector<LawPoint> points;
   for (const double n : {2e4, 6e4, 2e5})
     for (const double d : {4e5, 1.6e6, 6.4e6})
-      for (const uint64_t seed : {1, 2})
+      for (const uint64_t seed : {uint64_t{1}, uint64_t{2}})
         points.push_back({n, d, seed,
                           std::exp(1 + 0.1 * static_cast<double>(seed) - 0.1 * std::log(n) + a + x * std::log(n) +
                                    y * std::log(d) + noise * normal(engine))});
