@@ -175,6 +175,8 @@ Element add_micro_element(std::string name, Element base, const MicroLevel (&mic
   if (next.grid.code_bits > 9) throw Error(place + ": codes of more than 9 bits, micro-exponents included");
   if (next.grid.steps[next.grid.largest_code] >= 1 << ElementGrid::most_steps_log2)
     throw Error(place + ": the largest value must be less than 2^30 times the smallest step");
+  if (next.grid.value[next.grid.largest_code] >= power_of_two(ElementGrid::highest_log2))
+    throw Error(place + ": the largest value must be below 2^40");
   if (name.empty()) {
     name = info_of(base).name;
     for (const MicroLevel& level : micro)

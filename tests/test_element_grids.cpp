@@ -84,6 +84,8 @@ TEST_CASE("what is no grid is refused with the reason", "[quick]") {
   CHECK(refusal(list_of({1, 2})).find("needs a 0") != std::string::npos);
   CHECK(refusal(list_of({0, 0})).find("a value besides 0") != std::string::npos);
   CHECK(refusal(list_of({0, 1e-30, 1})).find("2^30") != std::string::npos);
+  CHECK(refusal(list_of({0, 1e-20})).find("2^-43") != std::string::npos);
+  CHECK(refusal(list_of({0, 1e13})).find("2^40") != std::string::npos);
   CHECK(refusal({{"values", {0, -1}}, {"signed", true}}).find("magnitudes") != std::string::npos);
   CHECK(refusal({{"values", {0, 1}}, {"name", "e2m1"}}).find("another name") != std::string::npos);
   CHECK(refusal({{"values", {0, 1}}, {"name", "A b"}}).find("small letters") != std::string::npos);

@@ -31,6 +31,8 @@ struct ElementGrid {
   static constexpr int most_values = 256;
   static constexpr int most_codes = 512;  // of micro-exponents over 8-bit elements
   static constexpr int most_steps_log2 = 30;
+  static constexpr int lowest_log2 = -43;  // of values, and what they stay below: sums of products fit ExactSum
+  static constexpr int highest_log2 = 40;
 
   int code_bits = 0;  // sign included
   bool is_signed = false;
@@ -125,6 +127,8 @@ constexpr const char* grid_problem(const float* values, int count, bool is_signe
   if (largest == 0.0f) return "a grid needs a value besides 0";
   if (exact_magnitude(largest).log2_floor() - lowest >= ElementGrid::most_steps_log2)
     return "all values must be multiples of one power of two, the largest less than 2^30 times it";
+  if (lowest < ElementGrid::lowest_log2 || largest >= power_of_two(ElementGrid::highest_log2))
+    return "values must be multiples of 2^-43 below 2^40: block scales carry the rest";
   return nullptr;
 }
 

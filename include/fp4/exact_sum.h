@@ -1,6 +1,7 @@
 // A fixed-point number wide enough for every sum that an accumulator model forms: sums are exact, and one rounding
-// at the end gives a float (Kulisch). Range: FP8 x FP8 products (>= 2^-32) times two fp32 scales (>= 2^-149 each) need
-// bits from 2^-330; products below 2^32 times two scales below 2^128 summed over 2^40 terms stay below 2^328.
+// at the end gives a float (Kulisch). Range: products of two lists of values (>= 2^-86, element_grid.h) times two fp32
+// scales (>= 2^-149 each) need bits from 2^-384; products below 2^80 times two scales below 2^128 summed over 2^40
+// terms stay below 2^376.
 #pragma once
 
 #include "fp4/codec.h"
@@ -9,7 +10,7 @@ namespace fp4 {
 
 class ExactSum {
  public:
-  // += value * 2^exponent; value any 128-bit integer, exponent >= -352.
+  // += value * 2^exponent; value any 128-bit integer, exponent >= -384.
   FP4_HD constexpr void add(int128 value, int exponent) {
     if (value == 0) return;
     const bool negative = value < 0;
@@ -76,7 +77,7 @@ class ExactSum {
 
  private:
   static constexpr int words = 12;
-  static constexpr int lowest_log2 = -352;
+  static constexpr int lowest_log2 = -384;
   uint64_t word_[words] = {};  // two's complement, little end first
 };
 
