@@ -65,7 +65,7 @@ std::string kind_of(const LayerPlace& place) {
 
 Json products_json(const std::string& word, const std::string& place) {
   const Json full = to_json(canonical(recipe_from_json(word, place)));
-  Json change;
+  Json change = Json::object();
   for (const char* key : product_words) change[key] = full.at(key);
   return change;
 }

@@ -137,7 +137,7 @@ Json canonical(const Json& given) {
   const auto name = section.at("name").get<std::string>();
   const Task& t = task(name);
   const Json parameters = without(section, {"name"});
-  Json result;
+  Json result = Json::object();  // null[key] without memory leaves an object that cannot be destroyed
   result["task"] = sim::canonical(t.schema(parameters), parameters, "task " + t.name());
   result["task"]["name"] = t.name();
   const Schema train = with_defaults(train_schema(), t.train_defaults(result["task"]));
@@ -173,7 +173,7 @@ std::string config_hash(const Json& config) {
                {"quantise", true},
                {"optimizer", ""},
                {"loss_scaling", false}};
-  Json hashed;
+  Json hashed = Json::object();
   hashed["defaults"] = defaults_number;
   const auto without_names = [](const Json& recipe) {
     return without(recipe, {"name", "doc", "source", "deviations"});

@@ -17,11 +17,11 @@ stage_build() {
   cmake --build --preset ci -j "$jobs"
 }
 # Two programs draw more cases than need be compared each time (tests/support/share.h): a third of them, all with FULL=1.
-# The programs that find the faults of tests/mutants.md run whole.
+# The programs that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
 stage_test() {
   share=3
   [ -z "${FULL:-}" ] || share=1
-  FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs"
+  FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs" --repeat after-timeout:2
 }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
 # stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a
@@ -33,7 +33,7 @@ stage_clang() {
   [ -z "${FULL:-}" ] || slow=none
   targets=$(cd tests && grep -lF '[quick]' test_*.cpp | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
   cmake --build --preset clang -j "$jobs" --target fp4sim $targets
-  FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} ctest --preset clang -j "$jobs" -E "^test_($slow)\\.quick$"
+  FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
 }
 stage_fuzz() {
   command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
