@@ -78,6 +78,24 @@ TEST_CASE("the Debian package holds the installed files and names its libraries"
   CHECK(std::filesystem::exists(folder / "root/usr/share/doc/fp4sim/LICENSE"));
   const std::string notices = fp4::test::read_text(folder / "root/usr/share/doc/fp4sim/THIRD_PARTY_NOTICES.txt");
   CHECK(notices == fp4::notices_data().front().content);
+  // What is compiled in from headers, and the chart library with its parts; other libraries are packages of their own.
+  std::vector<std::pair<std::string, std::string>> parts = {
+      {"libcli11-dev/copyright", "Redistribution and use"},
+      {"nlohmann-json3-dev/copyright", "Permission is hereby granted"},
+      {"libeigen3-dev/copyright", "Mozilla Public License"}};
+  if (!fp4::chart_library_data().empty())
+    parts.insert(parts.end(), {{"echarts/NOTICE", "The Apache Software Foundation"},
+                               {"echarts/LICENSE", "Apache License"},
+                               {"echarts/licenses/LICENSE-d3", "Redistribution and use"},
+                               {"zrender/LICENSE", "BSD 3-Clause License"},
+                               {"tslib/LICENSE.txt", "Permission to use"},
+                               {"tslib/CopyrightNotice.txt", "Microsoft Corporation"}});
+  for (const auto& [name, words] : parts) {
+    INFO(name);
+    const size_t at = notices.find("======== " + name + " ========\n");
+    REQUIRE(at != std::string::npos);
+    CHECK_THAT(notices.substr(at, notices.find("\n======== ", at) - at), Catch::Contains(words));
+  }
   const auto flags = run_shell("PKG_CONFIG_PATH=$(dirname $(find '" + folder / "root" +
                                "' -name fp4sim.pc)) pkg-config --variable=prefix fp4sim");
   CHECK(std::filesystem::exists(flags.out.substr(0, flags.out.find('\n')) + "/include/fp4sim.h"));

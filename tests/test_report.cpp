@@ -219,6 +219,14 @@ TEST_CASE("a name cannot leave its place in the HTML", "[quick]") {
   CHECK(page.find("&lt;script&gt;alert(1)&lt;/script&gt;{{data}}") != std::string::npos);
 }
 
+TEST_CASE("the page carries the licences of the library in it", "[quick]") {
+  if (no_library()) return;
+  const std::string page = make_report(synthetic_report(10, 3, {"lm"}, false));
+  for (const char* words : {"======== echarts/NOTICE", "======== echarts/licenses/LICENSE-d3",
+                            "======== zrender/LICENSE", "======== tslib/LICENSE.txt", "Copyright (c) 2017, Baidu Inc."})
+    CHECK(page.find(words) != std::string::npos);
+}
+
 TEST_CASE("people can explore the page in Chromium", "[cli]") {
   if (no_library()) {
     std::cout << "[test skipped]\n";

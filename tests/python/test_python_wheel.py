@@ -104,12 +104,33 @@ class Wheel(unittest.TestCase):
         carried = {path.name for path in binaries}
         for path in binaries:
             self.assertLessEqual(set(backend.needed(path)), carried, path)
+        self.assert_notices(next(where.glob("*.dist-info/THIRD_PARTY_NOTICES.txt")).read_text("utf-8"), carried)
         (where / "fp4sim/bin/fp4sim").chmod(0o755)
         for path in binaries[:2]:  # found beside, not in the system
             for name, place in re.findall(r"(\S+) => (\S+) \(0x", self.run_in(where, "ldd", str(path))):
                 self.assertEqual(os.path.realpath(place).startswith(str(where)), name in carried, (path, name))
         asked = max(backend.glibc([path]) for path in binaries)
         self.assertIn("manylinux_{}_{}_".format(*asked), self.wheel)
+
+    def assert_notices(self, notices, carried):
+        """Each part of others has its licence there: what the program holds, and the libraries beside it."""
+        parts = dict(zip(*[iter(re.split(r"^======== (.*) ========$", notices, flags=re.M)[1:])] * 2))
+        wanted = {"libcli11-dev/copyright": "Redistribution and use", "nlohmann-json3-dev/copyright": "Permission is hereby granted",
+                  "libeigen3-dev/copyright": "Mozilla Public License", "pybind11-dev/copyright": "Redistribution and use"}
+        if (ROOT / "node_modules/echarts").exists():
+            wanted.update({"echarts/NOTICE": "The Apache Software Foundation", "echarts/LICENSE": "Apache License",
+                           "echarts/licenses/LICENSE-d3": "Redistribution and use", "zrender/LICENSE": "BSD 3-Clause License",
+                           "tslib/LICENSE.txt": "Permission to use", "tslib/CopyrightNotice.txt": "Microsoft Corporation"})
+        for name, words in wanted.items():
+            self.assertIn(words, parts[name], name)
+        told = {name.split()[0].removeprefix("lib/"): text for name, text in parts.items() if name.startswith("lib/")}
+        libraries = {name for name in carried if ".so." in name}
+        self.assertEqual(set(told), libraries)
+        for start, words in {"libfmt": "Permission is hereby granted", "libtbb": "Apache-2.0", "libsqlite3": "public-domain",
+                             "libgomp": "GCC RUNTIME LIBRARY EXCEPTION"}.items():
+            for name in libraries:
+                if name.startswith(start):
+                    self.assertIn(words, told[name], name)
 
 
 if __name__ == "__main__":

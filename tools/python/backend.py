@@ -62,6 +62,30 @@ def _grafted(binaries):
     return found
 
 
+def _notices(libraries):
+    """The licences of libraries that travel along, {name: path}, as the system's packages say them (Debian's do)."""
+    text = ""
+    for name, path in sorted(libraries.items()):
+        # dpkg knows a file by the path under which it was installed, which may be that before /lib became /usr/lib.
+        real = os.path.realpath(path)
+        owner = next((owned for place in (real, real.removeprefix("/usr")) if (owned := _owner(place))), None)
+        told = pathlib.Path(f"/usr/share/doc/{owner}/copyright") if owner else None
+        if told is None or not told.exists():
+            print(f"backend.py: no licence of {path} is found here: add it before you pass the wheel on", file=sys.stderr)
+            continue
+        text += f"\n======== lib/{name} ({owner}/copyright) ========\n\n{told.read_text('utf-8', 'replace')}"
+    return text
+
+
+def _owner(path):
+    """The Debian package that installed a file; None where no dpkg knows it."""
+    try:
+        found = subprocess.run(["dpkg-query", "--search", path], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return found.stdout.split(":")[0] if found.returncode == 0 else None
+
+
 def glibc(paths):
     """The newest version of glibc that binaries ask for, (2, 36)."""
     asked = re.findall(r"GLIBC_(\d+)\.(\d+)", "".join(_printed("objdump", "-T", path) for path in paths))
@@ -103,7 +127,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"{stem}.dist-info"
     files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     notices = package.parents[1] / "sweeps/notices/THIRD_PARTY_NOTICES.txt"
-    files[f"{info}/{notices.name}"] = notices.read_bytes()
+    files[f"{info}/{notices.name}"] = notices.read_bytes() + _notices(grafted).encode()
     files[f"{info}/METADATA"] = _metadata().encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: fp4sim\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     digest = lambda data: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()  # noqa: E731
