@@ -1,10 +1,13 @@
 // libFuzzer: a text as the folder of a model, which is listed, quantised, carried and decoded. The first byte says what
 // is written; the rest is files, each behind a line "#NAME". A file NAME.safetensors is lines "TENSOR DTYPE AxBxC
-// [BYTE]", of which a good header and data of that byte are made, so that mutations reach what is known of tensors;
-// other files are as they stand. Only fp4::Error may come out.
+// [BYTE]", of which a good header and data of that byte are made, so that mutations reach what is known of tensors. A
+// file NAME.gguf is such lines with types of GGUF, and entries "@KEY TYPE VALUE" with the numbers of gguf.md's types.
+// Other files are as they stand. Only fp4::Error may come out.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -12,6 +15,8 @@
 #include "src/error.h"
 #include "src/model/model_write.h"
 #include "src/output.h"
+#include "src/tensor_file/gguf.h"
+#include "src/tensor_file/layout.h"
 #include "src/tensor_file/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -58,6 +63,69 @@ std::string safetensors_of(const std::string& text) {
   }
 }
 
+void put(std::string& out, std::uint64_t value, std::size_t bytes) {
+  for (std::size_t b = 0; b < bytes; ++b) out.push_back(static_cast<char>(value >> (8 * b)));
+}
+
+void put_text(std::string& out, const std::string& text) {
+  put(out, text.size(), 8);
+  out += text;
+}
+
+// Bytes of a .gguf with the entries and tensors of the lines, whose offsets are right; lines that say neither are left
+// out. At most 64 KB of data.
+std::string gguf_of(const std::string& text) {
+  constexpr std::size_t widths[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  std::string entries, tensors, data, line;
+  std::uint64_t entry_count = 0, tensor_count = 0;
+  for (std::istringstream lines(text); std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name, type, shape;
+    if (!(words >> name >> type)) continue;
+    if (name.starts_with('@')) {
+      const std::size_t number = type.size() < 3 ? std::strtoul(type.c_str(), nullptr, 10) : 0;
+      if (number >= std::size(widths) || number == 9) continue;
+      std::string value;
+      std::getline(words >> std::ws, value);
+      put_text(entries, name.substr(1));
+      put(entries, number, 4);
+      if (number == 8)
+        put_text(entries, value);
+      else
+        put(entries, std::strtoull(value.c_str(), nullptr, 10), widths[number]);
+      ++entry_count;
+      continue;
+    }
+    const auto& types = fp4::gguf_types();
+    const auto at = std::find_if(types.begin(), types.end(), [&](const fp4::GgufType& t) { return t.name == type; });
+    int byte = 0x3c;
+    if (at == types.end() || !(words >> shape)) continue;
+    words >> byte;
+    try {
+      const fp4::Shape axes = fp4::parse_shape("line", shape == "1" ? "" : shape);
+      const std::uint64_t bytes = fp4::element_count(name, axes) / at->block * at->bytes;
+      if (bytes + data.size() > 65536) continue;
+      data.resize((data.size() + 31) / 32 * 32);
+      put_text(tensors, name);
+      put(tensors, axes.size(), 4);
+      for (std::size_t axis = axes.size(); axis-- > 0;) put(tensors, axes[axis], 8);
+      put(tensors, at->id, 4);
+      put(tensors, data.size(), 8);
+      for (std::uint64_t i = 0; i < bytes; ++i)
+        data.push_back(static_cast<char>(byte + (byte < 0 ? static_cast<int>(i * 7) : 0)));
+      ++tensor_count;
+    } catch (const fp4::Error&) {
+    }
+  }
+  std::string file = "GGUF";
+  put(file, 3, 4);
+  put(file, tensor_count, 8);
+  put(file, entry_count, 8);
+  file += entries + tensors;
+  file.resize((file.size() + 31) / 32 * 32);
+  return file + data;
+}
+
 bool is_name(const std::string& name) {
   return !name.empty() && name.size() < 40 && name.find('/') == std::string::npos && name != "." && name != ".." &&
          name.find('\0') == std::string::npos;
@@ -74,8 +142,9 @@ void write_files(const fs::path& folder, const std::string& text) {
     const std::string name = part.substr(part.starts_with('#') ? 1 : 0, line - (part.starts_with('#') ? 1 : 0));
     if (!is_name(name)) continue;
     const std::string body = line < part.size() ? part.substr(line + 1) : "";
-    std::ofstream(folder / "in" / name, std::ios::binary)
-        << (name.ends_with(".safetensors") ? safetensors_of(body) : body);
+    std::ofstream(folder / "in" / name, std::ios::binary) << (name.ends_with(".safetensors") ? safetensors_of(body)
+                                                              : name.ends_with(".gguf")      ? gguf_of(body)
+                                                                                             : body);
   }
 }
 

@@ -1,9 +1,11 @@
 // libFuzzer: arbitrary bytes as a .npz, and as the contents of its only entry, stored and deflated, under a directory
-// that is otherwise right (so that mutations reach the inflater and the .npy inside).
+// that is otherwise right (so that mutations reach the inflater and the .npy inside), and as several arrays of an
+// archive.
 #include <zlib.h>
 
 #include "src/tensor_file/crc_source.h"
 #include "src/tensor_file/npz.h"
+#include "src/tensor_file/open_array.h"
 #include "tests/fuzz_support.h"
 
 namespace {
@@ -12,40 +14,82 @@ void put(std::vector<std::uint8_t>& to, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) to.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
 }
 
-// One entry "a.npy" of these contents; APPNOTE 4.3.7, 4.3.12, 4.3.16.
-std::vector<std::uint8_t> archive(const std::uint8_t* data, std::size_t size, unsigned method, std::uint64_t bytes,
-                                  std::uint64_t crc) {
-  std::vector<std::uint8_t> file;
-  const auto common = [&] {
-    for (const unsigned field : {20u, 0u, method, 0u, 33u}) put(file, field, 2);
-    put(file, crc, 4);
-    put(file, size, 4);
-    put(file, bytes, 4);
-    put(file, 5, 2);
-    put(file, 0, 2);
+struct Entry {
+  std::string name;
+  std::vector<std::uint8_t> data;
+  unsigned method;
+  std::uint64_t bytes, crc;
+};
+
+// An archive of these entries; APPNOTE 4.3.7, 4.3.12, 4.3.16.
+std::vector<std::uint8_t> archive(const std::vector<Entry>& entries) {
+  std::vector<std::uint8_t> file, directory;
+  const auto common = [](std::vector<std::uint8_t>& to, const Entry& e) {
+    for (const unsigned field : {20u, 0u, e.method, 0u, 33u}) put(to, field, 2);
+    put(to, e.crc, 4);
+    put(to, e.data.size(), 4);
+    put(to, e.bytes, 4);
+    put(to, e.name.size(), 2);
+    put(to, 0, 2);
   };
-  const auto name = [&] {
-    for (const char c : {'a', '.', 'n', 'p', 'y'}) file.push_back(static_cast<std::uint8_t>(c));
-  };
-  put(file, 0x04034b50, 4);
-  common();
-  name();
-  file.insert(file.end(), data, data + size);
-  const std::uint64_t directory = file.size();
-  put(file, 0x02014b50, 4);
-  put(file, 20, 2);
-  common();
-  for (int i = 0; i < 14; ++i) file.push_back(0);  // comment, disk, attributes, offset 0
-  name();
-  const std::uint64_t directory_bytes = file.size() - directory;
+  for (const Entry& e : entries) {
+    const std::uint64_t offset = file.size();
+    put(file, 0x04034b50, 4);
+    common(file, e);
+    file.insert(file.end(), e.name.begin(), e.name.end());
+    file.insert(file.end(), e.data.begin(), e.data.end());
+    put(directory, 0x02014b50, 4);
+    put(directory, 20, 2);
+    common(directory, e);
+    put(directory, 0, 8);  // comment, disk, attributes
+    put(directory, 0, 2);
+    put(directory, offset, 4);
+    directory.insert(directory.end(), e.name.begin(), e.name.end());
+  }
+  const std::uint64_t begin = file.size();
+  file.insert(file.end(), directory.begin(), directory.end());
   put(file, 0x06054b50, 4);
   put(file, 0, 4);
-  put(file, 1, 2);
-  put(file, 1, 2);
-  put(file, directory_bytes, 4);
-  put(file, directory, 4);
+  put(file, entries.size(), 2);
+  put(file, entries.size(), 2);
+  put(file, directory.size(), 4);
+  put(file, begin, 4);
   put(file, 0, 2);
   return file;
+}
+
+std::vector<std::uint8_t> archive(const std::uint8_t* data, std::size_t size, unsigned method, std::uint64_t bytes,
+                                  std::uint64_t crc) {
+  return archive({{"a.npy", {data, data + size}, method, bytes, crc}});
+}
+
+// Lists the arrays of an archive and reads each.
+void read_listed(std::vector<std::uint8_t> file) {
+  try {
+    for (const fp4::ArrayPlace& place : fp4::list_arrays(fp4::open_memory("several.npz", std::move(file)))) {
+      try {
+        fp4::TensorReader reader = fp4::reader_at(place, {});
+        fp4::fuzz::read_some(reader);
+      } catch (const fp4::Error&) {
+      }
+    }
+  } catch (const fp4::Error&) {
+  }
+}
+
+// As many arrays as the first byte says, each of an equal part of the rest: a byte for the name, and a .npy (fuzz_npy's
+// second form) of what follows.
+void read_several(const std::uint8_t* data, std::size_t size) {
+  const std::size_t count = 1 + data[0] % 4, part = (size - 1) / count;
+  if (part < 2 || part > 4096) return;
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t* const from = data + 1 + i * part;
+    const std::vector<std::uint8_t> array = fp4::fuzz::npy_of(from + 1, part - 1);
+    entries.push_back({std::string(1, static_cast<char>(from[0])) + ".npy", array, 0, array.size(),
+                       crc32_z(0, array.data(), array.size())});
+  }
+  read_listed(archive(entries));
 }
 
 }  // namespace
@@ -54,6 +98,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fp4::fuzz::read_all("x.npz", data, size);
+  read_listed({data, data + size});
+  if (size > 1) read_several(data, size);
   const auto stored = archive(data, size, 0, size, crc32_z(0, data, size));
   fp4::fuzz::read_all("stored.npz", stored.data(), stored.size());
   if (size < 2) return 0;

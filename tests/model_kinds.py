@@ -5,6 +5,7 @@ model_kinds.py PATH_OF_FP4SIM [check_crafted ..].
 Every kind is one that public checkpoints have; the numbers in them are made up.
 """
 import pathlib
+import resource
 import sys
 import tempfile
 
@@ -497,23 +498,37 @@ def check_crafted(folder):
 
 
 def check_many(folder):
-    """Time grows with the number of tensors, not with its square: 8 times as many take less than 24 times as long."""
-    import time
-    took = {}
-    for count in (2500, 20000):
-        path = folder / f"{count}.safetensors"
-        header, x = {}, bf16(rng.standard_normal((2, 32)).astype(np.float32))
-        for i in range(count):
-            header[f"model.layers.{i}.mlp.up_proj.weight"] = {"dtype": "BF16", "shape": [2, 32], "data_offsets": [128 * i, 128 * i + 128]}
+    """Processor time grows with the number of tensors, not with its square: 8 times as many take less than 24 times as long."""
+    x = rng.standard_normal((2, 32)).astype(np.float32)
+
+    def safetensors(path, count):
+        header = {f"model.layers.{i}.mlp.up_proj.weight": {"dtype": "BF16", "shape": [2, 32], "data_offsets": [128 * i, 128 * i + 128]}
+                  for i in range(count)}
         text = json.dumps(header).encode()
-        path.write_bytes(struct.pack("<Q", len(text)) + text + x.tobytes() * count)
-        for words in (("inspect", path), ("quantize", path, "--scheme", "modelopt_nvfp4", "--out", folder / f"q{count}", "--no-sync"),
-                      ("dequantize", folder / f"q{count}", "--out", folder / f"d{count}", "--no-sync")):
-            start = time.monotonic()
-            run(*words)
-            took[words[0], count] = time.monotonic() - start
-    for command in ("inspect", "quantize", "dequantize"):
-        assert took[command, 20000] < 24 * took[command, 2500] + 0.5, took
+        path.write_bytes(struct.pack("<Q", len(text)) + text + bf16(x).tobytes() * count)
+
+    def npz(path, count):
+        np.savez(path, **{f"layer.{i}": x for i in range(count)})
+
+    def model(scheme):
+        return (("inspect", "IN"), ("quantize", "IN", "--scheme", scheme, "--out", "Q", "--no-sync"), ("dequantize", "Q", "--out", "D", "--no-sync"))
+
+    compare = ("compare", "IN", "--specs", "nvfp4", "--json")
+    kinds = {"safetensors": (safetensors, model("modelopt_nvfp4")), "npz": (npz, (("inspect", "IN"), compare)),
+             "gguf": (lambda path, count: gguf(path, {f"blk.{i}.ffn_up.weight": (0, (2, 32), x.tobytes()) for i in range(count)}),
+                      (*model("ggml_mxfp4"), compare))}
+    for kind, (write, commands) in kinds.items():
+        took = {}
+        for count in (2500, 20000):
+            names = {"IN": folder / f"{count}.{kind}", "Q": folder / f"q{count}{kind}", "D": folder / f"d{count}{kind}"}
+            write(names["IN"], count)
+            for words in commands:
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                run(*(names.get(word, word) for word in words))
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                took[words[0], count] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        for command, *_ in commands:
+            assert took[command, 20000] < 24 * took[command, 2500] + 0.5, (kind, took)
 
 
 with tempfile.TemporaryDirectory() as name:

@@ -34,11 +34,12 @@ std::string preload_library() {
   return std::string(build != nullptr ? build : "build") + "/tests/libfp4_preload.so";
 }
 
-// In `folder`, so that no result holds a path that differs between trials. A minute is a hang.
+// In `folder`, so that no result holds a path that differs between trials. Five minutes are a hang: on a busy machine
+// a command of half a second has taken one.
 RunResult run_in(const fs::path& folder, const std::string& words, const std::string& environment = "") {
   const std::string preload =
       environment.empty() ? "" : "LD_PRELOAD='" + fs::absolute(preload_library()).string() + "' ";
-  return test::run_shell("cd '" + folder.string() + "' && exec timeout -s KILL 60 env " + preload + environment + " '" +
+  return test::run_shell("cd '" + folder.string() + "' && exec timeout -s KILL 300 env " + preload + environment + " '" +
                          fs::absolute(test::fp4sim_path()).string() + "' " + words + "\n");
 }
 

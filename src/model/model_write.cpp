@@ -103,7 +103,7 @@ void refuse_source(const ModelJob& job, const std::vector<std::string>& files) {
 }
 
 ModelResult converted(const ModelJob& job, const std::string& command, const std::vector<std::string>& files,
-                      std::vector<std::string> notes) {
+                      SourceHashes& sources, std::vector<std::string> notes) {
   for (const std::string& file : files)
     if (!file.ends_with(".safetensors") && !file.ends_with(".gguf"))
       throw Error(fmt::format("{} {}: models are read from .safetensors, .gguf or a folder of them", command, file));
@@ -155,7 +155,6 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   result.notes = std::move(notes);
   std::vector<std::future<std::string>> hashes;  // of the shards in `hashed`, while the next ones are written
   std::vector<std::string> hashed;
-  SourceHashes sources(command, job.changed, job.threads);
   for (const std::string& file : shards) {
     sources.begin(gguf ? files : std::vector<std::string>{file});
     const std::string name = name_of(file), path = folder.file(name).string();
@@ -239,8 +238,9 @@ ModelResult convert_model(const ModelJob& job) {
   const std::string command = job.scheme != nullptr ? "quantize" : "dequantize";
   std::vector<std::string> notes;
   const std::vector<std::string> files = model_files(command, job.in, &notes);
+  SourceHashes sources(command, job.changed, job.threads);
   try {
-    return converted(job, command, files, std::move(notes));
+    return converted(job, command, files, sources, std::move(notes));
   } catch (const Error& error) {
     // A damaged file is the better reason; a wrong option is none of it.
     const std::string why = error.what();
@@ -248,7 +248,8 @@ ModelResult convert_model(const ModelJob& job) {
     std::vector<std::string> named;
     for (const std::string& file : files)
       if (why.find(file) != std::string::npos) named.push_back(file);
-    check_hashes(command, named.empty() ? files : named);
+    sources.begin(named.empty() ? files : named);
+    sources.end();
     throw;
   }
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "src/error.h"
 #include "src/in_order.h"
@@ -36,12 +37,17 @@ void check_hashes(const std::string& command, const std::vector<std::string>& fi
 
 void SourceHashes::begin(const std::vector<std::string>& files) {
   if (changed_) return;
-  begun_.push_back(beside(threads_, [command = command_, files] { check_hashes(command, files); }));
+  std::vector<std::string> unseen;
+  for (const std::string& file : files)
+    if (seen_.insert(file).second) unseen.push_back(file);
+  if (!unseen.empty())
+    begun_.push_back(beside(threads_, [command = command_, unseen] { check_hashes(command, unseen); }));
 }
 
 void SourceHashes::end() {
-  for (std::future<void>& one : begun_) one.get();
-  begun_.clear();
+  // Each is waited for once, also when an error ends the loop.
+  std::vector<std::future<void>> waited = std::exchange(begun_, {});
+  for (std::future<void>& one : waited) one.get();
 }
 
 }  // namespace fp4

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <future>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ inline constexpr const char* model_record = "fp4sim.json";
 void check_hashes(const std::string& command, const std::vector<std::string>& files);
 
 // The same beside other work on the files, while they are in the page cache anyway. Whoever begins it keeps no result
-// before end().
+// before end(). A file that was begun before is not read again.
 class SourceHashes {
  public:
   // `changed`: nothing is compared.
@@ -28,6 +29,7 @@ class SourceHashes {
   std::string command_;
   bool changed_;
   int threads_;
+  std::set<std::string> seen_ = {};
   std::vector<std::future<void>> begun_ = {};
 };
 

@@ -91,12 +91,12 @@ def floats(entry):
 def gguf(path, tensors, alignment=64):
     """tensors: name -> (type number, shape slowest first, bytes)."""
     text = lambda s: struct.pack("<Q", len(s)) + s.encode()
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 4)
+    head = bytearray(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 4))
     head += text("general.architecture") + struct.pack("<I", 8) + text("made-up")
     head += text("general.alignment") + struct.pack("<II", 4, alignment)
     head += text("tokens") + struct.pack("<IIQ", 9, 8, 3) + text("a") + text("bc") + text("")
     head += text("rates") + struct.pack("<IIQ", 9, 6, 2) + struct.pack("<ff", 1, 2)
-    data = b""
+    data = bytearray()
     for name, (kind, shape, raw) in tensors.items():
         head += text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *reversed(shape))
         head += struct.pack("<IQ", kind, len(data))
