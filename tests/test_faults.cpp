@@ -39,8 +39,8 @@ std::string preload_library() {
 RunResult run_in(const fs::path& folder, const std::string& words, const std::string& environment = "") {
   const std::string preload =
       environment.empty() ? "" : "LD_PRELOAD='" + fs::absolute(preload_library()).string() + "' ";
-  return test::run_shell("cd '" + folder.string() + "' && exec timeout -s KILL 300 env " + preload + environment + " '" +
-                         fs::absolute(test::fp4sim_path()).string() + "' " + words + "\n");
+  return test::run_shell("cd '" + folder.string() + "' && exec timeout -s KILL 300 env " + preload + environment +
+                         " '" + fs::absolute(test::fp4sim_path()).string() + "' " + words + "\n");
 }
 
 // Every run of a store with its digest; "" when there is no store that opens.
