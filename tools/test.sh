@@ -24,9 +24,10 @@ stage_test() {
   FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs" --repeat after-timeout:2
 }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
-# stages. Instrumented, the tests of `slow` take 20 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a
+# stages. Instrumented, the tests of `slow` take 25 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a
 # drawn twelfth of the cases runs.
-slow="backends(_edges|_products|_runs|_trials)?|golden(_words)?|gpu_bodies|probe|sweep_report"
+slow="backends(_edges|_products|_runs|_trials)?|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
+slow="$slow|sweep_(report|statistics)"
 stage_clang() {
   command -v clang++ >/dev/null || { echo "clang: skipped, no clang++"; return 0; }
   cmake --preset clang >/dev/null
