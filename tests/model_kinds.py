@@ -4,6 +4,7 @@ model_kinds.py PATH_OF_FP4SIM [check_crafted ..].
 
 Every kind is one that public checkpoints have; the numbers in them are made up.
 """
+import os
 import pathlib
 import resource
 import sys
@@ -497,6 +498,28 @@ def check_crafted(folder):
             assert code in (0, 1, 2), (name, words, code)
 
 
+def check_names(folder):
+    """Names that are no UTF-8 are refused by name before anything is written; a folder's name may be any bytes."""
+    x = rng.standard_normal((4, 32)).astype(np.float32)
+    shards, odd = folder / "shards", folder / os.fsdecode(b"odd\xff")
+    shards.mkdir()
+    save(shards / os.fsdecode(b"a\xff.safetensors"), {"x.weight": ("F32", x)})
+    save(shards / "b.safetensors", {"y.weight": ("F32", x)})
+    text = run("quantize", shards, "--scheme", "modelopt_nvfp4", "--out", folder / "q", code=2)
+    assert "safetensors: the name of the file is not UTF-8" in text, text
+    path = folder / "m.gguf"
+    gguf(path, {"blk.0.ffn_up.weight": (0, (4, 32), x.tobytes())})
+    path.write_bytes(path.read_bytes().replace(b"ffn_up", b"ffn\xffup"))
+    for scheme in ("ggml_mxfp4", "modelopt_nvfp4"):
+        text = run("quantize", path, "--scheme", scheme, "--out", folder / "q", code=2)
+        assert "m.gguf: the name of tensor 'blk.0.ffn" in text and "is not UTF-8" in text, text
+    assert not (folder / "q").exists()
+    save(folder / "m.safetensors", {"x.weight": ("F32", x)})
+    run("quantize", folder / "m.safetensors", "--scheme", "modelopt_nvfp4", "--out", odd, "--no-sync")
+    assert "odd\ufffd" in json.loads((odd / "fp4sim.json").read_text())["command"]
+    run("dequantize", odd, "--out", folder / "d", "--no-sync")
+
+
 def check_many(folder):
     """Processor time grows with the number of tensors, not with its square: 8 times as many take less than 24 times as long."""
     x = rng.standard_normal((2, 32)).astype(np.float32)
@@ -533,7 +556,7 @@ def check_many(folder):
 
 with tempfile.TemporaryDirectory() as name:
     for check in (check_types, check_stacks, check_incomplete, check_not_finite, check_left, check_fp8, check_comfy, check_carried,
-                  check_gguf_kinds, check_index, check_hashes, check_killed, check_crafted, check_many):
+                  check_gguf_kinds, check_index, check_hashes, check_killed, check_crafted, check_names, check_many):
         if sys.argv[2:] and check.__name__ not in sys.argv[2:]:
             continue
         folder = pathlib.Path(name) / check.__name__

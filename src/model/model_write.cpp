@@ -94,6 +94,26 @@ void check_layouts(const ModelJob& job) {
     throw Error(fmt::format("--nibbles, --scale-layout: {} keeps both in blocks of its own", job.scheme->name));
 }
 
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+// Index and record are JSON, which is UTF-8; names of files and of a GGUF's tensors are any bytes.
+void check_names(const std::vector<std::string>& files, const std::vector<ModelTensor>& tensors) {
+  for (const std::string& file : files)
+    if (!is_utf8(fs::path(file).filename().string()))
+      throw Error(fmt::format("{}: the name of the file is not UTF-8, which {} needs; rename it", file, model_record));
+  for (const ModelTensor& t : tensors)
+    if (!is_utf8(t.name))
+      throw Error(
+          fmt::format("{}: the name of tensor '{}' is not UTF-8, which {} needs", t.file(), t.name, model_record));
+}
+
 // A model is never written over what it is read from.
 void refuse_source(const ModelJob& job, const std::vector<std::string>& files) {
   std::error_code missing;
@@ -116,6 +136,7 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   const std::optional<GgufModel> gguf = gguf_model_of(job, files);
   const bool is_split = writes_gguf(job) && check_split(job.in, files);
   std::vector<ModelTensor> tensors = model_tensors(files, job.scheme == nullptr ? job.layouts : Layouts{});
+  check_names(files, tensors);
   set_orientations(job, tensors);
   if (gguf) tensors = gguf_tensors(*gguf, std::move(tensors));
   const std::vector<Plan> plans = plans_of(job, spec, tensors);
@@ -226,7 +247,9 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   result.notes.insert(result.notes.end(), more.begin(), more.end());
   ordered_json document = document_of(job, spec, result);
   for (size_t i = 0; i < hashes.size(); ++i) document["files"][hashed[i]] = {{"sha256", hashes[i].get()}};
-  write_file(folder.file(model_record), document.dump(2) + "\n", false);
+  // The command line and rules are the user's bytes.
+  const auto replace = ordered_json::error_handler_t::replace;
+  write_file(folder.file(model_record), document.dump(2, ' ', false, replace) + "\n", false);
   folder.commit();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

@@ -20,7 +20,7 @@ WIDTH = {"F32": 4, "BF16": 2, "F16": 2, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2
 
 
 def run(*words, code=0):
-    done = subprocess.run([FP4SIM, *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run([FP4SIM, *map(str, words)], capture_output=True, text=True, errors="surrogateescape")
     assert done.returncode == code, (words, done.returncode, done.stderr)
     return done.stdout if code == 0 else done.stderr
 
