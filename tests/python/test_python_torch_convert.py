@@ -1,5 +1,6 @@
 """Does convert() account for every product of a model, and does a converted model compute the same in every mode?"""
 import copy
+import functools
 import pickle
 import unittest
 import warnings
@@ -82,6 +83,67 @@ class Model(nn.Module):
         return self.head(x)
 
 
+def chosen_when_called(forward):
+    """As transformers decorates the experts of its mixtures: which kernel runs is looked up at each call."""
+    @functools.wraps(forward)
+    def run(self, *args):
+        return KERNELS.get(self.kernel, forward)(self, *args)
+
+    return run
+
+
+KERNELS = {}
+
+
+class Experts(nn.Module):
+    """Weights of three axes, multiplied by one at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel, self.stack = "none", nn.Parameter(torch.randn(2, 32, 32))
+
+    @chosen_when_called
+    def forward(self, x):
+        return sum(F.linear(x, weight) for weight in self.stack)
+
+
+class Grouped(nn.Module):
+    def forward(self, x, ends):
+        return torch._grouped_mm(x, self.stack, ends)
+
+
+class Base(nn.Module):
+    """What a library's base class has beside a forward: tools that no forward calls, and those that some do."""
+
+    def forward(self, x):
+        raise NotImplementedError
+
+    def resize(self, x):
+        return x.t() @ x
+
+    def scores(self, x):
+        return torch.einsum("ik,jk->ij", x, x)
+
+
+class Quiet(Base):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(32, 32)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Scoring(Quiet):
+    def forward(self, x):
+        return self.scores(self.body(x))
+
+
+class Upwards(Scoring):
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
 def quietly(*args, **keywords):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -109,7 +171,7 @@ class Accounts(unittest.TestCase):
         self.assertEqual(left, {("", "@,"), ("lora", "@"), ("conv", "a"), ("lstm", "recurrent"), ("form", "a")})
         for name, why in left:
             self.assertIn(name or "(the model)", str(warned.warning))
-        self.assertEqual(found["", "Model"][1], "@, einsum, linear in its own forward, where the products are torch's")
+        self.assertEqual(found["", "Model"][1], "@, einsum, linear in its own code, where the products are torch's")
         # strict refuses, and leaves the model as it was
         fresh = Model()
         with self.assertRaisesRegex(f4.Error, "products would be left.*conv \\(Conv1d\\): a convolution"):
@@ -122,6 +184,12 @@ class Accounts(unittest.TestCase):
         loss.backward()
         for name, parameter in model.named_parameters():
             self.assertTrue(parameter.grad is not None and torch.isfinite(parameter.grad).all(), name)
+
+    def test_products_behind_decorators_and_methods_are_named(self):
+        model = nn.ModuleDict({"experts": Experts(), "grouped": Grouped(), "quiet": Quiet(), "scoring": Scoring(), "up": Upwards()})
+        quietly(model, "mxfp4_all")
+        left = {row["module"]: row["reason"].split(" ")[0] for row in ft.report(model).rows() if row["fate"] == "left"}
+        self.assertEqual(left, {"experts": "linear", "grouped": "_grouped_mm", "scoring": "einsum", "up": "einsum"})
 
     def test_a_tied_head_keeps_its_one_weight(self):
         model = quietly(Model(), "mxfp4_all")
@@ -301,14 +369,71 @@ class Types(unittest.TestCase):
         self.assertEqual((mine.weight.grad.dtype, mine.bias.grad.dtype), (torch.bfloat16, torch.bfloat16))
         with self.assertRaisesRegex(f4.Error, "weight is torch.float64 on cpu; accepted: torch.float32 on cpu"):
             ft.convert(nn.Linear(4, 4).double(), "mxfp4")
-        with self.assertRaisesRegex(f4.Error, "on meta; accepted"):
-            ft.convert(nn.Linear(4, 4, device="meta"), "mxfp4")
+
+    def test_inputs_that_are_no_floats_are_refused(self):
+        layer = ft.convert(nn.Linear(32, 16), "mxfp4_all")
+        for kind in (torch.int64, torch.complex64, torch.float64):
+            with self.assertRaisesRegex(f4.Error, f"the input is {kind}; accepted: torch.float32, torch.bfloat16, torch.float16"):
+                layer(torch.ones(2, 32, dtype=kind))
 
     def test_a_second_derivative_has_a_message_of_ours(self):
         layer, x = ft.convert(nn.Linear(32, 16), "mxfp4_all"), torch.randn(4, 32, requires_grad=True)
         gradient = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)[0]
         with self.assertRaisesRegex(f4.Error, "second derivatives of a converted layer do not exist"):
             gradient.square().sum().backward()
+
+    def test_without_numbers_there_are_shapes(self):
+        """On torch's device meta, and with its FakeTensors, a converted model has shapes, types and gradients, and no step."""
+        for recipe in ("mxfp4_sr", "attn_fp4"):
+            plain = nn.Sequential(encoder(), nn.Linear(32, 8))
+            x = torch.from_numpy(numbers(24, 32).reshape(4, 6, 32))
+            model = quietly(copy.deepcopy(plain).to("meta"), recipe, seed=3)
+            y = model(x.to("meta"))
+            self.assertEqual((y.device.type, y.dtype, tuple(y.shape)), ("meta", torch.float32, (4, 6, 8)))
+            y.sum().backward()
+            self.assertEqual({p.grad.device.type for p in model.parameters()}, {"meta"})
+            self.assertEqual((model[1].step, {row["fate"] for row in ft.report(model).rows()} & {"left"}), (0, set()))
+            # given memory and numbers it is the model that was converted with them
+            model.zero_grad(set_to_none=True)
+            model.to_empty(device="cpu").load_state_dict(plain.state_dict())
+            want = quietly(copy.deepcopy(plain), recipe, seed=3)
+            for one in (model, want):
+                optimizer = torch.optim.SGD(one.parameters(), 0.125)
+                for _ in range(2):
+                    optimizer.zero_grad()
+                    one(x).square().mean().backward()
+                    optimizer.step()
+            self.assertTrue(all(same(a.detach(), b.detach()) for a, b in zip(model.parameters(), want.parameters())), recipe)
+            self.assertEqual((model[1].step, want[1].step), (2, 2))
+        from torch._subclasses import FakeTensorMode
+
+        with FakeTensorMode():
+            layer = ft.convert(nn.Linear(32, 8), "mxfp4_all")
+            y = layer(torch.ones(3, 32))
+            y.sum().backward()
+            self.assertEqual((type(y).__name__, tuple(y.shape), tuple(layer.weight.grad.shape)), ("FakeTensor", (3, 8), (8, 32)))
+
+    def test_a_trace_is_refused(self):
+        """It would keep the products of the traced call as constants."""
+        for model, given in ((nn.Linear(32, 8), torch.ones(3, 32)), (encoder(), torch.ones(2, 5, 32))):
+            for check in (False, True):
+                with self.assertRaisesRegex(f4.Error, "a trace .* would keep this call's numbers as constants"):
+                    torch.jit.trace(ft.convert(copy.deepcopy(model), "mxfp4_all"), given, check_trace=check)
+
+    @unittest.skipUnless(hasattr(torch, "compiler"), "torch before 2.1")
+    def test_compiled_around_its_layers(self):
+        for recipe in ("mxfp4_sr", "attn_fp4"):
+            plain, x, made = nn.Sequential(nn.Linear(32, 32), encoder(), nn.Linear(32, 8)), torch.ones(4, 6, 32), []
+            for compile in (lambda model: model, functools.partial(torch.compile, backend="eager")):
+                model = quietly(copy.deepcopy(plain), recipe, seed=3)
+                run, optimizer = compile(model), torch.optim.SGD(model.parameters(), 0.125)
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    run(x).square().mean().backward()
+                    optimizer.step()
+                self.assertEqual(model[0].step, 3)
+                made.append([p.detach() for p in model.parameters()])
+            self.assertTrue(all(same(a, b) for a, b in zip(*made)), recipe)
 
     def test_shards_are_refused(self):
         layer = ft.convert(nn.Linear(32, 16), "mxfp4_all")
@@ -323,8 +448,15 @@ class Types(unittest.TestCase):
                 super().__init__()
                 self.inner = nn.Linear(32, 16)
 
-        with self.assertRaisesRegex(f4.Error, "sharded by FSDP"):
-            ft.convert(FullyShardedDataParallel(), "mxfp4_all")
+        class FSDPModule:
+            pass
+
+        class FSDPLinear(FSDPModule, nn.Linear):
+            """What fully_shard makes of a layer's class."""
+
+        for model in (FullyShardedDataParallel(), nn.Sequential(FSDPLinear(32, 16))):
+            with self.assertRaisesRegex(f4.Error, "sharded by FSDP"):
+                ft.convert(model, "mxfp4_all")
         with self.assertRaisesRegex(f4.Error, "linear: the input is \\(2, 31\\); accepted: \\[..., 32\\]"):
             ft.Linear(32, 8)(torch.zeros(2, 31))
 

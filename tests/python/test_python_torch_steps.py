@@ -14,6 +14,7 @@ if torch is None:
     print("[test skipped] no torch")
     raise SystemExit(0)
 import fp4sim.torch as ft  # noqa: E402
+from fp4sim._torch_layers import _Call  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -169,7 +170,7 @@ class Steps(unittest.TestCase):
 
         def passes():
             gc.collect()
-            return sum(type(thing).__name__ == "_Call" for thing in gc.get_objects())
+            return sum(type(thing) is _Call for thing in gc.get_objects())
 
         model = ft.convert(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)), f"{self.folder}/sr.json")
         x = torch.randn(4, 64, requires_grad=True)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ._core import Error
-from ._torch_layers import Converted, on_host
+from ._torch_layers import Converted, on_host, shape_alone
 
 LINEAR = "q", "k", "v", "o"
 PRODUCTS = "qk", "pv"
@@ -34,10 +34,10 @@ class Attention(Converted):
         return weights, (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
 
     def _product(self, part, x, weight):
-        """[B, H, N, K] and [B, H, M, K] -> [B, H, N, M]; None where the recipe leaves the product to torch."""
+        """[B, H, N, K] and [B, H, M, K] -> [B, H, N, M]: by torch where the recipe says so, or where there are no numbers."""
         number = self._numbers[4 + PRODUCTS.index(part)]
-        if not self._group.quantised(number):
-            return None
+        if not self._group.quantised(number) or shape_alone(x, weight):
+            return torch.matmul(x, weight.transpose(2, 3).to(x.dtype))
         heads, (n, k), m = x.shape[:2], x.shape[2:], weight.shape[2]
         made = self._group.product(self, number, on_host(x.reshape(-1, k)), on_host(weight.reshape(-1, k)), None,
                                    heads[0] * heads[1], (k, m))
@@ -66,7 +66,6 @@ class Attention(Converted):
         shares = torch.softmax(scores if mask is None else scores + mask, -1)
         kept = nn.functional.dropout(shares, self.dropout, self.training)
         y = self._product("pv", kept, v.transpose(2, 3))
-        y = torch.matmul(kept, v.to(kept.dtype)) if y is None else y
         y = self._group.linear(self, self._numbers[3], y.transpose(1, 2).reshape(batch, length, self.embed_dim),
                                self.out_proj.weight, self.out_proj.bias)
         if not need_weights:
@@ -79,11 +78,11 @@ class Attention(Converted):
 
     def _scores(self, q, k):
         factor = 1 / math.sqrt(self.head_dim)
-        if self._group.quantised(self._numbers[4]):
-            if self._group.facts["recipe"].get("center_keys"):
-                k = k - k.mean(2, keepdim=True)  # the same from every score of a row
-            return self._product("qk", q, k) * factor
-        return torch.matmul(q * factor, k.transpose(2, 3))
+        if not self._group.quantised(self._numbers[4]):
+            return self._product("qk", q * factor, k)
+        if self._group.facts["recipe"].get("center_keys"):
+            k = k - k.mean(2, keepdim=True)  # the same from every score of a row
+        return self._product("qk", q, k) * factor
 
     def _more_keys(self, k, v, batch):
         """Keys and values with bias_k, bias_v and the zeros of add_zero_attn, and how many they are more."""

@@ -11,13 +11,11 @@ from ._checks import count_of_threads, seed_of, whole, word
 from ._core import Error
 from ._results import Table
 from ._torch_attention import Attention, rows_of
-from ._torch_layers import Converted, Group, Own, Plain, Turned, class_of
+from ._torch_layers import TYPES, Converted, Group, Own, Plain, Turned, class_of
 from ._torch_products import has_own_forward, is_conv1d, own_products, torch_kind
 
 CONVERTED, BY_RECIPE, PLAIN, LEFT = "converted", "bf16 by the recipe", "fp32 by `plain`", "left"
 OF_TORCH = "fp32 by the recipe"  # products of attention without a rule
-TYPES = torch.float32, torch.bfloat16, torch.float16
-
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -77,7 +75,7 @@ def sites_of(model):
     for name, module in model.named_modules():
         if inside and name.startswith(inside):
             continue
-        if type(module).__name__ in ("FullyShardedDataParallel", "FSDPModule"):
+        if any(cls.__name__ in ("FullyShardedDataParallel", "FSDPModule") for cls in type(module).__mro__):
             raise Error(f"convert: {name or 'the model'} is sharded by FSDP, which takes weights away from their layers; "
                         "accepted: DistributedDataParallel")
         way, reason, others = _way(module)
@@ -85,7 +83,7 @@ def sites_of(model):
             found.append(Site(name, module, way, reason))
         if others:
             calls = ", ".join(others)
-            found.append(Site(name, module, None, f"{calls} in its own forward, where the products are torch's"))
+            found.append(Site(name, module, None, f"{calls} in its own code, where the products are torch's"))
         if way is Attention:
             inside += (name + "." if name else "",)
     return found
@@ -105,10 +103,10 @@ def _check_weights(site):
     """What kind of memory its weights have: refused, or by way of the host."""
     devices = set()
     for name, p in site.module.named_parameters():
-        if p.dtype not in TYPES or p.device.type == "meta":
+        if p.dtype not in TYPES:
             raise Error(f"convert: {site.name or 'the layer'}: {name} is {p.dtype} on {p.device.type}; accepted: "
                         "torch.float32 on cpu, and by way of it float32, bfloat16 and float16 on any device")
-        if (p.dtype, p.device.type) != (torch.float32, "cpu"):
+        if not p.is_meta and (p.dtype, p.device.type) != (torch.float32, "cpu"):
             devices.add(f"{str(p.dtype)[6:]} on {p.device.type}")
     return devices
 

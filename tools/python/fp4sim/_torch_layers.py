@@ -1,5 +1,7 @@
 """What runs in place of a product of PyTorch: groups of layers under one recipe, their steps, and the autograd functions."""
+import functools
 import os
+import sys
 import warnings
 
 import numpy as np
@@ -9,6 +11,7 @@ from torch import nn
 from . import _arrays, _core
 from ._core import Error
 
+TYPES = torch.float32, torch.bfloat16, torch.float16
 LARGE_STEP = 128  # backward passes of a layer under one step that hardly accumulate gradients
 
 
@@ -20,9 +23,36 @@ def rank():
 
 def autocast_type(device):
     """What autocast computes linear layers in on a device ("cpu", "cuda"); None outside it."""
+    if hasattr(torch, "get_autocast_dtype"):
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     if device == "cpu":
         return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
     return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+
+
+def shape_alone(*tensors):
+    """Whether one of them has no numbers: on torch's device `meta`, or a FakeTensor of its compiler and planners."""
+    return any(t is not None and (t.is_meta or type(t).__name__ == "FakeTensor") for t in tensors)
+
+
+def by_the_interpreter(function):
+    """torch.compile ends a graph before this function and begins another behind it, instead of looking inside.
+
+    Its compiler takes seconds to load, so torch.compiler.disable waits until somebody has loaded it.
+    """
+    if not hasattr(torch, "compiler"):  # torch before 2.1
+        return function
+
+    @functools.wraps(function)
+    def run(*args, **keywords):
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **keywords)
+        if not kept:
+            kept.append(torch.compiler.disable(function))
+        return kept[0](*args, **keywords)
+
+    kept, run._torchdynamo_disable = [], True
+    return run
 
 
 class Group:
@@ -108,13 +138,18 @@ class Group:
         return {"seed": (self.seed + (mine << 32)) % 2**64, "step": self.at(training), "training": training,
                 "threads": self.threads}
 
+    @by_the_interpreter
     def product(self, module, number, x, weight, bias=None, parts=1, sizes=(0, 0)):
         """`parts` products X [N, K] W[out, K]^T + bias of one layer, one behind the other; float32 of the host."""
+        if torch.jit.is_tracing():
+            raise Error(f"{self.rows[number][0]}: a trace (torch.jit.trace, ONNX) would keep this call's numbers as constants; "
+                        "accepted: the model before convert()")
         self.watch(number, module)
         training = module.training
         records = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias))
         return _Product.apply(x, weight, bias, self, number, parts, sizes, training, records)
 
+    @by_the_interpreter
     def linear(self, module, number, x, weight, bias):
         """[..., in] -> [..., out]; types as torch.nn.Linear has them, computed in float32 by the host."""
         row = self.rows[number]
@@ -123,9 +158,11 @@ class Group:
                         "FSDP and the like cannot be used, DDP can")
         if x.dim() == 0 or x.shape[-1] != row[1]:
             raise Error(f"{row[0]}: the input is {tuple(x.shape)}; accepted: [..., {row[1]}]")
-        kind = autocast_type(x.device.type)
-        if kind is not None and x.dtype.is_floating_point and x.dtype != torch.float64:
-            x = x.to(kind)
+        if x.dtype not in TYPES:
+            raise Error(f"{row[0]}: the input is {x.dtype}; accepted: {', '.join(map(str, TYPES))}")
+        if shape_alone(x, weight, bias):  # nothing is computed: torch's product has the shape, the type and the gradients
+            return nn.functional.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+        x = x.to(autocast_type(x.device.type) or x.dtype)
         flat = x.reshape(-1, row[1]).to("cpu", torch.float32)
         y = self.product(module, number, flat, on_host(weight), None if bias is None else on_host(bias), 1, (row[1], row[2]))
         return y.reshape(*x.shape[:-1], row[2]).to(x.device, x.dtype)

@@ -13,9 +13,10 @@ TORCH_KINDS = (
 )
 
 NAMES = frozenset((
-    "linear", "bilinear", "matmul", "mm", "bmm", "mv", "addmm", "addbmm", "baddbmm", "einsum", "tensordot", "multi_dot",
-    "chain_matmul", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "scaled_dot_product_attention", "multi_head_attention_forward"))
+    "linear", "bilinear", "matmul", "mm", "bmm", "mv", "addmm", "addmv", "addbmm", "baddbmm", "inner", "einsum", "tensordot",
+    "multi_dot", "chain_matmul", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "grouped_mm", "_grouped_mm", "scaled_mm", "_scaled_mm", "scaled_grouped_mm", "_scaled_grouped_mm", "_int_mm",
+    "scaled_dot_product_attention", "flex_attention", "multi_head_attention_forward"))
 DEEPEST = 3  # functions that a forward calls, and those they call
 
 
@@ -32,21 +33,44 @@ def _is_self(instruction):
     return value == "self" or (isinstance(value, tuple) and value[-1] == "self")
 
 
-def _in_function(function, depth, seen):
-    """Names of the products in a function and in functions of the same project that it calls."""
+def _foreign(thing):
+    """Whether it is a function of Python that is not torch's."""
+    return isinstance(thing, types.FunctionType) and not (thing.__module__ or "").startswith("torch")
+
+
+def _meant(function, name, instruction, before, cls):
+    """The function behind a name that code loads: a global, one that a decorator keeps, or a method of self; else None."""
+    if instruction.opname == "LOAD_GLOBAL":
+        return function.__globals__.get(name)
+    if instruction.opname == "LOAD_DEREF" and name in function.__code__.co_freevars:
+        cell = function.__closure__[function.__code__.co_freevars.index(name)]
+        try:
+            return cell.cell_contents
+        except ValueError:  # not filled yet
+            return None
+    if before is not None and _is_self(before):
+        return getattr(getattr(cls, name, None), "__func__", getattr(cls, name, None))
+    return None
+
+
+def _in_function(function, depth, seen, cls):
+    """Names of the products in a function, in functions of the same project that it calls, and in what it decorates."""
     if depth > DEEPEST or function in seen:
         return set()
     seen.add(function)
     found, before = set(), None
+    if _foreign(getattr(function, "__wrapped__", None)):
+        found |= _in_function(function.__wrapped__, depth, seen, cls)
     for instruction in _instructions(function.__code__):
         name = instruction.argval
         if instruction.opname in ("BINARY_MATRIX_MULTIPLY", "INPLACE_MATRIX_MULTIPLY") or (
                 instruction.opname == "BINARY_OP" and instruction.argrepr in ("@", "@=")):
             found.add("@")
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME"):
-            called = function.__globals__.get(name) if isinstance(name, str) and instruction.opname == "LOAD_GLOBAL" else None
-            if isinstance(called, types.FunctionType) and not called.__module__.startswith("torch"):
-                found |= _in_function(called, depth + 1, seen)
+        elif isinstance(name, str) and instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_DEREF",
+                                                                      "LOAD_NAME")):
+            called = _meant(function, name, instruction, before, cls)
+            if _foreign(called):
+                found |= _in_function(called, depth + 1, seen, cls)
             elif name in NAMES and not (before is not None and _is_self(before)):
                 found.add(name)
         before = instruction
@@ -54,15 +78,23 @@ def _in_function(function, depth, seen):
 
 
 def own_products(module):
-    """Names of the matrix products that a module's own code calls, sorted; torch's own classes are in TORCH_KINDS."""
+    """Names of the matrix products that a module's own code calls, sorted; torch's own classes are in TORCH_KINDS.
+
+    Its own code is each method of its class, and of base classes as far as the one that has its forward; what lies above
+    it is looked at where this code calls it.
+    """
     found, seen = set(), set()
     for cls in type(module).__mro__:
         if cls.__module__.partition(".")[0] in ("torch", "builtins", "fp4sim"):
             continue
+        goes_up = False
         for member in vars(cls).values():
             member = getattr(member, "__func__", member)
             if isinstance(member, types.FunctionType) and member.__name__ != "__init__":
-                found |= _in_function(member, 0, seen)
+                found |= _in_function(member, 0, seen, type(module))
+                goes_up |= member.__name__ == "forward" and "super" in member.__code__.co_names
+        if "forward" in vars(cls) and not goes_up:
+            break
     return sorted(found)
 
 
