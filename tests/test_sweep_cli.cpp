@@ -405,6 +405,19 @@ TEST_CASE("pareto: of many axes a setting says what differs from their first val
   CHECK(run_cli("pareto " + undisturbed().out).out.find("Settings say") == std::string::npos);
 }
 
+TEST_CASE("pareto names the settings whose format the chip does not multiply", "[cli]") {
+  TemporaryFolder folder;
+  write_text(folder / "grid.json", R"({"name": "decoded", "task": ["classifier"], "seeds": 2, "train": {"steps": 3},
+    "axes": {"recipe": ["mxfp4", "nvfp4", "nvfp4_te", "four_over_six", "fp4_all_the_way", "ue5m3_hold50"]}})");
+  REQUIRE(run_cli(sweep_command(folder / "out", folder / "grid.json")).exit_code == 0);
+  // A row that is not shown has no star to be seen, so the line names them.
+  std::string text = run_cli("pareto " + folder / "out" + " --hardware mi355x").out;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  CHECK(text.find("(four_over_six, fp4_all_the_way, nvfp4, nvfp4_te and 1 more)") != std::string::npos);
+  CHECK(run_cli("pareto " + folder / "out" + " --hardware b200").out.find("decoded operands (ue5m3_hold50)") !=
+        std::string::npos);
+}
+
 TEST_CASE("pareto: fronts over joules, dollars and points", "[cli]") {
   const auto points = [](const std::string& x) {
     const auto run = run_cli("pareto " + undisturbed().out + " --hardware b200 --task classifier --json --x " + x);

@@ -62,20 +62,34 @@ function spread_edge_labels(data, view, range) {
   }
 }
 
-// "1 scale=ue4m3", "A block=16": the numbered and lettered points in words, as a figure names them below itself.
+// "1 scale=ue4m3", "A block=16", "undecided: bf16": the numbered, lettered and open points in words, as a figure names
+// them below itself.
 function named_points(model, view, layout) {
   const judged = view.x === model.head.x && view.y === model.head.y;
   const front = judged ? layout.front.points.filter((i) => layout.shown.includes(i)) : [];
+  const open = judged
+    ? layout.shown.filter((i) => model.states[i] === 'undecided' && !layout.front.points.includes(i))
+    : [];
   const pins = view.pins.filter((i) => words_at(model.context, i) === view.context);
+  // As many names as a line has room for, one at least.
+  const names = (points) => {
+    let text = '';
+    for (const [k, i] of points.entries()) {
+      const name = point_label(model, i, 2);
+      if (k > 0 && text.length + name.length > 38) return `${text} and ${points.length - k} more`;
+      text += (k > 0 ? ', ' : '') + name;
+    }
+    return text;
+  };
   return [
     ...front.map((i) => {
-      const tied = tied_with(model, i, layout.x).map((other) => point_label(model, other, 2));
-      const more = tied.length > 4 ? ` and ${tied.length - 4} more` : '';
+      const tied = tied_with(model, i, layout.x);
       return (
         `${layout.front.points.indexOf(i) + 1} ${point_label(model, i, 3)}` +
-        (tied.length ? `; tied with it: ${tied.slice(0, 4).join(', ')}${more}` : '')
+        (tied.length ? `; tied with it: ${names(tied)}` : '')
       );
     }),
+    ...(open.length ? [`undecided: ${names(open)}`] : []),
     ...pins.map((i) => `${String.fromCharCode(65 + view.pins.indexOf(i))} ${point_label(model, i, 3)}`),
   ];
 }

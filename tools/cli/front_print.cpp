@@ -1,10 +1,12 @@
 // See front_print.h.
 #include "tools/cli/front_print.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <set>
 
 #include "tools/cli/race_print.h"
@@ -65,17 +67,23 @@ std::string marked_setting(const sweeps::Results& results, const FrontPoint& poi
   return setting_of(results, *point.config) + (point.cost.decoded.empty() ? "" : " *");
 }
 
-std::string decoded_text(const ContextFront& front) {
-  std::set<std::string> formats;
-  for (const FrontPoint& point : front.points)
-    if (!point.cost.decoded.empty()) formats.insert(point.cost.decoded);
-  std::string text;
-  for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
-  return text.empty() ? "" : "the chip does not multiply " + text + ": priced as bf16 products of decoded operands";
+std::string decoded_text(const sweeps::Results& results, const ContextFront& front) {
+  constexpr size_t most_names = 4;
+  std::set<std::string> formats, settings;
+  for (const FrontPoint& point : front.points) {
+    if (point.cost.decoded.empty()) continue;
+    formats.insert(point.cost.decoded);
+    settings.insert(setting_of(results, *point.config));
+  }
+  if (formats.empty()) return "";
+  const auto end = std::next(settings.begin(), static_cast<std::ptrdiff_t>(std::min(settings.size(), most_names)));
+  return fmt::format("the chip does not multiply {}: priced as bf16 products of decoded operands ({}{})",
+                     fmt::join(formats, "; "), fmt::join(settings.begin(), end, ", "),
+                     end == settings.end() ? "" : fmt::format(" and {} more", settings.size() - most_names));
 }
 
-void print_decoded(const ContextFront& front) {
-  if (const std::string text = decoded_text(front); !text.empty()) print_wrapped("* " + text);
+void print_decoded(const sweeps::Results& results, const ContextFront& front) {
+  if (const std::string text = decoded_text(results, front); !text.empty()) print_wrapped("* " + printable(text));
 }
 
 std::string front_picture(const ContextFront& front, const std::string& x, const std::string& y, size_t width) {
@@ -176,7 +184,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   print_table(table);
   fmt::print("* undominated by means{}\n",
              hidden > 0 ? fmt::format("; {} more candidates (--limit 0 shows all)", hidden) : "");
-  print_decoded(front);
+  print_decoded(results, front);
   for (const FrontPoint* point : shown) {
     if (!point->on_front || point->sensitivity.empty()) continue;
     std::string text;

@@ -18,11 +18,11 @@ std::string cost_text(const std::string& column, double value);
 // One sentence: noise floor, SD of the differences that the front compares, detectable effect; "" without any.
 std::string spread_text(const sweeps::ContextFront& front);
 
-// The words of a point's setting, with a star where the chip decodes what it does not multiply; what the star says of a
-// front, "" without one, and as a line.
+// The words of a point's setting, with a star where the chip decodes what it does not multiply; what the star says,
+// with up to four settings of the front that have one, "" where none has; the same as a line.
 std::string marked_setting(const sweeps::Results& results, const sweeps::FrontPoint& point);
-std::string decoded_text(const sweeps::ContextFront& front);
-void print_decoded(const sweeps::ContextFront& front);
+std::string decoded_text(const sweeps::Results& results, const sweeps::ContextFront& front);
+void print_decoded(const sweeps::Results& results, const sweeps::ContextFront& front);
 
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);

@@ -12,7 +12,10 @@ namespace fp4::tools {
 
 // One unit from the first line to the last: lines of one sweep can then be compared.
 SweepProgress::SweepProgress(bool quiet)
-    : quiet_(quiet), line_(quiet, [](double rate) { return fmt::format("{:.2g} %/min", rate * 60); }) {}
+    : quiet_(quiet), line_(quiet, [](double rate) {
+        const double a_minute = rate * 60;
+        return a_minute < 10 ? fmt::format("{:.2g} %/min", a_minute) : fmt::format("{:.0f} %/min", a_minute);
+      }) {}
 
 void SweepProgress::stage(const sweeps::Stage& stage, size_t missing) {
   if (quiet_) return;

@@ -199,8 +199,9 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
                 ? fmt::format("race on up to {} fresh seeds, simultaneous 95 % intervals of {} pairs, {}", front.seeds,
                               front.comparisons, front.at_best ? "every recipe at its own best" : "at fixed settings")
                 : fmt::format("screening on {} seeds, the best of many are lucky", front.seeds);
-    const std::string decoded = decoded_text(front);
-    notes.push_back(note + ". " + spread_text(front) + (decoded.empty() ? "" : " * " + decoded + "."));
+    notes.push_back(note + ". " + spread_text(front));
+    if (const std::string decoded = decoded_text(view.results, front); !decoded.empty())
+      notes.push_back(front.description + ": " + decoded + ".");
   }
   for (const sweeps::RaisedAlarm& raised : sweeps::alarms(view.results, fronts))
     notes.push_back(fmt::format("{}: alarm, {}: {}.", raised.context, word(raised.alarm), raised.text));
