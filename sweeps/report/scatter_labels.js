@@ -169,6 +169,8 @@ function number_series(model, layout, view, theme, size) {
         if (taken.some((other) => covers(box, other))) continue;
         const lies_in = ([a, b], edge) =>
           a > box[0] - edge && a < box[2] + edge && b > box[1] - edge && b < box[3] + edge;
+        // Beside another mark a name without a number would be taken for that one's: the list has it.
+        if (!number && marks.some((mark) => lies_in(mark, 8))) continue;
         const covered = marks.filter((mark) => lies_in(mark, 3)).length + lines.filter((part) => covers(box, part)).length / 2;
         if (!best || covered < best.covered) best = {side, box, text: shown_text, covered};
       }
