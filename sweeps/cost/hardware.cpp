@@ -10,6 +10,7 @@
 
 #include "fp4/float_format.h"
 #include "src/error.h"
+#include "sweeps/cost/adders.h"
 #include "sweeps/cost/model.h"
 
 namespace fp4::cost {
@@ -159,6 +160,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
   parse_block_scales(reader, hardware);
+  adders_from(reader);  // of `gemm --hardware` alone: no price depends on them
   hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);
   hardware.issue_per_s =
       parse_quantity(reader.at("issue_per_s", {"vector instruction slots a second: lanes x clock"}), tiny);

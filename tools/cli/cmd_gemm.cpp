@@ -13,6 +13,7 @@
 #include "src/sparse.h"
 #include "src/spec_text.h"
 #include "src/tensor_file/tensor_writer.h"
+#include "sweeps/cost/adders.h"
 #include "tools/cli/explain.h"
 #include "tools/cli/random_words.h"
 #include "tools/cli/usage.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct GemmOptions {
   std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt", rotated = "fp32";
-  std::string c, bias, type = "fp32", words, words_b, factor = "tensor_scales", sparse;
+  std::string c, bias, type = "fp32", words, words_b, factor = "tensor_scales", sparse, hardware;
   float alpha = 1, beta = 0;
   int hadamard = 0;
   bool force = false;
@@ -100,7 +101,6 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   set_hadamard(hadamard,
                Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}, {"output", o.rotated}},
                "--hadamard");
-  call.options.accumulator = accumulator_from_words(o.accumulator, "--accumulator");
   call.options.factor = product_factor_of("--factor", o.factor);
   Epilogue epilogue = {o.alpha, o.beta, !o.bias.empty(), output_type_of("--output-type", o.type)};
   if ((o.beta != 0) != !o.c.empty()) throw Error("gemm: --beta and --c FILE belong together");
@@ -111,6 +111,9 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   const int64_t m = a.rows(), n = b.rows();
   if (a.cols() != b.cols())
     throw Error(fmt::format("gemm: {} has K = {} and {} has K = {}; both are [rows, K]", o.a, a.cols(), o.b, b.cols()));
+  const std::string adder =
+      o.hardware.empty() ? o.accumulator : cost::adder_of(o.hardware, a.call.spec, b.call.spec, "--hardware");
+  call.options.accumulator = accumulator_from_words(adder, "--accumulator");
   if (o.hadamard != 0 && !o.sparse.empty())
     throw Error("--sparse: a Hadamard mixes elements that are kept with others");
   const std::optional<SparseMask> mask = open_mask(o.sparse, a);
@@ -165,8 +168,12 @@ void add_gemm(CLI::App& app, Invocation&) {
                  "How A (and B) is quantised: PRESET, FILE.json, each with ,key=value,...; folders say it themselves")
       ->type_name("SPEC");
   app.add_option("--spec-b", o->spec_b, "How B is quantised, when not like A")->type_name("SPEC");
-  app.add_option("--accumulator", o->accumulator, "Name or JSON file of the adder (default fp32_block)")
-      ->type_name("ACCUMULATOR");
+  auto* accumulator =
+      app.add_option("--accumulator", o->accumulator, "Name or JSON file of the adder (default fp32_block)")
+          ->type_name("ACCUMULATOR");
+  app.add_option("--hardware", o->hardware, "The adder that a chip has for these operands: `fp4sim list hardware`")
+      ->type_name("CHIP")
+      ->excludes(accumulator);
   app.add_option("--sparse", o->sparse,
                  "A is sparse, 2:4 or 4:8 in pairs: a mask [M, K], or metadata [M, K/4] or [M, K/8] of i | j << 2")
       ->type_name("FILE");
@@ -199,7 +206,7 @@ void add_gemm(CLI::App& app, Invocation&) {
   add_explain_option(app, o->explains);
   app.callback([o, &app] { run_gemm(app, *o); });
   set_example(app,
-              "fp4sim gemm a.npy b.npy --spec nvfp4 --accumulator k64_rz --out c.npy\n"
+              "fp4sim gemm a.npy b.npy --spec nvfp4 --hardware b200 --out c.npy\n"
               "  fp4sim gemm a_codes b_codes --alpha 0.5 --bias bias.npy --output-type bf16 --out d.npy");
 }
 

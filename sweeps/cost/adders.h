@@ -1,0 +1,37 @@
+// Decides: which row of `fp4sim list accumulators` rounds sums as a chip does. A profile says it for classes of
+// operands, each with its kind and source; what no one measured, fitted or published is absent, and asking for it is an
+// Error.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/json_reader.h"
+
+namespace fp4 {
+struct QuantSpec;
+}
+
+namespace fp4::cost {
+
+struct Adder {
+  std::string row;
+  std::string kind = "given", source;  // as a Quantity's
+};
+using Adders = std::map<std::string, Adder, std::less<>>;
+
+/// Operands as adders tell them apart: FP4 under UE4M3 and under E8M0 scales, 4 to 8 bits, 16 bits, fp32 as tf32.
+const std::vector<std::string>& adder_classes();  // nvfp4 mxfp4 fp8 16bit tf32
+
+/// `adders` of a hardware profile: {"nvfp4": {"value": "b200_nvf4", "kind", "source"}}, or the row alone.
+Adders adders_from(JsonReader& profile);
+/// Those of a built-in chip, or of a path ending in .json.
+Adders load_adders(std::string_view chip, std::string_view place = "");
+
+/// The row of the adder that multiplies such operands on the chip; throws Error where its matrix unit does not take
+/// them, and where no adder of them is known.
+std::string adder_of(std::string_view chip, const QuantSpec& a, const QuantSpec& b, std::string_view place = "");
+
+}  // namespace fp4::cost

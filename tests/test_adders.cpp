@@ -1,0 +1,89 @@
+// Does `gemm --hardware` take the adder that a chip has, and refuse operands that the chip does not multiply?
+#include <catch2/catch.hpp>
+
+#include "fp4/accumulator.h"
+#include "src/error.h"
+#include "src/spec_text.h"
+#include "sweeps/cost/adders.h"
+#include "sweeps/cost/hardware.h"
+
+using namespace fp4;
+using namespace fp4::cost;
+using Catch::Contains;
+
+namespace {
+
+std::string adder(const char* chip, const char* a, const char* b) {
+  return adder_of(chip, quant_spec_from_words(a), quant_spec_from_words(b));
+}
+
+std::string refusal(const char* chip, const char* a, const char* b) {
+  try {
+    return "none: " + adder(chip, a, b);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("operands find the adder of their instruction", "[quick]") {
+  CHECK(adder("b200", "nvfp4", "nvfp4,scale_rule=four_over_six") == "b200_nvf4");
+  CHECK(adder("b200", "mxfp4", "mxfp4,block=16") == "b200_mxf4");
+  CHECK(adder("b200", "mxfp4,block=32x32", "mxfp4") == "b200_mxf4");
+  CHECK(adder("b200", "mxfp4", "mxfp8") == "b200_f8f6f4");  // kind mxf8f6f4
+  CHECK(adder("b200", "mxfp4,scale=none", "mxfp4,scale=none") == "b200_f8f6f4");
+  CHECK(adder("b200", "bf16", "bf16") == "b200_16bit");
+  CHECK(adder("b200", "bf16", "fp32") == "b200_tf32");
+  CHECK(adder("h200", "mxfp8,scale=none", "mxfp8,scale=none") == "hopper_fp8");
+  CHECK(adder("a100", "fp16", "fp16") == "ampere_16bit");
+  CHECK(adder("mi355x", "mxfp4", "mxfp6") == "cdna4_isa");
+}
+
+TEST_CASE("operands that a chip does not multiply, and adders that nobody knows, are refused", "[quick]") {
+  CHECK_THAT(refusal("b200", "nvfp4", "mxfp4"), Contains("one format"));
+  CHECK_THAT(refusal("b200", "mxfp4,block=8", "mxfp4"), Contains("no fp4 operands with e8m0 scales of 8 elements"));
+  CHECK_THAT(refusal("b200", "ue5m3fp4", "ue5m3fp4"), Contains("ue5m3"));
+  CHECK_THAT(refusal("b200", "mxfp4,element=e3m0", "mxfp4"), Contains("no such elements"));
+  CHECK_THAT(refusal("b200", "nvint4", "nvint4"), Contains("no such elements"));
+  CHECK_THAT(refusal("b200", "if4", "if4"), Contains("no such elements"));
+  CHECK_THAT(refusal("h100", "mxfp8", "mxfp8"), Contains("no fp8 operands"));
+  CHECK_THAT(refusal("h100", "nvfp4", "nvfp4"), Contains("hardware profile h100") && Contains("--accumulator"));
+  CHECK_THAT(refusal("mi355x", "nvfp4", "nvfp4"), Contains("no fp4 operands with ue4m3 scales of 16 elements"));
+  CHECK_THAT(refusal("mi355x", "bf16", "bf16"), Contains("adders.16bit"));
+  CHECK_THAT(refusal("vr200", "nvfp4", "nvfp4"), Contains("adders.nvfp4"));
+  CHECK_THAT(refusal("b20", "nvfp4", "nvfp4"), Contains("b200"));
+}
+
+TEST_CASE("an adder of a profile is a row, and a measured one is measured", "[quick]") {
+  for (const std::string& chip : hardware_names()) {
+    for (const auto& [operands, found] : load_adders(chip)) {
+      INFO(chip << " " << operands);
+      CHECK(found.kind != "given");
+      CHECK(found.source.size() > 10);
+      const auto* row = find_row(accumulator_table, std::string_view(found.row));
+      REQUIRE(row != nullptr);
+      if (found.kind == "measured") CHECK(row->evidence == Evidence::measured);
+      if (found.kind == "stated") CHECK(row->evidence == Evidence::documented);
+    }
+  }
+}
+
+TEST_CASE("faults of a profile's adders are named", "[quick]") {
+  const auto error = [](const char* adders) -> std::string {
+    Json json = Json::parse(R"({"name": "toy", "rates": {"bf16": 2048}, "efficiency": 0.5, "issue_per_s": 65536,
+      "issue_efficiency": 0.5, "memory_bandwidth": 8192, "memory_bytes": 1, "random_source": "philox"})");
+    json["adders"] = Json::parse(adders);
+    try {
+      parse_hardware(json, "chip");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  CHECK(error(R"({"16bit": "hopper_16bit"})").empty());
+  CHECK_THAT(error(R"({"fp4": "b200_nvf4"})"), Contains("unknown word 'fp4'") && Contains("nvfp4"));
+  CHECK_THAT(error(R"({"nvfp4": "b200_nvfp4"})"), Contains("unknown word 'b200_nvfp4'") && Contains("adders.nvfp4"));
+  CHECK_THAT(error(R"({"nvfp4": {"value": "b200_nvf4", "kind": "measured"}})"), Contains("source"));
+  CHECK_THAT(error(R"({"nvfp4": {"value": "b200_nvf4", "kind": "sure", "source": "s"}})"), Contains("'sure'"));
+}
