@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fp4/converters.h"
 #include "fp4/random_words.h"
 #include "sim/recipe.h"
 #include "src/backends.h"
@@ -62,6 +63,15 @@ std::vector<CatalogueRow> policies() {
   append(rows, "exponent", exponent_table);
   append(rows, "decode", decode_table);
   append(rows, "product_factor", product_factor_table);
+  return rows;
+}
+
+std::vector<CatalogueRow> converters() {
+  std::vector<CatalogueRow> rows = rows_of(converter_table);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const ConverterInfo& row = converter_table[i];
+    rows[i].doc += std::string("; ") + row.words + (row.packing[0] == '\0' ? "" : ", --packing ") + row.packing;
+  }
   return rows;
 }
 
@@ -130,6 +140,7 @@ const std::vector<Topic>& topics() {
       {"scales", [] { return rows_of(scale_table); }},
       {"roundings", [] { return rows_of(rounding_table); }},
       {"packings", [] { return rows_of(random_packing_table); }},
+      {"converters", converters},
       {"scale-rules", [] { return rows_of(scale_rule_table); }},
       {"arithmetics", [] { return rows_of(arithmetic_table); }},
       {"tensor-scales", [] { return rows_of(tensor_scale_table); }},
