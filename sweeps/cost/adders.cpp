@@ -28,6 +28,11 @@ const char* unit_class(const QuantSpec& s) {
 
 }  // namespace
 
+const std::vector<std::string>& profile_kinds() {
+  static const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
+  return kinds;
+}
+
 const std::vector<std::string>& adder_classes() {
   static const std::vector<std::string> classes = {"nvfp4", "mxfp4", "fp8", "16bit", "tf32"};
   return classes;
@@ -39,7 +44,6 @@ Adders adders_from(JsonReader& profile) {
       profile.find("adders", {"how the matrix unit rounds sums, by its operands; `fp4sim gemm --hardware` takes it"});
   if (!json) return adders;
   const std::vector<std::string>& classes = adder_classes();
-  const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
   std::vector<std::string> rows;
   for (const auto& row : accumulator_table) rows.emplace_back(row.name);
   json->note_keys(classes);
@@ -53,7 +57,7 @@ Adders adders_from(JsonReader& profile) {
     const JsonReader word = alone ? value : value.at("value", {"a row of `fp4sim list accumulators`"});
     adder.row = rows[word.word(rows)];
     if (alone) continue;
-    adder.kind = kinds[value.at("kind", {"how it is known"}).word(kinds)];
+    adder.kind = profile_kinds()[value.at("kind", {"how it is known"}).word(profile_kinds())];
     adder.source = value.at("source", {"measurement, text or model in words"}).text();
     value.finish();
   }

@@ -16,6 +16,9 @@ struct QuantSpec;
 
 namespace fp4::cost {
 
+/// How an entry of a profile is known; `given` where it does not say.
+const std::vector<std::string>& profile_kinds();  // stated fitted measured estimate given
+
 struct Adder {
   std::string row;
   std::string kind = "given", source;  // as a Quantity's

@@ -19,7 +19,7 @@ namespace {
 
 const About value_about = {"the number"}, kind_about = {"how it is known; `given` for a number without an object"},
             source_about = {"data sheet, price list, fit or measurement in words"};
-const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
+const std::vector<std::string>& kinds = profile_kinds();
 
 // {"value": 8e12, "kind": "stated", "source": "..."}, or a plain number in a user's file.
 Quantity parse_quantity(JsonReader json, double low, double high = huge) {
