@@ -1,25 +1,32 @@
 // Does `gemm --hardware` take the adder that a chip has, and refuse operands that the chip does not multiply?
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
 
 #include "fp4/accumulator.h"
 #include "src/error.h"
 #include "src/spec_text.h"
+#include "src/tensor_file/tensor_writer.h"
 #include "sweeps/cost/adders.h"
 #include "sweeps/cost/hardware.h"
+#include "tests/support/support.h"
 
 using namespace fp4;
 using namespace fp4::cost;
+using namespace fp4::test;
 using Catch::Contains;
 
 namespace {
 
-std::string adder(const char* chip, const char* a, const char* b) {
+std::string row_for(const char* chip, const char* a, const char* b) {
   return adder_of(chip, quant_spec_from_words(a), quant_spec_from_words(b));
 }
 
 std::string refusal(const char* chip, const char* a, const char* b) {
   try {
-    return "none: " + adder(chip, a, b);
+    return "none: " + row_for(chip, a, b);
   } catch (const Error& error) {
     return error.what();
   }
@@ -28,16 +35,16 @@ std::string refusal(const char* chip, const char* a, const char* b) {
 }  // namespace
 
 TEST_CASE("operands find the adder of their instruction", "[quick]") {
-  CHECK(adder("b200", "nvfp4", "nvfp4,scale_rule=four_over_six") == "b200_nvf4");
-  CHECK(adder("b200", "mxfp4", "mxfp4,block=16") == "b200_mxf4");
-  CHECK(adder("b200", "mxfp4,block=32x32", "mxfp4") == "b200_mxf4");
-  CHECK(adder("b200", "mxfp4", "mxfp8") == "b200_f8f6f4");  // kind mxf8f6f4
-  CHECK(adder("b200", "mxfp4,scale=none", "mxfp4,scale=none") == "b200_f8f6f4");
-  CHECK(adder("b200", "bf16", "bf16") == "b200_16bit");
-  CHECK(adder("b200", "bf16", "fp32") == "b200_tf32");
-  CHECK(adder("h200", "mxfp8,scale=none", "mxfp8,scale=none") == "hopper_fp8");
-  CHECK(adder("a100", "fp16", "fp16") == "ampere_16bit");
-  CHECK(adder("mi355x", "mxfp4", "mxfp6") == "cdna4_isa");
+  CHECK(row_for("b200", "nvfp4", "nvfp4,scale_rule=four_over_six") == "b200_nvf4");
+  CHECK(row_for("b200", "mxfp4", "mxfp4,block=16") == "b200_mxf4");
+  CHECK(row_for("b200", "mxfp4,block=32x32", "mxfp4") == "b200_mxf4");
+  CHECK(row_for("b200", "mxfp4", "mxfp8") == "b200_f8f6f4");  // kind mxf8f6f4
+  CHECK(row_for("b200", "mxfp4,scale=none", "mxfp4,scale=none") == "b200_f8f6f4");
+  CHECK(row_for("b200", "bf16", "bf16") == "b200_16bit");
+  CHECK(row_for("b200", "bf16", "fp32") == "b200_tf32");
+  CHECK(row_for("h200", "mxfp8,scale=none", "mxfp8,scale=none") == "hopper_fp8");
+  CHECK(row_for("a100", "fp16", "fp16") == "ampere_16bit");
+  CHECK(row_for("mi355x", "mxfp4", "mxfp6") == "cdna4_isa");
 }
 
 TEST_CASE("operands that a chip does not multiply, and adders that nobody knows, are refused", "[quick]") {
@@ -86,4 +93,29 @@ TEST_CASE("faults of a profile's adders are named", "[quick]") {
   CHECK_THAT(error(R"({"nvfp4": "b200_nvfp4"})"), Contains("unknown word 'b200_nvfp4'") && Contains("adders.nvfp4"));
   CHECK_THAT(error(R"({"nvfp4": {"value": "b200_nvf4", "kind": "measured"}})"), Contains("source"));
   CHECK_THAT(error(R"({"nvfp4": {"value": "b200_nvf4", "kind": "sure", "source": "s"}})"), Contains("'sure'"));
+}
+
+TEST_CASE("gemm --hardware multiplies by the adder of the chip", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string a = folder / "a.npy", by_chip = folder / "chip.npy", by_row = folder / "row.npy";
+  std::mt19937 rng(3);
+  std::vector<float> x(8 * 512);
+  for (float& v : x) v = std::ldexp(static_cast<float>(rng() % 2001) - 1000.0f, static_cast<int>(rng() % 24) - 12);
+  TensorWriter writer(a, Dtype::f32, {8, 512});
+  writer.write(x);
+  writer.commit();
+  const std::string operands = "gemm " + a + " " + a + " --spec nvfp4 --out ";
+  REQUIRE(run_cli(operands + by_chip + " --hardware b200").exit_code == 0);
+  REQUIRE(run_cli(operands + by_row + " --accumulator b200_nvf4").exit_code == 0);
+  const auto bytes = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  CHECK(bytes(by_chip) == bytes(by_row));
+  REQUIRE(run_cli(operands + by_row + " --force").exit_code == 0);
+  CHECK(bytes(by_chip) != bytes(by_row));
+  CHECK(run_cli(operands + by_row + " --force --hardware b200 --accumulator exact").exit_code == 2);
+  const RunResult refused = run_cli(operands + by_row + " --force --hardware mi355x");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("mi355x") && Contains("ue4m3"));
 }
