@@ -1,4 +1,5 @@
 """Checks of arguments, with the command line's words in the messages."""
+import json
 import operator
 import os
 
@@ -32,6 +33,16 @@ def word(value, name):
     if not isinstance(value, str):
         raise Error(f"{name}: {value!r} is no word")
     return str(value)
+
+
+def recipe_of(value):
+    """A recipe for the library: its name, the path of its .json file, or the JSON of a dict."""
+    if not isinstance(value, dict):
+        return os.fsdecode(value) if isinstance(value, os.PathLike) else word(value, "--recipe")
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise Error(f"--recipe: {problem}") from None
 
 
 def path(value, name):

@@ -6,7 +6,7 @@ import tempfile
 
 from ._checks import path, word
 from ._core import Error
-from ._program import read, run, words_of_options
+from ._program import read, recipes, run, words_of_options
 from ._results import Effects, Front, Picture, Result, Table
 
 # Every command, and what Python has for it; a text in brackets says why there is no function.
@@ -147,7 +147,8 @@ def golden_check(folder, *, threads: "int | None" = None, backend: str = "auto")
 
 def evaluate(checkpoint, recipe, *, progress: bool = True, **options) -> Result:
     """The loss of a checkpoint of `fp4sim train --checkpoint` under one or several recipes, without training."""
-    return _of(Result, ["eval"], {"checkpoint": checkpoint, "recipe": _list(recipe), **options}, progress=progress)
+    with recipes(recipe) as names:
+        return _of(Result, ["eval"], {"checkpoint": checkpoint, "recipe": list(names), **options}, names=names, progress=progress)
 
 
 def serve(service, **options) -> Result:
@@ -155,9 +156,10 @@ def serve(service, **options) -> Result:
     return _of(Result, ["serve", path(service, "SERVICE")], options)
 
 
-def stats(task: str, recipe: str = "mxfp4", **options) -> Result:
+def stats(task: str, recipe: "str | dict[str, Any] | PathLike[str]" = "mxfp4", **options) -> Result:
     """Statistics of the tensors that a recipe quantises at one step of a training: amax, kurtosis, underflow, NMSE."""
-    return _of(Result, ["stats"], {"task": task, "recipe": recipe, **options})
+    with recipes(recipe) as names:
+        return _of(Result, ["stats"], {"task": task, "recipe": list(names), **options}, names=names)
 
 
 def trace_plot(file, out, **options) -> Picture:
@@ -166,18 +168,19 @@ def trace_plot(file, out, **options) -> Picture:
     return Picture(path(out, "--out"))
 
 
-def cost(recipe: "str | list[str]" = "", *, study: str = "", hardware=None, model=None, **options) -> Result:
+def cost(recipe: "str | dict[str, Any] | PathLike[str] | list[Any]" = "", *, study: str = "", hardware=None, model=None,
+         **options) -> Result:
     """The cost model: a recipe's step in operations, seconds and joules, against bf16's.
 
     study  compare (recipe: a list), explain, weights, embedding, recommend (tokens=, time_budget=), stalls, sensitivity,
            validate, calibrate or measure: `fp4sim cost STUDY`
     """
     chosen = {"hardware": hardware, "model": model, **options}
-    if not study:
-        return _of(Result, ["cost"], {"recipe": recipe or None, **chosen})
-    named = study in ("explain", "stalls") and recipe
-    listed = [] if named or not recipe else _list(recipe)
-    return _of(Result, ["cost", word(study, "study"), *listed], {"recipe": recipe if named else None, **chosen})
+    with recipes(recipe or ()) as names:
+        if not study or study in ("explain", "stalls"):
+            words = ["cost", word(study, "study")] if study else ["cost"]
+            return _of(Result, words, {"recipe": list(names), **chosen}, names=names)
+        return _of(Result, ["cost", word(study, "study"), *names], chosen, names=names)
 
 
 def table(folder, **options) -> Table:

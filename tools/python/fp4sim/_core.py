@@ -176,15 +176,16 @@ class _Callables:
 callables = _Callables()
 
 
-def call(name, /, *, long=False, keep=None, poll=None, **arguments):
+def call(name, /, *, long=False, keep=None, poll=None, asks=False, **arguments):
     """The result of a row of the library. Error for what it refuses.
 
     long   may take more than a moment: Ctrl-C ends the wait for it
     keep   what the addresses among the arguments need to live
     poll   called ten times a second meanwhile
+    asks   Python's own rounding or scale stands behind a handle or in a file among the arguments
     """
     sent = json.dumps(arguments, allow_nan=False).encode()
-    if callables.kept and b"calls" in sent:
+    if callables.kept and (asks or b"calls" in sent):
         text = callables.call(name.encode(), sent, keep, poll)
     elif poll is not None or (long and threading.current_thread() is threading.main_thread()):
         text = _in_worker(name.encode(), sent, keep, poll)

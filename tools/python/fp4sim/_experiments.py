@@ -7,6 +7,7 @@ import tempfile
 from . import _core
 from ._checks import count_of_threads, path, seed_of, who, whole, word
 from ._core import Error
+from ._program import recipes
 from ._results import Result, _axes, _labelled, short, shown
 from ._words import text_of
 
@@ -117,10 +118,11 @@ class Run(Result):
         return _labelled(ax, "step", "loss [nats]", legend=True)
 
 
-def train(task: str, recipe: str = "mxfp4", *, seed: int = 1, steps: int = 0, set=None, threads: int = 1,
-          backend: str = "auto", progress=None) -> Run:
+def train(task: str, recipe: "str | dict[str, Any] | PathLike[str]" = "mxfp4", *, seed: int = 1, steps: int = 0, set=None,
+          threads: int = 1, backend: str = "auto", progress=None) -> Run:
     """One run of a small task under a recipe, bit for bit that of `fp4sim train`.
 
+    recipe    its name, its .json file, or a dict as such a file holds it
     set       {path: value} of recipe, training or task fields: {"lr": 2e-3, "wgrad.*.rounding": "stochastic"}
     steps     0: the task's own
     progress  called as progress(step, steps, loss) about ten times a second; an exception ends the run, as Ctrl-C does
@@ -136,11 +138,12 @@ def train(task: str, recipe: str = "mxfp4", *, seed: int = 1, steps: int = 0, se
             progress(board[1], board[2], struct.unpack("d", struct.pack("q", board[3]))[0])
 
     try:
-        made = _core.call("train", task=word(task, "--task"), recipe=word(recipe, "--recipe"), sets=sets,
-                          steps=whole(steps, "--steps", 0, 10**9), seed=seed_of(seed), backend=word(backend, "--backend"),
-                          threads=count_of_threads(threads), board=ctypes.addressof(board), poll=tell, keep=board)
+        with recipes(recipe) as names:
+            made = _core.call("train", task=word(task, "--task"), recipe=next(iter(names)), sets=sets,
+                              steps=whole(steps, "--steps", 0, 10**9), seed=seed_of(seed), backend=word(backend, "--backend"),
+                              threads=count_of_threads(threads), board=ctypes.addressof(board), poll=tell, keep=board, asks=True)
         tell()
     except BaseException:  # Ctrl-C: the run ends after its step, and nobody waits for it
         board[0] = 1
         raise
-    return Run(made)
+    return Run({**made, "recipe": names.get(made["recipe"], made["recipe"])})

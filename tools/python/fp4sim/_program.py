@@ -1,12 +1,15 @@
 """The program fp4sim as the package runs it: words in, JSON out, its messages in logging, Ctrl-C passed on."""
+import contextlib
 import json
 import logging
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
+from ._checks import recipe_of
 from ._core import FOLDER, Error
 from ._words import text_of
 
@@ -36,6 +39,21 @@ def words_of_options(options):
         else:
             words.append(f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else text_of(value)}")
     return words
+
+
+@contextlib.contextmanager
+def recipes(given):
+    """{word of the command line: name} of recipes: names, paths, and dicts as .json files of a folder that lives as long."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = {}
+        for one in given if isinstance(given, (list, tuple)) else [given]:
+            word = recipe_of(one)
+            if isinstance(one, dict):
+                text, word = word, os.path.join(folder, f"{len(names)}.json")
+                with open(word, "w") as file:
+                    file.write(text)
+            names[word] = str(one.get("name", "")) if isinstance(one, dict) else word
+        yield names
 
 
 class _Messages:
@@ -124,7 +142,10 @@ def _error(code, said):
     return error
 
 
-def read(words, **keywords):
-    """The JSON that a command prints."""
-    return json.loads(run(words, **keywords))
+def read(words, names=None, **keywords):
+    """The JSON that a command prints, with names in place of the words that stand for them."""
+    text = run(words, **keywords)
+    for word, name in (names or {}).items():
+        text = text.replace(json.dumps(word), json.dumps(name))
+    return json.loads(text)
 

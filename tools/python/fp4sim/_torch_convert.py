@@ -2,12 +2,12 @@
 import logging
 import os
 import warnings
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from ._checks import count_of_threads, seed_of, whole, word
+from ._checks import count_of_threads, recipe_of, seed_of, whole, word
 from ._core import Error
 from ._results import Table
 from ._torch_attention import Attention, rows_of
@@ -111,7 +111,7 @@ def _check_weights(site):
     return devices
 
 
-def convert(model: "Model", recipe: str, *, skip: "str | list[str] | tuple[str, ...]" = (),
+def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *, skip: "str | list[str] | tuple[str, ...]" = (),
             plain: "str | list[str] | tuple[str, ...]" = (), seed: int = 0, steps: int = 0, strict: bool = False,
             rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto") -> "Model":
     """Puts every product of `model` that can be reached under a recipe; returns the model, and report() tells the rest.
@@ -120,6 +120,8 @@ def convert(model: "Model", recipe: str, *, skip: "str | list[str] | tuple[str, 
     parametrisations, transformers' Conv1D, and torch.nn.MultiheadAttention whole: Q, K, V and out as linear layers, QK^T
     and PV by the recipe's rules for `qk` and `pv`. What else multiplies matrices is left as it is and named by a warning;
     with `strict` it is an Error, and the model stays what it was.
+
+    recipe: its name, the path of its .json file, or a dict as such a file holds it.
 
     Layers are numbered in the order of model.named_modules(); a layer whose name, or the last word of it, is in `skip`
     keeps its number and stays torch's, one in `plain` runs in fp32 by the trainer's own sums, as its heads do. The
@@ -148,7 +150,7 @@ def convert(model: "Model", recipe: str, *, skip: "str | list[str] | tuple[str, 
         if s.products and not s.asked:
             s.numbers += range(len(rows) + len(later), len(rows) + len(later) + len(s.products))
             later += s.products
-    group = Group(word(recipe, "--recipe"), rows + later, seed_of(seed), whole(steps, "--steps", 0, 10**9),
+    group = Group(recipe_of(recipe), rows + later, seed_of(seed), whole(steps, "--steps", 0, 10**9),
                   count_of_threads(threads), word(backend, "--backend"),
                   None if rank is None else whole(rank, "rank", 0, 2**31 - 1))
     table = _fates(sites, group, in_fp32)
@@ -171,8 +173,8 @@ def convert(model: "Model", recipe: str, *, skip: "str | list[str] | tuple[str, 
         warnings.warn(f"fp4sim: weights are {', '.join(sorted(devices))}; products are computed in float32 on the host",
                       stacklevel=2)
     for note in group.facts["notes"]:
-        warnings.warn(f"fp4sim: recipe {os.path.basename(recipe)}: {note}; not done here", stacklevel=2)
-    logging.getLogger("fp4sim").info("converted under %s: %d layers, %d left", recipe, len(rows), len(left))
+        warnings.warn(f"fp4sim: recipe {group.label()}: {note}; not done here", stacklevel=2)
+    logging.getLogger("fp4sim").info("converted under %s: %d layers, %d left", group.label(), len(rows), len(left))
     return model
 
 

@@ -1,8 +1,10 @@
 """What runs in place of a product of PyTorch: groups of layers under one recipe, their steps, and the autograd functions."""
 import functools
+import json
 import os
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,8 +74,12 @@ class Group:
     def open(self, recipe):
         self.handle = _core.call("layers", recipe=recipe, rows=self.rows, backend=self.backend, steps=self.steps)
         self.facts = _core.call("layers_facts", layers=self.handle.address)
+        self.asks = '"calls"' in json.dumps(self.facts["recipe"])  # Python's own rounding or scale
         self.known, self.weights, self.total = {}, [], None  # watched parameters, and the sum of their versions
         self.passes, self.warned = 0, False
+
+    def label(self):
+        return self.facts["recipe"]["name"] if self.recipe.startswith("{") else os.path.basename(self.recipe)
 
     def quantised(self, number):
         return self.facts["rows"][number][0]
@@ -81,12 +87,10 @@ class Group:
     # Copies and pickles have the library's state in place of its handle.
     def __getstate__(self):
         kept = {name: value for name, value in self.__dict__.items()
-                if name not in ("handle", "facts", "known", "weights", "total", "passes", "warned")}
+                if name not in ("handle", "facts", "asks", "known", "weights", "total", "passes", "warned")}
         return dict(kept, begins=self.begins or self.changed(), held=self.held(), canonical=self.facts["recipe"])
 
     def __setstate__(self, state):
-        import json
-
         state = dict(state)
         held, canonical = state.pop("held"), state.pop("canonical")
         self.__dict__.update(state)
@@ -191,7 +195,7 @@ class _Product(torch.autograd.Function):
         made = _core.call("layer_forward", layers=group.handle.address, number=number, parts=parts, x=arguments[0],
                           weight=arguments[1], bias=arguments[2], records=records, needs_input=ctx.needs_input_grad[0],
                           **{"in": sizes[0], "out": sizes[1]}, **group.place(training), keep=(group, keep),
-                          long=work > _core.LONG)
+                          long=work > _core.LONG, asks=group.asks)
         if records:
             # The pass lives in a saved tensor: what drops those and computes them again (checkpointing) drops it, too.
             token = torch.from_numpy(np.asarray(_Call(made["call"], (group, keep))))
@@ -204,7 +208,7 @@ class _Product(torch.autograd.Function):
         x, weight, token = ctx.saved_tensors
         group, number = ctx.watch
         group.count_backward(number)
-        dx, dw, db = _Gradients.apply(gradient, x, weight, token)
+        dx, dw, db = _Gradients.apply(gradient, x, weight, token, group.asks)
         wanted = ctx.needs_input_grad
         return (dx if wanted[0] else None, dw if wanted[1] else None, db if wanted[2] else None, None, None, None, None,
                 None, None)
@@ -212,11 +216,11 @@ class _Product(torch.autograd.Function):
 
 class _Gradients(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gradient, x, weight, token):
+    def forward(ctx, gradient, x, weight, token, asks):
         given, keep = _arrays.matrix(gradient.detach(), "gradient")
         work = keep.size * x.shape[-1] // 64
         made = _core.call("layer_backward", call=int(token[0]), gradient=given, keep=(keep, token),
-                          long=work > _core.LONG)
+                          long=work > _core.LONG, asks=asks)
         dx, dw, db = (None if made[name] is None else torch.from_numpy(made[name]) for name in ("x", "weight", "bias"))
         return dx, dw, None if db is None else db[0]
 
@@ -241,6 +245,7 @@ class Converted:
 
     @property
     def recipe(self) -> str:
+        """Its name, its file, or the JSON of a dict."""
         return self._group.recipe
 
     def product(self, x, weight):
@@ -250,7 +255,7 @@ class Converted:
         return self._group.linear(self, self._number, x, weight, self.bias)
 
     def extra_repr(self):
-        return ", ".join(filter(None, (super().extra_repr(), f"recipe={os.path.basename(self.recipe)}")))
+        return ", ".join(filter(None, (super().extra_repr(), f"recipe={self._group.label()}")))
 
 
 class Plain(Converted):
@@ -323,14 +328,15 @@ class Linear(Plain, nn.Linear):
     two changes of its weights (see fp4sim.torch.step); evaluation uses the last step and keeps no state.
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, recipe: str = "nvfp4_te",
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *,
+                 recipe: "str | dict[str, Any] | os.PathLike[str]" = "nvfp4_te",
                  seed: int = 0, layer: int = 0, steps: int = 0, threads: "int | None" = None, backend: str = "auto"):
-        from ._checks import count_of_threads, seed_of, whole, word
+        from ._checks import count_of_threads, recipe_of, seed_of, whole, word
 
         super().__init__(in_features, out_features, bias, device="cpu", dtype=torch.float32)
         number = whole(layer, "layer", 0, 2**20)
         rows = [("", 1, 1, False, False)] * number + [("linear", in_features, out_features, True, False)]
-        self.adopt(Group(word(recipe, "--recipe"), rows, seed_of(seed), whole(steps, "--steps", 0, 10**9),
+        self.adopt(Group(recipe_of(recipe), rows, seed_of(seed), whole(steps, "--steps", 0, 10**9),
                          count_of_threads(threads), word(backend, "--backend")), number)
 
 
