@@ -2,10 +2,12 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "sim/gradients.h"
 #include "src/error.h"
+#include "src/gpu/device.h"
 #include "tasks/run.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"
@@ -226,6 +228,25 @@ TEST_CASE("the digest depends on ranks and wire alone", "[quick]") {
   const Json held = configuration("classifier", "ue5m3_hold50", 10);
   const std::vector<History> two = train_on(2, held, "fp32");
   CHECK(two[0].digest == two[1].digest);
+}
+
+TEST_CASE("ranks on one machine take its devices in turn", "[quick]") {
+  const char* const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+  for (const char* name : names) unsetenv(name);
+  CHECK(gpu::device_of_rank(4) == 0);
+  for (const char* name : names) {
+    INFO(name);
+    for (int rank = 0; rank < 6; ++rank) {
+      setenv(name, std::to_string(rank).c_str(), 1);
+      CHECK(gpu::device_of_rank(2) == std::array{0, 1, 0, 1, 0, 1}[static_cast<size_t>(rank)]);
+      CHECK(gpu::device_of_rank(1) == 0);  // one device, or one that CUDA_VISIBLE_DEVICES leaves
+    }
+    for (const char* text : {"", "-1", "x", "1x", "99999999999"}) {
+      setenv(name, text, 1);
+      CHECK(gpu::device_of_rank(4) == 0);
+    }
+    unsetenv(name);
+  }
 }
 
 TEST_CASE("a batch that ranks cannot share is refused", "[quick]") {

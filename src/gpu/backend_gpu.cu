@@ -88,10 +88,10 @@ std::vector<uint16_t> random_bf16(int64_t count) {
 
 class RuntimeDevice final : public Device {
  public:
-  RuntimeDevice() {
+  explicit RuntimeDevice(int index) : index_(index) {
     gpuDeviceProp properties = {};
-    check(gpuSetDevice(0), "selecting device 0");
-    check(gpuGetDeviceProperties(&properties, 0), "asking for the device's properties");
+    take();
+    check(gpuGetDeviceProperties(&properties, index_), "asking for the device's properties");
     name_ = properties.name;
 #if FP4_GPU_CUDA
     has_unit_ = properties.major >= 8;
@@ -124,6 +124,7 @@ class RuntimeDevice final : public Device {
   }
 
   void* allocate(std::size_t bytes) override {
+    take();
     void* memory = nullptr;
     if (gpuMalloc(&memory, bytes) == gpuSuccess) return memory;
     static_cast<void>(gpuGetLastError());  // reading it clears it; the pool reports the failure
@@ -131,15 +132,19 @@ class RuntimeDevice final : public Device {
   }
   void release(void* memory) override { static_cast<void>(gpuFree(memory)); }  // at exit the runtime may be gone
   void upload(void* to, const void* from, std::size_t bytes) override {
+    take();
     if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyHostToDevice), "copying to the device");
   }
   void download(void* to, const void* from, std::size_t bytes) override {
+    take();
     if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyDeviceToHost), "copying from the device");
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
+    take();
     if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyDeviceToDevice), "copying inside the device");
   }
   double vendor_bf16_gemm(int64_t n, int repeats) override {
+    take();
     const VendorGemm vendor;
     if (!vendor.is_here()) return 0;
     Pool pool(*this);
@@ -168,10 +173,16 @@ class RuntimeDevice final : public Device {
     std::sort(milliseconds.begin(), milliseconds.end());
     return 1e-3 * static_cast<double>(milliseconds[milliseconds.size() / 2]);
   }
-  void synchronise() override { check(gpuDeviceSynchronize(), "waiting for the device"); }
+  void synchronise() override {
+    take();
+    check(gpuDeviceSynchronize(), "waiting for the device");
+  }
 
-#define FP4_GPU_RUN(Kernel) \
-  void run(const Kernel& kernel, int64_t first, int64_t count) override { start(kernel, first, count, #Kernel); }
+#define FP4_GPU_RUN(Kernel)                                               \
+  void run(const Kernel& kernel, int64_t first, int64_t count) override { \
+    take();                                                               \
+    start(kernel, first, count, #Kernel);                                 \
+  }
   FP4_GPU_KERNELS(FP4_GPU_RUN)
 #undef FP4_GPU_RUN
 
@@ -186,6 +197,10 @@ class RuntimeDevice final : public Device {
       check(gpuGetLastError(), name);
     }
   }
+  // The runtimes keep the device of each host thread; a new thread begins with device 0.
+  void take() const { check(gpuSetDevice(index_), "taking the device"); }
+
+  int index_;
   std::string name_;
   bool has_unit_ = false;
   bool has_native_ = false;
@@ -208,7 +223,8 @@ Found find_device() {
   }
   if (count == 0) return {nullptr, "no device"};
   try {
-    return {new RuntimeDevice, ""};  // lives as long as the process: pools give memory back at exit
+    return {new RuntimeDevice(device_of_rank(count)),
+            ""};  // lives as long as the process: pools give memory back at exit
   } catch (const Error& e) {
     return {nullptr, std::string("no device that works: ") + e.what()};
   }

@@ -49,6 +49,10 @@ class Device {
 Device* this_device();
 std::string no_device_reason();
 
+// Which of `count` devices this process takes: ranks on one machine take one each, in turn where there are more ranks.
+// The number of the rank on its machine is what launchers set: Open MPI, Hydra (MPICH, Intel MPI), Slurm; 0 without it.
+int device_of_rank(int count);
+
 // Groups for that many threads.
 inline int64_t groups_for(int64_t threads) { return (threads + group_threads - 1) / group_threads; }
 
