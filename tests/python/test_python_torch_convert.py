@@ -443,6 +443,13 @@ class Types(unittest.TestCase):
         with self.assertRaisesRegex(f4.Error, "its weight is no parameter any more; FSDP"):
             layer(torch.zeros(2, 32))
 
+        layer = ft.convert(nn.Linear(32, 16), "mxfp4_all")
+        hook = lambda *given: None  # noqa: E731
+        hook.__module__ = "torch.distributed.fsdp._fully_shard._fsdp_param"
+        layer.register_load_state_dict_post_hook(hook)
+        with self.assertRaisesRegex(f4.Error, "FSDP and the like cannot be used"):
+            layer(torch.zeros(2, 32))
+
         class FullyShardedDataParallel(nn.Module):
             def __init__(self):
                 super().__init__()

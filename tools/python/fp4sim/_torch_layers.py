@@ -157,7 +157,10 @@ class Group:
     def linear(self, module, number, x, weight, bias):
         """[..., in] -> [..., out]; types as torch.nn.Linear has them, computed in float32 by the host."""
         row = self.rows[number]
-        if tuple(weight.shape) != (row[2], row[1]) or type(weight).__name__ == "DTensor":
+        # fully_shard gives whole weights to a forward and hooks itself to the module that owns them.
+        sharded = any((getattr(hook, "__module__", "") or "").startswith("torch.distributed.fsdp")
+                      for hook in module._load_state_dict_post_hooks.values())
+        if sharded or tuple(weight.shape) != (row[2], row[1]) or type(weight).__name__ == "DTensor":
             raise Error(f"{row[0]}: its weight is {type(weight).__name__} {tuple(weight.shape)}, not {(row[2], row[1])}; "
                         "FSDP and the like cannot be used, DDP can")
         if x.dim() == 0 or x.shape[-1] != row[1]:
