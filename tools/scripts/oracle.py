@@ -2307,7 +2307,8 @@ def golden_kernel_lines(rng):
         for factor in ("amaxes", "amaxes_inverse"):
             for name in ("fp32_block", "k64_rz", "fused35_rz", "cdna3_fp8"):
                 c = GemmCase(rng, name)
-                c.spec_a, c.spec_b, c.factor = Spec(words), Spec(rng.pick([words, "nvfp4,target=256"])), factor
+                # fma_sequential, which specs that `name` does not take get in their place, has no factor of amaxes.
+                c.spec_a, c.spec_b, c.factor, c.accumulator = Spec(words), Spec(rng.pick([words, "nvfp4,target=256"])), factor, name
                 c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
                 c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
                 yield gemm_line(c)
