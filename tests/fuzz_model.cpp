@@ -18,12 +18,14 @@
 #include "src/tensor_file/gguf.h"
 #include "src/tensor_file/layout.h"
 #include "src/tensor_file/safetensors.h"
+#include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace {
 
 namespace fs = std::filesystem;
+using fp4::fuzz::put;
 
 struct Home {
   fs::path path = fs::temp_directory_path() / ("fp4sim_fuzz_model." + std::to_string(::getpid()));
@@ -61,10 +63,6 @@ std::string safetensors_of(const std::string& text) {
   } catch (const fp4::Error&) {  // a name twice, or no UTF-8
     return text;
   }
-}
-
-void put(std::string& out, std::uint64_t value, std::size_t bytes) {
-  for (std::size_t b = 0; b < bytes; ++b) out.push_back(static_cast<char>(value >> (8 * b)));
 }
 
 void put_text(std::string& out, const std::string& text) {

@@ -10,9 +10,7 @@
 
 namespace {
 
-void put(std::vector<std::uint8_t>& to, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) to.push_back(static_cast<std::uint8_t>(value >> (8 * i)));
-}
+using fp4::fuzz::put;
 
 struct Entry {
   std::string name;

@@ -1,5 +1,5 @@
 // What the fuzzers of tensor files share: open bytes as a file of the given name, read everything in it by rows,
-// forwards, transposed and as codes. Only fp4::Error may come out.
+// forwards, transposed and as codes. Only fp4::Error may come out. And how they write numbers into files.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,12 @@
 #include "src/tensor_file/tensor_reader.h"
 
 namespace fp4::fuzz {
+
+// The lowest `bytes` bytes of a value, little-endian, behind what a string or a vector of bytes holds.
+template <class Bytes>
+void put(Bytes& to, std::uint64_t value, std::size_t bytes) {
+  for (std::size_t b = 0; b < bytes; ++b) to.push_back(static_cast<typename Bytes::value_type>(value >> (8 * b)));
+}
 
 inline void read_some(TensorReader& reader) {
   // A row is the caller's unit of memory; a real caller also refuses rows it cannot hold.

@@ -1,8 +1,6 @@
 // Does `gemm --hardware` take the adder that a chip has, and refuse operands that the chip does not multiply?
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "fp4/accumulator.h"
@@ -107,13 +105,9 @@ TEST_CASE("gemm --hardware multiplies by the adder of the chip", "[cli]") {
   const std::string operands = "gemm " + a + " " + a + " --spec nvfp4 --out ";
   REQUIRE(run_cli(operands + by_chip + " --hardware b200").exit_code == 0);
   REQUIRE(run_cli(operands + by_row + " --accumulator b200_nvf4").exit_code == 0);
-  const auto bytes = [](const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
-  CHECK(bytes(by_chip) == bytes(by_row));
+  CHECK(read_text(by_chip) == read_text(by_row));
   REQUIRE(run_cli(operands + by_row + " --force").exit_code == 0);
-  CHECK(bytes(by_chip) != bytes(by_row));
+  CHECK(read_text(by_chip) != read_text(by_row));
   CHECK(run_cli(operands + by_row + " --force --hardware b200 --accumulator exact").exit_code == 2);
   const RunResult refused = run_cli(operands + by_row + " --force --hardware mi355x");
   CHECK(refused.exit_code == 2);

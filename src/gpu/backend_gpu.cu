@@ -223,8 +223,8 @@ Found find_device() {
   }
   if (count == 0) return {nullptr, "no device"};
   try {
-    return {new RuntimeDevice(device_of_rank(count)),
-            ""};  // lives as long as the process: pools give memory back at exit
+    // Lives as long as the process: pools give memory back at exit.
+    return {new RuntimeDevice(device_of_rank(count)), ""};
   } catch (const Error& e) {
     return {nullptr, std::string("no device that works: ") + e.what()};
   }

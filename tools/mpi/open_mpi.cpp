@@ -138,7 +138,7 @@ class MpiRanks : public sim::Ranks {
     std::string names;
     for (int other = 0; other < count_; ++other)
       if (is_silent[static_cast<size_t>(other)]) names += (names.empty() ? "" : ", ") + std::to_string(other);
-    // A rank that waits for a stopped one is silent, too: here one exchange ahead of it.
+    // A rank that waits for a stopped one is silent as well, where this one is an exchange ahead of it.
     throw Error("MPI: no answer to rank " + std::to_string(rank_) + " from rank " + names + " for " +
                     std::to_string(static_cast<int64_t>(seconds)) +
                     " s: stopped, far slower than the others (--rank-limit), or waiting for such a rank; the last"

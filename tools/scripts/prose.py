@@ -3,7 +3,6 @@
 
     tools/scripts/prose.py [PAGE.md ...]        default: all pages of the tree but CHANGELOG.md
     tools/scripts/prose.py --count              pages by the number of findings alone
-    tools/scripts/prose.py --except PATH ...    leaves out a page, or a folder with its pages
 
 Exit code 1 where something was found. Not looked at: code blocks, targets of links, and tables of pages that the program
 prints ("Made by `fp4sim .."): the cells are texts of its tables. A piece of code in a sentence is one word: it is read as one.
@@ -77,12 +76,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=pathlib.Path)
     parser.add_argument("--count", action="store_true", help="pages by the number of findings alone")
-    parser.add_argument("--except", nargs="+", default=[], metavar="PATH", dest="left_out", help="pages or folders to leave out")
     given = parser.parse_args()
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     pages = given.pages or [ROOT / name for name in listed.split() if name != "CHANGELOG.md"]
-    left_out = [pathlib.Path(path).resolve() for path in given.left_out]
-    pages = [page for page in pages if not any(page.resolve().is_relative_to(path) for path in left_out)]
     total, counts = 0, []
     for page in pages:
         if not page.is_file():
