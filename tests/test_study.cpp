@@ -124,6 +124,32 @@ TEST_CASE("an interval at two rates has to end beyond what a rung may cost", "[q
                     Contains("rung_cost.a"));
 }
 
+TEST_CASE("published orders beside those of a table", "[quick]") {
+  // Means over the base are .1, .2 and .4; seed 4 of `c` diverged, so seeds 1 to 3 count.
+  const std::string rows =
+      "recipe,task,n,loss_gap,config_hash,lr,at,runs\n"
+      "base,t,4,0,h0,1,best,1:1:d 2:1:d 3:1:d 4:1:d\n"
+      "a,t,4,0,h1,1,best,1:1.1:d 2:1.1:d 3:1.1:d 4:9:d\n"
+      "b,t,4,0,h2,1,best,1:1.2:d 2:1.2:d 3:1.2:d 4:1:d\n"
+      "c,t,4,0,h3,1,best,1:1.4:d 2:1.4:d 3:1.4:d 4:diverged\n";
+  const auto json = [](const std::string& numbers) {
+    return R"({"groups": {"g": {"base": "recipe=base", "rows": {"a": "recipe=a"}}}, "orders": {"O": {"source": "s",
+      "what": "loss", "base": "recipe=base", "rows": )" +
+           numbers + "}}}";
+  };
+  const StudyResult result =
+      judged(rows, json(R"({"a": ["recipe=a", 1], "c": ["recipe=c", 2], "b": ["recipe=b", 3]})"));
+  REQUIRE(result.orders.size() == 1);
+  const fp4::sweeps::Agreement& found = result.orders[0].agreement;
+  CHECK(result.orders[0].task == "t");
+  CHECK(found.ours == std::vector<std::string>{"a", "b", "c"});
+  CHECK(found.tau == Approx(1.0 / 3));
+  const std::string page = study_page(result, "<!-- orders -->\n\n| old |\n\nText.\n", "p.md");
+  CHECK_THAT(page, Contains("| O | loss | 3 of 3 | .33 [.33, .33] | a, b, c |\n\nText.\n") && !Contains("old"));
+  CHECK(study_page(result, page, "p.md") == page);
+  CHECK_THAT(error_of(rows, json(R"({"a": "recipe=a"})")), Contains("orders.O.rows.a") && Contains("NUMBER"));
+}
+
 TEST_CASE("mistakes of a study are told with their place", "[quick]") {
   const auto with = [](const std::string& base) {
     return R"({"groups": {"g": {"base": )" + base + R"(, "rows": {"r": "recipe=two"}}}})";
@@ -141,21 +167,29 @@ TEST_CASE("mistakes of a study are told with their place", "[quick]") {
   CHECK_THAT(error_of(table, "{"), Contains("s.json"));
 }
 
-// `tools/study.sh NAME` makes them; ptq alone has two tables.
+// `tools/study.sh NAME` makes them; ptq has two tables, orders has those of other studies.
 TEST_CASE("the committed effects are those of the committed tables", "[quick]") {
   size_t studies = 0;
   for (const std::string& name : fp4::named_json("studies")) {
     const std::filesystem::path folder = std::filesystem::path("results") / name;
     INFO(name);
-    REQUIRE(std::filesystem::exists(folder / "table.csv"));
-    StudyTable rows;
-    rows.add(read(folder / "table.csv"), "table.csv");
-    if (std::filesystem::exists(folder / "table_lm.csv")) rows.add(read(folder / "table_lm.csv"), "table_lm.csv");
     const fp4::NamedText file = fp4::open_named_json(name, "studies", "study");
+    StudyTable rows;
+    std::vector<std::filesystem::path> tables = {folder / "table.csv"};
+    if (std::filesystem::exists(folder / "table_lm.csv")) tables.push_back(folder / "table_lm.csv");
+    if (const auto json = fp4::parse_json(file.text, file.place); json.contains("tables")) {
+      tables.clear();
+      for (const auto& table_file : json.at("tables"))
+        tables.push_back(std::filesystem::path("results") / table_file.get<std::string>());
+    }
+    for (const std::filesystem::path& path : tables) {
+      REQUIRE(std::filesystem::exists(path));
+      rows.add(read(path), path.string());
+    }
     const StudyResult result = judge_study(rows, file.text, file.place);
     CHECK(study_csv(result) == read(folder / "effects.csv"));
     CHECK(study_page(result, read(folder / "README.md"), "README.md") == read(folder / "README.md"));
     ++studies;
   }
-  CHECK(studies >= 21);
+  CHECK(studies >= 22);
 }

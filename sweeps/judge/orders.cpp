@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <tuple>
 
@@ -50,6 +51,7 @@ const std::vector<PublishedOrder>& published_orders() {
        "extra tokens over fp8",
        {{"mxfp8", 0}, {"mxfp4_fprop", 8.5}, {"mxfp4_all_h16", 8.5}, {"mxfp4_fprop_dgrad", 10.5}, {"mxfp4_all", 26.5}}},
       {"2509.25149", "loss above bf16's at 8B, %", {{"nvfp4_te", 1.5}, {"mxfp4_all", 2.5}}},
+      {"2610.00053", "loss above bf16's at 8B, %", {{"mxfp4_all_h16", 2.1}, {"mxfp4_all", 6.5}}},
   };
   return orders;
 }
@@ -60,11 +62,16 @@ std::optional<Agreement> agreement(const PublishedOrder& order,
   Agreement result;
   std::vector<double> published;
   for (const auto& [name, number] : order.numbers)
-    if (points.contains(name)) result.recipes.emplace_back(name), published.push_back(number);
+    if (points.contains(name)) result.recipes.push_back(name), published.push_back(number);
   if (result.recipes.size() < 2 || !points.contains(baseline)) return std::nullopt;
   const std::vector<std::vector<double>> gaps = gaps_in_common(result.recipes, points, baseline);
   const size_t runs = gaps.front().size();
   if (runs < 3) return std::nullopt;
+  std::vector<std::pair<double, std::string>> sums;
+  for (size_t i = 0; i < gaps.size(); ++i)
+    sums.emplace_back(std::accumulate(gaps[i].begin(), gaps[i].end(), 0.0), result.recipes[i]);
+  std::sort(sums.begin(), sums.end());
+  for (const auto& [sum, name] : sums) result.ours.push_back(name);
   std::vector<std::vector<double>> fp4_gaps;
   std::vector<double> fp4_published;
   for (size_t i = 0; i < gaps.size(); ++i)

@@ -14,14 +14,15 @@
 namespace fp4::sweeps {
 
 struct PublishedOrder {
-  const char* source;
-  const char* what;                                     // of the numbers; smaller is better
-  std::vector<std::pair<const char*, double>> numbers;  // by recipe
+  std::string source;
+  std::string what;                                     // of the numbers; smaller is better
+  std::vector<std::pair<std::string, double>> numbers;  // by recipe
 };
 const std::vector<PublishedOrder>& published_orders();
 
 struct Agreement {
   std::vector<std::string> recipes;  // in the published order
+  std::vector<std::string> ours;     // the same ones by their mean gap here, the least first
   double tau = 0;
   Interval interval;   // the middle 95 % of bootstrap samples over the runs, the same ones for all recipes
   double tau_fp4 = 0;  // of the FP4 recipes alone: that FP8 is better than FP4 is no news

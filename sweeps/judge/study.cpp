@@ -85,7 +85,7 @@ class StudyJudge {
  public:
   StudyJudge(const StudyTable& table, const std::string& study, std::string place)
       : table_(table), place_(std::move(place)), study_(parse_json<Ordered>(study, place_)) {
-    object(study_, "", {"doc", "delta", "rung_cost", "groups"});
+    object(study_, "", {"doc", "tables", "delta", "rung_cost", "groups", "orders"});
     for (size_t row = 0; row < table.rows(); ++row)
       if (const std::string& task = table.cell(row, "task");
           std::find(tasks_.begin(), tasks_.end(), task) == tasks_.end())
@@ -94,7 +94,7 @@ class StudyJudge {
 
   StudyResult judge() {
     const std::map<std::string, double> delta = deltas(), rung_cost = costs_of_rungs();
-    StudyResult result{.effects = {}, .tasks = tasks_};
+    StudyResult result{.effects = {}, .orders = orders(), .tasks = tasks_};
     const Ordered& groups = at(study_, "", "groups");
     object(groups, "groups", {});
     for (const auto& [group, content] : groups.items()) {
@@ -236,6 +236,46 @@ class StudyJudge {
     for (const auto& [task, one] : chosen(at(rule, "delta", "of"), "delta.of"))
       if (one.gap_runs > 0) delta[task] = share * std::fabs(one.gap_sum / one.gap_runs);
     return delta;
+  }
+
+  // Losses of each task at the best rung, by seed; diverged runs have none.
+  std::map<std::string, std::vector<LawPoint>> points(const Ordered& settings, const std::string& path) const {
+    std::map<std::string, std::vector<LawPoint>> points;
+    for (const auto& [task, one] : chosen(settings, path))
+      for (const auto& [seed, loss] : one.rungs.front())
+        if (std::isfinite(loss)) points[task].push_back({.n = 1, .d = 1, .seed = seed, .loss = loss});
+    return points;
+  }
+
+  std::vector<StudyOrder> orders() const {
+    constexpr size_t samples = 1000;
+    const std::string base_name = "base";
+    std::vector<StudyOrder> list;
+    if (!study_.contains("orders")) return list;
+    object(study_.at("orders"), "orders", {});
+    for (const auto& [name, content] : study_.at("orders").items()) {
+      const std::string here = "orders." + name;
+      object(content, here, {"source", "what", "base", "rows"});
+      PublishedOrder published;
+      for (const auto& [key, text] : {std::pair{"source", &published.source}, std::pair{"what", &published.what}}) {
+        if (!at(content, here, key).is_string()) throw Error(where(here) + "." + key + ": expected a text");
+        *text = content.at(key).get<std::string>();
+      }
+      std::map<std::string, std::map<std::string, std::vector<LawPoint>>> by_task;
+      for (const auto& [task, runs] : points(at(content, here, "base"), here + ".base"))
+        by_task[task][base_name] = runs;
+      object(at(content, here, "rows"), here + ".rows", {});
+      for (const auto& [row, pair] : content.at("rows").items()) {
+        if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number() || row == base_name)
+          throw Error(where(here) + ".rows." + row + ": expected [SETTINGS, NUMBER]");
+        published.numbers.emplace_back(row, pair[1].get<double>());
+        for (const auto& [task, runs] : points(pair[0], here + ".rows." + row)) by_task[task][row] = runs;
+      }
+      for (const auto& [task, runs] : by_task)
+        if (auto found = agreement(published, runs, base_name, samples))
+          list.push_back({name, task, published, std::move(*found)});
+    }
+    return list;
   }
 
   std::map<std::string, double> costs_of_rungs() const {
@@ -396,8 +436,22 @@ std::string study_table(const StudyResult& result, const std::string& group) {
   return out;
 }
 
+std::string study_orders_table(const StudyResult& result) {
+  std::string out =
+      "| published order | numbers | of them here | tau-b | our order, from the least loss |\n|---|---|---|---|---|\n";
+  for (const StudyOrder& order : result.orders) {
+    const Agreement& found = order.agreement;
+    std::string names;
+    for (const std::string& name : found.ours) names += (names.empty() ? "" : ", ") + name;
+    out += fmt::format("| {} | {} | {} of {} | {} [{}, {}] | {} |\n", order.name, order.published.what,
+                       found.recipes.size(), order.published.numbers.size(), brief(found.tau, 2, false),
+                       brief(found.interval.low, 2, false), brief(found.interval.high, 2, false), names);
+  }
+  return out;
+}
+
 std::string study_page(const StudyResult& result, const std::string& page, const std::string& place) {
-  const std::string mark = "<!-- effects: ", end = " -->";
+  const std::string mark = "<!-- effects: ", end = " -->", orders_mark = "<!-- orders -->";
   std::set<std::string> groups;
   for (const StudyEffect& effect : result.effects) groups.insert(effect.group);
   std::string out;
@@ -407,6 +461,11 @@ std::string study_page(const StudyResult& result, const std::string& page, const
     if (inside) out += "\n";
     inside = false;
     out += line + "\n";
+    if (line == orders_mark) {
+      out += "\n" + study_orders_table(result);
+      inside = true;
+      continue;
+    }
     if (!line.starts_with(mark) || !line.ends_with(end)) continue;
     const std::string group = line.substr(mark.size(), line.size() - mark.size() - end.size());
     if (!groups.contains(group))

@@ -14,6 +14,11 @@
 // families of equal recipes then get a false word (results/racing). Such a comparison is undecided unless its interval
 // ends farther from 0 than `rung_cost`, what a rung of factor 2 beside the best may cost: .015 on the classifier, .0025
 // on diffusion, .010 on regression, .04 on lm, of the tasks' default trainings; unknown, so undecided, on others.
+//
+// A study may also list orders that others published, "orders": {NAME: {"source": "..", "what": "..", "base": SETTINGS,
+// "rows": {NAME: [SETTINGS, NUMBER], ..}}}, a smaller NUMBER being better. Each is compared with the order of the mean
+// ln(L / L_base) here (orders.h), on the seeds that all of its rows and the base have. "tables": [FILE, ..] names the
+// tables below results/ of a study without a sweep of its own; it is a note for readers.
 #pragma once
 
 #include <optional>
@@ -22,6 +27,7 @@
 #include <vector>
 
 #include "sweeps/judge/comparison.h"
+#include "sweeps/judge/orders.h"
 
 namespace fp4::sweeps {
 
@@ -35,8 +41,15 @@ struct StudyEffect {
   bool beyond_rung = false;
 };
 
+struct StudyOrder {
+  std::string name, task;
+  PublishedOrder published;
+  Agreement agreement;
+};
+
 struct StudyResult {
   std::vector<StudyEffect> effects;  // by group, row and task, in the order of file and tables
+  std::vector<StudyOrder> orders;    // by name and task
   std::vector<std::string> tasks;    // in the order of the tables
 };
 
@@ -65,7 +78,11 @@ std::string study_csv(const StudyResult& result);
 // The Markdown table of a group: a line for each row, a column for each task, bold where the interval does not hold 0.
 std::string study_table(const StudyResult& result, const std::string& group);
 
-// A page with the table of each group anew below its line `<!-- effects: GROUP -->`. Throws Error for another group.
+// The Markdown table of the orders: tau-b with its interval, a line each.
+std::string study_orders_table(const StudyResult& result);
+
+// A page with the table of each group anew below its line `<!-- effects: GROUP -->`, and that of the orders below
+// `<!-- orders -->`. Throws Error for another group.
 std::string study_page(const StudyResult& result, const std::string& page, const std::string& place);
 
 }  // namespace fp4::sweeps

@@ -106,7 +106,9 @@ void run_study(const EffectsOptions& o) {
     group = effect.group;
     fmt::print("\n{}\n\n{}", group, sweeps::study_table(result, group));
   }
-  fmt::print("\n{} intervals, 95 % together; {} decided\n", result.effects.size(), decided);
+  if (!result.effects.empty())
+    fmt::print("\n{} intervals, 95 % together; {} decided\n", result.effects.size(), decided);
+  if (!result.orders.empty()) fmt::print("\nPublished orders and ours\n\n{}", sweeps::study_orders_table(result));
 }
 
 // Means of lists of numbers with t intervals that hold together: a name and its values on each line.
