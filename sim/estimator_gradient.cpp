@@ -68,6 +68,7 @@ bool is_known(ScaleGradient g) {
 SlopeRule::Payload payload_kind(const Quantizer& q, TensorFactor t) {
   using Payload = SlopeRule::Payload;
   const bool multiplier = q.has_scale && q.stores_multiplier();
+  if (q.payload != PayloadOrder::of_arithmetic) return Payload::wide;
   switch (q.arithmetic) {
     case Arithmetic::exact:
       if (q.prescale != 1.0f || t.g != 1.0f) return Payload::wide;
@@ -89,7 +90,7 @@ struct PayloadFactor {
 PayloadFactor payload_factor(const Quantizer& q, uint32_t code, TensorFactor t) {
   PayloadFactor f;
   const float stored = q.has_scale ? decode(q.scale, code) : 1.0f;
-  if (is_nan(stored) || stored == 0.0f) return f;
+  if (is_nan(stored) || stored == 0.0f || q.payload != PayloadOrder::of_arithmetic) return f;
   const bool multiplier = q.has_scale && q.stores_multiplier();
   switch (q.arithmetic) {
     case Arithmetic::exact:

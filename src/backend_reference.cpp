@@ -43,7 +43,7 @@ float measured_amax(const Quantizer& q, const MatrixView& x, int64_t row, int64_
       if (is_nan(all.at(r, c))) return float_of(canonical_nan_bits);
     }
   }
-  return block_maximum(all).amax;
+  return q.input(block_maximum(all).amax);
 }
 
 // Fills tensor_scale and gives the factor of every (row, 128-group) or row, or the one of the tensor.
@@ -70,6 +70,8 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
         factors.push_back(factor(measured_amax(q, x, r, 1, c, width)));
       }
     }
+  } else if (q.tensor_scale == TensorScale::given) {
+    factors[0] = factor(0.0f);
   } else if (q.tensor_scale != TensorScale::none) {
     const bool held = q.tensor_scale == TensorScale::hold && !(call.held_amax < 0.0f);
     out.amax = held ? call.held_amax : measured_amax(q, x, 0, x.rows, 0, x.cols);

@@ -2,11 +2,13 @@
 
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
 #include "src/element_grids.h"
 #include "src/error.h"
+#include "src/tensor_file/tensor_reader.h"
 #include "src/words.h"
 
 namespace fp4 {
@@ -149,6 +151,35 @@ void choice_from(QuantSpec& s, const JsonReader& v) {
   given.finish();
 }
 
+// The word of a tensor scale, or a number, or a file that holds it: what a kernel is given.
+void tensor_scale_from(QuantSpec& s, const JsonReader& v) {
+  v.note_words(names_of(tensor_scale_table));
+  v.note_form(R"({"type": "string", "pattern": "^[0-9.][-+0-9.eE]*([/^][-+0-9.eE]+)?$|[.](npy|npz|safetensors)$"})");
+  if (v.notes() != nullptr) v.notes()->say_number(0, huge, /*whole=*/false);
+  const std::string word = v.json().is_string() ? v.text() : "";
+  const auto row = find_row(tensor_scale_table, word);
+  if (row != nullptr) {
+    s.tensor_scale = row->id;
+    if (row->id != TensorScale::given) s.factor = 0.0f;
+    return;
+  }
+  const bool is_file = word.ends_with(".npy") || word.ends_with(".npz") || word.ends_with(".safetensors");
+  const bool is_number = v.json().is_number() || (!word.empty() && (std::isdigit(word[0]) != 0 || word[0] == '.'));
+  if (!is_file && !is_number) {
+    std::vector<std::string> names = names_of(tensor_scale_table);
+    names.insert(names.end(), {"a number", "a file that holds one"});
+    throw unknown_word(v.place(), v.json().is_string() ? word : shown(v.json()), names);
+  }
+  s.tensor_scale = TensorScale::given;
+  if (is_number && !is_file) {
+    s.factor = float_from(v);
+    return;
+  }
+  const FloatTensor t = load_floats(word);
+  if (t.values.size() != 1) v.fail(word + " holds " + std::to_string(t.values.size()) + " numbers; expected one");
+  s.factor = t.values[0];
+}
+
 bool always(const QuantSpec&) { return true; }
 bool with_scale(const QuantSpec& s) { return s.has_scale(); }
 bool with_rounded_scale(const QuantSpec& s) { return s.has_scale() && !is_power_of_two_rule(s.scale_rule); }
@@ -244,8 +275,16 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
                      FP4_ALIVE(QuantSpec, s.has_scale() && (tries_codes(s.scale_rule) || s.choice.is_on))),
       {"choice", "two grids of which each block takes the better by `error`; none: `element` alone", choice_json,
        choice_from, with_scale, nullptr},
+      FP4_AXIS_FIELD(QuantSpec, error_order, error_order_table, "how that error is worked out",
+                     FP4_ALIVE(QuantSpec, s.has_scale() && tries_codes(s.scale_rule))),
       FP4_AXIS_FIELD(QuantSpec, scale_rounding, rounding_table, "rounding of scale codes", with_rounded_scale),
+      FP4_AXIS_FIELD(QuantSpec, scale_overflow, scale_overflow_table, "scales beyond the format's largest",
+                     FP4_ALIVE(QuantSpec, with_rounded_scale(s) && format_of(s.scale).has_nan())),
       FP4_AXIS_FIELD(QuantSpec, arithmetic, arithmetic_table, "order of operations", arithmetic_matters),
+      FP4_AXIS_FIELD(QuantSpec, payload, payload_order_table, "order of the payload, where it has one of its own",
+                     arithmetic_matters),
+      FP4_AXIS_FIELD(QuantSpec, payload_type, payload_type_table, "what payloads are rounded to before their codes",
+                     with_scale),
       FP4_AXIS_FIELD(QuantSpec, compute, compute_table, "type of these operations", with_scale),
       FP4_AXIS_FIELD(QuantSpec, exponent, exponent_table, "where rules of powers of two take log2 from",
                      FP4_ALIVE(QuantSpec, s.has_scale() && family_of(s.scale_rule) == ScaleFamily::power)),
@@ -255,7 +294,17 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
       FP4_NUMBER_FIELD(QuantSpec, random_bits, "bits of a random draw: 4, 8, 16 or 32",
                        FP4_ALIVE(QuantSpec, s.draws_random_bits()), Json, integer_from),
       FP4_NUMBER_FIELD(QuantSpec, prescale, "1 or 0.75, undone in the decode", always, json_number, float_from),
-      FP4_AXIS_FIELD(QuantSpec, tensor_scale, tensor_scale_table, "second-level scale", with_scale),
+      {"tensor_scale", "second-level scale: a word, or the number that a kernel is given, or a file that holds it",
+       [](const QuantSpec& s) -> Json { return row_of(tensor_scale_table, s.tensor_scale).name; },
+       [](QuantSpec& s, const JsonReader& v) { tensor_scale_from(s, v); }, with_scale,
+       [] { return names_of(tensor_scale_table); }},
+      FP4_NUMBER_FIELD(QuantSpec, factor, "of tensor_scale given: S of orders that start from it, else g; 0: none",
+                       FP4_ALIVE(QuantSpec, s.has_scale() && s.tensor_scale == TensorScale::given), json_number,
+                       float_from),
+      FP4_AXIS_FIELD(QuantSpec, factor_order, factor_order_table, "how S is worked out of the amax",
+                     FP4_ALIVE(QuantSpec, s.has_tensor_scale() && s.tensor_scale != TensorScale::given &&
+                                              s.factor_format != FactorFormat::mantissa8 &&
+                                              starts_from_multiplier(s.arithmetic))),
       FP4_AXIS_FIELD(QuantSpec, factor_format, factor_format_table, "what its factors are stored in",
                      FP4_ALIVE(QuantSpec, s.has_tensor_scale())),
       FP4_NUMBER_FIELD(QuantSpec, target, "largest block scale aimed at; 0: the default",
@@ -281,6 +330,7 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
           QuantSpec, nonfinite, nonfinite_table, "infinity and NaN",
           FP4_ALIVE(QuantSpec, s.has_scale() && (format_of(s.scale).has_nan() || s.nonfinite == Nonfinite::max ||
                                                  s.nonfinite == Nonfinite::max_signed))),
+      FP4_AXIS_FIELD(QuantSpec, subnormals, subnormals_table, "fp32 subnormals of the input", always),
       FP4_AXIS_FIELD(QuantSpec, ragged, ragged_table, "K that is no multiple of the block",
                      FP4_ALIVE(QuantSpec, s.has_scale() && s.block.size > 0)),
   };

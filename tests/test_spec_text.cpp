@@ -1,7 +1,10 @@
 // Do words and JSON say what they mean, and is every wrong word answered with the accepted ones?
 #include <catch2/catch.hpp>
 
+#include "fp4/converters.h"
 #include "fp4/presets.h"
+#include "fp4/random_words.h"
+#include "src/backends.h"
 #include "src/spec_text.h"
 #include "tools/cli/preset_peers.h"
 
@@ -101,6 +104,44 @@ TEST_CASE("numbers are written short and read back", "[quick]") {
   CHECK_THROWS(number_from_text("", "t"));
 }
 
+TEST_CASE("the words of a converter are legal, and its packing is a word", "[quick]") {
+  for (const ConverterInfo& row : converter_table) {
+    INFO(row.name);
+    const QuantSpec s = quant_spec_from_words(row.words);
+    CHECK(invalid_reason(s).empty());
+    const bool draws = is_stochastic(s.rounding);
+    CHECK(draws == (row.packing[0] != '\0'));
+    if (!draws) continue;
+    const RandomPackingInfo* packing = find_row(random_packing_table, std::string_view(row.packing));
+    REQUIRE(packing != nullptr);
+    CHECK(packing->bits == s.random_bits);
+    CHECK((row.evidence != Evidence::measured || packing->evidence == Evidence::measured));
+  }
+}
+
+TEST_CASE("a tensor scale that a kernel is given is a number, or a file that holds one", "[quick]") {
+  const QuantSpec s = quant_spec_from_words("te_nvfp4,tensor_scale=1344");
+  CHECK(s.tensor_scale == TensorScale::given);
+  CHECK(s.factor == 1344.0f);
+  QuantSpec back;
+  set_quant(back, to_json(s), "test");
+  CHECK(back == s);
+  CHECK(quant_spec_from_words("te_nvfp4,tensor_scale=1344,tensor_scale=current").factor == 0.0f);
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,tensor_scale=none_of_them"), Contains("a file that holds one"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,tensor_scale=given"), Contains("factor"));
+  // S = 1344 stands for an amax of 2: a tensor of maximum 1 has half the scale codes' range
+  const float x[16] = {1.0f, -0.5f, 0.25f};
+  Quantized q;
+  reference_backend().quantize({.x = view_of(x, 1, 16), .spec = s}, q);
+  CHECK(q.scales[0] == 0x76);  // 1344 * 1/6 = 224
+  CHECK(q.tensor_scale[0] == 1.0f / 1344.0f);
+  Quantized fast;
+  Dispatcher("auto").quantize({.x = view_of(x, 1, 16), .spec = s}, fast);
+  CHECK(fast.scales == q.scales);
+  CHECK(fast.codes == q.codes);
+  CHECK(fast.tensor_scale == q.tensor_scale);
+}
+
 TEST_CASE("a comparison with a peer names a preset, and says why not all values were equal", "[quick]") {
   for (const tools::PresetPeer& p : tools::preset_peers) {
     INFO(p.name);
@@ -118,12 +159,18 @@ TEST_CASE("a comparison with a peer names a preset, and says why not all values 
 
 TEST_CASE("words that contradict each other are refused by reason", "[quick]") {
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,compute=bf16"), Contains("arithmetic must not be exact"));
-  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,exponent=float_log2,scale_rule=nearest_log2"),
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,exponent=float_log2,scale_rule=uos"),
                     Contains("floor, ceil, rceil"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,decode=divide_global"), Contains("starts from S"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,decode=factor_first,prescale=0.75"), Contains("prescale"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,scale_rule=encode,arithmetic=vllm"),
-                    Contains("not defined for scale_rule encode"));
+                    Contains("scale_rule encode is defined for"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,payload=vllm"), Contains("need an arithmetic in fp32"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,arithmetic=divide,payload=divide_global"), Contains("read S"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,payload_type=bf16"), Contains("takes no tensor scale"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,factor_order=inverse"), Contains("starts from S"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,factor=2"), Contains("tensor_scale=NUMBER"));
+  CHECK_THROWS_WITH(quant_spec_from_words("te_nvfp4,error_order=scaled"), Contains("four_over_six or mse"));
   CHECK_THROWS_WITH(quant_spec_from_words("mxfp4,scale_add=1e-8"), Contains("quest_floor"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,scale_ceiling=1,scale_floor=2"), Contains("scale_ceiling"));
   for (const Preset& p : preset_table) CHECK(invalid_reason(p.spec).empty());

@@ -7,7 +7,18 @@
 
 namespace fp4 {
 
-enum class Arithmetic : uint8_t { exact, divide, reciprocal, te, vllm, divide_global, modelopt, multiply };
+enum class Arithmetic : uint8_t {
+  exact,
+  divide,
+  reciprocal,
+  te,
+  vllm,
+  divide_global,
+  modelopt,
+  multiply,
+  fouroversix,
+  factor_first
+};
 
 struct ArithmeticInfo {
   Arithmetic id;
@@ -31,8 +42,84 @@ inline constexpr ArithmeticInfo arithmetic_table[] = {
     {Arithmetic::modelopt, "modelopt", "scale of fl32(a / fl32(M*g)); fl32(x / fl32(s*g))", "NVIDIA Model-Optimizer"},
     {Arithmetic::multiply, "multiply",
      "y = fl32(x*S) in a pass of its own, then scale and payload of y as `exact` has them without g", "AMD-AGI/ALTO"},
+    {Arithmetic::fouroversix, "fouroversix",
+     "scale of fl32(S * fl32(a/M)), of 2/3 M as fl32(1.5 of that), S = target*M/A; payload as vllm",
+     "fouroversix; Transformer Engine and FlashInfer 4over6 with payload=te"},
+    {Arithmetic::factor_first, "factor_first", "scale of fl32(fl32(a/g)/M); fl32(x / fl32(s*g))", "AMD-AGI/ALTO NVFP4"},
 };
 static_assert(ids_are_indices(arithmetic_table));
+
+// The order of the payload alone, where a kernel does not follow that of its scales.
+enum class PayloadOrder : uint8_t {
+  of_arithmetic,
+  divide,
+  reciprocal,
+  te,
+  vllm,
+  divide_global,
+  multiply_global,
+  divide_then_multiply
+};
+
+struct PayloadOrderInfo {
+  PayloadOrder id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr PayloadOrderInfo payload_order_table[] = {
+    {PayloadOrder::of_arithmetic, "of_arithmetic", "as `arithmetic` says", "definition"},
+    {PayloadOrder::divide, "divide", "fl32(x / fl32(s*g))", "Model-Optimizer, ALTO"},
+    {PayloadOrder::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s))", "torchao NVFP4"},
+    {PayloadOrder::te, "te", "fl32(x * min(fl32(1/fl32(s*g)), FLT_MAX))", "Transformer Engine"},
+    {PayloadOrder::vllm, "vllm", "fl32(x * fl32(1/fl32(s*g))), and 0 under a zero scale", "vLLM, FlashInfer, fouroversix"},
+    {PayloadOrder::divide_global, "divide_global", "fl32(x / fl32(s/S))", "compressed-tensors"},
+    {PayloadOrder::multiply_global, "multiply_global", "fl32(x * fl32(S/s)), and 0 under a zero scale", "MLX's kernels"},
+    {PayloadOrder::divide_then_multiply, "divide_then_multiply", "fl32(fl32(x/s) * S)", "MLX's graph"},
+};
+static_assert(ids_are_indices(payload_order_table));
+
+// What `arithmetic` says of payloads; `exact` and `multiply` have no fp32 order.
+FP4_HD constexpr PayloadOrder payload_order_of(Arithmetic order) {
+  switch (order) {
+    case Arithmetic::exact:
+    case Arithmetic::multiply: return PayloadOrder::of_arithmetic;
+    case Arithmetic::divide:
+    case Arithmetic::modelopt:
+    case Arithmetic::factor_first: return PayloadOrder::divide;
+    case Arithmetic::reciprocal: return PayloadOrder::reciprocal;
+    case Arithmetic::te: return PayloadOrder::te;
+    case Arithmetic::vllm:
+    case Arithmetic::fouroversix: return PayloadOrder::vllm;
+    case Arithmetic::divide_global: return PayloadOrder::divide_global;
+  }
+  return PayloadOrder::of_arithmetic;
+}
+FP4_HD constexpr PayloadOrder payload_order(Arithmetic order, PayloadOrder said) {
+  return said == PayloadOrder::of_arithmetic ? payload_order_of(order) : said;
+}
+FP4_HD constexpr bool reads_multiplier(PayloadOrder order) {
+  return order == PayloadOrder::divide_global || order == PayloadOrder::multiply_global ||
+         order == PayloadOrder::divide_then_multiply;
+}
+
+// What a payload is rounded to before its code: to nothing more than `compute` says, or to bf16.
+enum class PayloadType : uint8_t { of_compute, bf16 };
+
+struct PayloadTypeInfo {
+  PayloadType id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr PayloadTypeInfo payload_type_table[] = {
+    {PayloadType::of_compute, "of_compute", "as `compute` says", "definition"},
+    {PayloadType::bf16, "bf16", "clamped to the largest element, then rounded to bf16, then to the code",
+     "PyTorch to_mxfp"},
+};
+static_assert(ids_are_indices(payload_type_table));
 
 // The type of the operations: PyTorch gives bf16 to bf16 tensors and constants, fp32 as soon as the fp32 tensor scale
 // takes part. So x, a and fl32(a/M) are rounded to bf16, and payloads too where there is no tensor scale; `multiply`
@@ -64,13 +151,14 @@ FP4_HD constexpr float computed(Compute c, float x) { return c == Compute::bf16 
 // Whether S comes first and g = fl32(1/S) from it.
 FP4_HD constexpr bool starts_from_multiplier(Arithmetic order) {
   return order == Arithmetic::te || order == Arithmetic::vllm || order == Arithmetic::divide_global ||
-         order == Arithmetic::multiply;
+         order == Arithmetic::multiply || order == Arithmetic::fouroversix;
 }
 
 // The factors of a tensor: g divides elements and multiplies decoded values; S is the twin that some orders start from.
 struct TensorFactor {
   float g = 1.0f;
   float te_multiplier = 1.0f;
+  float amax = 0.0f;  // that they were made from; only errors of trials read it
 };
 
 // A number beyond every format, standing for an fp32 overflow: it saturates.
@@ -108,8 +196,17 @@ FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor 
     case Arithmetic::vllm: return magnitude_or_overflow(t.te_multiplier * computed(c, amax * (1.0f / m.rounded())));
     case Arithmetic::divide_global: return magnitude_or_overflow(t.te_multiplier * computed(c, amax / m.rounded()));
     case Arithmetic::modelopt: return magnitude_or_overflow(amax / (m.rounded() * t.g));
+    case Arithmetic::fouroversix: return magnitude_or_overflow(t.te_multiplier * computed(c, amax / m.rounded()));
+    case Arithmetic::factor_first: return magnitude_or_overflow(amax / t.g / m.rounded());
   }
   return {};
+}
+
+// The scale before rounding under which the maximum becomes 2/3 M.
+FP4_HD constexpr Magnitude larger_scale_quotient(Arithmetic order, float amax, Divisor m, Divisor two_thirds,
+                                                 TensorFactor t, Compute c = Compute::fp32) {
+  if (order != Arithmetic::fouroversix) return scale_quotient(order, amax, two_thirds, t, c);
+  return magnitude_or_overflow(1.5f * (t.te_multiplier * computed(c, amax / m.rounded())));
 }
 
 // N*g/a: the stored multiplier of the `encode` rule before rounding (2509.17791); invalid_reason refuses other orders.
@@ -123,27 +220,38 @@ FP4_HD constexpr Magnitude prescale_magnitude(float p) {
   return p == 0.75f ? Magnitude{3, -2, false} : Magnitude{1, 0, false};
 }
 
-// |payload| of x != 0 under the decode-side scale s > 0 (0 is allowed in `te` only).
+// |payload| of x != 0 under the decode-side scale s > 0 (0 is allowed in the payload order `te` only), before a payload
+// type of its own.
 FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFactor t, float prescale,
-                                   Compute c = Compute::fp32) {
+                                   Compute c = Compute::fp32, PayloadOrder said = PayloadOrder::of_arithmetic) {
   const float a = magnitude(x);
   float u = 0.0f;
-  switch (order) {
-    case Arithmetic::exact:
-      return quotient(exact_product(exact_magnitude(a), prescale_magnitude(prescale)),
-                      exact_product(exact_magnitude(s), exact_magnitude(t.g)));
-    case Arithmetic::divide: u = a / (s * t.g); break;
-    case Arithmetic::reciprocal: u = a * (1.0f / t.g / s); break;
-    case Arithmetic::te: u = a * at_most_largest(1.0f / (s * t.g)); break;
-    case Arithmetic::vllm: u = a * (1.0f / (s * t.g)); break;
-    case Arithmetic::divide_global: u = a / (s / t.te_multiplier); break;
-    case Arithmetic::modelopt: u = a / (s * t.g); break;
-    case Arithmetic::multiply:
+  switch (payload_order(order, said)) {
+    case PayloadOrder::of_arithmetic:
+      if (order == Arithmetic::exact) {
+        return quotient(exact_product(exact_magnitude(a), prescale_magnitude(prescale)),
+                        exact_product(exact_magnitude(s), exact_magnitude(t.g)));
+      }
       u = multiplied(c, a, t);
       if (!is_finite(u)) return overflowed;
       return quotient(exact_product(exact_magnitude(u), prescale_magnitude(prescale)), exact_magnitude(s));
+    case PayloadOrder::divide: u = a / (s * t.g); break;
+    case PayloadOrder::reciprocal: u = a * (1.0f / t.g / s); break;
+    case PayloadOrder::te: u = a * at_most_largest(1.0f / (s * t.g)); break;
+    case PayloadOrder::vllm: u = a * (1.0f / (s * t.g)); break;
+    case PayloadOrder::divide_global: u = a / (s / t.te_multiplier); break;
+    case PayloadOrder::multiply_global: u = a * (t.te_multiplier / s); break;
+    case PayloadOrder::divide_then_multiply: u = a / s * t.te_multiplier; break;
   }
   return magnitude_or_overflow(computed(c, u) * prescale);
+}
+
+// A payload clamped to the largest element and rounded to bf16. Magnitudes that no fp32 holds are cut with a sticky bit
+// far below bf16's last one.
+FP4_HD constexpr Magnitude payload_in_bf16(Magnitude u, Magnitude largest) {
+  const float value = round_to_float(u, false, Rounding::odd);
+  const float top = round_to_float(largest, false, Rounding::nearest_even);
+  return exact_magnitude(rounded_to_bf16(is_finite(value) && value < top ? value : top));
 }
 
 // |payload| under the stored multiplier mu of the `encode` rule.

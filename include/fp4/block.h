@@ -40,8 +40,24 @@ struct Quantizer {
   float scale_add = 0.0f;
   Headroom headroom = Headroom::none;
   const FloatFormat* other = nullptr;  // the second grid of a choice (spec.h), of blocks whose scale code has a flag
+  PayloadOrder payload = PayloadOrder::of_arithmetic;
+  PayloadType payload_rounding = PayloadType::of_compute;
+  FactorOrder factor_order = FactorOrder::of_arithmetic;
+  float factor = 0.0f;  // of TensorScale::given
+  ErrorOrder error_order = ErrorOrder::fp64;
+  ScaleOverflow scale_overflow = ScaleOverflow::saturate;
+  Subnormals subnormals = Subnormals::keep;
   float soft_alpha = 0.0f;             // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
+  // An element as it counts.
+  FP4_HD constexpr float input(float x) const {
+#if FP4_DEVICE_CODE
+    return x;  // known_words.cpp keeps the word from devices
+#else
+    return subnormals == Subnormals::flush && magnitude_bits(x) < 0x00800000u ? float_of(bits_of(x) & float_sign_bit) : x;
+#endif
+  }
+  FP4_HD constexpr PayloadOrder order_of_payload() const { return payload_order(arithmetic, payload); }
   FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
   FP4_HD constexpr bool has_choice() const {
 #if FP4_DEVICE_CODE
@@ -78,9 +94,13 @@ struct Quantizer {
 
 // g and S from the tensor amax; a NaN, of `tensor_nan`, makes both NaN. `largest` is M, or what ms_eden takes for it.
 FP4_HD constexpr TensorFactor tensor_factor(const Quantizer& q, float amax, float largest) {
+  if (q.tensor_scale == TensorScale::given) return given_factor(q.arithmetic, q.factor);
   if (is_nan(amax)) return {float_of(canonical_nan_bits), float_of(canonical_nan_bits)};
-  if (q.headroom != Headroom::none) return tensor_factor(q.arithmetic, amax, q.top(), 1.0f, q.factor_format);
-  return tensor_factor(q.arithmetic, amax, q.target, largest, q.factor_format);
+  const bool has_headroom = q.headroom != Headroom::none;
+  TensorFactor t = tensor_factor(q.arithmetic, amax, has_headroom ? q.top() : q.target, has_headroom ? 1.0f : largest,
+                                 q.factor_format, q.factor_order);
+  t.amax = amax;
+  return t;
 }
 
 // The valid part of a block: [rows, cols] elements with strides; a full block has `count` elements, pads included.
@@ -136,9 +156,10 @@ FP4_HD constexpr float scale_value(const Quantizer& q, uint32_t scale_code) {
 
 // Code of one element under a finite scale code. Infinity and NaN reach this function under `saturate` and with scale
 // `none`, where they pass if the element format has them.
-FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t scale_code, TensorFactor t,
+FP4_HD constexpr uint32_t element_code(const Quantizer& q, float element, uint32_t scale_code, TensorFactor t,
                                        uint32_t random) {
   const FloatFormat& e = q.element_under(scale_code);
+  const float x = q.input(element);
   const bool negative = is_negative(x);
   const uint32_t sign = negative ? e.sign_code() : 0u;
   if (is_nan(x)) {
@@ -152,11 +173,12 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float x, uint32_t sca
   uint32_t code = e.zero_code();
   if (magnitude_bits(x) != 0) {
     const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
-    if (stored != 0.0f || q.arithmetic == Arithmetic::te) {
-      const Magnitude u = q.has_scale && q.stores_multiplier()
-                              ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
-                              : payload(q.arithmetic, at_most_largest(computed(q.compute, magnitude(x))), stored, t,
-                                        q.prescale, q.payload_type());
+    if (stored != 0.0f || q.order_of_payload() == PayloadOrder::te) {
+      Magnitude u = q.has_scale && q.stores_multiplier()
+                        ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
+                        : payload(q.arithmetic, at_most_largest(computed(q.compute, magnitude(x))), stored, t,
+                                  q.prescale, q.payload_type(), q.payload);
+      if (q.payload_rounding == PayloadType::bf16) u = payload_in_bf16(u, e.largest());
       code = encode(e, u, negative, {q.rounding, q.random_bits, random});
     }
   } else if (q.negative_zero == NegativeZero::of_rounding || q.negative_zero == NegativeZero::zeros) {
@@ -197,9 +219,54 @@ FP4_HD constexpr uint32_t apply_scale_policies(const Quantizer& q, uint32_t code
   return code;
 }
 
+// x minus the decoded value in fp32, as kernels work it out (scale_rule.h).
+constexpr float error_in_fp32(const Quantizer& q, float x, uint32_t code, float s, TensorFactor t, float amax) {
+  const float candidate = decode(q.element, code) * s;
+  switch (q.error_order) {
+    case ErrorOrder::decoded_amax: return candidate * amax / q.top() - x;
+    case ErrorOrder::decoded_factor: return candidate * t.g - x;
+    case ErrorOrder::scaled: return candidate - x * t.te_multiplier;
+    case ErrorOrder::fp64: break;
+  }
+  return 0.0f;
+}
+
+// The error of a trial in fp32; `amax` is the tensor's.
+inline float trial_error_in_fp32(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t,
+                                        float amax) {
+  q.rounding = Rounding::nearest_even;
+  const float s = scale_value(q, scale_code);
+  float of_row[128] = {};  // of the largest square
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const float value = x.at(r, c);
+      const float error = error_in_fp32(q, value, element_code(q, value, scale_code, t, 0), s, t, amax);
+      float& sum = of_row[r % 128];
+      if (q.error == TrialError::max) {
+        sum = larger(sum, magnitude(error));
+      } else {
+        sum = sum + (q.error == TrialError::mse ? error * error : magnitude(error));
+      }
+    }
+  }
+  int64_t rows = 1;
+  while (rows < x.rows) rows *= 2;
+  for (rows /= 2; rows > 0; rows /= 2) {
+    for (int64_t r = 0; r < rows; ++r) {
+      of_row[r] = q.error == TrialError::max ? larger(of_row[r], of_row[r + rows]) : of_row[r] + of_row[r + rows];
+    }
+  }
+  return of_row[0];
+}
+
 // The error of a trial in fp64, sums in ascending k, nearest-even trials, decoded as the spec says but for amax_first
 // (invalid_reason).
 FP4_HD inline double trial_error(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t) {
+#if !FP4_DEVICE_CODE
+  if (q.error_order != ErrorOrder::fp64) {
+    return static_cast<double>(trial_error_in_fp32(q, x, scale_code, t, t.amax));
+  }
+#endif
   q.rounding = Rounding::nearest_even;
   const float s = scale_value(q, scale_code);
   const float factor = q.decode_order == Decode::divide_global ? t.te_multiplier : t.g;
@@ -263,16 +330,22 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
     return power_code(q.scale, power_rule_exponent(q.scale_rule, amax, q.rule_factor(t), q.element));
   }
   const RoundingDraw how = {q.scale_rounding, q.random_bits, random};
+  const auto rounded = [&](Magnitude scale) {
+    const uint64_t grid = round_to_grid(q.scale, scale, false, how);
+    const bool overflows = q.scale_overflow == ScaleOverflow::nan && q.scale.has_nan() && grid > q.scale.largest_code;
+    return overflows ? q.scale.nan_code : encode(q.scale, scale, false, how);
+  };
   const Magnitude largest = q.element.largest();
   if (q.scale_rule == ScaleRule::encode) {
     const Magnitude n = q.scale.has_zero ? largest : Magnitude{1, q.element.max_exponent(), false};
-    return encode(q.scale, multiplier_quotient(q.arithmetic, amax, n, t), false, how);
+    return rounded(multiplier_quotient(q.arithmetic, amax, n, t));
   }
-  const uint32_t code = encode(q.scale, scale_quotient(q.arithmetic, amax, q.divisor(), t, q.compute), false, how);
+  const uint32_t code = rounded(scale_quotient(q.arithmetic, amax, q.divisor(), t, q.compute));
+  if (q.scale.is_nan_code(code)) return code;
   if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
   if (q.scale_rule != ScaleRule::four_over_six) return code;
-  const uint32_t smaller_target =
-      encode(q.scale, scale_quotient(q.arithmetic, amax, q.two_thirds(), t, q.compute), false, how);
+  const uint32_t smaller_target = encode(
+      q.scale, larger_scale_quotient(q.arithmetic, amax, q.divisor(), q.two_thirds(), t, q.compute), false, how);
   const double error_of_6 = trial_error(q, x, apply_scale_policies(q, code), t);
   const double error_of_4 = trial_error(q, x, apply_scale_policies(q, smaller_target), t);
   return error_of_4 < error_of_6 ? smaller_target : code;
@@ -311,6 +384,7 @@ FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, 
                                         uint32_t random) {
   const bool poisons = q.nonfinite == Nonfinite::block_nan || q.nonfinite == Nonfinite::tensor_nan;
   if (poisons && q.scale.has_nan() && (maximum.has_nonfinite || is_nan(t.g))) return q.scale.nan_code;
+  maximum.amax = q.input(maximum.amax);
   if (maximum.amax == 0.0f) return apply_scale_policies(q, zero_block_code(q));
   maximum.amax = at_most_largest(computed(q.compute, maximum.amax));
   if (q.arithmetic == Arithmetic::multiply) maximum.amax = at_most_largest(multiplied(q.compute, maximum.amax, t));
@@ -321,7 +395,8 @@ FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, 
   if (q.element.is_grid() && q.element.grid->calls != nullptr && q.element.grid->calls->scale != nullptr)
     return apply_scale_policies(q, called_scale_code(q, x, t));
 #endif
-  return apply_scale_policies(q, rule_code(q, x, amax, t, random));
+  const uint32_t code = rule_code(q, x, amax, t, random);
+  return q.scale.is_nan_code(code) ? code : apply_scale_policies(q, code);
 }
 
 FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t, uint32_t random) {

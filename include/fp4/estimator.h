@@ -166,9 +166,10 @@ FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale
   if (magnitude_bits(x) == 0 || !is_finite(x)) return x;
   const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
   if (is_nan(stored)) return stored;
-  if (stored == 0.0f && q.arithmetic != Arithmetic::te) return 0.0f;
+  if (stored == 0.0f && q.order_of_payload() != PayloadOrder::te) return 0.0f;
   const Magnitude u = q.has_scale && q.stores_multiplier() ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
-                                                           : payload(q.arithmetic, x, stored, t, q.prescale);
+                                                           : payload(q.arithmetic, x, stored, t, q.prescale,
+                                                                     Compute::fp32, q.payload);
   return round_to_float(u, is_negative(x), Rounding::nearest_even);
 }
 
@@ -185,7 +186,7 @@ FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor
   const Arithmetic order = is_exact ? Arithmetic::exact : q.arithmetic;
   if (q.scale_rule == ScaleRule::four_over_six) {
     const float six = fl32(scale_quotient(order, amax, divisor, t));
-    const float four = fl32(scale_quotient(order, amax, q.two_thirds(), t));
+    const float four = fl32(larger_scale_quotient(order, amax, divisor, q.two_thirds(), t));
     const float chosen = decode(q.scale, code);
     return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
   }

@@ -1,5 +1,5 @@
 // What happens at the edges: all-zero blocks, scales that round to zero, negative zeros, infinities and NaN, and rows
-// that do not fill their last block. Five small axes of words only; block.h acts on them.
+// that do not fill their last block. Small axes of words only; block.h acts on them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ enum class ZeroScale : uint8_t { smallest, one, keep, eighth };
 enum class NegativeZero : uint8_t { keep, drop, of_rounding, zeros };
 enum class Nonfinite : uint8_t { block_nan, saturate, max, max_signed, tensor_nan };
 enum class Ragged : uint8_t { pad, refuse };
+enum class ScaleOverflow : uint8_t { saturate, nan };
+enum class Subnormals : uint8_t { keep, flush };
 
 template <class Id>
 struct PolicyInfo {
@@ -34,7 +36,7 @@ inline constexpr PolicyInfo<ZeroScale> zero_scale_table[] = {
 };
 inline constexpr PolicyInfo<NegativeZero> negative_zero_table[] = {
     {NegativeZero::keep, "keep", "negatives that round to zero give -0", "OCP MX 1.0"},
-    {NegativeZero::drop, "drop", "they give +0", "ggml"},
+    {NegativeZero::drop, "drop", "they give +0", "ggml; PTX cvt .pzo"},
     {NegativeZero::of_rounding, "of_rounding", "they give -0, an input -0 gives +0",
      "code that takes the sign by x < 0: Model-Optimizer, compressed-tensors, vLLM's emulation"},
     {NegativeZero::zeros, "zeros", "they give -0, and so does an input 0 of either sign", "Model-Optimizer MXFP4"},
@@ -54,6 +56,16 @@ inline constexpr PolicyInfo<Ragged> ragged_table[] = {
     {Ragged::pad, "pad", "K is padded with zeros to a multiple of the block", "definition"},
     {Ragged::refuse, "refuse", "K must be a multiple of the block", "strict kernels"},
 };
+inline constexpr PolicyInfo<ScaleOverflow> scale_overflow_table[] = {
+    {ScaleOverflow::saturate, "saturate", "a scale beyond the largest one becomes that", "PTX cvt.satfinite"},
+    {ScaleOverflow::nan, "nan", "it becomes NaN, where the format has one", "PTX cvt to ue5m3x2 and e4m3x2 without satfinite"},
+};
+inline constexpr PolicyInfo<Subnormals> subnormals_table[] = {
+    {Subnormals::keep, "keep", "fp32 subnormals count", "IEEE 754"},
+    {Subnormals::flush, "flush", "inputs below 2^-126 are zeros of their sign, for maxima, too",
+     "PTX cvt .scaled::n1::ue8m0, Tenstorrent"},
+};
+static_assert(ids_are_indices(scale_overflow_table) && ids_are_indices(subnormals_table));
 static_assert(ids_are_indices(zero_block_table) && ids_are_indices(zero_scale_table));
 static_assert(ids_are_indices(negative_zero_table) && ids_are_indices(nonfinite_table) &&
               ids_are_indices(ragged_table));

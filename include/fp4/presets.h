@@ -30,10 +30,26 @@ constexpr QuantSpec choice_spec(Element first, Element second) {
   return s;
 }
 
+// Two candidates of a block's scale, for 6 and for 4, by absolute errors in fp32.
+constexpr QuantSpec four_over_six_spec(PayloadOrder payload, TrialError error, ErrorOrder order) {
+  QuantSpec s = {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six,
+                 .arithmetic = Arithmetic::fouroversix, .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep,
+                 .zero_block = ZeroBlock::limit, .error = error};
+  if (payload != payload_order_of(s.arithmetic)) s.payload = payload;
+  s.error_order = order;
+  return s;
+}
+
+constexpr QuantSpec flashinfer_46_spec(ErrorOrder order) {
+  QuantSpec s = four_over_six_spec(PayloadOrder::te, TrialError::mae, order);
+  s.target = 448.0f;
+  return s;
+}
+
 constexpr QuantSpec fbgemm_spec(ScaleRule rule) {
   QuantSpec s = {.scale_rule = rule, .rounding = Rounding::nearest_away, .zero_block = ZeroBlock::limit};
   s.scale_ceiling = 0x1p125f;
-  if (rule != ScaleRule::nearest_log2_amax) s.exponent = Exponent::float_log2;
+  s.exponent = Exponent::float_log2;
   return s;
 }
 
@@ -78,10 +94,14 @@ inline constexpr Preset preset_table[] = {
     {"te_nvfp4", "nvfp4 in Transformer Engine's order of operations; zero scales stay; its Python reference codes an input -0 as +0", "NVIDIA TransformerEngine",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::te,
       .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
-    {"te_46_mae", "te_nvfp4 with the better of amax/6 and amax/4 by absolute error, target 256; the code sums errors in fp32, the preset in fp64",
-     "NVIDIA TransformerEngine, NVFP4 4over6",
-     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .arithmetic = Arithmetic::te,
-      .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit, .error = TrialError::mae}},
+    {"te_46_mae", "nvfp4 with the better of amax/6 and amax/4 by absolute error in fp32, target 256; its Python reference codes an input -0 as +0",
+     "NVIDIA TransformerEngine, NVFP4 4over6", four_over_six_spec(PayloadOrder::te, TrialError::mae, ErrorOrder::decoded_amax)},
+    {"te_46_mae_fast", "te_46_mae with errors against fl32(x*S)", "NVIDIA TransformerEngine, NVFP4 4over6, err_use_fast_math",
+     four_over_six_spec(PayloadOrder::te, TrialError::mae, ErrorOrder::scaled)},
+    {"flashinfer_46_mae", "as te_46_mae, target 448, errors of q*s*g", "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6",
+     flashinfer_46_spec(ErrorOrder::decoded_factor)},
+    {"flashinfer_46_mae_fast", "as te_46_mae_fast, target 448", "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH",
+     flashinfer_46_spec(ErrorOrder::scaled)},
     {"te_ue5m3", "te_nvfp4 with ue5m3 scales and no tensor scale", "NVIDIA TransformerEngine, pull request 3325",
      {.scale = Scale::ue5m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::te,
       .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
@@ -89,14 +109,14 @@ inline constexpr Preset preset_table[] = {
      "vLLM nvfp4_quant_kernels", nvfp4_by_multiplier_spec},
     {"flashinfer_nvfp4", "as vllm_nvfp4", "FlashInfer fp4_quantize", nvfp4_by_multiplier_spec},
     {"trtllm_nvfp4", "as vllm_nvfp4", "TensorRT-LLM fp4_quantize", nvfp4_by_multiplier_spec},
-    {"compressed_tensors_nvfp4", "nvfp4 by divisions from S; a scale that rounds to zero becomes 1/8", "vllm-project/compressed-tensors",
+    {"compressed_tensors_nvfp4", "nvfp4 by divisions from S; a scale that rounds to zero becomes 1/8; of bf16 models S is bf16 (factor_format), and an S beyond its range 1", "vllm-project/compressed-tensors",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::divide_global,
       .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::eighth, .zero_block = ZeroBlock::limit,
       .negative_zero = NegativeZero::of_rounding, .decode = Decode::divide_global}},
     {"compressed_tensors_mxfp4", "mxfp4 with the even rule on bf16 values", "vllm-project/compressed-tensors",
      {.scale_rule = ScaleRule::even, .arithmetic = Arithmetic::divide, .zero_block = ZeroBlock::limit,
       .negative_zero = NegativeZero::of_rounding, .compute = Compute::bf16}},
-    {"modelopt_nvfp4", "nvfp4 with scales of a/(6g) and payloads of x/(s*g)", "NVIDIA Model-Optimizer NVFP4QTensor",
+    {"modelopt_nvfp4", "nvfp4 with scales of a/(6g) and payloads of x/(s*g); the code takes 1 for quotients a/(6g) that underflow to 0", "NVIDIA Model-Optimizer NVFP4QTensor",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::modelopt,
       .tensor_scale = TensorScale::current, .negative_zero = NegativeZero::of_rounding, .decode = Decode::factor_first}},
     {"modelopt_mxfp4", "mxfp4, rceil by float log2, ties toward zero; zeros have code 8", "NVIDIA Model-Optimizer MXFP4QTensor",
@@ -109,14 +129,34 @@ inline constexpr Preset preset_table[] = {
      "2512.02010, mit-han-lab/fouroversix",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .tensor_scale = TensorScale::current,
       .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
+    {"fouroversix_code", "fouroversix in the order of its PyTorch code, but for the order of the sum, which is PyTorch's",
+     "mit-han-lab/fouroversix", four_over_six_spec(PayloadOrder::vllm, TrialError::mse, ErrorOrder::decoded_amax)},
+    {"mlx_mxfp4", "mxfp4 with 2^round(log2(a/6)), log2 in fp32, halves away from zero", "ml-explore/mlx fp_quantize",
+     {.scale_rule = ScaleRule::nearest_log2, .zero_block = ZeroBlock::limit, .exponent = Exponent::float_log2}},
+    {"mlx_nvfp4", "e2m1, ue4m3 per 16, no tensor scale, payloads of x*(1/s), zero scales kept", "ml-explore/mlx fp_quantize",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::fouroversix,
+      .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit, .payload = PayloadOrder::multiply_global}},
+    {"mlx_nvfp4_global", "mlx_nvfp4 under a tensor scale: S*(a/6), x*(S/s)", "ml-explore/mlx fp_quantize, global_scale",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::fouroversix,
+      .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit,
+      .payload = PayloadOrder::multiply_global}},
+    {"alto_nvfp4", "nvfp4 with scales of (a/g)/6 from 2^-6 and payloads of x/(s*g); the code leaves a NaN out of the tensor's amax", "AMD-AGI/ALTO",
+     {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::factor_first,
+      .tensor_scale = TensorScale::current, .zero_block = ZeroBlock::limit, .scale_floor = 0x1p-6f}},
+    {"pytorch_mxfp4", "mxfp4, rceil by float log2, payloads rounded to bf16 before their codes; under scale code 0 the code multiplies by 1",
+     "PyTorch 2.14, to_mxfp",
+     {.scale_rule = ScaleRule::rceil, .zero_block = ZeroBlock::limit, .exponent = Exponent::float_log2,
+      .payload_type = PayloadType::bf16}},
+    {"trainium3_mxfp8", "mxfp8 with scales twice those of floor", "AWS Neuron, nki.isa.quantize_mx",
+     {.element = Element::e4m3, .scale_rule = ScaleRule::floor_plus_one}},
     {"fbgemm_mx4", "as fbgemm_mx4_ceil, its default", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::ceil)},
     {"fbgemm_mx4_ceil", "mxfp4, ceil by float log2, ties away from zero, scales up to 2^125; its Python code errs below scale/1000", "pytorch/FBGEMM quantize_mx4",
      fbgemm_spec(ScaleRule::ceil)},
     {"fbgemm_mx4_floor", "the same with floor", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::floor)},
-    {"fbgemm_mx4_even", "the same with even_above", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::even_above)},
-    {"fbgemm_mx4_nearest", "the same with 2^round(log2 a), exact where the code's float log2 errs beside sqrt(2)*2^k",
+    {"fbgemm_mx4_even", "the same with even_above; the code's sum wraps for maxima from 1.75*2^127 on", "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::even_above)},
+    {"fbgemm_mx4_nearest", "the same with 2^round(log2 a), halves to even",
      "pytorch/FBGEMM quantize_mx4", fbgemm_spec(ScaleRule::nearest_log2_amax)},
-    {"ggml_mxfp4", "mxfp4, floor by float log2, ties toward zero, no negative zero", "ggml-org/ggml",
+    {"ggml_mxfp4", "mxfp4, floor by float log2, ties toward zero, no negative zero; the code's scale byte wraps for maxima below 2^-124", "ggml-org/ggml",
      {.rounding = Rounding::nearest_toward_zero, .zero_block = ZeroBlock::limit, .negative_zero = NegativeZero::drop,
       .exponent = Exponent::float_log2}},
     {"ggml_nvfp4", "e2m1, ue4m3 per 16, no tensor scale, scale ties away, element ties toward zero; the code makes 448 of scales from 248 on and 7*2^-9 of 7.5*2^-9",

@@ -22,7 +22,8 @@ enum class ScaleRule : uint8_t {
   mse,
   ms_eden,
   even_above,
-  nearest_log2_amax
+  nearest_log2_amax,
+  floor_plus_one
 };
 
 // What a rule reads of a block and what it gives: an exponent from the maximum, an exponent from the variance, a number
@@ -64,6 +65,8 @@ inline constexpr ScaleRuleInfo scale_rule_table[] = {
      ScaleFamily::power},
     {ScaleRule::nearest_log2_amax, "nearest_log2_amax", "2^(round(log2 a) - emax)", "FBGEMM nearest", 0,
      ScaleFamily::power},
+    {ScaleRule::floor_plus_one, "floor_plus_one", "2^(floor(log2 a) - emax + 1): never clips",
+     "AWS Trainium3, nki.isa.quantize_mx", 0, ScaleFamily::power},
 };
 static_assert(ids_are_indices(scale_rule_table));
 
@@ -81,12 +84,33 @@ inline constexpr ExponentInfo exponent_table[] = {
     {Exponent::bits, "bits", "exact", "definition"},
     {Exponent::float_log2, "float_log2",
      "of log2 rounded to fp32 (to bf16 under compute=bf16): one high up to 44 ulp below 2^-117, 1 ulp below 2^3",
-     "microxcaling, FBGEMM, Model-Optimizer MXFP4, ggml"},
+     "microxcaling, FBGEMM, Model-Optimizer MXFP4, ggml, MLX"},
 };
 static_assert(ids_are_indices(exponent_table));
 
 // What the rules that try several codes minimise over a block.
 enum class TrialError : uint8_t { mse, mae, max };
+
+// How that error is worked out. In fp32 each operation is rounded, sums run along a row of the block, and the rows of a
+// square block are added in halves: row r and row r + B/2, and so on.
+enum class ErrorOrder : uint8_t { fp64, decoded_amax, decoded_factor, scaled };
+
+struct ErrorOrderInfo {
+  ErrorOrder id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr ErrorOrderInfo error_order_table[] = {
+    {ErrorOrder::fp64, "fp64", "x minus the decoded value, in fp64, ascending k", "definition"},
+    {ErrorOrder::decoded_amax, "decoded_amax", "fl32(fl32(fl32(fl32(q*s)*A) / fl32(target*M)) - x), in fp32",
+     "Transformer Engine 4over6"},
+    {ErrorOrder::decoded_factor, "decoded_factor", "fl32(fl32(fl32(q*s)*g) - x), in fp32", "FlashInfer 4over6, since 2026-08"},
+    {ErrorOrder::scaled, "scaled", "fl32(q*s - fl32(x*S)), in fp32; q*s is exact in fp16",
+     "Transformer Engine and FlashInfer 4over6, fast math"},
+};
+static_assert(ids_are_indices(error_order_table));
 
 struct TrialErrorInfo {
   TrialError id;
@@ -111,7 +135,8 @@ FP4_HD constexpr ScaleFamily family_of(ScaleRule r) {
     case ScaleRule::uos:
     case ScaleRule::nearest_log2:
     case ScaleRule::even_above:
-    case ScaleRule::nearest_log2_amax: return ScaleFamily::power;
+    case ScaleRule::nearest_log2_amax:
+    case ScaleRule::floor_plus_one: return ScaleFamily::power;
     case ScaleRule::quest_floor:
     case ScaleRule::quest_nearest: return ScaleFamily::variance;
     case ScaleRule::amax:
@@ -136,6 +161,7 @@ FP4_HD constexpr Divisor rule_divisor(ScaleRule rule, const FloatFormat& element
     case ScaleRule::even:
     case ScaleRule::even_above:
     case ScaleRule::nearest_log2_amax:
+    case ScaleRule::floor_plus_one:
     case ScaleRule::quest_floor:  // of constant blocks
     case ScaleRule::quest_nearest: return {{1, element.max_exponent(), false}, 1};
     case ScaleRule::uos: return {{29, 0, false}, 4};
@@ -241,19 +267,37 @@ FP4_HD constexpr int float_log2_ceil(float x) {
   return above <= ulps_of_log2(log2_beside(k, false) - 1) ? k : k + 1;
 }
 
+// round(fl32(log2 x)), halves away from zero or to even. fl32(log2 x) is k + 1/2 for the significands within
+// .4901 * 2^m of sqrt(2) * 2^23 = 11863283.2, m the binade of k + 1/2.
+FP4_HD constexpr int float_log2_nearest(float x, bool half_to_even) {
+  const int k = exact_magnitude(x).log2_floor();
+  const int twice = 2 * k + 1;  // of k + 1/2
+  const int m = floor_log2(static_cast<uint64_t>(twice < 0 ? -twice : twice)) - 1;
+  constexpr uint32_t first[] = {11863283, 11863283, 11863283, 11863282, 11863280, 11863276, 11863268, 11863252};
+  constexpr uint32_t last[] = {11863283, 11863283, 11863284, 11863285, 11863287, 11863291, 11863298, 11863314};
+  const uint32_t s = significand_of_24_bits(x);
+  if (k == 0) return s > last[0] ? 1 : 0;  // steps below 1/2 are half as long
+  if (s < first[m + 1]) return k;
+  if (s > last[m + 1]) return k + 1;
+  return (half_to_even ? (k & 1) != 0 : k >= 0) ? k + 1 : k;
+}
+
 // The same rules by float log2 of fl32(a/g), or of fl32(fl32(a/M)/g); amax > 0. invalid_reason refuses the other rules.
 FP4_HD constexpr int float_rule_exponent(ScaleRule rule, float amax, float g, const FloatFormat& element, Compute c) {
   const int emax = element.max_exponent();
   const float a = amax / g;
   const uint32_t half_step = 1u << (22 - element.mantissa_bits);
-  if (rule == ScaleRule::rceil) {
+  if (rule == ScaleRule::rceil || rule == ScaleRule::nearest_log2) {
     const float largest = round_to_float(element.largest(), false, Rounding::nearest_even);
     const float quotient_of_largest = amax / largest / g;
-    return quotient_of_largest == 0.0f ? -149 : float_log2_ceil(quotient_of_largest);
+    if (quotient_of_largest == 0.0f) return -149;
+    return rule == ScaleRule::rceil ? float_log2_ceil(quotient_of_largest)
+                                    : float_log2_nearest(quotient_of_largest, /*half_to_even=*/false);
   }
   if (a == 0.0f) return -149 - emax;
   if (!is_finite(a)) return 128 - emax;
   if (rule == ScaleRule::ceil) return float_log2_ceil(a) - emax;
+  if (rule == ScaleRule::nearest_log2_amax) return float_log2_nearest(a, /*half_to_even=*/true) - emax;
   const uint32_t added = rule == ScaleRule::even ? half_step : rule == ScaleRule::even_above ? half_step - 1 : 0;
   const float moved = float_of(bits_of(a) + added);
   return (is_finite(moved) ? float_log2_floor(moved, c) : 128) - emax;
@@ -283,6 +327,7 @@ FP4_HD constexpr int power_rule_exponent(ScaleRule rule, float amax, float g, co
       return a.log2_floor() - emax + (significand_at_least(a, threshold, bits) && !is_equal(a, at) ? 1 : 0);
     }
     case ScaleRule::nearest_log2_amax: return log2_nearest(a) - emax;
+    case ScaleRule::floor_plus_one: return a.log2_floor() - emax + 1;
     case ScaleRule::floor:
     case ScaleRule::quest_floor:  // constant blocks fall back to floor
     case ScaleRule::quest_nearest:

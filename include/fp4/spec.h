@@ -59,6 +59,13 @@ struct QuantSpec {
   float scale_add = 0.0f;      // of quest_floor
   Headroom headroom = Headroom::none;
   Choice choice = {};
+  PayloadOrder payload = PayloadOrder::of_arithmetic;
+  PayloadType payload_type = PayloadType::of_compute;
+  FactorOrder factor_order = FactorOrder::of_arithmetic;
+  float factor = 0.0f;  // of TensorScale::given
+  ErrorOrder error_order = ErrorOrder::fp64;
+  ScaleOverflow scale_overflow = ScaleOverflow::saturate;
+  Subnormals subnormals = Subnormals::keep;
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }
@@ -110,6 +117,15 @@ constexpr Quantizer resolve(const QuantSpec& s) {
   q.scale_add = s.scale_add;
   q.headroom = s.has_scale() ? s.headroom : Headroom::none;
   if (s.has_scale() && s.choice.is_on) q.other = &format_of(s.choice.other);
+  if (s.has_scale()) {
+    q.payload = s.payload;
+    q.payload_rounding = s.payload_type;
+  }
+  q.factor_order = s.factor_order;
+  q.factor = s.factor;
+  q.error_order = s.error_order;
+  q.scale_overflow = s.scale_overflow;
+  q.subnormals = s.subnormals;
   return q;
 }
 
@@ -143,7 +159,12 @@ inline std::string invalid_grid_reason(const QuantSpec& s) {
   const bool is_listed = element.is_grid() || (s.choice.is_on && format_of(s.choice.other).is_grid());
   const bool is_blocked = s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square;
   if (element.has_micro() && !s.has_scale()) return "elements with micro-exponents need a block scale";
+  if (element.is_grid() && s.subnormals != Subnormals::keep) return "elements that are lists take no subnormals=flush";
   if (!s.has_scale()) return "";
+  if ((is_listed || s.choice.is_on) &&
+      (s.payload_type != PayloadType::of_compute || s.scale_overflow != ScaleOverflow::saturate ||
+       s.subnormals != Subnormals::keep || s.error_order != ErrorOrder::fp64))
+    return "elements that are lists, and choices, take no payload_type, scale_overflow, subnormals and error_order";
   if (is_listed && (s.scale_rule == ScaleRule::even || s.scale_rule == ScaleRule::even_above))
     return "scale_rule even and even_above round a mantissa: the element must be a float format";
   if (element.is_grid() && element.grid->calls != nullptr && element.grid->calls->scale != nullptr &&
@@ -206,10 +227,41 @@ inline std::string invalid_reason(const QuantSpec& s) {
   }
   const bool has_own_order = s.arithmetic == Arithmetic::te || s.arithmetic == Arithmetic::vllm ||
                              s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt ||
-                             s.arithmetic == Arithmetic::multiply;
+                             s.arithmetic == Arithmetic::multiply || s.arithmetic == Arithmetic::fouroversix ||
+                             s.arithmetic == Arithmetic::factor_first;
   if (s.scale_rule == ScaleRule::encode && has_own_order) {
-    return "arithmetic te, vllm, divide_global, modelopt and multiply are not defined for scale_rule encode";
+    return "scale_rule encode is defined for arithmetic exact, divide and reciprocal";
   }
+  const bool is_fp32_order = payload_order_of(s.arithmetic) != PayloadOrder::of_arithmetic;
+  if (s.payload != PayloadOrder::of_arithmetic && (!is_fp32_order || s.scale_rule == ScaleRule::encode)) {
+    return "payload orders of their own need an arithmetic in fp32, not exact nor multiply, and no scale_rule encode";
+  }
+  if (s.payload != PayloadOrder::of_arithmetic && reads_multiplier(s.payload) && !starts_from_multiplier(s.arithmetic)) {
+    return "payload divide_global, multiply_global and divide_then_multiply read S: arithmetic must be te, vllm, "
+           "divide_global or fouroversix";
+  }
+  if (s.payload_type != PayloadType::of_compute && (s.has_tensor_scale() || s.scale_rule == ScaleRule::encode)) {
+    return "payload_type bf16 takes no tensor scale and no scale_rule encode";
+  }
+  if (s.factor_order != FactorOrder::of_arithmetic && !starts_from_multiplier(s.arithmetic)) {
+    return "factor_order needs an arithmetic that starts from S: te, vllm, divide_global, multiply or fouroversix";
+  }
+  const bool is_given = s.tensor_scale == TensorScale::given;
+  if (is_given != (s.factor != 0.0f) || !(s.factor >= 0.0f) || !is_finite(s.factor)) {
+    return "tensor_scale given needs a positive factor, and factor needs tensor_scale given: tensor_scale=NUMBER says both";
+  }
+  if (is_given && (s.decode == Decode::amax_first || s.factor_format != FactorFormat::fp32)) {
+    return "tensor_scale given knows no amax and no factor_format";
+  }
+  if (s.error_order != ErrorOrder::fp64 && (!tries_codes(s.scale_rule) || !s.has_tensor_scale() ||
+                                            !starts_from_multiplier(s.arithmetic) || s.prescale != 1.0f)) {
+    return "error orders in fp32 need scale_rule four_over_six or mse, a tensor scale, an arithmetic that starts from S "
+           "and no prescale";
+  }
+  if (s.error_order != ErrorOrder::fp64 && (s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor)) {
+    return "error orders in fp32 are defined for 1 x B and B x B blocks";
+  }
+  if (s.error_order == ErrorOrder::decoded_amax && is_given) return "error_order decoded_amax needs the tensor's amax";
   if (s.arithmetic == Arithmetic::multiply && is_quest(s.scale_rule)) {
     return "arithmetic multiply is not defined for quest rules";
   }
@@ -225,11 +277,14 @@ inline std::string invalid_reason(const QuantSpec& s) {
   if (s.compute != Compute::fp32 && is_quest(s.scale_rule)) return "compute bf16 is not defined for quest rules";
   const bool knows_log2 = s.scale_rule == ScaleRule::floor || s.scale_rule == ScaleRule::ceil ||
                           s.scale_rule == ScaleRule::rceil || s.scale_rule == ScaleRule::even ||
-                          s.scale_rule == ScaleRule::even_above;
+                          s.scale_rule == ScaleRule::even_above || s.scale_rule == ScaleRule::nearest_log2 ||
+                          s.scale_rule == ScaleRule::nearest_log2_amax;
   if (s.exponent == Exponent::float_log2 && !knows_log2) {
-    return "exponent float_log2 is defined for scale_rule floor, ceil, rceil, even and even_above";
+    return "exponent float_log2 is defined for scale_rule floor, ceil, rceil, even, even_above, nearest_log2 and "
+           "nearest_log2_amax";
   }
-  const bool rounds_up = s.scale_rule == ScaleRule::ceil || s.scale_rule == ScaleRule::rceil;
+  const bool rounds_up = s.scale_rule == ScaleRule::ceil || s.scale_rule == ScaleRule::rceil ||
+                         s.scale_rule == ScaleRule::nearest_log2 || s.scale_rule == ScaleRule::nearest_log2_amax;
   if (s.exponent == Exponent::float_log2 && s.compute != Compute::fp32 && rounds_up) {
     return "exponent float_log2 is defined in bf16 for scale_rule floor, even and even_above";
   }
@@ -237,7 +292,7 @@ inline std::string invalid_reason(const QuantSpec& s) {
     return "decode orders other than scale_then_tensor take no prescale and no scale_rule encode";
   }
   if (s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic)) {
-    return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global or multiply";
+    return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global, multiply or fouroversix";
   }
   if (s.decode == Decode::amax_first && (s.corrects_scales() || tries_codes(s.scale_rule))) {
     return "decode amax_first is not defined for scale_rule ms_eden, four_over_six and mse";
@@ -246,8 +301,9 @@ inline std::string invalid_reason(const QuantSpec& s) {
     return "zero_scale keep is not defined for scale_rule encode";
   }
   if (s.scale_rounding != Rounding::nearest_even && s.scale_rounding != Rounding::toward_positive &&
-      s.scale_rounding != Rounding::stochastic && s.scale_rounding != Rounding::nearest_away) {
-    return "scale_rounding must be nearest_even, nearest_away, toward_positive or stochastic";
+      s.scale_rounding != Rounding::stochastic && s.scale_rounding != Rounding::nearest_away &&
+      s.scale_rounding != Rounding::toward_zero) {
+    return "scale_rounding must be nearest_even, nearest_away, toward_positive, toward_zero or stochastic";
   }
   if (s.tensor_scale == TensorScale::outer128 && s.block.kind != BlockKind::vector) {
     return "tensor_scale outer128 needs 1 x B blocks";

@@ -8,7 +8,7 @@
 
 namespace fp4 {
 
-enum class TensorScale : uint8_t { none, current, hold, outer128, row };
+enum class TensorScale : uint8_t { none, current, hold, outer128, row, given };
 
 struct TensorScaleInfo {
   TensorScale id;
@@ -27,14 +27,35 @@ inline constexpr TensorScaleInfo tensor_scale_table[] = {
      false},
     {TensorScale::row, "row", "one factor per row", "row-scaled NVFP4 of Transformer Engine, FlashInfer per token", 1,
      false},
+    {TensorScale::given, "given",
+     "`factor`, whatever the tensor: S of orders that start from it, else g; tensor_scale=NUMBER says both",
+     "static scales of vLLM, TensorRT-LLM and Model-Optimizer", 0, false},
 };
 static_assert(ids_are_indices(tensor_scale_table));
+
+// How S = target*M/A is worked out.
+enum class FactorOrder : uint8_t { of_arithmetic, divide, inverse };
+
+struct FactorOrderInfo {
+  FactorOrder id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
+inline constexpr FactorOrderInfo factor_order_table[] = {
+    {FactorOrder::of_arithmetic, "of_arithmetic", "inverse under divide_global, else divide", "definition"},
+    {FactorOrder::divide, "divide", "S = fl32(target*M / A)", "Transformer Engine, vLLM's kernels"},
+    {FactorOrder::inverse, "inverse", "S = fl32(target*M * fl32(1/A)), as number / tensor in PyTorch",
+     "compressed-tensors, vLLM and SGLang in Python"},
+};
+static_assert(ids_are_indices(factor_order_table));
 
 // What a factor is stored in. power_of_two: the least 2^e that is not below g, e in [-126, 126], so that no block scale
 // exceeds the target. mantissa8: S = 1.f with the eight upper fraction bits f of fl32(M / max(A, 1e-12)), and
 // g = fl32(1/S); the exponent is left to the block scales and `target` is not read. Of e2m1's 6 over A = 5, 1.2, f is
 // 51, and 5 becomes 5 S = 5.996.
-enum class FactorFormat : uint8_t { fp32, power_of_two, mantissa8 };
+enum class FactorFormat : uint8_t { fp32, power_of_two, mantissa8, bf16 };
 
 struct FactorFormatInfo {
   FactorFormat id;
@@ -50,6 +71,8 @@ inline constexpr FactorFormatInfo factor_format_table[] = {
     {FactorFormat::mantissa8, "mantissa8",
      "S = 1.f, the eight upper fraction bits of M/A; e8m0 blocks keep its exponent",
      "macro block scaling, 2603.08713; AMD-AGI/ALTO", 8},
+    {FactorFormat::bf16, "bf16", "S, or g where the order does not start from S, rounded to bf16",
+     "compressed-tensors on bf16 models", 16},
 };
 static_assert(ids_are_indices(factor_format_table));
 
@@ -109,17 +132,30 @@ FP4_HD constexpr TensorFactor mantissa_factor(float amax, float largest) {
 
 // g and S from the amax A (finite, >= 0). `largest` is M. A = 0 gives 1.
 FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float target, float largest,
-                                            FactorFormat format = FactorFormat::fp32) {
+                                            FactorFormat format = FactorFormat::fp32,
+                                            FactorOrder by = FactorOrder::of_arithmetic) {
   if (amax == 0.0f) return {};
   if (format == FactorFormat::mantissa8) return mantissa_factor(amax, largest);
-  if (format == FactorFormat::power_of_two) return rounded_up_to_power(tensor_factor(order, amax, target, largest).g);
+  if (format == FactorFormat::power_of_two) {
+    return rounded_up_to_power(tensor_factor(order, amax, target, largest, FactorFormat::fp32, by).g);
+  }
+  const auto stored = [&](float x) {
+    return at_most_largest(format == FactorFormat::bf16 ? rounded_to_bf16(at_most_largest(x)) : x);
+  };
   if (starts_from_multiplier(order)) {
-    const bool by_inverse = order == Arithmetic::divide_global;  // PyTorch's number / tensor
-    const float multiplier = at_most_largest(by_inverse ? target * largest * (1.0f / amax) : target * largest / amax);
+    const bool by_inverse =
+        by == FactorOrder::inverse || (by == FactorOrder::of_arithmetic && order == Arithmetic::divide_global);
+    const float multiplier = stored(by_inverse ? target * largest * (1.0f / amax) : target * largest / amax);
     return {1.0f / multiplier, multiplier};
   }
-  const float g = at_most_largest(amax / (target * largest));
+  const float g = stored(amax / (target * largest));
   return {g == 0.0f ? power_of_two(-149) : g, 1.0f};
+}
+
+// Of a factor that a kernel is given: S, or g where the order does not start from S.
+FP4_HD constexpr TensorFactor given_factor(Arithmetic order, float factor) {
+  if (starts_from_multiplier(order)) return {1.0f / factor, factor};
+  return {factor, 1.0f};
 }
 
 // What stands for gA*gB in the factor of a product (gemm.h). A_A and A_B are the tensor amaxes, T = fl32(target*M) of

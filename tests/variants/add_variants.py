@@ -63,7 +63,10 @@ case("hadamard.h", "inverse_factor", "case HadamardNormalise::variant: return 2.
 enumerator("arithmetic.h", "Arithmetic")
 row("arithmetic.h", "arithmetic_table", 'Arithmetic::variant, "variant", "fl32(fl32(x/g)/s)", "test"')
 case("arithmetic.h", "scale_quotient", "case Arithmetic::variant: return magnitude_or_overflow(amax / t.g / m.rounded());")
-case("arithmetic.h", "payload", "case Arithmetic::variant: u = a / t.g / s; break;")
+case("arithmetic.h", "payload_order_of", "case Arithmetic::variant: return PayloadOrder::variant;")
+enumerator("arithmetic.h", "PayloadOrder")
+row("arithmetic.h", "payload_order_table", 'PayloadOrder::variant, "variant", "fl32(fl32(x/g)/s)", "test"')
+case("arithmetic.h", "payload", "case PayloadOrder::variant: u = a / t.g / s; break;")
 
 enumerator("tensor_scale.h", "TensorScale")
 row("tensor_scale.h", "tensor_scale_table", 'TensorScale::variant, "variant", "as current", "test", 1, false')

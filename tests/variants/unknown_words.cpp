@@ -36,6 +36,7 @@ constexpr Change changes[] = {
     {"rounding", [](QuantSpec& s) { set_last(s.rounding, Rounding::variant); }},
     {"drawn rounding", [](QuantSpec& s) { set_last(s.rounding, Rounding::variant_drawn); }},
     {"arithmetic", [](QuantSpec& s) { set_last(s.arithmetic, Arithmetic::variant); }},
+    {"payload order", [](QuantSpec& s) { set_last(s.payload, PayloadOrder::variant); }},
     {"tensor scale", [](QuantSpec& s) { set_last(s.tensor_scale, TensorScale::variant); }},
     {"zero block", [](QuantSpec& s) { set_last(s.zero_block, ZeroBlock::variant); }},
     {"zero scale", [](QuantSpec& s) { set_last(s.zero_scale, ZeroScale::variant); }},

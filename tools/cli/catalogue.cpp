@@ -57,7 +57,13 @@ std::vector<CatalogueRow> policies() {
   append(rows, "negative_zero", negative_zero_table);
   append(rows, "nonfinite", nonfinite_table);
   append(rows, "ragged", ragged_table);
+  append(rows, "scale_overflow", scale_overflow_table);
+  append(rows, "subnormals", subnormals_table);
   append(rows, "compute", compute_table);
+  append(rows, "payload", payload_order_table);
+  append(rows, "payload_type", payload_type_table);
+  append(rows, "factor_order", factor_order_table);
+  append(rows, "error_order", error_order_table);
   append(rows, "factor_format", factor_format_table);
   append(rows, "headroom", headroom_table);
   append(rows, "exponent", exponent_table);

@@ -492,7 +492,9 @@ FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scal
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
               zero_scale="smallest", zero_block="one", scale_floor="0", negative_zero="keep", nonfinite="block_nan", ragged="pad",
               error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0",
-              factor_format="fp32", headroom="none", choice="none")
+              factor_format="fp32", headroom="none", choice="none",
+              payload="of_arithmetic", payload_type="of_compute", factor_order="of_arithmetic",
+              factor="0", error_order="fp64", scale_overflow="saturate", subnormals="keep")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -510,8 +512,10 @@ LIST_PRESETS = {
     "mx6": dict(element="mx6", block="16"), "mx9": dict(element="mx9", block="16"),
 }
 POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_floor", "quest_nearest")
-YOUNGER_POWER_RULES = ("even_above", "nearest_log2_amax")
-FROM_MULTIPLIER = ("te", "vllm", "divide_global", "multiply")  # orders that start from S = target*M/A
+YOUNGER_POWER_RULES = ("even_above", "nearest_log2_amax", "floor_plus_one")
+FROM_MULTIPLIER = ("te", "vllm", "divide_global", "multiply", "fouroversix")  # orders that start from S = target*M/A
+PAYLOAD_OF = {"divide": "divide", "modelopt": "divide", "factor_first": "divide", "reciprocal": "reciprocal", "te": "te", "vllm": "vllm",
+              "fouroversix": "vllm", "divide_global": "divide_global", "exact": None, "multiply": None}
 VALUE_RULES = ("amax", "encode", "four_over_six", "mse")
 EDEN_HEADROOM = Fraction(17, 16) * Fraction(93, 100)  # of ms_eden: the maximum lands on 6 / that
 
@@ -537,6 +541,8 @@ class Spec:
         self.n = int(self.random_bits)
         self.p = Fraction(self.prescale)
         self.p_bits = parse_f32(self.prescale)
+        self.factor_bits = parse_f32(self.factor)
+        self.payload_order = PAYLOAD_OF[self.arithmetic] if self.payload == "of_arithmetic" else self.payload
         self.floor_bits = parse_f32(self.scale_floor)
         self.ceiling_bits = parse_f32(self.scale_ceiling)
         if self.target is not None:
@@ -578,9 +584,10 @@ class Spec:
             return "four_over_six needs a scale format with mantissa"
         if self.compute == "bf16" and (self.arithmetic == "exact" or self.scale_rule == "encode" or self.scale_rule.startswith("quest")):
             return "compute=bf16 rounds operations"
-        if self.exponent == "float_log2" and self.scale_rule not in ("floor", "ceil", "rceil", "even", "even_above"):
+        if self.exponent == "float_log2" and self.scale_rule not in ("floor", "ceil", "rceil", "even", "even_above", "nearest_log2",
+                                                                      "nearest_log2_amax"):
             return "float_log2 is defined for rules of the amax"
-        if self.exponent == "float_log2" and self.compute == "bf16" and self.scale_rule in ("ceil", "rceil"):
+        if self.exponent == "float_log2" and self.compute == "bf16" and self.scale_rule not in ("floor", "even", "even_above"):
             return "float_log2 in bf16 is defined for floors"
         if self.decode != "scale_then_tensor" and (self.p != 1 or self.scale_rule == "encode"):
             return "decode orders take neither prescale nor encode"
@@ -600,7 +607,22 @@ class Spec:
             return "mantissa8 needs e8m0"
         if self.factor_format != "fp32" and self.tensor_scale != "none" and self.decode == "amax_first":
             return "amax_first needs fp32"
-        if self.scale_rule == "encode" and (self.arithmetic in ("te", "vllm", "divide_global", "modelopt", "multiply") or self.zero_scale == "keep"):
+        if self.payload != "of_arithmetic" and (self.arithmetic in ("exact", "multiply") or self.scale_rule == "encode"):
+            return "payload orders need an fp32 order"
+        if self.payload in ("divide_global", "multiply_global", "divide_then_multiply") and self.arithmetic not in FROM_MULTIPLIER:
+            return "this payload reads S"
+        if self.payload_type == "bf16" and (self.scale_rule == "encode" or (self.tensor_scale != "none" and self.scale != "none")):
+            return "payload_type=bf16 takes no tensor scale"
+        if self.factor_order != "of_arithmetic" and self.arithmetic not in FROM_MULTIPLIER:
+            return "factor_order needs S"
+        if (self.tensor_scale == "given") != (self.factor != "0"):
+            return "given and factor belong together"
+        if self.tensor_scale == "given" and (self.decode == "amax_first" or self.factor_format != "fp32" or self.error_order == "decoded_amax"):
+            return "given knows no amax"
+        if self.error_order != "fp64" and (self.scale_rule not in ("four_over_six", "mse") or self.tensor_scale == "none" or self.p != 1
+                                           or self.arithmetic not in FROM_MULTIPLIER or self.block in ("row", "tensor")):
+            return "error orders need trials and S"
+        if self.scale_rule == "encode" and (self.arithmetic not in ("exact", "divide", "reciprocal") or self.zero_scale == "keep"):
             return "encode takes neither te nor zero_scale=keep"
         if self.tensor_scale == "outer128" and self.scale != "none" and not self.block.isdigit():
             return "outer128 needs 1 x B blocks"
@@ -676,6 +698,12 @@ class BlockQuantiser:
             v = f_mul(self.s_te, narrow(f_mul(a, f_div(ONE, m))))
         elif self.spec.arithmetic == "divide_global":
             v = f_mul(self.s_te, narrow(f_div(a, m)))
+        elif self.spec.arithmetic == "fouroversix":
+            v = f_mul(self.s_te, narrow(f_div(a, fraction_to_f32(self.m))))
+            if exact_m != self.m:  # the candidate for 4
+                v = f_mul(v, parse_f32(Fraction(3, 2)))
+        elif self.spec.arithmetic == "factor_first":
+            v = f_div(f_div(a, self.g), m)
         elif self.spec.arithmetic == "modelopt":
             v = f_div(a, f_mul(m, self.g))
         else:
@@ -692,8 +720,23 @@ class BlockQuantiser:
 
     def round_scale(self, ratio, draw):
         num, den = ratio
-        if den == 0:  # an fp32 overflow on the way saturates
-            return self.fmt.largest_code
+        if den == 0:  # an fp32 overflow on the way
+            return None if self.spec.scale_overflow == "nan" and self.fmt.nan is not None else self.fmt.largest_code
+        if self.spec.scale_overflow == "nan" and self.fmt.nan is not None and not self.fmt.power_of_two:
+            top = Fraction(self.fmt.values[self.fmt.largest_code], 1 << self.fmt.shift)
+            step = top - Fraction(self.fmt.values[self.fmt.largest_code - 1], 1 << self.fmt.shift)
+            v, mode = Fraction(num, den), self.spec.scale_rounding
+            excess = (v - top) / step  # of the way to the number that would follow
+            if mode == "toward_zero":
+                over = excess >= 1
+            elif mode == "toward_positive":
+                over = excess > 0
+            elif mode == "nearest_away":
+                over = excess >= Fraction(1, 2)
+            else:
+                over = excess > Fraction(1, 2) or (excess == Fraction(1, 2) and self.fmt.largest_code % 2 == 1)
+            if over:
+                return None
         return round_to_format(self.fmt, num, den, self.spec.scale_rounding, False, self.spec.n, draw)
 
     def power_code(self, e):
@@ -710,6 +753,8 @@ class BlockQuantiser:
         pow2 = (num << -e) == den if e < 0 else num == den << e
         if rule == "floor":
             return e - emax
+        if rule == "floor_plus_one":
+            return e - emax + 1
         if rule == "ceil":
             return e - emax + (not pow2)
         if rule in ("even", "even_above"):  # a' >= (2 - 2^-(m+1)) 2^e, or above it
@@ -751,16 +796,21 @@ class BlockQuantiser:
         """The rules by log2 in floats, of fl32(a/g) or fl32(fl32(a/M)/g)."""
         emax, mantissa = self.spec.elem.emax, self.spec.elem.mantissa
         g = ONE if self.spec.arithmetic == "multiply" else self.g
-        x = f_div(f_div(a, fraction_to_f32(self.m)), g) if rule == "rceil" else f_div(a, g)
+        of_m = rule in ("rceil", "nearest_log2")
+        x = f_div(f_div(a, fraction_to_f32(self.m)), g) if of_m else f_div(a, g)
         if rule in ("even", "even_above") and is_finite(x) and x:
             x += (1 << 22 - mantissa) - (rule == "even_above")
         if not x:
-            return -149 - (0 if rule == "rceil" else emax)
+            return -149 - (0 if of_m else emax)
         if not is_finite(x):
-            return 128 - (0 if rule == "rceil" else emax)
+            return 128 - (0 if of_m else emax)
         log2 = to_double(log2_bits(magnitude_units(x), 1 << 149, self.spec.compute))
         if rule == "rceil":
             return math.ceil(log2)
+        if rule == "nearest_log2":  # halves away from zero
+            return int(math.copysign(math.floor(abs(log2) + 0.5), log2))
+        if rule == "nearest_log2_amax":
+            return round(log2) - emax  # halves to even
         return (math.ceil(log2) if rule == "ceil" else math.floor(log2)) - emax
 
     def after_rule(self, code):
@@ -777,7 +827,35 @@ class BlockQuantiser:
             code = {"smallest": 1, "one": fmt.one, "keep": code, "eighth": eighth}[spec.zero_scale]
         return code
 
+    def error_in_fp32(self, code, xs, width):
+        """Rows of the block one after the other, then their sums in halves."""
+        s, top = self.decode_scale(code), self.spec.top()
+        codes = self.element_codes(code, xs, "nearest_even", None)
+        sums = []
+        for first in range(0, len(xs), width):
+            total = 0
+            for x, q in zip(xs[first:first + width], codes[first:first + width]):
+                candidate = f_mul(self.spec.elem.code_to_f32(q), s)
+                if self.spec.error_order == "decoded_amax":
+                    d = f_add(f_div(f_mul(candidate, self.amax), top), x ^ SIGN)
+                elif self.spec.error_order == "decoded_factor":
+                    d = f_add(f_mul(candidate, self.g), x ^ SIGN)
+                else:
+                    d = f_add(candidate, f_mul(x, self.s_te) ^ SIGN)
+                term = f_mul(d, d) if self.spec.error == "mse" else d & NAN
+                total = max(total, term) if self.spec.error == "max" else f_add(total, term)
+            sums.append(total)
+        while len(sums) & (len(sums) - 1):
+            sums.append(0)
+        while len(sums) > 1:
+            half = len(sums) // 2
+            join = max if self.spec.error == "max" else f_add
+            sums = [join(a, b) for a, b in zip(sums[:half], sums[half:])]
+        return to_double(sums[0])
+
     def error(self, code, xs):
+        if self.spec.error_order != "fp64":
+            return self.error_in_fp32(code, xs, self.width)
         total = 0.0
         for x, q in zip(xs, self.element_codes(code, xs, "nearest_even", None)):
             d = to_double(x) - to_double(self.decode(q, code))
@@ -790,6 +868,8 @@ class BlockQuantiser:
     def scale_code(self, xs, count, draw):
         """None stands for the NaN scale."""
         spec, fmt = self.spec, self.fmt
+        if spec.subnormals == "flush":
+            xs = [x if x & 0x7F800000 else x & SIGN for x in xs]
         poisons = spec.nonfinite in ("block_nan", "tensor_nan") and fmt.nan is not None
         if poisons and (is_nan(self.g) or not all(is_finite(x) for x in xs)):
             return None
@@ -808,11 +888,15 @@ class BlockQuantiser:
         if rule == "encode":
             return self.after_rule(self.round_scale(self.multiplier(a), draw))
         c = self.round_scale(self.quotient(a, fraction_to_f32(self.m), self.m), draw)
+        if c is None:
+            return None
         if rule in ("amax", "ms_eden"):
             return self.after_rule(c)
         if rule == "four_over_six":
             m4 = self.m * 2 / 3
-            tries = [c, self.round_scale(self.quotient(a, fraction_to_f32(m4), m4), draw)]
+            four = self.quotient(a, fraction_to_f32(m4), m4)
+            tries = [c, self.fmt.largest_code if four[1] == 0 else
+                     round_to_format(self.fmt, four[0], four[1], spec.scale_rounding, False, spec.n, draw)]
         else:
             tries = [t for t in (c, c - 1, c + 1, c - 2, c + 2) if 0 <= t <= fmt.largest_code and fmt.value_units(t)] or [c]
         best = best_error = None
@@ -852,21 +936,25 @@ class BlockQuantiser:
         if spec.scale_rule == "encode":
             def one(x):
                 return f_mul(f_div(x, g), stored)
-        elif spec.arithmetic in ("divide", "modelopt", "divide_global"):
-            d = f_div(stored, self.s_te) if spec.arithmetic == "divide_global" else f_mul(stored, g)
+        elif spec.payload_order in ("divide", "divide_global"):
+            d = f_div(stored, self.s_te) if spec.payload_order == "divide_global" else f_mul(stored, g)
 
             def one(x):
                 return f_div(x, d)
         else:
-            if spec.arithmetic == "reciprocal":
+            if spec.payload_order == "reciprocal":
                 k = f_div(f_div(ONE, g), stored)
-            elif spec.arithmetic == "vllm":
+            elif spec.payload_order == "vllm":
                 k = f_div(ONE, f_mul(stored, g))
+            elif spec.payload_order == "multiply_global":
+                k = f_div(self.s_te, stored)
+            elif spec.payload_order == "divide_then_multiply":
+                k = None
             else:
                 k = min(f_div(ONE, f_mul(stored, g)), FLT_MAX)
 
             def one(x):
-                return f_mul(x, k)
+                return f_mul(f_div(x, stored), self.s_te) if k is None else f_mul(x, k)
 
         bf16 = spec.compute == "bf16"
         bf16_payload = bf16 and spec.tensor_scale == "none"
@@ -883,7 +971,9 @@ class BlockQuantiser:
     def element_codes(self, code, xs, mode, draws):
         """draws: for each x a function without arguments, or None where none is needed."""
         spec, elem = self.spec, self.spec.elem
-        keep_zero = self.fmt.value_units(code) == 0 and spec.arithmetic != "te"
+        if spec.subnormals == "flush":
+            xs = [x if x & 0x7F800000 else x & SIGN for x in xs]
+        keep_zero = self.fmt.value_units(code) == 0 and spec.payload_order != "te"
         payload = None if keep_zero else self.payloads(code)
         if isinstance(elem, Micro):
             return self.micro_codes(payload, xs, mode, draws)
@@ -901,6 +991,13 @@ class BlockQuantiser:
             c = elem.zero
             if not keep_zero and x & NAN:
                 num, den = payload(x)
+                if spec.payload_type == "bf16":
+                    top = elem.max_fraction
+                    if den == 0 or Fraction(num, den) > top:
+                        num, den = top.numerator, top.denominator
+                    bf = ELEMENTS["bf16"]
+                    b = bf.code_to_f32(round_to_format(bf, num, den, "nearest_even", False))
+                    num, den = magnitude_units(b), 1 << 149
                 c = elem.end(negative) if den == 0 else round_to_format(
                     elem, num, den, mode, negative, spec.n, draws and draws[i])
             if negative and (c != elem.zero or spec.negative_zero != "drop"):
@@ -961,7 +1058,10 @@ def tensor_scale_of(spec, a):
     """(g, S, amax) from a tensor amax, in the format of factors."""
     if is_nan(a):
         return NAN, NAN, NAN
-    if spec.factor_format == "fp32" or spec.tensor_scale == "none" or not a:
+    if spec.tensor_scale == "given":
+        f = spec.factor_bits
+        return (f_div(ONE, f), f, 0) if spec.arithmetic in FROM_MULTIPLIER else (f, ONE, 0)
+    if spec.factor_format in ("fp32", "bf16") or spec.tensor_scale == "none" or not a:
         return fp32_tensor_scale_of(spec, a)
     if spec.factor_format == "mantissa8":  # the first eight binary digits of M / A behind the leading one
         ratio = f_div(fraction_to_f32(spec.elem.max_fraction), max(a, parse_f32(Fraction("1e-12"))))
@@ -981,11 +1081,17 @@ def fp32_tensor_scale_of(spec, a):
         return ONE, ONE, ONE
     target_m = spec.top() if spec.headroom != "none" else f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
     if spec.arithmetic in FROM_MULTIPLIER:
-        s = min(f_mul(target_m, f_div(ONE, a)) if spec.arithmetic == "divide_global" else f_div(target_m, a), FLT_MAX) if a else ONE
+        inverse = spec.factor_order == "inverse" or (spec.factor_order == "of_arithmetic" and spec.arithmetic == "divide_global")
+        s = in_factor_format(spec, f_mul(target_m, f_div(ONE, a)) if inverse else f_div(target_m, a)) if a else ONE
         return f_div(ONE, s), s, a
     if a == 0:
         return ONE, ONE, a
-    return f_div(a, target_m) or 1, ONE, a
+    return in_factor_format(spec, f_div(a, target_m)) or 1, ONE, a
+
+
+def in_factor_format(spec, b):
+    b = min(b, FLT_MAX)
+    return min(to_bf16(b), FLT_MAX) if spec.factor_format == "bf16" else b
 
 
 def finite_amax(xs):
@@ -993,7 +1099,8 @@ def finite_amax(xs):
 
 
 def tensor_amax(spec, xs):
-    return NAN if spec.nonfinite == "tensor_nan" and any(map(is_nan, xs)) else finite_amax(xs)
+    a = NAN if spec.nonfinite == "tensor_nan" and any(map(is_nan, xs)) else finite_amax(xs)
+    return 0 if spec.subnormals == "flush" and not a & 0x7F800000 else a
 
 
 def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
@@ -1035,6 +1142,7 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
             xs = [x[r * cols + k] for r, k in where]
             which = i * out.g_cols + j * bc // 128 if outer else i if out.by_row else 0
             bq = quantisers[which]
+            bq.width = len({k for _, k in where})
             index = i * grid_cols + j
             code = bq.scale_code(xs, br * bc, lambda: scale_draws(index))
             flag = 0
@@ -1100,6 +1208,8 @@ def quantize_unscaled(spec, x, rows, cols, seed, stream, step):
         codes, decoded = [], []
         for k in range(cols):
             b = x[r * cols + k]
+            if spec.subnormals == "flush" and not b & 0x7F800000:
+                b &= SIGN
             sign = elem.sign_bit if b & SIGN else 0
             if is_nan(b):
                 c = elem.nan if elem.nan is not None else elem.zero
@@ -2362,6 +2472,48 @@ def golden_grid_lines(rng):
             yield gemm_line(c)
 
 
+# Orders of operations of libraries, one word at a time and as their presets combine them; factors that are given.
+ORDER_WORDS = ["nvfp4,arithmetic=fouroversix", "nvfp4,arithmetic=fouroversix,scale_rule=four_over_six,zero_scale=keep",
+               "nvfp4,arithmetic=fouroversix,payload=te,scale_rule=four_over_six,error=mae,error_order=decoded_amax,zero_scale=keep,zero_block=limit",
+               "nvfp4,arithmetic=fouroversix,payload=te,scale_rule=four_over_six,error=mae,error_order=scaled,zero_scale=keep",
+               "nvfp4,arithmetic=fouroversix,payload=te,scale_rule=four_over_six,error=mse,error_order=decoded_factor,target=448",
+               "nvfp4,arithmetic=fouroversix,scale_rule=four_over_six,error=mse,error_order=decoded_amax,block=16x16",
+               "nvfp4,arithmetic=te,scale_rule=mse,error=max,error_order=scaled", "nvfp4,arithmetic=vllm,scale_rule=mse,error_order=decoded_factor",
+               "nvfp4,arithmetic=factor_first", "nvfp4,arithmetic=factor_first,scale_floor=0.015625,zero_block=limit,tensor_scale=row",
+               "nvfp4,arithmetic=fouroversix,payload=multiply_global,zero_scale=keep", "nvfp4,arithmetic=vllm,payload=divide_then_multiply",
+               "nvfp4,arithmetic=te,payload=divide_global,prescale=0.75", "nvfp4,arithmetic=modelopt,payload=reciprocal",
+               "nvfp4,arithmetic=divide_global,payload=vllm,compute=bf16", "nvfp4,arithmetic=vllm,payload=divide,block=8",
+               "nvfp4,tensor_scale=none,arithmetic=fouroversix,payload=multiply_global,zero_scale=keep",
+               "mxfp4,payload_type=bf16", "mxfp4,payload_type=bf16,scale_rule=rceil,exponent=float_log2,zero_block=limit",
+               "mxfp4,payload_type=bf16,arithmetic=divide,rounding=toward_zero", "mxfp4,scale_rule=floor_plus_one",
+               "mxfp8,scale_rule=floor_plus_one,tensor_scale=current", "mxfp4,scale_rule=nearest_log2,exponent=float_log2",
+               "mxfp4,scale_rule=nearest_log2_amax,exponent=float_log2", "nvfp4,scale_rounding=toward_zero",
+               "nvfp4,scale_rounding=toward_zero,arithmetic=te,block=8", "nvfp4,arithmetic=vllm,factor_order=inverse",
+               "nvfp4,arithmetic=divide_global,factor_order=divide,factor_format=bf16,decode=divide_global", "nvfp4,factor_format=bf16",
+               "nvfp4,arithmetic=vllm,factor_format=bf16,factor_order=inverse,tensor_scale=row",
+               "nvfp4,tensor_scale=given,factor=0.37", "nvfp4,tensor_scale=given,factor=2.75,arithmetic=vllm,decode=factor_first,zero_scale=keep",
+               "nvfp4,tensor_scale=given,factor=3.3,arithmetic=divide_global,decode=divide_global,scale_overflow=nan",
+               "nvfp4,tensor_scale=given,factor=1000,arithmetic=te,scale_overflow=nan,scale_rounding=toward_zero",
+               "ue5m3fp4,scale_overflow=nan,scale_rounding=toward_positive", "mxfp4,subnormals=flush", "nvfp4,subnormals=flush,arithmetic=vllm",
+               "mxfp4,subnormals=flush,scale_rule=rceil,negative_zero=drop", "bf16,subnormals=flush"]
+
+
+def golden_order_lines(rng):
+    for words in ORDER_WORDS:
+        spec = valid_spec(words)
+        for rows, cols in ((2, 37), (1, 150)) if "x16" not in words else ((19, 35),):
+            seed, stream, step = random_ids(rng)
+            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
+            tame = tame_inputs(rng, rows * cols)
+            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
+            if "log2" in words:
+                yield quantize_line(spec, log2_inputs(rng, rows, cols, 32), rows, cols, seed, stream, step)
+            if "flush" in words:
+                yield quantize_line(spec, [b & 0x80FFFFFF for b in tame], rows, cols, seed, stream, step)
+            if "overflow" in words:
+                yield quantize_line(spec, [b + (8 << 23) if 0 < b >> 23 & 255 < 200 else b for b in tame], rows, cols, seed, stream, step)
+
+
 def golden_technique_lines(rng):
     """Words that the older lines, whose draws must not move, do not know."""
     for words in TECHNIQUES:
@@ -2571,7 +2723,8 @@ def golden_bag_lines(rng):
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
                 "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
-                "embedding": golden_bag_lines, "kernels": golden_kernel_lines, "grids": golden_grid_lines}
+                "embedding": golden_bag_lines, "kernels": golden_kernel_lines, "grids": golden_grid_lines,
+                "orders": golden_order_lines}
 
 
 def golden(outdir):
