@@ -1,7 +1,7 @@
 // Words of roles and statuses, in one place for store, tables and command line.
 #include "sweeps/record.h"
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/status.h"
+#include "sim/train/status.h"
 
 namespace fp4::sweeps {
 

@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "fp4/elementary.h"
-#include "src/csv.h"
-#include "src/error.h"
-#include "src/input_file.h"
-#include "tasks/data.h"
+#include "src/text/csv.h"
+#include "src/text/error.h"
+#include "src/text/input_file.h"
+#include "tasks/task_data.h"
 
 namespace fp4::tasks {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/config.h"
+#include "sim/train/config.h"
 
 namespace fp4::tasks {
 
@@ -36,7 +36,7 @@ struct Clicks {
 };
 
 /// Of a canonical configuration whose data_seed was settled; shared by runs. `stop` is asked on the way, as
-/// in_pieces asks it (sim/pool.h).
+/// in_pieces asks it (sim/train/example_pool.h).
 std::shared_ptr<const Clicks> clicks(const sim::Json& config, const std::function<bool()>& stop = {});
 
 /// Reads a file as above. Throws Error that names file, line and column.

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tasks/data.h"
+#include "tasks/task_data.h"
 
 namespace fp4::tasks {
 

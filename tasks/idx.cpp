@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/error.h"
-#include "src/input_file.h"
+#include "src/text/error.h"
+#include "src/text/input_file.h"
 
 namespace fp4::tasks {
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "sim/attention.h"
-#include "sim/experts.h"
-#include "tasks/data.h"
+#include "sim/net/attention.h"
+#include "sim/net/experts.h"
 #include "tasks/lm_sizes.h"
 #include "tasks/record_file.h"
+#include "tasks/task_data.h"
 #include "tasks/tasks.h"
 #include "tasks/text.h"
 

@@ -1,14 +1,14 @@
 // Recommender after DLRM (1906.00091): dense features through a small MLP, tables of embedding bags, the products of
 // all pairs of these vectors, an MLP on top with an fp32 head of two classes. The linear layers follow the recipe; the
-// words `row_format`, `update` and `order` say how the tables are stored, updated and summed (sim/row_tables.h). Data:
-// clicks.h. Loss: cross-entropy of clicks; further metrics: normalised entropy, area under the ROC curve, bytes of the
-// tables.
+// words `row_format`, `update` and `order` say how the tables are stored, updated and summed (sim/net/row_tables.h).
+// Data: clicks.h. Loss: cross-entropy of clicks; further metrics: normalised entropy, area under the ROC curve, bytes
+// of the tables.
 #include <cmath>
 
-#include "sim/quantized_linear.h"
-#include "sim/row_tables.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/net/row_tables.h"
 #include "tasks/clicks.h"
-#include "tasks/data.h"
+#include "tasks/task_data.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tasks {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::tasks {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "sim/layers.h"
+#include "sim/net/layers.h"
 
 namespace fp4::tasks {
 

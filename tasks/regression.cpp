@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "fp4/elementary.h"
-#include "tasks/data.h"
+#include "tasks/task_data.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tasks {

@@ -12,16 +12,16 @@
 #include <optional>
 #include <tuple>
 
-#include "sim/checkpoint.h"
-#include "sim/layers.h"
-#include "sim/quantized_linear.h"
-#include "sim/recipe.h"
-#include "src/error.h"
-#include "src/json_reader.h"
-#include "src/scratch_folder.h"
-#include "src/sha256.h"
-#include "src/signature.h"
-#include "tasks/data.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/net/layers.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/checkpoint.h"
+#include "src/backends/signature.h"
+#include "src/files/scratch_folder.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
+#include "tasks/task_data.h"
 #include "tasks/tasks.h"
 
 namespace fp4::tasks {

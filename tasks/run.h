@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/schedule.h"
-#include "sim/train.h"
-#include "src/error.h"
+#include "sim/rules/schedule.h"
+#include "sim/train/train.h"
+#include "src/text/error.h"
 
 namespace fp4::tasks {
 
@@ -79,8 +79,8 @@ const std::string& program_signature();
 /// What training one task computes: 16 hex digits over its name and the digests of two frozen runs of 5 steps, seed 1,
 /// one in fp32 and one in the preset mxfp4 (0.02 s for classifier, 1 s for lm). It covers the task's data and model,
 /// the operations, layers and optimizer that it uses, and the default training settings; arithmetic_signature()
-/// (src/signature.h) covers the formats and products. Other tasks, and recipes and formats that are added, leave it
-/// alone: results of `classifier` stay valid when `lm` changes. Computed once.
+/// (src/backends/signature.h) covers the formats and products. Other tasks, and recipes and formats that are added,
+/// leave it alone: results of `classifier` stay valid when `lm` changes. Computed once.
 std::string train_signature(const std::string& task);
 
 }  // namespace fp4::tasks

@@ -1,6 +1,6 @@
 #include "tasks/tasks.h"
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::tasks {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sim/task.h"
+#include "sim/train/task.h"
 
 namespace fp4::tasks {
 

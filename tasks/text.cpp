@@ -8,9 +8,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "src/error.h"
-#include "src/input_file.h"
-#include "tasks/data.h"
+#include "src/text/error.h"
+#include "src/text/input_file.h"
+#include "tasks/task_data.h"
 
 namespace fp4::tasks {
 

@@ -11,7 +11,7 @@
 namespace fp4::tasks {
 
 /// Sentences of the grammar until there are at least `bytes`; `first` separates training from validation text.
-/// `stop` is asked on the way, as in_pieces asks it (sim/pool.h).
+/// `stop` is asked on the way, as in_pieces asks it (sim/train/example_pool.h).
 std::string grammar_text(uint64_t data_seed, int64_t bytes, uint64_t first, const std::function<bool()>& stop = {});
 
 struct SplitText {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "sim/pool.h"
+#include "sim/train/example_pool.h"
 
 namespace fp4::tasks {
 

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "src/files/manifest.h"
+#include "src/files/output.h"
+#include "src/files/sha256.h"
 #include "src/golden/coverage.h"
 #include "src/golden/diagnose.h"
-#include "src/manifest.h"
-#include "src/output.h"
-#include "src/sha256.h"
 #include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -9,11 +9,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "sim/checkpoint.h"
-#include "src/error.h"
-#include "src/output.h"
-#include "src/sha256.h"
-#include "sweeps/data.h"
+#include "sim/train/checkpoint.h"
+#include "src/files/output.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
+#include "sweeps/carried_files.h"
 #include "tasks/run.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

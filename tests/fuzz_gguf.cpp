@@ -1,8 +1,8 @@
 // libFuzzer: arbitrary bytes as a .gguf, as they are and as what follows the magic number, version and counts of a good
 // one. What can be listed is read: metadata, entries, and the first rows of each tensor. Only fp4::Error may come out.
+#include "src/files/gguf.h"
+#include "src/files/gguf_entries.h"
 #include "src/model/gguf_names.h"
-#include "src/tensor_file/gguf.h"
-#include "src/tensor_file/gguf_entries.h"
 #include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

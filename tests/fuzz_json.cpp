@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/error.h"
-#include "sweeps/data.h"
+#include "src/text/error.h"
+#include "sweeps/carried_files.h"
 #include "tests/json_readers.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -12,12 +12,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/error.h"
+#include "src/files/axis_steps.h"
+#include "src/files/gguf.h"
+#include "src/files/output.h"
+#include "src/files/safetensors.h"
 #include "src/model/model_write.h"
-#include "src/output.h"
-#include "src/tensor_file/gguf.h"
-#include "src/tensor_file/layout.h"
-#include "src/tensor_file/safetensors.h"
+#include "src/text/error.h"
 #include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -3,9 +3,9 @@
 // archive.
 #include <zlib.h>
 
-#include "src/tensor_file/crc_source.h"
-#include "src/tensor_file/npz.h"
-#include "src/tensor_file/open_array.h"
+#include "src/files/crc_source.h"
+#include "src/files/npz.h"
+#include "src/files/open_array.h"
 #include "tests/fuzz_support.h"
 
 namespace {

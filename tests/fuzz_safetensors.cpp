@@ -1,5 +1,5 @@
 // libFuzzer: arbitrary bytes as a .safetensors, both as they are and as the JSON of a header of the right length.
-#include "src/tensor_file/safetensors.h"
+#include "src/files/safetensors.h"
 #include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

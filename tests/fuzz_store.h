@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/sqlite.h"
 #include "sweeps/engine/store_schema.h"
 #include "sweeps/judge/results.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "src/error.h"
-#include "src/tensor_file/tensor_reader.h"
+#include "src/files/tensor_reader.h"
+#include "src/text/error.h"
 
 namespace fp4::fuzz {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/recipe.h"
-#include "src/embedded.h"
-#include "src/spec_text.h"
+#include "sim/rules/recipe.h"
+#include "src/arith/spec_text.h"
+#include "src/text/embedded.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/model.h"
 #include "sweeps/cost/weights.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "fp4/gemm.h"
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 
 using namespace fp4;
 

@@ -4,9 +4,9 @@
 #include <random>
 
 #include "fp4/accumulator.h"
-#include "src/error.h"
-#include "src/spec_text.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/arith/spec_text.h"
+#include "src/files/tensor_writer.h"
+#include "src/text/error.h"
 #include "sweeps/cost/adders.h"
 #include "sweeps/cost/hardware.h"
 #include "tests/support/support.h"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/judge/advice.h"

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/attention.h"
-#include "sim/quantized_linear.h"
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/net/attention.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 
 using namespace fp4;

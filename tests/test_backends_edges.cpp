@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"
 

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "src/cpu/gemm/kernel_table.h"
-#include "src/error.h"
+#include "src/text/error.h"
 #include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
 #include "tests/support/share.h"

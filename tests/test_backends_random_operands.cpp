@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 #include "src/cpu/quantize/engine_table.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"

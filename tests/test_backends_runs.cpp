@@ -7,8 +7,8 @@
 #include <limits>
 #include <random>
 
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/same_floats.h"
 #include "tests/support/share.h"

@@ -7,8 +7,8 @@
 
 #include "fp4/block.h"
 #include "fp4/rng.h"
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "tests/support/backends_under_test.h"
 
 using namespace fp4;

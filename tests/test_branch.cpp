@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/grid/grid.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"

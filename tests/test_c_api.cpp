@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "src/fp4sim.h"
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/c_api/fp4sim.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
 #include "tests/support/host_floats.h"
 #include "tests/support/support.h"
 
@@ -323,7 +323,7 @@ TEST_CASE("a model through C: what stays, shared factors, orders, what is not un
 
 TEST_CASE("fp4sim.h is C99", "[quick]") {
   const auto r = fp4::test::run_shell(
-      "printf '#include \"src/fp4sim.h\"\\nint main(void) { return 0; }\\n' | "
+      "printf '#include \"src/c_api/fp4sim.h\"\\nint main(void) { return 0; }\\n' | "
       "cc -std=c99 -Wall -Wextra -Werror -I. -fsyntax-only -x c -");
   INFO(r.err);
   CHECK(r.exit_code == 0);

@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "sim/checkpoint.h"
-#include "src/error.h"
-#include "src/sha256.h"
+#include "sim/train/checkpoint.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 #include "tests/support/json_places.h"
 #include "tests/support/support.h"

@@ -9,8 +9,8 @@
 
 #include "fp4/converters.h"
 #include "fp4/random_words.h"
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 
 using namespace fp4;
 

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "fp4/presets.h"
-#include "sim/recipe.h"
+#include "sim/rules/recipe.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "sweeps/cost/doubt.h"

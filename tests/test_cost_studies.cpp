@@ -4,8 +4,8 @@
 
 #include "fp4/presets.h"
 #include "sweeps/cost/adapt.h"
-#include "sweeps/cost/calibrate.h"
-#include "sweeps/cost/meter.h"
+#include "sweeps/cost/measure/calibrate.h"
+#include "sweeps/cost/measure/meter.h"
 #include "sweeps/cost/published.h"
 #include "sweeps/cost/recommend.h"
 #include "sweeps/cost/sensitivity.h"

@@ -1,7 +1,7 @@
 // Do fields come back as they went, and does no text of others become a spreadsheet's formula?
 #include <catch2/catch.hpp>
 
-#include "src/csv.h"
+#include "src/text/csv.h"
 
 using namespace fp4;
 

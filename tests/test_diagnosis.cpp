@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/golden/layout.h"
 #include "src/golden/tolerance.h"
 #include "src/golden/variants.h"
+#include "src/layout/digit_layout.h"
 #include "tests/support/golden_bench.h"
 #include "tests/support/share.h"
 

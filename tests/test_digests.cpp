@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "sim/recipe.h"
-#include "src/sha256.h"
-#include "src/signature.h"
+#include "sim/rules/recipe.h"
+#include "src/backends/signature.h"
+#include "src/files/sha256.h"
 #include "tasks/run.h"
 #include "tasks/text.h"
 

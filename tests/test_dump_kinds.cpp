@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "src/golden/layout.h"
 #include "src/golden/variants.h"
+#include "src/layout/digit_layout.h"
 #include "tests/support/golden_bench.h"
 
 using namespace fp4;

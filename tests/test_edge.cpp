@@ -5,7 +5,7 @@
 #include <optional>
 #include <random>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/explore/edges.h"
 #include "sweeps/explore/sweep.h"
 #include "sweeps/judge/statistics.h"

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "fp4/codec.h"
-#include "src/backends.h"
-#include "src/code_order.h"
-#include "src/element_grids.h"
-#include "src/spec_text.h"
+#include "src/arith/code_order.h"
+#include "src/arith/element_grids.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 
 using namespace fp4;
 

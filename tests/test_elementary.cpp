@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fp4/elementary.h"
-#include "sim/kernels.h"
+#include "sim/kernels/train_kernels.h"
 
 using namespace fp4;
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fp4/rng.h"
-#include "src/embedding.h"
+#include "src/backends/embedding_rows.h"
 
 using namespace fp4;
 

@@ -1,8 +1,8 @@
 // The message of an unknown word: place, word, nearest match, accepted words.
 #include <catch2/catch.hpp>
 
-#include "src/embedded.h"
-#include "src/error.h"
+#include "src/text/embedded.h"
+#include "src/text/error.h"
 
 TEST_CASE("the nearest word is found within a third of its letters", "[quick]") {
   const std::vector<std::string> words = {"nearest_even", "toward_zero", "stochastic", "e2m1"};

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "sim/checkpoint.h"
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/checkpoint.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
 

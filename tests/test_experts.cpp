@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/experts.h"
-#include "sim/pool.h"
-#include "sim/quantized_linear.h"
-#include "sim/recipe.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/net/experts.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/example_pool.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
 

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "src/sha256.h"
+#include "src/files/sha256.h"
 #include "sweeps/engine/store.h"
 #include "tests/support/support.h"
 #include "tests/support/workshop.h"

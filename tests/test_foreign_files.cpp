@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "src/error.h"
-#include "src/input_file.h"
-#include "src/manifest.h"
-#include "src/output.h"
-#include "src/scratch_folder.h"
+#include "src/files/manifest.h"
+#include "src/files/output.h"
+#include "src/files/scratch_folder.h"
+#include "src/text/error.h"
+#include "src/text/input_file.h"
 #include "sweeps/engine/sqlite.h"
 #include "sweeps/engine/store.h"
 #include "sweeps/engine/store_files.h"

@@ -3,13 +3,13 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
+#include "src/files/convert.h"
+#include "src/files/manifest.h"
 #include "src/golden/diagnose.h"
-#include "src/golden/layout.h"
 #include "src/golden/variants.h"
 #include "src/golden/witness.h"
-#include "src/manifest.h"
-#include "src/tensor_file/convert.h"
+#include "src/layout/digit_layout.h"
 #include "tests/support/cuda_types.h"
 #include "tests/support/golden_bench.h"
 #include "tests/support/share.h"

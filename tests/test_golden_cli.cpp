@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "fp4/bits.h"
-#include "src/tensor_file/tensor_reader.h"
+#include "src/files/tensor_reader.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_cli;

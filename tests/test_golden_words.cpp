@@ -5,11 +5,11 @@
 #include <map>
 #include <set>
 
-#include "src/backends.h"
-#include "src/golden/layout.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
+#include "src/files/sha256.h"
 #include "src/golden/suite.h"
-#include "src/sha256.h"
-#include "src/spec_text.h"
+#include "src/layout/digit_layout.h"
 
 using namespace fp4;
 using namespace fp4::golden;

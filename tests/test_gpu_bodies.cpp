@@ -3,13 +3,13 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "src/backends.h"
-#include "src/gpu/bench.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/host_device.h"
 #include "src/gpu/pipeline.h"
-#include "src/spec_text.h"
 #include "tests/support/gpu_cases.h"
+#include "tools/bench/device_rates.h"
 
 namespace fp4 {
 namespace {

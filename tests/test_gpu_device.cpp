@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <iostream>
 
-#include "src/gpu/bench.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/pipeline.h"
 #include "tasks/run.h"
 #include "tests/support/gpu_cases.h"
+#include "tools/bench/device_rates.h"
 
 namespace fp4 {
 namespace {

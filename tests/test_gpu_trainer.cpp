@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "sim/device.h"
-#include "sim/recipe.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/device_training.h"
+#include "src/files/scratch_folder.h"
 #include "src/gpu/host_device.h"
-#include "src/scratch_folder.h"
 #include "tasks/run.h"
 #include "tests/support/same_floats.h"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "sweeps/data.h"
+#include "sweeps/carried_files.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_shell;

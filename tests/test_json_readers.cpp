@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "sim/recipe.h"
+#include "sim/rules/recipe.h"
 #include "tests/json_readers.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"

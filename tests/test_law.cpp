@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/judge/law.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "src/folder/quantize_files.h"
-#include "src/golden/layout.h"
-#include "src/spec_text.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/arith/spec_text.h"
+#include "src/files/tensor_writer.h"
+#include "src/layout/digit_layout.h"
+#include "src/stream/quantize_files.h"
 #include "tests/support/support.h"
 
 using namespace fp4;

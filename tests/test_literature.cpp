@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 
 using namespace fp4;
 

@@ -5,12 +5,12 @@
 #include <set>
 
 #include "fp4/rng.h"
-#include "sim/low_bit_states.h"
-#include "sim/muon.h"
-#include "sim/optim.h"
-#include "sim/recipe.h"
-#include "sim/train.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/low_bit_states.h"
+#include "sim/train/muon.h"
+#include "sim/train/optim.h"
+#include "sim/train/train.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
 

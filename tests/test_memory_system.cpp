@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sweeps/cost/memory_system.h"
+#include "sweeps/cost/embedding/memory_system.h"
 
 using namespace fp4;
 using namespace fp4::cost;

@@ -5,12 +5,12 @@
 #include <filesystem>
 
 #include "fp4/presets.h"
-#include "src/error.h"
+#include "src/files/output.h"
+#include "src/files/tensor_writer.h"
 #include "src/model/decode.h"
 #include "src/model/model_write.h"
 #include "src/model/weight_reader.h"
-#include "src/output.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/text/error.h"
 #include "tests/support/support.h"
 
 namespace {

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "fp4/arithmetic.h"
-#include "src/amax.h"
-#include "src/backends.h"
-#include "src/quantize_statistics.h"
-#include "src/row_sums.h"
-#include "src/spec_text.h"
+#include "src/arith/amax.h"
+#include "src/arith/quantize_statistics.h"
+#include "src/arith/row_sums.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "tests/support/support.h"
 
 namespace {

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "sim/checkpoint.h"
+#include "sim/train/checkpoint.h"
 #include "tasks/run.h"
 #include "tests/support/mpi.h"
 #include "tests/support/thread_ranks.h"

@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
-#include "sim/ops.h"
-#include "sim/pool.h"
-#include "src/error.h"
+#include "sim/net/ops.h"
+#include "sim/train/example_pool.h"
+#include "src/text/error.h"
 
 using namespace fp4;
 using namespace fp4::sim;

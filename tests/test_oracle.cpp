@@ -7,8 +7,8 @@
 
 #include "fp4/random_words.h"
 #include "fp4/rng.h"
-#include "src/embedding.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/embedding_rows.h"
 
 namespace {
 
@@ -86,12 +86,14 @@ class Judge {
 template <class F>
 void for_each_line(const char* path, const char* verb, F&& f) {
   std::ifstream in(path), younger("tests/golden/techniques.txt"), peers("tests/golden/peers.txt"),
-      factors("tests/golden/factors.txt"), kernels("tests/golden/kernels.txt"), grids("tests/golden/grids.txt"), orders("tests/golden/orders.txt");
+      factors("tests/golden/factors.txt"), kernels("tests/golden/kernels.txt"), grids("tests/golden/grids.txt"),
+      orders("tests/golden/orders.txt");
   REQUIRE((in && younger && peers && factors && kernels && grids && orders));
   Judge judge;
   std::string line;
   while (std::getline(in, line) || std::getline(younger, line) || std::getline(peers, line) ||
-         std::getline(factors, line) || std::getline(kernels, line) || std::getline(grids, line) || std::getline(orders, line)) {
+         std::getline(factors, line) || std::getline(kernels, line) || std::getline(grids, line) ||
+         std::getline(orders, line)) {
     std::stringstream words(line);
     std::string word;
     words >> word;

@@ -3,10 +3,10 @@
 #include <map>
 
 #include "fp4/presets.h"
-#include "sim/oscillation.h"
-#include "sim/recipe.h"
-#include "src/backends.h"
-#include "src/error.h"
+#include "sim/rules/oscillation.h"
+#include "sim/rules/recipe.h"
+#include "src/backends/backends.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
 

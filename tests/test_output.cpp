@@ -8,9 +8,9 @@
 #include <csignal>
 #include <filesystem>
 
-#include "src/error.h"
-#include "src/output.h"
-#include "src/tensor_file/output_file.h"
+#include "src/files/output.h"
+#include "src/files/output_file.h"
+#include "src/text/error.h"
 #include "tests/support/support.h"
 
 namespace fs = std::filesystem;

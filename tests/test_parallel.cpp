@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/in_order.h"
-#include "src/parallel.h"
+#include "src/threads/in_order.h"
+#include "src/threads/parallel.h"
 #include "tests/support/host_floats.h"
 
 using namespace fp4;

@@ -7,12 +7,12 @@
 #include <iterator>
 
 #include "fp4/presets.h"
-#include "sim/ops.h"
-#include "sim/pool.h"
-#include "sim/post_training.h"
-#include "sim/quantized_linear.h"
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/net/ops.h"
+#include "sim/rules/post_training.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/example_pool.h"
+#include "src/text/error.h"
 #include "sweeps/grid/grid.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fp4/elementary.h"
-#include "sim/kernels.h"
-#include "src/error.h"
+#include "sim/kernels/train_kernels.h"
+#include "src/text/error.h"
 
 using namespace fp4;
 using namespace fp4::sim;

@@ -5,7 +5,7 @@
 
 #include "fp4/accumulate.h"
 #include "fp4/rng.h"
-#include "src/golden/probe.h"
+#include "src/golden/probe_dump.h"
 #include "tests/support/support.h"
 
 using namespace fp4;

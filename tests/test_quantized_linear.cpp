@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/estimator_gradient.h"
+#include "sim/engine/estimator_gradient.h"
 #include "tests/support/linear_layer.h"
 
 using namespace fp4;

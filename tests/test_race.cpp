@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/judge/race.h"
 #include "tests/support/race_replay.h"
 #include "tests/support/share.h"

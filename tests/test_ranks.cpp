@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <limits>
 
-#include "sim/gradients.h"
-#include "src/error.h"
+#include "sim/train/gradients.h"
 #include "src/gpu/device.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"

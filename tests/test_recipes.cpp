@@ -7,10 +7,10 @@
 #include <regex>
 #include <set>
 
-#include "sim/recipe.h"
-#include "src/error.h"
-#include "src/words.h"
-#include "sweeps/simulator.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
+#include "sweeps/training.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
 

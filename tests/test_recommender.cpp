@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/checkpoint.h"
-#include "sim/layers.h"
+#include "sim/net/layers.h"
+#include "sim/train/checkpoint.h"
 #include "tasks/clicks.h"
-#include "tasks/data.h"
 #include "tasks/run.h"
+#include "tasks/task_data.h"
 #include "tests/support/support.h"
 
 using namespace fp4;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "sim/recipe.h"  // with FP4_TEST_SRC_ONLY this is no test of src alone
+#include "sim/rules/recipe.h"  // with FP4_TEST_SRC_ONLY this is no test of src alone
 #include "tests/json_readers.h"
 #include "tests/support/share.h"
 #include "tests/support/support.h"

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "src/error.h"
-#include "sweeps/data.h"
+#include "src/text/error.h"
+#include "sweeps/carried_files.h"
 #include "sweeps/report/page.h"
 #include "sweeps/report/report_pack.h"
 #include "tests/report_synthetic.h"

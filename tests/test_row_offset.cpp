@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "fp4/presets.h"
-#include "src/backends.h"
+#include "src/backends/backends.h"
 
 TEST_CASE("bands of rows equal the whole operand", "[quick]") {
   constexpr int64_t rows = 37, cols = 45;

@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "sim/pool.h"
-#include "sim/scale_terms.h"
-#include "src/backends.h"
-#include "src/error.h"
-#include "src/spec_text.h"
+#include "sim/engine/scale_terms.h"
+#include "sim/train/example_pool.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
+#include "src/text/error.h"
 
 using namespace fp4;
 using namespace fp4::sim;

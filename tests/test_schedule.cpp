@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/serve/service.h"
 #include "tests/support/support.h"
 

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "src/error.h"
-#include "src/sha256.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
 #include "tests/support/support.h"
 
 TEST_CASE("SHA-256 of the published examples", "[quick]") {

@@ -1,8 +1,8 @@
 // Sparse products: what the mask leaves out is absent, in blocks, groups and dots alike.
 #include <catch2/catch.hpp>
 
-#include "src/sparse.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/sparse.h"
 
 using namespace fp4;
 using Catch::Contains;

@@ -4,8 +4,8 @@
 #include "fp4/converters.h"
 #include "fp4/presets.h"
 #include "fp4/random_words.h"
-#include "src/backends.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "tools/cli/preset_peers.h"
 
 using namespace fp4;
@@ -159,8 +159,7 @@ TEST_CASE("a comparison with a peer names a preset, and says why not all values 
 
 TEST_CASE("words that contradict each other are refused by reason", "[quick]") {
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,compute=bf16"), Contains("arithmetic must not be exact"));
-  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,exponent=float_log2,scale_rule=uos"),
-                    Contains("floor, ceil, rceil"));
+  CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,exponent=float_log2,scale_rule=uos"), Contains("floor, ceil, rceil"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,decode=divide_global"), Contains("starts from S"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,decode=factor_first,prescale=0.75"), Contains("prescale"));
   CHECK_THROWS_WITH(quant_spec_from_words("nvfp4,scale_rule=encode,arithmetic=vllm"),

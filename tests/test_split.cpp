@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/low_rank.h"
-#include "sim/pool.h"
+#include "sim/engine/low_rank.h"
+#include "sim/train/example_pool.h"
 #include "tasks/run.h"
 #include "tests/support/linear_layer.h"
 #include "tests/support/support.h"

@@ -103,7 +103,7 @@ TEST_CASE("the Slurm script spreads ranks over the nodes of its job", "[cli]") {
     return test::run_shell("cd " + folder.path().string() +
                            " && chmod +x scontrol program && PATH=.:$PATH FP4SIM=./program " +
                            "SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='n[1-2]' SLURM_JOB_ID=7 GRADIENTS=mxfp4 sh " +
-                           here + "/tools/slurm/stalls.sh " + words);
+                           here + "/tools/slurm/submit_stalls.sh " + words);
   };
   const auto run = script("4 --task lm --text corpus");
   INFO(run.err);

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/store.h"
 #include "sweeps/engine/store_files.h"
 #include "tests/support/support.h"

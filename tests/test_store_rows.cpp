@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/store.h"
 #include "sweeps/judge/results.h"
 #include "tasks/run.h"

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/error.h"
-#include "src/json_reader.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 #include "sweeps/judge/study.h"
 
 using namespace fp4::sweeps;

@@ -7,8 +7,8 @@
 #include "sweeps/grid/grid.h"
 #include "tasks/run.h"
 #include "tests/support/support.h"
-#include "tools/cli/run_words.h"
-#include "tools/cli/sweep_report.h"
+#include "tools/cli/sweep/sweep_report.h"
+#include "tools/cli/train/run_words.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "src/sha256.h"
-#include "sweeps/simulator.h"
+#include "src/files/sha256.h"
+#include "sweeps/training.h"
 #include "tests/support/support.h"
 
 namespace fs = std::filesystem;

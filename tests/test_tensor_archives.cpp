@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "src/error.h"
-#include "src/tensor_file/npz.h"
-#include "src/tensor_file/safetensors.h"
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
-#include "src/tensor_file/zip.h"
+#include "src/files/npz.h"
+#include "src/files/safetensors.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
+#include "src/files/zip.h"
+#include "src/text/error.h"
 #include "tests/support/support.h"
 
 using Catch::Contains;

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "src/folder/quantize_files.h"
-#include "src/spec_text.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/arith/spec_text.h"
+#include "src/files/tensor_writer.h"
+#include "src/stream/quantize_files.h"
 #include "tests/support/support.h"
 
 using fp4::test::fp4sim_path;

@@ -6,10 +6,10 @@
 #include <limits>
 #include <numeric>
 
-#include "src/tensor_file/convert.h"
-#include "src/tensor_file/npy.h"
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/files/convert.h"
+#include "src/files/npy.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
 #include "tests/support/support.h"
 
 using Catch::Contains;

@@ -9,9 +9,9 @@
 #include <csignal>
 #include <filesystem>
 
-#include "src/error.h"
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
+#include "src/text/error.h"
 #include "tests/support/support.h"
 
 namespace fs = std::filesystem;

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
 #include "tests/support/support.h"
 
 using fp4::Dtype;

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "fp4/presets.h"
-#include "sim/trace.h"
-#include "src/spec_text.h"
+#include "sim/engine/trace.h"
+#include "src/arith/spec_text.h"
 #include "tasks/run.h"
 
 using namespace fp4;

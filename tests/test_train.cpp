@@ -6,12 +6,12 @@
 #include <limits>
 #include <thread>
 
-#include "sim/checkpoint.h"
-#include "sim/optim.h"
-#include "sim/recipe.h"
-#include "src/error.h"
-#include "tasks/data.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/checkpoint.h"
+#include "sim/train/optim.h"
+#include "src/text/error.h"
 #include "tasks/run.h"
+#include "tasks/task_data.h"
 #include "tasks/wasserstein.h"
 #include "tests/support/support.h"
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "src/words.h"
+#include "src/text/words.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_cli;

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "fp4/arithmetic.h"
-#include "src/golden/layout.h"
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
+#include "src/layout/digit_layout.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_cli;

@@ -12,7 +12,7 @@ trap 'rm -rf "$source"' EXIT
 /usr/bin/python3 tools/docs/site.py "$source/pages"
 if command -v doxygen >/dev/null; then
   mkdir -p "$source/pages/extra"
-  (cat tools/docs/Doxyfile; echo "OUTPUT_DIRECTORY = $source/pages/extra"; echo "INPUT = include/fp4 src/fp4sim.h") |
+  (cat tools/docs/Doxyfile; echo "OUTPUT_DIRECTORY = $source/pages/extra"; echo "INPUT = include/fp4 src/c_api/fp4sim.h") |
     doxygen - >/dev/null
 fi
 sphinx-build -q -W --keep-going -b html -d "$source/doctrees" "$source/pages" "$source/site"

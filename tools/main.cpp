@@ -11,12 +11,12 @@
 #include <string_view>
 #include <vector>
 
-#include "src/embedded.h"
-#include "src/error.h"
-#include "src/float_environment.h"
-#include "src/temporaries.h"
-#include "src/version.h"
-#include "sweeps/data.h"
+#include "src/files/temporaries.h"
+#include "src/text/embedded.h"
+#include "src/text/error.h"
+#include "src/text/version.h"
+#include "src/threads/float_environment.h"
+#include "sweeps/carried_files.h"
 #include "tools/cli/command.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"

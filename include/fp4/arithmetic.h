@@ -73,9 +73,11 @@ inline constexpr PayloadOrderInfo payload_order_table[] = {
     {PayloadOrder::divide, "divide", "fl32(x / fl32(s*g))", "Model-Optimizer, ALTO"},
     {PayloadOrder::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s))", "torchao NVFP4"},
     {PayloadOrder::te, "te", "fl32(x * min(fl32(1/fl32(s*g)), FLT_MAX))", "Transformer Engine"},
-    {PayloadOrder::vllm, "vllm", "fl32(x * fl32(1/fl32(s*g))), and 0 under a zero scale", "vLLM, FlashInfer, fouroversix"},
+    {PayloadOrder::vllm, "vllm", "fl32(x * fl32(1/fl32(s*g))), and 0 under a zero scale",
+     "vLLM, FlashInfer, fouroversix"},
     {PayloadOrder::divide_global, "divide_global", "fl32(x / fl32(s/S))", "compressed-tensors"},
-    {PayloadOrder::multiply_global, "multiply_global", "fl32(x * fl32(S/s)), and 0 under a zero scale", "MLX's kernels"},
+    {PayloadOrder::multiply_global, "multiply_global", "fl32(x * fl32(S/s)), and 0 under a zero scale",
+     "MLX's kernels"},
     {PayloadOrder::divide_then_multiply, "divide_then_multiply", "fl32(fl32(x/s) * S)", "MLX's graph"},
 };
 static_assert(ids_are_indices(payload_order_table));

@@ -1,5 +1,5 @@
 // The contract of a fast path: it may decline a call (supports... = false) or be bit-identical to the reference; there
-// is no third way. Callers use src/backends.h, which asks the backends in priority order.
+// is no third way. Callers use src/backends/backends.h, which asks the backends in priority order.
 #pragma once
 
 #include <span>

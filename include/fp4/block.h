@@ -47,14 +47,15 @@ struct Quantizer {
   ErrorOrder error_order = ErrorOrder::fp64;
   ScaleOverflow scale_overflow = ScaleOverflow::saturate;
   Subnormals subnormals = Subnormals::keep;
-  float soft_alpha = 0.0f;             // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
+  float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
   // An element as it counts.
   FP4_HD constexpr float input(float x) const {
 #if FP4_DEVICE_CODE
     return x;  // known_words.cpp keeps the word from devices
 #else
-    return subnormals == Subnormals::flush && magnitude_bits(x) < 0x00800000u ? float_of(bits_of(x) & float_sign_bit) : x;
+    return subnormals == Subnormals::flush && magnitude_bits(x) < 0x00800000u ? float_of(bits_of(x) & float_sign_bit)
+                                                                              : x;
 #endif
   }
   FP4_HD constexpr PayloadOrder order_of_payload() const { return payload_order(arithmetic, payload); }
@@ -232,8 +233,7 @@ constexpr float error_in_fp32(const Quantizer& q, float x, uint32_t code, float 
 }
 
 // The error of a trial in fp32; `amax` is the tensor's.
-inline float trial_error_in_fp32(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t,
-                                        float amax) {
+inline float trial_error_in_fp32(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t, float amax) {
   q.rounding = Rounding::nearest_even;
   const float s = scale_value(q, scale_code);
   float of_row[128] = {};  // of the largest square
@@ -344,8 +344,8 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
   if (q.scale.is_nan_code(code)) return code;
   if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
   if (q.scale_rule != ScaleRule::four_over_six) return code;
-  const uint32_t smaller_target = encode(
-      q.scale, larger_scale_quotient(q.arithmetic, amax, q.divisor(), q.two_thirds(), t, q.compute), false, how);
+  const uint32_t smaller_target =
+      encode(q.scale, larger_scale_quotient(q.arithmetic, amax, q.divisor(), q.two_thirds(), t, q.compute), false, how);
   const double error_of_6 = trial_error(q, x, apply_scale_policies(q, code), t);
   const double error_of_4 = trial_error(q, x, apply_scale_policies(q, smaller_target), t);
   return error_of_4 < error_of_6 ? smaller_target : code;

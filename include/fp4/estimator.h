@@ -167,9 +167,9 @@ FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale
   const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
   if (is_nan(stored)) return stored;
   if (stored == 0.0f && q.order_of_payload() != PayloadOrder::te) return 0.0f;
-  const Magnitude u = q.has_scale && q.stores_multiplier() ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
-                                                           : payload(q.arithmetic, x, stored, t, q.prescale,
-                                                                     Compute::fp32, q.payload);
+  const Magnitude u = q.has_scale && q.stores_multiplier()
+                          ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
+                          : payload(q.arithmetic, x, stored, t, q.prescale, Compute::fp32, q.payload);
   return round_to_float(u, is_negative(x), Rounding::nearest_even);
 }
 

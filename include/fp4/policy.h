@@ -58,7 +58,8 @@ inline constexpr PolicyInfo<Ragged> ragged_table[] = {
 };
 inline constexpr PolicyInfo<ScaleOverflow> scale_overflow_table[] = {
     {ScaleOverflow::saturate, "saturate", "a scale beyond the largest one becomes that", "PTX cvt.satfinite"},
-    {ScaleOverflow::nan, "nan", "it becomes NaN, where the format has one", "PTX cvt to ue5m3x2 and e4m3x2 without satfinite"},
+    {ScaleOverflow::nan, "nan", "it becomes NaN, where the format has one",
+     "PTX cvt to ue5m3x2 and e4m3x2 without satfinite"},
 };
 inline constexpr PolicyInfo<Subnormals> subnormals_table[] = {
     {Subnormals::keep, "keep", "fp32 subnormals count", "IEEE 754"},

@@ -106,7 +106,8 @@ inline constexpr ErrorOrderInfo error_order_table[] = {
     {ErrorOrder::fp64, "fp64", "x minus the decoded value, in fp64, ascending k", "definition"},
     {ErrorOrder::decoded_amax, "decoded_amax", "fl32(fl32(fl32(fl32(q*s)*A) / fl32(target*M)) - x), in fp32",
      "Transformer Engine 4over6"},
-    {ErrorOrder::decoded_factor, "decoded_factor", "fl32(fl32(fl32(q*s)*g) - x), in fp32", "FlashInfer 4over6, since 2026-08"},
+    {ErrorOrder::decoded_factor, "decoded_factor", "fl32(fl32(fl32(q*s)*g) - x), in fp32",
+     "FlashInfer 4over6, since 2026-08"},
     {ErrorOrder::scaled, "scaled", "fl32(q*s - fl32(x*S)), in fp32; q*s is exact in fp16",
      "Transformer Engine and FlashInfer 4over6, fast math"},
 };

@@ -230,13 +230,14 @@ inline std::string invalid_reason(const QuantSpec& s) {
                              s.arithmetic == Arithmetic::multiply || s.arithmetic == Arithmetic::fouroversix ||
                              s.arithmetic == Arithmetic::factor_first;
   if (s.scale_rule == ScaleRule::encode && has_own_order) {
-    return "scale_rule encode is defined for arithmetic exact, divide and reciprocal";
+    return "scale_rule encode is defined for arithmetic exact, divide and reciprocal, not for te and others in fp32";
   }
   const bool is_fp32_order = payload_order_of(s.arithmetic) != PayloadOrder::of_arithmetic;
   if (s.payload != PayloadOrder::of_arithmetic && (!is_fp32_order || s.scale_rule == ScaleRule::encode)) {
     return "payload orders of their own need an arithmetic in fp32, not exact nor multiply, and no scale_rule encode";
   }
-  if (s.payload != PayloadOrder::of_arithmetic && reads_multiplier(s.payload) && !starts_from_multiplier(s.arithmetic)) {
+  if (s.payload != PayloadOrder::of_arithmetic && reads_multiplier(s.payload) &&
+      !starts_from_multiplier(s.arithmetic)) {
     return "payload divide_global, multiply_global and divide_then_multiply read S: arithmetic must be te, vllm, "
            "divide_global or fouroversix";
   }
@@ -248,14 +249,16 @@ inline std::string invalid_reason(const QuantSpec& s) {
   }
   const bool is_given = s.tensor_scale == TensorScale::given;
   if (is_given != (s.factor != 0.0f) || !(s.factor >= 0.0f) || !is_finite(s.factor)) {
-    return "tensor_scale given needs a positive factor, and factor needs tensor_scale given: tensor_scale=NUMBER says both";
+    return "tensor_scale given needs a positive factor, and factor needs tensor_scale given: tensor_scale=NUMBER says "
+           "both";
   }
   if (is_given && (s.decode == Decode::amax_first || s.factor_format != FactorFormat::fp32)) {
     return "tensor_scale given knows no amax and no factor_format";
   }
   if (s.error_order != ErrorOrder::fp64 && (!tries_codes(s.scale_rule) || !s.has_tensor_scale() ||
                                             !starts_from_multiplier(s.arithmetic) || s.prescale != 1.0f)) {
-    return "error orders in fp32 need scale_rule four_over_six or mse, a tensor scale, an arithmetic that starts from S "
+    return "error orders in fp32 need scale_rule four_over_six or mse, a tensor scale, an arithmetic that starts from "
+           "S "
            "and no prescale";
   }
   if (s.error_order != ErrorOrder::fp64 && (s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor)) {
@@ -292,7 +295,8 @@ inline std::string invalid_reason(const QuantSpec& s) {
     return "decode orders other than scale_then_tensor take no prescale and no scale_rule encode";
   }
   if (s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic)) {
-    return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global, multiply or fouroversix";
+    return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global, multiply or "
+           "fouroversix";
   }
   if (s.decode == Decode::amax_first && (s.corrects_scales() || tries_codes(s.scale_rule))) {
     return "decode amax_first is not defined for scale_rule ms_eden, four_over_six and mse";
@@ -355,7 +359,7 @@ struct OperandSpec {
   friend constexpr bool operator==(const OperandSpec&, const OperandSpec&) = default;
 };
 
-// Parts of a product that are quantised apart and added: what stands in the second part (sim/split.h).
+// Parts of a product that are quantised apart and added: what stands in the second part (sim/rules/split.h).
 enum class Split : uint8_t { none, hot_channels, clamp, low_rank };
 struct SplitInfo {
   Split id;

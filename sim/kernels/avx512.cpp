@@ -7,7 +7,7 @@
 
 #include "fp4/bits.h"
 #include "fp4/elementary.h"
-#include "sim/kernels.h"
+#include "sim/kernels/train_kernels.h"
 
 #define LANES     16
 #define TILE_ROWS 8

@@ -3,7 +3,7 @@
 
 #include "fp4/bits.h"
 #include "fp4/elementary.h"
-#include "sim/kernels.h"
+#include "sim/kernels/train_kernels.h"
 
 #define LANES     4
 #define TILE_ROWS 4

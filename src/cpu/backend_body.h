@@ -2,7 +2,7 @@
 // reference bit for bit (tests/test_backends*.cpp).
 #pragma once
 
-#include "src/backend_reference.h"
+#include "src/arith/backend_reference.h"
 #include "src/cpu/gemm/product_body.h"
 #include "src/cpu/quantize/dequantize_body.h"
 #include "src/cpu/quantize/hadamard_rows_body.h"

@@ -1,11 +1,11 @@
 // What the name of an array says: "scales_128x4_transposed" is the stage `scales` of the transposed operand in tiles.
-// The names are those that make_arrays() gives (suite.cpp), and codes_ and scales_ with every layout of layout.h.
+// The names are those that make_arrays() gives (suite.cpp), and codes_ and scales_ with every layout of digit_layout.h.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "src/golden/layout.h"
+#include "src/layout/digit_layout.h"
 
 namespace fp4::golden {
 

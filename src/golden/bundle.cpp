@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <set>
 
-#include "src/error.h"
+#include "src/backends/signature.h"
+#include "src/files/manifest.h"
+#include "src/files/output.h"
+#include "src/files/sha256.h"
+#include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
 #include "src/golden/array_name.h"
-#include "src/manifest.h"
-#include "src/output.h"
-#include "src/parallel.h"
-#include "src/sha256.h"
-#include "src/signature.h"
-#include "src/tensor_file/tensor_reader.h"
-#include "src/tensor_file/tensor_writer.h"
-#include "src/version.h"
+#include "src/text/error.h"
+#include "src/text/version.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::golden {
 namespace {

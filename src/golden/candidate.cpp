@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "src/error.h"
-#include "src/tensor_file/open_array.h"
+#include "src/files/open_array.h"
+#include "src/text/error.h"
 
 namespace fp4::golden {
 namespace {

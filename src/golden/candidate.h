@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "src/files/tensor_reader.h"
 #include "src/golden/array_name.h"
 #include "src/golden/bundle.h"
-#include "src/tensor_file/tensor_reader.h"
 
 namespace fp4::golden {
 

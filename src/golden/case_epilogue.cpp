@@ -1,6 +1,6 @@
 #include "src/golden/case_epilogue.h"
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::golden {
 

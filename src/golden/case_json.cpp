@@ -2,9 +2,9 @@
 // it sizes an array, every name before it becomes a path.
 #include <fmt/format.h>
 
-#include "src/error.h"
 #include "src/golden/suite.h"
-#include "src/json_reader.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 
 namespace fp4::golden {
 namespace {

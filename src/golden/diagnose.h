@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/golden/compare.h"
+#include "src/golden/compare_arrays.h"
 
 namespace fp4::golden {
 

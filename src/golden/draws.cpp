@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 #include "src/golden/fits.h"
 
 namespace fp4::golden {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <optional>
 
+#include "src/arith/spec_text.h"
 #include "src/golden/fits.h"
-#include "src/spec_text.h"
 
 namespace fp4::golden {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/golden/diagnose.h"
-#include "src/golden/evidence.h"
+#include "src/golden/dump_evidence.h"
 
 namespace fp4::golden {
 

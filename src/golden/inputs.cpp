@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "fp4/backend.h"
-#include "src/backends.h"
+#include "src/backends/backends.h"
 
 namespace fp4::golden {
 namespace {

@@ -1,16 +1,16 @@
 #include "src/golden/pack.h"
 
 #include "fp4/random_words.h"
-#include "src/backends.h"
-#include "src/error.h"
-#include "src/golden/layout.h"
+#include "src/backends/backends.h"
+#include "src/backends/signature.h"
+#include "src/files/manifest.h"
+#include "src/files/output.h"
+#include "src/files/sha256.h"
+#include "src/files/tensor_writer.h"
 #include "src/golden/suite.h"
-#include "src/manifest.h"
-#include "src/output.h"
-#include "src/sha256.h"
-#include "src/signature.h"
-#include "src/tensor_file/tensor_writer.h"
-#include "src/version.h"
+#include "src/layout/digit_layout.h"
+#include "src/text/error.h"
+#include "src/text/version.h"
 
 namespace fp4::golden {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/golden/probe.h"
+#include "src/golden/probe_dump.h"
 
 namespace fp4::golden {
 namespace {

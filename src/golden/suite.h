@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/arith/spec_text.h"
 #include "src/golden/case_epilogue.h"
-#include "src/spec_text.h"
 
 namespace fp4::golden {
 

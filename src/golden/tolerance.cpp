@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "src/backend_reference.h"
-#include "src/error.h"
-#include "src/golden/compare.h"
+#include "src/arith/backend_reference.h"
+#include "src/golden/compare_arrays.h"
+#include "src/text/error.h"
 
 namespace fp4::golden {
 namespace {

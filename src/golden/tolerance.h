@@ -4,7 +4,7 @@
 #pragma once
 
 #include "src/golden/candidate.h"
-#include "src/golden/simulator.h"
+#include "src/golden/faulty_kernel.h"
 
 namespace fp4::golden {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "fp4/presets.h"
-#include "src/error.h"
-#include "src/golden/compare.h"
+#include "src/golden/compare_arrays.h"
+#include "src/text/error.h"
 
 namespace fp4::golden {
 namespace {

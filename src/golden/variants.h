@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "src/golden/bundle.h"
-#include "src/golden/simulator.h"
+#include "src/golden/faulty_kernel.h"
 
 namespace fp4::golden {
 

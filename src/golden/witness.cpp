@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "src/backends.h"
-#include "src/error.h"
+#include "src/backends/backends.h"
+#include "src/text/error.h"
 
 namespace fp4::golden {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "src/error.h"
 #include "src/gpu/device.h"
 #include "src/gpu/entry_points.h"
 #include "src/gpu/pipeline.h"
+#include "src/text/error.h"
 
 namespace fp4::gpu {
 namespace {

@@ -1,5 +1,5 @@
-// What the GPU backend needs of a device: memory, copies, and the kernels of kernels.h. backend_gpu.cu gives it over
-// CUDA or HIP, host_device.h by loops on the host, so that everything above this line runs under the tests.
+// What the GPU backend needs of a device: memory, copies, and the kernels of device_kernels.h. backend_gpu.cu gives it
+// over CUDA or HIP, host_device.h by loops on the host, so that everything above this line runs under the tests.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/gpu/kernels.h"
+#include "src/gpu/device_kernels.h"
 
 namespace fp4::gpu {
 

@@ -1,7 +1,8 @@
-// The kernels as a device launches them: one __global__ template over the bodies of kernels.h. After runtime.h only.
+// The kernels as a device launches them: one __global__ template over the bodies of device_kernels.h. After runtime.h
+// only.
 #pragma once
 
-#include "src/gpu/kernels.h"
+#include "src/gpu/device_kernels.h"
 
 namespace fp4::gpu {
 

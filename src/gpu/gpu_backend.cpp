@@ -2,9 +2,9 @@
 
 #include <mutex>
 
-#include "src/error.h"
+#include "src/arith/known_words.h"
 #include "src/gpu/pipeline.h"
-#include "src/known_words.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace gpu {

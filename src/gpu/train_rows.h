@@ -1,5 +1,6 @@
-// The trainer's loops over rows and columns, on a device, in the orders of sim/kernels.h: a sum along a row has 16
-// partial lanes (element i goes to lane i mod 16, ascending) and one tree; a sum down a column goes row by row.
+// The trainer's loops over rows and columns, on a device, in the orders of sim/kernels/train_kernels.h: a sum along a
+// row has 16 partial lanes (element i goes to lane i mod 16, ascending) and one tree; a sum down a column goes row by
+// row.
 #pragma once
 
 #include "fp4/elementary.h"

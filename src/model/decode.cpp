@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "src/known_words.h"
-#include "src/spec_text.h"
+#include "src/arith/known_words.h"
+#include "src/arith/spec_text.h"
 
 namespace fp4 {
 namespace {

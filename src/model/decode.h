@@ -1,7 +1,7 @@
 // FP4 codes back to numbers in the order of operations of a scheme's owner.
 #pragma once
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 #include "src/model/scheme.h"
 
 namespace fp4 {

@@ -7,10 +7,10 @@
 #include <set>
 #include <string_view>
 
-#include "src/error.h"
-#include "src/known_words.h"
+#include "src/arith/known_words.h"
 #include "src/model/keep_rules.h"
-#include "src/version.h"
+#include "src/text/error.h"
+#include "src/text/version.h"
 
 namespace fp4 {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/model/checkpoint.h"
+#include "src/model/model_tensors.h"
 
 namespace fp4 {
 

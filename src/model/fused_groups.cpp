@@ -7,8 +7,8 @@
 #include <map>
 #include <sstream>
 
-#include "src/error.h"
-#include "src/json_reader.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 
 namespace fp4 {
 namespace {

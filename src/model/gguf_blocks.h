@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fp4/backend.h"
-#include "src/tensor_file/gguf.h"
+#include "src/files/gguf.h"
 
 namespace fp4 {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

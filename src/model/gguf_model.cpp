@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <map>
 
-#include "src/error.h"
-#include "src/json_reader.h"
 #include "src/model/gguf_complete.h"
 #include "src/model/gguf_tokenizer.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 
 namespace fp4 {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "src/tensor_file/gguf_entries.h"
+#include "src/files/gguf_entries.h"
 
 namespace fp4 {
 

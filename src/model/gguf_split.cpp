@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/tensor_file/gguf.h"
+#include "src/files/gguf.h"
 
 namespace fp4 {
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "src/error.h"
-#include "src/json_reader.h"
-#include "src/tensor_file/byte_source.h"
+#include "src/text/byte_source.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 
 namespace fp4 {
 namespace {

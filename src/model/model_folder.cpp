@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "src/json_reader.h"
+#include "src/files/safetensors.h"
 #include "src/model/engine_config.h"
 #include "src/model/keep_rules.h"
 #include "src/model/side_files.h"
-#include "src/tensor_file/safetensors.h"
+#include "src/text/json_reader.h"
 
 namespace fp4 {
 namespace {

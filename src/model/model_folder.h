@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/files/output.h"
 #include "src/model/model_plan.h"
-#include "src/output.h"
 
 namespace fp4 {
 

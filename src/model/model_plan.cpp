@@ -7,12 +7,12 @@
 #include <cstring>
 #include <map>
 
-#include "src/error.h"
+#include "src/arith/spec_text.h"
+#include "src/files/gguf_writer.h"
 #include "src/model/engine_config.h"
 #include "src/model/keep_rules.h"
 #include "src/model/weight_reader.h"
-#include "src/spec_text.h"
-#include "src/tensor_file/gguf_writer.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

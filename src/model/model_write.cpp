@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "src/error.h"
-#include "src/in_order.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/signature.h"
+#include "src/files/gguf_writer.h"
+#include "src/files/output.h"
 #include "src/model/gguf_model.h"
 #include "src/model/gguf_split.h"
 #include "src/model/model_folder.h"
@@ -21,11 +23,9 @@
 #include "src/model/shard_writer.h"
 #include "src/model/shared_factors.h"
 #include "src/model/tensor_write.h"
-#include "src/output.h"
-#include "src/signature.h"
-#include "src/spec_text.h"
-#include "src/tensor_file/gguf_writer.h"
-#include "src/version.h"
+#include "src/text/error.h"
+#include "src/text/version.h"
+#include "src/threads/in_order.h"
 
 namespace fp4 {
 namespace {

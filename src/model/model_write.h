@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "fp4/spec.h"
-#include "src/model/checkpoint.h"
+#include "src/arith/quantize_statistics.h"
 #include "src/model/engine_config.h"
 #include "src/model/fused_groups.h"
+#include "src/model/model_tensors.h"
 #include "src/model/outcome.h"
-#include "src/progress.h"
-#include "src/quantize_statistics.h"
+#include "src/threads/progress.h"
 
 namespace fp4 {
 

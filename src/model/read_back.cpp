@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "src/error.h"
 #include "src/model/weight_reader.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/arith/quantize_statistics.h"
 #include "src/model/model_plan.h"
-#include "src/quantize_statistics.h"
 
 namespace fp4 {
 

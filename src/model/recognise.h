@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "src/model/checkpoint.h"
+#include "src/model/model_tensors.h"
 
 namespace fp4 {
 

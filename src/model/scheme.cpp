@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "fp4/tensor_scale.h"
-#include "src/tensor_file/dtype.h"
-#include "src/tensor_file/gguf.h"
+#include "src/files/dtype.h"
+#include "src/files/gguf.h"
 
 namespace fp4 {
 

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "src/error.h"
-#include "src/in_order.h"
-#include "src/json_reader.h"
-#include "src/sha256.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
+#include "src/threads/in_order.h"
 
 namespace fp4 {
 

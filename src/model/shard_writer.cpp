@@ -1,6 +1,6 @@
 #include "src/model/shard_writer.h"
 
-#include "src/tensor_file/safetensors.h"
+#include "src/files/safetensors.h"
 
 namespace fp4 {
 

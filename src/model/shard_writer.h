@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "src/files/gguf_writer.h"
+#include "src/files/sha256.h"
+#include "src/files/tensor_writer.h"
 #include "src/model/model_plan.h"
-#include "src/sha256.h"
-#include "src/tensor_file/gguf_writer.h"
-#include "src/tensor_file/tensor_writer.h"
 
 namespace fp4 {
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <set>
 
-#include "src/error.h"
-#include "src/tensor_file/byte_source.h"
-#include "src/tensor_file/output_file.h"
+#include "src/files/output_file.h"
+#include "src/text/byte_source.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/output.h"
+#include "src/files/output.h"
 
 namespace fp4 {
 

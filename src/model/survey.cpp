@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/in_order.h"
+#include "src/threads/in_order.h"
 
 namespace fp4 {
 namespace {

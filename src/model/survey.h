@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "src/arith/quantize_statistics.h"
 #include "src/model/weight_reader.h"
-#include "src/quantize_statistics.h"
 
 namespace fp4 {
 

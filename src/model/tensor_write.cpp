@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/amax.h"
-#include "src/error.h"
-#include "src/in_order.h"
+#include "src/arith/amax.h"
 #include "src/model/decode.h"
 #include "src/model/gguf_blocks.h"
 #include "src/model/survey.h"
+#include "src/text/error.h"
+#include "src/threads/in_order.h"
 
 namespace fp4 {
 namespace {

@@ -6,7 +6,7 @@
 #include "src/model/model_plan.h"
 #include "src/model/read_back.h"
 #include "src/model/shard_writer.h"
-#include "src/progress.h"
+#include "src/threads/progress.h"
 
 namespace fp4 {
 

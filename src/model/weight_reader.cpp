@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/amax.h"
-#include "src/error.h"
+#include "src/arith/amax.h"
+#include "src/files/convert.h"
 #include "src/model/decode.h"
 #include "src/model/gguf_blocks.h"
 #include "src/model/row_view.h"
-#include "src/tensor_file/convert.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "src/backends.h"
-#include "src/model/checkpoint.h"
-#include "src/tensor_file/tensor_reader.h"
+#include "src/backends/backends.h"
+#include "src/files/tensor_reader.h"
+#include "src/model/model_tensors.h"
 
 namespace fp4 {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "fp4/presets.h"
-#include "sim/low_bit_states.h"
-#include "sim/split.h"
+#include "sim/rules/split.h"
+#include "sim/train/low_bit_states.h"
 
 namespace fp4::cost {
 

@@ -1,9 +1,9 @@
-// Decides: what a recipe (fp4/spec.h, sim/schedule.h) means to the cost model. The only file here that knows the axes;
-// it reads the cost facts of their rows (bits, slots per element, passes, random bits) and no word, so a new row needs
-// no change.
+// Decides: what a recipe (fp4/spec.h, sim/rules/schedule.h) means to the cost model. The only file here that knows the
+// axes; it reads the cost facts of their rows (bits, slots per element, passes, random bits) and no word, so a new row
+// needs no change.
 #pragma once
 
-#include "sim/schedule.h"
+#include "sim/rules/schedule.h"
 #include "sweeps/cost/workload.h"
 
 namespace fp4::cost {

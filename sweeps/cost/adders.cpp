@@ -8,7 +8,7 @@
 
 #include "fp4/accumulator.h"
 #include "fp4/spec.h"
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/cost/hardware.h"
 
 namespace fp4::cost {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/json_reader.h"
+#include "src/text/json_reader.h"
 
 namespace fp4 {
 struct QuantSpec;

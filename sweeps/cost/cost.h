@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "sim/schedule.h"
+#include "sim/rules/schedule.h"
 #include "sweeps/cost/hardware.h"
-#include "sweeps/cost/kernels.h"
+#include "sweeps/cost/kernel_times.h"
 #include "sweeps/cost/model.h"
-#include "sweeps/cost/parallel.h"
+#include "sweeps/cost/shared_step.h"
 #include "sweeps/cost/weights.h"
 #include "sweeps/cost/workload.h"
 

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <memory>
 
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
-#include "sweeps/simulator.h"
+#include "sweeps/training.h"
 
 namespace fp4::sweeps {
 

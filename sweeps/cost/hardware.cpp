@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "fp4/float_format.h"
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/cost/adders.h"
 #include "sweeps/cost/model.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/json_reader.h"
+#include "src/text/json_reader.h"
 
 namespace fp4::cost {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::cost {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/cost/hardware.h"
 
 namespace fp4::cost {

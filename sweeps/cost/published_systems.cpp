@@ -5,7 +5,7 @@
 #include "fp4/presets.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
-#include "sweeps/cost/memory_system.h"
+#include "sweeps/cost/embedding/memory_system.h"
 #include "sweeps/cost/published.h"
 
 namespace fp4::cost {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::cost {
 

@@ -6,7 +6,7 @@
 
 #include <charconv>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::cost {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/json_reader.h"
+#include "src/text/json_reader.h"
 
 namespace fp4::cost {
 

@@ -35,8 +35,8 @@ struct HadamardFacts {
   bool random_signs = false;  // drawn per layer or step; fixed signs cost nothing, they turn adds into subtractions
 };
 
-/// What a product that is cut into parts does besides its first part (sim/split.h); shares are of the multiply-adds of
-/// the whole product.
+/// What a product that is cut into parts does besides its first part (sim/rules/split.h); shares are of the
+/// multiply-adds of the whole product.
 struct SplitFacts {
   double first = 1, second = 0;  // of the two products
   OperandFacts high;             // operands of the second

@@ -11,12 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "src/csv.h"
-#include "src/error.h"
-#include "src/integer_text.h"
-#include "src/json_reader.h"
-#include "src/sha256.h"
-#include "src/words.h"
+#include "src/files/sha256.h"
+#include "src/text/csv.h"
+#include "src/text/error.h"
+#include "src/text/integer_text.h"
+#include "src/text/json_reader.h"
+#include "src/text/words.h"
 
 namespace fp4::sweeps {
 

@@ -1,7 +1,7 @@
 // Error texts of SQLite are short and say nothing about the remedy; the common ones are told here in full.
 #include "sweeps/engine/sqlite.h"
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

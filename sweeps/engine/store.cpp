@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/sqlite.h"
 #include "sweeps/engine/store_files.h"
 #include "sweeps/engine/store_handle.h"

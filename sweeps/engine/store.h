@@ -24,7 +24,7 @@ enum class StoreMode { automatic, local, network };
 
 // Who computes: part of every row's key or provenance.
 struct Identity {
-  std::string signature;                                // of the arithmetic (src/signature.h)
+  std::string signature;                                // of the arithmetic (src/backends/signature.h)
   std::map<std::string, std::string> train_signatures;  // of each task that is asked for (tasks/run.h)
   std::string version;
   std::string host;

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/store.h"
 
 namespace fp4::sweeps {

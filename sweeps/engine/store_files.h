@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/scratch_folder.h"
+#include "src/files/scratch_folder.h"
 
 namespace fp4::sweeps {
 

@@ -1,5 +1,5 @@
 // Putting stores together, and looking a whole store over.
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 

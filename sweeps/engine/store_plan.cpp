@@ -1,7 +1,7 @@
 // The plan of a store: what the grid means now, and the words that describe the store itself.
 #include <nlohmann/json.hpp>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 

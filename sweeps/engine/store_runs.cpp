@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "src/error.h"
-#include "src/sha256.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/engine/run.h"
+#include "sweeps/engine/run_list.h"
 #include "sweeps/judge/edge.h"
 
 namespace fp4::sweeps {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/explore/importance.h"
 
 namespace fp4::sweeps {

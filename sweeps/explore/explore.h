@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/engine/run.h"
+#include "sweeps/engine/run_list.h"
 #include "sweeps/grid/tuning.h"
 #include "sweeps/judge/pareto.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/engine/run.h"
+#include "sweeps/engine/run_list.h"
 #include "sweeps/explore/explore.h"
 
 namespace fp4::sweeps {

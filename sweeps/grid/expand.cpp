@@ -7,9 +7,9 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "src/error.h"
-#include "src/parallel.h"
-#include "src/words.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
+#include "src/threads/parallel.h"
 #include "sweeps/grid/grid_configs.h"
 #include "sweeps/grid/recipe_overlay.h"
 

@@ -1,7 +1,7 @@
 #include "sweeps/grid/fixed.h"
 
-#include "src/error.h"
-#include "src/json_reader.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 
 namespace fp4::sweeps {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/error.h"
-#include "src/sha256.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
-#include "src/json_reader.h"
+#include "src/text/json_reader.h"
 #include "sweeps/grid/tuning.h"
-#include "sweeps/simulator.h"
+#include "sweeps/training.h"
 
 namespace fp4::sweeps {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "src/error.h"
-#include "src/words.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/grid/recipe_overlay.h"
 
 namespace fp4::sweeps {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/words.h"
+#include "src/text/words.h"
 
 namespace fp4::sweeps {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/simulator.h"
+#include "sweeps/training.h"
 
 namespace fp4::sweeps {
 

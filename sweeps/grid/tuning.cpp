@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "src/error.h"
-#include "src/words.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/grid/recipe_overlay.h"
 
 namespace fp4::sweeps {

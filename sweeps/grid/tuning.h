@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "sweeps/grid/ladder.h"
-#include "sweeps/simulator.h"
+#include "sweeps/training.h"
 
 namespace fp4::sweeps {
 

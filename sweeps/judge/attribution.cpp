@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "src/error.h"
-#include "src/parallel.h"
+#include "src/text/error.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::sweeps {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
 
 namespace fp4::sweeps {

@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "src/error.h"
+#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

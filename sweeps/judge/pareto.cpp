@@ -10,7 +10,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/judge/front_extras.h"
 #include "sweeps/judge/front_race.h"
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/recipe.h"
-#include "src/error.h"
-#include "src/words.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/grid/recipe_overlay.h"
 
 namespace fp4::sweeps {

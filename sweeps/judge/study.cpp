@@ -12,10 +12,10 @@
 #include <optional>
 #include <set>
 
-#include "src/csv.h"
-#include "src/error.h"
-#include "src/json_reader.h"
-#include "src/words.h"
+#include "src/text/csv.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
+#include "src/text/words.h"
 
 namespace fp4::sweeps {
 

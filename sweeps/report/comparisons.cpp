@@ -3,9 +3,9 @@
 #include <array>
 #include <charconv>
 
-#include "src/csv.h"
-#include "src/error.h"
-#include "src/words.h"
+#include "src/text/csv.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/report/report.h"
 
 namespace fp4 {

@@ -123,7 +123,7 @@ function natural_order(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-// As src/csv.h: an apostrophe before what a spreadsheet would take for a formula.
+// As src/text/csv.h: an apostrophe before what a spreadsheet would take for a formula.
 function csv_field(value) {
   const plain = value === null || value === undefined || Number.isNaN(value) ? '' : String(value);
   const text = /^([=@\t\r]|'+[=+@\t\r-]|[+-].*[(|!])/.test(plain) && plain.length > 1 ? `'${plain}` : plain;

@@ -1,9 +1,9 @@
 // See page.h.
 #include "sweeps/report/page.h"
 
-#include "src/embedded.h"
-#include "src/error.h"
-#include "sweeps/data.h"
+#include "src/text/embedded.h"
+#include "src/text/error.h"
+#include "sweeps/carried_files.h"
 #include "sweeps/report/report_pack.h"
 
 namespace fp4 {

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/report/page.h"
 #include "sweeps/report/report_data.h"
 

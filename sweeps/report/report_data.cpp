@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/report/report_pack.h"
 
 namespace fp4 {

@@ -10,8 +10,8 @@
 #include <limits>
 #include <map>
 
-#include "src/error.h"
-#include "src/words.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {

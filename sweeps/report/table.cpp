@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "src/csv.h"
-#include "src/error.h"
-#include "src/words.h"
+#include "src/text/csv.h"
+#include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/judge/statistics.h"
 #include "sweeps/judge/tokens.h"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <map>
 
-#include "sim/recipe.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/inference.h"

@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "sweeps/serve/pool.h"
+#include "sweeps/serve/member_pool.h"
 
 namespace fp4::serve {
 

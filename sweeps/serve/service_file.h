@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/json_reader.h"
+#include "src/text/json_reader.h"
 #include "sweeps/serve/service.h"
 
 namespace fp4::serve {

@@ -10,8 +10,8 @@
 
 #include "fp4/elementary.h"
 #include "fp4/rng.h"
-#include "src/error.h"
-#include "src/input_file.h"
+#include "src/text/error.h"
+#include "src/text/input_file.h"
 
 namespace fp4::serve {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/serve/pool.h"
+#include "sweeps/serve/member_pool.h"
 
 namespace fp4::serve {
 

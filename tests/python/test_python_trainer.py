@@ -20,7 +20,7 @@ RECIPES = ("mxfp4", "nvfp4_te", "mxfp8", "mxfp4_sr", "quartet", "tetrajet", "ue5
            "first.json")
 STEPS, BATCH, SEED, COUNT, CLASSES = 20, 24, 9, 100, 7
 TRAINED = COUNT - COUNT // 10  # the last tenth of the files validates
-STREAM = 65 * 128 + 4  # data set `order`, purpose `data` (tasks/data.h, include/fp4/rng.h)
+STREAM = 65 * 128 + 4  # data set `order`, purpose `data` (tasks/task_data.h, include/fp4/rng.h)
 
 
 def write_idx(path, array):

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 
 namespace fp4::test {
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
 
 namespace fp4::test {
 

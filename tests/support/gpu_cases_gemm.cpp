@@ -1,11 +1,11 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "src/backends.h"
+#include "src/arith/known_words.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/pipeline.h"
-#include "src/known_words.h"
-#include "src/spec_text.h"
 #include "tests/support/filled_codes.h"
 #include "tests/support/gpu_cases.h"
 #include "tests/support/share.h"

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/pool.h"
-#include "sim/quantized_linear.h"
-#include "sim/recipe.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/example_pool.h"
 
 namespace fp4::test {
 

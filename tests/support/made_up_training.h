@@ -6,10 +6,10 @@
 #include <map>
 #include <string>
 
-#include "src/error.h"
-#include "src/sha256.h"
+#include "src/files/sha256.h"
+#include "src/text/error.h"
 #include "sweeps/judge/results.h"
-#include "sweeps/simulator.h"
+#include "sweeps/training.h"
 
 namespace fp4::test {
 

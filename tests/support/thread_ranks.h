@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "sim/ranks.h"
+#include "sim/train/ranks.h"
 
 namespace fp4::test {
 

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "fp4/presets.h"
-#include "sim/device.h"
-#include "sim/kernels.h"
-#include "src/backend_reference.h"
+#include "sim/kernels/train_kernels.h"
+#include "sim/train/device_training.h"
+#include "src/arith/backend_reference.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/host_device.h"
 #include "src/gpu/pipeline.h"

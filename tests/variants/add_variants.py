@@ -79,7 +79,7 @@ first("block.h", "zero_block_code", "if (q.zero_block == ZeroBlock::variant) ret
 first("block.h", "apply_scale_policies",
       "if (q.scale.has_zero && code == 0 && q.zero_scale == ZeroScale::variant) return 3u;")
 first("block.h", "element_code",
-      "if (magnitude_bits(x) == 0 && q.negative_zero == NegativeZero::variant) return q.element.sign_code();")
+      "if (magnitude_bits(element) == 0 && q.negative_zero == NegativeZero::variant) return q.element.sign_code();")
 insert("block.h", r"block_scale_code\([^;{}]*BlockMaximum maximum[^;{]*\{\n",
        "  if (maximum.has_nonfinite && q.nonfinite == Nonfinite::variant) return 1u;\n")
 

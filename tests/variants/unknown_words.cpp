@@ -7,8 +7,8 @@
 #include <random>
 
 #include "fp4/presets.h"
-#include "sim/estimator_gradient.h"
-#include "src/backends.h"
+#include "sim/engine/estimator_gradient.h"
+#include "src/backends/backends.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/host_device.h"
 #include "tests/support/same_floats.h"

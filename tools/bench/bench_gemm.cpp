@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
 #include "tools/bench/bench_tiers.h"
 
 namespace fp4::tools {

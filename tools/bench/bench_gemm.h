@@ -1,7 +1,7 @@
 // Products of `fp4sim bench gemm`: from codes and scales, packing included, against sgemm of the same run.
 #pragma once
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 #include "tools/bench/bench_race.h"
 #include "tools/bench/bench_yardstick.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "src/error.h"
-#include "src/gpu/bench.h"
 #include "src/gpu/gpu_backend.h"
+#include "src/text/error.h"
+#include "tools/bench/device_rates.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/error.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/text/error.h"
 #include "tools/bench/bench_yardstick.h"
 
 namespace fp4::tools {

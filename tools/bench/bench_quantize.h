@@ -1,7 +1,7 @@
 // `fp4sim bench quantize` and `bench hadamard`: passes over a tensor, against memcpy of the same run.
 #pragma once
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 #include "tools/bench/bench_race.h"
 
 namespace fp4::tools {

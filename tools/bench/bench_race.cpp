@@ -5,7 +5,7 @@
 #include <ctime>
 #include <random>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
 
 namespace fp4::tools {

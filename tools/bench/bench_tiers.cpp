@@ -1,9 +1,9 @@
 #include "tools/bench/bench_tiers.h"
 
 #include "fp4/presets.h"
-#include "sim/recipe.h"
-#include "src/error.h"
-#include "tools/cli/explain.h"
+#include "sim/rules/recipe.h"
+#include "src/text/error.h"
+#include "tools/cli/tensor/explain.h"
 
 namespace fp4::tools {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {

@@ -11,9 +11,9 @@
 #include <memory>
 #include <span>
 
-#include "sim/recipe.h"
-#include "src/embedded.h"
-#include "src/error.h"
+#include "sim/rules/recipe.h"
+#include "src/text/embedded.h"
+#include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
 #include "tasks/run.h"
 

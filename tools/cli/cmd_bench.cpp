@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "tools/bench/bench_gemm.h"
 #include "tools/bench/bench_gpu.h"
 #include "tools/bench/bench_quantize.h"

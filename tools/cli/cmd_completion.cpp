@@ -7,8 +7,8 @@
 #include <map>
 #include <string_view>
 
-#include "src/error.h"
-#include "src/version.h"
+#include "src/text/error.h"
+#include "src/text/version.h"
 #include "tools/cli/command.h"
 #include "tools/cli/table_print.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/glossary.h"
 #include "tools/cli/options.h"

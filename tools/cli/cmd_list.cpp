@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "src/golden/layout.h"
+#include "src/layout/digit_layout.h"
 #include "sweeps/judge/results.h"
 #include "tasks/run.h"
 #include "tools/cli/catalogue.h"

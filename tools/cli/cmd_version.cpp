@@ -5,10 +5,10 @@
 
 #include <Eigen/Core>
 
-#include "src/backends.h"
+#include "src/backends/backends.h"
+#include "src/backends/signature.h"
 #include "src/gpu/gpu_backend.h"
-#include "src/signature.h"
-#include "src/version.h"
+#include "src/text/version.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
 #include "tools/cli/provenance.h"

@@ -6,8 +6,8 @@
 
 // CLI11 reads 010 as 8, 0x10 as 16, -1 as 2^64 - 1 and 2^64 as 2^64 - 1. Its templates prefer these functions to their
 // own because they are declared before its header, so every integer option reads decimal digits in the range of its
-// type (src/integer_text.h), and what is no number is answered with what is. Defined in tools/cli/usage.cpp; only this
-// file includes CLI11.
+// type (src/text/integer_text.h), and what is no number is answered with what is. Defined in tools/cli/usage.cpp; only
+// this file includes CLI11.
 namespace CLI::detail {
 bool lexical_cast(const std::string& text, int& value);
 bool lexical_cast(const std::string& text, unsigned& value);
@@ -25,7 +25,7 @@ namespace fp4::tools {
 
 struct Invocation {
   std::string command_line;  // as it would be typed, for manifests and provenance
-  int exit_code = 0;         // a callback sets 1 when a comparison mismatched; errors are thrown (src/error.h)
+  int exit_code = 0;         // a callback sets 1 when a comparison mismatched; errors are thrown (src/text/error.h)
 };
 
 struct Command {

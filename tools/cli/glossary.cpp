@@ -6,7 +6,7 @@
 #include <regex>
 #include <sstream>
 
-#include "src/embedded.h"
+#include "src/text/embedded.h"
 
 namespace fp4::tools {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/error.h"
-#include "src/output.h"
-#include "src/parallel.h"
+#include "src/files/output.h"
+#include "src/text/error.h"
+#include "src/threads/parallel.h"
 #include "tools/cli/streams.h"
 
 namespace fp4::tools {

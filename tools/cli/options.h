@@ -4,8 +4,8 @@
 #include <string>
 
 #include "fp4/rng.h"
-#include "src/backends.h"
-#include "src/tensor_file/tensor_reader.h"
+#include "src/backends/backends.h"
+#include "src/files/tensor_reader.h"
 #include "tools/cli/command.h"
 
 namespace fp4::tools {
@@ -39,7 +39,7 @@ struct InputOptions {
 void add_input_options(CLI::App& app, InputOptions& options);
 
 void add_force_option(CLI::App& app, bool& force);
-// --no-sync: results are renamed into place without waiting for the disk (src/output.h).
+// --no-sync: results are renamed into place without waiting for the disk (src/files/output.h).
 void add_sync_option(CLI::App& app);
 /// Help shows the first long name only; the others are older words that scripts may use.
 inline void keep_older_names(CLI::Option* option) { option->configurable(false); }

@@ -11,7 +11,6 @@
 #include <system_error>
 
 #include "tools/cli/streams.h"
-#include "tools/cli/sweep_view.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "src/progress.h"
+#include "src/threads/progress.h"
 
 namespace fp4::tools {
 
@@ -68,7 +68,7 @@ class ProgressLine {
 /// Bytes of files: "3.1 of 8.0 MB  120 MB/s"; a command of less than two seconds stays silent.
 class ByteProgress {
  public:
-  /// As src/progress.h calls it.
+  /// As src/threads/progress.h calls it.
   void show(uint64_t done, uint64_t all, const std::string& more);
   Progress progress() {
     return [this](uint64_t done, uint64_t all, const std::string& more) { show(done, all, more); };

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "commit.h"
-#include "src/version.h"
+#include "src/text/version.h"
 
 namespace fp4::tools {
 

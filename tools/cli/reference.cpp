@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "sim/recipe.h"
-#include "sim/train.h"
-#include "src/spec_text.h"
+#include "sim/rules/recipe.h"
+#include "sim/train/train.h"
+#include "src/arith/spec_text.h"
 #include "sweeps/cost/adders.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/model.h"
@@ -145,7 +145,7 @@ FieldNotes service_notes() {
   return notes;
 }
 
-// A row of a schema (sim/config.h), whose default tells its type.
+// A row of a schema (sim/train/config.h), whose default tells its type.
 void note_row(FieldNotes& notes, const sim::Field& row) {
   const Json& value = row.default_value;
   notes.say({row.doc, value}, /*required=*/false);
@@ -285,7 +285,7 @@ FieldNotes grid_notes() {
   return notes;
 }
 
-std::vector<ReferenceKind> kinds() {
+std::vector<ReferenceKind> kinds_of_files() {
   std::vector<ReferenceKind> list = {
       {"recipe", "a recipe", "how the three products of a linear layer are quantised; what is left out is fp32",
        recipe_notes()},
@@ -322,7 +322,7 @@ void find_unexplained(const FieldNotes& notes, const std::string& path, std::vec
 }  // namespace
 
 const std::vector<ReferenceKind>& reference_kinds() {
-  static const std::vector<ReferenceKind> list = kinds();
+  static const std::vector<ReferenceKind> list = kinds_of_files();
   return list;
 }
 

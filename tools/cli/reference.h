@@ -1,6 +1,6 @@
 // The reference of every field that a file of ours may have, made from what the readers note of themselves
-// (src/field_notes.h): rows for `fp4sim help` and the pages README.md, and JSON Schemas for editors. A new field needs
-// no edit here: its reader says what it means where it asks for it.
+// (src/text/field_notes.h): rows for `fp4sim help` and the pages README.md, and JSON Schemas for editors. A new field
+// needs no edit here: its reader says what it means where it asks for it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/field_notes.h"
+#include "src/text/field_notes.h"
 
 namespace fp4::tools {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "src/error.h"
-#include "src/json_reader.h"
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 #include "tools/cli/reference.h"
 
 namespace fp4::tools {

@@ -11,8 +11,8 @@
 #include <fstream>
 #include <string_view>
 
-#include "src/error.h"
-#include "src/temporaries.h"
+#include "src/files/temporaries.h"
+#include "src/text/error.h"
 
 namespace fp4::tools {
 

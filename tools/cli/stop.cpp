@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "src/temporaries.h"
+#include "src/files/temporaries.h"
 
 namespace fp4::tools {
 

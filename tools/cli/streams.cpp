@@ -13,7 +13,7 @@
 #include <exception>
 #include <new>
 
-#include "src/temporaries.h"
+#include "src/files/temporaries.h"
 
 namespace fp4::tools {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/csv.h"
+#include "src/text/csv.h"
 #include "tools/cli/json_text.h"
 
 namespace fp4::tools {

@@ -44,6 +44,9 @@ std::string compact_json(const nlohmann::ordered_json& value, std::size_t width,
 // `text` as a terminal may see it: control characters, which can move its cursor or change its title, become \xNN.
 std::string printable(std::string_view text);
 
+// 75 -> "1 min 15 s".
+std::string duration(double seconds);
+
 // Lines of at most `width` characters, broken at spaces (and inside a word that is longer than a line, behind one of
 // kTearMarks where it has one).
 inline constexpr const char* kTearMarks = " ,./=_|:";

@@ -8,7 +8,7 @@
 #include <new>
 #include <optional>
 
-#include "src/integer_text.h"
+#include "src/text/integer_text.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 
@@ -114,6 +114,15 @@ std::string printable(std::string_view text) {
     i += std::max<std::size_t>(bytes, 1);
   }
   return out;
+}
+
+std::string duration(double seconds) {
+  if (!(seconds >= 0) || std::isinf(seconds)) return "?";
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<int64_t>(std::lround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
 void print_wrapped(const std::string& text) {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "src/error.h"
-#include "src/integer_text.h"
+#include "src/text/error.h"
+#include "src/text/integer_text.h"
 #include "tools/cli/table_print.h"
 
 namespace {

@@ -1,5 +1,5 @@
 # fp4_embed(TARGET FUNCTION ROOT folder PREFIX prefix FILES path...): compiles data files into TARGET and defines
-#   std::span<const fp4::EmbeddedFile> fp4::FUNCTION()          (src/embedded.h; declare it in a header of the folder)
+#   std::span<const fp4::EmbeddedFile> fp4::FUNCTION()          (src/text/embedded.h; declare it in a header of the folder)
 # with names PREFIX/<path relative to ROOT>. May be called several times for one target with different functions.
 #
 # The bytes go in by the assembler's .incbin: a 1.2 MB chart library takes milliseconds, where an array of 1.2 million
@@ -39,7 +39,7 @@ function(fp4_embed target function)
 #include <cstddef>
 #include <span>
 
-#include \"src/embedded.h\"
+#include \"src/text/embedded.h\"
 
 @assembly@@declarations@
 namespace fp4 {

@@ -1,5 +1,5 @@
 // A build without MPI.
-#include "src/error.h"
+#include "src/text/error.h"
 #include "tools/mpi/join.h"
 
 namespace fp4::mpi {

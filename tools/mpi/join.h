@@ -1,11 +1,11 @@
-// Decides: how processes become ranks of one training (sim/ranks.h): through MPI, where the build found it. Nothing
-// else of the program knows MPI.
+// Decides: how processes become ranks of one training (sim/train/ranks.h): through MPI, where the build found it.
+// Nothing else of the program knows MPI.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "sim/ranks.h"
+#include "sim/train/ranks.h"
 
 namespace fp4::mpi {
 

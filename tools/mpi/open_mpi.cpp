@@ -13,7 +13,7 @@
 #include <limits>
 #include <vector>
 
-#include "src/error.h"
+#include "src/text/error.h"
 #include "tools/mpi/join.h"
 
 namespace fp4::mpi {

@@ -5,11 +5,11 @@
 #include <bit>
 
 #include "tasks/run.h"
-#include "tools/cli/run_words.h"
-#include "tools/cli/train_result.h"
-#include "tools/cli/verdict.h"
-#include "tools/cli/verify_print.h"
-#include "tools/cli/verify_words.h"
+#include "tools/cli/golden/verdict.h"
+#include "tools/cli/golden/verify_print.h"
+#include "tools/cli/golden/verify_words.h"
+#include "tools/cli/train/run_words.h"
+#include "tools/cli/train/train_result.h"
 #include "tools/python/gate.h"
 
 namespace fp4::python {

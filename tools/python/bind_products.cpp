@@ -1,10 +1,10 @@
 // gemm: floats or quantised tensors on either side.
 #include <fmt/format.h>
 
-#include "src/backends.h"
-#include "src/error.h"
-#include "src/spec_text.h"
-#include "tools/python/tensor.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
+#include "src/text/error.h"
+#include "tools/python/bound_tensor.h"
 
 namespace fp4::python {
 namespace {

@@ -1,9 +1,9 @@
 // quantize, quantised tensors, decoding, Hadamards, random draws.
-#include "src/backends.h"
-#include "src/error.h"
-#include "src/spec_text.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backends.h"
+#include "src/text/error.h"
 #include "tools/cli/options.h"
-#include "tools/python/tensor.h"
+#include "tools/python/bound_tensor.h"
 
 namespace fp4::python {
 namespace {

@@ -1,11 +1,11 @@
 // What the library knows by name: versions, threads, the words of every axis, the fields of a spec.
 #include <atomic>
 
-#include "src/element_grids.h"
-#include "src/parallel.h"
-#include "src/signature.h"
-#include "src/spec_text.h"
-#include "src/version.h"
+#include "src/arith/element_grids.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/signature.h"
+#include "src/text/version.h"
+#include "src/threads/parallel.h"
 #include "tools/cli/catalogue.h"
 #include "tools/python/gate.h"
 

@@ -8,11 +8,11 @@
 #include <new>
 #include <string_view>
 
-#include "src/element_grids.h"
-#include "src/embedded.h"
-#include "src/error.h"
-#include "src/float_environment.h"
-#include "sweeps/data.h"
+#include "src/arith/element_grids.h"
+#include "src/text/embedded.h"
+#include "src/text/error.h"
+#include "src/threads/float_environment.h"
+#include "sweeps/carried_files.h"
 #include "tools/python/arrays.h"
 
 namespace fp4::python {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fp4/backend.h"
-#include "src/tensor_file/dtype.h"
+#include "src/files/dtype.h"
 
 namespace fp4::python {
 

@@ -2,23 +2,31 @@
 """Fails when a file includes a folder to its right: include/fp4 <- src <- sim <- tasks <- sweeps <- tools.
 
 The folder of an include is its first word ("fp4/..." is include/fp4); an include without a folder is a neighbour.
-tests may include everything and nothing includes tests. Inside sweeps: cost, grid <- engine <- judge <- explore, report.
+tests may include everything and nothing includes tests. ROOMS are the folders inside a folder, in the same order: a room
+includes itself and rooms to its left. Two source files never have one name, whatever their folders: an error that names
+`grid.cpp:40` names one place.
 """
 import pathlib
 import re
 import sys
 
 ORDER = ["include", "src", "sim", "tasks", "sweeps", "tools", "tests"]
-ROOMS = {"sweeps": ["cost", "grid", "engine", "judge", "explore", "report"]}
+ROOMS = {
+    "src": ["text", "threads", "files", "layout", "arith", "cpu", "gpu", "backends", "model", "stream", "golden", "c_api"],
+    "sweeps": ["cost", "grid", "engine", "judge", "explore", "report"],
+}
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 failures = []
 checked = 0
+places = {}  # of a file name
 for level, folder in enumerate(ORDER):
     for path in sorted((root / folder).rglob("*")):
         if path.suffix not in SUFFIXES:
             continue
         checked += 1
+        if not path.is_relative_to(root / "tests/threads"):  # stands in for a header, so it has its name
+            places.setdefault(path.name, []).append(str(path.relative_to(root)))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not found:
@@ -37,5 +45,6 @@ for level, folder in enumerate(ORDER):
                 upward = rooms.index(there) > rooms.index(here)
             if upward:
                 failures.append(f"{path.relative_to(root)}:{number}: {folder} must not include {name}")
-print("\n".join(failures) or f"{checked} files, no upward include")
+failures += [f"one name, two files: {' '.join(same)}" for same in places.values() if len(same) > 1]
+print("\n".join(failures) or f"{checked} files, no upward include, no name twice")
 sys.exit(1 if failures else 0)

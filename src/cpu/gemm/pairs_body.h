@@ -9,7 +9,7 @@
 #include "src/cpu/gemm/product_fold_body.h"
 #include "src/cpu/gemm/tiles.h"
 #include "src/cpu/simd/lanes.h"
-#include "src/parallel.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::FP4_ISA {
 

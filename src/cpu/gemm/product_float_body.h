@@ -4,7 +4,7 @@
 #include "src/cpu/gemm/kernel_table.h"
 #include "src/cpu/gemm/product_fold_body.h"
 #include "src/cpu/simd/lanes.h"
-#include "src/parallel.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::FP4_ISA {
 

@@ -3,12 +3,12 @@
 
 #include <numeric>
 
+#include "src/arith/known_words.h"
 #include "src/cpu/gemm/gemm_float_body.h"
 #include "src/cpu/gemm/panel_reader.h"
 #include "src/cpu/gemm/tile_body.h"
 #include "src/cpu/quantize/stored_nibbles_body.h"
 #include "src/cpu/simd/lanes.h"
-#include "src/known_words.h"
 
 namespace fp4::FP4_ISA {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/cpu/quantize/quantize_plan.h"
-#include "src/parallel.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::cpu {
 

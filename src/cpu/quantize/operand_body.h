@@ -1,13 +1,13 @@
 // A whole operand into panels: the tensor factor first, then 1 x B blocks in one pass, or blocks that span rows.
 #pragma once
 
+#include "src/arith/known_words.h"
 #include "src/cpu/quantize/engine_table.h"
 #include "src/cpu/quantize/flat_operand.h"
 #include "src/cpu/quantize/rows.h"
 #include "src/cpu/quantize/shared_blocks_body.h"
 #include "src/cpu/simd/lanes.h"
-#include "src/known_words.h"
-#include "src/parallel.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::FP4_ISA {
 

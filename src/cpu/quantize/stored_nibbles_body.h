@@ -4,7 +4,7 @@
 
 #include "src/cpu/quantize/stored_body.h"
 #include "src/cpu/simd/lanes.h"
-#include "src/parallel.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::FP4_ISA {
 

@@ -1,0 +1,305 @@
+// The three products of a linear layer under a recipe; see quantized_linear.h. Backward of the estimators stands in
+// estimator_gradient.cpp.
+#include "sim/engine/quantized_linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "fp4/presets.h"
+#include "sim/engine/estimator_gradient.h"
+#include "sim/engine/trace.h"
+#include "src/text/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+// Quantising the transpose anew gives the transposed codes, if no random bits, no order of summation and no smooth
+// maximum, which is fprop's alone, are involved.
+bool transposes_by_itself(const OperandSpec& o) {
+  const QuantSpec& s = o.quant;
+  return !s.draws_random_bits() && !is_quest(s.scale_rule) && !tries_codes(s.scale_rule) &&
+         !is_soft_maximum(o.estimator.scale_gradient);
+}
+
+// Whether dgrad's b is the transpose of fprop's b, codes and scales: square blocks, the same spec, no rotation.
+bool shares_weights(const GemmSpec& fprop, const GemmSpec& dgrad) {
+  return fprop.b.quant == dgrad.b.quant && fprop.b.quant.has_scale() && fprop.b.quant.block.kind == BlockKind::square &&
+         dgrad.b.source == Source::high_precision && keeps_b_whole(fprop.split) && keeps_b_whole(dgrad.split) &&
+         fprop.hadamard.size == 0 && dgrad.hadamard.size == 0;
+}
+
+// 2-D blocks: codes, scales and tensor scale of the transpose, element by element.
+void transpose(const Quantized& q, Quantized& t) {
+  t.spec = q.spec;
+  t.rows = q.cols, t.cols = q.rows;
+  t.geometry = geometry_of(t.spec, t.rows, t.cols);
+  t.codes.assign(static_cast<size_t>(t.rows * t.code_row_bytes()), 0);
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t c = 0; c < t.cols; ++c) t.set_code(r, c, q.code(c, r));
+  const int64_t rows = t.geometry.scale_rows, cols = t.geometry.scale_cols;
+  const auto flip = [&](const auto& from, auto& to) {
+    to.resize(from.size());
+    if (from.empty()) return;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c)
+        to[static_cast<size_t>(r * cols + c)] = from[static_cast<size_t>(c * rows + r)];
+  };
+  flip(q.scales, t.scales);
+  flip(q.real_scales, t.real_scales);
+  t.tensor_scale = q.tensor_scale;
+  t.amax = q.amax;
+}
+
+}  // namespace
+
+// A forward operand that backward needs, in fprop's rotated basis.
+struct LinearEngine::Kept {
+  const Quantized* quantized = nullptr;
+  Tensor met;      // as the quantiser met it, where an estimator asks for it
+  Tensor decoded;  // where a source asks for it
+};
+
+struct LinearEngine::Saved {
+  Var x, w, bias, y;
+  bool relu;
+  Kept kept_x, kept_w;
+  Channels channels;  // of a split by channels
+};
+
+bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
+  return q.has_tensor_scale() && q.tensor_scale == TensorScale::hold && tape.pass.training &&
+         (tape.pass.step - 1) % static_cast<uint32_t>(q.hold_steps) == 0;
+}
+
+QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand,
+                                   MatrixView x) const {
+  const GemmSpec& s = spec(layer, gemm);
+  const OperandSpec& o = operand == 0 ? s.a : s.b;
+  QuantizeCall call;
+  call.x = x;
+  call.spec = o.quant;
+  call.hadamard = s.hadamard;
+  call.place = {tape.pass.seed,
+                stream_number(static_cast<uint32_t>(part.number + part_stride * part.index),
+                              static_cast<uint32_t>(gemm), static_cast<uint32_t>(operand), Purpose::rounding),
+                tape.pass.step};
+  if (!samples_amax(tape, o.quant))
+    call.held_amax = layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
+  if (gemm == Gemm::fprop && is_soft_maximum(o.estimator.scale_gradient)) call.soft_alpha = o.estimator.alpha;
+  call.threads = tape.pass.threads;
+  return call;
+}
+
+void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call,
+                            Quantized& out) {
+  if (resident_ != nullptr)
+    resident_->quantize(call, out);
+  else
+    backend_.quantize(call, out);
+  if (samples_amax(tape, call.spec))
+    layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
+}
+
+// For a trace, of the first part of a layer's products alone.
+void LinearEngine::trace(Tape& tape, const Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b,
+                         const Quantized* ready_a, const Quantized* ready_b, Tensor c) const {
+  if (tape.pass.trace == nullptr || part.index != 0) return;
+  tape.pass.trace->product(
+      tape, backend_,
+      {layer.name, gemm_names[static_cast<size_t>(gemm)], spec(layer, gemm), call_of(tape, layer, part, gemm, 0, a),
+       call_of(tape, layer, part, gemm, 1, b), ready_a, ready_b, c});
+}
+
+// C = Q(A) Q(B)^T; `ready` operands replace the quantisation of A and B.
+void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
+                           int64_t c_row, const Quantized* ready_a, const Quantized* ready_b, SplitUse* use) {
+  Product& planned = layer.products[static_cast<size_t>(gemm)];
+  const GemmSpec& s = planned.spec;
+  planned.count += tape.pass.training && part.index == 0;
+  if (planned.is_plain) {
+    multiply(tape, c, c_row, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
+             static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
+    return;
+  }
+  if (s.split.any()) {
+    SplitUse own;
+    SplitUse& used = use != nullptr ? *use : own;
+    used.ready_b = ready_b;
+    split_product(tape, layer, part, gemm, a, b, c, c_row, used);
+    if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
+    return;
+  }
+  const auto sampled = [&](int operand, MatrixView x, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
+    if (ready || !samples_amax(tape, q)) return;
+    quantize(tape, layer, gemm, operand, call_of(tape, layer, part, gemm, operand, x), out);
+    ready = &out;
+  };
+  sampled(0, a, s.a.quant, layer.scratch, ready_a);
+  sampled(1, b, s.b.quant, layer.scratch_b, ready_b);
+  const MultiplyCall call = {call_of(tape, layer, part, gemm, 0, a),
+                             call_of(tape, layer, part, gemm, 1, b),
+                             {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads},
+                             c,
+                             c_row,
+                             ready_a,
+                             ready_b};
+  if (resident_ == nullptr)
+    backend_.multiply(call);
+  else if (!resident_->multiply(call))
+    throw Error("gpu: " + layer.name + ": a product that the device does not know; --backend auto does", 1);
+  if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
+}
+
+// Quantises an operand of fprop once, for the product and for what backward needs of it.
+LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes) {
+  const GemmSpec& f = spec(layer, Gemm::fprop);
+  const bool estimates = !(operand == 0 ? f.a : f.b).estimator.is_straight_through();
+  Quantized& q = operand == 0 ? layer.at(part.index).x : layer.at(part.index).w;
+  Kept kept = {&q, x, {}};
+  QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(x));
+  if (estimates && call.hadamard.size > 0) {
+    kept.met = tape.floats.tensor(x.rows, static_cast<int>(hadamard_padded(call.hadamard, x.cols)));
+    backend_.hadamard(call.x, call.hadamard, call.place.hadamard_signs(), false, kept.met.data, tape.pass.threads);
+    call.x = view(kept.met);
+    call.hadamard = {};
+  }
+  quantize(tape, layer, Gemm::fprop, operand, call, q);
+  if (operand == 1 && !layer.average.empty()) lean_to_average(x.data, layer.average.data(), q);
+  if (decodes) {
+    kept.decoded = tape.floats.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+    if (resident_ != nullptr)
+      resident_->dequantize(q, kept.decoded.data, tape.pass.threads);
+    else
+      backend_.dequantize(q, kept.decoded.data, tape.pass.threads);
+  }
+  return kept;
+}
+
+Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu, int index) {
+  const Part part = {number, index};
+  if (index >= most_parts || (index > 0 && number >= part_stride))
+    throw Error("more than 32768 products of a layer, or 1024 layers: fewer sequences or heads are needed");
+  Layer& layer = layers_[static_cast<size_t>(number)];
+  const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;  // a product brings its own sizes
+  Var y = tape.variable(rows, out, x->needs_grad || w->needs_grad);
+  Saved saved = {x, w, bias, y, relu, {}, {}, {}};
+  if (!layer.is_product) layer.weight = w->value;
+  const bool training = tape.pass.training;
+  if (calibrates_) calibrate(layer, x->value);
+  if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
+    multiply(tape, y->value.data, out, {x->value.data, in, 1}, {w->value.data, 1, in}, rows, out, in);
+    layer.products[0].count += training && index == 0;
+  } else if (layer.after && !training) {
+    product(tape, layer, part, Gemm::fprop, view(smoothed(tape, layer, x->value)), view(w->value), y->value.data, out,
+            nullptr, layer.after.get());
+  } else {
+    const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
+    const bool decode_x = training && g.b.source == Source::fprop_quantised;
+    const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
+    const bool splits_x = f.split.any(), splits_w = !keeps_b_whole(f.split);
+    const bool keep_x = !splits_x && (decode_x || (training && !f.a.estimator.is_straight_through()));
+    const bool keep_w =
+        !splits_w &&
+        (decode_w || !layer.average.empty() ||
+         (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
+    if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
+    if (keep_w) saved.kept_w = keep(tape, layer, part, 1, w->value, decode_w);
+    SplitUse use;
+    if (splits_x && decode_x) use.decoded[0] = &saved.kept_x.decoded;
+    if (splits_w && decode_w) use.decoded[1] = &saved.kept_w.decoded;
+    product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, out, saved.kept_x.quantized,
+            saved.kept_w.quantized, &use);
+    saved.channels = use.channels;
+    trace(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), saved.kept_x.quantized,
+          saved.kept_w.quantized, y->value);
+  }
+  if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
+  tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
+  return y;
+}
+
+void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
+  Layer& layer = layers_[static_cast<size_t>(part.number)];
+  // names, not a structured binding: clang 14 cannot capture one in a lambda
+  const auto& x = saved.x;
+  const auto& w = saved.w;
+  const auto& bias = saved.bias;
+  const auto& y = saved.y;
+  const Tensor decoded_x = saved.kept_x.decoded;
+  const Tensor decoded_w = saved.kept_w.decoded;
+  const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;
+  if (bias) {
+    float* g = tape.new_gradient(bias);
+    if (saved.relu) {  // y's gradient has no other reader
+      tape.k.bias_relu_backward(y->grad, g, y->value.data, rows, out);
+    } else {
+      tape.k.column_sums(g, y->grad, rows, out);
+    }
+    tape.add_gradient(bias, g);
+  }
+  const Tensor dy = {y->grad, rows, out};
+  const bool plain = layer.treatment == Treatment::plain;
+  const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
+
+  // One backward product: straight into the gradient, or through fprop's rotated basis and its estimator.
+  const auto finish = [&](Var target, int operand, bool is_rotated, const auto& compute) {
+    const OperandSpec& o = operand == 0 ? f.a : f.b;
+    float* gradient = tape.new_gradient(target);
+    if (plain || (o.estimator.is_straight_through() && !is_rotated)) {
+      compute(gradient, target->value.cols);
+    } else {
+      const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, in)) : in;
+      Tensor raw = tape.floats.tensor(target->value.rows, cols);
+      compute(raw.data, cols);
+      const QuantizeCall call = call_of(tape, layer, part, Gemm::fprop, operand, view(target->value));
+      const Kept& kept = operand == 0 ? saved.kept_x : saved.kept_w;
+      estimator_gradient(
+          tape, backend_,
+          {o.estimator, f.hadamard, call.place.hadamard_signs(), call.soft_alpha, kept.met, kept.quantized}, raw,
+          is_rotated, {gradient, target->value.rows, in});
+    }
+    tape.add_gradient(target, gradient);
+  };
+
+  if (x->needs_grad) {
+    const bool rotated = decoded_w.data && f.hadamard.size > 0;
+    finish(x, 0, rotated, [&](float* c, int64_t c_row) {
+      if (plain) {
+        multiply(tape, c, c_row, {dy.data, out, 1}, {w->value.data, in, 1}, rows, in, out);
+        layer.products[1].count += part.index == 0;
+        return;
+      }
+      const Quantized* ready = nullptr;
+      if (shares_weights(f, d)) {
+        float* held = layer.held_amax[1].data();
+        held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
+        if (!transposes_by_itself(f.b) || !layer.average.empty()) {
+          Layer::Operands& own = layer.at(part.index);
+          transpose(own.w, own.w_transposed);
+          ready = &own.w_transposed;
+        }
+      }
+      const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
+      product(tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
+      trace(tape, layer, part, Gemm::dgrad, view(dy), b, nullptr, ready, {c, rows, static_cast<int>(b.rows)});
+    });
+  }
+  const bool rotated = decoded_x.data && f.hadamard.size > 0;
+  finish(w, 1, rotated, [&](float* c, int64_t c_row) {
+    if (plain) {
+      multiply(tape, c, c_row, {dy.data, 1, out}, {x->value.data, in, 1}, out, in, rows);
+      layer.products[2].count += part.index == 0;
+      return;
+    }
+    const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
+    SplitUse use;
+    if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
+    product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use);
+    trace(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, nullptr, nullptr,
+          {c, out, static_cast<int>(b.rows)});
+  });
+}
+
+}  // namespace fp4::sim

@@ -1,0 +1,184 @@
+// Decides: the quantised linear layer, the one place where a recipe meets autograd.
+//   fprop  Y  [N, out] = Qx(X) Qw(W)^T            contraction over in
+//   dgrad  dX [N, in]  = Qg(dY) Qw(W^T)^T         contraction over out
+//   wgrad  dW [out, in] = Qg(dY^T) Qx(X^T)^T      contraction over N
+// Each operand is quantised along the contraction axis of the product that eats it. Estimators of fprop's a and b
+// multiply dX and dW at fprop's payload; backward quantisers and Hadamards are straight-through.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/net/layers.h"
+#include "sim/rules/schedule.h"
+#include "sim/rules/split.h"
+#include "sim/train/train.h"
+#include "src/backends/backends.h"
+
+namespace fp4::sim {
+
+enum class Gemm : uint8_t { fprop, dgrad, wgrad };
+inline constexpr const char* gemm_names[] = {"fprop", "dgrad", "wgrad"};
+
+class LinearEngine {
+ public:
+  LinearEngine(const Recipe& recipe, const Dispatcher& backend);
+
+  /// Layers are numbered in this order, unquantised ones included.
+  int add_layer(const std::string& name, int in, int out, bool quantisable);
+  /// A product that only a rule quantises and that runs plainly elsewhere: attention's and an embedding's. Numbered
+  /// like a layer, so add it after all linear ones; `multiply_adds` as in LayerInfo.
+  int add_product(const std::string& name, int in, int out, double multiply_adds);
+  /// Whether the layer follows the recipe; after finish().
+  bool is_quantised(int layer) const { return layers_[static_cast<size_t>(layer)].treatment == Treatment::quantised; }
+  /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
+  void finish();
+  /// Before a training step: the phase of the recipe that it belongs to. Every tenth step from 1 on measures, where the
+  /// next phase has a condition, the ratio |g| / (sqrt(d) sigma_q) of 2505.19115 over the weight gradients g of all
+  /// layers: d sigma_q^2 = sum over layers of M N K mean(dY^2) mean(X^2) (r_Y + r_X + r_Y r_X), with wgrad's [M, K] and
+  /// [N, K] operands and r their squared errors as quantised, relative; errors are taken as independent.
+  void begin_step(int step, int steps);
+
+  /// The first phase that a condition has begun, 0: none; a checkpoint keeps it.
+  int turned() const { return turned_; }
+  void restore_turned(int phase) { turned_ = phase; }
+  /// After the optimizer's part of a training step: conditions of phases; averages and resets of the recipe's weight
+  /// rules. With `watch`, every step counts for the oscillation since the last one that was traced; `trace` (may be
+  /// null) receives it as `oscillation` (sum of d_Q over sum of d_w) and `oscillating_share` (of weights with d_Q >= 4
+  /// d_w).
+  void end_step(const Pass& pass, bool watch, const std::function<void(const TraceRow&)>* trace);
+  /// The weights that this step's optimizer updates by a rule of their own. At the start of a window of a ramp all of
+  /// them are due, with the gradients they have waited for.
+  std::vector<SlowWeights> slow_weights(int step);
+
+  /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape. `part`
+  /// numbers the products of one layer in a step (the heads of all sequences, below 32768): each has its own tensor
+  /// scales, and random bits of the stream of layer number + 1024 * part. Counts and traces are those of part 0.
+  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0);
+
+  const Dispatcher& backend() const { return backend_; }
+  /// After finish(): from here on operands and results lie where the tape's floats do, and this backend alone quantises
+  /// and multiplies them (sim/train/device_training.h).
+  void use(const Backend& resident) { resident_ = &resident; }
+  /// Why a device cannot do these products on its own, in any phase; empty when it can. After finish().
+  std::string reason_against_device();
+
+  bool centers_keys() const { return recipe_.center_keys; }
+
+  /// A step in which a layer has no rows.
+  void rest(int layer, Var w) { layers_[static_cast<size_t>(layer)].weight = w->value; }
+
+  /// How many products of each GEMM ran in which precision; training steps only.
+  std::array<PrecisionCounts, 3> products() const;
+  /// Layers that follow the recipe, the others being fp32 (heads) or bf16 (left out by the policy).
+  std::vector<std::string> quantised_layers() const;
+
+  std::vector<LayerInfo> layers() const;
+
+  /// From here on forward passes count for the calibration of the recipe's `ptq` (sim/rules/post_training.h): every
+  /// quantised linear layer adds up X^T X of its inputs and keeps their largest magnitudes.
+  void begin_calibration() { calibrates_ = true; }
+  /// Ends it: the layers' weights become codes, which evaluations use from here on.
+  void finish_calibration(Tape& tape);
+
+  /// Held tensor amaxes, in layer, GEMM, operand order: what a checkpoint must keep.
+  std::vector<float> state() const;
+  void restore(const std::vector<float>& state);
+  /// Averages and open windows of the weight rules after a step, layer by layer; none without rules.
+  std::vector<float> weight_state() const;
+  void restore_weights(const std::vector<float>& state, int step);
+
+ private:
+  enum class Treatment : uint8_t { plain, skipped, quantised };
+  struct Product {
+    GemmSpec spec;
+    bool is_plain = false;  // fp32 operands as they are
+    int64_t count = 0;      // in training steps
+  };
+  struct Layer {
+    std::string name;
+    int in, out;
+    bool quantisable;
+    double multiply_adds;
+    bool is_product = false;  // added by add_product
+    int position = -1;        // among the quantisable ones
+    Treatment treatment = Treatment::plain;
+    std::array<Product, 3> products;
+    std::array<std::array<float, 2>, 3> held_amax = {{{-1, -1}, {-1, -1}, {-1, -1}}};
+    struct Operands {
+      Quantized x, w, w_transposed;  // fprop's, for backward; storage is kept between steps
+    };
+    std::vector<std::unique_ptr<Operands>> parts;
+    Tensor weight;               // of a linear layer, since its first forward pass
+    std::vector<float> average;  // empty before the rule's first step
+    Oscillation window, ramp_window, watched;
+    std::vector<SlowWeight> slow;
+    Operands& at(int part);
+    Quantized scratch;  // an operand whose amax is being sampled, or traced
+    Quantized scratch_b;
+    struct Calibration {
+      std::vector<double> gram;    // [in, in]: X^T X of all rows so far
+      std::vector<float> largest;  // magnitudes of X's columns
+    };
+    std::unique_ptr<Calibration> calibration;
+    std::vector<float> smooth;         // columns of X are divided by these after calibration; empty: none
+    std::unique_ptr<Quantized> after;  // W's codes after calibration
+  };
+  // Layer numbers of a step's parts do not meet below 1024 layers and 32768 parts.
+  static constexpr int part_stride = 1024, most_parts = 32768;
+  struct Kept;   // a forward operand that backward needs
+  struct Saved;  // what fprop leaves for backward
+
+  static const GemmSpec& spec(const Layer& layer, Gemm gemm) { return layer.products[static_cast<size_t>(gemm)].spec; }
+  // The part of a layer that is being multiplied.
+  struct Part {
+    int number;  // of the layer
+    int index;
+  };
+  QuantizeCall call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand, MatrixView x) const;
+  bool has_weight_rules(const Layer& layer) const {
+    return recipe_.weights.any() && !layer.is_product && layer.treatment == Treatment::quantised;
+  }
+  std::vector<float> quantised_weights(const Pass& pass, Layer& layer, int number);
+  LayerPlace place_of(const Layer& layer) const;
+  void plan(int phase);
+  bool samples_amax(const Tape& tape, const QuantSpec& q) const;
+  void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
+  Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
+  // What a split product is given and gives besides C (split.h).
+  struct SplitUse {
+    Channels channels;  // given, or chosen
+    const Quantized* ready_b = nullptr;
+    Tensor* decoded[2] = {nullptr, nullptr};  // a and b as they were multiplied, where asked for
+  };
+  class SplitRun;
+  void product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
+               const Quantized* ready_a, const Quantized* ready_b, SplitUse* use = nullptr);
+  void split_product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
+                     int64_t c_row, SplitUse& use);
+  void trace(Tape& tape, const Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, const Quantized* ready_a,
+             const Quantized* ready_b, Tensor c) const;
+  void calibrate(Layer& layer, Tensor x);
+  Tensor smoothed(Tape& tape, const Layer& layer, Tensor x) const;
+  void measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,
+                     int64_t c_row);
+  void backward(Tape& tape, Part part, const Saved& saved);
+
+  Recipe recipe_;
+  int phase_ = -1;
+  int turned_ = 0;
+  bool measures_ = false;
+  bool calibrates_ = false;
+  double signal_ = 0, noise_ = 0;           // squared norms of this step's weight gradients and of their noise
+  int quantisable_ = 0;                     // layers
+  std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases
+  Recipe skipped_;                          // every product bf16: layers that the policy leaves out
+  const Dispatcher& backend_;
+  const Backend* resident_ = nullptr;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace fp4::sim

@@ -1,0 +1,205 @@
+// The products of a split one; see split.h for what they are.
+#include <algorithm>
+
+#include "sim/engine/low_rank.h"
+#include "sim/engine/quantized_linear.h"
+#include "sim/net/ops.h"
+#include "sim/rules/split.h"
+
+namespace fp4::sim {
+
+namespace {
+
+void add_to(const Tape& tape, float* c, int64_t c_row, Tensor part) {
+  for (int r = 0; r < part.rows; ++r) tape.k.add(c + r * c_row, part.row(r), part.cols);
+}
+
+void scatter_columns(Tensor part, const int32_t* index, float* c, int64_t c_row) {
+  for (int r = 0; r < part.rows; ++r)
+    for (int i = 0; i < part.cols; ++i) c[r * c_row + index[i]] = part.row(r)[i];
+}
+
+// Factors as the product meets them: US [rows, r] and V^T [r, cols].
+struct Factors {
+  Tensor left, right;
+};
+
+}  // namespace
+
+// One call of split_product: its parts, quantised and multiplied.
+class LinearEngine::SplitRun {
+ public:
+  SplitRun(LinearEngine& engine, Tape& tape, Layer& layer, Part part, Gemm gemm, SplitUse& use)
+      : engine_(engine), tape_(tape), layer_(layer), part_(part), gemm_(gemm), use_(use), spec_(spec(layer, gemm)) {}
+
+  // Q(a) Q(b)^T, with the operands quantised into the layer's scratch.
+  void first(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+    const QuantizeCall call_a = call_of(0, a), call_b = call_of(1, b);
+    engine_.quantize(tape_, layer_, gemm_, 0, call_a, layer_.scratch);
+    if (use_.ready_b == nullptr) engine_.quantize(tape_, layer_, gemm_, 1, call_b, layer_.scratch_b);
+    engine_.backend_.multiply({call_a,
+                               call_b,
+                               {spec_.accumulator, spec_.hadamard.product_divisor(), tape_.pass.threads},
+                               c,
+                               c_row,
+                               &layer_.scratch,
+                               use_.ready_b != nullptr ? use_.ready_b : &layer_.scratch_b});
+  }
+
+  Tensor second(MatrixView a, MatrixView b) {
+    const Tensor c = tape_.arena.tensor(static_cast<int>(a.rows), static_cast<int>(b.rows));
+    const QuantSpec& high = spec_.split.high;
+    engine_.backend_.multiply({apart(0, a, high, Purpose::second_part),
+                               apart(1, b, high, Purpose::second_part),
+                               {spec_.accumulator, 1.0f, tape_.pass.threads},
+                               c.data,
+                               c.cols,
+                               nullptr,
+                               nullptr});
+    return c;
+  }
+
+  Tensor decoded(const Quantized& q) {
+    const Tensor t = tape_.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+    engine_.backend_.dequantize(q, t.data, tape_.pass.threads);
+    return t;
+  }
+  Tensor decoded_first(int operand) { return decoded(operand == 0 ? layer_.scratch : layer_.scratch_b); }
+  Tensor decoded_apart(int operand, MatrixView x, const QuantSpec& spec, Purpose purpose) {
+    Quantized q;
+    engine_.backend_.quantize(apart(operand, x, spec, purpose), q);
+    return decoded(q);
+  }
+
+  void hot_channels(MatrixView a, MatrixView b, float* c, int64_t c_row);
+  void clamp(MatrixView a, MatrixView b, float* c, int64_t c_row);
+  void low_rank(MatrixView a, MatrixView b, float* c, int64_t c_row);
+
+ private:
+  bool is_wgrad() const { return gemm_ == Gemm::wgrad; }
+  QuantizeCall call_of(int operand, MatrixView x) const {
+    return engine_.call_of(tape_, layer_, part_, gemm_, operand, x);
+  }
+  // A part in another format, or of another shape, with random bits of its own and no Hadamard.
+  QuantizeCall apart(int operand, MatrixView x, const QuantSpec& spec, Purpose purpose) const {
+    QuantizeCall call;
+    call.x = x;
+    call.spec = spec;
+    call.place = place(operand, purpose);
+    call.threads = tape_.pass.threads;
+    return call;
+  }
+  RandomPlace place(int operand, Purpose purpose) const {
+    return {tape_.pass.seed,
+            stream_number(static_cast<uint32_t>(part_.number + part_stride * part_.index), static_cast<uint32_t>(gemm_),
+                          static_cast<uint32_t>(operand), purpose),
+            tape_.pass.step};
+  }
+  Factors factors(int operand, const LowRank& parts);
+
+  LinearEngine& engine_;
+  Tape& tape_;
+  Layer& layer_;
+  const Part part_;
+  const Gemm gemm_;
+  SplitUse& use_;
+  const GemmSpec& spec_;
+};
+
+void LinearEngine::SplitRun::hot_channels(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+  Arena& arena = tape_.arena;
+  Channels& channels = use_.channels;
+  if (channels.hot == nullptr) channels = choose_channels(arena, is_wgrad() ? b.transposed() : a, spec_.split.share);
+  if (is_wgrad()) {
+    for (const bool hot : {false, true}) {
+      const int32_t* index = hot ? channels.hot : channels.cold;
+      const int count = hot ? channels.hot_count : channels.cold_count;
+      if (count == 0) continue;
+      const MatrixView rows = view(gathered_columns(arena, b.transposed(), index, count)).transposed();
+      Tensor columns = arena.tensor(static_cast<int>(a.rows), count);
+      if (hot)
+        columns = second(a, rows);
+      else
+        first(a, rows, columns.data, columns.cols);
+      scatter_columns(columns, index, c, c_row);
+    }
+    return;
+  }
+  const MatrixView whole[2] = {a, b};
+  Tensor cold[2], hot[2];
+  for (int i = 0; i < 2; ++i) {
+    cold[i] = gathered_columns(arena, whole[i], channels.cold, channels.cold_count);
+    hot[i] = gathered_columns(arena, whole[i], channels.hot, channels.hot_count);
+  }
+  first(view(cold[0]), view(cold[1]), c, c_row);
+  if (channels.hot_count > 0) add_to(tape_, c, c_row, second(view(hot[0]), view(hot[1])));
+  for (int i = 0; i < 2; ++i) {
+    if (use_.decoded[i] == nullptr) continue;
+    const Tensor all = arena.tensor(static_cast<int>(whole[i].rows), static_cast<int>(whole[i].cols));
+    scatter_columns(decoded_first(i), channels.cold, all.data, all.cols);
+    if (channels.hot_count > 0)
+      scatter_columns(decoded_apart(i, view(hot[i]), spec_.split.high, Purpose::second_part), channels.hot, all.data,
+                      all.cols);
+    *use_.decoded[i] = all;
+  }
+}
+
+void LinearEngine::SplitRun::clamp(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+  const int operand = is_wgrad() ? 1 : 0;
+  const Clamped parts = clamped(tape_, operand == 0 ? a : b, spec_.split.share);
+  const MatrixView inside = view(parts.inside), beyond = view(parts.beyond);
+  first(operand == 0 ? inside : a, operand == 0 ? b : inside, c, c_row);
+  add_to(tape_, c, c_row, operand == 0 ? second(beyond, b) : second(a, beyond));
+  if (use_.decoded[operand] == nullptr) return;
+  const Tensor all = decoded_first(operand);
+  add_to(tape_, all.data, all.cols, decoded_apart(operand, beyond, spec_.split.high, Purpose::second_part));
+  *use_.decoded[operand] = all;
+}
+
+Factors LinearEngine::SplitRun::factors(int operand, const LowRank& parts) {
+  const QuantSpec& q = (operand == 0 ? spec_.a : spec_.b).quant;
+  const Tensor u = decoded_apart(operand, view(parts.left), q, Purpose::second_part);
+  const Tensor left = tape_.arena.tensor(u.cols, u.rows);
+  for (int r = 0; r < left.rows; ++r)
+    for (int j = 0; j < left.cols; ++j) left.row(r)[j] = u.row(j)[r] * parts.values.data[j];
+  return {left, decoded_apart(operand, view(parts.right), q, Purpose::right_factor)};
+}
+
+void LinearEngine::SplitRun::low_rank(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+  Arena& arena = tape_.arena;
+  const auto product = [&](Tensor x, Tensor y, bool y_transposed) {
+    const Tensor out = arena.tensor(x.rows, y_transposed ? y.rows : y.cols);
+    const Matrix right = y_transposed ? Matrix{y.data, 1, y.cols} : Matrix{y.data, y.cols, 1};
+    multiply(tape_, out.data, out.cols, {x.data, x.cols, 1}, right, out.rows, out.cols, x.cols);
+    return out;
+  };
+  LowRank parts[2];
+  Factors low[2];
+  Tensor whole[2];  // Q(R) + A^
+  for (int i = 0; i < 2; ++i) {
+    parts[i] = sim::low_rank(tape_, i == 0 ? a : b, spec_.split.share, place(i, Purpose::sketch));
+    low[i] = factors(i, parts[i]);
+    whole[i] = product(low[i].left, low[i].right, false);
+  }
+  first(view(parts[0].rest), view(parts[1].rest), c, c_row);
+  const Tensor rest_a = decoded_first(0), rest_b = decoded_first(1);
+  add_to(tape_, whole[0].data, whole[0].cols, rest_a);
+  add_to(tape_, whole[1].data, whole[1].cols, rest_b);
+  add_to(tape_, c, c_row, product(low[0].left, product(low[0].right, whole[1], true), false));
+  add_to(tape_, c, c_row, product(product(rest_a, low[1].right, true), low[1].left, true));
+  for (int i = 0; i < 2; ++i)
+    if (use_.decoded[i] != nullptr) *use_.decoded[i] = whole[i];
+}
+
+void LinearEngine::split_product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
+                                 int64_t c_row, SplitUse& use) {
+  SplitRun run(*this, tape, layer, part, gemm, use);
+  switch (spec(layer, gemm).split.kind) {
+    case Split::hot_channels: return run.hot_channels(a, b, c, c_row);
+    case Split::clamp: return run.clamp(a, b, c, c_row);
+    case Split::low_rank: return run.low_rank(a, b, c, c_row);
+    case Split::none: return run.first(a, b, c, c_row);
+  }
+}
+
+}  // namespace fp4::sim

@@ -1,0 +1,129 @@
+// Heads are copied out of [B*T, H*W] into contiguous operands and back; see attention.h.
+#include "sim/net/attention.h"
+
+#include <cstring>
+
+#include "fp4/elementary.h"
+#include "sim/engine/quantized_linear.h"
+
+namespace fp4::sim {
+
+namespace {
+
+// The operands of one head of one sequence.
+struct Head {
+  Var q, k, v_transposed, y;
+};
+
+// Rows of a head inside [B*T, H*W]: copied to `head` [T, W], or from it.
+struct Place {
+  int64_t corner;
+  int cols, width, context;
+  const float* row(const float* all, int t) const { return all + corner + int64_t{t} * cols; }
+  float* row(float* all, int t) const { return all + corner + int64_t{t} * cols; }
+};
+
+void take(const Place& at, const float* all, float* head) {
+  for (int t = 0; t < at.context; ++t)
+    std::memcpy(head + int64_t{t} * at.width, at.row(all, t), sizeof(float) * static_cast<size_t>(at.width));
+}
+
+void put(const Place& at, const float* head, float* all) {
+  for (int t = 0; t < at.context; ++t)
+    std::memcpy(at.row(all, t), head + int64_t{t} * at.width, sizeof(float) * static_cast<size_t>(at.width));
+}
+
+void take_transposed(const Place& at, const float* all, float* head) {
+  for (int t = 0; t < at.context; ++t)
+    for (int w = 0; w < at.width; ++w) head[int64_t{w} * at.context + t] = at.row(all, t)[w];
+}
+
+void put_transposed(const Place& at, const float* head, float* all) {
+  for (int t = 0; t < at.context; ++t)
+    for (int w = 0; w < at.width; ++w) at.row(all, t)[w] = head[int64_t{w} * at.context + t];
+}
+
+// Every column minus its mean over the tokens; sums in ascending order.
+void take_means_out(float* head, int context, int width) {
+  for (int w = 0; w < width; ++w) {
+    float sum = 0;
+    for (int t = 0; t < context; ++t) sum += head[int64_t{t} * width + w];
+    const float mean = sum / static_cast<float>(context);
+    for (int t = 0; t < context; ++t) head[int64_t{t} * width + w] -= mean;
+  }
+}
+
+Var causal_softmax(Tape& tape, Var s, float factor) {
+  const int n = s->value.rows;
+  Var p = tape.variable(n, n, true);
+  const size_t bytes = sizeof(float) * static_cast<size_t>(s->value.size());
+  std::memcpy(p->value.data, s->value.data, bytes);
+  tape.k.causal_softmax(p->value.data, factor, n);
+  tape.record(p, [=](Tape& t) {
+    float* ds = t.new_gradient(s);
+    std::memcpy(ds, p->grad, bytes);
+    t.k.causal_softmax_backward(ds, p->value.data, factor, n);
+    t.add_gradient(s, ds);
+  });
+  return p;
+}
+
+}  // namespace
+
+Attention::Attention(Builder& build, const std::string& name, int width, int heads, int context)
+    : engine_(&build.engine), heads_(heads), context_(context) {
+  const double multiply_adds = static_cast<double>(context) * width;
+  qk_ = engine_->add_product(name + ".qk", width / heads, context, multiply_adds);
+  pv_ = engine_->add_product(name + ".pv", context, width / heads, multiply_adds);
+}
+
+Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
+  if (!engine_->is_quantised(qk_) && !engine_->is_quantised(pv_))
+    return causal_attention(tape, q, k, v, heads_, context_);
+  const int rows = q->value.rows, cols = q->value.cols, width = cols / heads_, context = context_;
+  const int count = rows / context * heads_, per_sequence = heads_;
+  const float factor = elementary::rsqrt(static_cast<float>(width));
+  const auto place = [=](int i) {
+    return Place{int64_t{i / per_sequence} * context * cols + int64_t{i % per_sequence} * width, cols, width, context};
+  };
+  const bool centers = engine_->centers_keys() && engine_->is_quantised(qk_);
+  Head* heads = tape.arena.take<Head>(count);
+  for (int i = 0; i < count; ++i) {
+    heads[i] = {tape.variable(context, width, true), tape.variable(context, width, true),
+                tape.variable(width, context, true), nullptr};
+    take(place(i), q->value.data, heads[i].q->value.data);
+    take(place(i), k->value.data, heads[i].k->value.data);
+    if (centers) take_means_out(heads[i].k->value.data, context, width);
+    take_transposed(place(i), v->value.data, heads[i].v_transposed->value.data);
+  }
+  // Runs after the products of all heads.
+  tape.record(heads[0].q, [=](Tape& t) {
+    float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
+    for (int i = 0; i < count; ++i) {
+      if (centers) take_means_out(heads[i].k->grad, context, width);
+      put(place(i), heads[i].q->grad, dq);
+      put(place(i), heads[i].k->grad, dk);
+      put_transposed(place(i), heads[i].v_transposed->grad, dv);
+    }
+    t.add_gradient(q, dq);
+    t.add_gradient(k, dk);
+    t.add_gradient(v, dv);
+  });
+  Var y = tape.variable(rows, cols, true);
+  for (int i = 0; i < count; ++i) {
+    Head& h = heads[i];
+    const Var p = causal_softmax(tape, engine_->forward(tape, qk_, h.q, h.k, nullptr, false, i), factor);
+    h.y = engine_->forward(tape, pv_, p, h.v_transposed, nullptr, false, i);
+    put(place(i), h.y->value.data, y->value.data);
+  }
+  tape.record(y, [=](Tape& t) {
+    for (int i = 0; i < count; ++i) {
+      float* dy = t.new_gradient(heads[i].y);
+      take(place(i), y->grad, dy);
+      t.add_gradient(heads[i].y, dy);
+    }
+  });
+  return y;
+}
+
+}  // namespace fp4::sim

@@ -1,0 +1,226 @@
+// See recipe.h; words of operands and products are those of src/spec_text.
+#include "sim/rules/recipe.h"
+
+#include <algorithm>
+
+#include "fp4/presets.h"
+#include "sim/train/optim.h"
+#include "src/text/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+constexpr const char* gemm_keys[] = {"fprop", "dgrad", "wgrad"};
+constexpr const char* gemm_docs[] = {"forward product, Y = X W^T: fields, or RECIPE.PRODUCT (bf16.fprop)",
+                                     "gradient of the input, dX = dY W, likewise",
+                                     "gradient of the weights, dW = dY^T X, likewise"};
+
+// Texts of a recipe, as they are called in its file.
+struct TextField {
+  const char* name;
+  std::string fp4::Recipe::*field;
+  const char* doc;
+};
+constexpr TextField text_fields[] = {
+    {"name", &Recipe::name, "the recipe's word in results of `train`; a sweep's tables name it as the grid does"},
+    {"doc", &Recipe::doc, "what it does, in a line"},
+    {"source", &Recipe::source, "paper, specification or code that it follows"},
+    {"deviations", &Recipe::deviations, "where it differs from its source"}};
+
+GemmSpec& gemm_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
+
+GemmSpec uniform(const char* preset) {
+  GemmSpec g;
+  g.a.quant = g.b.quant = find_preset(preset)->spec;
+  return g;
+}
+
+// The words of the task's training are those of a recipe, with "" for the task's own choice.
+std::vector<std::string> words_of_optimizer() {
+  for (Field& f : optimizer_schema()) {
+    if (f.path != "optimizer") continue;
+    f.words.insert(f.words.begin(), "");
+    return f.words;
+  }
+  return {};
+}
+
+LayerPolicy layers_from(JsonReader given) {
+  using Kind = LayerPolicy::Kind;
+  LayerPolicy p;
+  given.note_words({"all"});
+  if (given.json() == "all") return p;
+  const auto rule = [&](const char* key, const char* doc) {
+    return given.json().is_object() ? given.find(key, {doc}) : std::nullopt;
+  };
+  const auto first = rule("skip_first", "layers at the start that stay in bf16, or a share of all below 1");
+  const auto last = rule("skip_last", "layers at the end that stay in bf16, or a share of all below 1");
+  const auto names = rule("names", "only these layers are quantised: `down`, `block3.down`");
+  if (first.has_value() + last.has_value() + names.has_value() != 1)
+    given.fail(
+        "expected a list of rules or one of \"all\", {\"skip_first\": N}, {\"skip_last\": N} and {\"names\": [..]}, "
+        "found " +
+        shown(given.json()));
+  given.finish();
+  if (names) {
+    p.kind = Kind::names;
+    for (const JsonReader& name : names->list()) p.names.push_back(name.text());
+    return p;
+  }
+  p.kind = first ? Kind::skip_first : Kind::skip_last;
+  p.amount = (first ? *first : *last).number(0, 1e6);
+  return p;
+}
+
+Json layers_to(const LayerPolicy& p) {
+  switch (p.kind) {
+    case LayerPolicy::Kind::all: return "all";
+    case LayerPolicy::Kind::skip_first: return {{"skip_first", p.amount}};
+    case LayerPolicy::Kind::skip_last: return {{"skip_last", p.amount}};
+    case LayerPolicy::Kind::names: return {{"names", p.names}};
+  }
+  return "all";
+}
+
+Recipe from_word(const std::string& word, const std::string& place);
+
+// Counts recipes inside recipes: a file that names itself, as base or in a rule, would never end.
+class Nesting {
+ public:
+  explicit Nesting(const JsonReader& given) {
+    if (depth_ == 16) given.fail("more than 16 recipes name one another");
+    ++depth_;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  inline static thread_local int depth_ = 0;
+};
+
+Recipe from_object(JsonReader given) {
+  const Nesting nesting(given);
+  Recipe r;
+  r.fprop = r.dgrad = r.wgrad = uniform("fp32");
+  if (const auto base =
+          given.find("base", {"recipe to start from: a name, NAME@PRODUCT, a file or an object", "fp32"})) {
+    base->note_form(R"({"$ref": "#"})");
+    base->note_words(base->notes() != nullptr ? recipe_names() : std::vector<std::string>());
+    r = base->json().is_object() ? from_object(*base) : from_word(base->text(), base->place());
+  }
+  for (const TextField& row : text_fields)
+    if (const auto value = given.find(row.name, {row.doc, r.*row.field})) r.*row.field = value->text();
+  if (const auto value = given.find("quantise", {"false: the words stand, nothing is rounded", r.quantise}))
+    r.quantise = value->boolean();
+  if (const auto value = given.find("loss_scaling", {"dynamic scale of the loss", r.loss_scaling}))
+    r.loss_scaling = value->boolean();
+  if (const auto value =
+          given.find("center_keys", {"a quantised Q K^T sees K minus its mean over the sequence", r.center_keys}))
+    r.center_keys = value->boolean();
+  if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"})) {
+    if (value->json().is_array()) {
+      r.layers = {};
+      r.rules = rules_from(*value);
+    } else {
+      r.rules.clear();
+      r.layers = layers_from(*value);
+    }
+  }
+  if (const auto value = given.find("phases", {"changes over the steps, in order; each but the last has an `until`"}))
+    r.phases = phases_from(*value);
+  if (const auto value = given.find("weights", {"what is done about weights that oscillate"}))
+    r.weights = weight_rules_from(*value);
+  if (const auto value = given.find("ptq", {"what `fp4sim eval` does to the weights of a trained network"}))
+    r.ptq = post_training_from(*value, r.ptq);
+  if (const auto value =
+          given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
+    const std::vector<std::string> words = words_of_optimizer();
+    r.optimizer = words[value->word(words)];
+  }
+  if (const auto value = given.find("muon", {"of the optimizer muon, here or in the task's training"}))
+    muon_from(*value, r.update);
+  if (const auto value = given.find("states", {"in how many bits moments and master weights are kept"}))
+    states_from(*value, r.update);
+  if (const auto all = given.find("all", {"all three products, before the single ones"}))
+    for (int i = 0; i < 3; ++i) set_product(gemm_of(r, i), *all);
+  for (int i = 0; i < 3; ++i)
+    if (const auto gemm = given.find(gemm_keys[i], {gemm_docs[i]})) set_product(gemm_of(r, i), *gemm);
+  given.finish();
+  return r;
+}
+
+// NAME, NAME@GEMM, NAME@weights or PATH.json.
+Recipe from_word(const std::string& word, const std::string& place) {
+  const size_t at = word.ends_with(".json") ? std::string::npos : word.rfind('@');
+  const NamedText file = open_named_json(word.substr(0, at), "recipes", "recipe", place);
+  const Json document = parse_json(file.text, file.place);
+  Recipe r = from_object({document, file.place});
+  if (at == std::string::npos) return r;
+  const std::string gemm = word.substr(at + 1);
+  const bool is_weights = gemm == "weights";
+  const auto* found = is_weights ? gemm_keys : std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
+  if (found == std::end(gemm_keys))
+    throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad", "weights"});
+  if (!r.rules.empty() || !r.phases.empty() || r.weights.any())
+    throw Error(place + ": " + word +
+                ": the recipe has rules over layers or weights, or phases, of which one product is none");
+  r.name = word;
+  r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
+  for (int i = 0; i < 3; ++i)
+    if (gemm_keys[i] != *found) gemm_of(r, i) = uniform("bf16");
+  if (is_weights) {
+    r.doc = "weights of " + word.substr(0, at) + " in the forward product, all else in bf16";
+    r.fprop.a = uniform("bf16").a;
+    r.fprop.split = {};
+  }
+  return r;
+}
+
+}  // namespace
+
+std::vector<std::string> recipe_names() { return named_json("recipes"); }
+
+Recipe recipe_from_json(const Json& given, const std::string& place, FieldNotes* notes) {
+  if (given.is_object()) return from_object({given, place, notes});
+  if (!given.is_string()) throw Error(place + ": expected a name or an object, found " + shown(given));
+  return from_word(given.get<std::string>(), place);
+}
+
+Recipe canonical(Recipe r) {
+  for (int i = 0; i < 3; ++i) gemm_of(r, i) = fp4::canonical(gemm_of(r, i), i == 0);
+  return r;
+}
+
+Json to_json(const Recipe& recipe) {
+  Recipe r = recipe;
+  Json out = {{"name", r.name},           {"doc", r.doc},
+              {"source", r.source},       {"deviations", r.deviations},
+              {"quantise", r.quantise},   {"layers", r.rules.empty() ? layers_to(r.layers) : rules_to(r.rules)},
+              {"optimizer", r.optimizer}, {"loss_scaling", r.loss_scaling}};
+  if (r.center_keys) out["center_keys"] = true;
+  if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
+  if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);
+  if (r.ptq.any()) out["ptq"] = post_training_to(r.ptq);
+  if (r.update.has_muon()) out["muon"] = muon_to(r.update);
+  if (r.update.has_states()) out["states"] = states_to(r.update);
+  for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
+  return out;
+}
+
+std::string invalid_reason(const Recipe& recipe) {
+  Recipe r = recipe;
+  for (int i = 0; i < 3; ++i) {
+    const std::string reason = fp4::invalid_reason(gemm_of(r, i), i == 0);
+    if (!reason.empty()) return std::string(gemm_keys[i]) + ": " + reason;
+  }
+  try {
+    for (size_t i = 0; i < r.phases.size(); ++i) products_in(r, r, static_cast<int>(i));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace fp4::sim

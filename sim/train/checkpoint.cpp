@@ -1,0 +1,168 @@
+// See checkpoint.h. Floats are stored as their bytes, so NaN payloads and -0 survive.
+#include "sim/train/checkpoint.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "src/files/output.h"
+#include "src/files/sha256.h"
+#include "src/text/cbor.h"
+#include "src/text/error.h"
+#include "src/text/input_file.h"
+
+namespace fp4::sim {
+
+namespace {
+
+constexpr std::string_view magic = "fp4sim checkpoint 2 ";
+
+template <class T>
+Json bytes_of(const std::vector<T>& values) {
+  std::vector<uint8_t> bytes(sizeof(T) * values.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return Json::binary(std::move(bytes));
+}
+
+template <class T>
+std::vector<T> values_of(const JsonReader& reader) {
+  if (!reader.json().is_binary()) reader.fail("expected bytes");
+  const auto& bytes = reader.json().get_binary();
+  if (bytes.size() % sizeof(T) != 0) reader.fail("its bytes are no whole number of values");
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), sizeof(T) * values.size());
+  return values;
+}
+
+double value_of(const JsonReader& reader) {
+  const std::vector<double> values = values_of<double>(reader);
+  if (values.size() != 1) reader.fail("expected one number in 8 bytes");
+  return values[0];
+}
+
+Json optional(const std::optional<double>& v) { return v ? bytes_of(std::vector<double>{*v}) : Json(nullptr); }
+std::optional<double> optional(const JsonReader& reader) {
+  return reader.json().is_null() ? std::nullopt : std::optional<double>(value_of(reader));
+}
+
+constexpr int64_t most_steps = 1'000'000'000;  // as train.steps
+
+CurvePoint point_of(const JsonReader& reader) {
+  const std::vector<JsonReader> parts = reader.list(3);
+  return {static_cast<int>(parts[0].integer(0, most_steps)), optional(parts[1]), optional(parts[2])};
+}
+
+PrecisionCounts counts_of(const JsonReader& reader) {
+  PrecisionCounts counts;
+  for (const auto& [words, n] : reader.entries()) counts[words] = n.integer(0, int64_t{1} << 62);
+  return counts;
+}
+
+// "fp4sim checkpoint 2 HASH\n" in front of the body.
+std::string header(std::string_view body) { return std::string(magic) + sha256_hex(body) + "\n"; }
+constexpr size_t header_bytes = magic.size() + 64 + 1;
+
+// What follows the header. A header with a flipped bit still stands before the body of its hash, or is right but for
+// it.
+std::string_view checked_body(std::string_view bytes, const std::string& place) {
+  if (bytes.size() >= header_bytes) {
+    const std::string_view body = bytes.substr(header_bytes);
+    const std::string expected = header(body);
+    if (bytes.starts_with(expected)) return body;
+    if (bytes.starts_with(magic) ||
+        bytes.substr(magic.size(), 64) == std::string_view(expected).substr(magic.size(), 64))
+      throw Error(place + ": the checkpoint is damaged (its SHA-256 is not that of its contents)", 1);
+  }
+  if (!bytes.empty() && magic.starts_with(bytes.substr(0, magic.size())))
+    throw Error(place + ": the checkpoint is damaged (it ends too early)", 1);
+  // Version 1: a CBOR map of 12 members, sorted by name.
+  if (bytes.starts_with("\xAC\x6A"
+                        "checkpoint"))
+    throw Error(place + ": a checkpoint of version 1, which has no hash and names no signature; start the run again");
+  throw Error(place + ": not a checkpoint");
+}
+
+}  // namespace
+
+std::string checkpoint_bytes(const Checkpoint& c) {
+  Json curve = Json::array();
+  for (const CurvePoint& p : c.curve) curve.push_back({p.step, optional(p.train_loss), optional(p.validation_loss)});
+  Json file = {{"signature", c.signature},
+               {"train_signature", c.train_signature},
+               {"config", c.config},
+               {"seed", c.seed},
+               {"step", c.step},
+               {"next_point", c.next_point},
+               {"weights", bytes_of(c.weights)},
+               {"optimizer", bytes_of(c.optimizer)},
+               {"held_amax", bytes_of(c.held_amax)},
+               {"recent", bytes_of(c.recent)},
+               {"curve_sum", bytes_of(std::vector<double>{c.curve_sum})},
+               {"curve_count", c.curve_count},
+               {"curve", curve},
+               {"products", c.products}};
+  if (!c.teacher.empty()) file["teacher"] = bytes_of(c.teacher), file["distil"] = bytes_of(std::vector{c.distil});
+  if (c.turned > 0) file["turned"] = c.turned;
+  if (c.seconds > 0) file["seconds"] = c.seconds;
+  if (!c.weight_rules.empty()) file["weight_rules"] = bytes_of(c.weight_rules);
+  std::string body;
+  Json::to_cbor(file, body);
+  return header(body) + body;
+}
+
+void write_checkpoint(const std::string& path, const Checkpoint& c) { write_file(path, checkpoint_bytes(c), true); }
+
+namespace {
+
+// Fields of the right types and in the ranges that any run can have; whether they fit each other and the run is judged
+// where they are used.
+Checkpoint fields_of(const Json& file, const std::string& place) {
+  JsonReader all(file, place);
+  Checkpoint c;
+  c.signature = all.at("signature").text();
+  c.train_signature = all.at("train_signature").text();
+  const JsonReader config = all.at("config");
+  for (const char* section : {"recipe", "task", "train"})
+    if (!config.object().contains(section) || !config.object().at(section).is_object())
+      config.fail("no " + std::string(section));
+  c.config = config.json();
+  const JsonReader seed = all.at("seed");
+  if (!seed.json().is_number_unsigned()) seed.fail("expected a whole number");
+  c.seed = seed.json().get<uint64_t>();
+  c.step = static_cast<int>(all.at("step").integer(0, most_steps));
+  c.next_point = static_cast<size_t>(all.at("next_point").integer(0, most_steps));
+  c.weights = values_of<float>(all.at("weights"));
+  c.optimizer = values_of<float>(all.at("optimizer"));
+  c.held_amax = values_of<float>(all.at("held_amax"));
+  c.recent = values_of<float>(all.at("recent"));
+  if (const auto turned = all.find("turned")) c.turned = static_cast<int>(turned->integer(0, most_steps));
+  if (const auto seconds = all.find("seconds")) c.seconds = seconds->number(0, huge);
+  if (const auto rules = all.find("weight_rules")) c.weight_rules = values_of<float>(*rules);
+  if (const auto teacher = all.find("teacher")) {
+    c.teacher = values_of<float>(*teacher);
+    c.distil = value_of(all.at("distil"));
+  }
+  c.curve_sum = value_of(all.at("curve_sum"));
+  c.curve_count = static_cast<int>(all.at("curve_count").integer(0, most_steps));
+  for (const JsonReader& point : all.at("curve").list()) c.curve.push_back(point_of(point));
+  if (!file.contains("products"))
+    throw Error(place + ": the checkpoint has no counts of products, as those of version 0.1.0; start the run again");
+  const std::vector<JsonReader> products = all.at("products").list(c.products.size());
+  for (size_t gemm = 0; gemm < c.products.size(); ++gemm) c.products[gemm] = counts_of(products[gemm]);
+  return c;
+}
+
+}  // namespace
+
+Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
+  const std::string_view body = checked_body(bytes, place);
+  const std::string damaged = place + ": the checkpoint is damaged";
+  try {
+    return fields_of(parse_cbor(body, damaged), damaged);
+  } catch (const Error& error) {
+    throw Error(error.what(), 1);
+  }
+}
+
+Checkpoint read_checkpoint(const std::string& path) { return parse_checkpoint(read_file(path), path); }
+
+}  // namespace fp4::sim

@@ -1,0 +1,264 @@
+// Optimizers over one flat buffer; see optim.h.
+#include "sim/train/optim.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "fp4/elementary.h"
+#include "sim/train/low_bit_states.h"
+#include "sim/train/muon.h"
+#include "src/text/error.h"
+
+namespace fp4::sim {
+
+namespace {
+
+constexpr float first_scale = 1024.0f;  // 2^10
+constexpr int good_steps_to_double = 2000;
+constexpr int momentum_reset = 1000;  // StableSPAM's interval
+constexpr float theta = 0.999f, gamma1 = 0.7f, gamma2 = 0.9f;
+
+const std::vector<std::string> optimizer_words = {"adam", "adamw", "muon", "sgd", "stable_spam"};
+
+// decay^t by repeated multiplication in fp64: the same everywhere.
+double power(float decay, int t) {
+  double p = 1;
+  for (int i = 0; i < t; ++i) p *= static_cast<double>(decay);
+  return p;
+}
+float bias_correction(double power) { return static_cast<float>(1.0 / (1.0 - power)); }
+
+}  // namespace
+
+Schema optimizer_schema() {
+  return {
+      {"optimizer", "adamw", "update rule", optimizer_words},
+      {"lr", 1e-3, "learning rate", {}, 0, 1e3},
+      {"schedule", "cosine", "learning rate after the warm-up", {"cosine", "linear", "constant"}},
+      {"final_lr", 0.1, "last learning rate as a share of lr", {}, 0, 1},
+      {"warmup", 0, "steps of linear warm-up", {}, 0, 1e9},
+      {"beta1", 0.9, "decay of the first moment", {}, 0, 1},
+      {"beta2", 0.95, "decay of the second moment", {}, 0, 1},
+      {"eps", 1e-8, "added to the root of the second moment", {}, 0, 1},
+      {"weight_decay", 0.0, "decoupled weight decay (sgd: L2)", {}, 0, 1e3},
+      {"momentum", 0.0, "of sgd", {}, 0, 1},
+      {"clip", 0.0, "largest global gradient norm, 0: no clipping", {}, 0, 1e9},
+  };
+}
+
+Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, Parameters& parameters,
+                     UpdateContext context)
+    : schedule_(train.at("schedule")),
+      steps_(train.at("steps")),
+      warmup_(train.at("warmup")),
+      loss_scaling_(loss_scaling),
+      context_(std::move(context)),
+      total_(parameters.total()),
+      dense_(parameters.dense_total()),
+      loss_scale_(loss_scaling ? first_scale : 1.0f) {
+  const std::string word = name.empty() ? train.at("optimizer").get<std::string>() : name;
+  const auto found = std::find(optimizer_words.begin(), optimizer_words.end(), word);
+  if (found == optimizer_words.end()) throw unknown_word("optimizer", word, optimizer_words);
+  kind_ = static_cast<Kind>(found - optimizer_words.begin());
+  const auto number = [&](const char* key) { return static_cast<float>(train.at(key).get<double>()); };
+  lr_ = number("lr"), final_share_ = number("final_lr"), beta1_ = number("beta1"), beta2_ = number("beta2");
+  eps_ = number("eps"), weight_decay_ = number("weight_decay"), momentum_ = number("momentum"), clip_ = number("clip");
+  const DeviceKernels* const device = context_.device;
+  if (device != nullptr) memory_ = Arena(&device->memory);
+  m_ = memory_.take<float>(2 * total_);
+  v_ = m_ + total_;
+  if (device != nullptr)
+    device->zero(m_, 2 * total_);
+  else
+    std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
+  spam_.resize(static_cast<size_t>(parameters.count()));
+  if (context_.rules.bf16_weights) round_to_bf16(parameters.values(), dense_);
+  if (dense_ < total_) store_tables(parameters, *context_.backend);
+}
+
+float Optimizer::learning_rate(int step) const {
+  if (step <= warmup_) return lr_ * (static_cast<float>(step) / static_cast<float>(warmup_));
+  if (schedule_ == "constant") return lr_;
+  const int last = std::max(steps_ - warmup_ - 1, 1);
+  const float progress = std::min(1.0f, static_cast<float>(step - warmup_ - 1) / static_cast<float>(last));
+  const float share = schedule_ == "linear" ? 1.0f - progress : 0.5f * (1.0f + elementary::cos(3.14159274f * progress));
+  const float low = lr_ * final_share_;
+  return low + (lr_ - low) * share;
+}
+
+// AdaClip: entries beyond the running maximum shrink to it. AdaGN: the norm of each tensor follows its own moments.
+void Optimizer::stabilise(Parameters& parameters, const Kernels& k) {
+  if (spam_step_ % momentum_reset == 0 && spam_step_ > 0) {
+    for (float* moments : {m_, v_}) std::memset(moments, 0, sizeof(float) * static_cast<size_t>(dense_));
+    power1_ = power2_ = 1;
+  }
+  ++spam_step_;
+  const auto correction = [&](float decay) { return static_cast<float>(1.0 - power(decay, spam_step_)); };
+  for (int i = 0; i < parameters.count(); ++i) {
+    if (parameters.table_rules(i) != nullptr) continue;
+    Spam& s = spam_[static_cast<size_t>(i)];
+    float* g = parameters.gradient(i);
+    const int64_t n = parameters.value(i).size();
+    float largest = 0;
+    for (int64_t j = 0; j < n; ++j) largest = std::max(largest, std::fabs(g[j]));
+    if (largest == 0) continue;
+    s.maximum = theta * s.maximum + (1 - theta) * largest;
+    const float limit = s.maximum / correction(theta);
+    for (int64_t j = 0; j < n; ++j)
+      if (std::fabs(g[j]) > limit) g[j] = g[j] / largest * limit;
+    const float norm = std::sqrt(k.dot(g, g, n));
+    s.norm = gamma1 * s.norm + (1 - gamma1) * norm;
+    s.square = gamma2 * s.square + (1 - gamma2) * (norm * norm);
+    const float mean = s.norm / correction(gamma1), root = std::sqrt(s.square / correction(gamma2));
+    if (norm > 0) k.scale(g, g, mean / (root + eps_) / norm, n);
+  }
+}
+
+// The whole buffer; slow weights are put back and take their own update when it is due.
+bool Optimizer::adam(Parameters& parameters, const Kernels& k, const AdamStep& s,
+                     const std::vector<SlowWeights>& slow) {
+  struct Before {
+    float w, m, v;
+  };
+  float *w = parameters.values(), *g = parameters.gradients();
+  std::vector<Before> before;
+  const auto each = [&](const auto& work) {
+    for (const SlowWeights& layer : slow)
+      for (SlowWeight& row : *layer.rows) work(row, (layer.weights - w) + row.index);
+  };
+  each([&](const SlowWeight&, int64_t i) { before.push_back({w[i], m_[i], v_[i]}); });
+  bool is_finite = k.adam(w, m_, v_, g, dense_, s);
+  size_t next = 0;
+  each([&](SlowWeight& row, int64_t i) {
+    const Before& b = before[next++];
+    w[i] = b.w, m_[i] = b.m, v_[i] = b.v;
+    row.waited += 1;
+    row.sum += g[i] * s.gradient_scale;
+    float update = 0;
+    if (std::fmod(row.waited, row.period) == 0) {
+      const float mean = row.sum / row.waited;
+      m_[i] = s.beta1 * m_[i] + (1.0f - s.beta1) * mean;
+      v_[i] = s.beta2 * v_[i] + (1.0f - s.beta2) * (mean * mean);
+      update = row.waited * ((m_[i] * s.correction1) / (std::sqrt(v_[i] * s.correction2) + s.eps));
+      row.waited = row.sum = 0;
+    }
+    w[i] = w[i] - s.lr * (update + s.weight_decay * w[i]);
+    is_finite &= fp4::is_finite(w[i]);
+  });
+  return is_finite;
+}
+
+// Hidden matrices by Muon, all other parameters by AdamW.
+bool Optimizer::muon(Parameters& parameters, const Kernels& k, const AdamStep& s) {
+  bool is_finite = true;
+  for (int i = 0; i < parameters.count(); ++i) {
+    if (parameters.table_rules(i) != nullptr) continue;
+    const Tensor w = parameters.value(i);
+    const float* g = parameters.gradient(i);
+    const int64_t at = w.data - parameters.values();
+    const bool is_matrix = std::find(context_.matrices.begin(), context_.matrices.end(), i) != context_.matrices.end();
+    is_finite &= is_matrix ? muon_update(context_.rules, *context_.backend, k, w.data, m_ + at, g, w.rows, w.cols, s.lr,
+                                         s.weight_decay, s.gradient_scale)
+                           : k.adam(w.data, m_ + at, v_ + at, g, w.size(), s);
+  }
+  return is_finite;
+}
+
+void Optimizer::store(Parameters& parameters, int step) {
+  for (int i = 0; i < parameters.count() && kind_ != Kind::sgd; ++i) {
+    if (parameters.table_rules(i) != nullptr) continue;
+    const Tensor w = parameters.value(i);
+    const int64_t at = w.data - parameters.values();
+    store_moment(context_.rules.moments, false, m_ + at, w.size());
+    store_moment(context_.rules.moments, true, v_ + at, w.size());
+  }
+  if (context_.rules.bf16_weights)
+    store_weights(parameters.values(), dense_, context_.seed, static_cast<uint32_t>(step));
+}
+
+bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const std::vector<SlowWeights>& slow) {
+  float* g = parameters.gradients();
+  if (!k.all_finite(g, total_)) {
+    if (!loss_scaling_) return false;
+    loss_scale_ *= 0.5f;
+    good_steps_ = 0;
+    return true;
+  }
+  float gradient_scale = 1.0f / loss_scale_;
+  if (clip_ > 0) {
+    const float norm = std::sqrt(k.dot(g, g, total_)) * gradient_scale;
+    if (norm > clip_) gradient_scale *= clip_ / norm;
+  }
+  if (kind_ == Kind::stable_spam) {
+    k.scale(g, g, gradient_scale, total_);
+    gradient_scale = 1.0f;
+    stabilise(parameters, k);
+  }
+  const float lr = learning_rate(step);
+  if (kind_ == Kind::sgd) {
+    weights_are_finite_ = k.sgd(parameters.values(), m_, g, dense_, lr, momentum_, weight_decay_, gradient_scale);
+  } else {
+    power1_ *= static_cast<double>(beta1_), power2_ *= static_cast<double>(beta2_);
+    const float decay = kind_ == Kind::adam ? 0.0f : weight_decay_;
+    const AdamStep s = {
+        lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale};
+    weights_are_finite_ = kind_ == Kind::muon ? muon(parameters, k, s) : adam(parameters, k, s, slow);
+  }
+  if (context_.rules.has_states()) store(parameters, step);
+  if (dense_ < total_)
+    weights_are_finite_ &=
+        update_tables(parameters, k, *context_.backend, v_,
+                      {lr, eps_, gradient_scale, context_.seed, static_cast<uint32_t>(step)}, tables_);
+  if (loss_scaling_ && ++good_steps_ == good_steps_to_double) loss_scale_ *= 2.0f, good_steps_ = 0;
+  return true;
+}
+
+namespace {
+// fp64 travels as two floats: bit patterns, not values.
+void put(std::vector<float>& out, double v) {
+  float parts[2];
+  std::memcpy(parts, &v, sizeof v);
+  out.insert(out.end(), parts, parts + 2);
+}
+double get(const std::vector<float>& in, size_t at) {
+  double v;
+  std::memcpy(&v, in.data() + at, sizeof v);
+  return v;
+}
+}  // namespace
+
+std::vector<float> Optimizer::state() const {
+  std::vector<float> out(static_cast<size_t>(2 * total_));
+  const auto bytes = static_cast<int64_t>(sizeof(float) * out.size());
+  if (context_.device != nullptr)
+    context_.device->download(out.data(), m_, bytes);
+  else
+    std::memcpy(out.data(), m_, static_cast<size_t>(bytes));
+  for (const Spam& s : spam_) out.insert(out.end(), {s.maximum, s.norm, s.square});
+  put(out, power1_);
+  put(out, power2_);
+  put(out, spam_step_);
+  put(out, good_steps_);
+  out.push_back(loss_scale_);
+  return out;
+}
+
+void Optimizer::restore(const std::vector<float>& state, int step) {
+  const size_t moments = static_cast<size_t>(2 * total_);
+  if (state.size() != moments + 3 * spam_.size() + 9) throw Error("checkpoint: the optimizer's state has another size");
+  if (context_.device != nullptr)
+    context_.device->upload(m_, state.data(), static_cast<int64_t>(sizeof(float) * moments));
+  else
+    std::memcpy(m_, state.data(), sizeof(float) * moments);
+  size_t at = moments;
+  for (Spam& s : spam_) s = {state[at], state[at + 1], state[at + 2]}, at += 3;
+  power1_ = get(state, at), power2_ = get(state, at + 2);
+  // A count of 2^30 steps would be as many products in correction().
+  const double spam_step = get(state, at + 4), good_steps = get(state, at + 6);
+  if (!(spam_step >= 0 && spam_step <= step && good_steps >= 0 && good_steps < good_steps_to_double))
+    throw Error("checkpoint: the optimizer's counters are not those of step " + std::to_string(step), 1);
+  spam_step_ = static_cast<int>(spam_step), good_steps_ = static_cast<int>(good_steps);
+  loss_scale_ = state[at + 8];
+}
+
+}  // namespace fp4::sim

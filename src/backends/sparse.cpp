@@ -1,0 +1,118 @@
+#include "src/backends/sparse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/text/error.h"
+
+namespace fp4 {
+namespace {
+
+// Which of a row's groups of `width` elements, in steps of `step`, keep two of four; false: not all do.
+bool keeps_two_of_four(const float* row, int64_t cols, int step, std::vector<int32_t>& kept) {
+  for (int64_t first = 0; first < cols; first += 4 * step) {
+    int count = 0;
+    for (int i = 0; i < 4; ++i) {
+      const float* at = row + first + i * step;
+      const bool keeps = std::any_of(at, at + step, [](float v) { return v != 0.0f; });
+      if (step == 2 && keeps && (at[0] == 0.0f || at[1] == 0.0f)) return false;
+      if (!keeps) continue;
+      for (int j = 0; j < step; ++j) kept.push_back(static_cast<int32_t>(first + i * step + j));
+      ++count;
+    }
+    if (count != 2) return false;
+  }
+  return true;
+}
+
+QuantSpec half_blocks(const QuantSpec& s, const char* which) {
+  if (s.has_outer_scale())
+    throw Error(fmt::format("sparse product: {} has tensor_scale outer128, which counts K", which));
+  QuantSpec out = s;
+  const bool blocked = s.has_scale() && (s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square);
+  if (!blocked) return out;
+  if (s.block.size < 16)
+    throw Error(fmt::format("sparse product: {} has blocks of {}; at least 16 of K are needed", which, s.block.size));
+  out.block = {BlockKind::vector, s.block.size / 2};
+  return out;
+}
+
+// Rows of `q` at the columns of K that are kept.
+Quantized kept_of(const Quantized& q, int64_t first_row, int64_t rows, const int32_t* columns, int64_t count,
+                  const QuantSpec& spec) {
+  Quantized out;
+  out.spec = spec;
+  out.rows = rows;
+  out.cols = count;
+  out.geometry = geometry_of(spec, rows, count);
+  out.codes.assign(static_cast<size_t>(rows * out.code_row_bytes()), 0);
+  const auto scales = static_cast<size_t>(out.geometry.scale_rows * out.geometry.scale_cols);
+  out.scales.assign(q.scales.empty() ? 0 : scales, 0);
+  out.real_scales.assign(q.real_scales.empty() ? 0 : scales, 0.0f);
+  out.amax = q.amax;
+  out.tensor_scale = q.tensor_scale;
+  if (spec.tensor_scale_cols(q.cols) != 0)  // one a row
+    out.tensor_scale.assign(q.tensor_scale.begin() + first_row, q.tensor_scale.begin() + first_row + rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t k = columns[i];
+      out.set_code(r, i, q.code(first_row + r, k));
+      if (!spec.has_scale()) continue;
+      const auto from = static_cast<size_t>(q.scale_index(first_row + r, k)),
+                 to = static_cast<size_t>(out.scale_index(r, i));
+      if (!q.scales.empty()) out.scales[to] = q.scales[from];
+      if (!q.real_scales.empty()) out.real_scales[to] = q.real_scales[from];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+SparseMask sparse_mask(const std::string& place, const std::vector<float>& values, int64_t value_cols, int64_t rows,
+                       int64_t cols) {
+  if (cols % 8 != 0) throw Error(fmt::format("{}: K = {} is no multiple of 8", place, cols));
+  const int step = value_cols == cols / 4 ? 1 : value_cols == cols / 8 ? 2 : 0;
+  if (static_cast<int64_t>(values.size()) != rows * value_cols || (step == 0 && value_cols != cols))
+    throw Error(
+        fmt::format("{}: {} values in rows of {}; A is {}x{}: {} a row for a mask, {} for indices of elements, {} "
+                    "for indices of pairs",
+                    place, values.size(), value_cols, rows, cols, cols, cols / 4, cols / 8));
+  SparseMask mask = {rows, cols, {}};
+  mask.kept.reserve(static_cast<size_t>(rows * cols / 2));
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = values.data() + r * value_cols;
+    if (step == 0) {
+      const size_t before = mask.kept.size();
+      if (keeps_two_of_four(row, cols, 1, mask.kept)) continue;
+      mask.kept.resize(before);
+      if (!keeps_two_of_four(row, cols, 2, mask.kept))
+        throw Error(
+            fmt::format("{}: row {} keeps neither two of every four elements nor two of every four pairs", place, r));
+      continue;
+    }
+    for (int64_t i = 0; i < value_cols; ++i) {
+      const auto word = static_cast<int>(row[i]);
+      const int first = word & 3, second = word >> 2;
+      if (static_cast<float>(word) != row[i] || second > 3 || first >= second)
+        throw Error(fmt::format("{}: {} at row {}, column {} is no i | j << 2 with i < j < 4", place, row[i], r, i));
+      for (const int at : {first, second})
+        for (int j = 0; j < step; ++j) mask.kept.push_back(static_cast<int32_t>((4 * i + at) * step + j));
+    }
+  }
+  return mask;
+}
+
+void sparse_gemm(const Dispatcher& backend, const Quantized& a, const Quantized& b, const SparseMask& mask,
+                 const GemmOptions& options, float* c, int64_t c_stride) {
+  const QuantSpec spec_a = half_blocks(a.spec, "A"), spec_b = half_blocks(b.spec, "B");
+  const int64_t count = mask.cols / 2;
+  for (int64_t r = 0; r < a.rows; ++r) {
+    const Quantized row = kept_of(a, r, 1, mask.row(r), count, spec_a);
+    const Quantized columns = kept_of(b, 0, b.rows, mask.row(r), count, spec_b);
+    backend.gemm(row, columns, options, c + r * c_stride, c_stride);
+  }
+}
+
+}  // namespace fp4

@@ -1,0 +1,54 @@
+// GGUF files (ggml-org/ggml docs/gguf.md, version 2 and 3, little endian): "GGUF", version, number of tensors, number
+// of metadata entries, the entries, one description a tensor (name, axes from the fastest on, type, offset), padding to
+// general.alignment (32), elements. The metadata is skipped but for the alignment; a
+// file that is written takes over another's as it stands (gguf_writer.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/files/dtype.h"
+#include "src/text/byte_source.h"
+
+namespace fp4 {
+
+// Types that have values here are plain (a Dtype) or decoded by src/model; of the others only the size is known.
+enum class GgufValues : std::uint8_t { plain, q8_0, mxfp4, nvfp4, none };
+
+struct GgufType {
+  std::uint32_t id;
+  const char* name;
+  std::uint64_t block, bytes;  // elements of a block, and its bytes
+  GgufValues values;
+  Dtype dtype;  // of plain ones
+};
+const std::vector<GgufType>& gguf_types();
+
+struct GgufTensor {
+  std::string name;
+  const GgufType* type = nullptr;
+  Shape shape;               // slowest axis first, as everywhere else
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t bytes = 0;
+};
+
+bool is_gguf(const Bytes& bytes);
+
+// The entries in front of the tensors' descriptions, as they stand in the file.
+struct GgufMetadata {
+  std::uint64_t count = 0, alignment = 32;
+  std::string entries = {};
+  std::uint64_t file_type = 0;  // where in `entries` the number of general.file_type stands; 0: nowhere
+  bool has_version = false;     // whether general.quantization_version is one of them
+};
+GgufMetadata metadata_of(const Bytes& bytes);
+// The same entry by entry: the key, and type and value as they stand in the file.
+std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes);
+
+// In the order of the file. Error, naming file and tensor, for another version, an unknown type, rows that do not fill
+// blocks, offsets that are not aligned, tensors that overlap, and whatever passes the end of the file.
+std::vector<GgufTensor> list_gguf(const Bytes& bytes);
+
+}  // namespace fp4

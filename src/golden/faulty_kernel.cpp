@@ -1,0 +1,333 @@
+#include "src/golden/faulty_kernel.h"
+
+#include <algorithm>
+
+#include "src/golden/compare_arrays.h"
+
+namespace fp4::golden {
+namespace {
+
+Elements codes_of(const Quantized& q) {
+  Elements out;
+  const int64_t width = q.is_packed() ? 2 * q.code_row_bytes() : q.geometry.padded_cols;
+  out.reserve(static_cast<size_t>(q.rows * width));
+  for (int64_t r = 0; r < q.rows; ++r) {
+    for (int64_t k = 0; k < width; ++k) out.push_back(q.code(r, k));
+  }
+  return out;
+}
+
+// The codes of blocks whose scale is NaN mean nothing.
+void forget_nan_blocks(const Quantized& q, Elements& codes) {
+  if (!q.spec.has_scale()) return;
+  const FloatFormat& scale = format_of(q.spec.scale);
+  const auto is_code = [&](uint8_t code) { return scale.is_nan_code(code); };
+  const auto is_value = [](float value) { return is_nan(value); };
+  if (std::none_of(q.scales.begin(), q.scales.end(), is_code) &&
+      std::none_of(q.real_scales.begin(), q.real_scales.end(), is_value))
+    return;
+  const int64_t width = static_cast<int64_t>(codes.size()) / q.rows;
+  for (int64_t r = 0; r < q.rows; ++r)
+    for (int64_t k = 0; k < q.cols; ++k) {
+      const auto block = static_cast<size_t>(q.scale_index(r, k));
+      if (q.scales.empty() ? is_value(q.real_scales[block]) : is_code(q.scales[block]))
+        codes[static_cast<size_t>(r * width + k)] = any_element;
+    }
+}
+
+Elements bits_of_all(const std::vector<float>& v) {
+  Elements out;
+  for (const float x : v) out.push_back(bits_of(x));
+  return out;
+}
+// The draw that an element takes.
+uint64_t draw_index(const Kernel& k, const Quantized& q, int64_t r, int64_t c) {
+  const auto i = static_cast<uint64_t>(r * q.cols + c);
+  if (k.draws == Kernel::DrawOrder::column_major) return static_cast<uint64_t>(c * q.rows + r);
+  const uint64_t of_a_word = 32 / static_cast<uint64_t>(k.a.random_bits);
+  return k.draws == Kernel::DrawOrder::high_first ? i / of_a_word * of_a_word + of_a_word - 1 - i % of_a_word : i;
+}
+
+float finite_amax(const MatrixView& x) {
+  float amax = 0;
+  for (int64_t r = 0; r < x.rows; ++r)
+    for (int64_t c = 0; c < x.cols; ++c)
+      if (is_finite(x.at(r, c))) amax = larger(amax, magnitude(x.at(r, c)));
+  return amax;
+}
+
+}  // namespace
+
+bool takes_amaxes(const Kernel& k, AccumulatorKind kind) {
+  const auto one = [](const QuantSpec& s) {
+    return s.has_tensor_scale() && s.tensor_scale == TensorScale::current && s.prescale == 1.0f;
+  };
+  return kind != AccumulatorKind::fma && k.decode_g == Kernel::DecodeG::once && one(k.a) && one(k.b);
+}
+
+Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows, uint32_t padding) {
+  if (layout == CodeLayout::low_first || rows < 1 || static_cast<int64_t>(e.size()) % rows != 0) return e;
+  const Placement at(row_of(code_layout_table, layout).placing, rows, static_cast<int64_t>(e.size()) / rows);
+  Elements out(static_cast<size_t>(at.size()), padding);
+  for (size_t i = 0, width = e.size() / static_cast<size_t>(rows); i < e.size(); ++i)
+    out[static_cast<size_t>(at.at(static_cast<int64_t>(i / width), static_cast<int64_t>(i % width)))] = e[i];
+  return out;
+}
+
+Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
+  if (layout == ScaleLayout::linear || static_cast<int64_t>(e.size()) != rows * cols) return e;
+  const Placement at(row_of(scale_layout_table, layout).placing, rows, cols);
+  Elements out(static_cast<size_t>(at.size()), any_element);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) out[static_cast<size_t>(at.at(r, c))] = e[static_cast<size_t>(r * cols + c)];
+  return out;
+}
+
+Kernel Simulator::base() const {
+  Kernel k;
+  k.a = quant_spec_from_words(c_.words);
+  k.b = c_.words_b.empty() ? k.a : quant_spec_from_words(c_.words_b);
+  return k;
+}
+
+Elements Simulator::elements(const Kernel& kernel, const std::string& array) const {
+  if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
+  ArrayName name = parse_array_name(array);
+  if (name.stage.empty() || name.stage == input_stage) return {};
+  if (kernel.other_operand) name.is_transposed = !name.is_transposed;
+  const Piece& piece = last_quantized(kernel, name.is_transposed);
+  Elements all = part(kernel, name.stage, piece);
+  BlockGeometry g = piece.q.geometry;
+  if (name.stage == "codes") return in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows);
+  if (name.stage != "scales") return all;
+  if (kernel.repeats_scales) {
+    all = on_case_grid(all, piece.q);
+    g = geometry_of(base().a, piece.q.rows, piece.q.cols);
+  }
+  return in_scale_layout(all, kernel.scales_in.value_or(name.scale_layout), g.scale_rows, g.scale_cols);
+}
+
+// The arrays of a dump are asked for one after the other, and in many orders: their tensor is quantised once.
+const Simulator::Piece& Simulator::last_quantized(const Kernel& k, bool transposed) const {
+  Last& last = last_[transposed ? 1 : 0];
+  if (last.of != k) last = {k, quantized(k, transposed)};
+  return last.piece;
+}
+
+Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
+  QuantizeCall call = {.x = view_of(in_.a.data(), c_.rows, c_.cols),
+                       .spec = k.a,
+                       .place = k.place.value_or(c_.place),
+                       .threads = threads_};
+  if (is_stochastic(k.a.rounding)) call.random_words = c_.random_words;
+  if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
+  std::vector<float> storage;
+  rotate(k, /*is_b=*/false, call, storage);
+  Piece piece;
+  piece.amax = finite_amax(call.x);
+  if (k.measured_g != Kernel::MeasuredG::tensor) {
+    call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
+    call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax) : piece.amax;
+  }
+  if (!k.recodes()) {
+    dispatcher_.quantize(call, piece.q);
+  } else {
+    reference_backend().quantize(call, piece.q);
+    recode(k, call, piece.q);
+  }
+  return piece;
+}
+
+// Sets the rotation of a call, or rotates its operand into `storage` where the kernel does it in a way of its own.
+void Simulator::rotate(const Kernel& k, bool is_b, QuantizeCall& call, std::vector<float>& storage) const {
+  using Rotation = Kernel::Rotation;
+  call.hadamard = k.hadamard.value_or(c_.hadamard);
+  if (k.rotation == Rotation::whole || call.hadamard.size == 0) return;
+  const HadamardSpec h = call.hadamard;
+  if (k.rotation == Rotation::none || k.rotation == (is_b ? Rotation::only_a : Rotation::only_b)) call.hadamard = {};
+  if (k.rotation == Rotation::none || k.rotation == Rotation::only_a || k.rotation == Rotation::only_b) return;
+  HadamardSignMask signs = hadamard_signs(h, call.place.hadamard_signs());
+  if (k.rotation == Rotation::reversed) {
+    const HadamardSignMask given = signs;
+    signs = {};
+    for (int j = 0; j < h.size; ++j)
+      if (given.is_minus(h.size - 1 - j)) signs.word[j / 32] |= uint32_t{1} << (j % 32);
+  }
+  const bool after = k.rotation == Rotation::after;
+  const int64_t width = hadamard_padded(h, call.x.cols);
+  storage.assign(static_cast<size_t>(call.x.rows * width), 0.0f);
+  for (int64_t r = 0; r < call.x.rows; ++r) {
+    float* row = storage.data() + r * width;
+    for (int64_t c = 0; c < call.x.cols; ++c) row[c] = call.x.at(r, c);
+    for (int64_t c = 0; c < width; c += h.size) {
+      hadamard_tile(row + c, h, after ? HadamardSignMask{} : signs);
+      if (after) apply_signs(row + c, h.size, signs);
+    }
+    for (int64_t c = 0; c < width && k.rotation == Rotation::negated; ++c) row[c] = -row[c];
+  }
+  call.x = view_of(storage.data(), call.x.rows, width);
+  call.hadamard = {};
+}
+
+// A kernel with larger blocks than the case's may store each scale once for each of the case's blocks. Nothing where
+// it has no scales.
+Elements Simulator::on_case_grid(const Elements& scales, const Quantized& q) const {
+  if (scales.empty()) return {};
+  const BlockGeometry g = geometry_of(base().a, q.rows, q.cols);
+  Elements out;
+  for (int64_t r = 0; r < g.scale_rows; ++r)
+    for (int64_t c = 0; c < g.scale_cols; ++c)
+      out.push_back(scales[static_cast<size_t>(q.scale_index(r * g.block_rows, c * g.block_cols))]);
+  return out;
+}
+
+Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece& piece) const {
+  const Quantized& q = piece.q;
+  if (stage == "codes") {
+    Elements e = codes_of(q);
+    if (k.codes_as_values)
+      for (uint32_t& code : e) code = bits_of(decode(format_of(k.a.element), code));
+    forget_nan_blocks(q, e);
+    return e;
+  }
+  if (stage == "scales") {
+    if (!q.real_scales.empty()) return bits_of_all(q.real_scales);
+    Elements e(q.scales.begin(), q.scales.end());
+    if (k.scales_as_values)
+      for (uint32_t& code : e) code = bits_of(scale_value(resolve(k.a), code));
+    return e;
+  }
+  if (stage != "tensor_scale") return decoded(k, q);
+  std::vector<float> g = q.tensor_scale;
+  const float target = k.a.target > 0 ? k.a.target : default_target(k.a);
+  const float top = target * decode(format_of(k.a.element), format_of(k.a.element).largest_code);
+  for (float& factor : g) {
+    if (k.stored_g == Kernel::StoredG::reciprocal) factor = 1.0f / factor;
+    if (k.stored_g == Kernel::StoredG::encode) factor = at_most_largest(top / piece.amax);
+    if (k.stored_g == Kernel::StoredG::amax) factor = piece.amax;
+  }
+  return bits_of_all(g);
+}
+
+// Scales off by a step, codes without saturation or by other draws: block by block.
+void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const {
+  if (q.scales.empty() && k.a.has_scale()) return;
+  const Quantizer resolved = resolve(k.a);
+  const FloatFormat& f = resolved.element;
+  if (f.has_micro()) return;
+  q.clear_codes();
+  std::vector<char> done(q.scales.size(), 0);
+  for (int64_t r = 0; r < q.rows; ++r) {
+    for (int64_t c = 0; c < q.cols; ++c) {
+      const TensorFactor t = {q.tensor_factor_at(r, c), 1.0f};
+      uint32_t scale_code = 0;
+      if (k.a.has_scale()) {
+        const auto index = static_cast<size_t>(q.scale_index(r, c));
+        if (done[index] == 0) {
+          q.scales[index] = static_cast<uint8_t>(changed_scale(k, call, q, r, c, t));
+          done[index] = 1;
+        }
+        scale_code = q.scales[index];
+        if (resolved.scale.is_nan_code(scale_code)) continue;
+      }
+      const float x = call.x.at(r, c);
+      const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), k.a.random_bits) : 0;
+      uint32_t code = element_code(resolved, x, scale_code, t, draw);
+      const float scale = scale_value(resolved, scale_code);
+      if (k.saturation != 0 && !f.is_grid() && is_finite(x) && x != 0.0f && scale != 0.0f) {
+        const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale);
+        const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
+        if (grid > f.largest_code) {
+          const uint32_t over =
+              k.saturation == 1 ? static_cast<uint32_t>(grid) & f.magnitude_mask() : f.magnitude_mask();
+          code = over | (code & f.sign_code());
+        }
+      }
+      q.set_code(r, c, code);
+    }
+  }
+}
+
+uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
+                                  TensorFactor t) const {
+  const Quantizer resolved = resolve(k.a);
+  const BlockGeometry& g = q.geometry;
+  const int64_t r0 = r / g.block_rows * g.block_rows;
+  const int64_t c0 = c / g.block_cols * g.block_cols;
+  const BlockView block = {call.x.data + r0 * call.x.row_stride + c0 * call.x.col_stride,
+                           call.x.row_stride,
+                           call.x.col_stride,
+                           smaller(g.block_rows, q.rows - r0),
+                           smaller(g.block_cols, q.cols - c0),
+                           g.block_rows * g.block_cols};
+  const auto index = static_cast<uint64_t>(q.scale_index(r, c));
+  const uint32_t draw = is_stochastic(resolved.scale_rounding)
+                            ? random_draw(call.place.scale_rounding(), index, resolved.random_bits)
+                            : 0;
+  const uint32_t code = block_scale_code(resolved, block, t, draw);
+  const BlockMaximum m = block_maximum(block);
+  if (m.amax == 0.0f || resolved.scale.is_nan_code(code)) return code;
+  const int64_t stepped = static_cast<int64_t>(code) + k.scale_step;
+  return static_cast<uint32_t>(smaller<int64_t>(larger<int64_t>(stepped, 0), resolved.scale.largest_code));
+}
+
+Elements Simulator::decoded(const Kernel& k, Quantized q) const {
+  for (float& g : q.tensor_scale) {
+    if (k.decode_g == Kernel::DecodeG::missing) g = 1.0f;
+    if (k.decode_g == Kernel::DecodeG::twice) g = g * g;
+    if (k.decode_g == Kernel::DecodeG::divided) g = 1.0f / g;
+  }
+  std::vector<float> y(static_cast<size_t>(q.rows * q.cols));
+  dispatcher_.dequantize(q, y.data(), threads_);
+  for (float& v : y) v = rounded_to(c_.epilogue.output, rounded_to(k.output, v));
+  if (!k.swap_operand_axis) return bits_of_all(y);
+  Elements out(y.size());
+  for (int64_t r = 0; r < q.rows; ++r) {
+    for (int64_t c = 0; c < q.cols; ++c) {
+      out[static_cast<size_t>(c * q.rows + r)] = bits_of(y[static_cast<size_t>(r * q.cols + c)]);
+    }
+  }
+  return out;
+}
+
+// An operand of a product.
+Quantized Simulator::operand(const Kernel& k, bool is_b) const {
+  const RandomPlace place = k.place.value_or(c_.place);
+  QuantizeCall call = {.x = view_of(is_b ? in_.b.data() : in_.a.data(), is_b ? c_.rows_b : c_.rows, c_.cols),
+                       .spec = is_b ? k.b : k.a,
+                       .place = is_b ? place.second_operand() : place,
+                       .threads = threads_};
+  std::vector<float> storage;
+  rotate(k, is_b, call, storage);
+  Quantized q;
+  dispatcher_.quantize(call, q);
+  if (k.decode_g != Kernel::DecodeG::once)
+    for (float& g : q.tensor_scale) g = k.decode_g == Kernel::DecodeG::twice ? g * g : 1.0f;
+  return q;
+}
+
+std::vector<float> Simulator::product(const Kernel& k, const std::string& accumulator) const {
+  std::vector<float> c(static_cast<size_t>(c_.rows * c_.rows_b));
+  const HadamardSpec h = k.rotation == Kernel::Rotation::none ? HadamardSpec{} : k.hadamard.value_or(c_.hadamard);
+  const Quantized a = operand(k, /*is_b=*/false), b = operand(k, /*is_b=*/true);
+  GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
+                         threads_};
+  if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
+  dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
+  return c;
+}
+
+Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
+  std::vector<float> c = product(k, accumulator);
+  c_.epilogue.apply(c, c_.rows_b);
+  Elements out(c.size());
+  for (int64_t i = 0; i < c_.rows; ++i) {
+    for (int64_t j = 0; j < c_.rows_b; ++j) {
+      const int64_t at = k.output_transposed ? j * c_.rows + i : i * c_.rows_b + j;
+      out[static_cast<size_t>(at)] = bits_of(rounded_to(k.output, c[static_cast<size_t>(i * c_.rows_b + j)]));
+    }
+  }
+  return out;
+}
+
+}  // namespace fp4::golden

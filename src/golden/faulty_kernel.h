@@ -1,0 +1,123 @@
+// What a kernel that differs from a case would dump: its specs, and the deeds that no spec can say.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp4/gemm.h"
+#include "src/backends/backends.h"
+#include "src/golden/suite.h"
+#include "src/layout/digit_layout.h"
+
+namespace fp4 {
+
+inline bool operator==(const RandomPlace& a, const RandomPlace& b) {
+  return a.seed == b.seed && a.stream == b.stream && a.step == b.step;
+}
+
+}  // namespace fp4
+
+namespace fp4::golden {
+
+// What a case is computed from, as stored in the bundle.
+struct CaseInputs {
+  std::vector<float> a;  // or the input of a quantisation
+  std::vector<float> b;
+};
+
+// Elements of an array: codes one by one, bits of floats.
+using Elements = std::vector<uint32_t>;
+// An element that nobody can be wrong about: the codes of a block whose scale is NaN, and what a layout pads.
+inline constexpr uint32_t any_element = 0xFFFFFFFEu;
+
+// What a kernel computes. Kernels that are equal give the same arrays but for their order.
+struct Computation {
+  enum class DecodeG { once, missing, twice, divided };
+  enum class StoredG { factor, reciprocal, encode, amax };       // what the dump calls tensor scale
+  enum class MeasuredG { tensor, bf16 };                         // where the amax of the tensor scale comes from
+  enum class DrawOrder { row_major, column_major, high_first };  // which draw an element takes
+
+  // What goes wrong with a rotation: its signs in reverse order, after the transform, or all of them turned; no
+  // rotation at all, or of one operand of a product alone.
+  enum class Rotation : uint8_t { whole, none, reversed, after, negated, only_a, only_b };
+
+  QuantSpec a, b;
+  std::optional<Accumulator> accumulator{};  // empty: the one that the array's name says
+  int saturation = 0;                        // 1: codes beyond M wrap, 2: they become NaN or the top code pattern
+  int scale_step = 0;                        // every scale code off by this
+  DecodeG decode_g = DecodeG::once;
+  StoredG stored_g = StoredG::factor;
+  MeasuredG measured_g = MeasuredG::tensor;
+  DrawOrder draws = DrawOrder::row_major;
+  bool scales_as_values = false, codes_as_values = false;  // dumped as real numbers
+  bool swap_operand_axis = false;                          // blocks along axis 0, result stored as [rows, cols]
+  bool repeats_scales = false;  // dumped on the grid of the case's blocks, whatever the kernel's are
+  Rotation rotation = Rotation::whole;
+  std::optional<HadamardSpec> hadamard{};  // empty: the case's
+  std::optional<RandomPlace> place{};
+  bool output_transposed = false;
+  RealType output = RealType::fp32;                     // of products and decoded values before they are read as fp32
+  ProductFactor factor = ProductFactor::tensor_scales;  // where takes_amaxes()
+
+  // Blocks are coded again one by one, with the core's functions.
+  bool recodes() const { return saturation != 0 || scale_step != 0 || draws != DrawOrder::row_major; }
+  friend bool operator==(const Computation&, const Computation&) = default;
+};
+
+// And in which order it stores it; empty: as the array's name says.
+struct Kernel : Computation {
+  std::optional<CodeLayout> codes_in{};
+  std::optional<ScaleLayout> scales_in{};
+  bool other_operand = false;  // the arrays of the transposed operand
+};
+
+// Whether a product under the adder has tensor scales that amaxes can stand for.
+bool takes_amaxes(const Kernel& k, AccumulatorKind kind);
+
+// Codes and scales one by one, in the order in which a file of that layout keeps them, with `padding` between them.
+Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows, uint32_t padding = any_element);
+Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols);
+
+class Simulator {
+ public:
+  Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads)
+      : c_(c), in_(in), dispatcher_(backend), threads_(threads) {}
+
+  Kernel base() const;
+  // Of the named array; empty where the kernel says nothing about it.
+  Elements elements(const Kernel& kernel, const std::string& array) const;
+  // Of a product, before the case's epilogue; `accumulator` where the kernel has none of its own.
+  std::vector<float> product(const Kernel& k, const std::string& accumulator) const;
+
+ private:
+  struct Piece {
+    Quantized q;
+    float amax = 0;
+  };
+  struct Last {
+    std::optional<Computation> of;
+    Piece piece;
+  };
+
+  const Piece& last_quantized(const Kernel& k, bool transposed) const;
+  Piece quantized(const Kernel& k, bool transposed) const;
+  void recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const;
+  uint32_t changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
+                         TensorFactor t) const;
+  void rotate(const Kernel& k, bool is_b, QuantizeCall& call, std::vector<float>& storage) const;
+  Elements on_case_grid(const Elements& scales, const Quantized& q) const;
+  Quantized operand(const Kernel& k, bool is_b) const;
+  Elements part(const Kernel& k, const std::string& stage, const Piece& piece) const;
+  Elements decoded(const Kernel& k, Quantized q) const;
+  Elements output(const Kernel& k, const std::string& accumulator) const;
+
+  const Case& c_;
+  const CaseInputs& in_;
+  Dispatcher dispatcher_;
+  int threads_;
+  mutable std::array<Last, 2> last_;
+};
+
+}  // namespace fp4::golden

@@ -1,0 +1,101 @@
+#include "src/model/compare_formats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/arith/spec_text.h"
+#include "src/files/open_array.h"
+#include "src/model/shard_hashes.h"
+#include "src/model/survey.h"
+#include "src/text/error.h"
+
+namespace fp4 {
+namespace {
+
+// Tensors of numbers and FP4 weights; integers, single codes and single numbers are left out, with a note.
+std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources, std::vector<std::string>& notes,
+                                    std::vector<std::string>& left) {
+  std::vector<ModelTensor> weights;
+  for (const std::string& given : job.files) {
+    const auto [path, entry] = split_entry(given);
+    const bool is_only = std::filesystem::is_regular_file(path) && !path.ends_with(".safetensors") &&
+                         !path.ends_with(".npz") && !path.ends_with(".gguf");
+    if (is_only && job.is_told) {  // raw, or an opaque .npy: the options say what it is
+      ModelTensor& whole = weights.emplace_back();
+      whole.name = std::filesystem::path(path).filename().string();
+      whole.parts = {{path}};
+      continue;
+    }
+    const std::vector<std::string> files = model_files("compare", path, &notes);
+    sources.begin(files);
+    for (const ModelTensor& t : model_tensors(files, job.layouts)) {
+      if (!entry.empty() && t.name != entry) continue;
+      const bool is_named = !entry.empty() || is_only;
+      if (const std::string& why = t.fault.empty() ? t.unknown : t.fault; !is_named && !why.empty()) {
+        left.push_back(fmt::format("{}: not understood, left out: {}", t.name, why));
+        continue;
+      }
+      if (!is_named && (!has_values(t) || matrix_rows(t.shape) * matrix_cols(t.shape) < 2))
+        notes.push_back(fmt::format("{}: {} {} left out", t.name, t.type(), shape_text(t.shape)));
+      else
+        weights.push_back(t);
+    }
+    if (!entry.empty() && weights.empty()) throw Error("compare " + path + ": no tensor is called '" + entry + "'");
+  }
+  if (weights.empty()) throw Error("compare: no tensor of real numbers in the files");
+  return weights;
+}
+
+// The smallest NMSE of `count` lines, of equal ones the first; none where no element is finite.
+void mark_best(std::vector<CompareLine>& lines, size_t first, size_t count) {
+  const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto best =
+      std::min_element(begin, begin + static_cast<std::ptrdiff_t>(count),
+                       [](const CompareLine& a, const CompareLine& b) { return a.report.nmse() < b.report.nmse(); });
+  best->best = best->report.has_finite();
+}
+
+}  // namespace
+
+CompareResult compare_formats(const CompareJob& job) {
+  std::vector<QuantSpec> specs;
+  for (const std::string& words : job.specs) specs.push_back(quant_spec_from_words(words, "compare --specs"));
+  if (specs.empty()) throw Error("compare: no spec to compare");
+  CompareResult result;
+  SourceHashes sources("compare", job.changed, job.threads);
+  const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
+  for (const std::string& words : job.specs) result.totals.push_back({"all", words});
+  SurveyOptions options;
+  options.backend = job.backend;
+  options.threads = job.threads;
+  uint64_t bytes = 0;
+  for (const ModelTensor& w : weights) bytes += w.bytes();
+  ProgressCount progress(job.progress, bytes);
+  for (const ModelTensor& w : weights) {
+    OpenOptions open = job.open;
+    open.entry.clear();
+    WeightReader reader(w, open);
+    const double share =
+        static_cast<double>(w.bytes()) / static_cast<double>(std::max<int64_t>(1, reader.rows() * reader.cols()));
+    options.progress = [&](uint64_t elements) {
+      progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)), w.name);
+    };
+    const std::vector<QuantizeReport> reports = survey(reader, specs, options);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      result.lines.push_back({w.name, job.specs[i], reports[i]});
+      result.totals[i].report.add(reports[i]);
+    }
+    for (const std::string& note : reader.notes()) result.notes.push_back(note);
+    if (!w.layout_words().empty()) result.notes.push_back(fmt::format("{}: read as {}", w.name, w.layout_words()));
+    if (const int64_t count = reports[0].nonfinite; count > 0)
+      result.notes.push_back(fmt::format("{}: {} elements are not finite", w.name, count));
+    mark_best(result.lines, result.lines.size() - specs.size(), specs.size());
+  }
+  mark_best(result.totals, 0, result.totals.size());
+  sources.end();
+  return result;
+}
+
+}  // namespace fp4

@@ -1,0 +1,93 @@
+// The files of a model and their tensors: which of them together make one weight, and which make no sense.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/files/gguf.h"
+#include "src/files/open_array.h"
+#include "src/layout/digit_layout.h"
+#include "src/model/scheme.h"
+
+namespace fp4 {
+
+// Where one tensor of a file lies.
+struct TensorPlace {
+  std::string file;
+  TensorInfo info = {};
+  ArrayPlace array = {};           // found when the file was listed; GGUF: bytes and offset alone
+  const GgufType* gguf = nullptr;  // GGUF: what its elements are
+  std::uint64_t bytes() const;
+};
+
+// Opens the bytes of a place; `options` say what a .npy or raw file cannot say itself.
+TensorReader reader_of(const TensorPlace& place, const OpenOptions& options = {});
+
+// Orders of codes and scales; unset: what marks in the file say, else low_first and linear.
+struct Layouts {
+  std::optional<golden::CodeLayout> nibbles = {};  // low_first or high_first
+  std::optional<golden::ScaleLayout> scales = {};
+};
+
+// How the scales of an FP8 weight lie over it: one for so many rows and columns, [rows of blocks, columns of blocks].
+struct Fp8Grid {
+  std::int64_t rows = 0, cols = 0;  // of a block
+  const char* name = "";            // "fp8_tensor"
+};
+
+struct ModelTensor;
+
+// How the values of a tensor are read where the output has them in another order than the file (row_view.h).
+struct RowView {
+  bool transposed = false;           // [E, in, out] as [E, out, in]; the tensor's shape is the latter
+  std::int64_t heads = 0;            // rows of so many heads as pairs instead of halves
+  float add = 0;                     // to each value
+  std::vector<ModelTensor> members;  // a stack of these: shape [members, rows, cols]
+  std::vector<float> values = {};    // of a tensor that no file has
+  bool is_plain() const;
+};
+
+// Tensors that make one weight, or one tensor by itself (no scheme).
+struct ModelTensor {
+  std::string name;                          // of the tensor of codes, or of the tensor
+  std::string stem;                          // name without the scheme's ending
+  const CheckpointScheme* scheme = nullptr;  // null: no FP4 weight
+  std::vector<TensorPlace> parts = {};       // codes, scales, factor (GGUF: blocks, factor); FP8: codes, scales
+  Shape shape{};                             // of the weight: codes counted one by one
+  std::string whole = {};                    // how it is called when it is decoded
+  std::optional<Fp8Grid> fp8 = {};
+  bool is_transposed = false;  // FP4 stacks [E, in, out] whose bytes hold two rows and whose blocks run down columns
+  golden::CodeLayout nibbles = golden::CodeLayout::low_first;
+  golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
+  std::vector<std::uint64_t> factor_rows = {};  // rows that each factor multiplies; empty: one factor, or none
+  std::vector<TensorPlace> companions = {};     // that mean nothing without it
+  RowView view = {};
+  std::string fault = {};    // why a quantised weight cannot be read, naming the part
+  std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads
+  const std::string& file() const { return parts.front().file; }
+  bool is_quantised() const { return scheme != nullptr || fp8.has_value(); }
+  std::string layout_words() const;  // "nibbles high_first, scale layout 128x4"; "" of the usual ones
+  std::string scheme_name() const;   // "modelopt_nvfp4", "fp8_rows"; "" of one tensor
+  std::string type() const;          // of the codes or of the tensor: "u8", "NVFP4"
+  std::uint64_t bytes() const;       // of all parts
+  double bits_per_element() const;
+};
+
+inline bool RowView::is_plain() const {
+  return !transposed && heads == 0 && add == 0 && members.empty() && values.empty();
+}
+
+// A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
+// in the order of their names. Error for a folder without any, for a shard or tensor of the index that is missing, and
+// for one that leads out of the folder; `command` opens it. `notes`, where given, name what the index leaves out:
+// shards of the folder, which are not read, and tensors of shards that it names, which are.
+std::vector<std::string> model_files(const std::string& command, const std::string& path,
+                                     std::vector<std::string>* notes = nullptr);
+
+// In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.
+std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told = {});
+
+}  // namespace fp4

@@ -1,8 +1,0 @@
-// The only source that is compiled again when the version changes.
-#include "src/version.h"
-
-namespace fp4 {
-
-const char* version() { return FP4_VERSION; }
-
-}  // namespace fp4

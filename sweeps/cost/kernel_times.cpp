@@ -1,0 +1,118 @@
+// The formulas of kernel_times.h. Seconds are bytes / bandwidth, FLOP / rate and slots / issue rate; nothing else
+// enters: no launch times and no cache effects, which is why small models belong on `host` only.
+#include "sweeps/cost/kernel_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace fp4::cost {
+
+namespace {
+
+// Slots per element of one rotation: log2(size) adds (or none in the dense form, which the matrix unit does).
+double rotation_ops(const HadamardFacts& hadamard, const QuantiseOptions& options) {
+  const CostWeights& w = *options.weights;
+  double ops = (hadamard.normalised ? w.normalise_ops : 0) + (hadamard.random_signs ? w.sign_ops : 0);
+  if (options.hadamard != HadamardKernel::dense) ops += w.butterfly_ops * std::log2(hadamard.size);
+  return ops;
+}
+
+bool included(Technique technique, Technique last) { return technique <= last; }
+
+}  // namespace
+
+std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
+  constexpr double longest = 1 << 20;  // one scale a row or a tensor is a factor on the result
+  const std::string format = format_class(gemm);
+  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
+    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
+        !hardware.multiplies(format, operand->scale, operand->scale_block))
+      return fmt::format("{} with {} for {:g}", format, operand->scale, operand->scale_block);
+  return "";
+}
+
+std::string executed_class(const GemmFacts& gemm, const Hardware& hardware) {
+  return decoded_operand(gemm, hardware).empty() ? format_class(gemm) : "bf16";
+}
+
+Chip::Chip(const Hardware& profile, const CostWeights& weights)
+    : hardware(&profile),
+      efficiency(std::min(1.0, profile.efficiency.value * weights.efficiency)),
+      bandwidth(profile.memory_bandwidth.value * weights.bandwidth),
+      issue(profile.issue_per_s.value * profile.issue_efficiency.value * weights.issue) {}
+
+Bound roofline(const Resources& work, const Chip& chip) {
+  const double matrix = work.flop / work.flop_rate;
+  const double memory = work.bytes / chip.bandwidth;
+  const double issue = work.ops / chip.issue;
+  if (matrix >= memory && matrix >= issue) return {matrix, matrix > 0 ? "matrix" : "none"};
+  return memory >= issue ? Bound{memory, "memory"} : Bound{issue, "issue"};
+}
+
+std::string roofline_formula(const Resources& work, const Chip& chip) {
+  const Bound bound = roofline(work, chip);
+  switch (bound.binding[0]) {
+    case 'm':
+      if (bound.binding[1] == 'a') return fmt::format("{:.5g} FLOP / {:.5g} FLOP/s", work.flop, work.flop_rate);
+      return fmt::format("{:.5g} bytes / {:.5g} bytes/s", work.bytes, chip.bandwidth);
+    case 'i': return fmt::format("{:.5g} slots / {:.5g} slots/s", work.ops, chip.issue);
+    default: return "0";
+  }
+}
+
+const char* technique_name(Technique technique) {
+  switch (technique) {
+    case Technique::plain: return "quantise";
+    case Technique::tensor_scale: return "tensor scale";
+    case Technique::hadamard: return "hadamard";
+    case Technique::stochastic_rounding: return "stochastic rounding";
+    case Technique::scale_rule: return "scale rule";
+  }
+  return "";
+}
+
+double copy_ops(const Copy& copy, Technique last, const Chip& chip, const QuantiseOptions& options) {
+  const CostWeights& w = *options.weights;
+  const OperandFacts& operand = *copy.operand;
+  if (copy.shares_codes) return 0;
+  const bool rotates = copy.hadamard.size > 0 && included(Technique::hadamard, last);
+  double ops = w.quantise * (w.amax_ops + w.multiply_ops + w.convert_ops + w.pack_ops);
+  if (rotates) ops += w.hadamard * rotation_ops(copy.hadamard, options);
+  if (operand.extra_passes > 0 && included(Technique::tensor_scale, last)) {
+    // The first pass only looks for the largest value, but of what will be quantised: a fused rotation runs twice.
+    double pass = w.amax_ops;
+    if (rotates && options.hadamard == HadamardKernel::fused) pass += w.hadamard * rotation_ops(copy.hadamard, options);
+    ops += w.tensor_scale * operand.extra_passes * pass;
+  }
+  if (operand.random_bits > 0 && included(Technique::stochastic_rounding, last))
+    ops += w.sr * (chip.hardware->hardware_random ? w.hardware_sr_ops
+                                                  : w.philox_ops * operand.random_bits / 128 + w.software_sr_ops);
+  if (included(Technique::scale_rule, last)) ops += w.scale_rule * operand.rule_ops;
+  return ops;
+}
+
+Resources quantise_work(const QuantiseKernel& kernel, Technique last, const Chip& chip,
+                        const QuantiseOptions& options) {
+  const CostWeights& w = *options.weights;
+  Resources work;
+  double bytes = kernel.read_bytes, ops = 0, flop = 0, passes = 0;
+  for (const Copy& copy : kernel.copies) {
+    const OperandFacts& operand = *copy.operand;
+    bytes += (operand.element_bits + operand.scale_bits / operand.scale_block) / 8;
+    ops += copy_ops(copy, last, chip, options);
+    passes = std::max(passes, operand.extra_passes);  // one read serves the amax of all copies
+    if (copy.hadamard.size == 0 || copy.shares_codes || !included(Technique::hadamard, last)) continue;
+    if (options.hadamard == HadamardKernel::unfused) bytes += w.hadamard * w.unfused_hadamard_bytes;
+    if (options.hadamard == HadamardKernel::dense) flop += w.hadamard * 2.0 * copy.hadamard.size;
+  }
+  if (included(Technique::tensor_scale, last)) bytes += w.tensor_scale * passes * w.input_bytes;
+  work.flop = kernel.elements * flop;
+  if (flop > 0) work.flop_rate = chip.matrix_rate("bf16");
+  work.bytes = kernel.elements * bytes;
+  work.ops = kernel.elements * ops;
+  return work;
+}
+
+}  // namespace fp4::cost

@@ -1,0 +1,286 @@
+#include "tools/cli/cost/cost_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "sim/train/gradients.h"
+#include "src/text/error.h"
+#include "sweeps/cost/adapt.h"
+#include "tools/cli/options.h"
+
+namespace fp4::tools {
+
+using nlohmann::ordered_json;
+
+void CostArguments::add_to(CLI::App& app, bool of_one_system) {
+  app.add_option("--model", model, "Model: a built-in name or a file ending in .json")
+      ->type_name("MODEL")
+      ->capture_default_str();
+  if (of_one_system)
+    app.add_option("--hardware", hardware, "Chip: a built-in name or a file ending in .json")
+        ->type_name("HARDWARE")
+        ->capture_default_str();
+  app.add_option("--weight", weights,
+                 "NAME=NUMBER, an object {\"sr\": 2} or a .json file over the weights of the cost model; may be "
+                 "repeated (fp4sim cost weights lists them)");
+  app.add_option("--views", views, "fused (quantise in the producer's epilogue), separate (one pass a copy)")
+      ->delimiter(',');
+  keep_older_names(
+      app.add_option("--rotations,--hadamard", hadamard, "Kernel of the Hadamard transforms: fused, unfused, dense")
+          ->type_name("fused|unfused|dense")
+          ->capture_default_str());
+  app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
+  if (of_one_system) app.add_option("--devices", devices, "Accelerators")->capture_default_str();
+  app.add_option("--tensor", tensor, "Accelerators that split every layer")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--pipeline", pipeline, "Stages that split the blocks")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--shard", shard, "What replicas share out: none, optimizer (ZeRO-1), full (FSDP)")
+      ->capture_default_str();
+  app.add_option("--gradients", gradients, "What gradients travel as: fp32, bf16 or a spec; default bf16")
+      ->type_name("SPEC");
+  app.add_option("--gradients-hadamard", gradients_hadamard, "Rotate them by Hadamards of this size")
+      ->type_name("SIZE");
+  app.add_option("--prepare-rate", prepare_rate, "Tokens/s that CPUs prepare for an accelerator; default all it needs")
+      ->type_name("RATE");
+  app.add_option("--fetch-rate", fetch_rate, "Tokens/s that disks deliver for an accelerator; default all it needs")
+      ->type_name("RATE");
+  app.add_option("--steps", steps, "Steps of the training, for recipes whose phases end after so many steps")
+      ->check(CLI::Range(1, 1000000000));
+  app.add_flag("--json", json, "Print JSON");
+}
+
+cost::CostOptions CostArguments::options() const {
+  cost::CostOptions options;
+  for (const std::string& word : weights) {
+    const bool object = word.starts_with("{"), file = word.ends_with(".json");
+    if (!object && !file) {
+      cost::set_weight(options.weights, word);
+      continue;
+    }
+    const NamedText text = file ? read_text_file(word, "--weight") : NamedText{word, "--weight"};
+    options.weights = cost::parse_weights(parse_json(text.text, text.place), text.place);
+  }
+  for (const std::string& view : views) {
+    if (view == "fused") {
+      options.fused = true;
+    } else if (view == "separate") {
+      options.one_pass = false;
+    } else {
+      throw unknown_word("--views", view, {"fused", "separate"});
+    }
+  }
+  const std::vector<std::string> kernels = {"fused", "unfused", "dense"};
+  const auto found = std::find(kernels.begin(), kernels.end(), hadamard);
+  if (found == kernels.end()) throw unknown_word("--rotations", hadamard, kernels);
+  options.hadamard = static_cast<cost::HadamardKernel>(found - kernels.begin());
+  if (!(recompute >= 0 && recompute <= 1)) throw Error("--recompute: expected a share from 0 to 1");
+  if (devices < 1) throw Error("--devices: expected at least 1");
+  options.recompute = recompute;
+  options.parallel = parallel();
+  if (gradients == "fp32") options.weights.gradient_bytes = 4;
+  options.devices = devices;
+  options.steps = steps;
+  return options;
+}
+
+cost::Parallel CostArguments::parallel() const {
+  cost::Parallel out;
+  std::vector<std::string> words;
+  for (const cost::ShardingRow& row : cost::sharding_table()) words.emplace_back(row.name);
+  const auto found = std::find(words.begin(), words.end(), shard);
+  if (found == words.end()) throw unknown_word("--shard", shard, words);
+  out.sharding = static_cast<cost::Sharding>(found - words.begin());
+  out.tensor = tensor, out.pipeline = pipeline;
+  if (!(prepare_rate >= 0) || !(fetch_rate >= 0))
+    throw Error("--prepare-rate and --fetch-rate: expected tokens/s, at least 0");
+  out.prepare_per_s = prepare_rate, out.fetch_per_s = fetch_rate;
+  if (gradients_hadamard != 0 && (gradients.empty() || gradients == "fp32" || gradients == "bf16"))
+    throw Error("--gradients-hadamard: gradients that are not coded need no rotation");
+  if (gradients.empty() || gradients == "fp32" || gradients == "bf16") return out;
+  const sim::Wire wire = sim::wire_from_words(gradients, gradients_hadamard);
+  GemmSpec carrier;
+  carrier.a.quant = wire.spec;
+  carrier.hadamard = {wire.hadamard, HadamardSigns::per_step, HadamardNormalise::sqrt};
+  fp4::Recipe recipe;
+  recipe.fprop = carrier;
+  const cost::RecipeFacts facts = cost::facts_of(recipe);
+  out.wire = {facts.fprop.a, facts.fprop.hadamard};
+  return out;
+}
+
+ordered_json CostArguments::describe() const {
+  return {{"model", model},         {"hardware", hardware},
+          {"views", views},         {"hadamard", hadamard},
+          {"recompute", recompute}, {"devices", devices},
+          {"tensor", tensor},       {"pipeline", pipeline},
+          {"shard", shard},         {"gradients", gradients.empty() ? "bf16" : gradients},
+          {"steps", steps},         {"weights", ordered_json(cost::to_json(options().weights))}};
+}
+
+std::string format_number(double value) { return fmt::format("{:.4g}", value); }
+
+std::string format_seconds(double seconds) {
+  const double size = std::abs(seconds);
+  if (size >= 1 || size == 0) return fmt::format("{:.4g} s", seconds);
+  if (size >= 1e-3) return fmt::format("{:.4g} ms", seconds * 1e3);
+  return size >= 1e-6 ? fmt::format("{:.4g} us", seconds * 1e6) : fmt::format("{:.4g} ns", seconds * 1e9);
+}
+
+std::string format_bytes(double bytes) {
+  if (bytes >= 1e9) return fmt::format("{:.4g} GB", bytes * 1e-9);
+  return bytes >= 1e6 ? fmt::format("{:.4g} MB", bytes * 1e-6) : fmt::format("{:.4g} KB", bytes * 1e-3);
+}
+
+std::string format_percent(double share) { return fmt::format("{:.2f} %", share * 100); }
+
+std::string marked(const std::string& recipe, const cost::CostResult& result) {
+  return recipe + (result.decoded.empty() ? "" : " *");
+}
+
+std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResult>>& rows, const std::string& chip) {
+  std::set<std::string> formats;
+  for (const auto& [recipe, result] : rows) formats.insert(result.decoded.begin(), result.decoded.end());
+  std::string text;
+  for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
+  if (text.empty()) return "";
+  return fmt::format("* {} does not multiply {}: priced as bf16 products of decoded operands", chip, text);
+}
+
+ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms) {
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? ordered_json(*value) : ordered_json(nullptr);
+  };
+  ordered_json out = {
+      {"recipe", recipe},
+      {"step_time_s", result.step_time_s},
+      {"compute_s", result.compute_s},
+      {"ideal_s", result.ideal_s},
+      {"free_quantisation_s", result.free_quantisation_s},
+      {"overhead", result.overhead},
+      {"quantisation_overhead", result.quantisation_overhead},
+      {"speedup_bf16", result.speedup_bf16},
+      {"speedup_fp8", result.speedup_fp8},
+      {"tokens_per_second", result.tokens_per_second},
+      {"energy_j", optional(result.energy_j)},
+      {"price", optional(result.price)},
+      {"points", optional(result.points)},
+      {"decoded", result.decoded},
+      {"precisions", result.precisions},
+      {"bops",
+       {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}};
+  const cost::MemoryFootprint& memory = result.memory;
+  out["memory"] = {{"weights", memory.weights},         {"master_weights", memory.master_weights},
+                   {"optimizer", memory.optimizer},     {"gradients", memory.gradients},
+                   {"activations", memory.activations}, {"logits", memory.logits},
+                   {"total", memory.total()},           {"fits", memory.fits}};
+  const cost::Communication& network = result.communication;
+  out["communication"] = {{"devices", network.devices},
+                          {"nodes", network.nodes},
+                          {"t0_s", network.t0_s},
+                          {"t1_s", network.t1_s},
+                          {"tm_s", network.tm_s},
+                          {"interconnect_s", network.interconnect_s},
+                          {"network_s", network.network_s},
+                          {"hidden_s", network.hidden_s},
+                          {"interconnect_stall", network.interconnect_stall},
+                          {"network_stall", network.network_stall},
+                          {"replicas", network.replicas},
+                          {"t3_s", network.t3_s},
+                          {"t2_s", network.t2_s},
+                          {"bubble_s", network.bubble_s},
+                          {"tensor_s", network.tensor_s},
+                          {"stage_s", network.stage_s},
+                          {"coding_s", network.coding_s},
+                          {"preparation_stall", network.preparation_stall},
+                          {"fetch_stall", network.fetch_stall}};
+  out["limits"] = ordered_json::object();
+  for (const auto& [what, share] : result.limits) out["limits"][what] = share;
+  out["groups"] = ordered_json::object();
+  for (const std::string& group : cost::cost_groups()) out["groups"][group] = cost::group_seconds(result, group);
+  if (!with_terms) return out;
+  out["terms"] = ordered_json::array();
+  for (const cost::Term& term : result.terms)
+    out["terms"].push_back({{"name", term.name},
+                            {"group", term.group},
+                            {"seconds", term.seconds},
+                            {"formula", term.formula},
+                            {"binding", term.binding},
+                            {"flop", term.flop},
+                            {"bytes", term.bytes},
+                            {"ops", term.ops}});
+  return out;
+}
+
+namespace {
+
+// Letters in the order of cost_groups; colours are the 256-colour cube's, told apart by lightness too.
+constexpr char kLetters[] = "MBHAPOqthsre";
+constexpr int kColours[] = {25, 67, 103, 61, 240, 247, 214, 178, 160, 204, 139, 71};
+
+// Cells per group so that they add up to the bar: largest remainders get the cells that rounding down left.
+std::vector<int> cells(const cost::CostResult& result, double slowest, int width) {
+  std::vector<double> exact;
+  for (const std::string& group : cost::cost_groups())
+    exact.push_back(cost::group_seconds(result, group) / slowest * width);
+  const int total = static_cast<int>(std::lround(result.compute_s / slowest * width));
+  std::vector<int> out;
+  int used = 0;
+  for (const double share : exact) {
+    out.push_back(static_cast<int>(share));
+    used += out.back();
+  }
+  for (; used < total; ++used) {
+    size_t next = 0;
+    for (size_t i = 0; i < exact.size(); ++i)
+      if (exact[i] - out[i] > exact[next] - out[next]) next = i;
+    ++out[next];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string cost_bars(const std::vector<std::pair<std::string, cost::CostResult>>& rows, size_t width, bool styled) {
+  double slowest = 0;
+  size_t name_width = 0;
+  for (const auto& [name, result] : rows) {
+    slowest = std::max(slowest, result.compute_s);
+    name_width = std::max(name_width, name.size());
+  }
+  const int bar = std::max(20, static_cast<int>(width - std::min(width, name_width + 14)));
+  const auto block = [&](size_t group, int count) {
+    const std::string letters(static_cast<size_t>(count), kLetters[group]);
+    return styled && count > 0 ? fmt::format("\033[48;5;{}m\033[97m{}\033[0m", kColours[group], letters) : letters;
+  };
+  std::string out;
+  std::vector<bool> seen(cost::cost_groups().size());
+  for (const auto& [name, result] : rows) {
+    out += fmt::format("{:<{}}  ", name, name_width);
+    const std::vector<int> counts = cells(result, slowest, bar);
+    for (size_t group = 0; group < counts.size(); ++group) {
+      out += block(group, counts[group]);
+      seen[group] = seen[group] || cost::group_seconds(result, cost::cost_groups()[group]) > 0;
+    }
+    out += "  " + format_seconds(result.compute_s) + "\n";
+  }
+  out += "\n";
+  std::string line;
+  for (size_t group = 0; group < seen.size(); ++group) {
+    if (!seen[group]) continue;
+    const std::string entry = fmt::format("{} {}   ", kLetters[group], cost::cost_groups()[group]);
+    if (line.size() + entry.size() > width) {
+      out += line + "\n";
+      line.clear();
+    }
+    line += entry;
+  }
+  return out + line + "\n";
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,122 @@
+// `fp4sim verify`: is a kernel's dump right, and if not, what does it do instead?
+#include <fmt/core.h>
+
+#include "src/text/error.h"
+#include "tools/cli/golden/own_case.h"
+#include "tools/cli/golden/probe_print.h"
+#include "tools/cli/golden/verify_print.h"
+#include "tools/cli/golden/verify_words.h"
+#include "tools/cli/options.h"
+#include "tools/cli/streams.h"
+#include "tools/cli/table_print.h"
+#include "tools/cli/tensor/random_words_file.h"
+
+namespace fp4::tools {
+namespace {
+
+struct VerifyOptions {
+  VerifyJob job;
+  bool json = false;
+  BackendOptions backend;
+  InputOptions input;
+  VerifyWords words;
+  OwnCase own;
+  std::string probe;
+};
+
+// The bundle on disk, or one of the user's own case, which is nowhere.
+golden::Bundle bundle_of(VerifyOptions& o) {
+  if (!o.own.is_said() && o.own.input.empty()) {
+    if (o.job.golden.empty())
+      throw Error("verify: say --golden DIR, or --spec SPEC --input FILE for a case of your own");
+    return golden::open_bundle(o.job.golden);
+  }
+  if (!o.job.golden.empty()) throw Error("verify: --golden DIR has its own inputs; leave out --spec and --input");
+  if (!o.own.is_said() || o.own.input.empty())
+    throw Error("verify: a case of your own needs both --spec SPEC and --input FILE");
+  if (!o.own.input_b.empty()) o.own.accumulators = {o.job.dump.accumulator};
+  return golden::made_bundle(own_case("verify", o.own), o.backend.backend, o.backend.thread_count());
+}
+
+void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
+  if (!o.probe.empty()) {
+    for (const CLI::Option* given : app.parse_order())
+      if (given->get_name() != "--probe" && given->get_name() != "--json")
+        throw Error(given->get_name() + ": --probe takes no other option but --json");
+    if (!print_probe(golden::read_probe(o.probe), o.json)) invocation.exit_code = 1;
+    return;
+  }
+  if (o.job.candidate.empty()) throw Error("verify: --candidate PATH is required, or --probe FILE alone");
+  o.job.dump.open = o.input.open_options();
+  golden::Bundle bundle = bundle_of(o);
+  say(o.words, o.job, bundle);
+  o.job.backend = o.backend.backend;
+  o.job.threads = o.backend.thread_count();
+  const Verdict verdict = judge(o.job, bundle);
+  if (verdict.is_refused()) invocation.exit_code = 1;
+  if (o.json)
+    print_json(verdict_json(verdict));
+  else
+    fmt::print("{}", verdict_text(verdict));
+}
+
+void add_verify(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<VerifyOptions>();
+  app.add_option("--golden", o->job.golden, "A bundle of `fp4sim golden make`")->type_name("DIR");
+  add_own_case_options(app, o->own);
+  app.add_option("--input", o->own.input,
+                 "What the kernel was given, a file [M, K]: judged without a bundle, under --spec")
+      ->type_name("FILE");
+  app.add_option("--candidate", o->job.candidate, "The kernel's dump: folder, .npy, .npz, .safetensors or raw .bin")
+      ->type_name("PATH");
+  app.add_option("--probe", o->probe, "Instead of both: words of a matrix unit, as tools/probe prints them")
+      ->type_name("FILE");
+  app.add_option("--stage", o->job.dump.stages, "Judge only these: scales tensor_scale codes dequantized output")
+      ->type_name("NAME");
+  app.add_option("--case", o->job.dump.case_name, "The case that the candidate is of, where its name does not say")
+      ->type_name("NAME");
+  app.add_option("--accumulator", o->job.dump.accumulator,
+                 "Golden output for an array named `output` (default fp32_block)")
+      ->type_name("NAME");
+  app.add_option("--nibbles", o->words.nibbles,
+                 "Order of arrays called codes: `fp4sim list layouts`; without it a known order is found")
+      ->type_name("NIBBLES");
+  app.add_option("--scale-layout", o->words.scale_layout, "Order of arrays called scales")->type_name("LAYOUT");
+  app.add_option("--ignore", o->job.dump.ignore, "File, array or folder of the dump that is none of the bundle's")
+      ->type_name("NAME");
+  app.add_option("--require", o->job.require, "Fail where the dump lacks this stage of a judged case: all, or names")
+      ->delimiter(',')
+      ->type_name("STAGE");
+  app.add_flag("--all-cases", o->job.all_cases, "Fail unless every case of the bundle is in the dump");
+  app.add_option("--tolerance", o->words.tolerance,
+                 "reciprocal_ulp=1: codes of a kernel whose 1/x errs by an ulp are no failure, but not equal")
+      ->type_name("WORD=N");
+  add_random_words_option(app, "--random-words", o->words.random_words, "of quantisations, as the kernel took them,");
+  app.add_option("--alpha", o->words.alpha, "Factor of the product in the outputs (default 1)")->type_name("X");
+  app.add_option("--beta", o->words.beta, "Factor of --c, which the outputs add (default 0)")->type_name("X");
+  app.add_option("--c", o->words.c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for")
+      ->type_name("FILE");
+  app.add_option("--bias", o->words.bias, "Numbers [N] that the outputs add, one a column")->type_name("FILE");
+  app.add_option("--activation", o->words.activation, "After that sum: relu, gelu, gelu_tanh or silu (default none)")
+      ->type_name("NAME");
+  app.add_option(
+         "--output-type", o->words.output,
+         "What outputs and decoded values were rounded to: fp32 (default), bf16 or fp16; a dump in bf16 or fp16 "
+         "says so itself")
+      ->type_name("fp32|bf16|fp16");
+  add_input_options(app, o->input);
+  add_backend_options(app, o->backend);
+  add_json_option(app, o->json);
+  app.callback([o, &app, &invocation] { run_verify(app, *o, invocation); });
+  set_example(app,
+              "fp4sim verify --golden golden --candidate my_kernel_dump\n"
+              "  fp4sim verify --golden golden --candidate my_kernel_dump --require all --all-cases\n"
+              "  fp4sim verify --input x.npy --spec vllm_nvfp4 --candidate my_kernel_dump\n"
+              "  fp4sim verify --probe words.txt");
+}
+
+}  // namespace
+
+Command command_verify() { return {"verify", "Judge a kernel's dump and name what it does instead", add_verify}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,82 @@
+#include "tools/cli/golden/own_case.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/text/error.h"
+
+namespace fp4::tools {
+namespace {
+
+// A file's matrix. Beyond 2^20 elements a bundle holds it as a file of its own and hashes of the answers.
+FloatTensor given(const std::string& option, const std::string& path, const OpenOptions& open) {
+  FloatTensor t = load_floats(path, open);
+  if (t.values.empty() || t.values.size() > size_t{1} << 30)
+    throw Error(fmt::format("{} {}: {} elements; a case has 1 to 2^30", option, path, t.values.size()));
+  print_notes(t.notes);
+  return t;
+}
+
+}  // namespace
+
+void add_own_case_options(CLI::App& app, OwnCase& own) {
+  app.add_option("--spec", own.spec, "Instead of a bundle or suite one case: PRESET,key=value,..")->type_name("SPEC");
+  app.add_option("--input-b", own.input_b, "Second operand [N, K] beside a file")->type_name("FILE");
+  app.add_option("--input-type", own.type, "fp32 (default), or bf16 or fp16, which then hold every input exactly")
+      ->type_name("TYPE");
+  add_place_options(app, own.place);
+}
+
+golden::RealType input_type(const std::string& command, const std::string& word) {
+  if (const auto* row = find_row(golden::real_type_table, word)) return row->id;
+  std::vector<std::string> names;
+  for (const auto& row : golden::real_type_table) names.emplace_back(row.name);
+  throw unknown_word(command + " --input-type", word, names);
+}
+
+golden::Case own_case(const std::string& command, const OwnCase& o) {
+  const bool from_file = !o.input.empty() && find_row(golden::input_kind_table, o.input) == nullptr;
+  if (from_file && !std::filesystem::exists(o.input)) {
+    std::vector<std::string> kinds;
+    for (const golden::InputKindInfo& kind : golden::input_kind_table) kinds.emplace_back(kind.name);
+    kinds.emplace_back("a file");
+    throw unknown_word(command + " --input", o.input, kinds);
+  }
+  if (o.spec.find(".json") != std::string::npos)
+    throw Error(command + " --spec: a bundle is made again from words: PRESET,key=value,.. instead of a file");
+  quant_spec_from_words(o.spec, command + " --spec");
+  std::vector<int64_t> sides;
+  FloatTensor a, b;
+  if (from_file) {
+    a = given(command + " --input", o.input, o.open);
+    sides = {static_cast<int64_t>(matrix_rows(a.shape)), static_cast<int64_t>(matrix_cols(a.shape))};
+    if (!o.input_b.empty()) {
+      b = given(command + " --input-b", o.input_b, o.open);
+      sides.insert(sides.begin() + 1, static_cast<int64_t>(matrix_rows(b.shape)));
+      if (matrix_cols(b.shape) != matrix_cols(a.shape))
+        throw Error(command + " --input-b " + o.input_b + ": its rows are not as long as those of " + o.input);
+    }
+    if (!o.shape.empty()) throw Error(command + " --shape: a file has a shape of its own");
+  } else {
+    if (!o.input_b.empty()) throw Error(command + " --input-b: only beside a file for --input");
+    for (const uint64_t side : parse_shape(command + " --shape", o.shape)) sides.push_back(static_cast<int64_t>(side));
+    element_count(command + " --shape", parse_shape(command + " --shape", o.shape));
+  }
+  if ((sides.size() != 2 && sides.size() != 3) || *std::min_element(sides.begin(), sides.end()) < 1)
+    throw Error(command + " --shape: expected MxK (a quantisation) or MxNxK (a product), sides from 1");
+  const bool is_gemm = sides.size() == 3;
+  const std::string kind = from_file ? "boundary" : !o.input.empty() ? o.input : is_gemm ? "spread" : "boundary";
+  golden::Case c = golden::make_case(o.spec, find_row(golden::input_kind_table, kind)->id, sides.front(),
+                                     is_gemm ? sides[1] : 0, sides.back(), o.place.place());
+  c.given_a = std::move(a.values);
+  c.given_b = std::move(b.values);
+  if (!is_gemm && !o.accumulators.empty()) throw Error(command + " --accumulators: a shape MxK has no product");
+  for (const std::string& name : o.accumulators) accumulator_from(name, command + " --accumulators");
+  if (!o.accumulators.empty()) c.accumulators = o.accumulators;
+  c.input_type = input_type(command, o.type);
+  return c;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,100 @@
+#include "tools/cli/golden/verdict.h"
+
+#include <algorithm>
+
+#include "src/golden/variants.h"
+
+namespace fp4::tools {
+namespace {
+
+// Inputs that the dump carries along must be the bundle's; they count as nothing that the kernel got right.
+bool is_equal_input(const golden::CandidateArray& array, const golden::Comparison& c) {
+  return array.stage == golden::input_stage && c.mismatches == 0;
+}
+
+// The order of a dump whose arrays are right but for it; empty where it is wrong, or where another order was said.
+std::string order_of(const VerifyJob& job, const CaseVerdict& r) {
+  if (!r.diagnosis.is_order) return "";
+  const std::string order = r.diagnosis.causes[0].cause;
+  if (job.dump.says_nibbles && order.find("nibble_order=") != std::string::npos) return "";
+  if (job.dump.says_scale_layout && order.find("scale_layout=") != std::string::npos) return "";
+  for (size_t i = 0; i < r.arrays.size(); ++i) {  // "codes_high_first" says one, too
+    const golden::ArrayName name = golden::parse_array_name(r.arrays[i].golden);
+    const bool says =
+        name.code_layout != golden::CodeLayout::low_first || name.scale_layout != golden::ScaleLayout::linear;
+    if (says && r.comparisons[i].mismatches > 0) return "";
+  }
+  return order;
+}
+
+bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle, const CaseVerdict& r) {
+  if (!tolerance.any()) return false;
+  std::vector<golden::Array> expected;
+  for (const golden::CandidateArray& a : r.arrays) expected.push_back(golden::judged_array(bundle, *r.which, a.golden));
+  return golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.arrays, expected) == 0;
+}
+
+golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& c,
+                              const golden::CandidateArray& array) {
+  if (!c.epilogue.is_said() && c.random_words.empty() && golden::is_hash_of(c, array.array)) {
+    golden::Comparison equal = {c.name, array.stage, array.golden};
+    equal.compared = golden::elements_of(array.array, golden::packed_bits(c, array.golden)).size();
+    return equal;
+  }
+  return golden::compare(c, array, golden::judged_array(bundle, c, array.golden),
+                         golden::codes_of_nan_blocks(bundle, c, array.golden));
+}
+
+}  // namespace
+
+uint64_t CaseVerdict::mismatches() const {
+  uint64_t count = 0;
+  for (const golden::Comparison& c : comparisons) count += c.mismatches;
+  return count;
+}
+
+Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
+  golden::Dump dump = golden::load_dump(bundle, job.candidate, job.dump);
+  Verdict v;
+  v.coverage = golden::coverage_of(bundle, dump.arrays);
+  v.gaps = golden::gaps(bundle, v.coverage, job.require, job.all_cases);
+  v.ignored = std::move(dump.ignored);
+  for (size_t i = 0; i < bundle.cases.size(); ++i) {
+    CaseVerdict r;
+    r.which = &bundle.cases[i];
+    for (golden::CandidateArray& array : dump.arrays) {
+      if (array.case_index != i) continue;
+      r.which->epilogue.check(r.which->name, r.which->rows, r.which->rows_b);
+      golden::Comparison c = comparison(bundle, *r.which, array);
+      if (is_equal_input(array, c)) {
+        v.ignored.push_back({array.source, "an input, as in the bundle"});
+        continue;
+      }
+      v.compared += c.compared;
+      v.unjudged += c.unjudged;
+      v.padding += c.padding;
+      v.padding_nan += c.padding_nan;
+      r.comparisons.push_back(std::move(c));
+      r.arrays.push_back(std::move(array));
+    }
+    if (r.arrays.empty()) continue;
+    if (r.mismatches() > 0) {
+      r.diagnosis = golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, job.backend, job.threads);
+      r.order = order_of(job, r);
+      r.is_within = r.order.empty() && is_within(job.tolerance, bundle, r);
+      if (r.order.empty()) {
+        v.mismatches += r.mismatches();
+        v.tolerated += r.is_within ? r.mismatches() : 0;
+        ++(r.is_within ? v.cases_within : v.wrong_cases);
+      } else if (std::find(v.orders.begin(), v.orders.end(), r.order) == v.orders.end()) {
+        v.orders.push_back(r.order);
+      }
+    }
+    v.cases.push_back(std::move(r));
+  }
+  if (v.padding > 0 && std::find(job.require.begin(), job.require.end(), "padding") != job.require.end())
+    v.gaps.push_back("--require padding: " + std::to_string(v.padding) + " elements of padding are not zero");
+  return v;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,230 @@
+#include "tools/cli/golden/verify_print.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json mismatch_json(const std::string& case_name, const golden::Comparison& c, const golden::Mismatch& m) {
+  return {{"case", case_name},
+          {"stage", c.stage},
+          {"array", c.golden},
+          {"index", m.index},
+          {"expected_bits", fmt::format("{:x}", m.expected_bits)},
+          {"got_bits", fmt::format("{:x}", m.got_bits)},
+          {"expected", m.expected},
+          {"got", m.got}};
+}
+
+// The causes over all cases that differ, best first. A case that does not list a cause keeps all its differences.
+ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
+  struct Total {
+    golden::Cause cause;
+    uint64_t removed = 0;
+  };
+  std::vector<Total> totals;
+  uint64_t before = 0;
+  for (const CaseVerdict& r : cases) {
+    if (!r.order.empty() || r.is_within) continue;
+    if (!r.diagnosis.causes.empty())
+      before += r.diagnosis.causes[0].before;
+    else if (!r.diagnosis.first_diverging.empty())
+      before += r.mismatches();
+    for (const golden::Cause& c : r.diagnosis.causes) {
+      auto it = std::find_if(totals.begin(), totals.end(), [&](const Total& t) { return t.cause.cause == c.cause; });
+      if (it == totals.end()) it = totals.insert(totals.end(), {c, 0});
+      it->removed += c.before - c.after;
+    }
+  }
+  std::stable_sort(totals.begin(), totals.end(), [](const Total& a, const Total& b) { return a.removed > b.removed; });
+  auto list = ordered_json::array();
+  for (Total& t : totals) {
+    t.cause.before = before;
+    t.cause.after = before - t.removed;
+    list.push_back({{"cause", t.cause.cause},
+                    {"explains", t.cause.explains()},
+                    {"f1", t.cause.f1},
+                    {"before", t.cause.before},
+                    {"after", t.cause.after},
+                    {"detail", t.cause.detail},
+                    {"spec", t.cause.words.empty() ? ordered_json(nullptr) : ordered_json(t.cause.words)}});
+  }
+  return list;
+}
+
+ordered_json coverage_json(const golden::Coverage& c) {
+  auto missing = ordered_json::array();
+  for (const auto& m : c.missing) missing.push_back({{"stage", m.part}, {"cases", m.cases}, {"of", m.of}});
+  return {{"cases", c.judged}, {"of", c.cases}, {"stages", c.parts}, {"not_in_the_dump", missing}};
+}
+
+std::string histogram_text(const golden::Comparison& c) {
+  std::string text;
+  size_t shown = 0;
+  for (const auto& [d, n] : c.distance) {
+    if (++shown > 6) {
+      text += " ...";
+      break;
+    }
+    text += fmt::format("{}{:+}: {}", text.empty() ? "" : ", ", d, n);
+  }
+  if (c.nan_against_number > 0) text += fmt::format("{}NaN: {}", text.empty() ? "" : ", ", c.nan_against_number);
+  return text;
+}
+
+std::string table_text(const Table& table) { return format_table(table, table_width(), stdout_has_styles()); }
+
+// Broken at a terminal's width; one line elsewhere, for scripts.
+std::string line_text(const std::string& text) {
+  if (!stdout_is_terminal()) return text + "\n";
+  return fmt::format("{}\n", fmt::join(wrap_text(text, terminal_width()), "\n"));
+}
+
+std::string case_text(const CaseVerdict& r) {
+  std::string out;
+  out += fmt::format("{}\n", r.which->name);
+  Table table = {{{"array"}, {"compared", Align::right}, {"wrong", Align::right}, {"distance: count"}, {"where"}}, {}};
+  for (const golden::Comparison& c : r.comparisons)
+    table.rows.push_back({c.golden, grouped(static_cast<int64_t>(c.compared)),
+                          grouped(static_cast<int64_t>(c.mismatches)), histogram_text(c),
+                          c.shape_note.empty() ? c.where : c.shape_note});
+  out += table_text(table);
+  Table mismatches = {{{"array"},
+                       {"index"},
+                       {"expected", Align::right},
+                       {"bits", Align::right},
+                       {"got", Align::right},
+                       {"bits", Align::right}},
+                      {}};
+  for (const golden::Comparison& c : r.comparisons)
+    for (size_t i = 0; i < c.first.size() && i < 3; ++i) {
+      const auto& m = c.first[i];
+      mismatches.rows.push_back({c.golden, fmt::format("[{}]", fmt::join(m.index, ", ")), m.expected,
+                                 fmt::format("{:x}", m.expected_bits), m.got, fmt::format("{:x}", m.got_bits)});
+    }
+  if (!mismatches.rows.empty()) {
+    out += fmt::format("\nfirst mismatches\n");
+    out += table_text(mismatches);
+  }
+  out += "\n" + line_text("diagnosis: " + r.diagnosis.summary);
+  if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
+    out += fmt::format("  what comes nearer, with the differences left:\n");
+  for (const golden::Cause& c : r.diagnosis.causes)
+    out += line_text(fmt::format("  {} -> {}  {}", grouped(static_cast<int64_t>(c.before)),
+                                 grouped(static_cast<int64_t>(c.after)), c.cause));
+  out += "\n";
+  return out;
+}
+
+// "ignored: 36 inputs, as in the bundle (a.npy, b.npy, ...); notes.txt (--ignore)"
+std::string ignored_text(const std::vector<golden::Ignored>& ignored) {
+  std::string out;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const golden::Ignored& i : ignored) by_reason[i.reason].push_back(i.source);
+  for (const auto& [reason, sources] : by_reason) {
+    const size_t shown = std::min<size_t>(sources.size(), 3);
+    const std::vector<std::string> some(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(shown));
+    const std::string more = shown < sources.size() ? fmt::format(" and {} more", sources.size() - shown) : "";
+    for (const std::string& line :
+         wrap_text(fmt::format("ignored ({}): {}{}", reason, fmt::join(some, ", "), more), terminal_width()))
+      out += line + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+ordered_json verdict_json(const Verdict& v) {
+  ordered_json stages = ordered_json::object();
+  auto first = ordered_json::array(), cases = ordered_json::array(), ignored = ordered_json::array();
+  std::string diverging;
+  for (const CaseVerdict& r : v.cases) {
+    ordered_json arrays = ordered_json::array();
+    for (const golden::Comparison& c : r.comparisons) {
+      auto& stage = stages[c.stage];
+      if (stage.is_null()) stage = {{"compared", uint64_t{0}}, {"mismatches", uint64_t{0}}};
+      stage["compared"] = stage["compared"].get<uint64_t>() + c.compared;
+      stage["mismatches"] = stage["mismatches"].get<uint64_t>() + (r.order.empty() ? c.mismatches : 0);
+      for (const auto& m : r.order.empty() ? c.first : std::vector<golden::Mismatch>{})
+        if (first.size() < 10) first.push_back(mismatch_json(r.which->name, c, m));
+      ordered_json histogram = ordered_json::object();
+      for (const auto& [d, n] : c.distance) histogram[fmt::format("{:+}", d)] = n;
+      if (c.nan_against_number > 0) histogram["nan"] = c.nan_against_number;
+      arrays.push_back({{"array", c.golden},
+                        {"compared", c.compared},
+                        {"mismatches", c.mismatches},
+                        {"padding", c.padding},
+                        {"distance", histogram},
+                        {"where", c.shape_note.empty() ? c.where : c.shape_note}});
+    }
+    if (diverging.empty() && r.order.empty()) diverging = r.diagnosis.first_diverging;
+    cases.push_back({{"case", r.which->name},
+                     {"arrays", arrays},
+                     {"within_tolerance", r.is_within},
+                     {"order", r.order.empty() ? ordered_json(nullptr) : ordered_json(r.order)},
+                     {"summary", r.diagnosis.summary}});
+  }
+  for (const golden::Ignored& i : v.ignored) ignored.push_back({{"source", i.source}, {"reason", i.reason}});
+  return {{"equal", v.mismatches == 0},
+          {"compared", v.compared},
+          {"mismatches", v.mismatches},
+          {"tolerated", v.tolerated},
+          {"orders", v.orders},
+          {"unjudged", v.unjudged},
+          {"padding", {{"not_zero", v.padding}, {"nan", v.padding_nan}}},
+          {"complete", v.gaps.empty()},
+          {"gaps", v.gaps},
+          {"coverage", coverage_json(v.coverage)},
+          {"ignored", ignored},
+          {"first", first},
+          {"stages", stages},
+          {"first_diverging_stage", diverging},
+          {"diagnosis", overall_diagnosis(v.cases)},
+          {"cases", cases}};
+}
+
+std::string verdict_text(const Verdict& v) {
+  std::string out;
+  uint64_t shown = 0;
+  for (const CaseVerdict& r : v.cases)
+    if (r.mismatches() > 0 && r.order.empty() && !r.is_within && ++shown <= 5) out += case_text(r);
+  if (v.wrong_cases > 5)
+    out += fmt::format("and {} more cases (--case NAME, or --json for all)\n\n", v.wrong_cases - 5);
+  out += ignored_text(v.ignored);
+  for (const std::string& gap : v.gaps) out += line_text(gap);
+  for (const std::string& order : v.orders) out += line_text("order found: " + order);
+  if (v.unjudged > 0)
+    out +=
+        fmt::format("not judged: {} codes of blocks whose scale is NaN\n", grouped(static_cast<int64_t>(v.unjudged)));
+  if (v.padding > 0) {
+    const std::string nans =
+        v.padding_nan > 0 ? fmt::format(", {} of them NaN", grouped(static_cast<int64_t>(v.padding_nan))) : "";
+    for (const std::string& line :
+         wrap_text(fmt::format("not judged: {} elements of padding that are not zero{}; kernels leave it as it was "
+                               "(--require padding fails on it)",
+                               grouped(static_cast<int64_t>(v.padding)), nans),
+                   terminal_width()))
+      out += line + "\n";
+  }
+  const auto differing = [&](uint64_t count, uint64_t cases) {
+    return fmt::format("{} of {} elements differ in {} case{}; judged", grouped(static_cast<int64_t>(count)),
+                       grouped(static_cast<int64_t>(v.compared)), cases, cases == 1 ? "" : "s");
+  };
+  const std::string verdict =
+      v.mismatches == 0 ? "equal in"
+      : v.mismatches > v.tolerated
+          ? "NOT equal: " + differing(v.mismatches, v.wrong_cases + v.cases_within)
+          : "within the declared tolerance, not equal: " + differing(v.mismatches, v.cases_within);
+  out += line_text((v.gaps.empty() ? "" : "NOT complete, ") + verdict + " " + golden::text_of(v.coverage));
+  return out;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,192 @@
+// `fp4sim law`: a scaling law of the runs of a ladder, what each recipe's weights and tokens count in it, and how well
+// it says the loss of sizes that were kept out of the fit.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/cli/options.h"
+#include "tools/cli/provenance.h"
+#include "tools/cli/sweep/law_result.h"
+#include "tools/cli/sweep/sweep_view.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+using sweeps::Interval;
+
+struct LawOptions : LawJob {
+  bool json = false;
+};
+
+std::string interval_text(const std::optional<Interval>& interval, double scale = 1) {
+  return interval ? fmt::format("{:.3g} .. {:.3g}", scale * interval->low, scale * interval->high) : "";
+}
+
+std::string gap_percent(double gap) { return fmt::format("{:.2f}", 100 * std::expm1(gap)); }
+std::string gap_percent(const Interval& gap) { return gap_percent(gap.low) + ".." + gap_percent(gap.high); }
+
+// Gaps on the same seed, which a small ladder knows far better than losses.
+void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
+  print_wrapped(fmt::format(
+      "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
+      "% "
+      "for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
+      o.baseline, o.baseline, outcome.n, outcome.d));
+  Table table{{{"recipe"},
+               {"gap %", Align::right},
+               {"95 %", Align::right},
+               {"x", Align::right},
+               {"y", Align::right},
+               {"left out", Align::right}},
+              {}};
+  const auto slope = [](double value, const Interval& interval) {
+    return fmt::format("{:+.2f} +- {:.2f}", 100 * value, 100 * (interval.high - value));
+  };
+  for (const auto& [name, gap] : outcome.gaps) {
+    if (!gap.missing.empty()) continue;
+    const sweeps::GapAt there = gap_at(gap, outcome.n, outcome.d);
+    table.rows.push_back({name, gap_percent(there.gap), gap_percent(there.interval()),
+                          slope(gap.by_n, gap.by_n_interval), slope(gap.by_d, gap.by_d_interval),
+                          fmt::format("{:.2f}", 100 * gap.left_out)});
+  }
+  print_table(table);
+  for (const auto& [name, gap] : outcome.gaps)
+    if (!gap.missing.empty()) print_wrapped(fmt::format("{}: no fit of gaps: {}", name, gap.missing));
+  if (!outcome.held_out_gaps.empty()) {
+    fmt::print("\ngaps kept out of the fit, %: N >= {:.4g}\n", o.held_out);
+    Table kept{{{"recipe"},
+                {"N", Align::right},
+                {"D", Align::right},
+                {"seeds", Align::right},
+                {"measured", Align::right},
+                {"predicted", Align::right},
+                {"95 %", Align::right}},
+               {}};
+    for (const HeldOutGap& h : outcome.held_out_gaps)
+      kept.rows.push_back({h.recipe, fmt::format("{:.3g}", h.measured.n), fmt::format("{:.3g}", h.measured.d),
+                           std::to_string(h.measured.seeds), gap_percent(h.measured.gap), gap_percent(h.predicted.gap),
+                           gap_percent(h.predicted.interval())});
+    print_table(kept);
+  }
+  fmt::print("\n");
+  if (outcome.orders.empty()) return;
+  print_wrapped(
+      "published orders: Kendall's tau-b with the mean gaps on the runs that all have; 95 % of 1000 bootstrap "
+      "samples of the runs; fp4: without fp8");
+  Table orders{{{"source"},
+                {"recipes", Align::right},
+                {"tau-b", Align::right},
+                {"95 %", Align::right},
+                {"fp4", Align::right},
+                {"95 %", Align::right}},
+               {}};
+  for (const auto& [order, found] : outcome.orders)
+    orders.rows.push_back({order->source, std::to_string(found.recipes.size()), fmt::format("{:.2f}", found.tau),
+                           interval_text(found.interval), fmt::format("{:.2f}", found.tau_fp4),
+                           interval_text(found.interval_fp4)});
+  print_table(orders);
+  fmt::print("\n");
+}
+
+void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outcome) {
+  const sweeps::LawStudy& s = outcome.study;
+  print_gaps(o, outcome);
+  const sweeps::Law& law = s.fit.law;
+  print_wrapped(fmt::format("{}: L = (A/(N effN)^alpha + B/(D effD)^beta)^gamma + E, {} runs at {} (N, D)", o.baseline,
+                            s.fit.runs, s.fit.cells));
+  print_fields({{"A, alpha", fmt::format("{:.4g}, {:.4g}", law.A, law.alpha)},
+                {"B, beta", fmt::format("{:.4g}, {:.4g}", law.B, law.beta)},
+                {"gamma, E", fmt::format("{:.4g}, {:.4g}", law.gamma, law.E)},
+                {"fit error", fmt::format("{:.2g} % of the loss (root mean square)", 100 * s.fit.error)},
+                {"N, D", fmt::format("{:.3g} .. {:.3g}, {:.3g} .. {:.3g}", s.n.low, s.n.high, s.d.low, s.d.high)}});
+  if (s.fit.single > 0)
+    print_wrapped(
+        fmt::format("{} of {} (N, D) have one seed: their scatter is in no interval", s.fit.single, s.fit.cells));
+  fmt::print("\n");
+  print_wrapped(fmt::format("extra tokens to reach {}'s loss at N {:.3g}, D {:.3g}; 95 % of {} bootstrap samples",
+                            o.baseline, outcome.n, outcome.d, o.samples));
+  Table table{{{"recipe"},
+               {"effN", Align::right},
+               {"interval", Align::right},
+               {"effD", Align::right},
+               {"interval", Align::right},
+               {"extra %", Align::right},
+               {"interval", Align::right}},
+              {}};
+  for (const auto& [name, recipe] : s.recipes) {
+    if (!recipe.missing.empty()) continue;
+    const RecipeLine line = line_of(outcome, name);
+    table.rows.push_back({name, fmt::format("{:.3g}", recipe.efficiency.n), interval_text(line.n),
+                          fmt::format("{:.3g}", recipe.efficiency.d), interval_text(line.d),
+                          line.extra ? fmt::format("{:.3g}", 100 * *line.extra) : "never",
+                          interval_text(line.extra_interval, 100)});
+  }
+  print_table(table);
+  for (const auto& [name, recipe] : s.recipes)
+    if (!recipe.missing.empty()) print_wrapped(fmt::format("{}: no fit: {}", name, recipe.missing));
+  for (const std::string& name : ladder.left_out) fmt::print("{}: every run diverged\n", name);
+  if (outcome.held_out.empty()) return;
+  fmt::print("\nkept out of the fit: N >= {:.4g}\n", o.held_out);
+  Table kept{{{"recipe"},
+              {"N", Align::right},
+              {"D", Align::right},
+              {"runs", Align::right},
+              {"measured", Align::right},
+              {"predicted", Align::right},
+              {"interval", Align::right},
+              {"inside"}},
+             {}};
+  for (const HeldOut& h : outcome.held_out)
+    kept.rows.push_back(
+        {h.recipe, fmt::format("{:.3g}", h.n), fmt::format("{:.3g}", h.d), std::to_string(h.runs),
+         fmt::format("{:.4f}", h.measured), h.predicted ? fmt::format("{:.4f}", h.predicted->loss) : "",
+         h.predicted ? fmt::format("{:.4f} .. {:.4f}", h.predicted->interval.low, h.predicted->interval.high) : "",
+         h.predicted ? h.inside() ? "yes" : "no" : "none"});
+  print_table(kept);
+  const auto far = std::find_if(outcome.held_out.begin(), outcome.held_out.end(),
+                                [](const HeldOut& h) { return !h.predicted.has_value(); });
+  if (far != outcome.held_out.end())
+    print_wrapped(fmt::format("none, for {} as an example: {}", far->recipe, far->reason));
+}
+
+void run_law(const LawOptions& o, Invocation& invocation) {
+  const LadderRuns ladder = read_ladder(o.ladder);
+  const LawOutcome outcome = study_ladder(o, ladder);
+  if (o.json) {
+    nlohmann::ordered_json json = law_json(o, ladder, outcome);
+    json["provenance"] = provenance(invocation);
+    return print_json(json);
+  }
+  print(o, ladder, outcome);
+}
+
+void add_law(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<LawOptions>();
+  app.add_option("LADDER", o->ladder, "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`")
+      ->required()
+      ->type_name("DIR|CSV");
+  app.add_option("--baseline", o->baseline, "The recipe whose runs give the law")->capture_default_str();
+  app.add_option("--form", o->form, "quartet: six parameters; chinchilla: gamma = 1")
+      ->check(CLI::IsMember({"quartet", "chinchilla"}))
+      ->capture_default_str();
+  app.add_option("--at", o->at, "N,D: where extra tokens are asked for (default: the largest of both)")
+      ->type_name("N,D")
+      ->delimiter(',')
+      ->expected(2);
+  app.add_option("--held-out", o->held_out,
+                 "Keep runs with this many weights and more out of the fit, and predict them")
+      ->type_name("N")
+      ->check(above_zero());
+  app.add_option("--samples", o->samples, "Bootstrap samples")->check(CLI::Range(40, 100000))->capture_default_str();
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_law(*o, invocation); });
+  set_example(app, "fp4sim law ladder.csv --held-out 8e5");
+}
+
+}  // namespace
+
+Command command_law() { return {"law", "Scaling law of a ladder of sizes: what a recipe costs in tokens", add_law}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,239 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "src/text/error.h"
+#include "sweeps/explore/sweep.h"
+#include "tools/cli/options.h"
+#include "tools/cli/streams.h"
+#include "tools/cli/sweep/sweep_commands.h"
+#include "tools/cli/sweep/sweep_view.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+struct StatusOptions {
+  std::vector<std::string> folders;
+  bool json = false, complete = false;
+};
+
+void run_status(const StatusOptions& o, Invocation& invocation) {
+  // Several folders (shards, attempts) are looked at together: what is missing in all of them is missing.
+  std::vector<sweeps::RunRecord> runs;
+  std::vector<sweeps::Conflict> conflicts;
+  std::vector<std::string> damaged;
+  std::optional<sweeps::Grid> grid;
+  sweeps::Identity identity;
+  size_t others = 0;
+  for (const std::string& folder : o.folders) {
+    try {
+      const sweeps::Store store = sweeps::Store::read(folder);
+      if (!grid) {
+        if (!store.meta("grid").empty()) grid = sweeps::stored_grid(store);
+        identity = store.identity();
+      }
+      if (!store.identity().agrees_with(identity)) {
+        throw Error(
+            folder + ": another signature than " + o.folders.front() + ": the arithmetic or a task changed in between",
+            1);
+      }
+      others += store.runs_of_other_signatures();
+      for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
+      for (sweeps::Conflict& conflict : store.conflicts()) conflicts.push_back(std::move(conflict));
+    } catch (const Error& error) {
+      if (o.folders.size() == 1) throw;
+      damaged.emplace_back(error.what());
+    }
+  }
+  if (!grid) throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()), 1);
+  std::map<std::pair<std::string, uint64_t>, sweeps::RunRecord> unique;
+  for (const sweeps::RunRecord& run : runs) {
+    const auto [entry, fresh] = unique.try_emplace({run.hash, run.seed}, run);
+    if (!fresh && entry->second.status == sweeps::Status::failed) entry->second = run;
+    if (!fresh && entry->second.digest != run.digest && run.status != sweeps::Status::failed && o.folders.size() > 1) {
+      conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
+    }
+  }
+  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
+  sweeps::Planner planner(*grid, simulator, sweeps::cost_models_of(*grid));
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, runs);
+  std::map<std::string, size_t> by_status, by_role;
+  double seconds = 0;
+  for (const auto& [key, run] : unique) {
+    ++by_status[std::string(word(run.status))];
+    ++by_role[std::string(word(run.role))];
+    seconds += run.seconds;
+  }
+  // A folder that could not be read may hold anything: together with it, nothing is known to be complete.
+  const bool complete = damaged.empty() && std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) {
+                          return gap.reached && gap.missing == 0;
+                        });
+  if (o.json) {
+    nlohmann::ordered_json json = {{"sweep", grid->name},
+                                   {"complete", complete},
+                                   {"runs", unique.size()},
+                                   {"by_status", by_status},
+                                   {"by_role", by_role},
+                                   {"seconds", seconds},
+                                   {"signature", identity.signature},
+                                   {"train_signatures", identity.train_signatures},
+                                   {"other_signatures", others}};
+    json["stages"] = nlohmann::ordered_json::array();
+    for (const sweeps::Gap& gap : gaps) {
+      json["stages"].push_back({{"stage", gap.stage},
+                                {"reached", gap.reached},
+                                {"wanted", gap.wanted},
+                                {"missing", gap.missing},
+                                {"failed", gap.failed}});
+    }
+    json["conflicts"] = nlohmann::ordered_json::array();
+    for (const sweeps::Conflict& conflict : conflicts) {
+      json["conflicts"].push_back(
+          {{"config_hash", conflict.hash}, {"seed", conflict.seed}, {"digests", conflict.digests}});
+    }
+    json["damaged"] = damaged;
+    print_json(json);
+  } else {
+    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", grid->name},
+                                                               {"runs", std::to_string(unique.size())}};
+    for (const auto& [name, count] : by_status) fields.emplace_back("  " + name, std::to_string(count));
+    for (const auto& [name, count] : by_role) fields.emplace_back("  role " + name, std::to_string(count));
+    fields.emplace_back("time in runs", duration(seconds));
+    for (const sweeps::Gap& gap : gaps) {
+      fields.emplace_back(gap.stage, !gap.reached ? "not reached yet"
+                                     : gap.missing == 0
+                                         ? fmt::format("complete ({} runs)", gap.wanted)
+                                         : fmt::format("{} of {} runs missing{}", gap.missing, gap.wanted,
+                                                       gap.failed > 0 ? fmt::format(" ({} failed)", gap.failed) : ""));
+    }
+    if (others > 0) fields.emplace_back("other signatures", fmt::format("{} runs, not used", others));
+    print_fields(fields);
+    for (const sweeps::Conflict& conflict : conflicts) {
+      fmt::print("NON-DETERMINISM: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+                 conflict.digests);
+    }
+    for (const std::string& text : damaged) fmt::print("not read: {}\n", text);
+  }
+  if (!conflicts.empty() || !damaged.empty() || (o.complete && !complete)) invocation.exit_code = 1;
+}
+
+struct MergeOptions {
+  std::vector<std::string> folders;
+  std::string out;
+};
+
+void check_same_signature(const sweeps::Store& result, const sweeps::Store& part) {
+  // A crash before the first row leaves a store that nobody has signed.
+  if (result.identity().signature.empty() || result.identity().agrees_with(part.identity())) return;
+  throw Error(part.file().string() + ": its runs have another signature than those of " + result.file().string() +
+                  ": the arithmetic or a task changed in between; merge into another --out",
+              1);
+}
+
+void run_merge(const MergeOptions& o, Invocation& invocation) {
+  for (const std::string& folder : o.folders) {
+    std::error_code absent;
+    if (folder == o.out || std::filesystem::equivalent(folder, o.out, absent))
+      throw Error("sweep merge: " + folder + ": source and target are one folder; give --out another one");
+  }
+  std::vector<std::string> problems;
+  std::unique_ptr<sweeps::Store> merged;
+  size_t read = 0;
+  for (const std::string& folder : o.folders) {
+    // One damaged shard must not keep the others from being saved; a result that cannot be written ends the command.
+    const auto could = [&](const auto& work) {
+      try {
+        work();
+        return true;
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).starts_with((std::filesystem::path(o.out) / "").string())) throw;
+        if (merged == nullptr && &folder == &o.folders.back() && problems.empty()) throw;
+        problems.emplace_back(error.what());
+        return false;
+      }
+    };
+    std::optional<sweeps::Store> store;
+    if (!could([&] { store = sweeps::Store::read(folder); })) continue;
+    if (!merged) {
+      // Judged before the result is opened: opening makes this program's signature the store's own.
+      const bool exists = sweeps::Store::exists(o.out);
+      if (exists && !could([&] { check_same_signature(sweeps::Store::read(o.out), *store); })) continue;
+      merged = std::make_unique<sweeps::Store>(sweeps::Store::open(o.out, store->identity()));
+    }
+    read += could([&] { merged->absorb(*store); });
+  }
+  for (const std::string& problem : problems) print_error("not merged: " + problem);
+  if (!merged) throw Error("sweep merge: no folder could be read", 1);
+  const std::vector<sweeps::Conflict> conflicts = merged->conflicts();
+  for (const sweeps::Conflict& conflict : conflicts) {
+    say("fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
+        conflict.digests);
+  }
+  const size_t runs = merged->runs().size();
+  merged->finish();
+  fmt::print("{}: {} runs from {} stores\n", o.out, runs, read);
+  if (!conflicts.empty() || !problems.empty()) invocation.exit_code = 1;
+}
+
+struct CheckOptions {
+  std::string folder;
+  bool drop = false, json = false;
+};
+
+void run_check(const CheckOptions& o, Invocation& invocation) {
+  const size_t dropped = o.drop ? sweeps::drop_damaged_rows(o.folder) : 0;
+  const sweeps::StoreCheck check = sweeps::check_store(o.folder);
+  if (o.json) {
+    nlohmann::ordered_json json = {{"sound", check.damage.empty()}, {"dropped", dropped}, {"damage", check.damage}};
+    json["rows"] = nlohmann::ordered_json::object();
+    for (const auto& [table, count] : check.rows) json["rows"][table] = count;
+    print_json(json);
+  } else {
+    std::string rows;
+    for (const auto& [table, count] : check.rows)
+      rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", count, table);
+    const std::string file = o.folder + "/sweep.sqlite";
+    for (const std::string& damage : check.damage) print_error(file + ": damaged: " + damage);
+    if (dropped > 0) fmt::print("{}: {} damaged rows dropped; `fp4sim sweep run` makes them again\n", file, dropped);
+    if (check.damage.empty()) fmt::print("{}: sound ({})\n", file, rows);
+  }
+  if (!check.damage.empty()) invocation.exit_code = 1;
+}
+
+}  // namespace
+
+void add_sweep_check(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<CheckOptions>();
+  app.add_option("DIR", o->folder, "Folder of a sweep")->required()->type_name("DIR");
+  app.add_flag("--drop", o->drop, "Delete the damaged rows, so that `sweep run` makes them again");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_check(*o, invocation); });
+  set_example(app, "fp4sim sweep check quick.sweep");
+}
+
+void add_sweep_status(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<StatusOptions>();
+  app.add_option("DIR", o->folders, "Folders of one sweep: its store, shards or attempts")
+      ->required()
+      ->type_name("DIR..");
+  app.add_flag("--complete", o->complete, "Exit 1 unless every run is there");
+  add_json_option(app, o->json);
+  app.callback([o, &invocation] { run_status(*o, invocation); });
+  set_example(app, "fp4sim sweep status quick.sweep");
+}
+
+void add_sweep_merge(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<MergeOptions>();
+  app.add_option("DIR", o->folders, "Folders of shards or attempts of one sweep")->required()->type_name("DIR..");
+  app.add_option("-o,--out", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
+      ->required()
+      ->type_name("DIR");
+  app.callback([o, &invocation] { run_merge(*o, invocation); });
+  set_example(app, "fp4sim sweep merge shard1 shard2 shard3 --out all.sweep");
+}
+
+}  // namespace fp4::tools

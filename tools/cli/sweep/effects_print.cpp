@@ -1,0 +1,124 @@
+// See effects_print.h.
+#include "tools/cli/sweep/effects_print.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/cli/sweep/sweep_view.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+using sweeps::Cell;
+using sweeps::Effect;
+
+Cell cell(double value) { return std::isfinite(value) ? Cell(value) : Cell(); }
+Cell cell(size_t value) { return static_cast<int64_t>(value); }
+
+bool same_table(const Effect& a, const Effect& b) {
+  return a.task == b.task && a.axis == b.axis && a.reference == b.reference;
+}
+
+std::vector<std::string> effect_row(const Effect& effect, bool grouped) {
+  const sweeps::Comparison& comparison = effect.comparison;
+  const double mean = comparison.summary.mean;
+  std::vector<std::string> row;
+  if (grouped) row.push_back(effect.group);
+  row.push_back(effect.value);
+  if (grouped) row.push_back(fmt::format("{:.3g}", effect.reference_gap));
+  row.push_back(fmt::format("{:+.2g}", mean));
+  row.push_back(comparison.interval ? fmt::format("+-{:.2g}", comparison.interval->high - mean) : "");
+  row.push_back(std::isfinite(comparison.detectable) ? fmt::format("{:.2g}", comparison.detectable) : "");
+  if (!grouped)
+    row.push_back(effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile));
+  row.push_back(effect.weighted ? std::to_string(effect.settings)
+                                : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings));
+  row.push_back(std::string(word(comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : ""));
+  return row;
+}
+
+}  // namespace
+
+nlohmann::ordered_json number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
+  sweeps::ResultTable table;
+  table.columns = {
+      "task",         "axis",       "value",       "reference",     "group",    "effect",      "low",
+      "high",         "detectable", "noise_floor", "delta",         "verdict",  "comparisons", "seeds",
+      "sd",           "raw_low",    "raw_high",    "reference_gap", "settings", "diverged",    "reference_diverged",
+      "rates_differ", "decile_low", "decile_high", "same_sign",     "weighted"};
+  for (const Effect& effect : effects) {
+    const sweeps::Comparison& comparison = effect.comparison;
+    const auto end = [](const std::optional<sweeps::Interval>& interval, double sweeps::Interval::*which) {
+      return interval ? Cell((*interval).*which) : Cell();
+    };
+    table.rows.push_back({effect.task,
+                          effect.axis,
+                          effect.value,
+                          effect.reference,
+                          effect.group,
+                          comparison.summary.mean,
+                          end(comparison.interval, &sweeps::Interval::low),
+                          end(comparison.interval, &sweeps::Interval::high),
+                          cell(comparison.detectable),
+                          cell(effect.noise_floor),
+                          comparison.delta,
+                          std::string(word(comparison.verdict)),
+                          cell(effect.family),
+                          cell(comparison.summary.n),
+                          comparison.summary.sd,
+                          end(comparison.summary.interval, &sweeps::Interval::low),
+                          end(comparison.summary.interval, &sweeps::Interval::high),
+                          effect.reference_gap,
+                          cell(effect.settings),
+                          cell(comparison.diverged),
+                          cell(comparison.rival_diverged),
+                          cell(effect.rates_differ),
+                          effect.low_decile,
+                          effect.high_decile,
+                          effect.same_sign,
+                          cell(size_t{effect.weighted})});
+  }
+  return table;
+}
+
+void print_effects(const sweeps::Results& results, const std::vector<Effect>& effects) {
+  if (effects.empty()) return;
+  const bool grouped = std::any_of(effects.begin(), effects.end(), [](const auto& e) { return !e.group.empty(); });
+  const bool tuned = !results.grid().tune.empty() && results.grid().tune_best == 0;
+  const std::vector<std::string> names = short_axis_names(results.axes());
+  print_wrapped(fmt::format(
+      "What one value does on average over the settings of the other axes, {}, on every seed that both sides have. All "
+      "95 % intervals below hold together; `detects` is the smallest effect that these seeds find with 80 % "
+      "power; `same sign`: the share of the settings that agree.",
+      tuned ? "every recipe at its own best" : "at the grid's fixed settings"));
+  for (size_t begin = 0, end = 0; begin < effects.size(); begin = end) {
+    const Effect& first = effects[begin];
+    Table table;
+    if (grouped) table.columns = {{"where"}};
+    table.columns.push_back({"value"});
+    if (grouped) table.columns.push_back({"its gap", Align::right});
+    for (const char* name : {"effect", "95 %", "detects"}) table.columns.push_back({name, Align::right});
+    if (!grouped) table.columns.push_back({"10..90 %", Align::right});
+    table.columns.push_back({"same sign", Align::right});
+    table.columns.push_back({"word"});
+    for (end = begin; end < effects.size() && same_table(effects[end], first); ++end)
+      table.rows.push_back(effect_row(effects[end], grouped));
+    const auto at = std::find(results.axes().begin(), results.axes().end(), first.axis) - results.axes().begin();
+    fmt::print("\n");
+    print_wrapped(fmt::format("{}: {} against {}{}", first.task, names[static_cast<size_t>(at)], first.reference,
+                              std::isnan(first.noise_floor)
+                                  ? ":"
+                                  : fmt::format(" (noise floor, SD of bf16 - fp32: {:.2g}):", first.noise_floor)));
+    print_table(table);
+  }
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,174 @@
+#include "tools/cli/sweep/law_result.h"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "src/text/error.h"
+
+namespace fp4::tools {
+
+using nlohmann::ordered_json;
+using sweeps::Interval;
+using sweeps::LawPoint;
+
+void check(const LawJob& o) {
+  if (o.form != "quartet" && o.form != "chinchilla") throw unknown_word("--form", o.form, {"quartet", "chinchilla"});
+  if (!o.at.empty() && o.at.size() != 2)
+    throw Error("--at: " + std::to_string(o.at.size()) + " numbers; accepted: N,D");
+}
+
+LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
+  std::map<std::string, std::vector<LawPoint>> fitted;
+  std::map<std::tuple<std::string, double, double>, std::vector<double>> kept_out;
+  for (const auto& [recipe, points] : ladder.points)
+    for (const LawPoint& p : points) {
+      if (o.held_out > 0 && p.n >= o.held_out)
+        kept_out[{recipe, p.n, p.d}].push_back(p.loss);
+      else
+        fitted[recipe].push_back(p);
+    }
+  LawOutcome outcome;
+  outcome.study = sweeps::study_law(
+      fitted, o.baseline, o.form == "quartet" ? sweeps::LawForm::quartet : sweeps::LawForm::chinchilla, o.samples);
+  outcome.gaps = sweeps::gap_fits(fitted, o.baseline);
+  std::map<std::string, std::vector<LawPoint>> kept_points;
+  for (const auto& [recipe, points] : ladder.points)
+    for (const LawPoint& p : points)
+      if (o.held_out > 0 && p.n >= o.held_out) kept_points[recipe].push_back(p);
+  for (const auto& [recipe, fit] : outcome.gaps)
+    if (fit.missing.empty())
+      for (const sweeps::GapCell& cell : sweeps::gap_cells(kept_points[recipe], kept_points[o.baseline]))
+        outcome.held_out_gaps.push_back({recipe, cell, gap_at(fit, cell.n, cell.d)});
+  for (const sweeps::PublishedOrder& order : sweeps::published_orders())
+    if (auto found = sweeps::agreement(order, ladder.points, o.baseline, 1000))
+      outcome.orders.emplace_back(&order, std::move(*found));
+  for (const auto& [key, losses] : kept_out) {
+    HeldOut h{.recipe = std::get<0>(key), .n = std::get<1>(key), .d = std::get<2>(key)};
+    for (const double loss : losses) h.measured += loss / static_cast<double>(losses.size());
+    h.runs = losses.size();
+    const auto recipe = outcome.study.recipes.find(h.recipe);
+    if (h.recipe != o.baseline && (recipe == outcome.study.recipes.end() || !recipe->second.missing.empty()))
+      h.reason = "no fit below this size";
+    else
+      try {
+        h.predicted = predict(outcome.study, h.recipe, h.n, h.d);
+      } catch (const Error& error) {
+        h.reason = error.what();
+      }
+    outcome.held_out.push_back(std::move(h));
+  }
+  outcome.n = o.at.empty() ? outcome.study.n.high : o.at[0];
+  outcome.d = o.at.empty() ? outcome.study.d.high : o.at[1];
+  if (!o.at.empty()) predict(outcome.study, "", outcome.n, outcome.d);  // refuses what lies too far away
+  return outcome;
+}
+
+namespace {
+
+template <class Quantity>
+std::optional<Interval> spread(const sweeps::LawStudy& study, const std::string& recipe, const Quantity& quantity) {
+  std::vector<double> values;
+  for (const sweeps::LawSample& s : study.samples)
+    if (const std::optional<double> v = quantity(s.law, s.efficiency.at(recipe))) values.push_back(*v);
+  return sweeps::sample_interval(std::move(values), study.samples.size());
+}
+
+ordered_json interval_json(const std::optional<Interval>& interval) {
+  return interval && std::isfinite(interval->low) ? ordered_json{interval->low, interval->high} : ordered_json();
+}
+
+}  // namespace
+
+RecipeLine line_of(const LawOutcome& o, const std::string& name) {
+  using sweeps::Efficiency, sweeps::Law;
+  const sweeps::LawRecipe& recipe = o.study.recipes.at(name);
+  const auto some = [](double x) { return std::optional<double>(x); };
+  const auto tokens = [&](const Law& law, const Efficiency& e) { return extra_tokens(law, e, o.n, o.d); };
+  return {tokens(o.study.fit.law, recipe.efficiency),
+          spread(o.study, name, [&](const Law&, const Efficiency& e) { return some(e.n); }),
+          spread(o.study, name, [&](const Law&, const Efficiency& e) { return some(e.d); }),
+          spread(o.study, name, tokens)};
+}
+
+ordered_json law_json(const LawJob& o, const LadderRuns& ladder, const LawOutcome& outcome) {
+  const sweeps::LawStudy& s = outcome.study;
+  const sweeps::Law& law = s.fit.law;
+  ordered_json json = {{"schema", 1},
+                       {"baseline", o.baseline},
+                       {"form", o.form},
+                       {"law",
+                        {{"A", law.A},
+                         {"B", law.B},
+                         {"alpha", law.alpha},
+                         {"beta", law.beta},
+                         {"gamma", law.gamma},
+                         {"E", law.E},
+                         {"error", s.fit.error},
+                         {"runs", s.fit.runs},
+                         {"cells", s.fit.cells}}},
+                       {"n", {s.n.low, s.n.high}},
+                       {"d", {s.d.low, s.d.high}},
+                       {"at", {outcome.n, outcome.d}},
+                       {"samples", o.samples},
+                       {"diverged", ladder.diverged}};
+  json["recipes"] = ordered_json::array();
+  for (const auto& [name, recipe] : s.recipes) {
+    ordered_json one = {{"recipe", name}, {"runs", recipe.runs}, {"cells", recipe.cells}, {"missing", recipe.missing}};
+    if (recipe.missing.empty()) {
+      const RecipeLine line = line_of(outcome, name);
+      one["eff_n"] = recipe.efficiency.n;
+      one["eff_n_interval"] = interval_json(line.n);
+      one["eff_d"] = recipe.efficiency.d;
+      one["eff_d_interval"] = interval_json(line.d);
+      one["extra_tokens"] = line.extra ? ordered_json(*line.extra) : ordered_json();
+      one["extra_tokens_interval"] = interval_json(line.extra_interval);
+      one["error"] = recipe.error;
+    }
+    json["recipes"].push_back(std::move(one));
+  }
+  json["gaps"] = ordered_json::array();
+  for (const auto& [name, gap] : outcome.gaps) {
+    ordered_json one = {{"recipe", name}, {"cells", gap.cells}, {"runs", gap.runs}, {"missing", gap.missing}};
+    if (gap.missing.empty()) {
+      const sweeps::GapAt there = gap_at(gap, outcome.n, outcome.d);
+      one["gap"] = there.gap;
+      one["gap_interval"] = interval_json(there.interval());
+      one["by_n"] = gap.by_n;
+      one["by_n_interval"] = interval_json(gap.by_n_interval);
+      one["by_d"] = gap.by_d;
+      one["by_d_interval"] = interval_json(gap.by_d_interval);
+      one["left_out_error"] = gap.left_out;
+    }
+    json["gaps"].push_back(std::move(one));
+  }
+  json["held_out_gaps"] = ordered_json::array();
+  for (const HeldOutGap& h : outcome.held_out_gaps)
+    json["held_out_gaps"].push_back({{"recipe", h.recipe},
+                                     {"n", h.measured.n},
+                                     {"d", h.measured.d},
+                                     {"seeds", h.measured.seeds},
+                                     {"measured", h.measured.gap},
+                                     {"predicted", h.predicted.gap},
+                                     {"interval", interval_json(h.predicted.interval())}});
+  json["orders"] = ordered_json::array();
+  for (const auto& [order, found] : outcome.orders)
+    json["orders"].push_back({{"source", order->source},
+                              {"what", order->what},
+                              {"recipes", found.recipes},
+                              {"tau_b", found.tau},
+                              {"interval", {found.interval.low, found.interval.high}},
+                              {"tau_b_fp4", found.tau_fp4},
+                              {"interval_fp4", {found.interval_fp4.low, found.interval_fp4.high}}});
+  json["held_out"] = ordered_json::array();
+  for (const HeldOut& h : outcome.held_out) {
+    ordered_json one = {{"recipe", h.recipe}, {"n", h.n}, {"d", h.d}, {"runs", h.runs}, {"measured", h.measured}};
+    one["predicted"] = h.predicted ? ordered_json(h.predicted->loss) : ordered_json();
+    one["interval"] = h.predicted ? interval_json(h.predicted->interval) : ordered_json();
+    one["reason"] = h.reason;
+    json["held_out"].push_back(std::move(one));
+  }
+  return json;
+}
+
+}  // namespace fp4::tools

@@ -1,0 +1,65 @@
+// The scaling law of a ladder of sizes, as `fp4sim law` prints it: what each recipe's weights and tokens count, and how
+// well it says the loss of sizes that were kept out of the fit.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sweeps/judge/gaps.h"
+#include "sweeps/judge/orders.h"
+#include "tools/cli/sweep/law_input.h"
+
+namespace fp4::tools {
+
+struct LawJob {
+  std::string ladder, baseline = "bf16", form = "quartet";
+  std::vector<double> at;
+  double held_out = 0;
+  size_t samples = 200;
+};
+
+// A recipe at an (N, D) that was kept out: the mean of its runs and what the law says.
+struct HeldOut {
+  std::string recipe;
+  double n = 0, d = 0, measured = 0;
+  size_t runs = 0;
+  std::optional<sweeps::Predicted> predicted;
+  std::string reason;  // why nothing is predicted
+  bool inside() const { return measured >= predicted->interval.low && measured <= predicted->interval.high; }
+};
+
+// The paired gap of a recipe at an (N, D) that was kept out.
+struct HeldOutGap {
+  std::string recipe;
+  sweeps::GapCell measured;
+  sweeps::GapAt predicted;
+};
+
+struct LawOutcome {
+  sweeps::LawStudy study;
+  std::map<std::string, sweeps::GapFit> gaps;  // of the recipes but the baseline
+  std::vector<HeldOutGap> held_out_gaps;
+  std::vector<std::pair<const sweeps::PublishedOrder*, sweeps::Agreement>> orders;
+  std::vector<HeldOut> held_out;
+  double n = 0, d = 0;  // where extra tokens are asked for
+};
+
+/// Throws Error for a form that is none, and for a point that is not N,D.
+void check(const LawJob& job);
+/// Of a job that was checked. Throws Error for what sweeps::study_law refuses.
+LawOutcome study_ladder(const LawJob& job, const LadderRuns& ladder);
+
+// The three numbers of a recipe, with intervals.
+struct RecipeLine {
+  std::optional<double> extra;
+  std::optional<sweeps::Interval> n, d, extra_interval;
+};
+RecipeLine line_of(const LawOutcome& outcome, const std::string& recipe);
+
+/// All but where it comes from.
+nlohmann::ordered_json law_json(const LawJob& job, const LadderRuns& ladder, const LawOutcome& outcome);
+
+}  // namespace fp4::tools

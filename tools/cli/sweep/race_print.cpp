@@ -1,0 +1,137 @@
+// See race_print.h.
+#include "tools/cli/sweep/race_print.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tools/cli/sweep/front_print.h"
+#include "tools/cli/sweep/sweep_view.h"
+#include "tools/cli/sweep/units_print.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+using sweeps::ContextFront;
+using sweeps::FrontPoint;
+using sweeps::FrontStatus;
+
+std::vector<const FrontPoint*> with_status(const ContextFront& front, FrontStatus status) {
+  std::vector<const FrontPoint*> points;
+  for (const FrontPoint& point : front.points) {
+    if (point.status == status) points.push_back(&point);
+  }
+  return points;
+}
+
+std::string interval_text(const std::optional<sweeps::Interval>& interval) {
+  return interval ? fmt::format("{:.3g} .. {:.3g}", interval->low, interval->high) : "";
+}
+
+// Races are run in differences: of gaps the intervals hold together, of losses themselves they do not.
+bool is_raced(const sweeps::FrontOptions& options) { return options.y.ends_with("gap"); }
+
+std::vector<std::string> row(const sweeps::Results& results, const ContextFront& front,
+                             const sweeps::FrontOptions& options, const FrontPoint& point, const std::string& word) {
+  return {word + (point.rates_differ ? ", rates differ" : ""),
+          cost_text(options.x, point.x),
+          point.y.n == 0 ? "" : fmt::format("{:.4g}", shown_mean(point, options.y)),
+          interval_text(is_raced(options) ? point.raced_gap.interval : point.y.interval),
+          relative_text(front, point, options.y),
+          std::to_string(point.y.n),
+          tuned_text(results, *point.config),
+          marked_setting(results, point)};
+}
+
+Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& options) {
+  return {{{""},
+           {options.x, Align::right},
+           {options.y, Align::right},
+           {is_raced(options) ? "interval" : "raw interval", Align::right},
+           {"relative", Align::right},
+           {"n", Align::right},
+           {tuned_title(results)},
+           {"setting"}},
+          {}};
+}
+
+// Divergence is a rate beside the loss, with the exact interval of 95 % of each by itself.
+void print_diverged(const sweeps::Results& results, const ContextFront& front) {
+  Table table{{{"diverged", Align::right}, {"of", Align::right}, {"share", Align::right}, {"setting"}}, {}};
+  for (const FrontPoint& point : front.points) {
+    if (!point.candidate || point.diverged == 0) continue;
+    const sweeps::Interval share = sweeps::clopper_pearson(point.diverged, point.runs);
+    table.rows.push_back({std::to_string(point.diverged), std::to_string(point.runs),
+                          fmt::format("{:.2g} .. {:.2g} %", 100 * share.low, 100 * share.high),
+                          setting_of(results, *point.config)});
+  }
+  if (table.rows.empty()) return;
+  fmt::print("\n");
+  print_table(table);
+}
+
+}  // namespace
+
+void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
+                size_t members) {
+  print_wrapped(fmt::format(
+      "Race on up to {} fresh seeds{}. The intervals of its {} pairs are simultaneous (95 %), over all rounds. Losses "
+      "closer than delta = {:.3g} and costs that the model cannot tell apart count as equal.",
+      front.seeds, front.at_best ? ", every recipe at the best of its own rungs" : ", all at the grid's fixed settings",
+      front.comparisons, front.delta));
+  if (front.left_out > 0)
+    print_wrapped(
+        fmt::format("{} more candidates did not race; one of them is below the screened front at its cost with "
+                    "a chance of {:.2g} %.",
+                    front.left_out, 100 * front.left_out_chance));
+  print_wrapped(scale_text(front) + spread_text(front));
+  Table table = race_table(results, options);
+  for (const FrontPoint& point : front.points) {
+    const FrontPoint* step = &point;
+    if (!point.on_front) continue;
+    table.rows.push_back(
+        row(results, front, options, *step, point.status == FrontStatus::on ? "step" : "leads, undecided"));
+    size_t tied = 0;
+    for (const FrontPoint* member : with_status(front, FrontStatus::tied)) {
+      if (member->rival != step->config) continue;
+      if (members == 0 || tied < members) table.rows.push_back(row(results, front, options, *member, "  tied"));
+      ++tied;
+    }
+    if (members > 0 && tied > members)
+      table.rows.push_back({fmt::format("  + {}", tied - members), "", "", "", "", "", "", "more tied with it"});
+  }
+  fmt::print("\n");
+  print_table(table);
+  print_tokens(results, front, with_status(front, FrontStatus::on));
+  std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
+  const size_t off = with_status(front, FrontStatus::off).size();
+  const size_t all =
+      open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
+  print_decoded(results, front);
+  fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
+             off);
+  print_diverged(results, front);
+  std::erase_if(open, [](const FrontPoint* point) { return point->on_front; });
+  if (open.empty()) return;
+  fmt::print("\nUndecided, by the difference to the step that is hardest to tell from each:\n");
+  Table undecided{{{options.x, Align::right},
+                   {"difference", Align::right},
+                   {"interval", Align::right},
+                   {"detects", Align::right},
+                   {"n", Align::right},
+                   {""},
+                   {"setting"}},
+                  {}};
+  for (const FrontPoint* point : open) {
+    const sweeps::PairedDifference& d = point->difference;
+    undecided.rows.push_back({cost_text(options.x, point->x), d.n == 0 ? "" : fmt::format("{:+.3g}", d.mean),
+                              interval_text(d.interval), d.n == 0 ? "" : fmt::format("{:.2g}", point->detectable),
+                              std::to_string(d.n), point->rates_differ ? "rates differ" : "",
+                              marked_setting(results, *point)});
+  }
+  print_table(undecided);
+}
+
+}  // namespace fp4::tools

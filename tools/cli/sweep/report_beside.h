@@ -1,0 +1,24 @@
+// What stands beside a sweep on its page: further chips, another sweep, a ladder's advice.
+#pragma once
+
+#include "sweeps/judge/pareto.h"
+#include "sweeps/report/report.h"
+#include "tools/cli/sweep/sweep_view.h"
+
+namespace fp4::tools {
+
+// The points of `input` with costs and fronts of another chip. A configuration that has no price there keeps its place
+// without costs.
+ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sweeps::FrontOptions& options);
+
+// The configurations that `other` holds as well: those of the same hash, else those of the same task whose recipe and
+// words on all axes are the same and stand for one configuration on each side.
+ReportAgainst sweep_beside(const SweepView& view, const ReportInput& input, const SweepView& other,
+                           const sweeps::FrontOptions& options);
+
+// Fills the advice of `input` where the sweep is a ladder of sizes that a law fits: every recipe's cost to bf16's loss
+// on the view's chip and on `chips` (names or files), for its model at 20 tokens a parameter. Else leaves it empty.
+void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOptions& view,
+                const std::vector<std::string>& chips);
+
+}  // namespace fp4::tools

@@ -1,0 +1,118 @@
+// `fp4sim compare`: what several formats make of the tensors of a model.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "src/model/compare_formats.h"
+#include "src/text/error.h"
+#include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
+#include "tools/cli/stdin_file.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+namespace {
+
+struct CompareOptions {
+  std::vector<std::string> files, specs;
+  std::string nibbles, scale_layout;
+  bool json = false, allow_left = false, changed = false;
+  BackendOptions backend;
+  InputOptions input;
+};
+
+nlohmann::ordered_json json_of(const CompareLine& l) {
+  const QuantizeReport& r = l.report;
+  return {{"tensor", l.tensor},
+          {"spec", l.spec},
+          {"elements", r.rows * r.cols},
+          {"nmse", r.nmse()},
+          {"decibels", r.error_squares > 0 ? nlohmann::ordered_json(r.decibels()) : nullptr},
+          {"largest_error", r.largest_error},
+          {"clipped", r.share(r.clipped)},
+          {"zeros", r.share(r.zeros)},
+          {"nonfinite", r.nonfinite},
+          {"bits_per_element", r.bits_per_element()},
+          {"best", l.best}};
+}
+
+void print_lines(const std::vector<CompareLine>& lines, bool json) {
+  if (json) {
+    auto rows = nlohmann::ordered_json::array();
+    for (const CompareLine& l : lines) rows.push_back(json_of(l));
+    return print_json({{"rows", rows}});
+  }
+  Table table = {{{"tensor"},
+                  {"spec"},
+                  {"NMSE", Align::right},
+                  {"dB", Align::right},
+                  {"max error", Align::right},
+                  {"clipped", Align::right},
+                  {"zero", Align::right},
+                  {"bits", Align::right},
+                  {"best"}},
+                 {}};
+  for (const CompareLine& l : lines) {
+    const QuantizeReport& r = l.report;
+    table.rows.push_back({l.tensor, l.spec, fmt::format("{:.3e}", r.nmse()), fmt::format("{:.2f}", r.decibels()),
+                          fmt::format("{:.3g}", r.largest_error), fmt::format("{:.2f} %", 100 * r.share(r.clipped)),
+                          fmt::format("{:.2f} %", 100 * r.share(r.zeros)), fmt::format("{:.3g}", r.bits_per_element()),
+                          l.best ? "*" : ""});
+  }
+  print_table(table);
+}
+
+void run_compare(const CLI::App& app, const CompareOptions& o) {
+  CompareJob job = {o.files, o.specs, o.input.open_options(), !o.input.dtype.empty()};
+  job.backend = o.backend.backend;
+  job.threads = o.backend.thread_count();
+  if (app.count("--nibbles") > 0) job.layouts.nibbles = golden::code_layout_of("--nibbles", o.nibbles);
+  if (app.count("--scale-layout") > 0) job.layouts.scales = golden::scale_layout_of("--scale-layout", o.scale_layout);
+  job.changed = o.changed;
+  std::optional<ByteProgress> progress(std::in_place);
+  job.progress = progress->progress();
+  const CompareResult result = compare_formats(job);
+  progress.reset();
+  std::vector<CompareLine> lines = result.lines;
+  if (lines.size() > result.totals.size()) lines.insert(lines.end(), result.totals.begin(), result.totals.end());
+  print_notes(result.notes);
+  print_notes(result.left);
+  print_lines(lines, o.json);
+  if (!result.left.empty() && !o.allow_left)
+    throw Error(fmt::format("compare: {} tensors look quantised and are not understood: they are not in the table; "
+                            "--allow-left takes this as a warning",
+                            result.left.size()),
+                1);
+}
+
+void add_compare(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<CompareOptions>();
+  app.add_option("FILE", o->files,
+                 "Tensors: .npy, .npz, .safetensors, .gguf, raw, a folder of shards, or - for standard input")
+      ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("--specs", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
+      ->required()
+      ->type_name("SPEC");
+  app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
+      ->type_name("NIBBLES");
+  app.add_option("--scale-layout", o->scale_layout,
+                 "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
+      ->type_name("LAYOUT");
+  app.add_flag("--allow-left", o->allow_left, "Leave out what looks quantised and is not understood, with exit code 0");
+  app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
+  add_backend_options(app, o->backend);
+  add_input_options(app, o->input);
+  add_json_option(app, o->json);
+  app.callback([o, &app] {
+    for (std::string& file : o->files) file = input_path(file, "compare");
+    run_compare(app, *o);
+  });
+  set_example(app, "fp4sim compare x.npy --specs mxfp4 nvfp4 nvfp4,scale_rule=four_over_six");
+}
+
+}  // namespace
+
+Command command_compare() { return {"compare", "What several formats make of the tensors of a model", add_compare}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,217 @@
+// `fp4sim gemm`: C = Q(A) Q(B)^T under an accumulator, with A [M, K], B [N, K] and C [M, N]; operands may be folders of
+// `quantize`, and the product goes through an epilogue (fp4/epilogue.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "src/arith/product_epilogue.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/sparse.h"
+#include "src/files/tensor_writer.h"
+#include "src/stream/quantize_files.h"
+#include "src/text/error.h"
+#include "sweeps/cost/adders.h"
+#include "tools/cli/tensor/explain.h"
+#include "tools/cli/tensor/random_words_file.h"
+#include "tools/cli/usage.h"
+
+namespace fp4::tools {
+namespace {
+
+struct GemmOptions {
+  std::string a, b, spec, spec_b, accumulator = "fp32_block", out, signs = "none", normalise = "sqrt", rotated = "fp32";
+  std::string c, bias, type = "fp32", words, words_b, factor = "tensor_scales", sparse, hardware;
+  float alpha = 1, beta = 0;
+  int hadamard = 0;
+  bool force = false;
+  bool explains = false;
+  PlaceOptions place;
+  BackendOptions backend;
+};
+
+// One operand: numbers that are quantised on the way, or codes and scales that `quantize` wrote.
+struct Operand {
+  QuantizeCall call;
+  std::vector<float> values;
+  std::optional<Quantized> ready;
+  int64_t rows() const { return ready ? ready->rows : call.x.rows; }
+  int64_t cols() const { return ready ? ready->cols : call.x.cols; }
+};
+
+Operand open_operand(const std::string& path, const std::string& spec, const char* option) {
+  Operand o;
+  if (std::filesystem::is_directory(path)) {
+    o.ready = folder::load_quantized(path);
+    o.call.spec = o.ready->spec;
+    return o;
+  }
+  if (spec.empty()) throw Error(fmt::format("gemm {}: holds numbers; {} says how they are quantised", path, option));
+  o.call.spec = quant_spec_from_words(spec, option);
+  FloatTensor tensor = load_floats(path);
+  print_notes(tensor.notes);
+  o.values = std::move(tensor.values);
+  o.call.x = view_of(o.values.data(), static_cast<int64_t>(matrix_rows(tensor.shape)),
+                     static_cast<int64_t>(matrix_cols(tensor.shape)));
+  return o;
+}
+
+// Numbers of the epilogue; their count is that of D or of its columns.
+std::vector<float> load_term(const char* option, const std::string& path, int64_t count) {
+  if (path.empty()) return {};
+  const FloatTensor tensor = load_floats(path);
+  print_notes(tensor.notes);
+  if (static_cast<int64_t>(tensor.values.size()) != count)
+    throw Error(fmt::format("{}: {} has {} numbers; {} are needed", option, path, tensor.values.size(), count));
+  return tensor.values;
+}
+
+// Folders say themselves how they are quantised, and nothing is rotated without a size.
+void refuse_idle(const CLI::App& app, const GemmOptions& o) {
+  const bool a_is_folder = std::filesystem::is_directory(o.a), b_is_folder = std::filesystem::is_directory(o.b);
+  if (a_is_folder && (b_is_folder || !o.spec_b.empty()))
+    refuse_options(app, {"--spec"}, fmt::format("operands of numbers; {} is a folder of `quantize`", o.a));
+  if (b_is_folder)
+    refuse_options(app, {"--spec-b"}, fmt::format("operands of numbers; {} is a folder of `quantize`", o.b));
+  if (app.count("--hadamard") == 0) refuse_options(app, {"--signs", "--normalise", "--hadamard-output"}, "--hadamard");
+}
+
+// The mask of --sparse; elements of A that it leaves out are zeros, so that they count in no maximum.
+std::optional<SparseMask> open_mask(const std::string& path, Operand& a) {
+  if (path.empty()) return std::nullopt;
+  const FloatTensor tensor = load_floats(path);
+  print_notes(tensor.notes);
+  const auto cols = static_cast<int64_t>(matrix_cols(tensor.shape));
+  SparseMask mask = sparse_mask("--sparse " + path, tensor.values, cols, a.rows(), a.cols());
+  for (int64_t r = 0; r < mask.rows && !a.ready; ++r) {
+    const int32_t* kept = mask.row(r);
+    const int32_t* end = kept + mask.cols / 2;
+    for (int64_t k = 0; k < mask.cols; ++k)
+      if (!std::binary_search(kept, end, k)) a.values[static_cast<size_t>(r * mask.cols + k)] = 0.0f;
+  }
+  return mask;
+}
+
+void run_gemm(const CLI::App& app, const GemmOptions& o) {
+  refuse_idle(app, o);
+  MultiplyCall call;
+  HadamardSpec hadamard;
+  set_hadamard(hadamard,
+               Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}, {"output", o.rotated}},
+               "--hadamard");
+  call.options.factor = product_factor_of("--factor", o.factor);
+  Epilogue epilogue = {o.alpha, o.beta, !o.bias.empty(), output_type_of("--output-type", o.type)};
+  if ((o.beta != 0) != !o.c.empty()) throw Error("gemm: --beta and --c FILE belong together");
+  const Dispatcher backend(o.backend.backend);
+
+  Operand a = open_operand(o.a, o.spec, "--spec");
+  Operand b = open_operand(o.b, o.spec_b.empty() ? o.spec : o.spec_b, "--spec");
+  const int64_t m = a.rows(), n = b.rows();
+  if (a.cols() != b.cols())
+    throw Error(fmt::format("gemm: {} has K = {} and {} has K = {}; both are [rows, K]", o.a, a.cols(), o.b, b.cols()));
+  const std::string adder =
+      o.hardware.empty() ? o.accumulator : cost::adder_of(o.hardware, a.call.spec, b.call.spec, "--hardware");
+  call.options.accumulator = accumulator_from_words(adder, "--accumulator");
+  if (o.hadamard != 0 && !o.sparse.empty())
+    throw Error("--sparse: a Hadamard mixes elements that are kept with others");
+  const std::optional<SparseMask> mask = open_mask(o.sparse, a);
+  if (o.hadamard != 0 && (a.ready || b.ready))
+    throw Error("--hadamard: codes cannot be rotated; it is for operands of numbers");
+
+  const Shape shape = {static_cast<uint64_t>(m), static_cast<uint64_t>(n)};
+  std::vector<float> c(element_count("gemm: C", shape));
+  const std::vector<float> added = load_term("--c", o.c, m * n), bias = load_term("--bias", o.bias, n);
+  const Dtype dtype = epilogue.output == OutputType::fp32   ? Dtype::f32
+                      : epilogue.output == OutputType::bf16 ? Dtype::bf16
+                                                            : Dtype::f16;
+  TensorWriter writer(o.out, dtype, shape, o.force);
+  a.call.place = o.place.place();
+  b.call.place = o.place.place().second_operand();  // its signs are the first operand's: rng.h
+  a.call.hadamard = b.call.hadamard = hadamard;
+  const std::vector<uint32_t> words = load_random_words("--random-words", o.words);
+  const std::vector<uint32_t> words_b = load_random_words("--random-words-b", o.words_b);
+  if ((a.ready && !words.empty()) || (b.ready && !words_b.empty()))
+    throw Error("--random-words: codes take no random bits; it is for operands of numbers");
+  a.call.random_words = words;
+  b.call.random_words = words_b;
+  call.options.hadamard_divisor = hadamard.product_divisor();
+  a.call.threads = b.call.threads = call.options.threads = o.backend.thread_count();
+  if (a.ready || b.ready || mask) {
+    for (Operand* operand : {&a, &b})
+      if (!operand->ready) backend.quantize(operand->call, operand->ready.emplace());
+    if (mask) {
+      sparse_gemm(backend, *a.ready, *b.ready, *mask, call.options, c.data(), n);
+    } else {
+      backend.gemm(*a.ready, *b.ready, call.options, c.data(), n);
+    }
+  } else {
+    call.a = a.call;
+    call.b = b.call;
+    call.c = c.data();
+    call.c_stride = n;
+    backend.multiply(call);
+  }
+  writer.write(finished(epilogue, c, n, added.empty() ? nullptr : added.data(), bias.empty() ? nullptr : bias.data()));
+  writer.commit();
+  if (o.explains) print_kernels(cpu::gemm_uses.read());
+}
+
+void add_gemm(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<GemmOptions>();
+  app.add_option("A", o->a, "Operand [M, K]: .npy, FILE.npz:NAME, FILE.safetensors:NAME, or a folder of `quantize`")
+      ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("B", o->b, "Operand [N, K]")->required()->type_name("FILE|DIR");
+  app.add_option("--spec", o->spec,
+                 "How A (and B) is quantised: PRESET, FILE.json, each with ,key=value,...; folders say it themselves")
+      ->type_name("SPEC");
+  app.add_option("--spec-b", o->spec_b, "How B is quantised, when not like A")->type_name("SPEC");
+  auto* accumulator =
+      app.add_option("--accumulator", o->accumulator, "Name or JSON file of the adder (default fp32_block)")
+          ->type_name("ACCUMULATOR");
+  app.add_option("--hardware", o->hardware, "The adder that a chip has for these operands: `fp4sim list hardware`")
+      ->type_name("CHIP")
+      ->excludes(accumulator);
+  app.add_option("--sparse", o->sparse,
+                 "A is sparse, 2:4 or 4:8 in pairs: a mask [M, K], or metadata [M, K/4] or [M, K/8] of i | j << 2")
+      ->type_name("FILE");
+  app.add_option("--hadamard", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256")->type_name("h");
+  app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
+      ->type_name("none|fixed|per_layer|per_step");
+  app.add_option("--normalise", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)")
+      ->type_name("sqrt|fold");
+  app.add_option("--hadamard-output", o->rotated, "Type of the rotated operands: fp32 (default) or bf16")
+      ->type_name("fp32|bf16");
+  add_random_words_option(app, "--random-words", o->words, "for A");
+  add_random_words_option(app, "--random-words-b", o->words_b, "for B");
+  app.add_option(
+         "--factor", o->factor,
+         "What the tensor scales put into the product: tensor_scales (default) or, as TransformerEngine has it, "
+         "amaxes or amaxes_inverse (`fp4sim list policies`)")
+      ->type_name("WORD");
+  app.add_option("--alpha", o->alpha, "Factor of the product (default 1)")->type_name("X");
+  app.add_option("--beta", o->beta, "Factor of --c, which is added")->type_name("X");
+  app.add_option("--c", o->c, "Numbers [M, N] to add, times --beta")->type_name("FILE");
+  app.add_option("--bias", o->bias, "Numbers [N] to add, one a column")->type_name("FILE");
+  app.add_option("--output-type", o->type, "Rounded to at the end: fp32 (default), bf16 or fp16")
+      ->type_name("fp32|bf16|fp16");
+  app.add_option("-o,--out", o->out, "Output .npy [M, N], float32 (bf16 as uint16, which numpy lacks)")
+      ->required()
+      ->type_name("FILE");
+  add_place_options(app, o->place);
+  add_backend_options(app, o->backend);
+  add_force_option(app, o->force);
+  add_explain_option(app, o->explains);
+  app.callback([o, &app] { run_gemm(app, *o); });
+  set_example(app,
+              "fp4sim gemm a.npy b.npy --spec nvfp4 --hardware b200 --out c.npy\n"
+              "  fp4sim gemm a_codes b_codes --alpha 0.5 --bias bias.npy --output-type bf16 --out d.npy");
+}
+
+}  // namespace
+
+Command command_gemm() { return {"gemm", "Quantise two tensors and multiply them under an accumulator", add_gemm}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,347 @@
+// `fp4sim quantize`: a tensor file to codes, scales, tensor scale, decoded values and manifest, or a model to the FP4
+// weights of a checkpoint scheme; `fp4sim dequantize`: the way back of both.
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "src/arith/spec_text.h"
+#include "src/model/model_write.h"
+#include "src/stream/quantize_files.h"
+#include "src/text/error.h"
+#include "tools/cli/progress_line.h"
+#include "tools/cli/stdin_file.h"
+#include "tools/cli/table_print.h"
+#include "tools/cli/tensor/explain.h"
+#include "tools/cli/tensor/random_words_file.h"
+#include "tools/cli/usage.h"
+
+namespace fp4::tools {
+namespace {
+
+struct QuantizeOptions {
+  folder::QuantizeJob job;
+  std::string spec;
+  PlaceOptions place;
+  BackendOptions backend;
+  InputOptions input;
+  bool json = false;
+  bool explains = false;
+  std::string scheme, words, activations, fuse = "auto";
+  std::vector<std::string> tensors, keep, keep_only;
+  bool allow_left = false, changed = false;
+};
+
+// How many tensors have each outcome, with their bytes before and after.
+struct OutcomeCount {
+  int64_t tensors = 0;
+  uint64_t bytes_in = 0, bytes_out = 0;
+};
+
+// The tensors that were converted, one a line, then every outcome; what is not understood or not finite by name.
+void print_model(const ModelResult& result, const std::string& out, bool json) {
+  std::array<OutcomeCount, std::size(outcome_table)> counts{};
+  OutcomeCount total;
+  QuantizeReport all;
+  auto rows = nlohmann::ordered_json::array();
+  Table table = {{{"tensor"},
+                  {"became"},
+                  {"shape"},
+                  {"dB", Align::right},
+                  {"max error", Align::right},
+                  {"bits", Align::right},
+                  {"not finite", Align::right}},
+                 {}};
+  std::vector<std::string> notes;
+  for (const ModelLine& l : result.lines) {
+    for (OutcomeCount* c : {&counts[static_cast<size_t>(l.outcome)], &total}) {
+      ++c->tensors;
+      c->bytes_in += l.bytes_in;
+      c->bytes_out += l.bytes_out;
+    }
+    const char* outcome = row_of(outcome_table, l.outcome).name;
+    nlohmann::ordered_json row = {{"tensor", l.tensor}, {"became", l.became},     {"outcome", outcome},
+                                  {"shape", l.shape},   {"bytes_in", l.bytes_in}, {"bytes_out", l.bytes_out},
+                                  {"nmse", nullptr}};
+    if (!l.rule.empty()) row["rule"] = l.rule;
+    if (!l.read_as.empty()) row["read_as"] = l.read_as;
+    if (l.group >= 0) row["group"] = l.group;
+    const bool is_converted =
+        l.outcome == Outcome::quantised || l.outcome == Outcome::carried || l.outcome == Outcome::decoded;
+    if (is_converted) row["nonfinite"] = l.report.nonfinite;
+    std::string decibels, error, bits;
+    if (l.report.rows > 0) {
+      all.add(l.report);
+      row["nmse"] = l.report.nmse();
+      row["decibels"] = l.report.error_squares > 0 ? nlohmann::ordered_json(l.report.decibels()) : nullptr;
+      row["largest_error"] = l.report.largest_error;
+      row["bits_per_element"] = l.report.bits_per_element();
+      decibels = fmt::format("{:.2f}", l.report.decibels());
+      error = fmt::format("{:.3g}", l.report.largest_error);
+      bits = fmt::format("{:.4g}", l.report.bits_per_element());
+    }
+    if (is_converted)
+      table.rows.push_back({l.tensor, l.became, shape_text(l.shape), decibels, error, bits,
+                            l.report.nonfinite > 0 ? grouped(l.report.nonfinite) : ""});
+    if (l.report.nonfinite > 0)
+      notes.push_back(fmt::format("{}: {} values are not finite", l.tensor, grouped(l.report.nonfinite)));
+    if (!l.read_as.empty()) notes.push_back(fmt::format("{}: read as {}", l.tensor, l.read_as));
+    if (l.outcome == Outcome::left)
+      notes.push_back(fmt::format("{}: not understood, stays as it is: {}", l.tensor, l.rule));
+    rows.push_back(row);
+  }
+  notes.insert(notes.end(), result.notes.begin(), result.notes.end());
+  print_notes(notes);
+  auto outcomes = nlohmann::ordered_json::object();
+  Table summary = {
+      {{"outcome"}, {"tensors", Align::right}, {"bytes before", Align::right}, {"after", Align::right}, {"meaning"}},
+      {}};
+  for (const OutcomeInfo& info : outcome_table) {
+    const OutcomeCount& c = counts[static_cast<size_t>(info.id)];
+    outcomes[info.name] = c.tensors;
+    if (c.tensors > 0)
+      summary.rows.push_back({info.name, grouped(c.tensors), grouped(static_cast<int64_t>(c.bytes_in)),
+                              grouped(static_cast<int64_t>(c.bytes_out)), info.doc});
+  }
+  if (json)
+    return print_json({{"rows", rows},
+                       {"outcomes", outcomes},
+                       {"bytes_in", total.bytes_in},
+                       {"bytes_out", total.bytes_out},
+                       {"nmse", all.rows > 0 ? nlohmann::ordered_json(all.nmse()) : nullptr},
+                       {"notes", result.notes},
+                       {"seconds", result.seconds},
+                       {"out", out}});
+  print_table(table);
+  fmt::print("\n");
+  print_table(summary);
+  fmt::print("\n{} tensors: {} bytes to {} in {}", result.lines.size(), grouped(static_cast<int64_t>(total.bytes_in)),
+             grouped(static_cast<int64_t>(total.bytes_out)), out);
+  fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");
+}
+
+// The words of --nibbles and --scale-layout for a model; unset where an option was not given.
+Layouts layouts_of(const CLI::App& app, const std::string& nibbles, const std::string& scales) {
+  Layouts layouts;
+  if (app.count("--nibbles") > 0) layouts.nibbles = golden::code_layout_of("--nibbles", nibbles);
+  if (app.count("--scale-layout") > 0) layouts.scales = golden::scale_layout_of("--scale-layout", scales);
+  return layouts;
+}
+
+ModelResult shown(ModelJob& job) {
+  ByteProgress line;
+  job.progress = line.progress();
+  return convert_model(job);
+}
+
+void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
+  ModelJob job;
+  job.in = o.job.in;
+  job.out = o.job.out;
+  job.scheme = &scheme_of("--scheme", o.scheme);
+  job.words = o.spec;
+  job.tensors = o.tensors;
+  job.keep = o.keep;
+  job.keep_only = o.keep_only;
+  job.activations = activations_of("--activations", o.activations, *job.scheme);
+  job.fuse = fuse_rules_of("--fuse", o.fuse);
+  job.layouts = layouts_of(app, o.job.nibbles, o.job.scale_layout);
+  job.allow_left = o.allow_left;
+  job.changed = o.changed;
+  job.place = o.place.place();
+  job.force = o.job.force;
+  job.backend = o.backend.backend;
+  job.threads = o.backend.thread_count();
+  job.command_line = invocation.command_line;
+  print_model(shown(job), job.out, o.json);
+}
+
+std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
+
+void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
+  if (!o.scheme.empty()) {
+    refuse_options(
+        app, {"--transpose", "--unpacked", "--random-words", "--dtype", "--shape", "--entry", "--bf16", "--explain"},
+        "one tensor with --spec, not to --scheme");
+    return run_model(app, o, invocation);
+  }
+  if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
+    throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
+  if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
+  refuse_options(app, {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed"},
+                 "--scheme");
+  o.job.spec = quant_spec_from_words(o.spec, "--spec");
+  o.job.preset = preset_of_words(o.spec);
+  o.job.open = o.input.open_options();
+  o.job.place = o.place.place();
+  o.job.random_words = load_random_words("--random-words", o.words);
+  o.job.backend = o.backend.backend;
+  o.job.threads = o.backend.thread_count();
+  o.job.command_line = invocation.command_line;
+  std::optional<ByteProgress> line(std::in_place);
+  o.job.progress = line->progress();
+  o.job.note = [](const std::string& note) { print_notes({note}); };
+  const QuantizeReport report = folder::quantize_to_folder(o.job);
+  line.reset();
+  if (o.json) {
+    print_json({{"rows", report.rows},
+                {"cols", report.cols},
+                {"nmse", report.nmse()},
+                {"clipped", report.share(report.clipped)},
+                {"zeros", report.share(report.zeros)},
+                {"underflows", report.share(report.underflows)},
+                {"nonfinite", report.nonfinite},
+                {"largest_error", report.largest_error},
+                {"decibels", report.error_squares > 0 ? nlohmann::ordered_json(report.decibels()) : nullptr},
+                {"bits_per_element", report.bits_per_element()},
+                {"bytes", report.bytes},
+                {"backend", report.backend},
+                {"out", o.job.out}});
+    return;
+  }
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"elements", fmt::format("{} x {}", grouped(report.rows), grouped(report.cols))},
+      {"NMSE", fmt::format("{:.6g} ({:.2f} dB)", report.nmse(), report.decibels())},
+      {"error", fmt::format("at most {:.6g}", report.largest_error)},
+      {"stored", fmt::format("{} bytes, {:.4g} bits an element", grouped(static_cast<int64_t>(report.bytes)),
+                             report.bits_per_element())},
+      {"clipped", percent(report.share(report.clipped))},
+      {"zero", fmt::format("{} ({} were not zero)", percent(report.share(report.zeros)),
+                           percent(report.share(report.underflows)))}};
+  if (report.nonfinite > 0) fields.push_back({"not finite", grouped(report.nonfinite) + " elements, left out above"});
+  fields.push_back({"backend", report.backend});
+  fields.push_back({"written", o.job.out});
+  print_fields(fields);
+  if (o.explains) print_engines(cpu::quantize_uses.read());
+}
+
+void add_quantize(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<QuantizeOptions>();
+  app.add_option("IN", o->job.in,
+                 "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme "
+                 "a model: folder of shards, .safetensors, .gguf; - is standard input")
+      ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("--spec", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")->type_name("SPEC");
+  app.add_option("-o,--out", o->job.out,
+                 "Folder for codes.npy, scales.npy, tensor_scale.npy, dequantized.npy, manifest.json")
+      ->required()
+      ->type_name("DIR");
+  app.alias("quantise");
+  app.add_flag("--transpose", o->job.transpose, "Quantise the transpose of IN: blocks along axis 0");
+  auto* nibbles = app.add_option("--nibbles", o->job.nibbles,
+                                 "Order of FP4 codes (default low_first): `fp4sim list layouts` has all");
+  nibbles->type_name("NIBBLES");
+  app.add_flag_callback(
+         "--unpacked", [o] { o->job.nibbles = "unpacked"; }, "The same as --nibbles unpacked")
+      ->excludes(nibbles);
+  app.add_option("--scale-layout", o->job.scale_layout, "Order of one-byte scales (default linear): 128x4, 8x4, ..")
+      ->type_name("LAYOUT");
+  app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says")->type_name("NAME");
+  app.add_option("--tensors", o->tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
+      ->type_name("PATTERN");
+  auto* keep = app.add_option("--keep", o->keep,
+                              "Tensors that stay as they are besides those of `fp4sim list keep-rules` (embeddings, "
+                              "heads, norms, routers, biases, convolutions, vision, LoRA)");
+  keep->type_name("PATTERN");
+  app.add_option("--keep-only", o->keep_only, "The same, instead of those rules; none: quantise every matrix")
+      ->type_name("PATTERN")
+      ->excludes(keep);
+  app.add_option("--activations", o->activations,
+                 "What the engine does with inputs: none, dynamic, static (`fp4sim list activations`; default: the "
+                 "scheme's)")
+      ->type_name("WORD");
+  app.add_option("--fuse", o->fuse,
+                 "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the "
+                 "default), none, or groups in a file")
+      ->type_name("auto|none|GROUPS.json");
+  app.add_flag("--allow-left", o->allow_left,
+               "Leave what looks quantised and is not understood, instead of exit code 1");
+  app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
+  add_place_options(app, o->place);
+  add_random_words_option(app, "--random-words", o->words, "for element rounding");
+  add_backend_options(app, o->backend);
+  add_input_options(app, o->input);
+  add_force_option(app, o->job.force);
+  add_sync_option(app);
+  add_json_option(app, o->json);
+  app.add_flag("--explain", o->explains, "Print which engines quantised, panel by panel, and why others declined")
+      ->excludes("--json");
+  app.callback([o, &app, &invocation] {
+    o->job.in = input_path(o->job.in, "quantize");
+    run_quantize(app, *o, invocation);
+  });
+  set_example(app,
+              "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
+              "  fp4sim quantize x.npy --spec nvfp4 --scale-layout 128x4 --nibbles marlin_uint32 --out tiles\n"
+              "  fp4sim quantize w.safetensors:layer0 --spec mxfp4,scale_rule=rceil,block=32x32 --out out\n"
+              "  fp4sim quantize my_model --scheme modelopt_nvfp4 --out my_model_nvfp4");
+}
+
+struct BackOptions {
+  std::string folder, out, type = "f32", nibbles, scale_layout;
+  std::vector<std::string> tensors;
+  bool force = false, changed = false, json = false, allow_left = false;
+  BackendOptions backend;
+};
+
+void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
+  if (!is_model(o.folder)) {
+    refuse_options(app, {"--type", "--tensors", "--json", "--allow-left", "--nibbles", "--scale-layout"},
+                   fmt::format("models, and {} is none", o.folder));
+    return folder::dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
+  }
+  ModelJob job;
+  job.in = o.folder;
+  job.out = o.out;
+  job.real = decoded_type_of("--type", o.type);
+  job.tensors = o.tensors;
+  job.layouts = layouts_of(app, o.nibbles, o.scale_layout);
+  job.allow_left = o.allow_left;
+  job.changed = o.changed;
+  job.force = o.force;
+  job.backend = o.backend.backend;
+  job.threads = o.backend.thread_count();
+  job.command_line = invocation.command_line;
+  print_model(shown(job), job.out, o.json);
+}
+
+void add_back(CLI::App& app, Invocation& invocation) {
+  auto o = std::make_shared<BackOptions>();
+  app.add_option("DIR", o->folder,
+                 "Folder written by `fp4sim quantize`, or a model: folder of shards, .safetensors, .gguf")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("-o,--out", o->out, "Output .npy, float32; for a model a folder")->required()->type_name("FILE");
+  app.add_option("--type", o->type, "Of a model's decoded weights: f32 (default) or bf16")->type_name("T");
+  app.add_option("--tensors", o->tensors,
+                 "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)")
+      ->type_name("PATTERN");
+  app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
+      ->type_name("NIBBLES");
+  app.add_option("--scale-layout", o->scale_layout,
+                 "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
+      ->type_name("LAYOUT");
+  app.add_flag("--allow-left", o->allow_left,
+               "Leave what looks quantised and is not understood, instead of exit code 1");
+  add_backend_options(app, o->backend);
+  add_force_option(app, o->force);
+  add_sync_option(app);
+  app.add_flag("--changed", o->changed, "Decode files that were changed since: their hashes are not looked at");
+  add_json_option(app, o->json);
+  app.callback([o, &app, &invocation] { run_back(app, *o, invocation); });
+  set_example(app,
+              "fp4sim dequantize out --out decoded.npy\n"
+              "  fp4sim dequantize my_model_nvfp4 --type bf16 --out decoded_model");
+}
+
+}  // namespace
+
+Command command_quantize() {
+  return {"quantize", "Quantise a tensor file to codes, scales and decoded values", add_quantize};
+}
+
+Command command_dequantize() { return {"dequantize", "Decode what quantize wrote", add_back}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,235 @@
+// `fp4sim train`: one run, with progress, its curve in the terminal and a JSON result that anyone can check by digest.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include "sim/rules/recipe.h"
+#include "src/arith/spec_text.h"
+#include "src/files/output_file.h"
+#include "src/text/error.h"
+#include "tasks/run.h"
+#include "tools/cli/command.h"
+#include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
+#include "tools/cli/stop.h"
+#include "tools/cli/streams.h"
+#include "tools/cli/table_print.h"
+#include "tools/cli/tensor/explain.h"
+#include "tools/cli/train/curve_print.h"
+#include "tools/cli/train/run_words.h"
+#include "tools/cli/train/train_result.h"
+#include "tools/mpi/join.h"
+
+namespace fp4::tools {
+namespace {
+
+struct TrainOptions {
+  RunWords run;
+  std::string out, trace, checkpoint, resume;
+  std::string gradients, files = "memory";
+  std::vector<std::string> adders;
+  int stop_at = 0, trace_every = 10, hadamard = 0;
+  double checkpoint_every = 0, rank_limit = 600;
+  bool json = false, force = false, quiet = false, explains = false, branch = false;
+  double distil = 0;
+};
+
+class StepTimes {
+ public:
+  void add(const sim::Progress& p) {
+    if (p.step > 1) steps_.push_back(p.seconds - before_);
+    before_ = p.seconds;
+  }
+
+  /// The time in s that a share of the steps stays below; without the first, which makes room for all, and the last,
+  /// which evaluates.
+  double step_seconds(double share) const {
+    std::vector<double> s(steps_.begin(), steps_.end() - (steps_.empty() ? 0 : 1));
+    if (s.empty()) return 0;
+    const auto middle = s.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(s.size()) * share);
+    std::nth_element(s.begin(), middle, s.end());
+    return *middle;
+  }
+
+ private:
+  std::vector<double> steps_;
+  double before_ = 0;
+};
+
+sim::FileReading file_reading(const std::string& word) {
+  if (word == "memory") return sim::FileReading::memory;
+  if (word == "cached") return sim::FileReading::cached;
+  if (word == "cold") return sim::FileReading::cold;
+  throw unknown_word("--files", word, {"memory", "cached", "cold"});
+}
+
+void run_train(TrainOptions& o, Invocation& invocation) {
+  const sim::Json config = o.run.config();
+  sim::RunOptions options;
+  options.backend = o.run.backend;
+  options.threads = o.run.threads;
+  StepTimes times;
+  options.resume_from = o.resume;
+  options.branch = o.branch;
+  options.distil = o.distil;
+  options.checkpoint_to = o.checkpoint;
+  options.checkpoint_every = o.checkpoint_every;
+  options.stop_at = o.stop_at;
+  std::unique_ptr<sim::Ranks> ranks;
+  options.files = file_reading(o.files);
+  if (!o.gradients.empty()) {
+    options.wire = sim::wire_from_words(o.gradients, o.hadamard);
+    ranks = mpi::join(o.rank_limit);
+    options.ranks = ranks.get();
+  }
+  const bool speaks = !ranks || ranks->rank() == 0;  // the others compute the same and say nothing
+  if (!speaks) {
+    o.out.clear();
+    o.trace.clear();
+    o.json = false;
+    o.quiet = true;
+  }
+  // mpirun hands its parameters to the ranks in the environment.
+  if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet &&
+      std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
+    say("fp4sim: a signal to mpirun leaves ranks one second for their checkpoint; "
+        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60\n");
+  ProgressLine line(o.quiet, [](double rate) { return fmt::format("{:.{}f} steps/s", rate, rate < 10 ? 2 : 0); });
+  options.progress = [&](const sim::Progress& p) {
+    times.add(p);
+    line.update({.done = static_cast<double>(p.step),
+                 .all = static_cast<double>(p.steps),
+                 .count = fmt::format("{}/{}", p.step, p.steps),
+                 .more = fmt::format("loss {:.4f}", p.train_loss)});
+    return !stop_requested();
+  };
+  options.stop = [] { return stop_requested().load(); };
+  catch_stop_signals();  // before a temporary file exists: a signal leaves none
+  // Files are opened before the work: a place that cannot be written is reported at once.
+  std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
+  std::unique_ptr<OutputFile> trace = o.trace.empty() ? nullptr : std::make_unique<OutputFile>(o.trace, o.force);
+  if (trace) {
+    trace->write("step,layer,gemm,operand,quantity,value\n");
+    options.trace_every = o.trace_every;
+    for (const std::string& words : o.adders)
+      options.trace_adders.emplace_back(words, accumulator_from_words(words, "--trace-adder"));
+    options.trace = [&](const sim::TraceRow& r) {
+      trace->write(fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value));
+    };
+  }
+  const sim::History history = tasks::run(config, o.run.seed, options);
+  line.finish();
+  if (!speaks) return;
+  // Of ranks, another one may have got the signal.
+  const bool is_other_rank = ranks && history.status == sim::Status::stopped && history.steps_done != o.stop_at;
+  if (history.status == sim::Status::stopped && (stop_requested() || is_other_rank)) {
+    // The same command with --resume writes the results; nothing stands in its way.
+    say("fp4sim: interrupted {}; {}\n", history.message,
+        history.steps_done == 0 ? "the same command starts again"
+        : o.checkpoint.empty()  ? "nothing is kept without --checkpoint"
+                                : fmt::format("go on with --resume {}", o.checkpoint));
+    invocation.exit_code = stop_requested() ? stop_exit_code() : 128 + SIGTERM;
+    return;
+  }
+  nlohmann::ordered_json result = train_result(config, o.run.seed, history, invocation);
+  result["step_seconds"] = times.step_seconds(0.5);
+  result["step_seconds_low"] = times.step_seconds(0.1);
+  if (ranks)
+    result["parallel"] = {{"ranks", ranks->count()},
+                          {"gradients", o.gradients},
+                          {"hadamard", o.hadamard},
+                          {"bytes_sent", history.bytes_sent}};
+  if (trace) trace->commit();
+  if (out) {
+    out->write(result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    out->commit();
+  }
+  if (o.json) return print_json(result);
+  fmt::print("{}", draw_curve(history.curve, terminal_width()));
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"task", config.at("task").at("name")},
+      {"recipe", config.at("recipe").at("name").get<std::string>()},
+      {"status", std::string(sim::word(history.status)) + (history.message.empty() ? "" : ": " + history.message)}};
+  if (history.parent)
+    fields.emplace_back("branch", fmt::format("after step {} of {}, checkpoint {}", history.parent->step,
+                                              history.parent->recipe, history.parent->checkpoint));
+  if (config.contains("eval"))
+    fields.emplace_back("judged under", config.at("eval").at("recipe").at("name").get<std::string>());
+  for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
+  fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
+  if (!history.placement.empty()) fields.emplace_back("on the device", history.placement);
+  if (ranks)
+    fields.emplace_back("ranks", fmt::format("{}, gradients in {}, {:.4g} MB sent by each", ranks->count(), o.gradients,
+                                             static_cast<double>(history.bytes_sent) * 1e-6));
+  fields.emplace_back("digest", history.digest);
+  print_fields(fields);
+  if (o.explains) print_kernels(cpu::gemm_uses.read());
+}
+
+void add_train(CLI::App& app, Invocation& invocation) {
+  static TrainOptions o;
+  o.run.add(app);
+  app.add_option("-o,--out", o.out, "Write the result as JSON");
+  CLI::Option* trace = app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
+  app.add_option("--trace-adder", o.adders, "Also: the share of tiles that this accumulator would change (repeatable)")
+      ->type_name("WORDS")
+      ->allow_extra_args(false)
+      ->needs(trace);
+  app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
+  CLI::Option* checkpoint = app.add_option(
+      "--checkpoint", o.checkpoint,
+      "Write a checkpoint when the run ends, stops or is interrupted by Ctrl-C or SIGTERM (replaces the file)");
+  app.add_option("--checkpoint-every", o.checkpoint_every,
+                 "Write it every so many seconds on the way, instead of at the end")
+      ->check(CLI::Range(1e-3, 1e9))
+      ->needs(checkpoint);
+  app.add_option("--files", o.files,
+                 "Batches of --text and --images: from memory, or read in each step: cached, or cold from the disk")
+      ->type_name("HOW")
+      ->capture_default_str();
+  CLI::Option* gradients =
+      app.add_option("--gradients", o.gradients,
+                     "Under mpirun: ranks share every batch and send gradients as fp32, bf16 or a spec (mxfp4, ..)")
+          ->type_name("SPEC");
+  app.add_option("--gradients-hadamard", o.hadamard, "Rotate gradients by Hadamards of this size before coding them")
+      ->type_name("SIZE")
+      ->needs(gradients);
+  app.add_option("--rank-limit", o.rank_limit,
+                 "Give up, naming the rank, when one has not answered for so many seconds; 0: wait for ever")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str()
+      ->needs(gradients);
+  app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
+      ->check(CLI::Range(1, 1000000000))
+      ->needs(checkpoint);
+  CLI::Option* resume =
+      app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
+  CLI::Option* branch =
+      app.add_flag(
+             "--branch", o.branch,
+             "With --resume: go on under this command's recipe and training, whatever those of the checkpoint are")
+          ->needs(resume);
+  app.add_option("--distil", o.distil,
+                 "With --branch: this share of the loss follows the outputs of the checkpoint's network in fp32 (QAD)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0))
+      ->needs(branch);
+  app.add_flag("--json", o.json, "Print the result as JSON");
+  app.add_flag("-q,--quiet", o.quiet, "No progress line");
+  app.add_flag("-f,--force", o.force, "Overwrite existing results");
+  add_sync_option(app);
+  add_explain_option(app, o.explains);
+  app.callback([&invocation] { run_train(o, invocation); });
+  set_example(app, "fp4sim train --task classifier --recipe mxfp4@wgrad --steps 300 --set lr=2e-3 --out run.json");
+}
+
+}  // namespace
+
+Command command_train() { return {"train", "Train a small task under a recipe", add_train}; }
+
+}  // namespace fp4::tools

@@ -1,0 +1,29 @@
+// Decides: how a run is described in words: --task, --recipe, --set path=value, --steps, --seed, --text, --images,
+// --labels. Paths name a recipe field (wgrad.*.rounding), a training setting (lr) or a task parameter
+// (outliers.token); task., train. and recipe. in front settle any doubt.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/train/config.h"
+#include "tools/cli/command.h"
+
+namespace fp4::tools {
+
+struct RunWords {
+  std::string task, recipe = "mxfp4", text, images, labels, backend = "auto";
+  std::vector<std::string> sets;
+  int steps = 0, threads = 1;
+  uint64_t seed = 1;
+
+  void add(CLI::App& app);
+  /// The canonical configuration; throws Error for unknown words and for a field that is given twice.
+  sim::Json config() const;
+};
+
+// Lays FIELD=VALUE, the words of --set, over the object of a recipe. Throws Error for a path that is no recipe's and
+// for one that is given twice.
+void lay_over(sim::Json& recipe, const std::vector<std::string>& words);
+
+}  // namespace fp4::tools

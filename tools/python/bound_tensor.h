@@ -1,0 +1,31 @@
+// A quantised tensor as Python holds it: its arrays are views of the core's own memory.
+#pragma once
+
+#include "src/stream/quantize_files.h"
+#include "tools/python/arrays.h"
+
+namespace fp4::python {
+
+class Tensor : public Object, public std::enable_shared_from_this<Tensor> {
+ public:
+  Tensor(Quantized q, Shape shape) : q_(std::move(q)), shape_(std::move(shape)) {}
+
+  const Quantized& quantized() const { return q_; }
+  const Shape& shape() const { return shape_; }
+  /// codes, scales, tensor_scale as `fp4sim quantize` names and shapes its files; null for scales that do not exist.
+  Json array(const std::string& name) const;
+  Json dequantize(int threads) const;
+  /// Measured against the matrix that it was made of.
+  QuantizeReport report(MatrixView x, int threads) const;
+  /// {codes, scales, tensor_scale} in the order of a kernel (src/layout/digit_layout.h).
+  Json to_layout(const std::string& scales, const std::string& nibbles) const;
+
+ private:
+  Quantized q_;
+  Shape shape_;
+};
+
+/// What the arguments codes, scales and tensor_scale of an operand [rows, cols] are, each checked for type and shape.
+Quantized quantized_of(const QuantSpec& spec, const Shape& shape, const Arguments& given);
+
+}  // namespace fp4::python
