@@ -1,7 +1,7 @@
 // Do the command blocks of every page work as they stand? Of each page the commands run in order, in one folder
 // (workshop.h); files whose names stand before a block are written; what a page shows of the output has to be there.
 // `# exits with 1` behind a command says its exit code. README.md is judged in test_examples.cpp, examples in Python by
-// tests/python, and what takes minutes to hours is planned here and not run.
+// tests/python, changes by tests/first_change.py, and what takes minutes to hours is planned here and not run.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -81,7 +81,7 @@ class Page {
 
   void run_block(const std::string& kind, const std::string& name) {
     const std::string first = at_ < lines_.size() ? lines_[at_] : "";
-    if (kind != "python" && name.empty() && kind != "json" && kind != "text") {
+    if (kind != "python" && name.empty() && kind != "json" && kind != "text" && kind != "diff") {
       INFO(path_ << ": neither a command nor a named file (what is no command is a block of `text`): " << first);
       REQUIRE(first.starts_with("$ "));
       while (!ends_block()) run_command();
