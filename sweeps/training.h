@@ -21,7 +21,7 @@ struct Simulator {
   std::function<std::string(const Json& canonical)> hash;            // 16 hex digits
   std::function<std::string(const Json& canonical)> invalid_reason;  // "" when it can run
   std::function<double(const Json& canonical)> static_cost;          // multiply-adds x steps
-  // One run on the calling thread; what it throws becomes a failed row or ends the sweep (run.h). `quit` is polled
+  // One run on the calling thread; what it throws becomes a failed row or ends the sweep (run_list.h). `quit` is polled
   // between steps.
   std::function<RunRecord(const Json& canonical, uint64_t seed, const std::function<bool()>& quit)> run;
   // The same with a checkpoint in `file` every `every` seconds and where `quit` ends it; a checkpoint of this very run

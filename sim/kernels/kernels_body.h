@@ -1,4 +1,4 @@
-// The bodies behind kernels.h; included once per instruction set, inside its namespace and target region, with
+// The bodies behind train_kernels.h; included once per instruction set, inside its namespace and target region, with
 //   LANES      floats per register of the gemm tile      TILE_ROWS  its rows
 //   fma_lanes  LANES fused multiply-adds
 //   load_some, store_some  the first n <= 16 floats of 16 lanes (the others filled on loading)

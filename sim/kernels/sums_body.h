@@ -1,4 +1,4 @@
-// Sums, maxima and tests over whole arrays, in the fixed order of kernels.h.
+// Sums, maxima and tests over whole arrays, in the fixed order of train_kernels.h.
 // Part of kernels_body.h, which says how it is included.
 
 using lanes16 = float __attribute__((vector_size(64), aligned(4)));
