@@ -4,7 +4,7 @@
 // remove_temporaries_on_signals() catches (temporaries.h), leaves nothing behind. What a killed process left is removed
 // by the next writer of the same place.
 //
-// Content goes through OutputFile (tensor_file/output_file.h) or write_file(): they check every byte.
+// Content goes through OutputFile (output_file.h) or write_file(): they check every byte.
 //
 // Errors: exit code 2 where the place is wrong (exists, absent folder, no permission), 1 where writing itself failed.
 #pragma once

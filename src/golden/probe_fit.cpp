@@ -111,14 +111,18 @@ bool fits(const ProbeModel& m, const ProbeSection& s) {
   return !reordered || !s.has_scale();
 }
 
-uint64_t words_given(const ProbeSection& s, const ProbeModel& m, size_t count, int64_t* first_difference = nullptr) {
-  uint64_t equal = 0;
-  for (size_t i = 0; i < std::min(count, s.sums.size()); ++i) {
-    const bool same = probe_word(s, s.sums[i], m) == s.sums[i].d;
-    equal += same ? 1 : 0;
-    if (!same && first_difference != nullptr && *first_difference < 0) *first_difference = static_cast<int64_t>(i);
+// How many of the first `count` words a model gives. A model that gives fewer than `wanted` is left at the word that
+// shows it; the number is then below `wanted` and means no more.
+uint64_t words_given(const ProbeSection& s, const ProbeModel& m, size_t count, uint64_t wanted = 0,
+                     int64_t* first_difference = nullptr) {
+  const size_t asked = std::min(count, s.sums.size());
+  uint64_t possible = asked;
+  for (size_t i = 0; i < asked && possible >= wanted; ++i) {
+    if (probe_word(s, s.sums[i], m) == s.sums[i].d) continue;
+    --possible;
+    if (first_difference != nullptr && *first_difference < 0) *first_difference = static_cast<int64_t>(i);
   }
-  return equal;
+  return possible;
 }
 
 bool takes_section(const Accumulator& row, const ProbeSection& s) {
@@ -140,7 +144,7 @@ Climb best_step(const ProbeSection& s, const Climb& from, size_t count) {
       ProbeModel changed = from.model;
       p.set(changed, value);
       if (changed == from.model || !fits(changed, s)) continue;
-      const uint64_t equal = words_given(s, changed, count);
+      const uint64_t equal = words_given(s, changed, count, best.equal + 1);
       if (equal > best.equal) best = {changed, equal};
     }
   }
@@ -177,7 +181,7 @@ ProbeVerdict judge_probe(const ProbeSection& s) {
       }
     }
     const ProbeModel plain = {info.row};
-    if (words_given(s, plain, count) < count || words_given(s, plain, s.sums.size()) < v.total) continue;
+    if (words_given(s, plain, s.sums.size(), v.total) < v.total) continue;
     if (v.equals.empty()) v.model = plain;
     v.equals.emplace_back(info.name);
   }
@@ -213,7 +217,7 @@ ProbeVerdict judge_probe(const ProbeSection& s) {
   if (last.equal < many) last = best_step(s, last, many);
   v.model = last.model;
   v.nearest = best.row->name;
-  v.equal = words_given(s, v.model, s.sums.size(), &v.first_difference);
+  v.equal = words_given(s, v.model, s.sums.size(), 0, &v.first_difference);
   v.changes = changes_of(v.model, *best.row);
   return v;
 }
