@@ -362,6 +362,8 @@ TEST_CASE("communication, energy, memory, points", "[quick]") {
   REQUIRE(result.communication.t0_s == 396.859375 - 7.5 + 7.5 / 4);
   REQUIRE(result.communication.t1_s == result.communication.t0_s + 4);
   REQUIRE(result.step_time_s == result.communication.t0_s + 8);
+  REQUIRE(result.overhead == (396.859375 - 7.5 + 7.5 / 4) / (384 + 7.5 / 4) - 1);  // of the work, without the waiting
+  REQUIRE(result.memory.optimizer == 2048 * 8 / 4);  // both moments in fp32, shared by four
   REQUIRE(result.communication.interconnect_stall == 4 / result.communication.t1_s);
   REQUIRE(result.communication.network_stall == 4 / result.communication.t1_s);
   options.weights.overlap = 1;  // one layer: its weights are gathered before it, its gradient leaves after it

@@ -436,6 +436,16 @@ TEST_CASE("bundles do not depend on backend or threads, and damage is found", "[
   CHECK(differences[0].file == "mxfp4.boundary.8x64/codes.npy");
 }
 
+TEST_CASE("inputs in bf16 and fp16 are rounded to nearest, ties to even", "[quick]") {
+  CHECK(rounded_to(RealType::bf16, 1.0f + 0x1p-8f) == 1.0f);
+  CHECK(rounded_to(RealType::bf16, 1.0f + 0x3p-8f) == 1.0f + 0x1p-6f);
+  CHECK(rounded_to(RealType::bf16, -1.0f - 0x1p-8f - 0x1p-20f) == -1.0f - 0x1p-7f);
+  CHECK(rounded_to(RealType::fp16, 1.0f + 0x1p-11f) == 1.0f);
+  CHECK(rounded_to(RealType::fp16, 0x1p-25f) == 0.0f);      // half of the smallest subnormal
+  CHECK(rounded_to(RealType::fp16, 0x3p-25f) == 0x1p-23f);  // 1.5 of it
+  CHECK(rounded_to(RealType::fp16, 65519.0f) == 65504.0f);
+}
+
 TEST_CASE("every pair of named accumulators has a witness or a bound", "[quick]") {
   int found = 0;
   for (const AccumulatorInfo& a : accumulator_table) {

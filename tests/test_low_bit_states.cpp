@@ -172,6 +172,15 @@ TEST_CASE("a Muon update, by hand", "[quick]") {
   one.gradient({0, 0, 0, 0});
   muon.step(one.parameters, one.k, 2);
   CHECK(one.parameters.values()[0] == Approx(1 - 2 * 0.1 * 0.4 * 0.701).epsilon(1e-6));
+  // Another direction: m = .5 (1, 0) + .5 (0, 2) = (.5, 1), and one step ahead u = .5 (0, 2) + .5 m = (.25, 1.5).
+  OneMatrix turned(1, 4, {1, 1, 1, 1});
+  sim::Optimizer ahead(training("muon", 0.1, 0.9, 0.95), "", false, turned.parameters, {rules, {0}, &backend, 1});
+  turned.gradient({2, 0, 0, 0});
+  ahead.step(turned.parameters, turned.k, 1);
+  turned.gradient({0, 2, 0, 0});
+  ahead.step(turned.parameters, turned.k, 2);
+  CHECK(turned.parameters.values()[0] == Approx(1 - 0.1 * 0.4 * 0.701 * (1 + 0.25 / std::sqrt(2.3125))).epsilon(1e-6));
+  CHECK(turned.parameters.values()[1] == Approx(1 - 0.1 * 0.4 * 0.701 * 1.5 / std::sqrt(2.3125)).epsilon(1e-6));
   // A parameter that is no hidden matrix takes AdamW: its first step is lr, whatever the gradient.
   OneMatrix other(1, 4, {1, 1, 1, 1});
   other.gradient({2, -3, 0.5f, 0});
@@ -179,6 +188,29 @@ TEST_CASE("a Muon update, by hand", "[quick]") {
   adamw.step(other.parameters, other.k, 1);
   CHECK(other.parameters.values()[0] == Approx(0.9));
   CHECK(other.parameters.values()[1] == Approx(1.1));
+}
+
+TEST_CASE("a loss scale and clipping, by hand", "[quick]") {
+  Json train = training("sgd", 1, 0, 0);
+  train["clip"] = 1.0;
+  OneMatrix one(1, 2, {0, 0});
+  sim::Optimizer sgd(train, "", true, one.parameters);
+  const float* w = one.parameters.values();
+  CHECK(sgd.loss_scale() == 1024);
+  one.gradient({3 * 1024, 4 * 1024});  // 3 and 4 under the scale: a norm of 5 becomes 1
+  REQUIRE(sgd.step(one.parameters, one.k, 1));
+  CHECK(w[0] == Approx(-0.6));
+  CHECK(w[1] == Approx(-0.8));
+  one.gradient({INFINITY, 1024});  // the step is left out, and the scale halved
+  REQUIRE(sgd.step(one.parameters, one.k, 2));
+  CHECK(w[1] == Approx(-0.8));
+  CHECK(sgd.loss_scale() == 512);
+  one.gradient({0.25f * 512, 0});  // shorter than the limit
+  REQUIRE(sgd.step(one.parameters, one.k, 3));
+  CHECK(w[0] == Approx(-0.85));
+  sim::Optimizer plain(train, "", false, one.parameters);
+  one.gradient({INFINITY, 1024});
+  CHECK_FALSE(plain.step(one.parameters, one.k, 1));
 }
 
 TEST_CASE("slow weights wait and then move by their mean gradient, by hand", "[quick]") {

@@ -134,6 +134,19 @@ TEST_CASE("divergence is a rate: one of 640 decides nothing, half of the seeds d
   CHECK(judge_race(racers, {.delta = 0.01, .rounds = {10, 200}}).verdicts[1].word == RaceWord::undecided);
 }
 
+TEST_CASE("a tie holds where a failure that its seeds have not shown would leave it, by hand", "[quick]") {
+  // The third racer loses 1 more at one seed. What 20 seeds have not shown may come at a rate of 3 / 20 (rule of
+  // three), so .15 may come to the difference of the other two, which is 0 so far.
+  std::vector<Racer> racers = {steady(0.020, 0.5, 20), steady(0.022, 0.5, 20), steady(0.9, 0.5, 20)};
+  racers[2].loss[0][7] += 1;
+  CHECK(largest_failure(racers) == Approx(1));
+  RaceRules rules = rules_of_ten;
+  rules.delta = 0.16;
+  CHECK(judge_race(racers, rules).verdicts[1].word == RaceWord::tied);
+  rules.delta = 0.14;
+  CHECK(judge_race(racers, rules).verdicts[1].word == RaceWord::undecided);
+}
+
 TEST_CASE("racers of unequal seeds are compared on those that both have", "[quick]") {
   std::vector<Racer> racers = {steady(0.02, 0.5, 20), steady(0.05, 0.9, 10)};
   CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == 10);
@@ -155,6 +168,11 @@ TEST_CASE("each recipe counts at the best of its rungs", "[quick]") {
   CHECK(d.interval->high == Approx(-0.03));
   CHECK(d.mean_at.mine == 1);
   CHECK(d.mean_at.theirs == 1);
+  // Rungs that nothing tells apart both play: .50, and .40 with .18 more on every second seed, whose mean is .49.
+  const RungLosses alike = {steady(0, 0.50, 10).loss[0], steady(0, 0.40, 10, 0.18).loss[0]};
+  const PairedDifference least = difference_at_best(alike, {theirs.loss[0]}, 10, 0.05);
+  CHECK(least.mean == Approx(0.04));
+  CHECK(least.mean_at.mine == 1);
   const std::vector<Racer> racers = {theirs, mine};
   CHECK(race_pairs(racers) == 6);
   const RaceState state = judge_race(racers, rules_of_ten);

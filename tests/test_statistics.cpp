@@ -111,6 +111,19 @@ TEST_CASE("the four words of a comparison", "[quick]") {
   CHECK(family[2].verdict == Verdict::undecided);
 }
 
+TEST_CASE("equal is what a failure that no seed has shown would leave equal, by hand", "[quick]") {
+  // 159 differences of 0 and one of 3: mean .01875, standard error .01875, t(.975, 159) = 1.975, so the interval ends
+  // at .0558. A failure of 3 at a rate of 3 / 160 adds .05625 to it: .1120.
+  std::vector<double> differences(160, 0.0);
+  differences[40] = 3;
+  std::vector<Comparison> family = {of(differences)};
+  judge_with(family, 0.11);
+  CHECK(family[0].interval->high == Approx(0.05578).epsilon(1e-3));
+  CHECK(family[0].verdict == Verdict::undecided);
+  judge_with(family, 0.114);
+  CHECK(family[0].verdict == Verdict::equal);
+}
+
 TEST_CASE("intervals of a family are Bonferroni's, by hand", "[quick]") {
   // Five comparisons with pairs, one whose runs all diverged, one of two pairs: m = 5, level .05 / 5 = .01, and the
   // printed table gives t(.995, 4) = 4.604, t(.8, 4) = .941. 1 .. 5 has mean 3 and SD sqrt(2.5).

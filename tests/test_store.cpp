@@ -241,6 +241,16 @@ TEST_CASE("absorbing stores keeps one row per key and finds conflicts", "[quick]
     store.set_meta("name", "h");
   }
   CHECK_THAT(message_of([&] { merged.absorb(Store::read(foreign.path())); }), Contains("of the sweep 'h'"));
+  fp4::test::TemporaryFolder earlier;
+  {
+    Identity other = me;
+    other.signature = "s0";
+    Store store = Store::open(earlier.path(), other);
+    store.set_meta("name", "g");
+    insert(store, run("a", 3));
+  }
+  CHECK_THAT(message_of([&] { merged.absorb(Store::read(earlier.path())); }), Contains("another signature"));
+  CHECK(merged.runs().size() == 5);
 }
 
 TEST_CASE("a store left by a killed writer is read from a read-only folder", "[quick]") {

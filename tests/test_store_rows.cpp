@@ -119,6 +119,11 @@ TEST_CASE("a changed run, configuration, point or word is named, dropped, and ma
   fill(folder.path());
   const std::string file = folder / "sweep.sqlite";
   CHECK(check_store(folder.path()).damage.empty());
+  // A seed that another program changes, its index with it.
+  execute(file, "UPDATE runs SET seed=90 WHERE hash='c2' AND seed=3");
+  CHECK(check_store(folder.path()).damage.size() == 1);
+  execute(file, "UPDATE runs SET seed=3 WHERE hash='c2' AND seed=90");
+  CHECK(check_store(folder.path()).damage.empty());
   execute(file, "UPDATE runs SET loss=0.25 WHERE hash='c2' AND seed=3");
   CHECK_THAT(message_of([&] { Store::read(folder.path()).runs(); }),
              Contains(file) && Contains("damaged") && Contains("configuration c2, seed 3"));

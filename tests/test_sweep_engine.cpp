@@ -204,6 +204,29 @@ TEST_CASE("a full disk stops the sweep clearly; room again, and it ends as if no
   CHECK(table_of(folder.path()) == table_of(whole.path()));
 }
 
+TEST_CASE("of results that a full disk does not take together those that fit are kept", "[quick]") {
+  // While the first result is committed the second worker hands in ten more, which then are one batch. The store may
+  // not grow: its pages have room for some of them.
+  std::atomic<int> begun = 0;
+  MadeUp world;
+  world.before_run = [&](const Json&, uint64_t) { ++begun; };
+  const Simulator simulator = world.simulator();
+  Planner planner(parse_grid(small_grid, "grid"), simulator, {fp4::test::made_up_costs()});
+  TemporaryFolder folder;
+  Store store = Store::open(folder.path(), me);
+  SweepOptions options;
+  options.engine.jobs = 2;
+  options.engine.progress = [&](const Progress& progress) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (progress.done == 1 && begun < 12 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    store.limit_pages(1);  // no further page
+  };
+  CHECK_THROWS_WITH(run_sweep(planner, simulator, store, options), Contains("disk is full"));
+  CHECK(begun >= 12);
+  CHECK(store.runs().size() > 1);
+  CHECK(store.runs().size() < 11);
+}
+
 TEST_CASE("a wall clock that jumps by years changes nothing", "[quick]") {
   MadeUp world;
   TemporaryFolder steady;

@@ -47,6 +47,21 @@ TEST_CASE("the gap pairs by seed: what all runs of a seed share does not count",
   }
 }
 
+TEST_CASE("a run that failed says nothing, one that diverged says the worst", "[quick]") {
+  ConfigResult config{.record = {}, .labels = {}, .runs = {}, .in_plan = true};
+  for (const auto& [seed, status] :
+       {std::pair(1, Status::finished), std::pair(2, Status::diverged), std::pair(3, Status::failed)}) {
+    RunRecord run{.hash = "c", .seed = static_cast<uint64_t>(seed), .status = status};
+    if (status == Status::finished) run.loss = 0.5;
+    config.runs.push_back(std::move(run));
+  }
+  const std::vector<double> losses = Results::losses(config, {1, 2, 3, 4}, Metric::loss)[0];
+  CHECK(losses[0] == 0.5);
+  CHECK(std::isinf(losses[1]));
+  CHECK(std::isnan(losses[2]));
+  CHECK(std::isnan(losses[3]));
+}
+
 TEST_CASE("a true front is found from fresh seeds", "[quick]") {
   // Cost 0: plain; 0.05: SR, better; 0.1: Hadamard, better still; 0.15: both, best. dgrad's rounding costs and does
   // nothing here, so its twins are equally good: the front has four costs.
@@ -357,6 +372,15 @@ TEST_CASE("what did not race is counted, with the chance that it is better", "[q
   CHECK(front.left_out > 0);
   CHECK(front.left_out_chance > 0.01);
   CHECK(front.left_out_chance < 1);
+  // After screening alone: a point z standard errors above the front is below it with probability Phi(-z).
+  const auto below = [](double z) { return std::erfc(z / std::sqrt(2.0)) / 2; };
+  CHECK(below(1.959964) == Approx(0.025).epsilon(1e-5));
+  const ContextFront screened = fronts(results, Costs(results, made_up_costs()), {.screening_only = true})[0];
+  double none = 1;
+  for (const FrontPoint& point : screened.points)
+    if (point.config->in_plan && !point.candidate && point.distance <= 3) none *= 1 - below(point.distance);
+  CHECK(none < 1);
+  CHECK(screened.left_out_chance == Approx(1 - none));
 }
 
 TEST_CASE("a raced front of loss_hp has words of its own", "[quick]") {
