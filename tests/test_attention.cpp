@@ -41,6 +41,32 @@ std::vector<float> attend(const Json& recipe, int width, int heads, std::vector<
   return {y->value.data, y->value.data + y->value.size()};
 }
 
+// dL/dk of one head [4, 2] under a recipe, where dL/dy is given.
+std::vector<float> key_gradient(const Json& recipe, std::vector<float> q, std::vector<float> k, std::vector<float> v,
+                                const std::vector<float>& dy) {
+  const Dispatcher backend;
+  sim::LinearEngine engine(sim::recipe_from_json(recipe), backend);
+  sim::Parameters parameters;
+  sim::Builder build(parameters, engine);
+  const sim::Attention attention(build, "block0", 2, 1, 4);
+  engine.finish();
+  sim::Pass pass;
+  pass.step = 1;
+  sim::Arena memory;
+  sim::Tape tape(memory, sim::kernels(), pass);
+  const auto variable = [&](std::vector<float>& x) { return tape.variable({x.data(), 4, 2}, true); };
+  const sim::Var key = variable(k), y = attention(tape, variable(q), key, variable(v));
+  const sim::Var loss = tape.variable(1, 1, true);
+  loss->value.data[0] = 0;
+  tape.record(loss, [&](sim::Tape& t) {
+    float* g = t.new_gradient(y);
+    std::copy(dy.begin(), dy.end(), g);
+    t.add_gradient(y, g);
+  });
+  tape.backward(loss);
+  return {key->grad, key->grad + key->value.size()};
+}
+
 Json ruled(const char* layers) { return {{"layers", Json::parse(layers)}}; }
 
 }  // namespace
@@ -83,6 +109,19 @@ TEST_CASE("heads draw random bits of their own", "[quick]") {
   const std::vector<float> y = attend(ruled(rounded), 16, 2, x, x, x);
   const auto head = [&](int n) { return std::vector<float>(y.begin() + 16 + 8 * n, y.begin() + 24 + 8 * n); };
   CHECK(head(0) != head(1));
+}
+
+TEST_CASE("what all keys share has no gradient where keys lose their mean", "[quick]") {
+  const std::vector<float> q = {6, 2, 0.5f, 3, 1, -2, 4, 0.3f}, k = {1, 0.5f, -1, 2, 0.3f, 1, 2, -0.7f};
+  const std::vector<float> v = {1, 2, 6, 0.5f, -3, 1, 0.2f, 4}, dy = {1, -0.3f, 0.7f, 0.2f, -0.9f, 0.4f, 0.6f, 1.1f};
+  const auto sums = [&](bool centers) {
+    Json recipe = ruled(R"([{"kind": "qk", "recipe": "mxfp4_all"}])");
+    recipe["center_keys"] = centers;
+    const std::vector<float> g = key_gradient(recipe, q, k, v, dy);
+    return std::abs(g[0] + g[2] + g[4] + g[6]) + std::abs(g[1] + g[3] + g[5] + g[7]);
+  };
+  CHECK(sums(true) < 1e-5f);
+  CHECK(sums(false) > 1e-3f);  // of rounding to FP4 alone: in exact arithmetic they are 0, too
 }
 
 TEST_CASE("keys without their mean, by hand", "[quick]") {

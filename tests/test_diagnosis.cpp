@@ -89,6 +89,16 @@ TEST_CASE("codes under a NaN scale mean nothing, and any NaN is NaN", "[quick]")
   expect(bench.diagnose_dump(wrong), "scale_rule=rceil");
 }
 
+TEST_CASE("of two codes of NaN one is not the other", "[quick]") {
+  // E4M3 has 7F and FF.
+  const Array codes = {"codes", "u8", {1, 32}, std::vector<unsigned char>(32, 0x7F)};
+  Array other = codes;
+  other.bytes[3] = 0xFF;
+  const Case c = quantize_case("mxfp8", InputKind::boundary, 1, 32);
+  CHECK(compare(c, {0, "codes", "codes", "", codes}, codes).mismatches == 0);
+  CHECK(compare(c, {0, "codes", "codes", "", other}, codes).mismatches == 1);
+}
+
 TEST_CASE("an order of codes and scales is found beside another cause", "[quick]") {
   Bench bench(quantize_case("nvfp4", InputKind::gaussian, 64, 128));
   const auto relaid = [&](std::vector<Array> dump) {

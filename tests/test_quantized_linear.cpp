@@ -50,6 +50,21 @@ TEST_CASE("with quantisation off every recipe gives the plain products", "[train
   }
 }
 
+TEST_CASE("both operands of a product draw random bits of their own", "[train]") {
+  // X X^T is symmetric while both X are rounded alike.
+  OneLayer layer({32, 64, 32});
+  layer.take_input_as_weights();
+  const auto is_symmetric = [&](const char* rounding) {
+    const Doubles y = layer.run(recipe_from_json({{"base", "mxfp4"}, {"fprop", {{"*", {{"rounding", rounding}}}}}})).y;
+    for (size_t i = 0; i < 32; ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (y[i * 32 + j] != y[j * 32 + i]) return false;
+    return true;
+  };
+  CHECK(is_symmetric("nearest_even"));
+  CHECK_FALSE(is_symmetric("stochastic"));
+}
+
 TEST_CASE("fold gives the same products as sqrt with quantisation off", "[train]") {
   OneLayer layer({48, 64, 80});
   const OneLayer::Result plain = layer.plain();

@@ -34,9 +34,9 @@ struct Comparison {
 // without gaps, low bits first; 0: one in each element of the array.
 std::vector<uint32_t> elements_of(const Array& a, int packed_bits);
 
-// Any NaN equals any other, the golden array is rounded to the candidate's type, and what a layout pads is counted
-// apart: kernels leave those bytes as they were. Indices are [row, column], whatever the layout. `unjudged` marks
-// elements that are not looked at; empty: none.
+// Of floats any NaN equals any other; codes are compared as they are, those of NaN, too. The golden array is rounded to
+// the candidate's type, and what a layout pads is counted apart: kernels leave those bytes as they were. Indices are
+// [row, column], whatever the layout. `unjudged` marks elements that are not looked at; empty: none.
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
                    const std::vector<bool>& unjudged = {});
 

@@ -54,6 +54,9 @@ class OneLayer {
     return {doubles(y->value.data, y->value.size()), doubles(x->grad, x_.size()), doubles(w->grad, w_.size())};
   }
 
+  // Of a layer with as many outputs as rows.
+  void take_input_as_weights() { std::copy(x_.data, x_.data + x_.size(), w_.data); }
+
   // C[i][j] = sum_k A(i,k) B(k,j) of the fp64 copies.
   static Doubles product(const Doubles& a, bool a_transposed, const Doubles& b, bool b_transposed, int m, int n,
                          int k) {
