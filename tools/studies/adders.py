@@ -18,7 +18,7 @@ import fp4lib
 
 SIZE = 64
 ACCUMULATORS = ["fp32_block", "fp32_sequential", "k64_rz", "k64_rz_snap", "fused35_rz", "fused25_rz", "double", "fused35_rz_2026_08",
-                "fused25_rz_2026_08"]
+                "fused25_rz_2026_08", "b200_nvf4", "b200_mxf4", "b200_f8f6f4", "cdna4_isa"]
 FORMATS = ["mxfp4", "nvfp4", "ue5m3fp4", "mxfp8"]
 
 rows = []
@@ -47,7 +47,8 @@ for exponent in [0, 12, 20, 28, 32, 36, 40, 44, 48]:
     a = np.ldexp(normal, -exponent)
     for name in ["mxfp4", "mxfp4,zero_block=limit", "nvfp4", "mxfp8"]:
         exact = fp4lib.gemm(a, b, name, name, "exact").astype(np.float64)
-        for accumulator in ["fused35_rz", "fused35_rz_2026_08", "fused25_rz", "fused25_rz_2026_08"]:
+        for accumulator in ["fused35_rz", "fused35_rz_2026_08", "fused25_rz", "fused25_rz_2026_08", "b200_nvf4", "b200_mxf4",
+                            "b200_f8f6f4"]:
             error = fp4lib.gemm(a, b, name, name, accumulator) - exact
             rows.append({"format": name, "exponent": exponent, "accumulator": accumulator,
                          "error": float(np.sqrt(np.mean(error ** 2) / np.mean(exact ** 2)))})
