@@ -138,6 +138,52 @@ TEST_CASE("codes or scales in another order than the scheme's are caught before 
   CHECK(!std::filesystem::exists(job.out));
 }
 
+TEST_CASE("codes with the even column in the high nibble decode alike", "[cli]") {
+  const test::TemporaryFolder folder;
+  const Weights source(folder);
+  std::vector<unsigned char> codes[2];
+  std::vector<float> decoded[2];
+  for (const bool high : {false, true}) {
+    ModelJob job;
+    job.in = source.path;
+    job.out = folder / (high ? "high" : "low");
+    job.scheme = &scheme_of("test", "modelopt_nvfp4");
+    if (high) job.layouts.nibbles = golden::CodeLayout::high_first;
+    convert_model(job);
+    codes[high] = load_raw(job.out + "/m.safetensors:" + source.name).bytes;
+    WeightReader reader(model_tensors({job.out + "/m.safetensors"}, job.layouts).at(0));
+    decoded[high].resize(source.x.size());
+    reader.read_rows(0, reader.rows(), decoded[high].data(), 1);
+  }
+  CHECK(decoded[0] == decoded[1]);
+  REQUIRE(codes[0].size() == codes[1].size());
+  for (size_t i = 0; i < codes[0].size(); ++i)
+    REQUIRE(codes[1][i] == static_cast<unsigned char>(codes[0][i] >> 4 | codes[0][i] << 4));
+}
+
+TEST_CASE("weights that engines join share the factor of the largest, by hand", "[cli]") {
+  const test::TemporaryFolder folder;
+  set_output_sync(false);
+  const char* const names[] = {"l.self_attn.q_proj", "l.self_attn.k_proj", "l.self_attn.v_proj"};
+  const float largest[] = {2688.0f, 5376.0f, 1344.0f};  // 448 * 6 is the amax whose factor is 1
+  ModelJob job;
+  job.in = folder / "m.safetensors";
+  std::vector<TensorInfo> infos;
+  for (const char* name : names) infos.push_back({std::string(name) + ".weight", Dtype::f32, {48, 128}});
+  SafetensorsWriter writer(job.in, infos);
+  for (const float amax : largest) {
+    std::vector<float> x = made_up(48);
+    x[100] = amax;
+    writer.write(x.data(), x.size() * sizeof(float));
+  }
+  writer.commit();
+  job.out = folder / "out";
+  job.scheme = &scheme_of("test", "modelopt_nvfp4");
+  convert_model(job);
+  for (const char* name : names)
+    CHECK(load_floats(job.out + "/m.safetensors:" + name + ".weight_scale_2").values == std::vector<float>{2.0f});
+}
+
 // Every code under every scale, factors that overflow and vanish.
 TEST_CASE("weights decode bit for bit as the core does in every order", "[quick]") {
   for (const CheckpointScheme& scheme : checkpoint_schemes)
