@@ -184,6 +184,32 @@ TEST_CASE("weights that engines join share the factor of the largest, by hand", 
     CHECK(load_floats(job.out + "/m.safetensors:" + name + ".weight_scale_2").values == std::vector<float>{2.0f});
 }
 
+TEST_CASE("shards have an index with the bytes that were written, and tensors random bits of their own", "[cli]") {
+  const test::TemporaryFolder folder;
+  set_output_sync(false);
+  const std::vector<float> x = made_up(48);
+  ModelJob job;
+  job.in = folder / "model";
+  std::filesystem::create_directory(job.in);
+  for (const char* name : {"a", "b"}) {
+    SafetensorsWriter writer(job.in + "/" + name + ".safetensors",
+                             {{std::string(name) + ".down_proj.weight", Dtype::f32, {48, 128}}});
+    writer.write(x.data(), x.size() * sizeof(float));
+    writer.commit();
+  }
+  job.out = folder / "out";
+  job.scheme = &scheme_of("test", "modelopt_nvfp4");
+  job.words = "nvfp4,rounding=stochastic";
+  convert_model(job);
+  // Two weights of 48 * 64 bytes of codes, 48 * 8 of scales and a factor.
+  CHECK_THAT(test::read_text(job.out + "/model.safetensors.index.json"), Catch::Contains("\"total_size\": 6920"));
+  const auto codes = [&](const std::string& name) {
+    return load_raw(job.out + "/" + name + ".safetensors:" + name + ".down_proj.weight").bytes;
+  };
+  CHECK(codes("a").size() == 48 * 64);
+  CHECK(codes("a") != codes("b"));  // of the same numbers
+}
+
 // Every code under every scale, factors that overflow and vanish.
 TEST_CASE("weights decode bit for bit as the core does in every order", "[quick]") {
   for (const CheckpointScheme& scheme : checkpoint_schemes)
