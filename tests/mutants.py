@@ -109,7 +109,7 @@ def first_failure(output):
     """The name of the test case that failed first."""
     catch = re.search(r"^-{20,}\n(.+?)\n-{20,}$", output, re.M | re.S)
     python = re.search(r"^(?:FAIL|ERROR): (\w+)", output, re.M)
-    return " ".join(catch[1].split("\n")[0].split()) if catch else python[1] if python else ""
+    return python[1] if python else " ".join(catch[1].split("\n")[0].split()) if catch else ""
 
 
 def run(test, known):

@@ -119,6 +119,15 @@ class Layers(unittest.TestCase):
         layer(x).sum().backward()  # evaluation has gradients, too
         self.assertEqual(tuple(layer.weight.grad.shape), (16, 32))
 
+    def test_evaluation_moves_no_held_scale(self):
+        model = ft.convert(torch.nn.Sequential(torch.nn.Linear(32, 32)), "ue5m3_hold50", seed=1)
+        x = torch.from_numpy(numbers(8, 32))
+        model(x).sum().backward()
+        held = ft.state(model)
+        model.eval()
+        model(x * 5).sum().backward()
+        self.assertEqual(ft.state(model), held)
+
     def test_a_state_put_back_goes_on_with_the_same_bits(self):
         name = next((w.value for w in f4.Recipe if "hold" in str(f4.show(w, "recipe"))), "nvfp4")
         x = torch.from_numpy(numbers(8, 32))
