@@ -6,7 +6,8 @@
 
 A mutant's tests run in their order, each up to its first failure. `test_race.quick` is a test of ctest; with a colon and
 the name of a case behind it, that case alone. Before any fault the same tests have to pass. Ends with 1 where a mutant
-survives, cannot be compiled or cannot be put in. J=2 in the environment compiles two files at once.
+survives, cannot be compiled or cannot be put in, with 2 for a wrong name or folder. J=2 in the environment compiles two
+files at once.
 """
 import json
 import os
@@ -23,11 +24,16 @@ LONGEST = 600  # seconds of a test; one that hangs has found the fault
 MARK = "mutants.folder"  # in what this script made
 
 
+def refuse(text):
+    print(f"mutants.py: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
 def mutants(names):
     known = json.loads((ROOT / "tests/mutants.json").read_text(encoding="utf-8"))
     for name in names:
         if name not in [m["name"] for m in known]:
-            sys.exit(f"mutants.py: no mutant '{name}'; accepted: {', '.join(m['name'] for m in known)}")
+            refuse(f"no mutant '{name}'; accepted: {', '.join(m['name'] for m in known)}")
     return [m for m in known if not names or m["name"] in names]
 
 
@@ -46,7 +52,7 @@ def check(known):
 def copy_tree(folder):
     """The files of the tree as they are now, those that nobody has committed included; equal ones keep their times."""
     if folder == ROOT or (folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists()):
-        sys.exit(f"mutants.py: {folder} holds something else; accepted: a new folder, or one that this script made")
+        refuse(f"{folder} holds something else; accepted: a new folder, or one that this script made")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).touch()
     listed = subprocess.run(["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
