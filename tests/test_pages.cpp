@@ -223,8 +223,8 @@ TEST_CASE("links of all pages lead somewhere", "[cli]") {
 }
 
 TEST_CASE("the version stands in the changes and the citation", "[cli]") {
-  const std::string line = run_cli("--version").out;  // "fp4sim 0.2.0\n"
+  const std::string line = run_cli("--version").out;  // "fp4sim 0.3.0\n"
   const std::string version = line.substr(7, line.size() - 8);
-  CHECK_THAT(read_text("CHANGELOG.md"), Catch::Contains("## " + version + "\n"));
+  CHECK_THAT(read_text("CHANGELOG.md"), Catch::Contains("## " + version + " (20"));
   CHECK_THAT(read_text("CITATION.cff"), Catch::Contains("\nversion: " + version + "\n"));
 }
