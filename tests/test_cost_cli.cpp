@@ -23,7 +23,7 @@ Json json_of(const std::string& arguments) {
 TEST_CASE("cost: JSON carries the fields that scripts rely on, and terms add up", "[cli]") {
   const Json cost = json_of("cost --recipe mxfp4_all_h16 --json");
   CHECK(cost["arguments"]["model"] == "llama3_8b");
-  CHECK(cost["arguments"]["hardware"] == "mi355x");
+  CHECK(cost["arguments"]["hardware"] == "b200");
   for (const char* field : {"step_time_s", "overhead", "quantisation_overhead", "energy_j", "price", "points"})
     CHECK(cost[field].is_number());
   double sum = 0;

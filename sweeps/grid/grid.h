@@ -84,7 +84,7 @@ struct Grid {
   double tune_best = 0;  // > 0: this share of what was explored at fixed values is tuned; 0: everything, before it runs
   std::optional<RaceSettings> race;
   std::vector<std::string> references = {"fp32", "bf16"};
-  std::vector<std::string> hardware = {"mi355x"};  // whose fronts choose the candidates of the race
+  std::vector<std::string> hardware = {"b200"};  // whose fronts choose the candidates of the race
   std::string model = "llama3_8b";
   size_t candidates = 60;  // most candidates of a task and chip that race
   Json source;             // the file

@@ -254,7 +254,7 @@ FieldNotes grid_notes() {
                {"include", Json::array({{{"train.clip", 2}}})},
                {"explore", "all"},
                {"references", Json::array({"bf16"})},
-               {"hardware", Json::array({"mi355x"})},
+               {"hardware", Json::array({"b200"})},
                {"model", "llama3_8b"},
                {"candidates", 60}};
   const auto read = [&] { sweeps::parse_grid(full.dump(), "grid", &notes); };

@@ -11,7 +11,7 @@
 namespace fp4::tools {
 
 struct CostArguments {
-  std::string model = "llama3_8b", hardware = "mi355x";
+  std::string model = "llama3_8b", hardware = "b200";
   std::vector<std::string> weights;  // NAME=NUMBER, or a JSON file or object
   std::vector<std::string> views;    // fused, separate
   std::string hadamard = "fused";
