@@ -54,6 +54,8 @@ struct CostModel {
   std::function<Cost(const Json& recipe, int steps, const CostWeights& weights)> evaluate;
   // Seconds of the step by group ("matmul", "quantise", ...), for bars; may be empty.
   std::function<std::vector<std::pair<std::string, double>>(const Json& recipe, int steps)> groups = {};
+  // The 95 % interval of the overhead by the model's stated doubt (cost/doubt.h); may be empty.
+  std::function<std::pair<double, double>(const Json& recipe, int steps)> overhead_range = {};
   std::vector<std::string> weights = {"sr", "hadamard", "tensor_scale", "estimator",
                                       "bandwidth"};  // of the sensitivity
   std::string hardware;

@@ -6,6 +6,7 @@
 #include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
+#include "sweeps/cost/doubt.h"
 #include "sweeps/training.h"
 
 namespace fp4::sweeps {
@@ -56,7 +57,18 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
     }
     return list;
   };
-  return {.evaluate = evaluate, .groups = groups, .hardware = hardware->name, .model = model->name};
+  const auto overhead_range = [hardware, model, options](const Json& recipe, int steps) {
+    cost::CostOptions of_run = options;
+    of_run.steps = steps;
+    const cost::RecipeFacts facts = cost::facts_of(sim::recipe_from_json(recipe), steps);
+    const cost::CostRange range = cost::cost_doubts({facts}, *model, *hardware, of_run).front().overhead;
+    return std::pair(range.low, range.high);
+  };
+  return {.evaluate = evaluate,
+          .groups = groups,
+          .overhead_range = overhead_range,
+          .hardware = hardware->name,
+          .model = model->name};
 }
 
 }  // namespace fp4::sweeps

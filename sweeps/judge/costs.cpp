@@ -81,6 +81,12 @@ Cost Costs::evaluate(size_t recipe, const CostWeights& weights) const {
 
 const Cost& Costs::of(const ConfigResult& config) const { return plain_[recipe_of_.at(config.record.hash)]; }
 
+std::optional<std::pair<double, double>> Costs::overhead_range(const ConfigResult& config) const {
+  if (!model_.overhead_range) return std::nullopt;
+  const PricedRecipe& priced = recipes_[recipe_of_.at(config.record.hash)];
+  return model_.overhead_range(priced.recipe, priced.steps);
+}
+
 Cost Costs::weighted(const ConfigResult& config, const std::string& weight, double factor) const {
   const size_t recipe = recipe_of_.at(config.record.hash);
   auto& known = weighted_[{weight, factor}];

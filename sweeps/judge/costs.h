@@ -4,8 +4,10 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sweeps/judge/results.h"
@@ -25,6 +27,8 @@ class Costs {
 
   const CostModel& model() const { return model_; }
   const Cost& of(const ConfigResult& config) const;
+  // The 95 % interval of its overhead; none where the model states no doubt. Some 200 evaluations each time.
+  std::optional<std::pair<double, double>> overhead_range(const ConfigResult& config) const;
   // The same with one weight multiplied by `factor`; remembered, since front points share their rivals.
   Cost weighted(const ConfigResult& config, const std::string& weight, double factor) const;
   // Evaluates one weight and factor for all recipes at once, in parallel.

@@ -99,6 +99,9 @@ class ContextJudge {
       }
     }
     if (options_.sensitivity) add_sensitivity(front_, costs_, options_.x);
+    for (FrontPoint& point : front_.points)
+      if (point.on_front || (front_.raced && point.candidate))
+        point.overhead_range = costs_.overhead_range(*point.config);
     add_units(front_, results_, curves_, options_.target);
   }
 

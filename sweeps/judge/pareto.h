@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sweeps/judge/costs.h"
@@ -31,6 +32,7 @@ std::string_view word(FrontStatus status);  // "" for unjudged
 struct FrontPoint {
   const ConfigResult* config = nullptr;
   Cost cost;
+  std::optional<std::pair<double, double>> overhead_range;  // 95 % by the cost model's doubt; of what raced or leads
   double x = 0;
   Summary y;  // over the seeds that count; n = 0 when none finished
   size_t diverged = 0;

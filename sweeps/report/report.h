@@ -70,8 +70,9 @@ struct ReportPoint {
   // "on", "tied", "off", "undecided"; "screening": near the front, no fresh seeds (the page draws the line through
   // those that no other beats by means); "" where it was not judged, shown like "off".
   std::string front;
-  std::vector<std::string> axis_values;   // one per ReportInput::axes; "" where the axis is dead or does not apply
-  std::vector<double> costs;              // one per ReportInput::cost_columns, exact, report_unknown allowed
+  std::vector<std::string> axis_values;  // one per ReportInput::axes; "" where the axis is dead or does not apply
+  std::vector<double> costs;             // one per ReportInput::cost_columns, exact, report_unknown allowed
+  double overhead_low = report_unknown, overhead_high = report_unknown;  // 95 % by the cost model's doubt
   std::vector<ReportEstimate> qualities;  // one per ReportInput::quality_columns; of the seeds that finished
   int seeds = 0;                          // runs behind the estimates
   int diverged = 0;                       // runs without a loss; any of them puts the point into the strip

@@ -94,6 +94,8 @@ void pack_judgement(ColumnPack& pack, const ReportInput& input, const std::vecto
   pack.numbers("seeds", collect(points, [](const auto& p) { return static_cast<double>(p.seeds); }));
   for (std::size_t i = 0; i < input.cost_columns.size(); ++i)
     pack.numbers("mean " + input.cost_columns[i].name, collect(points, [i](const auto& p) { return p.costs[i]; }));
+  pack.numbers("low overhead", collect(points, [](const auto& p) { return p.overhead_low; }));
+  pack.numbers("high overhead", collect(points, [](const auto& p) { return p.overhead_high; }));
   for (std::size_t i = 0; i < input.quality_columns.size(); ++i) {
     const std::string& name = input.quality_columns[i].name;
     pack.numbers("mean " + name, collect(points, [i](const auto& p) { return p.qualities[i].mean; }));

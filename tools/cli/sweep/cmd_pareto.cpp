@@ -72,10 +72,13 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
       {"sd", point.y.n > 1 ? number(point.y.sd) : nullptr},
       {"diverged", point.diverged},
       {"candidate", point.candidate},
+      {"overhead_interval", nullptr},
       {"speedup_bf16", number(point.cost.speedup_bf16)},
       {"decoded", point.cost.decoded},
   };
   json["at"] = word(point.config->record.at);
+  if (point.overhead_range)
+    json["overhead_interval"] = {number(point.overhead_range->first), number(point.overhead_range->second)};
   if (raced) {
     const auto pair = [](const std::optional<sweeps::Interval>& range) -> nlohmann::ordered_json {
       if (!range) return nullptr;

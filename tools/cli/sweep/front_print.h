@@ -24,6 +24,9 @@ std::string marked_setting(const sweeps::Results& results, const sweeps::FrontPo
 std::string decoded_text(const sweeps::Results& results, const sweeps::ContextFront& front);
 void print_decoded(const sweeps::Results& results, const sweeps::ContextFront& front);
 
+// A line with the 95 % intervals of the overheads of what leads, as the cost model doubts them.
+void print_overhead_ranges(const sweeps::ContextFront& front, const std::string& x);
+
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);
 

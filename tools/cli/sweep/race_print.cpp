@@ -110,6 +110,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   const size_t all =
       open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
   print_decoded(results, front);
+  print_overhead_ranges(front, options.x);
   fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
              off);
   print_diverged(results, front);

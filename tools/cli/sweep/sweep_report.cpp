@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 
 #include "sim/rules/recipe.h"
@@ -163,6 +164,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   if (point.status == sweeps::FrontStatus::tied && point.rival != nullptr) row.rival = point.rival->record.hash;
   row.axis_values = config.labels;
   for (const std::string& column : sweeps::cost_columns()) row.costs.push_back(cost_column(point.cost, column));
+  if (point.overhead_range) std::tie(row.overhead_low, row.overhead_high) = *point.overhead_range;
   row.costs.push_back(point.cost.fp4_share);
   row.costs.push_back(weight_bits(config.record.config));
   const bool confirm = front.raced && point.candidate;
