@@ -371,8 +371,7 @@ TEST_CASE("pareto: JSON, picture, words", "[cli]") {
   CHECK(json["y"] == "loss_gap");
   size_t on_front = 0;
   for (const Json& point : json["points"]) {
-    for (const char* key :
-         {"config_hash", "x", "y", "y_low", "y_high", "on_front", "sensitivity", "overhead_interval"})
+    for (const char* key : {"config_hash", "x", "y", "y_low", "y_high", "on_front", "sensitivity", "overhead_interval"})
       CHECK(point.contains(key));
     on_front += point["on_front"] == true;
   }
