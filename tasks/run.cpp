@@ -91,9 +91,6 @@ std::string content_of(const std::string& path) {
 
 const Task& task_of(const Json& config) { return task(config.at("task").at("name").get<std::string>()); }
 
-// Weighted losses of one example.
-double sequence_of(const Json& config) { return config.at("task").value("context", 1.0); }
-
 Json without(Json object, std::initializer_list<const char*> keys) {
   for (const char* key : keys) object.erase(key);
   return object;
@@ -192,9 +189,11 @@ std::string config_hash(const Json& config) {
   return content_hash(hashed);
 }
 
+int sequence_of(const Json& config) { return config.at("task").value("context", 1); }
+
 double effective_batch(const Json& config) {
   const double t = number(config, "outliers.token");
-  return batch_of(config) * sequence_of(config) / std::exp(t * t);
+  return static_cast<double>(batch_of(config)) * sequence_of(config) / std::exp(t * t);
 }
 
 namespace {
@@ -202,9 +201,13 @@ namespace {
 // Of a network that is trained, or, with `is_judged`, only evaluated under the recipe.
 std::string reason_against(const Json& config, bool is_judged) {
   const auto against = [](const Json& recipe, bool judged) -> std::string {
-    if (!judged && recipe.contains("ptq"))
-      return "ptq is done to a trained network; accepted in: fp4sim eval, a grid's eval";
-    return sim::invalid_reason(recipe_from_json(recipe));
+    const sim::Recipe read = recipe_from_json(recipe);
+    const std::string only = "; accepted in: fp4sim eval, a grid's eval";
+    if (!judged && read.attention.calibrates())
+      return "attn.kv: tensor_scale hold is calibrated on a trained network" + only;
+    if (!judged && recipe.contains("ptq")) return "ptq is done to a trained network" + only;
+    if (!judged && recipe.contains("calls")) return "calls is how a trained network's products are called" + only;
+    return sim::invalid_reason(read);
   };
   if (const std::string reason = against(config.at("recipe"), is_judged); !reason.empty()) return "recipe: " + reason;
   for (const char* section : {"branch", "eval"})

@@ -44,6 +44,9 @@ inline constexpr double least_effective_batch = 64;
 /// The linear layers of a canonical configuration in the order of the forward pass, in the recipe's first phase.
 std::vector<sim::LayerInfo> layers(const Json& canonical);
 
+/// Rows of outputs, and weighted losses, of one example: the bytes of a sequence of lm, else 1.
+int sequence_of(const Json& canonical);
+
 /// Multiply-adds x steps of a canonical configuration: a static cost for scheduling, the same everywhere.
 double static_cost(const Json& canonical);
 

@@ -6,6 +6,7 @@
 #include "sim/engine/quantized_linear.h"
 #include "sim/net/attention.h"
 #include "sim/rules/recipe.h"
+#include "src/arith/spec_text.h"
 #include "src/text/error.h"
 #include "tasks/run.h"
 
@@ -139,4 +140,89 @@ TEST_CASE("keys without their mean, by hand", "[quick]") {
   CHECK(centered.digest != plain.digest);
   CHECK(centered.metrics.at("loss") == Approx(plain.metrics.at("loss")).epsilon(1e-4));
   CHECK(run("[]", 3, "bf16", true).digest == run("[]", 3, "bf16").digest);
+}
+
+TEST_CASE("a cache stores keys and values in its format, by hand", "[quick]") {
+  // Keys 4 1.2 -> 4 1 and 1 1.6 -> 1 1.5 in either direction, so the second token attends by halves, as above. Values
+  // by token: 6 2.2 -> 6 2 (scale 1), 1 .35 -> 1 .375 (scale 1/4); by channel 6 1 exact, 2.2 .35 -> 2 .25 (scale 1/2).
+  const std::vector<float> q = {6, 2.2f, 0.5f, 3}, k = {4, 1.2f, 1, 1.6f}, v = {6, 2.2f, 1, 0.35f};
+  Json recipe = {{"attn", {{"kv", {{"preset", "mxfp4"}}}}}};
+  CHECK(attend(recipe, 2, 1, q, k, v) == std::vector<float>{6, 2, 3.5f, 1.1875f});
+  recipe["attn"]["values"] = "channel";
+  CHECK(attend(recipe, 2, 1, q, k, v) == std::vector<float>{6, 2, 3.5f, 1.125f});
+  // Keys 6 1.1 and .2 1: by token the second is .25 1 (scale 1/4), by channel 0 1 (6 and .2 share a scale).
+  const std::vector<float> few = {0.1f, 0, 0.1f, 0}, keys = {6, 1.1f, 0.2f, 1}, values = {1, 0, 0, 0};
+  const auto first_weight = [&](const char* axis) {
+    recipe["attn"]["keys"] = axis;
+    return static_cast<double>(attend(recipe, 2, 1, few, keys, values)[2]);
+  };
+  CHECK(first_weight("token") == Approx(1 / (1 + std::exp(-0.575 / std::sqrt(2.0)))).epsilon(1e-6));
+  CHECK(first_weight("channel") == Approx(1 / (1 + std::exp(-0.6 / std::sqrt(2.0)))).epsilon(1e-6));
+  // As they are: plain attention.
+  recipe["attn"]["kv"] = {{"preset", "fp32"}};
+  CHECK(attend(recipe, 2, 1, q, k, v) == attend(Json::object(), 2, 1, q, k, v));
+  CHECK_THROWS_WITH(sim::recipe_from_json({{"attn", {{"keys", "head"}}}}), Catch::Contains("token, channel"));
+}
+
+TEST_CASE("a cache's factor is calibrated on batches of the training", "[quick]") {
+  const Dispatcher backend;
+  sim::LinearEngine engine(sim::recipe_from_json({{"attn", {{"kv", {{"preset", "nvfp4"}, {"tensor_scale", "hold"}}}}}}),
+                           backend);
+  const int product = engine.add_product("block0.qk", 16, 2, 1);
+  engine.finish();
+  sim::Pass pass;
+  pass.step = 1;
+  pass.training = false;
+  sim::Arena memory;
+  sim::Tape tape(memory, sim::kernels(), pass);
+  std::vector<float> seen(32, 1.0f), other(32), expected(32);
+  seen[5] = -77.0f;
+  for (size_t i = 0; i < other.size(); ++i) other[i] = 0.37f * static_cast<float>(i % 7) - 1;
+  engine.begin_calibration();
+  pass.quantise = false;
+  engine.store_in_cache(tape, product, {seen.data(), 2, 16}, false, 0);
+  CHECK(seen[5] == -77.0f);
+  engine.finish_calibration(tape);
+  pass.quantise = true;
+  QuantizeCall call;
+  call.x = view_of(other.data(), 2, 16);
+  call.spec = quant_spec_from_words("nvfp4,tensor_scale=hold");
+  call.held_amax = 77.0f;
+  Quantized stored;
+  backend.quantize(call, stored);
+  backend.dequantize(stored, expected.data());
+  engine.store_in_cache(tape, product, {other.data(), 2, 16}, false, 0);
+  CHECK(other == expected);
+  const Json held = {{"base", "bf16"}, {"attn", {{"kv", {{"preset", "nvfp4"}, {"tensor_scale", "hold"}}}}}};
+  const Json config = tasks::canonical({{"task", "lm"}, {"recipe", held}});
+  CHECK_THAT(tasks::invalid_reason(config), Catch::Contains("attn.kv") && Catch::Contains("fp4sim eval"));
+  const Json none = tasks::canonical({{"task", "regression"}, {"recipe", {{"attn", {{"kv", {{"preset", "mxfp4"}}}}}}}});
+  CHECK_THROWS_WITH(tasks::run(none, 1), Catch::Contains("no attention"));
+}
+
+TEST_CASE("a tile of the softmax is rounded before or after its sum", "[quick]") {
+  // Scores of the second token 0 and d with exp(d) = 0.4: before the sum 1 0.4 -> 1 0.375 (scale 1/4), divided by 1.4;
+  // after it 5/7 2/7 -> 0.75 0.25 (scale 1/8).
+  const float d = static_cast<float>(std::log(0.4) * std::sqrt(2.0));
+  const std::vector<float> q = {1, 0, 1, 0}, k = {0, 0, d, 0}, v = {1, 0, 0, 1};
+  Json recipe = ruled(R"([{"kind": "pv", "fprop": {"a": {"preset": "mxfp4"}}}])");
+  CHECK(attend(recipe, 2, 1, q, k, v) == std::vector<float>{1, 0, 0.75f, 0.25f});
+  recipe["attn"] = {{"tile", "before_sum"}};
+  const std::vector<float> y = attend(recipe, 2, 1, q, k, v);
+  CHECK(y[0] == 1.0f);
+  CHECK(y[2] == Approx(1 / 1.4).epsilon(1e-6));
+  CHECK(y[3] == Approx(0.375 / 1.4).epsilon(1e-6));
+  // In fp32 both are one softmax, forward and backward, but for rounding.
+  const auto trained = [](const char* tile) {
+    const Json exact = {
+        {"base", "bf16"}, {"layers", Json::parse(R"([{"kind": "pv", "recipe": "fp32"}])")}, {"attn", {{"tile", tile}}}};
+    const Json task = {{"name", "lm"}, {"width", 32}, {"heads", 2}, {"ffn", 32}, {"context", 16}};
+    return tasks::run(
+        tasks::canonical(
+            {{"task", task}, {"recipe", exact}, {"train", {{"steps", 12}, {"batch", 4}, {"curve_points", 1}}}}),
+        1);
+  };
+  const sim::History after = trained("after_sum"), before = trained("before_sum");
+  CHECK(before.digest != after.digest);
+  CHECK(before.metrics.at("loss") == Approx(after.metrics.at("loss")).epsilon(2e-5));
 }

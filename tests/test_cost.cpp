@@ -7,6 +7,7 @@
 
 #include "fp4/presets.h"
 #include "sim/rules/recipe.h"
+#include "src/arith/spec_text.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "sweeps/cost/doubt.h"
@@ -92,6 +93,15 @@ TEST_CASE("a product in a format that the chip does not multiply is priced in bf
   Recipe recipe = uniform(mxfp4_spec);
   recipe.wgrad.b.quant = nvfp4_spec;
   REQUIRE(group(evaluate(recipe, model, narrow), "matmul") == 128.0 + 128 + 512);
+  // Codes of lists of values, built in or from a file, and of choices are no operands of a matrix unit.
+  const std::vector<std::string> lists = {"fp4 codes of lists of values"};
+  for (const char* words : {"mxfp4,element=nf4", "mxfp4,element=int4",
+                            R"(mxfp4,element={"signed": true, "values": [0, 1, 2, 3]})", "if4"}) {
+    INFO(words);
+    const CostResult decoded = evaluate(uniform(quant_spec_from_words(words)), model, chip);
+    REQUIRE(decoded.decoded == lists);
+    REQUIRE(group(decoded, "matmul") == 3 * 512.0);
+  }
   // Of real chips: CDNA 4 takes E8M0 for 32 alone, Blackwell UE4M3 for 16 as well, UE5M3 has Rubin.
   const Model llama = load_model("llama3_8b");
   const auto decoded = [&](const char* name, const char* hardware) {

@@ -96,6 +96,9 @@ void LinearEngine::finish() {
     if (is_ruled(recipe_, places.back())) l.treatment = Treatment::quantised;
   }
   check_rules(recipe_, places, "recipe layers");
+  if (recipe_.attention.any() && std::none_of(layers_.begin(), layers_.end(),
+                                              [](const Layer& l) { return l.is_product && l.name.ends_with(".qk"); }))
+    throw Error("recipe attn: the model has no attention; accepted for: lm");
   for (const std::string& name : p.names) {
     std::vector<std::string> known;
     for (const Layer* l : candidates) known.push_back(l->name);
@@ -123,6 +126,8 @@ void LinearEngine::plan(int phase) {
       throw Error("weights: " + l.name + ": averages and resets need an fprop without a Hadamard");
     if (has_weight_rules(l) && recipe_.weights.decay > 0 && !keeps_b_whole(r.fprop.split))
       throw Error("weights: " + l.name + ": averages need an fprop whose weights are one part: split none or clamp");
+    if (recipe_.calls.any() && !l.is_product && r.fprop.split.any())
+      throw Error("calls: " + l.name + ": a product of several parts is not called apart; accepted: split none");
     for (Product& product : l.products) {
       product.is_plain = is_plain(product.spec);
       for (const QuantSpec* q : {&product.spec.a.quant, &product.spec.b.quant})
@@ -137,6 +142,8 @@ void LinearEngine::plan(int phase) {
 std::string LinearEngine::reason_against_device() {
   if (recipe_.weights.any()) return "weights: averages and resets of weights";
   if (recipe_.ptq.any()) return "ptq";
+  if (recipe_.calls.any()) return "calls";
+  if (recipe_.attention.any()) return "attn";
   if (recipe_.update.has_states()) return "states: moments or weights in few bits";
   for (const Phase& phase : recipe_.phases)
     if (phase.when > 0) return "phases: when";

@@ -187,8 +187,11 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   Saved saved = {x, w, bias, y, relu, {}, {}, {}};
   if (!layer.is_product) layer.weight = w->value;
   const bool training = tape.pass.training;
-  if (calibrates_) calibrate(layer, x->value);
-  if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
+  if (calibrates_ && recipe_.ptq.any()) calibrate(layer, x->value);
+  if (calls_apart(tape, layer)) {
+    multiply_in_calls(tape, layer, part, layer.after ? smoothed(tape, layer, x->value) : x->value, w->value,
+                      layer.after.get(), y->value);
+  } else if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, out, {x->value.data, in, 1}, {w->value.data, 1, in}, rows, out, in);
     layer.products[0].count += training && index == 0;
   } else if (layer.after && !training) {
@@ -215,6 +218,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     trace(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), saved.kept_x.quantized,
           saved.kept_w.quantized, y->value);
   }
+  if (tape.pass.log != nullptr) note(tape, layer, part, x->value, w->value, y->value);
   if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
   return y;

@@ -67,6 +67,11 @@ class LinearEngine {
   std::string reason_against_device();
 
   bool centers_keys() const { return recipe_.center_keys; }
+  const AttentionRules& attention() const { return recipe_.attention; }
+  /// x [rows, cols] as the recipe's cache holds it, in place; blocks along the columns, or the rows with `by_column`.
+  /// `product` (qk for K, pv for V) and `part` place its random bits. Unchanged where nothing is quantised; while
+  /// calibrating, its largest magnitude counts.
+  void store_in_cache(Tape& tape, int product, Tensor x, bool by_column, int part);
 
   /// A step in which a layer has no rows.
   void rest(int layer, Var w) { layers_[static_cast<size_t>(layer)].weight = w->value; }
@@ -139,6 +144,12 @@ class LinearEngine {
     int index;
   };
   QuantizeCall call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand, MatrixView x) const;
+  // Products as `calls` have them, and what a log notes (called_product.cpp).
+  bool calls_apart(const Tape& tape, const Layer& layer) const;
+  int rows_of_call(const Tape& tape, const Layer& layer, int rows) const;
+  void multiply_in_calls(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, const Quantized* ready_w, Tensor y);
+  Tensor as_multiplied(Tape& tape, Layer& layer, Part part, int operand, Tensor x);
+  void note(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, Tensor y);
   bool has_weight_rules(const Layer& layer) const {
     return recipe_.weights.any() && !layer.is_product && layer.treatment == Treatment::quantised;
   }

@@ -1,6 +1,7 @@
 // Heads are copied out of [B*T, H*W] into contiguous operands and back; see attention.h.
 #include "sim/net/attention.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "fp4/elementary.h"
@@ -68,6 +69,60 @@ Var causal_softmax(Tape& tape, Var s, float factor) {
   return p;
 }
 
+// The exponentials of a softmax before they are divided by their sum, as one tile of a kernel has them: exp(factor *
+// (s - max)) [T, T], 0 above the diagonal, and the sums of its rows, ascending. `sum_gradient` is written by divided().
+struct Tile {
+  Var e;
+  float* sums;
+  float* sum_gradient;
+};
+
+Tile causal_exponentials(Tape& tape, Var s, float factor) {
+  const int n = s->value.rows;
+  const Tile tile = {tape.variable(n, n, true), tape.arena.take<float>(n), tape.arena.take<float>(n)};
+  for (int i = 0; i < n; ++i) {
+    const float* in = s->value.row(i);
+    float* out = tile.e->value.row(i);
+    const float top = *std::max_element(in, in + i + 1);
+    float sum = 0;
+    for (int j = 0; j <= i; ++j) sum += out[j] = elementary::exp(factor * (in[j] - top));
+    std::fill(out + i + 1, out + n, 0.0f);
+    tile.sums[i] = sum;
+  }
+  tape.record(tile.e, [=](Tape& t) {
+    float* ds = t.new_gradient(s);
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j) {
+        const int64_t at = int64_t{i} * n + j;
+        ds[at] = factor * (tile.e->value.data[at] * (tile.e->grad[at] + tile.sum_gradient[i]));
+      }
+    t.add_gradient(s, ds);
+  });
+  return tile;
+}
+
+// The product of the tile with V over the row sums, each the exact one of that row.
+Var divided(Tape& tape, Var product, const Tile& tile) {
+  const int rows = product->value.rows, cols = product->value.cols;
+  Var y = tape.variable(rows, cols, true);
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < cols; ++c) y->value.row(r)[c] = product->value.row(r)[c] / tile.sums[r];
+  tape.record(y, [=](Tape& t) {
+    float* d = t.new_gradient(product);
+    for (int r = 0; r < rows; ++r) {
+      float sum = 0;
+      for (int c = 0; c < cols; ++c) {
+        const float dy = y->grad[int64_t{r} * cols + c];
+        d[int64_t{r} * cols + c] = dy / tile.sums[r];
+        sum += dy * y->value.row(r)[c];
+      }
+      tile.sum_gradient[r] = -sum / tile.sums[r];
+    }
+    t.add_gradient(product, d);
+  });
+  return y;
+}
+
 }  // namespace
 
 Attention::Attention(Builder& build, const std::string& name, int width, int heads, int context)
@@ -78,7 +133,8 @@ Attention::Attention(Builder& build, const std::string& name, int width, int hea
 }
 
 Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
-  if (!engine_->is_quantised(qk_) && !engine_->is_quantised(pv_))
+  const AttentionRules& rules = engine_->attention();
+  if (!engine_->is_quantised(qk_) && !engine_->is_quantised(pv_) && !rules.stores())
     return causal_attention(tape, q, k, v, heads_, context_);
   const int rows = q->value.rows, cols = q->value.cols, width = cols / heads_, context = context_;
   const int count = rows / context * heads_, per_sequence = heads_;
@@ -93,8 +149,10 @@ Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
                 tape.variable(width, context, true), nullptr};
     take(place(i), q->value.data, heads[i].q->value.data);
     take(place(i), k->value.data, heads[i].k->value.data);
+    engine_->store_in_cache(tape, qk_, heads[i].k->value, rules.keys == CacheAxis::channel, i);
     if (centers) take_means_out(heads[i].k->value.data, context, width);
     take_transposed(place(i), v->value.data, heads[i].v_transposed->value.data);
+    engine_->store_in_cache(tape, pv_, heads[i].v_transposed->value, rules.values == CacheAxis::token, i);
   }
   // Runs after the products of all heads.
   tape.record(heads[0].q, [=](Tape& t) {
@@ -112,8 +170,13 @@ Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
   Var y = tape.variable(rows, cols, true);
   for (int i = 0; i < count; ++i) {
     Head& h = heads[i];
-    const Var p = causal_softmax(tape, engine_->forward(tape, qk_, h.q, h.k, nullptr, false, i), factor);
-    h.y = engine_->forward(tape, pv_, p, h.v_transposed, nullptr, false, i);
+    const Var s = engine_->forward(tape, qk_, h.q, h.k, nullptr, false, i);
+    if (rules.tile == SoftmaxTile::before_sum && engine_->is_quantised(pv_) && tape.pass.quantise) {
+      const Tile tile = causal_exponentials(tape, s, factor);
+      h.y = divided(tape, engine_->forward(tape, pv_, tile.e, h.v_transposed, nullptr, false, i), tile);
+    } else {
+      h.y = engine_->forward(tape, pv_, causal_softmax(tape, s, factor), h.v_transposed, nullptr, false, i);
+    }
     put(place(i), h.y->value.data, y->value.data);
   }
   tape.record(y, [=](Tape& t) {

@@ -3,8 +3,10 @@
 // layer has them (quantized_linear.h):
 //   qk  S [T, T] = Q K^T   X = Q [T, W], weight K [T, W]:   dQ = dS K by dgrad, dK = dS^T Q by wgrad
 //   pv  Y [T, W] = P V     X = P [T, T], weight V^T [W, T]: dP = dY V^T by dgrad, dV = P^T dY by wgrad
-// With `center_keys` of a recipe K is K minus its mean over the T positions where qk is quantised: that takes the same
-// from every score of a row. Masked positions are zeros of P and dS and are quantised and multiplied like the others.
+// `attn` of a recipe stores K and V in a format before the products read them, and says what of the softmax the second
+// one quantises (attention_rules.h). With `center_keys` of a recipe K is, where qk is quantised, K minus its mean over
+// the T positions: that takes the same from every score of a row. Masked positions are zeros of P and dS and are
+// quantised and multiplied like the others.
 #pragma once
 
 #include <string>
@@ -18,7 +20,7 @@ class Attention {
   /// `name` is the block's ("block0"), width that of all heads. To be made after all linear layers of the model, whose
   /// numbers and random bits do not depend on whether a model has attention.
   Attention(Builder& build, const std::string& name, int width, int heads, int context);
-  /// softmax(q k^T / sqrt(W), causal) v; all [B*T, H*W]. Without rules, causal_attention (ops.h).
+  /// softmax(q k^T / sqrt(W), causal) v; all [B*T, H*W]. Without rules and `attn`, causal_attention (ops.h).
   Var operator()(Tape& tape, Var q, Var k, Var v) const;
 
  private:

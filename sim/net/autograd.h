@@ -16,6 +16,7 @@
 namespace fp4::sim {
 
 class Trace;
+class ForwardLog;
 
 /// A network whose outputs a training follows, beside the labels. Losses keep its outputs while it `speaks` and mix
 /// them into their targets afterwards; sim/train/train.cpp lets it speak before each step.
@@ -29,6 +30,9 @@ struct Teacher {
 /// and the right one.
 struct Answers {
   std::vector<int32_t> chosen, labels;
+  bool keeps_outputs = false;
+  int classes = 0;
+  std::vector<float> outputs;  // logits, row by row, where they are kept
 };
 
 /// What an operation may need to know about the run it is part of.
@@ -42,6 +46,7 @@ struct Pass {
   Trace* trace = nullptr;
   Teacher* teacher = nullptr;
   Answers* answers = nullptr;  // where losses note them
+  ForwardLog* log = nullptr;   // where layers note their forward products (forward_log.h)
 };
 
 struct Variable {

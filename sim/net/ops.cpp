@@ -321,6 +321,10 @@ Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* we
       answers->chosen.push_back(static_cast<int32_t>(std::max_element(y, y + cols) - y));
       answers->labels.push_back(labels[r]);
     }
+    if (answers->keeps_outputs) {
+      answers->classes = cols;
+      answers->outputs.insert(answers->outputs.end(), outputs.data, outputs.data + outputs.size());
+    }
   }
   if (const Teacher* teacher = heard(tape, logits->value))
     return followed_cross_entropy(tape, logits, labels, weights, *teacher);

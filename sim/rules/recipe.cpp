@@ -134,6 +134,10 @@ Recipe from_object(JsonReader given) {
     r.weights = weight_rules_from(*value);
   if (const auto value = given.find("ptq", {"what `fp4sim eval` does to the weights of a trained network"}))
     r.ptq = post_training_from(*value, r.ptq);
+  if (const auto value = given.find("attn", {"how attention stores K and V and rounds its softmax"}))
+    r.attention = attention_rules_from(*value, r.attention);
+  if (const auto value = given.find("calls", {"how `fp4sim eval` calls the forward products: rows, parts of K"}))
+    r.calls = calls_from(*value, r.calls);
   if (const auto value =
           given.find("optimizer", {"update rule instead of the task's; empty: the task's", r.optimizer})) {
     const std::vector<std::string> words = words_of_optimizer();
@@ -202,7 +206,9 @@ Json to_json(const Recipe& recipe) {
   if (r.center_keys) out["center_keys"] = true;
   if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
   if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);
-  if (r.ptq.any()) out["ptq"] = post_training_to(r.ptq);
+  if (r.ptq.any() || r.attention.calibrates()) out["ptq"] = post_training_to(r.ptq);
+  if (r.attention.any()) out["attn"] = attention_rules_to(r.attention);
+  if (r.calls.any()) out["calls"] = calls_to(r.calls);
   if (r.update.has_muon()) out["muon"] = muon_to(r.update);
   if (r.update.has_states()) out["states"] = states_to(r.update);
   for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
@@ -215,6 +221,7 @@ std::string invalid_reason(const Recipe& recipe) {
     const std::string reason = fp4::invalid_reason(gemm_of(r, i), i == 0);
     if (!reason.empty()) return std::string(gemm_keys[i]) + ": " + reason;
   }
+  if (const std::string reason = fp4::invalid_reason(r.attention.kv); !reason.empty()) return "attn.kv: " + reason;
   try {
     for (size_t i = 0; i < r.phases.size(); ++i) products_in(r, r, static_cast<int>(i));
   } catch (const Error& error) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "fp4/spec.h"
+#include "sim/rules/attention_rules.h"
+#include "sim/rules/calls.h"
 #include "sim/rules/oscillation.h"
 #include "sim/rules/post_training.h"
 #include "sim/rules/update_rules.h"
@@ -43,6 +45,8 @@ struct Recipe : fp4::Recipe {
   WeightRules weights;
   PostTraining ptq;
   UpdateRules update;
+  AttentionRules attention;
+  Calls calls;
   bool center_keys = false;  // a quantised Q K^T sees K minus its mean over the sequence, which softmax cannot tell
 };
 

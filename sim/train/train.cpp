@@ -143,16 +143,17 @@ class Run {
     if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 1 || c.step > steps_)
       throw Error(options_.resume_from + ": its weights or its step are not those of the configuration", 1);
     take_weights(c);
-    if (c.config == config_)
+    if (c.config == config_ && !options_.measures_afresh)
       at_place(options_.resume_from, [&] {
         engine_.restore(c.held_amax);
         engine_.restore_weights(c.weight_rules, c.step);
       });
     pass_.step = static_cast<uint32_t>(c.step);
     engine_.begin_step(c.step, steps_);
-    if (recipe_.ptq.any()) calibrate();
+    if (recipe_.ptq.any() || recipe_.attention.calibrates()) calibrate();
     Evaluation out;
     answers_ = &out.answers;
+    answers_->keeps_outputs = options_.keeps_outputs;
     judge();
     out.metrics = history_.metrics;
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -163,6 +164,7 @@ class Run {
   // Why this training cannot live in a device's memory; empty when it can.
   std::string reason_against_device() {
     if (options_.trace) return "trace";
+    if (options_.forward_log != nullptr) return "a log of forward products";
     if (options_.distil > 0 ||
         (!options_.resume_from.empty() && !read_checkpoint(options_.resume_from).teacher.empty()))
       return "distil";
@@ -346,6 +348,7 @@ class Run {
     pass_.quantise = quantise;
     pass_.seed = options_.rounding_seed.value_or(seed_);  // all ranks evaluate alike
     pass_.answers = quantise ? answers_ : nullptr;
+    pass_.log = quantise ? options_.forward_log : nullptr;
     return model_->validation_loss(*tape_, examples);
   }
 

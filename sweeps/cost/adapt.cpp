@@ -85,6 +85,7 @@ OperandFacts facts_of(const OperandSpec& operand) {
   // A cast to bf16 or fp32 is the tensor as it is; fp16 counts as bf16.
   facts.quantised = facts.element_bits < 16;
   if (!facts.quantised) return facts;
+  facts.multiplied = !element.is_grid() && !spec.choice.is_on;
   if (spec.has_scale()) {
     facts.scale = row_of(scale_table, spec.scale).name;
     facts.scale_bits = scale_storage_bits(spec.scale);

@@ -148,7 +148,6 @@ std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const 
 
 std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model& model, const Hardware& hardware) {
   std::set<std::string> formats;
-  if (hardware.block_scales.empty()) return {};
   for_each_part(recipe, model, [&](const Part& part) {
     for (int gemm = 0; gemm < 3; ++gemm) formats.insert(decoded_operand(gemm_of(part.facts, gemm), hardware));
   });

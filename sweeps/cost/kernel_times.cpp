@@ -27,6 +27,8 @@ std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
   constexpr double longest = 1 << 20;  // one scale a row or a tensor is a factor on the result
   const std::string format = format_class(gemm);
   for (const OperandFacts* operand : {&gemm.a, &gemm.b})
+    if (operand->quantised && !operand->multiplied) return format + " codes of lists of values";
+  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
     if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
         !hardware.multiplies(format, operand->scale, operand->scale_block))
       return fmt::format("{} with {} for {:g}", format, operand->scale, operand->scale_block);

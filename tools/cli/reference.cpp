@@ -54,6 +54,8 @@ FieldNotes recipe_notes() {
                         {"split", {{"method", "clamp"}, {"share", 0.01}, {"high", fp32_spec}}}};
   Json full = sim::to_json(Recipe{});
   full["center_keys"] = false;
+  full["attn"] = sim::attention_rules_to({});
+  full["calls"] = sim::calls_to({});
   for (const char* key : {"all", "fprop", "dgrad", "wgrad"}) full[key] = product;
   sim::recipe_from_json(full, "recipe", &notes);
   sim::recipe_from_json({{"base", "fp32"}}, "recipe", &notes);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
+#include "src/arith/spec_text.h"
 #include "src/text/error.h"
 
 namespace fp4::tools {
@@ -36,6 +38,20 @@ golden::RealType input_type(const std::string& command, const std::string& word)
   throw unknown_word(command + " --input-type", word, names);
 }
 
+namespace {
+
+// The words with the values of an element's file in the place of its name, since a bundle is made again from them.
+std::string with_own_values(const std::string& spec, const std::string& place) {
+  constexpr std::string_view key = "element=", ending = ".json";
+  const size_t at = spec.find(key);
+  if (at == std::string::npos || (at > 0 && spec[at - 1] != ',')) return spec;
+  const size_t begin = at + key.size(), end = std::min(spec.find(',', begin), spec.size());
+  if (!std::string_view(spec).substr(begin, end - begin).ends_with(ending)) return spec;
+  return spec.substr(0, begin) + to_json(quant_spec_from_words(spec, place)).at("element").dump() + spec.substr(end);
+}
+
+}  // namespace
+
 golden::Case own_case(const std::string& command, const OwnCase& o) {
   const bool from_file = !o.input.empty() && find_row(golden::input_kind_table, o.input) == nullptr;
   if (from_file && !std::filesystem::exists(o.input)) {
@@ -44,9 +60,10 @@ golden::Case own_case(const std::string& command, const OwnCase& o) {
     kinds.emplace_back("a file");
     throw unknown_word(command + " --input", o.input, kinds);
   }
-  if (o.spec.find(".json") != std::string::npos)
+  const std::string spec = with_own_values(o.spec, command + " --spec");
+  if (spec.find(".json") != std::string::npos)
     throw Error(command + " --spec: a bundle is made again from words: PRESET,key=value,.. instead of a file");
-  quant_spec_from_words(o.spec, command + " --spec");
+  quant_spec_from_words(spec, command + " --spec");
   std::vector<int64_t> sides;
   FloatTensor a, b;
   if (from_file) {
@@ -68,7 +85,7 @@ golden::Case own_case(const std::string& command, const OwnCase& o) {
     throw Error(command + " --shape: expected MxK (a quantisation) or MxNxK (a product), sides from 1");
   const bool is_gemm = sides.size() == 3;
   const std::string kind = from_file ? "boundary" : !o.input.empty() ? o.input : is_gemm ? "spread" : "boundary";
-  golden::Case c = golden::make_case(o.spec, find_row(golden::input_kind_table, kind)->id, sides.front(),
+  golden::Case c = golden::make_case(spec, find_row(golden::input_kind_table, kind)->id, sides.front(),
                                      is_gemm ? sides[1] : 0, sides.back(), o.place.place());
   c.given_a = std::move(a.values);
   c.given_b = std::move(b.values);

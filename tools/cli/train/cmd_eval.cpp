@@ -1,15 +1,18 @@
-// `fp4sim eval`: what a trained network loses under other recipes, without training it further.
+// `fp4sim eval`: what a trained network loses under other recipes, without training it further; with --against, whether
+// two kernels compute the same network.
 #include <fmt/core.h>
 
 #include "sim/rules/recipe.h"
 #include "sim/train/checkpoint.h"
 #include "src/text/error.h"
+#include "sweeps/judge/rollout.h"
 #include "tasks/run.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
+#include "tools/cli/train/rollout_print.h"
 #include "tools/cli/train/run_words.h"
 
 namespace fp4::tools {
@@ -18,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct EvalOptions {
-  std::string checkpoint, backend = "auto";
+  std::string checkpoint, against, backend = "auto";
   std::vector<std::string> recipes, sets;
   int threads = 1;
   bool json = false;
@@ -38,10 +41,15 @@ sim::Json recipe_of(const EvalOptions& o, const std::string& name) {
   return recipe;
 }
 
-std::vector<EvaluatedRow> evaluate_all(const EvalOptions& o) {
+sim::RunOptions eval_options(const EvalOptions& o) {
   sim::RunOptions options;
   options.backend = o.backend;
   options.threads = o.threads;
+  return options;
+}
+
+std::vector<EvaluatedRow> evaluate_all(const EvalOptions& o) {
+  const sim::RunOptions options = eval_options(o);
   std::vector<EvaluatedRow> rows;
   ProgressLine line(
       o.json, [](double rate) { return fmt::format("{:.3g} recipes/s", rate); }, 2);
@@ -62,12 +70,25 @@ std::vector<EvaluatedRow> evaluate_all(const EvalOptions& o) {
   return rows;
 }
 
+// The network and its training, one line.
+std::string network_line(const EvalOptions& o, const sim::Checkpoint& c, const std::string& recipe) {
+  return fmt::format("{}: {}, seed {}, step {} of {}, trained under {}", o.checkpoint,
+                     c.config.at("task").at("name").get<std::string>(), c.seed, c.step,
+                     c.config.at("train").at("steps").get<int>(), recipe);
+}
+
+ordered_json network_json(const EvalOptions& o, const sim::Checkpoint& c) {
+  return {{"schema", 1},
+          {"checkpoint", o.checkpoint},
+          {"task", c.config.at("task").at("name")},
+          {"seed", c.seed},
+          {"step", c.step}};
+}
+
 double metric(const EvaluatedRow& row, const char* name) { return row.evaluated.result.metrics.at(name); }
 
 void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::vector<EvaluatedRow>& rows) {
-  print_wrapped(fmt::format("{}: {}, seed {}, step {} of {}, trained under {}", o.checkpoint,
-                            checkpoint.config.at("task").at("name").get<std::string>(), checkpoint.seed,
-                            checkpoint.step, checkpoint.config.at("train").at("steps").get<int>(), rows[0].recipe));
+  print_wrapped(network_line(o, checkpoint, rows[0].recipe));
   std::vector<std::string> others;
   for (const auto& [name, value] : rows[0].evaluated.result.metrics)
     if (name != "loss" && name != "loss_hp" && name != "trivial_loss") others.push_back(name);
@@ -82,7 +103,54 @@ void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::v
   print_table(table);
 }
 
+// --against A: the one recipe of --recipe, or A itself, with --set laid over it.
+void run_against(const EvalOptions& o, Invocation& invocation) {
+  if (o.recipes.size() > 1)
+    throw Error(fmt::format("--against takes one recipe beside it, found {}: {}, {}", o.recipes.size(), o.recipes[0],
+                            o.recipes[1]));
+  if (o.recipes.empty() && o.sets.empty())
+    throw Error("--against: compared with what? accepted: --recipe RECIPE, --set FIELD=VALUE, or both");
+  const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
+  const sim::Json* const found = sim::at_path(checkpoint.config, "recipe.name");
+  if (found == nullptr || !found->is_string())
+    throw Error(o.checkpoint + ": its configuration has no recipe with a name", 1);
+  const sim::Json own = checkpoint.config.at("recipe");
+  const auto own_name = found->get<std::string>();
+  const auto given = [&](const std::string& word) { return word == "own" ? own : sim::Json(word); };
+  const sim::Json against = given(o.against);
+  sim::Json recipe = o.recipes.empty() ? against : given(o.recipes[0]);
+  if (!o.sets.empty()) {
+    recipe = {{"base", recipe}};
+    lay_over(recipe, o.sets);
+  }
+  sim::recipe_from_json(against, "--against");
+  sim::recipe_from_json(recipe, "--recipe");
+  ProgressLine line(
+      o.json, [](double rate) { return fmt::format("{:.3g} evaluations/s", rate); }, 2);
+  const sweeps::Rollout rollout =
+      sweeps::compare_rollout(o.checkpoint, against, recipe, eval_options(o), [&](size_t done, size_t all) {
+        line.update({.done = static_cast<double>(done),
+                     .all = static_cast<double>(all),
+                     .count = fmt::format("{}/{}", done, all),
+                     .more = ""});
+      });
+  const auto shown = [&](const std::string& word) { return word == "own" ? own_name : word; };
+  std::string name = shown(o.recipes.empty() ? o.against : o.recipes[0]);
+  for (size_t i = 0; i < o.sets.size(); ++i) name += (i == 0 ? " with " : ", ") + o.sets[i];
+  if (!o.json) {
+    print_wrapped(network_line(o, checkpoint, own_name));
+    return print_rollout(rollout, shown(o.against), name);
+  }
+  ordered_json out = network_json(o, checkpoint);
+  out["against"] = shown(o.against);
+  out["recipe"] = name;
+  out.update(json_of(rollout));
+  out["provenance"] = provenance(invocation);
+  print_json(out);
+}
+
 void run_eval(const EvalOptions& o, Invocation& invocation) {
+  if (!o.against.empty()) return run_against(o, invocation);
   if (!o.sets.empty() && o.recipes.empty()) throw Error("--set changes what --recipes names, and none is named");
   const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
   const std::vector<EvaluatedRow> rows = evaluate_all(o);
@@ -93,18 +161,15 @@ void run_eval(const EvalOptions& o, Invocation& invocation) {
                     {"own", row.is_own},
                     {"metrics", row.evaluated.result.metrics},
                     {"seconds", row.evaluated.result.seconds}});
-  print_json({{"schema", 1},
-              {"checkpoint", o.checkpoint},
-              {"task", checkpoint.config.at("task").at("name")},
-              {"seed", checkpoint.seed},
-              {"step", checkpoint.step},
-              {"rows", list},
-              {"provenance", provenance(invocation)}});
+  ordered_json out = network_json(o, checkpoint);
+  out["rows"] = std::move(list);
+  out["provenance"] = provenance(invocation);
+  print_json(out);
 }
 
 void add_eval(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EvalOptions>();
-  app.add_option("--checkpoint", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`")
+  app.add_option("checkpoint,--checkpoint", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`")
       ->required()
       ->type_name("FILE");
   keep_older_names(
@@ -112,6 +177,10 @@ void add_eval(CLI::App& app, Invocation& invocation) {
                      "Recipes to try beside the training's own: names, NAME@fprop, NAME@weights, JSON files")
           ->type_name("RECIPE,..")
           ->delimiter(','));
+  app.add_option("--against", o->against,
+                 "Compares one recipe with this one (own: the training's), token by token: KL, other top-1 tokens, the "
+                 "first product that differs, and which word makes it")
+      ->type_name("RECIPE");
   app.add_option("--set", o->sets, "path=value of a recipe's field, laid over each of them (several allowed)")
       ->type_name("FIELD=VALUE");
   app.add_option("--threads", o->threads, "Threads inside large products; the result is the same")
@@ -119,7 +188,9 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   add_backend_option(app, o->backend, "; the result is the same")->type_name("BACKEND");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_eval(*o, invocation); });
-  set_example(app, "fp4sim eval --checkpoint net.ck --recipes nvfp4,nvfp4@weights,mxfp8");
+  set_example(app,
+              "fp4sim eval --checkpoint net.ck --recipes nvfp4,nvfp4@weights,mxfp8\n"
+              "  fp4sim eval net.ck --against bf16 --set calls.split_k=4");
 }
 
 }  // namespace

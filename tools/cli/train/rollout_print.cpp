@@ -1,0 +1,134 @@
+// See rollout_print.h.
+#include "tools/cli/train/rollout_print.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "tools/cli/options.h"
+#include "tools/cli/table_print.h"
+
+namespace fp4::tools {
+
+namespace {
+
+using nlohmann::ordered_json;
+using sweeps::Divergence;
+using sweeps::Rollout;
+using sweeps::Summary;
+
+std::string kl_text(const Divergence& d) { return d.kl.n == 0 ? "-" : fmt::format("{:.3g}", d.kl.mean); }
+std::string share_text(double share) { return fmt::format("{:.3g} %", 100 * share); }
+
+std::string ci_text(const Summary& s, double factor) {
+  if (!s.interval) return "-";
+  return fmt::format("{:.3g} .. {:.3g}", factor * s.interval->low, factor * s.interval->high);
+}
+
+// A word's value as a table shows it: text without quotes, all else as JSON.
+std::string word_text(const sweeps::Json& value) {
+  if (value.is_null()) return "absent";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  constexpr size_t most = 32;
+  if (text.size() > most) text = text.substr(0, most - 2) + "..";
+  return text;
+}
+
+std::string first_text(const sweeps::FirstDifference& f) {
+  const std::string product = f.layer + (f.part > 0 ? fmt::format(", product {}", f.part) : "");
+  const std::string count = fmt::format("{} of {} values", grouped(f.differing), grouped(f.count));
+  const std::string where =
+      fmt::format("first in row {}, column {}: {:.9g} against {:.9g}", f.row, f.column, f.recipe, f.against);
+  if (f.operand == "input")
+    return fmt::format("{}, its input before it is quantised: {} differ, {}", product, count, where);
+  if (f.operand == "sum")
+    return fmt::format("{}, its sum: the operands are equal, {} of the result differ, {}", product, count, where);
+  const char* what = f.operand == "a" ? "operand a" : f.operand == "b" ? "operand b" : "both operands; of a";
+  return fmt::format("{}, {} as quantised: {} differ, {}", product, what, count, where);
+}
+
+void print_cause(const Rollout& r) {
+  if (r.all.kl.n == 0 || r.all.kl.mean == 0 || r.turns.empty()) return;
+  const sweeps::Turn& most = r.turns.front();
+  const std::string name = most.meaning.empty() ? most.word : most.meaning + " (" + most.word + ")";
+  if (r.turns.size() == 1) return print_wrapped("Cause: " + name + ", the only word in which the two differ.");
+  if (!most.alone) return print_wrapped("Cause: no word can be turned alone; the table says why.");
+  if (most.alone->kl.mean == 0) return print_wrapped("Cause: no word alone makes a difference; together they do.");
+  print_wrapped(fmt::format("Cause: {}: alone it makes {:.3g} of the KL of {:.3g}; without it {} is left.", name,
+                            most.alone->kl.mean, r.all.kl.mean,
+                            most.without ? kl_text(*most.without) : "what cannot run"));
+}
+
+ordered_json summary_json(const Summary& s) {
+  ordered_json out = {{"mean", s.n > 0 ? ordered_json(s.mean) : ordered_json()}, {"low", nullptr}, {"high", nullptr}};
+  if (s.interval) out["low"] = s.interval->low, out["high"] = s.interval->high;
+  return out;
+}
+
+ordered_json divergence_json(const std::optional<Divergence>& d) {
+  if (!d) return nullptr;
+  return {{"kl", summary_json(d->kl)},
+          {"flipped", summary_json(d->flipped)},
+          {"largest_kl", d->largest},
+          {"not_finite", d->not_finite}};
+}
+
+}  // namespace
+
+void print_rollout(const Rollout& r, const std::string& against, const std::string& recipe) {
+  const std::string examples = r.tokens == r.examples
+                                   ? fmt::format("{} examples", grouped(r.examples))
+                                   : fmt::format("{} tokens of {} sequences", grouped(r.tokens), grouped(r.examples));
+  print_wrapped(fmt::format("{} against {}: {}", recipe, against, examples));
+  Table table{{{"of a token"}, {"mean", Align::right}, {"95 % interval", Align::right}, {"largest", Align::right}}, {}};
+  table.rows.push_back({"KL, nats", kl_text(r.all), ci_text(r.all.kl, 1), fmt::format("{:.3g}", r.all.largest)});
+  table.rows.push_back(
+      {"another top-1, %", fmt::format("{:.3g}", 100 * r.all.flipped.mean), ci_text(r.all.flipped, 100), ""});
+  print_table(table);
+  print_wrapped(fmt::format("Loss: {:.6g} against {:.6g}.", r.recipe_metrics.at("loss"), r.against_metrics.at("loss")));
+  if (r.all.not_finite > 0)
+    print_wrapped(
+        fmt::format("{} tokens have an output that is not finite; they count in no mean.", grouped(r.all.not_finite)));
+  print_wrapped(r.first ? "First difference: " + first_text(*r.first) + "." : "No forward product differs in a bit.");
+  if (r.turns.empty()) return print_wrapped("The forward passes of the two recipes are described by the same words.");
+  Table causes{{{"word"},
+                {"against", Align::right},
+                {"recipe", Align::right},
+                {"KL alone", Align::right},
+                {"top-1 alone", Align::right},
+                {"KL without", Align::right}},
+               {}};
+  for (const sweeps::Turn& t : r.turns)
+    causes.rows.push_back({t.word, word_text(t.against), word_text(t.recipe), t.alone ? kl_text(*t.alone) : "cannot be",
+                           t.alone ? share_text(t.alone->flipped.mean) : "",
+                           t.without ? kl_text(*t.without) : "cannot be"});
+  print_table(causes);
+  for (const sweeps::Turn& t : r.turns)
+    if (!t.reason.empty()) print_wrapped(t.word + " alone: " + t.reason);
+  print_cause(r);
+}
+
+ordered_json json_of(const Rollout& r) {
+  ordered_json out = {{"tokens", r.tokens}, {"examples", r.examples}};
+  out.update(divergence_json(r.all));
+  if (r.first)
+    out["first"] = {{"layer", r.first->layer},         {"part", r.first->part},       {"operand", r.first->operand},
+                    {"differing", r.first->differing}, {"count", r.first->count},     {"row", r.first->row},
+                    {"column", r.first->column},       {"against", r.first->against}, {"recipe", r.first->recipe}};
+  else
+    out["first"] = nullptr;
+  out["causes"] = ordered_json::array();
+  for (const sweeps::Turn& t : r.turns) {
+    out["causes"].push_back({{"word", t.word},
+                             {"meaning", t.meaning},
+                             {"against", t.against},
+                             {"recipe", t.recipe},
+                             {"alone", divergence_json(t.alone)},
+                             {"without", divergence_json(t.without)}});
+    if (!t.reason.empty()) out["causes"].back()["reason"] = t.reason;
+  }
+  out["metrics"] = {{"against", r.against_metrics}, {"recipe", r.recipe_metrics}};
+  return out;
+}
+
+}  // namespace fp4::tools

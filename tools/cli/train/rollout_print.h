@@ -1,0 +1,16 @@
+// What `fp4sim eval --against` says: text and JSON of sweeps/judge/rollout.h.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sweeps/judge/rollout.h"
+
+namespace fp4::tools {
+
+/// `against` and `recipe`: how the two are called.
+void print_rollout(const sweeps::Rollout& rollout, const std::string& against, const std::string& recipe);
+/// The keys tokens, examples, kl, flipped, largest_kl, not_finite, first, causes and metrics.
+nlohmann::ordered_json json_of(const sweeps::Rollout& rollout);
+
+}  // namespace fp4::tools
