@@ -7,7 +7,6 @@
 #include "src/arith/spec_text.h"
 #include "src/files/tensor_writer.h"
 #include "src/text/error.h"
-#include "sweeps/cost/adders.h"
 #include "sweeps/cost/hardware.h"
 #include "tests/support/support.h"
 
@@ -19,7 +18,7 @@ using Catch::Contains;
 namespace {
 
 std::string row_for(const char* chip, const char* a, const char* b) {
-  return adder_of(chip, quant_spec_from_words(a), quant_spec_from_words(b));
+  return adder_of(load_hardware(chip), quant_spec_from_words(a), quant_spec_from_words(b));
 }
 
 std::string refusal(const char* chip, const char* a, const char* b) {
@@ -62,7 +61,7 @@ TEST_CASE("operands that a chip does not multiply, and adders that nobody knows,
 
 TEST_CASE("an adder of a profile is a row, and a measured one is measured", "[quick]") {
   for (const std::string& chip : hardware_names()) {
-    for (const auto& [operands, found] : load_adders(chip)) {
+    for (const auto& [operands, found] : load_hardware(chip).adders) {
       INFO(chip << " " << operands);
       CHECK(found.kind != "given");
       CHECK(found.source.size() > 10);
@@ -71,6 +70,15 @@ TEST_CASE("an adder of a profile is a row, and a measured one is measured", "[qu
       if (found.kind == "measured") CHECK(row->evidence == Evidence::measured);
       if (found.kind == "stated") CHECK(row->evidence == Evidence::documented);
     }
+  }
+}
+
+TEST_CASE("a profile that is printed keeps its adders", "[quick]") {
+  const Hardware chip = load_hardware("b200"), again = parse_hardware(to_json(chip), "b200");
+  REQUIRE(again.adders.size() == 5);
+  for (const auto& [operands, adder] : chip.adders) {
+    CHECK(again.adders.at(operands).row == adder.row);
+    CHECK(again.adders.at(operands).source == adder.source);
   }
 }
 

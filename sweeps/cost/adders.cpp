@@ -4,26 +4,22 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "fp4/accumulator.h"
 #include "fp4/spec.h"
 #include "src/text/error.h"
 #include "sweeps/cost/hardware.h"
+#include "sweeps/cost/workload.h"
 
 namespace fp4::cost {
 
 namespace {
 
-// The class of rates of an element that matrix units multiply; null for others, such as lists of values.
-const char* unit_class(const QuantSpec& s) {
-  if (s.choice.is_on) return nullptr;
-  constexpr std::pair<Element, const char*> classes[] = {
-      {Element::e2m1, "fp4"}, {Element::e2m3, "fp6"},  {Element::e3m2, "fp6"},  {Element::e4m3, "fp8"},
-      {Element::e5m2, "fp8"}, {Element::bf16, "bf16"}, {Element::fp16, "bf16"}, {Element::fp32, "fp32"}};
-  const auto* const found =
-      std::find_if(std::begin(classes), std::end(classes), [&](const auto& entry) { return entry.first == s.element; });
-  return found == std::end(classes) ? nullptr : found->second;
+// Whether matrix units multiply elements of the format: no lists of values, no choice of two.
+bool is_multiplied(const QuantSpec& s) {
+  constexpr Element known[] = {Element::e2m1, Element::e2m3, Element::e3m2, Element::e4m3,
+                               Element::e5m2, Element::bf16, Element::fp16, Element::fp32};
+  return !s.choice.is_on && std::find(std::begin(known), std::end(known), s.element) != std::end(known);
 }
 
 }  // namespace
@@ -64,24 +60,17 @@ Adders adders_from(JsonReader& profile) {
   return adders;
 }
 
-Adders load_adders(std::string_view chip, std::string_view place) {
-  const NamedText file = open_named_json(chip, "hardware", "hardware profile", place);
-  const Json json = parse_json(file.text, file.place);
-  JsonReader reader(json, file.place);
-  return adders_from(reader);
-}
-
-std::string adder_of(std::string_view chip, const QuantSpec& a, const QuantSpec& b, std::string_view place) {
-  const Hardware hardware = load_hardware(chip, place);
+std::string adder_of(const Hardware& hardware, const QuantSpec& a, const QuantSpec& b) {
   const auto none = [&](const std::string& what) {
     return Error(
         fmt::format("hardware profile {}: its matrix unit {}; name an adder by --accumulator", hardware.name, what));
   };
   int widest = 0, scaled_fp4 = 0;
   for (const QuantSpec* s : {&a, &b}) {
-    const char* unit = unit_class(*s);
-    if (unit == nullptr) throw none("takes no such elements");
-    widest = std::max(widest, format_of(s->element).code_bits());
+    if (!is_multiplied(*s)) throw none("takes no such elements");
+    const int bits = format_of(s->element).code_bits();
+    const std::string unit = format_class(bits);
+    widest = std::max(widest, bits);
     if (!s->has_scale()) continue;
     const char* scale = row_of(scale_table, s->scale).name;
     if (!hardware.block_scales.contains(unit) || !hardware.multiplies(unit, scale, s->block.size))
@@ -94,9 +83,8 @@ std::string adder_of(std::string_view chip, const QuantSpec& a, const QuantSpec&
                           : widest <= 8  ? "fp8"
                           : widest <= 16 ? "16bit"
                                          : "tf32";
-  const Adders adders = load_adders(chip, place);
-  const auto found = adders.find(key);
-  if (found == adders.end()) throw none(fmt::format("has no known adder of {0} operands (adders.{0})", key));
+  const auto found = hardware.adders.find(key);
+  if (found == hardware.adders.end()) throw none(fmt::format("has no known adder of {0} operands (adders.{0})", key));
   return found->second.row;
 }
 

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/text/json_reader.h"
@@ -15,6 +14,8 @@ struct QuantSpec;
 }
 
 namespace fp4::cost {
+
+struct Hardware;
 
 /// How an entry of a profile is known; `given` where it does not say.
 const std::vector<std::string>& profile_kinds();  // stated fitted measured estimate given
@@ -30,11 +31,9 @@ const std::vector<std::string>& adder_classes();  // nvfp4 mxfp4 fp8 16bit tf32
 
 /// `adders` of a hardware profile: {"nvfp4": {"value": "b200_nvf4", "kind", "source"}}, or the row alone.
 Adders adders_from(JsonReader& profile);
-/// Those of a built-in chip, or of a path ending in .json.
-Adders load_adders(std::string_view chip, std::string_view place = "");
 
 /// The row of the adder that multiplies such operands on the chip; throws Error where its matrix unit does not take
 /// them, and where no adder of them is known.
-std::string adder_of(std::string_view chip, const QuantSpec& a, const QuantSpec& b, std::string_view place = "");
+std::string adder_of(const Hardware& hardware, const QuantSpec& a, const QuantSpec& b);
 
 }  // namespace fp4::cost

@@ -10,7 +10,6 @@
 
 #include "fp4/float_format.h"
 #include "src/text/error.h"
-#include "sweeps/cost/adders.h"
 #include "sweeps/cost/model.h"
 
 namespace fp4::cost {
@@ -160,7 +159,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
   parse_block_scales(reader, hardware);
-  adders_from(reader);  // of `gemm --hardware` alone: no price depends on them
+  hardware.adders = adders_from(reader);
   hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);
   hardware.issue_per_s =
       parse_quantity(reader.at("issue_per_s", {"vector instruction slots a second: lanes x clock"}), tiny);
@@ -230,6 +229,8 @@ Json to_json(const Hardware& hardware) {
   for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
   for (const auto& [key, scales] : hardware.block_scales)
     out["block_scales"][key] = {{"value", scales.words}, {"kind", scales.kind}, {"source", scales.source}};
+  for (const auto& [operands, adder] : hardware.adders)
+    out["adders"][operands] = {{"value", adder.row}, {"kind", adder.kind}, {"source", adder.source}};
   out["efficiency"] = quantity_json(hardware.efficiency);
   out["issue_per_s"] = quantity_json(hardware.issue_per_s);
   out["issue_efficiency"] = quantity_json(hardware.issue_efficiency);

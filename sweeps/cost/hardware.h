@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/text/json_reader.h"
+#include "sweeps/cost/adders.h"
 
 namespace fp4::cost {
 
@@ -52,6 +52,7 @@ struct Hardware {
   Quantity other_s_per_token;  // what is neither GEMM, attention, head nor optimizer; left out: by the bandwidth
   std::string other_model;     // the model it was fitted on; "" with 0
   double other_size = 1;       // that model's layers x width
+  Adders adders;               // how sums are rounded, by operands: `fp4sim gemm --hardware` alone reads it
 
   /// FLOP/s of a class after emulation; throws Error naming the profile and the class.
   double rate(std::string_view format_class) const;

@@ -28,12 +28,15 @@ RecipeFacts uniform_recipe(std::string name, double element_bits, double scale_b
   return recipe;
 }
 
-std::string format_class(const GemmFacts& gemm) {
-  const double bits = std::max(gemm.a.element_bits, gemm.b.element_bits);
+std::string format_class(double bits) {
   if (bits <= 4) return "fp4";
   if (bits <= 6) return "fp6";
   if (bits <= 8) return "fp8";
   return bits <= 16 ? "bf16" : "fp32";
+}
+
+std::string format_class(const GemmFacts& gemm) {
+  return format_class(std::max(gemm.a.element_bits, gemm.b.element_bits));
 }
 
 }  // namespace fp4::cost

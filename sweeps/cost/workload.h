@@ -96,7 +96,8 @@ RecipeFacts unquantised_recipe(std::string name, double element_bits);
 /// One plain block format with E8M0 scales on all operands of all GEMMs: what speed-ups over FP8 are measured against.
 RecipeFacts uniform_recipe(std::string name, double element_bits, double scale_bits, double scale_block);
 
-/// "fp4", "fp6", "fp8", "bf16" or "fp32": the narrowest class that holds both operands.
+/// "fp4", "fp6", "fp8", "bf16" or "fp32": the narrowest class that holds elements of so many bits, or both operands.
+std::string format_class(double element_bits);
 std::string format_class(const GemmFacts& gemm);
 
 }  // namespace fp4::cost

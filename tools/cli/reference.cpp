@@ -7,7 +7,6 @@
 #include "sim/rules/recipe.h"
 #include "sim/train/train.h"
 #include "src/arith/spec_text.h"
-#include "sweeps/cost/adders.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/model.h"
 #include "sweeps/cost/weights.h"
@@ -111,8 +110,6 @@ FieldNotes hardware_notes() {
   Json full = cost::to_json(cost::load_hardware("mi355x"));
   full["link_shared"] = {{"value", 2}, {"kind", "given"}, {"source", ""}};
   full["rented_whole"] = true;
-  for (const auto& [operands, adder] : cost::load_adders("mi355x"))
-    full["adders"][operands] = {{"value", adder.row}, {"kind", adder.kind}, {"source", adder.source}};
   cost::parse_hardware(full, "hardware", &notes);
   return notes;
 }

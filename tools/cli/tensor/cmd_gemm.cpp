@@ -13,7 +13,7 @@
 #include "src/files/tensor_writer.h"
 #include "src/stream/quantize_files.h"
 #include "src/text/error.h"
-#include "sweeps/cost/adders.h"
+#include "sweeps/cost/hardware.h"
 #include "tools/cli/tensor/explain.h"
 #include "tools/cli/tensor/random_words_file.h"
 #include "tools/cli/usage.h"
@@ -112,7 +112,8 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   if (a.cols() != b.cols())
     throw Error(fmt::format("gemm: {} has K = {} and {} has K = {}; both are [rows, K]", o.a, a.cols(), o.b, b.cols()));
   const std::string adder =
-      o.hardware.empty() ? o.accumulator : cost::adder_of(o.hardware, a.call.spec, b.call.spec, "--hardware");
+      o.hardware.empty() ? o.accumulator
+                         : cost::adder_of(cost::load_hardware(o.hardware, "--hardware"), a.call.spec, b.call.spec);
   call.options.accumulator = accumulator_from_words(adder, "--accumulator");
   if (o.hadamard != 0 && !o.sparse.empty())
     throw Error("--sparse: a Hadamard mixes elements that are kept with others");
