@@ -30,7 +30,7 @@ constexpr QuantSpec choice_spec(Element first, Element second) {
   return s;
 }
 
-// Two candidates of a block's scale, for 6 and for 4, by absolute errors in fp32.
+// Two candidates of a block's scale, for 6 and for 4, by errors in fp32.
 constexpr QuantSpec four_over_six_spec(PayloadOrder payload, TrialError error, ErrorOrder order) {
   QuantSpec s = {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six,
                  .arithmetic = Arithmetic::fouroversix, .tensor_scale = TensorScale::current, .zero_scale = ZeroScale::keep,
@@ -43,6 +43,12 @@ constexpr QuantSpec four_over_six_spec(PayloadOrder payload, TrialError error, E
 constexpr QuantSpec flashinfer_46_spec(ErrorOrder order) {
   QuantSpec s = four_over_six_spec(PayloadOrder::te, TrialError::mae, order);
   s.target = 448.0f;
+  return s;
+}
+
+constexpr QuantSpec fouroversix_code_spec() {
+  QuantSpec s = four_over_six_spec(PayloadOrder::vllm, TrialError::mse, ErrorOrder::decoded_amax);
+  s.negative_zero = NegativeZero::of_rounding;
   return s;
 }
 
@@ -98,7 +104,8 @@ inline constexpr Preset preset_table[] = {
      "NVIDIA TransformerEngine, NVFP4 4over6", four_over_six_spec(PayloadOrder::te, TrialError::mae, ErrorOrder::decoded_amax)},
     {"te_46_mae_fast", "te_46_mae with errors against fl32(x*S)", "NVIDIA TransformerEngine, NVFP4 4over6, err_use_fast_math",
      four_over_six_spec(PayloadOrder::te, TrialError::mae, ErrorOrder::scaled)},
-    {"flashinfer_46_mae", "as te_46_mae, target 448, errors of q*s*g", "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6",
+    {"flashinfer_46_mae", "as te_46_mae, target 448, errors of q*s*g; kernels err by an ulp of 1/x unless FLASHINFER_DISABLE_FP4_QUANT_FAST_MATH is set, and give zero blocks code 0; S made in Python is factor_order=inverse",
+     "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6",
      flashinfer_46_spec(ErrorOrder::decoded_factor)},
     {"flashinfer_46_mae_fast", "as te_46_mae_fast, target 448", "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH",
      flashinfer_46_spec(ErrorOrder::scaled)},
@@ -129,9 +136,9 @@ inline constexpr Preset preset_table[] = {
      "2512.02010, mit-han-lab/fouroversix",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::four_over_six, .tensor_scale = TensorScale::current,
       .zero_scale = ZeroScale::keep, .zero_block = ZeroBlock::limit}},
-    {"fouroversix_code", "fouroversix in the order of its PyTorch code, but for the order of the sum, which is PyTorch's",
-     "mit-han-lab/fouroversix", four_over_six_spec(PayloadOrder::vllm, TrialError::mse, ErrorOrder::decoded_amax)},
-    {"mlx_mxfp4", "mxfp4 with 2^round(log2(a/6)), log2 in fp32, halves away from zero", "ml-explore/mlx fp_quantize",
+    {"fouroversix_code", "fouroversix in the order of its PyTorch code; exceptions: the order of sums is PyTorch's, payloads from 7 on become 8 (code -0), +0 under a zero scale",
+     "mit-han-lab/fouroversix", fouroversix_code_spec()},
+    {"mlx_mxfp4", "mxfp4 with 2^round(log2(a/6)), log2 in fp32, halves away from zero; without a GPU, halves and codes' ties are otherwise", "ml-explore/mlx fp_quantize, kernels",
      {.scale_rule = ScaleRule::nearest_log2, .zero_block = ZeroBlock::limit, .exponent = Exponent::float_log2}},
     {"mlx_nvfp4", "e2m1, ue4m3 per 16, no tensor scale, payloads of x*(1/s), zero scales kept", "ml-explore/mlx fp_quantize",
      {.scale = Scale::ue4m3, .block = block_of_16, .scale_rule = ScaleRule::amax, .arithmetic = Arithmetic::fouroversix,
