@@ -85,15 +85,18 @@ class Judge {
 // The lines of a verb in its file, then those in the files of younger words.
 template <class F>
 void for_each_line(const char* path, const char* verb, F&& f) {
-  std::ifstream in(path), younger("tests/golden/techniques.txt"), peers("tests/golden/peers.txt"),
-      factors("tests/golden/factors.txt"), kernels("tests/golden/kernels.txt"), grids("tests/golden/grids.txt"),
-      orders("tests/golden/orders.txt");
-  REQUIRE((in && younger && peers && factors && kernels && grids && orders));
+  constexpr const char* younger[] = {"techniques", "peers", "factors", "kernels", "grids", "orders", "streams"};
+  std::vector<std::string> lines;
+  const auto read = [&lines](const std::string& file) {
+    INFO(file);
+    std::ifstream in(file);
+    REQUIRE(in);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+  };
+  read(path);
+  for (const char* name : younger) read(std::string("tests/golden/") + name + ".txt");
   Judge judge;
-  std::string line;
-  while (std::getline(in, line) || std::getline(younger, line) || std::getline(peers, line) ||
-         std::getline(factors, line) || std::getline(kernels, line) || std::getline(grids, line) ||
-         std::getline(orders, line)) {
+  for (const std::string& line : lines) {
     std::stringstream words(line);
     std::string word;
     words >> word;

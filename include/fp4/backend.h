@@ -39,8 +39,9 @@ struct QuantizeCall {
   std::span<const uint32_t> random_words = {};
 
   constexpr bool replays() const { return !random_words.empty(); }
-  constexpr uint32_t draw(uint64_t position, int bits) const {
-    if (!replays()) return random_draw(place, position, bits);
+  // `cols` is K of the operand that is coded, Hadamard padding included.
+  constexpr uint32_t draw(uint64_t position, int64_t cols, int bits) const {
+    if (!replays()) return stream_draw(spec.random_stream, place, position, static_cast<uint64_t>(cols), bits);
     const uint64_t first = position * static_cast<uint64_t>(bits);
     return random_words[first / 32] >> (first % 32) & (bits == 32 ? ~uint32_t{0} : (uint32_t{1} << bits) - 1);
   }

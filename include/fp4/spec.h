@@ -10,6 +10,7 @@
 #include "fp4/block.h"
 #include "fp4/estimator.h"
 #include "fp4/hadamard.h"
+#include "fp4/random_stream.h"
 
 namespace fp4 {
 
@@ -66,6 +67,7 @@ struct QuantSpec {
   ErrorOrder error_order = ErrorOrder::fp64;
   ScaleOverflow scale_overflow = ScaleOverflow::saturate;
   Subnormals subnormals = Subnormals::keep;
+  RandomStream random_stream = RandomStream::philox;  // of element rounding; no number of `Quantizer`
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
   constexpr bool has_scale() const { return scale != Scale::none; }

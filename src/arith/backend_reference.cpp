@@ -134,7 +134,7 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
         const int64_t row = first_row + r;
         const int64_t col = first_col + c;
         const auto position = static_cast<uint64_t>((call.row_offset + row) * x.cols + col);
-        const uint32_t draw = random_element ? call.draw(position, q.random_bits) : 0u;
+        const uint32_t draw = random_element ? call.draw(position, x.cols, q.random_bits) : 0u;
         const float v = block.at(r, c);
         out.set_code(
             row, col,

@@ -234,7 +234,7 @@ QuantSpec decoding_spec(const QuantSpec& s) {
           .rounding = known_or(s.rounding, Rounding::nearest_even),
           .random_bits = s.random_bits,
           .prescale = s.prescale,
-          .tensor_scale = s.tensor_scale,
+          .tensor_scale = s.tensor_scale == TensorScale::given ? TensorScale::current : s.tensor_scale,
           .target = s.target,
           .hold_steps = s.hold_steps,
           .zero_scale = known_or(s.zero_scale, ZeroScale::smallest),

@@ -293,6 +293,8 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
       FP4_AXIS_FIELD(QuantSpec, rounding, rounding_table, "rounding of elements", always),
       FP4_NUMBER_FIELD(QuantSpec, random_bits, "bits of a random draw: 4, 8, 16 or 32",
                        FP4_ALIVE(QuantSpec, s.draws_random_bits()), Json, integer_from),
+      FP4_AXIS_FIELD(QuantSpec, random_stream, random_stream_table, "where the bits of element rounding come from",
+                     FP4_ALIVE(QuantSpec, is_stochastic(s.rounding))),
       FP4_NUMBER_FIELD(QuantSpec, prescale, "1 or 0.75, undone in the decode", always, json_number, float_from),
       {"tensor_scale", "second-level scale: a word, or the number that a kernel is given, or a file that holds it",
        [](const QuantSpec& s) -> Json { return row_of(tensor_scale_table, s.tensor_scale).name; },

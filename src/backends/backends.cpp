@@ -50,6 +50,8 @@ void check_accumulator(const Accumulator& row, const QuantSpec& a, const QuantSp
 }
 
 void check_words(const QuantizeCall& call) {
+  if (call.spec.random_stream != RandomStream::philox)
+    throw Error("random words: they replace Philox's, so the spec must say random_stream=philox");
   const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
   const auto needed = static_cast<uint64_t>(call.row_offset + call.x.rows) * static_cast<uint64_t>(k) *
                       static_cast<uint64_t>(call.spec.random_bits);

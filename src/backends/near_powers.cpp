@@ -36,7 +36,7 @@ void recode_near_powers(const QuantizeCall& call, Quantized& out) {
     for (int64_t c = 0; c < block.cols; ++c) {
       const int64_t k = first + c;
       const auto position = static_cast<uint64_t>((call.row_offset + r) * x.cols + k);
-      const uint32_t draw = is_stochastic(q.rounding) ? call.draw(position, q.random_bits) : 0u;
+      const uint32_t draw = is_stochastic(q.rounding) ? call.draw(position, x.cols, q.random_bits) : 0u;
       const uint32_t code = element_code(q, block.at(0, c), scale, {}, draw);
       if (out.is_packed()) {
         uint8_t& byte = out.codes[static_cast<size_t>(r * out.code_row_bytes() + k / 2)];

@@ -119,7 +119,7 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
                        .spec = k.a,
                        .place = k.place.value_or(c_.place),
                        .threads = threads_};
-  if (is_stochastic(k.a.rounding)) call.random_words = c_.random_words;
+  if (is_stochastic(k.a.rounding) && k.a.random_stream == RandomStream::philox) call.random_words = c_.random_words;
   if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
   std::vector<float> storage;
   rotate(k, /*is_b=*/false, call, storage);
@@ -214,12 +214,15 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
   if (q.scales.empty() && k.a.has_scale()) return;
   const Quantizer resolved = resolve(k.a);
   const FloatFormat& f = resolved.element;
+  const float largest = decode(f, f.largest_code);
   if (f.has_micro()) return;
   q.clear_codes();
   std::vector<char> done(q.scales.size(), 0);
   for (int64_t r = 0; r < q.rows; ++r) {
     for (int64_t c = 0; c < q.cols; ++c) {
-      const TensorFactor t = {q.tensor_factor_at(r, c), 1.0f};
+      const bool one_factor = k.a.tensor_scale_cols(q.cols) == 0;
+      const TensorFactor t = one_factor && k.a.has_tensor_scale() ? tensor_factor(resolved, q.amax, largest)
+                                                                   : TensorFactor{q.tensor_factor_at(r, c), 1.0f};
       uint32_t scale_code = 0;
       if (k.a.has_scale()) {
         const auto index = static_cast<size_t>(q.scale_index(r, c));
@@ -231,11 +234,11 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
         if (resolved.scale.is_nan_code(scale_code)) continue;
       }
       const float x = call.x.at(r, c);
-      const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), k.a.random_bits) : 0;
+      const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), q.cols, k.a.random_bits) : 0;
       uint32_t code = element_code(resolved, x, scale_code, t, draw);
       const float scale = scale_value(resolved, scale_code);
       if (k.saturation != 0 && !f.is_grid() && is_finite(x) && x != 0.0f && scale != 0.0f) {
-        const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale);
+        const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale, resolved.payload_type(), k.a.payload);
         const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
         if (grid > f.largest_code) {
           const uint32_t over =

@@ -151,7 +151,7 @@ void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const 
   const uint64_t count = static_cast<uint64_t>(q.rows * q.cols);
   const int width = (call.spec.random_bits + 7) / 8;
   for (uint64_t i = 0; i < count; ++i) {
-    const uint32_t r = call.draw(i, call.spec.random_bits);
+    const uint32_t r = call.draw(i, q.cols, call.spec.random_bits);
     for (int byte = 0; byte < width; ++byte) draws.push_back(static_cast<unsigned char>(r >> (8 * byte)));
   }
   out.push_back({"random" + suffix,

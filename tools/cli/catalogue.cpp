@@ -59,6 +59,7 @@ std::vector<CatalogueRow> policies() {
   append(rows, "ragged", ragged_table);
   append(rows, "scale_overflow", scale_overflow_table);
   append(rows, "subnormals", subnormals_table);
+  append(rows, "random_stream", random_stream_table);
   append(rows, "compute", compute_table);
   append(rows, "payload", payload_order_table);
   append(rows, "payload_type", payload_type_table);

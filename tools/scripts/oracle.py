@@ -487,6 +487,35 @@ class Draws:
         return word >> (self.n * (i % (128 // self.n))) & ((1 << self.n) - 1)
 
 
+class FaultyDraws:
+    """Of an operand of `cols` columns whose 32-bit words, or whose columns, are not the fair ones."""
+
+    def __init__(self, kind, seed, stream, step, n, cols):
+        self.kind, self.seed, self.n, self.cols = kind, seed, n, cols
+        self.fair = Draws(seed & 0xFFFFFFFF if kind == "one_rank" else seed, stream, step, n)
+        self.first = Draws(seed, stream, step, 32)(0)
+
+    def word(self, j):
+        return (self.seed + j) & 0xFFFFFFFF if self.kind == "counter" else self.first
+
+    def __call__(self, i):
+        if self.kind in ("counter", "constant"):  # n bits of the words, one after the other
+            per_word = 32 // self.n
+            return self.word(i // per_word) >> self.n * (i % per_word) & (1 << self.n) - 1
+        row, col = divmod(i, self.cols)
+        if self.kind == "pairs":
+            col &= ~1
+        elif self.kind.startswith("repeat_"):
+            col %= int(self.kind[7:])
+        return self.fair(row * self.cols + col)
+
+
+def element_draws_of(spec, seed, stream, step, cols):
+    if spec.random_stream == "philox":
+        return Draws(seed, stream, step, spec.n)
+    return FaultyDraws(spec.random_stream, seed, stream, step, spec.n, cols)
+
+
 # ---------------------------------------------------------------- specs
 FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scale_rounding="nearest_even", arithmetic="exact",
               rounding="nearest_even", random_bits="8", prescale="1", tensor_scale="none", target=None, hold_steps="50",
@@ -494,7 +523,7 @@ FIELDS = dict(element="e2m1", scale="e8m0", block="32", scale_rule="floor", scal
               error="mse", compute="fp32", exponent="bits", decode="scale_then_tensor", scale_ceiling="0", scale_add="0",
               factor_format="fp32", headroom="none", choice="none",
               payload="of_arithmetic", payload_type="of_compute", factor_order="of_arithmetic",
-              factor="0", error_order="fp64", scale_overflow="saturate", subnormals="keep")
+              factor="0", error_order="fp64", scale_overflow="saturate", subnormals="keep", random_stream="philox")
 PRESETS = {
     "mxfp4": dict(),
     "nvfp4": dict(scale="ue4m3", block="16", scale_rule="amax", tensor_scale="current"),
@@ -1126,7 +1155,7 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
     out.amax = pairs[0][2]
     out.g = [{"divide_global": p[1], "amax_first": p[2]}.get(spec.decode, p[0]) for p in pairs]  # what is stored
     out.outer, out.by_row = outer, spec.tensor_scale == "row"
-    element_draws = Draws(seed, stream, step, spec.n)
+    element_draws = element_draws_of(spec, seed, stream, step, cols)
     scale_draws = Draws(seed, stream ^ 1, step, spec.n)
     stochastic = spec.rounding.startswith("stochastic")
     quantisers = [BlockQuantiser(spec, *pair) for pair in pairs]
@@ -1200,7 +1229,7 @@ def correct_row(spec, out, quantisers, row, xs, draws):
 def quantize_unscaled(spec, x, rows, cols, seed, stream, step):
     """Scale `none`: payload x p, Inf and NaN pass where the format has them."""
     out, elem, p = Quantised(), spec.elem, spec.p
-    draws = Draws(seed, stream, step, spec.n)
+    draws = element_draws_of(spec, seed, stream, step, cols)
     out.g, out.outer, out.by_row, out.padded = [ONE], False, False, cols
     out.scale_codes, out.scale_shape, out.scale_units = None, None, None
     out.codes, out.decoded = [], []
@@ -2514,6 +2543,21 @@ def golden_order_lines(rng):
                 yield quantize_line(spec, [b + (8 << 23) if 0 < b >> 23 & 255 < 200 else b for b in tame], rows, cols, seed, stream, step)
 
 
+STREAMS = ("counter", "constant", "pairs", "repeat_16", "repeat_32", "repeat_64", "repeat_128", "repeat_256", "one_rank")
+
+
+def golden_stream_lines(rng):
+    """Draws that kernels get wrong."""
+    for kind in STREAMS:
+        for words in ("mxfp4,rounding=stochastic", "nvfp4,rounding=stochastic_truncated,random_bits=16", "mxfp4,rounding=stochastic,random_bits=4",
+                      "bf16,rounding=stochastic_midpoint,random_bits=32"):
+            spec = valid_spec(f"{words},random_stream={kind}")
+            rows, cols = (3, 37) if not kind.startswith("repeat") else (2, int(kind[7:]) + 21)
+            seed, stream, step = random_ids(rng)
+            seed |= 5 << 32  # ranks differ in the high word
+            yield quantize_line(spec, tame_inputs(rng, rows * cols), rows, cols, seed, stream, step)
+
+
 def golden_technique_lines(rng):
     """Words that the older lines, whose draws must not move, do not know."""
     for words in TECHNIQUES:
@@ -2724,7 +2768,7 @@ GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
                 "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
                 "embedding": golden_bag_lines, "kernels": golden_kernel_lines, "grids": golden_grid_lines,
-                "orders": golden_order_lines}
+                "orders": golden_order_lines, "streams": golden_stream_lines}
 
 
 def golden(outdir):
