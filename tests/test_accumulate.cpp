@@ -234,6 +234,30 @@ TEST_CASE("described accumulators say where a field belongs", "[quick]") {
   }
 }
 
+// Eight-bit integers with a scale a row: 127 = s1p6's largest. 133,200 products of 127 * 127 are 2,148,382,800, beyond
+// 2^31 - 1 = 2,147,483,647; modulo 2^32 that is -2,146,584,496.
+TEST_CASE("integers wrap or clamp at the ends of int32", "[quick]") {
+  const char* words = "mxfp4,element=s1p6,scale=fp32,scale_rule=amax,block=row";
+  const auto as_fp32 = [](double sum) { return static_cast<float>(sum); };
+  std::vector<float> ones(133200, 127.0f), minus(133200, -127.0f);
+  CHECK(product(ones, ones, "exact", words) == as_fp32(2148382800.0));
+  CHECK(product(ones, ones, "int32_wrap", words) == as_fp32(-2146584496.0));
+  CHECK(product(ones, ones, "int32_clamp", words) == as_fp32(2147483647.0));
+  CHECK(product(ones, minus, "int32_wrap", words) == as_fp32(2146584496.0));
+  CHECK(product(ones, minus, "int32_clamp", words) == as_fp32(-2147483648.0));
+  // What was clamped is gone: 32 products of -127 * 127 later the sum is 516,128 below the end, and a wrapped one right.
+  minus = ones;
+  std::fill(minus.end() - 32, minus.end(), -127.0f);
+  CHECK(product(ones, minus, "exact", words) == as_fp32(2147350544.0));
+  CHECK(product(ones, minus, "int32_wrap", words) == as_fp32(2147350544.0));
+  std::vector<float> twice(133248, 127.0f), back(133248, 127.0f);
+  std::fill(back.end() - 32, back.end(), -127.0f);
+  CHECK(product(twice, back, "int32_clamp", words) == as_fp32(2147483647.0 - 516128.0));
+  const std::vector<float> odd(1041, 127.0f);  // 16,790,289, beyond 2^24: rounded once, after the sum
+  CHECK(product(odd, odd, "int32_wrap", words) == as_fp32(16790289.0));
+  CHECK_THROWS_WITH(product({1}, {1}, "int32_wrap", "mxfp4"), Catch::Contains("takes no operand of e2m1"));
+}
+
 TEST_CASE("overflow and tiny products", "[quick]") {
   const std::vector<float> huge(64, 0x1p126f);
   CHECK(product(huge, huge, "fp32_block") == INFINITY);

@@ -152,6 +152,17 @@ TEST_CASE("words of kernels are named", "[quick][loops]") {
       {"mxfp4", "rounding=nearest_toward_positive"},
       {"mxfp4,rounding=stochastic", "rounding=stochastic_odd"},
       {"mxfp4,arithmetic=divide", "compute=bf16", InputKind::gaussian},
+      {"mxfp4,rounding=stochastic", "random_stream=counter"},
+      {"nvfp4,rounding=stochastic", "random_stream=constant"},
+      {"mxfp4,rounding=stochastic", "random_stream=pairs", InputKind::gaussian},
+      {"mxfp4,rounding=stochastic", "random_stream=repeat_32"},
+      {"te_nvfp4,rounding=stochastic_truncated,random_bits=16", "random_stream=repeat_128"},
+      {"te_nvfp4", "payload=divide"},
+      {"te_nvfp4", "payload=multiply_global"},
+      {"te_nvfp4", "factor_order=inverse"},
+      {"mxfp4", "payload_type=bf16"},
+      {"nvfp4", "scale_rounding=toward_zero"},
+      {"te_46_mae", "error_order=decoded_factor", InputKind::gaussian},
       {"mxfp4", "negative_zero=zeros", InputKind::special},
       {"mxfp4", "nonfinite=max", InputKind::special},
       {"mxfp4", "nonfinite=max_signed", InputKind::special},
@@ -167,6 +178,35 @@ TEST_CASE("words of kernels are named", "[quick][loops]") {
         bench.dump_of(std::string(m.words) + "," + m.change, {"scales", "tensor_scale", "codes", "dequantized"});
     expect(bench.diagnose_dump(dump), m.change);
   }
+}
+
+// The kernel's seed is not the case's: its faults show in the codes alone.
+TEST_CASE("faulty random bits of any seed are named", "[quick]") {
+  for (const char* fault : {"counter", "constant", "pairs", "repeat_16", "repeat_64", "repeat_256"})
+    for (const char* words : {"mxfp4,rounding=stochastic", "nvfp4,rounding=stochastic_truncated,random_bits=16"}) {
+      INFO(fault << " " << words);
+      Bench bench(quantize_case(words, InputKind::gaussian, 32, 512));
+      Case kernel = bench.bundle.cases[0];
+      kernel.given_a = Bench::floats(find(bench.arrays, "input"));
+      kernel.place = {0x123456789ABCull, 4711, 9};
+      kernel.words = std::string(words) + ",random_stream=" + fault;
+      const auto dump = Bench::pick(make_arrays(kernel, "reference", 1), {"scales", "codes"});
+      expect(bench.diagnose_dump(dump), std::string("random_stream=") + fault);
+    }
+}
+
+TEST_CASE("ranks that draw alike are named, and fair draws are no fault", "[quick]") {
+  Case c = quantize_case("mxfp4,rounding=stochastic", InputKind::gaussian, 32, 512);
+  c.place.seed |= uint64_t{3} << 32;  // of rank 3
+  Bench bench(c);
+  expect(bench.diagnose_dump(bench.dump_of("mxfp4,rounding=stochastic,random_stream=one_rank", {"scales", "codes"})),
+         "random_stream=one_rank");
+  Case other = bench.bundle.cases[0];
+  other.given_a = Bench::floats(find(bench.arrays, "input"));
+  other.place = {99, 1, 1};
+  const Diagnosis d = bench.diagnose_dump(Bench::pick(make_arrays(other, "reference", 1), {"scales", "codes"}));
+  expect(d, "random_words=other");
+  CHECK(d.causes.size() == 1);
 }
 
 TEST_CASE("a cause that adds differences, or touches nothing that was dumped, is none", "[quick]") {

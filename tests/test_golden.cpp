@@ -466,7 +466,8 @@ TEST_CASE("every pair of named accumulators has a witness or a bound", "[quick]"
       WitnessRequest r;
       r.model_a = a.name;
       r.model_b = b.name;
-      r.words = "nvfp4,tensor_scale=none";
+      const bool integers = a.row.kind == AccumulatorKind::integer || b.row.kind == AccumulatorKind::integer;
+      r.words = integers ? "nvint4,tensor_scale=none" : "nvfp4,tensor_scale=none";
       r.count = 1;
       r.tries = 512;
       r.longest = 160;

@@ -37,6 +37,7 @@ constexpr Exception exceptions[] = {
     {"element", "fp32", "mx6", "likewise"},
     {"element", "fp32", "mx9", "likewise"},
     {"element", "e1m2", "s1p2", "the same numbers by the same codes; s1p2 is the base of micro-exponents"},
+    {"random_stream", "philox", "one_rank", "the seeds of standard are those of rank 0: test_diagnosis"},
     {"ragged", "pad", "refuse", "`refuse` is an error, which no array shows"},
     {"accumulator", "exact", "double", "53 bits hold every sum of the standard products"},
     {"accumulator", "fused25_rz", "fused25_rz_2026_08",
@@ -185,6 +186,8 @@ TEST_CASE("every two adders and product factors differ in some golden of standar
   for (const AccumulatorInfo& row : accumulator_table) adders.emplace_back(row.name);
   for (const ProductFactorInfo& row : product_factor_table) factors.emplace_back(row.name);
   Pairs adder_pairs("accumulator", adders), factor_pairs("product_factor", factors);
+  // Sums of integers go beyond int32 from 133,000 products on: test_accumulate.
+  for (const char* name : {"int32_wrap", "int32_clamp"}) adder_pairs.leave_out(name);
   const Dispatcher dispatcher("auto");
   for (const Case& c : suite_cases("standard")) {
     if (!c.is_gemm || (adder_pairs.empty() && factor_pairs.empty())) continue;

@@ -78,8 +78,18 @@ FP4_HD float add_products(ExactSum& sum, const A& a, const B& b, int64_t begin, 
   return special;
 }
 
-// Takes fl32(sA*sB) where a scale has more than 8 significant bits (fp32 scales, most 1/mu), else the exact product.
+// acc + dot*sA*sB with one rounding. Takes fl32(sA*sB) where a scale has more than 8 significant bits (fp32 scales, most 1/mu), else the exact product.
 // Where fl32(sA*sB) is infinite, so is the sum, under every rounding, unless the dot is 0; infinity stays.
+FP4_HD inline float add_block(float acc, int128 dot, int quantum_log2, float sa, float sb, Rounding rounding) {
+  const bool rounds = has_more_than_8_bits(sa) || has_more_than_8_bits(sb);
+  if (rounds && dot != 0 && !is_finite(sa * sb)) return float_of(float_infinity_bits | (dot < 0 ? 0x80000000u : 0u));
+  const Magnitude p = rounds ? exact_magnitude(sa * sb) : scale_product(sa, sb);
+  ExactSum sum;
+  sum.add(acc);
+  sum.add(dot * static_cast<int128>(p.significand), p.exponent + quantum_log2);
+  return sum.round(rounding);
+}
+
 template <class A, class B>
 FP4_HD float block_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end, float acc) {
   const bool has_scales = a.has_scale() && b.has_scale();
@@ -92,16 +102,26 @@ FP4_HD float block_dot(const Accumulator& row, const A& a, const B& b, int64_t b
   if (!has_scales) return acc;
   const int64_t run = scale_run(a, b, end);
   for (int64_t k = begin; k < end && is_finite(acc); k = (k / run + 1) * run) {
-    const float sa = a.scale(k);
-    const float sb = b.scale(k);
-    const bool rounds = has_more_than_8_bits(sa) || has_more_than_8_bits(sb);
     const int128 dot = integer_dot(a, b, k, smaller(end, (k / run + 1) * run));
-    if (rounds && dot != 0 && !is_finite(sa * sb)) return float_of(float_infinity_bits | (dot < 0 ? 0x80000000u : 0u));
-    const Magnitude p = rounds ? exact_magnitude(sa * sb) : scale_product(sa, sb);
-    ExactSum sum;
-    sum.add(acc);
-    sum.add(dot * static_cast<int128>(p.significand), p.exponent + product_quantum_log2(a, b));
-    acc = sum.round(row.rounding);
+    acc = add_block(acc, dot, product_quantum_log2(a, b), a.scale(k), b.scale(k), row.rounding);
+  }
+  return acc;
+}
+
+// A block's integers in int32 from 0, group by group, then as a block's dot.
+template <class A, class B>
+FP4_HD float integer_block_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end, float acc) {
+  constexpr int64_t least = INT32_MIN, most = INT32_MAX;
+  const int64_t run = scale_run(a, b, end);
+  const int64_t group = row.group > 0 ? row.group : larger<int64_t>(end - begin, 1);
+  for (int64_t k = begin, next = 0; k < end && is_finite(acc); k = next) {
+    next = smaller(end, (k / run + 1) * run);
+    int64_t sum = 0;
+    for (int64_t first = k; first < next; first += group) {
+      sum += static_cast<int64_t>(integer_dot(a, b, first, smaller(next, first + group)));
+      sum = row.clamps ? larger(least, smaller(most, sum)) : static_cast<int32_t>(static_cast<uint32_t>(sum));
+    }
+    acc = add_block(acc, sum, product_quantum_log2(a, b), a.scale(k), b.scale(k), row.rounding);
   }
   return acc;
 }
@@ -188,6 +208,12 @@ FP4_HD float plain_dot(const Accumulator& row, const A& a, const B& b, int64_t b
     }
     case AccumulatorKind::windowed: return windowed_dot(row, a, b, begin, end, acc);
     case AccumulatorKind::fma_blocks: return fma_block_dot(row, a, b, begin, end, acc);
+    case AccumulatorKind::integer:
+#if FP4_DEVICE_CODE
+      break;  // known_words.cpp keeps the kind from devices
+#else
+      return integer_block_dot(row, a, b, begin, end, acc);
+#endif
   }
   return 0.0f;
 }

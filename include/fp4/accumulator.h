@@ -21,7 +21,8 @@ enum class AccumulatorKind : uint8_t {
   floor_aligned,
   floor_aligned_pairs,
   windowed,
-  fma_blocks
+  fma_blocks,
+  integer
 };
 
 struct AccumulatorKindInfo {
@@ -41,6 +42,7 @@ inline constexpr AccumulatorKindInfo accumulator_kind_table[] = {
     {AccumulatorKind::floor_aligned_pairs, "floor_aligned_pairs", "the same, even and odd products summed apart"},
     {AccumulatorKind::windowed, "windowed", "dots cut to a window that the products or the accumulator lead"},
     {AccumulatorKind::fma_blocks, "fma_blocks", "dots of blocks by fma, scaled, added in fp32"},
+    {AccumulatorKind::integer, "integer", "products of integers in int32; a block's sum, scaled, added in fp32"},
 };
 static_assert(ids_are_indices(accumulator_kind_table));
 
@@ -71,6 +73,7 @@ struct Accumulator {
   int carried_bits = 0;
   int carried_inner = 1;                     // windowed: products summed exactly where the accumulator leads
   bool cuts_outranked = false;               // windowed: dots below the accumulator are cut as if it led
+  bool clamps = false;  // integer: a group's sum beyond int32 becomes its end; else it is taken modulo 2^32
   int subnormal_floor = no_subnormal_floor;  // windowed: log2 of what dots of lesser scales need in a subnormal sum
 
   friend constexpr bool operator==(const Accumulator&, const Accumulator&) = default;
@@ -152,11 +155,24 @@ inline constexpr AccumulatorInfo accumulator_table[] = {
      {.kind = AccumulatorKind::aligned, .group = 4, .inner = 1, .fraction_bits = 24, .rounding = Rounding::toward_zero, .unscaled = true, .tf32 = true}},
     {"cdna4_isa", "dots of blocks by fp32 fma, times the scales, added in fp32", "AMD CDNA4 ISA text, v_mfma_scale_f32_*_f8f6f4; no measured model of CDNA4 exists",
      Evidence::documented, {.kind = AccumulatorKind::fma_blocks, .group = 32}},
+    {"int32_wrap", "integers of at most 8 bits in int32, modulo 2^32; a block's sum times its scales, added in fp32",
+     "tcgen05.mma i8 on B200: sf-tensor/tcgen05 (July 2026); the scales are a kernel's", Evidence::measured, {.kind = AccumulatorKind::integer, .group = 32}},
+    {"int32_clamp", "int32_wrap, but each sum of 32 products and what came before is clamped to int32",
+     "tcgen05.mma i8 with .satfinite on B200: sf-tensor/tcgen05 (July 2026); the scales are a kernel's", Evidence::measured,
+     {.kind = AccumulatorKind::integer, .group = 32, .clamps = true}},
 };
 // clang-format on
 
+// Whether elements are listed values of -127 .. 127 steps, as int4 and s1p6 (int8) have them.
+FP4_HD constexpr bool has_byte_steps(const FloatFormat& element) {
+  return element.is_grid() && !element.has_micro() && element.code_bits() <= 8 && element.largest().significand < 128;
+}
+
 // Whether a row adds products of such operands. An operand that it does not take is refused, never summed another way.
 FP4_HD constexpr bool takes(const Accumulator& row, bool has_scale, const FloatFormat& element) {
+#if !FP4_DEVICE_CODE
+  if (row.kind == AccumulatorKind::integer) return has_scale && has_byte_steps(element);
+#endif
   if (has_scale) return true;
   switch (row.kind) {
     case AccumulatorKind::block:
@@ -168,7 +184,8 @@ FP4_HD constexpr bool takes(const Accumulator& row, bool has_scale, const FloatF
     case AccumulatorKind::floor_aligned:
     case AccumulatorKind::floor_aligned_pairs: return row.unscaled && (element.code_bits() <= 16 || row.tf32);
     case AccumulatorKind::windowed:
-    case AccumulatorKind::fma_blocks: return false;
+    case AccumulatorKind::fma_blocks:
+    case AccumulatorKind::integer: return false;
   }
   return false;
 }

@@ -42,6 +42,7 @@ Json fields_of(const Accumulator& a) {
   if (a.unscaled) out["unscaled"] = true;
   if (a.tf32) out["tf32"] = true;
   if (a.is_half) out["sum"] = "fp16";
+  if (a.clamps) out["clamps"] = true;
   if (a.kind != AccumulatorKind::windowed) return out;
   out["scale_bits"] = a.scale_bits;
   out["carried_bits"] = a.carried_bits;
@@ -103,6 +104,10 @@ Accumulator accumulator_from(const JsonReader& from) {
   if (const auto v = given.find("subnormal_floor", {"windowed: log2 of what a dot of lesser scales needs to stay in a "
                                                     "subnormal sum; absent: nothing"}))
     a.subnormal_floor = whole(*v, -300, 0), v->note_form(R"({"type": "null"})");
+  if (const auto v = given.find("clamps", {"integer: whether a group's sum beyond int32 becomes its end, not its rest "
+                                            "modulo 2^32",
+                                            false}))
+    a.clamps = v->boolean();
   given.finish();
   const bool is_floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;
   const bool aligned = a.kind == AccumulatorKind::aligned;
@@ -113,6 +118,7 @@ Accumulator accumulator_from(const JsonReader& from) {
   if (a.tf32 && !(aligned && a.unscaled)) from.fail("tf32 needs kind aligned and unscaled");
   if (a.is_half && !aligned) from.fail("sum fp16 needs kind aligned");
   if (a.is_half && a.result_bits != fp32_result_bits) from.fail("sum fp16 and result_bits exclude each other");
+  if (a.clamps && a.kind != AccumulatorKind::integer) from.fail("clamps needs kind integer");
   const Accumulator plain;
   const bool has_window = a.scale_bits != plain.scale_bits || a.carried_bits != plain.carried_bits ||
                           a.carried_inner != plain.carried_inner || a.cuts_outranked ||

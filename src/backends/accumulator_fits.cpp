@@ -13,7 +13,8 @@ bool adds_any(AccumulatorKind kind) {
     case AccumulatorKind::sequential:
     case AccumulatorKind::sequential_double:
     case AccumulatorKind::fma:
-    case AccumulatorKind::fma_blocks: return true;
+    case AccumulatorKind::fma_blocks:
+    case AccumulatorKind::integer: return true;
     case AccumulatorKind::aligned:
     case AccumulatorKind::floor_aligned:
     case AccumulatorKind::floor_aligned_pairs:

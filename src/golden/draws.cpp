@@ -15,8 +15,8 @@ namespace {
 struct StochasticTest {
   bool applies = false;
   bool within_neighbours = false;
-  double z_mean = 0;   // (ups - expected) / SD
-  double chi = 0;      // mean of (up - p)^2 / (p(1-p)): 1 when independent draws
+  double z_mean = 0;  // (ups - expected) / SD
+  double chi = 0;     // mean of (up - p)^2 / (p(1-p)): 1 when independent draws
 };
 
 StochasticTest stochastic_test(const Case& c, const CaseInputs& in, const Elements& codes, const std::string& backend) {
@@ -211,8 +211,7 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
     const StochasticTest t = stochastic_test(c, in, e.got, backend);
     if (!t.applies || !t.within_neighbours) continue;
     const bool fair = std::abs(t.z_mean) < 4 && std::abs(t.chi - 1) < 0.2;
-    const std::string stats =
-        fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}", t.z_mean, t.chi);
+    const std::string stats = fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}", t.z_mean, t.chi);
     if (fair)
       causes.push_back({"random_words=other", "stochastic rounding with other draws: " + stats, before, 0});
     else

@@ -57,6 +57,8 @@ void simplify(Witness& w, const QuantSpec& s, const Accumulator& ma, const Accum
 
 void search_accumulators(const WitnessRequest& r, const Accumulator& ma, const Accumulator& mb, WitnessResult& out) {
   const QuantSpec s = quant_spec_from_words(r.words, "witness --spec");
+  for (const Accumulator& row : {ma, mb})
+    if (const std::string reason = invalid_reason(row, s, s); !reason.empty()) throw Error("witness: " + reason);
   constexpr int64_t side = 16;  // 16 x 16 dot products a batch
   uint64_t next = 0;
   for (int64_t k = 1; k <= r.longest && out.witnesses.empty();

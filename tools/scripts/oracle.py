@@ -1364,12 +1364,17 @@ YOUNGER_ACCUMULATORS = {
     "ampere_tf32": dict(kind="aligned", group=4, inner=1, fraction_bits=24, rounding="toward_zero", unscaled=True, tf32=True),
     "cdna4_isa": dict(kind="fma_blocks"),
 }
+INTEGER_ACCUMULATORS = {
+    "int32_wrap": dict(kind="integer", group=32, clamps=False),
+    "int32_clamp": dict(kind="integer", group=32, clamps=True),
+}
 
 
 def parse_accumulator(word):
     """A name, or field:value;field:value."""
-    if word in ACCUMULATORS or word in YOUNGER_ACCUMULATORS:
-        return dict(ACCUMULATORS.get(word) or YOUNGER_ACCUMULATORS[word])
+    for rows in (ACCUMULATORS, YOUNGER_ACCUMULATORS, INTEGER_ACCUMULATORS):
+        if word in rows:
+            return dict(rows[word])
     row = dict(rounding="nearest_even", group_rounding="nearest_even", group=0, inner=1, fraction_bits=23)
     for part in word.split(";"):
         key, value = part.split(":")
@@ -1379,6 +1384,8 @@ def parse_accumulator(word):
 
 def takes(row, spec):
     """Whether an adder takes operands of a spec; the program refuses others."""
+    if row["kind"] == "integer":  # listed values of -127 .. 127 steps
+        return spec.scale != "none" and isinstance(spec.elem, Listed) and spec.elem.max_fraction * 2 ** spec.elem.shift <= 127
     if spec.scale != "none" or row["kind"] in ("exact", "group", "sequential", "double", "block", "fma"):
         return True
     return bool(row.get("unscaled")) and (spec.elem.bits <= 16 or row.get("tf32", False))
@@ -1511,16 +1518,15 @@ def accumulate(row, a, b, first, last):
         for lo, hi in cuts(first, last, a.block, b.block):
             dot = sum(a.q[k] * b.q[k] for k in range(lo, hi))
             sa, sb = a.scale(lo), b.scale(lo)
-            p, e = sa * sb, exponent
-            if significant_bits(sa) > 8 or significant_bits(sb) > 8:
-                rounded = round_dyadic(sa * sb, -298)
-                if rounded == INF:  # infinite where it meets a product; an infinite sum stays
-                    if dot and is_finite(acc):
-                        acc = INF | (SIGN if dot < 0 else 0)
-                    continue
-                p, e = magnitude_units(rounded), exponent + 149
-            if is_finite(acc):
-                acc = round_signed((units(acc) << (-149 - e)) + dot * p, e, row["rounding"])
+            acc = add_block(acc, dot, sa, sb, exponent, row["rounding"])
+        return acc
+    if kind == "integer":
+        for lo, hi in cuts(first, last, a.block, b.block):
+            total = 0
+            for i, j in cuts(lo, hi, row["group"]):
+                total += sum(a.q[k] * b.q[k] for k in range(i, j))
+                total = max(-2**31, min(2**31 - 1, total)) if row["clamps"] else (total + 2**31) % 2**32 - 2**31
+            acc = add_block(acc, total, a.scale(lo), b.scale(lo), exponent, "nearest_even")
         return acc
     if kind == "windowed":
         for lo, hi in cuts(first, last, 64):
@@ -1541,6 +1547,17 @@ def accumulate(row, a, b, first, last):
     for lo, hi in cuts(first, last, row["group"] or last - first):
         acc = aligned_step(row, a, b, lo, hi, acc, exponent)
     return snapped(acc, row.get("snap"))
+
+
+def add_block(acc, dot, sa, sb, exponent, rounding):
+    """acc + dot*P with one rounding; P is rounded to fp32 where a scale has more than eight digits."""
+    p, e = sa * sb, exponent
+    if significant_bits(sa) > 8 or significant_bits(sb) > 8:
+        rounded = round_dyadic(sa * sb, -298)
+        if rounded == INF:  # infinite where it meets a product; an infinite sum stays
+            return INF | (SIGN if dot < 0 else 0) if dot and is_finite(acc) else acc
+        p, e = magnitude_units(rounded), exponent + 149
+    return round_signed((units(acc) << (-149 - e)) + dot * p, e, rounding) if is_finite(acc) else acc
 
 
 def bare_sum(row, a, b, first, last):
@@ -2543,6 +2560,22 @@ def golden_order_lines(rng):
                 yield quantize_line(spec, [b + (8 << 23) if 0 < b >> 23 & 255 < 200 else b for b in tame], rows, cols, seed, stream, step)
 
 
+INTEGER_WORDS = ["mxfp4,element=s1p6,scale=fp32,scale_rule=amax,block=row", "mxfp4,element=s1p6,scale=fp32,scale_rule=amax,block=128",
+                 "nvint4", "nvint4,block=32,scale=e8m0,scale_rule=floor,tensor_scale=none",
+                 "nvfp4,element=e2m1_no_subnormals,block=128,prescale=0.75"]
+
+
+def golden_integer_lines(rng):
+    """Sums of products in int32."""
+    for words in INTEGER_WORDS:
+        for name in INTEGER_ACCUMULATORS:
+            c = GemmCase(rng, "fp32_block")
+            c.spec_a, c.spec_b, c.accumulator, c.k = valid_spec(words), valid_spec(words), name, rng.pick([33, 200, 300])
+            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+            yield gemm_line(c)
+
+
 STREAMS = ("counter", "constant", "pairs", "repeat_16", "repeat_32", "repeat_64", "repeat_128", "repeat_256", "one_rank")
 
 
@@ -2768,7 +2801,8 @@ GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
                 "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
                 "embedding": golden_bag_lines, "kernels": golden_kernel_lines, "grids": golden_grid_lines,
-                "orders": golden_order_lines, "streams": golden_stream_lines}
+                "orders": golden_order_lines, "streams": golden_stream_lines,
+                "integers": golden_integer_lines}
 
 
 def golden(outdir):
