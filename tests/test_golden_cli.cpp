@@ -429,6 +429,30 @@ TEST_CASE("a case of one's own is a bundle like any other", "[cli]") {
   CHECK_THAT(run("golden make --out " + at + "w", 2).err, Catch::Contains("either --suite NAME or"));
 }
 
+TEST_CASE("a sparse product is a case, with its metadata", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::string golden = folder / "golden", dump = folder / "dump";
+  REQUIRE(run_cli("golden make --spec mxfp8 --shape 16x8x1024 --sparse 2:4 --accumulators k64_rz,fp32_block --out " + golden)
+              .exit_code == 0);
+  CHECK(run_cli("golden check " + golden).exit_code == 0);
+  const std::string name = "sparse_2_4.gemm.mxfp8.spread.16x1024x8";
+  fs::create_directories(dump);
+  // A kernel that multiplies by the metadata is right, one that adds the zeros is named.
+  const std::string operands = "gemm " + golden + "/" + name + "/a.npy " + golden + "/" + name + "/b.npy --spec mxfp8 " +
+                               "--accumulator k64_rz --out " + dump + "/output_k64_rz.npy --stream 0 --step 0";
+  REQUIRE(run_cli(operands + " --sparse " + golden + "/" + name + "/metadata.npy").exit_code == 0);
+  CHECK(run_cli("verify --golden " + golden + " --candidate " + dump).exit_code == 0);
+  REQUIRE(run_cli(operands + " --sparse 2:4 --force").exit_code == 0);
+  CHECK(run_cli("verify --golden " + golden + " --candidate " + dump).exit_code == 0);
+  REQUIRE(run_cli(operands + " --force").exit_code == 0);
+  const auto dense = run_cli("verify --golden " + golden + " --candidate " + dump);
+  CHECK(dense.exit_code == 1);
+  CHECK_THAT(dense.out, Catch::Contains("equals sparse=none"));
+  CHECK(run_cli("golden make --spec mxfp8 --shape 16x8x1024 --sparse 1:4 --out " + folder / "x").exit_code == 2);
+  CHECK(run_cli("golden make --spec mxfp8 --shape 16x1024 --sparse 2:4 --out " + folder / "x").exit_code == 2);
+  CHECK(run_cli("golden make --spec nvfp4,block=8 --shape 16x8x64 --sparse 2:4 --out " + folder / "x").exit_code == 2);
+}
+
 TEST_CASE("options of a case of one's own are refused beside a suite", "[cli]") {
   const TemporaryFolder folder;
   const std::string out = folder / "x";

@@ -116,6 +116,29 @@ TEST_CASE("a group of a sparse product is twice as long in K", "[quick]") {
   CHECK(dense == 16777218.0f);   // 3 on top of 2^24, toward zero
 }
 
+TEST_CASE("the largest are kept, of pairs their sums, and metadata says which", "[quick]") {
+  std::vector<float> x = {1, -3, 2, -3, 0, 0, 0, 5, -1, 1, 1, -1, 4, 3, -6, 0};
+  const SparseMask two = largest_kept("x", Sparsity::two_of_four, x, 1, 16);
+  CHECK(two.kept == std::vector<int32_t>{1, 3, 4, 7, 8, 9, 12, 14});
+  CHECK(metadata_of(two, Sparsity::two_of_four) == std::vector<uint8_t>{1 | 3 << 2, 0 | 3 << 2, 0 | 1 << 2, 0 | 2 << 2});
+  // |1|+|3| = 4, 2+3 = 5, 0, 5: the pairs 1 and 3; then 2, 2, 7, 6
+  const SparseMask four = largest_kept("x", Sparsity::four_of_eight, x, 1, 16);
+  CHECK(four.kept == std::vector<int32_t>{2, 3, 6, 7, 12, 13, 14, 15});
+  CHECK(metadata_of(four, Sparsity::four_of_eight) == std::vector<uint8_t>{1 | 3 << 2, 2 | 3 << 2});
+  clear_others(two, x);
+  CHECK(x == std::vector<float>{0, -3, 0, -3, 0, 0, 0, 5, -1, 1, 0, 0, 4, 0, -6, 0});
+  CHECK(largest_kept("x", Sparsity::two_of_four, x, 1, 16).kept == two.kept);  // of what is left, the same
+  CHECK(largest_kept("x", Sparsity::two_of_four, x, 2, 8).row(1)[0] == 0);     // columns, not places
+  for (const Sparsity s : {Sparsity::two_of_four, Sparsity::four_of_eight}) {
+    const std::vector<float> drawn_x = drawn(5 * 64, 9);
+    const SparseMask mask = largest_kept("x", s, drawn_x, 5, 64);
+    const std::vector<uint8_t> words = metadata_of(mask, s);
+    const std::vector<float> metadata(words.begin(), words.end());
+    CHECK(sparse_mask("m", metadata, static_cast<int64_t>(words.size()) / 5, 5, 64).kept == mask.kept);
+  }
+  CHECK_THROWS_WITH(largest_kept("x", Sparsity::two_of_four, x, 1, 12), Contains("multiple of 8"));
+}
+
 TEST_CASE("metadata and masks say the same, and what is not sparse is refused by place", "[quick]") {
   std::vector<float> given(16, 0.0f);
   for (const size_t i : {0u, 3u, 5u, 6u, 8u, 9u, 14u, 15u}) given[i] = 1.0f;

@@ -26,15 +26,14 @@ bool keeps_two_of_four(const float* row, int64_t cols, int step, std::vector<int
   return true;
 }
 
+bool has_blocks(const QuantSpec& s) {
+  return s.has_scale() && (s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square);
+}
+
 QuantSpec half_blocks(const QuantSpec& s, const char* which) {
-  if (s.has_outer_scale())
-    throw Error(fmt::format("sparse product: {} has tensor_scale outer128, which counts K", which));
+  check_sparse(s, std::string("sparse product: ") + which);
   QuantSpec out = s;
-  const bool blocked = s.has_scale() && (s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square);
-  if (!blocked) return out;
-  if (s.block.size < 16)
-    throw Error(fmt::format("sparse product: {} has blocks of {}; at least 16 of K are needed", which, s.block.size));
-  out.block = {BlockKind::vector, s.block.size / 2};
+  if (has_blocks(s)) out.block = {BlockKind::vector, s.block.size / 2};
   return out;
 }
 
@@ -70,6 +69,12 @@ Quantized kept_of(const Quantized& q, int64_t first_row, int64_t rows, const int
 
 }  // namespace
 
+void check_sparse(const QuantSpec& s, const std::string& which) {
+  if (s.has_outer_scale()) throw Error(which + " has tensor_scale outer128, which counts K");
+  if (has_blocks(s) && s.block.size < 16)
+    throw Error(fmt::format("{} has blocks of {}; at least 16 of K are needed", which, s.block.size));
+}
+
 SparseMask sparse_mask(const std::string& place, const std::vector<float>& values, int64_t value_cols, int64_t rows,
                        int64_t cols) {
   if (cols % 8 != 0) throw Error(fmt::format("{}: K = {} is no multiple of 8", place, cols));
@@ -102,6 +107,55 @@ SparseMask sparse_mask(const std::string& place, const std::vector<float>& value
     }
   }
   return mask;
+}
+
+SparseMask largest_kept(const std::string& place, Sparsity sparsity, const std::vector<float>& values, int64_t rows,
+                        int64_t cols) {
+  const int width = row_of(sparsity_table, sparsity).width;
+  if (width == 0 || cols % 8 != 0) throw Error(fmt::format("{}: K = {} is no multiple of 8", place, cols));
+  SparseMask mask = {rows, cols, {}};
+  mask.kept.reserve(static_cast<size_t>(rows * cols / 2));
+  const auto size_of = [&](const float* at) {
+    double sum = 0;
+    for (int j = 0; j < width; ++j)
+      sum += is_nan(at[j]) ? static_cast<double>(float_of(float_infinity_bits)) : static_cast<double>(magnitude(at[j]));
+    return sum;
+  };
+  for (int64_t first = 0; first < rows * cols; first += 4 * width) {
+    double sizes[4];
+    int order[4] = {0, 1, 2, 3};
+    for (int i = 0; i < 4; ++i) sizes[i] = size_of(values.data() + first + i * width);
+    std::stable_sort(order, order + 4, [&](int a, int b) { return sizes[a] > sizes[b]; });
+    for (const int i : {std::min(order[0], order[1]), std::max(order[0], order[1])})
+      for (int j = 0; j < width; ++j) mask.kept.push_back(static_cast<int32_t>(first % cols + i * width + j));
+  }
+  return mask;
+}
+
+std::vector<uint8_t> metadata_of(const SparseMask& mask, Sparsity sparsity) {
+  const auto width = static_cast<size_t>(row_of(sparsity_table, sparsity).width);
+  std::vector<uint8_t> out;
+  for (size_t at = 0; at < mask.kept.size(); at += 2 * width) {
+    const auto place = [&](size_t i) {
+      return static_cast<uint32_t>(mask.kept[i]) / static_cast<uint32_t>(width) % 4;
+    };
+    out.push_back(static_cast<uint8_t>(place(at) | place(at + width) << 2));
+  }
+  return out;
+}
+
+void clear_others(const SparseMask& mask, std::vector<float>& values) {
+  for (int64_t r = 0; r < mask.rows; ++r) {
+    const int32_t* next = mask.row(r);
+    const int32_t* end = next + mask.cols / 2;
+    for (int64_t k = 0; k < mask.cols; ++k) {
+      if (next != end && *next == k) {
+        ++next;
+      } else {
+        values[static_cast<size_t>(r * mask.cols + k)] = 0.0f;
+      }
+    }
+  }
 }
 
 void sparse_gemm(const Dispatcher& backend, const Quantized& a, const Quantized& b, const SparseMask& mask,

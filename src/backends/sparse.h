@@ -11,6 +11,22 @@
 
 namespace fp4 {
 
+enum class Sparsity : uint8_t { none, two_of_four, four_of_eight };
+
+struct SparsityInfo {
+  Sparsity id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  int width;  // elements that are kept or left out together
+};
+inline constexpr SparsityInfo sparsity_table[] = {
+    {Sparsity::none, "none", "every element", "definition", 0},
+    {Sparsity::two_of_four, "2:4", "two of every four elements of a row", "PTX ISA mma.sp of 8 and 16 bits", 1},
+    {Sparsity::four_of_eight, "4:8", "two of every four pairs of a row", "PTX ISA mma.sp of FP4: pairs of elements", 2},
+};
+static_assert(ids_are_indices(sparsity_table));
+
 // Columns of A that are kept: [rows][cols / 2], ascending in each row.
 struct SparseMask {
   int64_t rows = 0, cols = 0;
@@ -24,8 +40,19 @@ struct SparseMask {
 SparseMask sparse_mask(const std::string& place, const std::vector<float>& values, int64_t value_cols, int64_t rows,
                        int64_t cols);
 
-// C [a.rows, b.rows] = A B^T over what the mask of A keeps. Blocks are 1 x B of at least 16, or whole rows; throws
-// Error for others and for outer128.
+// What is largest in magnitude, of pairs their sum, and the earlier of equals; NaN is largest.
+SparseMask largest_kept(const std::string& place, Sparsity sparsity, const std::vector<float>& values, int64_t rows,
+                        int64_t cols);
+// Its metadata: [rows, cols/4], of pairs [rows, cols/8].
+std::vector<uint8_t> metadata_of(const SparseMask& mask, Sparsity sparsity);
+// Zeros for what is left out, so that it counts in no maximum.
+void clear_others(const SparseMask& mask, std::vector<float>& values);
+
+// Error, which `which` opens, for specs that have no sparse product: blocks below 16, outer128.
+void check_sparse(const QuantSpec& spec, const std::string& which);
+
+// C [a.rows, b.rows] = A B^T over what the mask of A keeps. Throws Error where
+// check_sparse() does.
 void sparse_gemm(const Dispatcher& backend, const Quantized& a, const Quantized& b, const SparseMask& mask,
                  const GemmOptions& options, float* c, int64_t c_stride);
 

@@ -11,7 +11,7 @@ namespace fp4::golden {
 
 // What is judged, in the order of a kernel's work.
 inline constexpr const char* stage_names[] = {"scales", "tensor_scale", "codes", "dequantized", "output"};
-inline constexpr const char* input_stage = "input";  // what a kernel is given: input, a, b, random
+inline constexpr const char* input_stage = "input";  // what a kernel is given: input, a, b, random, metadata
 
 struct ArrayName {
   std::string stage;  // one of stage_names, input_stage, or "" for a name that no bundle has
@@ -40,7 +40,7 @@ inline ArrayName parse_array_name(std::string_view name) {
   if (base.starts_with("output_")) base = "output";
   for (const char* stage : stage_names)
     if (base == stage) out.stage = stage;
-  for (const char* given : {"input", "a", "b", "random"})
+  for (const char* given : {"input", "a", "b", "random", "metadata"})
     if (base == given) out.stage = input_stage;
   if (!out.stage.empty()) out.part = std::string(base) + std::string(out.is_transposed ? transposed : "");
   return out;

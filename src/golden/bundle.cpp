@@ -26,7 +26,7 @@ std::string content_hash(const Array& a) {
 }
 
 bool is_question(const std::string& array) {
-  return array == "input" || array == "a" || array == "b" || array.starts_with("random");
+  return array == "input" || array == "a" || array == "b" || array == "metadata" || array.starts_with("random");
 }
 
 constexpr size_t hashed_bytes = size_t{1} << 20;
@@ -274,6 +274,7 @@ std::string stream_line(const Case& c, const std::string& backend, int threads, 
       fmt::format("case={} kind={} spec={} rows={} cols={} seed={} stream={} step={}", c.name,
                   c.is_gemm ? "gemm" : "quantize", c.words, c.rows, c.cols, c.place.seed, c.place.stream, c.place.step);
   if (c.is_gemm) line += fmt::format(" rows_b={} spec_b={}", c.rows_b, c.words_b.empty() ? c.words : c.words_b);
+  if (c.sparsity != Sparsity::none) line += fmt::format(" sparse={}", row_of(sparsity_table, c.sparsity).name);
   if (c.hadamard.size > 0) {
     line += fmt::format(" hadamard={} signs={} normalise={}", c.hadamard.size,
                         row_of(hadamard_signs_table, c.hadamard.signs).name,

@@ -86,6 +86,7 @@ Json case_json(const Case& c) {
     j["rows_b"] = c.rows_b;
     j["words_b"] = c.words_b.empty() ? c.words : c.words_b;
     j["accumulators"] = c.accumulators;
+    if (c.sparsity != Sparsity::none) j["sparse"] = row_of(sparsity_table, c.sparsity).name;
   }
   return j;
 }
@@ -114,6 +115,13 @@ Case case_from_json(const Json& j, const std::string& place) {
       c.accumulators = j.at("accumulators").get<std::vector<std::string>>();
     }
     set_operands(c, j, place);
+    if (j.contains("sparse")) {
+      const auto* sparsity = find_row(sparsity_table, j["sparse"].get<std::string>());
+      if (sparsity == nullptr) throw Error(place + ".sparse: unknown word " + shown(j["sparse"]));
+      const std::string name = c.name;
+      if (sparsity->id != Sparsity::none) make_sparse(c, sparsity->id);
+      c.name = name;
+    }
     for (const auto& [name, array] : j.at("arrays").items())
       c.stored[file_word(name, place + ".arrays")] = {array.at("dtype"), shape_of(array.at("shape"), place + ".arrays"),
                                                       array.at("sha256"), array.value("file_sha256", ""),

@@ -316,7 +316,12 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
   GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
                          threads_};
   if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
-  dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
+  if (c_.sparsity != Sparsity::none && !k.is_dense) {
+    const SparseMask mask = largest_kept(c_.name, c_.sparsity, in_.a, c_.rows, c_.cols);
+    sparse_gemm(dispatcher_, a, b, mask, options, c.data(), c_.rows_b);
+  } else {
+    dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
+  }
   return c;
 }
 

@@ -1,6 +1,7 @@
 #include "src/golden/suite.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "src/backends/backends.h"
 #include "src/layout/digit_layout.h"
@@ -20,6 +21,9 @@ struct Builder {
   }
   void add_gemm(const std::string& words, int64_t m, int64_t n, int64_t k, InputKind input) {
     add(words, input, m, k, n);
+  }
+  void add_sparse(const std::string& words, Sparsity sparsity, int64_t m, int64_t n, int64_t k) {
+    make_sparse(add(words, InputKind::spread, m, k, n), sparsity);
   }
   void add_hadamard(const std::string& words, int size, HadamardSigns signs, int64_t rows, int64_t cols) {
     Case& c = add(words, InputKind::gaussian, rows, cols);
@@ -80,6 +84,9 @@ std::vector<Case> standard() {
   }
   // Sums that cancel under far-apart scales, of which adders that differ in a few bits need many.
   for (const char* format : {"mxfp4", "nvfp4"}) b.add_gemm(format, 96, 80, 512, InputKind::spread);
+  b.add_sparse("mxfp8", Sparsity::two_of_four, 16, 12, 1024);
+  b.add_sparse("mxfp4", Sparsity::four_of_eight, 16, 12, 1024);
+  b.add_sparse("nvfp4,block=32", Sparsity::four_of_eight, 16, 12, 1024);
   return b.cases;
 }
 
@@ -204,6 +211,16 @@ Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t 
   return c;
 }
 
+void make_sparse(Case& c, Sparsity sparsity) {
+  const QuantSpec spec = quant_spec_from_words(c.words, c.name),
+                  spec_b = c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, c.name);
+  for (const QuantSpec* s : {&spec, &spec_b}) check_sparse(*s, c.name);
+  if (!c.is_gemm || c.cols % 8 != 0 || c.hadamard.size > 0)
+    throw Error(c.name + ": a sparse case is a product without a Hadamard, whose K is a multiple of 8");
+  c.sparsity = sparsity;
+  c.name = std::string("sparse_") + (sparsity == Sparsity::two_of_four ? "2_4." : "4_8.") + c.name;
+}
+
 bool is_large(const Case& c) {
   return c.rows * c.cols > largest_stored || c.rows_b * c.cols > largest_stored || c.rows * c.rows_b > largest_stored;
 }
@@ -230,7 +247,12 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
     for (float& v : x) v = rounded_to(c.input_type, v);
     return x;
   };
-  const std::vector<float> a = input(c.given_a, spec, c.rows, c.place);
+  std::vector<float> a = input(c.given_a, spec, c.rows, c.place);
+  std::optional<SparseMask> mask;
+  if (c.sparsity != Sparsity::none) {
+    mask = largest_kept("golden case " + c.name, c.sparsity, a, c.rows, c.cols);
+    clear_others(*mask, a);
+  }
   QuantizeCall call = {.x = view_of(a.data(), c.rows, c.cols),
                        .spec = spec,
                        .hadamard = c.hadamard,
@@ -250,7 +272,13 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
   const std::vector<float> b = input(c.given_b, spec_b, c.rows_b, c.place.second_operand());
   out.push_back(float_array("a", a, c.rows, c.cols));
   out.push_back(float_array("b", b, c.rows_b, c.cols));
+  if (mask) {
+    const std::vector<uint8_t> metadata = metadata_of(*mask, c.sparsity);
+    out.push_back(byte_array("metadata", metadata,
+                             {static_cast<uint64_t>(c.rows), metadata.size() / static_cast<uint64_t>(c.rows)}));
+  }
   std::vector<float> product(static_cast<size_t>(c.rows * c.rows_b));
+  Quantized quantized_a, quantized_b;
   for (const std::string& name : c.accumulators) {
     MultiplyCall multiply;
     multiply.a = call;
@@ -262,7 +290,13 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
     multiply.options = {accumulator_from(name, c.name), c.hadamard.product_divisor(), threads};
     multiply.c = product.data();
     multiply.c_stride = c.rows_b;
-    dispatcher.multiply(multiply);
+    if (mask) {
+      if (quantized_a.codes.empty()) dispatcher.quantize(multiply.a, quantized_a);
+      if (quantized_b.codes.empty()) dispatcher.quantize(multiply.b, quantized_b);
+      sparse_gemm(dispatcher, quantized_a, quantized_b, *mask, multiply.options, product.data(), c.rows_b);
+    } else {
+      dispatcher.multiply(multiply);
+    }
     out.push_back(float_array("output_" + name, product, c.rows, c.rows_b));
   }
   return out;

@@ -8,6 +8,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/golden/case_epilogue.h"
+#include "src/backends/sparse.h"
 
 namespace fp4::golden {
 
@@ -35,6 +36,7 @@ struct Case {
   int64_t cols = 0;    // K
   int64_t rows_b = 0;  // gemm: N
   HadamardSpec hadamard;
+  Sparsity sparsity = Sparsity::none;  // gemm: of A, by magnitude
   RandomPlace place;
   CaseEpilogue epilogue;                       // gemm: between the sums and the outputs that are judged
   std::vector<uint32_t> random_words;          // of a quantisation: a kernel's own, in place of Philox's
@@ -67,6 +69,9 @@ bool has_fp4_codes(const Case& c);
 Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t rows_b, int64_t cols,
                RandomPlace place);
 
+// Makes A of a product sparse and says so in its name; Error where its words or shape allow none.
+void make_sparse(Case& c, Sparsity sparsity);
+
 // Throws Error for an unknown suite.
 std::vector<Case> suite_cases(const std::string& suite);
 
@@ -84,7 +89,8 @@ uint32_t word_at(const Array& a, size_t i);
 std::vector<unsigned char> bytes_of(const std::vector<float>& values);
 
 // All arrays of a case: input (a, b), codes, codes_high_first, scales, scales_128x4, scales_amd_preshuffled,
-// tensor_scale, dequantized, random (draws of stochastic rounding) and *_transposed; or a, b, output_<accumulator>.
+// tensor_scale, dequantized, random (draws of stochastic rounding) and *_transposed; or a, b, output_<accumulator>, and
+// metadata of a sparse A, whose other elements are zeros.
 std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads);
 
 // JSON of a case as it stands in a bundle's manifest, and back.

@@ -196,6 +196,9 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
       if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
         add((std::string("product_factor=") + row.name).c_str(), row.doc, [&](Kernel& k) { k.factor = row.id; });
     add("output=transposed", "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
+    if (c.sparsity != Sparsity::none)
+      add("sparse=none", "elements that are left out are zeros in the sum, and take their places in groups",
+          [](Kernel& k) { k.is_dense = true; });
   }
   return out;
 }
@@ -249,8 +252,12 @@ std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
     k.other_operand = true;
     out.push_back({"operand=transposed", "the transposed operand's arrays", k});
   }
-  // An adder of the case that does not take the changed operands would refuse them.
+  // An adder of the case that does not take the changed operands would refuse them, and so would a sparse product.
   const auto adds = [&](const Kernel& k) {
+    const auto has_short_blocks = [](const QuantSpec& s) {
+      return s.has_outer_scale() || (s.has_scale() && s.block.size > 0 && s.block.size < 16);
+    };
+    if (c.sparsity != Sparsity::none && (has_short_blocks(k.a) || has_short_blocks(k.b))) return false;
     return std::all_of(c.accumulators.begin(), c.accumulators.end(), [&](const std::string& name) {
       return invalid_reason(k.accumulator ? *k.accumulator : accumulator_from(name, c.name), k.a, k.b).empty();
     });

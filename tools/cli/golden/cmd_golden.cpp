@@ -43,7 +43,7 @@ void run_make(const GoldenOptions& o, const CLI::App& make) {
   if (o.suite.empty() == !o.own.is_said())
     throw Error("golden make: say either --suite NAME or, for a case of your own, --spec SPEC --shape MxK or MxNxK");
   if (!o.own.is_said())
-    refuse_options(make, {"--shape", "--input", "--input-b", "--accumulators", "--seed", "--stream", "--step"},
+    refuse_options(make, {"--shape", "--input", "--input-b", "--accumulators", "--sparse", "--seed", "--stream", "--step"},
                    "--spec; the cases of a suite are fixed");
   auto cases =
       o.own.is_said() ? std::vector<golden::Case>{own_case("golden make", o.own)} : golden::suite_cases(o.suite);
@@ -253,6 +253,8 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   make->add_option("--accumulators", o->own.accumulators, "Of the product (default: all that have a name)")
       ->delimiter(',')
       ->type_name("NAME");
+  make->add_option("--sparse", o->own.sparse, "A of the product is sparse by magnitude: 2:4, or 4:8 in pairs")
+      ->type_name("N:M");
   make->add_option("-o,--out", o->out, "Folder to make")->required()->type_name("DIR");
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);

@@ -93,6 +93,9 @@ golden::Case own_case(const std::string& command, const OwnCase& o) {
   for (const std::string& name : o.accumulators) accumulator_from(name, command + " --accumulators");
   if (!o.accumulators.empty()) c.accumulators = o.accumulators;
   c.input_type = input_type(command, o.type);
+  const auto* sparsity = find_row(sparsity_table, o.sparse);
+  if (sparsity == nullptr) throw unknown_word(command + " --sparse", o.sparse, {"none", "2:4", "4:8"});
+  if (sparsity->id != Sparsity::none) golden::make_sparse(c, sparsity->id);
   return c;
 }
 

@@ -81,16 +81,17 @@ void refuse_idle(const CLI::App& app, const GemmOptions& o) {
 // The mask of --sparse; elements of A that it leaves out are zeros, so that they count in no maximum.
 std::optional<SparseMask> open_mask(const std::string& path, Operand& a) {
   if (path.empty()) return std::nullopt;
+  if (const auto* sparsity = find_row(sparsity_table, path); sparsity != nullptr && sparsity->id != Sparsity::none) {
+    if (a.ready) throw Error("--sparse " + path + ": chooses by magnitude, and A is codes; give the mask as a file");
+    SparseMask mask = largest_kept("--sparse " + path, sparsity->id, a.values, a.rows(), a.cols());
+    clear_others(mask, a.values);
+    return mask;
+  }
   const FloatTensor tensor = load_floats(path);
   print_notes(tensor.notes);
   const auto cols = static_cast<int64_t>(matrix_cols(tensor.shape));
   SparseMask mask = sparse_mask("--sparse " + path, tensor.values, cols, a.rows(), a.cols());
-  for (int64_t r = 0; r < mask.rows && !a.ready; ++r) {
-    const int32_t* kept = mask.row(r);
-    const int32_t* end = kept + mask.cols / 2;
-    for (int64_t k = 0; k < mask.cols; ++k)
-      if (!std::binary_search(kept, end, k)) a.values[static_cast<size_t>(r * mask.cols + k)] = 0.0f;
-  }
+  if (!a.ready) clear_others(mask, a.values);
   return mask;
 }
 
@@ -176,8 +177,9 @@ void add_gemm(CLI::App& app, Invocation&) {
       ->type_name("CHIP")
       ->excludes(accumulator);
   app.add_option("--sparse", o->sparse,
-                 "A is sparse, 2:4 or 4:8 in pairs: a mask [M, K], or metadata [M, K/4] or [M, K/8] of i | j << 2")
-      ->type_name("FILE");
+                 "A is sparse, 2:4 or 4:8 in pairs: by magnitude (2:4, 4:8), or as a file says: a mask [M, K], or metadata "
+                 "[M, K/4] or [M, K/8] of i | j << 2")
+      ->type_name("N:M|FILE");
   app.add_option("--hadamard", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256")->type_name("h");
   app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
       ->type_name("none|fixed|per_layer|per_step");
