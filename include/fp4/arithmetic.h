@@ -98,8 +98,11 @@ FP4_HD constexpr PayloadOrder payload_order_of(Arithmetic order) {
   }
   return PayloadOrder::of_arithmetic;
 }
-FP4_HD constexpr PayloadOrder payload_order(Arithmetic order, PayloadOrder said) {
-  return said == PayloadOrder::of_arithmetic ? payload_order_of(order) : said;
+FP4_HD constexpr PayloadOrder payload_order(Arithmetic order, [[maybe_unused]] PayloadOrder said) {
+#if !FP4_DEVICE_CODE
+  if (said != PayloadOrder::of_arithmetic) return said;  // known_words.cpp keeps these words from devices
+#endif
+  return payload_order_of(order);
 }
 FP4_HD constexpr bool reads_multiplier(PayloadOrder order) {
   return order == PayloadOrder::divide_global || order == PayloadOrder::multiply_global ||
@@ -207,6 +210,9 @@ FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor 
 // The scale before rounding under which the maximum becomes 2/3 M.
 FP4_HD constexpr Magnitude larger_scale_quotient(Arithmetic order, float amax, Divisor m, Divisor two_thirds,
                                                  TensorFactor t, Compute c = Compute::fp32) {
+#if FP4_DEVICE_CODE
+  return scale_quotient(order, amax, two_thirds, t, c);
+#endif
   if (order != Arithmetic::fouroversix) return scale_quotient(order, amax, two_thirds, t, c);
   return magnitude_or_overflow(1.5f * (t.te_multiplier * computed(c, amax / m.rounded())));
 }

@@ -179,7 +179,9 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float element, uint32
                         ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
                         : payload(q.arithmetic, at_most_largest(computed(q.compute, magnitude(x))), stored, t,
                                   q.prescale, q.payload_type(), q.payload);
+#if !FP4_DEVICE_CODE
       if (q.payload_rounding == PayloadType::bf16) u = payload_in_bf16(u, e.largest());
+#endif
       code = encode(e, u, negative, {q.rounding, q.random_bits, random});
     }
   } else if (q.negative_zero == NegativeZero::of_rounding || q.negative_zero == NegativeZero::zeros) {
@@ -331,6 +333,9 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
   }
   const RoundingDraw how = {q.scale_rounding, q.random_bits, random};
   const auto rounded = [&](Magnitude scale) {
+#if FP4_DEVICE_CODE
+    return encode(q.scale, scale, false, how);
+#endif
     const uint64_t grid = round_to_grid(q.scale, scale, false, how);
     const bool overflows = q.scale_overflow == ScaleOverflow::nan && q.scale.has_nan() && grid > q.scale.largest_code;
     return overflows ? q.scale.nan_code : encode(q.scale, scale, false, how);
@@ -341,7 +346,9 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
     return rounded(multiplier_quotient(q.arithmetic, amax, n, t));
   }
   const uint32_t code = rounded(scale_quotient(q.arithmetic, amax, q.divisor(), t, q.compute));
+#if !FP4_DEVICE_CODE
   if (q.scale.is_nan_code(code)) return code;
+#endif
   if (q.scale_rule == ScaleRule::mse) return mse_code(q, x, code, t);
   if (q.scale_rule != ScaleRule::four_over_six) return code;
   const uint32_t smaller_target =
@@ -396,7 +403,10 @@ FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, 
     return apply_scale_policies(q, called_scale_code(q, x, t));
 #endif
   const uint32_t code = rule_code(q, x, amax, t, random);
-  return q.scale.is_nan_code(code) ? code : apply_scale_policies(q, code);
+#if !FP4_DEVICE_CODE
+  if (q.scale.is_nan_code(code)) return code;
+#endif
+  return apply_scale_policies(q, code);
 }
 
 FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t, uint32_t random) {
