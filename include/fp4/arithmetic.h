@@ -208,13 +208,14 @@ FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor 
 }
 
 // The scale before rounding under which the maximum becomes 2/3 M.
-FP4_HD constexpr Magnitude larger_scale_quotient(Arithmetic order, float amax, Divisor m, Divisor two_thirds,
+FP4_HD constexpr Magnitude larger_scale_quotient(Arithmetic order, float amax, [[maybe_unused]] Divisor m, Divisor two_thirds,
                                                  TensorFactor t, Compute c = Compute::fp32) {
 #if FP4_DEVICE_CODE
   return scale_quotient(order, amax, two_thirds, t, c);
-#endif
+#else
   if (order != Arithmetic::fouroversix) return scale_quotient(order, amax, two_thirds, t, c);
   return magnitude_or_overflow(1.5f * (t.te_multiplier * computed(c, amax / m.rounded())));
+#endif
 }
 
 // N*g/a: the stored multiplier of the `encode` rule before rounding (2509.17791); invalid_reason refuses other orders.

@@ -333,12 +333,12 @@ FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float a
   }
   const RoundingDraw how = {q.scale_rounding, q.random_bits, random};
   const auto rounded = [&](Magnitude scale) {
-#if FP4_DEVICE_CODE
-    return encode(q.scale, scale, false, how);
-#endif
+#if !FP4_DEVICE_CODE
     const uint64_t grid = round_to_grid(q.scale, scale, false, how);
-    const bool overflows = q.scale_overflow == ScaleOverflow::nan && q.scale.has_nan() && grid > q.scale.largest_code;
-    return overflows ? q.scale.nan_code : encode(q.scale, scale, false, how);
+    if (q.scale_overflow == ScaleOverflow::nan && q.scale.has_nan() && grid > q.scale.largest_code)
+      return q.scale.nan_code;
+#endif
+    return encode(q.scale, scale, false, how);
   };
   const Magnitude largest = q.element.largest();
   if (q.scale_rule == ScaleRule::encode) {

@@ -65,11 +65,16 @@ class Search {
   // Exact causes, fewest first: orders, one change, draws and epilogues, a preset, up to three changes at once.
   std::vector<Cause> explanations(const std::string& backend) {
     std::vector<Cause> found;
-    for (const NamedKernel& code : orders(c_, base_)) {
-      try_one(code, found);
-      if (code.cause.starts_with("nibble_order=") && dumps("codes") && dumps("scales"))
-        for (const NamedKernel& scale : orders(c_, code.kernel)) try_one(both(code, scale), found);
+    std::vector<std::pair<double, NamedKernel>> of_codes;
+    for (const NamedKernel& n : orders(c_, base_)) {
+      const Score s = try_one(n, found);
+      if (n.cause.starts_with("nibble_order=") && dumps("codes") && dumps("scales")) of_codes.emplace_back(s.f1(), n);
     }
+    // Scales of another order beside the orders of codes that explain most.
+    std::stable_sort(of_codes.begin(), of_codes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (size_t i = 0; i < std::min<size_t>(of_codes.size(), 2); ++i)
+      for (const NamedKernel& scale : orders(c_, of_codes[i].second.kernel))
+        try_one(both(of_codes[i].second, scale), found);
     if (!found.empty()) return found;
     for (const NamedKernel& n : changes(c_, base_)) try_one(n, found);
     if (!found.empty()) return found;

@@ -5,10 +5,10 @@
 namespace fp4::golden {
 namespace {
 
-bool is_same(uint32_t simulated, uint32_t got) { return simulated == got || simulated == any_element; }
+bool is_same(uint32_t simulated, uint32_t got) { return (simulated == got) | (simulated == any_element); }
 
 // Zeros of both signs as one number.
-uint32_t unsigned_zero(uint32_t element, uint32_t zero) { return zero != 0 && element == zero ? 0 : element; }
+uint32_t unsigned_zero(uint32_t element, uint32_t zero) { return element == zero ? 0 : element; }
 
 void merge_nans(Elements& floats) {
   for (uint32_t& word : floats)
@@ -59,15 +59,21 @@ Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<
       continue;
     }
     const bool same_size = e.expected.size() == e.got.size();
-    for (size_t i = 0; i < there.size(); ++i) {
-      const uint32_t got = unsigned_zero(e.got[i], e.zero), now = unsigned_zero(there[i], e.zero);
-      const uint32_t before = same_size ? unsigned_zero(e.expected[i], e.zero) : ~now;
-      s.after += is_same(there[i], e.got[i]) ? 0 : 1;
-      s.after_zeros += is_same(now, got) ? 0 : 1;
-      s.seen += is_same(before, got) ? 0 : 1;
-      const bool predicts = now != before && now != any_element;
-      s.predicted += predicts ? 1 : 0;
-      s.found += predicts && now == got && !is_same(before, got) ? 1 : 0;
+    constexpr size_t piece = size_t{1} << 20;  // whose counts are words, so that compilers take vectors
+    for (size_t first = 0; first < there.size(); first += piece) {
+      const size_t end = std::min(there.size(), first + piece);
+      uint32_t after = 0, after_zeros = 0, seen = 0, predicted = 0, found = 0;
+      for (size_t i = first; i < end; ++i) {
+        const uint32_t got = unsigned_zero(e.got[i], e.zero), now = unsigned_zero(there[i], e.zero);
+        const uint32_t before = same_size ? unsigned_zero(e.expected[i], e.zero) : ~now;
+        const uint32_t predicts = (now != before) & (now != any_element), differs = !is_same(before, got);
+        after += !is_same(there[i], e.got[i]);
+        after_zeros += !is_same(now, got);
+        seen += differs;
+        predicted += predicts;
+        found += predicts & (now == got) & differs;
+      }
+      s.after += after, s.after_zeros += after_zeros, s.seen += seen, s.predicted += predicted, s.found += found;
     }
   }
   return s;

@@ -10,6 +10,12 @@ namespace {
 Elements codes_of(const Quantized& q) {
   Elements out;
   const int64_t width = q.is_packed() ? 2 * q.code_row_bytes() : q.geometry.padded_cols;
+  if (q.code_bytes() == 1 && !q.is_packed()) return {q.codes.begin(), q.codes.end()};
+  if (q.is_packed()) {
+    out.resize(2 * q.codes.size());
+    for (size_t i = 0; i < q.codes.size(); ++i) out[2 * i] = q.codes[i] & 15u, out[2 * i + 1] = q.codes[i] >> 4u;
+    return out;
+  }
   out.reserve(static_cast<size_t>(q.rows * width));
   for (int64_t r = 0; r < q.rows; ++r) {
     for (int64_t k = 0; k < width; ++k) out.push_back(q.code(r, k));
@@ -36,10 +42,11 @@ void forget_nan_blocks(const Quantized& q, Elements& codes) {
 }
 
 Elements bits_of_all(const std::vector<float>& v) {
-  Elements out;
-  for (const float x : v) out.push_back(bits_of(x));
+  Elements out(v.size());
+  std::transform(v.begin(), v.end(), out.begin(), [](float x) { return bits_of(x); });
   return out;
 }
+
 // The draw that an element takes.
 uint64_t draw_index(const Kernel& k, const Quantized& q, int64_t r, int64_t c) {
   const auto i = static_cast<uint64_t>(r * q.cols + c);
@@ -282,7 +289,8 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   }
   std::vector<float> y(static_cast<size_t>(q.rows * q.cols));
   dispatcher_.dequantize(q, y.data(), threads_);
-  for (float& v : y) v = rounded_to(c_.epilogue.output, rounded_to(k.output, v));
+  if (c_.epilogue.output != RealType::fp32 || k.output != RealType::fp32)
+    for (float& v : y) v = rounded_to(c_.epilogue.output, rounded_to(k.output, v));
   if (!k.swap_operand_axis) return bits_of_all(y);
   Elements out(y.size());
   for (int64_t r = 0; r < q.rows; ++r) {
