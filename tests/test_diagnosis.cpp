@@ -209,6 +209,48 @@ TEST_CASE("ranks that draw alike are named, and fair draws are no fault", "[quic
   CHECK(d.causes.size() == 1);
 }
 
+// Causes are tried on some rows first.
+TEST_CASE("a large dump has the causes of a small one", "[quick]") {
+  Bench bench(quantize_case("te_nvfp4", InputKind::gaussian, 512, 256));
+  const std::vector<std::string> names = {"scales", "tensor_scale", "codes"};
+  for (const char* cause : {"scale_rounding=nearest_away", "block=32x32 and scale_storage=repeated", "scale_step=-1",
+                            "negative_zero=drop and scale_rounding=toward_zero"}) {
+    INFO(cause);
+    std::string words = "te_nvfp4";
+    for (const char* change : {"scale_rounding=nearest_away", "negative_zero=drop", "scale_rounding=toward_zero"})
+      if (std::string(cause).find(change) != std::string::npos) words += std::string(",") + change;
+    auto dump = bench.dump_of(words, names);
+    if (std::string(cause).starts_with("scale_step")) {
+      dump = bench.correct({"scales"});
+      for (unsigned char& s : find(dump, "scales").bytes) s = static_cast<unsigned char>(s > 0 ? s - 1 : 0);
+    }
+    if (std::string(cause).starts_with("block")) {
+      Case other = bench.bundle.cases[0];
+      other.given_a = Bench::floats(find(bench.arrays, "input"));
+      other.words = "te_nvfp4,block=32x32";
+      auto square = Bench::pick(make_arrays(other, "reference", 1), names);
+      Array& scales = find(square, "scales");  // [16, 8], once for each of 512 x 16 blocks
+      std::vector<unsigned char> all;
+      for (size_t r = 0; r < 512; ++r)
+        for (size_t k = 0; k < 16; ++k) all.push_back(scales.bytes[r / 32 * 8 + k / 2]);
+      scales.bytes = all;
+      scales.shape = {512, 16};
+      dump = square;
+    }
+    const Diagnosis d = bench.diagnose_dump(dump);
+    if (std::string(cause).starts_with("negative_zero")) {
+      INFO(d.summary);
+      REQUIRE(d.explains_all);
+      CHECK_THAT(d.causes[0].cause, Catch::Contains("negative_zero=drop") && Catch::Contains("scale_rounding=toward_zero"));
+    } else {
+      expect(d, cause);
+    }
+  }
+  auto odd = bench.correct({"codes"});  // every 400th code is off by one step: no cause
+  change_codes(find(odd, "codes"), 512 * 256, [](size_t i, uint32_t code) { return i % 400 == 7 ? code ^ 1 : code; });
+  CHECK_FALSE(bench.diagnose_dump(odd).explains_all);
+}
+
 TEST_CASE("a cause that adds differences, or touches nothing that was dumped, is none", "[quick]") {
   Bench bench(quantize_case("mxfp4", InputKind::boundary, 48, 128));
   // One code in 200 is off: a rule that moves half of the scales names some of them by chance.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "src/golden/fits.h"
 #include "src/golden/variants.h"
@@ -57,9 +58,12 @@ bool shares_axis(const std::string& causes, const std::string& cause) {
 
 class Search {
  public:
-  Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence)
+  Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence,
+         const std::string& backend)
       : c_(c), in_(in), simulator_(simulator), evidence_(evidence), base_(simulator.base()) {
     before_ = score(simulator, base_, evidence).after;
+    sample_ = sample_of(c, in, evidence);
+    if (sample_) of_sample_.emplace(sample_->c, sample_->in, backend, 1, sample_->band);
   }
 
   // Exact causes, fewest first: orders, one change, draws and epilogues, a preset, up to three changes at once.
@@ -89,11 +93,15 @@ class Search {
   // What comes nearest, best first.
   std::vector<Cause> near() const {
     std::vector<Cause> out;
+    size_t looked_at = 0;
     for (const Suspect& s : suspects_) {
-      if (4 * s.score.after > 3 * before_) continue;  // the golden itself leaves all of `before`
-      out.push_back({s.named.cause, s.named.detail, before_, s.score.after, s.score.f1()});
+      if (sample_ && ++looked_at > 2 * width) break;
+      const Score whole = sample_ ? score(simulator_, s.named.kernel, evidence_) : s.score;
+      if (4 * whole.after > 3 * before_) continue;  // the golden itself leaves all of `before`
+      out.push_back({s.named.cause, s.named.detail, before_, whole.after, whole.f1()});
       if (out.size() == 5) break;
     }
+    std::stable_sort(out.begin(), out.end(), [](const Cause& a, const Cause& b) { return a.f1 > b.f1; });
     return out;
   }
 
@@ -110,9 +118,29 @@ class Search {
     return {joined(first.cause, second.cause, " and "), joined(first.detail, second.detail, "; "), second.kernel};
   }
 
+  // Of some rows, where they tell that the kernel is not the one.
+  Score score_of(const Kernel& k) const {
+    if (sample_ && works_by_rows(k)) {
+      const Score s = score(*of_sample_, k, sample_->evidence);
+      if (!s.explains_but_zeros()) return s;
+    }
+    return score(simulator_, k, evidence_);
+  }
+
+  // Whether a change beside others is worth a look at the whole dump: one of orders or of other blocks leaves few
+  // elements in place.
+  bool may_add(const Kernel& k) const {
+    if (!sample_ || works_by_rows(k)) return true;
+    return std::any_of(evidence_.begin(), evidence_.end(), [](const Evidence& e) {
+      uint64_t other = 0;
+      for (size_t i = 0; i < e.got.size(); ++i) other += e.got[i] != e.expected[i] && e.expected[i] != any_element;
+      return e.array != "dequantized" && 5 * other > 2 * e.got.size() && e.got.size() > 1;
+    });
+  }
+
   // Keeps the kernel as a cause if it explains all, as a suspect if it explains something.
   Score try_one(const NamedKernel& n, std::vector<Cause>& found, int parts = 1) {
-    const Score s = score(simulator_, n.kernel, evidence_);
+    const Score s = score_of(n.kernel);
     if (s.explains()) {
       keep(n, found);
     } else if (s.found > 0) {
@@ -159,7 +187,7 @@ class Search {
         std::vector<Cause> exact;
         if (!try_one(n, exact, 2).explains()) continue;
         const NamedKernel words =
-            in_words(n, base_, [this](const Kernel& k) { return score(simulator_, k, evidence_).explains(); });
+            in_words(n, base_, [this](const Kernel& k) { return score_of(k).explains(); });
         const bool is_known =
             std::any_of(found.begin(), found.end(), [&](const Cause& c) { return c.cause == words.cause; });
         if (!is_known) keep(words, found);
@@ -178,7 +206,7 @@ class Search {
     for (const Suspect& s : best) {
       if (s.parts >= parts) continue;
       for (const NamedKernel& n : changes(c_, s.named.kernel)) {
-        if (n.kernel == s.named.kernel || shares_axis(s.named.cause, n.cause)) continue;
+        if (n.kernel == s.named.kernel || shares_axis(s.named.cause, n.cause) || !may_add(n.kernel)) continue;
         try_one(both(s.named, n), found, parts);
       }
       if (!found.empty()) return;
@@ -198,6 +226,8 @@ class Search {
   const std::vector<Evidence>& evidence_;
   Kernel base_;
   uint64_t before_ = 0;
+  std::optional<Sample> sample_;
+  std::optional<Simulator> of_sample_;
   std::vector<Suspect> suspects_;
   std::vector<NamedKernel> but_zeros_;
 };
@@ -237,7 +267,7 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   std::vector<Array> golden;
   for (const CandidateArray& a : arrays) golden.push_back(judged_array(bundle, c, a.golden));
   const std::vector<Evidence> evidence = gather(c, arrays, golden, simulator);
-  Search search(c, in, simulator, evidence);
+  Search search(c, in, simulator, evidence, backend);
   out.causes = search.explanations(backend);
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {

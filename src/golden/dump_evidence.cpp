@@ -1,6 +1,7 @@
 #include "src/golden/dump_evidence.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace fp4::golden {
 namespace {
@@ -43,6 +44,52 @@ std::vector<Evidence> gather(const Case& c, const std::vector<CandidateArray>& a
     out.push_back(std::move(e));
   }
   return out;
+}
+
+std::optional<Sample> sample_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
+  constexpr int64_t wanted = int64_t{1} << 14, rows_of_a_square = 16;
+  const QuantSpec spec = quant_spec_from_words(c.words);
+  const int64_t rows = smaller(c.rows, (wanted / c.cols + rows_of_a_square) / rows_of_a_square * rows_of_a_square);
+  const bool by_rows = !spec.has_scale() || spec.block.kind == BlockKind::vector || spec.block.kind == BlockKind::row;
+  if (c.is_gemm || c.hadamard.size > 0 || !by_rows || !c.random_words.empty() || c.rows * c.cols < 8 * wanted)
+    return std::nullopt;
+  float amax = 0;
+  bool has_nan = false;
+  for (const float x : in.a) {
+    has_nan = has_nan || is_nan(x);
+    if (is_finite(x)) amax = larger(amax, magnitude(x));
+  }
+  if (has_nan || magnitude_bits(amax) < 0x00800000u) return std::nullopt;
+  // The rows with most differences.
+  std::vector<uint64_t> differences(static_cast<size_t>(c.rows / rows), 0);
+  for (const Evidence& e : evidence) {
+    const bool is_tensor = e.array == "tensor_scale" && e.expected.size() == 1;
+    const bool lies_by_rows = e.array == "codes" || e.array == "scales" || e.array == "dequantized";
+    if (e.got.size() != e.expected.size() || (!is_tensor && !lies_by_rows)) return std::nullopt;
+    const size_t width = e.expected.size() / static_cast<size_t>(c.rows);
+    for (size_t i = 0; !is_tensor && i < differences.size() * static_cast<size_t>(rows) * width; ++i)
+      differences[i / (static_cast<size_t>(rows) * width)] += is_same(e.expected[i], e.got[i]) ? 0 : 1;
+  }
+  const auto most = std::max_element(differences.begin(), differences.end());
+  if (*most == 0) return std::nullopt;
+  const int64_t first = (most - differences.begin()) * rows;
+  const auto cut = [&](const auto& all) {
+    const auto width = static_cast<std::ptrdiff_t>(all.size()) / c.rows;
+    return std::decay_t<decltype(all)>(all.begin() + first * width, all.begin() + (first + rows) * width);
+  };
+  Sample s = {c, {cut(in.a), {}}, {first, amax}, evidence};
+  s.c.rows = rows;
+  for (Evidence& e : s.evidence)
+    if (e.array != "tensor_scale") e.expected = cut(e.expected), e.got = cut(e.got);
+  return s;
+}
+
+bool works_by_rows(const Kernel& k) {
+  const BlockShape& b = k.a.block;
+  const bool by_rows = !k.a.has_scale() || b.kind == BlockKind::vector || b.kind == BlockKind::row ||
+                       (b.kind == BlockKind::square && b.size <= 16);
+  return by_rows && !k.codes_in && !k.scales_in && !k.other_operand && !k.swap_operand_axis &&
+         !(k.recodes() && k.a.draws_random_bits());
 }
 
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence) {

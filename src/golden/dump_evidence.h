@@ -30,6 +30,19 @@ struct Score {
   }
 };
 
+// Some rows of a case with what was dumped of them. A kernel that works row by row explains the dump only if it explains
+// these, which is known in a thousandth of the time.
+struct Sample {
+  Case c;
+  CaseInputs in;
+  Band band;
+  std::vector<Evidence> evidence;
+};
+// Nothing where the case is small, or where rows of its arrays do not lie one after the other.
+std::optional<Sample> sample_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
+// Whether a kernel gives these rows as it gives them in the whole.
+bool works_by_rows(const Kernel& k);
+
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence);
 
 }  // namespace fp4::golden

@@ -131,8 +131,11 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
   std::vector<float> storage;
   rotate(k, /*is_b=*/false, call, storage);
   Piece piece;
-  piece.amax = finite_amax(call.x);
-  if (k.measured_g != Kernel::MeasuredG::tensor) {
+  piece.amax = band_ ? band_->amax : finite_amax(call.x);
+  if (band_) call.row_offset = band_->first_row;
+  const bool is_measured = band_ && k.a.has_tensor_scale() &&
+                           (k.a.tensor_scale == TensorScale::current || k.a.tensor_scale == TensorScale::hold);
+  if (is_measured || k.measured_g != Kernel::MeasuredG::tensor) {
     call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
     call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax) : piece.amax;
   }

@@ -81,10 +81,17 @@ bool takes_amaxes(const Kernel& k, AccumulatorKind kind);
 Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows, uint32_t padding = any_element);
 Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols);
 
+// Rows of a larger tensor, whose amax this is: of a case of some rows of another.
+struct Band {
+  int64_t first_row = 0;
+  float amax = 0;
+};
+
 class Simulator {
  public:
-  Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads)
-      : c_(c), in_(in), dispatcher_(backend), threads_(threads) {}
+  Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads,
+            std::optional<Band> band = std::nullopt)
+      : c_(c), in_(in), dispatcher_(backend), threads_(threads), band_(band) {}
 
   Kernel base() const;
   // Of the named array; empty where the kernel says nothing about it.
@@ -118,6 +125,7 @@ class Simulator {
   const CaseInputs& in_;
   Dispatcher dispatcher_;
   int threads_;
+  std::optional<Band> band_;
   mutable std::array<Last, 2> last_;
 };
 
