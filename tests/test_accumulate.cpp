@@ -245,7 +245,8 @@ TEST_CASE("integers wrap or clamp at the ends of int32", "[quick]") {
   CHECK(product(ones, ones, "int32_clamp", words) == as_fp32(2147483647.0));
   CHECK(product(ones, minus, "int32_wrap", words) == as_fp32(2146584496.0));
   CHECK(product(ones, minus, "int32_clamp", words) == as_fp32(-2147483648.0));
-  // What was clamped is gone: 32 products of -127 * 127 later the sum is 516,128 below the end, and a wrapped one right.
+  // What was clamped is gone: 32 products of -127 * 127 later the sum is 516,128 below the end, and a wrapped one
+  // right.
   minus = ones;
   std::fill(minus.end() - 32, minus.end(), -127.0f);
   CHECK(product(ones, minus, "exact", words) == as_fp32(2147350544.0));

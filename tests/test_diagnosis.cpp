@@ -241,7 +241,8 @@ TEST_CASE("a large dump has the causes of a small one", "[quick]") {
     if (std::string(cause).starts_with("negative_zero")) {
       INFO(d.summary);
       REQUIRE(d.explains_all);
-      CHECK_THAT(d.causes[0].cause, Catch::Contains("negative_zero=drop") && Catch::Contains("scale_rounding=toward_zero"));
+      CHECK_THAT(d.causes[0].cause,
+                 Catch::Contains("negative_zero=drop") && Catch::Contains("scale_rounding=toward_zero"));
     } else {
       expect(d, cause);
     }

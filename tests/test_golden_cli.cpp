@@ -432,14 +432,16 @@ TEST_CASE("a case of one's own is a bundle like any other", "[cli]") {
 TEST_CASE("a sparse product is a case, with its metadata", "[cli]") {
   const fp4::test::TemporaryFolder folder;
   const std::string golden = folder / "golden", dump = folder / "dump";
-  REQUIRE(run_cli("golden make --spec mxfp8 --shape 16x8x1024 --sparse 2:4 --accumulators k64_rz,fp32_block --out " + golden)
+  REQUIRE(run_cli("golden make --spec mxfp8 --shape 16x8x1024 --sparse 2:4 --accumulators k64_rz,fp32_block --out " +
+                  golden)
               .exit_code == 0);
   CHECK(run_cli("golden check " + golden).exit_code == 0);
   const std::string name = "sparse_2_4.gemm.mxfp8.spread.16x1024x8";
   fs::create_directories(dump);
   // A kernel that multiplies by the metadata is right, one that adds the zeros is named.
-  const std::string operands = "gemm " + golden + "/" + name + "/a.npy " + golden + "/" + name + "/b.npy --spec mxfp8 " +
-                               "--accumulator k64_rz --out " + dump + "/output_k64_rz.npy --stream 0 --step 0";
+  const std::string operands = "gemm " + golden + "/" + name + "/a.npy " + golden + "/" + name +
+                               "/b.npy --spec mxfp8 " + "--accumulator k64_rz --out " + dump +
+                               "/output_k64_rz.npy --stream 0 --step 0";
   REQUIRE(run_cli(operands + " --sparse " + golden + "/" + name + "/metadata.npy").exit_code == 0);
   CHECK(run_cli("verify --golden " + golden + " --candidate " + dump).exit_code == 0);
   REQUIRE(run_cli(operands + " --sparse 2:4 --force").exit_code == 0);

@@ -85,8 +85,8 @@ class Judge {
 // The lines of a verb in its file, then those in the files of younger words.
 template <class F>
 void for_each_line(const char* path, const char* verb, F&& f) {
-  constexpr const char* younger[] = {"techniques", "peers", "factors", "kernels", "grids", "orders", "streams",
-                                     "integers"};
+  constexpr const char* younger[] = {"techniques", "peers",  "factors", "kernels",
+                                     "grids",      "orders", "streams", "integers"};
   std::vector<std::string> lines;
   const auto read = [&lines](const std::string& file) {
     INFO(file);

@@ -120,7 +120,8 @@ TEST_CASE("the largest are kept, of pairs their sums, and metadata says which", 
   std::vector<float> x = {1, -3, 2, -3, 0, 0, 0, 5, -1, 1, 1, -1, 4, 3, -6, 0};
   const SparseMask two = largest_kept("x", Sparsity::two_of_four, x, 1, 16);
   CHECK(two.kept == std::vector<int32_t>{1, 3, 4, 7, 8, 9, 12, 14});
-  CHECK(metadata_of(two, Sparsity::two_of_four) == std::vector<uint8_t>{1 | 3 << 2, 0 | 3 << 2, 0 | 1 << 2, 0 | 2 << 2});
+  CHECK(metadata_of(two, Sparsity::two_of_four) ==
+        std::vector<uint8_t>{1 | 3 << 2, 0 | 3 << 2, 0 | 1 << 2, 0 | 2 << 2});
   // |1|+|3| = 4, 2+3 = 5, 0, 5: the pairs 1 and 3; then 2, 2, 7, 6
   const SparseMask four = largest_kept("x", Sparsity::four_of_eight, x, 1, 16);
   CHECK(four.kept == std::vector<int32_t>{2, 3, 6, 7, 12, 13, 14, 15});

@@ -78,8 +78,9 @@ FP4_HD float add_products(ExactSum& sum, const A& a, const B& b, int64_t begin, 
   return special;
 }
 
-// acc + dot*sA*sB with one rounding. Takes fl32(sA*sB) where a scale has more than 8 significant bits (fp32 scales, most 1/mu), else the exact product.
-// Where fl32(sA*sB) is infinite, so is the sum, under every rounding, unless the dot is 0; infinity stays.
+// acc + dot*sA*sB with one rounding. Takes fl32(sA*sB) where a scale has more than 8 significant bits (fp32 scales,
+// most 1/mu), else the exact product. Where fl32(sA*sB) is infinite, so is the sum, under every rounding, unless the
+// dot is 0; infinity stays.
 FP4_HD inline float add_block(float acc, int128 dot, int quantum_log2, float sa, float sb, Rounding rounding) {
   const bool rounds = has_more_than_8_bits(sa) || has_more_than_8_bits(sb);
   if (rounds && dot != 0 && !is_finite(sa * sb)) return float_of(float_infinity_bits | (dot < 0 ? 0x80000000u : 0u));

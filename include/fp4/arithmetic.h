@@ -208,8 +208,8 @@ FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor 
 }
 
 // The scale before rounding under which the maximum becomes 2/3 M.
-FP4_HD constexpr Magnitude larger_scale_quotient(Arithmetic order, float amax, [[maybe_unused]] Divisor m, Divisor two_thirds,
-                                                 TensorFactor t, Compute c = Compute::fp32) {
+FP4_HD constexpr Magnitude larger_scale_quotient(Arithmetic order, float amax, [[maybe_unused]] Divisor m,
+                                                 Divisor two_thirds, TensorFactor t, Compute c = Compute::fp32) {
 #if FP4_DEVICE_CODE
   return scale_quotient(order, amax, two_thirds, t, c);
 #else

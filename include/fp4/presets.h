@@ -104,7 +104,7 @@ inline constexpr Preset preset_table[] = {
      "NVIDIA TransformerEngine, NVFP4 4over6", four_over_six_spec(PayloadOrder::te, TrialError::mae, ErrorOrder::decoded_amax)},
     {"te_46_mae_fast", "te_46_mae with errors against fl32(x*S)", "NVIDIA TransformerEngine, NVFP4 4over6, err_use_fast_math",
      four_over_six_spec(PayloadOrder::te, TrialError::mae, ErrorOrder::scaled)},
-    {"flashinfer_46_mae", "as te_46_mae, target 448, errors of q*s*g; kernels err by an ulp of 1/x unless FLASHINFER_DISABLE_FP4_QUANT_FAST_MATH is set, and give zero blocks code 0; S made in Python is factor_order=inverse",
+    {"flashinfer_46_mae", "as te_46_mae, target 448, errors of q*s*g; kernels differ: an ulp of 1/x without FLASHINFER_DISABLE_FP4_QUANT_FAST_MATH, two sums of 8 errors; S from Python is factor_order=inverse",
      "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6",
      flashinfer_46_spec(ErrorOrder::decoded_factor)},
     {"flashinfer_46_mae_fast", "as te_46_mae_fast, target 448", "FlashInfer fp4_quantize, FLASHINFER_NVFP4_4OVER6_ERR_USE_FAST_MATH",

@@ -105,8 +105,8 @@ Accumulator accumulator_from(const JsonReader& from) {
                                                     "subnormal sum; absent: nothing"}))
     a.subnormal_floor = whole(*v, -300, 0), v->note_form(R"({"type": "null"})");
   if (const auto v = given.find("clamps", {"integer: whether a group's sum beyond int32 becomes its end, not its rest "
-                                            "modulo 2^32",
-                                            false}))
+                                           "modulo 2^32",
+                                           false}))
     a.clamps = v->boolean();
   given.finish();
   const bool is_floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;

@@ -299,7 +299,8 @@ class ListedBackend final : public Backend {
   bool supports_quantize(const QuantizeCall& call) const override {
     const QuantSpec& s = call.spec;
     const FloatFormat& f = format_of(s.element);
-    if (!is_listed(s) || call.replays() || call.soft_alpha > 0.0f || s.random_stream != RandomStream::philox) return false;
+    if (!is_listed(s) || call.replays() || call.soft_alpha > 0.0f || s.random_stream != RandomStream::philox)
+      return false;
     if (f.is_grid() && f.grid->calls != nullptr) return false;
     if (s.choice.is_on && format_of(s.choice.other).is_grid() && format_of(s.choice.other).grid->calls != nullptr)
       return false;

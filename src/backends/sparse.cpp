@@ -136,9 +136,7 @@ std::vector<uint8_t> metadata_of(const SparseMask& mask, Sparsity sparsity) {
   const auto width = static_cast<size_t>(row_of(sparsity_table, sparsity).width);
   std::vector<uint8_t> out;
   for (size_t at = 0; at < mask.kept.size(); at += 2 * width) {
-    const auto place = [&](size_t i) {
-      return static_cast<uint32_t>(mask.kept[i]) / static_cast<uint32_t>(width) % 4;
-    };
+    const auto place = [&](size_t i) { return static_cast<uint32_t>(mask.kept[i]) / static_cast<uint32_t>(width) % 4; };
     out.push_back(static_cast<uint8_t>(place(at) | place(at + width) << 2));
   }
   return out;

@@ -186,8 +186,7 @@ class Search {
       for (const NamedKernel& n : all) {
         std::vector<Cause> exact;
         if (!try_one(n, exact, 2).explains()) continue;
-        const NamedKernel words =
-            in_words(n, base_, [this](const Kernel& k) { return score_of(k).explains(); });
+        const NamedKernel words = in_words(n, base_, [this](const Kernel& k) { return score_of(k).explains(); });
         const bool is_known =
             std::any_of(found.begin(), found.end(), [&](const Cause& c) { return c.cause == words.cause; });
         if (!is_known) keep(words, found);

@@ -75,7 +75,8 @@ struct DrawBound {
   uint64_t up = 0;
 };
 
-// Of every element, row by row; empty where one is no neighbour of its payload, or the factor of a block is not at hand.
+// Of every element, row by row; empty where one is no neighbour of its payload, or the factor of a block is not at
+// hand.
 std::vector<DrawBound> draw_bounds(const Case& c, const CaseInputs& in, const Elements& codes) {
   const QuantSpec spec = quant_spec_from_words(c.words);
   const Quantizer q = resolve(spec);
@@ -84,9 +85,8 @@ std::vector<DrawBound> draw_bounds(const Case& c, const CaseInputs& in, const El
     return {};
   Quantized any;
   reference_backend().quantize({.x = view_of(in.a.data(), c.rows, c.cols), .spec = spec, .place = c.place}, any);
-  const TensorFactor t = spec.has_tensor_scale()
-                             ? tensor_factor(q, any.amax, decode(q.element, q.element.largest_code))
-                             : TensorFactor{};
+  const TensorFactor t =
+      spec.has_tensor_scale() ? tensor_factor(q, any.amax, decode(q.element, q.element.largest_code)) : TensorFactor{};
   const int64_t width = any.is_packed() ? 2 * any.code_row_bytes() : any.geometry.padded_cols;
   if (static_cast<int64_t>(codes.size()) != c.rows * width) return {};
   std::vector<DrawBound> out(static_cast<size_t>(c.rows * c.cols));
@@ -96,9 +96,7 @@ std::vector<DrawBound> draw_bounds(const Case& c, const CaseInputs& in, const El
       if (spec.has_scale() && q.scale.is_nan_code(scale)) continue;
       const auto i = static_cast<size_t>(r * c.cols + k);
       const uint32_t got = codes[static_cast<size_t>(r * width + k)];
-      const auto code = [&](uint64_t draw) {
-        return element_code(q, in.a[i], scale, t, static_cast<uint32_t>(draw));
-      };
+      const auto code = [&](uint64_t draw) { return element_code(q, in.a[i], scale, t, static_cast<uint32_t>(draw)); };
       const uint64_t all = uint64_t{1} << spec.random_bits;
       const uint32_t down = code(0), top = code(all - 1);
       if (got != down && got != top) return {};
@@ -202,10 +200,10 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
   for (const Evidence& e : evidence) {
     if (e.array != "codes") continue;
     if (const RandomStreamInfo* fault = faulty_stream(c, draw_bounds(c, in, e.got))) {
-      causes.push_back({std::string("random_stream=") + fault->name,
-                        fmt::format("other draws than the case's, and {}: no other rule lets elements share them",
-                                    fault->doc),
-                        before, 0});
+      causes.push_back(
+          {std::string("random_stream=") + fault->name,
+           fmt::format("other draws than the case's, and {}: no other rule lets elements share them", fault->doc),
+           before, 0});
       continue;
     }
     const StochasticTest t = stochastic_test(c, in, e.got, backend);

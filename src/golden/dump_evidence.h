@@ -30,8 +30,8 @@ struct Score {
   }
 };
 
-// Some rows of a case with what was dumped of them. A kernel that works row by row explains the dump only if it explains
-// these, which is known in a thousandth of the time.
+// Some rows of a case with what was dumped of them. A kernel that works row by row explains the dump only if it
+// explains these, which is known in a thousandth of the time.
 struct Sample {
   Case c;
   CaseInputs in;

@@ -232,7 +232,7 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
     for (int64_t c = 0; c < q.cols; ++c) {
       const bool one_factor = k.a.tensor_scale_cols(q.cols) == 0;
       const TensorFactor t = one_factor && k.a.has_tensor_scale() ? tensor_factor(resolved, q.amax, largest)
-                                                                   : TensorFactor{q.tensor_factor_at(r, c), 1.0f};
+                                                                  : TensorFactor{q.tensor_factor_at(r, c), 1.0f};
       uint32_t scale_code = 0;
       if (k.a.has_scale()) {
         const auto index = static_cast<size_t>(q.scale_index(r, c));
@@ -244,7 +244,8 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
         if (resolved.scale.is_nan_code(scale_code)) continue;
       }
       const float x = call.x.at(r, c);
-      const uint32_t draw = is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), q.cols, k.a.random_bits) : 0;
+      const uint32_t draw =
+          is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), q.cols, k.a.random_bits) : 0;
       uint32_t code = element_code(resolved, x, scale_code, t, draw);
       const float scale = scale_value(resolved, scale_code);
       if (k.saturation != 0 && !f.is_grid() && is_finite(x) && x != 0.0f && scale != 0.0f) {

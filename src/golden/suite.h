@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "src/arith/spec_text.h"
-#include "src/golden/case_epilogue.h"
 #include "src/backends/sparse.h"
+#include "src/golden/case_epilogue.h"
 
 namespace fp4::golden {
 

@@ -125,9 +125,9 @@ class Operand {
     const uint32_t scale_code = q_.scales[index];
     if (quantizer_.scale.is_nan_code(scale_code)) return true;
     const float x = x_[static_cast<size_t>(r * q_.cols + k)];
-    const uint32_t draw =
-        is_stochastic(spec_.rounding) ? call_.draw(static_cast<uint64_t>(r * q_.cols + k), q_.cols, spec_.random_bits)
-                                      : 0;
+    const uint32_t draw = is_stochastic(spec_.rounding)
+                              ? call_.draw(static_cast<uint64_t>(r * q_.cols + k), q_.cols, spec_.random_bits)
+                              : 0;
     const FloatFormat& element = quantizer_.element_under(scale_code);
     if (element.has_micro()) return false;
     const uint32_t exact = element_code(quantizer_, x, scale_code, factor_, draw);

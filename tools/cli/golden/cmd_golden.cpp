@@ -43,7 +43,8 @@ void run_make(const GoldenOptions& o, const CLI::App& make) {
   if (o.suite.empty() == !o.own.is_said())
     throw Error("golden make: say either --suite NAME or, for a case of your own, --spec SPEC --shape MxK or MxNxK");
   if (!o.own.is_said())
-    refuse_options(make, {"--shape", "--input", "--input-b", "--accumulators", "--sparse", "--seed", "--stream", "--step"},
+    refuse_options(make,
+                   {"--shape", "--input", "--input-b", "--accumulators", "--sparse", "--seed", "--stream", "--step"},
                    "--spec; the cases of a suite are fixed");
   auto cases =
       o.own.is_said() ? std::vector<golden::Case>{own_case("golden make", o.own)} : golden::suite_cases(o.suite);

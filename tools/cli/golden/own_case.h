@@ -8,7 +8,7 @@ namespace fp4::tools {
 
 struct OwnCase {
   std::string spec, shape, input, input_b, type = "fp32";
-  std::string sparse = "none";             // of the first operand of a product
+  std::string sparse = "none";            // of the first operand of a product
   std::vector<std::string> accumulators;  // empty: all that have a name
   PlaceOptions place;
   OpenOptions open;  // of the files

@@ -176,9 +176,10 @@ void add_gemm(CLI::App& app, Invocation&) {
   app.add_option("--hardware", o->hardware, "The adder that a chip has for these operands: `fp4sim list hardware`")
       ->type_name("CHIP")
       ->excludes(accumulator);
-  app.add_option("--sparse", o->sparse,
-                 "A is sparse, 2:4 or 4:8 in pairs: by magnitude (2:4, 4:8), or as a file says: a mask [M, K], or metadata "
-                 "[M, K/4] or [M, K/8] of i | j << 2")
+  app.add_option(
+         "--sparse", o->sparse,
+         "A is sparse, 2:4 or 4:8 in pairs: by magnitude (2:4, 4:8), or as a file says: a mask [M, K], or metadata "
+         "[M, K/4] or [M, K/8] of i | j << 2")
       ->type_name("N:M|FILE");
   app.add_option("--hadamard", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256")->type_name("h");
   app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
