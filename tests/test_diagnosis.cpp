@@ -213,11 +213,11 @@ TEST_CASE("ranks that draw alike are named, and fair draws are no fault", "[quic
 TEST_CASE("a large dump has the causes of a small one", "[quick]") {
   Bench bench(quantize_case("te_nvfp4", InputKind::gaussian, 512, 256));
   const std::vector<std::string> names = {"scales", "tensor_scale", "codes"};
-  for (const char* cause : {"scale_rounding=nearest_away", "block=32x32 and scale_storage=repeated", "scale_step=-1",
+  for (const char* cause : {"scale_rounding=toward_positive", "block=32x32 and scale_storage=repeated", "scale_step=-1",
                             "negative_zero=drop and scale_rounding=toward_zero"}) {
     INFO(cause);
     std::string words = "te_nvfp4";
-    for (const char* change : {"scale_rounding=nearest_away", "negative_zero=drop", "scale_rounding=toward_zero"})
+    for (const char* change : {"scale_rounding=toward_positive", "negative_zero=drop", "scale_rounding=toward_zero"})
       if (std::string(cause).find(change) != std::string::npos) words += std::string(",") + change;
     auto dump = bench.dump_of(words, names);
     if (std::string(cause).starts_with("scale_step")) {
