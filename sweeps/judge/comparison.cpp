@@ -44,12 +44,12 @@ std::vector<double> means_of(const Comparison& comparison, const std::vector<Run
 }
 
 // Counts of the runs that diverged, and of the seeds on which more settings of one side did.
-struct Divergence {
+struct RunDivergence {
   size_t mine = 0, theirs = 0, seeds = 0, rival_seeds = 0;
 };
 
-Divergence divergence_of(const Comparison& comparison, const std::vector<RungPair>& at) {
-  Divergence count;
+RunDivergence divergence_of(const Comparison& comparison, const std::vector<RungPair>& at) {
+  RunDivergence count;
   const size_t seeds = seeds_of(comparison);
   for (size_t s = 0; s < seeds; ++s) {
     size_t alone = 0, rival_alone = 0;
@@ -92,7 +92,7 @@ void judge_one(Comparison& comparison, double level) {
   }
   const std::vector<double> differences = means_of(comparison, mean_at);
   const Summary& summary = comparison.summary = summarise(differences);
-  const Divergence divergence = divergence_of(comparison, mean_at);
+  const RunDivergence divergence = divergence_of(comparison, mean_at);
   comparison.diverged = divergence.mine;
   comparison.rival_diverged = divergence.theirs;
   comparison.interval.reset();

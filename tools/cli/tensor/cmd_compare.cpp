@@ -21,7 +21,7 @@ struct CompareOptions {
   InputOptions input;
 };
 
-nlohmann::ordered_json json_of(const CompareLine& l) {
+nlohmann::ordered_json line_json(const CompareLine& l) {
   const QuantizeReport& r = l.report;
   return {{"tensor", l.tensor},
           {"spec", l.spec},
@@ -39,7 +39,7 @@ nlohmann::ordered_json json_of(const CompareLine& l) {
 void print_lines(const std::vector<CompareLine>& lines, bool json) {
   if (json) {
     auto rows = nlohmann::ordered_json::array();
-    for (const CompareLine& l : lines) rows.push_back(json_of(l));
+    for (const CompareLine& l : lines) rows.push_back(line_json(l));
     return print_json({{"rows", rows}});
   }
   Table table = {{{"tensor"},
