@@ -70,7 +70,7 @@ RunRecord record_of_run(const Json& config, uint64_t seed, const sim::RunOptions
   try {
     return record_of(tasks::run(config, seed, options), backend);
   } catch (const tasks::NoRoom& error) {  // this machine's, not the run's: no failed row (engine/run.h)
-    throw Error(error.what(), 1);
+    throw Error(error.what(), Error::failed);
   }
 }
 

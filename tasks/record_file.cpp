@@ -35,7 +35,7 @@ void RecordFile::read(int64_t offset, void* to, size_t bytes) const {
     const ssize_t got =
         ::pread(file_, static_cast<char*>(to) + done, bytes - done, offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw Error(path_ + ": cannot be read at byte " + std::to_string(offset), 1);
+    if (got <= 0) throw Error(path_ + ": cannot be read at byte " + std::to_string(offset), Error::failed);
     done += static_cast<size_t>(got);
   }
 }

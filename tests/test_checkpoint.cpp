@@ -40,7 +40,7 @@ int refusal(std::string_view bytes, std::string& message) {
     return 0;
   } catch (const Error& e) {
     message = e.what();
-    return e.exit_code;
+    return e.kind;
   }
 }
 
@@ -232,7 +232,7 @@ TEST_CASE("a checkpoint of other arithmetic, another seed or another configurati
     } catch (const Error& e) {
       INFO(e.what());
       CHECK_THAT(e.what(), Catch::Contains(path) && Catch::Contains(word));
-      return e.exit_code == code;
+      return e.kind == code;
     }
   };
   CHECK(refused(config, 6, "seed 5, not 6", 2));

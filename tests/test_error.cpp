@@ -16,7 +16,7 @@ TEST_CASE("the nearest word is found within a third of its letters", "[quick]") 
 
 TEST_CASE("an unknown word names place, word and accepted words", "[quick]") {
   const fp4::Error error = fp4::unknown_word("--spec rounding", "stochastik", {"nearest_even", "stochastic"});
-  CHECK(error.exit_code == 2);
+  CHECK(error.kind == fp4::Error::bad_input);
   CHECK(std::string(error.what()) ==
         "--spec rounding: unknown word 'stochastik'; did you mean 'stochastic'? Accepted: nearest_even, stochastic");
 }

@@ -105,7 +105,7 @@ TEST_CASE("no flipped bit of a store is silent", "[quick]") {
       REQUIRE(read == content);  // unused space
       ++harmless;
     } catch (const fp4::Error& error) {
-      REQUIRE(error.exit_code == 1);
+      REQUIRE(error.kind == fp4::Error::failed);
       REQUIRE_THAT(error.what(), Contains("sweep.sqlite"));
       ++refused;
     }

@@ -55,7 +55,7 @@ std::string message_of(auto&& action) {
   try {
     action();
   } catch (const fp4::Error& error) {
-    CHECK(error.exit_code == 1);
+    CHECK(error.kind == fp4::Error::failed);
     return error.what();
   }
   return "no error";
@@ -68,7 +68,7 @@ TEST_CASE("memory, threads and files that are missing once are tried again, and 
     const auto fault = [kind] {
       if (kind == 0) throw std::bad_alloc();
       if (kind == 1) throw std::system_error(EAGAIN, std::generic_category(), "thread");
-      throw fp4::Error("text.txt: cannot be read", 1);
+      throw fp4::Error("text.txt: cannot be read", fp4::Error::failed);
     };
     const TemporaryFolder folder;
     MadeUp world;

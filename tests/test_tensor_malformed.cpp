@@ -47,7 +47,7 @@ std::string message_of(const std::string& bytes, const std::string& name) {
     std::vector<unsigned char> out(reader.rows() * reader.row_bytes());
     reader.read_raw(0, reader.rows(), out.data());
   } catch (const fp4::Error& error) {
-    CHECK(error.exit_code == 2);
+    CHECK(error.kind == fp4::Error::bad_input);
     CHECK_THAT(error.what(), Catch::StartsWith(name));
     return error.what();
   }
@@ -207,7 +207,7 @@ TEST_CASE("a file that shrinks while it is read is an error, not a signal", "[qu
     reader.read_rows(0, 256, out.data());
     FAIL("read a truncated file");
   } catch (const fp4::Error& error) {
-    CHECK(error.exit_code == 1);
+    CHECK(error.kind == fp4::Error::failed);
     CHECK_THAT(error.what(), Contains("shrank to 1000 bytes"));
   }
 }
@@ -255,7 +255,7 @@ TEST_CASE("a full device fails the work with its reason", "[quick]") {
     try {
       writer.write(values);
     } catch (const fp4::Error& error) {
-      code = error.exit_code;
+      code = error.kind;
       message = error.what();
     }
     ::setrlimit(RLIMIT_FSIZE, &before);

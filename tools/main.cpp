@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
     exit_code = fp4::tools::run(argc, argv);
   } catch (const fp4::Error& error) {
     fp4::tools::print_error(error.what());
-    exit_code = error.exit_code;
+    exit_code = error.kind;
   } catch (const std::bad_alloc&) {
     fp4::tools::print_error("out of memory");
   } catch (const nlohmann::json::exception& error) {

@@ -71,9 +71,9 @@ struct Accumulator {
   // windowed: bits kept below the largest exponent of a pair of scales, and below that of an accumulator that leads.
   int scale_bits = 0;
   int carried_bits = 0;
-  int carried_inner = 1;                     // windowed: products summed exactly where the accumulator leads
-  bool cuts_outranked = false;               // windowed: dots below the accumulator are cut as if it led
-  bool clamps = false;  // integer: a group's sum beyond int32 becomes its end; else it is taken modulo 2^32
+  int carried_inner = 1;        // windowed: products summed exactly where the accumulator leads
+  bool cuts_outranked = false;  // windowed: dots below the accumulator are cut as if it led
+  bool clamps = false;          // integer: a group's sum beyond int32 becomes its end; else it is taken modulo 2^32
   int subnormal_floor = no_subnormal_floor;  // windowed: log2 of what dots of lesser scales need in a subnormal sum
 
   friend constexpr bool operator==(const Accumulator&, const Accumulator&) = default;

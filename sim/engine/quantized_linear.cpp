@@ -148,7 +148,7 @@ void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, Matri
   if (resident_ == nullptr)
     backend_.multiply(call);
   else if (!resident_->multiply(call))
-    throw Error("gpu: " + layer.name + ": a product that the device does not know; --backend auto does", 1);
+    throw Error("gpu: " + layer.name + ": a product that the device does not know; --backend auto does", Error::failed);
   if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
 }
 

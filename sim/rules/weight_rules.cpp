@@ -175,7 +175,8 @@ void LinearEngine::restore_weights(const std::vector<float>& state, int step) {
   const WeightRules& rules = recipe_.weights;
   size_t at = 0;
   const auto take = [&](std::vector<float>& values, size_t n) {
-    if (state.size() < at + n) throw Error("checkpoint: the averages of weights belong to another recipe", 1);
+    if (state.size() < at + n)
+      throw Error("checkpoint: the averages of weights belong to another recipe", Error::failed);
     values.assign(state.begin() + static_cast<std::ptrdiff_t>(at), state.begin() + static_cast<std::ptrdiff_t>(at + n));
     at += n;
   };
@@ -192,16 +193,16 @@ void LinearEngine::restore_weights(const std::vector<float>& state, int step) {
     take(numbers, 2);
     const int64_t count = number_of(numbers.data());
     if (count < 0 || count > static_cast<int64_t>(n))
-      throw Error("checkpoint: the averages of weights belong to another recipe", 1);
+      throw Error("checkpoint: the averages of weights belong to another recipe", Error::failed);
     l.slow.clear();
     for (int64_t i = 0; i < count; ++i) {
       take(numbers, 5);
       l.slow.push_back({number_of(numbers.data()), numbers[2], numbers[3], numbers[4]});
       if (l.slow.back().index < 0 || l.slow.back().index >= static_cast<int64_t>(n))
-        throw Error("checkpoint: the averages of weights belong to another recipe", 1);
+        throw Error("checkpoint: the averages of weights belong to another recipe", Error::failed);
     }
   }
-  if (at != state.size()) throw Error("checkpoint: the averages of weights belong to another recipe", 1);
+  if (at != state.size()) throw Error("checkpoint: the averages of weights belong to another recipe", Error::failed);
 }
 
 }  // namespace fp4::sim

@@ -70,10 +70,10 @@ std::string_view checked_body(std::string_view bytes, const std::string& place) 
     if (bytes.starts_with(expected)) return body;
     if (bytes.starts_with(magic) ||
         bytes.substr(magic.size(), 64) == std::string_view(expected).substr(magic.size(), 64))
-      throw Error(place + ": the checkpoint is damaged (its SHA-256 is not that of its contents)", 1);
+      throw Error(place + ": the checkpoint is damaged (its SHA-256 is not that of its contents)", Error::failed);
   }
   if (!bytes.empty() && magic.starts_with(bytes.substr(0, magic.size())))
-    throw Error(place + ": the checkpoint is damaged (it ends too early)", 1);
+    throw Error(place + ": the checkpoint is damaged (it ends too early)", Error::failed);
   // Version 1: a CBOR map of 12 members, sorted by name.
   if (bytes.starts_with("\xAC\x6A"
                         "checkpoint"))
@@ -159,7 +159,7 @@ Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
   try {
     return fields_of(parse_cbor(body, damaged), damaged);
   } catch (const Error& error) {
-    throw Error(error.what(), 1);
+    throw Error(error.what(), Error::failed);
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 thread_local gpu::Pool* current_pool = nullptr;
 
 gpu::Pool& pool() {
-  if (current_pool == nullptr) throw Error("gpu: a loop of the trainer without a device", 1);
+  if (current_pool == nullptr) throw Error("gpu: a loop of the trainer without a device", Error::failed);
   return *current_pool;
 }
 
@@ -43,7 +43,7 @@ void* take(std::size_t bytes) {
   if (void* const memory = pool().device().allocate(bytes)) return memory;
   throw Error("gpu: " + pool().device().description() + " has no " + std::to_string((bytes >> 20) + 1) +
                   " MiB left for this training; take a smaller model or batch, or --backend auto",
-              1);
+              Error::failed);
 }
 void give(void* memory) { pool().device().release(memory); }
 

@@ -256,7 +256,7 @@ void Optimizer::restore(const std::vector<float>& state, int step) {
   // A count of 2^30 steps would be as many products in correction().
   const double spam_step = get(state, at + 4), good_steps = get(state, at + 6);
   if (!(spam_step >= 0 && spam_step <= step && good_steps >= 0 && good_steps < good_steps_to_double))
-    throw Error("checkpoint: the optimizer's counters are not those of step " + std::to_string(step), 1);
+    throw Error("checkpoint: the optimizer's counters are not those of step " + std::to_string(step), Error::failed);
   spam_step_ = static_cast<int>(spam_step), good_steps_ = static_cast<int>(good_steps);
   loss_scale_ = state[at + 8];
 }

@@ -141,7 +141,7 @@ class Run {
     const auto begin = std::chrono::steady_clock::now();
     check_program(c, options_.resume_from);
     if (static_cast<int64_t>(c.weights.size()) != parameters_.total() || c.step < 1 || c.step > steps_)
-      throw Error(options_.resume_from + ": its weights or its step are not those of the configuration", 1);
+      throw Error(options_.resume_from + ": its weights or its step are not those of the configuration", Error::failed);
     take_weights(c);
     if (c.config == config_ && !options_.measures_afresh)
       at_place(options_.resume_from, [&] {
@@ -325,7 +325,7 @@ class Run {
           other != history_.digest)
         throw Error("rank " + std::to_string(i) + " ended with the digest " + other + ", rank " +
                         std::to_string(rank_) + " with " + history_.digest,
-                    1);
+                    Error::failed);
   }
 
   // The configuration that a checkpoint belongs to: of several ranks, their number and wire count, too.
@@ -426,7 +426,8 @@ class Run {
     for (const auto& [what, there, here] : {std::tuple("signature", c.signature, options_.signature),
                                             std::tuple("train signature", c.train_signature, options_.train_signature)})
       if (there != here)
-        throw Error(place + ": the checkpoint was made under " + what + " " + there + ", this program has " + here, 1);
+        throw Error(place + ": the checkpoint was made under " + what + " " + there + ", this program has " + here,
+                    Error::failed);
   }
 
   void take_weights(const Checkpoint& c) { parameters_.set_values(c.weights.data()); }
@@ -438,12 +439,12 @@ class Run {
     const auto last = static_cast<int>(recipe_.phases.size()) - 1;
     const bool has_same_curve = options_.branch || c.next_point == next_point_;
     if (c.weights.size() != total || c.step < 0 || c.step > steps_ || !has_same_curve)
-      throw Error(path + ": its weights or its step are not those of the configuration", 1);
+      throw Error(path + ": its weights or its step are not those of the configuration", Error::failed);
     if ((!c.teacher.empty() && c.teacher.size() != total) || !(c.distil >= 0 && c.distil <= 1) ||
         (!options_.branch && c.turned > std::max(last, 0)) || c.recent.size() > divergence_window ||
         c.curve_count > c.step ||
         std::any_of(c.curve.begin(), c.curve.end(), [&](const CurvePoint& p) { return p.step > c.step; }))
-      throw Error(path + ": its teacher, phase or losses are not those of the configuration", 1);
+      throw Error(path + ": its teacher, phase or losses are not those of the configuration", Error::failed);
   }
 
   void load_checkpoint(const std::string& path) {

@@ -324,9 +324,9 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
       FP4_NUMBER_FIELD(QuantSpec, scale_add, "added to the scale of quest_floor: 1e-8 in Quartet's code",
                        FP4_ALIVE(QuantSpec, s.has_scale() && s.scale_rule == ScaleRule::quest_floor), json_number,
                        float_from),
-      FP4_AXIS_FIELD(
-          QuantSpec, headroom, headroom_table, "share of the element range that scales aim at",
-          FP4_ALIVE(QuantSpec, s.has_scale() && (s.scale_rule == ScaleRule::amax || tries_codes(s.scale_rule)))),
+      FP4_AXIS_FIELD(QuantSpec, headroom, headroom_table, "share of the element range that scales aim at",
+                     FP4_ALIVE(QuantSpec,
+                               s.has_scale() && (s.scale_rule == ScaleRule::amax || tries_codes(s.scale_rule)))),
       FP4_AXIS_FIELD(QuantSpec, negative_zero, negative_zero_table, "negatives that round to zero", always),
       FP4_AXIS_FIELD(QuantSpec, nonfinite, nonfinite_table, "infinity and NaN",
                      FP4_ALIVE(QuantSpec,

@@ -183,7 +183,7 @@ int fp4sim_compare_file(const char* in, const char* const* specs, const fp4sim_c
     if (!result.left.empty() && o.allow_left == 0)
       throw Error(fmt::format("fp4sim_compare_file: {} tensors: allow_left leaves them out: {}", result.left.size(),
                               fmt::join(result.left, "; ")),
-                  1);
+                  Error::failed);
     for (const CompareLine& l : result.lines) {
       const fp4sim_report report = report_of(l.report);
       line(l.tensor.c_str(), l.spec.c_str(), &report, l.best ? 1 : 0, user);

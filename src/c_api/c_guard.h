@@ -25,7 +25,7 @@ int guarded(F&& f) noexcept {
     succeeded();
     return 0;
   } catch (const Error& e) {
-    return failed(e.what(), e.exit_code);
+    return failed(e.what(), e.kind);
   } catch (const std::bad_alloc&) {
     return failed("out of memory", 1);
   } catch (const std::exception& e) {

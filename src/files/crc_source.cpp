@@ -54,7 +54,7 @@ struct Inflater {
   z_stream stream{};
   Inflater() {
     // -15: a raw stream, without zlib's header.
-    if (::inflateInit2(&stream, -15) != Z_OK) throw Error("zlib cannot start: out of memory", 1);
+    if (::inflateInit2(&stream, -15) != Z_OK) throw Error("zlib cannot start: out of memory", Error::failed);
   }
   ~Inflater() { ::inflateEnd(&stream); }
   Inflater(const Inflater&) = delete;
@@ -83,7 +83,7 @@ class InflatedSource final : public ByteSource {
   }
 
   void restart() {
-    if (::inflateReset(&stream_) != Z_OK) throw Error(fmt::format("{}: zlib cannot restart", name()), 1);
+    if (::inflateReset(&stream_) != Z_OK) throw Error(fmt::format("{}: zlib cannot restart", name()), Error::failed);
     stream_.avail_in = 0;
     at_ = fed_ = 0;
     crc_ = 0;

@@ -55,7 +55,7 @@ nlohmann::json parse_manifest(const std::string& text, const std::filesystem::pa
 }
 
 Error damaged(const std::filesystem::path& folder, std::string_view file, std::string_view why) {
-  return Error(fmt::format("{}: {} is damaged: {}", folder.string(), file, why), 1);
+  return Error(fmt::format("{}: {} is damaged: {}", folder.string(), file, why), Error::failed);
 }
 
 std::string path_inside(const std::filesystem::path& folder, const std::string& file) {

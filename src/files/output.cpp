@@ -60,7 +60,7 @@ int sync_path(const fs::path& path) {
 void sync_or_throw(const fs::path& path, const fs::path& target) {
   if (!sync_wanted) return;
   if (const int code = sync_path(path); code != 0)
-    throw Error(target.string() + ": writing to the disk failed: " + reason(code), 1);
+    throw Error(target.string() + ": writing to the disk failed: " + reason(code), Error::failed);
 }
 
 // Moves a finished file into place; errno. Without force an entry that appeared meanwhile is kept: link() fails where
@@ -115,9 +115,9 @@ void link_others(const fs::path& from, const fs::path& to, const std::set<std::s
       fs::create_directories(to / name, failed);
     else if (::link(at->path().c_str(), (to / name).c_str()) != 0)
       fs::copy_file(at->path(), to / name, failed);
-    if (failed) throw Error(at->path().string() + ": cannot be taken over: " + failed.message(), 1);
+    if (failed) throw Error(at->path().string() + ": cannot be taken over: " + failed.message(), Error::failed);
   }
-  if (code) throw Error(from.string() + ": cannot be read: " + code.message(), 1);
+  if (code) throw Error(from.string() + ": cannot be read: " + code.message(), Error::failed);
 }
 
 // The new folder under the old one's name, and the old one gone. Where the file system cannot exchange, the old one
@@ -148,7 +148,7 @@ void exchange_folders(const fs::path& made, const fs::path& target, std::deque<T
         for (TemporaryPath& entry : listed) entry.forget();
     }
   }
-  if (code != 0) throw Error(target.string() + ": " + reason(code), 1);
+  if (code != 0) throw Error(target.string() + ": " + reason(code), Error::failed);
   std::error_code ignored;  // the next writer of this place removes what stays
   fs::remove_all(aside != nullptr ? fs::path(aside->path()) : made, ignored);
   if (aside != nullptr) aside->forget();
@@ -156,7 +156,7 @@ void exchange_folders(const fs::path& made, const fs::path& target, std::deque<T
 
 void throw_unmoved(const std::string& target, int code) {
   if (code == EEXIST) throw Error(target + ": exists already (--force replaces it)");
-  if (code != 0) throw Error(target + ": " + reason(code), 1);
+  if (code != 0) throw Error(target + ": " + reason(code), Error::failed);
 }
 
 // A link that stands in the folder may lead anywhere: what is written below `name` would not be in the folder.
@@ -271,7 +271,7 @@ fs::path StagedFolder::file(std::string_view name) {
   for (fs::path up = path.parent_path(); up != temporary_; up = up.parent_path())
     listed_.emplace_back(up.string(), TemporaryKind::folder).list();
   fs::create_directories(path.parent_path(), code);
-  if (code) throw Error(target_.string() + ": cannot be written: " + code.message(), 1);
+  if (code) throw Error(target_.string() + ": cannot be written: " + code.message(), Error::failed);
   listed_.emplace_back(path.string(), TemporaryKind::file).list();
   return path;
 }
@@ -326,11 +326,11 @@ void StagedFolder::commit() {
     if (const int code = move_files(moves, at); code != 0) throw_unmoved(moves[at].second, code);
     for (const std::string& name : dropped_)
       if (refuse_links(target_, name); force_ && ::unlink((target_ / name).c_str()) != 0 && errno != ENOENT)
-        throw Error((target_ / name).string() + ": cannot be removed: " + reason(errno), 1);
+        throw Error((target_ / name).string() + ": cannot be removed: " + reason(errno), Error::failed);
     fs::remove_all(temporary_, failed);
     failed.clear();
   }
-  if (failed) throw Error(target_.string() + ": " + failed.message(), 1);
+  if (failed) throw Error(target_.string() + ": " + failed.message(), Error::failed);
   done_ = true;
   for (const fs::path& parent : made_parents_) changed.insert(folder_of(parent));
   for (const fs::path& folder : changed) sync_or_throw(folder, target_);

@@ -35,7 +35,8 @@ void OutputFile::write_out(std::uint64_t offset, const void* data, std::size_t b
     const ssize_t put = ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0)
-      throw Error(fmt::format("{}: writing failed at offset {}: {}", path_, offset, std::strerror(errno)), 1);
+      throw Error(fmt::format("{}: writing failed at offset {}: {}", path_, offset, std::strerror(errno)),
+                  Error::failed);
     from += put;
     offset += static_cast<std::uint64_t>(put);
     bytes -= static_cast<std::size_t>(put);
@@ -70,7 +71,7 @@ void OutputFile::commit() {
   flush();
   // Network file systems report a full disk here.
   if (::close(std::exchange(descriptor_, -1)) != 0)
-    throw Error(fmt::format("{}: writing failed: {}", path_, std::strerror(errno)), 1);
+    throw Error(fmt::format("{}: writing failed: {}", path_, std::strerror(errno)), Error::failed);
   staged_.commit();
 }
 

@@ -41,7 +41,7 @@ ScratchFolder::ScratchFolder(std::string_view kind) {
     folder_ = std::make_unique<TemporaryPath>(path_.string(), TemporaryKind::folder);
     code = folder_->make();
   }
-  if (code != 0) throw Error(fmt::format("{}: cannot be made: {}", path_.string(), std::strerror(code)), 1);
+  if (code != 0) throw Error(fmt::format("{}: cannot be made: {}", path_.string(), std::strerror(code)), Error::failed);
   ::chmod(path_.c_str(), 0700);
 }
 

@@ -80,7 +80,7 @@ struct ZipWriter::Deflater {
   Deflater() {
     // numpy's savez_compressed: level 6, raw stream (-15), default memory and strategy.
     if (::deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-      throw Error("zip: zlib cannot start", 1);
+      throw Error("zip: zlib cannot start", Error::failed);
   }
   ~Deflater() { ::deflateEnd(&stream); }
 };

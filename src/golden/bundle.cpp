@@ -225,7 +225,7 @@ Array load_array(const Bundle& bundle, const Case& c, const std::string& name) {
     a.bytes.resize(static_cast<size_t>(reader.rows()) * reader.row_bytes());
     reader.read_raw(0, reader.rows(), a.bytes.data());
   } catch (const Error& problem) {
-    if (problem.exit_code == 1) throw;
+    if (problem.kind == Error::failed) throw;
     throw damaged(bundle.dir, file, problem.what());
   }
   if (record->second.sha256 != content_hash(a))

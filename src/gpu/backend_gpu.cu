@@ -20,7 +20,8 @@ namespace {
 void check(gpuError_t error, const char* call) {
   if (error == gpuSuccess) return;
   throw Error(
-      std::string("gpu: ") + call + " failed: " + gpuGetErrorName(error) + " (" + gpuGetErrorString(error) + ")", 1);
+      std::string("gpu: ") + call + " failed: " + gpuGetErrorName(error) + " (" + gpuGetErrorString(error) + ")",
+      Error::failed);
 }
 
 #if FP4_GPU_CUDA
@@ -190,7 +191,7 @@ class RuntimeDevice final : public Device {
   template <class Kernel>
   static void start(const Kernel& kernel, int64_t first, int64_t count, const char* name) {
     if constexpr (vendor_of<Kernel> != MatrixKind::none && vendor_of<Kernel> != own_unit) {
-      throw Error(std::string("gpu: kernel ") + name + " belongs to another vendor's device", 1);
+      throw Error(std::string("gpu: kernel ") + name + " belongs to another vendor's device", Error::failed);
     } else {
       constexpr unsigned bytes = shared_bytes<Kernel>;
       entry<Kernel><<<static_cast<unsigned>(count), group_threads, bytes>>>(kernel, first);

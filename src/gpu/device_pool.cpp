@@ -21,7 +21,7 @@ std::pair<void*, std::size_t> Pool::take(std::size_t bytes) {
   if (memory == nullptr) {
     throw Error("gpu: " + device_.description() + " has no " + std::to_string((rounded >> 20) + 1) +
                     " MiB left for an array; use a smaller tensor or --backend auto",
-                1);
+                Error::failed);
   }
   return {memory, rounded};
 }

@@ -122,7 +122,7 @@ class GpuBackend final : public Backend {
     const int64_t rows = a.operand.rows;
     const int64_t cols = b.operand.rows;
     if (resident_ != nullptr && c_stride == cols) return gpu::gemm(*resident_, a, b, options, c);
-    if (resident_ != nullptr) throw Error("gpu: a product on the device is one contiguous matrix", 1);
+    if (resident_ != nullptr) throw Error("gpu: a product on the device is one contiguous matrix", Error::failed);
     Buffer<float> result(pool(), rows * cols);
     gpu::gemm(pool(), a, b, options, result.data());
     if (c_stride == cols) return result.download(c);

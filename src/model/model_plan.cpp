@@ -153,7 +153,7 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
   throw Error(fmt::format("{}: {} tensors look quantised and are not understood; nothing is written. --allow-left "
                           "leaves them as they are{}",
                           command, count, list),
-              1);
+              Error::failed);
 }
 
 bool is_fp4(const Plan& plan) { return plan.way == Way::quantise || plan.way == Way::carry; }

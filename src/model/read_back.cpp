@@ -31,7 +31,7 @@ void read_back(const ModelJob& job, const std::string& path, const std::vector<R
     if (r.count == 0) continue;
     const std::string place = fmt::format("{}: {}", r.plan->tensor->file(), r.plan->tensor->name);
     const auto fail = [&](const std::string& why) {
-      throw Error(fmt::format("{}: read back from what was written: {}; nothing is kept", place, why), 1);
+      throw Error(fmt::format("{}: read back from what was written: {}; nothing is kept", place, why), Error::failed);
     };
     const auto at = tensors.find(r.plan->infos[0].name);
     if (at == tensors.end() || at->second.scheme == nullptr || !at->second.fault.empty())

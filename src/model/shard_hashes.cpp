@@ -31,7 +31,7 @@ void check_hashes(const std::string& command, const std::vector<std::string>& fi
     throw Error(fmt::format("{} {}: is not the file that {} describes: its SHA-256 is another one. A copy that went "
                             "wrong? --changed takes it as it is",
                             command, file, path),
-                1);
+                Error::failed);
   }
 }
 

@@ -52,7 +52,7 @@ void check_hash(const Manifest& manifest, const std::string& folder, const std::
   if (sha256_file(path_inside(folder, name)) != hash->second)
     throw Error(folder + ": " + name +
                     " is damaged or was changed: its SHA-256 is not the one in manifest.json (--changed decodes it)",
-                1);
+                Error::failed);
 }
 
 void expect(const TensorReader& reader, const Part& part) {

@@ -37,8 +37,10 @@ class FileSource final : public ByteSource {
       const ssize_t got = ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0)
-        throw Error(fmt::format("{}: cannot read at offset {}: {}", name(), offset, std::strerror(errno)), 1);
-      if (got == 0) throw Error(fmt::format("{}: the file shrank to {} bytes while it was read", name(), offset), 1);
+        throw Error(fmt::format("{}: cannot read at offset {}: {}", name(), offset, std::strerror(errno)),
+                    Error::failed);
+      if (got == 0)
+        throw Error(fmt::format("{}: the file shrank to {} bytes while it was read", name(), offset), Error::failed);
       to += got;
       offset += static_cast<std::uint64_t>(got);
       bytes -= static_cast<std::size_t>(got);

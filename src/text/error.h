@@ -11,11 +11,12 @@
 
 namespace fp4 {
 
-// exit_code 2: wrong usage or bad input, nothing was written. exit_code 1: the work itself failed (a full disk, a lost
-// file).
 struct Error : std::runtime_error {
-  explicit Error(std::string message, int code = 2) : std::runtime_error(std::move(message)), exit_code(code) {}
-  int exit_code;
+  // The exit code of the program. bad_input: wrong usage or a wrong file, and nothing was written. failed: the work
+  // itself (a full disk, a lost file, no memory).
+  enum Kind : int { failed = 1, bad_input = 2 };
+  explicit Error(std::string message, Kind why = bad_input) : std::runtime_error(std::move(message)), kind(why) {}
+  Kind kind;
 };
 
 // The accepted word with the fewest edits (insert, delete, replace, swap of neighbours, case ignored) from `word`, or

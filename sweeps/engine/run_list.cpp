@@ -54,7 +54,7 @@ std::string environment_reason() {
   } catch (const std::system_error& error) {
     return error.what();
   } catch (const Error& error) {
-    return error.exit_code == 1 ? error.what() : "";
+    return error.kind == Error::failed ? error.what() : "";
   } catch (...) {
     return "";
   }
@@ -144,7 +144,7 @@ class Engine {
         const std::string reason = environment_reason();
         if (!reason.empty()) {
           if (stopping()) return nullptr;
-          if (attempt == 2) throw Error(could_not_run(job, reason), 1);
+          if (attempt == 2) throw Error(could_not_run(job, reason), Error::failed);
           alone.lock();
           continue;
         }

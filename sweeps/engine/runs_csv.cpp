@@ -66,7 +66,7 @@ std::string line_hash(std::string_view line) { return sha256_hex(line).substr(0,
 void check_line_hash(std::string_view line, const std::vector<std::string>& fields, const std::string& place) {
   if (line_hash(line.substr(0, line.rfind(',') + 1)) != fields.back())
     throw Error(place + ": row_hash '" + fields.back() + "' does not fit: the line was changed after it was written",
-                1);
+                Error::failed);
 }
 
 std::optional<double> parse_number(const std::string& text, const std::string& place) {
@@ -243,7 +243,7 @@ size_t import_runs(const std::vector<RunRow>& rows, const std::filesystem::path&
       throw Error(fmt::format("{}: {} '{}', this program has {}: its runs are not to be mixed", row.place,
                               arithmetic ? "signature" : "train_signature",
                               arithmetic ? row.signature : row.train_signature, arithmetic ? signature : mine),
-                  1);
+                  Error::failed);
   }
   std::map<std::string, std::vector<RunRecord>> by_version;
   for (const RunRow& row : rows) by_version[row.version].push_back(row.run);

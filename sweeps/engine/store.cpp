@@ -37,7 +37,8 @@ void check_depth(const Database& database, std::string_view text, const char* co
     } else if (!in_text) {
       depth += text[i] == '[' || text[i] == '{' ? 1 : text[i] == ']' || text[i] == '}' ? -1 : 0;
       if (depth > deepest)
-        throw Error(database.name() + ": damaged: column " + column + " is nested deeper than 64 levels", 1);
+        throw Error(database.name() + ": damaged: column " + column + " is nested deeper than 64 levels",
+                    Error::failed);
     }
   }
 }
@@ -45,7 +46,7 @@ void check_depth(const Database& database, std::string_view text, const char* co
 Json stored_json(const Database& database, std::string_view text, const char* column) {
   check_depth(database, text, column);
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw Error(database.name() + ": damaged: column " + column + " is not JSON", 1);
+  if (json.is_discarded()) throw Error(database.name() + ": damaged: column " + column + " is not JSON", Error::failed);
   return json;
 }
 
@@ -56,7 +57,7 @@ std::map<std::string, std::string> parse_train_signatures(const Database& databa
   const Json json = text.empty() ? Json::object() : stored_json(database, text, "train_signatures");
   for (const auto& [task, signature] : json.items()) {
     if (!json.is_object() || !signature.is_string()) {
-      throw Error(database.name() + ": train_signatures: not one text for each task", 1);
+      throw Error(database.name() + ": train_signatures: not one text for each task", Error::failed);
     }
     by_task[task] = signature.get<std::string>();
   }
@@ -94,7 +95,7 @@ void Store::finish() {
   if (database.integer("PRAGMA wal_checkpoint(TRUNCATE)") != 0) {
     throw Error(file_.string() + ": another program reads it, so its last runs stay in " + file_.string() +
                     "-wal; keep the two together, or start the same command again",
-                1);
+                Error::failed);
   }
   // Fails while others read; then an empty journal stays.
   sqlite3_busy_timeout(database.handle(), 500);
@@ -138,7 +139,7 @@ bool Store::exists(const fs::path& folder) {
 Store Store::open(const fs::path& folder, const Identity& identity, StoreMode mode) {
   std::error_code failure;
   fs::create_directories(folder, failure);
-  if (failure) throw Error(folder.string() + ": the folder cannot be made: " + failure.message(), 1);
+  if (failure) throw Error(folder.string() + ": the folder cannot be made: " + failure.message(), Error::failed);
   auto handle = std::make_unique<Handle>();
   handle->lock = std::make_unique<WriterLock>(folder);
   const fs::path file = folder / "sweep.sqlite";

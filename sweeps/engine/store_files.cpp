@@ -43,7 +43,7 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
   for (int attempt = 0; attempt < 100; ++attempt) {
     descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     if (descriptor_ < 0) {
-      throw Error(folder.string() + ": the folder cannot be written (" + std::strerror(errno) + ")", 1);
+      throw Error(folder.string() + ": the folder cannot be written (" + std::strerror(errno) + ")", Error::failed);
     }
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       std::array<char, 128> holder{};
@@ -52,14 +52,15 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
       throw Error(folder.string() + ": another sweep is writing here (" +
                       std::string(holder.data(), size > 0 ? static_cast<size_t>(size) : 0) +
                       "); wait for it, or give this one its own --out and merge",
-                  1);
+                  Error::failed);
     }
     struct stat status {};
     if (::fstat(descriptor_, &status) == 0 && status.st_nlink == 1 && S_ISREG(status.st_mode)) break;
     ::close(descriptor_);
     descriptor_ = -1;
   }
-  if (descriptor_ < 0) throw Error(folder.string() + ": sweep.lock cannot be held: it keeps being replaced", 1);
+  if (descriptor_ < 0)
+    throw Error(folder.string() + ": sweep.lock cannot be held: it keeps being replaced", Error::failed);
   std::array<char, 65> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string holder = "process " + std::to_string(::getpid()) + " on " + host.data();
@@ -96,7 +97,7 @@ void FileWatch::check() const {
     throw Error(entry.file.string() +
                     ": was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
                     "stored. Put it back or start again: the same command does what is missing",
-                1);
+                Error::failed);
   }
 }
 
@@ -113,19 +114,19 @@ void remove_unusable_sidecars(const fs::path& store_file) {
     if (usable(file)) continue;
     throw Error(file.string() + ": left by another program or user, and cannot be used; make it a file that can be " +
                     "read and written (a -wal holds runs), or remove it",
-                1);
+                Error::failed);
   }
 }
 
 void sync_to_disk(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw Error(path.string() + ": cannot be opened (" + std::strerror(errno) + ")", 1);
+  if (descriptor < 0) throw Error(path.string() + ": cannot be opened (" + std::strerror(errno) + ")", Error::failed);
   const int failed = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
   // File systems that cannot sync a folder say EINVAL.
   if (failed != 0 && reason != EINVAL) {
-    throw Error(path.string() + ": does not reach the disk (" + std::strerror(reason) + ")", 1);
+    throw Error(path.string() + ": does not reach the disk (" + std::strerror(reason) + ")", Error::failed);
   }
 }
 
@@ -168,9 +169,10 @@ Snapshot::Snapshot(const fs::path& store_file) {
       if (before == after) return;
     }
   } catch (const fs::filesystem_error& error) {
-    throw Error(store_file.string() + ": cannot be read: " + error.code().message(), 1);
+    throw Error(store_file.string() + ": cannot be read: " + error.code().message(), Error::failed);
   }
-  throw Error(store_file.string() + ": keeps changing while it is copied; try again when its writer is idle", 1);
+  throw Error(store_file.string() + ": keeps changing while it is copied; try again when its writer is idle",
+              Error::failed);
 }
 
 bool is_network_file_system(const fs::path& folder) {

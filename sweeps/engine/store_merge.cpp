@@ -63,18 +63,18 @@ void check_alike(const Store& mine, const Store& other) {
   const std::string name = mine.meta("name");
   const std::string file = other.file().string();
   if (!name.empty() && name != other.meta("name")) {
-    throw Error(file + ": a store of the sweep '" + other.meta("name") + "', not of '" + name + "'", 1);
+    throw Error(file + ": a store of the sweep '" + other.meta("name") + "', not of '" + name + "'", Error::failed);
   }
   if (!mine.identity().agrees_with(other.identity())) {
     throw Error(file + ": its runs have another signature than those of " + mine.file().string() +
                     ": the arithmetic or a task changed in between; run the grid again there",
-                1);
+                Error::failed);
   }
   const std::string grid = mine.meta("grid");
   if (!grid.empty() && grid != other.meta("grid")) {
     throw Error(file + ": holds another edition of the grid '" + name +
                     "'; `fp4sim sweep run` with the edited grid brings it up to date",
-                1);
+                Error::failed);
   }
 }
 
@@ -86,7 +86,7 @@ void Store::absorb(const Store& other) {
   std::vector<std::string> damage;
   for (const Store* store : {static_cast<const Store*>(this), &other}) {
     check_hashes(*store->handle_->database, damage);
-    if (!damage.empty()) throw Error(store->file_.string() + ": damaged: " + damage.front(), 1);
+    if (!damage.empty()) throw Error(store->file_.string() + ": damaged: " + damage.front(), Error::failed);
   }
   for (const std::string key : {"name", "grid", "recipes", "axes", "points"}) {
     if (meta(key).empty()) set_meta(key, other.meta(key));

@@ -33,7 +33,7 @@ Curve parse_curve(const Database& database, std::string_view text) {
   const Json json = stored_json(database, text, "curve");
   Curve curve{numbers(json.at("step")), numbers(json.at("train_loss")), numbers(json.at("validation_loss"))};
   if (curve.train_loss.size() != curve.step.size() || curve.validation_loss.size() != curve.step.size()) {
-    throw Error("curve: columns of different lengths", 1);
+    throw Error("curve: columns of different lengths", Error::failed);
   }
   return curve;
 }
@@ -89,7 +89,8 @@ void Store::insert(std::span<const RunRecord> runs) {
     const auto seed = static_cast<int64_t>(run.seed);
     const auto train_signature = identity_.train_signatures.find(run.task);
     if (train_signature == identity_.train_signatures.end()) {
-      throw Error(file_.string() + ": a run of the task '" + run.task + "', whose train signature is not known", 1);
+      throw Error(file_.string() + ": a run of the task '" + run.task + "', whose train signature is not known",
+                  Error::failed);
     }
     const auto bind_key = [&](Statement& statement) -> Statement& {
       return statement.bind(1, run.hash).bind(2, seed).bind(3, identity_.signature).bind(4, train_signature->second);
@@ -124,7 +125,7 @@ void Store::insert(std::span<const RunRecord> runs) {
   if (!conflict.empty()) {
     throw Error(file_.string() + ": non-determinism found: " + conflict +
                     "; both rows are kept (`fp4sim sweep status` lists them)",
-                1);
+                Error::failed);
   }
 }
 
@@ -162,7 +163,7 @@ std::vector<RunRecord> Store::runs(bool with_curves, const std::vector<std::stri
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
-      throw Error(file_.string() + ": " + place + ": " + error.what(), 1);
+      throw Error(file_.string() + ": " + place + ": " + error.what(), Error::failed);
     }
   }
   return runs;

@@ -111,24 +111,26 @@ void add_row_hash_function(Database& database) {
 
 int check_file(Database& database) {
   const int64_t id = database.integer("PRAGMA application_id");
-  if (id != application_id) throw Error(database.name() + ": a SQLite file, but not a sweep store of fp4sim", 1);
+  if (id != application_id)
+    throw Error(database.name() + ": a SQLite file, but not a sweep store of fp4sim", Error::failed);
   const int64_t version = database.integer("PRAGMA user_version");
   if (version < 1 || version > current_schema) {
     throw Error(database.name() + ": store schema " + std::to_string(version) + ", this program reads schemas 1 to " +
                     std::to_string(current_schema) + "; use the program that wrote it",
-                1);
+                Error::failed);
   }
   // Views, triggers, virtual tables and indexes with expressions are programs that would run in ours.
   const std::string foreign = database.text(
       "SELECT type || ' ' || name FROM sqlite_master WHERE NOT (type='table' AND name IN ('meta', 'configs', 'points', "
       "'runs') AND sql LIKE 'CREATE TABLE %' OR type='index' AND sql IS NULL)");
   if (!foreign.empty())
-    throw Error(database.name() + ": holds a " + foreign + ", which no sweep store has; nothing was changed", 1);
+    throw Error(database.name() + ": holds a " + foreign + ", which no sweep store has; nothing was changed",
+                Error::failed);
   const std::string check = database.text("PRAGMA integrity_check(1)");
   if (check != "ok") {
     throw Error(database.name() + ": damaged (" + check +
                     "); nothing was changed. Move it away, or rescue its rows with `sqlite3 FILE .recover`",
-                1);
+                Error::failed);
   }
   return static_cast<int>(version);
 }
@@ -196,7 +198,7 @@ void check_row(const Database& database, bool fits, const std::string& table, co
   throw Error(database.name() + ": damaged: the row of " + row + " in table " + table +
                   " does not have the hash it was stored with (`fp4sim sweep check` lists all such rows and can drop "
                   "them)",
-              1);
+              Error::failed);
 }
 
 }  // namespace fp4::sweeps

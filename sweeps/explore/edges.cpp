@@ -32,7 +32,8 @@ class Searches {
     std::map<std::string, RungCount> by_hash;
     for (const RunRecord& run : runs) {
       if (run.seed > rules_.seeds) continue;
-      if (run.status == Status::failed) throw Error("edge: configuration " + run.hash + ": " + run.message, 1);
+      if (run.status == Status::failed)
+        throw Error("edge: configuration " + run.hash + ": " + run.message, Error::failed);
       RungCount& count = by_hash[run.hash];
       const bool stable = is_stable(run);
       ++(stable ? count.stable : count.failed);

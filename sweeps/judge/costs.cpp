@@ -30,12 +30,12 @@ std::string_view section_text(std::string_view config, std::string_view name) {
     if (c == '{') ++depth;
     if (c == '}' && --depth == 1 && begin != 0) return config.substr(begin, at + 1 - begin);
   }
-  throw Error(fmt::format("a configuration without a {}: {}", name, config.substr(0, 100)), 1);
+  throw Error(fmt::format("a configuration without a {}: {}", name, config.substr(0, 100)), Error::failed);
 }
 
 PricedRecipe parse_recipe(std::string_view text, const std::string& config) {
   PricedRecipe priced{Json::parse(text, nullptr, /*allow_exceptions=*/false)};
-  if (!priced.recipe.is_object()) throw Error("a configuration whose recipe is not an object", 1);
+  if (!priced.recipe.is_object()) throw Error("a configuration whose recipe is not an object", Error::failed);
   if (priced.recipe.contains("phases")) priced.steps = Json::parse(section_text(config, "train")).at("steps");
   return priced;
 }

@@ -178,7 +178,7 @@ LawFit fit_law(std::span<const LawPoint> points, LawForm form, const Law* start)
     Minimum found = minimise(residuals, vector_of(from, form));
     if (found.value < best.value) best = std::move(found);
   }
-  if (!std::isfinite(best.value)) throw Error("law: no start leads to a fit", 1);
+  if (!std::isfinite(best.value)) throw Error("law: no start leads to a fit", Error::failed);
   return {law_of(best.at), rms(residuals(best.at)), points.size(), cells, cells_of_one_seed(points)};
 }
 

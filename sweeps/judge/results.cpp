@@ -27,7 +27,7 @@ const RunRecord* ConfigResult::run(uint64_t seed) const {
 
 Grid stored_grid(const Store& store) {
   const std::string file = store.file().string(), text = store.meta("grid");
-  if (text.empty()) throw Error(file + ": the store holds no grid yet; run `fp4sim sweep run` first", 1);
+  if (text.empty()) throw Error(file + ": the store holds no grid yet; run `fp4sim sweep run` first", Error::failed);
   return grid_of_texts(text, store.meta("recipes"), file);
 }
 
@@ -46,7 +46,7 @@ Results::Results(const Store& store, bool with_curves) {
                             "`fp4sim sweep status` lists them)",
                             store.file().string(), conflicts[0].hash, conflicts[0].seed, conflicts[0].digests,
                             conflicts.size()),
-                1);
+                Error::failed);
   }
   grid_ = stored_grid(store);
   axes_ = store.axes();

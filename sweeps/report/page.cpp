@@ -29,7 +29,7 @@ std::string packed_library() {
   throw Error(
       "report: this fp4sim was built without the chart library; run tools/setup.sh (it installs node_modules) and "
       "build again",
-      1);
+      Error::failed);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ std::string make_page(const std::string& file, std::string_view title, std::stri
     out += page.substr(place, open - place);
     if (open == std::string_view::npos) return out;
     const std::size_t close = page.find("}}", open);
-    if (close == std::string_view::npos) throw Error(file + ": {{ without }}", 1);
+    if (close == std::string_view::npos) throw Error(file + ": {{ without }}", Error::failed);
     const std::string_view word = page.substr(open + 2, close - open - 2);
     if (word == "title")
       out += html_text(title);

@@ -37,7 +37,8 @@ std::size_t find_column(const ReportInput& input, const std::string& name, const
 
 void check_length(const std::string& place, std::size_t got, std::size_t wanted) {
   if (got != wanted)
-    throw Error("report " + place + ": " + std::to_string(got) + " values, expected " + std::to_string(wanted), 1);
+    throw Error("report " + place + ": " + std::to_string(got) + " values, expected " + std::to_string(wanted),
+                Error::failed);
 }
 
 void check_chips(const ReportInput& input) {

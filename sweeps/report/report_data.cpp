@@ -19,7 +19,7 @@ using nlohmann::json;
 
 json parse(const std::string& text, const std::string& place) {
   json value = json::parse(text, nullptr, false);
-  if (value.is_discarded()) throw Error("report " + place + ": not JSON", 1);
+  if (value.is_discarded()) throw Error("report " + place + ": not JSON", Error::failed);
   return value;
 }
 

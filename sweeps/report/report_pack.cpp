@@ -163,7 +163,7 @@ std::string deflate_bytes(std::string_view bytes) {
   std::string out(size, '\0');
   const int code = compress2(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()),
                              static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
-  if (code != Z_OK) throw Error("report: zlib could not compress (code " + std::to_string(code) + ")", 1);
+  if (code != Z_OK) throw Error("report: zlib could not compress (code " + std::to_string(code) + ")", Error::failed);
   out.resize(size);
   return out;
 }

@@ -73,7 +73,7 @@ void bench_gpu(const GpuBenchOptions& o) {
   for (const gpu::Measurement& r : rows) {
     if (!r.is_equal) differ += (differ.empty() ? "" : ", ") + r.what;
   }
-  if (!differ.empty()) throw Error("bench: bits differ from the reference, not timed: " + differ, 1);
+  if (!differ.empty()) throw Error("bench: bits differ from the reference, not timed: " + differ, Error::failed);
 }
 
 }  // namespace fp4::tools

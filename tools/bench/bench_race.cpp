@@ -57,7 +57,7 @@ std::vector<float> gaussian(int64_t n, uint32_t seed) {
 
 void require_equal(const std::string& name, const void* got, const void* expected, size_t bytes) {
   if (std::memcmp(got, expected, bytes) != 0)
-    throw Error("bench: " + name + " differs from the reference; not timed", 1);
+    throw Error("bench: " + name + " differs from the reference; not timed", Error::failed);
 }
 
 }  // namespace fp4::tools

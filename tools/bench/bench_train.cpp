@@ -77,7 +77,7 @@ void require_same_training(const Workload& w, const std::string& recipe, const T
   const std::string digest = train(w, recipe, 2, w.checked, o.backend, o.threads).digest;
   if (digest == train(w, recipe, 2, w.checked, "reference", 1).digest) return;
   throw Error(std::string("bench: training ") + w.name + " with " + recipe + " differs from the reference; not timed",
-              1);
+              Error::failed);
 }
 
 // What a command prints; empty when it fails.

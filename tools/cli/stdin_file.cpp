@@ -56,7 +56,7 @@ std::string input_path(const std::string& word, const std::string& place) {
       new TemporaryPath((std::filesystem::temp_directory_path() / fmt::format("fp4sim_stdin_{}", ::getpid())).string(),
                         TemporaryKind::folder);
   if (const int error = folder->make(); error != 0)
-    throw Error(fmt::format("{} -: {}: {}", place, folder->path(), std::strerror(error)), 1);
+    throw Error(fmt::format("{} -: {}: {}", place, folder->path(), std::strerror(error)), Error::failed);
   std::string begin;
   std::array<char, 1 << 16> block;
   while (begin.size() < 16) {
@@ -68,7 +68,7 @@ std::string input_path(const std::string& word, const std::string& place) {
       new TemporaryPath(fmt::format("{}/stdin{}", folder->path(), extension_of(begin)), TemporaryKind::file);
   const std::string& path = copy->path();
   if (const int error = copy->make(); error != 0)
-    throw Error(fmt::format("{} -: {}: {}", place, path, std::strerror(error)), 1);
+    throw Error(fmt::format("{} -: {}: {}", place, path, std::strerror(error)), Error::failed);
   std::ofstream file(path, std::ios::binary);
   file.write(begin.data(), static_cast<std::streamsize>(begin.size()));
   for (size_t count = block.size(); count > 0 && file;) {
@@ -76,7 +76,7 @@ std::string input_path(const std::string& word, const std::string& place) {
     file.write(block.data(), static_cast<std::streamsize>(count));
   }
   file.close();
-  if (!file) throw Error(fmt::format("{} -: {}: {}", place, path, std::strerror(errno)), 1);
+  if (!file) throw Error(fmt::format("{} -: {}: {}", place, path, std::strerror(errno)), Error::failed);
   return path;
 }
 

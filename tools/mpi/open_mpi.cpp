@@ -23,7 +23,7 @@ namespace {
 template <class Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) throw Error(std::string("MPI: ") + FP4_MPI_LIBRARY + " has no " + name, 1);
+  if (function == nullptr) throw Error(std::string("MPI: ") + FP4_MPI_LIBRARY + " has no " + name, Error::failed);
 }
 
 struct Library {
@@ -143,7 +143,7 @@ class MpiRanks : public sim::Ranks {
                     std::to_string(static_cast<int64_t>(seconds)) +
                     " s: stopped, far slower than the others (--rank-limit), or waiting for such a rank; the last"
                     " checkpoint goes on",
-                1);
+                Error::failed);
   }
 
   void check(int code, const char* what) const {
@@ -151,11 +151,11 @@ class MpiRanks : public sim::Ranks {
     char text[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     mpi_.error_string(code, text, &length);
-    throw Error(std::string("MPI: ") + what + ": " + text, 1);
+    throw Error(std::string("MPI: ") + what + ": " + text, Error::failed);
   }
   static int count_of(int64_t bytes) {
     if (bytes > std::numeric_limits<int>::max())
-      throw Error("MPI: " + std::to_string(bytes) + " bytes in one message; at most 2147483647", 1);
+      throw Error("MPI: " + std::to_string(bytes) + " bytes in one message; at most 2147483647", Error::failed);
     return static_cast<int>(bytes);
   }
 

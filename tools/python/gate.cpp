@@ -36,11 +36,11 @@ Json call(const char* name, const char* arguments) {
   const DefaultFloatEnvironment floats;  // whatever another module of the process has set
   try {
     const auto found = functions().find(name);
-    if (found == functions().end()) throw Error(std::string("the library has no function ") + name, 1);
+    if (found == functions().end()) throw Error(std::string("the library has no function ") + name, Error::failed);
     const Json given = Json::parse(arguments);
     return {{"value", found->second->run(Arguments(given))}};
   } catch (const Error& error) {
-    return failed(error.what(), error.exit_code);
+    return failed(error.what(), error.kind);
   } catch (const std::bad_alloc&) {
     return failed("out of memory", 1);
   } catch (const std::exception& error) {

@@ -93,7 +93,7 @@ EnergyReading measure_energy(const std::function<void()>& work, SensorSearch sea
   if (search.sensors.empty()) {
     std::string reasons;
     for (const std::string& reason : search.unavailable) reasons += "\n  " + reason;
-    throw Error("energy: unavailable on this machine" + reasons, 1);
+    throw Error("energy: unavailable on this machine" + reasons, Error::failed);
   }
   EnergyReading reading;
   for (const auto& sensor : search.sensors) reading.sensors.push_back(sensor->name());

@@ -44,7 +44,7 @@ void run_command(const std::vector<std::string>& words) {
   int status = 0;
   waitpid(child, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw Error(fmt::format("cost measure: {} failed", words.front()), 1);
+    throw Error(fmt::format("cost measure: {} failed", words.front()), Error::failed);
 }
 
 // Power between samples, window by window.

@@ -76,13 +76,13 @@ void measure(Measured& m, const std::string& words, const StallOptions& o) {
     command = fmt::format("{} {} --gradients {} --gradients-hadamard {}", m.launch, command, shell_quoted(o.gradients),
                           o.hadamard);
   FILE* out = ::popen(command.c_str(), "r");
-  if (out == nullptr) throw Error("cost stalls: cannot start " + command, 1);
+  if (out == nullptr) throw Error("cost stalls: cannot start " + command, Error::failed);
   std::string text;
   char block[4096];
   while (const size_t got = std::fread(block, 1, sizeof block, out)) text.append(block, got);
   const int status = ::pclose(out);
   if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw Error(fmt::format("cost stalls: the run {} failed: {}", m.name, command), 1);
+    throw Error(fmt::format("cost stalls: the run {} failed: {}", m.name, command), Error::failed);
   const auto result = parse_json(text, fmt::format("cost stalls: the run {}", m.name));
   if (!m.launch.empty() && result.at("parallel").at("ranks") != o.ranks)
     throw Error(fmt::format("cost stalls: {} started {} ranks, --ranks says {}", m.launch,
@@ -170,7 +170,7 @@ void run_stalls(StallOptions& o) {
   }
   for (const Measured* m : runs)
     if (m != &t0 && m->digest != t1.digest)
-      throw Error(fmt::format("cost stalls: {} and T1 ended with different digests", m->name), 1);
+      throw Error(fmt::format("cost stalls: {} and T1 ended with different digests", m->name), Error::failed);
   print(o, {runs.begin(), runs.end()}, stalls);
 }
 

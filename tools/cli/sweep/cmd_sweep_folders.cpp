@@ -39,7 +39,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
       if (!store.identity().agrees_with(identity)) {
         throw Error(
             folder + ": another signature than " + o.folders.front() + ": the arithmetic or a task changed in between",
-            1);
+            Error::failed);
       }
       others += store.runs_of_other_signatures();
       for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
@@ -49,7 +49,9 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
       damaged.emplace_back(error.what());
     }
   }
-  if (!grid) throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()), 1);
+  if (!grid)
+    throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()),
+                Error::failed);
   std::map<std::pair<std::string, uint64_t>, sweeps::RunRecord> unique;
   for (const sweeps::RunRecord& run : runs) {
     const auto [entry, fresh] = unique.try_emplace({run.hash, run.seed}, run);
@@ -131,7 +133,7 @@ void check_same_signature(const sweeps::Store& result, const sweeps::Store& part
   if (result.identity().signature.empty() || result.identity().agrees_with(part.identity())) return;
   throw Error(part.file().string() + ": its runs have another signature than those of " + result.file().string() +
                   ": the arithmetic or a task changed in between; merge into another --out",
-              1);
+              Error::failed);
 }
 
 void run_merge(const MergeOptions& o, Invocation& invocation) {
@@ -167,7 +169,7 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
     read += could([&] { merged->absorb(*store); });
   }
   for (const std::string& problem : problems) print_error("not merged: " + problem);
-  if (!merged) throw Error("sweep merge: no folder could be read", 1);
+  if (!merged) throw Error("sweep merge: no folder could be read", Error::failed);
   const std::vector<sweeps::Conflict> conflicts = merged->conflicts();
   for (const sweeps::Conflict& conflict : conflicts) {
     say("fp4sim: non-determinism: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,

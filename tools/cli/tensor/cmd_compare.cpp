@@ -82,7 +82,7 @@ void run_compare(const CLI::App& app, const CompareOptions& o) {
     throw Error(fmt::format("compare: {} tensors look quantised and are not understood: they are not in the table; "
                             "--allow-left takes this as a warning",
                             result.left.size()),
-                1);
+                Error::failed);
 }
 
 void add_compare(CLI::App& app, Invocation&) {

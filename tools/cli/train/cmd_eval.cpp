@@ -113,7 +113,7 @@ void run_against(const EvalOptions& o, Invocation& invocation) {
   const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
   const sim::Json* const found = sim::at_path(checkpoint.config, "recipe.name");
   if (found == nullptr || !found->is_string())
-    throw Error(o.checkpoint + ": its configuration has no recipe with a name", 1);
+    throw Error(o.checkpoint + ": its configuration has no recipe with a name", Error::failed);
   const sim::Json own = checkpoint.config.at("recipe");
   const auto own_name = found->get<std::string>();
   const auto given = [&](const std::string& word) { return word == "own" ? own : sim::Json(word); };
