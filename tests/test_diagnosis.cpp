@@ -162,7 +162,7 @@ TEST_CASE("words of kernels are named", "[quick][loops]") {
       {"te_nvfp4", "factor_order=inverse"},
       {"mxfp4", "payload_type=bf16"},
       {"nvfp4", "scale_rounding=toward_zero"},
-      {"te_46_mae", "error_order=decoded_factor", InputKind::gaussian},
+      {"te_46_mae", "error_order=decoded_factor", InputKind::heavy_tailed},
       {"mxfp4", "negative_zero=zeros", InputKind::special},
       {"mxfp4", "nonfinite=max", InputKind::special},
       {"mxfp4", "nonfinite=max_signed", InputKind::special},

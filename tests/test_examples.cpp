@@ -150,7 +150,10 @@ TEST_CASE("what `show` prints is accepted where such a file is", "[cli]") {
     for (const std::string& name : lines_of(run_cli("list " + topic + " --words").out)) accepted(kind, name, use);
   };
   each("presets", "preset", "quantize x.npy --spec shown.json --out q");
-  each("accumulators", "accumulator", "gemm a.npy b.npy --spec mxfp4 --accumulator shown.json --out c.npy");
+  for (const std::string& name : lines_of(run_cli("list accumulators --words").out)) {
+    const std::string spec = name.starts_with("int32") ? "mxfp4,element=int4" : "mxfp4";  // integers take integers
+    accepted("accumulator", name, "gemm a.npy b.npy --spec " + spec + " --accumulator shown.json --out c.npy");
+  }
   each("hardware", "hardware", "cost --recipe bf16 --hardware shown.json");
   each("models", "model", "cost --recipe bf16 --model shown.json");
   each("recipes", "recipe", "cost --recipe shown.json");

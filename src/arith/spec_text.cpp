@@ -173,6 +173,7 @@ void tensor_scale_from(QuantSpec& s, const JsonReader& v) {
   s.tensor_scale = TensorScale::given;
   if (is_number && !is_file) {
     s.factor = float_from(v);
+    if (!(s.factor > 0)) v.fail("expected a positive number, found " + shown(v.json()));
     return;
   }
   const FloatTensor t = load_floats(word);

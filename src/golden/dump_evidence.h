@@ -38,7 +38,7 @@ struct Sample {
   Band band;
   std::vector<Evidence> evidence;
 };
-// Nothing where the case is small, or where rows of its arrays do not lie one after the other.
+// Nothing where the case is small, or where no array that differs has its rows one after the other.
 std::optional<Sample> sample_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
 // Whether a kernel gives these rows as it gives them in the whole.
 bool works_by_rows(const Kernel& k);

@@ -167,7 +167,7 @@ TEST_CASE("variants of specs that no fast path knows", "[quick]") {
       for (const Backend* b : backends()) CHECK_FALSE(b->supports_quantize(call));
     }
   }
-  CHECK(compared == 65);
+  CHECK(compared == 66);
 }
 
 TEST_CASE("variants of Hadamards that no fast path knows", "[quick]") {

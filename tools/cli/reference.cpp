@@ -49,11 +49,13 @@ FieldNotes recipe_notes() {
                           {"carried_bits", 35},
                           {"carried_inner", 16},
                           {"cuts_outranked", false},
-                          {"subnormal_floor", -174}}},
+                          {"subnormal_floor", -174},
+                          {"clamps", false}}},
                         {"split", {{"method", "clamp"}, {"share", 0.01}, {"high", fp32_spec}}}};
   Json full = sim::to_json(Recipe{});
   full["center_keys"] = false;
   full["attn"] = sim::attention_rules_to({});
+  full["attn"]["kv"]["preset"] = "fp32";
   full["calls"] = sim::calls_to({});
   for (const char* key : {"all", "fprop", "dgrad", "wgrad"}) full[key] = product;
   sim::recipe_from_json(full, "recipe", &notes);
