@@ -321,3 +321,24 @@ TEST_CASE("ragged rows are padded or refused", "[quick]") {
   const Quantized square = quantized("mxfp4,block=16x16", std::vector<float>(20 * 33, 1.0f), 20);
   CHECK(square.scales.size() == 2 * 3);
 }
+
+// log2 in extended precision, rounded to fp32, then to an integer. Beside sqrt(2) * 2^k the two roundings are not one.
+TEST_CASE("the nearest integer to a logarithm in fp32, of subnormals, too", "[quick]") {
+  int64_t wrong = 0, halves = 0;
+  const auto compare = [&](uint32_t bits) {
+    const float x = float_of(bits);
+    const auto log = static_cast<float>(std::log2(static_cast<long double>(x)));
+    halves += log - std::floor(log) == 0.5f ? 1 : 0;
+    const bool is_right = float_log2_nearest(x, /*half_to_even=*/false) == static_cast<int>(std::round(log)) &&
+                          float_log2_nearest(x, /*half_to_even=*/true) == static_cast<int>(std::nearbyint(log));
+    wrong += is_right ? 0 : 1;
+  };
+  for (uint32_t bits = 1; bits < 0x00800000u; bits += 13) compare(bits);
+  for (uint32_t top = 0; top < 22; ++top)  // sqrt(2) * 2^k as subnormals
+    for (uint32_t i = 0; i < 256; ++i)
+      if (const uint32_t near = (11863283u >> (1 + top)) + i; near > 128) compare(near - 128);
+  for (uint32_t exponent = 1; exponent < 255; ++exponent)
+    for (uint32_t i = 0; i < 256; ++i) compare((exponent << 23 | (11863283u & 0x7fffffu)) + i - 128);
+  CHECK(wrong == 0);
+  CHECK(halves > 1000);
+}

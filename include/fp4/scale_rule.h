@@ -274,8 +274,10 @@ FP4_HD constexpr int float_log2_nearest(float x, bool half_to_even) {
   const int k = exact_magnitude(x).log2_floor();
   const int twice = 2 * k + 1;  // of k + 1/2
   const int m = floor_log2(static_cast<uint64_t>(twice < 0 ? -twice : twice)) - 1;
-  constexpr uint32_t first[] = {11863283, 11863283, 11863283, 11863282, 11863280, 11863276, 11863268, 11863252};
-  constexpr uint32_t last[] = {11863283, 11863283, 11863284, 11863285, 11863287, 11863291, 11863298, 11863314};
+  constexpr uint32_t first[] = {11863283, 11863283, 11863283, 11863282, 11863280,
+                                11863276, 11863268, 11863252, 11863221};
+  constexpr uint32_t last[] = {11863283, 11863283, 11863284, 11863285, 11863287,
+                               11863291, 11863298, 11863314, 11863345};
   const uint32_t s = significand_of_24_bits(x);
   if (k == 0) return s > last[0] ? 1 : 0;  // steps below 1/2 are half as long
   if (s < first[m + 1]) return k;
