@@ -1,9 +1,7 @@
 // Do words and JSON say what they mean, and is every wrong word answered with the accepted ones?
 #include <catch2/catch.hpp>
 
-#include "fp4/converters.h"
 #include "fp4/presets.h"
-#include "fp4/random_words.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
 #include "tools/cli/preset_peers.h"
@@ -102,21 +100,6 @@ TEST_CASE("numbers are written short and read back", "[quick]") {
   CHECK(json_number(448.0f).dump() == "448");
   CHECK(number_from_text("2^-6", "t") == 0.015625);
   CHECK_THROWS(number_from_text("", "t"));
-}
-
-TEST_CASE("the words of a converter are legal, and its packing is a word", "[quick]") {
-  for (const ConverterInfo& row : converter_table) {
-    INFO(row.name);
-    const QuantSpec s = quant_spec_from_words(row.words);
-    CHECK(invalid_reason(s).empty());
-    const bool draws = is_stochastic(s.rounding);
-    CHECK(draws == (row.packing[0] != '\0'));
-    if (!draws) continue;
-    const RandomPackingInfo* packing = find_row(random_packing_table, std::string_view(row.packing));
-    REQUIRE(packing != nullptr);
-    CHECK(packing->bits == s.random_bits);
-    CHECK((row.evidence != Evidence::measured || packing->evidence == Evidence::measured));
-  }
 }
 
 TEST_CASE("a tensor scale that a kernel is given is a number, or a file that holds one", "[quick]") {

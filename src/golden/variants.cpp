@@ -118,11 +118,7 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
   };
   for (const auto& field : hadamard_fields())
     if (field.words != nullptr)
-      for (const std::string& word : field.words()) {
-        const ElementInfo* listed = std::string(field.name) == "element" ? find_row(element_table, word) : nullptr;
-        if (listed != nullptr && listed->format.is_grid() && listed->format.code_bits() != 4) continue;
-        with(field.name, word);
-      }
+      for (const std::string& word : field.words()) with(field.name, word);
   for (const int size : hadamard_sizes) with("size", size);
   return out;
 }
