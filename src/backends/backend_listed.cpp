@@ -7,224 +7,14 @@
 #include <vector>
 
 #include "fp4/codec.h"
-#include "fp4/micro.h"
 #include "src/arith/amax.h"
 #include "src/arith/known_words.h"
 #include "src/backends/backends.h"
+#include "src/backends/listed_codes.h"
 #include "src/threads/parallel.h"
 
 namespace fp4 {
 namespace {
-
-constexpr double doubt = 0x1p-50;  // relative; a quotient of two exact numbers errs by 2^-53
-
-// The values of an element on one side of zero, ascending, with what is written for them.
-struct ListedSide {
-  int count = 0;
-  double value[ElementGrid::most_values] = {}, middle[ElementGrid::most_values] = {};  // middle[i] of i and i + 1
-  uint32_t code[ElementGrid::most_values] = {};
-};
-
-struct ListedElement {
-  FloatFormat format;
-  ListedSide side[2];  // of positive and negative numbers
-
-  explicit ListedElement(const FloatFormat& f) : format(f) {
-    for (const int negative : {0, 1}) {
-      ListedSide& s = side[negative];
-      if (f.is_grid()) {
-        const int from = f.grid->is_signed ? 0 : negative;
-        s.count = f.grid->count[from];
-        for (int i = 0; i < s.count; ++i) s.code[i] = f.grid->by_magnitude[from][i];
-      } else {
-        s.count = static_cast<int>(f.largest_code) + 1;
-        for (int i = 0; i < s.count; ++i) s.code[i] = static_cast<uint32_t>(i);
-      }
-      for (int i = 0; i < s.count; ++i) s.value[i] = std::fabs(static_cast<double>(decode(f, s.code[i])));
-      for (int i = 0; i + 1 < s.count; ++i) s.middle[i] = (s.value[i] + s.value[i + 1]) / 2;  // 25 bits
-    }
-  }
-};
-
-bool is_nearest(Rounding r) {
-  return r == Rounding::nearest_even || r == Rounding::nearest_away || r == Rounding::nearest_toward_zero ||
-         r == Rounding::nearest_toward_positive;
-}
-
-// Codes of one block under one element and scale.
-class BlockCoder {
- public:
-  BlockCoder(const Quantizer& q, const ListedElement& element, uint32_t scale_code, TensorFactor t)
-      : q_(q), element_(element), scale_code_(scale_code), t_(t) {
-    const double s = q.has_scale ? static_cast<double>(decode(q.scale, scale_code)) : 1.0;
-    divisor_ =
-        s * static_cast<double>(q.has_scale ? t.g : 1.0f) / static_cast<double>(q.prescale == 0.75f ? 0.75f : 1.0f);
-    // 1/p is no fp64 number, but the rounding of this quotient and of the payload stay far below `doubt`.
-  }
-
-  // x[i] at stride; e: exponents of micro-exponents, or null; draw(i): the random bits of element i.
-  template <class Draw>
-  void codes(const float* x, int64_t stride, int64_t n, const int* e, const Draw& draw, uint32_t* out) const {
-    // Every element meets every threshold, which pays up to some 32 of them; a search reads few.
-    const bool is_short = element_.side[0].count + element_.side[1].count <= 40;
-    if (is_short && is_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, stride, n, e, out);
-    for (int64_t i = 0; i < n; ++i) out[i] = one_code(x[i * stride], e == nullptr ? 0 : e[i], draw(i));
-  }
-
- private:
-  static constexpr int64_t width = 128;
-
-  uint32_t core_code(float x, int e, uint32_t draw) const {
-    return q_.element.has_micro() ? micro_code(q_, x, scale_code_, e, t_, draw)
-                                  : element_code(q_, x, scale_code_, t_, draw);
-  }
-  uint32_t above(int e) const {
-    return q_.element.has_micro() ? static_cast<uint32_t>(e) << q_.element.grid->base_bits : 0u;
-  }
-  uint32_t with_sign(uint32_t code, float x) const {
-    const FloatFormat& f = element_.format;
-    if (magnitude_bits(x) == 0 && q_.negative_zero != NegativeZero::keep && q_.negative_zero != NegativeZero::drop)
-      return q_.negative_zero == NegativeZero::zeros ? f.sign_code() | code : code;
-    const bool drops = code == f.zero_code() && q_.negative_zero == NegativeZero::drop;
-    return is_negative(x) && !drops ? f.sign_code() | code : code;
-  }
-
-  void nearest_codes(const float* x, int64_t stride, int64_t n, const int* e, uint32_t* out) const {
-    for (int64_t first = 0; first < n; first += width) {
-      const int64_t m = std::min(width, n - first);
-      double u[width];
-      int32_t rank[2][width] = {};
-      bool unsure[width];
-      for (int64_t i = 0; i < m; ++i) {
-        const float v = x[(first + i) * stride];
-        u[i] = static_cast<double>(v) / divisor_;
-        if (e != nullptr) u[i] *= static_cast<double>(power_of_two(-e[first + i]));
-        unsure[i] = !is_finite(v);
-      }
-      for (const int negative : {0, 1}) {
-        const ListedSide& s = element_.side[negative];
-        const double sign = negative != 0 ? -1.0 : 1.0;
-        for (int j = 0; j + 1 < s.count; ++j) {
-          const double middle = s.middle[j], near = middle * doubt;
-          for (int64_t i = 0; i < m; ++i) {
-            const double beyond = u[i] * sign - middle;
-            rank[negative][i] += beyond > 0 ? 1 : 0;
-            unsure[i] = unsure[i] | (std::fabs(beyond) <= near);
-          }
-        }
-      }
-      for (int64_t i = 0; i < m; ++i) {
-        const float v = x[(first + i) * stride];
-        const int negative = is_negative(v) ? 1 : 0, at = e == nullptr ? 0 : e[first + i];
-        out[first + i] =
-            unsure[i] ? core_code(v, at, 0) : with_sign(element_.side[negative].code[rank[negative][i]], v) | above(at);
-      }
-    }
-  }
-
-  uint32_t one_code(float x, int e, uint32_t draw) const {
-    if (!is_finite(x) || !(divisor_ > 0)) return core_code(x, e, draw);
-    const ListedSide& s = element_.side[is_negative(x) ? 1 : 0];
-    const double u = std::fabs(static_cast<double>(x)) / divisor_ * static_cast<double>(power_of_two(-e));
-    if (magnitude_bits(x) == 0) return with_sign(s.code[0], x) | above(e);
-    const int i = static_cast<int>(std::upper_bound(s.value, s.value + s.count, u) - s.value) - 1;
-    const bool near_low = std::fabs(u - s.value[i]) <= s.value[i] * doubt;
-    if (i + 1 == s.count) return near_low ? core_code(x, e, draw) : with_sign(s.code[i], x) | above(e);
-    const double gap = s.value[i + 1] - s.value[i], d = (u - s.value[i]) / gap;
-    if (near_low || s.value[i + 1] - u <= s.value[i + 1] * doubt || d == 0) return core_code(x, e, draw);
-    // d errs by less than this; a decision reads d at one threshold.
-    const double error = 4 * doubt * (u / gap + 1);
-    double threshold = 0.5;
-    if (is_stochastic(q_.rounding)) {
-      const double steps = std::ldexp(1.0, q_.random_bits), needed = steps - static_cast<double>(draw);
-      threshold = (q_.rounding == Rounding::stochastic_truncated ? needed : needed - 0.5) / steps;
-    }
-    bool up = d > threshold;
-    switch (q_.rounding) {
-      case Rounding::toward_zero: up = false; break;
-      case Rounding::away_from_zero: up = true; break;
-      case Rounding::toward_positive: up = !is_negative(x); break;
-      case Rounding::toward_negative: up = is_negative(x); break;
-      case Rounding::odd: up = (s.code[i] & 1) == 0; break;
-      case Rounding::nearest_even:
-      case Rounding::nearest_away:
-      case Rounding::nearest_toward_zero:
-      case Rounding::nearest_toward_positive:
-      case Rounding::stochastic:
-      case Rounding::stochastic_midpoint:
-      case Rounding::stochastic_truncated:
-      case Rounding::stochastic_odd:
-        if (std::fabs(d - threshold) <= error) return core_code(x, e, draw);
-        break;
-    }
-    return with_sign(s.code[up ? i + 1 : i], x) | above(e);
-  }
-
-  const Quantizer& q_;
-  const ListedElement& element_;
-  uint32_t scale_code_;
-  TensorFactor t_;
-  double divisor_;
-};
-
-// A spec's elements as lists: `element`, or its base under micro-exponents, and the second of a choice.
-struct ListedSpec {
-  Quantizer q;
-  ListedElement first;
-  std::optional<ListedElement> second;
-
-  explicit ListedSpec(const QuantSpec& s)
-      : q(resolve(s)),
-        first(q.element.has_micro() ? format_of(static_cast<Element>(q.element.grid->base)) : q.element) {
-    if (q.has_choice()) second.emplace(*q.other);
-  }
-};
-
-// fl32(fl32(q s) g) without a prescale.
-float decoded(const Quantizer& q, uint32_t code, float s, float g) {
-  const FloatFormat& f = q.element_under(s);
-  return decode(f, code) * magnitude(s) * g;
-}
-
-// As trial_error of the core for the codes of nearest even.
-double error_of(const Quantizer& q, const std::vector<float>& x, const uint32_t* codes, uint32_t scale_code, float g) {
-  const float s = scale_value(q, scale_code);
-  double sum = 0.0;
-  for (size_t k = 0; k < x.size(); ++k) {
-    const double error = static_cast<double>(x[k]) - static_cast<double>(decoded(q, codes[k], s, g));
-    if (q.error == TrialError::max) {
-      sum = larger(sum, std::fabs(error));
-    } else {
-      sum = sum + (q.error == TrialError::mse ? error * error : std::fabs(error));
-    }
-  }
-  return sum;
-}
-
-// A choice of the core (chosen_code) by the codes of both grids; -1 where elements are not finite, or nothing is to be
-// chosen.
-int64_t choose(const ListedSpec& spec, const std::vector<float>& x, float amax, TensorFactor t, uint32_t draw) {
-  const Quantizer& q = spec.q;
-  if (amax == 0.0f || q.decode_order != Decode::scale_then_tensor || q.prescale != 1.0f || tries_codes(q.scale_rule))
-    return -1;
-  const auto n = static_cast<int64_t>(x.size());
-  const BlockView block = {x.data(), 0, 1, 1, n, n};
-  Quantizer nearest = q, other = q;
-  nearest.rounding = other.rounding = Rounding::nearest_even;
-  other.element = *q.other;
-  const uint32_t a = apply_scale_policies(q, rule_code(q, block, amax, t, draw));
-  const uint32_t b = apply_scale_policies(q, rule_code(other, block, amax, t, draw)) | choice_flag;
-  std::vector<uint32_t> codes(x.size());
-  const auto none = [](int64_t) { return 0u; };
-  double errors[2];
-  for (const int i : {0, 1}) {
-    const uint32_t scale = i == 0 ? a : b;
-    BlockCoder(nearest, i == 0 ? spec.first : *spec.second, scale, t)
-        .codes(x.data(), 1, n, nullptr, none, codes.data());
-    errors[i] = error_of(nearest, x, codes.data(), scale, t.g);
-  }
-  return errors[1] < errors[0] ? b : a;
-}
 
 bool is_listed(const QuantSpec& s) {
   const FloatFormat& f = format_of(s.element);
@@ -270,7 +60,7 @@ Quantized recoded(const Quantized& q, const QuantSpec& spec) {
     out.scales.clear();
   }
   out.clear_codes();
-  uint32_t table[2][ElementGrid::most_codes] = {};
+  uint8_t table[2][ElementGrid::most_codes] = {};
   const FloatFormat& e2m3 = format_of(Element::e2m3);
   const FloatFormat* formats[] = {&format_of(q.spec.element),
                                   &format_of(q.spec.choice.is_on ? q.spec.choice.other : q.spec.element)};
@@ -278,14 +68,25 @@ Quantized recoded(const Quantized& q, const QuantSpec& spec) {
     for (uint32_t code = 0; code < 1u << formats[which]->code_bits(); ++code) {
       const float v = decode(*formats[which], code);
       if (!is_nan(v))
-        table[which][code] = encode(e2m3, exact_magnitude(v), false, {}) | (is_negative(v) ? e2m3.sign_code() : 0u);
+        table[which][code] = static_cast<uint8_t>(encode(e2m3, exact_magnitude(v), false, {}) |
+                                                  (is_negative(v) ? e2m3.sign_code() : 0u));
     }
-  for (int64_t r = 0; r < q.rows; ++r)
-    for (int64_t k = 0; k < q.cols; ++k) {
+  const int64_t step = q.geometry.block_cols;
+  for (int64_t r = 0; r < q.rows; ++r) {
+    uint8_t* row = out.codes.data() + r * out.code_row_bytes();  // a byte each
+    const uint8_t* from = q.codes.data() + r * q.code_row_bytes();
+    for (int64_t first = 0; first < q.cols; first += step) {
       const bool is_other =
-          q.spec.choice.is_on && (q.scales[static_cast<size_t>(q.scale_index(r, k))] & choice_flag) != 0;
-      out.set_code(r, k, table[is_other ? 1 : 0][q.code(r, k)]);
+          q.spec.choice.is_on && (q.scales[static_cast<size_t>(q.scale_index(r, first))] & choice_flag) != 0;
+      const uint8_t* codes = table[is_other ? 1 : 0];
+      const int64_t end = std::min(q.cols, first + step);
+      if (q.is_packed()) {
+        for (int64_t k = first; k < end; ++k) row[k] = codes[from[k / 2] >> 4 * (k % 2) & 0xF];
+      } else {
+        for (int64_t k = first; k < end; ++k) row[k] = codes[q.code(r, k)];
+      }
     }
+  }
   if (q.spec.choice.is_on)
     for (uint8_t& code : out.scales) code = static_cast<uint8_t>(code & ~choice_flag);
   return out;
@@ -357,13 +158,17 @@ class ListedBackend final : public Backend {
 
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     if (!is_listed(a) && !is_listed(b)) return false;
+    if (reads_values(a, b, options)) return inner(floats, floats, options) != nullptr;
     return adds_by_value(options.accumulator.kind) && inner(plain(a), plain(b), options) != nullptr;
   }
   void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
             int64_t c_stride) const override {
-    std::optional<Quantized> own_a, own_b;
-    if (is_listed(a.spec)) own_a = recoded(a, *as_e2m3(a.spec));
-    if (is_listed(b.spec)) own_b = recoded(b, *as_e2m3(b.spec));
+    const bool by_value = reads_values(a.spec, b.spec, options);
+    const auto own = [&](const Quantized& q) -> std::optional<Quantized> {
+      if (by_value) return as_floats(q, options.threads);
+      return is_listed(q.spec) ? std::optional(recoded(q, *as_e2m3(q.spec))) : std::nullopt;
+    };
+    const std::optional<Quantized> own_a = own(a), own_b = own(b);
     const Quantized &plain_a = own_a ? *own_a : a, &plain_b = own_b ? *own_b : b;
     inner(plain_a.spec, plain_b.spec, options)->gemm(plain_a, plain_b, options, c, c_stride);
   }
@@ -372,6 +177,35 @@ class ListedBackend final : public Backend {
   void hadamard(const MatrixView&, const HadamardSpec&, RandomPlace, bool, float*, int) const override {}
 
  private:
+  static constexpr QuantSpec floats = {.element = Element::fp32, .scale = Scale::none};
+
+  // Sums that read nothing but decoded values, in ascending k.
+  static bool reads_values(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) {
+    return is_plain_fma(options.accumulator, a.has_scale(), b.has_scale());
+  }
+  static Quantized as_floats(const Quantized& q, int threads) {
+    std::vector<float> values(static_cast<size_t>(q.rows * q.cols));
+    fastest_dequantizer(q).dequantize(q, values.data(), threads);
+    QuantizeCall call;
+    call.spec = floats;
+    call.x = view_of(values.data(), q.rows, q.cols);
+    call.threads = threads;
+    Quantized out;
+    fastest_quantizer(call).quantize(call, out);
+    return out;
+  }
+  static const Backend& fastest_dequantizer(const Quantized& q) {
+    if (listed_backend().supports_dequantize(q)) return listed_backend();
+    for (const Backend* b : vector_backends())
+      if (b->supports_dequantize(q)) return *b;
+    return reference_backend();
+  }
+  static const Backend& fastest_quantizer(const QuantizeCall& call) {
+    for (const Backend* b : vector_backends())
+      if (b->supports_quantize(call)) return *b;
+    return reference_backend();
+  }
+
   static std::optional<QuantSpec> plain(const QuantSpec& s) { return is_listed(s) ? as_e2m3(s) : std::optional(s); }
 
   // The vector backend that multiplies them, or null.
@@ -425,7 +259,7 @@ class ListedBackend final : public Backend {
     const Quantizer& q = spec.q;
     const int64_t step = out.geometry.block_cols;
     const bool random_scale = q.has_scale && is_stochastic(q.scale_rounding), random = is_stochastic(q.rounding);
-    std::vector<uint32_t> codes(static_cast<size_t>(std::min(step, std::max<int64_t>(x.cols, 1))));
+    std::vector<uint32_t> codes(static_cast<size_t>(x.cols), q.element.zero_code()), draws;
     std::vector<float> block;
     for (int64_t first = 0; first < x.cols; first += step) {
       const int64_t n = std::min(step, x.cols - first);
@@ -441,7 +275,7 @@ class ListedBackend final : public Backend {
         if (spec.second && !m.has_nonfinite) {
           block.resize(static_cast<size_t>(n));
           for (int64_t k = 0; k < n; ++k) block[static_cast<size_t>(k)] = view.at(0, k);
-          chosen = choose(spec, block, m.amax, t, draw);
+          chosen = listed_choice(spec, block, m.amax, t, draw);
         }
         code = chosen >= 0 ? static_cast<uint32_t>(chosen) : block_scale_code(q, view, m, t, draw);
         const auto at = static_cast<size_t>(index);
@@ -453,16 +287,25 @@ class ListedBackend final : public Backend {
         if (q.scale.is_nan_code(code)) continue;
       }
       int micro[most_micro_width];
-      if (q.element.has_micro()) micro_exponents(q, view, code, t, micro);
-      const auto start = static_cast<uint64_t>((call.row_offset + r) * x.cols + first);
-      const auto draw = [&](int64_t k) {
-        return random ? random_draw(call.place, start + static_cast<uint64_t>(k), q.random_bits) : 0u;
-      };
+      if (q.element.has_micro()) listed_exponents(q, view, code, t, micro);
+      if (random) {
+        const auto start = static_cast<uint64_t>((call.row_offset + r) * x.cols + first);
+        draws.resize(static_cast<size_t>(n));
+        for (int64_t k = 0; k < n; ++k)
+          draws[static_cast<size_t>(k)] = random_draw(call.place, start + static_cast<uint64_t>(k), q.random_bits);
+      }
       const bool is_other = spec.second && (code & choice_flag) != 0;
-      BlockCoder(q, is_other ? *spec.second : spec.first, code, t)
-          .codes(data, x.col_stride, n, q.element.has_micro() ? micro : nullptr, draw, codes.data());
-      for (int64_t k = 0; k < n; ++k) out.set_code(r, first + k, codes[static_cast<size_t>(k)]);
+      listed_codes(q, is_other ? *spec.second : spec.first, code, t, data, x.col_stride, n,
+                   q.element.has_micro() ? micro : nullptr, random ? draws.data() : nullptr, codes.data() + first);
     }
+    store_row(codes, r, out);
+  }
+
+  static void store_row(const std::vector<uint32_t>& codes, int64_t r, Quantized& out) {
+    const size_t pairs = out.is_packed() ? codes.size() / 2 : 0;
+    uint8_t* row = out.codes.data() + r * out.code_row_bytes();
+    for (size_t i = 0; i < pairs; ++i) row[i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
+    for (size_t k = 2 * pairs; k < codes.size(); ++k) out.set_code(r, static_cast<int64_t>(k), codes[k]);
   }
 };
 

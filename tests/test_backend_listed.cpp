@@ -1,0 +1,155 @@
+// The fast path of lists of values, choices and micro-exponents against the core, one element at a time: inputs beside
+// every midpoint of a scale that the block takes, tiny, huge and non-finite ones.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fp4/codec.h"
+#include "src/arith/backend_reference.h"
+#include "src/arith/spec_text.h"
+#include "src/backends/backend_listed.h"
+#include "tests/support/same_floats.h"
+#include "tests/support/share.h"
+
+using namespace fp4;
+
+namespace {
+
+const char* const specs[] = {"nvint4",
+                             "if4",
+                             "mixfp4",
+                             "razer",
+                             "hifloat4",
+                             "mx6",
+                             "mx9",
+                             "nf4",
+                             "af4",
+                             "mxfp4,element=int4",
+                             "mxfp4,element=nf4,scale=ue5m3,scale_rule=amax,block=16",
+                             "nvfp4,element=e2m1_no_subnormals",
+                             "nvfp4,element=int4_6",
+                             "mxfp4,element=e2m1_plus_5,scale=bf16,scale_rule=amax",
+                             "mxfp4,element=s1p2",
+                             "mxfp4,element=s1p6,block=64",
+                             "nvfp4,choice=e2m1|int4,error=mae",
+                             "nvfp4,choice=int4_6|nf4,error=max",
+                             "mxfp4,element=int4,prescale=0.75",
+                             "nvfp4,element=tests/golden/grids/tilted.json",
+                             "nvfp4,element=tests/golden/grids/cubic.json",
+                             "mxfp4,element=tests/golden/grids/two_levels.json,block=16",
+                             "nvfp4,element=tests/golden/grids/wrapped.json"};
+const char* const roundings[] = {
+    "nearest_even", "nearest_away", "nearest_toward_zero", "nearest_toward_positive", "toward_zero",
+    "stochastic",   "odd"};
+const char* const zeros[] = {"keep", "drop", "of_rounding"};
+
+// Rows of numbers whose largest makes the block's scale, and midpoints of values times it, an fp32 step to either side.
+std::vector<float> beside_midpoints(const FloatFormat& f, int64_t rows, int64_t cols, std::mt19937& random) {
+  std::vector<double> values;
+  for (uint32_t code = 0; code < 1u << f.code_bits(); ++code)
+    if (f.is_finite_code(code) && !is_nan(decode(f, code))) values.push_back(static_cast<double>(decode(f, code)));
+  std::sort(values.begin(), values.end());
+  const double top = std::max(std::fabs(values.front()), std::fabs(values.back()));
+  std::vector<float> x(static_cast<size_t>(rows * cols));
+  std::normal_distribution<float> normal;
+  const auto draw = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  for (int64_t r = 0; r < rows; ++r) {
+    const int binade =
+        static_cast<int>(draw(8)) == 0 ? static_cast<int>(draw(250)) - 140 : static_cast<int>(draw(9)) - 4;
+    // 8 significant bits: scales that formats hold
+    const double scale = std::ldexp(1.0 + static_cast<double>(draw(8)) / 8, binade);
+    for (int64_t k = 0; k < cols; ++k) {
+      float& v = x[static_cast<size_t>(r * cols + k)];
+      const size_t i = draw(values.size() - 1);
+      v = static_cast<float>((values[i] + values[i + 1]) / 2 * scale);
+      switch (draw(12)) {
+        case 0: v = normal(random) * static_cast<float>(scale); break;
+        case 1: v = static_cast<float>(values[i] * scale); break;
+        case 2: v = draw(2) == 0 ? 0.0f : -0.0f; break;
+        case 3: v = std::ldexp(normal(random), -140); break;
+        case 4: v = static_cast<float>(top * scale) * (draw(2) == 0 ? 1.0f : -1.0f); break;
+        case 5: v = static_cast<float>(static_cast<double>(v) * (1 + 0x1p-20 * normal(random))); break;
+        case 6: v = draw(40) == 0 ? INFINITY : v; break;
+        case 7: v = draw(40) == 0 ? NAN : v; break;
+        default: break;
+      }
+      if (draw(3) == 0) v = std::nextafter(v, draw(2) == 0 ? INFINITY : -INFINITY);
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("codes and scales of lists equal the core's beside every midpoint", "[quick]") {
+  std::mt19937 random(11);
+  int64_t taken = 0;
+  for (const std::string words : specs)
+    for (const std::string rounding : roundings)
+      for (const std::string zero : zeros) {
+        if (!test::next_case_runs()) continue;
+        QuantizeCall call;
+        call.spec = quant_spec_from_words(words + ",rounding=" + rounding + ",negative_zero=" + zero, "test");
+        const FloatFormat& f = format_of(call.spec.element);
+        for (const int64_t cols : {int64_t{96}, int64_t{77}}) {
+          const int64_t rows = 24;
+          const std::vector<float> x = beside_midpoints(f, rows, cols, random);
+          for (const bool is_transposed : {false, true}) {
+            call.x = view_of(x.data(), rows, cols);
+            if (is_transposed) call.x = call.x.transposed();
+            call.place = RandomPlace{};
+            REQUIRE(listed_backend().supports_quantize(call));
+            Quantized expected, got;
+            reference_backend().quantize(call, expected);
+            listed_backend().quantize(call, got);
+            ++taken;
+            CAPTURE(words, rounding, zero, cols, is_transposed);
+            CHECK(got.scales == expected.scales);
+            CHECK(got.codes == expected.codes);
+            CHECK(test::same_floats(got.real_scales, expected.real_scales));
+            std::vector<float> a(static_cast<size_t>(call.x.rows * call.x.cols)), b = a;
+            reference_backend().dequantize(expected, a.data(), 1);
+            if (listed_backend().supports_dequantize(got)) {
+              listed_backend().dequantize(got, b.data(), 1);
+              CHECK(test::same_floats(a, b));
+            }
+          }
+        }
+      }
+  CHECK(taken > 0);
+}
+
+TEST_CASE("fused multiply-adds of decoded lists equal the core's", "[quick]") {
+  std::mt19937 random(12);
+  const QuantSpec plain = quant_spec_from_words("nvfp4", "test");
+  int64_t taken = 0;
+  for (const std::string words : specs)
+    for (const bool is_mixed : {false, true}) {
+      QuantizeCall call;
+      call.spec = quant_spec_from_words(words, "test");
+      const std::vector<float> x = beside_midpoints(format_of(call.spec.element), 40, 128, random);
+      Quantized a, b;
+      call.x = view_of(x.data(), 24, 128);
+      reference_backend().quantize(call, a);
+      if (is_mixed) call.spec = plain;
+      call.x = view_of(x.data() + 24 * 128, 16, 128);
+      reference_backend().quantize(call, b);
+      for (const float divisor : {1.0f, 16.0f})
+        for (const char* name : {"fma_sequential", "fp32_block"}) {
+          GemmOptions options;
+          options.accumulator = accumulator_from_words(name);
+          options.hadamard_divisor = divisor;
+          if (!listed_backend().supports_gemm(a.spec, b.spec, options)) continue;
+          std::vector<float> c(24 * 16), d = c;
+          reference_backend().gemm(a, b, options, c.data(), 16);
+          listed_backend().gemm(a, b, options, d.data(), 16);
+          ++taken;
+          CAPTURE(words, is_mixed, name, divisor);
+          CHECK(test::same_floats(c, d));
+        }
+    }
+  CHECK(taken >= static_cast<int64_t>(std::size(specs)) * 4);  // fma_sequential takes all
+}
