@@ -78,8 +78,9 @@ struct Held {
 
 }  // namespace
 
-Quantized load_quantized(const std::string& folder, bool changed) {
+Quantized load_quantized(const std::string& folder, bool changed, Shape* shape) {
   const Manifest manifest = read_manifest(folder);
+  if (shape != nullptr) *shape = manifest.shape;
   check_order(manifest.spec, manifest.order);
   const auto rows = static_cast<int64_t>(matrix_rows(manifest.shape));
   const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));

@@ -41,7 +41,8 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job);
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend,
                        int threads, bool changed = false);
 
-// Codes and scales of such a folder as the core has them, whole. Errors of dequantize_folder.
-Quantized load_quantized(const std::string& folder, bool changed = false);
+// Codes and scales of such a folder as the core has them, whole, and the shape of the decoded tensor where asked for.
+// Errors of dequantize_folder.
+Quantized load_quantized(const std::string& folder, bool changed = false, Shape* shape = nullptr);
 
 }  // namespace fp4::folder

@@ -22,8 +22,8 @@ const std::map<std::string_view, const Function*>& functions() {
   static const auto all = [] {
     register_embedded(sweeps_data());
     std::map<std::string_view, const Function*> table;
-    for (const auto* group :
-         {&word_functions(), &tensor_functions(), &product_functions(), &experiment_functions(), &layer_functions()})
+    for (const auto* group : {&word_functions(), &tensor_functions(), &file_functions(), &product_functions(),
+                              &experiment_functions(), &layer_functions()})
       for (const Function& function : *group) table.emplace(function.name, &function);
     return table;
   }();

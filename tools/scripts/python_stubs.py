@@ -8,6 +8,7 @@ import sys
 
 HEAD = '''# Made by tools/scripts/python_stubs.py.
 import enum
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ class Error(ValueError):
 SKIPPED = ("Error",)
 # What a parameter without an annotation takes; numpy's arrays, torch's and jax's tensors and lists of numbers are Any.
 ACCEPTED = {"where": "str | list[str] | tuple[str, ...]", "set": "dict[str, Any] | None"}
-SPECIAL = ("__len__", "__array__", "__bool__")
+SPECIAL = ("__len__", "__array__", "__bool__", "__getitem__", "__iter__")
 
 
 def summary(thing):
@@ -74,7 +75,7 @@ def class_of(name, thing, fields):
     if issubclass(thing, enum.Enum) and len(thing):
         return [f"class {name}(Word):"] + [f"    {word.name} = {word.value!r}" for word in thing]
     bases = ", ".join("dict[str, Any]" if base is dict else base.__name__ for base in thing.__bases__ if base is not object)
-    bases = "str, enum.Enum" if name == "Word" else bases
+    bases = {"Word": "str, enum.Enum", "Tensors": "Mapping[str, np.ndarray[Any, Any]]"}.get(name, bases)
     lines = [f"class {name}({bases}):" if bases else f"class {name}:", f'    """{summary(thing)}"""']
     if name == "Word":
         lines.append("    source: str")
@@ -91,7 +92,7 @@ def class_of(name, thing, fields):
             lines += function(key, member, "    ")
     if name == "Spec":
         lines[2:2] = spec_init(fields)
-    elif inspect.isfunction(vars(thing).get("__init__")) and name not in ("Quantized", "Verdict"):
+    elif inspect.isfunction(vars(thing).get("__init__")) and name not in ("Quantized", "Tensors", "Verdict"):
         lines[2:2] = [line.replace("-> Any:", "-> None: ...") for line in function("__init__", thing.__init__, "    ")[:1]]
     return lines
 

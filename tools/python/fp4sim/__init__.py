@@ -17,6 +17,7 @@ from ._commands import (COMMANDS, Sweep, advise, bench, command, compare, conver
 from ._core import Error
 from ._elements import Element
 from ._experiments import Run, Verdict, train, verify
+from ._files import Tensors, load
 from ._results import Effects, Front, Picture, Result, Table
 from ._tensors import Quantized, dequantize, from_arrays, gemm, hadamard, quantize, random
 from ._words import Spec, Word, make_enums as _make_enums
@@ -46,10 +47,10 @@ def show(name: str, kind: str = "") -> dict:
     return _core.call("show", name=_word(name, "show"), kind=_word(kind, "show --kind"))
 
 
-__all__ = ["COMMANDS", "Effects", "Element", "Error", "Front", "Picture", "Quantized", "Result", "Run", "Spec", "Sweep", "Table", "Verdict", "Word",
+__all__ = ["COMMANDS", "Effects", "Element", "Error", "Front", "Picture", "Quantized", "Result", "Run", "Spec", "Sweep", "Table", "Tensors", "Verdict", "Word",
            "advise", "bench", "command", "compare", "convert_layout", "convert_model", "cost", "decode_model", "dequantize", "edge",
            "effects", "evaluate", "explain", "from_arrays", "gemm", "get_num_threads", "golden_check", "golden_make",
-           "hadamard", "inspect", "law", "listing", "merge", "pareto", "quantize", "random", "report", "serve",
+           "hadamard", "inspect", "law", "listing", "load", "merge", "pareto", "quantize", "random", "report", "serve",
            "set_num_threads", "show", "signature", "stats", "sweep", "table", "trace_plot", "train", "verify", "witness",
            *_enums]
 

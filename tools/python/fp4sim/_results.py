@@ -18,9 +18,16 @@ def shown(cell):
     """A cell as text: numbers with six digits, nothing for what is missing."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
-    if isinstance(cell, (list, tuple)):
+    if isinstance(cell, tuple):
+        return str(cell)
+    if isinstance(cell, list):
         return " .. ".join(map(shown, cell)) if len(cell) == 2 else ", ".join(map(shown, cell))
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+
+
+def _cell(name, cell):
+    """A shape as Python writes one; other lists of two are ends of an interval."""
+    return tuple(cell) if name == "shape" and isinstance(cell, list) else cell
 
 
 def _column(cells):
@@ -31,7 +38,8 @@ def _column(cells):
     if all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells):
         return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
     column = np.empty(len(cells), object)
-    column[:] = cells
+    for row, cell in enumerate(cells):  # lists of one length are cells, too
+        column[row] = cell
     return column
 
 
@@ -53,7 +61,7 @@ class Table(dict):
     def of(cls, rows, columns=None) -> "Table":
         """The table of rows [{column: cell}]; columns in the order in which they appear."""
         names = list(columns or dict.fromkeys(name for row in rows for name in row))
-        return cls({name: _column([row.get(name) for row in rows]) for name in names})
+        return cls({name: _column([_cell(name, row.get(name)) for row in rows]) for name in names})
 
     @property
     def height(self) -> int:

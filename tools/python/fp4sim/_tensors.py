@@ -1,6 +1,7 @@
 """Quantised tensors, products, Hadamards and random draws."""
 import json
 import math
+import os
 
 from . import _core
 from ._checks import count_of_threads, place, who, whole, word
@@ -169,6 +170,8 @@ def dequantize(codes, scales=None, tensor_scale=None, *, spec: "str | Spec | Non
     if isinstance(codes, Quantized):
         return codes.dequantize(threads=threads)
     if spec is None or shape is None:
+        if isinstance(codes, (str, os.PathLike)):
+            raise Error(f"dequantize: takes arrays; load({os.fspath(codes)!r}) reads a file or a folder")
         raise Error("dequantize: codes alone say nothing; give spec and shape")
     return from_arrays(codes, scales, tensor_scale, spec=spec, shape=shape).dequantize(threads=threads)
 
