@@ -1,10 +1,12 @@
 // Exit codes and messages of the frame that all subcommands share, with the real binary.
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <sstream>
 
 #include "tests/support/support.h"
 
 using namespace fp4::test;
+using Catch::Matchers::Contains;
 
 TEST_CASE("help and version succeed on stdout", "[cli]") {
   for (const char* words : {"--help", "--version", "version", "version --json", "version --help"}) {
@@ -133,4 +135,86 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
     "axes": {"wgrad.*.rounding": ["nearest_even", "stochastic"]}})");
   REQUIRE(run_cli("sweep run " + folder / "grid.json" + " --quiet --out " + folder / "one").exit_code == 0);
   CHECK(offered("effects " + folder / "one" + " --axis wg") == "wgrad.*.rounding\n");
+}
+
+TEST_CASE("what is missing is named at once, with an example", "[cli]") {
+  const auto told = [](const std::string& command) {
+    const RunResult done = run_cli(command);
+    CHECK(done.exit_code == 2);
+    return done.err;
+  };
+  CHECK_THAT(told("cost recommend"), Contains("--tokens") && Contains("--time-budget") && Contains("Hours") &&
+                                         Contains("Example: fp4sim cost recommend --model"));
+  CHECK_THAT(told("train"),
+             Contains("--task") && Contains("regression, classifier") && Contains("Example: fp4sim train"));
+  CHECK_THAT(told("gemm"), Contains("; B (") && Contains("--out"));
+  CHECK_THAT(told("cost compare"), Contains("recipes (Recipes)"));
+}
+
+TEST_CASE("a suggestion is not followed by a long list", "[cli]") {
+  const auto told = [](const std::string& command) {
+    const RunResult done = run_cli(command);
+    CHECK(done.exit_code == 2);
+    return done.err;
+  };
+  for (const char* command : {"quantize tests/none.npy --spec nvfp5 --out none", "train --task lm --recipe mxfp5"})
+    CHECK_THAT(told(command), Contains("did you mean '") && Contains(" more") && !Contains("hifloat4"));
+  // Without one all words are there.
+  CHECK_THAT(told("quantize tests/none.npy --spec zzzzzzzz --out none"), Contains("hifloat4") && !Contains(" more"));
+  CHECK_THAT(told("quantize tests/none.npy --scheme nvfp4 --out none"), Contains("did you mean 'modelopt_nvfp4'?"));
+}
+
+TEST_CASE("options of one meaning take each other's names", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "x.bin", std::string(128, '\x3f'));
+  const std::string x = folder / "x.bin --dtype f32 --shape 1x32 ";
+  CHECK(run_cli("compare " + x + "--spec nvfp4 mxfp4").exit_code == 0);
+  CHECK(run_cli("quantize " + x + "--specs nvfp4 --out " + folder / "q").exit_code == 0);
+  const std::string plain = run_cli("cost compare bf16 mxfp4").out;
+  CHECK(run_cli("cost compare --recipe bf16 mxfp4").out == plain);
+  CHECK(run_cli("cost compare --recipes bf16 --recipes mxfp4").out == plain);
+  CHECK_THAT(run_cli("compare " + x + "--specs nvfp4,mxfp4").err, Contains("several specs stand apart by blanks"));
+  // Only one of the names is shown.
+  CHECK_THAT(run_cli("compare --help").out, Contains("--specs") && !Contains("--spec,"));
+}
+
+TEST_CASE("a file that is not there is called so, not an unknown word", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string none = folder / "none.npy";
+  for (const std::string command :
+       {"golden make --spec nvfp4 --out none --input ", "verify --spec nvfp4 --candidate none --input "}) {
+    const RunResult done = run_cli(command + none);
+    CHECK(done.exit_code == 2);
+    CHECK_THAT(done.err, Contains("there is no such file") && !Contains("gaussian"));
+  }
+  CHECK_THAT(run_cli("golden make --spec nvfp4 --out none --input gausian").err, Contains("did you mean 'gaussian'?"));
+}
+
+TEST_CASE("a model without a scheme is told of schemes", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string head =
+      R"({"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}})";
+  write_text(folder / "m.safetensors",
+             std::string{static_cast<char>(head.size()), 0, 0, 0, 0, 0, 0, 0} + head + std::string(8, 0));
+  const RunResult done = run_cli("quantize " + folder / "m.safetensors" + " --spec nvfp4 --out " + folder / "q");
+  CHECK(done.exit_code == 2);
+  CHECK_THAT(done.err, Contains("--scheme NAME") && Contains("m.safetensors:a"));
+}
+
+TEST_CASE("--quiet draws nothing, and a report has a name of its own", "[cli]") {
+  const std::string train = "train --task regression --recipe mxfp4 --steps 4 ";
+  CHECK_THAT(run_cli(train).out, Contains("|"));
+  CHECK_THAT(run_cli(train + "--quiet").out, !Contains("|") && Contains("loss"));
+  const TemporaryFolder folder;
+  write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 1, "train": {"steps": 4},
+    "axes": {"recipe": ["mxfp4"]}})");
+  REQUIRE(run_cli("sweep run -q " + folder / "g.json" + " --out " + folder / "g.sweep").exit_code == 0);
+  const RunResult made = run_shell("cd " + folder / "." + " && $FP4SIM report g.sweep");
+  if (made.err.find("built without the chart library") != std::string::npos) return;
+  CHECK(made.exit_code == 0);
+  CHECK(std::filesystem::exists(folder / "g.html"));
+  // Overheads are percent on the terminal everywhere, and one mark means one thing.
+  CHECK_THAT(run_cli("table " + folder / "g.sweep").out, Contains("%"));
+  CHECK_THAT(run_cli("pareto " + folder / "g.sweep").out,
+             Contains("> undominated by means") && !Contains("* undominated"));
 }

@@ -487,3 +487,53 @@ TEST_CASE("effects: one axis under a condition is the mean of the table's paired
   CHECK_THAT(unknown.err, Contains("block") && Contains("wgrad.hadamard.size"));
   CHECK(run_cli("effects " + out + " --axis size --against 64").exit_code == 2);
 }
+
+TEST_CASE("a grid none of whose points can run is refused with the reason", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string axes = R"("task": "regression", "seeds": 1, "train": {"steps": 5}, "axes": {)";
+  const auto run = [&](const std::string& text) {
+    write_text(folder / "g.json", R"({"name": "g", )" + text + "}");
+    return run_cli("sweep run " + folder / "g.json" + " --out " + folder / "g.sweep");
+  };
+  const auto without_base = run(axes + R"("*.*.scale": ["ue4m3", "ue5m3"]})");
+  CHECK(without_base.exit_code == 2);
+  CHECK_THAT(without_base.err,
+             Contains("2 impossible: ") && Contains("scale must be none") && Contains(R"(add "base": "nvfp4")"));
+  const auto excluded =
+      run(R"("base": "nvfp4", "exclude": [{"task": "regression"}], )" + axes + R"("*.*.scale": ["ue4m3"]})");
+  CHECK(excluded.exit_code == 2);
+  CHECK_THAT(excluded.err, Contains("exclude: leaves no point of 1"));
+  CHECK_FALSE(fs::exists(folder / "g.sweep"));
+}
+
+TEST_CASE("an axis that lacks the start of its path is told the whole path", "[cli]") {
+  const TemporaryFolder folder;
+  const auto told = [&](const std::string& axis) {
+    write_text(folder / "g.json", R"({"name": "g", "task": "regression", "base": "nvfp4", "axes": {)" + axis + "}}");
+    const auto done = run_cli("sweep run " + folder / "g.json" + " --dry-run");
+    CHECK(done.exit_code == 2);
+    return done.err;
+  };
+  CHECK_THAT(told(R"("rounding": ["stochastic"])"), Contains("did you mean '*.*.rounding'?"));
+  CHECK_THAT(told(R"("hadamard.size": [16])"), Contains("did you mean '*.hadamard.size'?"));
+  CHECK_THAT(told(R"("lr": [0.01])"), Contains("did you mean 'train.lr'?"));
+  CHECK_THAT(told(R"("width": [32])"), Contains("did you mean 'task.*.width'?"));
+  CHECK_THAT(told(R"("*.*.rounding": ["stochastik"])"), Contains("did you mean 'stochastic'?"));
+}
+
+TEST_CASE("pareto gives the race that would make a front, and says what a small one cannot", "[cli]") {
+  const TemporaryFolder folder;
+  const auto pareto = [&](const std::string& more) {
+    write_text(folder / "g.json",
+               R"({"name": "g", "task": "regression", "seeds": 2, "train": {"steps": 8}, )" + more + "}");
+    const std::string out = folder / "g.sweep";
+    fs::remove_all(out);
+    REQUIRE(run_cli("sweep run -q " + folder / "g.json" + " --out " + out).exit_code == 0);
+    return run_cli("pareto " + out).out;
+  };
+  const std::string recipes = R"("axes": {"recipe": ["nvfp4", "mxfp8"]})";
+  CHECK_THAT(pareto(recipes), Contains(R"("race": {"seeds": 160, "delta": 0.)"));
+  CHECK_THAT(pareto(recipes + R"(, "references": ["mxfp4"])"), Contains(R"("race": {"seeds": 160} to the)"));
+  CHECK_THAT(pareto(recipes + R"(, "race": {"seeds": 10, "delta": 0.01})"),
+             Contains("Fewer than 100 seeds can only say `worse`") && !Contains("1 are worse"));
+}

@@ -463,7 +463,8 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
     } else if (first) {
       set_quant(s, Json{{"preset", word}}, place);
     } else {
-      throw Error(place + ": '" + word + "' is not key=value");
+      throw Error(place + ": '" + word +
+                  "' is not key=value; a preset stands first, and several specs stand apart by blanks");
     }
     first = false;
   }

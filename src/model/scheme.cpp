@@ -1,6 +1,7 @@
 #include "src/model/scheme.h"
 
-#include <fmt/format.h>
+#include <string>
+#include <vector>
 
 #include "src/text/error.h"
 
@@ -9,9 +10,9 @@ namespace fp4 {
 const CheckpointScheme& scheme_of(const std::string& place, std::string_view name) {
   for (const CheckpointScheme& s : checkpoint_schemes)
     if (name == s.name) return s;
-  std::string known;
-  for (const CheckpointScheme& s : checkpoint_schemes) known += fmt::format("{}{}", known.empty() ? "" : ", ", s.name);
-  throw Error(fmt::format("{}: unknown scheme '{}'; accepted: {}", place, name, known));
+  std::vector<std::string> known;
+  for (const CheckpointScheme& s : checkpoint_schemes) known.emplace_back(s.name);
+  throw unknown_word(place, name, known);
 }
 
 float factor_in(Factor to, Factor from, float factor, float top) {

@@ -63,10 +63,11 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
       best_edits = edits;
     }
   }
-  // The start of a word counts as near: "accum" for "accumulators".
+  // The start of a word counts as near, "accum" for "accumulators", and so does its last part: "nvfp4" for
+  // "modelopt_nvfp4".
   if (best.empty() && given.size() >= 3)
     for (const std::string& candidate : accepted)
-      if (lower(candidate).starts_with(given)) return candidate;
+      if (lower(candidate).starts_with(given) || lower(candidate).ends_with("_" + given)) return candidate;
   return best;
 }
 
@@ -76,7 +77,11 @@ Error unknown_word(std::string_view place, std::string_view word, const std::vec
   if (!nearest.empty()) message += "; did you mean '" + printable(nearest) + "'?";
   message += nearest.empty() ? "; accepted: " : " Accepted: ";
   if (accepted.empty()) message += "(none)";
-  for (std::size_t i = 0; i < accepted.size(); ++i) message += (i == 0 ? "" : ", ") + printable(accepted[i]);
+  // Behind a suggestion a long list only hides it.
+  constexpr std::size_t most = 16, first = 8;
+  const std::size_t shown = nearest.empty() || accepted.size() <= most ? accepted.size() : first;
+  for (std::size_t i = 0; i < shown; ++i) message += (i == 0 ? "" : ", ") + printable(accepted[i]);
+  if (shown < accepted.size()) message += " and " + std::to_string(accepted.size() - shown) + " more";
   return Error(message);
 }
 

@@ -32,14 +32,44 @@ void GridConfigs::check() const {
     at_place(grid_.place + (has_own ? ": train." + task : ""),
              [&] { return simulator_.canonical(given(task, {}, unused)); });
     const auto check_axis = [&](const Axis& axis) {
-      for (size_t i = 0; i < axis.values.size(); ++i)
-        at_place(axis.places[i], [&] { return simulator_.canonical(given(task, {{&axis, &axis.values[i]}}, unused)); });
+      for (size_t i = 0; i < axis.values.size(); ++i) {
+        at_place(axis.places[i], [&] {
+          try {
+            return simulator_.canonical(given(task, {{&axis, &axis.values[i]}}, unused));
+          } catch (const Error&) {
+            const std::string path = longer_path(task, axis, i);
+            if (path.empty()) throw;
+            throw Error("no field of a recipe is called '" + axis.path + "'; did you mean '" + path + "'?");
+          }
+        });
+      }
     };
     for (const Axis& axis : grid_.axes) check_axis(axis);
     for (const Inclusion& inclusion : grid_.include)
       if (is_one_of(inclusion.tasks, task))
         for (const Axis& axis : inclusion.axes) check_axis(axis);
   }
+}
+
+// "rounding" for "*.*.rounding", "lr" for "train.lr": a path that takes the value which the axis' own does not.
+std::string GridConfigs::longer_path(const std::string& task, const Axis& axis, size_t value) const {
+  if (axis.kind != AxisKind::path) return "";
+  const auto takes = [&](const std::string& path, AxisKind kind) {
+    Axis other = axis;
+    other.path = path;
+    other.kind = kind;
+    std::string unused;
+    try {
+      simulator_.canonical(given(task, {{&other, &axis.values[value]}}, unused));
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  };
+  for (const char* start : {"*.*.", "*."})
+    if (takes(start + axis.path, AxisKind::path)) return start + axis.path;
+  if (takes("train." + axis.path, AxisKind::train)) return "train." + axis.path;
+  return simulator_.task_has(task, axis.path) ? "task.*." + axis.path : "";
 }
 
 Json GridConfigs::given(const std::string& task, const Choice& choice, std::string& recipe_name) const {

@@ -22,6 +22,7 @@ class GridConfigs {
   Json recipe(const std::string& word) const;
   void remember(AxisKind kind, const Json& value, const std::string& place);
   void check() const;
+  std::string longer_path(const std::string& task, const Axis& axis, size_t value) const;
 
   void apply(Json& recipe, const Axis& axis, const Json& value, std::string& recipe_name) const;
 

@@ -196,7 +196,8 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   std::string phrase;
   for (const std::string& part : o.words) phrase += (phrase.empty() ? "" : " ") + part;
   const GlossaryEntry* entry = glossary_entry(phrase);
-  if (app == &root && kind == nullptr && found.empty() && listed.rows.empty() && entry == nullptr) refuse(root, word);
+  if (app == &root && kind == nullptr && found.empty() && listed.rows.empty() && entry == nullptr)
+    refuse(root, app == &root && o.words.size() > 1 ? phrase : word);
   if (o.json) {
     auto rows = nlohmann::ordered_json::array(), meanings = nlohmann::ordered_json::array();
     for (const Found& field : found) rows.push_back(row_json(field));

@@ -106,6 +106,25 @@ void add_table_forms(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) add_table_forms(*sub);
 }
 
+// "--tokens NUMBER (Tokens to train on)"; positional ones by their name.
+std::string wanted(const CLI::Option& option) {
+  const std::vector<std::string>& names = option.get_lnames();
+  std::string text = !names.empty() && !option.get_positional() ? "--" + names.front() : option.get_name();
+  if (const std::string type = option.get_type_name(); !type.empty() && !option.get_positional()) text += " " + type;
+  return option.get_description().empty() ? text : text + " (" + option.get_description() + ")";
+}
+
+// All that is missing at once, and a whole command to copy.
+std::string missing_options(const CLI::App& command) {
+  std::string text, example = command.get_footer();
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_required() && option->count() == 0) text += (text.empty() ? "" : "; ") + wanted(*option);
+  constexpr std::string_view head = "Example:\n  ";
+  if (!example.starts_with(head)) return text;
+  example.erase(0, head.size());
+  return text + ". Example: " + example.substr(0, example.find('\n'));
+}
+
 // CLI11 reports a word that it cannot place only as "not expected"; say what would have been understood.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = deepest(&app);
@@ -113,6 +132,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   if (place.empty()) place = "command";
   if (error.get_name() == "ConversionError" && !expected_number.empty())
     return place + ": " + error.what() + "; expected " + expected_number;
+  if (error.get_name() == "RequiredError")
+    if (const std::string missing = missing_options(*at); !missing.empty()) return place + ": missing: " + missing;
   const std::vector<std::string> rest = app.remaining(true);
   if (rest.empty() || rest.front().empty()) return place + ": " + error.what();
   const std::string word = rest.front().substr(0, rest.front().find('='));

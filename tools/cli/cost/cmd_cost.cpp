@@ -12,6 +12,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
+#include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -318,7 +319,8 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   set_example(app, "fp4sim cost --recipe nvfp4_te --hardware gb200");
 
   CLI::App* compare = app.add_subcommand("compare", "Recipes side by side, as stacked bars and a table");
-  compare->add_option("recipes", compared, "Recipes")->type_name("RECIPE")->required();
+  keep_older_names(
+      compare->add_option("recipes,--recipes,--recipe", compared, "Recipes")->type_name("RECIPE")->required());
   comparing.add_to(*compare);
   compare->callback([] { run_compare(comparing, compared); });
   set_example(*compare, "fp4sim cost compare bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware mi355x");

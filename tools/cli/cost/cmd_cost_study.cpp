@@ -18,6 +18,7 @@
 #include "sweeps/cost/sensitivity.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
+#include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -350,9 +351,10 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
   recommend->add_option("--hardware", renting.hardware, "Chips to consider; default all with a price")
       ->type_name("HARDWARE,..")
       ->delimiter(',');
-  recommend->add_option("--recipes", renting.recipes, "Recipes to consider; default one of each school")
-      ->type_name("RECIPE,..")
-      ->delimiter(',');
+  keep_older_names(
+      recommend->add_option("--recipes,--recipe", renting.recipes, "Recipes to consider; default one of each school")
+          ->type_name("RECIPE,..")
+          ->delimiter(','));
   recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
       ->capture_default_str();
   recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();
@@ -362,7 +364,8 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
 
   CLI::App* sensitivity =
       app.add_subcommand("sensitivity", "Ranks under halved and doubled efficiency, bandwidth and issue rate");
-  sensitivity->add_option("recipes", varied, "Recipes; default one of each school")->type_name("RECIPE");
+  keep_older_names(sensitivity->add_option("recipes,--recipes,--recipe", varied, "Recipes; default one of each school")
+                       ->type_name("RECIPE"));
   varying.add_to(*sensitivity);
   sensitivity->callback([] { run_sensitivity(varying, varied); });
   set_example(*sensitivity, "fp4sim cost sensitivity bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware b200");

@@ -55,6 +55,8 @@ std::string with_own_values(const std::string& spec, const std::string& place) {
 golden::Case own_case(const std::string& command, const OwnCase& o) {
   const bool from_file = !o.input.empty() && find_row(golden::input_kind_table, o.input) == nullptr;
   if (from_file && !std::filesystem::exists(o.input)) {
+    if (o.input.find_first_of("./") != std::string::npos)  // no kind of numbers looks so
+      throw Error(command + " --input " + o.input + ": cannot be read: there is no such file");
     std::vector<std::string> kinds;
     for (const golden::InputKindInfo& kind : golden::input_kind_table) kinds.emplace_back(kind.name);
     kinds.emplace_back("a file");

@@ -33,13 +33,14 @@ struct Published {
   double low, high;  // extra tokens over fp8 as shares; 0: the result is of another kind
   const char* result;
   const char* source;
+  bool loss = false;  // the result is a loss
 };
 constexpr Published published_results[] = {
     {"mxfp4_fprop", 0.08, 0.09, "8 to 9 % more tokens than fp8", "2605.09825"},
     {"mxfp4_fprop_dgrad", 0.10, 0.11, "10 to 11 % more tokens than fp8", "2605.09825"},
     {"mxfp4_all", 0.26, 0.27, "26 to 27 % more tokens than fp8; 36 % more than nvfp4 at 8B", "2605.09825; 2509.25149"},
     {"mxfp4_all_h16", 0.08, 0.09, "8 to 9 % more tokens than fp8", "2605.09825"},
-    {"nvfp4_te", 0, 0, "loss 1.5 % above bf16's at 8B (mxfp4: 2.5 %)", "2509.25149"},
+    {"nvfp4_te", 0, 0, "loss 1.5 % above bf16's at 8B (mxfp4: 2.5 %)", "2509.25149", true},
     {"quartet", 0, 0, "effN .64, effD .94", "2505.14669, table 3"},
 };
 
@@ -100,19 +101,45 @@ std::vector<PublishedCost> published_costs(const Advice& advice) {
 
 std::string marked_recipe(const AdviceRow& row) { return row.recipe + (row.decoded.empty() ? "" : " *"); }
 
-// Both answers: that of the ladder and that of what others measured where models are large.
+const Published* published_of(const std::string& recipe) {
+  const auto* row = std::find_if(std::begin(published_results), std::end(published_results),
+                                 [&](const Published& p) { return p.recipe == recipe; });
+  return row == std::end(published_results) ? nullptr : row;
+}
+
+// FP4 recipes with published results that say nothing of tokens.
+std::string without_tokens(const Advice& advice) {
+  std::string text;
+  for (const AdviceRow& row : advice.rows)
+    if (const Published* p = published_of(row.recipe); p != nullptr && p->high == 0)
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", row.recipe);
+  return text;
+}
+
+// What cannot be said comes first. Then both answers: that of the ladder and that of what others measured where models
+// are large.
 std::string headline(const AdviseOptions& o, const Advice& advice) {
   const std::vector<PublishedCost> published = published_costs(advice);
   const std::string ladder = advice.rows.front().recipe;
-  if (published.empty()) return fmt::format("The ladder has {} cheapest; nothing is published beside it", ladder);
+  std::string start;
+  if (!advice.verdict) {
+    const std::string unknown = without_tokens(advice);
+    start = "No recipe can be recommended from data: (1) the ladder says nothing of a model so much larger";
+    if (!unknown.empty()) start += fmt::format("; (2) no tokens are published for {}", unknown);
+    start += ". ";
+  }
+  if (published.empty())
+    return start + (advice.verdict ? fmt::format("The ladder has {} cheapest; nothing is published beside it", ladder)
+                                   : "Nothing is published of these recipes");
   const PublishedCost& best = published.front();
-  std::string text = fmt::format("By published tokens {} is cheapest ({} of {}'s {}, 95 %: {})", best.row->recipe,
-                                 factor(best.middle), o.baseline, o.objective, range(best.interval));
+  std::string text = fmt::format("{}By published tokens {} is cheapest ({} of {}'s {}, 95 %: {})", start,
+                                 best.row->recipe, factor(best.middle), o.baseline, o.objective, range(best.interval));
   std::string alike;
   for (const PublishedCost& other : published)
     if (&other != &best && other.interval.low <= best.interval.high && other.middle < 1)
       alike += (alike.empty() ? "" : ", ") + std::string(other.row->recipe);
   if (!alike.empty()) text += ", not told from " + alike;
+  if (!advice.verdict) return text;
   return text + (ladder == best.row->recipe ? "; the ladder has " + ladder + " cheapest, too"
                                             : "; the ladder, of other sizes, has " + ladder + " cheapest");
 }
@@ -144,16 +171,42 @@ void print_decoded(const AdviseOptions& o, const Advice& advice) {
 
 // Too far: the step, which the chip decides, and what is published.
 void print_without_verdict(const AdviseOptions& o, const Advice& advice) {
-  Table table{{{"recipe"}, {"step x", Align::right}, {"95 %", Align::right}}, {}};
+  Table table{{{"recipe"},
+               {"step x", Align::right},
+               {"95 %", Align::right},
+               {"tokens x", Align::right},
+               {"cost x", Align::right},
+               {"95 %", Align::right},
+               {"note"}},
+              {}};
+  // By cost where tokens are published, then by step.
+  const std::vector<PublishedCost> costs = published_costs(advice);
+  std::set<std::string> priced;
+  for (const PublishedCost& cost : costs) {
+    priced.insert(cost.advice->recipe);
+    table.rows.push_back({marked_recipe(*cost.advice), factor(cost.advice->step), range(cost.advice->step_interval),
+                          factor(1 + (cost.row->low + cost.row->high) / 2), factor(cost.middle), range(cost.interval),
+                          cost.row->high == 0 ? "supposed" : ""});
+  }
   std::vector<const AdviceRow*> rows;
-  for (const AdviceRow& row : advice.rows) rows.push_back(&row);
+  for (const AdviceRow& row : advice.rows)
+    if (!priced.contains(row.recipe)) rows.push_back(&row);
   std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) { return a->step < b->step; });
-  for (const AdviceRow* row : rows)
-    table.rows.push_back({marked_recipe(*row), factor(row->step), range(row->step_interval)});
+  for (const AdviceRow* row : rows) {
+    const bool is_baseline = row->recipe == o.baseline;
+    const Published* p = published_of(row->recipe);
+    table.rows.push_back({marked_recipe(*row), factor(row->step), range(row->step_interval),
+                          is_baseline ? "1" : "unknown", is_baseline ? "1" : "", "",
+                          p == nullptr ? ""
+                          : p->loss    ? "only its loss is published"
+                                       : "only effN, effD are"});
+  }
   print_table(table);
   print_decoded(o, advice);
-  print_wrapped(fmt::format("step x: {} of a step as a multiple of {}'s; 95 % of draws of the cost model's doubts.",
-                            o.objective, o.baseline));
+  print_wrapped(fmt::format(
+      "step x: {0} of a step as a multiple of {1}'s; 95 % of draws of the cost model's doubts. tokens x: as "
+      "published over fp8, if fp8 needs {1}'s tokens; cost x: their product.",
+      o.objective, o.baseline));
 }
 
 void print_with_verdict(const AdviseOptions& o, const Advice& advice) {

@@ -91,7 +91,11 @@ void watch_report(const ReportOptions& o, const Invocation& invocation) {
   }
 }
 
-void run_report(const ReportOptions& o, const Invocation& invocation) {
+void run_report(ReportOptions& o, const Invocation& invocation) {
+  if (o.out.empty()) {
+    const std::filesystem::path folder = std::filesystem::absolute(o.view.folder + "/.").parent_path();
+    o.out = folder.stem().string() + ".html";
+  }
   if (o.watch)
     watch_report(o, invocation);
   else
@@ -101,7 +105,7 @@ void run_report(const ReportOptions& o, const Invocation& invocation) {
 void add_report(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ReportOptions>();
   add_view_options(app, o->view);
-  app.add_option("-o,--out", o->out, "The page to write")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "The page to write (default: NAME.html of NAME.sweep, here)")->type_name("FILE");
   app.add_option("--x", o->front.x, "Cost that the front is judged by")
       ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
       ->capture_default_str();

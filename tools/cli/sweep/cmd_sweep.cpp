@@ -193,6 +193,23 @@ void say_large_product(const sweeps::Grid& grid) {
         points);
 }
 
+// A sweep of no run would end well and say nothing.
+void refuse_without_points(const sweeps::Planner& planner) {
+  const sweeps::Grid& grid = planner.grid();
+  const sweeps::Counts& counts = planner.plan().counts;
+  if (counts.distinct > 0) return;
+  if (counts.impossible.empty())
+    throw Error(grid.place + ": exclude: leaves no point of " + std::to_string(counts.product));
+  std::string text;
+  for (const auto& [reason, count] : counts.impossible)
+    text += fmt::format("{}{} impossible: {}", text.empty() ? "" : "; ", count, reason);
+  const bool has_recipe = grid.source.contains("base") ||
+                          std::any_of(grid.axes.begin(), grid.axes.end(),
+                                      [](const sweeps::Axis& axis) { return axis.kind == sweeps::AxisKind::recipe; });
+  throw Error(fmt::format("{}: no point can run ({}){}", grid.place, text,
+                          has_recipe ? "" : R"(. There is no base, so the recipe is fp32: add "base": "nvfp4")"));
+}
+
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
@@ -203,6 +220,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
   if (!o.quiet) say_large_product(grid);
   sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
+  refuse_without_points(planner);
   const sweeps::Identity identity = sweeps::identity_of(simulator, grid, version(), host_name());
   if (o.dry_run) {  // writes nothing, not even a folder
     std::vector<sweeps::RunRecord> known;

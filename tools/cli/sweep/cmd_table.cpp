@@ -10,6 +10,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/sweep/alarm_print.h"
+#include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 
@@ -25,9 +26,12 @@ struct TableOptions {
   bool force = false;
 };
 
-// Terminal text: six significant digits are plenty to look at; files keep every bit.
-std::string shown(const sweeps::Cell& cell) {
-  if (const double* value = std::get_if<double>(&cell)) return fmt::format("{:.5g}", *value);
+// Terminal text: six significant digits are plenty to look at, and shares of time are percent as in `pareto`; files
+// keep every bit.
+std::string shown(const sweeps::Cell& cell, const std::string& column) {
+  const double* value = std::get_if<double>(&cell);
+  if (value != nullptr && column.find("overhead") != std::string::npos) return cost_text(column, *value);
+  if (value != nullptr) return fmt::format("{:.5g}", *value);
   return sweeps::text_of(cell);
 }
 
@@ -66,7 +70,7 @@ void print(const sweeps::ResultTable& table, const TableOptions& o, const std::v
   for (size_t r = 0; r < table.rows.size() && (o.limit == 0 || r < o.limit); ++r) {
     std::vector<std::string>& row = text.rows.emplace_back();
     for (const size_t i : chosen) {
-      row.push_back(shown(table.rows[r][i]));
+      row.push_back(shown(table.rows[r][i], table.columns[i]));
       // Eight digits tell configurations apart; `--columns config_hash` and the files have all sixteen.
       if (o.columns.empty() && table.columns[i] == "config_hash") row.back().resize(8);
     }

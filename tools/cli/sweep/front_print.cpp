@@ -145,6 +145,16 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
   return text;
 }
 
+// The field of the grid that would make a front, to be copied. Without mxfp4 there is no delta but one that is given: 2
+// % of the largest gap here, to a digit.
+std::string race_field(const ContextFront& front) {
+  if (front.delta > 0) return R"("race": {"seeds": 160})";
+  double worst = 0;
+  for (const FrontPoint& point : front.points)
+    if (point.y.n > 0 && point.config->in_plan && point.diverged == 0) worst = std::max(worst, std::fabs(point.y.mean));
+  return fmt::format(R"("race": {{"seeds": 160, "delta": {:.1g}}})", worst > 0 ? 0.02 * worst : 0.01);
+}
+
 void print_front(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit) {
   fmt::print("\n== {} ==\n", printable(front.description));
@@ -185,7 +195,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
       continue;
     }
     const auto& interval = point->y.interval;
-    table.rows.push_back({point->on_front ? "*" : "", std::string(word(point->status)), cost_text(options.x, point->x),
+    table.rows.push_back({point->on_front ? ">" : "", std::string(word(point->status)), cost_text(options.x, point->x),
                           point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean),
                           relative_text(front, *point, options.y),
                           interval ? fmt::format("+-{:.2g}", interval->high - point->y.mean) : "",
@@ -193,7 +203,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
                           marked_setting(results, *point), point->config->record.hash.substr(0, 8)});
   }
   print_table(table);
-  fmt::print("* undominated by means{}\n",
+  fmt::print("> undominated by means{}\n",
              hidden > 0 ? fmt::format("; {} more candidates (--limit 0 shows all)", hidden) : "");
   print_decoded(results, front);
   print_overhead_ranges(front, options.x);
@@ -208,6 +218,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     if (!text.empty())
       print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash.substr(0, 8), text));
   }
+  print_wrapped("A front: add " + race_field(front) + " to the grid and run it again; its runs stay.");
   if (limit > 0 && shown.size() > limit) shown.resize(limit);
   print_tokens(results, front, shown);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sweeps/judge/race.h"
 #include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/sweep/units_print.h"
@@ -81,6 +82,10 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
       "closer than delta = {:.3g} and costs that the model cannot tell apart count as equal.",
       front.seeds, front.at_best ? ", every recipe at the best of its own rungs" : ", all at the grid's fixed settings",
       front.comparisons, front.delta));
+  if (const size_t least = sweeps::RaceRules{}.least; front.seeds < least)
+    print_wrapped(fmt::format(
+        R"(Fewer than {} seeds can only say `worse`: steps and ties need them. "race": {{"seeds": 160}} in the grid.)",
+        least));
   if (front.left_out > 0)
     print_wrapped(
         fmt::format("{} more candidates did not race; one of them is below the screened front at its cost with "
@@ -111,8 +116,8 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
       open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
   print_decoded(results, front);
   print_overhead_ranges(front, options.x);
-  fmt::print("{} of {} candidates decided; {} are worse than a step that costs no more.\n", all - open.size(), all,
-             off);
+  fmt::print("{} of {} candidates decided; {} {} worse than a step that costs no more.\n", all - open.size(), all, off,
+             off == 1 ? "is" : "are");
   print_diverged(results, front);
   std::erase_if(open, [](const FrontPoint* point) { return point->on_front; });
   if (open.empty()) return;

@@ -91,9 +91,9 @@ void add_compare(CLI::App& app, Invocation&) {
                  "Tensors: .npy, .npz, .safetensors, .gguf, raw, a folder of shards, or - for standard input")
       ->required()
       ->type_name("FILE|DIR");
-  app.add_option("--specs", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
-      ->required()
-      ->type_name("SPEC");
+  keep_older_names(app.add_option("--specs,--spec", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
+                       ->required()
+                       ->type_name("SPEC"));
   app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
       ->type_name("NIBBLES");
   app.add_option("--scale-layout", o->scale_layout,

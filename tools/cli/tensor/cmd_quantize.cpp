@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/arith/spec_text.h"
+#include "src/files/open_array.h"
 #include "src/model/model_write.h"
 #include "src/stream/quantize_files.h"
 #include "src/text/error.h"
@@ -159,6 +160,18 @@ void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invoca
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
 
+// A file of several tensors is a model, or one of them is meant.
+void refuse_whole_model(const folder::QuantizeJob& job) {
+  const auto [path, entry] = split_entry(job.in);
+  if (!path.ends_with(".safetensors") || !entry.empty() || !job.open.entry.empty()) return;
+  const std::vector<TensorInfo> tensors = list_tensors(path);
+  if (tensors.size() > 1)
+    throw Error(
+        fmt::format("quantize {0}: holds {1} tensors; --scheme NAME quantises all of them as a model (`fp4sim "
+                    "list checkpoints`), {0}:{2} is one",
+                    job.in, tensors.size(), tensors.front().name));
+}
+
 void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
   if (!o.scheme.empty()) {
     refuse_options(
@@ -174,6 +187,7 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
+  refuse_whole_model(o.job);
   o.job.place = o.place.place();
   o.job.random_words = load_random_words("--random-words", o.words);
   o.job.backend = o.backend.backend;
@@ -223,7 +237,9 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
                  "a model: folder of shards, .safetensors, .gguf; - is standard input")
       ->required()
       ->type_name("FILE|DIR");
-  app.add_option("--spec", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")->type_name("SPEC");
+  keep_older_names(
+      app.add_option("--spec,--specs", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")
+          ->type_name("SPEC"));
   app.add_option("-o,--out", o->job.out,
                  "Folder for codes.npy, scales.npy, tensor_scale.npy, dequantized.npy, manifest.json")
       ->required()

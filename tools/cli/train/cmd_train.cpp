@@ -150,7 +150,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     out->commit();
   }
   if (o.json) return print_json(result);
-  fmt::print("{}", draw_curve(history.curve, terminal_width()));
+  if (!o.quiet) fmt::print("{}", draw_curve(history.curve, terminal_width()));
   std::vector<std::pair<std::string, std::string>> fields = {
       {"task", config.at("task").at("name")},
       {"recipe", config.at("recipe").at("name").get<std::string>()},
@@ -220,7 +220,7 @@ void add_train(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(0.0, 1.0))
       ->needs(branch);
   app.add_flag("--json", o.json, "Print the result as JSON");
-  app.add_flag("-q,--quiet", o.quiet, "No progress line");
+  app.add_flag("-q,--quiet", o.quiet, "No progress line and no curve");
   app.add_flag("-f,--force", o.force, "Overwrite existing results");
   add_sync_option(app);
   add_explain_option(app, o.explains);
