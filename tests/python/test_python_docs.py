@@ -43,6 +43,8 @@ class Documents(unittest.TestCase):
     def test_blocks_of_the_front_page(self):
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
         self.assertEqual(len(blocks), 2)  # a tensor as a file; a model under a recipe
+        # With what a build by CMake needs for them, as this test has it.
+        self.assertRegex((ROOT / "README.md").read_text(), r"export PATH=\S+ PYTHONPATH=\$PWD/build/python`")
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, "-c", blocks[0]], cwd=folder, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)

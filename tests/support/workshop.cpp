@@ -59,6 +59,7 @@ const Replacement fixtures[] = {
     {"a_codes", "fp4sim quantize a.npy --spec nvfp4 --out a_codes"},
     {"b_codes", "fp4sim quantize b.npy --spec nvfp4 --out b_codes"},
     {"bias.npy", "$FP4SIM_PYTHON -c \"import numpy as np; np.save('bias.npy', np.ones(8, np.float32))\""},
+    {"rounded_up", "fp4sim quantize x.npy --spec mxfp4,scale_rule=rceil --out rounded_up"},
     {"golden", "fp4sim golden make --suite smoke --out golden"},
     {"my_kernel_dump",
      "fp4sim quantize golden/mxfp4.boundary.8x64/input.npy --spec mxfp4,scale_rule=rceil --out dump && "
