@@ -58,6 +58,16 @@ void add_rate(std::vector<Cell>& cells, const ConfigResult& config) {
   cells.emplace_back(std::string(word(config.record.at)));
 }
 
+// The 95 % interval of a raced configuration's overhead by the doubts of the cost model; of others, of which there may
+// be thousands, none.
+void add_overhead_interval(std::vector<Cell>& cells, const ConfigResult& config, const Costs& costs) {
+  const bool raced = std::any_of(config.runs.begin(), config.runs.end(),
+                                 [](const RunRecord& run) { return run.role == Role::confirm; });
+  const auto range = raced ? costs.overhead_range(config) : std::nullopt;
+  cells.push_back(range ? derived(range->first) : Cell{});
+  cells.push_back(range ? derived(range->second) : Cell{});
+}
+
 // A gap as a share of fp32's loss.
 Cell relative(const std::optional<double>& gap, const LossScale& scale) {
   if (!gap || !(scale.loss > 0)) return {};
@@ -167,7 +177,8 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   }
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
-  for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share"})
+  for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share",
+                           "overhead_low", "overhead_high"})
     table.columns.emplace_back(name);
   const std::set<std::string> metrics = metrics_of(results);
   add_metric_columns(table, metrics);
@@ -218,6 +229,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
                           ? Cell{}
                           : extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
       row.push_back(derived(costs.of(config).fp4_share));
+      add_overhead_interval(row, config, costs);
       for (const std::string& name : metrics) row.push_back(mean(measured[name]));
       row.emplace_back(std::move(runs));
       table.rows.push_back(std::move(row));
