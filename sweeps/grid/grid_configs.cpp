@@ -38,7 +38,7 @@ void GridConfigs::check() const {
             return simulator_.canonical(given(task, {{&axis, &axis.values[i]}}, unused));
           } catch (const Error&) {
             const std::string path = longer_path(task, axis, i);
-            if (path.empty()) throw;
+            if (path.empty() || axis.path.empty()) throw;
             throw Error("no field of a recipe is called '" + axis.path + "'; did you mean '" + path + "'?");
           }
         });
