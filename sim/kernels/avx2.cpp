@@ -6,6 +6,7 @@
 
 #include "fp4/bits.h"
 #include "fp4/elementary.h"
+#include "sim/kernels/loop_names.h"
 #include "sim/kernels/train_kernels.h"
 
 #define LANES     8

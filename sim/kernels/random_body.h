@@ -3,8 +3,8 @@
 
 // 32-bit words of Philox blocks first .. first + blocks - 1, rounded up to 16. Counter words as in rng.h; 16 blocks at
 // a time, one register per word; widening_product is the instruction set's 32 x 32 -> 64.
-static void philox_words(uint32_t* __restrict out, uint64_t first, int blocks, uint64_t seed, uint32_t stream,
-                         uint32_t step) {
+static void philox(uint32_t* __restrict out, uint64_t first, int blocks, uint64_t seed, uint32_t stream,
+                   uint32_t step) {
   for (int begin = 0; begin < blocks; begin += 16) {
     words16 c0, c1, c2, c3;
     for (int l = 0; l < 16; ++l) {
@@ -38,7 +38,7 @@ static void uniforms(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t
     const int64_t at = first + done, block = at / 4;
     const int64_t skip = at - 4 * block;
     const int64_t count = n - done < 1024 - skip ? n - done : 1024 - skip;
-    philox_words(words, static_cast<uint64_t>(block), static_cast<int>((skip + count + 3) / 4), seed, stream, step);
+    philox(words, static_cast<uint64_t>(block), static_cast<int>((skip + count + 3) / 4), seed, stream, step);
     for (int64_t i = 0; i < count; ++i)
       x[done + i] = static_cast<float>(static_cast<int32_t>(words[skip + i] >> 8)) * 0x1p-24f;
     done += count;

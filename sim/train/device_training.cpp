@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/kernels/loop_names.h"
 #include "sim/kernels/train_kernels.h"
 #include "src/text/error.h"
 
@@ -270,48 +271,7 @@ constexpr DeviceKernels own = {.memory = {take, give},
 
 }  // namespace
 
-const Kernels table = {.name = "gpu",
-                       .add = add,
-                       .sum_of = sum_of,
-                       .multiply = multiply,
-                       .scale = scale,
-                       .add_bias = add_bias,
-                       .column_sums = column_sums,
-                       .bias_relu = bias_relu,
-                       .bias_relu_backward = bias_relu_backward,
-                       .relu = relu,
-                       .relu_backward = relu_backward,
-                       .silu = silu,
-                       .silu_backward = silu_backward,
-                       .swiglu = swiglu,
-                       .swiglu_backward = swiglu_backward,
-                       .softmax_loss = softmax_loss,
-                       .softmax_loss_backward = softmax_loss_backward,
-                       .square_loss = square_loss,
-                       .square_loss_backward = square_loss_backward,
-                       .rmsnorm = rmsnorm,
-                       .rmsnorm_backward = rmsnorm_backward,
-                       .rope = rope,
-                       .causal_softmax = causal_softmax,
-                       .causal_softmax_backward = causal_softmax_backward,
-                       .sum = sum,
-                       .dot = dot,
-                       .all_finite = all_finite,
-                       .adam = adam,
-                       .sgd = sgd,
-                       .slopes = nullptr,
-                       .scale_sums = nullptr,
-                       .scale_terms = nullptr,
-                       .powers = nullptr,
-                       .philox = nullptr,
-                       .normals = nullptr,
-                       .uniforms = nullptr,
-                       .sin_cos = nullptr,
-                       .panel_width = 1,
-                       .pack = nullptr,
-                       .gemm = nullptr,
-                       .gemm_in_place = nullptr,
-                       .device = &own};
+const Kernels table = {.name = "gpu", FP4_TRAINER_LOOPS(FP4_LOOP).panel_width = 1, .device = &own};
 
 }  // namespace device
 }  // namespace fp4::sim
