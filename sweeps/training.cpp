@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "sim/engine/backend_check.h"
 #include "sim/rules/recipe.h"
 #include "src/backends/backends.h"
 #include "src/text/error.h"
@@ -70,6 +71,8 @@ RunRecord record_of_run(const Json& config, uint64_t seed, const sim::RunOptions
   try {
     return record_of(tasks::run(config, seed, options), backend);
   } catch (const tasks::NoRoom& error) {  // this machine's, not the run's: no failed row (engine/run.h)
+    throw Error(error.what(), Error::failed);
+  } catch (const sim::NoKernels& error) {  // this backend's
     throw Error(error.what(), Error::failed);
   }
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "fp4/presets.h"
+#include "sim/engine/backend_check.h"
 #include "sim/engine/quantized_linear.h"
 #include "src/arith/known_words.h"
 #include "src/text/error.h"
@@ -104,7 +105,20 @@ void LinearEngine::finish() {
     for (const Layer* l : candidates) known.push_back(l->name);
     if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe layers", name, known);
   }
-  plan(recipe_.phases.empty() ? -1 : 0);
+  // Every kind of product in every phase, before any work; the first phase last.
+  std::vector<GemmSpec> tried;
+  const int phases = static_cast<int>(recipe_.phases.size()), first = phases == 0 ? -1 : 0;
+  const std::string whose = recipe_.name.empty() ? "" : "recipe " + recipe_.name + ": ";
+  for (int phase = phases - 1; phase >= first; --phase) {
+    plan(phase);
+    for (const Layer& l : layers_)
+      for (size_t gemm = 0; gemm < l.products.size(); ++gemm) {
+        const Product& product = l.products[gemm];
+        if (product.is_plain || std::find(tried.begin(), tried.end(), product.spec) != tried.end()) continue;
+        require_kernels(backend_, product.spec, whose + l.name + ", " + gemm_names[gemm]);
+        tried.push_back(product.spec);
+      }
+  }
 }
 
 LayerPlace LinearEngine::place_of(const Layer& layer) const { return {layer.name, layer.position, quantisable_}; }
@@ -149,8 +163,10 @@ std::string LinearEngine::reason_against_device() {
     if (phase.when > 0) return "phases: when";
   const auto against = [](const GemmSpec& s) -> std::string {
     if (s.split.any()) return std::string("split ") + row_of(split_table, s.split.kind).name;
-    for (const OperandSpec* o : {&s.a, &s.b})
-      if (!is_known(o->quant) || o->quant.ragged == Ragged::refuse) return "a word of its format without kernels";
+    for (const OperandSpec* o : {&s.a, &s.b}) {
+      if (!is_known(o->quant)) return "no kernels for " + unknown_words(o->quant);
+      if (o->quant.ragged == Ragged::refuse) return "ragged=refuse";
+    }
     return is_known(s.hadamard) && is_known(s.accumulator) ? "" : "a Hadamard or an adder without kernels";
   };
   std::string reason;
