@@ -149,11 +149,6 @@ class GpuBackend final : public Backend {
 std::unique_ptr<Backend> make_backend(Device* device) { return std::make_unique<GpuBackend>(device); }
 std::unique_ptr<Backend> make_resident_backend(Pool& pool) { return std::make_unique<GpuBackend>(pool); }
 
-#if !FP4_WITH_GPU
-Device* this_device() { return nullptr; }
-std::string no_device_reason() { return "this build has no GPU backend (configure with -DFP4_GPU=cuda or hip)"; }
-#endif
-
 }  // namespace gpu
 
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
 #include "tools/bench/bench_gemm.h"
 #include "tools/bench/bench_gpu.h"
@@ -122,6 +123,7 @@ void run_bench(BenchOptions o) {
   if (!o.json) {
     if (wants("tiers")) print_table(tier_rows);
     if (rows.empty() && training.empty()) return;
+    if (is_gpu) print_fields({{"device", gpu_status()}});
     print_fields({{"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}});
     print_training(training, pytorch);
     return print_rows(rows);
@@ -132,12 +134,11 @@ void run_bench(BenchOptions o) {
     list.push_back(to_json(r));
     list.back().update({{"model", r.model}, {"recipe", r.recipe}, {"ratio_pytorch", r.ratio_pytorch}});
   }
-  print_json({{"cpu", cpu_name()},
-              {"compiler", __VERSION__},
-              {"yardsticks", yardstick.description()},
-              {"pytorch", pytorch},
-              {"rows", list},
-              {"tiers", tiers}});
+  nlohmann::ordered_json result = {
+      {"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}, {"pytorch", pytorch},
+      {"rows", list},      {"tiers", tiers}};
+  if (is_gpu) result["device"] = gpu_status();
+  print_json(result);
 }
 
 void add_bench(CLI::App& app, Invocation&) {
