@@ -14,7 +14,7 @@ suite=${1:?trixie, noble, ..} place=${2:?a folder}
 cxx=${CXX:-g++}
 root=$place/$suite
 packages="ccache cmake ninja-build libfmt-dev libcli11-dev nlohmann-json3-dev libsqlite3-dev libeigen3-dev
-zlib1g-dev libssl-dev python3-numpy python3-jsonschema catch2 git ca-certificates g++"
+zlib1g-dev libtbb-dev python3-numpy python3-jsonschema catch2 git ca-certificates g++"
 case $cxx in clang*) packages="$packages clang libomp-dev" ;; g++-*) packages="$packages $cxx" ;; esac
 
 mirror=${MIRROR:-$(cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null |
