@@ -8,7 +8,8 @@
 #include "src/arith/spec_text.h"
 #include "src/files/open_array.h"
 #include "src/model/shard_hashes.h"
-#include "src/model/survey.h"
+#include "src/model/weight_reader.h"
+#include "src/stream/quantize_bands.h"
 #include "src/text/error.h"
 
 namespace fp4 {
@@ -67,7 +68,7 @@ CompareResult compare_formats(const CompareJob& job) {
   SourceHashes sources("compare", job.changed, job.threads);
   const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
   for (const std::string& words : job.specs) result.totals.push_back({"all", words});
-  SurveyOptions options;
+  BandOptions options;
   options.backend = job.backend;
   options.threads = job.threads;
   uint64_t bytes = 0;
@@ -82,7 +83,7 @@ CompareResult compare_formats(const CompareJob& job) {
     options.progress = [&](uint64_t elements) {
       progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)), w.name);
     };
-    const std::vector<QuantizeReport> reports = survey(reader, specs, options);
+    const std::vector<QuantizeReport> reports = quantize_bands(reader, specs, options);
     for (size_t i = 0; i < specs.size(); ++i) {
       result.lines.push_back({w.name, job.specs[i], reports[i]});
       result.totals[i].report.add(reports[i]);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/arith/report_json.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/signature.h"
 #include "src/files/gguf_writer.h"
@@ -45,12 +46,7 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
                         {"bytes", l.bytes_out}};
     if (!l.rule.empty()) row["rule"] = l.rule;
     if (l.report.nonfinite > 0) row["nonfinite"] = l.report.nonfinite;
-    if (l.report.rows > 0) {
-      row["nmse"] = l.report.nmse();
-      row["decibels"] = l.report.error_squares > 0 ? ordered_json(l.report.decibels()) : nullptr;
-      row["largest_error"] = l.report.largest_error;
-      row["bits_per_element"] = l.report.bits_per_element();
-    }
+    if (l.report.rows > 0) row.update(report_json(l.report, {"nmse", "decibels", "largest_error", "bits_per_element"}));
     if (l.group >= 0) row["group"] = l.group;
     tensors.push_back(std::move(row));
   }

@@ -7,7 +7,8 @@
 #include <set>
 
 #include "src/model/engine_config.h"
-#include "src/model/survey.h"
+#include "src/model/weight_reader.h"
+#include "src/stream/quantize_bands.h"
 
 namespace fp4 {
 
@@ -66,12 +67,9 @@ std::optional<float> SharedFactors::amax(const Plan& plan) {
   if (!is_new) return known->second;
   for (const ModelTensor* member : members_[number]) {
     WeightReader reader(*member);
-    const float own = largest_magnitude(reader, job_.threads, looks_for_nan_);
-    if (std::isnan(own)) {
-      known->second = own;
-      break;
-    }
-    known->second = std::max(known->second, own);
+    const TensorAmax own = largest_magnitude(reader, job_.threads, looks_for_nan_);
+    if (own.has_nan) return known->second = float_of(canonical_nan_bits);
+    known->second = std::max(known->second, own.finite);
   }
   return known->second;
 }

@@ -8,7 +8,8 @@
 #include "src/arith/amax.h"
 #include "src/model/decode.h"
 #include "src/model/gguf_blocks.h"
-#include "src/model/survey.h"
+#include "src/model/weight_reader.h"
+#include "src/stream/quantize_bands.h"
 #include "src/text/error.h"
 #include "src/threads/in_order.h"
 
@@ -147,28 +148,26 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   const Dispatcher backend(job.backend);
   SchemeWriter writer(job, plan, out);
   float factor = 1;
-  SurveyOptions options;
+  BandOptions options;
   options.place = job.place;
   options.place.stream += 128 * number;
   options.backend = job.backend;
   options.threads = job.threads;
   options.amax = amax;
   options.decode = [&](const Quantized& q, float* y, int threads) { decode_weight(backend, q, y, threads); };
-  options.take = [&](const Quantized& q) {
-    factor = q.tensor_scale[0];
-    writer.take(q);
-  };
-  options.rows = [&](int64_t first, const std::vector<RowStatistics>& rows) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const int64_t row = first + static_cast<int64_t>(i);
-      if (row >= reported.first && row < reported.first + reported.count) reported.rows.push_back(rows[i]);
+  options.sinks = {[&](const QuantizedBand& band) {
+    if (band.q.rows > 0) factor = band.q.tensor_scale[0];
+    writer.take(band.q);
+    for (size_t i = 0; i < band.rows.size(); ++i) {
+      const int64_t row = band.first + static_cast<int64_t>(i);
+      if (row >= reported.first && row < reported.first + reported.count) reported.rows.push_back(band.rows[i]);
     }
-  };
+  }};
   const double share = static_cast<double>(plan.tensor->bytes()) / static_cast<double>(reader.rows() * reader.cols());
   options.progress = [&](uint64_t elements) {
     progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)));
   };
-  const QuantizeReport report = survey(reader, {spec}, options)[0];
+  const QuantizeReport report = quantize_bands(reader, {spec}, options)[0];
   if (plan.has_factor) factor = factor_for(job, plan, meaning_of(spec.decode), factor, resolve(spec).top());
   writer.finish({factor});
   return report;

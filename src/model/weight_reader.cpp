@@ -176,9 +176,7 @@ float WeightReader::finite_amax(int64_t first, int64_t count, int threads) {
     const uint16_t bits = finite_amax_bits(stored_.data(), count * cols_, is_bf16 ? 0x7f80 : 0x7c00);
     return std::bit_cast<float>(is_bf16 ? bf16_to_f32_bits(bits) : f16_to_f32_bits(bits));
   }
-  values_.resize(static_cast<size_t>(count * cols_));
-  read_rows(first, count, values_.data(), threads);
-  return fp4::finite_amax(values_.data(), count * cols_);
+  return RowReader::finite_amax(first, count, threads);
 }
 
 const Quantized& WeightReader::read_quantized(int64_t first, int64_t count) {

@@ -9,6 +9,7 @@
 #include "src/backends/backends.h"
 #include "src/files/tensor_reader.h"
 #include "src/model/model_tensors.h"
+#include "src/stream/row_reader.h"
 
 namespace fp4 {
 
@@ -18,24 +19,23 @@ bool has_values(const ModelTensor& tensor);
 
 class TransposedRows;
 
-class WeightReader {
+class WeightReader : public RowReader {
  public:
   // A tensor of a model. Error, naming file and tensor, when it has no values, its parts do not fit, or its factor is
   // not a finite number above 0. `options` says what a .npy or raw file cannot say itself.
   explicit WeightReader(const ModelTensor& tensor, const OpenOptions& options = {});
 
   const std::string& name() const { return name_; }  // FILE: TENSOR, opens messages
-  int64_t rows() const { return rows_; }             // [product of the leading axes, last axis]
-  int64_t cols() const { return cols_; }
+  int64_t rows() const override { return rows_; }    // [product of the leading axes, last axis]
+  int64_t cols() const override { return cols_; }
   std::vector<std::string> notes() const;
-  // Whether a copy can read other rows at the same time, in any order.
-  bool reads_anywhere() const;
+  bool reads_anywhere() const override;
+  std::unique_ptr<RowReader> copy() const override { return std::make_unique<WeightReader>(*this); }
 
-  // Rows [first, first + count) as float32 [count, cols()]. FP4 is decoded in the order of operations of the scheme's
-  // owner; FP8 is fl32(q * s), Q8_0 fl32(d * q).
-  void read_rows(int64_t first, int64_t count, float* out, int threads = 1);
-  // The largest finite magnitude of these rows; 16-bit numbers are not widened for it.
-  float finite_amax(int64_t first, int64_t count, int threads = 1);
+  // FP4 is decoded in the order of operations of the scheme's owner; FP8 is fl32(q * s), Q8_0 fl32(d * q).
+  void read_rows(int64_t first, int64_t count, float* out, int threads = 1) override;
+  // 16-bit numbers are not widened for it.
+  float finite_amax(int64_t first, int64_t count, int threads = 1) override;
 
   // Of an FP4 weight that is not transposed: codes and scales of these rows as the core has them (low nibble first,
   // row-major).
@@ -79,7 +79,6 @@ class WeightReader {
   Dispatcher backend_{};
   Quantized q_{};
   std::vector<unsigned char> stored_{};
-  std::vector<float> values_{};
 };
 
 }  // namespace fp4

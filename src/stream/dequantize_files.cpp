@@ -9,6 +9,7 @@
 #include "src/files/manifest.h"
 #include "src/files/sha256.h"
 #include "src/files/tensor_writer.h"
+#include "src/stream/quantize_bands.h"
 #include "src/stream/quantize_layout.h"
 #include "src/text/error.h"
 
@@ -151,7 +152,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
     tensor_scale.read_rows(0, 1, q.tensor_scale.data());
   }
   TensorWriter writer(out, Dtype::f32, manifest.shape, force);
-  const int64_t band = band_rows(spec, rows, cols, QuantizeJob().band_bytes);
+  const int64_t band = band_rows({spec}, rows, cols, QuantizeJob().band_bytes);
   std::vector<float> y;
   for (int64_t first = 0; first < rows; first += band) {
     q.rows = std::min(band, rows - first);

@@ -11,8 +11,6 @@
 namespace fp4::folder {
 namespace {
 
-int64_t rounded_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
 Dtype code_dtype(const QuantSpec& spec) {
   const int bits = format_of(spec.element).code_bits();
   return bits <= 8 ? Dtype::u8 : bits <= 16 ? Dtype::u16 : Dtype::u32;
@@ -21,13 +19,6 @@ Dtype code_dtype(const QuantSpec& spec) {
 bool is_packed(const QuantSpec& spec) { return format_of(spec.element).code_bits() == 4; }
 
 }  // namespace
-
-int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t bytes) {
-  if (spec.has_scale() && spec.block.kind == BlockKind::tensor) return std::max<int64_t>(rows, 1);
-  const int64_t block_rows = geometry_of(spec, rows, cols).block_rows;
-  const int64_t fitting = bytes / (4 * std::max<int64_t>(cols, 1));
-  return std::max(rounded_up(fitting + 1, block_rows) - block_rows, block_rows);
-}
 
 Shape shape_of(int64_t rows, int64_t cols) { return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}; }
 

@@ -1,5 +1,4 @@
-// The files of a quantised tensor: names, element types, shapes, and how many rows are handled at a time. Shared by the
-// way there and the way back.
+// The files of a quantised tensor: names, element types, shapes. Shared by the way there and the way back.
 #pragma once
 
 #include <vector>
@@ -37,9 +36,6 @@ Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order&
 
 // Whether a band of rows is a part of the file; else the file has to be held whole.
 bool is_row_by_row(golden::CodeLayout layout);
-
-// Rows of one band of about `bytes` of float32: whole blocks, at least one, and the whole tensor where one block is.
-int64_t band_rows(const QuantSpec& spec, int64_t rows, int64_t cols, int64_t bytes);
 
 Shape shape_of(int64_t rows, int64_t cols);
 

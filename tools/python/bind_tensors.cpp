@@ -1,4 +1,5 @@
 // quantize, quantised tensors, decoding, Hadamards, random draws.
+#include "src/arith/report_json.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
 #include "src/text/error.h"
@@ -7,14 +8,6 @@
 
 namespace fp4::python {
 namespace {
-
-Json statistics_of(const QuantizeReport& r) {
-  return {{"nmse", r.nmse()},
-          {"clipped", r.share(r.clipped)},
-          {"zeros", r.share(r.zeros)},
-          {"underflows", r.share(r.underflows)},
-          {"nonfinite", r.nonfinite}};
-}
 
 Json quantize(const Arguments& given) {
   QuantizeCall call;
@@ -29,7 +22,9 @@ Json quantize(const Arguments& given) {
   // One answer for all that Python asks at once: a small tensor takes less time than a call.
   const auto tensor = std::make_shared<Tensor>(std::move(q), input.shape);
   Json statistics = nullptr;
-  if (given.get<bool>("statistics")) statistics = statistics_of(tensor->report(call.x, call.threads));
+  if (given.get<bool>("statistics"))
+    statistics =
+        report_json(tensor->report(call.x, call.threads), {"nmse", "clipped", "zeros", "underflows", "nonfinite"});
   return {{"tensor", handle_of(tensor)}, {"shape", tensor->shape()}, {"statistics", std::move(statistics)}};
 }
 

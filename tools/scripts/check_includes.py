@@ -12,7 +12,7 @@ import sys
 
 ORDER = ["include", "src", "sim", "tasks", "sweeps", "tools", "tests"]
 ROOMS = {
-    "src": ["text", "threads", "files", "layout", "arith", "cpu", "gpu", "backends", "model", "stream", "golden", "c_api"],
+    "src": ["text", "threads", "files", "layout", "arith", "cpu", "gpu", "backends", "stream", "model", "golden", "c_api"],
     "sweeps": ["cost", "grid", "engine", "judge", "explore", "report"],
 }
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "src/arith/report_json.h"
 #include "src/model/compare_formats.h"
 #include "src/text/error.h"
 #include "tools/cli/options.h"
@@ -22,18 +23,11 @@ struct CompareOptions {
 };
 
 nlohmann::ordered_json line_json(const CompareLine& l) {
-  const QuantizeReport& r = l.report;
-  return {{"tensor", l.tensor},
-          {"spec", l.spec},
-          {"elements", r.rows * r.cols},
-          {"nmse", r.nmse()},
-          {"decibels", r.error_squares > 0 ? nlohmann::ordered_json(r.decibels()) : nullptr},
-          {"largest_error", r.largest_error},
-          {"clipped", r.share(r.clipped)},
-          {"zeros", r.share(r.zeros)},
-          {"nonfinite", r.nonfinite},
-          {"bits_per_element", r.bits_per_element()},
-          {"best", l.best}};
+  nlohmann::ordered_json out = {{"tensor", l.tensor}, {"spec", l.spec}};
+  out.update(report_json(l.report, {"elements", "nmse", "decibels", "largest_error", "clipped", "zeros", "nonfinite",
+                                    "bits_per_element"}));
+  out["best"] = l.best;
+  return out;
 }
 
 void print_lines(const std::vector<CompareLine>& lines, bool json) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "src/arith/report_json.h"
 #include "src/arith/spec_text.h"
 #include "src/files/open_array.h"
 #include "src/model/model_write.h"
@@ -74,10 +75,7 @@ void print_model(const ModelResult& result, const std::string& out, bool json) {
     std::string decibels, error, bits;
     if (l.report.rows > 0) {
       all.add(l.report);
-      row["nmse"] = l.report.nmse();
-      row["decibels"] = l.report.error_squares > 0 ? nlohmann::ordered_json(l.report.decibels()) : nullptr;
-      row["largest_error"] = l.report.largest_error;
-      row["bits_per_element"] = l.report.bits_per_element();
+      row.update(report_json(l.report, {"nmse", "decibels", "largest_error", "bits_per_element"}));
       decibels = fmt::format("{:.2f}", l.report.decibels());
       error = fmt::format("{:.3g}", l.report.largest_error);
       bits = fmt::format("{:.4g}", l.report.bits_per_element());
@@ -199,20 +197,11 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   const QuantizeReport report = folder::quantize_to_folder(o.job);
   line.reset();
   if (o.json) {
-    print_json({{"rows", report.rows},
-                {"cols", report.cols},
-                {"nmse", report.nmse()},
-                {"clipped", report.share(report.clipped)},
-                {"zeros", report.share(report.zeros)},
-                {"underflows", report.share(report.underflows)},
-                {"nonfinite", report.nonfinite},
-                {"largest_error", report.largest_error},
-                {"decibels", report.error_squares > 0 ? nlohmann::ordered_json(report.decibels()) : nullptr},
-                {"bits_per_element", report.bits_per_element()},
-                {"bytes", report.bytes},
-                {"backend", report.backend},
-                {"out", o.job.out}});
-    return;
+    nlohmann::ordered_json out =
+        report_json(report, {"rows", "cols", "nmse", "clipped", "zeros", "underflows", "nonfinite", "largest_error",
+                             "decibels", "bits_per_element", "bytes", "backend"});
+    out["out"] = o.job.out;
+    return print_json(out);
   }
   std::vector<std::pair<std::string, std::string>> fields = {
       {"elements", fmt::format("{} x {}", grouped(report.rows), grouped(report.cols))},

@@ -1,0 +1,63 @@
+// A matrix of any size through one or more specs, band by band: what each loses, and its codes and decoded values for
+// whoever keeps them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "src/arith/quantize_statistics.h"
+#include "src/backends/backends.h"
+#include "src/stream/row_reader.h"
+
+namespace fp4 {
+
+// Bytes of codes, scales and tensor scales of [rows, cols], without headers, factors in the format that they have.
+uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols);
+
+// Rows of one band of about `bytes` of float32: whole blocks of every spec, at least one; all rows where one block is
+// the whole tensor.
+int64_t band_rows(const std::vector<QuantSpec>& specs, int64_t rows, int64_t cols, int64_t bytes);
+
+// Consecutive rows of a matrix under the first spec.
+struct QuantizedBand {
+  int64_t first;
+  const Quantized& q;
+  const std::vector<float>& decoded;  // with `keeps_decoded`
+  const std::vector<RowStatistics>& rows;
+};
+
+struct BandOptions {
+  RandomPlace place = {};
+  std::vector<uint32_t> random_words = {};  // in place of Philox's bits
+  std::string backend = "auto";
+  int threads = 1;
+  int64_t band_bytes = int64_t{2} << 20;  // of float32 handled at a time
+  std::optional<float> amax = {};         // that the tensor scale is made of, instead of the tensor's own
+  // What decodes; unset: the backend.
+  std::function<void(const Quantized& q, float* out, int threads)> decode = {};
+  // Each is given every band, in ascending order, by one thread at a time; while it has one, the sink in front of it
+  // may have the next.
+  std::vector<std::function<void(const QuantizedBand&)>> sinks = {};
+  bool keeps_decoded = false;
+  std::function<void(uint64_t elements)> progress = {};  // after each band, likewise
+};
+
+// The largest finite magnitude of a matrix, and whether an element is NaN, where that was looked for.
+struct TensorAmax {
+  float finite = 0;
+  bool has_nan = false;
+  // What the tensor scale of a spec is made of (tensor_amax in quantize_statistics.h).
+  float of(const QuantSpec& spec) const;
+};
+
+// Reads the matrix once.
+TensorAmax largest_magnitude(RowReader& reader, int threads, bool looks_for_nan);
+
+// One report a spec. Threads read, quantise and measure bands of their own. Reads the tensor once, and once
+// more where a spec has a tensor scale and the tensor is longer than a piece of a band; only block=tensor holds it
+// whole. A matrix without rows is one empty band.
+std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<QuantSpec>& specs,
+                                           const BandOptions& options);
+
+}  // namespace fp4
