@@ -372,13 +372,6 @@ std::string reason(const StudyEffect& effect) {
   return fmt::format("rates differ: {} the {} that a rung may cost", effect.beyond_rung ? "beyond" : "within", cost);
 }
 
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 }  // namespace
 
 StudyResult judge_study(const StudyTable& table, const std::string& study, const std::string& place) {
@@ -392,10 +385,11 @@ std::string study_csv(const StudyResult& result) {
   };
   for (const StudyEffect& effect : result.effects) {
     const Comparison& c = effect.comparison;
-    out += fmt::format("{},{},{},{},{:.6g},{},{},{},{:.6g},{},{},{},{},{}\n", field(effect.group), field(effect.name),
-                       effect.task, c.summary.n, c.summary.mean, end(c, &Interval::low), end(c, &Interval::high),
-                       std::isfinite(c.detectable) ? fmt::format("{:.6g}", c.detectable) : "", c.delta, word(c.verdict),
-                       reason(effect), effect.rates_differ ? "differ" : "equal", c.diverged, c.rival_diverged);
+    out += fmt::format("{},{},{},{},{:.6g},{},{},{},{:.6g},{},{},{},{},{}\n", csv_field(effect.group),
+                       csv_field(effect.name), effect.task, c.summary.n, c.summary.mean, end(c, &Interval::low),
+                       end(c, &Interval::high), std::isfinite(c.detectable) ? fmt::format("{:.6g}", c.detectable) : "",
+                       c.delta, word(c.verdict), reason(effect), effect.rates_differ ? "differ" : "equal", c.diverged,
+                       c.rival_diverged);
   }
   return out;
 }

@@ -14,6 +14,7 @@
 #include <map>
 
 #include "src/text/error.h"
+#include "sweeps/judge/statistics.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/table_print.h"
@@ -32,10 +33,7 @@ struct StallOptions {
   bool measures = false, json = false, busy = false;
 };
 
-double median_of(std::vector<double> s) {
-  std::sort(s.begin(), s.end());
-  return (s[(s.size() - 1) / 2] + s[s.size() / 2]) / 2;
-}
+double median_of(std::vector<double> s) { return sweeps::quantile(std::move(s), 0.5); }
 
 struct Measured {
   const char* name;
