@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/train/config.h"
+#include "sim/rules/config.h"
 
 namespace fp4::tasks {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/net/autograd.h"
-#include "sim/net/tensor.h"
-#include "sim/train/config.h"
+#include "sim/rules/config.h"
+#include "sim/tape/autograd.h"
+#include "sim/tape/tensor.h"
 #include "sim/train/example_pool.h"
 
 namespace fp4::tasks {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "sim/net/ops.h"
+#include "sim/tape/ops.h"
 #include "sim/train/example_pool.h"
 #include "src/text/error.h"
 

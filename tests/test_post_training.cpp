@@ -8,9 +8,9 @@
 
 #include "fp4/presets.h"
 #include "sim/engine/quantized_linear.h"
-#include "sim/net/ops.h"
 #include "sim/rules/post_training.h"
 #include "sim/rules/recipe.h"
+#include "sim/tape/ops.h"
 #include "sim/train/example_pool.h"
 #include "src/text/error.h"
 #include "sweeps/grid/grid.h"

@@ -14,13 +14,13 @@ using namespace fp4::sim;
 
 namespace {
 
-struct Products {
+struct LayerProducts {
   std::vector<float> y, dx, dw;
 };
 
 // One layer: Y = X W^T, with dL/dY given.
-Products products_of(const Json& recipe, const std::vector<float>& x, const std::vector<float>& w,
-                     const std::vector<float>& dy, int in) {
+LayerProducts products_of(const Json& recipe, const std::vector<float>& x, const std::vector<float>& w,
+                          const std::vector<float>& dy, int in) {
   const Dispatcher backend;
   LinearEngine engine(recipe_from_json(recipe), backend);
   const int out = static_cast<int>(w.size()) / in, rows = static_cast<int>(x.size()) / in;
@@ -68,9 +68,9 @@ TEST_CASE("hot channels by hand", "[quick]") {
   // Together they have scale 16: 6 and 5 become 8, what is smaller 0, 88 becomes 96, and 7 is clipped at 6.
   CHECK(products_of({{"fprop", mxfp4}}, x, w, {1}, 10).y == std::vector<float>{592});
   // wgrad: columns of dW. Blocks of one token: every power of two and 3, 6, 1.5 times one exact, 5 -> 4, 88 -> 96.
-  const Products whole = products_of({{"wgrad", mxfp4}}, x, w, {1}, 10);
+  const LayerProducts whole = products_of({{"wgrad", mxfp4}}, x, w, {1}, 10);
   CHECK(whole.dw == std::vector<float>{1, 2, 3, 4, 6, 4, 0.5f, 1.5f, 96, 2});
-  const Products parts = products_of({{"wgrad", both}}, x, w, {1}, 10);
+  const LayerProducts parts = products_of({{"wgrad", both}}, x, w, {1}, 10);
   CHECK(parts.dw == std::vector<float>{1, 2, 3, 4, 6, 4, 0.5f, 1.5f, 88, 2});
   // A source from fprop is the matrix put together again: dX = dY W with W's hot weight 7, else 6.
   Json dgrad = {{"a", {{"preset", "fp32"}}}, {"b", {{"preset", "fp32"}, {"source", "fprop_quantised"}}}};
@@ -121,7 +121,7 @@ TEST_CASE("clamped activations by hand", "[quick]") {
   // Through dgrad and wgrad, and as a source: dX of dY and dW of X^T are seen alike.
   const Json backward = {{"fprop", {{"a", {{"preset", "mxfp4"}}}, {"split", {{"method", "clamp"}}}}},
                          {"wgrad", {{"b", {{"source", "fprop_quantised"}}}}}};
-  const Products p = products_of(backward, x, identity(10), identity(10), 10);
+  const LayerProducts p = products_of(backward, x, identity(10), identity(10), 10);
   CHECK(p.dw == seen);
   const Json dgrad = {{"dgrad", {{"a", {{"preset", "mxfp4"}}}, {"split", {{"method", "clamp"}}}}}};
   CHECK(products_of(dgrad, identity(10), identity(10), x, 10).dx == seen);
@@ -150,7 +150,7 @@ TEST_CASE("low-rank parts by hand and by another library", "[quick]") {
   Json fprop = {{"a", {{"element", "e2m1"}, {"scale", "fp32"}, {"scale_rule", "amax"}}}};
   const auto error = [&] {
     double largest = 0;
-    const Products p = products_of({{"fprop", fprop}}, x, identity(4), std::vector<float>(16), 4);
+    const LayerProducts p = products_of({{"fprop", fprop}}, x, identity(4), std::vector<float>(16), 4);
     for (size_t i = 0; i < 16; ++i) largest = std::max(largest, std::fabs(static_cast<double>(p.y[i] - x[i])));
     return largest;
   };

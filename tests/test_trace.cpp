@@ -48,7 +48,8 @@ TEST_CASE("what is measured of one operand and its product, by hand", "[quick]")
   sim::Tape tape(arena, sim::kernels("reference"), pass);
   std::map<std::string, double> rows;
   const sim::RunOptions options;
-  sim::Trace trace([&](const sim::TraceRow& r) { rows[r.operand + " " + r.quantity] = r.value; }, options);
+  sim::Trace trace([&](const sim::TraceRow& r) { rows[r.operand + " " + r.quantity] = r.value; },
+                   {options.trace_probes, options.trace_adders});
   const GemmSpec spec;
   QuantizeCall call;
   call.x = view_of(x.data(), 1, 4);

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "sim/engine/quantized_linear.h"
-#include "sim/net/forward_log.h"
-#include "sim/net/ops.h"
 #include "sim/rules/calls.h"
 #include "sim/rules/split.h"
+#include "sim/tape/forward_log.h"
+#include "sim/tape/ops.h"
 
 namespace fp4::sim {
 
@@ -83,10 +83,11 @@ void LinearEngine::note(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w,
   Tensor a = x, b = w;
   const Product& planned = layer.products[0];
   if (layer.treatment != Treatment::plain && !planned.is_plain && !planned.spec.split.any() && x.rows > 0) {
-    a = as_multiplied(tape, layer, part, 0, layer.after ? smoothed(tape, layer, x) : x);
-    if (layer.after) {
-      b = tape.arena.tensor(w.rows, static_cast<int>(layer.after->cols));
-      backend_.dequantize(*layer.after, b.data, tape.pass.threads);
+    const CalibratedWeights* const calibrated = layer.calibrated.get();
+    a = as_multiplied(tape, layer, part, 0, calibrated ? calibrated->smoothed(tape.arena, x) : x);
+    if (calibrated) {
+      b = tape.arena.tensor(w.rows, static_cast<int>(calibrated->codes.cols));
+      backend_.dequantize(calibrated->codes, b.data, tape.pass.threads);
     } else {
       b = as_multiplied(tape, layer, part, 1, w);
     }

@@ -2,7 +2,7 @@
 // (fp4/estimator.h): into fprop's rotated basis, times Q' plus the scale terms block by block, and back.
 #pragma once
 
-#include "sim/net/autograd.h"
+#include "sim/tape/autograd.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {

@@ -136,9 +136,10 @@ void LinearEngine::plan(int phase) {
       if (!recipe_.quantise) leave_unquantised(r);
     }
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
-    if (has_weight_rules(l) && r.fprop.hadamard.size > 0)
+    const WeightRules& rules = weight_rules(l);
+    if (rules.any() && r.fprop.hadamard.size > 0)
       throw Error("weights: " + l.name + ": averages and resets need an fprop without a Hadamard");
-    if (has_weight_rules(l) && recipe_.weights.decay > 0 && !keeps_b_whole(r.fprop.split))
+    if (rules.decay > 0 && !keeps_b_whole(r.fprop.split))
       throw Error("weights: " + l.name + ": averages need an fprop whose weights are one part: split none or clamp");
     if (recipe_.calls.any() && !l.is_product && r.fprop.split.any())
       throw Error("calls: " + l.name + ": a product of several parts is not called apart; accepted: split none");
@@ -193,8 +194,82 @@ void LinearEngine::begin_step(int step, int steps) {
   const int phase = recipe_.phases.empty() ? -1 : std::max(phase_of(recipe_, step, steps), turned_);
   if (phase != phase_) plan(phase);
   const auto next = static_cast<size_t>(phase + 1);
-  measures_ = phase >= 0 && next < recipe_.phases.size() && recipe_.phases[next].when > 0 && step % 10 == 1;
-  signal_ = noise_ = 0;
+  noise_.begin(phase >= 0 && next < recipe_.phases.size() && recipe_.phases[next].when > 0 && step % 10 == 1);
+}
+
+const WeightRules& LinearEngine::weight_rules(const Layer& layer) const {
+  static const WeightRules none;
+  return !layer.is_product && layer.treatment == Treatment::quantised ? recipe_.weights : none;
+}
+
+// As the next forward pass will see them, but for the step of its random bits.
+std::vector<float> LinearEngine::quantised_weights(const Pass& pass, const Layer& layer, int number) const {
+  const Tensor w = layer.weights.weight;
+  QuantizeCall call;
+  call.x = view(w);
+  call.spec = spec(layer, Gemm::fprop).b.quant;
+  call.place = {pass.seed, stream_number(static_cast<uint32_t>(number), 0, 1, Purpose::rounding), pass.step};
+  call.held_amax = layer.held_amax[0][1];
+  call.threads = pass.threads;
+  Quantized q;
+  backend_.quantize(call, q);
+  layer.weights.lean(q);
+  std::vector<float> values(static_cast<size_t>(w.size()));
+  backend_.dequantize(q, values.data(), pass.threads);
+  return values;
+}
+
+std::vector<SlowWeights> LinearEngine::slow_weights(int step) {
+  std::vector<SlowWeights> out;
+  if (recipe_.weights.ramp_every == 0) return out;
+  for (Layer& l : layers_)
+    if (std::vector<SlowWeight>* slow = l.weights.slow_in(step, recipe_.weights))
+      out.push_back({l.weights.weight.data, slow});
+  return out;
+}
+
+void LinearEngine::end_step(const Pass& pass, bool watch, const std::function<void(const TraceRow&)>* trace) {
+  const int step = static_cast<int>(pass.step);
+  if (const std::optional<double> ratio = noise_.ratio()) {
+    if (*ratio < recipe_.phases[static_cast<size_t>(phase_ + 1)].when) turned_ = phase_ + 1;
+    if (trace != nullptr) (*trace)({step, "all", "wgrad", "", "gradient_noise_ratio", *ratio});
+  }
+  for (size_t number = 0; number < layers_.size(); ++number) {
+    Layer& l = layers_[number];
+    const bool watches =
+        watch && !l.is_product && l.treatment == Treatment::quantised && spec(l, Gemm::fprop).hadamard.size == 0;
+    const WeightRules& rules = weight_rules(l);
+    if ((!watches && !rules.any()) || l.weights.weight.data == nullptr) continue;
+    std::function<void(const char*, double)> traced;
+    if (trace != nullptr)
+      traced = [&](const char* quantity, double value) { (*trace)({step, l.name, "fprop", "b", quantity, value}); };
+    l.weights.after_step(
+        step, rules, watches, [&] { return quantised_weights(pass, l, static_cast<int>(number)); }, traced);
+  }
+}
+
+std::vector<float> LinearEngine::weight_state() const {
+  std::vector<float> out;
+  for (const Layer& l : layers_) l.weights.save(out, weight_rules(l));
+  return out;
+}
+
+void LinearEngine::restore_weights(const std::vector<float>& state, int step) {
+  WeightState from(state);
+  for (Layer& l : layers_) l.weights.restore(from, weight_rules(l), step, int64_t{l.in} * l.out);
+  if (!from.is_used_up()) throw Error("checkpoint: the averages of weights belong to another recipe", Error::failed);
+}
+
+void LinearEngine::finish_calibration(Tape& tape) {
+  calibrates_ = false;
+  for (size_t number = 0; number < layers_.size(); ++number) {
+    Layer& l = layers_[number];
+    const std::unique_ptr<InputStatistics> inputs = std::move(l.inputs);
+    if (!inputs) continue;
+    const Tensor w = l.weights.weight;
+    const QuantizeCall fprop = call_of(tape, l, {static_cast<int>(number), 0}, Gemm::fprop, 1, view(w));
+    l.calibrated = std::make_unique<CalibratedWeights>(inputs->codes_of(w, recipe_.ptq, backend_, fprop));
+  }
 }
 
 std::vector<LayerInfo> LinearEngine::layers() const {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "fp4/rng.h"
-#include "sim/net/autograd.h"
+#include "sim/tape/autograd.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {

@@ -8,7 +8,7 @@
 
 #include "fp4/presets.h"
 #include "sim/engine/estimator_gradient.h"
-#include "sim/engine/trace.h"
+#include "sim/tape/ops.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -102,54 +102,53 @@ void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, co
     layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
 }
 
-// For a trace, of the first part of a layer's products alone.
-void LinearEngine::trace(Tape& tape, const Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b,
-                         const Quantized* ready_a, const Quantized* ready_b, Tensor c) const {
-  if (tape.pass.trace == nullptr || part.index != 0) return;
-  tape.pass.trace->product(
-      tape, backend_,
-      {layer.name, gemm_names[static_cast<size_t>(gemm)], spec(layer, gemm), call_of(tape, layer, part, gemm, 0, a),
-       call_of(tape, layer, part, gemm, 1, b), ready_a, ready_b, c});
+void LinearEngine::trace(const ProductCall& p) const {
+  if (p.tape.pass.trace == nullptr || p.part.index != 0) return;
+  p.tape.pass.trace->product(p.tape, backend_,
+                             {p.layer.name,
+                              gemm_names[static_cast<size_t>(p.gemm)],
+                              spec(p.layer, p.gemm),
+                              call_of(p.tape, p.layer, p.part, p.gemm, 0, p.a),
+                              call_of(p.tape, p.layer, p.part, p.gemm, 1, p.b),
+                              p.ready_a,
+                              p.ready_b,
+                              {p.c, static_cast<int>(p.a.rows), static_cast<int>(p.b.rows)}});
 }
 
-// C = Q(A) Q(B)^T; `ready` operands replace the quantisation of A and B.
-void LinearEngine::product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
-                           int64_t c_row, const Quantized* ready_a, const Quantized* ready_b, SplitUse* use) {
-  Product& planned = layer.products[static_cast<size_t>(gemm)];
+void LinearEngine::product(ProductCall p) {
+  Product& planned = p.layer.products[static_cast<size_t>(p.gemm)];
   const GemmSpec& s = planned.spec;
-  planned.count += tape.pass.training && part.index == 0;
+  planned.count += p.tape.pass.training && p.part.index == 0;
   if (planned.is_plain) {
-    multiply(tape, c, c_row, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
-             static_cast<int>(a.rows), static_cast<int>(b.rows), static_cast<int>(a.cols));
+    multiply(p.tape, p.c, p.c_row, {p.a.data, p.a.row_stride, p.a.col_stride},
+             {p.b.data, p.b.col_stride, p.b.row_stride}, static_cast<int>(p.a.rows), static_cast<int>(p.b.rows),
+             static_cast<int>(p.a.cols));
     return;
   }
+  const auto call_of = [&](int operand) {
+    return this->call_of(p.tape, p.layer, p.part, p.gemm, operand, operand == 0 ? p.a : p.b);
+  };
   if (s.split.any()) {
     SplitUse own;
-    SplitUse& used = use != nullptr ? *use : own;
-    used.ready_b = ready_b;
-    split_product(tape, layer, part, gemm, a, b, c, c_row, used);
-    if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
-    return;
+    split_product(p, p.split != nullptr ? *p.split : own);
+  } else {
+    const auto sampled = [&](int operand, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
+      if (ready || !samples_amax(p.tape, q)) return;
+      quantize(p.tape, p.layer, p.gemm, operand, call_of(operand), out);
+      ready = &out;
+    };
+    sampled(0, s.a.quant, p.layer.scratch, p.ready_a);
+    sampled(1, s.b.quant, p.layer.scratch_b, p.ready_b);
+    const MultiplyCall call = {
+        call_of(0), call_of(1), {s.accumulator, s.hadamard.product_divisor(), p.tape.pass.threads}, p.c, p.c_row,
+        p.ready_a,  p.ready_b};
+    if (resident_ == nullptr)
+      backend_.multiply(call);
+    else if (!resident_->multiply(call))
+      throw Error("gpu: " + p.layer.name + ": a product that the device does not know; --backend auto does",
+                  Error::failed);
   }
-  const auto sampled = [&](int operand, MatrixView x, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
-    if (ready || !samples_amax(tape, q)) return;
-    quantize(tape, layer, gemm, operand, call_of(tape, layer, part, gemm, operand, x), out);
-    ready = &out;
-  };
-  sampled(0, a, s.a.quant, layer.scratch, ready_a);
-  sampled(1, b, s.b.quant, layer.scratch_b, ready_b);
-  const MultiplyCall call = {call_of(tape, layer, part, gemm, 0, a),
-                             call_of(tape, layer, part, gemm, 1, b),
-                             {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads},
-                             c,
-                             c_row,
-                             ready_a,
-                             ready_b};
-  if (resident_ == nullptr)
-    backend_.multiply(call);
-  else if (!resident_->multiply(call))
-    throw Error("gpu: " + layer.name + ": a product that the device does not know; --backend auto does", Error::failed);
-  if (measures_ && gemm == Gemm::wgrad) measure_noise(tape, layer, part, a, b, c, c_row);
+  if (noise_.counts() && p.gemm == Gemm::wgrad) noise_.add(backend_, call_of(0), call_of(1), p.c, p.c_row);
 }
 
 // Quantises an operand of fprop once, for the product and for what backward needs of it.
@@ -166,7 +165,7 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
     call.hadamard = {};
   }
   quantize(tape, layer, Gemm::fprop, operand, call, q);
-  if (operand == 1 && !layer.average.empty()) lean_to_average(x.data, layer.average.data(), q);
+  if (operand == 1) layer.weights.lean(q);
   if (decodes) {
     kept.decoded = tape.floats.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
     if (resident_ != nullptr)
@@ -185,18 +184,23 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;  // a product brings its own sizes
   Var y = tape.variable(rows, out, x->needs_grad || w->needs_grad);
   Saved saved = {x, w, bias, y, relu, {}, {}, {}};
-  if (!layer.is_product) layer.weight = w->value;
+  if (!layer.is_product) layer.weights.weight = w->value;
   const bool training = tape.pass.training;
-  if (calibrates_ && recipe_.ptq.any()) calibrate(layer, x->value);
+  if (calibrates_ && recipe_.ptq.any() && !layer.is_product && layer.treatment == Treatment::quantised &&
+      !layer.products[0].is_plain) {
+    if (!layer.inputs) layer.inputs = std::make_unique<InputStatistics>(in, recipe_.ptq);
+    layer.inputs->add(x->value);
+  }
+  const CalibratedWeights* const calibrated = layer.calibrated.get();
   if (calls_apart(tape, layer)) {
-    multiply_in_calls(tape, layer, part, layer.after ? smoothed(tape, layer, x->value) : x->value, w->value,
-                      layer.after.get(), y->value);
+    multiply_in_calls(tape, layer, part, calibrated ? calibrated->smoothed(tape.arena, x->value) : x->value, w->value,
+                      calibrated ? &calibrated->codes : nullptr, y->value);
   } else if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
     multiply(tape, y->value.data, out, {x->value.data, in, 1}, {w->value.data, 1, in}, rows, out, in);
     layer.products[0].count += training && index == 0;
-  } else if (layer.after && !training) {
-    product(tape, layer, part, Gemm::fprop, view(smoothed(tape, layer, x->value)), view(w->value), y->value.data, out,
-            nullptr, layer.after.get());
+  } else if (calibrated && !training) {
+    product({tape, layer, part, Gemm::fprop, view(calibrated->smoothed(tape.arena, x->value)), view(w->value),
+             y->value.data, out, nullptr, &calibrated->codes});
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
     const bool decode_x = training && g.b.source == Source::fprop_quantised;
@@ -205,18 +209,27 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     const bool keep_x = !splits_x && (decode_x || (training && !f.a.estimator.is_straight_through()));
     const bool keep_w =
         !splits_w &&
-        (decode_w || !layer.average.empty() ||
+        (decode_w || layer.weights.has_average() ||
          (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
     if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
     if (keep_w) saved.kept_w = keep(tape, layer, part, 1, w->value, decode_w);
     SplitUse use;
     if (splits_x && decode_x) use.decoded[0] = &saved.kept_x.decoded;
     if (splits_w && decode_w) use.decoded[1] = &saved.kept_w.decoded;
-    product(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), y->value.data, out, saved.kept_x.quantized,
-            saved.kept_w.quantized, &use);
+    const ProductCall p = {tape,
+                           layer,
+                           part,
+                           Gemm::fprop,
+                           view(x->value),
+                           view(w->value),
+                           y->value.data,
+                           out,
+                           saved.kept_x.quantized,
+                           saved.kept_w.quantized,
+                           &use};
+    product(p);
     saved.channels = use.channels;
-    trace(tape, layer, part, Gemm::fprop, view(x->value), view(w->value), saved.kept_x.quantized,
-          saved.kept_w.quantized, y->value);
+    trace(p);
   }
   if (tape.pass.log != nullptr) note(tape, layer, part, x->value, w->value, y->value);
   if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
@@ -279,15 +292,16 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
       if (shares_weights(f, d)) {
         float* held = layer.held_amax[1].data();
         held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
-        if (!transposes_by_itself(f.b) || !layer.average.empty()) {
+        if (!transposes_by_itself(f.b) || layer.weights.has_average()) {
           Layer::Operands& own = layer.at(part.index);
           transpose(own.w, own.w_transposed);
           ready = &own.w_transposed;
         }
       }
       const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
-      product(tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready);
-      trace(tape, layer, part, Gemm::dgrad, view(dy), b, nullptr, ready, {c, rows, static_cast<int>(b.rows)});
+      const ProductCall p = {tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready};
+      product(p);
+      trace(p);
     });
   }
   const bool rotated = decoded_x.data && f.hadamard.size > 0;
@@ -300,9 +314,9 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
     SplitUse use;
     if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
-    product(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use);
-    trace(tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, nullptr, nullptr,
-          {c, out, static_cast<int>(b.rows)});
+    const ProductCall p = {tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use};
+    product(p);
+    trace(p);
   });
 }
 

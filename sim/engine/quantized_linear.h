@@ -12,10 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "sim/net/layers.h"
+#include "sim/engine/calibration.h"
+#include "sim/engine/gradient_noise.h"
+#include "sim/engine/trace.h"
+#include "sim/engine/watched_weights.h"
 #include "sim/rules/schedule.h"
 #include "sim/rules/split.h"
-#include "sim/train/train.h"
+#include "sim/tape/autograd.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {
@@ -36,10 +39,8 @@ class LinearEngine {
   bool is_quantised(int layer) const { return layers_[static_cast<size_t>(layer)].treatment == Treatment::quantised; }
   /// Applies the recipe's layer policy once all layers are known; throws for a name that no layer has.
   void finish();
-  /// Before a training step: the phase of the recipe that it belongs to. Every tenth step from 1 on measures, where the
-  /// next phase has a condition, the ratio |g| / (sqrt(d) sigma_q) of 2505.19115 over the weight gradients g of all
-  /// layers: d sigma_q^2 = sum over layers of M N K mean(dY^2) mean(X^2) (r_Y + r_X + r_Y r_X), with wgrad's [M, K] and
-  /// [N, K] operands and r their squared errors as quantised, relative; errors are taken as independent.
+  /// Before a training step: the phase of the recipe that it belongs to. Every tenth step from 1 on measures the noise
+  /// of the weight gradients (gradient_noise.h), where the next phase has a condition.
   void begin_step(int step, int steps);
 
   /// The first phase that a condition has begun, 0: none; a checkpoint keeps it.
@@ -74,7 +75,7 @@ class LinearEngine {
   void store_in_cache(Tape& tape, int product, Tensor x, bool by_column, int part);
 
   /// A step in which a layer has no rows.
-  void rest(int layer, Var w) { layers_[static_cast<size_t>(layer)].weight = w->value; }
+  void rest(int layer, Var w) { layers_[static_cast<size_t>(layer)].weights.weight = w->value; }
 
   /// How many products of each GEMM ran in which precision; training steps only.
   std::array<PrecisionCounts, 3> products() const;
@@ -117,20 +118,12 @@ class LinearEngine {
       Quantized x, w, w_transposed;  // fprop's, for backward; storage is kept between steps
     };
     std::vector<std::unique_ptr<Operands>> parts;
-    Tensor weight;               // of a linear layer, since its first forward pass
-    std::vector<float> average;  // empty before the rule's first step
-    Oscillation window, ramp_window, watched;
-    std::vector<SlowWeight> slow;
+    WatchedWeights weights;  // of a linear layer
     Operands& at(int part);
     Quantized scratch;  // an operand whose amax is being sampled, or traced
     Quantized scratch_b;
-    struct Calibration {
-      std::vector<double> gram;    // [in, in]: X^T X of all rows so far
-      std::vector<float> largest;  // magnitudes of X's columns
-    };
-    std::unique_ptr<Calibration> calibration;
-    std::vector<float> smooth;         // columns of X are divided by these after calibration; empty: none
-    std::unique_ptr<Quantized> after;  // W's codes after calibration
+    std::unique_ptr<InputStatistics> inputs;        // while calibrating
+    std::unique_ptr<CalibratedWeights> calibrated;  // afterwards
   };
   // Layer numbers of a step's parts do not meet below 1024 layers and 32768 parts.
   static constexpr int part_stride = 1024, most_parts = 32768;
@@ -150,10 +143,9 @@ class LinearEngine {
   void multiply_in_calls(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, const Quantized* ready_w, Tensor y);
   Tensor as_multiplied(Tape& tape, Layer& layer, Part part, int operand, Tensor x);
   void note(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, Tensor y);
-  bool has_weight_rules(const Layer& layer) const {
-    return recipe_.weights.any() && !layer.is_product && layer.treatment == Treatment::quantised;
-  }
-  std::vector<float> quantised_weights(const Pass& pass, Layer& layer, int number);
+  // Those of a layer that follows the recipe; none of others.
+  const WeightRules& weight_rules(const Layer& layer) const;
+  std::vector<float> quantised_weights(const Pass& pass, const Layer& layer, int number) const;
   LayerPlace place_of(const Layer& layer) const;
   void plan(int phase);
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
@@ -161,29 +153,33 @@ class LinearEngine {
   Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
   // What a split product is given and gives besides C (split.h).
   struct SplitUse {
-    Channels channels;  // given, or chosen
-    const Quantized* ready_b = nullptr;
+    Channels channels;                        // given, or chosen
     Tensor* decoded[2] = {nullptr, nullptr};  // a and b as they were multiplied, where asked for
   };
+  // C [a.rows, b.rows] = Q(A) Q(B)^T, rows `c_row` apart.
+  struct ProductCall {
+    Tape& tape;
+    Layer& layer;
+    Part part;
+    Gemm gemm;
+    MatrixView a, b;
+    float* c;
+    int64_t c_row;
+    const Quantized *ready_a = nullptr, *ready_b = nullptr;  // in place of the quantisation of A and B
+    SplitUse* split = nullptr;
+  };
   class SplitRun;
-  void product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c, int64_t c_row,
-               const Quantized* ready_a, const Quantized* ready_b, SplitUse* use = nullptr);
-  void split_product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
-                     int64_t c_row, SplitUse& use);
-  void trace(Tape& tape, const Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, const Quantized* ready_a,
-             const Quantized* ready_b, Tensor c) const;
-  void calibrate(Layer& layer, Tensor x);
-  Tensor smoothed(Tape& tape, const Layer& layer, Tensor x) const;
-  void measure_noise(Tape& tape, const Layer& layer, Part part, MatrixView a, MatrixView b, const float* c,
-                     int64_t c_row);
+  void product(ProductCall p);
+  void split_product(const ProductCall& p, SplitUse& use);
+  // For a trace, of the first part of a layer's products alone; after product().
+  void trace(const ProductCall& p) const;
   void backward(Tape& tape, Part part, const Saved& saved);
 
   Recipe recipe_;
   int phase_ = -1;
   int turned_ = 0;
-  bool measures_ = false;
   bool calibrates_ = false;
-  double signal_ = 0, noise_ = 0;           // squared norms of this step's weight gradients and of their noise
+  GradientNoise noise_;                     // of this step
   int quantisable_ = 0;                     // layers
   std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases
   Recipe skipped_;                          // every product bf16: layers that the policy leaves out

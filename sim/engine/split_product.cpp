@@ -3,8 +3,8 @@
 
 #include "sim/engine/low_rank.h"
 #include "sim/engine/quantized_linear.h"
-#include "sim/net/ops.h"
 #include "sim/rules/split.h"
+#include "sim/tape/ops.h"
 
 namespace fp4::sim {
 
@@ -29,21 +29,28 @@ struct Factors {
 // One call of split_product: its parts, quantised and multiplied.
 class LinearEngine::SplitRun {
  public:
-  SplitRun(LinearEngine& engine, Tape& tape, Layer& layer, Part part, Gemm gemm, SplitUse& use)
-      : engine_(engine), tape_(tape), layer_(layer), part_(part), gemm_(gemm), use_(use), spec_(spec(layer, gemm)) {}
+  SplitRun(LinearEngine& engine, const ProductCall& p, SplitUse& use)
+      : engine_(engine),
+        tape_(p.tape),
+        layer_(p.layer),
+        part_(p.part),
+        gemm_(p.gemm),
+        ready_b_(p.ready_b),
+        use_(use),
+        spec_(spec(p.layer, p.gemm)) {}
 
   // Q(a) Q(b)^T, with the operands quantised into the layer's scratch.
   void first(MatrixView a, MatrixView b, float* c, int64_t c_row) {
     const QuantizeCall call_a = call_of(0, a), call_b = call_of(1, b);
     engine_.quantize(tape_, layer_, gemm_, 0, call_a, layer_.scratch);
-    if (use_.ready_b == nullptr) engine_.quantize(tape_, layer_, gemm_, 1, call_b, layer_.scratch_b);
+    if (ready_b_ == nullptr) engine_.quantize(tape_, layer_, gemm_, 1, call_b, layer_.scratch_b);
     engine_.backend_.multiply({call_a,
                                call_b,
                                {spec_.accumulator, spec_.hadamard.product_divisor(), tape_.pass.threads},
                                c,
                                c_row,
                                &layer_.scratch,
-                               use_.ready_b != nullptr ? use_.ready_b : &layer_.scratch_b});
+                               ready_b_ != nullptr ? ready_b_ : &layer_.scratch_b});
   }
 
   Tensor second(MatrixView a, MatrixView b) {
@@ -102,6 +109,7 @@ class LinearEngine::SplitRun {
   Layer& layer_;
   const Part part_;
   const Gemm gemm_;
+  const Quantized* const ready_b_;
   SplitUse& use_;
   const GemmSpec& spec_;
 };
@@ -191,14 +199,13 @@ void LinearEngine::SplitRun::low_rank(MatrixView a, MatrixView b, float* c, int6
     if (use_.decoded[i] != nullptr) *use_.decoded[i] = whole[i];
 }
 
-void LinearEngine::split_product(Tape& tape, Layer& layer, Part part, Gemm gemm, MatrixView a, MatrixView b, float* c,
-                                 int64_t c_row, SplitUse& use) {
-  SplitRun run(*this, tape, layer, part, gemm, use);
-  switch (spec(layer, gemm).split.kind) {
-    case Split::hot_channels: return run.hot_channels(a, b, c, c_row);
-    case Split::clamp: return run.clamp(a, b, c, c_row);
-    case Split::low_rank: return run.low_rank(a, b, c, c_row);
-    case Split::none: return run.first(a, b, c, c_row);
+void LinearEngine::split_product(const ProductCall& p, SplitUse& use) {
+  SplitRun run(*this, p, use);
+  switch (spec(p.layer, p.gemm).split.kind) {
+    case Split::hot_channels: return run.hot_channels(p.a, p.b, p.c, p.c_row);
+    case Split::clamp: return run.clamp(p.a, p.b, p.c, p.c_row);
+    case Split::low_rank: return run.low_rank(p.a, p.b, p.c, p.c_row);
+    case Split::none: return run.first(p.a, p.b, p.c, p.c_row);
   }
 }
 

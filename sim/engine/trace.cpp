@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "sim/net/ops.h"
+#include "sim/tape/ops.h"
 #include "src/arith/code_order.h"
 
 namespace fp4::sim {
@@ -79,8 +79,8 @@ double gradient_noise_ratio(double norm_square, double m, double n, double k, Op
 OperandPower Trace::operand(Tape& tape, TraceRow row, const Dispatcher& backend, const QuantizeCall& call,
                             const Quantized* ready) {
   const OperandPower power = measure(tape, row, backend, call, ready);
-  for (const QuantSpec& probe : options_.trace_probes) {
-    row.probe = static_cast<int>(&probe - options_.trace_probes.data());
+  for (const QuantSpec& probe : probes_.specs) {
+    row.probe = static_cast<int>(&probe - probes_.specs.data());
     QuantizeCall tried;
     tried.x = call.x;
     tried.spec = probe;
@@ -174,7 +174,7 @@ void Trace::product(Tape& tape, const Dispatcher& backend, const TracedProduct& 
   if (std::string_view(p.gemm) != "fprop")
     emit("gradient_noise_ratio", gradient_noise_ratio(own, static_cast<double>(a.rows), static_cast<double>(b.rows),
                                                       static_cast<double>(a.cols), power_a, power_b));
-  for (const auto& [name, adder] : options_.trace_adders) {
+  for (const auto& [name, adder] : probes_.adders) {
     Tensor other = tape.arena.tensor(c.rows, c.cols);
     backend.multiply({p.a,
                       p.b,

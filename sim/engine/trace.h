@@ -20,13 +20,27 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "sim/net/autograd.h"
-#include "sim/train/train.h"
+#include "sim/tape/autograd.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {
+
+/// One line of --trace: a named quantity of one layer and GEMM operand at one step.
+struct TraceRow {
+  int step = 0;
+  std::string layer, gemm, operand, quantity;
+  double value = 0;
+  int probe = -1;  // index into TraceProbes::specs; -1: what the recipe itself does
+};
+
+/// What is tried on the tensors and products of a traced step (without a Hadamard), never trained with.
+struct TraceProbes {
+  const std::vector<QuantSpec>& specs;
+  const std::vector<std::pair<std::string, Accumulator>>& adders;  // by their words
+};
 
 /// Parts of |q - x|^2 / |x|^2 as above; `ideal` is q'.
 struct ErrorParts {
@@ -60,8 +74,7 @@ struct TracedProduct {
 
 class Trace {
  public:
-  Trace(std::function<void(const TraceRow&)> sink, const RunOptions& options)
-      : sink_(std::move(sink)), options_(options) {}
+  Trace(std::function<void(const TraceRow&)> sink, TraceProbes probes) : sink_(std::move(sink)), probes_(probes) {}
 
   void product(Tape& tape, const Dispatcher& backend, const TracedProduct& p);
 
@@ -72,7 +85,7 @@ class Trace {
                        const Quantized* ready);
 
   std::function<void(const TraceRow&)> sink_;
-  const RunOptions& options_;
+  TraceProbes probes_;
 };
 
 }  // namespace fp4::sim

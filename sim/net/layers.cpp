@@ -6,7 +6,7 @@
 
 #include "fp4/rng.h"
 #include "sim/engine/quantized_linear.h"
-#include "sim/net/ops.h"
+#include "sim/tape/ops.h"
 
 namespace fp4::sim {
 

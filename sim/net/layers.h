@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/net/ops.h"
 #include "sim/net/row_tables.h"
+#include "sim/tape/ops.h"
 
 namespace fp4::sim {
 

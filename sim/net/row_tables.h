@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/net/autograd.h"
+#include "sim/tape/autograd.h"
 #include "src/backends/embedding_rows.h"
 
 namespace fp4::sim {

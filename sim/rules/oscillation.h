@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fp4/backend.h"
-#include "sim/net/tensor.h"
+#include "sim/tape/tensor.h"
 #include "src/text/json_reader.h"
 
 namespace fp4::sim {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "fp4/presets.h"
-#include "sim/train/optim.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -38,12 +37,9 @@ GemmSpec uniform(const char* preset) {
 
 // The words of the task's training are those of a recipe, with "" for the task's own choice.
 std::vector<std::string> words_of_optimizer() {
-  for (Field& f : optimizer_schema()) {
-    if (f.path != "optimizer") continue;
-    f.words.insert(f.words.begin(), "");
-    return f.words;
-  }
-  return {};
+  std::vector<std::string> words = optimizer_words();
+  words.insert(words.begin(), "");
+  return words;
 }
 
 LayerPolicy layers_from(JsonReader given) {

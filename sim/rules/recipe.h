@@ -11,8 +11,8 @@
 
 #include <string>
 
+#include "sim/rules/config.h"
 #include "sim/rules/schedule.h"
-#include "sim/train/config.h"
 #include "src/arith/spec_text.h"
 
 namespace fp4::sim {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,9 @@ struct LayerInfo {
   double multiply_adds = 0;
   std::array<std::string, 3> precisions;
 };
+
+/// How many products of each kind ran, by the precision of their operands ("e2m1", "e2m1 x e4m3").
+using PrecisionCounts = std::map<std::string, int64_t>;
 
 /// A layer that is not quantisable (head, embedding, qk, pv) is selected only by its name without * or ?, or by its
 /// kind, which is what follows the last dot of its name.

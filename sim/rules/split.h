@@ -16,7 +16,7 @@
 // than two channels.
 #pragma once
 
-#include "sim/net/autograd.h"
+#include "sim/tape/autograd.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {

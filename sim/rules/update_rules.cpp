@@ -19,6 +19,27 @@ std::vector<std::string> preset_words() {
 
 }  // namespace
 
+const std::vector<std::string>& optimizer_words() {
+  static const std::vector<std::string> words = {"adam", "adamw", "muon", "sgd", "stable_spam"};
+  return words;
+}
+
+Schema optimizer_schema() {
+  return {
+      {"optimizer", "adamw", "update rule", optimizer_words()},
+      {"lr", 1e-3, "learning rate", {}, 0, 1e3},
+      {"schedule", "cosine", "learning rate after the warm-up", {"cosine", "linear", "constant"}},
+      {"final_lr", 0.1, "last learning rate as a share of lr", {}, 0, 1},
+      {"warmup", 0, "steps of linear warm-up", {}, 0, 1e9},
+      {"beta1", 0.9, "decay of the first moment", {}, 0, 1},
+      {"beta2", 0.95, "decay of the second moment", {}, 0, 1},
+      {"eps", 1e-8, "added to the root of the second moment", {}, 0, 1},
+      {"weight_decay", 0.0, "decoupled weight decay (sgd: L2)", {}, 0, 1e3},
+      {"momentum", 0.0, "of sgd", {}, 0, 1},
+      {"clip", 0.0, "largest global gradient norm, 0: no clipping", {}, 0, 1e9},
+  };
+}
+
 void states_from(const JsonReader& from, UpdateRules& rules) {
   JsonReader given = from;
   if (const auto moments = given.find("moments", {"of adam, adamw, stable_spam and muon: 8 bits in blocks of 256, 4 in "

@@ -4,10 +4,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "src/text/json_reader.h"
+#include "sim/rules/config.h"
 
 namespace fp4::sim {
+
+/// The words of the optimizers, in the order of Optimizer::Kind (sim/train/optim.h).
+const std::vector<std::string>& optimizer_words();
+
+/// Rows of the "train" section that belong to the optimizer.
+Schema optimizer_schema();
 
 enum class Moments : uint8_t { fp32, dynamic8, dynamic4 };
 

@@ -18,8 +18,6 @@ constexpr int good_steps_to_double = 2000;
 constexpr int momentum_reset = 1000;  // StableSPAM's interval
 constexpr float theta = 0.999f, gamma1 = 0.7f, gamma2 = 0.9f;
 
-const std::vector<std::string> optimizer_words = {"adam", "adamw", "muon", "sgd", "stable_spam"};
-
 // decay^t by repeated multiplication in fp64: the same everywhere.
 double power(float decay, int t) {
   double p = 1;
@@ -29,22 +27,6 @@ double power(float decay, int t) {
 float bias_correction(double power) { return static_cast<float>(1.0 / (1.0 - power)); }
 
 }  // namespace
-
-Schema optimizer_schema() {
-  return {
-      {"optimizer", "adamw", "update rule", optimizer_words},
-      {"lr", 1e-3, "learning rate", {}, 0, 1e3},
-      {"schedule", "cosine", "learning rate after the warm-up", {"cosine", "linear", "constant"}},
-      {"final_lr", 0.1, "last learning rate as a share of lr", {}, 0, 1},
-      {"warmup", 0, "steps of linear warm-up", {}, 0, 1e9},
-      {"beta1", 0.9, "decay of the first moment", {}, 0, 1},
-      {"beta2", 0.95, "decay of the second moment", {}, 0, 1},
-      {"eps", 1e-8, "added to the root of the second moment", {}, 0, 1},
-      {"weight_decay", 0.0, "decoupled weight decay (sgd: L2)", {}, 0, 1e3},
-      {"momentum", 0.0, "of sgd", {}, 0, 1},
-      {"clip", 0.0, "largest global gradient norm, 0: no clipping", {}, 0, 1e9},
-  };
-}
 
 Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scaling, Parameters& parameters,
                      UpdateContext context)
@@ -57,9 +39,10 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
       dense_(parameters.dense_total()),
       loss_scale_(loss_scaling ? first_scale : 1.0f) {
   const std::string word = name.empty() ? train.at("optimizer").get<std::string>() : name;
-  const auto found = std::find(optimizer_words.begin(), optimizer_words.end(), word);
-  if (found == optimizer_words.end()) throw unknown_word("optimizer", word, optimizer_words);
-  kind_ = static_cast<Kind>(found - optimizer_words.begin());
+  const std::vector<std::string>& words = optimizer_words();
+  const auto found = std::find(words.begin(), words.end(), word);
+  if (found == words.end()) throw unknown_word("optimizer", word, words);
+  kind_ = static_cast<Kind>(found - words.begin());
   const auto number = [&](const char* key) { return static_cast<float>(train.at(key).get<double>()); };
   lr_ = number("lr"), final_share_ = number("final_lr"), beta1_ = number("beta1"), beta2_ = number("beta2");
   eps_ = number("eps"), weight_decay_ = number("weight_decay"), momentum_ = number("momentum"), clip_ = number("clip");

@@ -10,15 +10,12 @@
 
 #include "sim/net/layers.h"
 #include "sim/net/row_tables.h"
+#include "sim/rules/config.h"
 #include "sim/rules/oscillation.h"
 #include "sim/rules/update_rules.h"
-#include "sim/train/config.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {
-
-/// Rows of the "train" section that belong to the optimizer.
-Schema optimizer_schema();
 
 /// What a recipe, the model and the run say of the update.
 struct UpdateContext {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "sim/net/layers.h"
-#include "sim/train/config.h"
+#include "sim/rules/config.h"
 
 namespace fp4::sim {
 

@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "fp4/spec.h"
-#include "sim/net/autograd.h"
+#include "sim/engine/trace.h"
 #include "sim/net/layers.h"
-#include "sim/train/config.h"
+#include "sim/rules/config.h"
+#include "sim/rules/schedule.h"
 #include "sim/train/gradients.h"
 #include "sim/train/status.h"
 
@@ -32,9 +33,6 @@ struct CurvePoint {
   std::optional<double> train_loss;       // mean since the previous point
   std::optional<double> validation_loss;  // forward as trained
 };
-
-/// How many products of each kind ran, by the precision of their operands ("mxfp4-like word": "e2m1/e8m0").
-using PrecisionCounts = std::map<std::string, int64_t>;
 
 /// Where a branch comes from: the SHA-256 of the checkpoint's file (16 hex digits), its step and its recipe's name.
 struct Parent {
@@ -66,14 +64,6 @@ struct Progress {
   int steps = 0;
   double train_loss = 0;  // last step
   double seconds = 0;
-};
-
-/// One line of --trace: a named quantity of one layer and GEMM operand at one step.
-struct TraceRow {
-  int step = 0;
-  std::string layer, gemm, operand, quantity;
-  double value = 0;
-  int probe = -1;  // index into RunOptions::trace_probes; -1: what the recipe itself does
 };
 
 struct RunOptions {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/net/forward_log.h"
+#include "sim/tape/forward_log.h"
 #include "src/text/error.h"
 #include "tasks/run.h"
 

@@ -146,7 +146,7 @@ FieldNotes service_notes() {
   return notes;
 }
 
-// A row of a schema (sim/train/config.h), whose default tells its type.
+// A row of a schema (sim/rules/config.h), whose default tells its type.
 void note_row(FieldNotes& notes, const sim::Field& row) {
   const Json& value = row.default_value;
   notes.say({row.doc, value}, /*required=*/false);

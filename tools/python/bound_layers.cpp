@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "sim/net/ops.h"
 #include "sim/rules/recipe.h"
+#include "sim/tape/ops.h"
 #include "src/text/error.h"
 
 namespace fp4::python {

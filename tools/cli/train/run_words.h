@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/train/config.h"
+#include "sim/rules/config.h"
 #include "tools/cli/command.h"
 
 namespace fp4::tools {

@@ -1,5 +1,5 @@
 // See forward_log.h.
-#include "sim/net/forward_log.h"
+#include "sim/tape/forward_log.h"
 
 #include <map>
 #include <utility>

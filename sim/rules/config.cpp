@@ -1,5 +1,5 @@
 // Canonical JSON from schema rows; see config.h.
-#include "sim/train/config.h"
+#include "sim/rules/config.h"
 
 #include <algorithm>
 

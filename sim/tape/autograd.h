@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/kernels/train_kernels.h"
-#include "sim/net/tensor.h"
+#include "sim/tape/tensor.h"
 
 namespace fp4::sim {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "sim/net/ops.h"
+#include "sim/tape/ops.h"
 
 namespace fp4::sim {
 

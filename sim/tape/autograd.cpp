@@ -1,5 +1,5 @@
 // The tape; see autograd.h.
-#include "sim/net/autograd.h"
+#include "sim/tape/autograd.h"
 
 #include <cstring>
 

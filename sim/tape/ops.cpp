@@ -1,5 +1,5 @@
 // Forward beside backward for every unquantised operation; see ops.h.
-#include "sim/net/ops.h"
+#include "sim/tape/ops.h"
 
 #include <algorithm>
 #include <cmath>

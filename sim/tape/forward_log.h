@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/net/tensor.h"
+#include "sim/tape/tensor.h"
 
 namespace fp4::sim {
 

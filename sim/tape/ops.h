@@ -3,7 +3,7 @@
 // Every function records itself; results of sums have the fixed order of train_kernels.h.
 #pragma once
 
-#include "sim/net/autograd.h"
+#include "sim/tape/autograd.h"
 
 namespace fp4::sim {
 
