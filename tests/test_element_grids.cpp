@@ -99,6 +99,9 @@ TEST_CASE("what is no grid is refused with the reason", "[quick]") {
   many.pop_back();
   CHECK(refusal(list_of(many)).empty());
   CHECK(refusal({{"base", "hif4"}, {"micro", {{{"per", 8}, {"bits", 1}}}}}).find("of its own") != std::string::npos);
+  // 8 bits below a sum of 0 .. 14: 12 bits, more codes than a grid has room for.
+  const Json wide = {{"base", "s1p6"}, {"micro", {{{"per", 16}, {"bits", 3}}, {{"per", 4}, {"bits", 3}}}}};
+  CHECK(refusal(wide).find("more than 9 bits") != std::string::npos);
   CHECK(
       refusal({{"base", "s1p2"}, {"micro", {{{"per", 4}, {"bits", 1}}, {{"per", 8}, {"bits", 1}}}}}).find("divides") !=
       std::string::npos);

@@ -168,11 +168,15 @@ Element add_micro_element(std::string name, Element base, const MicroLevel (&mic
         row.format.grid->micro[0] == micro[0] && row.format.grid->micro[1] == micro[1])
       return row.id;
   }
+  // Before the grid is made, which has room for so many.
+  int exponents = 1;
+  for (const MicroLevel& level : micro) exponents += (1 << level.bits) - 1;
+  if (1 << (format.code_bits() + grid_detail::bits_to_count(exponents)) > ElementGrid::most_codes)
+    throw Error(place + ": codes of more than 9 bits, micro-exponents included");
   std::vector<float> values;
   for (uint32_t code = 0; code < 1u << format.code_bits(); ++code) values.push_back(decode(format, code));
   CustomElement next;
   next.grid = make_micro_grid(static_cast<int>(base), format.code_bits(), values.data(), micro);
-  if (next.grid.code_bits > 9) throw Error(place + ": codes of more than 9 bits, micro-exponents included");
   if (next.grid.steps[next.grid.largest_code] >= 1 << ElementGrid::most_steps_log2)
     throw Error(place + ": the largest value must be less than 2^30 times the smallest step");
   if (next.grid.value[next.grid.largest_code] >= power_of_two(ElementGrid::highest_log2))
