@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "src/text/error.h"
 #include "sweeps/carried_files.h"
@@ -278,6 +279,17 @@ TEST_CASE("people can explore the page in Chromium", "[cli]") {
   for (ReportPoint& point : open.points)
     if (point.front == "on") point.front = "undecided";
   write("undecided.html", open);
+  // Two axes of few values: the scale and Wgrad's rounding, one point for each pair of values.
+  ReportInput few = synthetic_report(60, 5, {"lm"}, false);
+  few.answers = {{"lm", "At 5 % overhead nearest_even, ue5m3 loses 0.02."}};
+  std::set<std::string> pairs;
+  std::erase_if(few.points, [&](ReportPoint& point) {
+    if (point.baseline) return false;
+    for (std::size_t axis = 0; axis < point.axis_values.size(); ++axis)
+      if (axis != 0 && axis != 2) point.axis_values[axis] = few.axes[axis].reference;
+    return !pairs.insert(point.axis_values[0] + " " + point.axis_values[2]).second;
+  });
+  write("few.html", few);
   // A front of bf16 alone: what is quantised is near it, or beaten.
   for (const char* state : {"undecided", "off"}) {
     ReportInput plain = synthetic_report(60, 5, {"lm"}, false);

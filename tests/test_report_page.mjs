@@ -423,6 +423,33 @@ for (const [width, height] of [
     const [answer, chart] = [await bottom('#answer-text'), await bottom('#scatter')];
     check(answer < 0.3 * height && chart <= height, `${width}: the answer ends at ${answer}, the chart at ${chart}`);
     check(!(await page.locator('#controls').isVisible()), `${width}: the controls are folded`);
+    check(!(await page.locator('#answer-table').isVisible()), `${width}: nine axes make no table`);
+  });
+// Two axes of few values: names, colours and a table by the values, on the first screen.
+for (const [width, height] of [
+  [1440, 900],
+  [390, 844],
+])
+  await visit('few.html', {viewport: {width, height}}, async (page) => {
+    const table = page.locator('#answer-table');
+    const words = await table.textContent();
+    check(['nearest_even', 'stochastic', 'e8m0', 'ue4m3', 'ue5m3'].every((word) => words.includes(word)), words);
+    check((await table.locator('tbody td').count()) === 6, 'a cell for each pair of values');
+    check((await table.locator('b').count()) === 1, 'the best mean is bold');
+    const [cells, chart] = [await table.boundingBox(), await page.locator('#scatter').boundingBox()];
+    check(cells.y + cells.height < chart.y, `${width}: the table stands above the chart`);
+    check(chart.y + chart.height <= height, `${width}: the chart ends at ${chart.y + chart.height}`);
+    const legend = await page.locator('#legend').textContent();
+    check(/(scale|rounding):/.test(legend), `${width}: coloured by an axis: ${legend}`);
+    const keys = await page.locator('#legend .key').allTextContents();
+    check(new Set(keys).size === keys.length, `${width}: no key twice: ${keys}`);
+    check(page.url().endsWith('few.html'), `${width}: the usual view needs no words: ${page.url()}`);
+    const svg = (await saved(page, page.locator('.export[data-chart=scatter]'), 'svg')).bytes.toString();
+    check(!svg.includes('base configuration'), `${width}: no point is only a base`);
+    check(/>(1 )?\w+, (nearest_even|stochastic)</.test(svg), `${width}: points carry their values`);
+    check((await page.locator('#answer').textContent()).includes('Overhead: '), 'the columns are explained');
+    check(await page.evaluate((w) => document.documentElement.scrollWidth <= w, width), `${width}: nothing sticks out`);
+    if (width > 1000) await check_accessible(page, 'few');
   });
 // Sweeps with little in them: nothing to show is said, and nothing breaks.
 for (const name of ['one.html', 'fallen.html'])

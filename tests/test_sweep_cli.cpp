@@ -549,3 +549,18 @@ TEST_CASE("pareto gives the race that would make a front, and says what a small 
   CHECK_THAT(pareto(recipes + R"(, "race": {"seeds": 10, "delta": 0.01})"),
              Contains("Fewer than 100 seeds can only say `worse`") && !Contains("1 are worse"));
 }
+
+TEST_CASE("the answer names settings by their values and says who loses", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "g.json",
+             R"({"name": "g", "task": "regression", "base": "nvfp4", "seeds": 3, "train": {"steps": 20},
+    "axes": {"*.*.rounding": ["nearest_even", "stochastic", "toward_zero"], "*.*.scale": ["ue4m3", "ue5m3"]}})");
+  const std::string out = folder / "g.sweep";
+  REQUIRE(run_cli("sweep run -q " + folder / "g.json" + " --out " + out).exit_code == 0);
+  const Json json = Json::parse(run_cli("pareto " + out + " --json").out);
+  const std::string answer = json["contexts"][0]["answer"];
+  INFO(answer);
+  CHECK_THAT(answer, Contains("% overhead nearest_even, ue4m3 loses 0.0") &&
+                         Contains("More is lost by toward_zero (+0.0") && Contains(", stochastic (+0.0") &&
+                         !Contains("rounding=") && !Contains("fp32"));
+}

@@ -121,3 +121,12 @@ TEST_CASE("help knows the words of README.md", "[cli]") {
   CHECK(run_cli("help 'loss gap'").exit_code == 0);
   CHECK_THAT(run_cli("help no such phrase").err, Catch::Contains("unknown word 'no such phrase'"));
 }
+
+TEST_CASE("the fields of a kind of file are a table that can be read in a pipe", "[cli]") {
+  for (const char* kind : {"recipe", "spec", "grid", "hardware"})
+    for (const std::string& line : lines_of(run_shell(std::string("unset COLUMNS; $FP4SIM help ") + kind).out)) {
+      INFO(kind << ": " << line.size());
+      CHECK(line.size() <= 400);
+    }
+  CHECK_THAT(run_cli("help element").out, Catch::Contains("e2m1") && Catch::Contains("int4"));
+}

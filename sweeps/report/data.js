@@ -199,8 +199,32 @@ function shown_name(model, point) {
   return model.baseline[point] || model.names_differ ? words_at(model.name, point) : '';
 }
 
+// One or two axes of few values tell the points of a context apart: then a point is named by its values on them, and
+// coloured by the first. [] where there are more axes, many values, or names that differ.
+function naming_axes(model, context) {
+  model.naming ??= new Map();
+  if (!model.naming.has(context)) {
+    const points = [];
+    for (let i = 0; i < model.count; ++i)
+      if (words_at(model.context, i) === context && !model.baseline[i]) points.push(i);
+    const values = (axis) => new Set(points.map((i) => axis.codes[i])).size;
+    const varied = model.axes.filter((axis) => values(axis) > 1);
+    const few = varied.length <= 2 && varied.every((axis) => values(axis) <= 8) && points.length <= 24;
+    model.naming.set(context, few && points.length && !shown_name(model, points[0]) ? varied : []);
+  }
+  return model.naming.get(context);
+}
+
+// "stochastic, ue5m3"; a number or a switch has its axis beside it.
+const axis_values = (model, point) =>
+  naming_axes(model, words_at(model.context, point)).map((axis) => {
+    const value = axis.values[axis.codes[point]];
+    return /^(none|true|false|null|[^a-z].*)?$/i.test(value) ? `${axis.label}=${value || 'none'}` : value;
+  });
+
 function point_label(model, point, limit = Infinity) {
   const name = shown_name(model, point);
+  if (!name && naming_axes(model, words_at(model.context, point)).length) return axis_values(model, point).join(', ');
   // nvfp4, not nvfp4: recipe=nvfp4
   const parts = differences(model, point)
     .filter(({value}) => value !== name)

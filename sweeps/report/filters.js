@@ -225,7 +225,7 @@ function keep_menus_apart(place) {
 // Folded unless a link chose something in them.
 function unfold_choices() {
   const {x, y, colour, x_scale, y_scale, intervals, filters, model} = state;
-  const usual = x === model.head.x && y === model.head.y && colour === 'status' && !filters.size;
+  const usual = x === model.head.x && y === model.head.y && colour === state.usual_colour && !filters.size;
   by_id('choices').open = !(usual && x_scale === 'auto' && y_scale === 'auto' && intervals === 'front');
 }
 

@@ -40,6 +40,11 @@ function row_title(point, limit) {
 }
 
 function difference_chips(point, limit = Infinity) {
+  const naming = shown_name(state.model, point) ? [] : naming_axes(state.model, words_at(state.model.context, point));
+  if (naming.length)
+    return naming.map((axis) =>
+      h('span', {class: 'chip', title: axis.name}, axis.label, ' ', h('b', {}, axis.values[axis.codes[point]] || 'none')),
+    );
   // The name of a recipe is its title already.
   const changes = differences(state.model, point).filter(({value}) => value !== shown_name(state.model, point));
   const shown = changes

@@ -18,7 +18,7 @@ function remember_place() {
   if (state.x !== model.head.x) words.set('x', state.x);
   if (state.y !== model.head.y) words.set('y', state.y);
   for (const [key, accepted] of Object.entries(place_words)) if (state[key] !== accepted[0]) words.set(key, state[key]);
-  if (state.colour !== 'status') words.set('colour', state.colour);
+  if (state.colour !== state.usual_colour) words.set('colour', state.colour);
   if (state.pins.length) words.set('pin', state.pins.map((i) => model.hash[i]).join(' '));
   for (const [facet, codes] of state.filters)
     for (const code of codes) words.append('filter', `${facet_name(facet)}:${facet_word(facet, code)}`);
@@ -46,6 +46,13 @@ function recall_filter(text) {
   state.filters.get(facet).add(code);
 }
 
+// Colour by the axis that does most, where points are named by their axes.
+function choose_usual_colour() {
+  const naming = naming_axes(state.model, state.context);
+  const first = effect_groups(current_task()).find((group) => naming.some((axis) => axis.name === group.name));
+  state.colour = state.usual_colour = naming.length ? `axis ${first?.name ?? naming[0].name}` : 'status';
+}
+
 function recall_place() {
   const words = new URLSearchParams(location.hash.slice(1));
   const chip = chip_names(state.pack).indexOf(words.get('chip'));
@@ -55,14 +62,15 @@ function recall_place() {
   for (const key of ['x', 'y']) if (model.column(words.get(key))) state[key] = words.get(key);
   for (const [key, accepted] of Object.entries(place_words))
     if (accepted.includes(words.get(key))) state[key] = words.get(key);
-  const colour = words.get('colour');
-  if (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5)))))
-    state.colour = colour;
   for (const hash of (words.get('pin') ?? '').split(' ')) {
     if (!model.index_of.has(hash) || state.pins.length === 4) continue;
     state.pins.push(model.index_of.get(hash));
     state.panel = state.pins.at(-1);
     state.context = words_at(model.context, state.panel);
   }
+  choose_usual_colour();
+  const colour = words.get('colour');
+  if (colour === 'status' || (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5))))))
+    state.colour = colour;
   for (const text of words.getAll('filter')) recall_filter(text);
 }

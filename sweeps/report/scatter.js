@@ -51,10 +51,12 @@ function paint_legend() {
     'aria-hidden': 'true',
   });
   line.style.borderColor = front_colour(layout.front.kind, theme);
-  const keys = [
-    ...shapes.map((word) => h('span', {class: 'key'}, state_icon(word, shape_colour(word)), state_words[word])),
-    h('span', {class: 'key'}, line, front_titles[layout.front.kind]),
-  ];
+  const title = front_titles[layout.front.kind];
+  const says_both = (word) => state_words[word] === title;
+  const keys = shapes.map((word) =>
+    h('span', {class: 'key'}, state_icon(word, shape_colour(word)), says_both(word) ? line : null, state_words[word]),
+  );
+  if (!shapes.some(says_both)) keys.push(h('span', {class: 'key'}, line, title));
   if (layout.local.length)
     keys.push(
       h(
@@ -87,7 +89,7 @@ function paint_legend() {
       keys.push(
         h('span', {class: 'key quiet'}, title + ':'),
         ...groups
-          .filter((group) => group.count)
+          .filter((group) => group.count && !layout.shown.filter(group.test).every((i) => state.model.baseline[i]))
           .map((group) =>
             h(
               'span',

@@ -109,7 +109,14 @@ function label_texts(model, view, layout) {
     .flatMap((i) => tied_with(model, i, layout.x))
     .filter((i) => !model.baseline[i])
     .map((i) => ({i, number: '', text: name(i), bold: false}));
-  return [...steps, ...(tied.length > 24 ? [] : tied)].filter(({i}) => visible.has(i) && !layout.far.has(i));
+  // Where two axes of few values name them, all points.
+  const own = layout.shown.filter((i) => !model.baseline[i]);
+  const named = new Set([...front, ...tied.map(({i}) => i)]);
+  const rest =
+    naming_axes(model, view.context).length && own.length <= 12
+      ? own.filter((i) => !named.has(i)).map((i) => ({i, number: '', text: name(i), bold: false}))
+      : [];
+  return [...steps, ...(tied.length > 24 ? [] : tied), ...rest].filter(({i}) => visible.has(i) && !layout.far.has(i));
 }
 
 // Where a text of `width` pixels stands beside a mark at (x, y), by the side it is on; y grows upwards. `shift`: pixels

@@ -8,6 +8,7 @@ const state = {
   x: '',
   y: '',
   colour: 'status',
+  usual_colour: 'status', // of the context: its first axis where two of few values name the points
   x_scale: 'auto',
   y_scale: 'auto',
   intervals: 'front',

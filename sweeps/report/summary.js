@@ -11,10 +11,10 @@ function paint_answer() {
   by_id('subtitle').textContent = `fp4sim report${model.head.workload ? `, costs of ${model.head.workload}` : ''}`;
   by_id('answer-text').textContent = own?.text ?? '';
   const words = {
-    tested: 'tested on fresh seeds',
-    undecided: 'fresh seeds put nothing on the front for certain',
-    screening: 'screening only: the best means of few seeds',
-    means: 'by means, not tested',
+    tested: ['tested on fresh seeds', ''],
+    undecided: ['undecided', ': fresh seeds put nothing on the front for certain'],
+    screening: ['screening only', ': the best means of few seeds'],
+    means: ['by means, not tested', ''],
   };
   fill(
     by_id('answer-state'),
@@ -22,11 +22,80 @@ function paint_answer() {
       'span',
       {class: 'badge'},
       state_icon({tested: 'on', undecided: 'undecided', screening: 'screening', means: 'off'}[kind]),
-      words[kind],
+      h('span', {}, words[kind][0], h('span', {class: 'roomy'}, words[kind][1])),
     ),
-    ` ${points.length.toLocaleString('en')} of ${plural(all.length, 'configuration')} on the line, ` +
+    h('span', {class: 'roomy'}, ` ${points.length.toLocaleString('en')} of ${plural(all.length, 'configuration')} on the line, ` +
       `${diverged ? `${diverged.toLocaleString('en')} diverged` : 'none diverged'}; ` +
-      `${plural(model.tables.runs.rows, 'training run')}.`,
+      `${plural(model.tables.runs.rows, 'training run')}.`),
+    ` ${meaning_of_columns()}`,
+  );
+  paint_answer_table();
+}
+
+// What the two columns of the chart mean, in a line.
+const column_meanings = {
+  overhead: 'Overhead: how much longer a step takes than an ideal one in FP4.',
+  quantisation_overhead: 'Quantisation overhead: the time that a recipe’s own conversions add to a step.',
+  loss_gap: 'Loss gap: the loss above that of fp32.',
+  loss_hp_gap: 'Loss gap: the loss above that of fp32, measured in high precision.',
+};
+const meaning_of_columns = () =>
+  [state.model.head.x, state.model.head.y].map((name) => column_meanings[name] ?? '').join(' ').trim();
+
+// The quality at every value of one axis, or of two, beside the answer: the best mean in bold.
+function paint_answer_table() {
+  const {model} = state;
+  const y = model.column(model.head.y);
+  const place = by_id('answer-table');
+  const axes = naming_axes(model, state.context);
+  const points = context_points().filter((i) => !model.baseline[i] && Number.isFinite(y.mean[i]));
+  place.hidden = !axes.length || points.length < 2;
+  by_id('explore').classList.toggle('below-table', !place.hidden);
+  if (place.hidden) return;
+  const count = (axis) => new Set(points.map((i) => axis.codes[i])).size;
+  const [rows, columns] = axes.length === 1 || count(axes[0]) >= count(axes[1]) ? axes : [axes[1], axes[0]];
+  const used = (axis) => axis.order.filter((code) => points.some((i) => axis.codes[i] === code));
+  const text = (axis, code) => axis.values[code] || 'none';
+  const at = (row, column) =>
+    points
+      .filter((i) => rows.codes[i] === row && (!columns || columns.codes[i] === column))
+      .sort((i, j) => direction(y) * (y.mean[i] - y.mean[j]))[0];
+  const best = [...points].sort((i, j) => direction(y) * (y.mean[i] - y.mean[j]))[0];
+  const largest = Math.max(...points.map((i) => Math.abs(y.mean[i])));
+  const cell = (i) => {
+    if (i === undefined) return h('td', {class: 'number quiet'}, '–');
+    const value = even_text(y, y.mean[i], largest);
+    const spread = Number.isFinite(y.low?.[i])
+      ? h('span', {class: 'quiet'}, ` ± ${even_text(y, (y.high[i] - y.low[i]) / 2, largest)}`)
+      : null;
+    return h('td', {class: 'number'}, y.mean[i] === y.mean[best] ? h('b', {}, value) : value, spread);
+  };
+  fill(
+    place,
+    h(
+      'table',
+      {class: 'answer-values'},
+      h('caption', {}, `${column_title(y)} by ${rows.label}${columns ? ` and ${columns.label}` : ''}`),
+      columns
+        ? h(
+            'thead',
+            {},
+            h('tr', {}, h('td'), used(columns).map((code) => h('th', {scope: 'col'}, text(columns, code)))),
+          )
+        : null,
+      h(
+        'tbody',
+        {},
+        used(rows).map((row) =>
+          h(
+            'tr',
+            {},
+            h('th', {scope: 'row'}, text(rows, row)),
+            columns ? used(columns).map((column) => cell(at(row, column))) : cell(at(row)),
+          ),
+        ),
+      ),
+    ),
   );
 }
 
@@ -192,8 +261,11 @@ function choose_context(context) {
   const pins = state.pins.map((point) => same_settings(point, context)).filter((point) => point >= 0);
   Object.assign(state, {context, range: null, wide: false, panel: 'front', pins});
   state.filters.clear();
-  if (state.colour.startsWith('axis ') && !varied_axes().some((axis) => 'axis ' + axis.name === state.colour))
-    state.colour = 'status';
+  const was_usual = state.colour === state.usual_colour;
+  const wish = state.colour;
+  choose_usual_colour();
+  if (!was_usual && (!wish.startsWith('axis ') || varied_axes().some((axis) => 'axis ' + axis.name === wish)))
+    state.colour = wish;
   refresh('task');
 }
 

@@ -80,13 +80,21 @@ void print_found(const Found& found) {
   }
 }
 
+// As much of a list of words as a table has room for; `fp4sim help FIELD` has all.
+std::string short_list(const std::string& text) {
+  constexpr size_t most = 60;
+  if (text.size() <= most) return text;
+  const size_t end = text.rfind(", ", most);
+  return text.substr(0, end == std::string::npos ? most : end) + ", ..";
+}
+
 void print_kind(const ReferenceKind& kind) {
   print_wrapped(kind.title + ": " + kind.doc);
   for (const ReferenceSection& section : reference_sections(kind)) {
     Table table = {{{section.name}, {"value"}, {"meaning"}}, {}};
     for (const ReferenceRow& row : section.rows) {
-      const std::string usual = default_text(*row.notes);
-      const std::string value = value_text(*row.notes);
+      const std::string usual = short_list(default_text(*row.notes));
+      const std::string value = short_list(value_text(*row.notes));
       table.rows.push_back({row.path,
                             usual.empty()         ? value
                             : usual == "required" ? value + "; required"

@@ -107,7 +107,7 @@ void add_table_forms(CLI::App& app) {
 }
 
 // "--tokens NUMBER (Tokens to train on)"; positional ones by their name.
-std::string wanted(const CLI::Option& option) {
+std::string text_of_missing(const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();
   std::string text = !names.empty() && !option.get_positional() ? "--" + names.front() : option.get_name();
   if (const std::string type = option.get_type_name(); !type.empty() && !option.get_positional()) text += " " + type;
@@ -118,7 +118,7 @@ std::string wanted(const CLI::Option& option) {
 std::string missing_options(const CLI::App& command) {
   std::string text, example = command.get_footer();
   for (const CLI::Option* option : command.get_options())
-    if (option->get_required() && option->count() == 0) text += (text.empty() ? "" : "; ") + wanted(*option);
+    if (option->get_required() && option->count() == 0) text += (text.empty() ? "" : "; ") + text_of_missing(*option);
   constexpr std::string_view head = "Example:\n  ";
   if (!example.starts_with(head)) return text;
   example.erase(0, head.size());

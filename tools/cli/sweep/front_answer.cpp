@@ -2,10 +2,15 @@
 #include "tools/cli/sweep/front_answer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <string_view>
+#include <tuple>
 
+#include "tools/cli/options.h"
 #include "tools/cli/sweep/sweep_view.h"
 
 namespace fp4::tools {
@@ -19,6 +24,7 @@ using sweeps::FrontStatus;
 std::string short_percent(double share) {
   const double value = 100 * share;
   if (std::fabs(value) < 0.05) return "0 %";
+  if (std::fabs(value) >= 1000) return grouped(std::llround(value)) + " %";
   return std::fabs(value) < 10 ? fmt::format("{:.2g} %", value) : fmt::format("{:.3g} %", value);
 }
 
@@ -32,7 +38,24 @@ std::string price_text(const std::string& column, double value, bool named) {
   return fmt::format("{:.3g} {}", value, column);
 }
 
+// A setting in short: its values alone where one or two axes of words tell all points apart, "stochastic, ue5m3".
+std::string short_setting(const sweeps::Results& results, const sweeps::ConfigResult& config) {
+  const std::vector<std::string>& axes = results.axes();
+  const auto is_word = [](const std::string& label) {
+    return !label.empty() && std::isalpha(static_cast<unsigned char>(label.front())) != 0 && label != "none" &&
+           label != "true" && label != "false" && label != "null";
+  };
+  if (!config.in_plan || axes.size() > 2 || !std::all_of(config.labels.begin(), config.labels.end(), is_word))
+    return setting_of(results, config);
+  return fmt::format("{}", fmt::join(config.labels, ", "));
+}
+
 std::string loss_text(double loss) { return fmt::format("{:.2g}", loss); }
+
+// Below the noise of bf16 itself no loss of one sweep is seen.
+bool is_noise(const ContextFront& front, double gap) {
+  return front.noise_floor && std::fabs(gap) <= front.noise_floor->sd;
+}
 
 bool loses_nothing(const ContextFront& front, const FrontPoint& point, const std::string& y) {
   return front.raced && y.ends_with("gap") && point.raced_gap.interval && point.raced_gap.interval->high < front.delta;
@@ -41,13 +64,56 @@ bool loses_nothing(const ContextFront& front, const FrontPoint& point, const std
 // "at 2 % overhead nvfp4 loses 0.026".
 std::string step_text(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                       const FrontPoint& point, bool named, const char* at = "at") {
-  const std::string name = setting_of(results, *point.config);
+  const std::string name = short_setting(results, *point.config);
   const std::string start = fmt::format("{} {} {}", at, price_text(options.x, point.x, named), name);
   const std::string open = front.raced && point.status == FrontStatus::undecided ? " (undecided)" : "";
   if (loses_nothing(front, point, options.y)) return start + " loses nothing that matters" + open;
   const double y = shown_mean(point, options.y);
   if (!options.y.ends_with("gap")) return start + " ends at a loss of " + fmt::format("{:.3g}", y) + open;
+  if (is_noise(front, y)) return start + " loses nothing that can be seen" + open;
   return start + (y < 0 ? " gains " : " loses ") + loss_text(std::fabs(y)) + open;
+}
+
+std::string_view race_word(FrontStatus status) {
+  return status == FrontStatus::off ? ", worse" : status == FrontStatus::undecided ? ", undecided" : "";
+}
+
+// The one value in which two settings differ; "" where none or several do.
+std::string one_difference(const sweeps::ConfigResult& config, const sweeps::ConfigResult& other) {
+  std::string value;
+  for (size_t i = 0; i < config.labels.size(); ++i) {
+    if (config.labels[i] == other.labels[i]) continue;
+    if (!value.empty()) return "";
+    value = config.labels[i];
+  }
+  return value;
+}
+
+// Who loses, where few do: values that differ from the best step of no higher cost in one axis, each by its difference,
+// the least first.
+std::string losers_text(const ContextFront& front, const sweeps::FrontOptions& options,
+                        const std::vector<const FrontPoint*>& steps) {
+  constexpr size_t most = 5;
+  std::vector<std::tuple<double, std::string, FrontStatus>> losers;
+  for (const FrontPoint& point : front.points) {
+    if (point.on_front || !point.config->in_plan || point.y.n == 0 || point.diverged > 0) continue;
+    const FrontPoint* step = nullptr;
+    for (const FrontPoint* candidate : steps)
+      if (candidate->config->in_plan && candidate->x <= point.x) step = candidate;
+    if (step == nullptr || point.status == FrontStatus::tied) continue;
+    const std::string value = one_difference(*point.config, *step->config);
+    const bool paired = front.raced && point.difference.n > 0;
+    const double more = paired ? point.difference.mean : point.y.mean - step->y.mean;
+    if (!value.empty() && more > 0 && !is_noise(front, more)) losers.emplace_back(more, value, point.status);
+  }
+  if (losers.empty() || losers.size() > most || !options.y.ends_with("gap")) return "";
+  std::sort(losers.begin(), losers.end(),
+            [](const auto& a, const auto& b) { return std::get<double>(a) < std::get<double>(b); });
+  std::string text;
+  for (const auto& [more, value, status] : losers)
+    text += fmt::format("{}{} (+{}{})", text.empty() ? "" : ", ", value, loss_text(more),
+                        front.raced ? race_word(status) : "");
+  return " More is lost by " + text + ".";
 }
 
 std::string without_points(const ContextFront& front) {
@@ -66,6 +132,11 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
   for (const FrontPoint& point : front.points)
     if (point.on_front && point.y.n > 0 && point.diverged < point.runs) steps.push_back(&point);
   if (steps.empty()) return without_points(front);
+  // fp32 loses nothing by definition and costs more than anyone pays.
+  const auto is_fp32 = [](const FrontPoint* step) {
+    return !step->config->in_plan && step->config->record.recipe == "fp32";
+  };
+  if (steps.size() > 1) std::erase_if(steps, is_fp32);
   std::string text;
   for (size_t k = 0; k < steps.size(); ++k) {
     if (steps.size() > 4 && k >= 2 && k + 2 < steps.size()) {
@@ -77,9 +148,11 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
     text += k == 0 ? "" : free ? "; " : ", ";
     text += step_text(results, front, options, *steps[k], k == 0, free && k > 0 ? "from" : "at");
   }
-  if (!front.raced) return fmt::format("By the means of {} seeds, not confirmed on fresh ones: {}.", front.seeds, text);
+  if (!front.raced)
+    return fmt::format("By the means of {} seeds, not confirmed on fresh ones: {}.{}", front.seeds, text,
+                       losers_text(front, options, steps));
   text.front() = 'A';  // every step begins with "at"
-  return text + ".";
+  return text + "." + losers_text(front, options, steps);
 }
 
 std::vector<std::string> front_answers(const sweeps::Results& results, const std::vector<ContextFront>& fronts,
