@@ -8,6 +8,7 @@
 #include "sim/engine/quantized_linear.h"
 #include "sim/rules/calls.h"
 #include "sim/rules/recipe.h"
+#include "src/files/tensor_writer.h"
 #include "src/text/error.h"
 #include "sweeps/judge/rollout.h"
 #include "tasks/run.h"
@@ -284,6 +285,59 @@ TEST_CASE("words are turned one at a time", "[train]") {
   }
 }
 
+// A rollout whose words have these KL alone and without; 0.07 in all.
+sweeps::Rollout with_turns(const std::vector<std::pair<double, double>>& turns) {
+  sweeps::Rollout r;
+  const auto of = [](double kl) {
+    sweeps::Divergence d;
+    d.kl.n = 1, d.kl.mean = kl;
+    return d;
+  };
+  r.all = of(0.07);
+  for (const auto& [alone, without] : turns) {
+    r.turns.emplace_back();
+    r.turns.back().alone = of(alone), r.turns.back().without = of(without);
+  }
+  return r;
+}
+
+TEST_CASE("a cause is what lowers the KL when it is turned back", "[quick]") {
+  // 0.079 alone, more than all, and 0.07 left without it: refuted by its own row.
+  CHECK(sweeps::cause_of(with_turns({{0.079, 0.07}, {0.062, 0.071}})).words.empty());
+  CHECK(sweeps::cause_of(with_turns({{0.02, 0.036}, {0.069, 0.07}})).words.empty());
+  CHECK(sweeps::cause_of(with_turns({{0.02, 0.035}, {0.069, 0.07}})).words == std::vector<size_t>{0});
+  CHECK(sweeps::cause_of(with_turns({{0.079, 0.08}})).words == std::vector<size_t>{0});  // the only one
+  sweeps::Rollout pairs = with_turns({{0.079, 0.06}, {0.062, 0.07}, {0.01, 0.07}});
+  pairs.pairs = {{0, 2, with_turns({{0, 0.01}}).turns[0].without}, {0, 1, {}}};
+  CHECK(sweeps::cause_of(pairs).words == std::vector<size_t>{0, 2});
+  CHECK(sweeps::cause_of(pairs).left == 0.01);
+  pairs.pairs[0].without->kl.mean = 0.05;
+  CHECK(sweeps::cause_of(pairs).words.empty());
+}
+
+TEST_CASE("words that act together are turned back in pairs", "[train]") {
+  const test::TemporaryFolder folder;
+  train(run_of(small_lm, "bf16", 20), folder / "c");
+  const sweeps::Rollout r = sweeps::compare_rollout(folder / "c", "nvfp4", "mxfp4", {});
+  REQUIRE(r.turns.size() == 4);  // scale, rule, block, tensor scale
+  for (const sweeps::Turn& t : r.turns) CHECK(t.without->kl.mean > 0.5 * r.all.kl.mean);
+  REQUIRE(r.pairs.size() == 6);
+  const sim::Answers reference = outputs_of(folder / "c", "nvfp4");
+  for (const sweeps::PairTurn& pair : r.pairs) {
+    Json back = {{"base", "mxfp4"}};
+    for (const size_t i : {pair.first, pair.second})
+      back["fprop"]["*"][r.turns[i].word.substr(8)] = r.turns[i].against;  // without "fprop.*."
+    INFO(back);
+    if (!pair.without) {
+      CHECK_THROWS(outputs_of(folder / "c", back));
+      continue;
+    }
+    CHECK(pair.without->kl.mean ==
+          Approx(static_cast<double>(kl_of(outputs_of(folder / "c", back), reference))).epsilon(1e-9));
+  }
+  CHECK(cause_of(r).words.size() != 1);
+}
+
 TEST_CASE("a kernel that splits by the size of a call is not batch-invariant", "[train]") {
   const test::TemporaryFolder folder;
   train(run_of(small_lm, "bf16", 20), folder / "c");
@@ -339,6 +393,7 @@ TEST_CASE("eval --against on the command line", "[cli]") {
   CHECK(out["first"]["operand"] == "sum");
   REQUIRE(out["causes"].size() == 2);
   for (const Json& cause : out["causes"]) CHECK(cause["alone"]["kl"].contains("mean"));
+  CHECK(out["cause"]["words"].size() + out["pairs"].size() > 0);
   CHECK(out["provenance"].is_object());
   // Without --recipe, what --set makes of the one it is compared with; the option's name is one with the position.
   const auto text = test::run_cli("eval --checkpoint " + (folder / "c") + " --against bf16 --set calls.split_k=2");
@@ -359,4 +414,36 @@ TEST_CASE("eval --against on the command line", "[cli]") {
   REQUIRE(test::run_cli("train --task regression --steps 2 --json --quiet --checkpoint " + (folder / "r")).exit_code ==
           0);
   refused((folder / "r") + " --against mxfp4 --recipe nvfp4", "no classes");
+}
+
+TEST_CASE("logits of two programs are compared as files", "[cli]") {
+  const test::TemporaryFolder folder;
+  const float three = std::log(3.0f);
+  // Those of "KL, flips and intervals by hand": two sequences of two tokens, two classes.
+  const std::vector<float> p = {0, three, 1, 1, 5, 2, 0, 0}, q = {7, 7, 1, 1, 5, 2, 0, 0};
+  save_tensor(folder / "p.npy", Dtype::f32, {2, 2, 2}, p.data());
+  save_tensor(folder / "q.npy", Dtype::f32, {2, 2, 2}, q.data());
+  save_tensor(folder / "flat.npy", Dtype::f32, {4, 2}, q.data());
+  const std::string eval = "eval --logits " + (folder / "p.npy") + " --against ";
+  const auto json = test::run_cli(eval + (folder / "q.npy") + " --json");
+  INFO(json.err);
+  REQUIRE(json.exit_code == 0);
+  const Json out = Json::parse(json.out);
+  const double kl = 0.25 * std::log(0.5) + 0.75 * std::log(1.5);
+  CHECK(out["kl"]["mean"].get<double>() == Approx(kl / 4).epsilon(1e-7));
+  CHECK(out["flipped"]["mean"] == 0.25);
+  CHECK(out["tokens"] == 4);
+  CHECK(out["examples"] == 2);
+  CHECK(out["differing"] == 2);
+  CHECK_THAT(test::run_cli(eval + (folder / "q.npy")).out,
+             Contains("2 of 8 logits differ, first of token 0, class 0: 0 against 7."));
+  const auto refused = [&](const std::string& words, const char* part) {
+    const auto result = test::run_cli(words);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Contains(part));
+  };
+  refused(eval + (folder / "flat.npy"), "has shape");
+  refused("eval --logits " + (folder / "p.npy"), "compared with what");
+  refused(eval + (folder / "q.npy") + " --recipes mxfp4", "leave out");
+  refused("eval", "checkpoint");
 }

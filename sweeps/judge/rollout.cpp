@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sim/tape/forward_log.h"
 #include "src/text/error.h"
@@ -134,6 +135,14 @@ FirstDifference described(const sim::ForwardLog::Product& p, const std::string& 
   return out;
 }
 
+constexpr size_t most_paired = 8;  // words: 28 pairs
+
+// KL that is left without a word; what cannot be judged comes last.
+double left_of(const std::optional<Divergence>& without) {
+  return without && without->kl.n > 0 ? without->kl.mean : std::numeric_limits<double>::infinity();
+}
+double made_by(const Turn& turn) { return turn.alone && turn.alone->kl.n > 0 ? turn.alone->kl.mean : -1; }
+
 }  // namespace
 
 Rollout compare_rollout(const std::string& checkpoint, const Json& against, const Json& recipe,
@@ -146,7 +155,7 @@ Rollout compare_rollout(const std::string& checkpoint, const Json& against, cons
   out.against = first.config.at("recipe"), out.recipe = second.config.at("recipe");
   out.turns = different_words(out.against, out.recipe);
   const bool is_one_word = out.turns.size() == 1;
-  const size_t all = 4 + (is_one_word ? 0 : 2 * out.turns.size());
+  size_t all = 4 + (is_one_word ? 0 : 2 * out.turns.size());
   size_t done = 1;
   const auto step = [&] {
     if (progress) progress(++done, all);
@@ -198,11 +207,37 @@ Rollout compare_rollout(const std::string& checkpoint, const Json& against, cons
     turn.alone = turned(out.against, turn.recipe);
     turn.without = turned(out.recipe, turn.against);
   }
-  // What cannot stand alone comes last, by what is left without it.
-  const auto weight = [](const Turn& t) { return t.alone ? t.alone->kl.mean : -1; };
-  std::stable_sort(out.turns.begin(), out.turns.end(),
-                   [&](const Turn& a, const Turn& b) { return weight(a) > weight(b); });
+  std::stable_sort(out.turns.begin(), out.turns.end(), [](const Turn& a, const Turn& b) {
+    const double left_a = left_of(a.without), left_b = left_of(b.without);
+    return left_a != left_b ? left_a < left_b : made_by(a) > made_by(b);
+  });
+  if (out.all.kl.n == 0 || out.all.kl.mean == 0 || !cause_of(out).words.empty()) return out;
+  for (size_t second = 1; second < std::min(out.turns.size(), most_paired); ++second)
+    for (size_t first = 0; first < second; ++first) out.pairs.push_back({first, second, {}});
+  all += out.pairs.size();
+  for (PairTurn& pair : out.pairs) {
+    const Turn &one = out.turns[pair.first], &two = out.turns[pair.second];
+    try {
+      const Json back = with_word(with_word(out.recipe, one.word, one.against), two.word, two.against);
+      pair.without = against_reference(judge.under(back).result.answers);
+    } catch (const Error&) {
+    }
+    step();
+  }
+  std::stable_sort(out.pairs.begin(), out.pairs.end(),
+                   [](const PairTurn& a, const PairTurn& b) { return left_of(a.without) < left_of(b.without); });
   return out;
+}
+
+Cause cause_of(const Rollout& r) {
+  if (r.all.kl.n == 0 || r.all.kl.mean == 0 || r.turns.empty()) return {};
+  if (r.turns.size() == 1) return {{0}, 0};
+  const double most = cause_leaves * r.all.kl.mean;
+  if (const double left = left_of(r.turns.front().without); left <= most) return {{0}, left};
+  if (r.pairs.empty()) return {};
+  const PairTurn& pair = r.pairs.front();
+  if (const double left = left_of(pair.without); left <= most) return {{pair.first, pair.second}, left};
+  return {};
 }
 
 }  // namespace fp4::sweeps

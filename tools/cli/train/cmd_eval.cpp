@@ -2,8 +2,11 @@
 // two kernels compute the same network.
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "sim/rules/recipe.h"
 #include "sim/train/checkpoint.h"
+#include "src/files/tensor_reader.h"
 #include "src/text/error.h"
 #include "sweeps/judge/rollout.h"
 #include "tasks/run.h"
@@ -21,7 +24,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct EvalOptions {
-  std::string checkpoint, against, backend = "auto";
+  std::string checkpoint, against, logits, backend = "auto";
   std::vector<std::string> recipes, sets;
   int threads = 1;
   bool json = false;
@@ -149,7 +152,68 @@ void run_against(const EvalOptions& o, Invocation& invocation) {
   print_json(out);
 }
 
+// Logits as an engine dumps them: [tokens, classes], or [sequences, tokens, classes].
+struct Logits {
+  FloatTensor tensor;
+  int64_t classes = 0, per_example = 1;
+};
+Logits load_logits(const char* option, const std::string& path) {
+  Logits out{load_floats(path)};
+  print_notes(out.tensor.notes);
+  const Shape& shape = out.tensor.shape;
+  if ((shape.size() != 2 && shape.size() != 3) || shape.back() < 2 || out.tensor.values.empty())
+    throw Error(fmt::format("{} {}: shape {}; expected [tokens, classes] or [sequences, tokens, classes]", option, path,
+                            shape_text(shape)));
+  out.classes = static_cast<int64_t>(shape.back());
+  if (shape.size() == 3) out.per_example = static_cast<int64_t>(shape[1]);
+  return out;
+}
+
+// --logits A --against B: what two programs of whatever kind computed of the same tokens.
+void run_logits(const EvalOptions& o, Invocation& invocation) {
+  if (!o.checkpoint.empty() || !o.recipes.empty() || !o.sets.empty())
+    throw Error("--logits compares two files; leave out the checkpoint, --recipes and --set");
+  if (o.against.empty()) throw Error("--logits: compared with what? --against FILE, logits of the same tokens");
+  const Logits own = load_logits("--logits", o.logits), other = load_logits("--against", o.against);
+  if (own.tensor.shape != other.tensor.shape)
+    throw Error(fmt::format("--logits {} has shape {}, --against {} has {}", o.logits, shape_text(own.tensor.shape),
+                            o.against, shape_text(other.tensor.shape)));
+  const std::vector<float>&x = own.tensor.values, &y = other.tensor.values;
+  const sweeps::Divergence d =
+      sweeps::divergence(x, y, static_cast<int>(own.classes), static_cast<int>(own.per_example));
+  const auto tokens = static_cast<int64_t>(x.size()) / own.classes, examples = tokens / own.per_example;
+  int64_t differing = 0, first = -1;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    if (differing++ == 0) first = static_cast<int64_t>(i);
+  }
+  if (o.json) {
+    ordered_json out = {{"schema", 1},          {"logits", o.logits},     {"against", o.against},  {"tokens", tokens},
+                        {"examples", examples}, {"classes", own.classes}, {"differing", differing}};
+    out.update(json_of(d));
+    out["provenance"] = provenance(invocation);
+    return print_json(out);
+  }
+  print_wrapped(fmt::format("{} against {}: {} tokens of {} examples, {} classes", o.logits, o.against, grouped(tokens),
+                            grouped(examples), grouped(own.classes)));
+  print_divergence(d);
+  const auto count = grouped(static_cast<int64_t>(x.size()));
+  print_wrapped(first < 0 ? fmt::format("All {} logits are equal.", count)
+                          : fmt::format("{} of {} logits differ, first of token {}, class {}: {:.9g} against {:.9g}.",
+                                        grouped(differing), count, first / own.classes, first % own.classes,
+                                        x[static_cast<size_t>(first)], y[static_cast<size_t>(first)]));
+  if (own.per_example == 1)
+    print_wrapped(
+        "The interval takes tokens for independent; those of one sequence are not: [sequences, tokens, classes] says "
+        "which belong together.");
+}
+
 void run_eval(const EvalOptions& o, Invocation& invocation) {
+  if (!o.logits.empty()) return run_logits(o, invocation);
+  if (o.checkpoint.empty())
+    throw Error(
+        "eval: a checkpoint of `fp4sim train --checkpoint` is needed, or two files: --logits A.npy --against "
+        "B.npy");
   if (!o.against.empty()) return run_against(o, invocation);
   if (!o.sets.empty() && o.recipes.empty()) throw Error("--set changes what --recipes names, and none is named");
   const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
@@ -170,7 +234,10 @@ void run_eval(const EvalOptions& o, Invocation& invocation) {
 void add_eval(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EvalOptions>();
   app.add_option("checkpoint,--checkpoint", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`")
-      ->required()
+      ->type_name("FILE");
+  app.add_option("--logits", o->logits,
+                 "Instead of a checkpoint: logits that a program dumped, [tokens, classes] or [sequences, tokens, "
+                 "classes]; --against is then a file of the same shape")
       ->type_name("FILE");
   keep_older_names(
       app.add_option("-r,--recipes,--recipe", o->recipes,
@@ -180,7 +247,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   app.add_option("--against", o->against,
                  "Compares one recipe with this one (own: the training's), token by token: KL, other top-1 tokens, the "
                  "first product that differs, and which word makes it")
-      ->type_name("RECIPE");
+      ->type_name("RECIPE|FILE");
   app.add_option("--set", o->sets, "path=value of a recipe's field, laid over each of them (several allowed)")
       ->type_name("FIELD=VALUE");
   app.add_option("--threads", o->threads, "Threads inside large products; the result is the same")
@@ -190,7 +257,8 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   app.callback([o, &invocation] { run_eval(*o, invocation); });
   set_example(app,
               "fp4sim eval --checkpoint net.ck --recipes nvfp4,nvfp4@weights,mxfp8\n"
-              "  fp4sim eval net.ck --against bf16 --set calls.split_k=4");
+              "  fp4sim eval net.ck --against bf16 --set calls.split_k=4\n"
+              "  fp4sim eval --logits engine.npy --against trainer.npy");
 }
 
 }  // namespace

@@ -47,16 +47,46 @@ std::string first_text(const sweeps::FirstDifference& f) {
   return fmt::format("{}, {} as quantised: {} differ, {}", product, what, count, where);
 }
 
+std::string turn_name(const sweeps::Turn& t) { return t.meaning.empty() ? t.word : t.meaning + " (" + t.word + ")"; }
+
+// The words of a cause: "scale format (fprop.*.scale) and scale rule (fprop.*.scale_rule)".
+std::string cause_names(const Rollout& r, const std::vector<size_t>& words) {
+  std::string text;
+  for (const size_t word : words) text += (text.empty() ? "" : " and ") + turn_name(r.turns[word]);
+  return text;
+}
+
+// What turning back each word alone does at most; turns are sorted by what they leave.
+std::string best_alone(const Rollout& r) {
+  const sweeps::Turn& best = r.turns.front();
+  if (!best.without) return "none can be turned back alone";
+  if (best.without->kl.mean >= r.all.kl.mean) return "turned back alone, none lowers it";
+  return fmt::format("turned back alone, {} lowers it most, to {}", best.word, kl_text(*best.without));
+}
+
 void print_cause(const Rollout& r) {
   if (r.all.kl.n == 0 || r.all.kl.mean == 0 || r.turns.empty()) return;
-  const sweeps::Turn& most = r.turns.front();
-  const std::string name = most.meaning.empty() ? most.word : most.meaning + " (" + most.word + ")";
-  if (r.turns.size() == 1) return print_wrapped("Cause: " + name + ", the only word in which the two differ.");
-  if (!most.alone) return print_wrapped("Cause: no word can be turned alone; the table says why.");
-  if (most.alone->kl.mean == 0) return print_wrapped("Cause: no word alone makes a difference; together they do.");
-  print_wrapped(fmt::format("Cause: {}: alone it makes {:.3g} of the KL of {:.3g}; without it {} is left.", name,
-                            most.alone->kl.mean, r.all.kl.mean,
-                            most.without ? kl_text(*most.without) : "what cannot run"));
+  const sweeps::Cause cause = cause_of(r);
+  if (r.turns.size() == 1)
+    return print_wrapped("Cause: " + turn_name(r.turns[0]) + ", the only word in which the two differ.");
+  if (cause.words.size() == 1) {
+    const sweeps::Turn& word = r.turns[cause.words[0]];
+    return print_wrapped(fmt::format("Cause: {}: without it {:.3g} of the KL of {:.3g} is left; alone it makes {}.",
+                                     turn_name(word), cause.left, r.all.kl.mean,
+                                     word.alone ? kl_text(*word.alone) : "what cannot run"));
+  }
+  if (cause.words.size() == 2)
+    return print_wrapped(
+        fmt::format("Cause: {} together: without the two {:.3g} of the KL of {:.3g} is left. No word is it alone: {}.",
+                    cause_names(r, cause.words), cause.left, r.all.kl.mean, best_alone(r)));
+  std::string text = fmt::format("Cause: no word and no two words leave at most half of the KL of {:.3g}: {}",
+                                 r.all.kl.mean, best_alone(r));
+  if (!r.pairs.empty() && r.pairs.front().without)
+    text += fmt::format("; without {} {} is left", cause_names(r, {r.pairs.front().first, r.pairs.front().second}),
+                        kl_text(*r.pairs.front().without));
+  text += ". They act together:";
+  for (const sweeps::Turn& t : r.turns) text += (&t == &r.turns.front() ? " " : ", ") + t.word;
+  print_wrapped(text + ".");
 }
 
 ordered_json summary_json(const Summary& s) {
@@ -75,20 +105,26 @@ ordered_json divergence_json(const std::optional<Divergence>& d) {
 
 }  // namespace
 
+void print_divergence(const Divergence& d) {
+  Table table{{{"of a token"}, {"mean", Align::right}, {"95 % interval", Align::right}, {"largest", Align::right}}, {}};
+  table.rows.push_back({"KL, nats", kl_text(d), ci_text(d.kl, 1), fmt::format("{:.3g}", d.largest)});
+  table.rows.push_back({"another top-1, %", d.flipped.n == 0 ? "-" : fmt::format("{:.3g}", 100 * d.flipped.mean),
+                        ci_text(d.flipped, 100), ""});
+  print_table(table);
+  if (d.not_finite > 0)
+    print_wrapped(
+        fmt::format("{} tokens have an output that is not finite; they count in no mean.", grouped(d.not_finite)));
+}
+
+ordered_json json_of(const Divergence& d) { return divergence_json(d); }
+
 void print_rollout(const Rollout& r, const std::string& against, const std::string& recipe) {
   const std::string examples = r.tokens == r.examples
                                    ? fmt::format("{} examples", grouped(r.examples))
                                    : fmt::format("{} tokens of {} sequences", grouped(r.tokens), grouped(r.examples));
   print_wrapped(fmt::format("{} against {}: {}", recipe, against, examples));
-  Table table{{{"of a token"}, {"mean", Align::right}, {"95 % interval", Align::right}, {"largest", Align::right}}, {}};
-  table.rows.push_back({"KL, nats", kl_text(r.all), ci_text(r.all.kl, 1), fmt::format("{:.3g}", r.all.largest)});
-  table.rows.push_back(
-      {"another top-1, %", fmt::format("{:.3g}", 100 * r.all.flipped.mean), ci_text(r.all.flipped, 100), ""});
-  print_table(table);
+  print_divergence(r.all);
   print_wrapped(fmt::format("Loss: {:.6g} against {:.6g}.", r.recipe_metrics.at("loss"), r.against_metrics.at("loss")));
-  if (r.all.not_finite > 0)
-    print_wrapped(
-        fmt::format("{} tokens have an output that is not finite; they count in no mean.", grouped(r.all.not_finite)));
   print_wrapped(r.first ? "First difference: " + first_text(*r.first) + "." : "No forward product differs in a bit.");
   if (r.turns.empty()) return print_wrapped("The forward passes of the two recipes are described by the same words.");
   Table causes{{{"word"},
@@ -126,6 +162,15 @@ ordered_json json_of(const Rollout& r) {
                              {"alone", divergence_json(t.alone)},
                              {"without", divergence_json(t.without)}});
     if (!t.reason.empty()) out["causes"].back()["reason"] = t.reason;
+  }
+  out["pairs"] = ordered_json::array();
+  for (const sweeps::PairTurn& pair : r.pairs)
+    out["pairs"].push_back(
+        {{"words", {r.turns[pair.first].word, r.turns[pair.second].word}}, {"without", divergence_json(pair.without)}});
+  out["cause"] = nullptr;
+  if (const sweeps::Cause cause = cause_of(r); !cause.words.empty()) {
+    out["cause"] = {{"words", ordered_json::array()}, {"left", cause.left}};
+    for (const size_t word : cause.words) out["cause"]["words"].push_back(r.turns[word].word);
   }
   out["metrics"] = {{"against", r.against_metrics}, {"recipe", r.recipe_metrics}};
   return out;
