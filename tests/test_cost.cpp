@@ -93,15 +93,34 @@ TEST_CASE("a product in a format that the chip does not multiply is priced in bf
   Recipe recipe = uniform(mxfp4_spec);
   recipe.wgrad.b.quant = nvfp4_spec;
   REQUIRE(group(evaluate(recipe, model, narrow), "matmul") == 128.0 + 128 + 512);
-  // Codes of lists of values, built in or from a file, and of choices are no operands of a matrix unit.
-  const std::vector<std::string> lists = {"fp4 codes of lists of values"};
-  for (const char* words : {"mxfp4,element=nf4", "mxfp4,element=int4",
-                            R"(mxfp4,element={"signed": true, "values": [0, 1, 2, 3]})", "if4"}) {
+  // Of 4-bit elements a chip takes e2m1, and what its file lists.
+  const std::pair<const char*, const char*> elements[] = {
+      {"mxfp4,element=nf4", "fp4 codes of nf4"},
+      {"mxfp4,element=int4", "fp4 codes of int4"},
+      {"mxfp4,element=e1m2", "fp4 codes of e1m2"},
+      {"mxfp4,element=e3m0", "fp4 codes of e3m0"},
+      {R"(mxfp4,element={"name": "mine", "signed": true, "values": [0, 1, 2, 3]})", "fp4 codes of mine"},
+      {"if4", "fp4 codes of two grids"}};
+  for (const auto& [words, named] : elements) {
     INFO(words);
     const CostResult decoded = evaluate(uniform(quant_spec_from_words(words)), model, chip);
-    REQUIRE(decoded.decoded == lists);
+    REQUIRE(decoded.decoded == std::vector<std::string>{named});
     REQUIRE(group(decoded, "matmul") == 3 * 512.0);
   }
+  Json lists = chip_json();
+  lists["elements"] = {{"fp4", {"nf4", "mine", "e1m2"}}};
+  const Hardware listing = parse_hardware(lists, "test chip");
+  for (const auto& [words, named] : elements) {
+    INFO(words);
+    const CostResult cost = evaluate(uniform(quant_spec_from_words(words)), model, listing);
+    const bool is_listed = std::string(words).find("nf4") != std::string::npos ||
+                           std::string(words).find("mine") != std::string::npos ||
+                           std::string(words).find("e1m2") != std::string::npos;
+    REQUIRE(cost.decoded.empty() == is_listed);
+    REQUIRE(group(cost, "matmul") == 3 * (is_listed ? 128.0 : 512.0));
+  }
+  REQUIRE(evaluate(uniform(mxfp4_spec), model, listing).decoded == std::vector<std::string>{"fp4 codes of e2m1"});
+  REQUIRE(to_json(parse_hardware(to_json(listing), "again")) == to_json(listing));
   // Of real chips: CDNA 4 takes E8M0 for 32 alone, Blackwell UE4M3 for 16 as well, UE5M3 has Rubin.
   const Model llama = load_model("llama3_8b");
   const auto decoded = [&](const char* name, const char* hardware) {
@@ -114,6 +133,84 @@ TEST_CASE("a product in a format that the chip does not multiply is priced in bf
   REQUIRE_FALSE(decoded("ue5m3_hold50", "vr200"));
   REQUIRE_FALSE(decoded("ue5m3_hold50", "mi450"));
   REQUIRE_FALSE(decoded("bf16", "mi355x"));
+}
+
+TEST_CASE("the ideal step is the quickest of what a chip multiplies, and no recipe is quicker", "[quick]") {
+  // UE4M3 and UE5M3 for 16 and no E8M0: 128 s a product in FP4, not the 512 s of bf16.
+  for (const char* words : {R"(["ue5m3/16", "ue4m3/16"])", R"(["ue4m3/16"])", R"(["e8m0/16"])", R"([])"}) {
+    INFO(words);
+    Json json = chip_json();
+    json["block_scales"]["fp4"] = Json::parse(words);
+    const Hardware own = parse_hardware(json, "test chip");
+    const CostResult nvfp4 = evaluate(uniform(nvfp4_spec), model, own);
+    REQUIRE(nvfp4.ideal_s == 3 * 128 + 7.5);
+    REQUIRE(nvfp4.overhead > 0);
+    REQUIRE(evaluate(unquantised_recipe("bf16", 16), model, own).overhead > 2.5);  // 3 * 512 + 7.5 over 391.5
+  }
+  // A chip whose FP6 is its quickest.
+  Json json = chip_json();
+  json["rates"].erase("fp4");
+  json["rates"]["fp6"] = 8192;
+  json["emulate"]["fp4"] = "fp8";
+  REQUIRE(evaluate(unquantised_recipe("bf16", 16), model, parse_hardware(json, "test chip")).ideal_s == 391.5);
+  const Model llama = load_model("llama_1b");
+  for (const std::string& name : hardware_names())
+    for (const char* recipe : {"bf16", "mxfp8", "mxfp4", "nvfp4", "ue5m3_hold50", "hifloat4", "if4", "luq"}) {
+      INFO(name << ", " << recipe);
+      REQUIRE(evaluate(sim::recipe_from_json(recipe), llama, load_hardware(name)).overhead >= 0);
+    }
+}
+
+TEST_CASE("the fewest accelerators that hold a step", "[quick]") {
+  const Model llama = load_model("llama3_8b");
+  const Hardware b200 = load_hardware("b200");
+  const std::vector<RecipeFacts> recipes = {facts_of(sim::recipe_from_json("bf16"))};
+  const auto fewest = devices_that_fit(recipes, llama, b200, {});
+  REQUIRE(fewest);
+  REQUIRE(*fewest > 1);
+  const auto fits = [&](int devices) {
+    CostOptions options;
+    options.devices = devices;
+    return evaluate(recipes[0], llama, b200, options).memory.fits;
+  };
+  REQUIRE(fits(*fewest));
+  REQUIRE_FALSE(fits(*fewest / 2));
+  CostOptions none;
+  none.parallel.sharding = Sharding::none;  // each replica keeps all of it
+  REQUIRE_FALSE(devices_that_fit(recipes, llama, b200, none));
+}
+
+TEST_CASE("an interval holds the value as modelled", "[quick]") {
+  const Model llama = load_model("llama3_8b");
+  std::vector<RecipeFacts> recipes;
+  for (const char* name : {"bf16", "mxfp8", "mxfp4", "nvfp4_te"})
+    recipes.push_back(facts_of(sim::recipe_from_json(name)));
+  for (const char* name : {"b200", "mi355x", "h100"}) {
+    const Hardware hardware = load_hardware(name);
+    const auto doubts = cost_doubts(recipes, llama, hardware, {});
+    std::vector<CostResult> results;
+    for (const RecipeFacts& recipe : recipes) results.push_back(evaluate(recipe, llama, hardware));
+    size_t quickest = 0;
+    while (!doubts[quickest].quickest) ++quickest;
+    for (size_t i = 0; i < recipes.size(); ++i) {
+      INFO(name << " " << i);
+      REQUIRE(doubts[i].step.low <= 1);
+      REQUIRE(doubts[i].step.high >= 1);
+      REQUIRE(doubts[i].overhead.low <= results[i].overhead + 1e-12);
+      REQUIRE(doubts[i].overhead.high >= results[i].overhead - 1e-12);
+      const double ratio = results[i].compute_s / results[quickest].compute_s;
+      REQUIRE(doubts[i].against.low <= ratio + 1e-12);
+      REQUIRE(doubts[i].against.high >= ratio - 1e-12);
+    }
+  }
+}
+
+TEST_CASE("a bf16 scale has 16 bits", "[quick]") {
+  QuantSpec spec = mxfp4_spec;
+  spec.scale = Scale::bf16, spec.block.size = 16;
+  REQUIRE(facts_of(OperandSpec{.quant = spec}).scale_bits == 16);
+  spec.scale = Scale::fp32;
+  REQUIRE(facts_of(OperandSpec{.quant = spec}).scale_bits == 32);
 }
 
 TEST_CASE("draws of what the model does not know hold the modelled step, and what recipes share cancels", "[quick]") {

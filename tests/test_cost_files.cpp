@@ -69,6 +69,8 @@ TEST_CASE("faults of a profile are named", "[quick]") {
   CHECK_THAT(with("block_scales", Json::parse(R"({"fp4": ["ue9m9/16"]})")),
              Contains("unknown word 'ue9m9'") && Contains("ue4m3"));
   CHECK_THAT(with("block_scales", Json::parse(R"({"fp5": ["e8m0/32"]})")), Contains("unknown word 'fp5'"));
+  CHECK_THAT(with("block_scales", Json::parse(R"({"fp4": ["e8m0/0"]})")), Contains("expected SCALE/BLOCK"));
+  CHECK_THAT(with("elements", Json::parse(R"({"fp8": ["nf4"]})")), Contains("nf4 is of fp4, not of fp8"));
   CHECK_THAT(with("block_scales", Json::parse(R"({"fp4": {"value": ["e8m0/32"], "kind": "stated"}})")),
              Contains("missing key 'source'"));
   Json headless = chip_json();

@@ -81,11 +81,12 @@ OperandFacts facts_of(const OperandSpec& operand) {
   const QuantSpec& spec = operand.quant;
   OperandFacts facts;
   const FloatFormat& element = format_of(spec.element);
-  facts.element_bits = element.is_grid() ? element.grid->packed_bits() : element.code_bits();
+  facts.element_bits = bits_of(element);
   // A cast to bf16 or fp32 is the tensor as it is; fp16 counts as bf16.
   facts.quantised = facts.element_bits < 16;
   if (!facts.quantised) return facts;
-  facts.multiplied = !element.is_grid() && !spec.choice.is_on;
+  facts.element = info_of(spec.element).name;
+  facts.is_choice = spec.choice.is_on;
   if (spec.has_scale()) {
     facts.scale = row_of(scale_table, spec.scale).name;
     facts.scale_bits = scale_storage_bits(spec.scale);
@@ -108,6 +109,22 @@ OperandFacts facts_of(const OperandSpec& operand) {
   facts.scale_gradient_ops = row_of(scale_gradient_table, operand.estimator.scale_gradient).ops;
   facts.saved_bits = facts.scale_gradient_ops > 0 ? std::max(16, estimator.saved_bits) : estimator.saved_bits;
   facts.from_fprop = operand.source == Source::fprop_quantised;
+  return facts;
+}
+
+double bits_of(const FloatFormat& element) {
+  return element.is_grid() ? element.grid->packed_bits() : element.code_bits();
+}
+
+OperandFacts operand_with(double element_bits, const std::string& scale_and_block) {
+  const size_t slash = scale_and_block.find('/');
+  const ScaleInfo* const scale = find_row(scale_table, std::string_view(scale_and_block).substr(0, slash));
+  OperandFacts facts;
+  facts.quantised = true;
+  facts.element_bits = element_bits;
+  facts.scale = scale->name;
+  facts.scale_bits = scale_storage_bits(scale->id);
+  facts.scale_block = std::stod(scale_and_block.substr(slash + 1));
   return facts;
 }
 

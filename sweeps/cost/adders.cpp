@@ -71,6 +71,8 @@ std::string adder_of(const Hardware& hardware, const QuantSpec& a, const QuantSp
     const int bits = format_of(s->element).code_bits();
     const std::string unit = format_class(bits);
     widest = std::max(widest, bits);
+    if (bits <= 8 && !hardware.takes(unit, info_of(s->element).name))
+      throw none(fmt::format("multiplies no {} codes of {}", unit, info_of(s->element).name));
     if (!s->has_scale()) continue;
     const char* scale = row_of(scale_table, s->scale).name;
     if (!hardware.block_scales.contains(unit) || !hardware.multiplies(unit, scale, s->block.size))

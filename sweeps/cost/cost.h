@@ -3,8 +3,9 @@
 // the resource that binds it.
 //
 // Two overheads. `overhead` = T / T_ideal - 1, T_ideal = the same workload with every quantisable GEMM at the chip's
-// fastest low-precision rate and free quantisation: ONE reference for all recipes. `quantisation_overhead` =
-// T / T(same recipe, free quantisation) - 1: what the recipe's own techniques cost; bf16 has none.
+// fastest rate, in a block format that it multiplies, and free quantisation: ONE reference for all recipes.
+// `quantisation_overhead` = T / T(same recipe, free quantisation) - 1: what the recipe's own techniques cost; bf16 has
+// none.
 #pragma once
 
 #include <array>
@@ -114,6 +115,13 @@ std::vector<QuantiseKernel> quantise_kernels(const RecipeFacts& recipe, const Li
                                              double width_out, const CostOptions& options);
 MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                                  const CostOptions& options);
+/// That of the hungriest phase.
+MemoryFootprint peak_memory(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                            const CostOptions& options);
+/// The fewest accelerators that hold a step of all of the recipes: replicas times a power of two. Empty: no count up to
+/// `most` does.
+std::optional<int> devices_that_fit(const std::vector<RecipeFacts>& recipes, const Model& model,
+                                    const Hardware& hardware, CostOptions options, int most = 4096);
 /// Seconds of a step of one replica on one accelerator.
 struct StepSeconds {
   double compute = 0, forward = 0, backward = 0;  // forward + backward: of compute, what goes layer by layer

@@ -47,6 +47,7 @@ std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, con
   const auto quickest = static_cast<size_t>(std::min_element(modelled.begin(), modelled.end()) - modelled.begin());
   RecipeFacts ideal = ideal_recipe(hardware);
   ideal.free_quantisation = true;
+  const double ideal_seconds = step_seconds(ideal, model, hardware, options);
   std::vector<std::vector<double>> step(recipes.size()), overhead(recipes.size()), against(recipes.size());
   for (uint64_t i = 0; i < cost_draws; ++i) {
     const CostDraw draw = draw_cost(options, doubt, i);
@@ -63,7 +64,8 @@ std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, con
   }
   std::vector<CostDoubts> list;
   for (size_t r = 0; r < recipes.size(); ++r)
-    list.push_back({middle(step[r]), middle(overhead[r]), middle(against[r]), r == quickest});
+    list.push_back({middle(step[r]).with(1), middle(overhead[r]).with(modelled[r] / ideal_seconds - 1),
+                    middle(against[r]).with(modelled[r] / modelled[quickest]), r == quickest});
   return list;
 }
 

@@ -75,19 +75,31 @@ std::string second_class(const GemmFacts& gemm) { return format_class({gemm.spli
 
 }  // namespace
 
+// The block format of a class that a chip multiplies at its rate: E8M0 for 32, which every table knows, or of those
+// that it lists the one with the fewest bits of scales; one scale a row where it lists none.
+OperandFacts ideal_operand(const Hardware& hardware, const std::string& format_class, double bits) {
+  const auto listed = hardware.block_scales.find(format_class);
+  if (hardware.multiplies(format_class, "e8m0", 32)) return operand_with(bits, "e8m0/32");
+  OperandFacts best = operand_with(bits, "e8m0/1048576");
+  if (listed->second.words.empty()) return best;
+  best.scale_bits = huge;
+  for (const std::string& word : listed->second.words)
+    if (const OperandFacts facts = operand_with(bits, word);
+        facts.scale_bits / facts.scale_block < best.scale_bits / best.scale_block)
+      best = facts;
+  return best;
+}
+
 RecipeFacts ideal_recipe(const Hardware& hardware) {
-  double best = 0;
-  RecipeFacts ideal;
-  const struct {
-    const char* name;
-    double bits, scale_bits, block;
-  } candidates[] = {{"fp4", 4, 8, 32}, {"fp8", 8, 8, 32}, {"bf16", 16, 0, 1}};
-  for (const auto& row : candidates) {
-    if (!hardware.rates.contains(row.name) && !hardware.emulate.contains(row.name)) continue;
-    if (hardware.rate(row.name) <= best) continue;
-    best = hardware.rate(row.name);
-    ideal = row.bits < 16 ? uniform_recipe("ideal", row.bits, row.scale_bits, row.block)
-                          : unquantised_recipe("ideal", row.bits);
+  RecipeFacts ideal = unquantised_recipe("ideal", 16);
+  double best = hardware.rate("bf16");
+  const std::pair<const char*, double> narrow[] = {{"fp8", 8}, {"fp6", 6}, {"fp4", 4}};
+  for (const auto& [name, bits] : narrow) {
+    const bool is_known = hardware.rates.contains(name) || hardware.emulate.contains(name);
+    if (!is_known || hardware.rate(name) < best) continue;  // of equal rates the narrower one, which moves fewer bytes
+    best = hardware.rate(name);
+    const OperandFacts operand = ideal_operand(hardware, name, bits);
+    ideal.fprop = ideal.dgrad = ideal.wgrad = GemmFacts{operand, operand, {}};
   }
   return ideal;
 }
@@ -162,6 +174,25 @@ double group_seconds(const CostResult& result, std::string_view group) {
   return total;
 }
 
+MemoryFootprint peak_memory(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                            const CostOptions& options) {
+  MemoryFootprint peak = memory_footprint(recipe, model, hardware, options);
+  for (const auto& [share, facts] : recipe.phases) {
+    const MemoryFootprint memory = memory_footprint(facts, model, hardware, options);
+    if (memory.total() > peak.total()) peak = memory;
+  }
+  return peak;
+}
+
+std::optional<int> devices_that_fit(const std::vector<RecipeFacts>& recipes, const Model& model,
+                                    const Hardware& hardware, CostOptions options, int most) {
+  for (options.devices = options.parallel.replica(); options.devices <= most; options.devices *= 2)
+    if (std::all_of(recipes.begin(), recipes.end(),
+                    [&](const RecipeFacts& recipe) { return peak_memory(recipe, model, hardware, options).fits; }))
+      return options.devices;
+  return std::nullopt;
+}
+
 CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options) {
   CostResult result;
@@ -185,12 +216,7 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   result.decoded = decoded_formats(recipe, model, hardware);
   result.precisions = precision_shares(recipe, model);
   result.bops = bops_speedup(recipe, model);
-  // The peak of a run is that of its hungriest phase.
-  result.memory = memory_footprint(recipe, model, hardware, options);
-  for (const auto& [share, facts] : recipe.phases) {
-    const MemoryFootprint memory = memory_footprint(facts, model, hardware, options);
-    if (memory.total() > result.memory.total()) result.memory = memory;
-  }
+  result.memory = peak_memory(recipe, model, hardware, options);
   return result;
 }
 

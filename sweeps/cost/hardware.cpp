@@ -10,6 +10,7 @@
 
 #include "fp4/float_format.h"
 #include "src/text/error.h"
+#include "sweeps/cost/adapt.h"
 #include "sweeps/cost/model.h"
 
 namespace fp4::cost {
@@ -62,6 +63,23 @@ void parse_rates(JsonReader& reader, Hardware& hardware) {
   }
 }
 
+// {"value": [..], "kind", "source"}, or the list alone; `check` looks at each word.
+template <class Check>
+UnitWords parse_unit_words(JsonReader value, const About& about, const Check& check) {
+  UnitWords out;
+  const bool alone = !value.json().is_object();
+  const JsonReader list = alone ? value : value.at("value", about);
+  for (const JsonReader& word : list.list()) {
+    check(word);
+    out.words.push_back(word.text());
+  }
+  if (alone) return out;
+  out.kind = kinds[value.at("kind", kind_about).word(kinds)];
+  out.source = value.at("source", source_about).text();
+  value.finish();
+  return out;
+}
+
 // {"fp4": {"value": ["e8m0/32"], "kind", "source"}}, or the list alone.
 void parse_block_scales(JsonReader& reader, Hardware& hardware) {
   const auto json =
@@ -71,27 +89,40 @@ void parse_block_scales(JsonReader& reader, Hardware& hardware) {
   if (!json) return;
   json->note_keys(format_classes());
   for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
-    JsonReader value = entry;
     check_class(json->place(), key);
-    BlockScales& scales = hardware.block_scales[key];
-    const bool alone = !value.json().is_object();
-    const JsonReader list = alone ? value : value.at("value", {"SCALE/BLOCK, such as e8m0/32"});
-    for (const JsonReader& word : list.list()) {
+    hardware.block_scales[key] = parse_unit_words(entry, {"SCALE/BLOCK, such as e8m0/32"}, [](const JsonReader& word) {
       const std::string text = word.text();
       const size_t slash = text.find('/');
       const std::string block = slash == std::string::npos ? "" : text.substr(slash + 1);
-      if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6)
+      if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6 ||
+          std::stoi(block) == 0)
         word.fail("expected SCALE/BLOCK, such as e8m0/32, found " + shown(word.json()));
       std::vector<std::string> names;
       for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
       if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())
         throw unknown_word(word.place(), text.substr(0, slash), names);
-      scales.words.push_back(text);
-    }
-    if (alone) continue;
-    scales.kind = kinds[value.at("kind", kind_about).word(kinds)];
-    scales.source = value.at("source", source_about).text();
-    value.finish();
+    });
+  }
+}
+
+// {"fp4": ["e2m1", "nf4", "mine"]}, or an object as above. A name that is no row is that of a list of values.
+void parse_elements(JsonReader& reader, Hardware& hardware) {
+  const auto json = reader.find("elements", {"elements whose codes the matrix unit multiplies, by name, own lists of "
+                                             "values too; the others are decoded. A class that is left out takes "
+                                             "e2m1; e2m3 and e3m2; e4m3 and e5m2"});
+  if (!json) return;
+  json->note_keys(format_classes());
+  for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
+    check_class(json->place(), key);
+    hardware.elements[key] = parse_unit_words(entry, {"names: e2m1, nf4, the `name` of an element's file"},
+                                              [&of = key](const JsonReader& word) {
+                                                for (const ElementInfo& row : element_table) {
+                                                  if (word.text() != row.name) continue;
+                                                  const std::string own = format_class(bits_of(row.format));
+                                                  if (own != of)
+                                                    word.fail(fmt::format("{} is of {}, not of {}", row.name, own, of));
+                                                }
+                                              });
   }
 }
 
@@ -149,6 +180,17 @@ bool Hardware::multiplies(std::string_view format_class, std::string_view scale,
   });
 }
 
+const std::vector<std::string>& usual_elements(std::string_view format_class) {
+  static const std::vector<std::string> fp4 = {"e2m1"}, fp6 = {"e2m3", "e3m2"}, fp8 = {"e4m3", "e5m2"}, none;
+  return format_class == "fp4" ? fp4 : format_class == "fp6" ? fp6 : format_class == "fp8" ? fp8 : none;
+}
+
+bool Hardware::takes(std::string_view format_class, std::string_view element) const {
+  const auto own = elements.find(format_class);
+  const std::vector<std::string>& words = own == elements.end() ? usual_elements(format_class) : own->second.words;
+  return std::find(words.begin(), words.end(), element) != words.end();
+}
+
 double Hardware::rate(std::string_view format_class) const { return rates.at(executed_class(format_class)).value; }
 
 Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes) {
@@ -159,6 +201,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
   parse_block_scales(reader, hardware);
+  parse_elements(reader, hardware);
   hardware.adders = adders_from(reader);
   hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);
   hardware.issue_per_s =
@@ -227,8 +270,12 @@ Json to_json(const Hardware& hardware) {
       {"name", hardware.name}, {"doc", hardware.doc}, {"source", hardware.source}, {"emulate", hardware.emulate}};
   out["rates"] = Json::object();
   for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
-  for (const auto& [key, scales] : hardware.block_scales)
-    out["block_scales"][key] = {{"value", scales.words}, {"kind", scales.kind}, {"source", scales.source}};
+  const auto add_words = [&out](const char* field, const std::map<std::string, UnitWords, std::less<>>& classes) {
+    for (const auto& [key, list] : classes)
+      out[field][key] = {{"value", list.words}, {"kind", list.kind}, {"source", list.source}};
+  };
+  add_words("block_scales", hardware.block_scales);
+  add_words("elements", hardware.elements);
   for (const auto& [operands, adder] : hardware.adders)
     out["adders"][operands] = {{"value", adder.row}, {"kind", adder.kind}, {"source", adder.source}};
   out["efficiency"] = quantity_json(hardware.efficiency);

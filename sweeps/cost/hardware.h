@@ -22,8 +22,8 @@ struct Quantity {
   std::string source;
 };
 
-/// Block formats of a class that the matrix unit multiplies, as SCALE/BLOCK: "e8m0/32".
-struct BlockScales {
+/// What a matrix unit takes of a class: block scales as SCALE/BLOCK, "e8m0/32"; elements by name, "nf4".
+struct UnitWords {
   std::vector<std::string> words;
   std::string kind = "given", source;
 };
@@ -32,13 +32,14 @@ struct BlockScales {
 const std::vector<std::string>& format_classes();  // fp32 bf16 fp8 fp6 fp4 int8 int4
 
 struct Hardware {
-  std::string name, doc, source;                                 // source: in one line, for lists
-  std::map<std::string, Quantity, std::less<>> rates;            // dense FLOP/s by format class
-  std::map<std::string, std::string, std::less<>> emulate;       // "fp4" -> "bf16": runs at that class' rate
-  std::map<std::string, BlockScales, std::less<>> block_scales;  // by class; absent: nothing is known, all count
-  Quantity efficiency;                                           // share of the rate that GEMMs reach
-  Quantity issue_per_s;                                          // vector instruction slots: lanes x clock
-  Quantity issue_efficiency;                                     // share of them that a quantiser reaches
+  std::string name, doc, source;                               // source: in one line, for lists
+  std::map<std::string, Quantity, std::less<>> rates;          // dense FLOP/s by format class
+  std::map<std::string, std::string, std::less<>> emulate;     // "fp4" -> "bf16": runs at that class' rate
+  std::map<std::string, UnitWords, std::less<>> block_scales;  // by class; absent: nothing is known, all count
+  std::map<std::string, UnitWords, std::less<>> elements;      // by class; absent: those of OCP MX and OFP8
+  Quantity efficiency;                                         // share of the rate that GEMMs reach
+  Quantity issue_per_s;                                        // vector instruction slots: lanes x clock
+  Quantity issue_efficiency;                                   // share of them that a quantiser reaches
   Quantity memory_bandwidth, memory_bytes;
   bool hardware_random = false;                               // stochastic conversions bring their own generator
   std::string random_kind, random_source;                     // origin of the line above
@@ -61,7 +62,12 @@ struct Hardware {
   /// Whether the matrix unit takes operands of the class with such a scale for so many elements along K. A longer block
   /// is read as several of one scale.
   bool multiplies(std::string_view format_class, std::string_view scale, double scale_block) const;
+  /// Whether it takes the codes of an element, a row's name or that of a list of values, as operands of the class.
+  bool takes(std::string_view format_class, std::string_view element) const;
 };
+
+/// Elements that every chip takes whose profile lists none: e2m1; e2m3, e3m2; e4m3, e5m2.
+const std::vector<std::string>& usual_elements(std::string_view format_class);
 
 /// Strict: a misspelt rate would otherwise be a chip that silently costs nothing.
 Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes = nullptr);

@@ -26,8 +26,13 @@ bool included(Technique technique, Technique last) { return technique <= last; }
 std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
   constexpr double longest = 1 << 20;  // one scale a row or a tensor is a factor on the result
   const std::string format = format_class(gemm);
-  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
-    if (operand->quantised && !operand->multiplied) return format + " codes of lists of values";
+  for (const OperandFacts* operand : {&gemm.a, &gemm.b}) {
+    if (!operand->quantised) continue;
+    const std::string own = format_class(operand->element_bits);
+    if (operand->is_choice) return own + " codes of two grids";
+    if (operand->element[0] != '\0' && !hardware.takes(own, operand->element))
+      return fmt::format("{} codes of {}", own, operand->element);
+  }
   for (const OperandFacts* operand : {&gemm.a, &gemm.b})
     if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
         !hardware.multiplies(format, operand->scale, operand->scale_block))

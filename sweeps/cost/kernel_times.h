@@ -18,10 +18,9 @@
 namespace fp4::cost {
 
 /// The class in which a product runs on a chip: that of its wider operand, or bf16 where the matrix unit does not take
-/// an operand's block scales or its codes, those of a list of values. The kernel then decodes the operands, exactly and
-/// at no cost.
+/// an operand's block scales or its element. The kernel then decodes the operands, exactly and at no cost.
 std::string executed_class(const GemmFacts& gemm, const Hardware& hardware);
-/// "fp4 with ue5m3 for 16": the operand that is decoded; "" where the product runs as it is.
+/// "fp4 with ue5m3 for 16", "fp4 codes of nf4": the operand that is decoded; "" where the product runs as it is.
 std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware);
 
 /// A chip with the factors of the weights applied.

@@ -43,6 +43,9 @@ Hardware new_chip(const ChipFacts& facts) {
         {"kind", said ? "given" : "estimate"},
         {"source", said ? "the command that wrote this file" : "OCP MX 1.0; say what else the matrix unit takes"}};
   }
+  if (!facts.elements.empty())
+    json["elements"]["fp4"] = {
+        {"value", facts.elements}, {"kind", "given"}, {"source", "the command that wrote this file"}};
   set("efficiency", estimate(0.473, "GB200's fitted 0.473: the share of the rate that GEMMs of a training reach"));
   set("issue_per_s", facts.issue_per_s ? given(*facts.issue_per_s)
                                        : estimate(fp32 / 2, "half of the FP32 rate: a fused multiply-add counts two"));

@@ -16,7 +16,8 @@ namespace fp4::cost {
 struct OperandFacts {
   bool quantised = false;  // false: consumed as it is, bf16 or fp32
   double element_bits = 16;
-  bool multiplied = true;    // matrix units multiply its codes; those of lists of values and of choices are decoded
+  const char* element = "";  // its name; "": one that every chip takes
+  bool is_choice = false;    // of two grids per block, which no matrix unit takes
   const char* scale = "";    // the scale's format, a word of scale_table ...
   double scale_bits = 0;     // bits of one scale ...
   double scale_block = 1;    // ... shared by so many elements along K, as the matrix unit reads them

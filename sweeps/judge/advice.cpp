@@ -139,6 +139,9 @@ Advice advise(const LawStudy& study, const std::map<std::string, GapFit>& gaps,
       draws[name].push_back(tokens[i] * steps[i]);
     }
     row.step_interval = middle(steps);
+    // FP4 steps are drawn slower alone (cost/doubt.h).
+    row.step_interval.low = std::min(row.step_interval.low, row.step);
+    row.step_interval.high = std::max(row.step_interval.high, row.step);
     if (!is_baseline) row.tokens_interval = middle(tokens);
     row.cost = at_rank(draws[name], 0.5);
     row.interval = middle(draws[name]);

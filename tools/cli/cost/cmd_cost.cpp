@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
@@ -54,8 +55,9 @@ std::string precision_text(const CostResult& result) {
   return text;
 }
 
+// Whole percents, outwards, so that what lies inside is seen to.
 std::string percent_range(const cost::CostRange& range) {
-  return fmt::format("{:.0f}..{:.0f} %", 100 * range.low, 100 * range.high);
+  return fmt::format("{:.0f}..{:.0f} %", std::floor(100 * range.low), std::ceil(100 * range.high));
 }
 
 std::string number_range(double value, const cost::CostRange& factors) {
@@ -88,6 +90,22 @@ void print_other(const CostResult& result, const cost::Hardware& chip) {
                             chip.other_s_per_token.source));
 }
 
+// "--devices 4 fits them" where some recipe needs more memory than an accelerator has: the fewest that do, shared as
+// asked, or with everything shared out.
+std::string way_to_fit(const std::vector<std::string>& recipes, const Context& context) {
+  std::vector<cost::RecipeFacts> facts;
+  for (const std::string& recipe : recipes)
+    facts.push_back(cost::facts_of(sim::recipe_from_json(recipe), context.options.steps));
+  CostOptions options = context.options;
+  const char* const them = recipes.size() == 1 ? "it" : "all of them";
+  if (const auto devices = cost::devices_that_fit(facts, context.model, context.hardware, options))
+    return fmt::format("with --devices {} {} fit{}", *devices, them, recipes.size() == 1 ? "s" : "");
+  options.parallel.sharding = cost::Sharding::full;
+  if (const auto devices = cost::devices_that_fit(facts, context.model, context.hardware, options))
+    return fmt::format("with --devices {} --shard full {} fit{}", *devices, them, recipes.size() == 1 ? "s" : "");
+  return "no count of them does; --tensor and --pipeline split the model, --recompute 1 keeps fewer activations";
+}
+
 std::string with_doc(const std::string& name, const std::string& doc) { return doc.empty() ? name : name + ": " + doc; }
 
 void print_summary(const std::string& recipe, const CostResult& result, const cost::CostDoubts& doubts,
@@ -107,7 +125,8 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
                                percent_range(doubts.overhead), format_seconds(result.ideal_s))},
       {"quantisation overhead",
        fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
-      {"speed-up", fmt::format("{:.3f} x bf16, {:.3f} x mxfp8", result.speedup_bf16, result.speedup_fp8)},
+      {"time", fmt::format("{:.3f} x bf16's step, {:.3f} x mxfp8's, without communication", 1 / result.speedup_bf16,
+                           1 / result.speedup_fp8)},
       {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
                                      result.bops.forward, result.bops.backward)},
       {"multiply-adds", precision_text(result)},
@@ -115,8 +134,9 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
       {"price", or_unknown(result.price, " USD a step") +
                     (result.price ? fmt::format(" [{}]", number_range(*result.price, doubts.step)) : "")},
       {"points", result.points ? format_number(*result.points) : "none"},
-      {"memory", fmt::format("{}{}", format_bytes(result.memory.total()),
-                             result.memory.fits ? "" : ", MORE than the accelerator has")},
+      {"memory",
+       fmt::format("{}{}", format_bytes(result.memory.total()),
+                   result.memory.fits ? "" : ", MORE than the accelerator has: " + way_to_fit({recipe}, context))},
       {"step waits for", limits}};
   fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * doubts.step.low),
                                   format_seconds(result.step_time_s * doubts.step.high));
@@ -220,8 +240,12 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
     print_json(json);
     return;
   }
-  fmt::print("{} on {}, time of a step of {:.6g} tokens\n\n", context.model.name, context.hardware.name,
-             static_cast<double>(context.model.tokens_per_step));
+  const int replica = context.options.parallel.replica();
+  print_wrapped(fmt::format("{} on {} x {}: time of a step of {:.6g} tokens on each {}", context.model.name,
+                            context.options.devices, context.hardware.name,
+                            static_cast<double>(context.model.tokens_per_step),
+                            replica == 1 ? "accelerator" : fmt::format("replica of {} accelerators", replica)));
+  fmt::print("\n");
   fmt::print("{}\n", cost_bars(rows, terminal_width(), stdout_has_styles()));
   Table table{{{"recipe"},
                {"step", Align::right},
@@ -240,7 +264,7 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
                           doubts[i].quickest    ? "quickest"
                           : against.low <= 1.01 ? "alike"
                                                 : fmt::format("{:.2f}..{:.2f}", against.low, against.high),
-                          fmt::format("{:.3f}", result.speedup_bf16),
+                          fmt::format("{:.3f}", 1 / result.speedup_bf16),
                           result.energy_j ? format_number(*result.energy_j) : "",
                           format_bytes(result.memory.total()) + (result.memory.fits ? "" : " !")});
   }
@@ -248,8 +272,12 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
   const std::string decoded = decoded_note(rows, context.hardware.name);
   if (!decoded.empty()) print_wrapped(decoded);
   if (std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row.second.memory.fits; }))
-    print_wrapped(fmt::format("!: more than the {} of {}", format_bytes(context.hardware.memory_bytes.value),
-                              context.hardware.name));
+    print_wrapped(fmt::format("!: more than the {} of {}; {}", format_bytes(context.hardware.memory_bytes.value),
+                              context.hardware.name, way_to_fit(recipes, context)));
+  print_wrapped(
+      "x quickest, x bf16: times of a step as multiples, without communication; below 1 is quicker. overhead: time "
+      "over "
+      "an ideal step, products at the chip's fastest rate and free quantisation");
   print_wrapped(doubts_note);
 }
 

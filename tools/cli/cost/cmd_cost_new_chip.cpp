@@ -46,7 +46,7 @@ void run_new_chip(NewChipArguments o) {
     table.rows.push_back({name, value.is_number() ? format_number(value.get<double>()) : value.dump(), quantity["kind"],
                           quantity["source"]});
   };
-  for (const char* group : {"rates", "block_scales"})
+  for (const char* group : {"rates", "block_scales", "elements"})
     if (json.contains(group))
       for (const auto& [key, quantity] : json.at(group).items()) add(std::string(group) + "." + key, quantity);
   for (const auto& [key, quantity] : json.items()) add(key, quantity);
@@ -68,6 +68,10 @@ void add_cost_new_chip(CLI::App& app, Invocation&) {
   chip->add_option("--scales", o.facts.block_scales,
                    "Block scales that FP4 products take, SCALE/BLOCK: e8m0/32,ue4m3/16 (default: e8m0/32)")
       ->type_name("SCALE/BLOCK,..")
+      ->delimiter(',');
+  chip->add_option("--elements", o.facts.elements,
+                   "Elements of FP4 products, by name, own lists of values too: e2m1,nf4 (default: e2m1)")
+      ->type_name("ELEMENT,..")
       ->delimiter(',');
   chip->add_option("--issue", o.issue, "Vector instruction slots a second (default: half of the FP32 rate)")
       ->check(above_zero());

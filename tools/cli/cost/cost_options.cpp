@@ -149,7 +149,10 @@ std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResu
   std::string text;
   for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
   if (text.empty()) return "";
-  return fmt::format("* {} does not multiply {}: priced as bf16 products of decoded operands", chip, text);
+  return fmt::format(
+      "* {} does not multiply {}: priced as bf16 products of decoded operands (block_scales and elements "
+      "of its file say what it does)",
+      chip, text);
 }
 
 ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms) {
@@ -219,16 +222,29 @@ ordered_json cost_json(const std::string& recipe, const cost::CostResult& result
 
 namespace {
 
-// Letters in the order of cost_groups; colours are the 256-colour cube's, told apart by lightness too.
-constexpr char kLetters[] = "MBHAPOqthsre";
-constexpr int kColours[] = {25, 67, 103, 61, 240, 247, 214, 178, 160, 204, 139, 71};
+// Letters in the order of cost_groups, then what a step waits for; colours are the 256-colour cube's, told apart by
+// lightness too.
+constexpr char kLetters[] = "MBHAPOqthsrew";
+constexpr int kColours[] = {25, 67, 103, 61, 240, 247, 214, 178, 160, 204, 139, 71, 252};
+static_assert(sizeof kLetters - 1 == std::size(kColours));
 
-// Cells per group so that they add up to the bar: largest remainders get the cells that rounding down left.
-std::vector<int> cells(const cost::CostResult& result, double slowest, int width) {
-  std::vector<double> exact;
+// Seconds of the parts of a step, which add up to it: of one replica's accelerators together, each does its share.
+std::vector<std::pair<std::string, double>> step_pieces(const cost::CostResult& result) {
+  const cost::Communication& c = result.communication;
+  const double replica = static_cast<double>(c.devices) / c.replicas;
+  std::vector<std::pair<std::string, double>> parts;
   for (const std::string& group : cost::cost_groups())
-    exact.push_back(cost::group_seconds(result, group) / slowest * width);
-  const int total = static_cast<int>(std::lround(result.compute_s / slowest * width));
+    parts.emplace_back(group, cost::group_seconds(result, group) / replica);
+  parts.emplace_back("waiting for others", std::max(0.0, result.step_time_s - result.compute_s / replica));
+  return parts;
+}
+
+// Cells per part so that they add up to the bar: largest remainders get the cells that rounding down left.
+std::vector<int> cells(const std::vector<std::pair<std::string, double>>& parts, double step, double slowest,
+                       int width) {
+  std::vector<double> exact;
+  for (const auto& [name, seconds] : parts) exact.push_back(seconds / slowest * width);
+  const int total = static_cast<int>(std::lround(step / slowest * width));
   std::vector<int> out;
   int used = 0;
   for (const double share : exact) {
@@ -250,30 +266,31 @@ std::string cost_bars(const std::vector<std::pair<std::string, cost::CostResult>
   double slowest = 0;
   size_t name_width = 0;
   for (const auto& [name, result] : rows) {
-    slowest = std::max(slowest, result.compute_s);
+    slowest = std::max(slowest, result.step_time_s);
     name_width = std::max(name_width, name.size());
   }
   const int bar = std::max(20, static_cast<int>(width - std::min(width, name_width + 14)));
-  const auto block = [&](size_t group, int count) {
-    const std::string letters(static_cast<size_t>(count), kLetters[group]);
-    return styled && count > 0 ? fmt::format("\033[48;5;{}m\033[97m{}\033[0m", kColours[group], letters) : letters;
+  const auto block = [&](size_t part, int count) {
+    const std::string letters(static_cast<size_t>(count), kLetters[part]);
+    return styled && count > 0 ? fmt::format("\033[48;5;{}m\033[97m{}\033[0m", kColours[part], letters) : letters;
   };
   std::string out;
-  std::vector<bool> seen(cost::cost_groups().size());
+  std::vector<std::string> seen(std::size(kColours));
   for (const auto& [name, result] : rows) {
     out += fmt::format("{:<{}}  ", name, name_width);
-    const std::vector<int> counts = cells(result, slowest, bar);
-    for (size_t group = 0; group < counts.size(); ++group) {
-      out += block(group, counts[group]);
-      seen[group] = seen[group] || cost::group_seconds(result, cost::cost_groups()[group]) > 0;
+    const auto parts = step_pieces(result);
+    const std::vector<int> counts = cells(parts, result.step_time_s, slowest, bar);
+    for (size_t part = 0; part < counts.size(); ++part) {
+      out += block(part, counts[part]);
+      if (parts[part].second > 0) seen[part] = parts[part].first;
     }
-    out += "  " + format_seconds(result.compute_s) + "\n";
+    out += "  " + format_seconds(result.step_time_s) + "\n";
   }
   out += "\n";
   std::string line;
-  for (size_t group = 0; group < seen.size(); ++group) {
-    if (!seen[group]) continue;
-    const std::string entry = fmt::format("{} {}   ", kLetters[group], cost::cost_groups()[group]);
+  for (size_t part = 0; part < seen.size(); ++part) {
+    if (seen[part].empty()) continue;
+    const std::string entry = fmt::format("{} {}   ", kLetters[part], seen[part]);
     if (line.size() + entry.size() > width) {
       out += line + "\n";
       line.clear();

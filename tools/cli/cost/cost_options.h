@@ -43,7 +43,8 @@ std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResu
 /// Everything a script may want of one evaluation; `terms` only when asked for.
 nlohmann::ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms);
 
-/// One bar per recipe, scaled to the slowest, a letter (or a colour on a terminal) per group, and the legend.
+/// One bar per recipe, a step with communication scaled to the slowest, a letter (or a colour on a terminal) for each
+/// part, and the legend.
 std::string cost_bars(const std::vector<std::pair<std::string, cost::CostResult>>& rows, size_t width, bool styled);
 
 }  // namespace fp4::tools

@@ -92,7 +92,7 @@ void print_overhead_ranges(const ContextFront& front, const std::string& x) {
   for (const FrontPoint& point : front.points)
     if (point.on_front && point.overhead_range)
       text += fmt::format("{}{} ({:.0f} .. {:.0f})", text.empty() ? "" : ", ", cost_text(x, point.x),
-                          100 * point.overhead_range->first, 100 * point.overhead_range->second);
+                          std::floor(100 * point.overhead_range->first), std::ceil(100 * point.overhead_range->second));
   if (!text.empty())
     print_wrapped("Overheads are modelled; FP4 steps took up to 29 % longer. 95 % intervals: " + text + ".");
 }
@@ -199,11 +199,11 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
                           point->y.n == 0 ? "" : fmt::format("{:.5g}", point->y.mean),
                           relative_text(front, *point, options.y),
                           interval ? fmt::format("+-{:.2g}", interval->high - point->y.mean) : "",
-                          std::to_string(point->y.n), fmt::format("{:.2f}", point->cost.speedup_bf16),
+                          std::to_string(point->y.n), fmt::format("{:.2f}", 1 / point->cost.speedup_bf16),
                           marked_setting(results, *point), point->config->record.hash.substr(0, 8)});
   }
   print_table(table);
-  fmt::print("> undominated by means{}\n",
+  fmt::print("> undominated by means; x bf16: time of a step as a multiple{}\n",
              hidden > 0 ? fmt::format("; {} more candidates (--limit 0 shows all)", hidden) : "");
   print_decoded(results, front);
   print_overhead_ranges(front, options.x);
