@@ -115,6 +115,58 @@ TEST_CASE("compare measures what quantize measures, tensor by tensor, and totals
   CHECK(rows[5].at("nmse").get<double>() == Approx(noise / squares));
 }
 
+TEST_CASE("compare of a model measures what quantising it changes", "[cli]") {
+  using Json = nlohmann::json;
+  using fp4::Dtype;
+  const fp4::test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "model");
+  const std::vector<fp4::TensorInfo> tensors = {
+      {"0.bias", Dtype::f32, {32}},       {"0.weight", Dtype::f32, {32, 64}},    {"1.norm.weight", Dtype::f32, {64}},
+      {"2.weight", Dtype::f32, {16, 64}}, {"embed.weight", Dtype::f32, {8, 64}}, {"temperature", Dtype::f32, {2, 16}}};
+  fp4::SafetensorsWriter out(folder / "model/model.safetensors", tensors);
+  for (const fp4::TensorInfo& t : tensors)
+    for (std::uint64_t i = 0; i < fp4::byte_count("test", t.dtype, t.shape) / 4; ++i) {
+      const float x = fp4::random_uniform({1, 1, 0}, i) - 0.5f;
+      out.write(&x, 4);
+    }
+  out.commit();
+  const std::string model = folder / "model";
+  const auto compare = [&](const std::string& words) {
+    const auto result = fp4::test::run_cli("compare " + model + words + " --specs nvfp4 mxfp4 --json");
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return std::pair(Json::parse(result.out).at("rows"), result.err);
+  };
+  const auto [rows, notes] = compare("");
+  REQUIRE(rows.size() == 6);  // two weights and all
+  CHECK(rows[0].at("tensor") == "0.weight");
+  CHECK(rows[2].at("tensor") == "2.weight");
+  CHECK_THAT(notes, Catch::Contains("1 bias, 1 embedding, 1 no weight by its name, 1 norm; --all-tensors"));
+  const auto quantised =
+      fp4::test::run_cli("quantize " + model + " --scheme modelopt_nvfp4 --json --out " + (folder / "q"));
+  INFO(quantised.err);
+  REQUIRE(quantised.exit_code == 0);
+  CHECK(rows[4].at("nmse").get<double>() ==
+        Approx(Json::parse(quantised.out).at("nmse").get<double>()).epsilon(1e-5));  // decodes in another order
+  CHECK(compare(" --all-tensors").first.size() == 14);
+  CHECK(compare("/model.safetensors:0.bias").first.size() == 2);  // named
+  const auto note = fp4::test::run_cli("compare " + model + " --specs element=e2m1,scale=ue4m3,block=16");
+  CHECK_THAT(note.err, Catch::Contains("scale_rule=floor") && Catch::Contains("mantissa of ue4m3 is unused"));
+}
+
+TEST_CASE("bits an element count a bf16 scale as 16", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::vector<float> x(4 * 64, 1.0f);
+  fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {4, 64}, x.data());
+  const auto result = fp4::test::run_cli("compare " + (folder / "x.npy") +
+                                         " --specs mxfp4,scale=bf16,block=16 mxfp4,scale=fp32 --json");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out).at("rows");
+  CHECK(rows[0].at("bits_per_element") == 5.0);  // 4 + 16/16
+  CHECK(rows[1].at("bits_per_element") == 5.0);  // 4 + 32/32
+}
+
 TEST_CASE("inspect finds the parts of a weight in every scheme", "[cli]") {
   using fp4::Dtype;
   const fp4::test::TemporaryFolder folder;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "src/arith/element_grids.h"
+#include "src/arith/spec_note.h"
 #include "src/files/tensor_reader.h"
 #include "src/text/error.h"
 #include "src/text/words.h"
@@ -470,6 +471,12 @@ QuantSpec quant_spec_from_words(std::string_view words, const std::string& place
   }
   if (const std::string reason = invalid_reason(s); !reason.empty()) throw Error(place + ": " + reason);
   return s;
+}
+
+std::string note_of(const QuantSpec& s) {
+  if (!s.has_scale() || !is_power_of_two_rule(s.scale_rule) || format_of(s.scale).mantissa_bits == 0) return "";
+  return fmt::format("scale_rule={} gives powers of two alone: the mantissa of {} is unused; scale_rule=amax uses it",
+                     row_of(scale_rule_table, s.scale_rule).name, row_of(scale_table, s.scale).name);
 }
 
 std::string preset_of_words(std::string_view words) {

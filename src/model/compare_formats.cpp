@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
+#include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/files/open_array.h"
+#include "src/model/keep_rules.h"
 #include "src/model/shard_hashes.h"
 #include "src/model/weight_reader.h"
 #include "src/stream/quantize_bands.h"
@@ -14,6 +17,35 @@
 
 namespace fp4 {
 namespace {
+
+// Why quantising a model would leave a tensor as it is; empty where it would not. The rules of `quantize --scheme`.
+std::string reason_to_leave(const ModelTensor& t) {
+  const std::string why = reason_of_rules(t.whole, t.shape.size(), t.is_quantised());
+  if (!why.empty()) return why;
+  if (t.shape.size() < 2) return "no matrix";
+  return t.is_quantised() || t.whole.ends_with("weight") || is_expert(t.whole) ? "" : "no weight by its name";
+}
+
+// Leaves out what a model keeps, with a note; files without a weight are arrays and no model.
+void leave_kept(std::vector<ModelTensor>& weights, size_t first, std::vector<std::string>& notes) {
+  const auto begin = weights.begin() + static_cast<std::ptrdiff_t>(first);
+  if (std::none_of(begin, weights.end(), [](const ModelTensor& t) {
+        return t.is_quantised() || (t.shape.size() > 1 && t.whole.ends_with("weight"));
+      }))
+    return;
+  std::map<std::string, size_t> counts;
+  weights.erase(std::remove_if(begin, weights.end(),
+                               [&](const ModelTensor& t) {
+                                 const std::string why = reason_to_leave(t);
+                                 if (!why.empty()) ++counts[why];
+                                 return !why.empty();
+                               }),
+                weights.end());
+  std::string text;
+  for (const auto& [why, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, why);
+  if (!text.empty())
+    notes.push_back(fmt::format("left out, as quantising a model keeps them: {}; --all-tensors takes them", text));
+}
 
 // Tensors of numbers and FP4 weights; integers, single codes and single numbers are left out, with a note.
 std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources, std::vector<std::string>& notes,
@@ -31,6 +63,8 @@ std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources
     }
     const std::vector<std::string> files = model_files("compare", path, &notes);
     sources.begin(files);
+    const size_t first = weights.size();
+    const bool keeps = !job.all_tensors && entry.empty() && !is_only;
     for (const ModelTensor& t : model_tensors(files, job.layouts)) {
       if (!entry.empty() && t.name != entry) continue;
       const bool is_named = !entry.empty() || is_only;
@@ -43,9 +77,12 @@ std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources
       else
         weights.push_back(t);
     }
+    if (keeps) leave_kept(weights, first, notes);
     if (!entry.empty() && weights.empty()) throw Error("compare " + path + ": no tensor is called '" + entry + "'");
   }
-  if (weights.empty()) throw Error("compare: no tensor of real numbers in the files");
+  if (weights.empty())
+    throw Error("compare: no tensor of real numbers in the files" +
+                std::string(job.all_tensors ? "" : " that quantising a model does not keep; --all-tensors takes all"));
   return weights;
 }
 
@@ -65,6 +102,8 @@ CompareResult compare_formats(const CompareJob& job) {
   for (const std::string& words : job.specs) specs.push_back(quant_spec_from_words(words, "compare --specs"));
   if (specs.empty()) throw Error("compare: no spec to compare");
   CompareResult result;
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (const std::string note = note_of(specs[i]); !note.empty()) result.notes.push_back(job.specs[i] + ": " + note);
   SourceHashes sources("compare", job.changed, job.threads);
   const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
   for (const std::string& words : job.specs) result.totals.push_back({"all", words});

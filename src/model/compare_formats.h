@@ -13,10 +13,11 @@ namespace fp4 {
 struct CompareJob {
   std::vector<std::string> files = {};  // tensors, FILE:ENTRY, models, folders of shards
   std::vector<std::string> specs = {};
-  OpenOptions open = {};  // its entry is that of the files
-  bool is_told = false;   // `open` says what a raw or opaque file is
-  Layouts layouts = {};   // of FP4 weights
-  bool changed = false;   // reads shards that are not those of fp4sim.json by their SHA-256
+  OpenOptions open = {};     // its entry is that of the files
+  bool is_told = false;      // `open` says what a raw or opaque file is
+  Layouts layouts = {};      // of FP4 weights
+  bool all_tensors = false;  // of a model also what `quantize --scheme` leaves as it is (keep_rules.h)
+  bool changed = false;      // reads shards that are not those of fp4sim.json by their SHA-256
   std::string backend = "auto";
   int threads = 1;
   Progress progress = {};
@@ -35,7 +36,8 @@ struct CompareResult {
   std::vector<std::string> left = {};    // what looks quantised and is not understood
 };
 
-// Integers, single codes and single numbers are left out unless they are named. Error without a tensor of numbers.
+// Integers, single codes and single numbers are left out unless they are named, and of a model (some matrix is called
+// *weight) what quantising it would keep: norms, biases, embeddings, heads. Error without a tensor of numbers.
 CompareResult compare_formats(const CompareJob& job);
 
 }  // namespace fp4

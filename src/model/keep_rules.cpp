@@ -34,6 +34,11 @@ const KeepRule* keep_rule_of(const std::string& name) {
   return rule == std::end(keep_rules) ? nullptr : rule;
 }
 
+std::string reason_of_rules(const std::string& name, size_t dimensions, bool is_quantised) {
+  if (const KeepRule* rule = keep_rule_of(name)) return rule->doc;
+  return dimensions > 2 && !is_quantised && !is_expert(name) ? "convolution" : "";
+}
+
 bool is_expert(const std::string& name) {
   if (name.find("_exps.") != std::string::npos) return true;
   const size_t at = name.find("experts.");

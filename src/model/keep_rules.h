@@ -62,6 +62,10 @@ inline constexpr KeepRule keep_rules[] = {
 // The first rule that keeps a tensor; nullptr where none does.
 const KeepRule* keep_rule_of(const std::string& name);
 
+// Why a tensor of so many dimensions stays as it is when a model is quantised, as results say it: a rule above, or a
+// convolution; empty where nothing keeps it. `is_quantised`: its file holds it in few bits already.
+std::string reason_of_rules(const std::string& name, size_t dimensions, bool is_quantised);
+
 // Whether a tensor belongs to routed experts (experts.3.w1.weight, experts.down_proj, ffn_up_exps.weight; not
 // shared_experts).
 bool is_expert(const std::string& name);

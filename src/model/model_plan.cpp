@@ -53,8 +53,8 @@ std::string reason_to_keep(const ModelJob& job, const ModelTensor& t) {
   if (!job.keep_only.empty()) {
     if (has_match(job.keep_only, t.name)) return "--keep-only";
   } else {
-    if (const KeepRule* rule = keep_rule_of(t.whole)) return rule->doc;
-    if (t.shape.size() > 2 && !t.is_quantised() && !is_expert(t.whole)) return "convolution";
+    const std::string why = reason_of_rules(t.whole, t.shape.size(), t.is_quantised());
+    if (!why.empty()) return why;
   }
   const Takes takes = engine_rules_of(*job.scheme).takes;
   if (takes != Takes::linear && !is_expert(t.whole)) return "no routed expert";

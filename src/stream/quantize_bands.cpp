@@ -59,7 +59,11 @@ uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols) {
   if (const FloatFormat& f = format_of(spec.element); f.is_grid())  // packed, with shared micro-exponents
     bytes =
         static_cast<int64_t>(std::ceil(static_cast<double>(rows * q.geometry.padded_cols) * f.grid->packed_bits() / 8));
-  if (spec.has_scale()) bytes += q.geometry.scale_rows * q.geometry.scale_cols * (is_real(spec.scale) ? 4 : 1);
+  if (spec.has_scale())
+    bytes += q.geometry.scale_rows * q.geometry.scale_cols *
+             (spec.scale == Scale::bf16 ? 2
+              : is_real(spec.scale)     ? 4
+                                        : 1);
   if (spec.has_tensor_scale())  // in their format; our files keep factors as fp32
     bytes += row_of(factor_format_table, spec.factor_format).bits / 8 *
              (spec.tensor_scale_cols(cols) > 0 ? rows * spec.tensor_scale_cols(cols) : 1);

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "src/arith/element_grids.h"
+#include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/signature.h"
 #include "src/text/version.h"
@@ -71,6 +72,8 @@ const std::vector<Function>& word_functions() {
       {"spec_fields", &spec_fields},
       {"element", &element},
       {"element_bits", &element_bits},
+      {"spec_note",
+       [](const Arguments& given) { return Json(note_of(quant_spec_from_words(given.text("words"), "--spec"))); }},
       {"spec",
        [](const Arguments& given) { return Json(to_json(quant_spec_from_words(given.text("words"), "--spec"))); }},
   };

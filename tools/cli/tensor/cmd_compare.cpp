@@ -17,7 +17,7 @@ namespace {
 struct CompareOptions {
   std::vector<std::string> files, specs;
   std::string nibbles, scale_layout;
-  bool json = false, allow_left = false, changed = false;
+  bool json = false, allow_left = false, changed = false, all_tensors = false;
   BackendOptions backend;
   InputOptions input;
 };
@@ -63,6 +63,7 @@ void run_compare(const CLI::App& app, const CompareOptions& o) {
   if (app.count("--nibbles") > 0) job.layouts.nibbles = golden::code_layout_of("--nibbles", o.nibbles);
   if (app.count("--scale-layout") > 0) job.layouts.scales = golden::scale_layout_of("--scale-layout", o.scale_layout);
   job.changed = o.changed;
+  job.all_tensors = o.all_tensors;
   std::optional<ByteProgress> progress(std::in_place);
   job.progress = progress->progress();
   const CompareResult result = compare_formats(job);
@@ -93,6 +94,8 @@ void add_compare(CLI::App& app, Invocation&) {
   app.add_option("--scale-layout", o->scale_layout,
                  "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
       ->type_name("LAYOUT");
+  app.add_flag("--all-tensors", o->all_tensors,
+               "Of a model also norms, biases, embeddings, heads: what `quantize --scheme` leaves as it is");
   app.add_flag("--allow-left", o->allow_left, "Leave out what looks quantised and is not understood, with exit code 0");
   app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
   add_backend_options(app, o->backend);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/arith/product_epilogue.h"
+#include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/sparse.h"
 #include "src/files/tensor_writer.h"
@@ -50,6 +51,7 @@ Operand open_operand(const std::string& path, const std::string& spec, const cha
   }
   if (spec.empty()) throw Error(fmt::format("gemm {}: holds numbers; {} says how they are quantised", path, option));
   o.call.spec = quant_spec_from_words(spec, option);
+  if (const std::string note = note_of(o.call.spec); !note.empty()) print_notes({std::string(option) + ": " + note});
   FloatTensor tensor = load_floats(path);
   print_notes(tensor.notes);
   o.values = std::move(tensor.values);

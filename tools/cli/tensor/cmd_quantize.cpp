@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/arith/report_json.h"
+#include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/files/open_array.h"
 #include "src/model/model_write.h"
@@ -183,6 +184,7 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   refuse_options(app, {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed"},
                  "--scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
+  if (const std::string note = note_of(o.job.spec); !note.empty()) print_notes({"--spec: " + note});
   o.job.preset = preset_of_words(o.spec);
   o.job.open = o.input.open_options();
   refuse_whole_model(o.job);

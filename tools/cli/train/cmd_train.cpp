@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "sim/rules/recipe.h"
+#include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/files/output_file.h"
 #include "src/text/error.h"
@@ -68,6 +69,19 @@ sim::FileReading file_reading(const std::string& word) {
   throw unknown_word("--files", word, {"memory", "cached", "cold"});
 }
 
+// What a recipe's specs leave unused (note_of), once for each sentence.
+std::vector<std::string> spec_notes(const sim::Recipe& recipe) {
+  std::vector<std::string> notes;
+  for (const auto& [name, gemm] :
+       {std::pair("fprop", &recipe.fprop), {"dgrad", &recipe.dgrad}, {"wgrad", &recipe.wgrad}})
+    for (const auto& [side, operand] : {std::pair("a", &gemm->a), {"b", &gemm->b}}) {
+      const std::string note = note_of(operand->quant);
+      const bool is_known = std::any_of(notes.begin(), notes.end(), [&](const auto& n) { return n.ends_with(note); });
+      if (!note.empty() && !is_known) notes.push_back(fmt::format("{}.{}: {}", name, side, note));
+    }
+  return notes;
+}
+
 void run_train(TrainOptions& o, Invocation& invocation) {
   const sim::Json config = o.run.config();
   sim::RunOptions options;
@@ -94,6 +108,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     o.json = false;
     o.quiet = true;
   }
+  if (speaks) print_notes(spec_notes(sim::recipe_from_json(config.at("recipe"))));
   // mpirun hands its parameters to the ranks in the environment.
   if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet &&
       std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)

@@ -4,6 +4,7 @@ Everything here is made from the tables of the core, so a new row of a table app
 """
 import enum
 import json
+import warnings
 
 from . import _core
 
@@ -124,4 +125,9 @@ def words_of(spec, fields):
     if spec is not None and not isinstance(spec, (str, Spec)):
         raise _core.Error(f"--spec: {type(spec).__name__} is no spec; accepted: words, Spec")
     first = [] if spec is None else [spec.words if isinstance(spec, Spec) else str(spec)]
-    return ",".join(first + [f"{name}={text_of(value)}" for name, value in fields.items()])
+    words = ",".join(first + [f"{name}={text_of(value)}" for name, value in fields.items()])
+    if words and (fields or not isinstance(spec, Spec)):
+        note = _core.call("spec_note", words=words)
+        if note:
+            warnings.warn(note, stacklevel=3)
+    return words
