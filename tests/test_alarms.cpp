@@ -89,3 +89,33 @@ TEST_CASE("a reference that another learning rate would improve", "[quick]") {
   CHECK(raised(grid + "[1]}}", world).empty());
   CHECK(raised(grid + "[1, 2]}}", world) == Words{"untuned reference"});
 }
+
+TEST_CASE("values of an axis that no run tells apart", "[quick]") {
+  // Digests as a store has them: of the Hadamard's sizes 16 and 32 alike, of the rest by configuration.
+  const auto raised_with = [](bool differs_once) {
+    Study study(R"({"name": "a", "task": "alpha", "base": "mxfp4", "seeds": 3, "train": {"batch": 64},
+                    "axes": {"wgrad.hadamard.size": [0, 16, 32], "wgrad.a.rounding": ["nearest_even", "stochastic"]}})",
+                {});
+    const Results plain = study.results();
+    const size_t size = plain.axes()[0] == "wgrad.hadamard.size" ? 0 : 1;
+    for (RunRecord& run : study.runs) {
+      const ConfigResult* const config = plain.find(run.hash);
+      run.digest = run.hash + std::to_string(run.seed);
+      if (config == nullptr || config->labels.size() != 2) continue;
+      const std::string &label = config->labels[size], &rule = config->labels[1 - size];
+      if (label == "16" || label == "32") run.digest = rule + std::to_string(run.seed);
+      if (differs_once && label == "32" && rule == "stochastic" && run.seed == plain.configs()[0].runs[0].seed)
+        run.digest = "x";
+    }
+    const Results results = study.results();
+    const Costs costs(results, made_up_costs());
+    std::vector<std::string> texts;
+    for (const RaisedAlarm& alarm : alarms(results, fronts(results, costs, {})))
+      if (alarm.alarm == Alarm::no_effect) texts.push_back(alarm.text);
+    return texts;
+  };
+  const std::vector<std::string> texts = raised_with(false);
+  REQUIRE(texts.size() == 1);
+  CHECK_THAT(texts[0], Catch::StartsWith("wgrad.hadamard.size: 16 and 32 have equal digests"));
+  CHECK(raised_with(true) == std::vector<std::string>{});
+}

@@ -140,6 +140,48 @@ std::string no_delta(const ContextFront& front, const Results& results) {
   return "";
 }
 
+// Whether two configurations have equal digests on every seed that both ran on; none without such a seed.
+std::optional<bool> are_equal_runs(const ConfigResult& a, const ConfigResult& b) {
+  std::optional<bool> equal;
+  for (const RunRecord& run : a.runs) {
+    const RunRecord* const other = b.run(run.seed);
+    if (other == nullptr || run.digest.empty() || other->digest.empty()) continue;
+    if (run.digest != other->digest) return false;
+    equal = true;
+  }
+  return equal;
+}
+
+// Pairs of values of an axis that no pair of configurations tells apart which differ in it alone.
+std::string no_effect(const ContextFront& front, const Results& results) {
+  std::string text;
+  for (size_t axis = 0; axis < results.axes().size(); ++axis) {
+    std::map<std::pair<std::string, std::vector<std::string>>, std::vector<const ConfigResult*>> groups;
+    for (const FrontPoint* point : compared(front)) {
+      std::vector<std::string> others = point->config->labels;
+      if (others.at(axis).empty()) continue;
+      others[axis].clear();
+      groups[{point->config->record.recipe, others}].push_back(point->config);
+    }
+    std::map<std::pair<std::string, std::string>, bool> equal;
+    for (const auto& [others, configs] : groups)
+      for (size_t second = 1; second < configs.size(); ++second)
+        for (size_t first = 0; first < second; ++first)
+          if (const auto same = are_equal_runs(*configs[first], *configs[second])) {
+            const auto pair = std::minmax(configs[first]->labels[axis], configs[second]->labels[axis]);
+            const auto known = equal.try_emplace({pair.first, pair.second}, true).first;
+            known->second = known->second && *same;
+          }
+    for (const auto& [pair, same] : equal)
+      if (same)
+        text += fmt::format("{}{}: {} and {}", text.empty() ? "" : "; ", results.axes()[axis], pair.first, pair.second);
+  }
+  if (text.empty()) return "";
+  return text +
+         " have equal digests on every seed: another setting hides the difference (a tensor scale brings block scales "
+         "into the range of each format), and only their costs differ";
+}
+
 }  // namespace
 
 std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<ContextFront>& fronts) {
@@ -161,6 +203,7 @@ std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<Contex
     raise(Alarm::small_batch, small_batch(front, results));
     raise(Alarm::unequal_products, unequal_products(front));
     raise(Alarm::no_delta, no_delta(front, results));
+    raise(Alarm::no_effect, no_effect(front, results));
     raise(Alarm::untuned_reference, untuned_reference(front, results, best_of_family));
   }
   return raised;

@@ -11,7 +11,15 @@
 
 namespace fp4::sweeps {
 
-enum class Alarm : uint8_t { better_than_fp32, at_edge, small_batch, unequal_products, untuned_reference, no_delta };
+enum class Alarm : uint8_t {
+  better_than_fp32,
+  at_edge,
+  small_batch,
+  unequal_products,
+  untuned_reference,
+  no_delta,
+  no_effect
+};
 
 struct AlarmInfo {
   Alarm id;
@@ -30,6 +38,8 @@ inline constexpr AlarmInfo alarm_table[] = {
      "fp32 loses over 1 % less in this store with another learning rate, clip or warm-up"},
     {Alarm::no_delta, "no delta",
      "a race in which the smallest difference that matters is 0: nothing can be tied, however many seeds are drawn"},
+    {Alarm::no_effect, "no effect",
+     "values of an axis whose runs are equal to the last bit, though their costs may differ: another setting hides it"},
 };
 static_assert(ids_are_indices(alarm_table));
 inline std::string_view word(Alarm alarm) { return alarm_table[static_cast<size_t>(alarm)].name; }
