@@ -87,6 +87,64 @@ TEST_CASE("padding of tiles is told apart from scales, and can be required to be
   CHECK_THAT(wrong, Catch::Contains("1 of 200 elements differ"));
 }
 
+TEST_CASE("a dump of one's own is named by its file, and its mismatches can be checked by hand", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string at = folder / "";
+  // One block of mxfp4 a row; the largest is 6, so the scale is 1 and the code that of x itself.
+  std::vector<float> x(4 * 32, 0.0f);
+  for (size_t r = 0; r < 4; ++r) x[32 * r] = 6, x[32 * r + 1] = 1.25f, x[32 * r + 2] = -0.75f, x[32 * r + 3] = 1.4f;
+  fp4::save_tensor(at + "mine.npy", fp4::Dtype::f32, {4, 32}, x.data());
+  out_of("quantize " + at + "mine.npy --spec mxfp4,rounding=nearest_away --no-sync --out " + at + "d", 0);
+  const std::string verify = "verify --input " + at + "mine.npy --spec mxfp4 --candidate " + at + "d";
+  const std::string text = out_of(verify, 1);
+  CHECK_THAT(text, Catch::Contains("mxfp4.mine.4x32") && !Catch::Contains("boundary"));
+  CHECK_THAT(text, Catch::Contains("x/scale"));
+  const Json first = Json::parse(out_of(verify + " --json", 1)).at("first").at(0);
+  CHECK(first.at("index") == Json::array({0, 1}));
+  CHECK(first.at("x") == 1.25);
+  CHECK(first.at("scale") == 1.0);
+  CHECK(first.at("payload") == 1.25);
+  // Under nvfp4 the scale is that of the block times that of the tensor: 6/2688 * 448 = 1.
+  out_of("quantize " + at + "mine.npy --spec nvfp4,rounding=toward_zero --no-sync --out " + at + "n", 0);
+  const Json nvfp4 =
+      Json::parse(out_of("verify --input " + at + "mine.npy --spec nvfp4 --json --candidate " + at + "n", 1));
+  CHECK(nvfp4.at("first").at(0).at("scale").get<double>() == Approx(1).epsilon(1e-6));
+}
+
+TEST_CASE("a dump that lacks rows is told at once, and scales one block away are named", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string at = folder / "";
+  out_of("golden make --spec nvfp4 --shape 16x128 --input gaussian --out " + at + "g", 0);
+  const std::string name = at + "g/nvfp4.gaussian.16x128/", input = name + "input.npy";
+  const auto verify = [&](int exit_code) {
+    return out_of("verify --input " + input + " --spec nvfp4 --candidate " + at + "d", exit_code);
+  };
+  fs::create_directories(at + "d");
+  const fp4::RawTensor codes = fp4::load_raw(name + "codes.npy");
+  fp4::save_tensor(at + "d/codes.npy", fp4::Dtype::u8, {8, 64}, codes.bytes.data());
+  const std::string half = verify(1);
+  CHECK_THAT(half, Catch::Contains("codes has 1024 elements, 2048 were expected: 8 of 16 rows are missing"));
+  fs::remove(at + "d/codes.npy");
+  const fp4::RawTensor scales = fp4::load_raw(name + "scales.npy");
+  const auto moved = [&](int64_t down, int64_t right, bool rolls) {
+    std::vector<unsigned char> out(16 * 8, 1);
+    for (int64_t r = 0; r < 16; ++r)
+      for (int64_t k = 0; k < 8; ++k) {
+        const int64_t row = r + down, col = k + right;
+        const bool is_inside = row >= 0 && row < 16 && col >= 0 && col < 8;
+        if (is_inside || rolls)
+          out[static_cast<size_t>((row + 16) % 16 * 8 + (col + 8) % 8)] = scales.bytes[static_cast<size_t>(r * 8 + k)];
+      }
+    fp4::save_tensor(at + "d/scales.npy", fp4::Dtype::u8, {16, 8}, out.data(), true);
+  };
+  moved(0, 1, true);
+  CHECK_THAT(verify(1), Catch::Contains("equals scales=rolled:+1block"));
+  moved(0, -2, false);
+  CHECK_THAT(verify(1), Catch::Contains("equals scales=shifted:-2block"));
+  moved(1, 0, true);
+  CHECK_THAT(verify(1), Catch::Contains("equals scales=rolled:+1row"));
+}
+
 TEST_CASE("decoded values in bf16 are judged as bf16", "[cli]") {
   const TemporaryFolder folder;
   const std::string at = folder / "";

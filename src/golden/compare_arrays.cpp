@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/golden/faulty_kernel.h"
+#include "src/golden/variants.h"
 
 namespace fp4::golden {
 namespace {
@@ -133,6 +134,30 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
           is_nan_at(static_cast<size_t>(r / g.block_rows * g.scale_cols + k / g.block_cols)) ? 1 : 0;
   in_block = in_code_layout(in_block, name.code_layout, rows, 0);
   return {in_block.begin(), in_block.end()};
+}
+
+void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison) {
+  const ArrayName name = parse_array_name(comparison.golden);
+  const QuantSpec spec = quant_spec_from_words(c.words);
+  const bool stores_factor = spec.decode == Decode::scale_then_tensor || spec.decode == Decode::factor_first;
+  if (comparison.first.empty() || (name.stage != "codes" && name.stage != "dequantized") || c.is_gemm ||
+      name.is_transposed || c.hadamard.size > 0 || !c.stored.contains("scales") || !stores_factor ||
+      spec.scale_rule == ScaleRule::encode)
+    return;
+  const Array scales = load_array(bundle, c, "scales"), factor = load_array(bundle, c, "tensor_scale");
+  if (factor.bytes.size() != sizeof(float)) return;
+  const std::vector<float> x = load_inputs(bundle, c).a;
+  const BlockGeometry g = geometry_of(spec, c.rows, c.cols);
+  const auto prescale = static_cast<double>(spec.prescale);
+  for (Mismatch& m : comparison.first) {
+    const auto row = static_cast<int64_t>(m.index[0]), k = static_cast<int64_t>(m.index[1]);
+    if (row >= c.rows || k >= c.cols) continue;
+    const uint32_t code = word_at(scales, static_cast<size_t>(row / g.block_rows * g.scale_cols + k / g.block_cols));
+    const float scale = scales.dtype == "f32" ? float_of(code) : decode(format_of(spec.scale), code);
+    m.x = static_cast<double>(x[static_cast<size_t>(row * c.cols + k)]);
+    m.scale = static_cast<double>(scale) * static_cast<double>(float_of(word_at(factor, 0)));
+    m.payload = prescale * *m.x / *m.scale;
+  }
 }
 
 Homes homes_of(const Case& c, const std::string& array) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct Mismatch {
   std::vector<uint64_t> index;
   uint32_t expected_bits = 0, got_bits = 0;
   std::string expected, got;  // decoded values
+  // Of codes and decoded values, where add_payloads() knows them: the input, its scale with the tensor scale, and what
+  // is rounded to the code, their quotient in fp64 times the prescale.
+  std::optional<double> x, scale, payload;
 };
 
 struct Comparison {
@@ -39,6 +43,10 @@ std::vector<uint32_t> elements_of(const Array& a, int packed_bits);
 // [row, column], whatever the layout. `unjudged` marks elements that are not looked at; empty: none.
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
                    const std::vector<bool>& unjudged = {});
+
+// Gives the first mismatches of codes and decoded values their inputs and scales, so that they can be checked by hand;
+// nothing for products, rotations, transposes, spec words that store inverses, and tensor scales of several factors.
+void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison);
 
 // The elements of an array of codes that lie in blocks whose golden scale is NaN; empty where none does.
 std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const std::string& array);

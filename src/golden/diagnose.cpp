@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/golden/fits.h"
+#include "src/golden/moved_scales.h"
 #include "src/golden/variants.h"
 
 namespace fp4::golden {
@@ -59,15 +60,15 @@ bool shares_axis(const std::string& causes, const std::string& cause) {
 class Search {
  public:
   Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence,
-         const std::string& backend)
-      : c_(c), in_(in), simulator_(simulator), evidence_(evidence), base_(simulator.base()) {
+         const std::string& backend, const Tried& tried)
+      : c_(c), in_(in), simulator_(simulator), evidence_(evidence), tried_(tried), base_(simulator.base()) {
     before_ = score(simulator, base_, evidence).after;
     sample_ = sample_of(c, in, evidence);
     if (sample_) of_sample_.emplace(sample_->c, sample_->in, backend, 1, sample_->band);
   }
 
-  // Exact causes, fewest first: orders, one change, draws and epilogues, a preset, up to three changes at once.
-  std::vector<Cause> explanations(const std::string& backend) {
+  // Orders of codes and scales alone.
+  std::vector<Cause> of_orders() {
     std::vector<Cause> found;
     std::vector<std::pair<double, NamedKernel>> of_codes;
     for (const NamedKernel& n : orders(c_, base_)) {
@@ -79,7 +80,13 @@ class Search {
     for (size_t i = 0; i < std::min<size_t>(of_codes.size(), 2); ++i)
       for (const NamedKernel& scale : orders(c_, of_codes[i].second.kernel))
         try_one(both(of_codes[i].second, scale), found);
-    if (!found.empty()) return found;
+    return found;
+  }
+
+  // Exact causes that are no orders, fewest first: one change, draws and epilogues, a preset, up to three changes at
+  // once.
+  std::vector<Cause> explanations(const std::string& backend) {
+    std::vector<Cause> found;
     for (const NamedKernel& n : changes(c_, base_)) try_one(n, found);
     if (!found.empty()) return found;
     add_zero_signs(found);
@@ -141,6 +148,8 @@ class Search {
   // Keeps the kernel as a cause if it explains all, as a suspect if it explains something.
   Score try_one(const NamedKernel& n, std::vector<Cause>& found, int parts = 1) {
     const Score s = score_of(n.kernel);
+    ++kernels_;
+    if (tried_) tried_(kernels_);
     if (s.explains()) {
       keep(n, found);
     } else if (s.found > 0) {
@@ -223,13 +232,42 @@ class Search {
   const CaseInputs& in_;
   const Simulator& simulator_;
   const std::vector<Evidence>& evidence_;
+  const Tried& tried_;
   Kernel base_;
+  size_t kernels_ = 0;
   uint64_t before_ = 0;
   std::optional<Sample> sample_;
   std::optional<Simulator> of_sample_;
   std::vector<Suspect> suspects_;
   std::vector<NamedKernel> but_zeros_;
 };
+
+// Codes, decoded values or outputs that no policy can have made: elements are missing, or more than padding adds.
+std::string wrong_size(const Case& c, const std::vector<CandidateArray>& arrays,
+                       const std::vector<Comparison>& comparisons) {
+  constexpr int64_t most_padded = 256;  // the largest Hadamard; blocks are shorter
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const ArrayName name = parse_array_name(arrays[i].golden);
+    if (comparisons[i].shape_note.empty() || (name.stage != "codes" && name.stage != "dequantized" && !c.is_gemm))
+      continue;
+    if (arrays[i].array.dtype == "f32" && name.stage == "codes") continue;  // codes as values are looked for
+    const int64_t rows = name.is_transposed ? c.cols : c.rows, cols = c.is_gemm            ? c.rows_b
+                                                                      : name.is_transposed ? c.rows
+                                                                                           : c.cols;
+    const auto expected = static_cast<int64_t>(comparisons[i].compared);
+    const auto got = static_cast<int64_t>(candidate_elements(c, arrays[i], comparisons[i].compared).size());
+    const int64_t most = c.is_gemm ? rows * cols : rows * ((cols + most_padded - 1) / most_padded * most_padded);
+    if (got >= rows * cols && got <= most && got % rows == 0) continue;
+    std::string text = fmt::format("{} has {} elements, {} were expected: ", arrays[i].golden, got, expected);
+    const int64_t width = expected / rows;
+    if (got < expected && width > 0 && got % width == 0)
+      text += fmt::format("{} of {} rows are missing", rows - got / width, rows);
+    else
+      text += got < expected ? "elements are missing" : "more than padding adds";
+    return text + "; no policy changes that, so none was looked for";
+  }
+  return "";
+}
 
 // Whether a cause is an order alone: the arrays are right, and where their elements lie is known.
 bool is_order(const std::string& cause) {
@@ -253,7 +291,8 @@ Array judged_array(const Bundle& bundle, const Case& c, const std::string& name)
 }
 
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
-                   const std::vector<Comparison>& comparisons, const std::string& backend, int threads) {
+                   const std::vector<Comparison>& comparisons, const std::string& backend, int threads,
+                   const Tried& tried) {
   Diagnosis out;
   const std::string place = divergence(comparisons, out.first_diverging);
   if (out.first_diverging.empty()) return out;
@@ -266,8 +305,15 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   std::vector<Array> golden;
   for (const CandidateArray& a : arrays) golden.push_back(judged_array(bundle, c, a.golden));
   const std::vector<Evidence> evidence = gather(c, arrays, golden, simulator);
-  Search search(c, in, simulator, evidence, backend);
-  out.causes = search.explanations(backend);
+  Search search(c, in, simulator, evidence, backend, tried);
+  out.causes = search.of_orders();
+  if (out.causes.empty()) {
+    out.summary = wrong_size(c, arrays, comparisons);
+    if (!out.summary.empty()) return out;
+    std::optional<Cause> moved = moved_scales(c, arrays, golden, comparisons);
+    if (moved) out.causes.push_back(std::move(*moved));
+  }
+  if (out.causes.empty()) out.causes = search.explanations(backend);
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {
     out.is_order = is_order(out.causes[0].cause);

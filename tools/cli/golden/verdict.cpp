@@ -41,8 +41,10 @@ golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& 
     equal.compared = golden::elements_of(array.array, golden::packed_bits(c, array.golden)).size();
     return equal;
   }
-  return golden::compare(c, array, golden::judged_array(bundle, c, array.golden),
-                         golden::codes_of_nan_blocks(bundle, c, array.golden));
+  golden::Comparison r = golden::compare(c, array, golden::judged_array(bundle, c, array.golden),
+                                         golden::codes_of_nan_blocks(bundle, c, array.golden));
+  golden::add_payloads(bundle, c, r);
+  return r;
 }
 
 }  // namespace
@@ -79,7 +81,7 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
     }
     if (r.arrays.empty()) continue;
     if (r.mismatches() > 0) {
-      r.diagnosis = golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, job.backend, job.threads);
+      r.diagnosis = golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, job.backend, job.threads, job.tried);
       r.order = order_of(job, r);
       r.is_within = r.order.empty() && is_within(job.tolerance, bundle, r);
       if (r.order.empty()) {

@@ -19,6 +19,7 @@ struct VerifyJob {
   golden::Tolerance tolerance;
   std::string backend = "auto";
   int threads = 1;
+  golden::Tried tried = {};  // called on the way of a search for causes
 };
 
 struct CaseVerdict {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
@@ -14,7 +15,11 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json mismatch_json(const std::string& case_name, const golden::Comparison& c, const golden::Mismatch& m) {
+  const auto known = [](const std::optional<double>& v) { return v ? ordered_json(*v) : ordered_json(); };
   return {{"case", case_name},
+          {"x", known(m.x)},
+          {"scale", known(m.scale)},
+          {"payload", known(m.payload)},
           {"stage", c.stage},
           {"array", c.golden},
           {"index", m.index},
@@ -104,11 +109,20 @@ std::string case_text(const CaseVerdict& r) {
                        {"got", Align::right},
                        {"bits", Align::right}},
                       {}};
+  const bool has_payloads = std::any_of(r.comparisons.begin(), r.comparisons.end(), [](const auto& c) {
+    return std::any_of(c.first.begin(), c.first.end(), [](const auto& m) { return m.x.has_value(); });
+  });
+  if (has_payloads)
+    mismatches.columns.insert(mismatches.columns.end(),
+                              {{"x", Align::right}, {"scale", Align::right}, {"x/scale", Align::right}});
+  const auto number = [](const std::optional<double>& v) { return v ? fmt::format("{:.9g}", *v) : ""; };
   for (const golden::Comparison& c : r.comparisons)
     for (size_t i = 0; i < c.first.size() && i < 3; ++i) {
       const auto& m = c.first[i];
       mismatches.rows.push_back({c.golden, fmt::format("[{}]", fmt::join(m.index, ", ")), m.expected,
                                  fmt::format("{:x}", m.expected_bits), m.got, fmt::format("{:x}", m.got_bits)});
+      if (has_payloads)
+        mismatches.rows.back().insert(mismatches.rows.back().end(), {number(m.x), number(m.scale), number(m.payload)});
     }
   if (!mismatches.rows.empty()) {
     out += fmt::format("\nfirst mismatches\n");
