@@ -94,7 +94,7 @@ TEST_CASE("a grid from a file is swept, priced, reported and verified", "[cli]")
   test::write_text(folder / "r.json",
                    R"({"base": "nvfp4", "all": {"*": {"element": ")" + (folder / "half_s.json") + "\"}}}");
   const std::string price = ran("cost --recipe " + (folder / "r.json") + " --hardware b200 --model llama3_8b");
-  CHECK_THAT(price, Catch::Contains("codes of lists of values"));
+  CHECK_THAT(price, Catch::Contains("fp4 codes of half_s"));
   // The bundle holds the values, not the way to the file.
   ran("golden make --spec nvfp4," + grid + " --shape 4x3x64 --accumulators exact,fp32_block --out " + (folder / "g"));
   std::filesystem::remove(folder / "half_s.json");
