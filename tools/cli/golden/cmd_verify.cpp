@@ -56,13 +56,14 @@ void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
   o.job.threads = o.backend.thread_count();
   // A search is quick where a cause has a name; a minute of a large dump without one should not look like a hang.
   const auto begin = std::chrono::steady_clock::now();
-  double next = 2;
-  o.job.tried = [&](size_t kernels) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (seconds < next) return;
-    next = seconds + 5;
-    say("fp4sim: looking for a cause: {} kernels recomputed in {:.0f} s\n", kernels, seconds);
-  };
+  double next = 10;
+  if (!o.json)
+    o.job.tried = [&](size_t kernels) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (seconds < next) return;
+      next = seconds + 5;
+      say("fp4sim: looking for a cause: {} kernels recomputed in {:.0f} s\n", kernels, seconds);
+    };
   const Verdict verdict = judge(o.job, bundle);
   if (verdict.is_refused()) invocation.exit_code = 1;
   if (o.json)

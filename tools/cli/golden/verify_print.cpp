@@ -109,24 +109,25 @@ std::string case_text(const CaseVerdict& r) {
                        {"got", Align::right},
                        {"bits", Align::right}},
                       {}};
-  const bool has_payloads = std::any_of(r.comparisons.begin(), r.comparisons.end(), [](const auto& c) {
-    return std::any_of(c.first.begin(), c.first.end(), [](const auto& m) { return m.x.has_value(); });
-  });
-  if (has_payloads)
-    mismatches.columns.insert(mismatches.columns.end(),
-                              {{"x", Align::right}, {"scale", Align::right}, {"x/scale", Align::right}});
-  const auto number = [](const std::optional<double>& v) { return v ? fmt::format("{:.9g}", *v) : ""; };
+  Table payloads = {{{"array"}, {"index"}, {"x", Align::right}, {"scale", Align::right}, {"x/scale", Align::right}},
+                    {}};
   for (const golden::Comparison& c : r.comparisons)
     for (size_t i = 0; i < c.first.size() && i < 3; ++i) {
       const auto& m = c.first[i];
-      mismatches.rows.push_back({c.golden, fmt::format("[{}]", fmt::join(m.index, ", ")), m.expected,
-                                 fmt::format("{:x}", m.expected_bits), m.got, fmt::format("{:x}", m.got_bits)});
-      if (has_payloads)
-        mismatches.rows.back().insert(mismatches.rows.back().end(), {number(m.x), number(m.scale), number(m.payload)});
+      const std::string index = fmt::format("[{}]", fmt::join(m.index, ", "));
+      mismatches.rows.push_back(
+          {c.golden, index, m.expected, fmt::format("{:x}", m.expected_bits), m.got, fmt::format("{:x}", m.got_bits)});
+      if (m.x)
+        payloads.rows.push_back({c.golden, index, fmt::format("{:.9g}", *m.x), fmt::format("{:.9g}", *m.scale),
+                                 fmt::format("{:.9g}", *m.payload)});
     }
   if (!mismatches.rows.empty()) {
     out += fmt::format("\nfirst mismatches\n");
     out += table_text(mismatches);
+  }
+  if (!payloads.rows.empty()) {
+    out += fmt::format("\nwhat was rounded there\n");
+    out += table_text(payloads);
   }
   out += "\n" + line_text("diagnosis: " + r.diagnosis.summary);
   if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
