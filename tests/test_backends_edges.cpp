@@ -109,7 +109,37 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "nvfp4,tensor_scale=none,scale=fp32",
                                       "nvfp4,tensor_scale=none,scale=bf16,prescale=0.75",
                                       "nvfp4,tensor_scale=none,scale=fp32,element=e1m2",
-                                      "nvfp4,tensor_scale=none,scale=fp32,rounding=toward_zero"};
+                                      "nvfp4,tensor_scale=none,scale=fp32,rounding=toward_zero",
+                                      "vllm_nvfp4",
+                                      "vllm_nvfp4,rounding=stochastic",
+                                      "vllm_nvfp4,tensor_scale=19",
+                                      "compressed_tensors_nvfp4",
+                                      "compressed_tensors_nvfp4,factor_format=bf16",
+                                      "compressed_tensors_mxfp4",
+                                      "modelopt_nvfp4",
+                                      "modelopt_mxfp4",
+                                      "torchao_nvfp4",
+                                      "alto_nvfp4",
+                                      "ggml_nvfp4",
+                                      "ggml_mxfp4",
+                                      "mlx_mxfp4",
+                                      "mlx_nvfp4",
+                                      "mlx_nvfp4_global",
+                                      "mlx_nvfp4_global,payload=divide_then_multiply",
+                                      "pytorch_mxfp4",
+                                      "trainium3_mxfp8",
+                                      "mxfp4,scale_rule=even_above",
+                                      "mxfp4,scale_rule=nearest_log2_amax",
+                                      "mxfp4,scale_rule=floor_plus_one",
+                                      "fbgemm_mx4_ceil",
+                                      "fbgemm_mx4_even",
+                                      "fbgemm_mx4_nearest",
+                                      "quartet_mxfp4",
+                                      "microxcaling_even_bf16",
+                                      "microxcaling_floor",
+                                      "te_46_mae",
+                                      "flashinfer_46_mae_fast",
+                                      "fouroversix_code"};
 
 // Quantises boundary rows by every backend; returns how many elements were compared.
 int64_t compare_boundaries(int64_t rows, uint32_t seed) {
@@ -174,10 +204,14 @@ TEST_CASE("scales beside midpoints and draws get the reference's codes", "[quick
         "nvfp4,tensor_scale=none", "nvfp4,tensor_scale=none,element=e3m0", "nvfp4,tensor_scale=none,scale_rule=encode",
         "nvfp4,tensor_scale=none,scale_rule=four_over_six", "ue5m3fp4,scale_rule=four_over_six,element=e3m0",
         "ue5m3fp4,scale_rule=four_over_six,element=e4m3", "ue5m3fp4,scale_rule=four_over_six,element=e3m2",
-        "ue5m3fp4,scale_rule=four_over_six,arithmetic=te", "ue5m3fp4,scale_rule=mse,element=e2m3"}) {
-    for (const char* more : {"", ",scale_rounding=toward_positive", ",scale_rounding=stochastic,random_bits=4",
-                             ",scale_rounding=stochastic,random_bits=8", ",scale_rounding=stochastic,random_bits=16",
-                             ",scale_rounding=stochastic,random_bits=32"}) {
+        "ue5m3fp4,scale_rule=four_over_six,arithmetic=te", "ue5m3fp4,scale_rule=mse,element=e2m3",
+        "nvfp4,arithmetic=vllm,tensor_scale=1", "nvfp4,arithmetic=divide_global,tensor_scale=1",
+        "nvfp4,arithmetic=modelopt,tensor_scale=1", "nvfp4,arithmetic=factor_first,tensor_scale=1",
+        "fouroversix,arithmetic=fouroversix,tensor_scale=1,error_order=decoded_factor"}) {
+    for (const char* more :
+         {"", ",scale_rounding=toward_positive", ",scale_rounding=nearest_away", ",scale_rounding=toward_zero",
+          ",scale_rounding=stochastic,random_bits=4", ",scale_rounding=stochastic,random_bits=8",
+          ",scale_rounding=stochastic,random_bits=16", ",scale_rounding=stochastic,random_bits=32"}) {
       QuantizeCall call;
       call.spec = quant_spec_from_words(std::string(words) + more);
       call.place = {11, 3, 5};

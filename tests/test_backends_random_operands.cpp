@@ -35,6 +35,12 @@ QuantSpec drawn_spec(Random& random) {
     if (pick(random, 3) == 0) s.random_bits = one_of(random, {4, 8, 16, 32});
     if (pick(random, 8) == 0) s.prescale = 0.75f;
     if (pick(random, 12) == 0) s.scale_floor = one_of(random, {0x1p-9f, 0x1.4p-3f, 1.0f});
+    if (pick(random, 12) == 0) s.scale_ceiling = one_of(random, {0x1.4p-3f, 1.5f, 0x1p6f});
+    if (s.scale_rule == ScaleRule::quest_floor) s.scale_add = one_of(random, {0.0f, 1e-8f, 0.3f, 0x1p-80f});
+    const bool is_given = s.tensor_scale == TensorScale::given;
+    s.factor = !is_given ? 0.0f
+                         : std::ldexp(significand(random),
+                                      pick(random, 4) == 0 ? pick(random, 250) - 140 : pick(random, 16) - 8);
     if (invalid_reason(s).empty()) return s;
   }
 }

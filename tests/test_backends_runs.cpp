@@ -111,6 +111,22 @@ constexpr const char* specs[] = {
 
 // What runs do not know: in lanes, sixteen rows at a time, contiguous operands too.
 constexpr const char* other_specs[] = {
+    "vllm_nvfp4,tensor_scale=hold",
+    "vllm_nvfp4,rounding=stochastic",
+    "torchao_nvfp4,nonfinite=saturate",
+    "mlx_nvfp4,nonfinite=saturate",
+    "compressed_tensors_nvfp4,nonfinite=saturate",
+    "compressed_tensors_mxfp4",
+    "compressed_tensors_mxfp4,element=e2m3,block=row",
+    "microxcaling_even_bf16",
+    "modelopt_mxfp4,nonfinite=saturate",
+    "modelopt_nvfp4,element=e4m3",
+    "ggml_nvfp4,nonfinite=saturate",
+    "alto_nvfp4,block=16x16",
+    "te_46_mae,block=16x16",
+    "fbgemm_mx4_even,nonfinite=saturate",
+    "fbgemm_mx4_nearest,tensor_scale=current",
+    "pytorch_mxfp4,element=e5m2",
     "mxfp4,rounding=stochastic,random_bits=4",
     "mxfp4,rounding=stochastic,random_bits=32",
     "mxfp4,rounding=stochastic_midpoint,random_bits=16",

@@ -73,7 +73,7 @@ constexpr int trial_rows = 32, trial_cols = 128;
 
 TensorFactor factor_of(const QuantSpec& spec, const Quantizer& q, float held_amax) {
   if (spec.tensor_scale != TensorScale::hold) return {};
-  return tensor_factor(q.arithmetic, held_amax, q.target, decode(q.element, q.element.largest_code));
+  return tensor_factor(q, held_amax, decode(q.element, q.element.largest_code));
 }
 
 // Rows of blocks, as they lie and down the columns.
@@ -111,7 +111,10 @@ TEST_CASE("trials that err alike but for the last bits are decided as the refere
                             "ue5m3fp4,scale_rule=mse,block=8", "nvfp4,scale_rule=mse,block=8,tensor_scale=hold",
                             "nvfp4,scale_rule=mse,tensor_scale=hold", "mxfp4,scale_rule=mse,tensor_scale=hold",
                             "nvfp4,scale_rule=mse,tensor_scale=hold,scale=bf16", "fouroversix,tensor_scale=hold",
-                            "fouroversix,tensor_scale=hold,block=32"}) {
+                            "fouroversix,tensor_scale=hold,block=32", "te_46_mae,tensor_scale=hold",
+                            "te_46_mae_fast,tensor_scale=hold", "flashinfer_46_mae,tensor_scale=hold",
+                            "fouroversix_code,tensor_scale=hold", "te_46_mae,tensor_scale=hold,error=max",
+                            "fouroversix,tensor_scale=hold,error=mae", "fouroversix,tensor_scale=hold,error=max"}) {
     const QuantSpec spec = quant_spec_from_words(words);
     const Quantizer q = resolve(spec);
     constexpr float held_amax = 37.0f;
@@ -215,7 +218,19 @@ TEST_CASE("fast trials, quotients and variances decide as the reference does", "
   // The ends of fp32; and where block scales are subnormal, on either side of the smallest.
   const std::vector<float> far = tied_rows(rows, {0, 1, -20, -60, -115, -138, 60, 118});
   const std::vector<float> near = tied_rows(rows, {0, -9, -12, -13, -14, -15, -16, -18});
-  const char* words[] = {"fouroversix",
+  const char* words[] = {"te_46_mae",
+                         "te_46_mae_fast",
+                         "flashinfer_46_mae",
+                         "flashinfer_46_mae,error=max,element=e2m3",
+                         "fouroversix_code",
+                         "fouroversix,error=mae,payload=te,arithmetic=fouroversix",
+                         "fouroversix,error=max",
+                         "quartet_mxfp4",
+                         "quartet_mxfp4,tensor_scale=current",
+                         "vllm_nvfp4",
+                         "alto_nvfp4",
+                         "compressed_tensors_nvfp4",
+                         "fouroversix",
                          "fouroversix,tensor_scale=none",
                          "fouroversix,rounding=stochastic",
                          "fouroversix,block=128,scale=ue5m3",

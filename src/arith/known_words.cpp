@@ -1,6 +1,8 @@
 // Compiled with -Wno-switch: a new enumerator is no error here, it is a word that no fast path knows.
 #include "src/arith/known_words.h"
 
+#include <initializer_list>
+
 namespace fp4 {
 namespace {
 
@@ -185,6 +187,23 @@ Word known_or(Word word, Word other) {
   return is_known(word) ? word : other;
 }
 
+// A field that holds one of these words becomes `plain`.
+template <class Word>
+void forget(Word& field, std::initializer_list<Word> words, Word plain) {
+  for (const Word word : words)
+    if (field == word) field = plain;
+}
+
+void forget_decode(QuantSpec& s) {
+  forget(s.decode, {Decode::factor_first, Decode::divide_global, Decode::amax_first}, Decode::scale_then_tensor);
+}
+
+// Elements and payloads in bf16: of blocks whose scales are powers of two and tell NaN, without a tensor scale.
+bool knows_bf16(const QuantSpec& s) {
+  return s.scale == Scale::e8m0 && s.tensor_scale == TensorScale::none && is_power_of_two_rule(s.scale_rule) &&
+         s.nonfinite == Nonfinite::block_nan;
+}
+
 }  // namespace
 
 bool is_known(Arithmetic word) {
@@ -221,6 +240,47 @@ bool is_known(const QuantSpec& s) {
          rounds_scales(s.scale_rounding) && is_known(s.arithmetic) && is_known(s.rounding) &&
          is_known(s.tensor_scale) && is_known(s.zero_scale) && is_known(s.zero_block) && is_known(s.negative_zero) &&
          is_known(s.nonfinite) && is_known(s.ragged);
+}
+
+bool is_known_to_quantisers(const QuantSpec& s) {
+  if (is_known(s) || s.tensor_scale == TensorScale::outer128) return is_known(s);
+  QuantSpec rest = s;
+  forget(rest.arithmetic,
+         {Arithmetic::vllm, Arithmetic::divide_global, Arithmetic::modelopt, Arithmetic::fouroversix,
+          Arithmetic::factor_first},
+         Arithmetic::exact);
+  forget(rest.payload,
+         {PayloadOrder::divide, PayloadOrder::reciprocal, PayloadOrder::te, PayloadOrder::vllm,
+          PayloadOrder::divide_global, PayloadOrder::multiply_global, PayloadOrder::divide_then_multiply},
+         PayloadOrder::of_arithmetic);
+  forget(rest.scale_rule, {ScaleRule::even_above, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one},
+         ScaleRule::floor);
+  forget(rest.scale_rounding, {Rounding::nearest_away, Rounding::toward_zero}, Rounding::nearest_even);
+  forget(rest.tensor_scale, {TensorScale::given}, TensorScale::current);
+  forget(rest.factor_format, {FactorFormat::power_of_two, FactorFormat::mantissa8, FactorFormat::bf16},
+         FactorFormat::fp32);
+  forget(rest.factor_order, {FactorOrder::divide, FactorOrder::inverse}, FactorOrder::of_arithmetic);
+  forget(rest.zero_scale, {ZeroScale::eighth}, ZeroScale::smallest);
+  forget(rest.negative_zero, {NegativeZero::of_rounding, NegativeZero::zeros}, NegativeZero::keep);
+  forget(rest.error, {TrialError::mae, TrialError::max}, TrialError::mse);
+  forget(rest.error_order, {ErrorOrder::decoded_amax, ErrorOrder::decoded_factor, ErrorOrder::scaled},
+         ErrorOrder::fp64);
+  forget(rest.exponent, {Exponent::float_log2}, Exponent::bits);
+  if (knows_bf16(s)) {
+    forget(rest.compute, {Compute::bf16}, Compute::fp32);
+    forget(rest.payload_type, {PayloadType::bf16}, PayloadType::of_compute);
+  }
+  forget_decode(rest);
+  rest.factor = rest.scale_ceiling = rest.scale_add = 0.0f;
+  return is_known(rest);
+}
+
+bool is_known_to_decoders(const QuantSpec& s) {
+  QuantSpec rest = decoding_spec(s);
+  rest.arithmetic = Arithmetic::exact;
+  forget(rest.headroom, {Headroom::unbiased}, Headroom::none);
+  forget_decode(rest);
+  return is_known(rest);
 }
 
 QuantSpec decoding_spec(const QuantSpec& s) {

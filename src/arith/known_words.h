@@ -9,6 +9,11 @@ namespace fp4 {
 
 bool is_known(const QuantSpec& spec);
 bool is_known(Arithmetic word);
+/// Whether the vector quantisers of a CPU know it; words that neither a product of theirs nor a device knows are among
+/// theirs.
+bool is_known_to_quantisers(const QuantSpec& spec);
+/// The same of decoding codes and scales.
+bool is_known_to_decoders(const QuantSpec& spec);
 /// The spec that reads its codes and scales alike, without words that only chose them: backends that do not know such a
 /// word can still decode and multiply.
 QuantSpec decoding_spec(const QuantSpec& spec);

@@ -16,7 +16,7 @@ class VectorBackend final : public Backend {
   bool available() const override { return available_; }
   bool supports_quantize(const QuantizeCall& call) const override { return supports_operand(call); }
   void quantize(const QuantizeCall& call, Quantized& out) const override { quantize_to(call, out); }
-  bool supports_dequantize(const Quantized& q) const override { return is_known(q.spec); }
+  bool supports_dequantize(const Quantized& q) const override { return is_known_to_decoders(q.spec); }
   void dequantize(const Quantized& q, float* out, int) const override { dequantize_rows(q, out); }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     return supports_product(a, b, options.accumulator);

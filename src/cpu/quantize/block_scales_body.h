@@ -54,6 +54,15 @@ FP4_SIMD F decoded_value(const QuantPlan& p, F value, F scale, F g) {
   return narrowed(product / all_double(static_cast<double>(p.q.prescale))) * g;
 }
 
+// The largest k with 2^k <= sqrt(v) + added (quest_exponent); k < 100. Without variance it is that of `added`.
+FP4_SIMD I exponents_with_added(float added, D v, M varies, I of_root) {
+  const I least = all(floor_log2_of_double(static_cast<double>(added)));
+  const I k = smaller(select(varies, larger(of_root, least), least), all(100));
+  const D next = widened(as_float(shift_left<23>(k + all(128))));
+  const D gap = next - all_double(static_cast<double>(added));
+  return add_where(~(v < gap * gap), k, all(1));
+}
+
 // quest_*: fp64 sums of x/g and its square over the block, then quest_exponent (scale_rule.h) in lanes. Scales with a
 // mantissa, and constant blocks whose maximum is subnormal or has a tensor factor, are left to the scalar core.
 FP4_TARGET inline void scales_from_variance(const Quantization& z, Block& b) {
@@ -80,11 +89,14 @@ FP4_TARGET inline void scales_from_variance(const Quantization& z, Block& b) {
     const I twice = field - all(1023 - shift);
     const I amax_field = shift_right<23>(b.amax);
     const I constant = amax_field - all(127 + p.q.element.max_exponent());
-    const I exponent = select(varies, shift_right_signed<1>(twice), constant);
+    I exponent = select(varies, shift_right_signed<1>(twice), constant);
+    if (p.q.scale_add > 0.0f)
+      exponent = exponents_with_added(p.q.scale_add, v, varies, shift_right_signed<1>(field - all(1023)));
     const I code = smaller(larger(exponent + all(127), all(0)), all(z.scale.largest_code));
     const M zero = b.amax == all(0);
-    const M known =
+    M known =
         varies | (mask_from_bits(p.has_tensor_factor ? 0 : 0xFFFF) & (amax_field > all(0)) & ~(all_double(0.0) < v));
+    if (p.q.scale_add > 0.0f) known = exponent < all(100);
     b.scales.code = select(zero, all(p.zero_block_code), apply_policies(p, code));
     b.scales.rare = (~known & ~zero) | b.nonfinite;
   }
@@ -119,7 +131,7 @@ FP4_TARGET inline void redo_scales(const Quantization& z, Block& b, bool from_el
     if ((to_bits(b.scales.rare) >> lane & 1u) == 0) continue;
     const BlockView whole = {&b.x[0][lane], 0, b.x.stride, 1, larger<int64_t>(valid, 0), b.n};
     const BlockView maximum = {&maxima[lane], 0, 1, 1, 1, 1};
-    codes[lane] = block_scale_code(p.q, from_elements ? whole : maximum, {g[lane], multiplier[lane]},
+    codes[lane] = block_scale_code(p.q, from_elements ? whole : maximum, {g[lane], multiplier[lane], p.factor.amax},
                                    scale_draw(p, b.row0 + lane, b.k0));
     values[lane] = scale_value(p.q, codes[lane]);
     stored[lane] = decode(p.q.scale, codes[lane]);

@@ -11,6 +11,8 @@ FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
   const Quantizer r = resolve(q.spec);
   const DecodeTables t = decode_tables(q.spec, r);
   const bool has_scale = q.spec.has_scale();
+  const bool joins = has_scale && r.decode_order != Decode::scale_then_tensor;  // both factors to one, of a block
+  const float top = r.top();
   const int64_t block = has_scale ? q.geometry.block_cols : q.cols;  // 8, a multiple of 16, or all of K
   const int64_t step = larger<int64_t>(block, panel_rows);
   for (int64_t row = 0; row < q.rows; ++row) {
@@ -18,11 +20,16 @@ FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
     float* to = out + row * q.cols;
     int64_t scale = has_scale ? q.scale_index(row, 0) : 0;
     F s = all(1.0f);
-    F g = stored_factors(q, row, 1, 0);
+    F g = joins ? all(1.0f) : stored_factors(q, row, 1, 0);
+    const auto next_scale = [&](int64_t k) {
+      const float value = stored_scale(q, r, t, scale++);
+      const bool alone = !joins || q.spec.tensor_scale == TensorScale::none;
+      return alone ? value : decode_factor(r.decode_order, value, q.tensor_factor_at(row, k), top);
+    };
     for (int64_t k0 = 0; k0 < q.cols; k0 += step) {
-      if (has_scale) s = all(stored_scale(q, r, t, scale++));
-      if (block < panel_rows && k0 + block < q.cols) s = select(first_lanes(8), s, all(stored_scale(q, r, t, scale++)));
-      if (q.spec.has_outer_scale()) g = all(q.tensor_factor_at(row, k0));
+      if (has_scale) s = all(next_scale(k0));
+      if (block < panel_rows && k0 + block < q.cols) s = select(first_lanes(8), s, all(next_scale(k0 + block)));
+      if (q.spec.has_outer_scale() && !joins) g = all(q.tensor_factor_at(row, k0));
       const int64_t end = smaller(k0 + step, q.cols);
       int64_t k = k0;
       for (; k + panel_rows <= end; k += panel_rows) {

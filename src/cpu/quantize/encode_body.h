@@ -21,8 +21,9 @@ FP4_TARGET inline void encode_lane(const Quantization& z, const Block& b, int la
   const float s = values[lane];
   for (int k = 0; k < b.n; ++k) {
     const uint32_t random = z.draws.wanted ? draw[k][lane] : 0u;
+    const bool pads = b.k0 + k >= p.cols;
     const uint32_t code =
-        is_nan(s) ? 0u : element_code(p.q, b.x[k][lane], codes[lane], {g[lane], multiplier[lane]}, random);
+        is_nan(s) || pads ? 0u : element_code(p.q, b.x[k][lane], codes[lane], {g[lane], multiplier[lane]}, random);
     if (sink.codes != nullptr) sink.codes[k * panel_rows + lane] = code;
     if (sink.bytes != nullptr) {
       sink.bytes[(k / 4 * panel_rows + lane) * 4 + k % 4] =
@@ -143,8 +144,10 @@ FP4_TARGET inline void encode_fp4_bytes(const Quantization& z, const Block& b, c
   const QuantPlan& p = *z.plan;
   const auto n_bits = static_cast<uint32_t>(p.q.random_bits);
   const int offset = z.options.byte_offset;
-  // Where products cannot be rounded down in one step, they must be exact to be fused.
-  const bool power = p.payload_path == PayloadPath::power && (rounds_down || (p.q.prescale == 1.0f && !p.is_directed));
+  // Where products cannot be rounded down in one step, they must be exact to be fused. Under a ceiling of scales they
+  // have no bound, and need that of form_payloads.
+  const bool power = p.payload_path == PayloadPath::power && p.q.scale_ceiling == 0.0f &&
+                     (rounds_down || (p.q.prescale == 1.0f && !p.is_directed));
   if (p.code_path == CodePath::table && fused_table_bytes(z, b, out)) return;
   if (!power) form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);
   const Columns x = power ? b.x : Columns(b.u);

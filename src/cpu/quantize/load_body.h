@@ -29,6 +29,32 @@ struct Columns {
   FP4_SIMD Columns operator+(int64_t k) const { return {first + k * stride, stride}; }
 };
 
+// fp32 to the nearest bf16; finite ones may overflow, by their carry.
+FP4_SIMD F nearest_bf16(F x) {
+  const I a = bits(x) & all(0x7FFFFFFF);
+  const I up = a + all(0x7FFF) + (shift_right<16>(a) & all(1));
+  const I kept = smaller(up, all(0x7F800000)) & all(0xFFFF0000u);
+  return as_float(kept | (bits(x) & all(0x80000000u)));
+}
+
+// Elements as they count, where they do not as they are (plan.prepares): zeros with the sign that a policy gives them,
+// then bf16, of which no finite one becomes infinite.
+FP4_TARGET inline void prepare_columns(const QuantPlan& p, int n, LaneBuffer buffer) {
+  const I zero = all(p.q.negative_zero == NegativeZero::zeros ? 0x80000000u : 0u);
+  const bool sets_zeros = p.q.negative_zero == NegativeZero::zeros || p.q.negative_zero == NegativeZero::of_rounding;
+  for (int k = 0; k < n; ++k) {
+    F x = load(buffer[k]);
+    if (sets_zeros) x = select(x == all(0.0f), as_float(zero), x);
+    if (p.q.compute == Compute::bf16) {
+      const I sign = bits(x) & all(0x80000000u);
+      const I a = bits(x) & all(0x7FFFFFFF);
+      const I rounded = smaller(bits(nearest_bf16(as_float(a))), all(float_largest_bits));
+      x = as_float(sign | select(a < all(0x7F800000), rounded, a));
+    }
+    store(buffer[k], x);
+  }
+}
+
 FP4_TARGET inline void load_row_major(const float* x, int64_t stride, int rows, int valid, LaneBuffer buffer) {
   int k = 0;
   F columns[4];
@@ -117,11 +143,12 @@ FP4_TARGET inline void load_chunk(const QuantPlan& p, int64_t row0, int64_t k0, 
       if (k0 + k < p.cols) transform_tile(buffer + k, p.hadamard, p.signs);
     }
   }
+  if (p.prepares) prepare_columns(p, static_cast<int>(smaller<int64_t>(larger<int64_t>(p.cols - k0, 0), n)), buffer);
 }
 
 // Columns of load_chunk where they lie, if they can be read there, else in the buffer.
 FP4_SIMD Columns columns_of(const QuantPlan& p, int64_t row0, int64_t k0, int n, LaneBuffer buffer) {
-  if (p.x.row_stride == 1 && row0 + panel_rows <= p.rows && k0 + n <= p.x.cols && p.hadamard.size == 0)
+  if (p.x.row_stride == 1 && row0 + panel_rows <= p.rows && k0 + n <= p.x.cols && p.hadamard.size == 0 && !p.prepares)
     return {p.x.data + row0 + k0 * p.x.col_stride, p.x.col_stride};
   load_chunk(p, row0, k0, n, buffer);
   return buffer;

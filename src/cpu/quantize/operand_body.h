@@ -42,10 +42,11 @@ FP4_TARGET inline float operand_amax(const QuantPlan& p) {
 
 // Sets plan.factor; returns the amax that was used.
 FP4_TARGET inline float set_tensor_factor(QuantPlan& p) {
-  if (p.q.tensor_scale != TensorScale::current && p.q.tensor_scale != TensorScale::hold) return 0.0f;
-  const bool held = p.q.tensor_scale == TensorScale::hold && p.held_amax >= 0.0f;
-  const float amax = held ? p.held_amax : operand_amax(p);
-  p.factor = tensor_factor(p.q.arithmetic, amax, p.q.target, p.largest_element);
+  const TensorScale word = p.q.tensor_scale;
+  if (word != TensorScale::current && word != TensorScale::hold && word != TensorScale::given) return 0.0f;
+  const bool held = word == TensorScale::hold && p.held_amax >= 0.0f;
+  const float amax = word == TensorScale::given ? 0.0f : (held ? p.held_amax : operand_amax(p));
+  p.factor = tensor_factor(p.q, amax, p.largest_element);
   return amax;
 }
 
@@ -89,7 +90,7 @@ FP4_TARGET inline void quantize_operand(const QuantPlan& plan, const PanelOption
 // Codes and scales in the layout of the files.
 FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   QuantPlan plan = cpu::make_plan(call);
-  out.spec = call.spec;
+  out.spec = decoding_spec(call.spec);
   out.rows = plan.rows;
   out.cols = plan.cols;
   out.geometry = plan.geometry;
@@ -117,7 +118,8 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   shape.count = (plan.rows + panel_rows - 1) / panel_rows;
   shape.scales_per_panel = shape.padded / shape.block;
   const bool outer = plan.q.tensor_scale == TensorScale::outer128;
-  out.tensor_scale.assign(outer ? static_cast<size_t>(plan.rows * shape.outer_count()) : 1, plan.factor.g);
+  const float stored = plan.has_tensor_factor ? stored_factor(plan.q.decode_order, plan.factor, out.amax) : 1.0f;
+  out.tensor_scale.assign(outer ? static_cast<size_t>(plan.rows * shape.outer_count()) : 1, stored);
   Quantization z;
   z.plan = &plan;
   z.out = &shape;
@@ -126,10 +128,12 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   out.geometry = geometry;
 }
 
-// Words that are known, and positions that fit the 32-bit Philox block numbers of the lanes.
+// Words that are known (smooth maxima read elements as they are), and positions that fit the 32-bit Philox block
+// numbers of the lanes.
 inline bool supports_operand(const QuantizeCall& call) {
   const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
-  return is_known(call.spec) && is_known(call.hadamard) &&
+  const bool known = call.soft_alpha > 0.0f ? is_known(call.spec) : is_known_to_quantisers(call.spec);
+  return known && is_known(call.hadamard) &&
          (call.row_offset + call.x.rows + panel_rows) * larger<int64_t>(k, 1) < int64_t{1} << 32;
 }
 

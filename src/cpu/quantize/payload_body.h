@@ -38,8 +38,8 @@ FP4_SIMD D exact_payload(const PayloadRatio& r, F x) {
 }
 
 // The ratio of an exact payload to its element as first * (1 + second), within 2^-43, or 1/s and s (has_short_divisor);
-// or, where an order rounds to fp32, the divisor (`divide`), the factor (`multiply`), or the tensor factor and the
-// stored multiplier (`encode`).
+// or, where an order rounds to fp32, the divisor (`divide`), the factor (`multiply`), or a divisor and a factor
+// (`encode`): tensor factor and stored multiplier, or s and S.
 struct PayloadFactors {
   F first;
   F second;
@@ -129,10 +129,19 @@ FP4_SIMD bool quick_odd_payloads(const QuantPlan& p, const LaneScales& s, const 
 FP4_SIMD PayloadFactors rounded_factors(const QuantPlan& p, const LaneScales& s, const LaneFactor& t) {
   const M dead = s.stored == all(0.0f);
   const F scale = select(is_nan(s.value), all(1.0f), s.value);  // NaN blocks hold zeros by now: their codes are 0
-  if (p.payload_path == PayloadPath::encode) return {t.g, s.stored};
-  if (p.payload_path == PayloadPath::divide) return {select(dead, all(0x1p127f), scale * t.g), all(0.0f)};
-  const F te = smaller(all(1.0f) / (scale * t.g), all(float_of(float_largest_bits)));
-  return {p.q.arithmetic == Arithmetic::te ? te : select(dead, all(0.0f), all(1.0f) / t.g / scale), all(0.0f)};
+  const F zero = all(0.0f);
+  if (p.q.stores_multiplier()) return {t.g, s.stored};
+  switch (p.q.order_of_payload()) {
+    case PayloadOrder::of_arithmetic: break;
+    case PayloadOrder::divide: return {select(dead, all(0x1p127f), scale * t.g), zero};
+    case PayloadOrder::divide_global: return {select(dead, all(0x1p127f), scale / t.te_multiplier), zero};
+    case PayloadOrder::divide_then_multiply: return {select(dead, as_float(all(0x7F800000)), scale), t.te_multiplier};
+    case PayloadOrder::te: return {smaller(all(1.0f) / (scale * t.g), all(float_of(float_largest_bits))), zero};
+    case PayloadOrder::vllm: return {select(dead, zero, all(1.0f) / (scale * t.g)), zero};
+    case PayloadOrder::reciprocal: return {select(dead, zero, all(1.0f) / t.g / scale), zero};
+    case PayloadOrder::multiply_global: return {select(dead, zero, t.te_multiplier / scale), zero};
+  }
+  return {zero, zero};
 }
 
 template <PayloadPath path>
@@ -194,6 +203,13 @@ FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneF
       const F inverse = inverse_power(s.code);
       const bool plain = has_plain_powers(p);
       for (int k = 0; k < n; ++k) store(u[k], power_payload(p, load(x[k]), inverse, plain));
+      return;
+    }
+    case PayloadPath::power_in_bf16: {
+      const F inverse = inverse_power(s.code);
+      const F most = all(p.largest_element);
+      for (int k = 0; k < n; ++k)
+        store(u[k], nearest_bf16(smaller(larger(load(x[k]) * inverse, all(0.0f) - most), most)));
       return;
     }
     case PayloadPath::none:

@@ -6,8 +6,9 @@
 
 namespace fp4::cpu {
 
-// How a payload is formed. `power` multiplies by an exact power of two (times p): exact before rounding.
-enum class PayloadPath : uint8_t { power, divide, multiply, exact, encode, encode_exact, none, scalar };
+// How a payload is formed. `power` multiplies by an exact power of two (times p): exact before rounding, which
+// `power_in_bf16` does to bf16 first. `encode` divides, then multiplies.
+enum class PayloadPath : uint8_t { power, power_in_bf16, divide, multiply, exact, encode, encode_exact, none, scalar };
 // How a scale code is formed: from the block maximum by exponent or by quotient, by trials (four_over_six), from the
 // variance (quest_*), or by the scalar core.
 enum class ScalePath : uint8_t { power, quotient, trials, variance, scalar, none };
@@ -35,16 +36,20 @@ struct QuantPlan {
   PayloadPath payload_path = PayloadPath::scalar;
   CodePath code_path = CodePath::generic;
 
-  // ScalePath::power: code = ((amax bits + rule_add) >> 23) - rule_subtract, clamped to [0, 254].
+  // ScalePath::power: code = ((amax bits + rule_add) >> 23) - rule_subtract, clamped to [0, 254]. Exponents of float
+  // log2 have a rule_add for each exponent field of the maximum.
   int32_t rule_add = 0;
+  const uint32_t* rule_adds = nullptr;
   int32_t rule_subtract = 0;
   bool rule_is_irrational = false;  // nearest_log2: the threshold is no float
   bool has_tensor_factor = false;   // g may differ from 1
   bool is_directed = false;         // rounding away from zero or toward an infinity
+  bool prepares = false;            // elements change as they are read: load_body.h
   float largest_element = 6.0f;
   float largest_power = 4.0f;  // of two in the element format
   uint32_t zero_block_code = 0;
-  int32_t least_scale_code = 0;  // from scale_floor
+  int32_t least_scale_code = 0;          // from scale_floor
+  int32_t most_scale_code = 0x7FFFFFFF;  // from scale_ceiling
   uint32_t code_instead_of_zero = 0;
 
   // CodePath::table

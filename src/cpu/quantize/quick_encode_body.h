@@ -8,14 +8,6 @@
 
 namespace fp4::FP4_ISA {
 
-// fp32 to the nearest bf16; finite ones may overflow, by their carry.
-FP4_SIMD F nearest_bf16(F x) {
-  const I a = bits(x) & all(0x7FFFFFFF);
-  const I up = a + all(0x7FFF) + (shift_right<16>(a) & all(1));
-  const I kept = smaller(up, all(0x7F800000)) & all(0xFFFF0000u);
-  return as_float(kept | (bits(x) & all(0x80000000u)));
-}
-
 inline bool is_nearest_bf16(const Quantization& z) {
   const QuantPlan& p = *z.plan;
   return z.element.is_bf16 && p.payload_path == PayloadPath::none && p.q.rounding == Rounding::nearest_even &&
@@ -49,6 +41,10 @@ struct NearestValue {
   }
 };
 
+FP4_SIMD NearestValue nearest_value(const FormatLanes& f) {
+  return {bits(all(f.largest_value)), all(f.least_field << 23), all((23 - f.mantissa_bits) << 23)};
+}
+
 // Element values to nearest, without codes. false: not such a block, nothing is written.
 FP4_TARGET inline bool quick_values(const Quantization& z, const Block& b, float* out) {
   const QuantPlan& p = *z.plan;
@@ -58,8 +54,7 @@ FP4_TARGET inline bool quick_values(const Quantization& z, const Block& b, float
       p.q.negative_zero == NegativeZero::drop) {
     return false;
   }
-  const NearestValue nearest = {bits(all(f.largest_value)), all(f.least_field << 23),
-                                all((23 - f.mantissa_bits) << 23)};
+  const NearestValue nearest = nearest_value(f);
   const bool power = p.payload_path == PayloadPath::power && p.q.prescale == 1.0f;
   const F factor = power ? inverse_power(b.scales.code) : all(1.0f);
   if (!power) form_payloads(p, b.scales, b.factor, b.x, b.n, b.u);

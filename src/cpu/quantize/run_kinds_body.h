@@ -21,10 +21,10 @@ inline RunKind payload_kind(const QuantPlan& p) {
   if (p.spec.block.size != 16 && p.spec.block.size != 32) return RunKind::none;
   switch (p.payload_path) {
     case PayloadPath::power: return RunKind::power;
-    case PayloadPath::multiply:
-      return p.q.arithmetic == Arithmetic::te && p.q.prescale == 1.0f ? RunKind::product : RunKind::none;
+    case PayloadPath::multiply: return p.q.prescale == 1.0f ? RunKind::product : RunKind::none;
     case PayloadPath::exact:
     case PayloadPath::encode_exact: return RunKind::quotient;
+    case PayloadPath::power_in_bf16:
     case PayloadPath::divide:
     case PayloadPath::encode:
     case PayloadPath::none:
@@ -42,7 +42,7 @@ FP4_SIMD bool block_factors(const QuantPlan& p, RunKind kind, float steps, I ama
     if (any((s.code < all(27)) & ~zero)) return false;
     factor = inverse_power(s.code) * all(p.q.prescale * steps);
   } else if (kind == RunKind::product) {
-    factor = smaller(all(1.0f) / (s.value * t.g), all(float_of(float_largest_bits)));
+    factor = rounded_factors(p, s, t).first;
   } else {
     const bool encode = p.payload_path == PayloadPath::encode_exact;
     const F full = all(steps * p.q.prescale);

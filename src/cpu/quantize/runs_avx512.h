@@ -208,6 +208,7 @@ inline RunKind run_kind(const QuantPlan& p) {
 inline const char* declines_rows(const QuantPlan& p) {
   if (run_kind(p) == RunKind::none) return "a block, scale rule, rounding or arithmetic that rows do not know";
   if (p.spec.has_outer_scale()) return "tensor factors of 128 columns";
+  if (p.prepares) return "elements that change as they are read";
   return cpu::flat_width(p, 32) > 0 ? nullptr : "rows apart in memory, or that end within a block";
 }
 

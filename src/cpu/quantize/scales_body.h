@@ -29,14 +29,15 @@ struct LaneScales {
 FP4_SIMD M is_ordinary(F y) { return (y < all(0x1p126f)) & (y > all(0x1p-110f)); }
 
 FP4_SIMD I apply_policies(const QuantPlan& p, I code) {
-  code = larger(code, all(p.least_scale_code));
+  code = smaller(larger(code, all(p.least_scale_code)), all(p.most_scale_code));
   if (p.q.scale.has_zero) code = select(code == all(0), all(p.code_instead_of_zero), code);
   return code;
 }
 
 // Exponent rules from the bits of a/g (exact or odd): code of 2^e.
 FP4_SIMD I power_rule_codes(const QuantPlan& p, const FormatLanes& f, I a_bits) {
-  const I e8m0_code = shift_right<23>(a_bits + all(p.rule_add)) - all(p.rule_subtract);
+  const I add = p.rule_adds == nullptr ? all(p.rule_add) : gather(p.rule_adds, shift_right<23>(a_bits));
+  const I e8m0_code = shift_right<23>(a_bits + add) - all(p.rule_subtract);
   if (!f.has_zero) return smaller(larger(e8m0_code, all(0)), all(f.largest_code));
   const int m = f.mantissa_bits;
   const int lowest = f.least_field - m;  // biased exponent of the smallest subnormal
@@ -50,9 +51,10 @@ FP4_SIMD I power_rule_codes(const QuantPlan& p, const FormatLanes& f, I a_bits) 
 // Rounds a positive quotient to the scale format.
 FP4_SIMD I rounded_scale(const QuantPlan& p, const FormatLanes& f, F y) {
   if (p.spec.scale == Scale::fp32) return bits(y);
-  const bool up = p.q.scale_rounding == Rounding::toward_positive;
-  return up ? encode_lanes<Rounding::toward_positive>(f, y, 8, all(0)).code
-            : encode_lanes<Rounding::nearest_even>(f, y, 8, all(0)).code;
+  if (p.q.scale_rounding == Rounding::toward_positive)
+    return encode_lanes<Rounding::toward_positive>(f, y, 8, all(0)).code;
+  if (p.q.scale_rounding == Rounding::nearest_away) return encode_lanes<Rounding::nearest_away>(f, y, 8, all(0)).code;
+  return encode_lanes<Rounding::nearest_even>(f, y, 8, all(0)).code;
 }
 
 // x + low rounded to odd, where low, not zero, is less than the last place of x.
@@ -74,7 +76,13 @@ FP4_SIMD F scale_quotients(const QuantPlan& p, F amax, const LaneFactor& t, floa
     case Arithmetic::divide:
     case Arithmetic::reciprocal: return amax / all(m_rounded) / t.g;
     case Arithmetic::te: return amax * (t.te_multiplier * all(1.0f / m_rounded));
-    case Arithmetic::exact: break;
+    case Arithmetic::vllm: return t.te_multiplier * (amax * all(1.0f / m_rounded));
+    case Arithmetic::divide_global:
+    case Arithmetic::fouroversix: return t.te_multiplier * (amax / all(m_rounded));
+    case Arithmetic::modelopt: return amax / (all(m_rounded) * t.g);
+    case Arithmetic::factor_first: return amax / t.g / all(m_rounded);
+    case Arithmetic::exact:
+    case Arithmetic::multiply: break;
   }
   const D n = widened(amax) * all_double(static_cast<double>(denominator));
   const D d = widened(t.g) * all_double(static_cast<double>(numerator));
@@ -86,8 +94,9 @@ FP4_SIMD F scale_quotients(const QuantPlan& p, F amax, const LaneFactor& t, floa
 FP4_SIMD F quotients_to_round(const QuantPlan& p, const FormatLanes& f, F amax, const LaneFactor& t, float numerator,
                               float denominator) {
   const float m = numerator / denominator;
-  const bool applies = p.q.arithmetic == Arithmetic::exact && p.q.scale_rounding == Rounding::nearest_even &&
-                       !f.is_fp32 && is_exact_quotient(numerator, denominator);
+  const bool nearest = p.q.scale_rounding == Rounding::nearest_even || p.q.scale_rounding == Rounding::nearest_away;
+  const bool applies =
+      p.q.arithmetic == Arithmetic::exact && nearest && !f.is_fp32 && is_exact_quotient(numerator, denominator);
   if (applies) {
     const F y = amax * (all(1.0f) / (t.g * all(m)));
     const int cut = 23 - f.mantissa_bits;
@@ -123,7 +132,8 @@ FP4_SIMD void finish_scales(const QuantPlan& p, const FormatLanes& f, LaneScales
 // Scales of positive quotients from the smallest normal one on, to nearest even, of formats with a mantissa that no
 // policy touches there. false: others.
 FP4_SIMD bool nearest_normal_scales(const QuantPlan& p, const FormatLanes& f, F y, LaneScales& s) {
-  if (p.q.scale_rounding != Rounding::nearest_even || !f.has_zero || f.is_fp32 || p.least_scale_code > 0) return false;
+  const bool has_bounds = p.least_scale_code > 0 || p.q.scale_ceiling > 0.0f;
+  if (p.q.scale_rounding != Rounding::nearest_even || !f.has_zero || f.is_fp32 || has_bounds) return false;
   const I b = bits(y);
   if (any(b < all(f.least_field << 23))) return false;
   const int cut = 23 - f.mantissa_bits;
@@ -153,7 +163,7 @@ FP4_SIMD LaneScales scales_from_maxima(const QuantPlan& p, const FormatLanes& f,
         const I distance = mantissa + all(p.rule_add) - all(0x7FFFFF);
         s.rare = s.rare | ((distance >= all(-1)) & (distance < all(3)));
       }
-    } else if (p.rule_subtract < 1) {  // e1m2: below 2^-126 the carry trick meets subnormals
+    } else if (p.rule_subtract < 1 || p.rule_adds != nullptr) {  // e1m2, log2 of subnormals: the carry trick meets them
       s.rare = bits(a) < all(0x00800000);
     }
     s.code = power_rule_codes(p, f, quotient);

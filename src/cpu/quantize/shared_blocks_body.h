@@ -37,7 +37,8 @@ FP4_TARGET inline void measure_panels(const Quantization& z, int64_t first, int6
 FP4_TARGET inline bool measure_lines(const Quantization& z, int64_t first, int64_t count, const SharedMaxima& m) {
   const QuantPlan& p = *z.plan;
   const bool is_whole = p.spec.block.kind == BlockKind::tensor;
-  if ((p.spec.block.kind != BlockKind::row && !is_whole) || p.hadamard.size > 0 || p.x.col_stride != 1) return false;
+  if ((p.spec.block.kind != BlockKind::row && !is_whole) || p.hadamard.size > 0 || p.x.col_stride != 1 || p.prepares)
+    return false;
   alignas(64) uint32_t largest[panel_rows] = {};
   for (int64_t row = first * panel_rows; row < smaller(p.rows, (first + count) * panel_rows); ++row) {
     uint32_t& at = largest[row % panel_rows];

@@ -1,5 +1,6 @@
 // The scale codes of four_over_six, the rule that tries two scales (block.h). Errors are summed in fp32 where payloads
-// are quotients that quarters decide; what that leaves in doubt is summed in fp64, in the order of the reference.
+// are quotients that quarters decide; what that leaves in doubt, and errors that are no such squares, are summed as the
+// reference does.
 #pragma once
 
 #include "src/cpu/quantize/encode_body.h"
@@ -12,7 +13,8 @@ namespace fp4::FP4_ISA {
 inline bool has_quarters(const QuantPlan& p) {
   const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
   return p.q.scale_rule == ScaleRule::four_over_six && p.spec.element == Element::e2m1 && exact &&
-         p.q.prescale == 1.0f && !is_real(p.spec.scale);
+         p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.error == TrialError::mse &&
+         p.q.error_order == ErrorOrder::fp64;
 }
 
 // Payloads come as 64 + quarters, with 17 binary places. Below 31 an estimate is within 31 * 2^-23 < 0.49 units of the
@@ -112,10 +114,16 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
   t.rare = b.nonfinite;
   t.far = mask_from_bits(0);
   const F a = select(t.zero, all(1.0f), as_float(b.amax));
+  if (p.q.error_order != ErrorOrder::fp64)
+    t.rare = t.rare | ~(is_ordinary(b.factor.g) & is_ordinary(b.factor.te_multiplier));
+  F y = quotients_to_round(p, z.scale, a, b.factor, p.largest_element, 1.0f);
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
-    const F y = i == 0 ? quotients_to_round(p, z.scale, a, b.factor, p.largest_element, 1.0f)
-                       : quotients_to_round(p, z.scale, a, b.factor, 2.0f * p.largest_element, 3.0f);
+    if (i == 1) {
+      y = p.q.arithmetic == Arithmetic::fouroversix
+              ? all(1.5f) * y
+              : quotients_to_round(p, z.scale, a, b.factor, 2.0f * p.largest_element, 3.0f);
+    }
     LaneScales& s = t.of[i];
     if (!nearest_normal_scales(p, z.scale, y, s)) {
       s.code = apply_policies(p, rounded_scale(p, z.scale, y));
@@ -143,7 +151,37 @@ FP4_SIMD M undecided_lanes(const QuantPlan& p, const Trials& t, const Block& b, 
   return ~(known | alike);
 }
 
-// Squared error of a trial scale, fp64, ascending k (block.h, trial_error).
+// The sum of the errors of a trial scale with one more, in fp64 (D) or fp32 (F).
+template <class Number>
+FP4_SIMD Number added_error(TrialError word, Number sum, Number error, Number size) {
+  if (word == TrialError::mse) return sum + error * error;
+  return word == TrialError::mae ? sum + size : select(sum < size, size, sum);
+}
+
+// Errors of a trial scale in fp32, ascending k (block.h, trial_error_in_fp32).
+FP4_TARGET __attribute__((noinline)) inline F trial_errors_in_fp32(const Quantization& z, const Block& b,
+                                                                   const LaneScales& s) {
+  const QuantPlan& p = *z.plan;
+  const ErrorOrder order = p.q.error_order;
+  const F decoded_by = order == ErrorOrder::decoded_amax     ? all(p.factor.amax)
+                       : order == ErrorOrder::decoded_factor ? b.factor.g
+                                                             : all(1.0f);
+  const F input_by = order == ErrorOrder::scaled ? b.factor.te_multiplier : all(1.0f);
+  const F top = all(p.q.top());
+  const NearestValue nearest = nearest_value(z.element);
+  const auto count = static_cast<int>(smaller<int64_t>(b.n, p.cols - b.k0));
+  F sum = all(0.0f);
+  form_payloads(p, s, b.factor, b.x, b.n, b.u);
+  for (int k = 0; k < count; ++k) {
+    F value = nearest(load(b.u[k])) * s.value * decoded_by;
+    if (order == ErrorOrder::decoded_amax) value = value / top;
+    const F error = value - load(b.x[k]) * input_by;
+    sum = added_error(p.q.error, sum, error, magnitude(error));
+  }
+  return sum;
+}
+
+// Errors of a trial scale in fp64, ascending k (block.h, trial_error).
 FP4_TARGET __attribute__((noinline)) inline D trial_errors(const Quantization& z, const Block& b, const LaneScales& s) {
   const QuantPlan& p = *z.plan;
   D sum = all_double(0.0);
@@ -153,7 +191,7 @@ FP4_TARGET __attribute__((noinline)) inline D trial_errors(const Quantization& z
     const F q = encode_lanes<Rounding::nearest_even>(z.element, u, 8, all(0)).value;
     const F value = as_float(bits(q) | (bits(u) & all(0x80000000u)));
     const D error = widened(load(b.x[k])) - widened(decoded_value(p, value, s.value, b.factor.g));
-    sum = sum + error * error;
+    sum = added_error(p.q.error, sum, error, select(error < all_double(0.0), all_double(0.0) - error, error));
   }
   return sum;
 }
@@ -169,7 +207,11 @@ FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantiza
     Block& b = blocks[i];
     M second = mask_from_bits(0);
     const M open = quarters ? undecided_lanes(p, t, b, second) : ~t.zero;
-    if (any(open)) second = trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0]);
+    if (any(open)) {
+      second = p.q.error_order == ErrorOrder::fp64
+                   ? trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0])
+                   : trial_errors_in_fp32(z, b, t.of[1]) < trial_errors_in_fp32(z, b, t.of[0]);
+    }
     b.scales.code = select(second, t.of[1].code, t.of[0].code);
     b.scales.value = select(second, t.of[1].value, t.of[0].value);
     b.scales.stored = select(second, t.of[1].stored, t.of[0].stored);
