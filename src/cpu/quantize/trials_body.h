@@ -13,8 +13,7 @@ namespace fp4::FP4_ISA {
 inline bool has_quarters(const QuantPlan& p) {
   const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
   return p.q.scale_rule == ScaleRule::four_over_six && p.spec.element == Element::e2m1 && exact &&
-         p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.error == TrialError::mse &&
-         p.q.error_order == ErrorOrder::fp64;
+         p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.error == TrialError::mse;
 }
 
 // Payloads come as 64 + quarters, with 17 binary places. Below 31 an estimate is within 31 * 2^-23 < 0.49 units of the
@@ -114,8 +113,6 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
   t.rare = b.nonfinite;
   t.far = mask_from_bits(0);
   const F a = select(t.zero, all(1.0f), as_float(b.amax));
-  if (p.q.error_order != ErrorOrder::fp64)
-    t.rare = t.rare | ~(is_ordinary(b.factor.g) & is_ordinary(b.factor.te_multiplier));
   F y = quotients_to_round(p, z.scale, a, b.factor, p.largest_element, 1.0f);
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
@@ -151,34 +148,10 @@ FP4_SIMD M undecided_lanes(const QuantPlan& p, const Trials& t, const Block& b, 
   return ~(known | alike);
 }
 
-// The sum of the errors of a trial scale with one more, in fp64 (D) or fp32 (F).
-template <class Number>
-FP4_SIMD Number added_error(TrialError word, Number sum, Number error, Number size) {
+// The sum of the errors of a trial scale with one more.
+FP4_SIMD D added_error(TrialError word, D sum, D error, D size) {
   if (word == TrialError::mse) return sum + error * error;
   return word == TrialError::mae ? sum + size : select(sum < size, size, sum);
-}
-
-// Errors of a trial scale in fp32, ascending k (block.h, trial_error_in_fp32).
-FP4_TARGET __attribute__((noinline)) inline F trial_errors_in_fp32(const Quantization& z, const Block& b,
-                                                                   const LaneScales& s) {
-  const QuantPlan& p = *z.plan;
-  const ErrorOrder order = p.q.error_order;
-  const F decoded_by = order == ErrorOrder::decoded_amax     ? all(p.factor.amax)
-                       : order == ErrorOrder::decoded_factor ? b.factor.g
-                                                             : all(1.0f);
-  const F input_by = order == ErrorOrder::scaled ? b.factor.te_multiplier : all(1.0f);
-  const F top = all(p.q.top());
-  const NearestValue nearest = nearest_value(z.element);
-  const auto count = static_cast<int>(smaller<int64_t>(b.n, p.cols - b.k0));
-  F sum = all(0.0f);
-  form_payloads(p, s, b.factor, b.x, b.n, b.u);
-  for (int k = 0; k < count; ++k) {
-    F value = nearest(load(b.u[k])) * s.value * decoded_by;
-    if (order == ErrorOrder::decoded_amax) value = value / top;
-    const F error = value - load(b.x[k]) * input_by;
-    sum = added_error(p.q.error, sum, error, magnitude(error));
-  }
-  return sum;
 }
 
 // Errors of a trial scale in fp64, ascending k (block.h, trial_error).
@@ -207,11 +180,7 @@ FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantiza
     Block& b = blocks[i];
     M second = mask_from_bits(0);
     const M open = quarters ? undecided_lanes(p, t, b, second) : ~t.zero;
-    if (any(open)) {
-      second = p.q.error_order == ErrorOrder::fp64
-                   ? trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0])
-                   : trial_errors_in_fp32(z, b, t.of[1]) < trial_errors_in_fp32(z, b, t.of[0]);
-    }
+    if (any(open)) second = trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0]);
     b.scales.code = select(second, t.of[1].code, t.of[0].code);
     b.scales.value = select(second, t.of[1].value, t.of[0].value);
     b.scales.stored = select(second, t.of[1].stored, t.of[0].stored);
