@@ -114,7 +114,7 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
   CHECK(offered("cost --hardware mi3") == "mi300x mi355x\n");
   CHECK(offered("cost --model llama_60") == "llama_60m\n");
   CHECK(offered("quantize x.npy --spec te_nv") == "te_nvfp4\n");
-  CHECK(offered("sweep run design") == "design_space design_space_lm\n");
+  CHECK(offered("sweep run design") == "design_space design_space_lm design_space_raced\n");
   CHECK(offered("train --set outliers.ch") == "outliers.channel=\n");
   CHECK(offered("help board") == "board_w\n");
   CHECK(offered("train -r quar") == "quartet quartet2\n");
