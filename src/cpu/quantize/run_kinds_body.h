@@ -43,6 +43,7 @@ FP4_SIMD bool block_factors(const QuantPlan& p, RunKind kind, float steps, I ama
     factor = inverse_power(s.code) * all(p.q.prescale * steps);
   } else if (kind == RunKind::product) {
     factor = rounded_factors(p, s, t).first;
+    if (any((factor == as_float(all(0x7F800000))) & ~zero)) return false;  // times 0: NaN
   } else {
     const bool encode = p.payload_path == PayloadPath::encode_exact;
     const F full = all(steps * p.q.prescale);
