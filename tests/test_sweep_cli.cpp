@@ -377,7 +377,8 @@ TEST_CASE("pareto: JSON, picture, words", "[cli]") {
   }
   CHECK(on_front >= 2);
   size_t raced = 0;  // the table has the intervals of what raced, as the front has
-  for (const Json& row : Json::parse(run_cli("table " + undisturbed().out + " --group --json").out)["rows"]) {
+  const Json table = Json::parse(run_cli("table " + undisturbed().out + " --group --json").out);
+  for (const Json& row : table["rows"]) {
     if (row["role"] != "confirm") continue;
     ++raced;
     CHECK(row["overhead_low"].get<double>() < row["overhead_high"].get<double>());

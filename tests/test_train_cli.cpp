@@ -180,7 +180,10 @@ TEST_CASE("--set knows every field of a recipe", "[cli]") {
     CHECK(changed != digest(besides));
     CHECK(changed != plain);
   }
-  const auto wrong = run_cli("train --task lm --recipe mxfp4 --set status=1");
+  const auto near = run_cli("train --task lm --recipe mxfp4 --set status=1");
+  CHECK(near.exit_code == 2);
+  CHECK_THAT(near.err, Catch::Contains("did you mean 'states'?"));
+  const auto wrong = run_cli("train --task lm --recipe mxfp4 --set qqqqzz=1");  // near none: all are named
   CHECK(wrong.exit_code == 2);
   for (const char* word : {"center_keys", "states", "muon", "fprop", "phases"})
     CHECK_THAT(wrong.err, Catch::Contains(word));
