@@ -212,6 +212,14 @@ class Commands(unittest.TestCase):
         f4.convert_model(model, "modelopt_nvfp4", f"{self.folder}/left", progress=False, allow_left=True)
         return found
 
+    def load(self):
+        made = f4.convert_model(self.model(), "modelopt_nvfp4", f"{self.folder}/quantised", progress=False)
+        command("dequantize", made, "--out", f"{self.folder}/decoded")
+        raw = pathlib.Path(self.folder, "decoded", "model.safetensors").read_bytes()
+        size = int.from_bytes(raw[:8], "little")
+        begin, end = json.loads(raw[8:8 + size])["a.weight"]["data_offsets"]
+        return [f4.load(made)["a.weight"].tobytes()], [raw[8 + size + begin:8 + size + end]]
+
     def decode_model(self):
         model, pairs = self.model(), []
         orders = {"nibbles": "high_first", "scale_layout": "128x4"}
