@@ -179,6 +179,7 @@ int fp4sim_compare_file(const char* in, const char* const* specs, const fp4sim_c
     job.is_told = o.input.dtype != nullptr;
     job.layouts = layouts_of(o.nibbles, o.scale_layout);
     job.changed = o.changed != 0;
+    job.all_tensors = true;
     const CompareResult result = compare_formats(job);
     if (!result.left.empty() && o.allow_left == 0)
       throw Error(fmt::format("fp4sim_compare_file: {} tensors: allow_left leaves them out: {}", result.left.size(),

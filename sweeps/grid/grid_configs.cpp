@@ -36,9 +36,12 @@ void GridConfigs::check() const {
         at_place(axis.places[i], [&] {
           try {
             return simulator_.canonical(given(task, {{&axis, &axis.values[i]}}, unused));
-          } catch (const Error&) {
+          } catch (const Error& e) {
+            // A path of which the first word is known has a wrong value.
+            const std::string first = axis.path.substr(0, axis.path.find('.'));
+            if (first.empty() || std::string(e.what()).find("'" + first + "'") == std::string::npos) throw;
             const std::string path = longer_path(task, axis, i);
-            if (path.empty() || axis.path.empty()) throw;
+            if (path.empty()) throw;
             throw Error("no field of a recipe is called '" + axis.path + "'; did you mean '" + path + "'?");
           }
         });
