@@ -11,14 +11,13 @@ namespace fp4 {
 
 inline constexpr int most_micro_width = 128;  // elements of a 1 x B block
 
-/// The exponents of a block's elements under its scale code, in `out`.
-inline void micro_exponents(const Quantizer& q, const BlockView& x, uint32_t scale_code, TensorFactor t,
-                            int (&out)[most_micro_width]) {
+/// The exponents of a block's elements under its scale, in `out`; exponent_of(amax): floor(log2 u) of a part's maximum.
+template <class ExponentOf>
+void share_exponents(const Quantizer& q, const BlockView& x, const ExponentOf& exponent_of,
+                     int (&out)[most_micro_width]) {
   const ElementGrid& grid = *q.element.grid;
-  const float stored = decode(q.scale, scale_code);
   const int emax = format_of(static_cast<Element>(grid.base)).max_exponent();
   for (int64_t k = 0; k < x.cols; ++k) out[k] = 0;
-  if (stored == 0.0f) return;
   int below = 0;
   for (const MicroLevel& level : grid.micro) below += (1 << level.bits) - 1;
   for (const MicroLevel& level : grid.micro) {
@@ -29,11 +28,20 @@ inline void micro_exponents(const Quantizer& q, const BlockView& x, uint32_t sca
       const int64_t count = smaller<int64_t>(level.per, x.cols - first);
       const float amax = block_maximum({&x.data[first * x.col_stride], 0, x.col_stride, 1, count, count}).amax;
       if (amax == 0.0f) continue;
-      const Magnitude u = payload(q.arithmetic, amax, stored, t, q.prescale);
-      const int e = smaller(larger(u.log2_floor() - out[first] - emax - below, 0), most);
+      const int e = smaller(larger(exponent_of(amax) - out[first] - emax - below, 0), most);
       for (int64_t k = first; k < first + count; ++k) out[k] += e;
     }
   }
+}
+
+/// The same under a scale code; 0 under a scale of 0.
+inline void micro_exponents(const Quantizer& q, const BlockView& x, uint32_t scale_code, TensorFactor t,
+                            int (&out)[most_micro_width]) {
+  const float stored = decode(q.scale, scale_code);
+  for (int64_t k = 0; k < x.cols; ++k) out[k] = 0;
+  if (stored == 0.0f) return;
+  share_exponents(
+      q, x, [&](float amax) { return payload(q.arithmetic, amax, stored, t, q.prescale).log2_floor(); }, out);
 }
 
 /// The code of an element whose parts have the exponent sum e.

@@ -240,30 +240,16 @@ int64_t listed_choice(const ListedSpec& spec, const std::vector<float>& x, float
 
 void listed_exponents(const Quantizer& q, const BlockView& x, uint32_t scale_code, TensorFactor t,
                       int (&out)[most_micro_width]) {
-  const ElementGrid& grid = *q.element.grid;
   const double divisor = listed_divisor(q, scale_code, t);
-  const auto core = [&] { micro_exponents(q, x, scale_code, t, out); };
-  if (!(divisor > 0)) return core();
-  const int emax = format_of(static_cast<Element>(grid.base)).max_exponent();
-  std::fill(out, out + x.cols, 0);
-  int below = 0;
-  for (const MicroLevel& level : grid.micro) below += (1 << level.bits) - 1;
-  for (const MicroLevel& level : grid.micro) {
-    if (level.per == 0) continue;
-    const int most = (1 << level.bits) - 1;
-    below -= most;
-    for (int64_t first = 0; first < x.cols; first += level.per) {
-      const int64_t count = smaller<int64_t>(level.per, x.cols - first);
-      const float amax = block_maximum({&x.data[first * x.col_stride], 0, x.col_stride, 1, count, count}).amax;
-      if (amax == 0.0f) continue;
-      const double u = static_cast<double>(amax) / divisor;
-      int exponent = 0;
-      const double significand = std::frexp(u, &exponent);  // .5 .. 1
-      if (significand - 0.5 <= doubt || 1.0 - significand <= doubt) return core();
-      const int e = smaller(larger(exponent - 1 - out[first] - emax - below, 0), most);
-      for (int64_t k = first; k < first + count; ++k) out[k] += e;
-    }
-  }
+  if (!(divisor > 0)) return micro_exponents(q, x, scale_code, t, out);
+  const float stored = decode(q.scale, scale_code);
+  const auto exponent_of = [&](float amax) {
+    int exponent = 0;
+    const double significand = std::frexp(static_cast<double>(amax) / divisor, &exponent);  // .5 .. 1
+    const bool is_near_power = significand - 0.5 <= doubt || 1.0 - significand <= doubt;
+    return is_near_power ? payload(q.arithmetic, amax, stored, t, q.prescale).log2_floor() : exponent - 1;
+  };
+  share_exponents(q, x, exponent_of, out);
 }
 
 }  // namespace fp4
