@@ -4,7 +4,8 @@
 The folder of an include is its first word ("fp4/..." is include/fp4); an include without a folder is a neighbour.
 tests may include everything and nothing includes tests. ROOMS are the folders inside a folder, in the same order: a room
 includes itself and rooms to its left. Two source files never have one name, whatever their folders: an error that names
-`grid.cpp:40` names one place.
+`grid.cpp:40` names one place. Last: no vector function of src/cpu that may stay a call returns one vector in a struct
+(src/cpu/README.md says what g++ does to it).
 """
 import pathlib
 import re
@@ -16,6 +17,7 @@ ROOMS = {
     "sim": ["kernels", "tape", "rules", "engine", "net", "train"],
     "sweeps": ["cost", "grid", "engine", "judge", "explore", "report"],
 }
+VECTOR_CALL = re.compile(r"\bFP4_TARGET\s+(?:__attribute__\(\(\w+\)\)\s+)?(?:inline\s+)?(?:F|I|B)\s+(\w+)\(")
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 failures = []
@@ -28,7 +30,10 @@ for level, folder in enumerate(ORDER):
         checked += 1
         if not path.is_relative_to(root / "tests/threads"):  # stands in for a header, so it has its name
             places.setdefault(path.name, []).append(str(path.relative_to(root)))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = path.read_text(encoding="utf-8")
+        if path.is_relative_to(root / "src/cpu"):
+            failures += [f"{path.relative_to(root)}: {name} is a call that returns a vector" for name in VECTOR_CALL.findall(text)]
+        for number, line in enumerate(text.splitlines(), 1):
             found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not found:
                 continue

@@ -115,9 +115,10 @@ const uint32_t* float_rule_adds(ScaleRule rule, Element element, Compute compute
   return made.emplace(key, made_float_rule(rule, format_of(element), compute)).first->second.data();
 }
 
-// Trials whose errors lanes sum as the core does: in fp64, of values decoded the plain way.
+// Trials whose errors lanes sum as the core does: in fp64 of values decoded the plain way, or in fp32.
 bool sums_trials(const QuantPlan& p) {
-  return p.q.error_order == ErrorOrder::fp64 && p.q.decode_order == Decode::scale_then_tensor;
+  if (p.q.error_order == ErrorOrder::fp64) return p.q.decode_order == Decode::scale_then_tensor;
+  return p.q.element.has_zero && p.q.element.mantissa_bits > 0 && !p.q.element.overflows;
 }
 
 void choose_scale_path(QuantPlan& p) {

@@ -34,11 +34,12 @@ struct NearestValue {
   I least;     // exponent field of subnormals
   I to_steps;  // of a binade's field
 
-  FP4_SIMD F operator()(F u) const {
-    const I a = smaller(bits(u) & all(0x7FFFFFFF), largest);
+  FP4_SIMD F of_magnitude(F u) const {
+    const I a = smaller(bits(u), largest);
     const F steps = as_float(larger(a & all(0x7F800000), least) + to_steps);
-    return as_float(bits((as_float(a) + steps) - steps) | (bits(u) & all(0x80000000u)));
+    return (as_float(a) + steps) - steps;
   }
+  FP4_SIMD F operator()(F u) const { return as_float(bits(of_magnitude(magnitude(u))) | (bits(u) & all(0x80000000u))); }
 };
 
 FP4_SIMD NearestValue nearest_value(const FormatLanes& f) {

@@ -13,7 +13,8 @@ namespace fp4::FP4_ISA {
 inline bool has_quarters(const QuantPlan& p) {
   const bool exact = p.payload_path == PayloadPath::exact || p.payload_path == PayloadPath::power;
   return p.q.scale_rule == ScaleRule::four_over_six && p.spec.element == Element::e2m1 && exact &&
-         p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.error == TrialError::mse;
+         p.q.prescale == 1.0f && !is_real(p.spec.scale) && p.q.error == TrialError::mse &&
+         p.q.error_order == ErrorOrder::fp64;
 }
 
 // Payloads come as 64 + quarters, with 17 binary places. Below 31 an estimate is within 31 * 2^-23 < 0.49 units of the
@@ -36,6 +37,9 @@ constexpr QuarterTable quarter_table() {
   }
   return t;
 }
+
+// Longest block that tries scales.
+inline constexpr int largest_trial = 128;
 
 // Two scales of sixteen blocks, and what errors under each are formed by.
 struct Trials {
@@ -113,6 +117,8 @@ FP4_SIMD void form_trials(const Quantization& z, const Block& b, Trials& t) {
   t.rare = b.nonfinite;
   t.far = mask_from_bits(0);
   const F a = select(t.zero, all(1.0f), as_float(b.amax));
+  if (p.q.error_order != ErrorOrder::fp64)
+    t.rare = t.rare | ~(is_ordinary(b.factor.g) & is_ordinary(b.factor.te_multiplier));
   F y = quotients_to_round(p, z.scale, a, b.factor, p.largest_element, 1.0f);
 #pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
@@ -148,10 +154,58 @@ FP4_SIMD M undecided_lanes(const QuantPlan& p, const Trials& t, const Block& b, 
   return ~(known | alike);
 }
 
-// The sum of the errors of a trial scale with one more.
-FP4_SIMD D added_error(TrialError word, D sum, D error, D size) {
+// The sum of the errors of a trial scale with one more, in fp64 (D) or fp32 (F).
+template <class Number>
+FP4_SIMD Number added_error(TrialError word, Number sum, Number error, Number size) {
   if (word == TrialError::mse) return sum + error * error;
   return word == TrialError::mae ? sum + size : select(sum < size, size, sum);
+}
+
+// Whether payloads under both trials are products with a finite factor: they need no buffer then.
+FP4_SIMD bool has_finite_factors(const QuantPlan& p, const Trials& t, const Block& b, F (&factor)[2]) {
+  if (p.payload_path != PayloadPath::multiply || p.q.prescale != 1.0f) return false;
+  factor[0] = rounded_factors(p, t.of[0], b.factor).first;
+  factor[1] = rounded_factors(p, t.of[1], b.factor).first;
+  return !any(~(larger(factor[0], factor[1]) < all(0x1p127f)));
+}
+
+// Lanes where the second trial has the smaller error in fp32, ascending k (block.h, trial_error_in_fp32). Signs drop
+// out of errors: they are those of magnitudes. The lanes come as bits: a call returns no F (src/cpu/README.md).
+template <ErrorOrder order, bool fused>
+FP4_TARGET __attribute__((noinline)) uint32_t second_errs_less(const Quantization& z, const Block& b, const Trials& t,
+                                                               const F (&factor)[2]) {
+  const QuantPlan& p = *z.plan;
+  const F decoded_by = order == ErrorOrder::decoded_amax ? all(p.factor.amax) : b.factor.g;
+  const F top = all(p.q.top());
+  const NearestValue nearest = nearest_value(z.element);
+  const auto count = static_cast<int>(smaller<int64_t>(b.n, p.cols - b.k0));
+  alignas(64) float second[fused ? 1 : largest_trial][panel_rows];
+  if constexpr (!fused) {
+    form_payloads(p, t.of[0], b.factor, b.x, b.n, b.u);
+    form_payloads(p, t.of[1], b.factor, b.x, b.n, second);
+  }
+  F sum[2] = {all(0.0f), all(0.0f)};
+  for (int k = 0; k < count; ++k) {
+    const F x = magnitude(load(b.x[k]));
+    const F aim = order == ErrorOrder::scaled ? x * b.factor.te_multiplier : x;
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const F u = fused ? x * factor[i] : magnitude(load(i == 0 ? b.u[k] : second[k]));
+      F value = nearest.of_magnitude(u) * t.of[i].value;
+      if (order != ErrorOrder::scaled) value = value * decoded_by;
+      if (order == ErrorOrder::decoded_amax) value = value / top;
+      const F error = value - aim;
+      sum[i] = added_error(p.q.error, sum[i], error, magnitude(error));
+    }
+  }
+  return to_bits(sum[1] < sum[0]);
+}
+
+template <ErrorOrder order>
+FP4_SIMD M second_errs_less(const Quantization& z, const Block& b, const Trials& t) {
+  F factor[2];
+  return mask_from_bits(has_finite_factors(*z.plan, t, b, factor) ? second_errs_less<order, true>(z, b, t, factor)
+                                                                  : second_errs_less<order, false>(z, b, t, factor));
 }
 
 // Errors of a trial scale in fp64, ascending k (block.h, trial_error).
@@ -169,6 +223,17 @@ FP4_TARGET __attribute__((noinline)) inline D trial_errors(const Quantization& z
   return sum;
 }
 
+// Lanes where the second trial has the smaller error, as the reference sums it.
+FP4_SIMD M second_trial(const Quantization& z, const Block& b, const Trials& t) {
+  switch (z.plan->q.error_order) {
+    case ErrorOrder::fp64: break;
+    case ErrorOrder::decoded_amax: return second_errs_less<ErrorOrder::decoded_amax>(z, b, t);
+    case ErrorOrder::decoded_factor: return second_errs_less<ErrorOrder::decoded_factor>(z, b, t);
+    case ErrorOrder::scaled: return second_errs_less<ErrorOrder::scaled>(z, b, t);
+  }
+  return trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0]);
+}
+
 // The scales of `count` times sixteen blocks whose maxima are known. All trials come first: they are long chains.
 FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantization& z, Block* blocks, int count) {
   const QuantPlan& p = *z.plan;
@@ -180,7 +245,7 @@ FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantiza
     Block& b = blocks[i];
     M second = mask_from_bits(0);
     const M open = quarters ? undecided_lanes(p, t, b, second) : ~t.zero;
-    if (any(open)) second = trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0]);
+    if (any(open)) second = second_trial(z, b, t);
     b.scales.code = select(second, t.of[1].code, t.of[0].code);
     b.scales.value = select(second, t.of[1].value, t.of[0].value);
     b.scales.stored = select(second, t.of[1].stored, t.of[0].stored);
