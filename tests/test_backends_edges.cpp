@@ -10,6 +10,7 @@
 #include "src/backends/backends.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"
+#include "tests/support/same_floats.h"
 
 namespace fp4 {
 namespace {
@@ -279,6 +280,24 @@ TEST_CASE("bf16 next to its boundaries, in every binade, infinities and NaN", "[
         CHECK(std::memcmp(c.data(), expected.data(), c.size() * sizeof(float)) == 0);
       }
     }
+  }
+}
+
+// 0 times infinity: processors give NaNs of either sign.
+TEST_CASE("an infinite tensor scale makes zeros the one NaN", "[quick]") {
+  const std::vector<float> x = {0.0f, -0.0f, 1.0f, -6.0f, 0.0f, 0.01f, 6.0f, 2.0f};
+  Quantized q;
+  reference_backend().quantize({.x = view_of(x.data(), 1, 8), .spec = quant_spec_from_words("nvfp4")}, q);
+  q.tensor_scale[0] = INFINITY;
+  const float nan = float_of(canonical_nan_bits);
+  const std::vector<float> expected = {nan, nan, INFINITY, -INFINITY, nan, nan, INFINITY, INFINITY};
+  std::vector<const Backend*> backends = test::backends_under_test();
+  backends.push_back(&reference_backend());
+  for (const Backend* backend : backends) {
+    std::vector<float> y(8);
+    backend->dequantize(q, y.data(), 1);
+    INFO(backend->name());
+    CHECK(test::same_floats(y, expected));
   }
 }
 

@@ -263,7 +263,7 @@ class ReferenceBackend final : public Backend {
     parallel_for(0, q.rows, 1, threads, 1, [&](int64_t r) {
       for (int64_t k = 0; k < q.cols; ++k) {
         const float s = scale_value(resolved, load_scale(q, q.spec.has_scale() ? q.scale_index(r, k) : 0));
-        out[r * q.cols + k] = element_value(resolved, q.code(r, k), s, q.tensor_factor_at(r, k));
+        out[r * q.cols + k] = canonical(element_value(resolved, q.code(r, k), s, q.tensor_factor_at(r, k)));
       }
     });
   }
