@@ -116,6 +116,17 @@ std::vector<float> boundary_input(const QuantSpec& spec, int64_t rows, int64_t c
   return x;
 }
 
+// Of two rows, one with pairs alike and one with pairs of either sign, the large products cancel.
+float cancelling_value(RandomPlace place, uint64_t row, uint64_t k, uint64_t i) {
+  const uint32_t w = draw(place, row, 2);
+  const bool is_small = k / 32 % 2 == 1, is_odd = (w & 1) != 0;
+  const int of_row = (w >> 8) % 2 == 0 ? -60 - static_cast<int>((w >> 16) % 16) : 0;
+  if (draw(place, i / 2, 1) % 8 == 0) return 0.0f;
+  if (is_small) return std::ldexp(normal(place, i, 4), of_row - static_cast<int>(draw(place, i / 16, 5) % 32));
+  const float v = std::ldexp(normal(place, i - k % 2, 4), of_row);
+  return is_odd && k % 2 == 1 ? -v : v;
+}
+
 float special_value(uint32_t w) {
   constexpr uint32_t patterns[] = {0x00000000u, 0x80000000u, 0x7F800000u, 0xFF800000u, 0x7FC00000u,
                                    0x7F7FFFFFu, 0xFF7FFFFFu, 0x00000001u, 0x80000001u, 0x00800000u,
@@ -153,6 +164,11 @@ std::vector<float> make_input(InputKind kind, const QuantSpec& spec, int64_t row
       case InputKind::spread:
         x[i] = std::ldexp(normal(place, i, 4), static_cast<int>(draw(place, i / 16, 5) % 25) - 12);
         break;
+      case InputKind::cancelling: {
+        const auto width = static_cast<uint64_t>(cols);
+        x[i] = cancelling_value(place, i / width, i % width, i);
+        break;
+      }
       case InputKind::subnormal: x[i] = float_of((w & float_sign_bit) | (w >> 4 & 0xFFFFFu) >> (w % 21)); break;
       case InputKind::special: {
         // blocks without specials beside blocks with one: most of a row must stay comparable

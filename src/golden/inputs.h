@@ -9,7 +9,7 @@
 
 namespace fp4::golden {
 
-enum class InputKind : uint8_t { boundary, gaussian, heavy_tailed, subnormal, special, spread };
+enum class InputKind : uint8_t { boundary, gaussian, heavy_tailed, subnormal, special, spread, cancelling };
 
 struct InputKindInfo {
   InputKind id;
@@ -25,6 +25,8 @@ inline constexpr InputKindInfo input_kind_table[] = {
     {InputKind::subnormal, "subnormal", "the lowest 2^20 of the float range, both signs, zeros"},
     {InputKind::special, "special", "zeros, -0, infinities, NaN, both ends of the range among ordinary values"},
     {InputKind::spread, "spread", "N(0,1) times 2^-12 .. 2^12 per 16: sums in which accumulators differ"},
+    {InputKind::cancelling, "cancelling",
+     "rows whose large products cancel and leave those of values down to 2^-31 of theirs; half of them near 2^-68"},
 };
 static_assert(ids_are_indices(input_kind_table));
 

@@ -248,8 +248,9 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   add_own_case_options(*make, o->own);
   make->add_option("--shape", o->own.shape, "Of that case: MxK (a quantisation) or MxNxK (a product)")
       ->type_name("SHAPE");
-  make->add_option("--input", o->own.input,
-                   "boundary (default), gaussian, heavy_tailed, subnormal, special, spread (products), or a file")
+  make->add_option(
+          "--input", o->own.input,
+          "boundary (default), gaussian, heavy_tailed, subnormal, special, spread or cancelling (products), or a file")
       ->type_name("KIND|FILE");
   make->add_option("--accumulators", o->own.accumulators, "Of the product (default: all that have a name)")
       ->delimiter(',')
