@@ -2,6 +2,7 @@
 // own rows, each with one parameter changed.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "fp4/accumulate.h"
 #include "fp4/rng.h"
@@ -233,6 +234,52 @@ TEST_CASE("a dump of a row with one parameter changed names the parameter", "[qu
     return section_of(Element::e2m1, Scale::e8m0, 32, 64, changed("fused35_rz", change), 1000);
   };
   expect(mxf4([](ProbeModel& m) { m.row.zero_exponent = -20; }), "zero_exponent=-20");
+}
+
+// Every adder gives all of no words.
+TEST_CASE("an instruction without sums equals nothing", "[quick]") {
+  const ProbeVerdict v = judge_probe(section_of(Element::e4m3, Scale::none, 0, 32, {row_of_name("b200_f8f6f4")}, 0));
+  CHECK(v.equals.empty());
+  CHECK_FALSE(v.is_explained());
+}
+
+// An exact model that shares no code with the program (tools/scripts/oracle.py, SUM_KINDS).
+TEST_CASE("adversarial sums of an exact model are those of the rows", "[cli]") {
+  const char* given = std::getenv("FP4SIM_PYTHON");
+  const std::string python = given != nullptr ? given : "/usr/bin/python3";
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "sums.txt";
+  const char* rows[][2] = {{"b200_nvf4", "b200_nvf4"},
+                           {"b200_mxf4", "b200_mxf4"},
+                           {"b200_mxf4_16", "b200_mxf4"},
+                           {"b200_mxf8f6f4", "b200_f8f6f4"},
+                           {"b200_mxf8f6f4_mixed", "b200_f8f6f4"},
+                           {"b200_f8f6f4", "b200_f8f6f4"},
+                           {"b200_f8f6f4_e5m2", "b200_f8f6f4"},
+                           {"b200_f8f6f4_e2m1", "b200_f8f6f4"},
+                           {"b200_f8f6f4_fp6", "b200_f8f6f4"},
+                           {"b200_16bit", "b200_16bit"},
+                           {"b200_16bit_fp16", "b200_16bit"},
+                           {"b200_tf32", "b200_tf32"},
+                           {"b200_f16_d", "b200_f16_d"},
+                           {"b200_16bit_f16_d", "b200_16bit_f16_d"},
+                           {"hopper_fp8", "hopper_fp8"},
+                           {"hopper_fp8_f16_d", "hopper_fp8_f16_d"},
+                           {"ampere_16bit", "ampere_16bit"},
+                           {"ampere_tf32", "ampere_tf32"},
+                           {"ada_fp8", "ada_fp8"}};
+  for (const auto& [kind, row] : rows) {
+    INFO(kind);
+    const std::string words = std::string(" tools/scripts/oracle.py sums ") + kind + " --count 200 --seed 20261127";
+    REQUIRE(test::run_shell(python + words + " > '" + path + "'").exit_code == 0);
+    const ProbeDump dump = read_probe(path);
+    REQUIRE(dump.sections.size() == 1);
+    const ProbeSection& s = dump.sections[0];
+    CHECK(s.sums.size() == 200);
+    int wrong = 0;
+    for (const ProbeSum& sum : s.sums) wrong += probe_word(s, sum, {row_of_name(row)}) != sum.d ? 1 : 0;
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("a dump that is none is an Error that names its line", "[quick]") {

@@ -60,7 +60,7 @@ struct ProbeVerdict {
   std::string nearest;              // without an equal row: the row that the model differs from in `changes`
   std::vector<std::string> changes;
   int64_t first_difference = -1;  // sum that the model does not give
-  bool is_explained() const { return equal == total; }
+  bool is_explained() const { return total > 0 && equal == total; }
 };
 ProbeVerdict judge_probe(const ProbeSection& section);
 

@@ -165,6 +165,7 @@ std::vector<std::string> changes_of(const ProbeModel& m, const AccumulatorInfo& 
 ProbeVerdict judge_probe(const ProbeSection& s) {
   ProbeVerdict v;
   v.total = s.sums.size();
+  if (s.sums.empty()) return v;
   const size_t count = std::min(sample, s.sums.size());
   struct Start {
     Climb climb;
