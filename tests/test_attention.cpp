@@ -68,6 +68,119 @@ std::vector<float> key_gradient(const Json& recipe, std::vector<float> q, std::v
   return {key->grad, key->grad + key->value.size()};
 }
 
+// dL/dq, dL/dk and dL/dv of one head [rows, width] under a recipe, one after another, where dL/dy is given.
+std::vector<float> gradients(const Json& recipe, int rows, int width, const std::vector<std::vector<float>>& qkv,
+                             const std::vector<float>& dy) {
+  const Dispatcher backend;
+  sim::LinearEngine engine(sim::recipe_from_json(recipe), backend);
+  sim::Parameters parameters;
+  sim::Builder build(parameters, engine);
+  const sim::Attention attention(build, "block0", width, 1, rows);
+  engine.finish();
+  sim::Pass pass;
+  pass.step = 1;
+  sim::Arena memory;
+  sim::Tape tape(memory, sim::kernels(), pass);
+  std::vector<std::vector<float>> values = qkv;
+  std::vector<sim::Var> inputs;
+  for (std::vector<float>& x : values) inputs.push_back(tape.variable({x.data(), rows, width}, true));
+  const sim::Var y = attention(tape, inputs[0], inputs[1], inputs[2]);
+  const sim::Var loss = tape.variable(1, 1, true);
+  loss->value.data[0] = 0;
+  tape.record(loss, [&](sim::Tape& t) {
+    float* g = t.new_gradient(y);
+    std::copy(dy.begin(), dy.end(), g);
+    t.add_gradient(y, g);
+  });
+  tape.backward(loss);
+  std::vector<float> out;
+  for (const sim::Var v : inputs) out.insert(out.end(), v->grad, v->grad + v->value.size());
+  return out;
+}
+
+// Causal attention in fp64 with each place where kernels differ: what its products meet forward and backward.
+struct AttentionModel {
+  using Matrix = std::vector<double>;
+  int rows, width;
+  Matrix q, k, v, dy;
+  bool quantises = false, before_sum = false, decoded = false;  // `decoded`: backward products meet forward codes
+  bool full_p = false;
+  const char* delta = "of_scores";
+
+  // Rows of `cols` numbers as NVFP4 holds them.
+  static Matrix rounded(const Matrix& x, int cols, const char* words) {
+    const std::vector<float> narrow(x.begin(), x.end());
+    std::vector<float> out(narrow.size());
+    Quantized codes;
+    const Dispatcher reference("reference");
+    reference.quantize({.x = view_of(narrow.data(), static_cast<int64_t>(x.size()) / cols, cols),
+                        .spec = quant_spec_from_words(words)},
+                       codes);
+    reference.dequantize(codes, out.data());
+    return {out.begin(), out.end()};
+  }
+  static Matrix transposed(const Matrix& x, int rows, int cols) {
+    Matrix t(x.size());
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < cols; ++c) t[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * cols + c)];
+    return t;
+  }
+  // A [m, k] B [k, n]
+  static Matrix product(const Matrix& a, const Matrix& b, int m, int k, int n) {
+    Matrix c(static_cast<size_t>(m * n));
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j < n; ++j)
+        for (int l = 0; l < k; ++l)
+          c[static_cast<size_t>(i * n + j)] += a[static_cast<size_t>(i * k + l)] * b[static_cast<size_t>(l * n + j)];
+    return c;
+  }
+
+  Matrix gradients() const {
+    const int n = rows, w = width;
+    const auto at = [n](int i, int j) { return static_cast<size_t>(i * n + j); };
+    const double factor = 1 / std::sqrt(static_cast<double>(w));
+    const Matrix qq = quantises ? rounded(q, w, "nvfp4") : q, kq = quantises ? rounded(k, w, "nvfp4") : k;
+    const Matrix vq = quantises ? transposed(rounded(transposed(v, n, w), n, "nvfp4"), w, n) : v;
+    const Matrix s = product(qq, transposed(kq, n, w), n, w, n), s_full = product(q, transposed(k, n, w), n, w, n);
+    Matrix e(s.size()), p(s.size()), sums(static_cast<size_t>(n)), p_backward(s.size());
+    for (int i = 0; i < n; ++i) {
+      double top = s[at(i, 0)];
+      for (int j = 0; j <= i; ++j) top = std::max(top, s[at(i, j)]);
+      for (int j = 0; j <= i; ++j) sums[static_cast<size_t>(i)] += e[at(i, j)] = std::exp(factor * (s[at(i, j)] - top));
+      for (int j = 0; j <= i; ++j) {
+        p[at(i, j)] = e[at(i, j)] / sums[static_cast<size_t>(i)];
+        p_backward[at(i, j)] =
+            full_p ? std::exp(factor * (s_full[at(i, j)] - top)) / sums[static_cast<size_t>(i)] : p[at(i, j)];
+      }
+    }
+    Matrix pq = p;  // as pv multiplies it
+    if (quantises) {
+      pq = rounded(before_sum ? e : p, n, "nvfp4");
+      for (int i = 0; i < n && before_sum; ++i)
+        for (int j = 0; j < n; ++j) pq[at(i, j)] /= sums[static_cast<size_t>(i)];
+    }
+    const Matrix y = product(pq, vq, n, n, w), y_full = product(p, vq, n, n, w);
+    const Matrix dp = product(dy, transposed(decoded ? vq : v, n, w), n, w, n);
+    Matrix ds(s.size());
+    for (int i = 0; i < n; ++i) {
+      double row = 0;
+      const std::string word = delta;
+      for (int j = 0; j < n && word == "of_scores"; ++j) row += p_backward[at(i, j)] * dp[at(i, j)];
+      for (int c = 0; c < w && word != "of_scores"; ++c) {
+        const auto place = static_cast<size_t>(i * w + c);
+        row += dy[place] * (word == "of_output" ? y[place] : y_full[place]);
+      }
+      for (int j = 0; j < n; ++j) ds[at(i, j)] = factor * p_backward[at(i, j)] * (dp[at(i, j)] - row);
+    }
+    Matrix out = product(ds, decoded ? kq : k, n, n, w);
+    const Matrix dk = product(transposed(ds, n, n), decoded ? qq : q, n, n, w);
+    const Matrix dv = product(transposed(decoded ? pq : p_backward, n, n), dy, n, n, w);
+    out.insert(out.end(), dk.begin(), dk.end());
+    out.insert(out.end(), dv.begin(), dv.end());
+    return out;
+  }
+};
+
 Json ruled(const char* layers) { return {{"layers", Json::parse(layers)}}; }
 
 }  // namespace
@@ -225,4 +338,71 @@ TEST_CASE("a tile of the softmax is rounded before or after its sum", "[quick]")
   const sim::History after = trained("after_sum"), before = trained("before_sum");
   CHECK(before.digest != after.digest);
   CHECK(before.metrics.at("loss") == Approx(after.metrics.at("loss")).epsilon(2e-5));
+}
+
+TEST_CASE("attention's backward is what its words say, against a model in fp64", "[quick]") {
+  AttentionModel m;
+  m.rows = 20, m.width = 12;
+  std::vector<std::vector<float>> inputs;
+  for (uint64_t i = 0; i < 4; ++i) {
+    std::vector<float> x(static_cast<size_t>(m.rows * m.width));
+    for (size_t j = 0; j < x.size(); ++j)
+      x[j] = 1.5f * (static_cast<float>(random_draw({i + 1, 0, 0}, j, 32)) * 0x1p-31f - 1);
+    inputs.push_back(x);
+  }
+  const auto doubles = [](const std::vector<float>& x) { return std::vector<double>(x.begin(), x.end()); };
+  m.q = doubles(inputs[0]), m.k = doubles(inputs[1]), m.v = doubles(inputs[2]), m.dy = doubles(inputs[3]);
+  const std::vector<float> dy = inputs.back();
+  inputs.pop_back();
+  const auto distance = [](const std::vector<double>& a, const std::vector<double>& b) {
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) error += (a[i] - b[i]) * (a[i] - b[i]), norm += b[i] * b[i];
+    return std::sqrt(error / norm);
+  };
+  for (const bool quantises : {false, true})
+    for (const bool decoded : {false, true})
+      for (const char* tile : {"after_sum", "before_sum"}) {
+        std::vector<std::vector<double>> seen;
+        for (const char* recompute : {"forward", "full"})
+          for (const char* delta : {"of_scores", "of_output", "of_full_output", "derived"}) {
+            const Json forward = {{"*", {{"preset", quantises ? "nvfp4" : "fp32"}}}};
+            const Json backward = {{"b", {{"source", decoded ? "fprop_quantised" : "high_precision"}}}};
+            Json rules = Json::array();
+            for (const char* kind : {"qk", "pv"})
+              rules.push_back({{"kind", kind}, {"fprop", forward}, {"dgrad", backward}, {"wgrad", backward}});
+            const Json recipe = {{"layers", rules},
+                                 {"attn", {{"tile", tile}, {"recompute", recompute}, {"delta", delta}}}};
+            m.quantises = quantises, m.decoded = decoded;
+            m.before_sum = tile == std::string("before_sum");
+            m.full_p = recompute == std::string("full");
+            m.delta = delta != std::string("derived") ? delta : m.before_sum ? "of_output" : "of_scores";
+            const std::vector<double> expected = m.gradients(), got = doubles(gradients(recipe, 20, 12, inputs, dy));
+            INFO(quantises << decoded << " " << tile << " " << recompute << " " << delta);
+            CHECK(distance(got, expected) < 2e-6);
+            if (!quantises) CHECK(distance(got, doubles(gradients(Json::object(), 20, 12, inputs, dy))) < 2e-6);
+            // Of the same V and P, the sum of dY (P V) is that of P dP.
+            const bool is_second = delta == std::string("of_full_output") && decoded && !m.full_p;
+            if (is_second && quantises) CHECK(distance(got, seen.front()) < 2e-6);
+            if (quantises && !is_second && delta != std::string("derived")) seen.push_back(got);
+          }
+        // Where something is rounded, no two other settings are alike.
+        for (size_t i = 0; i < seen.size(); ++i)
+          for (size_t j = 0; j < i; ++j) CHECK(distance(seen[i], seen[j]) > 1e-4);
+      }
+}
+
+TEST_CASE("the recipes of attention's backward train on lm and leave other models in bf16", "[train]") {
+  const auto digest = [](const char* recipe, Json task) {
+    if (task == "lm") task = {{"name", "lm"}, {"width", 32}, {"heads", 2}, {"ffn", 32}, {"context", 16}};
+    return tasks::run(
+               tasks::canonical(
+                   {{"task", task}, {"recipe", recipe}, {"train", {{"steps", 4}, {"batch", 4}, {"curve_points", 1}}}}),
+               1)
+        .digest;
+  };
+  CHECK(digest("attn_qat", "classifier") == digest("bf16", "classifier"));
+  CHECK(digest("attn_fp4_backward", "classifier") == digest("bf16", "classifier"));
+  CHECK(digest("attn_qat", "lm") != digest("attn_fp4_backward", "lm"));
+  CHECK(digest("attn_qat", "lm") != digest("bf16", "lm"));
+  CHECK_THROWS_WITH(sim::recipe_from_json({{"attn", {{"delta", "of_rows"}}}}), Catch::Contains("of_full_output"));
 }

@@ -575,3 +575,103 @@ TEST_CASE("a network in use costs its forward products and the quantisers of its
   const double other = group_seconds(evaluate(unquantised_recipe("bf16", 16), model, with_other), "other");
   REQUIRE(inference_seconds(unquantised_recipe("bf16", 16), model, with_other, 128) == Approx(512 + other / 3));
 }
+
+TEST_CASE("a sparse operand is multiplied at the chip's sparse rate, stored with metadata, its mask paid for",
+          "[quick]") {
+  Json given = chip_json();
+  given["sparse_rates"] = {{"4:8", {{"fp4", 16384}}}, {"2:4", {{"bf16", 4096}}}};
+  const Hardware sparse_chip = parse_hardware(given, "sparse chip");
+  sim::Recipe recipe(uniform(mxfp4_spec));
+  recipe.sparse = Sparsity::four_of_eight;
+  const CostResult sparse = evaluate(recipe, model, sparse_chip);
+  // fprop at 16384 / 2; dgrad and wgrad at the dense rate: their K has no pattern.
+  CHECK(group(sparse, "matmul") == 64.0 + 128 + 128);
+  CHECK(sparse.dense.empty());
+  // W: 2 bytes read, .34375 (half of 4 bits, half a bit of metadata, 8/32 of scales) and .53125 written: .71875 s of
+  // memory; 9 slots of two quantisations and 27/8 of the mask: .7734375 s.
+  CHECK(group(sparse, "quantise") == 3.0625 + 0.7734375 + 1.53125);
+  double mask = 0;
+  for (const Term& term : sparse.terms) mask += term.name == "mask W of l" ? term.seconds : 0;
+  CHECK(mask == 0.7734375 - 0.71875);
+  CHECK(sparse.memory.weights == 2048 * (2 + 0.34375 + 0.53125));
+  CHECK(inference_seconds(facts_of(recipe), model, sparse_chip, 128) == 64 + 2.53125);
+  // Without a rate for the mask it is a dense product, and the result says so.
+  recipe.sparse = Sparsity::two_of_four;
+  CHECK(group(evaluate(recipe, model, sparse_chip), "matmul") == 3 * 128.0);
+  CHECK(evaluate(recipe, model, sparse_chip).dense == std::vector<std::string>{"fp4 2:4"});
+  recipe.sparse = Sparsity::four_of_eight;
+  CHECK(cost_of(recipe).dense == std::vector<std::string>{});  // of fp4::Recipe: dense
+  CHECK(evaluate(recipe, model, chip).dense == std::vector<std::string>{"fp4 4:8"});
+  // What is kept of a block of 32 is a block of 16.
+  given["block_scales"] = {{"fp4", {"e8m0/32"}}};
+  const CostResult by_blocks = evaluate(recipe, model, parse_hardware(given, "sparse chip"));
+  CHECK(by_blocks.dense == std::vector<std::string>{"fp4 4:8 with e8m0 for 32"});
+  CHECK(group(by_blocks, "matmul") == 3 * 128.0);
+  given["block_scales"] = {{"fp4", {"e8m0/16"}}};
+  CHECK(group(evaluate(recipe, model, parse_hardware(given, "sparse chip")), "matmul") == 64.0 + 128 + 128);
+  // bf16: 2 bytes read, 9 bits and 16 written; no quantiser besides.
+  sim::Recipe wide(uniform(find_preset("bf16")->spec));
+  wide.sparse = Sparsity::two_of_four;
+  CHECK(group(evaluate(wide, model, sparse_chip), "matmul") == 256.0 + 512 + 512);
+  CHECK(group(evaluate(wide, model, sparse_chip), "quantise") == 5.125 * 2048 / 8192);
+  // A rule's dense layer.
+  const sim::Recipe ruled =
+      sim::recipe_from_json({{"base", "mxfp4"}, {"sparse", "4:8"}, {"layers", {{{"first", 1}, {"sparse", "none"}}}}});
+  CHECK(group(evaluate(ruled, model, sparse_chip), "matmul") == 3 * 128.0);
+  given["sparse_rates"] = {{"1:2", {{"fp4", 1}}}};
+  CHECK_THROWS_WITH(parse_hardware(given, "sparse chip"), Catch::Contains("1:2") && Catch::Contains("2:4, 4:8"));
+  for (const char* name : {"b200", "gb200", "rtx_pro_6000"})
+    CHECK(load_hardware(name).sparse_rates.at("4:8").at("fp4").value == 2 * load_hardware(name).rate("fp4"));
+}
+
+TEST_CASE("a cache costs its bits, its quantisers, its reads and what is decoded", "[quick]") {
+  // Two blocks, K and V 16 wide: 64 elements a token; NVFP4: 4.5 bits, one read for the tensor scale.
+  Json given = model_json();
+  given.update({{"blocks", 2}, {"attention_width", 64}, {"sequence", 16}, {"tokens_per_step", 32}});
+  given["linears"] = {{{"name", "qkv"}, {"in", 64}, {"out", {64, 16, 16}}, {"layers", {"q", "k", "v"}}}};
+  const Model with_attention = parse_model(given, "test model");
+  CHECK(with_attention.cached_elements() == 64);
+  const auto cost_of_cache = [&](const Json& recipe, const Hardware& hardware) {
+    return evaluate(sim::recipe_from_json(recipe), with_attention, hardware);
+  };
+  Json recipe = {{"base", "bf16"}, {"attn", {{"kv", {{"preset", "nvfp4"}}}}}};
+  const CostResult result = cost_of_cache(recipe, chip);
+  REQUIRE(result.cache);
+  CHECK(result.cache->bits == 4.5);
+  CHECK(result.cache->token_bytes == 36);
+  CHECK(result.cache->bf16_token_bytes == 128);
+  CHECK(result.cache->quantise_s == 64 * (2 + 0.5625 + 2) / 8192);
+  CHECK(result.cache->read_s == 16 * 36.0 / 8192);
+  CHECK(result.cache->bf16_read_s == 16 * 128.0 / 8192);
+  CHECK(result.cache->decode_ops == 16 * 64 * 2.0);
+  CHECK(std::string(result.cache->binding) == "memory");
+  // A training writes it, and nothing else changes.
+  CHECK(group(result, "quantise") == 32 * 64 * 2.5625 / 8192);
+  CHECK(group(result, "tensor scale") == 32 * 64 * 2.0 / 8192);
+  CHECK(result.compute_s - result.free_quantisation_s == group(result, "quantise") + group(result, "tensor scale"));
+  CHECK_FALSE(cost_of_cache({{"base", "bf16"}}, chip).cache);
+  // Q K^T in the format of the cache takes the keys' codes; P V those of values whose blocks lie along the positions.
+  recipe["layers"] = Json::parse(R"([{"kind": "qk", "fprop": {"*": {"preset": "nvfp4"}}},
+    {"kind": "pv", "fprop": {"*": {"preset": "nvfp4"}}}])");
+  CHECK(cost_of_cache(recipe, chip).cache->decode_ops == 16 * 32 * 2.0);
+  recipe["attn"]["values"] = "channel";
+  CHECK(cost_of_cache(recipe, chip).cache->decode_ops == 0);
+  recipe["attn"]["keys"] = "channel";
+  CHECK(cost_of_cache(recipe, chip).cache->decode_ops == 16 * 32 * 2.0);
+  // A chip that does not multiply the format decodes all, whatever the rules say; slots may bind then.
+  Json other = chip_json();
+  other["block_scales"] = {{"fp4", {"e8m0/32"}}};
+  other["issue_per_s"] = 32768;
+  recipe["attn"]["keys"] = "token";
+  const CostResult decoded = cost_of_cache(recipe, parse_hardware(other, "other chip"));
+  CHECK(decoded.cache->decode_ops == 16 * 64 * 2.0);
+  CHECK(decoded.cache->read_s == 16 * 64 * 2.0 / 16384);
+  CHECK(std::string(decoded.cache->binding) == "issue");
+  // FP8 without scales is converted alone; bf16 is read as it is.
+  recipe["attn"]["kv"] = {{"element", "e4m3"}, {"scale", "none"}};
+  CHECK(cost_of_cache(recipe, chip).cache->bits == 8);
+  CHECK(cost_of_cache(recipe, chip).cache->decode_ops == 16 * 64 * 1.0);
+  recipe["attn"]["kv"] = {{"preset", "bf16"}};
+  CHECK(cost_of_cache(recipe, chip).cache->read_s == 16 * 128.0 / 8192);
+  CHECK(cost_of_cache(recipe, chip).cache->decode_ops == 0);
+}

@@ -268,16 +268,18 @@ TEST_CASE("gpu trainer: every recipe has the CPU's digest on every task", "[trai
       tasks_left[recipe].insert(task);
     }
   CHECK(count == 4 * static_cast<int>(sim::recipe_names().size()));
-  // Slopes of estimators, parts of products, weights with rules of their own; then formats without kernels.
+  // Slopes of estimators, parts of products, weights with rules or masks of their own; then formats without kernels.
   const std::set<std::string> everywhere = {
-      "dge_wang", "hot_channels", "metis",    "occ_wang", "quartet", "tetrajet2", "tetrajet_qema", "tetrajet_qramping",
-      "hifloat4", "if4",          "mbs_alto", "mixfp4",   "mx9",     "nvint4",    "quartet2",      "razer"};
+      "dge_wang",   "hot_channels", "metis", "occ_wang", "quartet", "tetrajet2", "tetrajet_qema", "tetrajet_qramping",
+      "nvfp4_4to8", "hifloat4",     "if4",   "mbs_alto", "mixfp4",  "mx9",       "nvint4",        "quartet2",
+      "razer"};
+  const std::set<std::string> of_attention = {"attn_fp4", "attn_fp4_backward", "attn_qat"};
   for (const auto& [recipe, tasks] : tasks_left) {
     INFO(recipe << " on " << *tasks.begin());
-    CHECK((recipe == "attn_fp4" ? tasks == std::set<std::string>{"lm"}
-                                : everywhere.count(recipe) == 1 && tasks.size() == 4));
+    CHECK((of_attention.count(recipe) == 1 ? tasks == std::set<std::string>{"lm"}
+                                           : everywhere.count(recipe) == 1 && tasks.size() == 4));
   }
-  CHECK(tasks_left.size() == everywhere.size() + 1);
+  CHECK(tasks_left.size() == everywhere.size() + of_attention.size());
 }
 
 TEST_CASE("gpu trainer: ranks with a device each have the digest of ranks on the CPU", "[train]") {

@@ -97,8 +97,12 @@ void LinearEngine::finish() {
     if (is_ruled(recipe_, places.back())) l.treatment = Treatment::quantised;
   }
   check_rules(recipe_, places, "recipe layers");
-  if (recipe_.attention.any() && std::none_of(layers_.begin(), layers_.end(),
-                                              [](const Layer& l) { return l.is_product && l.name.ends_with(".qk"); }))
+  // Words about products that rules quantise where there are any, `optional`, say nothing of other models.
+  const bool may_lack =
+      !recipe_.attention.stores() && std::any_of(recipe_.rules.begin(), recipe_.rules.end(), [](const LayerRule& r) {
+        return r.optional && r.by == LayerRule::By::kind && (r.word == "qk" || r.word == "pv");
+      });
+  if (recipe_.attention.any() && !may_lack && !has_attention())
     throw Error("recipe attn: the model has no attention; accepted for: lm");
   for (const std::string& name : p.names) {
     std::vector<std::string> known;
@@ -121,6 +125,11 @@ void LinearEngine::finish() {
   }
 }
 
+bool LinearEngine::has_attention() const {
+  return std::any_of(layers_.begin(), layers_.end(),
+                     [](const Layer& l) { return l.is_product && l.name.ends_with(".qk"); });
+}
+
 LayerPlace LinearEngine::place_of(const Layer& layer) const { return {layer.name, layer.position, quantisable_}; }
 
 // The products of every layer in a phase. What a rule alone makes quantisable starts from fp32.
@@ -135,6 +144,9 @@ void LinearEngine::plan(int phase) {
       r = products_at(recipe_, l.quantisable ? static_cast<const fp4::Recipe&>(recipe_) : plain, place_of(l), phase);
       if (!recipe_.quantise) leave_unquantised(r);
     }
+    l.sparse = l.treatment != Treatment::quantised || !recipe_.quantise
+                   ? Sparsity::none
+                   : sparsity_at(recipe_, l.quantisable ? recipe_.sparse : Sparsity::none, place_of(l), phase);
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
     const WeightRules& rules = weight_rules(l);
     if (rules.any() && r.fprop.hadamard.size > 0)
@@ -143,6 +155,7 @@ void LinearEngine::plan(int phase) {
       throw Error("weights: " + l.name + ": averages need an fprop whose weights are one part: split none or clamp");
     if (recipe_.calls.any() && !l.is_product && r.fprop.split.any())
       throw Error("calls: " + l.name + ": a product of several parts is not called apart; accepted: split none");
+    check_sparsity(l);
     for (Product& product : l.products) {
       product.is_plain = is_plain(product.spec);
       for (const QuantSpec* q : {&product.spec.a.quant, &product.spec.b.quant})
@@ -158,7 +171,7 @@ std::string LinearEngine::reason_against_device() {
   if (recipe_.weights.any()) return "weights: averages and resets of weights";
   if (recipe_.ptq.any()) return "ptq";
   if (recipe_.calls.any()) return "calls";
-  if (recipe_.attention.any()) return "attn";
+  if (recipe_.attention.any() && has_attention()) return "attn";
   if (recipe_.update.has_states()) return "states: moments or weights in few bits";
   for (const Phase& phase : recipe_.phases)
     if (phase.when > 0) return "phases: when";
@@ -176,6 +189,7 @@ std::string LinearEngine::reason_against_device() {
     plan(phase);
     for (const Layer& l : layers_) {
       if (l.treatment == Treatment::plain || !reason.empty()) continue;
+      if (l.sparse != Sparsity::none) reason = l.name + ": sparse " + row_of(sparsity_table, l.sparse).name;
       if (l.is_product) reason = l.name + ": a product that only a rule quantises";
       const GemmSpec &f = spec(l, Gemm::fprop), &d = spec(l, Gemm::dgrad), &g = spec(l, Gemm::wgrad);
       if (!f.a.estimator.is_straight_through() || !f.b.estimator.is_straight_through())
@@ -204,9 +218,10 @@ const WeightRules& LinearEngine::weight_rules(const Layer& layer) const {
 
 // As the next forward pass will see them, but for the step of its random bits.
 std::vector<float> LinearEngine::quantised_weights(const Pass& pass, const Layer& layer, int number) const {
-  const Tensor w = layer.weights.weight;
+  Arena arena;
+  const Masked w = masked(arena, layer, layer.weights.weight);
   QuantizeCall call;
-  call.x = view(w);
+  call.x = view(w.values);
   call.spec = spec(layer, Gemm::fprop).b.quant;
   call.place = {pass.seed, stream_number(static_cast<uint32_t>(number), 0, 1, Purpose::rounding), pass.step};
   call.held_amax = layer.held_amax[0][1];
@@ -214,7 +229,7 @@ std::vector<float> LinearEngine::quantised_weights(const Pass& pass, const Layer
   Quantized q;
   backend_.quantize(call, q);
   layer.weights.lean(q);
-  std::vector<float> values(static_cast<size_t>(w.size()));
+  std::vector<float> values(static_cast<size_t>(w.values.size()));
   backend_.dequantize(q, values.data(), pass.threads);
   return values;
 }

@@ -64,6 +64,7 @@ struct LinearEngine::Kept {
 struct LinearEngine::Saved {
   Var x, w, bias, y;
   bool relu;
+  Tensor weights;  // as fprop met them: w, or with the zeros of a mask
   Kept kept_x, kept_w;
   Channels channels;  // of a split by channels
 };
@@ -131,6 +132,8 @@ void LinearEngine::product(ProductCall p) {
   if (s.split.any()) {
     SplitUse own;
     split_product(p, p.split != nullptr ? *p.split : own);
+  } else if (p.sparse != nullptr) {
+    sparse_product(p);
   } else {
     const auto sampled = [&](int operand, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
       if (ready || !samples_amax(p.tape, q)) return;
@@ -183,7 +186,8 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   Layer& layer = layers_[static_cast<size_t>(number)];
   const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;  // a product brings its own sizes
   Var y = tape.variable(rows, out, x->needs_grad || w->needs_grad);
-  Saved saved = {x, w, bias, y, relu, {}, {}, {}};
+  const Masked weights = masked(tape.arena, layer, w->value);
+  Saved saved = {x, w, bias, y, relu, weights.values, {}, {}, {}};
   if (!layer.is_product) layer.weights.weight = w->value;
   const bool training = tape.pass.training;
   if (calibrates_ && recipe_.ptq.any() && !layer.is_product && layer.treatment == Treatment::quantised &&
@@ -193,13 +197,13 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   }
   const CalibratedWeights* const calibrated = layer.calibrated.get();
   if (calls_apart(tape, layer)) {
-    multiply_in_calls(tape, layer, part, calibrated ? calibrated->smoothed(tape.arena, x->value) : x->value, w->value,
-                      calibrated ? &calibrated->codes : nullptr, y->value);
+    multiply_in_calls(tape, layer, part, calibrated ? calibrated->smoothed(tape.arena, x->value) : x->value,
+                      weights.values, calibrated ? &calibrated->codes : nullptr, y->value);
   } else if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
-    multiply(tape, y->value.data, out, {x->value.data, in, 1}, {w->value.data, 1, in}, rows, out, in);
+    multiply(tape, y->value.data, out, {x->value.data, in, 1}, {weights.values.data, 1, in}, rows, out, in);
     layer.products[0].count += training && index == 0;
   } else if (calibrated && !training) {
-    product({tape, layer, part, Gemm::fprop, view(calibrated->smoothed(tape.arena, x->value)), view(w->value),
+    product({tape, layer, part, Gemm::fprop, view(calibrated->smoothed(tape.arena, x->value)), view(weights.values),
              y->value.data, out, nullptr, &calibrated->codes});
   } else {
     const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
@@ -212,7 +216,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
         (decode_w || layer.weights.has_average() ||
          (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
     if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
-    if (keep_w) saved.kept_w = keep(tape, layer, part, 1, w->value, decode_w);
+    if (keep_w) saved.kept_w = keep(tape, layer, part, 1, weights.values, decode_w);
     SplitUse use;
     if (splits_x && decode_x) use.decoded[0] = &saved.kept_x.decoded;
     if (splits_w && decode_w) use.decoded[1] = &saved.kept_w.decoded;
@@ -221,17 +225,18 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
                            part,
                            Gemm::fprop,
                            view(x->value),
-                           view(w->value),
+                           view(weights.values),
                            y->value.data,
                            out,
                            saved.kept_x.quantized,
                            saved.kept_w.quantized,
-                           &use};
+                           &use,
+                           needs_columns(layer, x->value, weights) ? &weights : nullptr};
     product(p);
     saved.channels = use.channels;
     trace(p);
   }
-  if (tape.pass.log != nullptr) note(tape, layer, part, x->value, w->value, y->value);
+  if (tape.pass.log != nullptr) note(tape, layer, part, x->value, weights.values, y->value);
   if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
   return y;
@@ -298,7 +303,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
           ready = &own.w_transposed;
         }
       }
-      const MatrixView b = view(decoded_w.data ? decoded_w : w->value).transposed();
+      const MatrixView b = view(decoded_w.data ? decoded_w : saved.weights).transposed();
       const ProductCall p = {tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready};
       product(p);
       trace(p);

@@ -3,7 +3,8 @@
 //   dgrad  dX [N, in]  = Qg(dY) Qw(W^T)^T         contraction over out
 //   wgrad  dW [out, in] = Qg(dY^T) Qx(X^T)^T      contraction over N
 // Each operand is quantised along the contraction axis of the product that eats it. Estimators of fprop's a and b
-// multiply dX and dW at fprop's payload; backward quantisers and Hadamards are straight-through.
+// multiply dX and dW at fprop's payload; backward quantisers and Hadamards are straight-through, and so is the mask of
+// a recipe's `sparse`, under which fprop and dgrad meet W with zeros for what it leaves out (sparse_product.cpp).
 #pragma once
 
 #include <array>
@@ -67,6 +68,10 @@ class LinearEngine {
   /// Why a device cannot do these products on its own, in any phase; empty when it can. After finish().
   std::string reason_against_device();
 
+  /// Operand b of a product's forward as it is multiplied, decoded: x [rows, cols] of `part`. Empty where it is not
+  /// quantised, rotated or split.
+  Tensor multiplied_b(Tape& tape, int product, Tensor x, int part);
+
   bool centers_keys() const { return recipe_.center_keys; }
   const AttentionRules& attention() const { return recipe_.attention; }
   /// x [rows, cols] as the recipe's cache holds it, in place; blocks along the columns, or the rows with `by_column`.
@@ -112,6 +117,7 @@ class LinearEngine {
     bool is_product = false;  // added by add_product
     int position = -1;        // among the quantisable ones
     Treatment treatment = Treatment::plain;
+    Sparsity sparse = Sparsity::none;
     std::array<Product, 3> products;
     std::array<std::array<float, 2>, 3> held_amax = {{{-1, -1}, {-1, -1}, {-1, -1}}};
     struct Operands {
@@ -129,6 +135,12 @@ class LinearEngine {
   static constexpr int part_stride = 1024, most_parts = 32768;
   struct Kept;   // a forward operand that backward needs
   struct Saved;  // what fprop leaves for backward
+  // Weights with zeros for what `sparse` leaves out; without it the weights themselves and no columns.
+  struct Masked {
+    Tensor values;
+    std::vector<int32_t> kept;  // columns, row by row, those of row r before ends[r]
+    std::vector<int64_t> ends;
+  };
 
   static const GemmSpec& spec(const Layer& layer, Gemm gemm) { return layer.products[static_cast<size_t>(gemm)].spec; }
   // The part of a layer that is being multiplied.
@@ -146,7 +158,11 @@ class LinearEngine {
   // Those of a layer that follows the recipe; none of others.
   const WeightRules& weight_rules(const Layer& layer) const;
   std::vector<float> quantised_weights(const Pass& pass, const Layer& layer, int number) const;
+  // What `sparse` of a layer excludes, as an Error; after the products of the layer are known.
+  void check_sparsity(const Layer& layer) const;
+  Masked masked(Arena& arena, const Layer& layer, Tensor w) const;
   LayerPlace place_of(const Layer& layer) const;
+  bool has_attention() const;
   void plan(int phase);
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
@@ -167,10 +183,13 @@ class LinearEngine {
     int64_t c_row;
     const Quantized *ready_a = nullptr, *ready_b = nullptr;  // in place of the quantisation of A and B
     SplitUse* split = nullptr;
+    const Masked* sparse = nullptr;  // of B, where zeros in place of what is left out would not do
   };
   class SplitRun;
   void product(ProductCall p);
   void split_product(const ProductCall& p, SplitUse& use);
+  void sparse_product(const ProductCall& p);
+  bool needs_columns(const Layer& layer, Tensor x, const Masked& w) const;
   // For a trace, of the first part of a layer's products alone; after product().
   void trace(const ProductCall& p) const;
   void backward(Tape& tape, Part part, const Saved& saved);

@@ -6,6 +6,7 @@
 
 #include "fp4/elementary.h"
 #include "sim/engine/quantized_linear.h"
+#include "sim/tape/ops.h"
 
 namespace fp4::sim {
 
@@ -54,7 +55,20 @@ void take_means_out(float* head, int context, int width) {
   }
 }
 
-Var causal_softmax(Tape& tape, Var s, float factor) {
+// What the softmax's backward takes from every dP of a row (`delta`, never derived), and the row sums of dY times an
+// output, which prepare() writes for the last two words before that backward runs.
+struct RowTerm {
+  SoftmaxDelta word;
+  float* sums;
+};
+
+float row_sum(const float* a, const float* b, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+Var causal_softmax(Tape& tape, Var s, float factor, RowTerm term) {
   const int n = s->value.rows;
   Var p = tape.variable(n, n, true);
   const size_t bytes = sizeof(float) * static_cast<size_t>(s->value.size());
@@ -63,7 +77,15 @@ Var causal_softmax(Tape& tape, Var s, float factor) {
   tape.record(p, [=](Tape& t) {
     float* ds = t.new_gradient(s);
     std::memcpy(ds, p->grad, bytes);
-    t.k.causal_softmax_backward(ds, p->value.data, factor, n);
+    if (term.word == SoftmaxDelta::of_scores) {
+      t.k.causal_softmax_backward(ds, p->value.data, factor, n);
+    } else {
+      for (int i = 0; i < n; ++i)
+        for (int j = 0; j < n; ++j) {
+          float& d = ds[int64_t{i} * n + j];
+          d = factor * (p->value.row(i)[j] * (d - term.sums[i]));
+        }
+    }
     t.add_gradient(s, ds);
   });
   return p;
@@ -77,7 +99,7 @@ struct Tile {
   float* sum_gradient;
 };
 
-Tile causal_exponentials(Tape& tape, Var s, float factor) {
+Tile causal_exponentials(Tape& tape, Var s, float factor, RowTerm term) {
   const int n = s->value.rows;
   const Tile tile = {tape.variable(n, n, true), tape.arena.take<float>(n), tape.arena.take<float>(n)};
   for (int i = 0; i < n; ++i) {
@@ -91,11 +113,13 @@ Tile causal_exponentials(Tape& tape, Var s, float factor) {
   }
   tape.record(tile.e, [=](Tape& t) {
     float* ds = t.new_gradient(s);
-    for (int i = 0; i < n; ++i)
-      for (int j = 0; j < n; ++j) {
-        const int64_t at = int64_t{i} * n + j;
-        ds[at] = factor * (tile.e->value.data[at] * (tile.e->grad[at] + tile.sum_gradient[i]));
-      }
+    for (int i = 0; i < n; ++i) {
+      const float* const d = tile.e->grad + int64_t{i} * n;
+      const float of_row = term.word == SoftmaxDelta::of_output   ? tile.sum_gradient[i]
+                           : term.word == SoftmaxDelta::of_scores ? -row_sum(tile.e->value.row(i), d, n) / tile.sums[i]
+                                                                  : -term.sums[i] / tile.sums[i];
+      for (int j = 0; j < n; ++j) ds[int64_t{i} * n + j] = factor * (tile.e->value.row(i)[j] * (d[j] + of_row));
+    }
     t.add_gradient(s, ds);
   });
   return tile;
@@ -121,6 +145,24 @@ Var divided(Tape& tape, Var product, const Tile& tile) {
     t.add_gradient(product, d);
   });
   return y;
+}
+
+// exp(factor (s - top)) of the scores of Q and K as they are, with the tops of the forward's rows, and over their sums
+// where `divides`: what `recompute` full has in place of the forward's P, or exponentials.
+void recompute_in_place(Tape& tape, Tensor p, Tensor scores, Tensor q, Tensor k, float factor, bool divides) {
+  const int n = p.rows;
+  const Tensor full = tape.arena.tensor(n, n);
+  multiply(tape, full.data, n, {q.data, q.cols, 1}, {k.data, 1, k.cols}, n, n, q.cols);
+  for (int i = 0; i < n; ++i) {
+    const float* const s = scores.row(i);
+    const float top = *std::max_element(s, s + i + 1);
+    float sum = 0;
+    for (int j = 0; j <= i; ++j) sum += elementary::exp(factor * (s[j] - top));
+    for (int j = 0; j <= i; ++j) {
+      const float e = elementary::exp(factor * (full.row(i)[j] - top));
+      p.row(i)[j] = divides ? e / sum : e;
+    }
+  }
 }
 
 }  // namespace
@@ -168,16 +210,42 @@ Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
     t.add_gradient(v, dv);
   });
   Var y = tape.variable(rows, cols, true);
+  const bool before_sum = rules.tile == SoftmaxTile::before_sum && engine_->is_quantised(pv_) && tape.pass.quantise;
+  const SoftmaxDelta derived = before_sum ? SoftmaxDelta::of_output : SoftmaxDelta::of_scores;
+  const SoftmaxDelta delta = rules.delta == SoftmaxDelta::derived ? derived : rules.delta;
+  const bool recomputes = rules.recompute == Recompute::full;
   for (int i = 0; i < count; ++i) {
     Head& h = heads[i];
+    const RowTerm term = {delta, tape.arena.take<float>(context)};
     const Var s = engine_->forward(tape, qk_, h.q, h.k, nullptr, false, i);
-    if (rules.tile == SoftmaxTile::before_sum && engine_->is_quantised(pv_) && tape.pass.quantise) {
-      const Tile tile = causal_exponentials(tape, s, factor);
-      h.y = divided(tape, engine_->forward(tape, pv_, tile.e, h.v_transposed, nullptr, false, i), tile);
+    Var p;
+    Tile tile = {};
+    if (before_sum) {
+      tile = causal_exponentials(tape, s, factor, term);
+      p = tile.e;
+      h.y = divided(tape, engine_->forward(tape, pv_, p, h.v_transposed, nullptr, false, i), tile);
     } else {
-      h.y = engine_->forward(tape, pv_, causal_softmax(tape, s, factor), h.v_transposed, nullptr, false, i);
+      p = causal_softmax(tape, s, factor, term);
+      h.y = engine_->forward(tape, pv_, p, h.v_transposed, nullptr, false, i);
     }
     put(place(i), h.y->value.data, y->value.data);
+    if (delta == derived && !recomputes) continue;
+    Tensor output = h.y->value;
+    if (delta == SoftmaxDelta::of_full_output && tape.pass.training) {
+      const Tensor quantised = engine_->multiplied_b(tape, pv_, h.v_transposed->value, i);
+      const Tensor v = quantised.data != nullptr ? quantised : h.v_transposed->value;
+      output = tape.arena.tensor(context, width);
+      multiply(tape, output.data, width, {p->value.data, context, 1}, {v.data, 1, v.cols}, context, width, context);
+      for (int r = 0; before_sum && r < context; ++r)
+        for (int c = 0; c < width; ++c) output.row(r)[c] /= tile.sums[r];
+    }
+    // Before the backward passes of this head's pv and softmax.
+    tape.record(h.y, [=](Tape& t) {
+      for (int r = 0; r < context; ++r)
+        term.sums[r] = row_sum(heads[i].y->grad + int64_t{r} * width, output.row(r), width);
+      if (recomputes)
+        recompute_in_place(t, p->value, s->value, heads[i].q->value, heads[i].k->value, factor, !before_sum);
+    });
   }
   tape.record(y, [=](Tape& t) {
     for (int i = 0; i < count; ++i) {

@@ -3,10 +3,11 @@
 // layer has them (quantized_linear.h):
 //   qk  S [T, T] = Q K^T   X = Q [T, W], weight K [T, W]:   dQ = dS K by dgrad, dK = dS^T Q by wgrad
 //   pv  Y [T, W] = P V     X = P [T, T], weight V^T [W, T]: dP = dY V^T by dgrad, dV = P^T dY by wgrad
-// `attn` of a recipe stores K and V in a format before the products read them, and says what of the softmax the second
-// one quantises (attention_rules.h). With `center_keys` of a recipe K is, where qk is quantised, K minus its mean over
-// the T positions: that takes the same from every score of a row. Masked positions are zeros of P and dS and are
-// quantised and multiplied like the others.
+// `attn` of a recipe stores K and V in a format before the products read them, says what of the softmax the second one
+// quantises, and what the backward pass takes for P and for the row term of the softmax's gradient (attention_rules.h).
+// dV takes that P, too, unless its `source` is fprop_quantised, the P that the forward pass multiplied. With
+// `center_keys` of a recipe K is, where qk is quantised, K minus its mean over the T positions: that takes the same
+// from every score of a row. Masked positions are zeros of P and dS and are quantised and multiplied like the others.
 #pragma once
 
 #include <string>

@@ -115,6 +115,11 @@ Recipe from_object(JsonReader given) {
   if (const auto value =
           given.find("center_keys", {"a quantised Q K^T sees K minus its mean over the sequence", r.center_keys}))
     r.center_keys = value->boolean();
+  if (const auto value =
+          given.find("sparse", {"mask of the linear layers' weights by magnitude, along K of fprop: zeros in fprop and "
+                                "dgrad, straight through for their gradient",
+                                row_of(sparsity_table, r.sparse).name}))
+    r.sparse = value->row(sparsity_table).id;
   if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"})) {
     if (value->json().is_array()) {
       r.layers = {};
@@ -170,6 +175,7 @@ Recipe from_word(const std::string& word, const std::string& place) {
   r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
     if (gemm_keys[i] != *found) gemm_of(r, i) = uniform("bf16");
+  if (*found != gemm_keys[0]) r.sparse = Sparsity::none;  // fprop's weights are another recipe's
   if (is_weights) {
     r.doc = "weights of " + word.substr(0, at) + " in the forward product, all else in bf16";
     r.fprop.a = uniform("bf16").a;
@@ -199,6 +205,7 @@ Json to_json(const Recipe& recipe) {
               {"source", r.source},       {"deviations", r.deviations},
               {"quantise", r.quantise},   {"layers", r.rules.empty() ? layers_to(r.layers) : rules_to(r.rules)},
               {"optimizer", r.optimizer}, {"loss_scaling", r.loss_scaling}};
+  if (r.sparse != Sparsity::none) out["sparse"] = row_of(sparsity_table, r.sparse).name;
   if (r.center_keys) out["center_keys"] = true;
   if (!r.phases.empty()) out["phases"] = phases_to(r.phases);
   if (r.weights.any()) out["weights"] = weight_rules_to(r.weights);

@@ -1,8 +1,8 @@
 // Decides: recipes as JSON. A recipe is a file of sweeps/recipes (or a user's file or object):
 //   {"name": .., "doc": .., "source": .., "deviations": .., "base": "mxfp4",
 //    "all": {..}, "fprop": {"a": {..}, "b": {..}, "*": {..}, "hadamard": {..}, "accumulator": ..}, "dgrad": ..,
-//    "wgrad": .., "quantise": true, "layers": "all" | {"skip_last": 0.15} | {"names": [..]} | [rules],
-//    "phases": [..], "weights": {..}, "ptq": {..}, "attn": {..}, "calls": {..}, "optimizer": "", "muon": {..},
+//    "wgrad": .., "quantise": true, "sparse": "none", "layers": "all" | {"skip_last": 0.15} | {"names": [..]} |
+//    [rules], "phases": [..], "weights": {..}, "ptq": {..}, "attn": {..}, "calls": {..}, "optimizer": "", "muon": {..},
 //    "states": {..}, "loss_scaling": false}
 // `base` names another recipe to start from (default fp32), "all" applies to the three products before the single
 // ones, "*" to both operands. NAME@GEMM is that product of NAME, the other two in bf16;

@@ -67,6 +67,7 @@ Json products_json(const std::string& word, const std::string& place) {
   const Json full = to_json(canonical(recipe_from_json(word, place)));
   Json change = Json::object();
   for (const char* key : product_words) change[key] = full.at(key);
+  if (const auto sparse = full.find("sparse"); sparse != full.end()) change["sparse"] = *sparse;
   return change;
 }
 
@@ -97,12 +98,19 @@ Json change_from(JsonReader& given) {
       change[key] = product_json(*product);
   if (recipe && !change.empty()) given.fail("expected a recipe or changes of products, found both");
   if (recipe) change = products_json(recipe->text(), recipe->place());
+  if (const auto sparse = given.find("sparse", {"mask of the weights instead"}))
+    change["sparse"] = sparse->row(sparsity_table).name;
   return change;
 }
 
-// A recipe's product in full takes the place of the one before; a split that it lacks goes, too.
+// A recipe's product in full, not single fields of it.
+bool is_whole(const Json& change) {
+  return change.contains("accumulator") && change.contains("a") && change.contains("b");
+}
+
+// It takes the place of the one before; a split that it lacks goes, too.
 void apply_product(GemmSpec& product, const Json& change, const std::string& place) {
-  if (change.contains("accumulator") && change.contains("a") && change.contains("b")) product.split = {};
+  if (is_whole(change)) product.split = {};
   set_gemm(product, change, place);
 }
 
@@ -112,6 +120,14 @@ void apply(fp4::Recipe& r, const Json& change, const std::string& place) {
   for (int i = 0; i < 3; ++i)
     if (const auto product = change.find(product_words[i]); product != change.end())
       apply_product(product_of(r, i), *product, place);
+}
+
+void apply_mask(Sparsity& sparsity, const Json& change) {
+  const auto fprop = change.find("fprop");
+  if (const auto own = change.find("sparse"); own != change.end())
+    sparsity = find_row(sparsity_table, own->get<std::string>())->id;
+  else if (fprop != change.end() && is_whole(*fprop))
+    sparsity = Sparsity::none;
 }
 
 constexpr std::string_view condition = "gradient_noise_ratio < ";
@@ -178,6 +194,13 @@ fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlac
     if (selects(recipe.rules[i], place)) apply(start, recipe.rules[i].change, fmt::format("layers[{}]", i));
   if (is_ruled(recipe, place)) start = checked(std::move(start), "layers: " + place.name);
   return products_in(recipe, std::move(start), phase);
+}
+
+Sparsity sparsity_at(const Recipe& recipe, Sparsity start, const LayerPlace& place, int phase) {
+  for (const LayerRule& rule : recipe.rules)
+    if (selects(rule, place)) apply_mask(start, rule.change);
+  if (phase >= 0) apply_mask(start, recipe.phases[static_cast<size_t>(phase)].change);
+  return start;
 }
 
 std::vector<int> phase_ends(const Recipe& recipe, int steps) {

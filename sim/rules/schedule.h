@@ -17,6 +17,7 @@
 #include "sim/rules/oscillation.h"
 #include "sim/rules/post_training.h"
 #include "sim/rules/update_rules.h"
+#include "src/backends/sparse.h"
 #include "src/text/json_reader.h"
 
 namespace fp4::sim {
@@ -27,7 +28,7 @@ struct LayerRule {
   std::string word;       // match: a pattern with * and ?; kind: attention, ffn, head, embedding, qk, pv
   double amount = 0;      // first, last: layers, or a share of the quantisable ones when below 1
   bool optional = false;  // match, kind: may select no layer, for recipes of models with and without such layers
-  Json change;            // "all", "fprop", "dgrad", "wgrad" as in a recipe
+  Json change;            // "all", "fprop", "dgrad", "wgrad", "sparse" as in a recipe
 };
 
 struct Phase {
@@ -48,6 +49,7 @@ struct Recipe : fp4::Recipe {
   UpdateRules update;
   AttentionRules attention;
   Calls calls;
+  Sparsity sparse = Sparsity::none;  // of linear layers' weights along K of fprop, by magnitude, in every forward pass
   bool center_keys = false;  // a quantised Q K^T sees K minus its mean over the sequence, which softmax cannot tell
 };
 
@@ -83,6 +85,9 @@ bool is_ruled(const Recipe& recipe, const LayerPlace& place);
 /// `start` under the rules that select the layer and under a phase; `phase` -1: none. Throws Error for products that
 /// cannot be.
 fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlace& place, int phase);
+/// The mask of a layer's weights under the same: a rule or phase that says `sparse`, or else names a whole product of a
+/// recipe, which is dense, takes the place of what stood before.
+Sparsity sparsity_at(const Recipe& recipe, Sparsity start, const LayerPlace& place, int phase);
 /// `start` under a phase alone.
 fp4::Recipe products_in(const Recipe& recipe, fp4::Recipe start, int phase);
 

@@ -109,26 +109,33 @@ SparseMask sparse_mask(const std::string& place, const std::vector<float>& value
   return mask;
 }
 
+int64_t largest_of_row(Sparsity sparsity, const float* row, int64_t cols, int32_t* kept) {
+  const int64_t width = row_of(sparsity_table, sparsity).width;
+  int64_t count = 0;
+  for (int64_t first = 0; first < cols; first += 4 * width) {
+    const auto end_of = [&](int64_t unit) { return std::min(cols, first + (unit + 1) * width); };
+    double sizes[4] = {};
+    int units = 0;
+    for (; units < 4 && first + units * width < cols; ++units)
+      for (int64_t k = first + units * width; k < end_of(units); ++k)
+        sizes[units] += is_nan(row[k]) ? static_cast<double>(float_of(float_infinity_bits))
+                                       : static_cast<double>(magnitude(row[k]));
+    for (int i = 0; i < units; ++i) {
+      int ahead = 0;  // larger, or equal and earlier
+      for (int j = 0; j < units; ++j) ahead += sizes[j] > sizes[i] || (sizes[j] == sizes[i] && j < i);
+      for (int64_t k = first + i * width; ahead < 2 && k < end_of(i); ++k) kept[count++] = static_cast<int32_t>(k);
+    }
+  }
+  return count;
+}
+
 SparseMask largest_kept(const std::string& place, Sparsity sparsity, const std::vector<float>& values, int64_t rows,
                         int64_t cols) {
-  const int width = row_of(sparsity_table, sparsity).width;
-  if (width == 0 || cols % 8 != 0) throw Error(fmt::format("{}: K = {} is no multiple of 8", place, cols));
-  SparseMask mask = {rows, cols, {}};
-  mask.kept.reserve(static_cast<size_t>(rows * cols / 2));
-  const auto size_of = [&](const float* at) {
-    double sum = 0;
-    for (int j = 0; j < width; ++j)
-      sum += is_nan(at[j]) ? static_cast<double>(float_of(float_infinity_bits)) : static_cast<double>(magnitude(at[j]));
-    return sum;
-  };
-  for (int64_t first = 0; first < rows * cols; first += 4 * width) {
-    double sizes[4];
-    int order[4] = {0, 1, 2, 3};
-    for (int i = 0; i < 4; ++i) sizes[i] = size_of(values.data() + first + i * width);
-    std::stable_sort(order, order + 4, [&](int a, int b) { return sizes[a] > sizes[b]; });
-    for (const int i : {std::min(order[0], order[1]), std::max(order[0], order[1])})
-      for (int j = 0; j < width; ++j) mask.kept.push_back(static_cast<int32_t>(first % cols + i * width + j));
-  }
+  if (sparsity == Sparsity::none || cols % 8 != 0)
+    throw Error(fmt::format("{}: K = {} is no multiple of 8", place, cols));
+  SparseMask mask = {rows, cols, std::vector<int32_t>(static_cast<size_t>(rows * cols / 2))};
+  for (int64_t r = 0; r < rows; ++r)
+    largest_of_row(sparsity, values.data() + r * cols, cols, mask.kept.data() + r * (cols / 2));
   return mask;
 }
 
@@ -164,6 +171,30 @@ void sparse_gemm(const Dispatcher& backend, const Quantized& a, const Quantized&
     const Quantized row = kept_of(a, r, 1, mask.row(r), count, spec_a);
     const Quantized columns = kept_of(b, 0, b.rows, mask.row(r), count, spec_b);
     backend.gemm(row, columns, options, c + r * c_stride, c_stride);
+  }
+}
+
+void gemm_of_sparse_b(const Dispatcher& backend, const Quantized& a, const Quantized& b,
+                      const std::vector<int32_t>& kept, const std::vector<int64_t>& ends, const GemmOptions& options,
+                      float* c, int64_t c_stride) {
+  const QuantSpec spec_a = half_blocks(a.spec, "A"), spec_b = half_blocks(b.spec, "B");
+  for (int64_t r = 0; r < b.rows; ++r) {
+    const int64_t begin = r == 0 ? 0 : ends[static_cast<size_t>(r - 1)], count = ends[static_cast<size_t>(r)] - begin;
+    const int32_t* const columns = kept.data() + begin;
+    backend.gemm(kept_of(a, 0, a.rows, columns, count, spec_a), kept_of(b, r, 1, columns, count, spec_b), options,
+                 c + r, c_stride);
+  }
+}
+
+bool zeros_are_absent(const Accumulator& row, const QuantSpec& a, const QuantSpec& b, bool tame) {
+  const bool scaled = a.has_scale() && b.has_scale(), unscaled = !a.has_scale() && !b.has_scale();
+  switch (row.kind) {
+    case AccumulatorKind::block: return scaled || tame;
+    case AccumulatorKind::group: return row.group == 0 && (scaled || tame);
+    case AccumulatorKind::sequential:
+    case AccumulatorKind::sequential_double: return unscaled && tame && row.rounding == Rounding::nearest_even;
+    case AccumulatorKind::fma: return tame;
+    default: return false;
   }
 }
 

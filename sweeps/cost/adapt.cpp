@@ -158,6 +158,17 @@ RecipeFacts facts_of(const Recipe& recipe) {
 
 namespace {
 
+// A mask on fprop's b, and its zeros in the copy that dgrad reads.
+void add_mask(Sparsity sparsity, RecipeFacts& facts) {
+  if (sparsity == Sparsity::none) return;
+  const SparsityInfo& row = row_of(sparsity_table, sparsity);
+  facts.fprop.b.masked = facts.dgrad.b.masked = true;
+  facts.fprop.b.sparse = row.name;
+  facts.fprop.b.kept = 0.5;
+  facts.fprop.b.metadata_bits = row.metadata_bits;
+  facts.fprop.b.mask_ops = row.mask_ops;
+}
+
 // One object for all layers that the same rules select.
 class FactsByLayer {
  public:
@@ -171,7 +182,10 @@ class FactsByLayer {
     if (!facts) {
       fp4::Recipe start = recipe_;
       if (position < 0) start.fprop = start.dgrad = start.wgrad = unscaled();
-      facts = std::make_shared<RecipeFacts>(facts_of(sim::products_at(recipe_, std::move(start), place, phase_)));
+      RecipeFacts own = facts_of(sim::products_at(recipe_, std::move(start), place, phase_));
+      if (recipe_.quantise)
+        add_mask(sim::sparsity_at(recipe_, position < 0 ? Sparsity::none : recipe_.sparse, place, phase_), own);
+      facts = std::make_shared<RecipeFacts>(std::move(own));
     }
     return facts;
   }
@@ -190,6 +204,15 @@ class FactsByLayer {
 RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
   RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
   facts.center_keys = recipe.center_keys;
+  if (recipe.quantise) {
+    sim::Recipe of_phases = recipe;
+    of_phases.rules.clear();
+    add_mask(sim::sparsity_at(of_phases, recipe.sparse, {}, phase), facts);
+    if (recipe.attention.stores())
+      facts.cache = {facts_of({.quant = recipe.attention.kv}), recipe.attention.keys == sim::CacheAxis::token,
+                     recipe.attention.values == sim::CacheAxis::channel};
+    facts.full_output = recipe.attention.delta == sim::SoftmaxDelta::of_full_output;
+  }
   // fp32: w and its mean read, the mean written; in a window w, the last w and Q(w) and the two sums read, and all but
   // w written; between windows of a ramp the gathered gradient and the steps waited read and written, the period read.
   if (recipe.weights.decay > 0) facts.weight_bytes += 12;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "sim/rules/schedule.h"
+#include "sweeps/cost/cache.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/kernel_times.h"
 #include "sweeps/cost/model.h"
@@ -87,6 +88,8 @@ struct CostResult {
   std::optional<double> price;               // a step, all accelerators, US dollars
   std::optional<double> points;              // empty at 0 points
   std::vector<std::string> decoded;  // formats that the chip does not multiply: "fp4 with ue5m3 for 16", as bf16
+  std::vector<std::string> dense;    // sparse products that it multiplies as dense ones: "fp4 2:4"
+  std::optional<CacheCost> cache;    // of a recipe with attn.kv; of phases the last
   BopsSpeedup bops;
   std::map<std::string, double> precisions;  // shares of the multiply-adds by format class, attention and head included
   MemoryFootprint memory;
@@ -138,6 +141,7 @@ std::optional<double> modelled_energy(const std::vector<Term>& terms, const Comm
 std::optional<double> points(const RecipeFacts& recipe, const Model& model, const CostWeights& weights);
 BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model);
 std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
+std::vector<std::string> dense_masks(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
 std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const Model& model);
 /// The score of arXiv 2509.17791: improvement over a reference loss, relative, per point; empty at 0 points.
 std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points);

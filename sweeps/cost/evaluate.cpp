@@ -167,6 +167,13 @@ std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model&
   return {formats.begin(), formats.end()};
 }
 
+std::vector<std::string> dense_masks(const RecipeFacts& recipe, const Model& model, const Hardware& hardware) {
+  std::set<std::string> masks;
+  for_each_part(recipe, model, [&](const Part& part) { masks.insert(sparse_as_dense(part.facts.fprop, hardware)); });
+  masks.erase("");
+  return {masks.begin(), masks.end()};
+}
+
 double group_seconds(const CostResult& result, std::string_view group) {
   double total = 0;
   for (const Term& term : result.terms)
@@ -214,6 +221,10 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
     result.price = hardware.price_per_hour->value / 3600 * result.step_time_s * options.devices;
   result.points = points(recipe, model, options.weights);
   result.decoded = decoded_formats(recipe, model, hardware);
+  result.dense = dense_masks(recipe, model, hardware);
+  if (const RecipeFacts& last = recipe.phases.empty() ? recipe : recipe.phases.back().second;
+      last.cache && model.attention_width > 0)
+    result.cache = cache_cost(last, model, hardware, options.weights);
   result.precisions = precision_shares(recipe, model);
   result.bops = bops_speedup(recipe, model);
   result.memory = peak_memory(recipe, model, hardware, options);

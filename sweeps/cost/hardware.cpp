@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "fp4/float_format.h"
+#include "src/backends/sparse.h"
 #include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/model.h"
@@ -60,6 +61,26 @@ void parse_rates(JsonReader& reader, Hardware& hardware) {
     if (!hardware.rates.contains(target)) value.fail(fmt::format("missing rate rates.{}", target));
     if (hardware.rates.contains(key)) value.fail("that class has a rate of its own");
     hardware.emulate[key] = target;
+  }
+}
+
+// {"4:8": {"fp4": 18e15}, "2:4": {"fp8": 9e15}}.
+void parse_sparse_rates(JsonReader& reader, Hardware& hardware) {
+  const auto json = reader.find("sparse_rates", {"FLOP/s of products with one sparse operand, its zeros counted, by "
+                                                 "mask and format; what is left out is multiplied as a dense product"});
+  if (!json) return;
+  std::vector<std::string> masks;
+  for (const SparsityInfo& row : sparsity_table)
+    if (row.width > 0) masks.emplace_back(row.name);
+  json->note_keys(masks);
+  for (const auto& [mask, of_mask] : json->entries("MASK", {"two of four elements, or pairs, of a row"})) {
+    if (std::find(masks.begin(), masks.end(), mask) == masks.end()) throw unknown_word(json->place(), mask, masks);
+    of_mask.note_keys(format_classes());
+    for (const auto& [format, rate] : of_mask.entries("FORMAT", {"FLOP/s of the format; a multiply-add counts two"})) {
+      check_class(of_mask.place(), format);
+      if (!hardware.rates.contains(format)) of_mask.fail(fmt::format("missing rate rates.{}", format));
+      hardware.sparse_rates[mask][format] = parse_quantity(rate, tiny);
+    }
   }
 }
 
@@ -200,6 +221,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   if (const auto doc = reader.find("doc", {"the chip in a line", ""})) hardware.doc = doc->text();
   if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
   parse_rates(reader, hardware);
+  parse_sparse_rates(reader, hardware);
   parse_block_scales(reader, hardware);
   parse_elements(reader, hardware);
   hardware.adders = adders_from(reader);
@@ -270,6 +292,8 @@ Json to_json(const Hardware& hardware) {
       {"name", hardware.name}, {"doc", hardware.doc}, {"source", hardware.source}, {"emulate", hardware.emulate}};
   out["rates"] = Json::object();
   for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
+  for (const auto& [mask, rates] : hardware.sparse_rates)
+    for (const auto& [format, rate] : rates) out["sparse_rates"][mask][format] = quantity_json(rate);
   const auto add_words = [&out](const char* field, const std::map<std::string, UnitWords, std::less<>>& classes) {
     for (const auto& [key, list] : classes)
       out[field][key] = {{"value", list.words}, {"kind", list.kind}, {"source", list.source}};

@@ -32,8 +32,10 @@ struct UnitWords {
 const std::vector<std::string>& format_classes();  // fp32 bf16 fp8 fp6 fp4 int8 int4
 
 struct Hardware {
-  std::string name, doc, source;                               // source: in one line, for lists
-  std::map<std::string, Quantity, std::less<>> rates;          // dense FLOP/s by format class
+  std::string name, doc, source;                       // source: in one line, for lists
+  std::map<std::string, Quantity, std::less<>> rates;  // dense FLOP/s by format class
+  // FLOP/s of products with a sparse operand, the zeros counted, by mask ("2:4", "4:8") and format class.
+  std::map<std::string, std::map<std::string, Quantity, std::less<>>, std::less<>> sparse_rates;
   std::map<std::string, std::string, std::less<>> emulate;     // "fp4" -> "bf16": runs at that class' rate
   std::map<std::string, UnitWords, std::less<>> block_scales;  // by class; absent: nothing is known, all count
   std::map<std::string, UnitWords, std::less<>> elements;      // by class; absent: those of OCP MX and OFP8

@@ -12,6 +12,7 @@ constexpr double forward_share_of_other = 1.0 / 3;  // one of the three passes o
 RecipeFacts forward_only(RecipeFacts facts) {
   const GemmFacts plain = unquantised_recipe("", 16).dgrad;
   facts.dgrad = facts.wgrad = plain;
+  facts.full_output = false;
   return facts;
 }
 

@@ -40,6 +40,38 @@ std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
   return "";
 }
 
+namespace {
+
+// Whether the unit takes the blocks of what is kept: of a block of B along the dense K, B times the share that is kept.
+bool takes_kept_blocks(const GemmFacts& gemm, const std::string& format, const Hardware& hardware) {
+  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
+    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < 1 << 20 &&
+        !hardware.multiplies(format, operand->scale, operand->scale_block * gemm.b.kept))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+double sparse_rate(const GemmFacts& gemm, const Hardware& hardware) {
+  if (gemm.b.kept == 1) return 0;
+  const auto mask = hardware.sparse_rates.find(gemm.b.sparse);
+  if (mask == hardware.sparse_rates.end()) return 0;
+  const std::string format = executed_class(gemm, hardware);
+  const auto rate = mask->second.find(hardware.executed_class(format));
+  const bool decoded = format != format_class(gemm);
+  return rate != mask->second.end() && (decoded || takes_kept_blocks(gemm, format, hardware)) ? rate->second.value : 0;
+}
+
+std::string sparse_as_dense(const GemmFacts& gemm, const Hardware& hardware) {
+  if (gemm.b.kept == 1 || sparse_rate(gemm, hardware) > 0) return "";
+  const std::string name = fmt::format("{} {}", executed_class(gemm, hardware), gemm.b.sparse);
+  const auto mask = hardware.sparse_rates.find(gemm.b.sparse);
+  const bool by_blocks = mask != hardware.sparse_rates.end() &&
+                         mask->second.contains(hardware.executed_class(executed_class(gemm, hardware)));
+  return by_blocks ? fmt::format("{} with {} for {:g}", name, gemm.b.scale, gemm.b.scale_block) : name;
+}
+
 std::string executed_class(const GemmFacts& gemm, const Hardware& hardware) {
   return decoded_operand(gemm, hardware).empty() ? format_class(gemm) : "bf16";
 }
@@ -76,8 +108,13 @@ const char* technique_name(Technique technique) {
     case Technique::hadamard: return "hadamard";
     case Technique::stochastic_rounding: return "stochastic rounding";
     case Technique::scale_rule: return "scale rule";
+    case Technique::mask: return "mask";
   }
   return "";
+}
+
+const char* technique_group(Technique technique) {
+  return technique_name(technique == Technique::mask ? Technique::plain : technique);
 }
 
 double copy_ops(const Copy& copy, Technique last, const Chip& chip, const QuantiseOptions& options) {
@@ -85,7 +122,7 @@ double copy_ops(const Copy& copy, Technique last, const Chip& chip, const Quanti
   const OperandFacts& operand = *copy.operand;
   if (copy.shares_codes) return 0;
   const bool rotates = copy.hadamard.size > 0 && included(Technique::hadamard, last);
-  double ops = w.quantise * (w.amax_ops + w.multiply_ops + w.convert_ops + w.pack_ops);
+  double ops = operand.quantised ? w.quantise * (w.amax_ops + w.multiply_ops + w.convert_ops + w.pack_ops) : 0;
   if (rotates) ops += w.hadamard * rotation_ops(copy.hadamard, options);
   if (operand.extra_passes > 0 && included(Technique::tensor_scale, last)) {
     // The first pass only looks for the largest value, but of what will be quantised: a fused rotation runs twice.
@@ -97,6 +134,7 @@ double copy_ops(const Copy& copy, Technique last, const Chip& chip, const Quanti
     ops += w.sr * (chip.hardware->hardware_random ? w.hardware_sr_ops
                                                   : w.philox_ops * operand.random_bits / 128 + w.software_sr_ops);
   if (included(Technique::scale_rule, last)) ops += w.scale_rule * operand.rule_ops;
+  if (included(Technique::mask, last)) ops += operand.mask_ops;
   return ops;
 }
 
@@ -107,7 +145,7 @@ Resources quantise_work(const QuantiseKernel& kernel, Technique last, const Chip
   double bytes = kernel.read_bytes, ops = 0, flop = 0, passes = 0;
   for (const Copy& copy : kernel.copies) {
     const OperandFacts& operand = *copy.operand;
-    bytes += (operand.element_bits + operand.scale_bits / operand.scale_block) / 8;
+    bytes += operand.stored_bits() / 8;
     ops += copy_ops(copy, last, chip, options);
     passes = std::max(passes, operand.extra_passes);  // one read serves the amax of all copies
     if (copy.hadamard.size == 0 || copy.shares_codes || !included(Technique::hadamard, last)) continue;

@@ -23,11 +23,20 @@ std::string executed_class(const GemmFacts& gemm, const Hardware& hardware);
 /// "fp4 with ue5m3 for 16", "fp4 codes of nf4": the operand that is decoded; "" where the product runs as it is.
 std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware);
 
+/// FLOP/s, zeros counted, of a product whose operand b is sparse, where the matrix unit skips them: it knows the mask
+/// in the class that the product runs in, and the blocks of what is kept (a block of 32 of K has 16). 0: no such rate.
+double sparse_rate(const GemmFacts& gemm, const Hardware& hardware);
+/// "fp4 4:8 with ue4m3 for 16": a sparse product that the chip runs as a dense one; "" elsewhere.
+std::string sparse_as_dense(const GemmFacts& gemm, const Hardware& hardware);
+
 /// A chip with the factors of the weights applied.
 struct Chip {
   Chip(const Hardware& profile, const CostWeights& weights);
   double matrix_rate(std::string_view format_class) const { return hardware->rate(format_class) * efficiency; }
-  double matrix_rate(const GemmFacts& gemm) const { return matrix_rate(executed_class(gemm, *hardware)); }
+  double matrix_rate(const GemmFacts& gemm) const {
+    const double sparse = sparse_rate(gemm, *hardware);
+    return sparse > 0 ? sparse * efficiency : matrix_rate(executed_class(gemm, *hardware));
+  }
 
   const Hardware* hardware;
   double efficiency;  // of GEMMs
@@ -72,9 +81,11 @@ struct QuantiseKernel {
 };
 
 /// What a quantiser does besides the plain quantisation; the order is that of the charging.
-enum class Technique : uint8_t { plain, tensor_scale, hadamard, stochastic_rounding, scale_rule };
-inline constexpr int technique_count = 5;
+enum class Technique : uint8_t { plain, tensor_scale, hadamard, stochastic_rounding, scale_rule, mask };
+inline constexpr int technique_count = 6;
 const char* technique_name(Technique technique);
+/// The group of its terms (cost_groups).
+const char* technique_group(Technique technique);
 
 struct QuantiseOptions {
   const CostWeights* weights = nullptr;

@@ -54,6 +54,14 @@ Json linear_json(const Linear& linear) {
 
 int64_t Linear::width_out() const { return std::accumulate(out.begin(), out.end(), int64_t{0}); }
 
+int64_t Model::cached_elements() const {
+  int64_t width = 0;
+  for (const Linear& linear : linears)
+    for (size_t i = 0; i < linear.layers.size(); ++i)
+      if (linear.layers[i] == "k" || linear.layers[i] == "v") width += linear.out[i];
+  return blocks * (width > 0 ? width : 2 * attention_width);
+}
+
 int64_t Model::linear_parameters() const {
   int64_t block = 0;
   for (const Linear& linear : linears) block += linear.in * linear.width_out() * linear.experts;

@@ -49,6 +49,9 @@ struct Model {
   int64_t parameters() const;
   int64_t layers() const;  // quantisable linear layers, as a layer policy counts them
   int64_t attention_heads() const { return heads > 0 ? heads : (attention_width + 127) / 128; }
+  /// Elements of K and V that a token leaves in the caches of all blocks: the widths of the layers `k` and `v`, else
+  /// twice the attention's.
+  int64_t cached_elements() const;
   int64_t micro_tokens() const { return tokens_per_step / micro_batches; }
 };
 

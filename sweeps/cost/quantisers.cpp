@@ -22,12 +22,10 @@ void add_kernels(std::vector<QuantiseKernel>& kernels, const std::string& name, 
   const double read = options.fused ? 0 : options.weights.input_bytes;
   QuantiseKernel joint{name, elements, read, {}};
   for (const Consumer& consumer : {row, column}) {
-    if (consumer.gemm == nullptr || !consumer.operand->quantised) continue;
+    if (consumer.gemm == nullptr || !(consumer.operand->quantised || consumer.operand->masked)) continue;
     const Copy copy{consumer.operand, consumer.gemm->hadamard, shares_codes && consumer.gemm == column.gemm};
     if (consumer.operand->from_fprop) {
-      const OperandFacts& first = *row.operand;
-      const double codes = (first.element_bits + first.scale_bits / first.scale_block) / 8;
-      kernels.push_back({name + " again", elements, codes, {copy}});
+      kernels.push_back({name + " again", elements, row.operand->stored_bits() / 8, {copy}});
     } else if (options.one_pass) {
       joint.copies.push_back(copy);
     } else {

@@ -42,6 +42,8 @@ class StepBuilder {
                   recipe_.high_class == "fp32" ? recipe_.high_class : row.format_class, "head");
     }
     attention();
+    if (recipe_.cache && recipe_.cache->kv.quantised && model_.attention_width > 0 && !recipe_.free_quantisation)
+      quantiser(cache_kernel(*recipe_.cache, model_, tokens_, options_.fused ? 0 : options_.weights.input_bytes), 1);
     optimizer();
     other();
     return std::move(terms_);
@@ -78,9 +80,7 @@ class StepBuilder {
   // the product: `share` of its multiply-adds and operands; its result is written `results` times.
   Resources gemm_work(int gemm, const GemmFacts& facts, const Size& s, double repeat, double rate, double share = 1,
                       double results = 1) const {
-    const auto bits = [](const OperandFacts& operand) {
-      return operand.element_bits + (operand.quantised ? operand.scale_bits / operand.scale_block : 0);
-    };
+    const auto bits = [](const OperandFacts& operand) { return operand.stored_bits(); };
     const double micro_batches = static_cast<double>(model_.micro_batches);
     Resources work;
     work.flop = share * repeat * 2 * s.tokens * s.in * s.out;
@@ -187,7 +187,7 @@ class StepBuilder {
       const bool changed = work.ops != earlier.ops || work.bytes != earlier.bytes || work.flop != earlier.flop;
       if (changed) {
         Term term{fmt::format("{} {}", technique_name(technique), kernel.name),
-                  technique_name(technique),
+                  technique_group(technique),
                   bound.seconds - before,
                   "",
                   bound.binding,
@@ -280,6 +280,11 @@ class StepBuilder {
         work.flop_rate = chip_.matrix_rate(GemmFacts{facts.split.high, facts.split.high, {}});
         work.flop = flop * repeat * facts.split.second;
         add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + row.name : "", "attention", work, gemm > 0);
+      }
+      if (recipe_.full_output && !is_qk && gemm == 0) {
+        work.flop_rate = chip_.matrix_rate(recipe_.high_class);
+        work.flop = flop;
+        add("matmul of the full output", row.name, "attention", work, false);
       }
       if (recipe_.free_quantisation) continue;
       const bool a_is_wide = is_qk ? gemm > 0 : gemm == 0, b_is_wide = !is_qk && gemm == 2;

@@ -8,10 +8,7 @@ namespace fp4::cost {
 
 namespace {
 
-double stored_bytes(const OperandFacts& operand) {
-  return operand.quantised ? (operand.element_bits + operand.scale_bits / operand.scale_block) / 8
-                           : operand.element_bits / 8;
-}
+double stored_bytes(const OperandFacts& operand) { return operand.stored_bits() / 8; }
 
 // What the backward pass needs of one token in all blocks: wgrad's copy of the inputs (the bf16 tensor when that copy
 // is made from high precision later would be 2 bytes; one-pass quantisers make it in the forward pass), payloads of
@@ -47,7 +44,7 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
   const auto copies = [](const RecipeFacts& facts) {
     double bytes = 0;
     for (const OperandFacts* operand : {&facts.fprop.b, &facts.dgrad.b})
-      if (operand->quantised) bytes += stored_bytes(*operand);
+      if (operand->quantised || operand->masked) bytes += stored_bytes(*operand);
     return bytes;
   };
   if (!recipe.at_layer) {

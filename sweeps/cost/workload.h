@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,22 @@ struct OperandFacts {
   double scale_gradient_ops = 0;
   double saved_bits = 0;    // payload kept from forward to backward for the two above
   bool from_fprop = false;  // quantised again from the decoded forward operand, not from bf16
+  // A sparse operand, and its copy with zeros: of the elements `kept` are stored, with so many bits of metadata for
+  // each element of the dense row; making the mask takes slots.
+  const char* sparse = "";  // a word of sparsity_table; "": dense
+  bool masked = false;
+  double kept = 1, metadata_bits = 0, mask_ops = 0;
+
+  /// Bits in memory for each element of the dense operand, its share of the scales included.
+  double stored_bits() const {
+    return kept * element_bits + metadata_bits + (quantised ? scale_bits / scale_block : 0);
+  }
+};
+
+/// A recipe's KV cache (`attn` of a recipe).
+struct CacheFacts {
+  OperandFacts kv;
+  bool keys_along_k = true, values_along_k = false;  // blocks lie along what Q K^T and P V sum over
 };
 
 struct HadamardFacts {
@@ -71,6 +88,8 @@ struct RecipeFacts {
   bool stabilised_optimizer = false;  // StableSPAM
   bool loss_scaling = false;
   bool center_keys = false;  // K minus its mean: two slots an element of K
+  std::optional<CacheFacts> cache = {};
+  bool full_output = false;  // attention multiplies P V twice forward (`delta` of_full_output)
   double weight_bytes = 0;   // moved a step for each quantised weight beyond the optimizer: averages, resets
   double moment_bytes = 8, master_bytes = 4;  // kept of each parameter: both moments of Adam, the master weight
   bool stores_moments = false;                // in 8 or 4 bits: encoded and decoded in every update

@@ -31,7 +31,7 @@ class OneLayer {
     sim::DataSource{3, 3}.normals(g_.data, 0, g_.size());
   }
 
-  Result run(const Recipe& recipe, uint32_t step = 1) {
+  Result run(const sim::Recipe& recipe, uint32_t step = 1) {
     const Dispatcher backend;
     sim::LinearEngine engine(recipe, backend);
     engine.add_layer("layer", shape.in, shape.out, true);
@@ -56,6 +56,10 @@ class OneLayer {
 
   // Of a layer with as many outputs as rows.
   void take_input_as_weights() { std::copy(x_.data, x_.data + x_.size(), w_.data); }
+
+  void set_weights(const Doubles& w) {
+    for (size_t i = 0; i < w.size(); ++i) w_.data[i] = static_cast<float>(w[i]);
+  }
 
   // C[i][j] = sum_k A(i,k) B(k,j) of the fp64 copies.
   static Doubles product(const Doubles& a, bool a_transposed, const Doubles& b, bool b_transposed, int m, int n,

@@ -54,6 +54,7 @@ FieldNotes recipe_notes() {
                         {"split", {{"method", "clamp"}, {"share", 0.01}, {"high", fp32_spec}}}};
   Json full = sim::to_json(Recipe{});
   full["center_keys"] = false;
+  full["sparse"] = "none";
   full["attn"] = sim::attention_rules_to({});
   full["attn"]["kv"]["preset"] = "fp32";
   full["calls"] = sim::calls_to({});
@@ -69,9 +70,11 @@ FieldNotes recipe_notes() {
            {"match", "down"}, {"kind", "ffn"}, {"first", 1}, {"last", 1}}) {
     rules.push_back(changes);
     rules.back()[key] = value;
+    rules.back()["sparse"] = "none";
   }
   rules.push_back({{"match", "down"}, {"recipe", "bf16"}, {"optional", true}});
   phases.push_back({{"recipe", "bf16"}});
+  phases[0]["sparse"] = phases[1]["sparse"] = "none";
   phases[1]["until"] = 0.6;
   phases[2]["when"] = "gradient_noise_ratio < 1.73";
   const Json weights = {{"average", {{"decay", 0.9983}, {"from", 10}}},

@@ -2,6 +2,7 @@
 // (recommend, sensitivity, validate) are in cmd_cost_study.cpp, measurements (calibrate, measure) in
 // cmd_cost_measure.cpp.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -146,6 +147,19 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
     fields.emplace_back("not native",
                         fmt::format("{} does not multiply {}: priced as bf16 products of decoded operands",
                                     context.hardware.name, formats));
+  }
+  if (!result.dense.empty())
+    fields.emplace_back("priced dense", fmt::format("{} has no sparse rate for {}", context.hardware.name,
+                                                    fmt::join(result.dense, "; ")));
+  if (const auto& cache = result.cache) {
+    fields.emplace_back("KV cache",
+                        fmt::format("{:.4g} bits an element, {} a token (bf16 {})", cache->bits,
+                                    format_bytes(cache->token_bytes), format_bytes(cache->bf16_token_bytes)));
+    fields.emplace_back("reading it",
+                        fmt::format("{} for a token after {} (bf16 {}), bound by {}{}", format_seconds(cache->read_s),
+                                    context.model.sequence, format_seconds(cache->bf16_read_s), cache->binding,
+                                    cache->decode_ops > 0 ? fmt::format(", {:.4g} slots to decode", cache->decode_ops)
+                                                          : ", codes multiplied as they are"));
   }
   const cost::Communication& c = result.communication;
   if (c.devices > 1) {
@@ -311,6 +325,9 @@ void run_explain(const CostArguments& arguments, const std::string& recipe) {
                             quantity["kind"], quantity["source"]});
   };
   for (const auto& [key, quantity] : hardware.at("rates").items()) add("rates." + key, quantity);
+  if (const auto masks = hardware.find("sparse_rates"); masks != hardware.end())
+    for (const auto& [mask, rates] : masks->items())
+      for (const auto& [key, quantity] : rates.items()) add("sparse_rates." + mask + "." + key, quantity);
   for (const auto& [key, quantity] : hardware.items()) add(key, quantity);
   print_table(numbers);
 }

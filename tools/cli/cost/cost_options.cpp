@@ -1,6 +1,7 @@
 #include "tools/cli/cost/cost_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -140,19 +141,25 @@ std::string format_bytes(double bytes) {
 std::string format_percent(double share) { return fmt::format("{:.2f} %", share * 100); }
 
 std::string marked(const std::string& recipe, const cost::CostResult& result) {
-  return recipe + (result.decoded.empty() ? "" : " *");
+  return recipe + (result.decoded.empty() && result.dense.empty() ? "" : " *");
 }
 
 std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResult>>& rows, const std::string& chip) {
-  std::set<std::string> formats;
-  for (const auto& [recipe, result] : rows) formats.insert(result.decoded.begin(), result.decoded.end());
+  std::set<std::string> formats, dense;
+  for (const auto& [recipe, result] : rows) {
+    formats.insert(result.decoded.begin(), result.decoded.end());
+    dense.insert(result.dense.begin(), result.dense.end());
+  }
   std::string text;
-  for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
-  if (text.empty()) return "";
-  return fmt::format(
-      "* {} does not multiply {}: priced as bf16 products of decoded operands (block_scales and elements "
-      "of its file say what it does)",
-      chip, text);
+  if (!formats.empty())
+    text = fmt::format(
+        "* {} does not multiply {}: priced as bf16 products of decoded operands (block_scales and elements "
+        "of its file say what it does)",
+        chip, fmt::join(formats, "; "));
+  if (!dense.empty())
+    text += fmt::format("{} {} has no sparse rate for {}: priced as dense products (sparse_rates of its file)",
+                        text.empty() ? "*" : ".", chip, fmt::join(dense, "; "));
+  return text;
 }
 
 ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms) {
@@ -174,9 +181,19 @@ ordered_json cost_json(const std::string& recipe, const cost::CostResult& result
       {"price", optional(result.price)},
       {"points", optional(result.points)},
       {"decoded", result.decoded},
+      {"dense", result.dense},
       {"precisions", result.precisions},
       {"bops",
        {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}};
+  if (const auto& cache = result.cache)
+    out["cache"] = {{"bits", cache->bits},
+                    {"token_bytes", cache->token_bytes},
+                    {"bf16_token_bytes", cache->bf16_token_bytes},
+                    {"quantise_s", cache->quantise_s},
+                    {"read_s", cache->read_s},
+                    {"bf16_read_s", cache->bf16_read_s},
+                    {"decode_ops", cache->decode_ops},
+                    {"binding", cache->binding}};
   const cost::MemoryFootprint& memory = result.memory;
   out["memory"] = {{"weights", memory.weights},         {"master_weights", memory.master_weights},
                    {"optimizer", memory.optimizer},     {"gradients", memory.gradients},

@@ -8,6 +8,7 @@
 #include "src/arith/spec_text.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
+#include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
