@@ -2,7 +2,8 @@
 # Compiles the GPU kernels for one target with whatever compiler the machine has; no device is needed. Says
 # "[test skipped]" where no compiler knows the target.
 #   tests/gpu_compile.sh sm_90|gfx90a|... FOLDER      kernels only (src/gpu/kernels_only.cu)
-#   tests/gpu_compile.sh cuda|hip FOLDER              the whole backend with the vendor's runtime headers
+#   tests/gpu_compile.sh cuda|hip FOLDER              the whole backend with the vendor's runtime headers; cuda: for sm_90,
+#                                                     with all that is asked of sm_90 alone
 # The probes of tools/probe compile for devices with matrix instructions of their own.
 # Beyond compiling: the matrix instructions are there, no operation may fuse or flush, denormals are kept, matrix kernels
 # spill no registers but a word or two outside their loops. FOLDER/TARGET.registers lists every kernel: name, registers, bytes spilled, bytes of stack;
@@ -42,6 +43,23 @@ compare_registers() {
   }
 }
 
+# Of $out/$target.ptx and what `ptxas -v` says of it; and the probe.
+check_nvidia() {
+  awk -F"'" '/Compiling entry/ {name = $2} /bytes stack/ {split($0, n, " "); stack = n[1]; spill = n[5]}
+    /Used/ {split($0, n, " "); print name, n[5], spill, stack}' "$out/$target.ptxas" | list_registers
+  need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
+  need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
+  # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
+  refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
+  compare_registers "nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+  case $target in sm_90|sm_120a)  # the probe of matrix units, for devices that have an instruction of their own
+    probe_arch=$target
+    [ "$target" != sm_90 ] || probe_arch=sm_90a
+    "$nvcc" -std=c++17 -arch=$probe_arch -ptx -o "$out/probe.$target.ptx" tools/probe/probe.cu
+    need '(wgmma\.mma_async|block_scale)' "$out/probe.$target.ptx" "the probe has no matrix instruction" ;;
+  esac
+}
+
 includes="-I. -Iinclude"
 cuda_flags="-x cu -std=c++20 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true $includes"
 hip_flags="-x hip -std=c++20 -O3 -ffp-contract=off $includes"
@@ -58,19 +76,7 @@ case $target in
     "$nvcc" --list-gpu-code | grep -q -x "${target%a}" || skip "this nvcc does not know it"
     "$nvcc" $cuda_flags -arch="$target" -ptx -o "$out/$target.ptx" src/gpu/kernels_only.cu
     "$(dirname "$nvcc")/ptxas" -v -arch="$target" -o "$out/$target.cubin" "$out/$target.ptx" 2>"$out/$target.ptxas"
-    awk -F"'" '/Compiling entry/ {name = $2} /bytes stack/ {split($0, n, " "); stack = n[1]; spill = n[5]}
-      /Used/ {split($0, n, " "); print name, n[5], spill, stack}' "$out/$target.ptxas" | list_registers
-    need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
-    need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
-    # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
-    refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
-    compare_registers "nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
-    case $target in sm_90|sm_120a)  # the probe of matrix units, for devices that have an instruction of their own
-      probe_arch=$target
-      [ "$target" != sm_90 ] || probe_arch=sm_90a
-      "$nvcc" -std=c++17 -arch=$probe_arch -ptx -o "$out/probe.$target.ptx" tools/probe/probe.cu
-      need '(wgmma\.mma_async|block_scale)' "$out/probe.$target.ptx" "the probe has no matrix instruction" ;;
-    esac
+    check_nvidia
     echo "$target: $("$nvcc" --version | sed -n 's/.*release //p'), $(wc -c <"$out/$target.cubin") bytes"
     ;;
   gfx*)
@@ -101,7 +107,14 @@ case $target in
     ;;
   cuda)
     [ -n "$nvcc" ] || skip "no nvcc"
-    "$nvcc" $cuda_flags -O0 -Xptxas -O0 -arch=sm_90 -c -o "$out/cuda.o" src/gpu/backend_gpu.cu
+    target=sm_90
+    mkdir -p "$out/cuda"
+    "$nvcc" $cuda_flags -Xcompiler -O0 -Xptxas -v -arch=$target --keep --keep-dir "$out/cuda" -c -o "$out/cuda.o" src/gpu/backend_gpu.cu \
+      2>"$out/$target.ptxas" || { cat "$out/$target.ptxas"; exit 1; }
+    mv "$out/cuda/backend_gpu.ptx" "$out/$target.ptx"
+    rm -r "$out/cuda"
+    check_nvidia
+    echo "cuda: $("$nvcc" --version | sed -n 's/.*release //p'), $(wc -c <"$out/cuda.o") bytes"
     ;;
   hip)
     [ -e /usr/include/hip/hip_runtime.h ] || [ -e /opt/rocm/include/hip/hip_runtime.h ] || skip "no HIP headers"

@@ -254,7 +254,7 @@ void check_rows(const char* const (&words_of_specs)[n], std::initializer_list<in
         if (hadamard > 16 && shape.rows % 2 == 0) continue;
         for (const Filling filling : {Filling::ordinary, Filling::sparse, Filling::dense}) {
           ++seed;
-          if (!test::next_case_runs()) continue;
+          if (!test::next_case_runs(test::large_share())) continue;
           const std::vector<float> x = make_rows(filling, shape.rows * larger(shape.cols, shape.stride), seed);
           const float* data = x.data() + seed % 3;  // any alignment of floats
           QuantizeCall call;

