@@ -16,10 +16,10 @@ stage_build() {
   cmake --preset ci -DFP4_TESTS=ON >/dev/null
   cmake --build --preset ci -j "$jobs"
 }
-# Two programs draw more cases than need be compared each time (tests/support/share.h): a third of them, all with FULL=1.
+# Four programs have more cases than need be compared each time (tests/support/share.h): a sixth of them, all with FULL=1.
 # The programs that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
 stage_test() {
-  share=3
+  share=6
   [ -z "${FULL:-}" ] || share=1
   FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs" --repeat after-timeout:2
 }
@@ -34,7 +34,7 @@ stage_clang() {
   [ -z "${FULL:-}" ] || slow=none
   targets=$(cd tests && grep -lF '[quick]' test_*.cpp | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
   cmake --build --preset clang -j "$jobs" --target fp4sim $targets
-  FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
+  FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-36} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
 }
 stage_fuzz() {
   command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
@@ -55,9 +55,10 @@ stage_fuzz() {
   done
   for pid in $pids; do wait "$pid"; done
 }
-# sm_80 takes the paths of sm_90 and sm_120a those of sm_100a: FULL=1 compiles them, too.
+# The target cuda asks all that sm_90 does; sm_80 takes the paths of sm_90 and sm_120a those of sm_100a. FULL=1 compiles
+# them, too.
 stage_gpu() {
-  left_out='\.(sm_80|sm_120a)$'
+  left_out='\.(sm_80|sm_90|sm_120a)$'
   [ -z "${FULL:-}" ] || left_out=none
   ctest --test-dir build -L '^gpu-compile$' -E "$left_out" --output-on-failure -j "$jobs"
 }
