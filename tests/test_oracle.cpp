@@ -9,6 +9,7 @@
 #include "fp4/rng.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/embedding_rows.h"
+#include "src/backends/sparse.h"
 
 namespace {
 
@@ -300,5 +301,17 @@ TEST_CASE("rows and bags of embedding tables equal the oracle's", "[quick]") {
     if (order->id == fp4::BagOrder::fused && fp4::is_integer_row(format->id)) return;
     fp4::bag_by_reference(order->id, decoded.data(), cols, rows.data(), first[1], sum.data());
     judge.compare(line, "sums of the reference", bits(sum), hex_words(f.at("sum")));
+  });
+}
+
+TEST_CASE("masks of sparse rows equal the oracle's", "[quick]") {
+  for_each_line("tests/golden/masks.txt", "mask", [](const std::string& line, const Fields& f, Judge& judge) {
+    const auto* sparsity = fp4::find_row(fp4::sparsity_table, f.at("sparse"));
+    REQUIRE(sparsity != nullptr);
+    const auto x = floats(f.at("x"));
+    std::vector<int32_t> kept(x.size() / 2 + 2);
+    kept.resize(
+        static_cast<size_t>(fp4::largest_of_row(sparsity->id, x.data(), static_cast<int64_t>(x.size()), kept.data())));
+    judge.compare(line, "columns", {kept.begin(), kept.end()}, hex_words(f.at("kept")));
   });
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/text/error.h"
 
@@ -114,15 +115,23 @@ int64_t largest_of_row(Sparsity sparsity, const float* row, int64_t cols, int32_
   int64_t count = 0;
   for (int64_t first = 0; first < cols; first += 4 * width) {
     const auto end_of = [&](int64_t unit) { return std::min(cols, first + (unit + 1) * width); };
-    double sizes[4] = {};
+    // Magnitudes, of pairs their sums: rounded to fp64, and what the rounding left, so that sums compare exactly.
+    double sizes[4] = {}, rests[4] = {};
     int units = 0;
     for (; units < 4 && first + units * width < cols; ++units)
-      for (int64_t k = first + units * width; k < end_of(units); ++k)
-        sizes[units] += is_nan(row[k]) ? static_cast<double>(float_of(float_infinity_bits))
-                                       : static_cast<double>(magnitude(row[k]));
+      for (int64_t k = first + units * width; k < end_of(units); ++k) {
+        const double before = sizes[units],
+                     v = static_cast<double>(is_nan(row[k]) ? float_of(float_infinity_bits) : magnitude(row[k]));
+        sizes[units] = before + v;
+        rests[units] = std::isinf(sizes[units]) ? 0 : std::min(before, v) - (sizes[units] - std::max(before, v));
+      }
+    const auto comes_before = [&](int j, int i) {
+      if (sizes[j] != sizes[i]) return sizes[j] > sizes[i];
+      return rests[j] != rests[i] ? rests[j] > rests[i] : j < i;
+    };
     for (int i = 0; i < units; ++i) {
-      int ahead = 0;  // larger, or equal and earlier
-      for (int j = 0; j < units; ++j) ahead += sizes[j] > sizes[i] || (sizes[j] == sizes[i] && j < i);
+      int ahead = 0;
+      for (int j = 0; j < units; ++j) ahead += j != i && comes_before(j, i);
       for (int64_t k = first + i * width; ahead < 2 && k < end_of(i); ++k) kept[count++] = static_cast<int32_t>(k);
     }
   }

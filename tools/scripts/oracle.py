@@ -2797,12 +2797,41 @@ def golden_bag_lines(rng):
     yield bag_line("fp32", "exact", "nearest_even", bits_of(1.0, -1.0), 2, 1, [], 0, 0, 0)
 
 
+SPARSITIES = {"2:4": 1, "4:8": 2}
+
+
+def kept_columns(width, x):
+    """Of every four elements, or pairs, the two largest sums of magnitudes; the earlier of equals; NaN is infinite."""
+    def size(unit):
+        if any((b & NAN) >= INF for b in unit):
+            return (1, 0)
+        return (0, sum(magnitude_units(b) for b in unit))
+    out = []
+    for first in range(0, len(x), 4 * width):
+        units_of_group = [range(u, min(u + width, len(x))) for u in range(first, min(first + 4 * width, len(x)), width)]
+        ranked = sorted(units_of_group, key=lambda unit: size([x[k] for k in unit]), reverse=True)  # stable
+        out += sorted(k for unit in ranked[:2] for k in unit)
+    return out
+
+
+def golden_mask_lines(rng):
+    """Rows of all lengths to 40: spread numbers, few values, pairs whose sums differ below fp64's last bit, specials."""
+    few = bits_of(0.0, 1.0, -1.0, 2.0, -2.0, 3.0)
+    close = bits_of(2.0 ** 40, 2.0 ** -40, -(2.0 ** -41), 0.0)
+    specials = [*few, INF, INF | SIGN, NAN, 1, 2, FLT_MAX]
+    for name, width in SPARSITIES.items():
+        for cols in range(1, 41):
+            for pool in (None, few, close, specials):
+                x = tame_inputs(rng, cols) if pool is None else [rng.pick(pool) for _ in range(cols)]
+                yield f"mask sparse={name} x={words32(x)} kept={codes_hex(kept_columns(width, x))}"
+
+
 GOLDEN_FILES = {"formats": golden_format_lines, "random": golden_random_lines, "hadamard": golden_hadamard_lines,
                 "quantize": golden_quantize_lines, "gemm": golden_gemm_lines, "techniques": golden_technique_lines,
                 "packings": golden_packing_lines, "peers": golden_peer_lines, "factors": golden_factor_lines,
                 "embedding": golden_bag_lines, "kernels": golden_kernel_lines, "grids": golden_grid_lines,
                 "orders": golden_order_lines, "streams": golden_stream_lines,
-                "integers": golden_integer_lines}
+                "integers": golden_integer_lines, "masks": golden_mask_lines}
 
 
 def golden(outdir):
