@@ -4,6 +4,7 @@ model_kinds.py PATH_OF_FP4SIM [check_crafted ..].
 
 Every kind is one that public checkpoints have; the numbers in them are made up.
 """
+import itertools
 import os
 import pathlib
 import resource
@@ -42,25 +43,31 @@ def decoded(path, *words):
 
 
 def check_types(folder):
-    """The same bytes under other types."""
+    """The same bytes under other types, each a layer of one file."""
+    path = folder / "m.safetensors"
     codes, scales = codes_and_scales(16, 64)
     factors = {"F32": (np.float32, G), "BF16": (np.uint16, bf16(np.float32([G]))[0]), "F16": (np.float16, np.float16(G))}
-    for ctype in ("U8", "I8", "F4"):
-        for stype in ("F8_E4M3", "U8"):
-            for ftype, (kind, value) in factors.items():
-                for shape in ((), (1,), (1, 1)):
-                    save(folder / "m.safetensors", {"a.weight": (ctype, codes), "a.weight_scale": (stype, scales),
-                                                    "a.weight_scale_2": (ftype, np.full(shape, value, kind))})
-                    g = floats(("BF16", np.full(1, value))) if ftype == "BF16" else np.float32(value)
-                    got = decoded(folder / "m.safetensors")["a.weight"]
-                    assert np.array_equal(bits(got), bits(nvfp4(codes, scales, g))), (ctype, stype, ftype, shape)
+    tensors, expected = {}, {}
+    for ctype, stype, ftype, shape in itertools.product(("U8", "I8", "F4"), ("F8_E4M3", "U8"), factors, ((), (1,), (1, 1))):
+        kind, value = factors[ftype]
+        layer = f"{ctype}.{stype}.{ftype}.{len(shape)}.weight"
+        tensors |= {layer: (ctype, codes), layer + "_scale": (stype, scales), layer + "_scale_2": (ftype, np.full(shape, value, kind))}
+        g = floats(("BF16", np.full(1, value))) if ftype == "BF16" else np.float32(value)
+        expected[layer] = nvfp4(codes, scales, g)
+    save(path, tensors)
+    got = decoded(path)
+    assert sorted(got) == sorted(expected) and len(got) == 54, sorted(got)
+    for layer, x in expected.items():
+        assert np.array_equal(bits(got[layer]), bits(x)), layer
     codes, scales = codes_and_scales(16, 64, block=32)
-    for ctype in ("U8", "I8", "F4"):
-        for names in (("weight", "weight_scale"), ("weight_packed", "weight_scale"), ("weight", "scale")):
-            for stype in ("F8_E8M0", "U8"):
-                save(folder / "m.safetensors", {f"a.{names[0]}": (ctype, codes), f"a.{names[1]}": (stype, scales)})
-                got = decoded(folder / "m.safetensors")["a.weight"]
-                assert np.array_equal(bits(got), bits(mxfp4(codes, scales))), (ctype, names, stype)
+    for names in (("weight", "weight_scale"), ("weight_packed", "weight_scale"), ("weight", "scale")):
+        kinds = list(itertools.product(("U8", "I8", "F4"), ("F8_E8M0", "U8")))
+        save(path, {f"{ctype}.{stype}.{name}": value for ctype, stype in kinds
+                    for name, value in ((names[0], (ctype, codes)), (names[1], (stype, scales)))})
+        got = decoded(path)
+        assert sorted(got) == sorted(f"{ctype}.{stype}.weight" for ctype, stype in kinds), sorted(got)
+        for layer, x in got.items():
+            assert np.array_equal(bits(x), bits(mxfp4(codes, scales))), (names, layer)
 
 
 def check_stacks(folder):
