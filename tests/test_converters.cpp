@@ -74,6 +74,8 @@ const std::map<std::string, Model> models = {
     {"ptx_rs_e4m3", {.numbers = numbers_of(4, 3, 448), .to = To::random}},
     {"ptx_rn_ue5m3", {.numbers = ue5m3()}},
     {"ptx_rp_ue5m3", {.numbers = ue5m3(), .to = To::positive}},
+    {"ptx_rz_ue5m3", {.numbers = ue5m3(), .to = To::zero}},
+    {"ptx_rn_ue5m3_nan", {.numbers = ue5m3()}},
     {"amd_rn_fp4", {.numbers = e2m1()}},
     {"amd_sr_fp4", {.numbers = e2m1(), .to = To::random}},
 };
@@ -223,6 +225,8 @@ TEST_CASE("the words of a converter of scales give its codes", "[quick]") {
         code = 127 + exponent - (fraction == 0.5f ? 1 : 0);
       } else {
         code = code_of(models.at(name), static_cast<double>(sixth));
+        // Half a step above 114688 lies 118784, which still rounds to that even code.
+        if (name == "ptx_rn_ue5m3_nan" && sixth > 118784.0f) code = 0xFF;
       }
       different += q.scales[static_cast<size_t>(r)] != code;
     }
