@@ -1,5 +1,6 @@
 // The recommender's parts beside hand calculations: rows of tables and their updates, data, files, metrics; a run that
 // stops and goes on. Its digests stand in test_digests.cpp, the operation `interaction` in test_ops.cpp.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -8,6 +9,7 @@
 #include "tasks/clicks.h"
 #include "tasks/run.h"
 #include "tasks/task_data.h"
+#include "tests/support/share.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -167,6 +169,7 @@ TEST_CASE("a stopped recommender goes on by bits, in every format", "[quick]") {
   const TemporaryFolder folder;
   for (const RowFormatInfo& format : row_format_table)
     for (const char* update : {"master", "stochastic"}) {
+      if (!test::next_case_runs(std::min(test::share(), 4u))) continue;
       const Json config = small({{"row_format", format.name}, {"update", update}});
       INFO(format.name << " " << update);
       RunOptions first, second;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "sweeps/judge/comparison.h"
+#include "tests/support/share.h"
 
 using namespace fp4::sweeps;
 
@@ -148,7 +149,7 @@ TEST_CASE("intervals of a family hold together in 95 of 100 studies, whatever th
   // makes it. Intervals that shrink step by step for what is decided already (Holm's) fail here.
   std::mt19937_64 engine(11);
   std::normal_distribution<double> noise;
-  const int studies = 4000;
+  const int studies = 4000 / static_cast<int>(fp4::test::share());
   for (const bool share : {false, true}) {
     int held = 0;
     for (int study = 0; study < studies; ++study) {
@@ -243,7 +244,7 @@ TEST_CASE("intervals hold 93 to 97 percent of the time and null families call at
   std::normal_distribution<double> noise(0.3, 2.0);
   for (const int n : {3, 5, 10}) {
     int held = 0;
-    const int studies = 20000;
+    const int studies = 20000 / static_cast<int>(fp4::test::share());
     for (int study = 0; study < studies; ++study) {
       std::vector<double> values;
       for (int s = 0; s < n; ++s) values.push_back(noise(engine));
@@ -255,7 +256,7 @@ TEST_CASE("intervals hold 93 to 97 percent of the time and null families call at
   }
   std::normal_distribution<double> null(0, 1);
   int called = 0;
-  const int studies = 4000;
+  const int studies = 4000 / static_cast<int>(fp4::test::share());
   for (int study = 0; study < studies; ++study) {
     std::vector<Comparison> family(20);
     for (Comparison& comparison : family) {
