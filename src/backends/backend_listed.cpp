@@ -134,7 +134,13 @@ class ListedBackend final : public Backend {
       t = tensor_factor(q, out.amax, decode(q.element, q.element.largest_code));
       out.tensor_scale[0] = stored_factor(q.decode_order, t, out.amax);
     }
-    parallel_for(0, x.rows, 1, call.threads, 4, [&](int64_t r) { quantize_row(call, spec, x, t, r, out); });
+    parallel_for(0, x.rows, band, call.threads, 1, [&](int64_t first) {
+      Scratch scratch;
+      const int64_t count = std::min(band, x.rows - first);
+      const MatrixView rows = rows_side_by_side(x, first, count, scratch.rows);
+      for (int64_t r = 0; r < count; ++r)
+        quantize_row(call, spec, rows.data + r * rows.row_stride, t, first + r, scratch, out);
+    });
     out.spec = decoding_spec(call.spec);
   }
 
@@ -144,14 +150,28 @@ class ListedBackend final : public Backend {
   }
   void dequantize(const Quantized& q, float* out, int threads) const override {
     const Quantizer resolved = resolve(q.spec);
+    const std::vector<float> values[] = {decoded_values(resolved.element),
+                                         decoded_values(resolved.has_choice() ? *resolved.other : resolved.element)};
     const int64_t step = q.geometry.block_cols;
+    const bool one_factor = q.spec.tensor_scale_cols(q.cols) <= 1 || outer_scale_width % step == 0;
     parallel_for(0, q.rows, 1, threads, 16, [&](int64_t r) {
+      const uint8_t* row = q.codes.data() + r * q.code_row_bytes();
       for (int64_t first = 0; first < q.cols; first += step) {
         const float s = scale_value(resolved, q.spec.has_scale() ? scale_code(q, q.scale_index(r, first)) : 0);
-        const FloatFormat& f = resolved.element_under(s);
-        const float size = magnitude(s);
-        for (int64_t k = first; k < std::min(q.cols, first + step); ++k)
-          out[r * q.cols + k] = canonical(decode(f, q.code(r, k)) * size * q.tensor_factor_at(r, k));
+        const float* value = values[resolved.has_choice() && is_negative(s) ? 1 : 0].data();
+        const float size = magnitude(s), factor = q.tensor_factor_at(r, first);
+        const int64_t end = std::min(q.cols, first + step);
+        float* to = out + r * q.cols;
+        if (q.is_packed()) {
+          for (int64_t k = first; k < end; ++k) to[k] = value[row[k / 2] >> 4 * (k % 2) & 0xF] * size;
+        } else {
+          for (int64_t k = first; k < end; ++k) to[k] = value[q.code(r, k)] * size;
+        }
+        if (one_factor) {
+          for (int64_t k = first; k < end; ++k) to[k] = canonical(to[k] * factor);
+        } else {
+          for (int64_t k = first; k < end; ++k) to[k] = canonical(to[k] * q.tensor_factor_at(r, k));
+        }
       }
     });
   }
@@ -254,29 +274,41 @@ class ListedBackend final : public Backend {
     return is_nan(s) ? f.nan_code : encode(f, exact_magnitude(s), false, {});
   }
 
-  static void quantize_row(const QuantizeCall& call, const ListedSpec& spec, const MatrixView& x, TensorFactor t,
-                           int64_t r, Quantized& out) {
+  static constexpr int64_t band = 16;  // rows that a thread takes at a time
+  struct Scratch {
+    std::vector<float> rows;
+    std::vector<uint32_t> codes, draws;
+  };
+
+  // Rows first .. first + count of x with adjacent numbers: copied to `storage` where x is transposed.
+  static MatrixView rows_side_by_side(const MatrixView& x, int64_t first, int64_t count, std::vector<float>& storage) {
+    const float* from = x.data + first * x.row_stride;
+    if (x.col_stride == 1) return {from, count, x.cols, x.row_stride, 1};
+    storage.resize(static_cast<size_t>(count * x.cols));
+    for (int64_t k = 0; k < x.cols; ++k)
+      for (int64_t r = 0; r < count; ++r)
+        storage[static_cast<size_t>(r * x.cols + k)] = from[r * x.row_stride + k * x.col_stride];
+    return view_of(storage.data(), count, x.cols);
+  }
+
+  static void quantize_row(const QuantizeCall& call, const ListedSpec& spec, const float* x, TensorFactor t, int64_t r,
+                           Scratch& scratch, Quantized& out) {
     const Quantizer& q = spec.q;
-    const int64_t step = out.geometry.block_cols;
+    const int64_t cols = out.cols, step = out.geometry.block_cols;
     const bool random_scale = q.has_scale && is_stochastic(q.scale_rounding), random = is_stochastic(q.rounding);
-    std::vector<uint32_t> codes(static_cast<size_t>(x.cols), q.element.zero_code()), draws;
-    std::vector<float> block;
-    for (int64_t first = 0; first < x.cols; first += step) {
-      const int64_t n = std::min(step, x.cols - first);
-      const float* data = x.data + r * x.row_stride + first * x.col_stride;
-      const BlockView view = {data, x.row_stride, x.col_stride, 1, n, out.geometry.block_cols};
+    std::vector<uint32_t>& codes = scratch.codes;
+    codes.assign(static_cast<size_t>(cols), q.element.zero_code());
+    for (int64_t first = 0; first < cols; first += step) {
+      const int64_t n = std::min(step, cols - first);
+      const float* data = x + first;
+      const BlockView view = {data, cols, 1, 1, n, step};
       const int64_t index = q.has_scale ? r * out.geometry.scale_cols + first / step : 0;
       uint32_t code = 0;
       if (q.has_scale) {
         const auto place = static_cast<uint64_t>(call.row_offset * out.geometry.scale_cols + index);
         const uint32_t draw = random_scale ? random_draw(call.place.scale_rounding(), place, q.random_bits) : 0u;
         const BlockMaximum m = block_maximum(view);
-        int64_t chosen = -1;
-        if (spec.second && !m.has_nonfinite) {
-          block.resize(static_cast<size_t>(n));
-          for (int64_t k = 0; k < n; ++k) block[static_cast<size_t>(k)] = view.at(0, k);
-          chosen = listed_choice(spec, block, m.amax, t, draw);
-        }
+        const int64_t chosen = spec.second && !m.has_nonfinite ? listed_choice(spec, data, n, m.amax, t, draw) : -1;
         code = chosen >= 0 ? static_cast<uint32_t>(chosen) : block_scale_code(q, view, m, t, draw);
         const auto at = static_cast<size_t>(index);
         if (is_real(call.spec.scale)) {
@@ -289,14 +321,15 @@ class ListedBackend final : public Backend {
       int micro[most_micro_width];
       if (q.element.has_micro()) listed_exponents(q, view, code, t, micro);
       if (random) {
-        const auto start = static_cast<uint64_t>((call.row_offset + r) * x.cols + first);
-        draws.resize(static_cast<size_t>(n));
+        const auto start = static_cast<uint64_t>((call.row_offset + r) * cols + first);
+        scratch.draws.resize(static_cast<size_t>(n));
         for (int64_t k = 0; k < n; ++k)
-          draws[static_cast<size_t>(k)] = random_draw(call.place, start + static_cast<uint64_t>(k), q.random_bits);
+          scratch.draws[static_cast<size_t>(k)] =
+              random_draw(call.place, start + static_cast<uint64_t>(k), q.random_bits);
       }
       const bool is_other = spec.second && (code & choice_flag) != 0;
-      listed_codes(q, is_other ? *spec.second : spec.first, code, t, data, x.col_stride, n,
-                   q.element.has_micro() ? micro : nullptr, random ? draws.data() : nullptr, codes.data() + first);
+      listed_codes(q, is_other ? *spec.second : spec.first, code, t, data, n, q.element.has_micro() ? micro : nullptr,
+                   random ? scratch.draws.data() : nullptr, codes.data() + first);
     }
     store_row(codes, r, out);
   }

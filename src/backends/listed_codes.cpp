@@ -9,34 +9,14 @@
 namespace fp4 {
 namespace {
 
+constexpr int most_block = 128;
 constexpr double doubt = 0x1p-50;  // relative; a quotient or product of two numbers of 49 bits errs by 2^-52
-constexpr int most_compared = 40;  // thresholds that every element meets; beyond, a search reads fewer
+constexpr int most_compared = Thresholds::most;  // that every element meets; beyond, a search reads fewer
 
 bool is_nearest(Rounding r) {
   return r == Rounding::nearest_even || r == Rounding::nearest_away || r == Rounding::nearest_toward_zero ||
          r == Rounding::nearest_toward_positive;
 }
-
-// Thresholds of one side in a block's own units: a magnitude x lies above m*divisor where x > `below`; where x ==
-// `tie`, fp64 cannot say.
-struct Thresholds {
-  int count = 0;
-  bool has_tie = false;
-  float below[most_compared], tie[most_compared];
-
-  void set(const ListedSide& s, double divisor) {
-    count = s.count - 1;
-    constexpr double largest = static_cast<double>(std::numeric_limits<float>::max());
-    for (int j = 0; j < count; ++j) {
-      const double middle = s.middle[j] * divisor;
-      const auto nearest = static_cast<float>(std::min(middle, largest));
-      const bool is_near = std::fabs(static_cast<double>(nearest) - middle) <= middle * doubt;
-      below[j] = static_cast<double>(nearest) > middle ? float_of(bits_of(nearest) - 1) : nearest;
-      tie[j] = is_near ? nearest : std::numeric_limits<float>::quiet_NaN();
-      has_tie |= is_near;
-    }
-  }
-};
 
 // Codes of one block under one element and scale.
 class BlockCoder {
@@ -44,11 +24,10 @@ class BlockCoder {
   BlockCoder(const Quantizer& q, const ListedElement& element, uint32_t scale_code, TensorFactor t)
       : q_(q), element_(element), scale_code_(scale_code), t_(t), divisor_(listed_divisor(q, scale_code, t)) {}
 
-  void codes(const float* x, int64_t stride, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
+  void codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
     const bool is_short = element_.side[0].count + element_.side[1].count <= most_compared;
-    if (is_short && is_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, stride, n, e, out);
-    for (int64_t i = 0; i < n; ++i)
-      out[i] = one_code(x[i * stride], e == nullptr ? 0 : e[i], draws == nullptr ? 0 : draws[i]);
+    if (is_short && is_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, n, e, out);
+    for (int64_t i = 0; i < n; ++i) out[i] = one_code(x[i], e == nullptr ? 0 : e[i], draws == nullptr ? 0 : draws[i]);
   }
 
  private:
@@ -69,49 +48,44 @@ class BlockCoder {
     return is_negative(x) && !drops ? f.sign_code() | code : code;
   }
 
-  // How many thresholds each of u lies above, and which of them fp64 cannot tell.
-  static void compare(const Thresholds& t, const float (&u)[width], int32_t (&rank)[width], int32_t (&unsure)[width]) {
-    for (int j = 0; j < t.count; ++j)
-      for (int i = 0; i < width; ++i) rank[i] += u[i] > t.below[j] ? 1 : 0;
-    for (int j = 0; t.has_tie && j < t.count; ++j)
-      for (int i = 0; i < width; ++i) unsure[i] |= u[i] == t.tie[j] ? 1 : 0;
-  }
-
-  void nearest_codes(const float* x, int64_t stride, int64_t n, const int* e, uint32_t* out) const {
-    const bool is_symmetric = element_.is_symmetric;
-    Thresholds above_zero, below_zero;
-    above_zero.set(element_.side[0], divisor_);
-    if (!is_symmetric) below_zero.set(element_.side[1], divisor_);
-    const bool is_plain = e == nullptr && q_.negative_zero == NegativeZero::keep;
-    const uint32_t sign = element_.format.sign_code();
+  void nearest_codes(const float* x, int64_t n, const int* e, uint32_t* out) const {
+    Thresholds positive, negative;
+    set_thresholds(element_.side[0].middle, element_.side[0].count - 1, divisor_, doubt, positive);
+    if (!element_.is_symmetric)
+      set_thresholds(element_.side[1].middle, element_.side[1].count - 1, divisor_, doubt, negative);
+    const Thresholds* other = element_.is_symmetric ? nullptr : &negative;
+    const bool is_straight = element_.straight && q_.negative_zero == NegativeZero::keep;
     for (int64_t first = 0; first < n; first += width) {
       const auto m = static_cast<int>(std::min<int64_t>(width, n - first));
-      float u[width] = {}, size[width];
-      for (int i = 0; i < m; ++i) u[i] = x[(first + i) * stride];
-      for (int i = 0; i < m && e != nullptr; ++i) u[i] = u[i] * power_of_two(-e[first + i]);
-      int32_t rank[width] = {}, other[width] = {}, unsure[width] = {};
-      for (int i = 0; i < width; ++i) size[i] = is_symmetric ? std::fabs(u[i]) : u[i];
-      compare(above_zero, size, rank, unsure);
-      if (!is_symmetric) {
-        for (int i = 0; i < width; ++i) size[i] = -u[i];
-        compare(below_zero, size, other, unsure);
-        for (int i = 0; i < width; ++i) rank[i] += other[i];  // one of them is 0
+      const float* from = x + first;
+      const int* exponents = e == nullptr ? nullptr : e + first;
+      float u[width] = {};
+      for (int i = 0; i < m; ++i) u[i] = exponents == nullptr ? from[i] : from[i] * power_of_two(-exponents[i]);
+      uint32_t codes[width];
+      if (is_straight && !is_any_lost(from, exponents, m) &&
+          straight_codes(positive, other, *element_.straight, u, codes)) {
+        for (int i = 0; i < m; ++i) out[first + i] = codes[i] | above(exponents == nullptr ? 0 : exponents[i]);
+        continue;
       }
-      int32_t any = is_plain ? 0 : 1;
-      for (int i = 0; i < width; ++i) any |= unsure[i] | (magnitude_bits(u[i]) >= float_infinity_bits ? 1 : 0);
-      for (int i = 0; i < m && any == 0; ++i) {
-        const uint32_t negative = bits_of(u[i]) >> 31;
-        out[first + i] = element_.side[negative].code[rank[i]] | (negative != 0 ? sign : 0u);
-      }
-      for (int i = 0; i < m && any != 0; ++i)
-        out[first + i] =
-            code_of_rank(x[(first + i) * stride], e == nullptr ? 0 : e[first + i], rank[i], unsure[i] != 0);
+      int32_t rank[width], unsure[width];
+      thresholds_below(positive, other, u, rank, unsure);
+      for (int i = 0; i < m; ++i)
+        out[first + i] = code_of_rank(from[i], exponents == nullptr ? 0 : exponents[i], rank[i], unsure[i] != 0);
     }
   }
 
+  // Numbers that 2^-e brings below fp32.
+  static bool is_lost(float x, int e) {
+    return e != 0 && magnitude_bits(x) != 0 && magnitude_bits(x) < bits_of(0x1p-100f);
+  }
+  static bool is_any_lost(const float* x, const int* e, int n) {
+    bool any = false;
+    for (int i = 0; e != nullptr && i < n; ++i) any |= is_lost(x[i], e[i]);
+    return any;
+  }
+
   uint32_t code_of_rank(float x, int e, int32_t rank, bool is_unsure) const {
-    const bool is_lost = e != 0 && magnitude_bits(x) < bits_of(0x1p-100f);  // 2^-e brings small numbers below fp32
-    if (is_unsure || is_lost || !is_finite(x)) return core_code(x, e, 0);
+    if (is_unsure || is_lost(x, e) || !is_finite(x)) return core_code(x, e, 0);
     return with_sign(element_.side[is_negative(x) ? 1 : 0].code[rank], x) | above(e);
   }
 
@@ -160,18 +134,14 @@ class BlockCoder {
   double divisor_;
 };
 
-// fl32(fl32(q s) g) without a prescale.
-float decoded(const Quantizer& q, uint32_t code, float s, float g) {
-  const FloatFormat& f = q.element_under(s);
-  return decode(f, code) * magnitude(s) * g;
-}
-
-// As trial_error of the core for the codes of nearest even.
-double error_of(const Quantizer& q, const std::vector<float>& x, const uint32_t* codes, uint32_t scale_code, float g) {
-  const float s = scale_value(q, scale_code);
+// As trial_error of the core for the codes of nearest even, without a prescale.
+double error_of(const Quantizer& q, const ListedElement& element, const float* x, int64_t n, const uint32_t* codes,
+                uint32_t scale_code, float g) {
+  const float s = magnitude(scale_value(q, scale_code));
   double sum = 0.0;
-  for (size_t k = 0; k < x.size(); ++k) {
-    const double error = static_cast<double>(x[k]) - static_cast<double>(decoded(q, codes[k], s, g));
+  for (int64_t k = 0; k < n; ++k) {
+    const float decoded = element.decoded[codes[k]] * s * g;
+    const double error = static_cast<double>(x[k]) - static_cast<double>(decoded);
     if (q.error == TrialError::max) {
       sum = larger(sum, std::fabs(error));
     } else {
@@ -181,9 +151,27 @@ double error_of(const Quantizer& q, const std::vector<float>& x, const uint32_t*
   return sum;
 }
 
+// Codes of a side as first + step * rank, with the sign bit of those that have one.
+bool goes_by_one(const FloatFormat& f, const ListedSide& s, int negative, StraightCodes& out) {
+  const uint32_t sign = negative != 0 ? f.sign_code() : 0u, mask = (1u << f.code_bits()) - 1;
+  const auto code = [&](int i) { return s.code[i] | sign; };
+  out.mask = static_cast<int32_t>(mask);
+  out.first[negative] = static_cast<int32_t>(code(0));
+  out.step[negative] = s.count > 1 && code(1) != ((code(0) + 1) & mask) ? -1 : 1;
+  for (int i = 0; i < s.count; ++i)
+    if (code(i) != ((code(0) + static_cast<uint32_t>(i * out.step[negative])) & mask)) return false;
+  return true;
+}
+
 }  // namespace
 
-ListedElement::ListedElement(const FloatFormat& f) : format(f) {
+std::vector<float> decoded_values(const FloatFormat& f) {
+  std::vector<float> out(size_t{1} << f.code_bits());
+  for (size_t code = 0; code < out.size(); ++code) out[code] = decode(f, static_cast<uint32_t>(code));
+  return out;
+}
+
+ListedElement::ListedElement(const FloatFormat& f) : format(f), decoded(decoded_values(f)) {
   for (const int negative : {0, 1}) {
     ListedSide& s = side[negative];
     if (f.is_grid()) {
@@ -199,6 +187,8 @@ ListedElement::ListedElement(const FloatFormat& f) : format(f) {
   }
   is_symmetric =
       side[0].count == side[1].count && std::equal(side[0].value, side[0].value + side[0].count, side[1].value);
+  StraightCodes line;
+  if (goes_by_one(f, side[0], 0, line) && goes_by_one(f, side[1], 1, line)) straight = line;
 }
 
 ListedSpec::ListedSpec(const QuantSpec& s)
@@ -213,27 +203,28 @@ double listed_divisor(const Quantizer& q, uint32_t scale_code, TensorFactor t) {
 }
 
 void listed_codes(const Quantizer& q, const ListedElement& element, uint32_t scale_code, TensorFactor t, const float* x,
-                  int64_t stride, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) {
-  BlockCoder(q, element, scale_code, t).codes(x, stride, n, e, draws, out);
+                  int64_t n, const int* e, const uint32_t* draws, uint32_t* out) {
+  BlockCoder(q, element, scale_code, t).codes(x, n, e, draws, out);
 }
 
-int64_t listed_choice(const ListedSpec& spec, const std::vector<float>& x, float amax, TensorFactor t, uint32_t draw) {
+int64_t listed_choice(const ListedSpec& spec, const float* x, int64_t n, float amax, TensorFactor t, uint32_t draw) {
   const Quantizer& q = spec.q;
-  if (amax == 0.0f || q.decode_order != Decode::scale_then_tensor || q.prescale != 1.0f || tries_codes(q.scale_rule))
+  if (n > most_block || amax == 0.0f || q.decode_order != Decode::scale_then_tensor || q.prescale != 1.0f ||
+      tries_codes(q.scale_rule))
     return -1;
-  const auto n = static_cast<int64_t>(x.size());
-  const BlockView block = {x.data(), 0, 1, 1, n, n};
+  const BlockView block = {x, 0, 1, 1, n, n};
   Quantizer nearest = q, other = q;
   nearest.rounding = other.rounding = Rounding::nearest_even;
   other.element = *q.other;
   const uint32_t a = apply_scale_policies(q, rule_code(q, block, amax, t, draw));
   const uint32_t b = apply_scale_policies(q, rule_code(other, block, amax, t, draw)) | choice_flag;
-  std::vector<uint32_t> codes(x.size());
+  uint32_t codes[most_block];
   double errors[2];
   for (const int i : {0, 1}) {
     const uint32_t scale = i == 0 ? a : b;
-    listed_codes(nearest, i == 0 ? spec.first : *spec.second, scale, t, x.data(), 1, n, nullptr, nullptr, codes.data());
-    errors[i] = error_of(nearest, x, codes.data(), scale, t.g);
+    const ListedElement& element = i == 0 ? spec.first : *spec.second;
+    listed_codes(nearest, element, scale, t, x, n, nullptr, nullptr, codes);
+    errors[i] = error_of(nearest, element, x, n, codes, scale, t.g);
   }
   return errors[1] < errors[0] ? b : a;
 }

@@ -10,6 +10,7 @@
 #include "fp4/block.h"
 #include "fp4/micro.h"
 #include "fp4/spec.h"
+#include "src/backends/listed_lanes.h"
 
 namespace fp4 {
 
@@ -22,8 +23,10 @@ struct ListedSide {
 
 struct ListedElement {
   FloatFormat format;
-  bool is_symmetric = false;  // both sides have the same magnitudes
-  ListedSide side[2];         // of positive and negative numbers
+  bool is_symmetric = false;              // both sides have the same magnitudes
+  ListedSide side[2];                     // of positive and negative numbers
+  std::optional<StraightCodes> straight;  // where codes go up or down by one
+  std::vector<float> decoded;             // by code; canonical NaN where a code is none
 
   explicit ListedElement(const FloatFormat& f);
 };
@@ -37,17 +40,20 @@ struct ListedSpec {
   explicit ListedSpec(const QuantSpec& s);
 };
 
+/// Values by code; canonical NaN where a code is none.
+std::vector<float> decoded_values(const FloatFormat& f);
+
 /// s*g/p of a scale code, to 2^-52: what a payload is x divided by.
 double listed_divisor(const Quantizer& q, uint32_t scale_code, TensorFactor t);
 
-/// Codes of one block under one element and scale: x[i] at stride; e: exponents of micro-exponents, or null; draws: the
-/// random bits of each element, or null where the rounding reads none.
+/// Codes of one block x[0..n) under one element and scale; e: exponents of micro-exponents, or null; draws: the random
+/// bits of each element, or null where the rounding reads none.
 void listed_codes(const Quantizer& q, const ListedElement& element, uint32_t scale_code, TensorFactor t, const float* x,
-                  int64_t stride, int64_t n, const int* e, const uint32_t* draws, uint32_t* out);
+                  int64_t n, const int* e, const uint32_t* draws, uint32_t* out);
 
 /// The scale code of a block with a choice of grids (chosen_code of the core), by the codes of both; -1 where the core
-/// must say it. `x`: the block's finite elements, `amax` their largest magnitude.
-int64_t listed_choice(const ListedSpec& spec, const std::vector<float>& x, float amax, TensorFactor t, uint32_t draw);
+/// must say it. x[0..n): the block's elements, all finite, `amax` their largest magnitude.
+int64_t listed_choice(const ListedSpec& spec, const float* x, int64_t n, float amax, TensorFactor t, uint32_t draw);
 
 /// micro_exponents of the core.
 void listed_exponents(const Quantizer& q, const BlockView& x, uint32_t scale_code, TensorFactor t,
