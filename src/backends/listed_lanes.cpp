@@ -6,6 +6,7 @@
 #include "fp4/bits.h"
 
 namespace fp4 {
+namespace listed_lanes {
 namespace {
 
 constexpr int width = 16, lanes = 8;
@@ -123,17 +124,18 @@ const Loops& loops() {
 }
 
 }  // namespace
+}  // namespace listed_lanes
 
 void set_thresholds(const double* middle, int count, double divisor, double doubt, Thresholds& out) {
-  loops().set(middle, count, divisor, doubt, out);
+  listed_lanes::loops().set(middle, count, divisor, doubt, out);
 }
 void thresholds_below(const Thresholds& positive, const Thresholds* other, const float (&x)[16], int32_t (&rank)[16],
                       int32_t (&unsure)[16]) {
-  loops().ranks(positive, other, x, rank, unsure);
+  listed_lanes::loops().ranks(positive, other, x, rank, unsure);
 }
 bool straight_codes(const Thresholds& positive, const Thresholds* other, const StraightCodes& codes,
                     const float (&x)[16], uint32_t (&out)[16]) {
-  return loops().straight(positive, other, codes, x, out);
+  return listed_lanes::loops().straight(positive, other, codes, x, out);
 }
 
 }  // namespace fp4
