@@ -35,7 +35,8 @@ struct Model {
   std::vector<double> numbers;
   To to = To::nearest;
   bool drops_sign_of_zero = false;
-  int lost_bits = 22;  // of a normal number, for To::random with 32 bits: AMD's
+  bool is_scaled = false;  // by a power of two that differs from block to block
+  int lost_bits = 22;      // of a normal number, for To::random with 32 bits: AMD's
 };
 
 // The magnitude's code. `bits` of `width` are a fraction of the step, added before the cut.
@@ -64,6 +65,7 @@ std::vector<double> ue5m3() { return numbers_of(5, 3, 114688); }
 
 const std::map<std::string, Model> models = {
     {"ptx_rn_e2m1", {.numbers = e2m1()}},
+    {"ptx_rn_scaled_e2m1", {.numbers = e2m1(), .is_scaled = true}},
     {"ptx_rz_e2m1", {.numbers = e2m1(), .to = To::zero}},
     {"ptx_rz_e2m3", {.numbers = numbers_of(2, 3, 7.5), .to = To::zero}},
     {"ptx_rz_e3m2", {.numbers = numbers_of(3, 2, 28), .to = To::zero}},
@@ -143,12 +145,15 @@ TEST_CASE("the words of a converter of elements give its codes", "[quick]") {
     const QuantSpec s = quant_spec_from_words(row.words);
     const int cols = 32, rows = 200;
     std::vector<float> x;
+    std::vector<int> scales;  // log2
     for (int i = 0; i < rows * cols; ++i) {
+      if (i % cols == 0) scales.push_back(m.is_scaled ? static_cast<int>(rng() % 120) - 20 : 0);
       // The first of each block lies in the binade of the largest number, so that the block's scale is 1.
       const double binade = std::ldexp(1.0, std::ilogb(m.numbers.back()));
       const double first = binade * (1 + std::ldexp(rng() & 0xFFFFFF, -24));
       float v = i % cols == 0 ? static_cast<float>(first) : std::min(drawn(m, rng), static_cast<float>(1.99 * binade));
       if (i % cols != 0 && i % 17 == 1) v = std::ldexp(1.0f, -126 + static_cast<int>(rng() % 20));
+      v = std::ldexp(v, scales.back());
       x.push_back(rng() % 2 == 0 ? v : -v);
     }
     std::vector<uint32_t> words(x.size()), packed;
@@ -160,8 +165,10 @@ TEST_CASE("the words of a converter of elements give its codes", "[quick]") {
       const Quantized q = codes_of(backend, s, x, cols, packed);
       const auto sign = static_cast<int>(format_of(s.element).sign_code());
       int different = 0;
+      for (size_t block = 0; m.is_scaled && block < scales.size(); ++block)
+        different += q.scales[block] == 127 + scales[block] ? 0 : 1;
       for (size_t i = 0; i < x.size(); ++i) {
-        const double a = std::fabs(static_cast<double>(x[i]));
+        const double a = std::ldexp(std::fabs(static_cast<double>(x[i])), -scales[i / static_cast<size_t>(cols)]);
         int code = 0;
         if (packing == nullptr || packing->bits == 16) {
           const uint32_t bits =

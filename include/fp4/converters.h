@@ -25,6 +25,8 @@ inline constexpr ConverterInfo converter_table[] = {
     {"ptx_rz_e3m2", "cvt.rz.satfinite.e3m2x2.f32", "PTX ISA 9.4 and 9.5", Evidence::documented, "element=e3m2,rounding=toward_zero,nonfinite=max", ""},
     {"ptx_rz_e4m3", "cvt.rz.satfinite.e4m3x2.f32 of finite numbers", "PTX ISA 9.4 and 9.5", Evidence::documented, "element=e4m3,rounding=toward_zero", ""},
     {"ptx_rz_e5m2", "cvt.rz.satfinite.e5m2x2.f32 of finite numbers", "PTX ISA 9.4 and 9.5", Evidence::documented, "element=e5m2,rounding=toward_zero", ""},
+    {"ptx_rn_scaled_e2m1", "cvt.rn.satfinite.scaled::n1::ue8m0.e2m1x2.f32, scale code e below 255: x * 2^(127-e), whose codes do not see that subnormals are flushed",
+     "PTX ISA 9.4 and 9.5", Evidence::documented, "nonfinite=max", ""},
     {"ptx_pzo_e2m1", "cvt.rn.satfinite.pzo.e2m1x2.f32: no negative zero", "PTX ISA 9.4 and 9.5", Evidence::documented, "nonfinite=max,negative_zero=drop", ""},
     {"ptx_rs_e2m1", "cvt.rs.satfinite.e2m1x4.f32 of finite numbers from 2^-126 on: 16 random bits on top of the bits that are dropped",
      "words of a B200: mlc-ai/TIRx-harness", Evidence::measured, "rounding=stochastic_truncated,random_bits=16", "ptx_e2m1x4"},

@@ -95,17 +95,17 @@ struct Loops {
                    uint32_t (&)[width]);
 };
 
-#define FP4_LISTED_LOOPS(NAME, ATTRIBUTE)                                                                              \
-  ATTRIBUTE void set_##NAME(const double* middle, int count, double divisor, double doubt, Thresholds& out) {          \
-    set(middle, count, divisor, doubt, out);                                                                           \
-  }                                                                                                                    \
-  ATTRIBUTE void ranks_##NAME(const Thresholds& positive, const Thresholds* other, const float(&x)[width],             \
-                              int32_t(&rank)[width], int32_t(&unsure)[width]) {                                        \
-    ranks(positive, other, x, rank, unsure);                                                                           \
-  }                                                                                                                    \
-  ATTRIBUTE bool straight_##NAME(const Thresholds& positive, const Thresholds* other, const StraightCodes& codes,      \
-                                 const float(&x)[width], uint32_t(&out)[width]) {                                      \
-    return straight(positive, other, codes, x, out);                                                                   \
+#define FP4_LISTED_LOOPS(NAME, ATTRIBUTE)                                                                         \
+  ATTRIBUTE void set_##NAME(const double* middle, int count, double divisor, double doubt, Thresholds& out) {     \
+    set(middle, count, divisor, doubt, out);                                                                      \
+  }                                                                                                               \
+  ATTRIBUTE void ranks_##NAME(const Thresholds& positive, const Thresholds* other, const float(&x)[width],        \
+                              int32_t(&rank)[width], int32_t(&unsure)[width]) {                                   \
+    ranks(positive, other, x, rank, unsure);                                                                      \
+  }                                                                                                               \
+  ATTRIBUTE bool straight_##NAME(const Thresholds& positive, const Thresholds* other, const StraightCodes& codes, \
+                                 const float(&x)[width], uint32_t(&out)[width]) {                                 \
+    return straight(positive, other, codes, x, out);                                                              \
   }
 
 FP4_LISTED_LOOPS(plain, )

@@ -24,8 +24,8 @@ struct StraightCodes {
 /// error of such a product in fp64.
 void set_thresholds(const double* middle, int count, double divisor, double doubt, Thresholds& out);
 
-/// How many thresholds each of x[0..16) lies above, in `rank`, and in `unsure` not 0 where one of them is a tie. `other`: the
-/// thresholds of negative numbers, or null where both signs have the same.
+/// How many thresholds each of x[0..16) lies above, in `rank`, and in `unsure` not 0 where one of them is a tie.
+/// `other`: the thresholds of negative numbers, or null where both signs have the same.
 void thresholds_below(const Thresholds& positive, const Thresholds* other, const float (&x)[16], int32_t (&rank)[16],
                       int32_t (&unsure)[16]);
 

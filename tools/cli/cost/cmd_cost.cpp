@@ -289,7 +289,8 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
     print_wrapped(fmt::format("!: more than the {} of {}; {}", format_bytes(context.hardware.memory_bytes.value),
                               context.hardware.name, way_to_fit(recipes, context)));
   print_wrapped(
-      "x quickest, x bf16: times of a step as multiples, without communication; below 1 is quicker. overhead: time over "
+      "x quickest, x bf16: times of a step as multiples, without communication; below 1 is quicker. overhead: time "
+      "over "
       "an ideal step, products at the chip's fastest rate and free quantisation");
   const auto is_alike = [](const auto& row) { return std::find(row.begin(), row.end(), alike) != row.end(); };
   const bool any_alike = std::any_of(table.rows.begin(), table.rows.end(), is_alike);
