@@ -23,8 +23,23 @@ bool included(Technique technique, Technique last) { return technique <= last; }
 
 }  // namespace
 
+namespace {
+
+// The operand whose scales the unit does not multiply in blocks of `share` of their length, or null. One scale a row or
+// a tensor is a factor on the result.
+const OperandFacts* refused_scales(const GemmFacts& gemm, const std::string& format, const Hardware& hardware,
+                                   double share) {
+  constexpr double longest = 1 << 20;
+  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
+    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
+        !hardware.multiplies(format, operand->scale, operand->scale_block * share))
+      return operand;
+  return nullptr;
+}
+
+}  // namespace
+
 std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
-  constexpr double longest = 1 << 20;  // one scale a row or a tensor is a factor on the result
   const std::string format = format_class(gemm);
   for (const OperandFacts* operand : {&gemm.a, &gemm.b}) {
     if (!operand->quantised) continue;
@@ -33,25 +48,9 @@ std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
     if (operand->element[0] != '\0' && !hardware.takes(own, operand->element))
       return fmt::format("{} codes of {}", own, operand->element);
   }
-  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
-    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
-        !hardware.multiplies(format, operand->scale, operand->scale_block))
-      return fmt::format("{} with {} for {:g}", format, operand->scale, operand->scale_block);
-  return "";
+  const OperandFacts* refused = refused_scales(gemm, format, hardware, 1);
+  return refused == nullptr ? "" : fmt::format("{} with {} for {:g}", format, refused->scale, refused->scale_block);
 }
-
-namespace {
-
-// Whether the unit takes the blocks of what is kept: of a block of B along the dense K, B times the share that is kept.
-bool takes_kept_blocks(const GemmFacts& gemm, const std::string& format, const Hardware& hardware) {
-  for (const OperandFacts* operand : {&gemm.a, &gemm.b})
-    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < 1 << 20 &&
-        !hardware.multiplies(format, operand->scale, operand->scale_block * gemm.b.kept))
-      return false;
-  return true;
-}
-
-}  // namespace
 
 double sparse_rate(const GemmFacts& gemm, const Hardware& hardware) {
   if (gemm.b.kept == 1) return 0;
@@ -59,8 +58,10 @@ double sparse_rate(const GemmFacts& gemm, const Hardware& hardware) {
   if (mask == hardware.sparse_rates.end()) return 0;
   const std::string format = executed_class(gemm, hardware);
   const auto rate = mask->second.find(hardware.executed_class(format));
-  const bool decoded = format != format_class(gemm);
-  return rate != mask->second.end() && (decoded || takes_kept_blocks(gemm, format, hardware)) ? rate->second.value : 0;
+  // Of a block of B along the dense K the unit sees B times the share that is kept.
+  const bool takes_blocks =
+      format != format_class(gemm) || refused_scales(gemm, format, hardware, gemm.b.kept) == nullptr;
+  return rate != mask->second.end() && takes_blocks ? rate->second.value : 0;
 }
 
 std::string sparse_as_dense(const GemmFacts& gemm, const Hardware& hardware) {
