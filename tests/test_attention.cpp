@@ -42,32 +42,6 @@ std::vector<float> attend(const Json& recipe, int width, int heads, std::vector<
   return {y->value.data, y->value.data + y->value.size()};
 }
 
-// dL/dk of one head [4, 2] under a recipe, where dL/dy is given.
-std::vector<float> key_gradient(const Json& recipe, std::vector<float> q, std::vector<float> k, std::vector<float> v,
-                                const std::vector<float>& dy) {
-  const Dispatcher backend;
-  sim::LinearEngine engine(sim::recipe_from_json(recipe), backend);
-  sim::Parameters parameters;
-  sim::Builder build(parameters, engine);
-  const sim::Attention attention(build, "block0", 2, 1, 4);
-  engine.finish();
-  sim::Pass pass;
-  pass.step = 1;
-  sim::Arena memory;
-  sim::Tape tape(memory, sim::kernels(), pass);
-  const auto variable = [&](std::vector<float>& x) { return tape.variable({x.data(), 4, 2}, true); };
-  const sim::Var key = variable(k), y = attention(tape, variable(q), key, variable(v));
-  const sim::Var loss = tape.variable(1, 1, true);
-  loss->value.data[0] = 0;
-  tape.record(loss, [&](sim::Tape& t) {
-    float* g = t.new_gradient(y);
-    std::copy(dy.begin(), dy.end(), g);
-    t.add_gradient(y, g);
-  });
-  tape.backward(loss);
-  return {key->grad, key->grad + key->value.size()};
-}
-
 // dL/dq, dL/dk and dL/dv of one head [rows, width] under a recipe, one after another, where dL/dy is given.
 std::vector<float> gradients(const Json& recipe, int rows, int width, const std::vector<std::vector<float>>& qkv,
                              const std::vector<float>& dy) {
@@ -96,6 +70,13 @@ std::vector<float> gradients(const Json& recipe, int rows, int width, const std:
   std::vector<float> out;
   for (const sim::Var v : inputs) out.insert(out.end(), v->grad, v->grad + v->value.size());
   return out;
+}
+
+// dL/dk of one head [4, 2].
+std::vector<float> key_gradient(const Json& recipe, const std::vector<float>& q, const std::vector<float>& k,
+                                const std::vector<float>& v, const std::vector<float>& dy) {
+  const std::vector<float> all = gradients(recipe, 4, 2, {q, k, v}, dy);
+  return {all.begin() + 8, all.begin() + 16};
 }
 
 // Causal attention in fp64 with each place where kernels differ: what its products meet forward and backward.
