@@ -20,12 +20,14 @@ struct LmSize {
 };
 
 // "" is the model of the sweeps over recipes, with the training of its own that lm.cpp states.
-inline constexpr std::array<LmSize, 6> lm_sizes = {{
+inline constexpr std::array<LmSize, 8> lm_sizes = {{
     // name   width layers heads ffn context batch lr
     {"", 128, 2, 4, 352, 64, 16, 2.8e-3},
     {"20k", 32, 2, 1, 64, 128, 4, 7.4e-3},
     {"50k", 64, 2, 2, 64, 128, 16, 5.7e-3},
+    {"100k", 64, 4, 2, 64, 128, 16, 4.8e-3},
     {"200k", 96, 2, 3, 256, 128, 16, 4e-3},
+    {"400k", 128, 2, 4, 352, 128, 16, 3.4e-3},
     {"800k", 128, 4, 4, 352, 128, 32, 2.8e-3},
     {"3200k", 256, 4, 8, 704, 128, 64, 2e-3},
 }};

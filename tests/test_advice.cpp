@@ -124,10 +124,10 @@ TEST_CASE("gaps become tokens by the baseline's slope, and far away there is no 
   LawStudy study = study_of({{"mxfp8", {}}});
   study.n = {n / 10, n};
   study.d = {1e11, 1e12};
-  std::vector<GapCell> cells;
+  std::vector<PlaneCell> cells;
   for (const double weights : {n / 10, n})
     for (const double tokens : {1e11, 3e11, 1e12}) cells.push_back({weights, tokens, std::log(1.1), 1});
-  const std::map<std::string, GapFit> gaps = {{"mxfp8", fit_gap(cells)}};
+  const std::map<std::string, PlaneFit> gaps = {{"mxfp8", fit_plane(cells)}};
   AdviceOptions options = sure;
   options.transfer = Transfer::gaps;
   const auto facts = facts_of({"bf16", "mxfp8"});

@@ -47,7 +47,7 @@ double tokens_for_gap(double gap, double slope, double by_d, double max_gap) {
 }
 
 // Draw i of the gap's own error, of each recipe by itself.
-double draw_error(const std::string& recipe, size_t i, const GapAt& gap) {
+double draw_error(const std::string& recipe, size_t i, const PlaneAt& gap) {
   std::seed_seq seed(recipe.begin(), recipe.end());
   std::mt19937_64 engine(seed);
   engine.discard(64 * i);
@@ -79,7 +79,7 @@ double times_outside(double value, const Interval& range) {
   return std::max({1.0, value / range.high, range.low / value});
 }
 
-Advice advise(const LawStudy& study, const std::map<std::string, GapFit>& gaps,
+Advice advise(const LawStudy& study, const std::map<std::string, PlaneFit>& gaps,
               const std::map<std::string, cost::RecipeFacts>& recipes, const cost::Model& model,
               const cost::Hardware& hardware, const AdviceOptions& o) {
   Advice advice{.n = static_cast<double>(model.linear_parameters())};
@@ -116,11 +116,11 @@ Advice advise(const LawStudy& study, const std::map<std::string, GapFit>& gaps,
       return is_baseline ? 1 : token_ratio(law, own, at, o.max_gap);
     };
     if (by_gaps && !is_baseline) {
-      const GapAt here = gap_at(gap->second, at.n, at.d);
-      row.gap = here.gap;
-      row.tokens = tokens_for_gap(here.gap, slope_of(study.fit.law, edge), gap->second.by_d, o.max_gap);
+      const PlaneAt here = plane_at(gap->second, at.n, at.d);
+      row.gap = here.value;
+      row.tokens = tokens_for_gap(here.value, slope_of(study.fit.law, edge), gap->second.by_d, o.max_gap);
       for (size_t i = 0; i < study.samples.size(); ++i) {
-        relative.push_back((here.gap + draw_error(name, i, here)) * draw_transfer(doubt_of_gap, i));
+        relative.push_back((here.value + draw_error(name, i, here)) * draw_transfer(doubt_of_gap, i));
         tokens.push_back(
             tokens_for_gap(relative.back(), slope_of(study.samples[i].law, edge), gap->second.by_d, o.max_gap));
       }

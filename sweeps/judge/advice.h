@@ -71,7 +71,7 @@ struct Advice {
 
 // `recipes`: the baseline's and those of the study; `gaps`: of the recipes, for Transfer::gaps. Throws Error where the
 // chip has no price or power figures for the objective.
-Advice advise(const LawStudy& study, const std::map<std::string, GapFit>& gaps,
+Advice advise(const LawStudy& study, const std::map<std::string, PlaneFit>& gaps,
               const std::map<std::string, cost::RecipeFacts>& recipes, const cost::Model& model,
               const cost::Hardware& hardware, const AdviceOptions& options);
 

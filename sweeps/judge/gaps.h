@@ -1,7 +1,9 @@
-// The gap of a recipe to a baseline, run by run on the same seed: ln(L_recipe / L_baseline) = a + x ln N + y ln D, N
-// weights and D tokens. What both runs share, data, start and most of the law, cancels, so a gap is known far better
-// than either loss. Fitted by least squares to the mean of each (N, D); intervals are Student's, with the spread of the
-// means about the plane.
+// Planes a + x ln N + y ln D through the cells (N, D) of a ladder, N weights. Two quantities are fitted so:
+//   the gap of a recipe to a baseline, run by run on the same seed: ln(L_recipe / L_baseline), D tokens. What both runs
+//   share, data, start and most of the law, cancels, so a gap is known far better than either loss;
+//   a recipe's own loss: ln L, D optimizer steps. Where the batch grows with N, tokens would count as steps.
+// Fitted by least squares to the mean of each cell; intervals are Student's, with the spread of the means about the
+// plane.
 #pragma once
 
 #include <array>
@@ -14,14 +16,17 @@
 
 namespace fp4::sweeps {
 
-// One (N, D): the mean of ln(L_recipe / L_baseline) over the seeds that both ran.
-struct GapCell {
-  double n = 0, d = 0, gap = 0;
+// One (N, D): the mean over seeds.
+struct PlaneCell {
+  double n = 0, d = 0, value = 0;
   size_t seeds = 0;
 };
-std::vector<GapCell> gap_cells(std::span<const LawPoint> recipe, std::span<const LawPoint> baseline);
+// Of ln(L_recipe / L_baseline), over the seeds that both ran.
+std::vector<PlaneCell> gap_cells(std::span<const LawPoint> recipe, std::span<const LawPoint> baseline);
+// Of ln L, D steps; runs whose steps are not known are left out.
+std::vector<PlaneCell> loss_cells(std::span<const LawPoint> runs);
 
-struct GapFit {
+struct PlaneFit {
   size_t cells = 0, runs = 0;
   double mean = 0;         // at the means of ln N and ln D
   double by_n = 0;         // x: change for e times the weights
@@ -38,18 +43,18 @@ struct GapFit {
 };
 
 // `missing` is set below five cells, and where N and D do not vary apart from each other.
-GapFit fit_gap(std::span<const GapCell> cells);
+PlaneFit fit_plane(std::span<const PlaneCell> cells);
 
-struct GapAt {
-  double gap = 0;    // ln of the ratio
+struct PlaneAt {
+  double value = 0;
   double error = 0;  // standard error of the mean of runs there, the spread of a cell included
   double freedom = 1;
   Interval interval() const;  // 95 %
 };
-GapAt gap_at(const GapFit& fit, double n, double d);
+PlaneAt plane_at(const PlaneFit& fit, double n, double d);
 
 // Of every recipe but the baseline; none where the baseline has no runs.
-std::map<std::string, GapFit> gap_fits(const std::map<std::string, std::vector<LawPoint>>& points,
-                                       const std::string& baseline);
+std::map<std::string, PlaneFit> gap_fits(const std::map<std::string, std::vector<LawPoint>>& points,
+                                         const std::string& baseline);
 
 }  // namespace fp4::sweeps

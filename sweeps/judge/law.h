@@ -20,6 +20,7 @@ struct LawPoint {
   double n = 0, d = 0;  // weights, tokens
   uint64_t seed = 0;
   double loss = 0;  // nats
+  int steps = 0;    // of the optimizer; 0: not known
 };
 
 // `quartet` has the six parameters above; `chinchilla` holds gamma at 1.

@@ -25,52 +25,92 @@ std::string interval_text(const std::optional<Interval>& interval, double scale 
 }
 
 std::string gap_percent(double gap) { return fmt::format("{:.2f}", 100 * std::expm1(gap)); }
-std::string gap_percent(const Interval& gap) { return gap_percent(gap.low) + ".." + gap_percent(gap.high); }
 
-// Gaps on the same seed, which a small ladder knows far better than losses.
-void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
-  print_wrapped(fmt::format(
-      "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
-      "% "
-      "for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
-      o.baseline, o.baseline, outcome.n, outcome.d));
+std::string slope_text(double value, const Interval& interval) {
+  return fmt::format("{:+.2f} +- {:.2f}", 100 * value, 100 * (interval.high - value));
+}
+
+std::string loss_text(double logarithm) { return fmt::format("{:.4f}", std::exp(logarithm)); }
+
+// How a plane's value is printed: a gap in %, a loss in nats.
+struct PlaneWords {
+  const char* value;
+  const char* d;
+  std::string (*text)(double);
+};
+
+std::string interval_words(const PlaneWords& words, const Interval& interval) {
+  return words.text(interval.low) + ".." + words.text(interval.high);
+}
+
+void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n, double d, const PlaneWords& words) {
   Table table{{{"recipe"},
-               {"gap %", Align::right},
+               {words.value, Align::right},
                {"95 %", Align::right},
                {"x", Align::right},
                {"y", Align::right},
                {"left out", Align::right}},
               {}};
-  const auto slope = [](double value, const Interval& interval) {
-    return fmt::format("{:+.2f} +- {:.2f}", 100 * value, 100 * (interval.high - value));
-  };
-  for (const auto& [name, gap] : outcome.gaps) {
-    if (!gap.missing.empty()) continue;
-    const sweeps::GapAt there = gap_at(gap, outcome.n, outcome.d);
-    table.rows.push_back({name, gap_percent(there.gap), gap_percent(there.interval()),
-                          slope(gap.by_n, gap.by_n_interval), slope(gap.by_d, gap.by_d_interval),
-                          fmt::format("{:.2f}", 100 * gap.left_out)});
+  for (const auto& [name, fit] : fits) {
+    if (!fit.missing.empty()) continue;
+    const sweeps::PlaneAt there = plane_at(fit, n, d);
+    table.rows.push_back({name, words.text(there.value), interval_words(words, there.interval()),
+                          slope_text(fit.by_n, fit.by_n_interval), slope_text(fit.by_d, fit.by_d_interval),
+                          fmt::format("{:.2f}", 100 * fit.left_out)});
   }
-  print_table(table);
-  for (const auto& [name, gap] : outcome.gaps)
-    if (!gap.missing.empty()) print_wrapped(fmt::format("{}: no fit of gaps: {}", name, gap.missing));
+  if (!table.rows.empty()) print_table(table);
+  for (const auto& [name, fit] : fits)
+    if (!fit.missing.empty()) print_wrapped(fmt::format("{}: no fit: {}", name, fit.missing));
+}
+
+void print_kept_out(const std::vector<HeldOutCell>& cells, const PlaneWords& words) {
+  Table kept{{{"recipe"},
+              {"N", Align::right},
+              {words.d, Align::right},
+              {"seeds", Align::right},
+              {"measured", Align::right},
+              {"predicted", Align::right},
+              {"95 %", Align::right}},
+             {}};
+  for (const HeldOutCell& h : cells)
+    kept.rows.push_back({h.recipe, fmt::format("{:.3g}", h.measured.n), fmt::format("{:.3g}", h.measured.d),
+                         std::to_string(h.measured.seeds), words.text(h.measured.value), words.text(h.predicted.value),
+                         interval_words(words, h.predicted.interval())});
+  print_table(kept);
+}
+
+// Gaps on the same seed, which a small ladder knows far better than losses.
+void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
+  const PlaneWords words = {"gap %", "D", gap_percent};
+  print_wrapped(fmt::format(
+      "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
+      "% for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
+      o.baseline, o.baseline, outcome.n, outcome.d));
+  print_planes(outcome.gaps, outcome.n, outcome.d, words);
   if (!outcome.held_out_gaps.empty()) {
     fmt::print("\ngaps kept out of the fit, %: N >= {:.4g}\n", o.held_out);
-    Table kept{{{"recipe"},
-                {"N", Align::right},
-                {"D", Align::right},
-                {"seeds", Align::right},
-                {"measured", Align::right},
-                {"predicted", Align::right},
-                {"95 %", Align::right}},
-               {}};
-    for (const HeldOutGap& h : outcome.held_out_gaps)
-      kept.rows.push_back({h.recipe, fmt::format("{:.3g}", h.measured.n), fmt::format("{:.3g}", h.measured.d),
-                           std::to_string(h.measured.seeds), gap_percent(h.measured.gap), gap_percent(h.predicted.gap),
-                           gap_percent(h.predicted.interval())});
-    print_table(kept);
+    print_kept_out(outcome.held_out_gaps, words);
   }
   fmt::print("\n");
+}
+
+// The loss over steps: a batch that grows with N does not pass for tokens there.
+void print_losses(const LawOptions& o, const LawOutcome& outcome) {
+  if (outcome.losses.empty()) return;
+  const PlaneWords words = {"loss", "steps", loss_text};
+  print_wrapped(fmt::format(
+      "loss by weights and steps: ln L = a + x ln N + y ln S, S optimizer steps, at N {:.3g}, S {:.3g}; x and y: % for "
+      "e times the weights, the steps; left out: root mean square error in % for an (N, S) that the fit has not seen",
+      outcome.n, outcome.steps));
+  print_planes(outcome.losses, outcome.n, outcome.steps, words);
+  if (!outcome.held_out_losses.empty()) {
+    fmt::print("\nlosses kept out of the fit: N >= {:.4g}\n", o.held_out);
+    print_kept_out(outcome.held_out_losses, words);
+  }
+  fmt::print("\n");
+}
+
+void print_orders(const LawOutcome& outcome) {
   if (outcome.orders.empty()) return;
   print_wrapped(
       "published orders: Kendall's tau-b with the mean gaps on the runs that all have; 95 % of 1000 bootstrap "
@@ -93,6 +133,8 @@ void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
 void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outcome) {
   const sweeps::LawStudy& s = outcome.study;
   print_gaps(o, outcome);
+  print_losses(o, outcome);
+  print_orders(outcome);
   const sweeps::Law& law = s.fit.law;
   print_wrapped(fmt::format("{}: L = (A/(N effN)^alpha + B/(D effD)^beta)^gamma + E, {} runs at {} (N, D)", o.baseline,
                             s.fit.runs, s.fit.cells));

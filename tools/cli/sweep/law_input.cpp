@@ -49,7 +49,8 @@ LadderRuns read_ladder(const std::string& path) {
       throw Error(
           fmt::format("{}: recipe '{}' has two configurations at N {:.4g}, D {:.4g} ({} and {}); a law needs one",
                       row.place, row.recipe, n, d, entry->second, row.run.hash));
-    ladder.points[row.recipe].push_back({n, d, row.run.seed, *row.run.loss});
+    const int steps = static_cast<int>(row.run.curve.step.empty() ? 0 : row.run.curve.step.back());
+    ladder.points[row.recipe].push_back({n, d, row.run.seed, *row.run.loss, steps});
   }
   if (ladder.points.empty())
     throw Error(path + ": no finished run has the metrics `weights` and `tokens`; a law needs runs of the task lm");

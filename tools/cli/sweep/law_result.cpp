@@ -1,5 +1,6 @@
 #include "tools/cli/sweep/law_result.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -32,14 +33,22 @@ LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
   outcome.study = sweeps::study_law(
       fitted, o.baseline, o.form == "quartet" ? sweeps::LawForm::quartet : sweeps::LawForm::chinchilla, o.samples);
   outcome.gaps = sweeps::gap_fits(fitted, o.baseline);
+  for (const auto& [recipe, points] : fitted)
+    if (const auto cells = sweeps::loss_cells(points); !cells.empty()) outcome.losses[recipe] = fit_plane(cells);
+  for (const LawPoint& p : fitted[o.baseline]) outcome.steps = std::max(outcome.steps, static_cast<double>(p.steps));
   std::map<std::string, std::vector<LawPoint>> kept_points;
   for (const auto& [recipe, points] : ladder.points)
     for (const LawPoint& p : points)
       if (o.held_out > 0 && p.n >= o.held_out) kept_points[recipe].push_back(p);
+  const auto foretell = [](const std::string& recipe, const sweeps::PlaneFit& fit,
+                           const std::vector<sweeps::PlaneCell>& cells, std::vector<HeldOutCell>& out) {
+    if (!fit.missing.empty()) return;
+    for (const sweeps::PlaneCell& cell : cells) out.push_back({recipe, cell, plane_at(fit, cell.n, cell.d)});
+  };
   for (const auto& [recipe, fit] : outcome.gaps)
-    if (fit.missing.empty())
-      for (const sweeps::GapCell& cell : sweeps::gap_cells(kept_points[recipe], kept_points[o.baseline]))
-        outcome.held_out_gaps.push_back({recipe, cell, gap_at(fit, cell.n, cell.d)});
+    foretell(recipe, fit, sweeps::gap_cells(kept_points[recipe], kept_points[o.baseline]), outcome.held_out_gaps);
+  for (const auto& [recipe, fit] : outcome.losses)
+    foretell(recipe, fit, sweeps::loss_cells(kept_points[recipe]), outcome.held_out_losses);
   for (const sweeps::PublishedOrder& order : sweeps::published_orders())
     if (auto found = sweeps::agreement(order, ladder.points, o.baseline, 1000))
       outcome.orders.emplace_back(&order, std::move(*found));
@@ -76,6 +85,44 @@ std::optional<Interval> spread(const sweeps::LawStudy& study, const std::string&
 
 ordered_json interval_json(const std::optional<Interval>& interval) {
   return interval && std::isfinite(interval->low) ? ordered_json{interval->low, interval->high} : ordered_json();
+}
+
+// What a plane's value and its second axis are called.
+struct PlaneNames {
+  std::string value, d;
+};
+
+ordered_json planes_json(const std::map<std::string, sweeps::PlaneFit>& fits, double n, double d,
+                         const PlaneNames& names) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [recipe, fit] : fits) {
+    ordered_json one = {{"recipe", recipe}, {"cells", fit.cells}, {"runs", fit.runs}, {"missing", fit.missing}};
+    if (fit.missing.empty()) {
+      const sweeps::PlaneAt there = plane_at(fit, n, d);
+      one[names.value] = there.value;
+      one[names.value + "_interval"] = interval_json(there.interval());
+      one["by_n"] = fit.by_n;
+      one["by_n_interval"] = interval_json(fit.by_n_interval);
+      one["by_" + names.d] = fit.by_d;
+      one["by_" + names.d + "_interval"] = interval_json(fit.by_d_interval);
+      one["left_out_error"] = fit.left_out;
+    }
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+ordered_json cells_json(const std::vector<HeldOutCell>& cells, const PlaneNames& names) {
+  ordered_json list = ordered_json::array();
+  for (const HeldOutCell& h : cells)
+    list.push_back({{"recipe", h.recipe},
+                    {"n", h.measured.n},
+                    {names.d, h.measured.d},
+                    {"seeds", h.measured.seeds},
+                    {"measured", h.measured.value},
+                    {"predicted", h.predicted.value},
+                    {"interval", interval_json(h.predicted.interval())}});
+  return list;
 }
 
 }  // namespace
@@ -127,30 +174,12 @@ ordered_json law_json(const LawJob& o, const LadderRuns& ladder, const LawOutcom
     }
     json["recipes"].push_back(std::move(one));
   }
-  json["gaps"] = ordered_json::array();
-  for (const auto& [name, gap] : outcome.gaps) {
-    ordered_json one = {{"recipe", name}, {"cells", gap.cells}, {"runs", gap.runs}, {"missing", gap.missing}};
-    if (gap.missing.empty()) {
-      const sweeps::GapAt there = gap_at(gap, outcome.n, outcome.d);
-      one["gap"] = there.gap;
-      one["gap_interval"] = interval_json(there.interval());
-      one["by_n"] = gap.by_n;
-      one["by_n_interval"] = interval_json(gap.by_n_interval);
-      one["by_d"] = gap.by_d;
-      one["by_d_interval"] = interval_json(gap.by_d_interval);
-      one["left_out_error"] = gap.left_out;
-    }
-    json["gaps"].push_back(std::move(one));
-  }
-  json["held_out_gaps"] = ordered_json::array();
-  for (const HeldOutGap& h : outcome.held_out_gaps)
-    json["held_out_gaps"].push_back({{"recipe", h.recipe},
-                                     {"n", h.measured.n},
-                                     {"d", h.measured.d},
-                                     {"seeds", h.measured.seeds},
-                                     {"measured", h.measured.gap},
-                                     {"predicted", h.predicted.gap},
-                                     {"interval", interval_json(h.predicted.interval())}});
+  const PlaneNames gaps = {"gap", "d"}, losses = {"log_loss", "steps"};
+  json["gaps"] = planes_json(outcome.gaps, outcome.n, outcome.d, gaps);
+  json["held_out_gaps"] = cells_json(outcome.held_out_gaps, gaps);
+  json["steps"] = outcome.steps;
+  json["losses"] = planes_json(outcome.losses, outcome.n, outcome.steps, losses);
+  json["held_out_losses"] = cells_json(outcome.held_out_losses, losses);
   json["orders"] = ordered_json::array();
   for (const auto& [order, found] : outcome.orders)
     json["orders"].push_back({{"source", order->source},

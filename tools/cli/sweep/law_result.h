@@ -31,20 +31,22 @@ struct HeldOut {
   bool inside() const { return measured >= predicted->interval.low && measured <= predicted->interval.high; }
 };
 
-// The paired gap of a recipe at an (N, D) that was kept out.
-struct HeldOutGap {
+// The paired gap of a recipe, or the logarithm of its loss, at a cell that was kept out.
+struct HeldOutCell {
   std::string recipe;
-  sweeps::GapCell measured;
-  sweeps::GapAt predicted;
+  sweeps::PlaneCell measured;
+  sweeps::PlaneAt predicted;
 };
 
 struct LawOutcome {
   sweeps::LawStudy study;
-  std::map<std::string, sweeps::GapFit> gaps;  // of the recipes but the baseline
-  std::vector<HeldOutGap> held_out_gaps;
+  std::map<std::string, sweeps::PlaneFit> gaps;    // of the recipes but the baseline
+  std::map<std::string, sweeps::PlaneFit> losses;  // of all, over steps; none of a ladder without curves
+  std::vector<HeldOutCell> held_out_gaps, held_out_losses;
   std::vector<std::pair<const sweeps::PublishedOrder*, sweeps::Agreement>> orders;
   std::vector<HeldOut> held_out;
   double n = 0, d = 0;  // where extra tokens are asked for
+  double steps = 0;     // most of the baseline; 0: not known
 };
 
 /// Throws Error for a form that is none, and for a point that is not N,D.
