@@ -33,6 +33,12 @@ const char* const specs[] = {"nvint4",
                              "nvfp4,element=int4_6",
                              "mxfp4,element=e2m1_plus_5,scale=bf16,scale_rule=amax",
                              "mxfp4,element=s1p2",
+                             "mxfp4,element=nf4,scale=bf16,scale_rule=amax,block=row",
+                             "mxfp4,element=int4,scale=fp32,scale_rule=amax,block=row",
+                             "mxfp4,element=int4,scale_rule=rceil",
+                             "mxfp4,element=nf4,scale_rule=ceil",
+                             "mxfp4,element=nf4,scale_rule=amax",
+                             "nvfp4,element=nf4,scale_rounding=toward_zero",
                              "mxfp4,element=s1p6,block=64",
                              "nvfp4,choice=e2m1|int4,error=mae",
                              "nvfp4,choice=int4_6|nf4,error=max",
@@ -120,6 +126,46 @@ TEST_CASE("codes and scales of lists equal the core's beside every midpoint", "[
         }
       }
   CHECK(taken > 0);
+}
+
+// Blocks whose maxima lie at midpoints and ends of two scale codes, and fp32 steps beside them.
+TEST_CASE("scale codes of lists equal the core's beside every midpoint of two scales", "[quick]") {
+  constexpr float amax = 5.7f;
+  int64_t taken = 0;
+  for (const std::string words : specs) {
+    QuantizeCall call;
+    call.spec = quant_spec_from_words(words, "test");
+    if (call.spec.block.kind != BlockKind::vector) continue;
+    const FloatFormat &scale = format_of(call.spec.scale), &element = format_of(call.spec.element);
+    const auto top = static_cast<double>(decode(element, element.largest_code));
+    const TensorFactor t = tensor_factor(resolve(call.spec), amax, decode(element, element.largest_code));
+    const double unit = std::fabs(top) * (call.spec.tensor_scale == TensorScale::none ? 1.0 : static_cast<double>(t.g));
+    std::vector<float> maxima = {amax};
+    const uint32_t last = std::min(scale.largest_code, is_real(call.spec.scale) ? 0x40FFu : 0xFFu);
+    for (uint32_t code = is_real(call.spec.scale) ? 0x3E00u : 0u; code < last; ++code)
+      for (const double share : {0.0, 0.5}) {
+        const auto low = static_cast<double>(decode(scale, code)), high = static_cast<double>(decode(scale, code + 1));
+        const double at = (low + share * (high - low)) * unit;
+        if (!(at > 0x1p-140) || at > static_cast<double>(amax)) continue;
+        for (const double off : {-1e-6, -0x1p-24, 0.0, 0x1p-24, 1e-6})
+          maxima.push_back(std::min(static_cast<float>(at * (1 + off)), amax));
+      }
+    const int64_t cols = call.spec.block.size;
+    std::vector<float> x(maxima.size() * static_cast<size_t>(cols));
+    for (size_t r = 0; r < maxima.size(); ++r)
+      for (int64_t k = 0; k < cols; ++k)
+        x[r * static_cast<size_t>(cols) + static_cast<size_t>(k)] = k == 3 ? maxima[r] : 0.1f * maxima[r];
+    call.x = view_of(x.data(), static_cast<int64_t>(maxima.size()), cols);
+    Quantized expected, got;
+    reference_backend().quantize(call, expected);
+    listed_backend().quantize(call, got);
+    CAPTURE(words, maxima.size());
+    CHECK(got.scales == expected.scales);
+    CHECK(got.codes == expected.codes);
+    CHECK(test::same_floats(got.real_scales, expected.real_scales));
+    taken += static_cast<int64_t>(maxima.size());
+  }
+  CHECK(taken > 5000);
 }
 
 TEST_CASE("fused multiply-adds of decoded lists equal the core's", "[quick]") {

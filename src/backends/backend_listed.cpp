@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -11,6 +10,8 @@
 #include "src/arith/known_words.h"
 #include "src/backends/backends.h"
 #include "src/backends/listed_codes.h"
+#include "src/backends/listed_lookup.h"
+#include "src/backends/listed_rows.h"
 #include "src/threads/parallel.h"
 
 namespace fp4 {
@@ -109,8 +110,9 @@ class ListedBackend final : public Backend {
                             s.tensor_scale == TensorScale::hold;
     const bool orders = s.arithmetic == Arithmetic::exact && s.compute == Compute::fp32;
     const bool rules = s.scale_rule != ScaleRule::encode && !s.corrects_scales();
-    return orders && (!s.has_scale() || (one_factor && rules && s.block.kind == BlockKind::vector &&
-                                         s.nonfinite != Nonfinite::tensor_nan));
+    const bool is_in_rows =
+        s.block.kind == BlockKind::vector || (s.block.kind == BlockKind::row && !format_of(s.element).has_micro());
+    return orders && (!s.has_scale() || (one_factor && rules && is_in_rows && s.nonfinite != Nonfinite::tensor_nan));
   }
 
   void quantize(const QuantizeCall& call, Quantized& out) const override {
@@ -134,12 +136,14 @@ class ListedBackend final : public Backend {
       t = tensor_factor(q, out.amax, decode(q.element, q.element.largest_code));
       out.tensor_scale[0] = stored_factor(q.decode_order, t, out.amax);
     }
+    const ListedRows rows(call, spec, t);
     parallel_for(0, x.rows, band, call.threads, 1, [&](int64_t first) {
-      Scratch scratch;
+      ListedRows::Scratch scratch;
+      std::vector<float> storage_of_band;
       const int64_t count = std::min(band, x.rows - first);
-      const MatrixView rows = rows_side_by_side(x, first, count, scratch.rows);
+      const MatrixView side_by_side = rows_side_by_side(x, first, count, storage_of_band);
       for (int64_t r = 0; r < count; ++r)
-        quantize_row(call, spec, rows.data + r * rows.row_stride, t, first + r, scratch, out);
+        rows.quantize(side_by_side.data + r * side_by_side.row_stride, first + r, scratch, out);
     });
     out.spec = decoding_spec(call.spec);
   }
@@ -150,27 +154,27 @@ class ListedBackend final : public Backend {
   }
   void dequantize(const Quantized& q, float* out, int threads) const override {
     const Quantizer resolved = resolve(q.spec);
-    const std::vector<float> values[] = {decoded_values(resolved.element),
-                                         decoded_values(resolved.has_choice() ? *resolved.other : resolved.element)};
+    const std::vector<float> values[] = {wide_values(resolved.element),
+                                         wide_values(resolved.has_choice() ? *resolved.other : resolved.element)};
     const int64_t step = q.geometry.block_cols;
     const bool one_factor = q.spec.tensor_scale_cols(q.cols) <= 1 || outer_scale_width % step == 0;
+    const bool is_short = q.code_bits() <= 8 && one_factor;
+    std::vector<float> scale_values;  // by code, where there are more scales than codes
+    for (uint32_t code = 0; code < 256 && q.scales.size() > 512; ++code)
+      scale_values.push_back(scale_value(resolved, code));
     parallel_for(0, q.rows, 1, threads, 16, [&](int64_t r) {
       const uint8_t* row = q.codes.data() + r * q.code_row_bytes();
       for (int64_t first = 0; first < q.cols; first += step) {
-        const float s = scale_value(resolved, q.spec.has_scale() ? scale_code(q, q.scale_index(r, first)) : 0);
+        const float s = q.spec.has_scale() ? stored_scale(resolved, scale_values, q, q.scale_index(r, first)) : 1.0f;
         const float* value = values[resolved.has_choice() && is_negative(s) ? 1 : 0].data();
-        const float size = magnitude(s), factor = q.tensor_factor_at(r, first);
+        const float size = magnitude(s);
         const int64_t end = std::min(q.cols, first + step);
         float* to = out + r * q.cols;
-        if (q.is_packed()) {
-          for (int64_t k = first; k < end; ++k) to[k] = value[row[k / 2] >> 4 * (k % 2) & 0xF] * size;
+        if (is_short) {
+          decode_codes(value, q.is_packed(), row, first, end - first, size, q.tensor_factor_at(r, first), to + first);
         } else {
-          for (int64_t k = first; k < end; ++k) to[k] = value[q.code(r, k)] * size;
-        }
-        if (one_factor) {
-          for (int64_t k = first; k < end; ++k) to[k] = canonical(to[k] * factor);
-        } else {
-          for (int64_t k = first; k < end; ++k) to[k] = canonical(to[k] * q.tensor_factor_at(r, k));
+          for (int64_t k = first; k < end; ++k)
+            to[k] = canonical(value[q.code(r, k)] * size * q.tensor_factor_at(r, k));
         }
       }
     });
@@ -204,25 +208,19 @@ class ListedBackend final : public Backend {
     return is_plain_fma(options.accumulator, a.has_scale(), b.has_scale());
   }
   static Quantized as_floats(const Quantized& q, int threads) {
-    std::vector<float> values(static_cast<size_t>(q.rows * q.cols));
-    fastest_dequantizer(q).dequantize(q, values.data(), threads);
-    QuantizeCall call;
-    call.spec = floats;
-    call.x = view_of(values.data(), q.rows, q.cols);
-    call.threads = threads;
     Quantized out;
-    fastest_quantizer(call).quantize(call, out);
+    out.spec = floats;
+    out.rows = q.rows, out.cols = q.cols;
+    out.geometry = geometry_of(floats, q.rows, q.cols);
+    out.tensor_scale = {1.0f};
+    out.codes.resize(static_cast<size_t>(q.rows * out.code_row_bytes()));
+    fastest_dequantizer(q).dequantize(q, reinterpret_cast<float*>(out.codes.data()), threads);  // codes are the bits
     return out;
   }
   static const Backend& fastest_dequantizer(const Quantized& q) {
     if (listed_backend().supports_dequantize(q)) return listed_backend();
     for (const Backend* b : vector_backends())
       if (b->supports_dequantize(q)) return *b;
-    return reference_backend();
-  }
-  static const Backend& fastest_quantizer(const QuantizeCall& call) {
-    for (const Backend* b : vector_backends())
-      if (b->supports_quantize(call)) return *b;
     return reference_backend();
   }
 
@@ -267,78 +265,31 @@ class ListedBackend final : public Backend {
     return block_maximum({x.data, x.row_stride, x.col_stride, x.rows, x.cols, 0}).amax;
   }
 
-  static uint32_t scale_code(const Quantized& q, int64_t index) {
-    if (q.real_scales.empty()) return q.scales[static_cast<size_t>(index)];
-    const float s = q.real_scales[static_cast<size_t>(index)];
-    const FloatFormat& f = format_of(q.spec.scale);
-    return is_nan(s) ? f.nan_code : encode(f, exact_magnitude(s), false, {});
+  static float stored_scale(const Quantizer& resolved, const std::vector<float>& by_code, const Quantized& q,
+                            int64_t index) {
+    const auto at = static_cast<size_t>(index);
+    if (!q.real_scales.empty()) return canonical(q.real_scales[at]);
+    return by_code.empty() ? scale_value(resolved, q.scales[at]) : by_code[q.scales[at]];
+  }
+
+  // By code, as many as decode_codes reads.
+  static std::vector<float> wide_values(const FloatFormat& f) {
+    std::vector<float> out = decoded_values(f);
+    out.resize(std::max<size_t>(out.size(), f.code_bits() <= 4 ? 16 : 256));
+    return out;
   }
 
   static constexpr int64_t band = 16;  // rows that a thread takes at a time
-  struct Scratch {
-    std::vector<float> rows;
-    std::vector<uint32_t> codes, draws;
-  };
-
   // Rows first .. first + count of x with adjacent numbers: copied to `storage` where x is transposed.
   static MatrixView rows_side_by_side(const MatrixView& x, int64_t first, int64_t count, std::vector<float>& storage) {
     const float* from = x.data + first * x.row_stride;
     if (x.col_stride == 1) return {from, count, x.cols, x.row_stride, 1};
     storage.resize(static_cast<size_t>(count * x.cols));
-    for (int64_t k = 0; k < x.cols; ++k)
-      for (int64_t r = 0; r < count; ++r)
+    const int64_t quads = x.row_stride == 1 ? transpose_quads(from, x.col_stride, count, x.cols, storage.data()) : 0;
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t k = r < count / 4 * 4 ? quads : 0; k < x.cols; ++k)
         storage[static_cast<size_t>(r * x.cols + k)] = from[r * x.row_stride + k * x.col_stride];
     return view_of(storage.data(), count, x.cols);
-  }
-
-  static void quantize_row(const QuantizeCall& call, const ListedSpec& spec, const float* x, TensorFactor t, int64_t r,
-                           Scratch& scratch, Quantized& out) {
-    const Quantizer& q = spec.q;
-    const int64_t cols = out.cols, step = out.geometry.block_cols;
-    const bool random_scale = q.has_scale && is_stochastic(q.scale_rounding), random = is_stochastic(q.rounding);
-    std::vector<uint32_t>& codes = scratch.codes;
-    codes.assign(static_cast<size_t>(cols), q.element.zero_code());
-    for (int64_t first = 0; first < cols; first += step) {
-      const int64_t n = std::min(step, cols - first);
-      const float* data = x + first;
-      const BlockView view = {data, cols, 1, 1, n, step};
-      const int64_t index = q.has_scale ? r * out.geometry.scale_cols + first / step : 0;
-      uint32_t code = 0;
-      if (q.has_scale) {
-        const auto place = static_cast<uint64_t>(call.row_offset * out.geometry.scale_cols + index);
-        const uint32_t draw = random_scale ? random_draw(call.place.scale_rounding(), place, q.random_bits) : 0u;
-        const BlockMaximum m = block_maximum(view);
-        const int64_t chosen = spec.second && !m.has_nonfinite ? listed_choice(spec, data, n, m.amax, t, draw) : -1;
-        code = chosen >= 0 ? static_cast<uint32_t>(chosen) : block_scale_code(q, view, m, t, draw);
-        const auto at = static_cast<size_t>(index);
-        if (is_real(call.spec.scale)) {
-          out.real_scales[at] = decode(q.scale, code);
-        } else {
-          out.scales[at] = static_cast<uint8_t>(code);
-        }
-        if (q.scale.is_nan_code(code)) continue;
-      }
-      int micro[most_micro_width];
-      if (q.element.has_micro()) listed_exponents(q, view, code, t, micro);
-      if (random) {
-        const auto start = static_cast<uint64_t>((call.row_offset + r) * cols + first);
-        scratch.draws.resize(static_cast<size_t>(n));
-        for (int64_t k = 0; k < n; ++k)
-          scratch.draws[static_cast<size_t>(k)] =
-              random_draw(call.place, start + static_cast<uint64_t>(k), q.random_bits);
-      }
-      const bool is_other = spec.second && (code & choice_flag) != 0;
-      listed_codes(q, is_other ? *spec.second : spec.first, code, t, data, n, q.element.has_micro() ? micro : nullptr,
-                   random ? scratch.draws.data() : nullptr, codes.data() + first);
-    }
-    store_row(codes, r, out);
-  }
-
-  static void store_row(const std::vector<uint32_t>& codes, int64_t r, Quantized& out) {
-    const size_t pairs = out.is_packed() ? codes.size() / 2 : 0;
-    uint8_t* row = out.codes.data() + r * out.code_row_bytes();
-    for (size_t i = 0; i < pairs; ++i) row[i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
-    for (size_t k = 2 * pairs; k < codes.size(); ++k) out.set_code(r, static_cast<int64_t>(k), codes[k]);
   }
 };
 

@@ -13,11 +13,6 @@ constexpr int most_block = 128;
 constexpr double doubt = 0x1p-50;  // relative; a quotient or product of two numbers of 49 bits errs by 2^-52
 constexpr int most_compared = Thresholds::most;  // that every element meets; beyond, a search reads fewer
 
-bool is_nearest(Rounding r) {
-  return r == Rounding::nearest_even || r == Rounding::nearest_away || r == Rounding::nearest_toward_zero ||
-         r == Rounding::nearest_toward_positive;
-}
-
 // Codes of one block under one element and scale.
 class BlockCoder {
  public:
@@ -26,7 +21,7 @@ class BlockCoder {
 
   void codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
     const bool is_short = element_.side[0].count + element_.side[1].count <= most_compared;
-    if (is_short && is_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, n, e, out);
+    if (is_short && is_listed_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, n, e, out);
     for (int64_t i = 0; i < n; ++i) out[i] = one_code(x[i], e == nullptr ? 0 : e[i], draws == nullptr ? 0 : draws[i]);
   }
 
@@ -165,6 +160,11 @@ bool goes_by_one(const FloatFormat& f, const ListedSide& s, int negative, Straig
 
 }  // namespace
 
+bool is_listed_nearest(Rounding r) {
+  return r == Rounding::nearest_even || r == Rounding::nearest_away || r == Rounding::nearest_toward_zero ||
+         r == Rounding::nearest_toward_positive;
+}
+
 std::vector<float> decoded_values(const FloatFormat& f) {
   std::vector<float> out(size_t{1} << f.code_bits());
   for (size_t code = 0; code < out.size(); ++code) out[code] = decode(f, static_cast<uint32_t>(code));
@@ -196,10 +196,13 @@ ListedSpec::ListedSpec(const QuantSpec& s)
   if (q.has_choice()) second.emplace(*q.other);
 }
 
-double listed_divisor(const Quantizer& q, uint32_t scale_code, TensorFactor t) {
-  const double s = q.has_scale ? static_cast<double>(decode(q.scale, scale_code)) : 1.0;
+double listed_units(const Quantizer& q, TensorFactor t) {
   // 1/p is no fp64 number, but the rounding of this quotient and of the payload stay far below `doubt`.
-  return s * static_cast<double>(q.has_scale ? t.g : 1.0f) / static_cast<double>(q.prescale == 0.75f ? 0.75f : 1.0f);
+  return static_cast<double>(q.has_scale ? t.g : 1.0f) / static_cast<double>(q.prescale == 0.75f ? 0.75f : 1.0f);
+}
+
+double listed_divisor(const Quantizer& q, uint32_t scale_code, TensorFactor t) {
+  return (q.has_scale ? static_cast<double>(decode(q.scale, scale_code)) : 1.0) * listed_units(q, t);
 }
 
 void listed_codes(const Quantizer& q, const ListedElement& element, uint32_t scale_code, TensorFactor t, const float* x,

@@ -43,6 +43,12 @@ struct ListedSpec {
 /// Values by code; canonical NaN where a code is none.
 std::vector<float> decoded_values(const FloatFormat& f);
 
+/// Whether a rounding goes to the nearest value; they differ in ties alone.
+bool is_listed_nearest(Rounding r);
+
+/// g/p, to 2^-53.
+double listed_units(const Quantizer& q, TensorFactor t);
+
 /// s*g/p of a scale code, to 2^-52: what a payload is x divided by.
 double listed_divisor(const Quantizer& q, uint32_t scale_code, TensorFactor t);
 

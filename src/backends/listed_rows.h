@@ -1,0 +1,57 @@
+// Rows of an operand of listed elements to scale and element codes: a row's maxima, then block by block its scale code
+// and the codes under it, each by the fastest way that knows it and at last by the core.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fp4/backend.h"
+#include "src/backends/listed_codes.h"
+#include "src/backends/listed_lookup.h"
+#include "src/backends/listed_scales.h"
+
+namespace fp4 {
+
+class ListedRows {
+ public:
+  struct Scratch {
+    std::vector<int32_t> maxima;
+    std::vector<uint32_t> codes, draws;
+  };
+
+  /// `spec` is that of the call and outlives this.
+  ListedRows(const QuantizeCall& call, const ListedSpec& spec, TensorFactor t);
+
+  /// Row r of the operand, x[0..out.cols), into `out`, whose codes are those of zero.
+  void quantize(const float* x, int64_t r, Scratch& scratch, Quantized& out) const;
+
+ private:
+  // One of the spec's grids.
+  struct Grid {
+    const ListedElement& element;
+    ListedLookUp look_up;
+    ListedScales scales;
+  };
+
+  // These may write the element codes, too, and then say so.
+  uint32_t scale_code(const BlockView& x, int32_t maximum, uint32_t draw, uint32_t* codes, bool& has_codes) const;
+  int64_t chosen_code(const BlockView& x, float amax, uint32_t draw, uint32_t* codes, bool& has_codes) const;
+  uint32_t grid_scale_code(const Grid& grid, const BlockView& x, float amax, uint32_t draw) const;
+  bool error_under(const Grid& grid, const BlockView& x, float amax, uint32_t code, uint32_t* codes,
+                   float& error) const;
+  void element_codes(const BlockView& x, uint32_t scale, bool is_finite, const uint32_t* draws, uint32_t* out) const;
+
+  const QuantizeCall& call_;
+  const Quantizer& q_;
+  const ListedSpec& spec_;
+  TensorFactor t_;
+  Grid first_;
+  std::optional<Grid> second_;
+  Quantizer of_second_;
+  double units_;   // g/p
+  uint32_t flag_;  // choice_flag where there is a choice
+  bool looks_up_;
+};
+
+}  // namespace fp4
