@@ -450,6 +450,10 @@ TEST_CASE("a sparse product is a case, with its metadata", "[cli]") {
   const auto dense = run_cli("verify --golden " + golden + " --candidate " + dump);
   CHECK(dense.exit_code == 1);
   CHECK_THAT(dense.out, Catch::Contains("equals sparse=none"));
+  REQUIRE(run_cli(operands + " --sparse 4:8 --force").exit_code == 0);
+  const auto of_pairs = run_cli("verify --golden " + golden + " --candidate " + dump);
+  CHECK(of_pairs.exit_code == 1);
+  CHECK_THAT(of_pairs.out, Catch::Contains("equals sparse=4:8"));
   CHECK(run_cli("golden make --spec mxfp8 --shape 16x8x1024 --sparse 1:4 --out " + folder / "x").exit_code == 2);
   CHECK(run_cli("golden make --spec mxfp8 --shape 16x1024 --sparse 2:4 --out " + folder / "x").exit_code == 2);
   CHECK(run_cli("golden make --spec nvfp4,block=8 --shape 16x8x64 --sparse 2:4 --out " + folder / "x").exit_code == 2);

@@ -68,6 +68,46 @@ Quantized kept_of(const Quantized& q, int64_t first_row, int64_t rows, const int
   return out;
 }
 
+// An operand at the columns that row after row of the other one keeps. Masks of one pattern keep as many of every
+// block, so scales stay where they are, and only codes are gathered, from an operand that is taken apart once.
+class KeptColumns {
+ public:
+  KeptColumns(const Quantized& q, const QuantSpec& spec) : q_(q), spec_(spec) {
+    is_short_ = q.code_bits() <= 8;
+    if (!is_short_) return;
+    codes_.reserve(static_cast<size_t>(q.rows * q.cols));
+    for (int64_t r = 0; r < q.rows; ++r) {
+      const uint8_t* row = q.codes.data() + r * q.code_row_bytes();
+      for (int64_t k = 0; k < q.cols; ++k)
+        codes_.push_back(q.is_packed() ? static_cast<uint8_t>(row[k / 2] >> 4 * (k % 2) & 0xF) : row[k]);
+    }
+  }
+
+  const Quantized& at(const int32_t* columns, int64_t count) {
+    if (!is_short_ || kept_.cols != count || count == 0) {
+      kept_ = kept_of(q_, 0, q_.rows, columns, count, spec_);
+      return kept_;
+    }
+    const bool is_packed = kept_.is_packed();
+    const int64_t row_bytes = kept_.code_row_bytes(), pairs = is_packed ? count / 2 : 0;
+    for (int64_t r = 0; r < q_.rows; ++r) {
+      const uint8_t* from = codes_.data() + r * q_.cols;
+      uint8_t* to = kept_.codes.data() + r * row_bytes;
+      for (int64_t i = 0; i < pairs; ++i)
+        to[i] = static_cast<uint8_t>(from[columns[2 * i]] | from[columns[2 * i + 1]] << 4);
+      for (int64_t i = 2 * pairs; i < count; ++i) to[is_packed ? i / 2 : i] = from[columns[i]];
+    }
+    return kept_;
+  }
+
+ private:
+  const Quantized& q_;
+  QuantSpec spec_;
+  bool is_short_ = false;
+  std::vector<uint8_t> codes_;
+  Quantized kept_;
+};
+
 }  // namespace
 
 void check_sparse(const QuantSpec& s, const std::string& which) {
@@ -176,10 +216,10 @@ void sparse_gemm(const Dispatcher& backend, const Quantized& a, const Quantized&
                  const GemmOptions& options, float* c, int64_t c_stride) {
   const QuantSpec spec_a = half_blocks(a.spec, "A"), spec_b = half_blocks(b.spec, "B");
   const int64_t count = mask.cols / 2;
+  KeptColumns columns(b, spec_b);
   for (int64_t r = 0; r < a.rows; ++r) {
     const Quantized row = kept_of(a, r, 1, mask.row(r), count, spec_a);
-    const Quantized columns = kept_of(b, 0, b.rows, mask.row(r), count, spec_b);
-    backend.gemm(row, columns, options, c + r * c_stride, c_stride);
+    backend.gemm(row, columns.at(mask.row(r), count), options, c + r * c_stride, c_stride);
   }
 }
 
@@ -187,11 +227,11 @@ void gemm_of_sparse_b(const Dispatcher& backend, const Quantized& a, const Quant
                       const std::vector<int32_t>& kept, const std::vector<int64_t>& ends, const GemmOptions& options,
                       float* c, int64_t c_stride) {
   const QuantSpec spec_a = half_blocks(a.spec, "A"), spec_b = half_blocks(b.spec, "B");
+  KeptColumns columns(a, spec_a);
   for (int64_t r = 0; r < b.rows; ++r) {
     const int64_t begin = r == 0 ? 0 : ends[static_cast<size_t>(r - 1)], count = ends[static_cast<size_t>(r)] - begin;
-    const int32_t* const columns = kept.data() + begin;
-    backend.gemm(kept_of(a, 0, a.rows, columns, count, spec_a), kept_of(b, r, 1, columns, count, spec_b), options,
-                 c + r, c_stride);
+    const int32_t* const own = kept.data() + begin;
+    backend.gemm(columns.at(own, count), kept_of(b, r, 1, own, count, spec_b), options, c + r, c_stride);
   }
 }
 

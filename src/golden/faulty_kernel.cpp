@@ -312,7 +312,12 @@ Quantized Simulator::operand(const Kernel& k, bool is_b) const {
                        .spec = is_b ? k.b : k.a,
                        .place = is_b ? place.second_operand() : place,
                        .threads = threads_};
-  std::vector<float> storage;
+  std::vector<float> storage, kept;
+  if (!is_b && k.sparsity.value_or(Sparsity::none) != Sparsity::none) {  // the input is zero where the case's mask is
+    kept = in_.a;
+    clear_others(largest_kept(c_.name, *k.sparsity, kept, c_.rows, c_.cols), kept);
+    call.x = view_of(kept.data(), c_.rows, c_.cols);
+  }
   rotate(k, is_b, call, storage);
   Quantized q;
   dispatcher_.quantize(call, q);
@@ -328,8 +333,8 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
   GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
                          threads_};
   if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
-  if (c_.sparsity != Sparsity::none && !k.is_dense) {
-    const SparseMask mask = largest_kept(c_.name, c_.sparsity, in_.a, c_.rows, c_.cols);
+  if (const Sparsity sparsity = k.sparsity.value_or(c_.sparsity); sparsity != Sparsity::none) {
+    const SparseMask mask = largest_kept(c_.name, sparsity, in_.a, c_.rows, c_.cols);
     sparse_gemm(dispatcher_, a, b, mask, options, c.data(), c_.rows_b);
   } else {
     dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);

@@ -58,7 +58,7 @@ struct Computation {
   std::optional<HadamardSpec> hadamard{};  // empty: the case's
   std::optional<RandomPlace> place{};
   bool output_transposed = false;
-  bool is_dense = false;                                // a sparse product goes through the adder zeros and all
+  std::optional<Sparsity> sparsity{};                   // of a sparse product; empty: the case's
   RealType output = RealType::fp32;                     // of products and decoded values before they are read as fp32
   ProductFactor factor = ProductFactor::tensor_scales;  // where takes_amaxes()
 

@@ -192,9 +192,13 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
       if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
         add((std::string("product_factor=") + row.name).c_str(), row.doc, [&](Kernel& k) { k.factor = row.id; });
     add("output=transposed", "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
-    if (c.sparsity != Sparsity::none)
-      add("sparse=none", "elements that are left out are zeros in the sum, and take their places in groups",
-          [](Kernel& k) { k.is_dense = true; });
+    for (const SparsityInfo& row : sparsity_table)
+      if (c.sparsity != Sparsity::none && row.id != c.sparsity)
+        add((std::string("sparse=") + row.name).c_str(),
+            row.id == Sparsity::none
+                ? "elements that are left out are zeros in the sum, and take their places in groups"
+                : (std::string("of A are kept ") + row.doc).c_str(),
+            [&](Kernel& k) { k.sparsity = row.id; });
   }
   return out;
 }
