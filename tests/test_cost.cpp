@@ -506,8 +506,6 @@ TEST_CASE("communication, energy, memory, points", "[quick]") {
   loaded.fprop.b.estimator.estimator = Estimator::sigmoid;
   loaded.loss_scaling = true;
   REQUIRE(cost_of(loaded).points == 5.0);
-  REQUIRE(points_score(2.0, 1.5, 5.0) == 0.05);
-  REQUIRE_FALSE(points_score(2.0, 1.5, std::nullopt).has_value());
 }
 
 TEST_CASE("speed-ups of the bit-operations model equal Quartet's table 1", "[quick]") {

@@ -143,7 +143,5 @@ BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model);
 std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
 std::vector<std::string> dense_masks(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
 std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const Model& model);
-/// The score of arXiv 2509.17791: improvement over a reference loss, relative, per point; empty at 0 points.
-std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points);
 
 }  // namespace fp4::cost

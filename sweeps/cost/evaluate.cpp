@@ -122,11 +122,6 @@ std::optional<double> points(const RecipeFacts& recipe, const Model& model, cons
   return sum;
 }
 
-std::optional<double> points_score(double reference_loss, double loss, std::optional<double> points) {
-  if (!points || *points == 0 || reference_loss == 0) return std::nullopt;
-  return (reference_loss - loss) / reference_loss / *points;
-}
-
 BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model) {
   double bits[3] = {}, all = 0;
   for_each_part(recipe, model, [&](const Part& part) {
