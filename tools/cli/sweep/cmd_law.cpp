@@ -30,7 +30,7 @@ std::string slope_text(double value, const Interval& interval) {
   return fmt::format("{:+.2f} +- {:.2f}", 100 * value, 100 * (interval.high - value));
 }
 
-std::string loss_text(double logarithm) { return fmt::format("{:.4f}", std::exp(logarithm)); }
+std::string law_loss_text(double logarithm) { return fmt::format("{:.4f}", std::exp(logarithm)); }
 
 // How a plane's value is printed: a gap in %, a loss in nats.
 struct PlaneWords {
@@ -97,7 +97,7 @@ void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
 // The loss over steps: a batch that grows with N does not pass for tokens there.
 void print_losses(const LawOptions& o, const LawOutcome& outcome) {
   if (outcome.losses.empty()) return;
-  const PlaneWords words = {"loss", "steps", loss_text};
+  const PlaneWords words = {"loss", "steps", law_loss_text};
   print_wrapped(fmt::format(
       "loss by weights and steps: ln L = a + x ln N + y ln S, S optimizer steps, at N {:.3g}, S {:.3g}; x and y: % for "
       "e times the weights, the steps; left out: root mean square error in % for an (N, S) that the fit has not seen",
