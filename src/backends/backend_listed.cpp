@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -139,7 +140,7 @@ class ListedBackend final : public Backend {
     const ListedRows rows(call, spec, t);
     parallel_for(0, x.rows, band, call.threads, 1, [&](int64_t first) {
       ListedRows::Scratch scratch;
-      std::vector<float> storage_of_band;
+      std::unique_ptr<float[]> storage_of_band;
       const int64_t count = std::min(band, x.rows - first);
       const MatrixView side_by_side = rows_side_by_side(x, first, count, storage_of_band);
       for (int64_t r = 0; r < count; ++r)
@@ -281,15 +282,16 @@ class ListedBackend final : public Backend {
 
   static constexpr int64_t band = 16;  // rows that a thread takes at a time
   // Rows first .. first + count of x with adjacent numbers: copied to `storage` where x is transposed.
-  static MatrixView rows_side_by_side(const MatrixView& x, int64_t first, int64_t count, std::vector<float>& storage) {
+  static MatrixView rows_side_by_side(const MatrixView& x, int64_t first, int64_t count,
+                                      std::unique_ptr<float[]>& storage) {
     const float* from = x.data + first * x.row_stride;
     if (x.col_stride == 1) return {from, count, x.cols, x.row_stride, 1};
-    storage.resize(static_cast<size_t>(count * x.cols));
-    const int64_t quads = x.row_stride == 1 ? transpose_quads(from, x.col_stride, count, x.cols, storage.data()) : 0;
+    storage = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(count * x.cols));
+    const int64_t quads = x.row_stride == 1 ? transpose_quads(from, x.col_stride, count, x.cols, storage.get()) : 0;
     for (int64_t r = 0; r < count; ++r)
       for (int64_t k = r < count / 4 * 4 ? quads : 0; k < x.cols; ++k)
         storage[static_cast<size_t>(r * x.cols + k)] = from[r * x.row_stride + k * x.col_stride];
-    return view_of(storage.data(), count, x.cols);
+    return view_of(storage.get(), count, x.cols);
   }
 };
 

@@ -24,8 +24,10 @@ ListedRows::ListedRows(const QuantizeCall& call, const ListedSpec& spec, TensorF
       units_(listed_units(spec.q, t)),
       flag_(spec.second ? choice_flag : 0u),
       looks_up_(is_listed_nearest(spec.q.rounding) && first_.look_up.is_on) {
+  fill_multipliers(first_);
   if (!spec.second) return;
   second_.emplace(Grid{*spec.second, ListedLookUp(*spec.second, q_), ListedScales(q_, *q_.other, t)});
+  fill_multipliers(*second_);
   looks_up_ = looks_up_ && second_->look_up.is_on;
   of_second_.element = *q_.other;
 }
@@ -108,6 +110,17 @@ int64_t ListedRows::chosen_code(const BlockView& x, float amax, uint32_t draw, u
   return difference < 0.0 ? b | choice_flag : a;
 }
 
+void ListedRows::fill_multipliers(Grid& grid) const {
+  if (!grid.look_up.is_on || !q_.has_scale || is_real(call_.spec.scale)) return;
+  for (uint32_t code = 0; code <= q_.scale.largest_code; ++code)
+    grid.multipliers[code] = listed_multiplier(grid.look_up.per_unit, grid.scales.value(code) * units_);
+}
+
+float ListedRows::multiplier_under(const Grid& grid, uint32_t code) const {
+  if (q_.has_scale && !is_real(call_.spec.scale)) return grid.multipliers[code];
+  return listed_multiplier(grid.look_up.per_unit, q_.has_scale ? grid.scales.value(code) * units_ : 1.0);
+}
+
 uint32_t ListedRows::grid_scale_code(const Grid& grid, const BlockView& x, float amax, uint32_t draw) const {
   const int64_t code = grid.scales.code(amax);
   if (code >= 0) return static_cast<uint32_t>(code);
@@ -116,22 +129,21 @@ uint32_t ListedRows::grid_scale_code(const Grid& grid, const BlockView& x, float
 
 bool ListedRows::error_under(const Grid& grid, const BlockView& x, float amax, uint32_t code, uint32_t* codes,
                              float& error) const {
-  const double s = grid.scales.value(code);
-  const float multiplier = listed_multiplier(grid.look_up.per_unit, s * units_);
+  const auto s = static_cast<float>(grid.scales.value(code));
+  const float multiplier = multiplier_under(grid, code);
   const float unit = float_of(0x7f000000u - (bits_of(amax) & 0x7f800000u));  // 2^-floor(log2 amax)
-  return multiplier != 0.0f && look_up_errors(grid.look_up, x.data, x.cols, {multiplier}, static_cast<float>(s), t_.g,
-                                              unit, q_.error, codes, error) == 0;
+  return multiplier != 0.0f &&
+         look_up_errors(grid.look_up, x.data, x.cols, {multiplier}, s, t_.g, unit, q_.error, codes, error) == 0;
 }
 
 void ListedRows::element_codes(const BlockView& x, uint32_t scale, bool is_finite, const uint32_t* draws,
                                uint32_t* out) const {
   const Grid& grid = second_ && (scale & choice_flag) != 0 ? *second_ : first_;
-  const double divisor = q_.has_scale ? grid.scales.value(scale & ~flag_) * units_ : 1.0;
-  const float multiplier = looks_up_ ? listed_multiplier(grid.look_up.per_unit, divisor) : 0.0f;
+  const float multiplier = looks_up_ ? multiplier_under(grid, scale & ~flag_) : 0.0f;
   int micro[most_micro_width];
   const bool has_micro = q_.element.has_micro();
   if (has_micro && !(multiplier != 0.0f && is_finite &&
-                     look_up_exponents(q_, x.data, x.cols, listed_multiplier(1.0f, divisor), micro)))
+                     look_up_exponents(q_, x.data, x.cols, multiplier / grid.look_up.per_unit, micro)))
     listed_exponents(q_, x, scale, t_, micro);
   const int* exponents = has_micro ? micro : nullptr;
   if (multiplier == 0.0f) return listed_codes(q_, grid.element, scale, t_, x.data, x.cols, exponents, draws, out);

@@ -2,6 +2,7 @@
 // and the codes under it, each by the fastest way that knows it and at last by the core.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -32,11 +33,14 @@ class ListedRows {
     const ListedElement& element;
     ListedLookUp look_up;
     ListedScales scales;
+    std::array<float, 256> multipliers{};  // listed_multiplier by scale code, of scales of 8 bits
   };
 
   // These may write the element codes, too, and then say so.
   uint32_t scale_code(const BlockView& x, int32_t maximum, uint32_t draw, uint32_t* codes, bool& has_codes) const;
   int64_t chosen_code(const BlockView& x, float amax, uint32_t draw, uint32_t* codes, bool& has_codes) const;
+  void fill_multipliers(Grid& grid) const;
+  float multiplier_under(const Grid& grid, uint32_t code) const;
   uint32_t grid_scale_code(const Grid& grid, const BlockView& x, float amax, uint32_t draw) const;
   bool error_under(const Grid& grid, const BlockView& x, float amax, uint32_t code, uint32_t* codes,
                    float& error) const;
