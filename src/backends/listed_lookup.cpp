@@ -78,9 +78,11 @@ float listed_multiplier(float per_unit, double divisor) {
 
 namespace {
 
-constexpr int lanes = 16;
+constexpr int at_once = 16;
 
-FP4_LOOK_UP_PART __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>(n >= lanes ? 0xFFFF : (1 << n) - 1); }
+FP4_LOOK_UP_PART __mmask16 first_lanes(int64_t n) {
+  return static_cast<__mmask16>(n >= at_once ? 0xFFFF : (1 << n) - 1);
+}
 FP4_LOOK_UP_PART __m512i magnitude_of(__m512i bits) { return _mm512_and_epi32(bits, _mm512_set1_epi32(0x7fffffff)); }
 
 // Where sixteen numbers lie in a list.
@@ -164,7 +166,7 @@ FP4_LOOK_UP static void wide_maxima(const float* x, int64_t cols, int64_t step, 
   for (int64_t first = 0; first < cols; first += step) {
     const int64_t end = std::min(cols, first + step);
     __m512i most = _mm512_setzero_si512();
-    for (int64_t k = first; k < end; k += lanes)
+    for (int64_t k = first; k < end; k += at_once)
       most =
           _mm512_max_epi32(most, magnitude_of(_mm512_castps_si512(_mm512_maskz_loadu_ps(first_lanes(end - k), x + k))));
     *out++ = _mm512_reduce_max_epi32(most);
@@ -173,7 +175,7 @@ FP4_LOOK_UP static void wide_maxima(const float* x, int64_t cols, int64_t step, 
 
 FP4_LOOK_UP int look_up_codes(const ListedLookUp& list, const float* x, int64_t n, ListedUnits u, uint32_t* out) {
   int left = 0;
-  for (int64_t k = 0; k < n; k += lanes) {
+  for (int64_t k = 0; k < n; k += at_once) {
     const __mmask16 kept = first_lanes(n - k);
     const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(kept, x + k));
     __m512 size;
@@ -189,7 +191,7 @@ FP4_LOOK_UP int look_up_errors(const ListedLookUp& list, const float* x, int64_t
                                float unit, TrialError kind, uint32_t* out, float& error) {
   int left = 0;
   __m512 sum = _mm512_setzero_ps();
-  for (int64_t k = 0; k < n; k += lanes) {
+  for (int64_t k = 0; k < n; k += at_once) {
     const __mmask16 kept = first_lanes(n - k);
     const __m512 number = _mm512_maskz_loadu_ps(kept, x + k);
     const __m512i bits = _mm512_castps_si512(number);
@@ -216,7 +218,7 @@ FP4_LOOK_UP bool look_up_exponents(const Quantizer& q, const float* x, int64_t n
                                    int (&out)[most_micro_width]) {
   const ElementGrid& grid = *q.element.grid;
   const int emax = format_of(static_cast<Element>(grid.base)).max_exponent();
-  int all = 0, widest = lanes;
+  int all = 0, widest = at_once;
   for (const MicroLevel& level : grid.micro) {
     all += (1 << level.bits) - 1;
     if (level.per == 0) continue;
@@ -224,7 +226,7 @@ FP4_LOOK_UP bool look_up_exponents(const Quantizer& q, const float* x, int64_t n
     widest = level.per;
   }
   __mmask16 unsure = 0;
-  for (int64_t k = 0; k < n; k += lanes) {
+  for (int64_t k = 0; k < n; k += at_once) {
     const __mmask16 kept = first_lanes(n - k);
     const __m512i size = magnitude_of(_mm512_castps_si512(_mm512_maskz_loadu_ps(kept, x + k)));
     __m512i sum = _mm512_setzero_si512();
@@ -262,7 +264,7 @@ FP4_LOOK_UP static int64_t wide_decode(const float* values, bool is_packed, cons
                                        float factor, float* out) {
   const __m512 table = _mm512_loadu_ps(values);
   int64_t k = 0;
-  for (; k + lanes <= n; k += lanes) {
+  for (; k + at_once <= n; k += at_once) {
     __m512 value;
     if (is_packed) {
       const __m512i wide = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + k / 2)));
@@ -304,7 +306,8 @@ void listed_maxima(const float* x, int64_t cols, int64_t step, int32_t* out) {
   }
 }
 
-int64_t transpose_quads(const float* x, int64_t stride, int64_t count, int64_t cols, float* out) {
+int64_t transpose_quads([[maybe_unused]] const float* x, [[maybe_unused]] int64_t stride,
+                        [[maybe_unused]] int64_t count, [[maybe_unused]] int64_t cols, [[maybe_unused]] float* out) {
   int64_t k = 0;
 #if defined(__x86_64__)
   for (; k + 4 <= cols; k += 4) {
