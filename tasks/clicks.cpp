@@ -20,7 +20,7 @@ using namespace sim;
 namespace {
 
 constexpr int hidden = 4;  // of the teacher
-constexpr int validation_size = 4096;
+constexpr int validation_clicks = 4096;
 constexpr float click_bias = -1.2f;                           // about a quarter clicks, as in Criteo's data
 constexpr float own_deviation = 1.6f, pair_deviation = 0.8f;  // of the logit's two sums
 
@@ -50,9 +50,9 @@ class Zipf {
   std::vector<double> below_;
 };
 
-class Teacher {
+class ClickTeacher {
  public:
-  Teacher(const Sizes& s, uint64_t seed)
+  ClickTeacher(const Sizes& s, uint64_t seed)
       : sizes_(s),
         rows_(source(seed, DataSet::teacher).normals(int64_t{s.tables} * s.rows * hidden)),
         dense_(source(seed, DataSet::teacher, 1).normals(int64_t{s.dense} * hidden)),
@@ -103,7 +103,7 @@ struct Streams {
 };
 
 // Examples by formula; their entropies add up in `entropy`.
-ClickSet formula_clicks(const Sizes& s, const Zipf& zipf, const Teacher& teacher, int64_t count, uint64_t seed,
+ClickSet formula_clicks(const Sizes& s, const Zipf& zipf, const ClickTeacher& teacher, int64_t count, uint64_t seed,
                         const Streams& from, double& entropy, const std::function<bool()>& stop) {
   ClickSet set;
   const auto size = [](int64_t n) { return static_cast<size_t>(n); };
@@ -143,15 +143,15 @@ std::shared_ptr<Clicks> clicks_by_formula(const Json& config, int64_t count, con
              int64_t{sizeof(float)} * s.dense + int64_t{sizeof(int32_t)} * (s.ids() + 1) +
                  int64_t{sizeof(int64_t)} * s.tables + weight_bytes(config));
   const Zipf zipf(s.rows, static_cast<float>(number(config, "zipf")));
-  const Teacher teacher(s, seed);
+  const ClickTeacher teacher(s, seed);
   auto c = std::make_shared<Clicks>();
   double unused = 0, entropy = 0;
   c->train = formula_clicks(s, zipf, teacher, count, seed, {DataSet::pool, DataSet::pool_noise, DataSet::pool_labels},
                             unused, stop);
   c->validation =
-      formula_clicks(s, zipf, teacher, validation_size, seed,
+      formula_clicks(s, zipf, teacher, validation_clicks, seed,
                      {DataSet::validation, DataSet::validation_noise, DataSet::validation_labels}, entropy, stop);
-  c->irreducible = entropy / validation_size;
+  c->irreducible = entropy / validation_clicks;
   return c;
 }
 
@@ -170,7 +170,7 @@ ClickSet part(const ClickSet& all, int begin, int end, int dense, int tables) {
 std::shared_ptr<Clicks> clicks_of_file(const Json& config, const std::string& path) {
   const Sizes s = sizes_of(config);
   const ClickSet all = read_clicks(path, s.dense, s.tables, s.rows);
-  const int held = std::min(validation_size, all.count() / 10), train = all.count() - held;
+  const int held = std::min(validation_clicks, all.count() / 10), train = all.count() - held;
   auto c = std::make_shared<Clicks>();
   c->train = part(all, 0, train, s.dense, s.tables);
   c->validation = part(all, train, all.count(), s.dense, s.tables);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace sim;
 
-constexpr int validation_size = 4096;
+constexpr int validation_points = 4096;
 constexpr int levels = 50;
 constexpr int sampling_stride = 7;  // k = 49, 42, .., 0: 8 deterministic steps keep evaluation near a tenth of a run
 constexpr int directions = 64;
@@ -23,7 +23,7 @@ constexpr int x_frequencies = 8;  // 2^-1, 2^-0.5, .., 2^2.5
 constexpr int u_frequencies = 6;  // 2^0, .., 2^5
 constexpr float half_pi = 1.57079637f, pi = 3.14159274f;
 
-struct Pool {
+struct DiffusionPool {
   int width = 0;                       // of x
   std::vector<float> x, validation_x;  // [n, width]
   std::vector<float> noise, time;      // of the validation set: [4096, width], [4096]
@@ -74,17 +74,19 @@ void examples(std::vector<float>& x, const Json& config, int width, int64_t coun
   });
 }
 
-std::shared_ptr<const Pool> pool(const Json& config, const std::function<bool()>& stop) {
-  static PoolCache<Pool> cache;
+std::shared_ptr<const DiffusionPool> diffusion_pool(const Json& config, const std::function<bool()>& stop) {
+  static PoolCache<DiffusionPool> cache;
   return cache.get(pool_key(config), examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
-    auto p = std::make_shared<Pool>();
+    auto p = std::make_shared<DiffusionPool>();
     p->width = config.at("task").at("data") == "glyphs" ? 64 : 2;
     check_room(config, count, int64_t{sizeof(float)} * p->width + weight_bytes(config));
     examples(p->x, config, p->width, count, DataSet::pool, DataSet::pool_noise, stop);
-    examples(p->validation_x, config, p->width, validation_size, DataSet::validation, DataSet::validation_labels, stop);
-    p->noise = source(seed, DataSet::validation_noise, 0, Purpose::noise).normals(int64_t{validation_size} * p->width);
-    p->time = source(seed, DataSet::times, 0, Purpose::noise).uniforms(validation_size);
+    examples(p->validation_x, config, p->width, validation_points, DataSet::validation, DataSet::validation_labels,
+             stop);
+    p->noise =
+        source(seed, DataSet::validation_noise, 0, Purpose::noise).normals(int64_t{validation_points} * p->width);
+    p->time = source(seed, DataSet::times, 0, Purpose::noise).uniforms(validation_points);
     p->distance = {p->validation_x, p->width, directions, source(seed, DataSet::samples, 1)};
     p->weights = loss_weights(config, count, stop);
     return p;
@@ -95,7 +97,7 @@ class DiffusionModel : public Model {
  public:
   DiffusionModel(Builder& build, const Json& config, uint64_t seed)
       : seed_(seed),
-        data_(pool(config, build.stop)),
+        data_(diffusion_pool(config, build.stop)),
         batch_(batch_of(config)),
         walk_(examples_of(config), batch_, seed),
         factors_(channel_factors(features(), number(config, "outliers.channel"),
@@ -111,7 +113,7 @@ class DiffusionModel : public Model {
     // Loss of predicting 0, the best constant: E v^2.
     Arena arena;
     const Noisy all =
-        noisy(arena, data_->validation_x.data(), data_->noise.data(), data_->time.data(), validation_size);
+        noisy(arena, data_->validation_x.data(), data_->noise.data(), data_->time.data(), validation_points);
     for (int64_t i = 0; i < all.v.size(); ++i)
       variance_ += static_cast<double>(all.v.data[i]) * static_cast<double>(all.v.data[i]);
     variance_ /= static_cast<double>(all.v.size());
@@ -135,7 +137,7 @@ class DiffusionModel : public Model {
   }
 
   double validation_loss(Tape& tape, int count) override {
-    return mean_over_batches(tape, count > 0 ? std::min(count, validation_size) : validation_size, batch_,
+    return mean_over_batches(tape, count > 0 ? std::min(count, validation_points) : validation_points, batch_,
                              [&](int begin, int n) {
                                const int64_t at = int64_t{begin} * data_->width;
                                const Noisy b = noisy(tape.arena, data_->validation_x.data() + at,
@@ -147,9 +149,9 @@ class DiffusionModel : public Model {
   void metrics(Tape& tape, std::map<std::string, double>& out) override {
     const int width = data_->width;
     const DataSource start = source(data_seed_, DataSet::samples, 0, Purpose::noise);
-    std::vector<float> samples = start.normals(int64_t{validation_size} * width);
-    for (int begin = 0; begin < validation_size; begin += batch_) {
-      const int n = std::min(batch_, validation_size - begin);
+    std::vector<float> samples = start.normals(int64_t{validation_points} * width);
+    for (int begin = 0; begin < validation_points; begin += batch_) {
+      const int n = std::min(batch_, validation_points - begin);
       sample(tape, samples.data() + int64_t{begin} * width, n);
     }
     out["sliced_wasserstein"] = data_->distance(samples);
@@ -241,7 +243,7 @@ class DiffusionModel : public Model {
   }
 
   uint64_t seed_;
-  std::shared_ptr<const Pool> data_;
+  std::shared_ptr<const DiffusionPool> data_;
   int batch_;
   Walk walk_;
   std::vector<float> factors_;

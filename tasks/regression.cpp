@@ -32,7 +32,7 @@ Variant variant_of(const Json& config) {
 }
 
 // inputs, width .. width, outputs
-std::vector<int> sizes_of(const Json& config) {
+std::vector<int> layer_sizes(const Json& config) {
   std::vector<int> sizes = {integer(config, "inputs")};
   for (int i = 0; i < integer(config, "depth"); ++i) sizes.push_back(integer(config, "width"));
   sizes.push_back(integer(config, "outputs"));
@@ -43,12 +43,12 @@ struct Examples {
   std::vector<float> x, y;  // [n, inputs], [n, outputs]
 };
 
-struct Teacher {
+struct RegressionTeacher {
   std::vector<int> sizes;
   std::vector<std::vector<float>> weights;  // per layer [out, in]
   float output_scale = 1.0f;
 
-  Teacher(const Json& config, float gain) : sizes(sizes_of(config)) {
+  RegressionTeacher(const Json& config, float gain) : sizes(layer_sizes(config)) {
     for (size_t l = 0; l + 1 < sizes.size(); ++l) {
       weights.push_back(source(data_seed(config), DataSet::teacher, static_cast<uint32_t>(l))
                             .normals(int64_t{sizes[l]} * sizes[l + 1]));
@@ -105,21 +105,21 @@ double output_variance(const Examples& e, int outputs) {
   return total / outputs;
 }
 
-struct Pool {
+struct RegressionPool {
   Examples train, validation;
   std::vector<float> weights;  // of the training loss; empty: all 1
   double variance = 0;
 };
 
-std::shared_ptr<const Pool> pool(const Json& config, const std::function<bool()>& stop) {
-  static PoolCache<Pool> cache;
+std::shared_ptr<const RegressionPool> regression_pool(const Json& config, const std::function<bool()>& stop) {
+  static PoolCache<RegressionPool> cache;
   const Variant v = variant_of(config);
   return cache.get(pool_key(config), v.pool > 0 ? v.pool : examples_of(config), [&](int64_t count) {
     const uint64_t seed = data_seed(config);
     const int inputs = integer(config, "inputs"), outputs = integer(config, "outputs");
     if (v.pool == 0) check_room(config, count, int64_t{sizeof(float)} * (inputs + outputs) + weight_bytes(config));
-    Teacher teacher(config, v.teacher_gain);
-    auto p = std::make_shared<Pool>();
+    RegressionTeacher teacher(config, v.teacher_gain);
+    auto p = std::make_shared<RegressionPool>();
     p->validation = teacher.examples(v.validation, source(seed, DataSet::validation), stop);
     if (v.unit_target) {
       teacher.output_scale = static_cast<float>(1.0 / std::sqrt(output_variance(p->validation, outputs)));
@@ -142,8 +142,8 @@ class RegressionModel : public Model {
       : config_(config),
         variant_(variant_of(config)),
         seed_(seed),
-        sizes_(sizes_of(config)),
-        data_(pool(config, build.stop)),
+        sizes_(layer_sizes(config)),
+        data_(regression_pool(config, build.stop)),
         batch_(batch_of(config)),
         walk_(variant_.pool > 0 ? variant_.pool : examples_of(config), batch_, seed),
         roots_(gradient_roots(config, sizes_.back())) {
@@ -157,7 +157,7 @@ class RegressionModel : public Model {
 
   void initialised(Parameters& parameters, const Kernels&) override {
     if (variant_.student_distance == 0) return;
-    const Teacher teacher(config_, variant_.teacher_gain);
+    const RegressionTeacher teacher(config_, variant_.teacher_gain);
     for (size_t l = 0; l < layers_.size(); ++l) {
       const Tensor w = parameters.value(layers_[l].weight());  // holds N(0,1) * gain/sqrt(in)
       const float gain = l + 1 < layers_.size() ? 1.4f : 1.0f;
@@ -209,7 +209,7 @@ class RegressionModel : public Model {
   Variant variant_;
   uint64_t seed_;
   std::vector<int> sizes_;
-  std::shared_ptr<const Pool> data_;
+  std::shared_ptr<const RegressionPool> data_;
   int batch_;
   Walk walk_;
   std::vector<float> roots_;  // of the gradient's factors per output
@@ -250,7 +250,7 @@ class Regression : public Task {
     return std::make_unique<RegressionModel>(build, config, seed);
   }
   double multiply_adds(const Json& config) const override {
-    const std::vector<int> sizes = sizes_of(config);
+    const std::vector<int> sizes = layer_sizes(config);
     double total = 0;
     for (size_t l = 0; l + 1 < sizes.size(); ++l)
       total += (l == 0 ? 2.0 : 3.0) * sizes[l] * sizes[l + 1];  // the first layer has no dgrad

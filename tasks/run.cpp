@@ -342,7 +342,7 @@ History run(const Json& config, uint64_t seed, const RunOptions& options) {
   const Json own = with_data_of(config, seed);
   if (options.checkpoint_to.empty() && options.resume_from.empty()) return train(task_of(config), own, seed, options);
   RunOptions with_signatures = options;
-  with_signatures.signature = program_signature();
+  with_signatures.signature = arithmetic_signature();
   with_signatures.train_signature = train_signature(task_of(config).name());
   return train(task_of(config), own, seed, with_signatures);
 }
@@ -351,7 +351,7 @@ bool resumes(const std::string& checkpoint, const Json& config, uint64_t seed) {
   if (!std::filesystem::exists(checkpoint)) return false;
   try {
     const Checkpoint c = read_checkpoint(checkpoint);
-    return c.seed == seed && c.config == with_data_of(config, seed) && c.signature == program_signature() &&
+    return c.seed == seed && c.config == with_data_of(config, seed) && c.signature == arithmetic_signature() &&
            c.train_signature == train_signature(task_of(config).name());
   } catch (const Error&) {
     return false;
@@ -368,16 +368,11 @@ Evaluated evaluate(const std::string& path, const Json& recipe, const RunOptions
   if (const std::string reason = reason_against(out.config, /*is_judged=*/true); !reason.empty())
     throw Error(recipe.is_null() ? path + ": its configuration: " + reason : reason);
   RunOptions with_signatures = options;
-  with_signatures.signature = program_signature();
+  with_signatures.signature = arithmetic_signature();
   with_signatures.train_signature = train_signature(task_of(out.config).name());
   with_signatures.resume_from = path;
   out.result = sim::evaluate(task_of(out.config), out.config, c, with_signatures);
   return out;
-}
-
-const std::string& program_signature() {
-  static const std::string signature = arithmetic_signature();
-  return signature;
 }
 
 std::string train_signature(const std::string& name) {

@@ -76,9 +76,6 @@ struct Evaluated {
 };
 Evaluated evaluate(const std::string& checkpoint, const Json& recipe, const sim::RunOptions& options = {});
 
-/// arithmetic_signature(), computed once.
-const std::string& program_signature();
-
 /// What training one task computes: 16 hex digits over its name and the digests of two frozen runs of 5 steps, seed 1,
 /// one in fp32 and one in the preset mxfp4 (0.02 s for classifier, 1 s for lm). It covers the task's data and model,
 /// the operations, layers and optimizer that it uses, and the default training settings; arithmetic_signature()

@@ -59,12 +59,12 @@ std::vector<float> smoothing_factors(const std::vector<float>& largest_x, const 
 
 namespace {
 
-using Matrix = Eigen::MatrixXd;
+using DoubleMatrix = Eigen::MatrixXd;
 
 // Decoded values of one block rise with the code.
-class Grid {
+class CodeGrid {
  public:
-  Grid(const Quantizer& q, float s, float g) : q_(q), s_(s), g_(g) {}
+  CodeGrid(const Quantizer& q, float s, float g) : q_(q), s_(s), g_(g) {}
 
   struct Choice {
     uint32_t code;
@@ -113,9 +113,9 @@ class Grid {
 };
 
 // U of the inverse of H + damping: upper, U^T U.
-Matrix inverse_root_of(Matrix h, double damping) {
+DoubleMatrix inverse_root_of(DoubleMatrix h, double damping) {
   h.diagonal().array() += damping * h.diagonal().mean();
-  const Matrix inverse = h.llt().solve(Matrix::Identity(h.rows(), h.cols()));
+  const DoubleMatrix inverse = h.llt().solve(DoubleMatrix::Identity(h.rows(), h.cols()));
   return inverse.llt().matrixU();
 }
 
@@ -124,20 +124,20 @@ Matrix inverse_root_of(Matrix h, double damping) {
 void gptq(const float* w, std::vector<double> h, double damping, ColumnOrder order, Quantized& q) {
   if (q.code_bits() > 9) return;
   const int64_t n = q.cols;
-  const Eigen::Map<const Matrix> given(h.data(), n, n);
+  const Eigen::Map<const DoubleMatrix> given(h.data(), n, n);
   std::vector<int64_t> columns(static_cast<size_t>(n));
   std::iota(columns.begin(), columns.end(), 0);
   const auto diagonal = [&](int64_t k) { return given(k, k) > 0 ? given(k, k) : 1.0; };
   if (order == ColumnOrder::activation)
     std::stable_sort(columns.begin(), columns.end(), [&](int64_t a, int64_t b) { return given(a, a) > given(b, b); });
-  Matrix ordered(n, n), left(q.rows, n);
+  DoubleMatrix ordered(n, n), left(q.rows, n);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t k = columns[static_cast<size_t>(i)];
     for (int64_t j = 0; j < n; ++j) ordered(i, j) = given(k, columns[static_cast<size_t>(j)]);
     ordered(i, i) = diagonal(k);
     for (int64_t r = 0; r < q.rows; ++r) left(r, i) = static_cast<double>(w[r * n + k]);
   }
-  const Matrix u = inverse_root_of(std::move(ordered), damping);
+  const DoubleMatrix u = inverse_root_of(std::move(ordered), damping);
   const Quantizer resolved = resolve(q.spec);
   Eigen::VectorXd error(q.rows);
   for (int64_t i = 0; i < n; ++i) {
@@ -146,8 +146,8 @@ void gptq(const float* w, std::vector<double> h, double damping, ColumnOrder ord
       error(r) = 0;
       const uint32_t scale = q.spec.has_scale() ? scale_code_of(q, r, k) : 0;
       if (q.spec.has_scale() && resolved.scale.is_nan_code(scale)) continue;
-      const Grid::Choice c =
-          Grid(resolved, scale_value(resolved, scale), q.tensor_factor_at(r, k)).nearest(left(r, i), q.code(r, k));
+      const CodeGrid::Choice c =
+          CodeGrid(resolved, scale_value(resolved, scale), q.tensor_factor_at(r, k)).nearest(left(r, i), q.code(r, k));
       replace_code(q, r, k, c.code);
       error(r) = (left(r, i) - c.value) / u(i, i);
     }

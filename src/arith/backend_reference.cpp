@@ -176,9 +176,9 @@ void correct_scales(const QuantizeCall& call, const Quantizer& q, const MatrixVi
 }
 
 // A row of a quantised operand in the shape that accumulate.h reads. Decoded once per row, not per output.
-class RowReader {
+class DecodedRow {
  public:
-  RowReader(const Quantized& q, int64_t row)
+  DecodedRow(const Quantized& q, int64_t row)
       : q_(q), resolved_(resolve(q.spec)), format_(finer(resolved_.element, resolved_.element_under(-1.0f))) {
     const auto k = static_cast<size_t>(q.cols);
     values_.resize(k);
@@ -274,11 +274,11 @@ class ReferenceBackend final : public Backend {
     finish.prescale_product = a.spec.prescale * b.spec.prescale;
     finish.hadamard_divisor = options.hadamard_divisor;
     finish.restarts_every_128 = a.spec.has_outer_scale() || b.spec.has_outer_scale();
-    std::vector<RowReader> columns;
+    std::vector<DecodedRow> columns;
     columns.reserve(static_cast<size_t>(b.rows));
     for (int64_t j = 0; j < b.rows; ++j) columns.emplace_back(b, j);
     parallel_for(0, a.rows, 1, options.threads, 1, [&](int64_t i) {
-      const RowReader row(a, i);
+      const DecodedRow row(a, i);
       for (int64_t j = 0; j < b.rows; ++j) {
         c[i * c_stride + j] = gemm_output(options.accumulator, row, columns[static_cast<size_t>(j)], a.cols, finish);
       }
