@@ -9,6 +9,7 @@
 #include "sim/engine/backend_check.h"
 #include "sim/rules/recipe.h"
 #include "src/backends/backends.h"
+#include "src/backends/signature.h"
 #include "src/text/error.h"
 #include "tasks/run.h"
 
@@ -118,7 +119,7 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
       .task_has = task_has,
       .signature = {},
       .train_signature = tasks::train_signature};
-  if (with_signature) simulator.signature = tasks::program_signature();
+  if (with_signature) simulator.signature = arithmetic_signature();
   return simulator;
 }
 

@@ -6,7 +6,7 @@
 
 namespace fp4 {
 
-// Computed by the reference backend; the same on every machine.
-std::string arithmetic_signature();
+// Computed by the reference backend at the first call, a tenth of a second; the same on every machine.
+const std::string& arithmetic_signature();
 
 }  // namespace fp4

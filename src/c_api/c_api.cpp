@@ -74,10 +74,7 @@ const char* fp4sim_version(void) { return fp4::version(); }
 
 const char* fp4sim_signature(void) {
   const char* digits = "";
-  guarded([&] {
-    static const std::string signature = arithmetic_signature();
-    digits = signature.c_str();
-  });
+  guarded([&] { digits = arithmetic_signature().c_str(); });
   return digits;
 }
 

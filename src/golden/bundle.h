@@ -22,7 +22,7 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
 
 struct Bundle {
   std::filesystem::path dir;
-  std::string signature;  // of the arithmetic that made it
+  std::string signature;  // of the arithmetic that made it, as its manifest says; none for a case made on the way
   std::vector<Case> cases;
   // Arrays that are nowhere on disk, of the case that asked for them last.
   std::shared_ptr<std::map<std::string, std::vector<Array>>> made{};

@@ -54,8 +54,7 @@ ordered_json document_of(const ModelJob& job, const QuantSpec& spec, const Model
   document["scheme"] = job.scheme != nullptr ? ordered_json(job.scheme->name) : ordered_json(nullptr);
   if (job.scheme != nullptr) document["spec"] = to_json(canonical(spec));
   document["random"] = {{"seed", job.place.seed}, {"stream", job.place.stream}, {"step", job.place.step}};
-  static const std::string signature = arithmetic_signature();  // as long as 30 MB
-  document["signature"] = signature;
+  document["signature"] = arithmetic_signature();
   document["version"] = version();
   document["command"] = job.command_line;
   document["tensors"] = std::move(tensors);
