@@ -8,6 +8,7 @@
 
 #include "fp4/block.h"
 #include "sim/rules/codes.h"
+#include "sim/rules/read_row.h"
 #include "src/arith/spec_text.h"
 
 #define EIGEN_DONT_PARALLELIZE
@@ -18,13 +19,11 @@ namespace fp4::sim {
 
 PostTraining post_training_from(const JsonReader& from, PostTraining p) {
   JsonReader given = from;
-  if (const auto codes = given.find("codes", {"how weights become codes", row_of(weight_codes_table, p.codes).name}))
-    p.codes = codes->row(weight_codes_table).id;
+  read_row(given, "codes", "how weights become codes", weight_codes_table, p.codes);
   if (const auto alpha = given.find("smooth", {"SmoothQuant: the power of the inputs' maxima; 0: none",
                                                json_number(p.smooth), "SmoothQuant 2211.10438"}))
     p.smooth = static_cast<float>(alpha->number(0, 1));
-  if (const auto order = given.find("order", {"gptq: of the columns", row_of(column_order_table, p.order).name}))
-    p.order = order->row(column_order_table).id;
+  read_row(given, "order", "gptq: of the columns", column_order_table, p.order);
   if (const auto damping =
           given.find("damping", {"gptq: share of H's mean diagonal that is added to it", json_number(p.damping)}))
     p.damping = static_cast<float>(damping->number(1e-6, 1e3));

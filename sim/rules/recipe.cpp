@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fp4/presets.h"
+#include "sim/rules/read_row.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -115,11 +116,10 @@ Recipe from_object(JsonReader given) {
   if (const auto value =
           given.find("center_keys", {"a quantised Q K^T sees K minus its mean over the sequence", r.center_keys}))
     r.center_keys = value->boolean();
-  if (const auto value =
-          given.find("sparse", {"mask of the linear layers' weights by magnitude, along K of fprop: zeros in fprop and "
-                                "dgrad, straight through for their gradient",
-                                row_of(sparsity_table, r.sparse).name}))
-    r.sparse = value->row(sparsity_table).id;
+  read_row(given, "sparse",
+           "mask of the linear layers' weights by magnitude, along K of fprop: zeros in fprop and dgrad, straight "
+           "through for their gradient",
+           sparsity_table, r.sparse);
   if (const auto value = given.find("layers", {"which linear layers are quantised, the others run in bf16", "all"})) {
     if (value->json().is_array()) {
       r.layers = {};
