@@ -162,6 +162,10 @@ TEST_CASE("mistakes of a study are told with their place", "[quick]") {
   CHECK_THAT(error_of(table, with("3")), Contains("groups.g.base"));
   CHECK_THAT(error_of(table, R"({"group": {}})"), Contains("'group'") && Contains("groups"));
   CHECK_THAT(error_of(table, R"({"groups": {"g": {"rows": {}}}})"), Contains("missing key 'base'"));
+  CHECK_THAT(error_of(table, R"({"groups": "wgrd"})"), Contains("s.json: groups") && Contains("'wgrad'"));
+  // Its groups are another's, which takes them itself; and settings that are not in the table are told with the owner.
+  CHECK_THAT(error_of(table, R"({"groups": "wgrad_held_back"})"), Contains("wgrad_held_back: groups: expected"));
+  CHECK_THAT(error_of(table, R"({"groups": "wgrad"})"), Contains("study wgrad: groups."));
   CHECK_THAT(error_of("a,b\n1,2\n", study), Contains("t.csv") && Contains("no column 'task'"));
   CHECK_THAT(error_of(table + "short,row\n", study), Contains("t.csv, line 8"));
   CHECK_THAT(error_of(table, "{"), Contains("s.json"));

@@ -86,6 +86,7 @@ class StudyJudge {
   StudyJudge(const StudyTable& table, const std::string& study, std::string place)
       : table_(table), place_(std::move(place)), study_(parse_json<Ordered>(study, place_)) {
     object(study_, "", {"doc", "tables", "delta", "rung_cost", "groups", "orders"});
+    if (study_.contains("groups") && study_["groups"].is_string()) take_groups(study_["groups"].get<std::string>());
     for (size_t row = 0; row < table.rows(); ++row)
       if (const std::string& task = table.cell(row, "task");
           std::find(tasks_.begin(), tasks_.end(), task) == tasks_.end())
@@ -122,7 +123,20 @@ class StudyJudge {
   }
 
  private:
-  std::string where(const std::string& path) const { return path.empty() ? place_ : place_ + ": " + path; }
+  std::string where(const std::string& path) const {
+    const std::string& place = path.starts_with("groups") && !owner_.empty() ? owner_ : place_;
+    return path.empty() ? place : place + ": " + path;
+  }
+
+  // Those of another study, which writes them out.
+  void take_groups(const std::string& name) {
+    const NamedText other = open_named_json(name, "studies", "study", where("groups"));
+    auto content = parse_json<Ordered>(other.text, other.place);
+    if (!content.is_object() || !content.contains("groups") || !content["groups"].is_object())
+      throw Error(other.place + ": groups: expected an object, which other studies may take");
+    study_["groups"] = std::move(content["groups"]);
+    owner_ = other.place;
+  }
 
   // Of these keys alone; any, where none is listed.
   void object(const Ordered& value, const std::string& path, const std::vector<std::string>& keys) const {
@@ -327,7 +341,7 @@ class StudyJudge {
   }
 
   const StudyTable& table_;
-  std::string place_;
+  std::string place_, owner_;  // where the study stands, and where its groups do if they are another's
   Ordered study_;
   std::vector<std::string> tasks_;
 };

@@ -7,6 +7,7 @@
 // SETTINGS are {COLUMN: VALUE, ..}, a column by its whole name or its last word, or the same as "COLUMN=VALUE,..", and
 // name one configuration of each task; rows at other rates than its best (`at` = near best, or fixed) are further rungs
 // of it. Every row is compared with the base of its group on the seeds that both have, those of races among them.
+// "groups": STUDY takes the groups of another study, for a second table of the same settings.
 // delta, the smallest difference that matters, is the share (2 % unless given) of the loss gap of the configuration
 // `of`.
 //
