@@ -10,10 +10,10 @@
 namespace fp4 {
 namespace {
 
-constexpr int lanes = 8;
-using Floats = float __attribute__((vector_size(4 * lanes)));
-using Ints = int32_t __attribute__((vector_size(4 * lanes)));
-using Doubles = double __attribute__((vector_size(8 * lanes)));
+constexpr int sum_lanes = 8;
+using Floats = float __attribute__((vector_size(4 * sum_lanes)));
+using Ints = int32_t __attribute__((vector_size(4 * sum_lanes)));
+using Doubles = double __attribute__((vector_size(8 * sum_lanes)));
 constexpr int32_t infinity_bits = 0x7f800000, all_but_sign = 0x7fffffff;
 
 struct Sums {
@@ -67,7 +67,7 @@ inline __attribute__((always_inline)) void add_last(Sums& s, const StatisticsRow
 
 RowStatistics row_of_sums(const Sums& s, int64_t cols) {
   RowStatistics sums;
-  for (int lane = 0; lane < lanes; ++lane) {
+  for (int lane = 0; lane < sum_lanes; ++lane) {
     sums.error_squares += s.errors[lane];
     sums.squares += s.squares[lane];
     sums.largest_error = std::max(sums.largest_error, static_cast<double>(s.largest[lane]));
@@ -76,7 +76,7 @@ RowStatistics row_of_sums(const Sums& s, int64_t cols) {
     sums.underflows += s.underflows[lane];
     sums.nonfinite -= s.finite[lane];
   }
-  const int64_t padding = (cols + lanes - 1) / lanes * lanes - cols;
+  const int64_t padding = (cols + sum_lanes - 1) / sum_lanes * sum_lanes - cols;
   sums.nonfinite += cols + padding;
   sums.zeros -= padding;
   return sums;
@@ -85,7 +85,7 @@ RowStatistics row_of_sums(const Sums& s, int64_t cols) {
 inline __attribute__((always_inline)) RowStatistics summed(const StatisticsRow& r) {
   Sums s;
   int64_t k = 0;
-  for (; k + lanes <= r.cols; k += lanes) {
+  for (; k + sum_lanes <= r.cols; k += sum_lanes) {
     Ints xbits, ybits, code;
     std::memcpy(&xbits, r.x + k, sizeof xbits);
     std::memcpy(&ybits, r.y + k, sizeof ybits);
@@ -162,9 +162,9 @@ __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) RowStatistics summ
   store(s.zeros, zeros);
   store(s.underflows, underflows);
   store(s.clipped, clipped);
-  for (; k < r.cols; k += lanes) {
+  for (; k < r.cols; k += sum_lanes) {
     StatisticsRow part = r;
-    part.cols = std::min<int64_t>(r.cols, k + lanes);
+    part.cols = std::min<int64_t>(r.cols, k + sum_lanes);
     add_last(s, part, k);
   }
   return row_of_sums(s, r.cols);
