@@ -12,39 +12,51 @@
 namespace fp4::golden {
 namespace {
 
+std::vector<DecodedCode> decoded(const ProbeSection& s, Element element, const std::vector<uint32_t>& codes,
+                                 const std::vector<uint32_t>& scales) {
+  const FloatFormat& format = format_of(element);
+  std::vector<DecodedCode> out;
+  out.reserve(codes.size());
+  for (size_t k = 0; k < codes.size(); ++k) {
+    // Codes of fp32 as they are: a unit that cuts them sees the payload of a NaN.
+    const bool is_float = format.code_bits() == 32;
+    DecodedCode d;
+    d.element = is_float ? float_of(codes[k]) : decode(format, codes[k]);
+    d.scale = s.has_scale() ? decode(format_of(s.scale), scales[k / static_cast<size_t>(s.block)]) : 1.0f;
+    d.scaled = is_float ? d.element : d.element * d.scale;
+    d.fixed = format.max_exponent() - format.quantum_log2() < 62 ? decode_fixed(format, codes[k]) : 0;
+    out.push_back(d);
+  }
+  return out;
+}
+
 // One operand of a sum in the shape that accumulate.h reads, in a model's order.
 class CodesReader {
  public:
-  CodesReader(const ProbeSection& s, Element element, const std::vector<uint32_t>& codes,
-              const std::vector<uint32_t>& scales, const std::vector<int64_t>& order)
-      : section_(s), format_(format_of(element)), codes_(codes), scales_(scales), order_(order) {}
-  int64_t fixed(int64_t k) const { return decode_fixed(format_, code(k)); }
-  float scale(int64_t k) const { return has_scale() ? decode(format_of(section_.scale), scale_code(k)) : 1.0f; }
-  // Codes of fp32 as they are: a unit that cuts them sees the payload of a NaN.
-  float scaled(int64_t k) const {
-    return format_.code_bits() == 32 ? float_of(code(k)) : decode(format_, code(k)) * scale(k);
-  }
-  float value(int64_t k) const { return scaled(k); }
-  float element(int64_t k) const { return format_.code_bits() == 32 ? float_of(code(k)) : decode(format_, code(k)); }
+  CodesReader(const ProbeSection& s, Element element, const std::vector<DecodedCode>& codes,
+              const std::vector<int64_t>& order)
+      : section_(s), format_(format_of(element)), codes_(codes), order_(order) {}
+  int64_t fixed(int64_t k) const { return at(k).fixed; }
+  float scale(int64_t k) const { return at(k).scale; }
+  float scaled(int64_t k) const { return at(k).scaled; }
+  float value(int64_t k) const { return at(k).scaled; }
+  float element(int64_t k) const { return at(k).element; }
   int64_t block() const { return has_scale() ? section_.block : 0; }
   const FloatFormat& format() const { return format_; }
   int scale_min_exponent() const { return format_of(section_.scale).min_exponent(); }
   bool has_scale() const { return section_.has_scale(); }
 
  private:
-  uint32_t code(int64_t k) const { return codes_[static_cast<size_t>(order_[static_cast<size_t>(k)])]; }
-  uint32_t scale_code(int64_t k) const {
-    return scales_[static_cast<size_t>(order_[static_cast<size_t>(k)] / section_.block)];
-  }
+  const DecodedCode& at(int64_t k) const { return codes_[static_cast<size_t>(order_[static_cast<size_t>(k)])]; }
   const ProbeSection& section_;
   const FloatFormat& format_;
-  const std::vector<uint32_t>& codes_;
-  const std::vector<uint32_t>& scales_;
+  const std::vector<DecodedCode>& codes_;
   const std::vector<int64_t>& order_;
 };
 
 std::vector<int64_t> order_of(const ProbeModel& m, int64_t k_end) {
   std::vector<int64_t> order;
+  order.reserve(static_cast<size_t>(k_end));
   for (int64_t first = 0; first < m.stride; ++first)
     for (int64_t k = first; k < k_end; k += m.stride) order.push_back(k);
   if (m.descending) std::reverse(order.begin(), order.end());
@@ -197,10 +209,18 @@ ProbeDump read_probe(const std::string& path) {
   return dump;
 }
 
+DecodedSum decoded(const ProbeSection& s, const ProbeSum& sum) {
+  return {decoded(s, s.a, sum.a, sum.sa), decoded(s, s.b, sum.b, sum.sb), sum.c};
+}
+
 uint32_t probe_word(const ProbeSection& s, const ProbeSum& sum, const ProbeModel& model) {
+  return probe_word(s, decoded(s, sum), model);
+}
+
+uint32_t probe_word(const ProbeSection& s, const DecodedSum& sum, const ProbeModel& model) {
   const auto k_end = static_cast<int64_t>(sum.a.size());
   const std::vector<int64_t> order = order_of(model, k_end);
-  const CodesReader a(s, s.a, sum.a, sum.sa, order), b(s, s.b, sum.b, sum.sb, order);
+  const CodesReader a(s, s.a, sum.a, order), b(s, s.b, sum.b, order);
   const float c = c_of(s, sum.c);
   float d = s.has_scale() ? special_under_scales(a, b, k_end, c) : 0.0f;
   if (is_nan(c)) {

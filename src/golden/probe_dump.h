@@ -50,8 +50,20 @@ struct ProbeModel {
   friend bool operator==(const ProbeModel&, const ProbeModel&) = default;
 };
 
+// A sum whose codes are numbers, for many models.
+struct DecodedCode {
+  float element = 0, scale = 1, scaled = 0;  // scaled: fl32(element * scale)
+  int64_t fixed = 0;                         // the element in steps of its format; 0 of formats whose range is too wide
+};
+struct DecodedSum {
+  std::vector<DecodedCode> a, b;
+  uint32_t c = 0;
+};
+DecodedSum decoded(const ProbeSection& section, const ProbeSum& sum);
+
 // The word D that a model gives.
 uint32_t probe_word(const ProbeSection& section, const ProbeSum& sum, const ProbeModel& model);
+uint32_t probe_word(const ProbeSection& section, const DecodedSum& sum, const ProbeModel& model);
 
 struct ProbeVerdict {
   std::vector<std::string> equals;  // named rows that give every word

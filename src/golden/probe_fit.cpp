@@ -111,14 +111,31 @@ bool fits(const ProbeModel& m, const ProbeSection& s) {
   return !reordered || !s.has_scale();
 }
 
+// The sums of a section. Those that candidates are ranked by are decoded once.
+class Sums {
+ public:
+  explicit Sums(const ProbeSection& s) : section(s) {
+    for (size_t i = 0; i < std::min(last_sample, s.sums.size()); ++i) first_.push_back(decoded(s, s.sums[i]));
+  }
+  size_t size() const { return section.sums.size(); }
+  bool has_word(size_t i, const ProbeModel& m) const {
+    const ProbeSum& sum = section.sums[i];
+    return (i < first_.size() ? probe_word(section, first_[i], m) : probe_word(section, sum, m)) == sum.d;
+  }
+  const ProbeSection& section;
+
+ private:
+  std::vector<DecodedSum> first_;
+};
+
 // How many of the first `count` words a model gives. A model that gives fewer than `wanted` is left at the word that
 // shows it; the number is then below `wanted` and means no more.
-uint64_t words_given(const ProbeSection& s, const ProbeModel& m, size_t count, uint64_t wanted = 0,
+uint64_t words_given(const Sums& s, const ProbeModel& m, size_t count, uint64_t wanted = 0,
                      int64_t* first_difference = nullptr) {
-  const size_t asked = std::min(count, s.sums.size());
+  const size_t asked = std::min(count, s.size());
   uint64_t possible = asked;
   for (size_t i = 0; i < asked && possible >= wanted; ++i) {
-    if (probe_word(s, s.sums[i], m) == s.sums[i].d) continue;
+    if (s.has_word(i, m)) continue;
     --possible;
     if (first_difference != nullptr && *first_difference < 0) *first_difference = static_cast<int64_t>(i);
   }
@@ -136,14 +153,14 @@ struct Climb {
 };
 
 // The model after the one change that gives the most words, or the model itself.
-Climb best_step(const ProbeSection& s, const Climb& from, size_t count) {
+Climb best_step(const Sums& s, const Climb& from, size_t count) {
   Climb best = from;
   for (const Parameter& p : parameters()) {
-    if (!is_alive(p.name, from.model.row, s.has_scale())) continue;
+    if (!is_alive(p.name, from.model.row, s.section.has_scale())) continue;
     for (const int value : p.values) {
       ProbeModel changed = from.model;
       p.set(changed, value);
-      if (changed == from.model || !fits(changed, s)) continue;
+      if (changed == from.model || !fits(changed, s.section)) continue;
       const uint64_t equal = words_given(s, changed, count, best.equal + 1);
       if (equal > best.equal) best = {changed, equal};
     }
@@ -162,27 +179,28 @@ std::vector<std::string> changes_of(const ProbeModel& m, const AccumulatorInfo& 
 
 }  // namespace
 
-ProbeVerdict judge_probe(const ProbeSection& s) {
+ProbeVerdict judge_probe(const ProbeSection& section) {
   ProbeVerdict v;
-  v.total = s.sums.size();
-  if (s.sums.empty()) return v;
-  const size_t count = std::min(sample, s.sums.size());
+  v.total = section.sums.size();
+  if (section.sums.empty()) return v;
+  const Sums s(section);
+  const size_t count = std::min(sample, s.size());
   struct Start {
     Climb climb;
     const AccumulatorInfo* row;
   };
   std::vector<Start> ranked;
   for (const AccumulatorInfo& info : accumulator_table) {
-    if (!takes_section(info.row, s)) continue;
+    if (!takes_section(info.row, section)) continue;
     // As they are, and as units of narrower operands are built of them: other orders, C by an addition of its own.
     for (const int stride : {1, 2, 4}) {
       for (const bool adds_c_last : {false, true}) {
         const ProbeModel m = {info.row, stride, false, adds_c_last};
-        if (fits(m, s)) ranked.push_back({{m, words_given(s, m, count)}, &info});
+        if (fits(m, section)) ranked.push_back({{m, words_given(s, m, count)}, &info});
       }
     }
     const ProbeModel plain = {info.row};
-    if (words_given(s, plain, s.sums.size(), v.total) < v.total) continue;
+    if (words_given(s, plain, s.size(), v.total) < v.total) continue;
     if (v.equals.empty()) v.model = plain;
     v.equals.emplace_back(info.name);
   }
@@ -213,12 +231,12 @@ ProbeVerdict judge_probe(const ProbeSection& s) {
     if (start.climb.equal > best.climb.equal) best = start;
   }
   // What the sample left open.
-  const size_t many = std::min(last_sample, s.sums.size());
+  const size_t many = std::min(last_sample, s.size());
   Climb last = {best.climb.model, words_given(s, best.climb.model, many)};
   if (last.equal < many) last = best_step(s, last, many);
   v.model = last.model;
   v.nearest = best.row->name;
-  v.equal = words_given(s, v.model, s.sums.size(), 0, &v.first_difference);
+  v.equal = words_given(s, v.model, s.size(), 0, &v.first_difference);
   v.changes = changes_of(v.model, *best.row);
   return v;
 }
