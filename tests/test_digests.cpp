@@ -9,6 +9,7 @@
 #include "src/files/sha256.h"
 #include "tasks/run.h"
 #include "tasks/text.h"
+#include "tests/support/support.h"
 
 using namespace fp4;
 using sim::Json;
@@ -28,6 +29,14 @@ Json small(const std::string& task, const std::string& recipe) {
 
 TEST_CASE("the arithmetic signature is that of every compiler", "[quick]") {
   CHECK(arithmetic_signature() == "25a1579dabcc15da");
+}
+
+// The build has computed what it writes down (tools/cmake/print_signature.cpp).
+TEST_CASE("the program writes down the signature that it computes", "[cli]") {
+  const test::TemporaryFolder folder;
+  REQUIRE(test::run_cli("golden make --suite smoke --out " + folder / "golden").exit_code == 0);
+  const Json manifest = Json::parse(test::read_text(folder / "golden/manifest.json"));
+  CHECK(test::run_cli("signature").out == manifest.at("signature").get<std::string>() + "\n");
 }
 
 TEST_CASE("each task ends in the same bits whatever compiled it", "[quick]") {

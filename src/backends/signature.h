@@ -6,7 +6,11 @@
 
 namespace fp4 {
 
-// Computed by the reference backend at the first call, a tenth of a second; the same on every machine.
+// Computed by the reference backend, a tenth of a second; the same on every machine.
+std::string computed_signature();
+
+// The same, for what a program writes. The build of fp4sim computes it with the library that the program is linked to
+// (tools/CMakeLists.txt); elsewhere it is computed at the first call.
 const std::string& arithmetic_signature();
 
 }  // namespace fp4

@@ -54,7 +54,7 @@ void add_version(CLI::App& app, Invocation&) {
   add_json_option(app, *as_json);
   app.callback([as_json] {
     const nlohmann::ordered_json json = {
-        {"version", version()},  {"commit", commit_of_build()}, {"signature", arithmetic_signature()},
+        {"version", version()},  {"commit", commit_of_build()}, {"signature", computed_signature()},
         {"compiler", kCompiler}, {"features", features()},      {"libraries", libraries()}};
     if (*as_json) return print_json(json);
     std::vector<std::pair<std::string, std::string>> lines = {{"fp4sim", json["version"]}};

@@ -11,7 +11,7 @@ namespace fp4::tools {
 namespace {
 
 void print_signatures(bool train, bool as_json) {
-  nlohmann::ordered_json json = {{"signature", arithmetic_signature()}, {"version", version()}};
+  nlohmann::ordered_json json = {{"signature", computed_signature()}, {"version", version()}};
   if (!as_json) fmt::print("{}\n", json["signature"].get<std::string>());
   // A pipe gets one line: `test "$(fp4sim signature)" = f7097f7a1a6b740b`.
   if (!train && !as_json && !stdout_is_terminal()) return;
