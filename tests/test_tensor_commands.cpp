@@ -167,6 +167,41 @@ TEST_CASE("bits an element count a bf16 scale as 16", "[cli]") {
   CHECK(rows[1].at("bits_per_element") == 5.0);  // 4 + 32/32
 }
 
+// Sizes by hand: of 4, 1, 3, 2 the elements 4 and 3 stay, of the pairs (4, 1), (3, 2), (4, 1), (3, 2) the first two; of
+// 6, 0, 0, -6, 1, 1, 1, 2 the sixes, 2 and the earlier 1, and the pairs of the sixes. All are exact in mxfp4.
+TEST_CASE("compare counts what a mask leaves out as error, and half of the codes", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  std::vector<float> x;
+  for (int i = 0; i < 8; ++i) x.insert(x.end(), {4, 1, 3, 2});
+  for (int i = 0; i < 4; ++i) x.insert(x.end(), {6, 0, 0, -6, 1, 1, 1, 2});
+  fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {2, 32}, x.data());
+  const std::string words = "compare " + (folder / "x.npy") + " --specs mxfp4 --json --sparse ";
+  const auto result = fp4::test::run_cli(words + "none 2:4 --sparse 4:8");
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto rows = nlohmann::json::parse(result.out).at("rows");
+  REQUIRE(rows.size() == 3);
+  const struct {
+    const char* sparse;
+    double squares, largest, bits;
+  } expected[] = {{"none", 0, 0, 4.25},
+                  {"2:4", 8 * 5 + 4 * 2, 2, 4.0 / 2 + 1 + 8.0 / 32},
+                  {"4:8", 4 * 30 + 4 * 7, 4, 4.0 / 2 + 0.5 + 8.0 / 32}};
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(rows[i].at("sparse") == expected[i].sparse);
+    CHECK(rows[i].at("nmse").get<double>() == Approx(expected[i].squares / (8 * 30 + 4 * 79)));
+    CHECK(rows[i].at("largest_error") == expected[i].largest);
+    CHECK(rows[i].at("bits_per_element") == expected[i].bits);
+  }
+  CHECK(rows[0].at("best") == true);
+  const auto refused = fp4::test::run_cli(words + "2:3");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Catch::Contains("'2:3'") && Catch::Contains("none, 2:4, 4:8"));
+  const auto small = fp4::test::run_cli("compare " + (folder / "x.npy") + " --specs mxfp4,block=8 --sparse 2:4");
+  CHECK(small.exit_code == 2);
+  CHECK_THAT(small.err, Catch::Contains("mxfp4,block=8") && Catch::Contains("at least 16"));
+}
+
 TEST_CASE("inspect finds the parts of a weight in every scheme", "[cli]") {
   using fp4::Dtype;
   const fp4::test::TemporaryFolder folder;

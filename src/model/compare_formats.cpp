@@ -95,6 +95,18 @@ void mark_best(std::vector<CompareLine>& lines, size_t first, size_t count) {
   best->best = best->report.has_finite();
 }
 
+// Every spec under every mask, of the first mask all specs first.
+std::vector<CompareLine> settings_of(const CompareJob& job) {
+  std::vector<CompareLine> settings;
+  std::vector<std::string> words;
+  for (const SparsityInfo& row : sparsity_table) words.emplace_back(row.name);
+  for (const std::string& mask : job.sparse)
+    if (find_row(sparsity_table, mask) == nullptr) throw unknown_word("compare --sparse", mask, words);
+  for (const std::string& mask : job.sparse.empty() ? std::vector<std::string>{""} : job.sparse)
+    for (const std::string& spec : job.specs) settings.push_back({"all", spec, mask});
+  return settings;
+}
+
 }  // namespace
 
 CompareResult compare_formats(const CompareJob& job) {
@@ -102,12 +114,20 @@ CompareResult compare_formats(const CompareJob& job) {
   for (const std::string& words : job.specs) specs.push_back(quant_spec_from_words(words, "compare --specs"));
   if (specs.empty()) throw Error("compare: no spec to compare");
   CompareResult result;
+  const std::vector<CompareLine> settings = settings_of(job);
   for (size_t i = 0; i < specs.size(); ++i)
     if (const std::string note = note_of(specs[i]); !note.empty()) result.notes.push_back(job.specs[i] + ": " + note);
   SourceHashes sources("compare", job.changed, job.threads);
   const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
-  for (const std::string& words : job.specs) result.totals.push_back({"all", words});
+  result.totals = settings;
   BandOptions options;
+  std::vector<QuantSpec> of_settings;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    of_settings.push_back(specs[i % specs.size()]);
+    const SparsityInfo* sparsity = find_row(sparsity_table, settings[i].sparse);
+    options.sparsity.push_back(sparsity != nullptr ? sparsity->id : Sparsity::none);
+    if (options.sparsity[i] != Sparsity::none) check_sparse(of_settings[i], "compare --sparse: " + settings[i].spec);
+  }
   options.backend = job.backend;
   options.threads = job.threads;
   uint64_t bytes = 0;
@@ -122,16 +142,16 @@ CompareResult compare_formats(const CompareJob& job) {
     options.progress = [&](uint64_t elements) {
       progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)), w.name);
     };
-    const std::vector<QuantizeReport> reports = quantize_bands(reader, specs, options);
-    for (size_t i = 0; i < specs.size(); ++i) {
-      result.lines.push_back({w.name, job.specs[i], reports[i]});
+    const std::vector<QuantizeReport> reports = quantize_bands(reader, of_settings, options);
+    for (size_t i = 0; i < settings.size(); ++i) {
+      result.lines.push_back({w.name, settings[i].spec, settings[i].sparse, reports[i]});
       result.totals[i].report.add(reports[i]);
     }
     for (const std::string& note : reader.notes()) result.notes.push_back(note);
     if (!w.layout_words().empty()) result.notes.push_back(fmt::format("{}: read as {}", w.name, w.layout_words()));
     if (const int64_t count = reports[0].nonfinite; count > 0)
       result.notes.push_back(fmt::format("{}: {} elements are not finite", w.name, count));
-    mark_best(result.lines, result.lines.size() - specs.size(), specs.size());
+    mark_best(result.lines, result.lines.size() - settings.size(), settings.size());
   }
   mark_best(result.totals, 0, result.totals.size());
   sources.end();

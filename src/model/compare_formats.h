@@ -13,18 +13,19 @@ namespace fp4 {
 struct CompareJob {
   std::vector<std::string> files = {};  // tensors, FILE:ENTRY, models, folders of shards
   std::vector<std::string> specs = {};
-  OpenOptions open = {};     // its entry is that of the files
-  bool is_told = false;      // `open` says what a raw or opaque file is
-  Layouts layouts = {};      // of FP4 weights
-  bool all_tensors = false;  // of a model also what `quantize --scheme` leaves as it is (keep_rules.h)
-  bool changed = false;      // reads shards that are not those of fp4sim.json by their SHA-256
+  std::vector<std::string> sparse = {};  // masks, words of sparsity_table: every spec under each; empty: none
+  OpenOptions open = {};                 // its entry is that of the files
+  bool is_told = false;                  // `open` says what a raw or opaque file is
+  Layouts layouts = {};                  // of FP4 weights
+  bool all_tensors = false;              // of a model also what `quantize --scheme` leaves as it is (keep_rules.h)
+  bool changed = false;                  // reads shards that are not those of fp4sim.json by their SHA-256
   std::string backend = "auto";
   int threads = 1;
   Progress progress = {};
 };
 
 struct CompareLine {
-  std::string tensor, spec;
+  std::string tensor, spec, sparse;  // sparse: empty where a job names no masks
   QuantizeReport report = {};
   bool best = false;  // the smallest NMSE of a tensor; of equal ones the first
 };

@@ -18,13 +18,26 @@ bool is_poisoned(const QuantSpec& s) { return s.nonfinite == Nonfinite::tensor_n
 // caches.
 struct BandWorker {
   RowReader* reader = nullptr;
-  std::vector<QuantizeCall> calls = {};  // of each spec
-  std::vector<float> x = {}, y = {};
+  std::vector<QuantizeCall> calls = {};               // of each spec
+  std::vector<float> x = {}, y = {}, kept = {};       // kept: x with zeros for what a mask leaves out
   Quantized q = {}, all = {};                         // of a piece, and of the band where somebody takes it
   std::vector<std::vector<RowStatistics>> sums = {};  // of each spec
 };
 
 constexpr int64_t piece_bytes = int64_t{256} << 10;  // of float32: a level 2 cache holds it twice
+
+// x with zeros for what the mask of each row leaves out; where `of` is not x, the same places of it.
+void keep_largest(Sparsity sparsity, const float* x, int64_t rows, int64_t cols, float* of) {
+  std::vector<int32_t> kept(static_cast<size_t>(cols / 2 + 2));
+  std::vector<bool> is_kept(static_cast<size_t>(cols));
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t count = largest_of_row(sparsity, x + r * cols, cols, kept.data());
+    std::fill(is_kept.begin(), is_kept.end(), false);
+    for (int64_t i = 0; i < count; ++i) is_kept[static_cast<size_t>(kept[static_cast<size_t>(i)])] = true;
+    for (int64_t k = 0; k < cols; ++k)
+      if (!is_kept[static_cast<size_t>(k)]) of[r * cols + k] = 0.0f;
+  }
+}
 
 void append(Quantized& all, const Quantized& piece, bool is_first) {
   if (is_first) {
@@ -51,7 +64,7 @@ int64_t band_rows(const std::vector<QuantSpec>& specs, int64_t rows, int64_t col
   return std::max(bytes / (4 * std::max<int64_t>(cols, 1)) / step * step, step);
 }
 
-uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols) {
+uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols, Sparsity sparsity) {
   Quantized q;
   q.spec = spec;
   q.geometry = geometry_of(spec, rows, cols);
@@ -59,6 +72,10 @@ uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols) {
   if (const FloatFormat& f = format_of(spec.element); f.is_grid())  // packed, with shared micro-exponents
     bytes =
         static_cast<int64_t>(std::ceil(static_cast<double>(rows * q.geometry.padded_cols) * f.grid->packed_bits() / 8));
+  if (sparsity != Sparsity::none) {
+    const double metadata = static_cast<double>(rows * cols) * row_of(sparsity_table, sparsity).metadata_bits / 8;
+    bytes = (bytes + 1) / 2 + static_cast<int64_t>(std::ceil(metadata));
+  }
   if (spec.has_scale())
     bytes += q.geometry.scale_rows * q.geometry.scale_cols *
              (spec.scale == Scale::bf16 ? 2
@@ -111,6 +128,7 @@ TensorAmax largest_magnitude(RowReader& reader, int threads, bool looks_for_nan)
 std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<QuantSpec>& specs,
                                            const BandOptions& options) {
   const Dispatcher backend(options.backend);
+  const auto sparsity_of = [&](size_t k) { return options.sparsity.empty() ? Sparsity::none : options.sparsity[k]; };
   const int64_t rows = reader.rows(), cols = reader.cols();
   const int64_t band =
       band_rows(specs, rows, cols, std::min(options.band_bytes, (int64_t{32} << 20) / std::max(options.threads, 1)));
@@ -132,7 +150,7 @@ std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<
   for (size_t i = 0; i < specs.size(); ++i) {
     reports[i].rows = rows;
     reports[i].cols = cols;
-    reports[i].bytes = stored_bytes(specs[i], rows, cols);
+    reports[i].bytes = stored_bytes(specs[i], rows, cols, sparsity_of(i));
     calls[i].spec = specs[i];
     calls[i].place = options.place;
     calls[i].random_words = options.random_words;
@@ -171,12 +189,18 @@ std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<
     float* const y = w.y.data() + (options.keeps_decoded ? done * cols : 0);
     for (size_t k = 0; k < specs.size(); ++k) {
       w.calls[k].x = x;
+      if (sparsity_of(k) != Sparsity::none) {  // the largest element of a tensor is kept, so that its scale stays
+        w.kept.assign(x.data, x.data + count * cols);
+        keep_largest(sparsity_of(k), x.data, count, cols, w.kept.data());
+        w.calls[k].x = view_of(w.kept.data(), count, cols);
+      }
       w.calls[k].row_offset = i * band + done;
       backend.quantize(w.calls[k], w.q);
       if (options.decode)
         options.decode(w.q, y, inner);
       else
         backend.dequantize(w.q, y, inner);
+      if (sparsity_of(k) != Sparsity::none) keep_largest(sparsity_of(k), x.data, count, cols, y);
       if (done == 0) w.sums[k].clear();
       const std::vector<RowStatistics> sums = row_statistics(w.q, x, y, inner);
       w.sums[k].insert(w.sums[k].end(), sums.begin(), sums.end());

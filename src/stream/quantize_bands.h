@@ -8,12 +8,14 @@
 
 #include "src/arith/quantize_statistics.h"
 #include "src/backends/backends.h"
+#include "src/backends/sparse.h"
 #include "src/stream/row_reader.h"
 
 namespace fp4 {
 
-// Bytes of codes, scales and tensor scales of [rows, cols], without headers, factors in the format that they have.
-uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols);
+// Bytes of codes, scales and tensor scales of [rows, cols], without headers, factors in the format that they have. Of a
+// sparse row half of the codes and the metadata of its mask.
+uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols, Sparsity sparsity = Sparsity::none);
 
 // Rows of one band of about `bytes` of float32: whole blocks of every spec, at least one; all rows where one block is
 // the whole tensor.
@@ -40,6 +42,8 @@ struct BandOptions {
   // may have the next.
   std::vector<std::function<void(const QuantizedBand&)>> sinks = {};
   bool keeps_decoded = false;
+  // Of each spec, empty: none. Its rows keep what largest_of_row() keeps; what is left out decodes to 0.
+  std::vector<Sparsity> sparsity = {};
   std::function<void(uint64_t elements)> progress = {};  // after each band, likewise
 };
 

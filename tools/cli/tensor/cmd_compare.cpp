@@ -15,7 +15,7 @@ namespace fp4::tools {
 namespace {
 
 struct CompareOptions {
-  std::vector<std::string> files, specs;
+  std::vector<std::string> files, specs, sparse;
   std::string nibbles, scale_layout;
   bool json = false, allow_left = false, changed = false, all_tensors = false;
   BackendOptions backend;
@@ -24,6 +24,7 @@ struct CompareOptions {
 
 nlohmann::ordered_json line_json(const CompareLine& l) {
   nlohmann::ordered_json out = {{"tensor", l.tensor}, {"spec", l.spec}};
+  if (!l.sparse.empty()) out["sparse"] = l.sparse;
   out.update(report_json(l.report, {"elements", "nmse", "decibels", "largest_error", "clipped", "zeros", "nonfinite",
                                     "bits_per_element"}));
   out["best"] = l.best;
@@ -36,6 +37,7 @@ void print_lines(const std::vector<CompareLine>& lines, bool json) {
     for (const CompareLine& l : lines) rows.push_back(line_json(l));
     return print_json({{"rows", rows}});
   }
+  const bool is_sparse = !lines.empty() && !lines.front().sparse.empty();
   Table table = {{{"tensor"},
                   {"spec"},
                   {"NMSE", Align::right},
@@ -48,8 +50,9 @@ void print_lines(const std::vector<CompareLine>& lines, bool json) {
                  {}};
   for (const CompareLine& l : lines) {
     const QuantizeReport& r = l.report;
-    table.rows.push_back({l.tensor, l.spec, fmt::format("{:.3e}", r.nmse()), fmt::format("{:.2f}", r.decibels()),
-                          fmt::format("{:.3g}", r.largest_error), fmt::format("{:.2f} %", 100 * r.share(r.clipped)),
+    table.rows.push_back({l.tensor, is_sparse ? l.spec + ", " + l.sparse : l.spec, fmt::format("{:.3e}", r.nmse()),
+                          fmt::format("{:.2f}", r.decibels()), fmt::format("{:.3g}", r.largest_error),
+                          fmt::format("{:.2f} %", 100 * r.share(r.clipped)),
                           fmt::format("{:.2f} %", 100 * r.share(r.zeros)), fmt::format("{:.3g}", r.bits_per_element()),
                           l.best ? "*" : ""});
   }
@@ -57,7 +60,7 @@ void print_lines(const std::vector<CompareLine>& lines, bool json) {
 }
 
 void run_compare(const CLI::App& app, const CompareOptions& o) {
-  CompareJob job = {o.files, o.specs, o.input.open_options(), !o.input.dtype.empty()};
+  CompareJob job = {o.files, o.specs, o.sparse, o.input.open_options(), !o.input.dtype.empty()};
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   if (app.count("--nibbles") > 0) job.layouts.nibbles = golden::code_layout_of("--nibbles", o.nibbles);
@@ -89,6 +92,9 @@ void add_compare(CLI::App& app, Invocation&) {
   keep_older_names(app.add_option("--specs,--spec", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
                        ->required()
                        ->type_name("SPEC"));
+  app.add_option("--sparse", o->sparse,
+                 "Masks of rows by magnitude: none, 2:4, 4:8 (pairs); every spec under each (repeatable)")
+      ->type_name("MASK");
   app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
       ->type_name("NIBBLES");
   app.add_option("--scale-layout", o->scale_layout,
