@@ -16,7 +16,6 @@ LONG = {
     "quantize": "f4.quantize(x, 'nvfp4', scale_rule='mse', threads=1, backend='reference')",
     "random": "f4.random(8, 2**29)",
     "train": "f4.train('lm', 'mxfp4', steps=100000)",
-    "signature": "[f4.signature() for _ in range(1000)]",
     "sweep": "f4.sweep('quick', out=folder + '/quick.sweep', progress=False)",
     "bench": "f4.bench('gemm', rounds=1000)",
     "layer": "layer(torch.from_numpy(x)).sum().backward()",
