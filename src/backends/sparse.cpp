@@ -198,18 +198,20 @@ std::vector<uint8_t> metadata_of(const SparseMask& mask, Sparsity sparsity) {
   return out;
 }
 
-void clear_others(const SparseMask& mask, std::vector<float>& values) {
-  for (int64_t r = 0; r < mask.rows; ++r) {
-    const int32_t* next = mask.row(r);
-    const int32_t* end = next + mask.cols / 2;
-    for (int64_t k = 0; k < mask.cols; ++k) {
-      if (next != end && *next == k) {
-        ++next;
-      } else {
-        values[static_cast<size_t>(r * mask.cols + k)] = 0.0f;
-      }
+void clear_others(const int32_t* kept, int64_t count, int64_t cols, float* row) {
+  const int32_t* end = kept + count;
+  for (int64_t k = 0; k < cols; ++k) {
+    if (kept != end && *kept == k) {
+      ++kept;
+    } else {
+      row[k] = 0.0f;
     }
   }
+}
+
+void clear_others(const SparseMask& mask, std::vector<float>& values) {
+  for (int64_t r = 0; r < mask.rows; ++r)
+    clear_others(mask.row(r), mask.cols / 2, mask.cols, values.data() + r * mask.cols);
 }
 
 void sparse_gemm(const Dispatcher& backend, const Quantized& a, const Quantized& b, const SparseMask& mask,

@@ -56,7 +56,8 @@ SparseMask largest_kept(const std::string& place, Sparsity sparsity, const std::
                         int64_t cols);
 // Its metadata: [rows, cols/4], of pairs [rows, cols/8].
 std::vector<uint8_t> metadata_of(const SparseMask& mask, Sparsity sparsity);
-// Zeros for what is left out, so that it counts in no maximum.
+// Zeros for what is left out, so that it counts in no maximum: of a row with `count` columns kept, of all rows.
+void clear_others(const int32_t* kept, int64_t count, int64_t cols, float* row);
 void clear_others(const SparseMask& mask, std::vector<float>& values);
 
 // Error, which `which` opens, for specs that have no sparse product: blocks below 16, outer128.

@@ -26,18 +26,26 @@ struct BandWorker {
 
 constexpr int64_t piece_bytes = int64_t{256} << 10;  // of float32: a level 2 cache holds it twice
 
-// x with zeros for what the mask of each row leaves out; where `of` is not x, the same places of it.
-void keep_largest(Sparsity sparsity, const float* x, int64_t rows, int64_t cols, float* of) {
-  std::vector<int32_t> kept(static_cast<size_t>(cols / 2 + 2));
-  std::vector<bool> is_kept(static_cast<size_t>(cols));
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t count = largest_of_row(sparsity, x + r * cols, cols, kept.data());
-    std::fill(is_kept.begin(), is_kept.end(), false);
-    for (int64_t i = 0; i < count; ++i) is_kept[static_cast<size_t>(kept[static_cast<size_t>(i)])] = true;
-    for (int64_t k = 0; k < cols; ++k)
-      if (!is_kept[static_cast<size_t>(k)]) of[r * cols + k] = 0.0f;
+// What the mask of each row of a piece keeps.
+class PieceMask {
+ public:
+  PieceMask(Sparsity sparsity, const MatrixView& x)
+      : cols_(x.cols), room_(x.cols / 2 + 2), kept_(static_cast<size_t>(x.rows * room_)) {
+    for (int64_t r = 0; r < x.rows; ++r)
+      counts_.push_back(largest_of_row(sparsity, x.data + r * cols_, cols_, kept_.data() + r * room_));
   }
-}
+  void clear_others(float* rows) const {
+    for (size_t r = 0; r < counts_.size(); ++r) {
+      const auto at = static_cast<int64_t>(r);
+      fp4::clear_others(kept_.data() + at * room_, counts_[r], cols_, rows + at * cols_);
+    }
+  }
+
+ private:
+  int64_t cols_, room_;
+  std::vector<int32_t> kept_;
+  std::vector<int64_t> counts_;
+};
 
 void append(Quantized& all, const Quantized& piece, bool is_first) {
   if (is_first) {
@@ -189,9 +197,10 @@ std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<
     float* const y = w.y.data() + (options.keeps_decoded ? done * cols : 0);
     for (size_t k = 0; k < specs.size(); ++k) {
       w.calls[k].x = x;
+      std::optional<PieceMask> mask;
       if (sparsity_of(k) != Sparsity::none) {  // the largest element of a tensor is kept, so that its scale stays
         w.kept.assign(x.data, x.data + count * cols);
-        keep_largest(sparsity_of(k), x.data, count, cols, w.kept.data());
+        mask.emplace(sparsity_of(k), x).clear_others(w.kept.data());
         w.calls[k].x = view_of(w.kept.data(), count, cols);
       }
       w.calls[k].row_offset = i * band + done;
@@ -200,7 +209,7 @@ std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<
         options.decode(w.q, y, inner);
       else
         backend.dequantize(w.q, y, inner);
-      if (sparsity_of(k) != Sparsity::none) keep_largest(sparsity_of(k), x.data, count, cols, y);
+      if (mask) mask->clear_others(y);
       if (done == 0) w.sums[k].clear();
       const std::vector<RowStatistics> sums = row_statistics(w.q, x, y, inner);
       w.sums[k].insert(w.sums[k].end(), sums.begin(), sums.end());
