@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "fp4/codec.h"
+#include "src/backends/listed_codes.h"
 
 namespace fp4 {
 namespace {
@@ -17,9 +18,6 @@ ListedScales::ListedScales(const Quantizer& q, const FloatFormat& element, Tenso
   const bool is_plain = q.has_scale && !q.scale.is_grid() && q.arithmetic == Arithmetic::exact &&
                         q.compute == Compute::fp32 && q.subnormals == Subnormals::keep && !(q.soft_alpha > 0.0f) &&
                         !(q.scale_floor > 0.0f) && !(q.scale_ceiling > 0.0f) && q.exponent == Exponent::bits;
-  const bool is_nearest = q.scale_rounding == Rounding::nearest_even || q.scale_rounding == Rounding::nearest_away ||
-                          q.scale_rounding == Rounding::nearest_toward_zero ||
-                          q.scale_rounding == Rounding::nearest_toward_positive;
   if (!is_plain || !is_finite(t.g) || !(t.g > 0.0f)) return;
   Quantizer own = q;
   own.element = element;
@@ -27,7 +25,7 @@ ListedScales::ListedScales(const Quantizer& q, const FloatFormat& element, Tenso
   double divisor = 0.0;
   switch (q.scale_rule) {
     case ScaleRule::amax:
-      if (!is_nearest) return;
+      if (!is_listed_nearest(q.scale_rounding)) return;
       way_ = Way::nearest;
       divisor = as_double(own.divisor().numerator) * g / own.divisor().denominator;
       break;
