@@ -1,20 +1,10 @@
 // Floats, 32-bit integers and truth values of sixteen lanes.
 #pragma once
 
-#if defined(__GNUC__) && !defined(__clang__)
-// g++ 12 finds its own _mm512_undefined_*() uninitialised (GCC bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
 #include <cstdint>
 
 #include "fp4/bits.h"
+#include "src/cpu/simd/intrinsics.h"
 
 #define FP4_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512vbmi,fma,bmi2")))
 #define FP4_SIMD \
