@@ -77,7 +77,7 @@ bundle() {
     grep -Ev '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util))\.so' | while read -r library; do
     strip --strip-unneeded -o "$folder/lib/$(basename "$library")" "$library" || exit 1
   done
-  cp tools/gpu_check.sh tools/bench/gpu_yardstick.py tools/bench/gpu_energy.py "$folder" || exit 1
+  cp tools/gpu_check.sh tools/bench/gpu_yardstick.py tools/bench/gpu_energy.py tools/bench/gpu_sweep.json "$folder" || exit 1
   "$folder/bin/fp4sim" version || exit 1
   (cd "$folder" && tar czf programs.tar.gz bin lib && rm -rf bin lib) || exit 1
   echo "gpu_check.sh: $(du -sm "$folder" | cut -f1) MB in $folder; where the device is: gpu_check.sh --run on a copy of it"
@@ -305,6 +305,30 @@ run_digests() {
   done
 }
 
+# A sweep's runs, eight at a time and one at a time on the device, then on the CPU: the same digests, and seconds of each.
+run_sweep() {
+  for how in gpu_8 gpu_1 auto_$(nproc); do
+    runs=sweep_$how
+    if [ $how != gpu_8 ] && ! is_passed sweep_gpu_8; then
+      skip $runs "nothing to compare with"
+      continue
+    fi
+    # shellcheck disable=SC2016
+    start $runs 100 sh -c '"$0" sweep run "$1" --backend $2 -j $3 --out "$4" --quiet && "$0" sweep export "$4" --out "$4/runs.csv"' \
+      "$bin/fp4sim" "$bundle/gpu_sweep.json" ${how%_*} ${how#*_} "$work/$runs.sweep"
+    wait_for $runs
+    # recipe, hash, seed, status, digest
+    grep '^gpu_sweep,' "$work/$runs.sweep/runs.csv" 2>/dev/null | cut -d, -f 2,4,5,7,10 | sort >"$work/$runs.digests"
+    if is_passed $runs && { [ ! -s "$work/$runs.digests" ] || ! cmp -s "$work/sweep_gpu_8.digests" "$work/$runs.digests"; }; then
+      echo 1 >"$work/$runs.code"
+      echo "digests differ from those of eight at a time" >"$work/$runs.why"
+    fi
+  done
+  report sweep digests tests.txt sweep_gpu_8 sweep_gpu_1 $runs
+  ! is_passed $runs || say "  $(wc -l <"$work/$runs.digests") runs of 100 steps: device, 8 at a time $(cat "$work/sweep_gpu_8.seconds") s," \
+    "1 at a time $(cat "$work/sweep_gpu_1.seconds") s; CPU, $(nproc) at a time $(cat "$work/$runs.seconds") s"
+}
+
 run_yardstick() {
   if command -v python3 >/dev/null; then
     start yardstick 90 python3 "$bundle/gpu_yardstick.py"
@@ -437,7 +461,7 @@ run() {
   PYTHONDONTWRITEBYTECODE=1
   export LD_LIBRARY_PATH CUDA_DEVICE_ORDER PYTHONDONTWRITEBYTECODE
   failures=0 has_device=yes
-  for stage in device tests bench digests yardstick sanitizers ncu energy; do
+  for stage in device tests bench digests sweep yardstick sanitizers ncu energy; do
     run_$stage
   done
   echo "=== all of it, once more"
@@ -472,7 +496,7 @@ self_test() {
       esac
       [ $case = absent ] || chmod +x "$stand_in"
     done
-    cp "$here"/bench/gpu_*.py "$place/$case" 2>/dev/null || cp "$here"/gpu_*.py "$place/$case"
+    cp "$here"/bench/gpu_*.[jp]* "$place/$case" 2>/dev/null || cp "$here"/gpu_*.[jp]* "$place/$case"
     # What never ends is given four seconds beyond what the stages themselves took on this machine.
     limit=60
     [ $case != endless ] || limit=$((took + 4))
@@ -482,7 +506,7 @@ self_test() {
     expect "$case: exit code $? instead of 3" $(($? == 3))
     took=$(($(date +%s) - begin))
     summary=$place/$case/out/summary.txt
-    for stage in device tests bench digests yardstick sanitizers ncu energy; do
+    for stage in device tests bench digests sweep yardstick sanitizers ncu energy; do
       expect "$case: no line of stage $stage" "$(grep -c "^$stage " "$summary")"
       [ $stage = device ] || expect "$case: stage $stage passed without a device" \
         $(($(grep -c "^$stage .* passed " "$summary") == 0))

@@ -24,7 +24,8 @@ if(NOT FP4_GPU STREQUAL "off")
     set(FP4_GPU_ARCHITECTURES "${targets}" CACHE STRING "GPU targets")
     find_library(FP4_GPU_RUNTIME cudart PATHS /usr/local/cuda/lib64 REQUIRED)
     set(flags -std=c++20 -O3 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xcompiler=-fPIC,-ffp-contract=off
-              -lineinfo) # checkers and profilers name lines; the code is the same
+              -lineinfo # checkers and profilers name lines; the code is the same
+              --default-stream per-thread) # the runs of a sweep, a thread each, do not wait for one another
     foreach(architecture IN LISTS FP4_GPU_ARCHITECTURES)
       string(REPLACE "sm_" "compute_" virtual "${architecture}")
       list(APPEND flags -gencode arch=${virtual},code=${architecture})
@@ -44,7 +45,7 @@ if(NOT FP4_GPU STREQUAL "off")
     endforeach()
     set(FP4_GPU_ARCHITECTURES "${targets}" CACHE STRING "GPU targets")
     find_library(FP4_GPU_RUNTIME amdhip64 PATHS /opt/rocm/lib REQUIRED)
-    set(flags -x hip -std=c++20 -O3 -ffp-contract=off -fPIC)
+    set(flags -x hip -std=c++20 -O3 -ffp-contract=off -fPIC -fgpu-default-stream=per-thread)
     foreach(architecture IN LISTS FP4_GPU_ARCHITECTURES)
       list(APPEND flags --offload-arch=${architecture})
     endforeach()
