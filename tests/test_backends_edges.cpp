@@ -8,6 +8,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
+#include "src/gpu/gpu_backend.h"
 #include "tests/support/backends_under_test.h"
 #include "tests/support/filled_codes.h"
 #include "tests/support/same_floats.h"
@@ -142,6 +143,13 @@ constexpr const char* edge_specs[] = {"mxfp4",
                                       "flashinfer_46_mae_fast",
                                       "fouroversix_code"};
 
+// A device names fewer words than the vectors of the processor, which take all that stand here.
+bool is_declined(const Backend& fast, const QuantizeCall& call) {
+  const bool takes = fast.supports_quantize(call);
+  CHECK((takes || &fast == &gpu_backend()));
+  return !takes;
+}
+
 // Quantises boundary rows by every backend; returns how many elements were compared.
 int64_t compare_boundaries(int64_t rows, uint32_t seed) {
   int64_t compared = 0;
@@ -156,9 +164,10 @@ int64_t compare_boundaries(int64_t rows, uint32_t seed) {
       call.x = view_of(x.data(), rows, k);
       Quantized got;
       Quantized expected;
+      INFO(fast->name() << " " << words << " seed " << seed);
+      if (is_declined(*fast, call)) continue;
       fast->quantize(call, got);
       reference_backend().quantize(call, expected);
-      INFO(fast->name() << " " << words << " seed " << seed);
       CHECK(got.scales == expected.scales);
       CHECK(got.codes == expected.codes);
       // The same through the short ways of a gemm: B = identity-like rows decode A's elements one by one.
@@ -241,8 +250,9 @@ TEST_CASE("scales beside midpoints and draws get the reference's codes", "[quick
       reference_backend().quantize(call, expected);
       for (const Backend* fast : test::backends_under_test()) {
         Quantized got;
-        fast->quantize(call, got);
         INFO(fast->name() << " " << words << more);
+        if (is_declined(*fast, call)) continue;
+        fast->quantize(call, got);
         CHECK(got.scales == expected.scales);
         CHECK(got.codes == expected.codes);
       }
