@@ -182,7 +182,7 @@ class Classifier : public Task {
     return s;
   }
   std::vector<std::string> file_parameters() const override { return {"images", "labels"}; }
-  Json train_defaults(const Json&) const override {
+  Json train_defaults(const Json&, const Json&) const override {
     return {{"steps", 600}, {"batch", 128}, {"lr", 0.016}, {"warmup", 30}};  // results/defaults
   }
   std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {

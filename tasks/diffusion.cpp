@@ -269,7 +269,7 @@ class Diffusion : public Task {
                        {"depth", 3, "residual layers", {}, 1, 64}});
     return s;
   }
-  Json train_defaults(const Json&) const override {
+  Json train_defaults(const Json&, const Json&) const override {
     return {{"steps", 600}, {"batch", 256}, {"lr", 4e-3}, {"clip", 1.0}};  // results/defaults
   }
   std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const override {

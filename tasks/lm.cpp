@@ -1,6 +1,7 @@
 // Language model on bytes, Llama-like: RMSNorm, RoPE, causal attention, SwiGLU; seven quantised linear layers a block
 // and an fp32 head that is not tied. Text: a grammar by formula, or the user's files (text.h). Loss: cross-entropy in
 // nats per byte.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -251,14 +252,16 @@ class Lm : public Task {
     return s;
   }
   std::vector<std::string> file_parameters() const override { return {"text"}; }
-  Json train_defaults(const Json& parameters) const override {
+  Json train_defaults(const Json& parameters, const Json& given) const override {
     const LmSize& size = lm_size(parameters.at("size").get<std::string>());
     Json train = {{"steps", 300}, {"batch", size.batch}, {"lr", size.lr},
                   {"warmup", 15}, {"weight_decay", 0.1}, {"clip", 1.0}};
     if (const double ratio = parameters.at("tokens_per_weight"); ratio > 0) {
       const double ffn = parameters.at("ffn").get<double>() * parameters.at("top").get<double>();
       const double weights = lm_weights(parameters.at("width"), parameters.at("layers"), ffn);
-      const int steps = lm_steps(weights, ratio, size.batch, parameters.at("context"));
+      const Json batch = given.value("batch", Json(size.batch));  // one out of range is refused with its section
+      const double sequences = batch.is_number() ? std::clamp(batch.get<double>(), 1.0, 1e9) : size.batch;
+      const int steps = lm_steps(weights, ratio, sequences, parameters.at("context"));
       train["steps"] = steps;
       train["warmup"] = static_cast<int>(std::lround(warmup_share * steps));
     }

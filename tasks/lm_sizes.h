@@ -50,7 +50,7 @@ constexpr double lm_weights(double width, double layers, double ffn) {
 }
 
 /// Steps of `batch` x `context` bytes that read `ratio` bytes for each weight, to nearest.
-inline int lm_steps(double weights, double ratio, int batch, int context) {
+inline int lm_steps(double weights, double ratio, double batch, int context) {
   return std::max(1, static_cast<int>(std::lround(weights * ratio / (batch * context))));
 }
 

@@ -175,7 +175,7 @@ class Recommender : public Task {
     return s;
   }
   std::vector<std::string> file_parameters() const override { return {"clicks"}; }
-  Json train_defaults(const Json&) const override {
+  Json train_defaults(const Json&, const Json&) const override {
     return {{"steps", 600}, {"batch", 128}, {"lr", 0.0113}, {"warmup", 30}};  // results/embedding
   }
   std::string invalid_reason(const Json& config) const override {

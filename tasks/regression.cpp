@@ -240,7 +240,7 @@ class Regression : public Task {
                        {"outputs", outputs, "width of y", {}, 1, 8192}});
     return s;
   }
-  Json train_defaults(const Json& parameters) const override {
+  Json train_defaults(const Json& parameters, const Json&) const override {
     const std::string variant = parameters.at("variant");
     if (variant == "control") return {{"steps", 500}, {"batch", 128}, {"lr", 2e-3}, {"schedule", "constant"}};
     if (variant == "linear") return {{"steps", 480}, {"batch", 512}, {"lr", 1e-2}, {"schedule", "constant"}};

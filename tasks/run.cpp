@@ -137,8 +137,10 @@ Json canonical(const Json& given) {
   Json result = Json::object();  // null[key] without memory leaves an object that cannot be destroyed
   result["task"] = sim::canonical(t.schema(parameters), parameters, "task " + t.name());
   result["task"]["name"] = t.name();
-  const Schema train = with_defaults(train_schema(), t.train_defaults(result["task"]));
-  result["train"] = sim::canonical(train, given.value("train", Json::object()), "train");
+  const Json given_train = given.value("train", Json::object());
+  const Schema train = with_defaults(
+      train_schema(), t.train_defaults(result["task"], given_train.is_object() ? given_train : Json::object()));
+  result["train"] = sim::canonical(train, given_train, "train");
   result["recipe"] = to_json(sim::canonical(recipe_from_json(given.value("recipe", Json("fp32")))));
   if (given.contains("branch")) {
     JsonReader branch(given.at("branch"), "branch");

@@ -282,6 +282,12 @@ TEST_CASE("a size sets shape and steps, and what is given goes before it", "[tra
   const Json given = tasks::canonical({{"task", other}, {"recipe", "fp32"}, {"train", {{"lr", 0.5}}}});
   CHECK(given["train"]["steps"] == 440);
   CHECK(given["train"]["lr"] == 0.5);
+  // Tokens a weight are bytes read: a smaller batch takes more steps.
+  const Json small = tasks::canonical({{"task", task}, {"recipe", "fp32"}, {"train", {{"batch", 4}}}});
+  CHECK(small["train"]["steps"] == 2240);
+  CHECK(small["train"]["warmup"] == 67);
+  CHECK_THROWS(tasks::canonical({{"task", task}, {"recipe", "fp32"}, {"train", {{"batch", 0}}}}));
+  CHECK_THROWS(tasks::canonical({{"task", task}, {"recipe", "fp32"}, {"train", {{"batch", "16"}}}}));
   // The default is the model without a size.
   const Json plain = tasks::canonical({{"task", "lm"}, {"recipe", "fp32"}});
   CHECK(plain["task"]["width"] == 128);

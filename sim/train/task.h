@@ -43,8 +43,8 @@ class Task {
   virtual std::string doc() const = 0;
   /// Rows of the task's parameters; defaults may follow from others that are given (a variant).
   virtual Schema schema(const Json& given) const = 0;
-  /// Defaults of the "train" section, given the canonical parameters.
-  virtual Json train_defaults(const Json& parameters) const = 0;
+  /// Defaults of the "train" section, given the canonical parameters and what of that section is given.
+  virtual Json train_defaults(const Json& parameters, const Json& given) const = 0;
   /// Builds the model of one run: declares its layers and takes its data. `config`: {"task", "recipe", "train"}.
   virtual std::unique_ptr<Model> model(Builder& build, const Json& config, uint64_t seed) const = 0;
   /// Multiply-adds of one training step, all products of every layer.
