@@ -101,6 +101,17 @@ TEST_CASE("signals write the checkpoint, and the resumed run equals an uninterru
   }
 }
 
+// `timeout` sends SIGTERM to the program and again to its group.
+TEST_CASE("signals that come together are one request", "[cli]") {
+  const TemporaryFolder folder;
+  Training training(words + " --checkpoint " + (folder / "c"));
+  training.wait_for("] 600/6000");
+  for (int i = 0; i < 50; ++i, ::usleep(200)) training.send(SIGTERM);
+  CHECK(training.wait() == 143);
+  CHECK_THAT(training.text(), Catch::Contains("interrupted after step "));
+  CHECK(entries(folder) == 1);
+}
+
 TEST_CASE("an interrupted training without a checkpoint says so and leaves nothing", "[cli]") {
   const TemporaryFolder folder;
   Training training(words + " --out " + (folder / "run.json") + " --trace " + (folder / "trace.csv"));
