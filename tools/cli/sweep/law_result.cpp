@@ -19,15 +19,27 @@ void check(const LawJob& o) {
     throw Error("--at: " + std::to_string(o.at.size()) + " numbers; accepted: N,D");
 }
 
+// Steps that read `d` tokens where all runs read as many in a step, to a tenth; else the most of any run.
+double steps_at(const std::vector<LawPoint>& points, double d) {
+  double most = 0, smallest = 0, largest = 0;
+  for (const LawPoint& p : points) {
+    if (p.steps <= 0) continue;
+    const double tokens = p.d / p.steps;
+    most = std::max(most, static_cast<double>(p.steps));
+    smallest = smallest > 0 ? std::min(smallest, tokens) : tokens;
+    largest = std::max(largest, tokens);
+  }
+  return most > 0 && largest <= 1.1 * smallest ? d / largest : most;
+}
+
 LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
-  std::map<std::string, std::vector<LawPoint>> fitted;
+  std::map<std::string, std::vector<LawPoint>> fitted, kept_points;
   std::map<std::tuple<std::string, double, double>, std::vector<double>> kept_out;
   for (const auto& [recipe, points] : ladder.points)
     for (const LawPoint& p : points) {
-      if (o.held_out > 0 && p.n >= o.held_out)
-        kept_out[{recipe, p.n, p.d}].push_back(p.loss);
-      else
-        fitted[recipe].push_back(p);
+      const bool is_kept_out = o.held_out > 0 && p.n >= o.held_out;
+      (is_kept_out ? kept_points : fitted)[recipe].push_back(p);
+      if (is_kept_out) kept_out[{recipe, p.n, p.d}].push_back(p.loss);
     }
   LawOutcome outcome;
   outcome.study = sweeps::study_law(
@@ -35,11 +47,6 @@ LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
   outcome.gaps = sweeps::gap_fits(fitted, o.baseline);
   for (const auto& [recipe, points] : fitted)
     if (const auto cells = sweeps::loss_cells(points); !cells.empty()) outcome.losses[recipe] = fit_plane(cells);
-  for (const LawPoint& p : fitted[o.baseline]) outcome.steps = std::max(outcome.steps, static_cast<double>(p.steps));
-  std::map<std::string, std::vector<LawPoint>> kept_points;
-  for (const auto& [recipe, points] : ladder.points)
-    for (const LawPoint& p : points)
-      if (o.held_out > 0 && p.n >= o.held_out) kept_points[recipe].push_back(p);
   const auto foretell = [](const std::string& recipe, const sweeps::PlaneFit& fit,
                            const std::vector<sweeps::PlaneCell>& cells, std::vector<HeldOutCell>& out) {
     if (!fit.missing.empty()) return;
@@ -69,6 +76,7 @@ LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
   }
   outcome.n = o.at.empty() ? outcome.study.n.high : o.at[0];
   outcome.d = o.at.empty() ? outcome.study.d.high : o.at[1];
+  outcome.steps = steps_at(fitted[o.baseline], outcome.d);
   if (!o.at.empty()) predict(outcome.study, "", outcome.n, outcome.d);  // refuses what lies too far away
   return outcome;
 }

@@ -46,7 +46,7 @@ struct LawOutcome {
   std::vector<std::pair<const sweeps::PublishedOrder*, sweeps::Agreement>> orders;
   std::vector<HeldOut> held_out;
   double n = 0, d = 0;  // where extra tokens are asked for
-  double steps = 0;     // most of the baseline; 0: not known
+  double steps = 0;     // of d where every step reads as many tokens, else the most of the baseline; 0: not known
 };
 
 /// Throws Error for a form that is none, and for a point that is not N,D.
