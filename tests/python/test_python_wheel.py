@@ -116,7 +116,7 @@ class Wheel(unittest.TestCase):
         """Each part of others has its licence there: what the program holds, and the libraries beside it."""
         parts = dict(zip(*[iter(re.split(r"^======== (.*) ========$", notices, flags=re.M)[1:])] * 2))
         wanted = {"libcli11-dev/copyright": "Redistribution and use", "nlohmann-json3-dev/copyright": "Permission is hereby granted",
-                  "libeigen3-dev/copyright": "Mozilla Public License", "pybind11-dev/copyright": "Redistribution and use"}
+                  "libeigen3-dev/copyright": "Mozilla Public License"}
         if (ROOT / "node_modules/echarts").exists():
             wanted.update({"echarts/NOTICE": "The Apache Software Foundation", "echarts/LICENSE": "Apache License",
                            "echarts/licenses/LICENSE-d3": "Redistribution and use", "zrender/LICENSE": "BSD 3-Clause License",
