@@ -35,6 +35,8 @@ const Planned planned[] = {
     {"python3 -m venv ", "true"},  // tests/python/test_python_wheel.py
     {"env/bin/python3 ", "true"},
     {"fp4sim sweep run ladder_small ", "fp4sim show ladder_small --kind grid"},  // reads a corpus of 105 MB
+    {"fp4sim sweep run ladder_fixed ", "fp4sim show ladder_fixed --kind grid"},
+    {"fp4sim sweep run ladder_fixed_held_out ", "fp4sim show ladder_fixed_held_out --kind grid"},
     {"fp4sim sweep run ladder_held_out ", "fp4sim show ladder_held_out --kind grid"},
     {"fp4sim sweep run ladder_rates ", "fp4sim show ladder_rates --kind grid"},
     {"fp4sim sweep run ladder_rates_800k ", "fp4sim show ladder_rates_800k --kind grid"},
