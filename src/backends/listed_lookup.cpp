@@ -98,20 +98,16 @@ FP4_LOOK_UP_PART void look_up(const ListedLookUp& list, __m512i bits, __m512 siz
   out.is_unsure = static_cast<__mmask16>(is_near | is_not_finite);
 }
 
-FP4_LOOK_UP_PART void codes_of(const ListedLookUp& list, const Lookup& at, __m512i& out) {
-  const __m512i low = _mm512_permutex2var_epi32(_mm512_load_si512(list.below), at.bucket,
-                                                _mm512_load_si512(list.below + ListedLookUp::buckets));
-  const __m512i high = _mm512_permutex2var_epi32(_mm512_load_si512(list.above), at.bucket,
-                                                 _mm512_load_si512(list.above + ListedLookUp::buckets));
-  out = _mm512_mask_mov_epi32(low, at.is_above, high);
-}
-
-FP4_LOOK_UP_PART void values_of(const ListedLookUp& list, const Lookup& at, __m512& out) {
-  const __m512 low = _mm512_permutex2var_ps(_mm512_load_ps(list.value_below), at.bucket,
-                                            _mm512_load_ps(list.value_below + ListedLookUp::buckets));
-  const __m512 high = _mm512_permutex2var_ps(_mm512_load_ps(list.value_above), at.bucket,
-                                             _mm512_load_ps(list.value_above + ListedLookUp::buckets));
-  out = _mm512_mask_mov_ps(low, at.is_above, high);
+// Of each lane's bucket what stands below its midpoint or above, 32 bits each: codes or values.
+FP4_LOOK_UP_PART void sides_of(const void* below, const void* above, const Lookup& at, __m512i& out) {
+  const auto* low = static_cast<const int32_t*>(below);
+  const auto* high = static_cast<const int32_t*>(above);
+  constexpr int negative = ListedLookUp::buckets;
+  const __m512i of_low =
+      _mm512_permutex2var_epi32(_mm512_load_si512(low), at.bucket, _mm512_load_si512(low + negative));
+  const __m512i of_high =
+      _mm512_permutex2var_epi32(_mm512_load_si512(high), at.bucket, _mm512_load_si512(high + negative));
+  out = _mm512_mask_mov_epi32(of_low, at.is_above, of_high);
 }
 
 // |x| * multiplier, without 2^e where there are exponents.
@@ -127,7 +123,7 @@ FP4_LOOK_UP_PART void sizes_of(__m512i bits, const ListedUnits& u, int64_t at, _
 FP4_LOOK_UP_PART void store_codes(const ListedLookUp& list, const Lookup& found, const ListedUnits& u, int64_t at,
                                   __mmask16 kept, uint32_t* out, int& left) {
   __m512i code;
-  codes_of(list, found, code);
+  sides_of(list.below, list.above, found, code);
   if (u.exponents != nullptr) {
     const __m512i e = _mm512_maskz_loadu_epi32(kept, u.exponents + at);
     code = _mm512_or_epi32(code, _mm512_sll_epi32(e, _mm_cvtsi32_si128(u.base_bits)));
@@ -186,13 +182,15 @@ FP4_LOOK_UP int look_up_errors(const ListedLookUp& list, const float* x, int64_t
     const __mmask16 kept = first_lanes(n - k);
     const __m512 number = _mm512_maskz_loadu_ps(kept, x + k);
     const __m512i bits = _mm512_castps_si512(number);
-    __m512 size, value;
+    __m512 size;
     sizes_of(bits, u, k, kept, size);
     Lookup found;
     look_up(list, bits, size, found);
     store_codes(list, found, u, k, kept, out, left);
-    values_of(list, found, value);
-    const __m512 decoded = _mm512_mul_ps(_mm512_mul_ps(value, _mm512_set1_ps(s)), _mm512_set1_ps(g));
+    __m512i value;
+    sides_of(list.value_below, list.value_above, found, value);
+    const __m512 decoded =
+        _mm512_mul_ps(_mm512_mul_ps(_mm512_castsi512_ps(value), _mm512_set1_ps(s)), _mm512_set1_ps(g));
     const __m512 scaled = _mm512_mul_ps(_mm512_sub_ps(number, decoded), _mm512_set1_ps(unit));
     const __m512 off = _mm512_castsi512_ps(magnitude_of(_mm512_castps_si512(scaled)));
     if (kind == TrialError::max) {
