@@ -151,6 +151,23 @@ TEST_CASE("the questions on top of README.md are answered by their commands", "[
   CHECK(questions >= 5);
 }
 
+TEST_CASE("every script of tools/ explains itself and refuses words that it does not know", "[cli]") {
+  size_t scripts = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("tools")) {
+    const std::string script = entry.path().string();
+    if (entry.path().extension() != ".sh") continue;
+    ++scripts;
+    INFO(script);
+    const auto help = run_shell(script + " --help");
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.out, Catch::Contains(script) && !Catch::Contains("#"));
+    const auto refused = run_shell(script + " --nope");
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, Catch::Contains("unknown word '--nope'; accepted: --"));
+  }
+  CHECK(scripts >= 7);
+}
+
 TEST_CASE("README.md is short", "[cli]") {
   const std::string text = read_text("README.md");
   CHECK(lines_of(text).size() <= 150);

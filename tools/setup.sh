@@ -6,7 +6,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 wanted=${1:-all}
-case $wanted in build|all) ;; *) echo "setup.sh: unknown word '$wanted'; accepted: build, all" >&2; exit 2 ;; esac
+case $wanted in
+  build|all) ;;
+  -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' tools/setup.sh; exit 0 ;;
+  *) echo "setup.sh: unknown word '$wanted'; accepted: --help, build, all" >&2; exit 2 ;;
+esac
 
 # What is not here, and why:
 #   OpenSSL     its EVP hashes as fast as src/files/sha256.cpp, but a start of the program takes 4.6 to 5.8 ms of processor

@@ -72,8 +72,10 @@ stage_arm() {
 }
 
 for stage in $stages; do
-  case $stage in setup|build|test|clang|fuzz|gpu|arm) ;;
-    *) echo "test.sh: unknown word '$stage'; accepted: setup, build, test, clang, fuzz, gpu, arm" >&2; exit 2 ;;
+  case $stage in
+    setup|build|test|clang|fuzz|gpu|arm) ;;
+    -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' tools/test.sh; exit 0 ;;
+    *) echo "test.sh: unknown word '$stage'; accepted: --help, setup, build, test, clang, fuzz, gpu, arm" >&2; exit 2 ;;
   esac
 done
 summary=
