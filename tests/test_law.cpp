@@ -146,3 +146,15 @@ TEST_CASE("the command fits a table, keeps sizes out, and names what it cannot r
   CHECK_THAT(held_out.err, Contains("--held-out: '-1' is no number above 0"));
   CHECK_THAT(run_cli("law " + table + " --baseline fp32").err, Contains("no runs of the baseline 'fp32'"));
 }
+
+TEST_CASE("steps are those of the tokens asked for, where every step reads as many", "[cli]") {
+  const auto steps_of = [](const std::string& words) {
+    const auto result = run_cli("law " + words + " --samples 40 --json");
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return Json::parse(result.out).at("steps").get<double>();
+  };
+  CHECK(steps_of("results/ladder_fixed/runs.csv --at 802816,16056320") == 7840);  // of 16 x 128 bytes
+  // 512 to 2,048 bytes a step: the most steps of a run, 160 bytes for each of 20,480 weights in steps of 4 x 128.
+  CHECK(steps_of("results/ladder_small/runs.csv") == 6400);
+}
