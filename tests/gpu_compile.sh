@@ -9,6 +9,8 @@
 # spill no registers but a word or two outside their loops. FOLDER/TARGET.registers lists every kernel: name, registers, bytes spilled, bytes of stack;
 # tests/gpu_registers.txt has those lines for one compiler a target, and any other number is an error.
 #   FP4_GPU_KEEP=1 tests/gpu_compile.sh TARGET FOLDER   writes that target's lines into tests/gpu_registers.txt instead
+#   FP4_GPU_PTX=1 tests/gpu_compile.sh sm_.. FOLDER     stops at PTX, in a third of the time: no registers, and what only
+#                                                     ptxas refuses is not seen
 set -eu
 export LC_ALL=C
 target=$1
@@ -43,14 +45,19 @@ compare_registers() {
   }
 }
 
+check_ptx() {
+  need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
+  need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
+  case $target in sm_100a|sm_120a) need 'cvt\.rn\.satfinite\.e2m1x2' "$out/$target.ptx" "no native FP4 conversion" ;; esac
+  # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
+  refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
+}
+
 # Of $out/$target.ptx and what `ptxas -v` says of it; and the probe.
 check_nvidia() {
   awk -F"'" '/Compiling entry/ {name = $2} /bytes stack/ {split($0, n, " "); stack = n[1]; spill = n[5]}
     /Used/ {split($0, n, " "); print name, n[5], spill, stack}' "$out/$target.ptxas" | list_registers
-  need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
-  need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
-  # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
-  refuse '\b(mul|add|sub)\.f(32|64)|\.ftz' "$out/$target.ptx" "an operation may be fused or flushed"
+  check_ptx
   compare_registers "nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   case $target in sm_90|sm_120a)  # the probe of matrix units, for devices that have an instruction of their own
     probe_arch=$target
@@ -75,6 +82,11 @@ case $target in
     [ -n "$nvcc" ] || skip "no nvcc"
     "$nvcc" --list-gpu-code | grep -q -x "${target%a}" || skip "this nvcc does not know it"
     "$nvcc" $cuda_flags -arch="$target" -ptx -o "$out/$target.ptx" src/gpu/kernels_only.cu
+    if [ -n "${FP4_GPU_PTX:-}" ]; then
+      check_ptx
+      echo "$target: $("$nvcc" --version | sed -n 's/.*release //p'), PTX"
+      exit 0
+    fi
     "$(dirname "$nvcc")/ptxas" -v -arch="$target" -o "$out/$target.cubin" "$out/$target.ptx" 2>"$out/$target.ptxas"
     check_nvidia
     echo "$target: $("$nvcc" --version | sed -n 's/.*release //p'), $(wc -c <"$out/$target.cubin") bytes"
