@@ -80,7 +80,11 @@ Evaluated evaluate(const std::string& checkpoint, const Json& recipe, const sim:
 /// one in fp32 and one in the preset mxfp4 (0.02 s for classifier, 1 s for lm). It covers the task's data and model,
 /// the operations, layers and optimizer that it uses, and the default training settings; arithmetic_signature()
 /// (src/backends/signature.h) covers the formats and products. Other tasks, and recipes and formats that are added,
-/// leave it alone: results of `classifier` stay valid when `lm` changes. Computed once.
+/// leave it alone: results of `classifier` stay valid when `lm` changes.
+std::string computed_train_signature(const std::string& task);
+
+/// The same, for what a program writes and reads. The build of fp4sim computes it with the library that the program is
+/// linked to (tools/CMakeLists.txt); elsewhere it is computed once, at the first call.
 std::string train_signature(const std::string& task);
 
 }  // namespace fp4::tasks

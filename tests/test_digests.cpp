@@ -37,6 +37,14 @@ TEST_CASE("the program writes down the signature that it computes", "[cli]") {
   REQUIRE(test::run_cli("golden make --suite smoke --out " + folder / "golden").exit_code == 0);
   const Json manifest = Json::parse(test::read_text(folder / "golden/manifest.json"));
   CHECK(test::run_cli("signature").out == manifest.at("signature").get<std::string>() + "\n");
+
+  const Json computed = Json::parse(test::run_cli("signature --json").out).at("train_signatures");
+  Json grid = {{"name", "signed"}, {"base", "fp32"}, {"train", {{"steps", 1}}}, {"seeds", 1}, {"axes", Json::object()}};
+  grid["task"] = tasks::task_names();
+  test::write_text(folder / "grid.json", grid.dump());
+  const auto sweep = test::run_cli("sweep run '" + folder / "grid.json" + "' --json --out " + folder / "out");
+  INFO(sweep.out << sweep.err);
+  CHECK(Json::parse(sweep.out).at("train_signatures") == computed);
 }
 
 TEST_CASE("each task ends in the same bits whatever compiled it", "[quick]") {

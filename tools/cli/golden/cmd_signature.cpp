@@ -16,7 +16,7 @@ void print_signatures(bool train, bool as_json) {
   // A pipe gets one line: `test "$(fp4sim signature)" = f7097f7a1a6b740b`.
   if (!train && !as_json && !stdout_is_terminal()) return;
   for (const std::string& task : tasks::task_names()) {
-    const std::string signature = tasks::train_signature(task);
+    const std::string signature = tasks::computed_train_signature(task);
     json["train_signatures"][task] = signature;
     if (!as_json) fmt::print("{}  training of {}\n", signature, task);
   }
