@@ -16,8 +16,8 @@ stage_build() {
   cmake --preset ci -DFP4_TESTS=ON >/dev/null
   cmake --build --preset ci -j "$jobs"
 }
-# Four programs have more cases than need be compared each time (tests/support/share.h): a sixth of them, all with FULL=1.
-# The programs that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
+# Five programs have more cases than need be compared each time (tests/support/share.h): a sixth of them, all with FULL=1.
+# The cases that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
 stage_test() {
   share=6
   [ -z "${FULL:-}" ] || share=1
