@@ -34,7 +34,7 @@ stage_clang() {
   [ -z "${FULL:-}" ] || slow=none
   targets=$(cd tests && grep -lF '[quick]' test_*.cpp | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
   cmake --build --preset clang -j "$jobs" --target fp4sim $targets
-  FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-36} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
+  FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-72} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
 }
 stage_fuzz() {
   command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
