@@ -154,6 +154,16 @@ TEST_CASE("a store that travels as a table lacks no run, and a changed table is 
   CHECK_THAT(run_cli("sweep import " + folder / "runs.csv" + " --out " + folder / "second").out,
              Contains("8 runs, 0 of them new"));
 
+  // One whose grid reads a text that is not here: its runs come, its plan does not.
+  const std::string ladder = fs::absolute("results/ladder_fixed/held_out.csv").string();
+  const auto elsewhere = run_shell("cd " + folder.path().string() + " && " + fp4::test::fp4sim_path() +
+                                   " sweep import " + ladder + " --out l");
+  CHECK(elsewhere.exit_code == 0);
+  CHECK_THAT(elsewhere.out, Contains("24 runs, 24 of them new") &&
+                                Contains("the grid is left out, the runs are there: build/corpus/english:") &&
+                                Contains("next: fp4sim sweep run ladder_fixed_held_out"));
+  CHECK_THAT(run_cli("sweep export " + folder / "l" + " --out " + folder / "l.csv").out, Contains("24 runs"));
+
   const auto refused = [&](const std::string& text, int exit_code, const std::string& words) {
     write_text(folder / "bad.csv", text);
     const auto result = run_cli("sweep import " + folder / "bad.csv" + " --out " + folder / "third");

@@ -54,9 +54,13 @@ void run_import(const TableFile& o) {
   const sweeps::Simulator program = sweeps::real_simulator("auto");
   const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);
   fmt::print("{}: {} runs, {} of them new\n", o.out, rows.size(), fresh);
-  if (keep_grid(grid, o, program, rows.back().version)) {
-    fmt::print("next: fp4sim pareto {}\n", o.out);
-    return;
+  try {
+    if (keep_grid(grid, o, program, rows.back().version)) {
+      fmt::print("next: fp4sim pareto {}\n", o.out);
+      return;
+    }
+  } catch (const Error& error) {  // a text that the runs read is not on this machine, say
+    print_wrapped(fmt::format("the grid is left out, the runs are there: {}", error.what()));
   }
   const std::string& sweep = rows.front().sweep;
   const std::vector<std::string> grids = named_json("grids");
