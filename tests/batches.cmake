@@ -8,7 +8,7 @@ set(heavy_tags "\\[(exhaustive|loops)\\]") # of files with long loops over the h
 set(batched "")
 
 function(fp4_test_program name source)
-  add_executable(${name} "${source}" $<TARGET_OBJECTS:fp4_test_data>)
+  add_executable(${name} "${source}" $<TARGET_OBJECTS:fp4_test_data> ${built_signature})
   target_link_libraries(${name} PRIVATE fp4_test_support Catch2::Catch2WithMain)
   if(name MATCHES "^test_gpu_")
     target_link_libraries(${name} PRIVATE fp4_gpu_cases)

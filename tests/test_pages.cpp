@@ -26,7 +26,7 @@ struct Planned {
   const char* run;  // NAME: its second word; empty: the file is a script that parses
 };
 const Planned planned[] = {
-    {"tools/study.sh ", "fp4sim sweep run NAME --dry-run"},
+    {"tools/study.sh ", "fp4sim show NAME --kind grid > grid.json"},  // test_sweep_report plans every grid
     {"tools/setup.sh", ""},
     {"tools/corpus.sh", ""},
     {"tools/gpu_check.sh", ""},

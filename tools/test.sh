@@ -49,7 +49,7 @@ stage_fuzz() {
     seeds=tests/fuzz_corpus/$target  # read, never written
     [ -d "$seeds" ] || seeds=
     echo "fuzz: $target for ${FUZZ_SECONDS:-15} s"
-    build-clang/tests/"$target" -max_total_time="${FUZZ_SECONDS:-15}" -timeout=30 -rss_limit_mb=2048 -verbosity=0 \
+    build-clang/tests/"$target" -max_total_time="${FUZZ_SECONDS:-15}" -timeout=120 -rss_limit_mb=2048 -verbosity=0 \
       -artifact_prefix="build-clang/" "$corpus" $seeds &
     pids="$pids $!"
   done
