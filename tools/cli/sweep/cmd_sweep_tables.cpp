@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "src/files/output.h"
 #include "src/text/error.h"
@@ -33,15 +34,22 @@ void run_export(const TableFile& o) {
              }));
 }
 
-// Gives the store the grid of the table and the plan that the runs allow; false where it belongs to another sweep.
+// Gives the store the grid of the table and the plan that the runs allow; false where it belongs to another sweep, or
+// where it cannot be planned here: a text that the runs read may be on another machine.
 bool keep_grid(const sweeps::GridTexts& texts, const TableFile& o, const sweeps::Simulator& program,
                const std::string& version) {
   if (texts.grid.empty()) return false;
   const sweeps::Grid grid = sweeps::grid_of_texts(texts.grid, texts.recipes, o.from + ", line #grid");
   sweeps::Store store = sweeps::Store::open(o.out, sweeps::identity_of(program, grid, version, ""));
   if (const std::string name = store.meta("name"); !name.empty() && name != texts.name) return false;
-  sweeps::Planner planner(grid, program, sweeps::cost_models_of(grid));
-  sweeps::plan_sweep(planner, store);
+  std::optional<sweeps::Planner> planner;
+  try {
+    planner.emplace(grid, program, sweeps::cost_models_of(grid));
+  } catch (const Error& error) {
+    print_wrapped(fmt::format("the grid is left out, the runs are there: {}", error.what()));
+    return false;
+  }
+  sweeps::plan_sweep(*planner, store);
   store.finish();
   return true;
 }
@@ -54,13 +62,9 @@ void run_import(const TableFile& o) {
   const sweeps::Simulator program = sweeps::real_simulator("auto");
   const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);
   fmt::print("{}: {} runs, {} of them new\n", o.out, rows.size(), fresh);
-  try {
-    if (keep_grid(grid, o, program, rows.back().version)) {
-      fmt::print("next: fp4sim pareto {}\n", o.out);
-      return;
-    }
-  } catch (const Error& error) {  // a text that the runs read is not on this machine, say
-    print_wrapped(fmt::format("the grid is left out, the runs are there: {}", error.what()));
+  if (keep_grid(grid, o, program, rows.back().version)) {
+    fmt::print("next: fp4sim pareto {}\n", o.out);
+    return;
   }
   const std::string& sweep = rows.front().sweep;
   const std::vector<std::string> grids = named_json("grids");
