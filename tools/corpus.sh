@@ -5,10 +5,7 @@
 # Packages are kept in DIR/packages; nothing is installed. Packages of the same versions give the same bytes: what was
 # read and what was made is printed with its SHA-256 (tools/scripts/corpus.py says how the text is made).
 set -eu
-case ${1:-} in
-  -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "corpus.sh: unknown word '$1'; accepted: --help, a folder" >&2; exit 2 ;;
-esac
+. "$(dirname "$0")/scripts/asked.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/../build/corpus}
 packages='dict-gcide wordnet-base debian-handbook linux-doc-6.1 python3.11-doc git-doc postgresql-doc-15 perl-doc

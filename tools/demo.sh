@@ -3,10 +3,7 @@
 #   tools/demo.sh [DIR]      installs what is missing, builds, runs the `quick` sweep; results go to DIR (default: demo)
 # A second run continues where the first stopped: builds and trainings that exist are not done again.
 set -eu
-case ${1:-} in
-  -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "demo.sh: unknown word '$1'; accepted: --help, a folder" >&2; exit 2 ;;
-esac
+. "$(dirname "$0")/scripts/asked.sh"
 cd "$(dirname "$0")/.."
 out=${1:-demo}
 began=$(date +%s)

@@ -3,10 +3,7 @@
 #   tools/docs.sh OUT          pages, and the headers of the C++ and C interfaces (doxygen) below OUT/api
 # A warning is an error. Nothing but OUT is written.
 set -eu
-case ${1:-} in
-  -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "docs.sh: unknown word '$1'; accepted: --help, a folder" >&2; exit 2 ;;
-esac
+. "$(dirname "$0")/scripts/asked.sh"
 [ $# = 1 ] || { echo "usage: tools/docs.sh OUT" >&2; exit 2; }
 command -v sphinx-build >/dev/null || { echo "docs.sh: no sphinx-build; tools/setup.sh installs it" >&2; exit 1; }
 out=$(realpath -m "$1")

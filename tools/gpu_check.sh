@@ -11,6 +11,7 @@
 # The build takes further options of cmake from CMAKE_ARGS, the number of compilers at a time from JOBS.
 set -u
 PATH=$PATH:/usr/local/cuda/bin:/opt/rocm/bin:/usr/local/nvidia/bin
+stages="device tests bench digests sweep yardstick sanitizers ncu energy"
 programs="fp4sim test_gpu_device test_backends test_backends_edges"
 wrong() { echo "gpu_check.sh: $1 (tools/gpu_check.sh --help)" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -461,7 +462,7 @@ run() {
   PYTHONDONTWRITEBYTECODE=1
   export LD_LIBRARY_PATH CUDA_DEVICE_ORDER PYTHONDONTWRITEBYTECODE
   failures=0 has_device=yes
-  for stage in device tests bench digests sweep yardstick sanitizers ncu energy; do
+  for stage in $stages; do
     run_$stage
   done
   echo "=== all of it, once more"
@@ -506,7 +507,7 @@ self_test() {
     expect "$case: exit code $? instead of 3" $(($? == 3))
     took=$(($(date +%s) - begin))
     summary=$place/$case/out/summary.txt
-    for stage in device tests bench digests sweep yardstick sanitizers ncu energy; do
+    for stage in $stages; do
       expect "$case: no line of stage $stage" "$(grep -c "^$stage " "$summary")"
       [ $stage = device ] || expect "$case: stage $stage passed without a device" \
         $(($(grep -c "^$stage .* passed " "$summary") == 0))

@@ -7,10 +7,8 @@
 # `fp4sim table build/studies/NAME --csv FILE`, five times as large. The report page is build/studies/NAME.html; results/
 # keeps that of quick. Tables as JSON: `fp4sim table build/studies/NAME --json FILE`, and `pareto` likewise.
 set -eu
-case ${1:-} in
-  -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "study.sh: unknown word '$1'; accepted: --help, a name of sweeps/studies" >&2; exit 2 ;;
-esac
+accepted='a name of sweeps/studies'
+. "$(dirname "$0")/scripts/asked.sh"
 cd "$(dirname "$0")/.."
 name=${1:?usage: tools/study.sh NAME [JOBS]}
 jobs=${2:-$(nproc)}

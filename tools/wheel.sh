@@ -2,10 +2,7 @@
 # Builds the Python wheel of fp4sim, package and command, for every CPython from 3.9 on:  tools/wheel.sh [FOLDER]     (default dist)
 # No network. FP4SIM_BUILD=build takes what is built there; PYTHON=python3.X runs the builder.
 set -eu
-case ${1:-} in
-  -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  -*) echo "wheel.sh: unknown word '$1'; accepted: --help, a folder" >&2; exit 2 ;;
-esac
+. "$(dirname "$0")/scripts/asked.sh"
 cd "$(dirname "$0")/.."
 out=$(mkdir -p "${1:-dist}" && cd "${1:-dist}" && pwd)
 [ -z "${FP4SIM_BUILD:-}" ] || FP4SIM_BUILD=$(cd "$FP4SIM_BUILD" && pwd)
