@@ -24,6 +24,8 @@ COMPARED = (("mxfp4_fprop", "mxfp8"), ("mxfp4_fprop_dgrad", "mxfp4_fprop"), ("mx
 def read(path):
     losses = collections.defaultdict(dict)  # (recipe, N) -> {(D, seed): loss}
     for row in csv.DictReader(open(path, encoding="utf-8")):
+        if row["sweep"].startswith("#"):  # the last line of an export holds its grid
+            continue
         metrics = dict(m.split("=") for m in row["metrics"].split(";") if m)
         if row["loss"] and "weights" in metrics:
             key = (float(metrics["tokens"]), int(row["seed"]))
