@@ -244,8 +244,8 @@ TEST_CASE("commands refuse pipes and devices at once, whatever they are given fo
                                     "verify --probe X",
                                     "sweep replay X --task lm"}) {
       std::string line = words;
-      for (size_t at = line.find('X'); at != std::string::npos; at = line.find('X', at + 1))
-        line.replace(at, 1, folder / file);
+      const std::string path = folder / file;  // may hold an X itself
+      for (size_t at = 0; (at = line.find('X', at)) != std::string::npos; at += path.size()) line.replace(at, 1, path);
       const test::RunResult r =
           test::run_shell(fmt::format("cd '{}' && ulimit -v 4000000 && timeout -s KILL 20 '{}' {}\n",
                                       folder.path().string(), fs::absolute(test::fp4sim_path()).string(), line));
