@@ -23,22 +23,31 @@ stage_test() {
   [ -z "${FULL:-}" ] || share=1
   FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs" --repeat after-timeout:2
 }
-# clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of every folder for both
-# stages. Instrumented, the tests of `slow` take 25 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a
-# drawn twelfth of the cases runs.
+# clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of the folders that arrays
+# and files go through, for both stages. Commands, and tests that read headers of tools/, only with FULL=1. Instrumented,
+# the tests of `slow` take 25 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a drawn twelfth of the
+# cases runs. What stage_build has computed (tests/test_digests.cpp compares it) is not computed again.
+configure_clang() {
+  signature=
+  case " $stages " in *" build "*) signature=$PWD/build/tools/built_signature.cpp ;; esac
+  all=
+  [ -z "${FULL:-}" ] || all="-DFP4_TEST_COMMANDS=ON -DFP4_FUZZ=ALL"
+  cmake --preset clang $all -DFP4_BUILT_SIGNATURE="$signature" >/dev/null
+}
 slow="backends(_edges|_products|_runs|_trials)?|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
 slow="$slow|sweep_(report|statistics)"
 stage_clang() {
   command -v clang++ >/dev/null || { echo "clang: skipped, no clang++"; return 0; }
-  cmake --preset clang >/dev/null
-  [ -z "${FULL:-}" ] || slow=none
-  targets=$(cd tests && grep -lF '[quick]' test_*.cpp | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
-  cmake --build --preset clang -j "$jobs" --target fp4sim $targets
+  configure_clang
+  commands='^#include "tools/'
+  [ -z "${FULL:-}" ] || slow=none commands='^#include "none/'
+  targets=$(cd tests && grep -lF '[quick]' test_*.cpp | xargs grep -L "$commands" | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
+  cmake --build --preset clang -j "$jobs" --target ${FULL:+fp4sim} $targets
   FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-72} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
 }
 stage_fuzz() {
   command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
-  cmake --preset clang >/dev/null
+  configure_clang
   targets=$(cd tests && ls fuzz_*.cpp | sed 's/\.cpp$//')
   cmake --build --preset clang -j "$jobs" --target $targets
   # All at once: each is one process, and four of them share two cores well enough.

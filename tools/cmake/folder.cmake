@@ -9,7 +9,8 @@ function(fp4_folder name)
   add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PUBLIC ${ARGN} PRIVATE fp4_flags)
-  if(FP4_FUZZ) # counters for what reads files; commands and tests go without, in a third less of the compiler's time
+  # Counters of branches for what reads files: without them clang takes a quarter less time.
+  if(FP4_FUZZ STREQUAL "ALL" OR (FP4_FUZZ AND name STREQUAL "fp4_src"))
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
