@@ -98,7 +98,7 @@ TEST_CASE("a signal to any rank ends all of them after the same step, with a che
     const test::TemporaryFolder folder;
     const std::string checkpoint = folder / "c", seen = folder / "seen";
     std::string mpirun = test::mpirun(2);
-    mpirun.insert(mpirun.find(" -n "), " --mca odls_base_sigkill_timeout 4");
+    mpirun.insert(mpirun.find(" -n "), " --mca odls_base_sigkill_timeout 2");
     const auto run = run_shell(mpirun + test::fp4sim_path() + endless +
                                "--gradients fp32 --no-sync --checkpoint-every 0.001 --checkpoint " + checkpoint +
                                " > " + folder / "out" + " 2> " + seen + " & id=$!; until [ -s " + checkpoint +

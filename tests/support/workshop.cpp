@@ -26,6 +26,7 @@ const Replacement shorter[] = {
     {"--sizes 1024,4096", "--sizes 64,96 --rounds 1"},
     {"--steps 300", "--steps 10"},
     {"--at 100", "--at 3"},
+    {"--recipe nvfp4 --step 100", "--recipe nvfp4 --step 5"},
     {"service.json --policies infaas,cocktail --seeds 20", "service.json --policies infaas,cocktail --seeds 2"},
     {"--budgets 0.1,0.25 --replays 50", "--budgets 0.1,0.25 --replays 2"},
     {"edge two_recipes.json --seeds 50", "edge two_recipes.json --seeds 3"},
