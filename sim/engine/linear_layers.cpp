@@ -296,13 +296,6 @@ std::vector<LayerInfo> LinearEngine::layers() const {
   return rows;
 }
 
-std::vector<std::string> LinearEngine::quantised_layers() const {
-  std::vector<std::string> names;
-  for (const Layer& l : layers_)
-    if (l.treatment == Treatment::quantised) names.push_back(l.name);
-  return names;
-}
-
 std::array<PrecisionCounts, 3> LinearEngine::products() const {
   std::array<PrecisionCounts, 3> counts = earlier_;
   for (const Layer& l : layers_) {

@@ -84,9 +84,6 @@ class LinearEngine {
 
   /// How many products of each GEMM ran in which precision; training steps only.
   std::array<PrecisionCounts, 3> products() const;
-  /// Layers that follow the recipe, the others being fp32 (heads) or bf16 (left out by the policy).
-  std::vector<std::string> quantised_layers() const;
-
   std::vector<LayerInfo> layers() const;
 
   /// From here on forward passes count for the calibration of the recipe's `ptq` (sim/rules/post_training.h): every
