@@ -449,47 +449,39 @@ bool may_grow(Words words) {
   const std::string a = words[0];
   return is_mxfp8(words) || a == "mxfp8,block=16" || a == "mxfp6_e3m2";
 }
-struct Drawing {
-  const char* name;
-  Pair (*draw)(Words, int round, Random&);
-  bool (*fits)(Words);
-  int rounds;
-  bool is_shared = false;  // drawn over so many cases that a share of them is compared (share.h)
-};
-constexpr Drawing drawings[] = {
-    {"zeros under large scales", heavy_zeros, is_vector, 20},
-    {"a row that overflows", overflowing_row, is_mxfp8, 1},
-    {"sums that have grown", grown_sums, may_grow, 16},
-    {"scales of zero", scales_of_zero, has_zeros, 8},
-    {"blocks that tie", tied_blocks, is_vector, 147},
-    {"rows that fade", fading_rows, is_vector, 12, true},
-    {"codes and scales near and far", near_and_far, is_any, 72, true},
-    {"ends of fp32", ends_of_fp32, is_any, 22, true},
-    {"the largest elements", largest_elements, is_any, 6, true},
-    {"last bits around the cut", last_bits, is_any, 3, true},
-    {"terms on both sides of the cut", around_the_cut, is_any, 2, true},
-    {"spreads of scales", spreads, is_vector, 39, true},
-    {"sums at 2^24", sums_at_2_24, is_level, 12},
-    {"long rows", long_rows, is_long, 10},
-    {"odd dots of 17 bits", odd_dots, is_wide, 4},
-};
+// Of a drawing over very many cases a share is compared (share.h).
+enum class Cases { all, shared };
 
-TEST_CASE("products beside every boundary of the kernels", "[quick]") {
-  for (const Drawing& d : drawings) {
-    uint32_t seed = 1;
-    for (const auto& words : formats) {
-      if (!d.fits(words)) continue;
-      for (int round = 0; round < d.rounds; ++round) {
-        Random random(++seed);
-        const Pair p = d.draw(words, round, random);
-        const std::string what = std::string(d.name) + ": " + words[0] + " | " + words[1] + " round " +
-                                 std::to_string(round) + " K " + std::to_string(p.a.cols);
-        for (const Accumulator& row : p.rows)
-          if (!d.is_shared || next_case_runs(large_share() / share())) compare_products(p.a, p.b, row, what);
-      }
+void compare(Pair (*draw)(Words, int round, Random&), bool (*fits)(Words), int rounds, Cases cases = Cases::all) {
+  uint32_t seed = 1;
+  for (const auto& words : formats) {
+    if (!fits(words)) continue;
+    for (int round = 0; round < rounds; ++round) {
+      Random random(++seed);
+      const Pair p = draw(words, round, random);
+      const std::string what = std::string(words[0]) + " | " + words[1] + " round " + std::to_string(round) + " K " +
+                               std::to_string(p.a.cols);
+      for (const Accumulator& row : p.rows)
+        if (cases == Cases::all || next_case_runs(large_share() / share())) compare_products(p.a, p.b, row, what);
     }
   }
 }
+
+TEST_CASE("zeros under large scales", "[quick]") { compare(heavy_zeros, is_vector, 20); }
+TEST_CASE("a row that overflows", "[quick]") { compare(overflowing_row, is_mxfp8, 1); }
+TEST_CASE("sums that have grown", "[quick]") { compare(grown_sums, may_grow, 16); }
+TEST_CASE("scales of zero", "[quick]") { compare(scales_of_zero, has_zeros, 8); }
+TEST_CASE("blocks that tie", "[quick]") { compare(tied_blocks, is_vector, 147); }
+TEST_CASE("rows that fade", "[quick]") { compare(fading_rows, is_vector, 12, Cases::shared); }
+TEST_CASE("codes and scales near and far", "[quick]") { compare(near_and_far, is_any, 72, Cases::shared); }
+TEST_CASE("ends of fp32", "[quick]") { compare(ends_of_fp32, is_any, 22, Cases::shared); }
+TEST_CASE("the largest elements", "[quick]") { compare(largest_elements, is_any, 6, Cases::shared); }
+TEST_CASE("last bits around the cut", "[quick]") { compare(last_bits, is_any, 3, Cases::shared); }
+TEST_CASE("terms on both sides of the cut", "[quick]") { compare(around_the_cut, is_any, 2, Cases::shared); }
+TEST_CASE("spreads of scales", "[quick]") { compare(spreads, is_vector, 39, Cases::shared); }
+TEST_CASE("sums at 2^24", "[quick]") { compare(sums_at_2_24, is_level, 12); }
+TEST_CASE("long rows", "[quick]") { compare(long_rows, is_long, 10); }
+TEST_CASE("odd dots of 17 bits", "[quick]") { compare(odd_dots, is_wide, 4); }
 
 }  // namespace
 }  // namespace fp4
