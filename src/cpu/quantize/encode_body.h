@@ -19,11 +19,14 @@ FP4_TARGET inline void encode_lane(const Quantization& z, const Block& b, int la
   store(g, b.factor.g);
   store(multiplier, b.factor.te_multiplier);
   const float s = values[lane];
+  Quantizer q = p.q;
+  // Elements that were prepared have the sign of zero that counts (load_body.h).
+  if (p.prepares && q.negative_zero != NegativeZero::drop) q.negative_zero = NegativeZero::keep;
   for (int k = 0; k < b.n; ++k) {
     const uint32_t random = z.draws.wanted ? draw[k][lane] : 0u;
     const bool pads = b.k0 + k >= p.cols;
     const uint32_t code =
-        is_nan(s) || pads ? 0u : element_code(p.q, b.x[k][lane], codes[lane], {g[lane], multiplier[lane]}, random);
+        is_nan(s) || pads ? 0u : element_code(q, b.x[k][lane], codes[lane], {g[lane], multiplier[lane]}, random);
     if (sink.codes != nullptr) sink.codes[k * panel_rows + lane] = code;
     if (sink.bytes != nullptr) {
       sink.bytes[(k / 4 * panel_rows + lane) * 4 + k % 4] =
