@@ -16,7 +16,7 @@ stage_build() {
   cmake --preset ci -DFP4_TESTS=ON >/dev/null
   cmake --build --preset ci -j "$jobs"
 }
-# Five programs have more cases than need be compared each time (tests/support/share.h): a sixth of them, all with FULL=1.
+# Four programs have more cases than need be compared each time (tests/support/share.h): a sixth of them, all with FULL=1.
 # The cases that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
 stage_test() {
   share=6
@@ -34,7 +34,7 @@ configure_clang() {
   [ -z "${FULL:-}" ] || all="-DFP4_TEST_COMMANDS=ON -DFP4_FUZZ=ALL"
   cmake --preset clang $all -DFP4_BUILT_SIGNATURE="$signature" >/dev/null
 }
-slow="backends(_edges|_products|_runs|_trials)?|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
+slow="backends(_edges|_products|_trials)?|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
 slow="$slow|sweep_(report|statistics)"
 stage_clang() {
   command -v clang++ >/dev/null || { echo "clang: skipped, no clang++"; return 0; }
