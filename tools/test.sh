@@ -1,5 +1,5 @@
 #!/bin/sh
-# Everything a change has to pass, in stages with their times (20 minutes on 2 idle cores):
+# Everything a change has to pass, in stages with their times (17 minutes on 2 idle cores):
 #   setup   missing packages            clang   second compiler, every folder under its sanitizers: label quick
 #   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 15)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here

@@ -160,9 +160,10 @@ FP4_HD float fma_block_dot(const Accumulator& row, const A& a, const B& b, int64
       sum = __builtin_fmaf(x, y, sum);
     }
     const Magnitude p = scale_product(a.scale(k), b.scale(k)), m = exact_magnitude(sum);
+    const int below = larger(-m.exponent, 0);  // bits below 1: zeros, for the sum is a whole number
     ExactSum scaled;
-    scaled.add_magnitude(static_cast<uint128>(m.significand) * p.significand,
-                         m.exponent + p.exponent + product_quantum_log2(a, b), is_negative(sum));
+    scaled.add_magnitude(static_cast<uint128>(m.significand >> smaller(below, 63)) * p.significand,
+                         m.exponent + below + p.exponent + product_quantum_log2(a, b), is_negative(sum));
     acc = acc + scaled.round(Rounding::nearest_even);
   }
   return acc;
