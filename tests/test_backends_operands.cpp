@@ -1,10 +1,10 @@
 // Operands that nobody thought of: every field of the spec drawn; draws beside what they decide; and what depends on an
 // operand's size: maxima, bands and threads. Expected values come from the reference.
 #include <cstring>
-#include <string_view>
 
 #include "src/cpu/quantize/engine_table.h"
 #include "tests/support/drawn_operands.h"
+#include "tests/support/kernel_uses.h"
 #include "tests/support/share.h"
 
 namespace fp4 {
@@ -50,16 +50,7 @@ void compare_drawn(int count, uint32_t seed) {
 TEST_CASE("drawn operands, which reach every engine", "[quick]") {
   cpu::quantize_uses.reset();
   compare_drawn(1500, 1);
-  const std::vector<const Backend*> backends = backends_under_test();
-  const bool has_all = std::any_of(backends.begin(), backends.end(),
-                                   [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
-  const cpu::PanelCounts counts = cpu::quantize_uses.read();
-  for (const cpu::QuantizeEngineInfo& row : cpu::quantize_engine_table) {
-    const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
-    INFO(row.name << ": offered " << count.offered << " panels, took " << count.taken);
-    CHECK(count.taken <= count.offered);
-    if (has_all) CHECK(count.taken > 0);
-  }
+  check_uses(cpu::quantize_engine_table, cpu::quantize_uses, "panels", true);
 }
 
 TEST_CASE("many drawn operands", "[exhaustive]") { compare_drawn(60000, 1000000); }

@@ -8,6 +8,7 @@
 #include "src/text/error.h"
 #include "tests/support/compare_products.h"
 #include "tests/support/filled_codes.h"
+#include "tests/support/kernel_uses.h"
 #include "tests/support/share.h"
 
 namespace fp4 {
@@ -147,16 +148,8 @@ void compare_drawn(int count, uint32_t seed) {
 TEST_CASE("drawn products, which reach every kernel", "[quick]") {
   cpu::gemm_uses.reset();
   compare_drawn(1000, 1);
-  const std::vector<const Backend*> backends = backends_under_test();
-  const bool has_all = std::any_of(backends.begin(), backends.end(),
-                                   [](const Backend* b) { return std::string_view(b->name()) == "avx512"; });
-  const cpu::TileCounts counts = cpu::gemm_uses.read();
-  for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
-    const cpu::UseCount& count = counts[static_cast<size_t>(row.id)];
-    INFO(row.name << ": offered " << count.offered << " tiles, took " << count.taken);
-    CHECK(count.taken <= count.offered);
-    if (has_all && test::share() == 1) CHECK(count.taken > 0);  // a twelfth of the cases need not reach all
-  }
+  check_uses(cpu::gemm_kernel_table, cpu::gemm_uses, "tiles",
+             share() == 1);  // a twelfth of the cases need not reach all
 }
 
 TEST_CASE("many drawn products", "[exhaustive]") { compare_drawn(60000, 1000000); }
