@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything a change has to pass, in stages with their times (17 minutes on 2 idle cores):
-#   setup   missing packages            clang   second compiler, every folder under its sanitizers: label quick
+#   setup   missing packages            clang   second compiler and its sanitizers, all but commands: label quick
 #   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 15)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
 #   arm     the same bits on 64-bit Arm, under qemu: minutes of waiting, so only with FULL=1 or when named
@@ -26,7 +26,7 @@ stage_test() {
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of the folders that arrays
 # and files go through, for both stages. Commands, and tests that read headers of tools/, only with FULL=1. Instrumented,
 # the tests of `slow` take 25 minutes of two cores: FULL=1 runs them, too. Of long loops elsewhere a drawn twelfth of the
-# cases runs. What stage_build has computed (tests/test_digests.cpp compares it) is not computed again.
+# cases runs. The signature comes from stage_build; tests/test_digests.cpp has the bits that clang must give, too.
 configure_clang() {
   signature=
   case " $stages " in *" build "*) signature=$PWD/build/tools/built_signature.cpp ;; esac

@@ -2,7 +2,8 @@
 # Which lines the tests run, by folder: builds everything with g++'s counters in build-coverage/, runs the tests and asks
 # gcov, which comes with g++. Where threads meet a count may be short, which says nothing of whether a line ran. Kernels and
 # the arithmetic in headers are not counted: they would run twenty times as long (tests/mutants.md says what finds their
-# faults). Of long loops a share of the cases runs (tests/support/share.h). The whole takes 15 minutes of two cores.
+# faults). Of long loops a share of the cases runs (tests/support/share.h). It builds for five minutes of two cores; allow
+# an hour for the tests.
 #   tools/scripts/coverage.sh               tests of the labels quick, train and cli
 #   tools/scripts/coverage.sh 'csv|quant'   those of them whose names match
 set -eu
