@@ -283,6 +283,68 @@ TEST_CASE("importance averages over the space are unbiased", "[quick]") {
   CHECK(std::fabs(summarise(plain).mean - truth) > 2 * std::fabs(summary.mean - truth));  // what weighting mends
 }
 
+TEST_CASE("an effect of a sample weighs by chance, seed by seed, and what diverged is counted", "[quick]") {
+  // All 16 configurations are drawn, with unequal chances in the records: the gap is .1 with a Hadamard of 16, and .3
+  // more with stochastic rounding in Dgrad, which had a chance of a quarter.
+  MadeUp world;
+  world.noise = world.seed_noise = 0;
+  world.truth = [](const Json& config) {
+    const Json& recipe = config["recipe"];
+    if (recipe["wgrad"]["a"]["element"] != "e2m1") return 0.0;
+    return 0.1 * recipe["fprop"]["hadamard"]["size"].get<double>() / 16 +
+           (recipe["dgrad"]["a"]["rounding"] == "stochastic" ? 0.3 : 0);
+  };
+  Study study(R"({"name": "g", "task": "beta", "base": "mxfp4", "seeds": 3, "references": ["fp32"],
+      "axes": {"fprop.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"],
+      "dgrad.a.rounding": ["nearest_even", "stochastic"], "dgrad.b.rounding": ["nearest_even", "stochastic"]},
+      "explore": {"importance": 16}})",
+              world, 0);
+  const auto of = [&](const std::function<void(Planner::Contents&, std::vector<RunRecord>&)>& change) {
+    Planner::Contents contents = study.planner.contents();
+    std::vector<RunRecord> runs = study.runs;
+    for (ConfigRecord& config : contents.configs)
+      config.probability = Json::parse(config.config)["recipe"]["dgrad"]["a"]["rounding"] == "stochastic" ? 0.25 : 1;
+    change(contents, runs);
+    const Results results(study.planner.grid(), contents.axes, contents.configs, contents.points, {}, runs);
+    Contrast contrast;
+    contrast.axis = "fprop.hadamard.size";
+    const std::vector<Effect> effects = attribute(results, Metric::loss, {{"beta", 0.001}}, contrast);
+    REQUIRE(effects.size() == 1);
+    return effects[0];
+  };
+  const auto size_of = [](const ConfigRecord& config) {
+    return Json::parse(config.config)["recipe"]["fprop"]["hadamard"]["size"].get<int>();
+  };
+  const Effect all = of([](auto&, auto&) {});
+  CHECK(all.weighted);
+  CHECK(all.settings == 8);
+  // Four of weight 4 at .3 and four of weight 1 at 0: 4.8 / 20.
+  CHECK(all.reference_gap == Approx(0.24));
+  CHECK(all.comparison.summary.n == 3);
+  CHECK(all.comparison.summary.mean == Approx(0.1));
+  CHECK(all.comparison.verdict == Verdict::worse);
+  // One configuration of the size 0 lacks a seed: it counts at none.
+  const Effect lacking = of([&](const auto& contents, auto& runs) {
+    const auto one = std::find_if(contents.configs.begin(), contents.configs.end(), [&](const ConfigRecord& config) {
+      return config.probability < 1 && size_of(config) == 0;
+    });
+    std::erase_if(runs, [&](const RunRecord& run) { return run.hash == one->hash && run.seed == 2; });
+  });
+  CHECK(lacking.comparison.summary.n == 3);
+  CHECK(lacking.reference_gap == Approx(3 * 4 * 0.3 / 16));
+  // With a configuration that diverged the size 16 looks better by what it lost, and wins nothing by it.
+  const Effect diverged = of([&](const auto& contents, auto& runs) {
+    for (const ConfigRecord& config : contents.configs)
+      for (RunRecord& run : runs)
+        if (config.hash == run.hash && config.probability < 1 && size_of(config) == 16) run.status = Status::diverged;
+  });
+  CHECK(diverged.comparison.diverged == 4);
+  CHECK(diverged.comparison.rival_diverged == 0);
+  CHECK(diverged.comparison.summary.mean == Approx(0.1 - 0.24));
+  CHECK(diverged.comparison.interval->high < 0);
+  CHECK(diverged.comparison.verdict == Verdict::undecided);
+}
+
 TEST_CASE("inclusion probabilities add up to the budget and never fall to nothing", "[quick]") {
   const std::vector<double> p = inclusion_probabilities({0, 0.5, 1, 5, 50, -1}, 3);
   double sum = 0;

@@ -110,36 +110,41 @@ class Attribution {
       if (entry.digits[axis] == against) theirs.insert(entry.config);
     }
     effect.settings = mine.size();
-    Setting means{.mine = {{}}, .theirs = {{}}};
-    double sum = 0;
-    for (const uint64_t seed : screening_) {
-      const std::optional<double> a = weighted_mean(mine, seed);
-      const std::optional<double> b = weighted_mean(theirs, seed);
-      if (!a || !b) continue;
-      means.mine[0].push_back(*a);
-      means.theirs[0].push_back(*b);
-      sum += *b;
-    }
-    if (means.mine[0].empty()) return effect;
-    effect.reference_gap = sum / static_cast<double>(means.mine[0].size());
-    effect.comparison.settings.push_back(std::move(means));
+    effect.sample = {.reference_settings = theirs.size(),
+                     .diverged = take_diverged(mine),
+                     .reference_diverged = take_diverged(theirs)};
+    const std::vector<double> a = weighted_means(mine), b = weighted_means(theirs);
+    if (a.empty() || b.empty()) return effect;
+    effect.reference_gap = summarise(b).mean;
+    effect.comparison.settings.push_back({.mine = {a}, .theirs = {b}});
     return effect;
   }
 
  private:
-  // Seeds that every configuration has: a mean over other settings at one seed than at the next would be no replicate.
-  std::optional<double> weighted_mean(const std::set<const ConfigResult*>& configs, uint64_t seed) const {
-    std::vector<double> y, p;
+  // Takes out the configurations of which a run diverged: their number.
+  static size_t take_diverged(std::set<const ConfigResult*>& configs) {
+    return std::erase_if(configs, [](const ConfigResult* config) { return Results::diverged(*config); });
+  }
+
+  // By screening seed, of the configurations that have every one: a mean over other settings at one seed than at the
+  // next would be no replicate.
+  std::vector<double> weighted_means(const std::set<const ConfigResult*>& configs) const {
+    std::vector<std::vector<double>> y(screening_.size());
+    std::vector<double> p;
     for (const ConfigResult* config : configs) {
-      const RunRecord* run = config->run(seed);
-      if (run == nullptr || Results::diverged(*config)) continue;
-      if (const auto gap = results_.gap(*config, *run, metric_)) {
-        y.push_back(*gap);
-        p.push_back(config->record.probability);
+      std::vector<double> gaps;
+      for (const uint64_t seed : screening_) {
+        const RunRecord* run = config->run(seed);
+        if (const auto gap = run == nullptr ? std::nullopt : results_.gap(*config, *run, metric_)) gaps.push_back(*gap);
       }
+      if (gaps.size() < screening_.size()) continue;
+      for (size_t s = 0; s < gaps.size(); ++s) y[s].push_back(gaps[s]);
+      p.push_back(config->record.probability);
     }
-    if (y.empty()) return std::nullopt;
-    return hajek(y, p).mean;
+    std::vector<double> means;
+    for (const std::vector<double>& at_seed : y)
+      if (!p.empty()) means.push_back(hajek(at_seed, p).mean);
+    return means;
   }
 
   // Losses above those of the context's fp32: axes of tasks and trainings compare over contexts.
@@ -246,6 +251,18 @@ double value_or(const std::map<std::string, double>& map, const std::string& key
   return at == map.end() ? otherwise : at->second;
 }
 
+// Means of a sample leave out what diverged. Where that is a larger share of one side, its mean decides nothing in its
+// favour.
+void count_diverged(Effect& effect) {
+  const Effect::Sample& sample = effect.sample;
+  effect.comparison.diverged = sample.diverged;
+  effect.comparison.rival_diverged = sample.reference_diverged;
+  const size_t mine = sample.diverged * sample.reference_settings, theirs = sample.reference_diverged * effect.settings;
+  const Verdict held = effect.comparison.verdict;
+  if ((mine > theirs && held != Verdict::worse) || (theirs > mine && held != Verdict::better))
+    effect.comparison.verdict = Verdict::undecided;
+}
+
 void judge_all(std::vector<Effect>& effects) {
   std::vector<Comparison> family;
   for (Effect& effect : effects) family.push_back(std::move(effect.comparison));
@@ -253,6 +270,7 @@ void judge_all(std::vector<Effect>& effects) {
   for (size_t i = 0; i < effects.size(); ++i) {
     effects[i].comparison = std::move(family[i]);
     effects[i].family = family.size();
+    if (effects[i].weighted) count_diverged(effects[i]);
   }
 }
 

@@ -31,6 +31,12 @@ struct Effect {
   double high_decile = 0;
   double same_sign = 0;   // share of settings whose mean difference has the sign of the average
   bool weighted = false;  // Hajek means of an importance sample instead of pairs
+  // Of an importance sample: configurations with the reference's value, and those of either value of which a run
+  // diverged. The means leave these out; the larger share of them wins nothing.
+  struct Sample {
+    size_t reference_settings = 0, diverged = 0, reference_diverged = 0;
+  };
+  Sample sample;
 };
 
 // Which comparisons are listed; by default all values of all axes over the whole product.
