@@ -226,6 +226,20 @@ def check_factors(folder):
     assert "gemma2" in error, error
 
 
+def check_carried(folder):
+    """Packed weights keep their bits: rows as pairs, experts as one stack, as quantising the weights themselves gives them."""
+    for which in ("dense", "moe_list"):
+        for scheme, packed, spec in (("ggml_nvfp4", "modelopt_nvfp4", "nvfp4"), ("ggml_nvfp4", "compressed_tensors_nvfp4", "nvfp4"),
+                                     ("ggml_mxfp4", "compressed_tensors_mxfp4", "mxfp4")):
+            between, carried, direct = (folder / f"{which}.{packed}.{word}" for word in ("between", "carried", "direct"))
+            run("quantize", folder / which, "--scheme", packed, "--out", between, "--no-sync")
+            run("quantize", between, "--scheme", scheme, "--out", carried, "--no-sync")
+            run("quantize", folder / which, "--scheme", scheme, "--spec", spec, "--out", direct, "--no-sync")
+            got, expected = (read_gguf(f / "model.gguf")[1] for f in (carried, direct))
+            assert sum(t[0] in (39, 40) for t in got.values()) == 14, (which, packed)
+            assert got.keys() == expected.keys() and [n for n in got if got[n] != expected[n]] == [], (which, packed)
+
+
 def check_complete(folder):
     """A GGUF that llama.cpp would not load, or load with other numbers than config.json's, is not written."""
     layer = "model.layers.1."
@@ -298,6 +312,7 @@ if __name__ == "__main__":
         write_source(folder / "gemma", KINDS["gemma"])
         check(folder, KINDS["gemma"], "gemma2", False, "ggml_mxfp4", (), adds_one=True, four_norms=True)
         check_factors(folder)
+        check_carried(folder)
         check_complete(folder)
         check_sentencepiece(folder)
         check_rotary(folder)

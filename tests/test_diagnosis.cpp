@@ -434,3 +434,45 @@ TEST_CASE("codes of an approximate reciprocal are within a declared tolerance, a
   for (const char* words : {"ulp=1", "reciprocal_ulp=0", "reciprocal_ulp=x", "reciprocal_ulp=9"})
     CHECK_THROWS_AS(tolerance_from_words("verify --tolerance", words), Error);
 }
+
+TEST_CASE("scales of an approximate 1/6 are within a declared tolerance, and nothing else is", "[quick]") {
+  Bench bench(quantize_case("te_nvfp4", InputKind::boundary, 64, 128));
+  const Case& c = bench.bundle.cases[0];
+  const CaseInputs in = load_inputs(bench.bundle, c);
+  const Array& right = find(bench.arrays, "scales");
+  // Transformer Engine: E4M3 of amax * (S * (1/6)), S = 448 * 6 / the tensor's amax; to nearest, ties to even.
+  const auto amax_of = [&](size_t first, size_t count) {
+    float amax = 0;
+    for (size_t i = first; i < first + count; ++i) amax = std::max(amax, std::abs(in.a[i]));
+    return amax;
+  };
+  const float multiplier = 2688.0f / amax_of(0, in.a.size());
+  const auto e4m3_of = [](float x) {
+    const int e = x == 0.0f ? -6 : std::max(std::ilogb(x), -6);
+    return static_cast<unsigned char>(8 * (e + 6) + static_cast<int>(std::nearbyint(std::ldexp(x, 3 - e))));
+  };
+  const auto dump = [&](int ulp) {
+    Array scales = right;
+    const float sixth = float_of(static_cast<uint32_t>(static_cast<int>(bits_of(1.0f / 6)) + ulp));
+    for (size_t i = 0; i < scales.bytes.size(); ++i)
+      scales.bytes[i] = e4m3_of(amax_of(16 * i, 16) * (multiplier * sixth));
+    return scales;
+  };
+  const auto left = [&](const Array& scales, int ulp) {
+    return beyond({ulp}, c, in, {{0, "scales", "scales", "", scales}}, {right});
+  };
+  CHECK(dump(0).bytes == right.bytes);
+  const Array below = dump(-1), above = dump(1);
+  for (const int ulp : {-8, 8}) {
+    const Array far = dump(ulp);
+    size_t beyond_one = 0;
+    for (size_t i = 0; i < right.bytes.size(); ++i)
+      beyond_one += far.bytes[i] != right.bytes[i] && far.bytes[i] != below.bytes[i] && far.bytes[i] != above.bytes[i];
+    REQUIRE(beyond_one > 0);
+    CHECK(left(far, 8) == 0);
+    CHECK(left(far, 1) == beyond_one);
+  }
+  Array one = right;
+  one.bytes[3] ^= 2;
+  CHECK(left(one, 8) == 1);
+}

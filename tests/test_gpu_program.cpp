@@ -2,12 +2,15 @@
 // the place of one. What it prints, stores and refuses has to be the CPU's, and nothing may call the loops a device.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "fp4/bits.h"
+#include "src/files/npy.h"
 #include "tests/support/mpi.h"
 #include "tests/support/support.h"
 
@@ -115,6 +118,31 @@ TEST_CASE("gpu program: recipes without kernels are refused by name before any w
   }
   // A model without attention runs in bf16.
   CHECK(json_of(on_host_loops(training("regression", "attn_fp4", folder) + " --backend gpu")).at("device") == "all");
+}
+
+// The device has no float log2: blocks whose maximum lies beside a power of two are coded again on the host.
+TEST_CASE("gpu program: scales of a float log2 are the definition's beside every power of two", "[cli]") {
+  const test::TemporaryFolder folder;
+  std::vector<float> x;
+  for (int k = -140; k < 128; ++k)
+    for (int ulp = -100; ulp <= 3; ++ulp)
+      for (int i = 0; i < 32; ++i)
+        x.push_back(float_of(bits_of(std::ldexp(1.0f, k)) + static_cast<uint32_t>(ulp)) *
+                    (i == 7 ? 1.0f : static_cast<float>(i % 2 == 0 ? -i : i) / 33.0f));
+  const std::string numbers(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
+  test::write_text(folder / "x.npy", npy_header(Dtype::f32, {x.size() / 64, 64}) + numbers);
+  for (const char* spec :
+       {"ggml_mxfp4", "mxfp4,exponent=float_log2,rounding=stochastic", "mxfp8,scale_rule=floor,exponent=float_log2"}) {
+    INFO(spec);
+    const auto quantized = [&](const std::string& backend) {
+      const auto run = on_host_loops("quantize " + folder / "x.npy" + " --spec " + spec + " --backend " + backend +
+                                     " --no-sync --out " + folder / "q --force");
+      INFO(run.err);
+      REQUIRE(run.exit_code == 0);
+      return test::read_text(folder / "q/scales.npy") + test::read_text(folder / "q/codes.npy");
+    };
+    CHECK(quantized("gpu") == quantized("reference"));
+  }
 }
 
 TEST_CASE("gpu program: a sweep has the CPU's digests", "[cli]") {

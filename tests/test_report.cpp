@@ -12,6 +12,7 @@
 
 #include "src/text/error.h"
 #include "sweeps/carried_files.h"
+#include "sweeps/report/forest.h"
 #include "sweeps/report/page.h"
 #include "sweeps/report/report_pack.h"
 #include "tests/report_synthetic.h"
@@ -117,6 +118,74 @@ TEST_CASE("comparisons of a study are read by the names of their columns", "[qui
   CHECK_THROWS_WITH(read_comparisons(head + "a,b,c,1,2,3\n", "e.csv"), Catch::Contains("e.csv, line 2: 6 fields"));
   CHECK_THROWS_WITH(read_comparisons(head + "a,b,c,1,x,3,4\n", "e.csv"),
                     Catch::Contains("line 2: low: expected a number"));
+}
+
+// Numbers behind a name in every element of a kind: attributes(svg, "circle", "cx").
+std::vector<double> attributes(const std::string& svg, const std::string& element, const std::string& name) {
+  std::vector<double> values;
+  for (size_t at = svg.find("<" + element + " "); at != std::string::npos; at = svg.find("<" + element + " ", at + 1)) {
+    const size_t found = svg.find(" " + name + "=\"", at);
+    if (found < svg.find('>', at)) values.push_back(std::strtod(svg.c_str() + found + name.size() + 3, nullptr));
+  }
+  return values;
+}
+
+TEST_CASE("a forest plot draws intervals to one scale, in the colour of their verdict", "[quick]") {
+  const auto row = [](const char* name, double low, double mean, double high) {
+    return ReportComparison{"a < b & c", name, "lm", {mean, low, high}, 0.25};
+  };
+  const std::vector<ReportComparison> rows = {
+      row("worse", 0.25, 0.5, 0.75), row("better", -0.75, -0.5, -0.25),
+      row("unclear", -0.5, 0, 0.5),  row("far", 90, 100, 110),
+      row("half out", -40, 1, 0.5),  row("one seed", report_unknown, 0.1, report_unknown)};
+  const std::string svg = forest_svg(rows, {.title = "t", .note = "", .times = false});
+  CHECK(svg.starts_with("<svg"));
+  CHECK_THAT(svg, Catch::Contains(">a &lt; b &amp; c</text>") && Catch::Contains(">lm</text>") &&
+                      Catch::Contains("orange: worse, blue: better"));
+  // Without an end there is no line. What lies beyond the axis is a number with an arrow, what crosses its end an
+  // arrow.
+  CHECK_THAT(svg, Catch::Contains("fill=\"#B34700\">+1e+02 ▶</text>"));
+  CHECK(attributes(svg, "path", "fill").size() == 1);
+  const std::vector<double> x = attributes(svg, "circle", "cx"), y = attributes(svg, "circle", "cy");
+  REQUIRE(x.size() == 4);
+  CHECK(x[0] - x[2] == Approx(x[2] - x[1]));
+  const double unit = 2 * (x[0] - x[2]);
+  CHECK(x[3] - x[2] == Approx(unit));
+  CHECK(y[1] - y[0] == Approx(y[2] - y[1]));
+  // Three lines of the axis stand before the intervals.
+  const std::vector<double> from = attributes(svg, "line", "x1"), to = attributes(svg, "line", "x2");
+  REQUIRE(from.size() == 7);
+  CHECK(from[1] == Approx(x[2]));
+  const double ends[][2] = {{0.25, 0.75}, {-0.75, -0.25}, {-0.5, 0.5}};
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(from[3 + i] - x[2] == Approx(unit * ends[i][0]).margin(0.01));
+    CHECK(to[3 + i] - x[2] == Approx(unit * ends[i][1]).margin(0.01));
+  }
+  const auto colour = [&](size_t line) {
+    size_t at = 0;
+    for (size_t i = 0; i <= line; ++i) at = svg.find("<line ", at + 1);
+    return svg.substr(svg.find("stroke=", at) + 8, 7);
+  };
+  CHECK((colour(3) == "#B34700" && colour(4) == "#0060A0" && colour(5) == "#666666"));
+  CHECK(attributes(svg, "rect", "width").back() == Approx(unit * 0.5));  // +-delta
+
+  // Factors less 1: half of something lies as far from the middle as twice as much.
+  const std::string times =
+      forest_svg({row("twice", 0.9, 1, 1.1), row("half", -0.6, -0.5, -0.4), row("same", -0.1, 0, 0.1)},
+                 {.title = "t", .note = "n", .times = true});
+  const std::vector<double> of = attributes(times, "circle", "cx");
+  REQUIRE(of.size() == 3);
+  CHECK(of[0] - of[2] == Approx(of[2] - of[1]));
+  CHECK_THAT(times, Catch::Contains(">1 x</text>") && Catch::Contains(">n</text>"));
+
+  // More than 60 lines stand in columns.
+  std::vector<ReportComparison> many;
+  for (int group = 0; group < 9; ++group)
+    for (int i = 0; i < 10; ++i)
+      many.push_back({"group " + std::to_string(group), "row " + std::to_string(i), "lm", {0, -1, 1}, 0.1});
+  const std::vector<double> all = attributes(forest_svg(many, {}), "circle", "cx");
+  CHECK(all.size() == 90);
+  CHECK(std::set<double>(all.begin(), all.end()).size() == 2);
 }
 
 TEST_CASE("a chip has as many points as the sweep", "[quick]") {

@@ -501,6 +501,30 @@ TEST_CASE("effects: one axis under a condition is the mean of the table's paired
   CHECK(run_cli("effects " + out + " --axis size --against 64").exit_code == 2);
 }
 
+TEST_CASE("effects: means of lists with intervals that hold together, and the figure of a table", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "v.csv", "a,1,2,3,4\r\n\n\"b, c\",1,1,1\nd,5\n");
+  // Student's quantiles of three degrees of freedom at 1 - .05 / 2 and 1 - .05 / 6: 3.1824 and 4.8567 times
+  // sqrt(5/3) / 2.
+  const auto high = [&](const std::string& words, double quantile) {
+    const Json rows = Json::parse(run_cli("effects " + folder / "v.csv" + " --values" + words).out);
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[0]["mean"] == 2.5);
+    CHECK(rows[0]["high"].get<double>() == Approx(2.5 + quantile * std::sqrt(5.0 / 3) / 2).epsilon(1e-4));
+    CHECK((rows[1]["name"] == "b, c" && rows[1]["low"] == 1 && rows[1]["high"] == 1));
+    CHECK((rows[2]["n"] == 1 && rows[2]["mean"] == 5 && rows[2]["low"].is_null()));
+  };
+  high(" --family 1", 3.1824);
+  high("", 4.8567);
+  write_text(folder / "v.csv", "a,1,2\nb,1,x\n");
+  CHECK_THAT(run_cli("effects " + folder / "v.csv" + " --values").err, Contains("v.csv, line 2") && Contains("'x'"));
+  write_text(folder / "e.csv", "group,name,task,mean,low,high,delta\ng,one,lm,0.1,0.05,0.2,0.01\n");
+  const std::string figure = "effects " + folder / "e.csv" + " --title T --figure " + folder / "f.svg";
+  REQUIRE(run_cli(figure).exit_code == 0);
+  CHECK_THAT(read_text(folder / "f.svg"), Contains(">T</text>") && Contains(">one</text>") && Contains("<circle"));
+  CHECK(run_cli(figure).exit_code == 2);  // not without --force
+}
+
 TEST_CASE("a grid none of whose points can run is refused with the reason", "[cli]") {
   const TemporaryFolder folder;
   const std::string axes = R"("task": "regression", "seeds": 1, "train": {"steps": 5}, "axes": {)";

@@ -1,12 +1,17 @@
 // Units of gaps: extra tokens along curves whose distance is planted, by ladders of budgets and by constant rates, with
 // bounds where a curve ends; and gaps as shares of fp32's loss.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "sweeps/judge/pareto.h"
 #include "sweeps/judge/tokens.h"
 #include "sweeps/report/table.h"
 #include "tests/support/made_up_study.h"
+#include "tests/support/workshop.h"
 
 using namespace fp4::sweeps;
 using fp4::test::made_up_costs;
@@ -140,4 +145,31 @@ TEST_CASE("a gap is a share of fp32's loss above the irreducible part where the 
   const Results results = study.results();
   CHECK(loss_scale(results, results.configs().front()).loss == Approx(loss - 9));
   CHECK(loss_scale(results, results.configs().front()).above_irreducible);
+}
+
+TEST_CASE("a front in text has the extra tokens of its JSON", "[cli]") {
+  const fp4::test::TemporaryFolder folder;
+  fp4::test::write_text(folder / "g.json", R"({"name": "g", "task": "lm", "seeds": 3,
+    "train": {"batch": 2, "curve_points": 1}, "axes": {"task.lm.width": [32], "train.steps": [4, 8, 16],
+    "recipe": ["mxfp8", "mxfp4_all"]}})");
+  const std::string out = folder / "g";
+  REQUIRE(fp4::test::run_cli("sweep run " + (folder / "g.json") + " --quiet --out " + out).exit_code == 0);
+  const std::string text = fp4::test::run_cli("pareto " + out).out;
+  const auto json = nlohmann::json::parse(fp4::test::run_cli("pareto " + out + " --json").out);
+  CHECK(fp4::test::wide_line(text) == "");
+  size_t compared = 0;
+  for (const auto& point : json["points"]) {
+    if (point["status"] != "screening" || !point["on_front"] || point["recipe"] != "mxfp4_all") continue;
+    const auto& extra = point["extra_tokens"]["fp32"];
+    const std::string bound = extra["bound"] == "above" ? ">" : extra["bound"] == "below" ? "<" : "";
+    const std::string cell = fmt::format("{}{:+.1f} %", bound, 100 * extra["share"].get<double>());
+    INFO(cell << "\n" << text);
+    bool found = false;
+    for (const std::string& line : fp4::test::lines_of(text))
+      found |= line.ends_with("  mxfp4_all") && line.find(cell) == line.find_first_not_of(' ');
+    CHECK(found);
+    ++compared;
+  }
+  CHECK(compared == 3);
+  CHECK_THAT(text, Catch::Contains("Extra tokens for the same loss, along the ladder of budgets (`train.steps`):"));
 }
